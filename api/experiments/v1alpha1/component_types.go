@@ -1,0 +1,202 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Component is a reusable piece of what Experiments deploy: where its sources are, how Helm
+// renders them and which parameters it takes.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=lcomp,categories=labkeeper
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Description",type=string,priority=1,JSONPath=`.spec.description`
+type Component struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the Component deploys.
+	// +required
+	Spec ComponentSpec `json:"spec"`
+}
+
+// ComponentList is a list of Components.
+// +kubebuilder:object:root=true
+type ComponentList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Component `json:"items"`
+}
+
+// ComponentType is the kind of thing a Component deploys.
+// +kubebuilder:validation:Enum=app;workflow;config
+type ComponentType string
+
+const (
+	// ComponentApp is a workload.
+	ComponentApp ComponentType = "app"
+	// ComponentWorkflow is what a workflow needs on the target, such as templates.
+	ComponentWorkflow ComponentType = "workflow"
+	// ComponentConfig is configuration.
+	ComponentConfig ComponentType = "config"
+)
+
+// ComponentSpec is what a Component deploys.
+type ComponentSpec struct {
+	// type must be that of the reference: app, workflow or config.
+	// +required
+	Type ComponentType `json:"type"`
+	// description says what the Component is.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Description string `json:"description,omitempty"`
+	// sources are where the manifests come from, as in an Argo CD Application.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	Sources []ComponentSource `json:"sources"`
+	// parameters that references may set.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Parameters []ComponentParameter `json:"parameters,omitempty"`
+	// observability says how the Component's metrics are collected on targets whose
+	// observability is enabled.
+	// +optional
+	Observability *ComponentObservability `json:"observability,omitempty"`
+}
+
+// ComponentSource is a Git folder, a Helm chart in a Git folder, a chart in a Helm
+// repository, or (with neither path nor chart) a Git repository that only holds values
+// files of the other sources, which name it $values.
+// +kubebuilder:validation:XValidation:rule="!(has(self.path) && has(self.chart))",message="sources: path is for Git repositories and chart for Helm repositories; set one of them"
+// +kubebuilder:validation:XValidation:rule="!has(self.helm) || has(self.path) || has(self.chart)",message="sources: helm needs a chart: set path or chart"
+type ComponentSource struct {
+	// repoURL of the Git or Helm repository.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=2048
+	RepoURL string `json:"repoURL"`
+	// targetRevision is a branch, tag or commit, or the version of a chart.
+	// +optional
+	// +kubebuilder:default=HEAD
+	// +kubebuilder:validation:MaxLength=253
+	TargetRevision string `json:"targetRevision,omitempty"`
+	// path of the folder in a Git repository.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
+	Path string `json:"path,omitempty"`
+	// chart in a Helm repository.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Chart string `json:"chart,omitempty"`
+	// helm says how the chart is rendered.
+	// +optional
+	Helm *HelmSource `json:"helm,omitempty"`
+}
+
+// HelmSource says how a chart is rendered.
+type HelmSource struct {
+	// releaseName of the chart. Default: the Application's name.
+	// +optional
+	// +kubebuilder:validation:MaxLength=53
+	ReleaseName string `json:"releaseName,omitempty"`
+	// valuesFiles in order; one that begins with $values/ is in the Component's source
+	// that has neither path nor chart.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:items:MaxLength=1024
+	ValuesFiles []string `json:"valuesFiles,omitempty"`
+	// parameters override values.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	Parameters []HelmParameter `json:"parameters,omitempty"`
+}
+
+// HelmParameter overrides one value of a chart.
+type HelmParameter struct {
+	// name is the path of the value, such as service.type.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// value of the parameter.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Value string `json:"value,omitempty"`
+	// forceString keeps numbers and booleans strings.
+	// +optional
+	ForceString bool `json:"forceString,omitempty"`
+}
+
+// ParameterType is the type of a parameter's value.
+// +kubebuilder:validation:Enum=string;integer;number;boolean
+type ParameterType string
+
+const (
+	// ParameterString is any text; Helm is told not to read it as anything else.
+	ParameterString ParameterType = "string"
+	// ParameterInteger is a whole number.
+	ParameterInteger ParameterType = "integer"
+	// ParameterNumber is a number.
+	ParameterNumber ParameterType = "number"
+	// ParameterBoolean is true or false.
+	ParameterBoolean ParameterType = "boolean"
+)
+
+// ComponentParameter is a Helm parameter that references may set.
+type ComponentParameter struct {
+	// name is the path of the value, such as service.type.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+	// type of the value.
+	// +optional
+	// +kubebuilder:default=string
+	Type ParameterType `json:"type,omitempty"`
+	// default is used where the reference sets none.
+	// +optional
+	// +kubebuilder:validation:MaxLength=4096
+	Default *string `json:"default,omitempty"`
+	// description says what the parameter does.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Description string `json:"description,omitempty"`
+	// required parameters without a default must be set by every reference.
+	// +optional
+	Required bool `json:"required,omitempty"`
+}
+
+// ComponentObservability says how a Component's metrics are collected.
+type ComponentObservability struct {
+	// serviceMonitor generates a ServiceMonitor.
+	// +optional
+	ServiceMonitor bool `json:"serviceMonitor,omitempty"`
+	// podMonitor generates a PodMonitor.
+	// +optional
+	PodMonitor bool `json:"podMonitor,omitempty"`
+	// podLabels select the pods.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=16
+	PodLabels map[string]string `json:"podLabels,omitempty"`
+	// metricsPath is the path of the metrics. Default /metrics.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	MetricsPath string `json:"metricsPath,omitempty"`
+	// metricsPort is the port of the metrics.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	MetricsPort *int32 `json:"metricsPort,omitempty"`
+}

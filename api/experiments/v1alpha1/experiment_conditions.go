@@ -1,0 +1,135 @@
+package v1alpha1
+
+// Condition types of an Experiment. Every one is present from the first pass on.
+const (
+	// ConditionReady sums the others up: True when the Experiment is Complete, else the
+	// reason and message of the first of them that is not True.
+	ConditionReady = "Ready"
+	// ConditionAccepted is True when the spec can be acted on.
+	ConditionAccepted = "Accepted"
+	// ConditionComponentsResolved is True when every reference names a Component, or falls
+	// back to the convention path.
+	ConditionComponentsResolved = "ComponentsResolved"
+	// ConditionClustersReady is True when the cluster of every target is up and registered
+	// with Argo CD.
+	ConditionClustersReady = "ClustersReady"
+	// ConditionApplicationsHealthy is True when the Application of every target is Healthy
+	// and Synced at its current sources.
+	ConditionApplicationsHealthy = "ApplicationsHealthy"
+	// ConditionWorkflowSucceeded is True when the validation Workflow succeeded.
+	ConditionWorkflowSucceeded = "WorkflowSucceeded"
+)
+
+// Reasons shared by the conditions of an Experiment.
+const (
+	// ReasonPending: an earlier step comes first.
+	ReasonPending = "Pending"
+	// ReasonDeleting: the Experiment is being taken down.
+	ReasonDeleting = "Deleting"
+	// ReasonCRDMissing: a kind that the step needs is not installed on the cluster.
+	ReasonCRDMissing = "CRDMissing"
+	// ReasonForbidden: the manager may not do what the step needs.
+	ReasonForbidden = "Forbidden"
+	// ReasonNameTaken: an object that is not this Experiment's has the name its own needs.
+	ReasonNameTaken = "NameTaken"
+	// ReasonReconcileError: a call failed and is tried again with growing delays.
+	ReasonReconcileError = "ReconcileError"
+)
+
+// Reasons of ConditionAccepted.
+const (
+	// ReasonAccepted: the spec can be acted on.
+	ReasonAccepted = "Accepted"
+	// ReasonInvalidSpec: the spec contradicts itself; the message names the field.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonDependencyCycle: targets depend on each other in a circle.
+	ReasonDependencyCycle = "DependencyCycle"
+	// ReasonNotSupportedYet: the spec asks for what this version does not do.
+	ReasonNotSupportedYet = "NotSupportedYet"
+)
+
+// Reasons of ConditionComponentsResolved.
+const (
+	// ReasonResolved: every reference names a Component.
+	ReasonResolved = "Resolved"
+	// ReasonComponentFallback: no Component of that name exists; the convention path of the
+	// components repository is used.
+	ReasonComponentFallback = "ComponentFallback"
+	// ReasonComponentNotFound: no Component of that name exists and there is no fallback.
+	ReasonComponentNotFound = "ComponentNotFound"
+	// ReasonComponentTypeMismatch: the Component has another type than the reference says.
+	ReasonComponentTypeMismatch = "ComponentTypeMismatch"
+	// ReasonInvalidParameters: parameters are missing, of the wrong type, or have no Helm
+	// source to go to.
+	ReasonInvalidParameters = "InvalidParameters"
+	// ReasonInvalidComponent: the Component's own sources cannot be deployed as they are.
+	ReasonInvalidComponent = "InvalidComponent"
+)
+
+// Reasons of ConditionClustersReady.
+const (
+	// ReasonClustersReady: every cluster is up and registered.
+	ReasonClustersReady = "ClustersReady"
+	// ReasonClusterProvisioning: a cluster is being brought up.
+	ReasonClusterProvisioning = "ClusterProvisioning"
+	// ReasonClusterFailed: the provider reports an error; it may still recover.
+	ReasonClusterFailed = "ClusterFailed"
+	// ReasonKubeconfigMissing: the cluster is up and its kubeconfig Secret is not there.
+	ReasonKubeconfigMissing = "KubeconfigMissing"
+	// ReasonKubeconfigInvalid: Argo CD cannot be given what the kubeconfig says.
+	ReasonKubeconfigInvalid = "KubeconfigInvalid"
+	// ReasonDependencyNotHealthy: a target waits for those it depends on.
+	ReasonDependencyNotHealthy = "DependencyNotHealthy"
+)
+
+// Reasons of ConditionApplicationsHealthy.
+const (
+	// ReasonApplicationsHealthy: every Application is Healthy and Synced.
+	ReasonApplicationsHealthy = "ApplicationsHealthy"
+	// ReasonApplicationProgressing: an Application is on its way.
+	ReasonApplicationProgressing = "ApplicationProgressing"
+	// ReasonApplicationDegraded: an Application's health is Degraded.
+	ReasonApplicationDegraded = "ApplicationDegraded"
+	// ReasonApplicationMissing: what an Application deploys is not on its cluster.
+	ReasonApplicationMissing = "ApplicationMissing"
+	// ReasonApplicationError: Argo CD cannot render or sync an Application.
+	ReasonApplicationError = "ApplicationError"
+)
+
+// Reasons of ConditionWorkflowSucceeded.
+const (
+	// ReasonWorkflowSucceeded: the Workflow succeeded.
+	ReasonWorkflowSucceeded = "WorkflowSucceeded"
+	// ReasonWorkflowRunning: the Workflow is submitted and has no verdict yet.
+	ReasonWorkflowRunning = "WorkflowRunning"
+	// ReasonWorkflowFailed: the Workflow's phase is Failed.
+	ReasonWorkflowFailed = "WorkflowFailed"
+	// ReasonWorkflowError: the Workflow's phase is Error: Argo Workflows could not run it.
+	ReasonWorkflowError = "WorkflowError"
+	// ReasonWorkflowDeleted: the Workflow was deleted before its verdict.
+	ReasonWorkflowDeleted = "WorkflowDeleted"
+	// ReasonWorkflowTemplateNotFound: the WorkflowTemplate does not exist.
+	ReasonWorkflowTemplateNotFound = "WorkflowTemplateNotFound"
+)
+
+// ReasonComplete is the reason of ConditionReady when it is True.
+const ReasonComplete = "Complete"
+
+// ReasonExpired is the reason of the Event when an Experiment's time to live is over.
+const ReasonExpired = "Expired"
+
+// What the manager puts on every object it creates for an Experiment, and how it knows
+// them again.
+const (
+	// LabelExperimentUID is the UID of the Experiment: the proof of ownership.
+	LabelExperimentUID = "experiments.illm.io/experiment-uid"
+	// LabelExperiment is the Experiment's name, cut with a hash where it is over 63
+	// characters.
+	LabelExperiment = "experiments.illm.io/experiment"
+	// LabelTarget is the name of the target the object belongs to.
+	LabelTarget = "experiments.illm.io/target"
+	// AnnotationOwner is the Experiment as namespace/name, in full.
+	AnnotationOwner = "experiments.illm.io/owner"
+	// Finalizer keeps an Experiment until everything it brought up is gone.
+	Finalizer = "experiments.illm.io/teardown"
+)

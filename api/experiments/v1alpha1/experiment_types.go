@@ -1,0 +1,375 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Experiment brings clusters up, deploys Components on them in dependency order, runs a
+// validation Workflow, records its verdict and takes everything down again.
+//
+// The targets and the types of their clusters cannot change once clusters may exist: a
+// removed target would leave a paid cluster without an owner. Their components may.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=lexp,categories=labkeeper
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Workflow",type=string,JSONPath=`.status.workflow.phase`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.targets.size() == oldSelf.spec.targets.size() && self.spec.targets.all(t, oldSelf.spec.targets.exists(o, o.name == t.name && o.cluster.type == t.cluster.type)))",message="spec.targets: targets and their cluster types cannot change once the Experiment has started; delete it and create another one"
+type Experiment struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the Experiment brings up and validates.
+	// +required
+	Spec ExperimentSpec `json:"spec"`
+	// status is what was seen last.
+	// +optional
+	Status ExperimentStatus `json:"status,omitempty"`
+}
+
+// ExperimentList is a list of Experiments.
+// +kubebuilder:object:root=true
+type ExperimentList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []Experiment `json:"items"`
+}
+
+// ExperimentSpec is what an Experiment brings up and validates.
+type ExperimentSpec struct {
+	// description says what the Experiment is for.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Description string `json:"description,omitempty"`
+
+	// targets are the clusters of the Experiment and what is deployed on each.
+	// +required
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.depends) || t.depends.all(d, d != t.name))",message="depends: a target cannot depend on itself"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.depends) || t.depends.all(d, self.exists(o, o.name == d)))",message="depends: names a target that is not in spec.targets"
+	Targets []Target `json:"targets"`
+
+	// workflow is the Argo Workflow that validates the Experiment once every target is
+	// healthy, and whose verdict is the Experiment's.
+	// +required
+	Workflow WorkflowSpec `json:"workflow"`
+
+	// ttlDays is how many days (24 hours each) after its creation the Experiment is deleted
+	// with everything it brought up, whatever its phase.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=365
+	TTLDays int32 `json:"ttlDays,omitempty"`
+}
+
+// Target is one cluster and what is deployed on it.
+type Target struct {
+	// name of the target, unique in the Experiment.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+
+	// cluster is where the components run.
+	// +required
+	Cluster ClusterSpec `json:"cluster"`
+
+	// components are deployed together, as the sources of one Argo CD Application.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Components []ComponentRef `json:"components"`
+
+	// observability ships the target's metrics to the hub.
+	// +optional
+	Observability *TargetObservability `json:"observability,omitempty"`
+
+	// depends names the targets that must be healthy before this one is begun.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=31
+	// +kubebuilder:validation:items:MaxLength=63
+	Depends []string `json:"depends,omitempty"`
+}
+
+// ClusterType is where a target's cluster comes from.
+// +kubebuilder:validation:Enum=gke;talos;vcluster;hub
+type ClusterType string
+
+const (
+	// ClusterGKE is a Google Kubernetes Engine cluster, provisioned by a Crossplane claim.
+	ClusterGKE ClusterType = "gke"
+	// ClusterTalos is a Talos Linux cluster, provisioned by Cluster API.
+	ClusterTalos ClusterType = "talos"
+	// ClusterVCluster is a virtual cluster, provisioned by Cluster API.
+	ClusterVCluster ClusterType = "vcluster"
+	// ClusterHub is the cluster that the manager runs on. Nothing is provisioned,
+	// registered or deleted.
+	ClusterHub ClusterType = "hub"
+)
+
+// ClusterSpec is a target's cluster. Everything but the type is for provisioned clusters.
+// +kubebuilder:validation:XValidation:rule="self.type != 'hub' || !(has(self.zone) || has(self.nodeCount) || has(self.machineType) || has(self.preemptible) || has(self.diskSizeGb))",message="cluster: type hub is the cluster the manager runs on; zone, nodeCount, machineType, preemptible and diskSizeGb do not apply to it"
+type ClusterSpec struct {
+	// type says where the cluster comes from.
+	// +required
+	Type ClusterType `json:"type"`
+	// zone of a gke cluster. Default us-central1-a.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Zone string `json:"zone,omitempty"`
+	// nodeCount is the number of nodes. Default 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=1000
+	NodeCount *int32 `json:"nodeCount,omitempty"`
+	// machineType of a gke cluster's nodes. Default e2-medium.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	MachineType string `json:"machineType,omitempty"`
+	// preemptible nodes are cheaper and may be taken away at any time. Default false.
+	// +optional
+	Preemptible *bool `json:"preemptible,omitempty"`
+	// diskSizeGb is the size of each node's boot disk in GB. Default 50.
+	// +optional
+	// +kubebuilder:validation:Minimum=10
+	// +kubebuilder:validation:Maximum=65536
+	DiskSizeGb *int32 `json:"diskSizeGb,omitempty"`
+}
+
+// ComponentRef names a Component by its type: exactly one of app, workflow and config.
+// +kubebuilder:validation:XValidation:rule="[has(self.app), has(self.workflow), has(self.config)].filter(x, x).size() == 1",message="components: set exactly one of app, workflow and config"
+type ComponentRef struct {
+	// app names a Component of type app.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	App string `json:"app,omitempty"`
+	// workflow names a Component of type workflow.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Workflow string `json:"workflow,omitempty"`
+	// config names a Component of type config.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Config string `json:"config,omitempty"`
+	// params are Helm parameters by name; they override the Component's defaults.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 253 && self[k].size() <= 4096)",message="params: a name has at most 253 characters and a value at most 4096"
+	Params map[string]string `json:"params,omitempty"`
+}
+
+// Type is the type of the Component that the reference names.
+func (r ComponentRef) Type() ComponentType {
+	switch {
+	case r.App != "":
+		return ComponentApp
+	case r.Workflow != "":
+		return ComponentWorkflow
+	default:
+		return ComponentConfig
+	}
+}
+
+// Name is the name of the Component that the reference names.
+func (r ComponentRef) Name() string { return r.App + r.Workflow + r.Config }
+
+// String is the reference as it stands in the spec, for example "app nginx".
+func (r ComponentRef) String() string { return string(r.Type()) + " " + r.Name() }
+
+// Transport is how a target's metrics reach the hub.
+// +kubebuilder:validation:Enum=direct;tailscale
+type Transport string
+
+// TargetObservability ships a target's metrics to the hub.
+type TargetObservability struct {
+	// enabled turns it on. Not acted on by this version yet: the Experiment says so in its
+	// Accepted condition and waits.
+	// +optional
+	Enabled bool `json:"enabled,omitempty"`
+	// transport is how the metrics reach the hub.
+	// +optional
+	// +kubebuilder:default=direct
+	Transport Transport `json:"transport,omitempty"`
+	// tenant the metrics belong to (X-Scope-OrgID).
+	// +optional
+	// +kubebuilder:validation:MaxLength=150
+	Tenant string `json:"tenant,omitempty"`
+}
+
+// CompletionMode is what ends the validation.
+// +kubebuilder:validation:Enum=workflow;manual
+type CompletionMode string
+
+const (
+	// CompletionWorkflow ends with the Workflow.
+	CompletionWorkflow CompletionMode = "workflow"
+	// CompletionManual ends when a person says so. Not acted on by this version yet.
+	CompletionManual CompletionMode = "manual"
+)
+
+// Completion is what ends the validation.
+type Completion struct {
+	// mode is workflow (the Workflow's end) or manual (a person's word). This version does
+	// not act on manual yet: the Experiment says so in its Accepted condition and waits.
+	// +optional
+	// +kubebuilder:default=workflow
+	Mode CompletionMode `json:"mode,omitempty"`
+}
+
+// WorkflowSpec is the Argo Workflow that validates an Experiment.
+type WorkflowSpec struct {
+	// template is the name of a WorkflowTemplate in the namespace of Argo Workflows.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Template string `json:"template"`
+	// completion is what ends the validation.
+	// +optional
+	// +kubebuilder:default={}
+	Completion Completion `json:"completion,omitempty"`
+	// params are arguments of the Workflow by name, beside those every Workflow gets:
+	// experiment-name, and <target>-name and <target>-endpoint of each target. A name that
+	// is one of those is refused.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=64
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 253 && self[k].size() <= 4096)",message="params: a name has at most 253 characters and a value at most 4096"
+	Params map[string]string `json:"params,omitempty"`
+}
+
+// Phase says how far an Experiment has come, for people. It never goes back while the
+// Experiment lives; the conditions say what is the matter now.
+type Phase string
+
+const (
+	// PhasePending: nothing has been brought up yet.
+	PhasePending Phase = "Pending"
+	// PhaseProvisioning: clusters are being brought up.
+	PhaseProvisioning Phase = "Provisioning"
+	// PhaseReady: every cluster is up, the applications are becoming healthy.
+	PhaseReady Phase = "Ready"
+	// PhaseRunning: the validation Workflow is running.
+	PhaseRunning Phase = "Running"
+	// PhaseComplete: the Workflow succeeded.
+	PhaseComplete Phase = "Complete"
+	// PhaseFailed: the Workflow failed, or was deleted before its end.
+	PhaseFailed Phase = "Failed"
+	// PhaseDeleting: everything is being taken down.
+	PhaseDeleting Phase = "Deleting"
+)
+
+// ExperimentStatus is what was seen last of an Experiment and what it brought up.
+type ExperimentStatus struct {
+	// observedGeneration is the generation of the spec that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// phase is Pending, Provisioning, Ready, Running, Complete, Failed or Deleting.
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+	// startedAt is when the spec was first accepted. It is written before anything is
+	// brought up; from then on targets and cluster types cannot change.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+	// completedAt is when the verdict was recorded.
+	// +optional
+	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
+	// expiresAt is when the Experiment is deleted (spec.ttlDays after its creation).
+	// +optional
+	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+	// targets is the state of each target, in the order of the spec.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=32
+	Targets []TargetStatus `json:"targets,omitempty"`
+	// workflow is the validation Workflow and its verdict. The verdict outlives the
+	// Workflow, which Argo Workflows may delete on its own.
+	// +optional
+	Workflow *WorkflowStatus `json:"workflow,omitempty"`
+	// conditions are Ready, and what it sums up: Accepted, ComponentsResolved,
+	// ClustersReady, ApplicationsHealthy and WorkflowSucceeded.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// TargetState says how far a target has come.
+type TargetState string
+
+const (
+	// TargetBlocked: targets it depends on are not healthy yet.
+	TargetBlocked TargetState = "Blocked"
+	// TargetProvisioning: its cluster is being brought up and registered.
+	TargetProvisioning TargetState = "Provisioning"
+	// TargetDeploying: its Application is becoming healthy.
+	TargetDeploying TargetState = "Deploying"
+	// TargetHealthy: its Application is Healthy and Synced.
+	TargetHealthy TargetState = "Healthy"
+)
+
+// TargetStatus is what was seen last of a target.
+type TargetStatus struct {
+	// name of the target.
+	Name string `json:"name"`
+	// state is Blocked, Provisioning, Deploying or Healthy.
+	// +optional
+	State TargetState `json:"state,omitempty"`
+	// blockedBy names the targets it waits for.
+	// +optional
+	// +listType=atomic
+	BlockedBy []string `json:"blockedBy,omitempty"`
+	// cluster is the name of the cluster's object, as namespace/name; empty for hub.
+	// +optional
+	Cluster string `json:"cluster,omitempty"`
+	// endpoint of the cluster's API server.
+	// +optional
+	Endpoint string `json:"endpoint,omitempty"`
+	// application is the Argo CD Application, as namespace/name.
+	// +optional
+	Application string `json:"application,omitempty"`
+	// message says what the target waits for or what is wrong with it.
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
+// WorkflowStatus is the validation Workflow and its verdict.
+type WorkflowStatus struct {
+	// namespace of the Workflow.
+	Namespace string `json:"namespace"`
+	// name of the Workflow.
+	Name string `json:"name"`
+	// uid of the Workflow that was submitted. A Workflow that is gone without a verdict was
+	// deleted by somebody; another one under its name is not ours.
+	UID string `json:"uid"`
+	// phase as Argo Workflows reports it: Pending, Running, Succeeded, Failed or Error.
+	// +optional
+	Phase string `json:"phase,omitempty"`
+	// message as Argo Workflows reports it.
+	// +optional
+	Message string `json:"message,omitempty"`
+	// startedAt as Argo Workflows reports it.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+	// finishedAt as Argo Workflows reports it.
+	// +optional
+	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
+}
