@@ -161,9 +161,9 @@ type ComponentParameter struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// type of the value.
+	// type of the value; values of another type are refused, and a string stays a string
+	// whatever it looks like. Without a type Helm decides.
 	// +optional
-	// +kubebuilder:default=string
 	Type ParameterType `json:"type,omitempty"`
 	// default is used where the reference sets none.
 	// +optional

@@ -28,6 +28,9 @@ const (
 	ReasonDeleting = "Deleting"
 	// ReasonCRDMissing: a kind that the step needs is not installed on the cluster.
 	ReasonCRDMissing = "CRDMissing"
+	// ReasonWatchNotSynced: a kind that the step needs is installed and its watch has brought
+	// nothing yet, most often because the manager may not list it.
+	ReasonWatchNotSynced = "WatchNotSynced"
 	// ReasonForbidden: the manager may not do what the step needs.
 	ReasonForbidden = "Forbidden"
 	// ReasonNameTaken: an object that is not this Experiment's has the name its own needs.
@@ -115,8 +118,14 @@ const (
 // ReasonComplete is the reason of ConditionReady when it is True.
 const ReasonComplete = "Complete"
 
-// ReasonExpired is the reason of the Event when an Experiment's time to live is over.
-const ReasonExpired = "Expired"
+// Reasons of Events that are not those of a condition.
+const (
+	// ReasonExpired: the Experiment's time to live is over.
+	ReasonExpired = "Expired"
+	// ReasonTarget and the target's state, such as TargetHealthy: the state of a target
+	// has changed.
+	ReasonTarget = "Target"
+)
 
 // What the manager puts on every object it creates for an Experiment, and how it knows
 // them again.

@@ -1,0 +1,128 @@
+# make lists the targets. Only Go, git and make are needed; every other tool is built from
+# Go modules into bin/, once.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.SUFFIXES:
+
+IMG ?=
+TESTFLAGS ?=
+CONTAINER_TOOL ?= docker
+DIST ?= dist
+KUBECTL ?= $(or $(wildcard bin/k8s/kubectl),$(shell command -v kubectl))
+
+# $(call need,VARIABLE,example): stop with a clear error when a variable is not set.
+need = $(if $($(1)),,$(error set $(1), for instance: make $(MAKECMDGOALS) $(1)=$(2)))
+kubectl = $(or $(KUBECTL),$(error no kubectl: make k8s builds bin/k8s/kubectl, or set KUBECTL))
+apply = $(kubectl) apply --server-side --force-conflicts --field-manager=labkeeper-install
+
+.PHONY: help
+help: ## List the targets.
+	@awk -F ':.*## ' '/^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' Makefile
+
+##@ Try it
+
+.PHONY: demo
+demo: k8s build ## Watch Experiments run on a local control plane; CHECK=1 exits with a verdict.
+	@go build -buildvcs=false -o bin/demo ./test/demo
+	@bin/demo $(if $(filter-out 0,$(CHECK)),-check)
+
+##@ Develop
+
+.PHONY: build
+build: ## Build the manager: bin/manager.
+	@go build -buildvcs=false -trimpath -o bin/manager ./cmd
+
+.PHONY: test
+test: k8s kustomize ## Run all tests; TESTFLAGS are passed on to go test.
+	@TIMEFORMAT='make test: %0R s'; time go test -vet=off -p 2 $(TESTFLAGS) ./...
+
+.PHONY: lint
+lint: golangci-lint ## Run golangci-lint (the nested modules under hack/ hold no code worth it).
+	@bin/golangci-lint run ./...
+
+.PHONY: fmt
+fmt: golangci-lint ## Format the code and sort its imports.
+	@bin/golangci-lint fmt ./...
+
+.PHONY: generate
+generate: controller-gen ## Write the deepcopy functions of api/.
+	@bin/controller-gen object paths=./api/...
+
+.PHONY: manifests
+manifests: controller-gen ## Write the CRDs from api/ and the RBAC from the markers of internal/controller.
+	@bin/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
+	@bin/controller-gen rbac:roleName=labkeeper-manager paths=./internal/controller/... output:rbac:dir=config/rbac
+
+generated := ':(glob)api/**/zz_generated.*.go' config/crd/bases config/rbac/role.yaml
+
+.PHONY: verify
+verify: generate manifests ## Regenerate everything and fail if that, go.mod or go vet shows a difference.
+	@git --no-pager diff --exit-code -- $(generated) && [[ -z $$(git ls-files --others --exclude-standard -- $(generated)) ]] || \
+		{ echo 'verify: generated files are out of date: run make generate manifests, and commit what changed' >&2; exit 1; }
+	@go mod tidy -diff || { echo 'verify: go.mod or go.sum is out of date: run go mod tidy' >&2; exit 1; }
+	@go vet ./... || { echo 'verify: go vet found the above' >&2; exit 1; }
+
+.PHONY: clean
+clean: ## Remove everything that was built.
+	@rm -rf bin dist
+
+##@ Install into a cluster (that of KUBECONFIG)
+
+.PHONY: install
+install: ## Install the CRDs.
+	@$(apply) -f config/crd/bases
+
+.PHONY: uninstall
+uninstall: ## Remove the CRDs, unless there are Experiments.
+	@$(no-experiments)
+	@$(kubectl) delete --ignore-not-found -f config/crd/bases
+
+.PHONY: deploy
+deploy: installer ## Install everything, with the manager's image IMG.
+	@$(apply) -f bin/installer/install.yaml
+
+.PHONY: undeploy
+undeploy: kustomize ## Remove everything, unless there are Experiments.
+	@$(no-experiments)
+	@bin/kustomize build config/default | $(kubectl) delete --ignore-not-found -f -
+
+.PHONY: build-installer
+build-installer: installer ## Write dist/install.yaml, which installs everything, with the image IMG.
+	@mkdir -p $(DIST) && cp bin/installer/install.yaml $(DIST)/install.yaml
+
+.PHONY: docker-build
+docker-build: ## Build the image IMG; CONTAINER_TOOL=podman builds it with another tool.
+	$(call need,IMG,example/labkeeper:dev)
+	@command -v $(CONTAINER_TOOL) >/dev/null || \
+		{ echo 'docker-build: no $(CONTAINER_TOOL) on PATH: install it, or name another tool with CONTAINER_TOOL=podman' >&2; exit 1; }
+	@$(CONTAINER_TOOL) build --tag $(IMG) .
+
+# The default overlay with IMG, in an overlay of its own so that the tree stays as it is.
+.PHONY: installer
+installer: kustomize
+	$(call need,IMG,example/labkeeper:dev)
+	@rm -rf bin/installer && mkdir -p bin/installer
+	@cd bin/installer && ../kustomize create --resources ../../config/default && ../kustomize edit set image controller=$(IMG)
+	@bin/kustomize build bin/installer -o bin/installer/install.yaml
+
+# An Experiment cannot go without its manager, which must undo what it made outside; removing
+# the CRDs and the manager under it would leave both hanging.
+define no-experiments
+if [[ -n $$($(kubectl) get crd experiments.experiments.illm.io --ignore-not-found -o name) && \
+      -n $$($(kubectl) get experiments.experiments.illm.io -A -o name) ]]; then \
+	echo '$@: there are Experiments; delete them first: kubectl delete experiments.experiments.illm.io -A --all' >&2; exit 1; \
+fi
+endef
+
+##@ Build the tools (done by the targets above; each is built once)
+
+.PHONY: k8s
+k8s: ## Build the local control plane into bin/k8s and fetch the foreign CRDs into bin/crds.
+	@hack/build-k8s.sh bin/k8s
+	@hack/crds.sh bin/crds
+
+.PHONY: controller-gen kustomize golangci-lint
+controller-gen kustomize golangci-lint:
+	@hack/build-tools.sh bin $@

@@ -1,0 +1,114 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/labkeeper/labkeeper/internal/controller"
+)
+
+// options are the manager's flags.
+type options struct {
+	controller.Options
+
+	metricsAddress          string
+	metricsSecure           bool
+	probeAddress            string
+	leaderElect             bool
+	leaderElectionNamespace string
+	watchNamespaces         []string
+	zap                     zap.Options
+}
+
+// parse reads the flags. Its error names the flag and what is wrong with its value.
+func parse(args []string) (options, error) {
+	var o options
+	var watch string
+	e := &o.Experiment
+	fs := flag.NewFlagSet("manager", flag.ContinueOnError)
+	config.RegisterFlags(fs)
+	o.zap.BindFlags(fs)
+	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "Address of the metrics endpoint; 0 turns it off.")
+	fs.BoolVar(&o.metricsSecure, "metrics-secure", true, "Serve metrics by HTTPS to those who may read them (TokenReview, SubjectAccessReview).")
+	fs.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz; 0 turns them off.")
+	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Let one of several managers lead.")
+	fs.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "Namespace of the Lease. Default: the manager's own.")
+	fs.StringVar(&watch, "watch-namespaces", "", "Comma-separated namespaces of the objects to act on. Default: all.")
+	fs.IntVar(&e.MaxConcurrentReconciles, "max-concurrent-reconciles", 4, "How many objects of a kind are acted on at the same time.")
+	fs.StringVar(&e.ArgoCDNamespace, "argocd-namespace", "argocd", "Namespace of Argo CD.")
+	fs.StringVar(&e.ArgoCDProject, "argocd-project", "default", "Argo CD project of the Applications.")
+	fs.StringVar(&e.WorkflowNamespace, "workflow-namespace", "argo", "Namespace of Argo Workflows.")
+	fs.StringVar(&e.WorkflowServiceAccount, "workflow-service-account", "argo-workflow", "ServiceAccount that Workflows run as.")
+	fs.StringVar(&e.ClaimNamespace, "claim-namespace", "", "Namespace of Crossplane claims. Default: the Experiment's own.")
+	fs.StringVar(&e.CrossplaneNamespace, "crossplane-namespace", "crossplane-system", "Namespace where compositions leave connection Secrets.")
+	fs.BoolVar(&e.StrictComponents, "strict-components", false, "Refuse Experiments that name Components which do not exist.")
+	fs.StringVar(&e.Fallback.RepoURL, "component-repo-url", "", "Git repository with components/<type>/<name> for Components that do not exist. Default: no fallback.")
+	fs.StringVar(&e.Fallback.Revision, "component-revision", "HEAD", "Revision of the repository of --component-repo-url.")
+	fs.SetOutput(io.Discard) // the error says it, once
+	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
+		fs.SetOutput(os.Stdout)
+		fs.Usage()
+		os.Exit(0)
+	} else if err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("unknown argument %q: the manager takes only flags", fs.Arg(0))
+	}
+	if watch != "" {
+		o.watchNamespaces = strings.Split(watch, ",")
+	}
+	return o, o.check()
+}
+
+// check refuses values that could only fail later.
+func (o options) check() error {
+	e := o.Experiment
+	for _, f := range []struct{ flag, namespace string }{
+		{"argocd-namespace", e.ArgoCDNamespace},
+		{"workflow-namespace", e.WorkflowNamespace},
+		{"crossplane-namespace", e.CrossplaneNamespace},
+	} {
+		if f.namespace == "" {
+			return fmt.Errorf("--%s: it must not be empty", f.flag)
+		}
+	}
+	for _, f := range append(o.namespaces(), namespaceFlag{"leader-election-namespace", o.leaderElectionNamespace}) {
+		if problems := validation.IsDNS1123Label(f.namespace); f.namespace != "" && len(problems) > 0 {
+			return fmt.Errorf("--%s: %q is not a namespace's name: %s", f.flag, f.namespace, strings.Join(problems, "; "))
+		}
+	}
+	if slices.Contains(o.watchNamespaces, "") {
+		return errors.New("--watch-namespaces: an empty name in the list; write a,b")
+	}
+	if e.MaxConcurrentReconciles < 1 {
+		return fmt.Errorf("--max-concurrent-reconciles: %d is less than 1", e.MaxConcurrentReconciles)
+	}
+	return nil
+}
+
+type namespaceFlag struct{ flag, namespace string }
+
+// namespaces are those that the flags name and that must exist.
+func (o options) namespaces() []namespaceFlag {
+	e := o.Experiment
+	named := []namespaceFlag{
+		{"argocd-namespace", e.ArgoCDNamespace},
+		{"workflow-namespace", e.WorkflowNamespace},
+		{"crossplane-namespace", e.CrossplaneNamespace},
+		{"claim-namespace", e.ClaimNamespace},
+	}
+	for _, namespace := range o.watchNamespaces {
+		named = append(named, namespaceFlag{"watch-namespaces", namespace})
+	}
+	return slices.DeleteFunc(named, func(f namespaceFlag) bool { return f.namespace == "" })
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/labkeeper/labkeeper/internal/controller"
+)
+
+// The Lease: a leader that dies is followed within five seconds.
+const (
+	leaseDuration = 4 * time.Second
+	renewDeadline = 3 * time.Second
+	retryPeriod   = 500 * time.Millisecond
+	// stopTimeout is for passes that are under way when the manager is told to stop.
+	stopTimeout = 20 * time.Second
+)
+
+// run runs the manager until ctx is done.
+func run(ctx context.Context, o options) error {
+	scheme, err := controller.Scheme()
+	if err != nil {
+		return err
+	}
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding the cluster: %w", err)
+	}
+	config.QPS = -1 // API Priority and Fairness bounds us better than a client can
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Scheme:                        scheme,
+		Metrics:                       metrics(o),
+		HealthProbeBindAddress:        o.probeAddress,
+		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              "labkeeper",
+		LeaderElectionNamespace:       o.leaderElectionNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 ptr.To(leaseDuration),
+		RenewDeadline:                 ptr.To(renewDeadline),
+		RetryPeriod:                   ptr.To(retryPeriod),
+		GracefulShutdownTimeout:       ptr.To(stopTimeout),
+		Cache: cache.Options{
+			// A read through the cache must never begin to watch a kind by accident.
+			ReaderFailOnMissingInformer: true,
+			DefaultNamespaces:           watched(o),
+			DefaultTransform:            controller.StripManagedFields,
+			ByObject:                    controller.CacheByObject(o.Options),
+		},
+		Client: client.Options{Cache: &client.CacheOptions{
+			Unstructured: true,
+			// It does not work with several namespaces, and nothing correct rests on it.
+			EnableReadYourWritesConsistency: ptr.To(len(o.watchNamespaces) < 2),
+		}},
+	})
+	if err != nil {
+		if o.leaderElect && o.leaderElectionNamespace == "" {
+			err = fmt.Errorf("%w (outside of a cluster set --leader-election-namespace)", err)
+		}
+		return fmt.Errorf("building the manager: %w", err)
+	}
+	live, err := client.New(config, client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: scheme, Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("building the live client: %w", err)
+	}
+	if err := exist(ctx, live, o.namespaces()); err != nil {
+		return err
+	}
+	if err := controller.Setup(ctx, mgr, live, o.Options); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
+		return fmt.Errorf("adding /healthz: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("readyz", healthz.Ping); err != nil {
+		return fmt.Errorf("adding /readyz: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+func metrics(o options) metricsserver.Options {
+	m := metricsserver.Options{BindAddress: o.metricsAddress, SecureServing: o.metricsSecure}
+	if o.metricsSecure {
+		m.FilterProvider = filters.WithAuthenticationAndAuthorization
+	}
+	return m
+}
+
+func watched(o options) map[string]cache.Config {
+	if len(o.watchNamespaces) == 0 {
+		return nil
+	}
+	namespaces := make(map[string]cache.Config, len(o.watchNamespaces))
+	for _, namespace := range o.watchNamespaces {
+		namespaces[namespace] = cache.Config{}
+	}
+	return namespaces
+}
+
+// exist says which flag names a namespace that is not there: every Experiment would wait
+// for it, and none would know why.
+func exist(ctx context.Context, c client.Reader, namespaces []namespaceFlag) error {
+	for _, f := range namespaces {
+		err := c.Get(ctx, types.NamespacedName{Name: f.namespace}, &corev1.Namespace{})
+		if apierrors.IsNotFound(err) {
+			return fmt.Errorf("--%s: the namespace %q does not exist; create it or name another", f.flag, f.namespace)
+		}
+		if err != nil {
+			return fmt.Errorf("--%s: looking for the namespace %q: %w", f.flag, f.namespace, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Builds the developers' tools from Go modules: hack/build-tools.sh DIR [NAME...], by default all.
+set -euo pipefail
+
+dir=$(mkdir -p "$1" && cd "$1" && pwd)
+shift
+source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
+
+[[ $# -gt 0 ]] || set -- controller-gen kustomize golangci-lint
+for name; do
+	case $name in
+	controller-gen)
+		# The generated files name the version; without this it would be that of the last commit.
+		ldflags="-X sigs.k8s.io/controller-tools/pkg/version.version=$(pinned tools sigs.k8s.io/controller-tools)"
+		build controller-gen tools sigs.k8s.io/controller-tools/cmd/controller-gen
+		;;
+	kustomize)
+		ldflags="-X sigs.k8s.io/kustomize/api/provenance.version=$(pinned tools sigs.k8s.io/kustomize/kustomize/v5)"
+		build kustomize tools sigs.k8s.io/kustomize/kustomize/v5
+		;;
+	golangci-lint)
+		ldflags="-X main.version=$(pinned lint github.com/golangci/golangci-lint/v2)"
+		build golangci-lint lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+		;;
+	*)
+		echo "hack/build-tools.sh: no tool is called $name" >&2
+		exit 2
+		;;
+	esac
+done

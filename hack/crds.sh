@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Copies the CRDs of the systems we talk to from their Go modules: hack/crds.sh DIR.
+# Only the modules' zips are fetched, so neither their dependencies nor their Go version matter.
+set -euo pipefail
+
+dir=$(mkdir -p "$1" && cd "$1" && pwd)
+hack=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+export GOWORK=off GOTOOLCHAIN=local
+
+# copy NAME MODULE VERSION FOLDER: the CRDs of one module to DIR/NAME.
+copy() {
+	local name=$1 module=$2 version=$3 folder=$4 source file stamp
+	stamp="$version $(cksum <"$hack/crds.sh")"
+	if [[ $(cat "$dir/$name/.stamp" 2>/dev/null) == "$stamp" ]]; then
+		return
+	fi
+	# Outside of any module: our go.mod has nothing to say about these.
+	source=$(cd / && go mod download -json "$module@$version" |
+		awk -F'"' '$2 == "Dir" { print $4 } $2 == "Error" { print $4 >"/dev/stderr" }')
+	if [[ -z $source ]]; then
+		echo "hack/crds.sh: downloading $module@$version: no folder" >&2
+		return 1
+	fi
+	rm -rf "${dir:?}/$name"
+	mkdir "$dir/$name"
+	for file in "$source/$folder"/*.yaml; do
+		if grep -q '^kind: CustomResourceDefinition' "$file"; then
+			install -m 644 "$file" "$dir/$name/"
+		fi
+	done
+	printf 'copied %2d CRDs of %s %s\n' "$(find "$dir/$name" -name '*.yaml' | wc -l)" "$name" "$version"
+	echo "$stamp" >"$dir/$name/.stamp"
+}
+
+copy argo-cd github.com/argoproj/argo-cd/v3 v3.2.12 manifests/crds
+copy argo-rollouts github.com/argoproj/argo-rollouts v1.10.1 manifests/crds
+copy cluster-api sigs.k8s.io/cluster-api v1.13.6 config/crd/bases

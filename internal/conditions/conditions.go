@@ -1,0 +1,87 @@
+// Package conditions sets and compares status conditions. It is pure: nothing here reads a
+// clock or talks to a server.
+package conditions
+
+import (
+	"strings"
+	"time"
+	"unicode"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// maxMessage is the length in bytes at which messages are cut: long enough for what a
+// foreign system has to say, short enough for a table.
+const maxMessage = 1024
+
+// Step is one condition's new value.
+type Step struct {
+	// Type of the condition.
+	Type string
+	// Status is True, False or Unknown.
+	Status metav1.ConditionStatus
+	// Reason in CamelCase.
+	Reason string
+	// Message for people; it is cut and put on one line.
+	Message string
+}
+
+// True is a Step whose condition holds.
+func True(conditionType, reason, message string) Step {
+	return Step{conditionType, metav1.ConditionTrue, reason, message}
+}
+
+// False is a Step whose condition does not hold.
+func False(conditionType, reason, message string) Step {
+	return Step{conditionType, metav1.ConditionFalse, reason, message}
+}
+
+// Set writes the step into the conditions. The transition time moves only with the status.
+func Set(conditions *[]metav1.Condition, s Step, generation int64, now time.Time) {
+	meta.SetStatusCondition(conditions, metav1.Condition{
+		Type:               s.Type,
+		Status:             s.Status,
+		Reason:             s.Reason,
+		Message:            Line(s.Message),
+		ObservedGeneration: generation,
+		LastTransitionTime: metav1.NewTime(now),
+	})
+}
+
+// Summary is the step of the summarising type: True with the given reason and message when
+// every step is True, else what the first step that is not True says.
+func Summary(conditionType, reason, message string, steps []Step) Step {
+	for _, s := range steps {
+		if s.Status != metav1.ConditionTrue {
+			return Step{conditionType, metav1.ConditionFalse, s.Reason, s.Message}
+		}
+	}
+	return True(conditionType, reason, message)
+}
+
+// Changed lists the conditions of after whose status or reason is not that of before, in
+// the order of after.
+func Changed(before, after []metav1.Condition) []metav1.Condition {
+	var changed []metav1.Condition
+	for _, c := range after {
+		old := meta.FindStatusCondition(before, c.Type)
+		if old == nil || old.Status != c.Status || old.Reason != c.Reason {
+			changed = append(changed, c)
+		}
+	}
+	return changed
+}
+
+// Line is text of a foreign system as it may stand in a message: on one line, without
+// control characters, at most 1,024 bytes.
+func Line(s string) string {
+	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r)
+	}), " ")
+	if len(s) <= maxMessage {
+		return s
+	}
+	const ellipsis = "..."
+	return strings.ToValidUTF8(s[:maxMessage-len(ellipsis)], "") + ellipsis
+}

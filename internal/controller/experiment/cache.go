@@ -1,0 +1,52 @@
+package experiment
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/selection"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// CacheByObject is how the foreign kinds are cached: what carries our label, in the one
+// namespace where it can be.
+func CacheByObject(o Options) map[client.Object]cache.ByObject {
+	ours, err := labels.NewRequirement(v1alpha1.LabelExperimentUID, selection.Exists, nil)
+	if err != nil {
+		panic(err) // the label's key is a constant
+	}
+	selector := labels.NewSelector().Add(*ours)
+	child := func(gvk schema.GroupVersionKind, namespace string, strip toolscache.TransformFunc) (client.Object, cache.ByObject) {
+		u := &unstructured.Unstructured{}
+		u.SetGroupVersionKind(gvk)
+		by := cache.ByObject{Label: selector, Transform: strip}
+		if namespace != "" {
+			by.Namespaces = map[string]cache.Config{namespace: {}}
+		}
+		return u, by
+	}
+	all := map[client.Object]cache.ByObject{
+		kube.Metadata(argoworkflows.WorkflowTemplateGVK): {Namespaces: map[string]cache.Config{o.WorkflowNamespace: {}}},
+	}
+	for _, c := range []struct {
+		gvk       schema.GroupVersionKind
+		namespace string
+		strip     toolscache.TransformFunc
+	}{
+		{crossplane.GKEClusterGVK, o.ClaimNamespace, nil},
+		{argocd.ApplicationGVK, o.ArgoCDNamespace, argocd.StripApplication},
+		{argoworkflows.WorkflowGVK, o.WorkflowNamespace, argoworkflows.Strip},
+	} {
+		object, by := child(c.gvk, c.namespace, c.strip)
+		all[object] = by
+	}
+	return all
+}

@@ -1,0 +1,193 @@
+package experiment
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// +kubebuilder:rbac:groups=experiments.illm.io,resources=experiments,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=experiments.illm.io,resources=experiments/status,verbs=patch
+// +kubebuilder:rbac:groups=experiments.illm.io,resources=components,verbs=get;list;watch
+// +kubebuilder:rbac:groups=illm.io,resources=gkeclusters,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=argoproj.io,namespace=argocd,resources=applications,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups="",namespace=argocd,resources=secrets,verbs=get;list;create;patch;delete
+// +kubebuilder:rbac:groups=argoproj.io,namespace=argo,resources=workflows,verbs=get;list;watch;create;patch;delete
+// +kubebuilder:rbac:groups=argoproj.io,namespace=argo,resources=workflowtemplates,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",namespace=crossplane-system,resources=secrets,verbs=get
+
+// timeout ends a pass that a call does not come back to.
+const timeout = time.Minute
+
+// Options say where the outside systems are.
+type Options struct {
+	// ArgoCDNamespace is where Applications and cluster Secrets live.
+	ArgoCDNamespace string
+	// ArgoCDProject bounds the Applications.
+	ArgoCDProject string
+	// WorkflowNamespace is where Workflows and WorkflowTemplates live.
+	WorkflowNamespace string
+	// WorkflowServiceAccount is what the pods of Workflows run as.
+	WorkflowServiceAccount string
+	// ClaimNamespace is where claims live; empty is the Experiment's own namespace.
+	ClaimNamespace string
+	// CrossplaneNamespace is where compositions leave connection Secrets.
+	CrossplaneNamespace string
+	// Fallback is the convention path of Components that do not exist.
+	Fallback Fallback
+	// StrictComponents turns the fallback off.
+	StrictComponents bool
+	// MaxConcurrentReconciles is how many Experiments are looked at at the same time.
+	MaxConcurrentReconciles int
+}
+
+// Reconciler brings Experiments up, has them validated and takes them down.
+type Reconciler struct {
+	// Client reads from the cache.
+	Client client.Client
+	// Live reads from the server, and writes what must not be cached.
+	Live client.Client
+	// Kinds are the foreign kinds that can be read.
+	Kinds interface {
+		State(gvk schema.GroupVersionKind) kube.KindState
+	}
+	// Recorder of events.
+	Recorder events.EventRecorder
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Options of the manager.
+	Options Options
+}
+
+// scope is what a pass over one Experiment knows.
+type scope struct {
+	*Reconciler
+	experiment *v1alpha1.Experiment
+	names      names
+	seen       Observed
+	plan       Plan
+}
+
+// Reconcile takes an Experiment one step on.
+func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctrl.Result, error) {
+	if err := kube.EnsureFinalizer(ctx, r.Client, e, v1alpha1.Finalizer); err != nil {
+		return ctrl.Result{}, err
+	}
+	before := e.DeepCopy()
+	s := &scope{Reconciler: r, experiment: e, names: names{e, r.Options}}
+	err := s.step(ctx)
+	report(e, s.plan, err, r.Clock.Now())
+	return kube.Finish(ctx, r.Client, r.Recorder, before, e, v1alpha1.Finalizer, kube.Outcome{
+		Wait: s.plan.Wait, Done: s.plan.Done, Events: happened(before, e, s.plan), Err: err,
+	})
+}
+
+// step observes, decides and writes.
+func (s *scope) step(ctx context.Context) error {
+	if s.experiment.Status.CompletedAt == nil || s.experiment.DeletionTimestamp != nil {
+		if err := s.observe(ctx); err != nil {
+			return err
+		}
+	}
+	s.plan = facts{s.experiment, s.Options, s.names, s.seen, s.Clock.Now()}.plan()
+	return s.apply(ctx)
+}
+
+// indexes by which an Experiment is found from what it names.
+const (
+	indexComponents = "components"
+	indexTemplate   = "template"
+)
+
+// SetupWithManager registers the reconciler.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options) error {
+	indexer := mgr.GetFieldIndexer()
+	if err := indexer.IndexField(ctx, &v1alpha1.Experiment{}, indexComponents, componentNames); err != nil {
+		return err
+	}
+	if err := indexer.IndexField(ctx, &v1alpha1.Experiment{}, indexTemplate, templateName); err != nil {
+		return err
+	}
+	c := mgr.GetClient()
+	toOwner := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, child client.Object) []reconcile.Request {
+		return marks.Request(child)
+	})
+	kinds := &kube.ForeignKinds{
+		Cache:  mgr.GetCache(),
+		Mapper: mgr.GetRESTMapper(),
+		Kinds: []kube.ForeignKind{
+			{GroupVersionKind: crossplane.GKEClusterGVK, Handler: toOwner},
+			{GroupVersionKind: argocd.ApplicationGVK, Handler: toOwner},
+			{GroupVersionKind: argoworkflows.WorkflowGVK, Handler: toOwner},
+			{GroupVersionKind: argoworkflows.WorkflowTemplateGVK, MetadataOnly: true, Handler: enqueueWhere(c, indexTemplate)},
+		},
+		Wake: func(ctx context.Context) []reconcile.Request { return find(ctx, c) },
+	}
+	r := &Reconciler{
+		Client: c, Live: live, Kinds: kinds, Clock: clock.RealClock{}, Options: o,
+		Recorder: mgr.GetEventRecorder("experiment-controller"),
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("experiment").
+		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Component{}, enqueueWhere(c, indexComponents), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(kinds).
+		WithOptions(controller.Options{MaxConcurrentReconciles: o.MaxConcurrentReconciles, ReconciliationTimeout: timeout}).
+		Complete(kube.QuietConflicts(reconcile.AsReconciler(c, r)))
+}
+
+func componentNames(o client.Object) []string {
+	var out []string
+	for _, t := range o.(*v1alpha1.Experiment).Spec.Targets {
+		for _, ref := range t.Components {
+			out = append(out, ref.Name())
+		}
+	}
+	return out
+}
+
+func templateName(o client.Object) []string {
+	return []string{o.(*v1alpha1.Experiment).Spec.Workflow.Template}
+}
+
+// enqueueWhere wakes the Experiments that name the object.
+func enqueueWhere(c client.Reader, index string) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		return find(ctx, c, client.MatchingFields{index: o.GetName()})
+	})
+}
+
+// find lists the Experiments of the cache; it cannot fail there.
+func find(ctx context.Context, c client.Reader, opts ...client.ListOption) []reconcile.Request {
+	list := &v1alpha1.ExperimentList{}
+	if err := c.List(ctx, list, opts...); err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Listing Experiments to wake")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{
+			Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}})
+	}
+	return requests
+}

@@ -1,0 +1,94 @@
+package experiment
+
+import (
+	"encoding/base64"
+	"errors"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// marks are how the children of Experiments are known.
+var marks = kube.Marks{
+	UID:   v1alpha1.LabelExperimentUID,
+	Name:  v1alpha1.LabelExperiment,
+	Owner: v1alpha1.AnnotationOwner,
+}
+
+// names are where an Experiment's children live and what they are called.
+type names struct {
+	experiment *v1alpha1.Experiment
+	options    Options
+}
+
+func (n names) claim(t v1alpha1.Target) types.NamespacedName {
+	return types.NamespacedName{
+		Namespace: n.claimNamespace(),
+		Name:      kube.ChildName(crossplane.MaxClaimName, n.experiment.UID, n.experiment.Name, t.Name),
+	}
+}
+
+func (n names) claimNamespace() string {
+	if n.options.ClaimNamespace != "" {
+		return n.options.ClaimNamespace
+	}
+	return n.experiment.Namespace
+}
+
+func (n names) clusterSecret(t v1alpha1.Target) types.NamespacedName {
+	return types.NamespacedName{Namespace: n.options.ArgoCDNamespace, Name: "cluster-" + n.claim(t).Name}
+}
+
+func (n names) application(t v1alpha1.Target) types.NamespacedName {
+	return types.NamespacedName{
+		Namespace: n.options.ArgoCDNamespace,
+		Name:      kube.ChildName(argocd.MaxApplicationName, n.experiment.UID, n.experiment.Name, t.Name),
+	}
+}
+
+func (n names) workflow() types.NamespacedName {
+	return types.NamespacedName{
+		Namespace: n.options.WorkflowNamespace,
+		Name:      kube.ChildName(argoworkflows.MaxWorkflowName, n.experiment.UID, n.experiment.Name, "validation"),
+	}
+}
+
+func (n names) template(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: n.options.WorkflowNamespace, Name: name}
+}
+
+// namespaceOf is where the Experiment's children of a kind live; empty for a kind that it
+// has no children of.
+func (n names) namespaceOf(gvk schema.GroupVersionKind) string {
+	switch gvk {
+	case crossplane.GKEClusterGVK:
+		return n.claimNamespace()
+	case argocd.ApplicationGVK, argocd.SecretGVK:
+		return n.options.ArgoCDNamespace
+	case argoworkflows.WorkflowGVK:
+		return n.options.WorkflowNamespace
+	}
+	return ""
+}
+
+var errNoKey = errors.New("the key is not there")
+
+// secretValue is one value of an unstructured Secret. Its errors never quote it.
+func secretValue(secret *unstructured.Unstructured, key string) ([]byte, error) {
+	encoded, _, _ := unstructured.NestedString(secret.Object, "data", key)
+	if encoded == "" {
+		return nil, errNoKey
+	}
+	value, err := base64.StdEncoding.DecodeString(encoded)
+	if err != nil {
+		return nil, errors.New("it is not base64")
+	}
+	return value, nil
+}

@@ -1,0 +1,245 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// Observed is what a pass has seen. Objects that are not provably the Experiment's are not
+// in it.
+type Observed struct {
+	// Kinds is the state of every foreign kind that the Experiment needs.
+	Kinds map[schema.GroupVersionKind]kube.KindState
+	// Components that the targets name and that exist, by name.
+	Components map[string]*v1alpha1.Component
+	// Claims and Applications by target.
+	Claims, Applications map[string]*unstructured.Unstructured
+	// Connections are the kubeconfigs of clusters that are up and not registered yet, by
+	// target.
+	Connections map[string]Connection
+	// Workflow is the validation Workflow.
+	Workflow *unstructured.Unstructured
+	// TemplateFound says whether the WorkflowTemplate exists; it is looked for only when
+	// the Workflow could be submitted.
+	TemplateFound bool
+	// Leftovers is what a live look finds of the Experiment's children, by kind; nil until
+	// the cache has no Workflow and no Application left. Only a teardown looks.
+	Leftovers map[schema.GroupVersionKind][]unstructured.Unstructured
+}
+
+// Connection is a kubeconfig as it was found.
+type Connection struct {
+	// Secret that it was looked for in; its name is empty while the claim names none.
+	Secret types.NamespacedName
+	// Found says whether the Secret and its key exist.
+	Found bool
+	// Credentials are valid if Err is nil.
+	Credentials argocd.Credentials
+	// Err says why Argo CD cannot be given the kubeconfig.
+	Err error
+}
+
+// stepError is an error with the condition it belongs to.
+type stepError struct {
+	condition string
+	err       error
+}
+
+func (e *stepError) Error() string { return e.err.Error() }
+func (e *stepError) Unwrap() error { return e.err }
+
+// at tells which condition an error belongs to.
+func at(condition string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &stepError{condition, err}
+}
+
+// observe reads what plan needs. What cannot be read is an error, never an absence.
+func (s *scope) observe(ctx context.Context) error {
+	s.seen = Observed{
+		Kinds:        map[schema.GroupVersionKind]kube.KindState{},
+		Claims:       map[string]*unstructured.Unstructured{},
+		Applications: map[string]*unstructured.Unstructured{},
+		Connections:  map[string]Connection{},
+	}
+	for _, gvk := range neededKinds(s.experiment) {
+		s.seen.Kinds[gvk] = s.Kinds.State(gvk)
+	}
+	if err := s.observeChildren(ctx); err != nil {
+		return err
+	}
+	if s.experiment.DeletionTimestamp != nil {
+		return s.observeLeftovers(ctx)
+	}
+	if err := s.observeComponents(ctx); err != nil {
+		return at(v1alpha1.ConditionComponentsResolved, err)
+	}
+	if err := s.observeConnections(ctx); err != nil {
+		return at(v1alpha1.ConditionClustersReady, err)
+	}
+	return at(v1alpha1.ConditionWorkflowSucceeded, s.observeTemplate(ctx))
+}
+
+// neededKinds are the foreign kinds without which the Experiment cannot complete.
+func neededKinds(e *v1alpha1.Experiment) []schema.GroupVersionKind {
+	kinds := []schema.GroupVersionKind{argocd.ApplicationGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK}
+	for _, t := range e.Spec.Targets {
+		if t.Cluster.Type == v1alpha1.ClusterGKE {
+			return append([]schema.GroupVersionKind{crossplane.GKEClusterGVK}, kinds...)
+		}
+	}
+	return kinds
+}
+
+func (s *scope) observeChildren(ctx context.Context) error {
+	for _, t := range s.experiment.Spec.Targets {
+		claim, err := s.child(ctx, crossplane.GKEClusterGVK, s.names.claim(t))
+		if err != nil {
+			return at(v1alpha1.ConditionClustersReady, err)
+		}
+		if claim != nil {
+			s.seen.Claims[t.Name] = claim
+		}
+		app, err := s.child(ctx, argocd.ApplicationGVK, s.names.application(t))
+		if err != nil {
+			return at(v1alpha1.ConditionApplicationsHealthy, err)
+		}
+		if app != nil {
+			s.seen.Applications[t.Name] = app
+		}
+	}
+	workflow, err := s.child(ctx, argoworkflows.WorkflowGVK, s.names.workflow())
+	if err == nil && workflow == nil && s.experiment.Status.Workflow != nil && s.seen.Kinds[argoworkflows.WorkflowGVK] == kube.KindServed {
+		// A recorded Workflow that the cache does not have is only gone if the server
+		// says so.
+		workflow, err = s.owned(kube.Get(ctx, s.Live, argoworkflows.WorkflowGVK, s.names.workflow()))
+	}
+	s.seen.Workflow = workflow
+	return at(v1alpha1.ConditionWorkflowSucceeded, err)
+}
+
+// child reads a child from the cache. The children of a kind that is not served are not
+// there to be seen; plan does not act before every kind is served.
+func (s *scope) child(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) (*unstructured.Unstructured, error) {
+	if s.seen.Kinds[gvk] != kube.KindServed {
+		return nil, nil
+	}
+	return s.owned(kube.Get(ctx, s.Client, gvk, key))
+}
+
+// owned drops an object that is not the Experiment's.
+func (s *scope) owned(o *unstructured.Unstructured, err error) (*unstructured.Unstructured, error) {
+	if err != nil || o == nil || !marks.Owns(s.experiment, o) {
+		return nil, err
+	}
+	return o, nil
+}
+
+// observeComponents looks Components up. Only NotFound means that there is none: a lookup
+// that is forbidden or fails is an error.
+func (s *scope) observeComponents(ctx context.Context) error {
+	s.seen.Components = map[string]*v1alpha1.Component{}
+	for _, t := range s.experiment.Spec.Targets {
+		for _, ref := range t.Components {
+			component := &v1alpha1.Component{}
+			err := s.Client.Get(ctx, types.NamespacedName{Name: ref.Name()}, component)
+			switch {
+			case err == nil:
+				s.seen.Components[ref.Name()] = component
+			case !apierrors.IsNotFound(err):
+				return fmt.Errorf("looking up Component %s: %w", ref.Name(), err)
+			}
+		}
+	}
+	return nil
+}
+
+// observeConnections reads the kubeconfig of every cluster that is up and has no
+// Application yet.
+func (s *scope) observeConnections(ctx context.Context) error {
+	for name, claim := range s.seen.Claims {
+		state := crossplane.ReadClaim(claim)
+		if !state.Ready || s.seen.Applications[name] != nil {
+			continue
+		}
+		connection, err := s.connection(ctx, state)
+		if err != nil {
+			return err
+		}
+		s.seen.Connections[name] = connection
+	}
+	return nil
+}
+
+func (s *scope) connection(ctx context.Context, claim crossplane.ClaimState) (Connection, error) {
+	if claim.Composite == "" {
+		return Connection{}, nil
+	}
+	c := Connection{Secret: crossplane.ConnectionSecret(s.Options.CrossplaneNamespace, claim.Composite)}
+	secret, err := kube.Get(ctx, s.Live, argocd.SecretGVK, c.Secret)
+	if err != nil || secret == nil {
+		return c, err
+	}
+	kubeconfig, err := secretValue(secret, crossplane.KubeconfigKey)
+	if errors.Is(err, errNoKey) {
+		return c, nil
+	}
+	c.Found, c.Err = true, err
+	if err == nil {
+		c.Credentials, c.Err = argocd.ParseKubeconfig(kubeconfig)
+	}
+	return c, nil
+}
+
+// observeTemplate looks for the WorkflowTemplate when every Application is healthy and no
+// Workflow has been submitted.
+func (s *scope) observeTemplate(ctx context.Context) error {
+	if s.experiment.Status.Workflow != nil || s.seen.Workflow != nil || s.seen.Kinds[argoworkflows.WorkflowGVK] != kube.KindServed {
+		return nil
+	}
+	for _, t := range s.experiment.Spec.Targets {
+		app := s.seen.Applications[t.Name]
+		if app == nil || argocd.ReadApplication(app).Health != argocd.Healthy {
+			return nil
+		}
+	}
+	template, err := kube.Get(ctx, s.Live, argoworkflows.WorkflowTemplateGVK, s.names.template(s.experiment.Spec.Workflow.Template))
+	s.seen.TemplateFound = template != nil
+	return err
+}
+
+// observeLeftovers lists live what the teardown still has to take down, once the cache
+// shows no Workflow and no Application.
+func (s *scope) observeLeftovers(ctx context.Context) error {
+	if s.seen.Workflow != nil || len(s.seen.Applications) > 0 {
+		return nil
+	}
+	s.seen.Leftovers = map[schema.GroupVersionKind][]unstructured.Unstructured{}
+	for _, gvk := range append(neededKinds(s.experiment), argocd.SecretGVK) {
+		namespace := s.names.namespaceOf(gvk)
+		if namespace == "" || gvk != argocd.SecretGVK && s.seen.Kinds[gvk] == kube.KindMissing {
+			continue // nothing of ours, or nothing at all, can be of that kind
+		}
+		found, err := kube.List(ctx, s.Live, gvk, client.InNamespace(namespace), marks.Selector(s.experiment))
+		if err != nil {
+			return err
+		}
+		s.seen.Leftovers[gvk] = found
+	}
+	return nil
+}

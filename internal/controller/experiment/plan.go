@@ -1,0 +1,345 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/dag"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+const (
+	// secretDelay is how soon a connection Secret that is late is looked for again: Secrets
+	// are not watched.
+	secretDelay = 10 * time.Second
+	// atOnce is for what follows from a write of ours that wakes nobody.
+	atOnce = time.Millisecond
+	// day is 24 hours whatever the clocks do.
+	day = 24 * time.Hour
+)
+
+// Plan is what a pass does and what the status says if it succeeds.
+type Plan struct {
+	// Start records status.startedAt and creates nothing yet.
+	Start bool
+	// Writes in their order; the first that fails ends the pass.
+	Writes []Write
+	// Steps are the conditions that Ready sums up, in the order of the road. A plan that
+	// has none leaves them as they are.
+	Steps []conditions.Step
+	// Targets is the state of each target, in the order of the spec.
+	Targets []v1alpha1.TargetStatus
+	// Workflow is the submitted Workflow as it was seen now or last.
+	Workflow *v1alpha1.WorkflowStatus
+	// Verdict says that the Workflow's end is the Experiment's.
+	Verdict bool
+	// Expire deletes the Experiment: its time is over.
+	Expire bool
+	// Down says what a teardown still waits for; nil when there is no teardown.
+	Down []string
+	// Done says that the teardown has left nothing.
+	Done bool
+	// Wait is when to look again although nothing changed.
+	Wait time.Duration
+}
+
+// Action is what a Write does.
+type Action int
+
+const (
+	// Ensure creates, or brings to the desired state what is there already.
+	Ensure Action = iota
+	// Delete asks for the deletion.
+	Delete
+)
+
+// Write is one write of a plan.
+type Write struct {
+	Action Action
+	// Object is the desired state, or what is to be deleted.
+	Object *unstructured.Unstructured
+	// Known says that the object was seen: it is changed, not created.
+	Known bool
+	// Condition that speaks of a failure.
+	Condition string
+}
+
+// facts are everything that plan decides on.
+type facts struct {
+	experiment *v1alpha1.Experiment
+	options    Options
+	names      names
+	seen       Observed
+	now        time.Time
+}
+
+// plan decides. It is pure.
+func (f facts) plan() Plan {
+	switch {
+	case f.experiment.DeletionTimestamp != nil:
+		return f.teardown()
+	case !f.now.Before(expiry(f.experiment)):
+		return Plan{Expire: true}
+	case f.experiment.Status.CompletedAt != nil:
+		return Plan{Wait: expiry(f.experiment).Sub(f.now)}
+	}
+	p := f.bringUp()
+	if left := expiry(f.experiment).Sub(f.now); p.Wait == 0 || left < p.Wait {
+		p.Wait = left
+	}
+	return p
+}
+
+// expiry is when the Experiment is to be deleted.
+func expiry(e *v1alpha1.Experiment) time.Time {
+	return e.CreationTimestamp.Add(time.Duration(max(e.Spec.TTLDays, 1)) * day)
+}
+
+// bringUp is the road from a spec to a verdict.
+func (f facts) bringUp() Plan {
+	p := Plan{Targets: f.experiment.Status.Targets, Workflow: f.workflow()}
+	graph, accepted := f.accept()
+	sources, resolved := f.resolve()
+	clusters, applications, workflow := f.missingKinds()
+	switch {
+	case !holds(accepted) || !holds(resolved) || f.blind():
+		p.Steps = []conditions.Step{accepted, resolved, clusters, applications, workflow}
+	case f.experiment.Status.StartedAt == nil:
+		p.Start, p.Wait = true, atOnce
+		p.Steps = []conditions.Step{accepted, resolved, clusters, applications, workflow}
+	default:
+		targets := f.targets(graph)
+		for _, name := range graph.Order() {
+			f.advance(&p, targets[name], sources[name])
+		}
+		p.Targets = statuses(f.experiment.Spec.Targets, targets)
+		p.Steps = []conditions.Step{accepted, resolved, clustersStep(p.Targets, targets), applicationsStep(p.Targets, targets), workflow}
+	}
+	if !f.blind() {
+		f.validate(&p)
+	}
+	return p
+}
+
+func holds(s conditions.Step) bool { return s.Status == "True" }
+
+// accept checks what the schema cannot.
+func (f facts) accept() (*dag.Graph[string], conditions.Step) {
+	spec := f.experiment.Spec
+	depends := map[string][]string{}
+	order := make([]string, 0, len(spec.Targets))
+	for _, t := range spec.Targets {
+		order = append(order, t.Name)
+		depends[t.Name] = t.Depends
+	}
+	graph, err := dag.New(order, func(name string) []string { return depends[name] })
+	var cycle *dag.CycleError[string]
+	switch {
+	case errors.As(err, &cycle):
+		return nil, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonDependencyCycle,
+			"spec.targets[].depends: "+err.Error()+"; remove one of these dependencies")
+	case err != nil:
+		return nil, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, "spec.targets: "+err.Error())
+	}
+	if problem := reservedParameter(spec); problem != "" {
+		return nil, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
+	}
+	if missing := notSupported(spec); len(missing) > 0 {
+		return nil, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonNotSupportedYet,
+			"This version does not act on "+strings.Join(missing, ", ")+" yet; remove it, or wait for a version that does")
+	}
+	return graph, conditions.True(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted,
+		fmt.Sprintf("%d target(s), validated by WorkflowTemplate %s", len(spec.Targets), spec.Workflow.Template))
+}
+
+// notSupported names the fields that a later version will act on. Nothing is begun for an
+// Experiment that could not be completed as it was asked for.
+func notSupported(spec v1alpha1.ExperimentSpec) []string {
+	var fields []string
+	for _, t := range spec.Targets {
+		if t.Cluster.Type != v1alpha1.ClusterGKE && t.Cluster.Type != v1alpha1.ClusterHub {
+			fields = append(fields, fmt.Sprintf("cluster.type %s (target %s)", t.Cluster.Type, t.Name))
+		}
+		if t.Observability != nil && t.Observability.Enabled {
+			fields = append(fields, fmt.Sprintf("observability.enabled (target %s)", t.Name))
+		}
+	}
+	if spec.Workflow.Completion.Mode == v1alpha1.CompletionManual {
+		fields = append(fields, "workflow.completion.mode manual")
+	}
+	return fields
+}
+
+// reservedParameter says which of the user's parameters every Workflow gets anyway.
+func reservedParameter(spec v1alpha1.ExperimentSpec) string {
+	given := givenParameters(&v1alpha1.Experiment{Spec: spec}, nil)
+	for _, name := range slices.Sorted(maps.Keys(spec.Workflow.Params)) {
+		if _, reserved := given[name]; reserved {
+			return fmt.Sprintf("spec.workflow.params: %s is set by the manager; use another name", name)
+		}
+	}
+	return ""
+}
+
+// givenParameters are those that every Workflow gets.
+func givenParameters(e *v1alpha1.Experiment, targets []v1alpha1.TargetStatus) map[string]string {
+	parameters := map[string]string{"experiment-name": e.Name}
+	for _, t := range e.Spec.Targets {
+		parameters[t.Name+"-name"], parameters[t.Name+"-endpoint"] = "", ""
+	}
+	for _, t := range targets {
+		parameters[t.Name+"-name"] = "in-cluster"
+		if _, cluster, ok := strings.Cut(t.Cluster, "/"); ok {
+			parameters[t.Name+"-name"] = cluster
+		}
+		parameters[t.Name+"-endpoint"] = t.Endpoint
+	}
+	return parameters
+}
+
+// resolve finds the sources of every target's Application.
+func (f facts) resolve() (map[string][]argocd.Source, conditions.Step) {
+	fallback := f.options.Fallback
+	if f.options.StrictComponents {
+		fallback = Fallback{}
+	}
+	sources := map[string][]argocd.Source{}
+	var fallbacks []string
+	for _, t := range f.experiment.Spec.Targets {
+		resolved, conventional, err := resolve(t, f.seen.Components, fallback)
+		var problem *resolveError
+		if errors.As(err, &problem) {
+			return nil, conditions.False(v1alpha1.ConditionComponentsResolved, problem.reason, problem.message)
+		}
+		sources[t.Name] = resolved
+		fallbacks = append(fallbacks, conventional...)
+	}
+	if len(fallbacks) > 0 {
+		return sources, conditions.True(v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonComponentFallback,
+			"By convention, "+strings.Join(fallbacks, "; "))
+	}
+	return sources, conditions.True(v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonResolved, "Every reference names a Component")
+}
+
+// blind says that a foreign kind cannot be read: nothing is begun, and nothing is judged.
+func (f facts) blind() bool {
+	for _, state := range f.seen.Kinds {
+		if state != kube.KindServed {
+			return true
+		}
+	}
+	return false
+}
+
+// missingKinds are the steps of the outside systems while nothing has been begun.
+func (f facts) missingKinds() (clusters, applications, workflow conditions.Step) {
+	step := func(condition string, kinds ...schema.GroupVersionKind) conditions.Step {
+		for _, gvk := range kinds {
+			state, needed := f.seen.Kinds[gvk]
+			what := fmt.Sprintf("%s.%s/%s", gvk.Kind, gvk.Group, gvk.Version)
+			switch {
+			case needed && state == kube.KindMissing:
+				return conditions.False(condition, v1alpha1.ReasonCRDMissing,
+					"The cluster does not serve "+what+"; install its CustomResourceDefinition")
+			case needed && state == kube.KindSyncing:
+				return conditions.False(condition, v1alpha1.ReasonWatchNotSynced,
+					"The watch on "+what+" has not synced; check that the manager may list and watch it")
+			}
+		}
+		return conditions.False(condition, v1alpha1.ReasonPending, "Waits for the steps before it")
+	}
+	return step(v1alpha1.ConditionClustersReady, crossplane.GKEClusterGVK),
+		step(v1alpha1.ConditionApplicationsHealthy, argocd.ApplicationGVK),
+		step(v1alpha1.ConditionWorkflowSucceeded, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK)
+}
+
+// validate submits the Workflow when everything before it holds, and reads its verdict.
+func (f facts) validate(p *Plan) {
+	last := &p.Steps[len(p.Steps)-1]
+	switch {
+	case p.Workflow != nil:
+		*last = f.judge(p)
+	case p.Start || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
+	case !f.seen.TemplateFound:
+		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowTemplateNotFound,
+			"WorkflowTemplate "+f.names.template(f.experiment.Spec.Workflow.Template).String()+" does not exist; create it")
+	default:
+		p.Writes = append(p.Writes, Write{Object: f.desiredWorkflow(p.Targets), Condition: v1alpha1.ConditionWorkflowSucceeded})
+		p.Workflow = &v1alpha1.WorkflowStatus{Namespace: f.names.workflow().Namespace, Name: f.names.workflow().Name}
+		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning,
+			"Workflow "+f.names.workflow().String()+" is submitted")
+	}
+}
+
+// workflow is the submitted Workflow as it is seen now. One that is gone, or has been
+// replaced, keeps what was seen of it last.
+func (f facts) workflow() *v1alpha1.WorkflowStatus {
+	recorded, seen := f.experiment.Status.Workflow.DeepCopy(), f.seen.Workflow
+	if seen == nil || recorded != nil && recorded.UID != string(seen.GetUID()) {
+		return recorded
+	}
+	state := argoworkflows.Read(seen)
+	if recorded != nil && (argoworkflows.State{Phase: recorded.Phase}).Over() && !state.Over() {
+		return recorded // a verdict stands
+	}
+	return &v1alpha1.WorkflowStatus{
+		Namespace:  seen.GetNamespace(),
+		Name:       seen.GetName(),
+		UID:        string(seen.GetUID()),
+		Phase:      state.Phase,
+		Message:    conditions.Line(state.Message),
+		StartedAt:  timestamp(state.StartedAt),
+		FinishedAt: timestamp(state.FinishedAt),
+	}
+}
+
+// judge reads the verdict of the submitted Workflow. A success counts only for a spec that
+// is accepted: one that asks for more than was done is never Complete.
+func (f facts) judge(p *Plan) conditions.Step {
+	w := p.Workflow
+	what := "Workflow " + w.Namespace + "/" + w.Name
+	failed := func(reason, message string) conditions.Step {
+		p.Verdict = true
+		return conditions.False(v1alpha1.ConditionWorkflowSucceeded, reason, message)
+	}
+	see := "; see kubectl -n " + w.Namespace + " describe workflow " + w.Name
+	switch w.Phase {
+	case argoworkflows.PhaseSucceeded:
+		p.Verdict = holds(p.Steps[0])
+		return conditions.True(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowSucceeded, what+" succeeded")
+	case argoworkflows.PhaseFailed:
+		return failed(v1alpha1.ReasonWorkflowFailed, what+" failed: "+orNothing(w.Message)+see)
+	case argoworkflows.PhaseError:
+		return failed(v1alpha1.ReasonWorkflowError, what+" could not be run: "+orNothing(w.Message)+see)
+	}
+	if f.seen.Workflow == nil || string(f.seen.Workflow.GetUID()) != w.UID {
+		return failed(v1alpha1.ReasonWorkflowDeleted, what+" was deleted before it ended; create the Experiment again to run it again")
+	}
+	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, what+" is "+strings.ToLower(orPending(w.Phase)))
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "it says nothing"
+	}
+	return s
+}
+
+func orPending(phase string) string {
+	if phase == "" {
+		return "Pending"
+	}
+	return phase
+}

@@ -1,0 +1,333 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/dag"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// target is what a pass knows and decides of one target.
+type target struct {
+	spec       v1alpha1.Target
+	claim, app *unstructured.Unstructured
+	claimState crossplane.ClaimState
+	appState   argocd.ApplicationState
+	blockedBy  []string
+	// clusterUp: the cluster is up and Argo CD knows it, or will by this pass's writes.
+	clusterUp bool
+	// clusterReason and appReason are reasons of the conditions while the step is not done.
+	clusterReason, appReason string
+	message                  string
+}
+
+func (t *target) hub() bool     { return t.spec.Cluster.Type == v1alpha1.ClusterHub }
+func (t *target) healthy() bool { return t.app != nil && t.appState.Health == argocd.Healthy }
+func (t *target) begun() bool   { return t.claim != nil || t.app != nil }
+
+// targets reads the state of every target and what holds it back.
+func (f facts) targets(graph *dag.Graph[string]) map[string]*target {
+	targets := make(map[string]*target, len(f.experiment.Spec.Targets))
+	for _, spec := range f.experiment.Spec.Targets {
+		t := &target{spec: spec, claim: f.seen.Claims[spec.Name], app: f.seen.Applications[spec.Name]}
+		if t.claim != nil {
+			t.claimState = crossplane.ReadClaim(t.claim)
+		}
+		if t.app != nil {
+			t.appState = argocd.ReadApplication(t.app)
+		}
+		targets[spec.Name] = t
+	}
+	for _, t := range targets {
+		for _, dependency := range graph.Dependencies(t.spec.Name) {
+			if !targets[dependency].healthy() {
+				t.blockedBy = append(t.blockedBy, dependency)
+			}
+		}
+		slices.Sort(t.blockedBy)
+	}
+	return targets
+}
+
+// advance takes a target one step on: cluster, registration, Application.
+func (f facts) advance(p *Plan, t *target, sources []argocd.Source) {
+	if len(t.blockedBy) > 0 && !t.begun() {
+		t.clusterUp = t.hub()
+		t.clusterReason, t.appReason = v1alpha1.ReasonDependencyNotHealthy, v1alpha1.ReasonDependencyNotHealthy
+		t.message = "Waits for target " + strings.Join(t.blockedBy, ", ")
+		return
+	}
+	t.blockedBy = nil
+	if t.hub() {
+		t.clusterUp = true
+	} else {
+		f.advanceCluster(p, t)
+	}
+	if !t.clusterUp {
+		t.appReason = v1alpha1.ReasonPending
+		return
+	}
+	f.ensure(p, t.app, f.desiredApplication(t.spec, sources), v1alpha1.ConditionApplicationsHealthy)
+	f.judgeApplication(t)
+}
+
+func (f facts) advanceCluster(p *Plan, t *target) {
+	f.ensure(p, t.claim, f.desiredClaim(t.spec), v1alpha1.ConditionClustersReady)
+	what := crossplane.GKEClusterGVK.Kind + " " + f.names.claim(t.spec).String()
+	t.clusterReason = v1alpha1.ReasonClusterProvisioning
+	switch {
+	case t.claim == nil:
+		t.message = what + " is requested"
+	case t.claim.GetDeletionTimestamp() != nil:
+		t.message = what + " is being deleted by somebody; it is requested again when it is gone"
+	case t.claimState.Failed:
+		t.clusterReason = v1alpha1.ReasonClusterFailed
+		t.message = what + " cannot be provisioned: " + orNothing(t.claimState.Message) +
+			"; Crossplane goes on trying, see kubectl -n " + t.claim.GetNamespace() + " describe gkecluster " + t.claim.GetName()
+	case !t.claimState.Ready && t.app == nil:
+		t.message = what + " is not ready yet"
+		if t.claimState.Message != "" {
+			t.message += ": " + t.claimState.Message
+		}
+	case t.app == nil:
+		f.register(p, t)
+	default:
+		t.clusterUp = true
+	}
+}
+
+// register gives Argo CD the credentials of a cluster that is up.
+func (f facts) register(p *Plan, t *target) {
+	c := f.seen.Connections[t.spec.Name]
+	secret, err := f.desiredClusterSecret(t.spec, c)
+	switch {
+	case c.Secret.Name == "":
+		t.clusterReason = v1alpha1.ReasonKubeconfigMissing
+		t.message = "GKECluster " + f.names.claim(t.spec).String() + " is Ready and names no composite resource yet (spec.resourceRef)"
+	case !c.Found:
+		t.clusterReason, p.Wait = v1alpha1.ReasonKubeconfigMissing, secretDelay
+		t.message = fmt.Sprintf("Secret %s with key %s does not exist; the composition must write it", c.Secret, crossplane.KubeconfigKey)
+	case c.Err != nil || err != nil:
+		t.clusterReason, p.Wait = v1alpha1.ReasonKubeconfigInvalid, secretDelay
+		t.message = fmt.Sprintf("Secret %s, key %s: %v", c.Secret, crossplane.KubeconfigKey, firstError(c.Err, err))
+	default:
+		p.Writes = append(p.Writes, Write{Object: secret, Condition: v1alpha1.ConditionClustersReady})
+		t.clusterUp = true
+	}
+}
+
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f facts) judgeApplication(t *target) {
+	what := "Application " + f.names.application(t.spec).String()
+	describe := "; see kubectl -n " + f.options.ArgoCDNamespace + " describe application " + f.names.application(t.spec).Name
+	t.appReason = v1alpha1.ReasonApplicationProgressing
+	switch {
+	case t.app == nil:
+		t.message = what + " is created"
+	case t.app.GetDeletionTimestamp() != nil:
+		t.message = what + " is being deleted by somebody; it is created again when it is gone"
+		t.appState.Health = argocd.Progressing
+	case t.appState.Health == argocd.Healthy:
+		t.message = ""
+	case t.appState.Health == argocd.Degraded:
+		t.appReason = v1alpha1.ReasonApplicationDegraded
+		t.message = what + " is degraded: " + t.appState.Message + describe
+	case t.appState.Health == argocd.Missing:
+		t.appReason = v1alpha1.ReasonApplicationMissing
+		t.message = what + " has nothing on its cluster yet: " + t.appState.Message
+	case t.appState.Health == argocd.Failed:
+		t.appReason = v1alpha1.ReasonApplicationError
+		t.message = what + " cannot be synced: " + t.appState.Message + describe
+	default:
+		t.message = what + " is progressing: " + t.appState.Message
+	}
+}
+
+// ensure plans the write that brings a child to its desired state, if one is needed. What
+// is being deleted is left until it is gone.
+func (f facts) ensure(p *Plan, seen, desired *unstructured.Unstructured, condition string) {
+	if seen != nil && (seen.GetDeletionTimestamp() != nil || kube.UpToDate(seen, desired)) {
+		return
+	}
+	p.Writes = append(p.Writes, Write{Object: desired, Known: seen != nil, Condition: condition})
+}
+
+func (f facts) desiredClaim(t v1alpha1.Target) *unstructured.Unstructured {
+	c, name := t.Cluster, f.names.claim(t)
+	return f.mark(t, crossplane.GKECluster{
+		Namespace:   name.Namespace,
+		Name:        name.Name,
+		Zone:        orDefault(c.Zone, "us-central1-a"),
+		NodeCount:   int64(ptr.Deref(c.NodeCount, 1)),
+		MachineType: orDefault(c.MachineType, "e2-medium"),
+		DiskSizeGb:  int64(ptr.Deref(c.DiskSizeGb, 50)),
+		Preemptible: ptr.Deref(c.Preemptible, false),
+	}.Claim())
+}
+
+func (f facts) desiredClusterSecret(t v1alpha1.Target, c Connection) (*unstructured.Unstructured, error) {
+	name := f.names.clusterSecret(t)
+	secret, err := argocd.Cluster{
+		Namespace:   name.Namespace,
+		Name:        name.Name,
+		DisplayName: f.names.claim(t).Name,
+		Credentials: c.Credentials,
+	}.Object()
+	if err != nil {
+		return nil, err
+	}
+	return f.mark(t, secret), nil
+}
+
+func (f facts) desiredApplication(t v1alpha1.Target, sources []argocd.Source) *unstructured.Unstructured {
+	name := f.names.application(t)
+	app := argocd.Application{
+		Namespace:            name.Namespace,
+		Name:                 name.Name,
+		Project:              f.options.ArgoCDProject,
+		Sources:              sources,
+		DestinationNamespace: kube.NamespaceName(f.experiment.UID, f.experiment.Name),
+	}
+	if t.Cluster.Type != v1alpha1.ClusterHub {
+		app.Cluster = f.names.claim(t).Name
+	}
+	return f.mark(t, app.Object())
+}
+
+func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus) *unstructured.Unstructured {
+	name := f.names.workflow()
+	parameters := givenParameters(f.experiment, targets)
+	for k, v := range f.experiment.Spec.Workflow.Params {
+		parameters[k] = v
+	}
+	w := argoworkflows.Workflow{
+		Namespace:      name.Namespace,
+		Name:           name.Name,
+		Template:       f.experiment.Spec.Workflow.Template,
+		ServiceAccount: f.options.WorkflowServiceAccount,
+		Parameters:     parameters,
+	}.Object()
+	marks.Set(f.experiment, w)
+	return w
+}
+
+// mark makes a child the Experiment's.
+func (f facts) mark(t v1alpha1.Target, child *unstructured.Unstructured) *unstructured.Unstructured {
+	marks.Set(f.experiment, child)
+	labels := child.GetLabels()
+	labels[v1alpha1.LabelTarget] = t.Name
+	child.SetLabels(labels)
+	return child
+}
+
+func orDefault(s, d string) string {
+	if s == "" {
+		return d
+	}
+	return s
+}
+
+// statuses are the targets as status shows them, in the order of the spec.
+func statuses(specs []v1alpha1.Target, targets map[string]*target) []v1alpha1.TargetStatus {
+	out := make([]v1alpha1.TargetStatus, 0, len(specs))
+	for _, spec := range specs {
+		out = append(out, targets[spec.Name].status())
+	}
+	return out
+}
+
+func (t *target) status() v1alpha1.TargetStatus {
+	s := v1alpha1.TargetStatus{Name: t.spec.Name, BlockedBy: t.blockedBy, Message: conditions.Line(t.message)}
+	switch {
+	case len(t.blockedBy) > 0:
+		s.State = v1alpha1.TargetBlocked
+	case !t.clusterUp:
+		s.State = v1alpha1.TargetProvisioning
+	case t.healthy():
+		s.State = v1alpha1.TargetHealthy
+	default:
+		s.State = v1alpha1.TargetDeploying
+	}
+	if t.hub() {
+		s.Endpoint = argocd.InClusterServer
+	} else {
+		s.Endpoint = t.claimState.Endpoint
+	}
+	if t.claim != nil {
+		s.Cluster = t.claim.GetNamespace() + "/" + t.claim.GetName()
+	}
+	if t.app != nil {
+		s.Application = t.app.GetNamespace() + "/" + t.app.GetName()
+	}
+	return s
+}
+
+// clustersStep and applicationsStep speak of the worst target and name every one that is
+// not done.
+func clustersStep(all []v1alpha1.TargetStatus, targets map[string]*target) conditions.Step {
+	return targetsStep(v1alpha1.ConditionClustersReady, v1alpha1.ReasonClustersReady, "Every cluster is up and registered with Argo CD",
+		all, targets, func(t *target) string {
+			if t.clusterUp {
+				return ""
+			}
+			return t.clusterReason
+		})
+}
+
+func applicationsStep(all []v1alpha1.TargetStatus, targets map[string]*target) conditions.Step {
+	return targetsStep(v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationsHealthy, "Every Application is Healthy and Synced",
+		all, targets, func(t *target) string {
+			if t.healthy() {
+				return ""
+			}
+			return t.appReason
+		})
+}
+
+// severity orders the reasons of targets: the condition has that of the worst.
+var severity = []string{
+	v1alpha1.ReasonApplicationError, v1alpha1.ReasonApplicationDegraded, v1alpha1.ReasonClusterFailed,
+	v1alpha1.ReasonKubeconfigInvalid, v1alpha1.ReasonKubeconfigMissing, v1alpha1.ReasonApplicationMissing,
+	v1alpha1.ReasonClusterProvisioning, v1alpha1.ReasonApplicationProgressing, v1alpha1.ReasonPending,
+	v1alpha1.ReasonDependencyNotHealthy,
+}
+
+func targetsStep(condition, doneReason, doneMessage string, all []v1alpha1.TargetStatus, targets map[string]*target, reasonOf func(*target) string) conditions.Step {
+	worst, messages := len(severity), []string{}
+	for rank, reason := range severity {
+		for _, s := range all {
+			if reasonOf(targets[s.Name]) != reason {
+				continue
+			}
+			worst = min(worst, rank)
+			message := s.Message
+			if reason == v1alpha1.ReasonPending {
+				message = "waits for its cluster"
+			}
+			messages = append(messages, "target "+s.Name+": "+message)
+		}
+	}
+	if worst == len(severity) {
+		return conditions.True(condition, doneReason, doneMessage)
+	}
+	message := strings.Join(messages, "; ")
+	return conditions.False(condition, severity[worst], strings.ToUpper(message[:1])+message[1:])
+}

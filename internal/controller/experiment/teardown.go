@@ -1,0 +1,98 @@
+package experiment
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// leftoverDelay is how soon a cluster Secret that somebody's finalizer holds is looked for
+// again: Secrets are not watched.
+const leftoverDelay = 10 * time.Second
+
+// teardown takes everything down, in this order: the Workflow; the Applications, while
+// their clusters work; the cluster Secrets and the claims. It does not depend on a valid
+// spec, and what it waits for it names.
+func (f facts) teardown() Plan {
+	p := Plan{Workflow: f.workflow(), Targets: f.experiment.Status.Targets}
+	if f.seen.Workflow != nil {
+		f.remove(&p, *f.seen.Workflow)
+		return p
+	}
+	if len(f.seen.Applications) > 0 {
+		f.removeApplications(&p)
+		return p
+	}
+	for _, gvk := range []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK} {
+		if found := f.seen.Leftovers[gvk]; len(found) > 0 { // the cache had not seen them yet
+			f.remove(&p, found...)
+			return p
+		}
+	}
+	secrets, claims := f.seen.Leftovers[argocd.SecretGVK], f.seen.Leftovers[crossplane.GKEClusterGVK]
+	f.remove(&p, secrets...)
+	f.remove(&p, claims...)
+	switch {
+	case len(p.Down) == 0:
+		p.Done = true
+	case len(secrets) > 0 && secrets[0].GetDeletionTimestamp() != nil:
+		p.Wait = leftoverDelay
+	case len(secrets) > 0 && len(claims) == 0:
+		p.Wait = atOnce
+	}
+	return p
+}
+
+// removeApplications deletes the Applications that no other target's Application still
+// depends on.
+func (f facts) removeApplications(p *Plan) {
+	for _, t := range f.experiment.Spec.Targets {
+		app := f.seen.Applications[t.Name]
+		if app == nil {
+			continue
+		}
+		needed := slices.ContainsFunc(f.experiment.Spec.Targets, func(o v1alpha1.Target) bool {
+			return f.seen.Applications[o.Name] != nil && slices.Contains(o.Depends, t.Name) && o.Name != t.Name
+		})
+		if needed {
+			p.Down = append(p.Down, kube.Describe(app))
+			continue
+		}
+		f.remove(p, *app)
+	}
+	if len(p.Writes) == 0 && !f.deleting() {
+		// A cycle, which no spec that was begun can have: all at once.
+		for _, app := range f.seen.Applications {
+			f.remove(p, *app)
+		}
+	}
+}
+
+// deleting says whether the deletion of any Application is under way.
+func (f facts) deleting() bool {
+	for _, app := range f.seen.Applications {
+		if app.GetDeletionTimestamp() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// remove plans the deletion of children that are not being deleted yet, and waits for all.
+func (f facts) remove(p *Plan, children ...unstructured.Unstructured) {
+	for i := range children {
+		child := &children[i]
+		p.Down = append(p.Down, kube.Describe(child))
+		if child.GetDeletionTimestamp() == nil {
+			p.Writes = append(p.Writes, Write{Action: Delete, Object: child, Known: true, Condition: v1alpha1.ConditionReady})
+		}
+	}
+}

@@ -1,0 +1,294 @@
+// Package argocd builds and reads what Argo CD works on: Applications and cluster Secrets.
+// It is pure: no client, no clock.
+package argocd
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// ApplicationGVK is an Argo CD Application.
+var ApplicationGVK = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Application"}
+
+const (
+	// MaxApplicationName is the longest name of an Application: it is the default name of
+	// Helm releases, which take 53 characters.
+	MaxApplicationName = 53
+	// InClusterServer is the API server of the cluster that Argo CD runs on.
+	InClusterServer = "https://kubernetes.default.svc"
+
+	// resourcesFinalizer makes Argo CD delete what an Application deployed before the
+	// Application goes.
+	resourcesFinalizer = "resources-finalizer.argocd.argoproj.io"
+)
+
+// Parameter is a Helm parameter.
+type Parameter struct {
+	// Name is the path of the value.
+	Name string
+	// Value of the parameter.
+	Value string
+	// ForceString keeps numbers and booleans strings.
+	ForceString bool
+}
+
+// Source is one source of an Application.
+type Source struct {
+	// RepoURL of the Git or Helm repository.
+	RepoURL string
+	// TargetRevision is a branch, tag, commit or chart version.
+	TargetRevision string
+	// Path in a Git repository.
+	Path string
+	// Chart in a Helm repository.
+	Chart string
+	// Ref is the name by which other sources' values files call this one.
+	Ref string
+	// Helm is nil for sources that Helm does not render or that set nothing.
+	Helm *Helm
+}
+
+// Helm says how a chart is rendered.
+type Helm struct {
+	// ReleaseName; empty is the Application's name.
+	ReleaseName string
+	// ValueFiles in order.
+	ValueFiles []string
+	// Parameters, sorted by name.
+	Parameters []Parameter
+}
+
+// Application is what is deployed on one cluster.
+type Application struct {
+	// Namespace and Name of the Application.
+	Namespace, Name string
+	// Project is the Argo CD project that bounds it.
+	Project string
+	// Sources of its manifests.
+	Sources []Source
+	// Cluster is the name of a registered cluster; empty is the one Argo CD runs on.
+	Cluster string
+	// DestinationNamespace is where manifests without a namespace go; it is created.
+	DestinationNamespace string
+}
+
+// Object is the Application as Argo CD takes it: synced, pruned and healed by itself, tried
+// again when a sync fails, and taken down with everything it deployed.
+func (a Application) Object() *unstructured.Unstructured {
+	sources := make([]any, 0, len(a.Sources))
+	for _, s := range a.Sources {
+		sources = append(sources, s.object())
+	}
+	destination := map[string]any{"namespace": a.DestinationNamespace}
+	if a.Cluster == "" {
+		destination["server"] = InClusterServer
+	} else {
+		destination["name"] = a.Cluster
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{
+			"project":     a.Project,
+			"sources":     sources,
+			"destination": destination,
+			"syncPolicy": map[string]any{
+				"automated":   map[string]any{"prune": true, "selfHeal": true},
+				"syncOptions": []any{"CreateNamespace=true", "ServerSideApply=true"},
+				"retry": map[string]any{
+					"limit":   int64(5),
+					"backoff": map[string]any{"duration": "5s", "factor": int64(2), "maxDuration": "3m"},
+				},
+			},
+		},
+	}}
+	u.SetGroupVersionKind(ApplicationGVK)
+	u.SetNamespace(a.Namespace)
+	u.SetName(a.Name)
+	u.SetFinalizers([]string{resourcesFinalizer})
+	return u
+}
+
+func (s Source) object() map[string]any {
+	m := map[string]any{"repoURL": s.RepoURL}
+	setString(m, "targetRevision", s.TargetRevision)
+	setString(m, "path", s.Path)
+	setString(m, "chart", s.Chart)
+	setString(m, "ref", s.Ref)
+	if s.Helm != nil {
+		if helm := s.Helm.object(); len(helm) > 0 { // Argo CD removes an empty one
+			m["helm"] = helm
+		}
+	}
+	return m
+}
+
+func (h Helm) object() map[string]any {
+	m := map[string]any{}
+	setString(m, "releaseName", h.ReleaseName)
+	if len(h.ValueFiles) > 0 {
+		files := make([]any, 0, len(h.ValueFiles))
+		for _, f := range h.ValueFiles {
+			files = append(files, f)
+		}
+		m["valueFiles"] = files
+	}
+	if len(h.Parameters) > 0 {
+		parameters := make([]any, 0, len(h.Parameters))
+		for _, p := range h.Parameters {
+			parameter := map[string]any{"name": p.Name, "value": p.Value}
+			if p.ForceString {
+				parameter["forceString"] = true
+			}
+			parameters = append(parameters, parameter)
+		}
+		m["parameters"] = parameters
+	}
+	return m
+}
+
+func setString(m map[string]any, key, value string) {
+	if value != "" {
+		m[key] = value
+	}
+}
+
+// Health is what an Application has come to.
+type Health int
+
+const (
+	// Progressing: on its way, nothing is known to be wrong.
+	Progressing Health = iota
+	// Healthy: Healthy and Synced, at the sources of the spec as it is now.
+	Healthy
+	// Degraded: what it deployed does not work.
+	Degraded
+	// Missing: what it deploys is not on the cluster.
+	Missing
+	// Failed: Argo CD cannot render, compare or sync it.
+	Failed
+)
+
+// ApplicationState is what an Application says of itself.
+type ApplicationState struct {
+	// Health is the verdict.
+	Health Health
+	// Message says why it is not Healthy, in Argo CD's words where it has any.
+	Message string
+}
+
+// ReadApplication reads an Application's state. Healthy alone proves nothing: Argo CD says
+// Healthy when it cannot render a single manifest (sync status Unknown), and after an edit
+// the status speaks of the old sources until the next comparison.
+func ReadApplication(app *unstructured.Unstructured) ApplicationState {
+	health, _, _ := unstructured.NestedString(app.Object, "status", "health", "status")
+	sync, _, _ := unstructured.NestedString(app.Object, "status", "sync", "status")
+	both := "health " + orUnknown(health) + ", sync " + orUnknown(sync)
+
+	if conditionType, message := errorCondition(app); conditionType != "" {
+		return ApplicationState{Failed, conditionType + ": " + message}
+	}
+	if health == "" && sync == "" {
+		return ApplicationState{Progressing, "Argo CD has not looked at it yet"}
+	}
+	if !compared(app) {
+		return ApplicationState{Progressing, "Argo CD has not compared the current sources yet"}
+	}
+	operation, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "phase")
+	if sync != "Synced" && (operation == "Failed" || operation == "Error") {
+		message, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "message")
+		return ApplicationState{Failed, "sync " + operation + ": " + message}
+	}
+	switch {
+	case health == "Degraded":
+		return ApplicationState{Degraded, join(both, unhealthyResources(app, "Degraded"))}
+	case health == "Missing":
+		return ApplicationState{Missing, join(both, unhealthyResources(app, "Missing"))}
+	case health == "Healthy" && sync == "Unknown":
+		return ApplicationState{Failed, both + ": Argo CD cannot render or compare its manifests"}
+	case health == "Healthy" && sync == "Synced":
+		return ApplicationState{Healthy, ""}
+	}
+	return ApplicationState{Progressing, join(both, unhealthyResources(app, "Progressing"))}
+}
+
+// errorCondition is the first condition, by type, that reports an error.
+func errorCondition(app *unstructured.Unstructured) (conditionType, message string) {
+	conditions, _, _ := unstructured.NestedSlice(app.Object, "status", "conditions")
+	for _, c := range conditions {
+		m, _ := c.(map[string]any)
+		t, _ := m["type"].(string)
+		if strings.HasSuffix(t, "Error") && (conditionType == "" || t < conditionType) {
+			conditionType = t
+			message, _ = m["message"].(string)
+		}
+	}
+	return conditionType, message
+}
+
+// compared says whether the status speaks of the sources that the spec has now.
+func compared(app *unstructured.Unstructured) bool {
+	now, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources")
+	then, _, _ := unstructured.NestedSlice(app.Object, "status", "sync", "comparedTo", "sources")
+	return reflect.DeepEqual(now, then)
+}
+
+// unhealthyResources names what is in the given health, with Argo CD's message.
+func unhealthyResources(app *unstructured.Unstructured, health string) string {
+	resources, _, _ := unstructured.NestedSlice(app.Object, "status", "resources")
+	var said []string
+	for _, r := range resources {
+		m, _ := r.(map[string]any)
+		if status, _, _ := unstructured.NestedString(m, "health", "status"); status != health {
+			continue
+		}
+		kind, _ := m["kind"].(string)
+		name, _ := m["name"].(string)
+		message, _, _ := unstructured.NestedString(m, "health", "message")
+		said = append(said, join(kind+" "+name, message))
+	}
+	slices.Sort(said)
+	return strings.Join(said, "; ")
+}
+
+func join(what, why string) string {
+	if why == "" {
+		return what
+	}
+	return what + ": " + why
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "not reported"
+	}
+	return s
+}
+
+// StripApplication is the cache's transform for Applications: their histories, results and
+// the list of healthy resources are never read.
+func StripApplication(o any) (any, error) {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return o, nil
+	}
+	u.SetManagedFields(nil)
+	status, ok := u.Object["status"].(map[string]any)
+	if !ok {
+		return u, nil
+	}
+	delete(status, "history")
+	delete(status, "summary")
+	unstructured.RemoveNestedField(status, "operationState", "syncResult")
+	unstructured.RemoveNestedField(status, "operationState", "operation")
+	if resources, ok := status["resources"].([]any); ok {
+		status["resources"] = slices.DeleteFunc(resources, func(r any) bool {
+			m, _ := r.(map[string]any)
+			health, _, _ := unstructured.NestedString(m, "health", "status")
+			return health == "" || health == "Healthy"
+		})
+	}
+	return u, nil
+}

@@ -1,0 +1,138 @@
+package argocd
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+const (
+	labelSecretType   = "argocd.argoproj.io/secret-type"
+	secretTypeCluster = "cluster"
+)
+
+// SecretGVK is a core Secret.
+var SecretGVK = schema.GroupVersionKind{Version: "v1", Kind: "Secret"}
+
+// Cluster is a cluster as Argo CD is told of it.
+type Cluster struct {
+	// Namespace of Argo CD and Name of the Secret.
+	Namespace, Name string
+	// DisplayName is what Applications call the cluster.
+	DisplayName string
+	// Credentials of the cluster.
+	Credentials Credentials
+}
+
+// Credentials are what a kubeconfig's current context says, in Argo CD's terms.
+type Credentials struct {
+	// Server is the URL of the API server.
+	Server string
+	config clusterConfig
+}
+
+// clusterConfig is the JSON that Argo CD reads from a cluster Secret's key config.
+type clusterConfig struct {
+	Username        string          `json:"username,omitempty"`
+	Password        string          `json:"password,omitempty"`
+	BearerToken     string          `json:"bearerToken,omitempty"`
+	TLSClientConfig tlsClientConfig `json:"tlsClientConfig"`
+	ProxyURL        string          `json:"proxyUrl,omitempty"`
+}
+
+type tlsClientConfig struct {
+	Insecure   bool   `json:"insecure"`
+	ServerName string `json:"serverName,omitempty"`
+	CAData     []byte `json:"caData,omitempty"`
+	CertData   []byte `json:"certData,omitempty"`
+	KeyData    []byte `json:"keyData,omitempty"`
+}
+
+// ParseKubeconfig reads the current context of a kubeconfig. It refuses by name what
+// Argo CD could not use or must not run: exec plugins, auth providers, files and
+// impersonation. Its errors never carry anything of the kubeconfig but names.
+func ParseKubeconfig(kubeconfig []byte) (Credentials, error) {
+	config, err := clientcmd.Load(kubeconfig)
+	if err != nil {
+		// The parser's error quotes what it could not parse.
+		return Credentials{}, errors.New("it is not a kubeconfig")
+	}
+	context, ok := config.Contexts[config.CurrentContext]
+	if !ok {
+		return Credentials{}, fmt.Errorf("its current-context %q does not exist", config.CurrentContext)
+	}
+	cluster, ok := config.Clusters[context.Cluster]
+	if !ok || cluster.Server == "" {
+		return Credentials{}, fmt.Errorf("its cluster %q does not exist or has no server", context.Cluster)
+	}
+	user, ok := config.AuthInfos[context.AuthInfo]
+	if !ok {
+		return Credentials{}, fmt.Errorf("its user %q does not exist", context.AuthInfo)
+	}
+	if err := usable(cluster, user); err != nil {
+		return Credentials{}, err
+	}
+	tls := tlsClientConfig{
+		Insecure:   cluster.InsecureSkipTLSVerify,
+		ServerName: cluster.TLSServerName,
+		CertData:   user.ClientCertificateData,
+		KeyData:    user.ClientKeyData,
+	}
+	if !tls.Insecure { // Argo CD refuses a CA beside insecure
+		tls.CAData = cluster.CertificateAuthorityData
+	}
+	return Credentials{
+		Server: cluster.Server,
+		config: clusterConfig{
+			Username:        user.Username,
+			Password:        user.Password,
+			BearerToken:     user.Token,
+			TLSClientConfig: tls,
+			ProxyURL:        cluster.ProxyURL,
+		},
+	}, nil
+}
+
+// usable refuses what could not be carried over into a cluster Secret.
+func usable(cluster *api.Cluster, user *api.AuthInfo) error {
+	switch {
+	case user.Exec != nil:
+		return fmt.Errorf("its user runs the exec plugin %q; give the user a token or a client certificate", user.Exec.Command)
+	case user.AuthProvider != nil:
+		return fmt.Errorf("its user has the auth provider %q; give the user a token or a client certificate", user.AuthProvider.Name)
+	case user.ClientCertificate != "" || user.ClientKey != "" || user.TokenFile != "" || cluster.CertificateAuthority != "":
+		return errors.New("it names files; embed them as data")
+	case user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups) > 0 || len(user.ImpersonateUserExtra) > 0:
+		return errors.New("its user impersonates another, which Argo CD cannot")
+	case user.Token == "" && user.Username == "" && (len(user.ClientCertificateData) == 0 || len(user.ClientKeyData) == 0):
+		return errors.New("its user has no token, no client certificate with its key and no password")
+	}
+	return nil
+}
+
+// Object is the Secret that registers the cluster.
+func (c Cluster) Object() (*unstructured.Unstructured, error) {
+	config, err := json.Marshal(c.Credentials.config)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the config of cluster Secret %s: %w", c.Name, err)
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"type": "Opaque",
+		"data": map[string]any{
+			"name":   base64.StdEncoding.EncodeToString([]byte(c.DisplayName)),
+			"server": base64.StdEncoding.EncodeToString([]byte(c.Credentials.Server)),
+			"config": base64.StdEncoding.EncodeToString(config),
+		},
+	}}
+	u.SetGroupVersionKind(SecretGVK)
+	u.SetNamespace(c.Namespace)
+	u.SetName(c.Name)
+	u.SetLabels(map[string]string{labelSecretType: secretTypeCluster})
+	return u, nil
+}

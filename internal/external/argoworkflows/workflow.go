@@ -1,0 +1,137 @@
+// Package argoworkflows builds and reads Argo Workflows. It is pure: no client, no clock.
+package argoworkflows
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var (
+	// WorkflowGVK is an Argo Workflow.
+	WorkflowGVK = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Workflow"}
+	// WorkflowTemplateGVK is an Argo WorkflowTemplate.
+	WorkflowTemplateGVK = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "WorkflowTemplate"}
+)
+
+// MaxWorkflowName is the longest name of a Workflow: Argo Workflows puts it into a label.
+const MaxWorkflowName = 63
+
+// Workflow is a run of a WorkflowTemplate.
+type Workflow struct {
+	// Namespace and Name of the Workflow; the template is in the same namespace.
+	Namespace, Name string
+	// Template is the name of the WorkflowTemplate.
+	Template string
+	// ServiceAccount that its pods run as.
+	ServiceAccount string
+	// Parameters are the arguments by name.
+	Parameters map[string]string
+}
+
+// Object is the Workflow as Argo Workflows takes it.
+func (w Workflow) Object() *unstructured.Unstructured {
+	parameters := make([]any, 0, len(w.Parameters))
+	for _, name := range slices.Sorted(maps.Keys(w.Parameters)) {
+		parameters = append(parameters, map[string]any{"name": name, "value": w.Parameters[name]})
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{
+			"workflowTemplateRef": map[string]any{"name": w.Template},
+			"serviceAccountName":  w.ServiceAccount,
+			"arguments":           map[string]any{"parameters": parameters},
+		},
+	}}
+	u.SetGroupVersionKind(WorkflowGVK)
+	u.SetNamespace(w.Namespace)
+	u.SetName(w.Name)
+	return u
+}
+
+// Phases of a Workflow.
+const (
+	PhaseSucceeded = "Succeeded"
+	PhaseFailed    = "Failed"
+	PhaseError     = "Error"
+)
+
+// State is what a Workflow says of itself.
+type State struct {
+	// Phase is empty until Argo Workflows has seen it, then Pending, Running, Succeeded,
+	// Failed or Error.
+	Phase string
+	// Message is Argo Workflows' own and, where a node failed, the node's.
+	Message string
+	// StartedAt and FinishedAt are zero while unknown.
+	StartedAt, FinishedAt time.Time
+}
+
+// Over says whether the Workflow has a verdict.
+func (s State) Over() bool {
+	return s.Phase == PhaseSucceeded || s.Phase == PhaseFailed || s.Phase == PhaseError
+}
+
+// Read reads a Workflow's state.
+func Read(workflow *unstructured.Unstructured) State {
+	var s State
+	s.Phase, _, _ = unstructured.NestedString(workflow.Object, "status", "phase")
+	s.Message, _, _ = unstructured.NestedString(workflow.Object, "status", "message")
+	s.StartedAt = readTime(workflow, "startedAt")
+	s.FinishedAt = readTime(workflow, "finishedAt")
+	if s.Phase == PhaseFailed || s.Phase == PhaseError {
+		if node := failedNode(workflow); node != "" {
+			s.Message = strings.TrimPrefix(s.Message+"; "+node, "; ")
+		}
+	}
+	return s
+}
+
+// failedNode names the first pod, in the order of node ids, that failed, and why. Inner
+// nodes only repeat that a child failed.
+func failedNode(workflow *unstructured.Unstructured) string {
+	nodes, _, _ := unstructured.NestedMap(workflow.Object, "status", "nodes")
+	for _, id := range slices.Sorted(maps.Keys(nodes)) {
+		node, _ := nodes[id].(map[string]any)
+		if failed(node) && node["type"] == "Pod" {
+			name, _ := node["displayName"].(string)
+			message, _ := node["message"].(string)
+			return "node " + name + ": " + message
+		}
+	}
+	return ""
+}
+
+// Strip is the cache's transform for Workflows: of their nodes, which can be a megabyte,
+// only those that failed are ever read.
+func Strip(o any) (any, error) {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return o, nil
+	}
+	u.SetManagedFields(nil)
+	if status, ok := u.Object["status"].(map[string]any); ok {
+		delete(status, "storedTemplates")
+		delete(status, "storedWorkflowTemplateSpec")
+		if nodes, ok := status["nodes"].(map[string]any); ok {
+			maps.DeleteFunc(nodes, func(_ string, v any) bool {
+				node, _ := v.(map[string]any)
+				return !failed(node)
+			})
+		}
+	}
+	return u, nil
+}
+
+func failed(node map[string]any) bool {
+	return node["phase"] == PhaseFailed || node["phase"] == PhaseError
+}
+
+func readTime(workflow *unstructured.Unstructured, field string) time.Time {
+	s, _, _ := unstructured.NestedString(workflow.Object, "status", field)
+	t, _ := time.Parse(time.RFC3339, s) // absent and null are zero
+	return t
+}

@@ -1,0 +1,116 @@
+// Package crossplane builds and reads the Crossplane claims that clusters come from. It is
+// pure: no client, no clock.
+package crossplane
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// GKEClusterGVK is the claim of a GKE cluster (the XRD xgkeclusters.illm.io).
+var GKEClusterGVK = schema.GroupVersionKind{Group: "illm.io", Version: "v1alpha1", Kind: "GKECluster"}
+
+const (
+	// MaxClaimName is the longest name of a GKECluster claim: GKE takes 40 characters, of
+	// which the composition's "illm-" and the composite's random suffix take 11.
+	MaxClaimName = 29
+
+	connectionSuffix = "-cluster-conn"
+	// KubeconfigKey is where the connection Secret holds the kubeconfig.
+	KubeconfigKey = "kubeconfig"
+)
+
+// GKECluster is what a claim asks for.
+type GKECluster struct {
+	// Namespace and Name of the claim; the name has at most MaxClaimName characters.
+	Namespace, Name string
+	// Zone such as us-central1-a.
+	Zone string
+	// NodeCount is the number of nodes.
+	NodeCount int64
+	// MachineType such as e2-medium.
+	MachineType string
+	// DiskSizeGb is the size of each node's boot disk in GB.
+	DiskSizeGb int64
+	// Preemptible nodes.
+	Preemptible bool
+}
+
+// Claim is the claim of the cluster.
+func (c GKECluster) Claim() *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{
+			"zone":        c.Zone,
+			"nodeCount":   c.NodeCount,
+			"machineType": c.MachineType,
+			"diskSizeGb":  c.DiskSizeGb,
+			"preemptible": c.Preemptible,
+		},
+	}}
+	u.SetGroupVersionKind(GKEClusterGVK)
+	u.SetNamespace(c.Namespace)
+	u.SetName(c.Name)
+	return u
+}
+
+// ClaimState is what a claim says of its cluster.
+type ClaimState struct {
+	// Ready: the cluster can be used.
+	Ready bool
+	// Failed: Crossplane cannot reconcile the claim; it goes on trying.
+	Failed bool
+	// Message is what Crossplane says of the reason, as "Reason: message"; it may be empty.
+	Message string
+	// Endpoint is the URL of the cluster's API server; empty while it is not known.
+	Endpoint string
+	// Composite is the name of the composite resource; empty while there is none.
+	Composite string
+}
+
+// ReadClaim reads a claim's state.
+func ReadClaim(claim *unstructured.Unstructured) ClaimState {
+	var s ClaimState
+	ready, synced := condition(claim, "Ready"), condition(claim, "Synced")
+	s.Ready = ready["status"] == "True"
+	s.Failed = !s.Ready && synced["status"] == "False"
+	switch {
+	case s.Failed:
+		s.Message = said(synced)
+	case !s.Ready:
+		s.Message = said(ready)
+	}
+	if endpoint, _, _ := unstructured.NestedString(claim.Object, "status", "endpoint"); endpoint != "" {
+		s.Endpoint = "https://" + endpoint
+	}
+	s.Composite, _, _ = unstructured.NestedString(claim.Object, "spec", "resourceRef", "name")
+	return s
+}
+
+// ConnectionSecret is where the composition leaves the kubeconfig of a composite's cluster,
+// in the namespace of Crossplane.
+func ConnectionSecret(namespace, composite string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: composite + connectionSuffix}
+}
+
+func condition(u *unstructured.Unstructured, conditionType string) map[string]any {
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range conditions {
+		if m, ok := c.(map[string]any); ok && m["type"] == conditionType {
+			return m
+		}
+	}
+	return nil
+}
+
+func said(condition map[string]any) string {
+	reason, _ := condition["reason"].(string)
+	message, _ := condition["message"].(string)
+	if message == "" {
+		return reason
+	}
+	if reason == "" {
+		return message
+	}
+	return reason + ": " + message
+}

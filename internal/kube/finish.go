@@ -1,0 +1,89 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Event is something that happened to an object.
+type Event struct {
+	// Type is Normal or Warning (corev1.EventTypeNormal, corev1.EventTypeWarning).
+	Type string
+	// Reason in CamelCase.
+	Reason string
+	// Message names the thing.
+	Message string
+}
+
+// Outcome is what a pass over an object came to.
+type Outcome struct {
+	// Wait is when to look again, from now; 0 is when something changes.
+	Wait time.Duration
+	// Done says that everything the finalizer stands for is gone.
+	Done bool
+	// Events that happened.
+	Events []Event
+	// Err is tried again with growing delays.
+	Err error
+}
+
+// EnsureFinalizer adds the finalizer to an object that is not being deleted. The patch
+// carries the resourceVersion, because a list of finalizers is replaced whole.
+func EnsureFinalizer(ctx context.Context, c client.Client, o client.Object, finalizer string) error {
+	if o.GetDeletionTimestamp() != nil || controllerutil.ContainsFinalizer(o, finalizer) {
+		return nil
+	}
+	return patchFinalizers(ctx, c, o, append(slices.Clone(o.GetFinalizers()), finalizer))
+}
+
+// Finish is the one exit of a reconciler: it patches the status once if it differs, emits
+// the events, and with no error drops the finalizer last. If the status patch fails, only
+// that error is returned: joined with a terminal one it would never be tried again.
+func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder, before, after client.Object, finalizer string, out Outcome) (reconcile.Result, error) {
+	written := after.DeepCopyObject().(client.Object) // a patch overwrites its argument with the server's answer
+	changed, err := client.MergeFrom(before).Data(after)
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("comparing status: %w", err)
+	}
+	if string(changed) != "{}" {
+		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+		if err := c.Status().Patch(ctx, written, patch, client.FieldOwner(FieldOwner)); err != nil {
+			if apierrors.IsNotFound(err) { // gone meanwhile: nobody is left to tell
+				return reconcile.Result{}, nil
+			}
+			return reconcile.Result{}, fmt.Errorf("patching status: %w", err)
+		}
+	}
+	for _, e := range out.Events {
+		recorder.Eventf(after, nil, e.Type, e.Reason, "Reconcile", "%s", e.Message)
+	}
+	if out.Err != nil {
+		return reconcile.Result{}, out.Err
+	}
+	if out.Done && controllerutil.ContainsFinalizer(written, finalizer) {
+		keep := slices.DeleteFunc(slices.Clone(written.GetFinalizers()), func(f string) bool { return f == finalizer })
+		return reconcile.Result{}, client.IgnoreNotFound(patchFinalizers(ctx, c, written, keep))
+	}
+	return reconcile.Result{RequeueAfter: out.Wait}, nil
+}
+
+func patchFinalizers(ctx context.Context, c client.Client, o client.Object, finalizers []string) error {
+	before := o.DeepCopyObject().(client.Object)
+	patched := o.DeepCopyObject().(client.Object)
+	patched.SetFinalizers(finalizers)
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	if err := c.Patch(ctx, patched, patch, client.FieldOwner(FieldOwner)); err != nil {
+		return fmt.Errorf("patching finalizers: %w", err)
+	}
+	o.SetFinalizers(patched.GetFinalizers())
+	o.SetResourceVersion(patched.GetResourceVersion())
+	return nil
+}

@@ -1,0 +1,262 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+const (
+	// syncGrace is how long the start of a controller waits for the foreign kinds that are
+	// installed. One that takes longer (most often the manager may not list it) is left to
+	// come later, and only the objects that need it wait.
+	syncGrace = 10 * time.Second
+	// discoveryInterval is how often the REST mapper is asked for a kind whose CRD has just
+	// been established and which discovery does not serve yet.
+	discoveryInterval = 200 * time.Millisecond
+)
+
+var crdGVK = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
+// CRD is an empty CustomResourceDefinition, to configure the cache by.
+func CRD() *unstructured.Unstructured { return empty(crdGVK) }
+
+// StripCRD is the cache's transform for CustomResourceDefinitions: of their megabytes of
+// schema only the names, versions and conditions are ever read.
+func StripCRD(o any) (any, error) {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok {
+		return o, nil
+	}
+	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+	for _, v := range versions {
+		if version, ok := v.(map[string]any); ok {
+			delete(version, "schema")
+			delete(version, "additionalPrinterColumns")
+		}
+	}
+	if versions != nil {
+		_ = unstructured.SetNestedSlice(u.Object, versions, "spec", "versions")
+	}
+	unstructured.RemoveNestedField(u.Object, "spec", "conversion")
+	u.SetManagedFields(nil)
+	u.SetAnnotations(nil)
+	return u, nil
+}
+
+// KindState says whether objects of a foreign kind can be read from the cache.
+type KindState int
+
+const (
+	// KindMissing: no CRD serves the kind.
+	KindMissing KindState = iota
+	// KindSyncing: the CRD is there, and the cache has not been filled yet. It stays so
+	// where the manager may not list the kind.
+	KindSyncing
+	// KindServed: the cache can be read.
+	KindServed
+)
+
+// ForeignKind is a kind of another system that a controller reads from the cache.
+type ForeignKind struct {
+	schema.GroupVersionKind
+	// MetadataOnly caches no more than the metadata.
+	MetadataOnly bool
+	// Handler maps an object to requests.
+	Handler handler.EventHandler
+}
+
+// ForeignKinds is a source that starts one watch per foreign kind when its CRD appears, so
+// that a kind which is not installed neither stops the manager nor needs a restart later.
+type ForeignKinds struct {
+	// Cache that the kinds are read from.
+	Cache cache.Cache
+	// Mapper that knows the kinds once they are served.
+	Mapper meta.RESTMapper
+	// Kinds to watch.
+	Kinds []ForeignKind
+	// Wake lists the requests to look at again when the state of a kind changes.
+	Wake func(context.Context) []reconcile.Request
+
+	mu      sync.Mutex
+	states  map[schema.GroupVersionKind]KindState
+	started map[schema.GroupVersionKind]bool
+	crds    source.SyncingSource
+	initial bool
+}
+
+var _ source.SyncingSource = &ForeignKinds{}
+
+// State of a kind now.
+func (f *ForeignKinds) State(gvk schema.GroupVersionKind) KindState {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.states[gvk]
+}
+
+// Start watches the CRDs.
+func (f *ForeignKinds) Start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	f.mu.Lock()
+	f.states = map[schema.GroupVersionKind]KindState{}
+	f.started = map[schema.GroupVersionKind]bool{}
+	f.initial = true
+	f.mu.Unlock()
+
+	f.crds = source.Kind(f.Cache, client.Object(CRD()), handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			f.observe(ctx, e.Object, q)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			f.observe(ctx, e.ObjectNew, q)
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			f.gone(ctx, e.Object, q)
+		},
+	})
+	return f.crds.Start(ctx, queue)
+}
+
+// WaitForSync returns when every kind that was installed at the start can be read, so that
+// a restart of the manager does not tell anybody that their kinds are missing.
+func (f *ForeignKinds) WaitForSync(ctx context.Context) error {
+	if err := f.crds.WaitForSync(ctx); err != nil {
+		return fmt.Errorf("watching CustomResourceDefinitions: %w", err)
+	}
+	_ = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, syncGrace, true, func(context.Context) (bool, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, state := range f.states {
+			if state == KindSyncing {
+				return false, nil
+			}
+		}
+		return true, nil
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.initial = false
+	return nil
+}
+
+// observe starts the watches of the kinds that the CRD serves.
+func (f *ForeignKinds) observe(ctx context.Context, crd client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	for _, kind := range f.Kinds {
+		if !serves(crd, kind.GroupVersionKind) {
+			continue
+		}
+		f.mu.Lock()
+		start := !f.started[kind.GroupVersionKind]
+		if start {
+			f.started[kind.GroupVersionKind] = true
+			f.states[kind.GroupVersionKind] = KindSyncing
+		}
+		f.mu.Unlock()
+		switch {
+		case start:
+			go f.watch(ctx, kind, queue)
+		case f.State(kind.GroupVersionKind) == KindMissing:
+			// The watch of before the CRD's deletion has gone on trying.
+			f.set(ctx, kind.GroupVersionKind, KindServed, queue)
+		}
+	}
+}
+
+func (f *ForeignKinds) gone(ctx context.Context, crd client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	for _, kind := range f.Kinds {
+		if serves(crd, kind.GroupVersionKind) {
+			f.set(ctx, kind.GroupVersionKind, KindMissing, queue)
+		}
+	}
+}
+
+// watch starts the kind's watch and waits, as long as it takes, for its cache to fill.
+func (f *ForeignKinds) watch(ctx context.Context, kind ForeignKind, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	err := wait.PollUntilContextCancel(ctx, discoveryInterval, true, func(context.Context) (bool, error) {
+		_, err := f.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		return err == nil, nil
+	})
+	if err != nil {
+		return // the manager stops
+	}
+	objects := source.Kind(f.Cache, kind.Object(), kind.Handler)
+	if err := objects.Start(ctx, queue); err != nil {
+		log.FromContext(ctx).Error(err, "Watching a foreign kind", "kind", kind.String())
+		return
+	}
+	if err := objects.WaitForSync(ctx); err != nil || ctx.Err() != nil {
+		return
+	}
+	f.set(ctx, kind.GroupVersionKind, KindServed, queue)
+}
+
+func (f *ForeignKinds) set(ctx context.Context, gvk schema.GroupVersionKind, state KindState, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	f.mu.Lock()
+	f.states[gvk] = state
+	wake := !f.initial
+	f.mu.Unlock()
+	if !wake {
+		return // no worker has looked at anything yet
+	}
+	for _, request := range f.Wake(ctx) {
+		queue.Add(request)
+	}
+}
+
+// Object is an empty object of the kind, as it is cached.
+func (k ForeignKind) Object() client.Object {
+	if k.MetadataOnly {
+		return Metadata(k.GroupVersionKind)
+	}
+	return empty(k.GroupVersionKind)
+}
+
+func serves(crd client.Object, gvk schema.GroupVersionKind) bool {
+	u, ok := crd.(*unstructured.Unstructured)
+	if !ok {
+		return false
+	}
+	group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(u.Object, "spec", "names", "kind")
+	if group != gvk.Group || kind != gvk.Kind || !established(u) {
+		return false
+	}
+	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+	for _, v := range versions {
+		version, _ := v.(map[string]any)
+		if version["name"] == gvk.Version && version["served"] == true {
+			return true
+		}
+	}
+	return false
+}
+
+func established(crd *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+	for _, c := range conditions {
+		condition, _ := c.(map[string]any)
+		if condition["type"] == "Established" {
+			return condition["status"] == "True"
+		}
+	}
+	return false
+}
+
+func empty(gvk schema.GroupVersionKind) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(gvk)
+	return u
+}

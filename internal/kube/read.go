@@ -1,0 +1,42 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Get reads an object of a kind that is not in the scheme. An object that is not there is
+// nil, without an error.
+func Get(ctx context.Context, c client.Reader, gvk schema.GroupVersionKind, key types.NamespacedName) (*unstructured.Unstructured, error) {
+	u := empty(gvk)
+	if err := c.Get(ctx, key, u); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading %s %s: %w", gvk.Kind, key, err)
+	}
+	return u, nil
+}
+
+// List reads the objects of a kind that is not in the scheme.
+func List(ctx context.Context, c client.Reader, gvk schema.GroupVersionKind, opts ...client.ListOption) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+	if err := c.List(ctx, list, opts...); err != nil {
+		return nil, fmt.Errorf("listing %s objects: %w", gvk.Kind, err)
+	}
+	return list.Items, nil
+}
+
+// Metadata is an empty object of a kind of which only the metadata is read.
+func Metadata(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
+	m := &metav1.PartialObjectMetadata{}
+	m.SetGroupVersionKind(gvk)
+	return m
+}

@@ -1,0 +1,162 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/util/csaupgrade"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// NameTakenError says that an object which is not the owner's has the name its child needs.
+type NameTakenError struct {
+	// Object is what has the name, as "Kind namespace/name".
+	Object string
+}
+
+// Error names the object and the way out.
+func (e *NameTakenError) Error() string {
+	return e.Object + " exists and is not managed by this object; delete or rename it"
+}
+
+// Writer writes the children of one owner, and nothing else: what does not carry the
+// owner's mark is neither changed nor deleted.
+type Writer struct {
+	// Client writes.
+	Client client.Client
+	// Live reads past the cache, which is filtered by our label and may be behind.
+	Live client.Reader
+	// Marks of the owner's kind.
+	Marks Marks
+	// Owner of what is written.
+	Owner client.Object
+}
+
+// Ensure writes a child that is not known to exist and returns what the server has then.
+// The first write is a create; a child that is there already (a create whose answer was
+// lost, or one the cache has not seen) is brought to the desired state. It returns a
+// *NameTakenError if another's object has the name.
+func (w Writer) Ensure(ctx context.Context, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	created := desired.DeepCopy()
+	err := w.Client.Create(ctx, created, client.FieldOwner(FieldOwner), client.FieldValidation("Strict"))
+	if err == nil {
+		return created, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return nil, fmt.Errorf("creating %s: %w", Describe(desired), err)
+	}
+	return w.Apply(ctx, desired)
+}
+
+// Apply brings a child that exists to the desired state by server-side apply, with the UID
+// as a precondition. The fields of its create are first moved to the applier, so that what
+// is no longer desired goes. It writes nothing where the child is as desired already.
+func (w Writer) Apply(ctx context.Context, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	live, err := w.live(ctx, desired)
+	if err != nil || UpToDate(live, desired) {
+		return live, err
+	}
+	upgrade, err := csaupgrade.UpgradeManagedFieldsPatch(live, sets.New(FieldOwner), FieldOwner)
+	if err != nil {
+		return nil, fmt.Errorf("moving the fields of %s: %w", Describe(desired), err)
+	}
+	if upgrade != nil {
+		if err := w.Client.Patch(ctx, live, client.RawPatch(types.JSONPatchType, upgrade)); err != nil {
+			return nil, fmt.Errorf("moving the fields of %s: %w", Describe(desired), err)
+		}
+	}
+	apply := desired.DeepCopy()
+	apply.SetUID(live.GetUID())
+	if err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(FieldOwner), client.ForceOwnership); err != nil {
+		return nil, fmt.Errorf("applying %s: %w", Describe(desired), err)
+	}
+	return apply, nil
+}
+
+// Delete asks for the child's deletion, with the UID as a precondition. A child that is
+// gone or being deleted already is left alone.
+func (w Writer) Delete(ctx context.Context, child *unstructured.Unstructured) error {
+	if !w.Marks.Owns(w.Owner, child) {
+		return &NameTakenError{Object: Describe(child)}
+	}
+	if child.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	err := w.Client.Delete(ctx, child, client.Preconditions{UID: ptr.To(child.GetUID())})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %s: %w", Describe(child), err)
+	}
+	return nil
+}
+
+// live is the child as the server has it now, proven to be the owner's.
+func (w Writer) live(ctx context.Context, child *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(child.GroupVersionKind())
+	if err := w.Live.Get(ctx, client.ObjectKeyFromObject(child), live); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", Describe(child), err)
+	}
+	if !w.Marks.Owns(w.Owner, live) {
+		return nil, &NameTakenError{Object: Describe(live)}
+	}
+	return live, nil
+}
+
+// Describe names an object as "Kind namespace/name".
+func Describe(o *unstructured.Unstructured) string {
+	if o.GetNamespace() == "" {
+		return o.GetKind() + " " + o.GetName()
+	}
+	return o.GetKind() + " " + o.GetNamespace() + "/" + o.GetName()
+}
+
+// UpToDate says whether applying desired would change nothing of what a child says and what
+// marks it. Finalizers that others add do not count.
+func UpToDate(live, desired *unstructured.Unstructured) bool {
+	for _, f := range desired.GetFinalizers() {
+		if !slices.Contains(live.GetFinalizers(), f) {
+			return false
+		}
+	}
+	for field, want := range desired.Object {
+		if field != "metadata" && !covers(live.Object[field], want) {
+			return false
+		}
+	}
+	return subset(live.GetLabels(), desired.GetLabels()) && subset(live.GetAnnotations(), desired.GetAnnotations())
+}
+
+func subset(have, want map[string]string) bool {
+	for k, v := range want {
+		if have[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
+// covers says whether live has everything that desired says. Maps may hold more; lists are
+// compared whole, because most lists of foreign kinds are atomic.
+func covers(live, desired any) bool {
+	want, ok := desired.(map[string]any)
+	if !ok {
+		return reflect.DeepEqual(live, desired)
+	}
+	have, ok := live.(map[string]any)
+	if !ok {
+		return len(want) == 0 && live == nil
+	}
+	for k, v := range want {
+		if !covers(have[k], v) {
+			return false
+		}
+	}
+	return true
+}

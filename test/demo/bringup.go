@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/labkeeper/labkeeper/test/env"
+)
+
+const (
+	managerNamespace = "labkeeper-system"
+	managerAccount   = "labkeeper-controller-manager"
+
+	// readyTimeout is ample for a manager that has only caches to fill.
+	readyTimeout = 30 * time.Second
+	// tailLines is how much of the operator's log explains its end.
+	tailLines = 25
+)
+
+// namespaces are the operator's own and those of the outsides.
+var namespaces = []string{managerNamespace, "argocd", "argo", "crossplane-system"}
+
+// demo is a running demo.
+type demo struct {
+	options
+	cp      *env.ControlPlane
+	manager manager
+}
+
+// manager is the operator's process.
+type manager struct{ *env.Process }
+
+// running says whether the operator has not ended.
+func (m manager) running() bool {
+	select {
+	case <-m.Exited():
+		return false
+	default:
+		return true
+	}
+}
+
+// death is the error of an operator that ended.
+func (m manager) death() error {
+	return fmt.Errorf("running the operator: it ended; its log ends with:\n%s", m.Tail(tailLines))
+}
+
+// bringUp makes the cluster what an installation of the operator expects, and installs it.
+func (d *demo) bringUp(ctx context.Context, stageFiles []string) error {
+	if err := d.installCRDs(ctx); err != nil {
+		return err
+	}
+	if err := d.createNamespaces(ctx); err != nil {
+		return err
+	}
+	if err := d.cp.Apply(ctx, filepath.Join(env.Root(), "config", "rbac")); err != nil {
+		return err
+	}
+	if _, err := d.cp.StartKwok(ctx, stageFiles...); err != nil {
+		return err
+	}
+	say("Crossplane, Argo CD and Argo Workflows are simulated%s", d.faultNote())
+	if err := d.startManager(ctx); err != nil {
+		return err
+	}
+	say("the operator is running, with the rights of ServiceAccount %s/%s", managerNamespace, managerAccount)
+	if err := d.cp.Apply(ctx, d.samples); err != nil {
+		return err
+	}
+	say("the samples are applied")
+	return nil
+}
+
+func (d *demo) faultNote() string {
+	if d.fault == "" {
+		return ""
+	}
+	return fmt.Sprintf("; fault: %s", d.fault)
+}
+
+// installCRDs installs our kinds and the outsides'.
+func (d *demo) installCRDs(ctx context.Context) error {
+	root := env.Root()
+	err := d.cp.InstallCRDs(ctx,
+		filepath.Join(root, "config", "crd", "bases"),
+		filepath.Join(root, "bin", "crds", "argo-cd", "application-crd.yaml"),
+		filepath.Join(root, "test", "crds"),
+	)
+	if err != nil {
+		return err
+	}
+	say("the CRDs are installed")
+	return nil
+}
+
+// createNamespaces creates the namespaces that config/rbac expects.
+func (d *demo) createNamespaces(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(d.cp.Config())
+	if err != nil {
+		return fmt.Errorf("creating client: %w", err)
+	}
+	for _, name := range namespaces {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		_, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			return fmt.Errorf("creating Namespace %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// startManager starts the operator as its ServiceAccount, so that a right missing in config/rbac shows
+// here as it would in a cluster, and waits until it is ready.
+func (d *demo) startManager(ctx context.Context) error {
+	kubeconfig, err := d.cp.ServiceAccountKubeconfig(ctx, managerNamespace, managerAccount)
+	if err != nil {
+		return err
+	}
+	probes, err := env.FreeAddress()
+	if err != nil {
+		return err
+	}
+	process, err := d.cp.StartProcess("manager", d.options.manager,
+		"--leader-elect=true",
+		"--leader-election-namespace=" + managerNamespace,
+		"--kubeconfig="+kubeconfig,
+		"--metrics-bind-address=0",
+		"--health-probe-bind-address="+probes,
+	)
+	if err != nil {
+		return err
+	}
+	d.manager = manager{process}
+	return d.awaitReady(ctx, "http://"+probes+"/readyz")
+}
+
+// awaitReady polls the operator's readiness.
+func (d *demo) awaitReady(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for !answers(ctx, url) {
+		select {
+		case <-d.manager.Exited():
+			return d.manager.death()
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for the operator to be ready: %w; its log ends with:\n%s", ctx.Err(), d.manager.Tail(tailLines))
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// answers says whether a URL can be had.
+func answers(ctx context.Context, url string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return false
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return false
+	}
+	defer response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}

@@ -1,0 +1,256 @@
+package stages_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/yaml"
+
+	"github.com/labkeeper/labkeeper/test/env"
+	"github.com/labkeeper/labkeeper/test/stages"
+)
+
+const (
+	claimManifest = `
+apiVersion: illm.io/v1alpha1
+kind: GKECluster
+metadata:
+  name: c1
+  labels: {experiments.illm.io/experiment: gateway-tutorial, experiments.illm.io/target: app}
+  finalizers: [example.com/ours]
+spec: {zone: us-central1-a, nodeCount: 1, machineType: e2-medium, diskSizeGb: 50, preemptible: false}
+`
+	applicationManifest = `
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata:
+  name: a1
+  finalizers: [resources-finalizer.argocd.argoproj.io]
+spec:
+  project: default
+  sources:
+  - {repoURL: https://example.com/repo.git, targetRevision: main, path: web}
+  - {repoURL: https://example.com/charts, chart: db, targetRevision: 1.2.3, helm: {parameters: [{name: a, value: b}]}}
+  destination: {name: c1, namespace: lab}
+`
+	workflowManifest = `
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: w1}
+spec:
+  serviceAccountName: argo-workflow
+  workflowTemplateRef: {name: validate}
+  arguments: {parameters: [{name: experiment-name, value: x}]}
+`
+)
+
+var (
+	claims       = schema.GroupVersionResource{Group: "illm.io", Version: "v1alpha1", Resource: "gkeclusters"}
+	applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
+	workflows    = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "workflows"}
+)
+
+// world is a control plane with the outside kinds and an object of each.
+type world struct {
+	*testing.T
+	cp     *env.ControlPlane
+	client dynamic.Interface
+}
+
+// newWorld plays the outsides, of which the named ones fail.
+func newWorld(t *testing.T, faults ...string) world {
+	t.Helper()
+	files, err := stages.Files(faults...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cp, err := env.Start(t.Context(), env.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cp.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	crds := filepath.Join(env.Root(), "test", "crds")
+	application := filepath.Join(env.Root(), "bin", "crds", "argo-cd", "application-crd.yaml")
+	if err := cp.InstallCRDs(t.Context(), crds, application); err != nil {
+		t.Fatal(err)
+	}
+	w := world{T: t, cp: cp, client: dynamic.NewForConfigOrDie(cp.Config())}
+	w.apply("{apiVersion: v1, kind: Namespace, metadata: {name: crossplane-system}}")
+	if _, err := cp.StartKwok(t.Context(), files...); err != nil {
+		t.Fatal(err)
+	}
+	w.apply(claimManifest)
+	w.apply(applicationManifest)
+	w.apply(workflowManifest)
+	return w
+}
+
+func (w world) apply(manifest string) {
+	w.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
+		w.Fatal(err)
+	}
+	if err := w.cp.ApplyObjects(w.Context(), object); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// await waits until a field has a value and returns the object.
+func (w world) await(resource schema.GroupVersionResource, name, want string, read func(map[string]any) string) map[string]any {
+	w.Helper()
+	var object *unstructured.Unstructured
+	err := wait.PollUntilContextTimeout(w.Context(), 100*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
+		var err error
+		object, err = w.client.Resource(resource).Namespace("default").Get(ctx, name, metav1.GetOptions{})
+		return err == nil && read(object.Object) == want, err
+	})
+	if err != nil {
+		out, _ := yaml.Marshal(object)
+		w.Fatalf("waiting for %q of %s %s: %v\n%s", want, resource.Resource, name, err, out)
+	}
+	return object.Object
+}
+
+// awaitGone deletes an object and waits until it is gone.
+func (w world) awaitGone(resource schema.GroupVersionResource, name string) {
+	w.Helper()
+	objects := w.client.Resource(resource).Namespace("default")
+	if err := objects.Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.Fatal(err)
+	}
+	err := wait.PollUntilContextTimeout(w.Context(), 100*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
+		_, err := objects.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return true, nil
+		}
+		return false, err
+	})
+	if err != nil {
+		w.Errorf("waiting for %s %s to be gone: %v", resource.Resource, name, err)
+	}
+}
+
+// TestNormal shows each object reach its good end, an Application follow its sources, and all of them
+// go away.
+func TestNormal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+
+	claim := w.await(claims, "c1", "True", condition("Ready", "status"))
+	if name := text("spec", "resourceRef", "name")(claim); name != "gateway-tutorial-app" {
+		t.Errorf("composite %q, want gateway-tutorial-app", name)
+	}
+	if endpoint := text("status", "endpoint")(claim); !strings.HasPrefix(endpoint, "203.0.113.") {
+		t.Errorf("endpoint %q", endpoint)
+	}
+	w.checkConnection("gateway-tutorial-app-cluster-conn", "https://"+text("status", "endpoint")(claim))
+
+	w.await(applications, "a1", "Healthy", text("status", "health", "status"))
+	w.patch(applications, "a1", `[{"op": "replace", "path": "/spec/sources/0/targetRevision", "value": "v2"}]`)
+	w.await(applications, "a1", "Progressing", text("status", "health", "status"))
+	application := w.await(applications, "a1", "Healthy", text("status", "health", "status"))
+	sources, _, _ := unstructured.NestedSlice(application, "status", "sync", "comparedTo", "sources")
+	if len(sources) != 2 || text("targetRevision")(sources[0].(map[string]any)) != "v2" {
+		t.Errorf("compared to %v, want both sources, the first at v2", sources)
+	}
+	revisions, _, _ := unstructured.NestedStringSlice(application, "status", "sync", "revisions")
+	if len(revisions) != 2 || len(revisions[0]) != 40 || revisions[1] != "1.2.3" {
+		t.Errorf("revisions %v, want a commit and a chart version", revisions)
+	}
+
+	workflow := w.await(workflows, "w1", "Succeeded", text("status", "phase"))
+	if text("status", "startedAt")(workflow) == "" || text("status", "finishedAt")(workflow) == "" {
+		t.Errorf("the Workflow has no times: %v", workflow["status"])
+	}
+
+	w.patch(claims, "c1", `[{"op": "test", "path": "/metadata/finalizers/0", "value": "example.com/ours"}, {"op": "remove", "path": "/metadata/finalizers/0"}]`)
+	w.awaitGone(claims, "c1")
+	w.awaitGone(applications, "a1")
+	w.awaitGone(workflows, "w1")
+}
+
+// TestFaults shows each fault as the system it comes from would.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, stages.Faults()...)
+
+	claim := w.await(claims, "c1", "False", condition("Synced", "status"))
+	if message := condition("Synced", "message")(claim); !strings.Contains(message, "Quota 'NETWORKS' exceeded") {
+		t.Errorf("the claim says %q", message)
+	}
+	w.await(applications, "a1", "Degraded", text("status", "health", "status"))
+	workflow := w.await(workflows, "w1", "Failed", text("status", "phase"))
+	if message := text("status", "nodes", "w1-run", "message")(workflow); message == "" {
+		t.Errorf("no node says why: %v", workflow["status"])
+	}
+}
+
+// TestFiles shows that a misspelt fault is not taken for none.
+func TestFiles(t *testing.T) {
+	if _, err := stages.Files("network"); err == nil || !strings.Contains(err.Error(), "cluster, app, workflow") {
+		t.Errorf("Files with an unknown fault = %v, want the valid ones named", err)
+	}
+}
+
+func (w world) patch(resource schema.GroupVersionResource, name, patch string) {
+	w.Helper()
+	_, err := w.client.Resource(resource).Namespace("default").
+		Patch(w.Context(), name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+// checkConnection reads the connection Secret as a client of the cluster would.
+func (w world) checkConnection(name, server string) {
+	w.Helper()
+	secret, err := kubernetes.NewForConfigOrDie(w.cp.Config()).CoreV1().Secrets("crossplane-system").
+		Get(w.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.Fatal(err)
+	}
+	config, err := clientcmd.Load(secret.Data["kubeconfig"])
+	if err != nil {
+		w.Fatal(err)
+	}
+	current := config.Contexts[config.CurrentContext]
+	if current == nil || config.Clusters[current.Cluster].Server != server || len(config.AuthInfos[current.AuthInfo].ClientKeyData) == 0 {
+		w.Errorf("the kubeconfig is not for %s:\n%s", server, secret.Data["kubeconfig"])
+	}
+}
+
+func text(path ...string) func(map[string]any) string {
+	return func(object map[string]any) string {
+		value, _, _ := unstructured.NestedString(object, path...)
+		return value
+	}
+}
+
+func condition(conditionType, field string) func(map[string]any) string {
+	return func(object map[string]any) string {
+		conditions, _, _ := unstructured.NestedSlice(object, "status", "conditions")
+		for _, c := range conditions {
+			if m := c.(map[string]any); m["type"] == conditionType {
+				return text(field)(m)
+			}
+		}
+		return ""
+	}
+}
