@@ -75,8 +75,8 @@ install: ## Install the CRDs.
 	@$(apply) -f config/crd/bases
 
 .PHONY: uninstall
-uninstall: ## Remove the CRDs, unless there are Experiments.
-	@$(no-experiments)
+uninstall: ## Remove the CRDs, unless there are Experiments or Components.
+	@$(nothing-left)
 	@$(kubectl) delete --ignore-not-found -f config/crd/bases
 
 .PHONY: deploy
@@ -84,8 +84,8 @@ deploy: installer ## Install everything, with the manager's image IMG.
 	@$(apply) -f bin/installer/install.yaml
 
 .PHONY: undeploy
-undeploy: kustomize ## Remove everything, unless there are Experiments.
-	@$(no-experiments)
+undeploy: kustomize ## Remove everything, unless there are Experiments or Components.
+	@$(nothing-left)
 	@bin/kustomize build config/default | $(kubectl) delete --ignore-not-found -f -
 
 .PHONY: build-installer
@@ -107,13 +107,16 @@ installer: kustomize
 	@cd bin/installer && ../kustomize create --resources ../../config/default && ../kustomize edit set image controller=$(IMG)
 	@bin/kustomize build bin/installer -o bin/installer/install.yaml
 
-# An Experiment cannot go without its manager, which must undo what it made outside; removing
-# the CRDs and the manager under it would leave both hanging.
-define no-experiments
-if [[ -n $$($(kubectl) get crd experiments.experiments.illm.io --ignore-not-found -o name) && \
-      -n $$($(kubectl) get experiments.experiments.illm.io -A -o name) ]]; then \
-	echo '$@: there are Experiments; delete them first: kubectl delete experiments.experiments.illm.io -A --all' >&2; exit 1; \
-fi
+# Removing the CRDs removes all objects with them: Components for good, while Experiments would
+# hang, with what they made outside, because their manager goes too. (Listing a kind also waits
+# for its storage: a CRD that is deleted before that can take minutes to go.)
+define nothing-left
+for kind in experiments.experiments.illm.io components.experiments.illm.io; do \
+	crd=$$($(kubectl) get crd $$kind --ignore-not-found -o name); \
+	[[ -n $$crd ]] || continue; \
+	objects=$$($(kubectl) get $$kind -A -o name); \
+	[[ -z $$objects ]] || { echo "$@: there are $${kind%%.*}; delete them first: kubectl delete $$kind -A --all" >&2; exit 1; }; \
+done
 endef
 
 ##@ Build the tools (done by the targets above; each is built once)

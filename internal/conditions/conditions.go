@@ -50,14 +50,26 @@ func Set(conditions *[]metav1.Condition, s Step, generation int64, now time.Time
 }
 
 // Summary is the step of the summarising type: True with the given reason and message when
-// every step is True, else what the first step that is not True says.
-func Summary(conditionType, reason, message string, steps []Step) Step {
-	for _, s := range steps {
-		if s.Status != metav1.ConditionTrue {
-			return Step{conditionType, metav1.ConditionFalse, s.Reason, s.Message}
+// every step is True, else what the first step says that is not. A step whose reason is
+// waiting only waits for others, so it is passed over for one that says what for.
+func Summary(conditionType, reason, message, waiting string, steps []Step) Step {
+	first := -1
+	for i, s := range steps {
+		if s.Status == metav1.ConditionTrue {
+			continue
+		}
+		if s.Reason != waiting {
+			first = i
+			break
+		}
+		if first < 0 {
+			first = i
 		}
 	}
-	return True(conditionType, reason, message)
+	if first < 0 {
+		return True(conditionType, reason, message)
+	}
+	return Step{conditionType, metav1.ConditionFalse, steps[first].Reason, steps[first].Message}
 }
 
 // Changed lists the conditions of after whose status or reason is not that of before, in

@@ -79,7 +79,7 @@ func TestInstaller(t *testing.T) {
 	}
 
 	awaitPod(t, c)
-	refusesExperiments(t, c)
+	refusesObjects(t, c)
 
 	for range 2 { // what is already gone is no error
 		mustMake(t, "undeploy")
@@ -238,26 +238,32 @@ func awaitPod(t *testing.T, c client.Client) {
 	})
 }
 
-// refusesExperiments checks that nothing is removed while there is an Experiment.
-func refusesExperiments(t *testing.T, c client.Client) {
+// refusesObjects checks that nothing is removed while there are objects of our kinds.
+func refusesObjects(t *testing.T, c client.Client) {
 	t.Helper()
-	ctx := t.Context()
 	experiment := object("experiments.illm.io/v1alpha1", "Experiment", "default", "in-the-way")
 	experiment.Object["spec"] = map[string]any{"workflow": map[string]any{"template": "any"}, "targets": []any{map[string]any{
 		"name":       "app",
 		"cluster":    map[string]any{"type": "hub"},
 		"components": []any{map[string]any{"app": "nginx"}},
 	}}}
-	if err := controlPlane.ApplyObjects(ctx, experiment); err != nil {
-		t.Fatal(err)
-	}
-	for _, target := range []string{"undeploy", "uninstall"} {
-		if out, err := runMake(t, nil, target); err == nil {
-			t.Errorf("make %s removed everything under an Experiment:\n%s", target, out)
+	component := object("experiments.illm.io/v1alpha1", "Component", "", "in-the-way")
+	component.Object["spec"] = map[string]any{"type": "app", "sources": []any{map[string]any{
+		"repoURL": "https://example.test/components.git",
+		"path":    "nginx",
+	}}}
+	for _, o := range []*unstructured.Unstructured{experiment, component} {
+		if err := controlPlane.ApplyObjects(t.Context(), o); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if err := c.Delete(ctx, experiment); err != nil {
-		t.Fatal(err)
+		for _, target := range []string{"undeploy", "uninstall"} {
+			if out, err := runMake(t, nil, target); err == nil || !strings.Contains(out, "delete them first") {
+				t.Fatalf("make %s while there is %s: %v, want a refusal:\n%s", target, describe(o), err, out)
+			}
+		}
+		if err := c.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

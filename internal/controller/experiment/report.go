@@ -80,7 +80,7 @@ func ready(e *v1alpha1.Experiment, p Plan, current []conditions.Step, err error)
 		i := slices.IndexFunc(current, func(s conditions.Step) bool { return s.Type == v1alpha1.ConditionWorkflowSucceeded })
 		return conditions.False(v1alpha1.ConditionReady, current[i].Reason, current[i].Message)
 	}
-	return conditions.Summary(v1alpha1.ConditionReady, v1alpha1.ReasonComplete, "Every step is done", current)
+	return conditions.Summary(v1alpha1.ConditionReady, v1alpha1.ReasonComplete, "Every step is done", v1alpha1.ReasonPending, current)
 }
 
 func goingDown(p Plan) string {
@@ -175,8 +175,8 @@ func happened(before, after *v1alpha1.Experiment, p Plan) []kube.Event {
 		out = append(out, kube.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonTarget + string(t.State), Message: conditions.Line(targetEvent(t))})
 	}
 	for _, c := range conditions.Changed(before.Status.Conditions, after.Status.Conditions) {
-		if slices.Contains(quiet, c.Reason) || c.Type == v1alpha1.ConditionReady && c.Reason != v1alpha1.ReasonDeleting && c.Reason != v1alpha1.ReasonComplete {
-			continue
+		if slices.Contains(quiet, c.Reason) || c.Type == v1alpha1.ConditionReady && c.Reason != v1alpha1.ReasonDeleting {
+			continue // Ready repeats what another condition says
 		}
 		out = append(out, kube.Event{Type: eventType(c), Reason: c.Reason, Message: c.Message})
 	}
