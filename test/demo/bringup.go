@@ -130,7 +130,7 @@ func (d *demo) startManager(ctx context.Context) error {
 	}
 	process, err := d.cp.StartProcess("manager", d.options.manager,
 		"--leader-elect=true",
-		"--leader-election-namespace=" + managerNamespace,
+		"--leader-election-namespace="+managerNamespace,
 		"--kubeconfig="+kubeconfig,
 		"--metrics-bind-address=0",
 		"--health-probe-bind-address="+probes,
