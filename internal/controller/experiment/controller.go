@@ -152,7 +152,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Component{}, enqueueWhere(c, indexComponents), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(kinds).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.MaxConcurrentReconciles, ReconciliationTimeout: timeout}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: o.MaxConcurrentReconciles, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(),
+		}).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(c, r)))
 }
 

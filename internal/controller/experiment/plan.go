@@ -124,7 +124,7 @@ func (f facts) bringUp() Plan {
 		for _, name := range graph.Order() {
 			f.advance(&p, targets[name], sources[name])
 		}
-		p.Targets = statuses(f.experiment.Spec.Targets, targets)
+		p.Targets = f.statuses(targets)
 		p.Steps = []conditions.Step{accepted, resolved, clustersStep(p.Targets, targets), applicationsStep(p.Targets, targets), workflow}
 	}
 	if !f.blind() {
@@ -327,19 +327,7 @@ func (f facts) judge(p *Plan) conditions.Step {
 	if f.seen.Workflow == nil || string(f.seen.Workflow.GetUID()) != w.UID {
 		return failed(v1alpha1.ReasonWorkflowDeleted, what+" was deleted before it ended; create the Experiment again to run it again")
 	}
-	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, what+" is "+strings.ToLower(orPending(w.Phase)))
+	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, what+" is "+strings.ToLower(orDefault(w.Phase, "submitted")))
 }
 
-func orNothing(s string) string {
-	if s == "" {
-		return "it says nothing"
-	}
-	return s
-}
-
-func orPending(phase string) string {
-	if phase == "" {
-		return "Pending"
-	}
-	return phase
-}
+func orNothing(s string) string { return orDefault(s, "it says nothing") }

@@ -86,16 +86,14 @@ func (f facts) advanceCluster(p *Plan, t *target) {
 	what := crossplane.GKEClusterGVK.Kind + " " + f.names.claim(t.spec).String()
 	t.clusterReason = v1alpha1.ReasonClusterProvisioning
 	switch {
-	case t.claim == nil:
-		t.message = what + " is requested"
-	case t.claim.GetDeletionTimestamp() != nil:
+	case t.claim != nil && t.claim.GetDeletionTimestamp() != nil:
 		t.message = what + " is being deleted by somebody; it is requested again when it is gone"
 	case t.claimState.Failed:
 		t.clusterReason = v1alpha1.ReasonClusterFailed
 		t.message = what + " cannot be provisioned: " + orNothing(t.claimState.Message) +
 			"; Crossplane goes on trying, see kubectl -n " + t.claim.GetNamespace() + " describe gkecluster " + t.claim.GetName()
-	case !t.claimState.Ready && t.app == nil:
-		t.message = what + " is not ready yet"
+	case t.claim == nil, !t.claimState.Ready && t.app == nil:
+		t.message = what + " is being provisioned"
 		if t.claimState.Message != "" {
 			t.message += ": " + t.claimState.Message
 		}
@@ -140,12 +138,10 @@ func (f facts) judgeApplication(t *target) {
 	describe := "; see kubectl -n " + f.options.ArgoCDNamespace + " describe application " + f.names.application(t.spec).Name
 	t.appReason = v1alpha1.ReasonApplicationProgressing
 	switch {
-	case t.app == nil:
-		t.message = what + " is created"
-	case t.app.GetDeletionTimestamp() != nil:
+	case t.app != nil && t.app.GetDeletionTimestamp() != nil:
 		t.message = what + " is being deleted by somebody; it is created again when it is gone"
 		t.appState.Health = argocd.Progressing
-	case t.appState.Health == argocd.Healthy:
+	case t.healthy():
 		t.message = ""
 	case t.appState.Health == argocd.Degraded:
 		t.appReason = v1alpha1.ReasonApplicationDegraded
@@ -157,7 +153,10 @@ func (f facts) judgeApplication(t *target) {
 		t.appReason = v1alpha1.ReasonApplicationError
 		t.message = what + " cannot be synced: " + t.appState.Message + describe
 	default:
-		t.message = what + " is progressing: " + t.appState.Message
+		t.message = what + " is progressing"
+		if t.appState.Message != "" {
+			t.message += ": " + t.appState.Message
+		}
 	}
 }
 
@@ -246,15 +245,17 @@ func orDefault(s, d string) string {
 }
 
 // statuses are the targets as status shows them, in the order of the spec.
-func statuses(specs []v1alpha1.Target, targets map[string]*target) []v1alpha1.TargetStatus {
-	out := make([]v1alpha1.TargetStatus, 0, len(specs))
-	for _, spec := range specs {
-		out = append(out, targets[spec.Name].status())
+func (f facts) statuses(targets map[string]*target) []v1alpha1.TargetStatus {
+	out := make([]v1alpha1.TargetStatus, 0, len(targets))
+	for _, spec := range f.experiment.Spec.Targets {
+		out = append(out, f.status(targets[spec.Name]))
 	}
 	return out
 }
 
-func (t *target) status() v1alpha1.TargetStatus {
+// status is a target as status shows it. The names of its objects stand there as soon as
+// they are asked for, so that seeing them costs no further write.
+func (f facts) status(t *target) v1alpha1.TargetStatus {
 	s := v1alpha1.TargetStatus{Name: t.spec.Name, BlockedBy: t.blockedBy, Message: conditions.Line(t.message)}
 	switch {
 	case len(t.blockedBy) > 0:
@@ -271,11 +272,11 @@ func (t *target) status() v1alpha1.TargetStatus {
 	} else {
 		s.Endpoint = t.claimState.Endpoint
 	}
-	if t.claim != nil {
-		s.Cluster = t.claim.GetNamespace() + "/" + t.claim.GetName()
+	if s.State != v1alpha1.TargetBlocked && !t.hub() {
+		s.Cluster = f.names.claim(t.spec).String()
 	}
-	if t.app != nil {
-		s.Application = t.app.GetNamespace() + "/" + t.app.GetName()
+	if s.State == v1alpha1.TargetDeploying || t.app != nil {
+		s.Application = f.names.application(t.spec).String()
 	}
 	return s
 }

@@ -175,7 +175,8 @@ const (
 type ApplicationState struct {
 	// Health is the verdict.
 	Health Health
-	// Message says why it is not Healthy, in Argo CD's words where it has any.
+	// Message says why it is not Healthy, in Argo CD's words where it has any; empty for one
+	// that is simply on its way.
 	Message string
 }
 
@@ -190,11 +191,8 @@ func ReadApplication(app *unstructured.Unstructured) ApplicationState {
 	if conditionType, message := errorCondition(app); conditionType != "" {
 		return ApplicationState{Failed, conditionType + ": " + message}
 	}
-	if health == "" && sync == "" {
-		return ApplicationState{Progressing, "Argo CD has not looked at it yet"}
-	}
-	if !compared(app) {
-		return ApplicationState{Progressing, "Argo CD has not compared the current sources yet"}
+	if !compared(app) { // not looked at yet, or not since the sources changed
+		return ApplicationState{Progressing, ""}
 	}
 	operation, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "phase")
 	if sync != "Synced" && (operation == "Failed" || operation == "Error") {
@@ -211,7 +209,10 @@ func ReadApplication(app *unstructured.Unstructured) ApplicationState {
 	case health == "Healthy" && sync == "Synced":
 		return ApplicationState{Healthy, ""}
 	}
-	return ApplicationState{Progressing, join(both, unhealthyResources(app, "Progressing"))}
+	if health == "Progressing" || health == "" { // what is on its way needs no explanation
+		return ApplicationState{Progressing, ""}
+	}
+	return ApplicationState{Progressing, both}
 }
 
 // errorCondition is the first condition, by type, that reports an error.
