@@ -25,7 +25,6 @@ type options struct {
 	probeAddress            string
 	leaderElect             bool
 	leaderElectionNamespace string
-	watchNamespaces         []string
 	zap                     zap.Options
 }
 
@@ -65,7 +64,7 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("unknown argument %q: the manager takes only flags", fs.Arg(0))
 	}
 	if watch != "" {
-		o.watchNamespaces = strings.Split(watch, ",")
+		o.Experiment.WatchNamespaces = strings.Split(watch, ",")
 	}
 	return o, o.check()
 }
@@ -73,12 +72,14 @@ func parse(args []string) (options, error) {
 // check refuses values that could only fail later.
 func (o options) check() error {
 	e := o.Experiment
-	for _, f := range []struct{ flag, namespace string }{
+	for _, f := range []struct{ flag, value string }{
 		{"argocd-namespace", e.ArgoCDNamespace},
+		{"argocd-project", e.ArgoCDProject},
 		{"workflow-namespace", e.WorkflowNamespace},
+		{"workflow-service-account", e.WorkflowServiceAccount},
 		{"crossplane-namespace", e.CrossplaneNamespace},
 	} {
-		if f.namespace == "" {
+		if f.value == "" {
 			return fmt.Errorf("--%s: it must not be empty", f.flag)
 		}
 	}
@@ -87,7 +88,7 @@ func (o options) check() error {
 			return fmt.Errorf("--%s: %q is not a namespace's name: %s", f.flag, f.namespace, strings.Join(problems, "; "))
 		}
 	}
-	if slices.Contains(o.watchNamespaces, "") {
+	if slices.Contains(o.Experiment.WatchNamespaces, "") {
 		return errors.New("--watch-namespaces: an empty name in the list; write a,b")
 	}
 	if e.MaxConcurrentReconciles < 1 {
@@ -107,7 +108,7 @@ func (o options) namespaces() []namespaceFlag {
 		{"crossplane-namespace", e.CrossplaneNamespace},
 		{"claim-namespace", e.ClaimNamespace},
 	}
-	for _, namespace := range o.watchNamespaces {
+	for _, namespace := range o.Experiment.WatchNamespaces {
 		named = append(named, namespaceFlag{"watch-namespaces", namespace})
 	}
 	return slices.DeleteFunc(named, func(f namespaceFlag) bool { return f.namespace == "" })

@@ -3,21 +3,26 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/labkeeper/labkeeper/internal/controller"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // The Lease: a leader that dies is followed within five seconds.
@@ -41,8 +46,17 @@ func run(ctx context.Context, o options) error {
 	}
 	config.QPS = -1 // API Priority and Fairness bounds us better than a client can
 	config.WarningHandlerWithContext = log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{Deduplicate: true})
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return fmt.Errorf("building the client: %w", err)
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(config, httpClient)
+	if err != nil {
+		return fmt.Errorf("building the client: %w", err)
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
+		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 		Metrics:                       metrics(o),
 		HealthProbeBindAddress:        o.probeAddress,
 		LeaderElection:                o.leaderElect,
@@ -54,6 +68,7 @@ func run(ctx context.Context, o options) error {
 		RetryPeriod:                   ptr.To(retryPeriod),
 		GracefulShutdownTimeout:       ptr.To(stopTimeout),
 		Cache: cache.Options{
+			Mapper: kube.Foreign(mapper, controller.ForeignKinds()...),
 			// A read through the cache must never begin to watch a kind by accident.
 			ReaderFailOnMissingInformer: true,
 			DefaultNamespaces:           watched(o),
@@ -63,7 +78,7 @@ func run(ctx context.Context, o options) error {
 		Client: client.Options{Cache: &client.CacheOptions{
 			Unstructured: true,
 			// It does not work with several namespaces, and nothing correct rests on it.
-			EnableReadYourWritesConsistency: ptr.To(len(o.watchNamespaces) < 2),
+			EnableReadYourWritesConsistency: ptr.To(len(o.Experiment.WatchNamespaces) < 2),
 		}},
 	})
 	if err != nil {
@@ -72,7 +87,7 @@ func run(ctx context.Context, o options) error {
 		}
 		return fmt.Errorf("building the manager: %w", err)
 	}
-	live, err := client.New(config, client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: scheme, Mapper: mgr.GetRESTMapper()})
+	live, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper})
 	if err != nil {
 		return fmt.Errorf("building the live client: %w", err)
 	}
@@ -100,11 +115,11 @@ func metrics(o options) metricsserver.Options {
 }
 
 func watched(o options) map[string]cache.Config {
-	if len(o.watchNamespaces) == 0 {
+	if len(o.Experiment.WatchNamespaces) == 0 {
 		return nil
 	}
-	namespaces := make(map[string]cache.Config, len(o.watchNamespaces))
-	for _, namespace := range o.watchNamespaces {
+	namespaces := make(map[string]cache.Config, len(o.Experiment.WatchNamespaces))
+	for _, namespace := range o.Experiment.WatchNamespaces {
 		namespaces[namespace] = cache.Config{}
 	}
 	return namespaces

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -33,6 +34,9 @@ func Scheme() (*runtime.Scheme, error) {
 	}
 	return scheme, nil
 }
+
+// ForeignKinds are the kinds of other systems that may not be installed.
+func ForeignKinds() []schema.GroupVersionKind { return experiment.ForeignKinds() }
 
 // CacheByObject is how the kinds that the reconcilers watch are cached: only what carries
 // our labels, in the namespaces where it can be, without what is never read.

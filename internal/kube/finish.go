@@ -19,9 +19,24 @@ type Event struct {
 	Type string
 	// Reason in CamelCase.
 	Reason string
+	// Subject is the part of the object that it happened to; empty is the object itself.
+	// Events of one reason and one subject are taken for repetitions.
+	Subject string
 	// Message names the thing.
 	Message string
 }
+
+// action is what the events API calls the action; it tells events of one reason apart.
+func (e Event) action() string {
+	if e.Subject == "" {
+		return "Reconcile"
+	}
+	return "Reconcile/" + e.Subject
+}
+
+// finishTimeout is for the writes of Finish, which must not be lost to a pass that took all
+// the time there was.
+const finishTimeout = 10 * time.Second
 
 // Outcome is what a pass over an object came to.
 type Outcome struct {
@@ -46,8 +61,14 @@ func EnsureFinalizer(ctx context.Context, c client.Client, o client.Object, fina
 
 // Finish is the one exit of a reconciler: it patches the status once if it differs, emits
 // the events, and with no error drops the finalizer last. If the status patch fails, only
-// that error is returned: joined with a terminal one it would never be tried again.
+// that error is returned: joined with a terminal one it would never be tried again. A
+// conflict is nobody's concern: it is returned before anything is written or said.
 func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder, before, after client.Object, finalizer string, out Outcome) (reconcile.Result, error) {
+	if apierrors.IsConflict(out.Err) {
+		return reconcile.Result{}, out.Err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	defer cancel()
 	written := after.DeepCopyObject().(client.Object) // a patch overwrites its argument with the server's answer
 	changed, err := client.MergeFrom(before).Data(after)
 	if err != nil {
@@ -63,7 +84,7 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 		}
 	}
 	for _, e := range out.Events {
-		recorder.Eventf(after, nil, e.Type, e.Reason, "Reconcile", "%s", e.Message)
+		recorder.Eventf(after, nil, e.Type, e.Reason, e.action(), "%s", e.Message)
 	}
 	if out.Err != nil {
 		return reconcile.Result{}, out.Err

@@ -62,8 +62,11 @@ func StripCRD(o any) (any, error) {
 type KindState int
 
 const (
-	// KindMissing: no CRD serves the kind.
+	// KindMissing: there is no CRD of the kind, so no object of it either.
 	KindMissing KindState = iota
+	// KindUnserved: there is a CRD of the kind, and it does not serve the version that we
+	// know. Objects may exist that we cannot see.
+	KindUnserved
 	// KindSyncing: the CRD is there, and the cache has not been filled yet. It stays so
 	// where the manager may not list the kind.
 	KindSyncing
@@ -95,6 +98,7 @@ type ForeignKinds struct {
 	mu      sync.Mutex
 	states  map[schema.GroupVersionKind]KindState
 	started map[schema.GroupVersionKind]bool
+	synced  map[schema.GroupVersionKind]bool
 	crds    source.SyncingSource
 	initial bool
 }
@@ -113,6 +117,7 @@ func (f *ForeignKinds) Start(ctx context.Context, queue workqueue.TypedRateLimit
 	f.mu.Lock()
 	f.states = map[schema.GroupVersionKind]KindState{}
 	f.started = map[schema.GroupVersionKind]bool{}
+	f.synced = map[schema.GroupVersionKind]bool{}
 	f.initial = true
 	f.mu.Unlock()
 
@@ -155,29 +160,35 @@ func (f *ForeignKinds) WaitForSync(ctx context.Context) error {
 // observe starts the watches of the kinds that the CRD serves.
 func (f *ForeignKinds) observe(ctx context.Context, crd client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	for _, kind := range f.Kinds {
-		if !serves(crd, kind.GroupVersionKind) {
+		if !defines(crd, kind.GroupKind()) {
+			continue
+		}
+		if !serves(crd, kind.Version) {
+			if f.State(kind.GroupVersionKind) != KindUnserved {
+				f.set(ctx, kind.GroupVersionKind, KindUnserved, queue)
+			}
 			continue
 		}
 		f.mu.Lock()
-		start := !f.started[kind.GroupVersionKind]
-		if start {
-			f.started[kind.GroupVersionKind] = true
-			f.states[kind.GroupVersionKind] = KindSyncing
-		}
+		start, synced, state := !f.started[kind.GroupVersionKind], f.synced[kind.GroupVersionKind], f.states[kind.GroupVersionKind]
+		f.started[kind.GroupVersionKind] = true
 		f.mu.Unlock()
 		switch {
-		case start:
-			go f.watch(ctx, kind, queue)
-		case f.State(kind.GroupVersionKind) == KindMissing:
-			// The watch of before the CRD's deletion has gone on trying.
+		case state >= KindSyncing:
+		case synced: // the watch of before has gone on trying
 			f.set(ctx, kind.GroupVersionKind, KindServed, queue)
+		default:
+			f.set(ctx, kind.GroupVersionKind, KindSyncing, queue)
+		}
+		if start {
+			go f.watch(ctx, kind, queue)
 		}
 	}
 }
 
 func (f *ForeignKinds) gone(ctx context.Context, crd client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	for _, kind := range f.Kinds {
-		if serves(crd, kind.GroupVersionKind) {
+		if defines(crd, kind.GroupKind()) {
 			f.set(ctx, kind.GroupVersionKind, KindMissing, queue)
 		}
 	}
@@ -200,7 +211,13 @@ func (f *ForeignKinds) watch(ctx context.Context, kind ForeignKind, queue workqu
 	if err := objects.WaitForSync(ctx); err != nil || ctx.Err() != nil {
 		return
 	}
-	f.set(ctx, kind.GroupVersionKind, KindServed, queue)
+	f.mu.Lock()
+	f.synced[kind.GroupVersionKind] = true
+	syncing := f.states[kind.GroupVersionKind] == KindSyncing // the CRD may be gone again
+	f.mu.Unlock()
+	if syncing {
+		f.set(ctx, kind.GroupVersionKind, KindServed, queue)
+	}
 }
 
 func (f *ForeignKinds) set(ctx context.Context, gvk schema.GroupVersionKind, state KindState, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
@@ -224,20 +241,36 @@ func (k ForeignKind) Object() client.Object {
 	return empty(k.GroupVersionKind)
 }
 
-func serves(crd client.Object, gvk schema.GroupVersionKind) bool {
+// Foreign is a mapper for the cache that knows the foreign kinds before they are installed:
+// a cache is configured by kind, and must not fail where one of them is missing. What the
+// real mapper says comes first.
+func Foreign(served meta.RESTMapper, kinds ...schema.GroupVersionKind) meta.RESTMapper {
+	guessed := meta.NewDefaultRESTMapper(nil)
+	for _, gvk := range kinds {
+		guessed.Add(gvk, meta.RESTScopeNamespace)
+	}
+	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{served, guessed}}
+}
+
+func defines(crd client.Object, gk schema.GroupKind) bool {
 	u, ok := crd.(*unstructured.Unstructured)
 	if !ok {
 		return false
 	}
 	group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(u.Object, "spec", "names", "kind")
-	if group != gvk.Group || kind != gvk.Kind || !established(u) {
+	return group == gk.Group && kind == gk.Kind
+}
+
+func serves(crd client.Object, version string) bool {
+	u, ok := crd.(*unstructured.Unstructured)
+	if !ok || !established(u) {
 		return false
 	}
 	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
 	for _, v := range versions {
-		version, _ := v.(map[string]any)
-		if version["name"] == gvk.Version && version["served"] == true {
+		m, _ := v.(map[string]any)
+		if m["name"] == version && m["served"] == true {
 			return true
 		}
 	}

@@ -29,10 +29,9 @@ func (e *NameTakenError) Error() string {
 // Writer writes the children of one owner, and nothing else: what does not carry the
 // owner's mark is neither changed nor deleted.
 type Writer struct {
-	// Client writes.
+	// Client writes, and reads past the cache, which is filtered by our label and may be
+	// behind.
 	Client client.Client
-	// Live reads past the cache, which is filtered by our label and may be behind.
-	Live client.Reader
 	// Marks of the owner's kind.
 	Marks Marks
 	// Owner of what is written.
@@ -57,7 +56,8 @@ func (w Writer) Ensure(ctx context.Context, desired *unstructured.Unstructured) 
 
 // Apply brings a child that exists to the desired state by server-side apply, with the UID
 // as a precondition. The fields of its create are first moved to the applier, so that what
-// is no longer desired goes. It writes nothing where the child is as desired already.
+// is no longer desired goes with the next change. It writes nothing where the child has all
+// that is desired (UpToDate).
 func (w Writer) Apply(ctx context.Context, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live, err := w.live(ctx, desired)
 	if err != nil || UpToDate(live, desired) {
@@ -100,7 +100,7 @@ func (w Writer) Delete(ctx context.Context, child *unstructured.Unstructured) er
 func (w Writer) live(ctx context.Context, child *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(child.GroupVersionKind())
-	if err := w.Live.Get(ctx, client.ObjectKeyFromObject(child), live); err != nil {
+	if err := w.Client.Get(ctx, client.ObjectKeyFromObject(child), live); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", Describe(child), err)
 	}
 	if !w.Marks.Owns(w.Owner, live) {

@@ -47,6 +47,9 @@ const (
 	ReasonInvalidSpec = "InvalidSpec"
 	// ReasonDependencyCycle: targets depend on each other in a circle.
 	ReasonDependencyCycle = "DependencyCycle"
+	// ReasonNamespacesChanged: the manager was told other namespaces after the Experiment was
+	// begun.
+	ReasonNamespacesChanged = "NamespacesChanged"
 	// ReasonNotSupportedYet: the spec asks for what this version does not do.
 	ReasonNotSupportedYet = "NotSupportedYet"
 )
@@ -111,6 +114,9 @@ const (
 	ReasonWorkflowError = "WorkflowError"
 	// ReasonWorkflowDeleted: the Workflow was deleted before its verdict.
 	ReasonWorkflowDeleted = "WorkflowDeleted"
+	// ReasonWorkflowOutdated: the Workflow succeeded, and what it validated is not what the
+	// spec and its Components say now.
+	ReasonWorkflowOutdated = "WorkflowOutdated"
 	// ReasonWorkflowTemplateNotFound: the WorkflowTemplate does not exist.
 	ReasonWorkflowTemplateNotFound = "WorkflowTemplateNotFound"
 )
@@ -137,6 +143,11 @@ const (
 	LabelExperiment = "experiments.illm.io/experiment"
 	// LabelTarget is the name of the target the object belongs to.
 	LabelTarget = "experiments.illm.io/target"
+	// AnnotationInputs is on a Workflow: the hash of what it validates.
+	AnnotationInputs = "experiments.illm.io/inputs"
+	// AnnotationClusterUID is on an Application: the UID of the claim whose cluster it was
+	// last deployed to, and whose credentials Argo CD has.
+	AnnotationClusterUID = "experiments.illm.io/cluster-uid"
 	// AnnotationOwner is the Experiment as namespace/name, in full.
 	AnnotationOwner = "experiments.illm.io/owner"
 	// Finalizer keeps an Experiment until everything it brought up is gone.

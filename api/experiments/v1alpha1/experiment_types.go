@@ -78,6 +78,7 @@ type Target struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="self != 'experiment'",message="name: experiment is taken: <name>-name would be the Workflow's parameter experiment-name"
 	Name string `json:"name"`
 
 	// cluster is where the components run.
@@ -172,7 +173,7 @@ type ComponentRef struct {
 	// params are Helm parameters by name; they override the Component's defaults.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 253 && self[k].size() <= 4096)",message="params: a name has at most 253 characters and a value at most 4096"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() > 0 && k.size() <= 253 && self[k].size() <= 4096)",message="params: a name has 1 to 253 characters and a value at most 4096"
 	Params map[string]string `json:"params,omitempty"`
 }
 
@@ -247,11 +248,11 @@ type WorkflowSpec struct {
 	// +kubebuilder:default={}
 	Completion Completion `json:"completion,omitempty"`
 	// params are arguments of the Workflow by name, beside those every Workflow gets:
-	// experiment-name, and <target>-name and <target>-endpoint of each target. A name that
-	// is one of those is refused.
+	// experiment-name, and <target>-name, <target>-endpoint and <target>-namespace of each
+	// target. A name that is one of those is refused.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
-	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() <= 253 && self[k].size() <= 4096)",message="params: a name has at most 253 characters and a value at most 4096"
+	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() > 0 && k.size() <= 253 && self[k].size() <= 4096)",message="params: a name has 1 to 253 characters and a value at most 4096"
 	Params map[string]string `json:"params,omitempty"`
 }
 
@@ -288,6 +289,10 @@ type ExperimentStatus struct {
 	// brought up; from then on targets and cluster types cannot change.
 	// +optional
 	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+	// namespaces are where the manager keeps this Experiment's objects. They are recorded
+	// with startedAt: a manager that is told other ones later would not find them.
+	// +optional
+	Namespaces *Namespaces `json:"namespaces,omitempty"`
 	// completedAt is when the verdict was recorded.
 	// +optional
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
@@ -310,6 +315,16 @@ type ExperimentStatus struct {
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// Namespaces are where the objects of an Experiment are.
+type Namespaces struct {
+	// claims of clusters.
+	Claims string `json:"claims"`
+	// argoCD is where Applications and cluster Secrets are.
+	ArgoCD string `json:"argoCD"`
+	// workflows are in this namespace.
+	Workflows string `json:"workflows"`
 }
 
 // TargetState says how far a target has come.
@@ -343,6 +358,10 @@ type TargetStatus struct {
 	// endpoint of the cluster's API server.
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
+	// namespace on the cluster that the components are deployed into: the Experiment's
+	// name, and on the hub, which others share, one that is the Experiment's alone.
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
 	// application is the Argo CD Application, as namespace/name.
 	// +optional
 	Application string `json:"application,omitempty"`
@@ -360,6 +379,10 @@ type WorkflowStatus struct {
 	// uid of the Workflow that was submitted. A Workflow that is gone without a verdict was
 	// deleted by somebody; another one under its name is not ours.
 	UID string `json:"uid"`
+	// inputs is a hash of the targets, their resolved components and the workflow of the
+	// spec as they were when the Workflow was submitted: what it validates.
+	// +optional
+	Inputs string `json:"inputs,omitempty"`
 	// phase as Argo Workflows reports it: Pending, Running, Succeeded, Failed or Error.
 	// +optional
 	Phase string `json:"phase,omitempty"`

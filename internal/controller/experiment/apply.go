@@ -2,35 +2,63 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
-// apply carries the plan out, in its order, up to the first write that fails.
+// apply carries the plan out, in its order. A write that fails ends those of its target, and
+// what is for the whole Experiment, and leaves the other targets alone.
 func (s *scope) apply(ctx context.Context) error {
 	if s.plan.Expire {
 		return s.expire(ctx)
 	}
-	for _, w := range s.plan.Writes {
-		if err := s.write(ctx, w); err != nil {
-			return at(w.Condition, err)
+	if slices.ContainsFunc(s.plan.Writes, func(w Write) bool { return w.Action == Ensure && !w.Known }) {
+		if err := s.current(ctx); err != nil {
+			return err
 		}
+	}
+	var errs []error
+	for _, w := range s.plan.Writes {
+		if s.failed[w.Target] != nil || w.Target == "" && len(errs) > 0 {
+			continue
+		}
+		if err := s.write(ctx, w); err != nil {
+			s.failed[w.Target] = err
+			errs = append(errs, at(w.Condition, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// current makes sure, before anything is created, that the Experiment is not gone: the cache
+// may be behind, and nobody would ever take down what is created for it then.
+func (s *scope) current(ctx context.Context) error {
+	live := kube.Metadata(v1alpha1.GroupVersion.WithKind("Experiment"))
+	err := s.Live.Get(ctx, client.ObjectKeyFromObject(s.experiment), live)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Experiment: %w", err)
+	}
+	if err != nil || live.UID != s.experiment.UID || live.DeletionTimestamp != nil {
+		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("experiments").GroupResource(),
+			s.experiment.Name, errors.New("it was deleted, which the cache has not seen yet"))
 	}
 	return nil
 }
 
+// write writes one child. It bypasses the cached client, through which one write begins to
+// watch a kind, Secrets too.
 func (s *scope) write(ctx context.Context, w Write) error {
-	writer := kube.Writer{Client: s.Client, Live: s.Live, Marks: marks, Owner: s.experiment}
-	if w.Object.GroupVersionKind() == argocd.SecretGVK {
-		writer.Client = s.Live // one write through the cached client would watch every Secret
-	}
+	writer := kube.Writer{Client: s.Live, Marks: marks, Owner: s.experiment}
 	log := log.FromContext(ctx).WithValues("child", kube.Describe(w.Object))
 	if w.Action == Delete {
 		log.Info("Deleting child")

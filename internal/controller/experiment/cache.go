@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,6 +16,13 @@ import (
 	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
+
+// ForeignKinds are the kinds of other systems that may not be installed.
+func ForeignKinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{
+		crossplane.GKEClusterGVK, argocd.ApplicationGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK,
+	}
+}
 
 // CacheByObject is how the foreign kinds are cached: what carries our label, in the one
 // namespace where it can be.
@@ -34,6 +42,7 @@ func CacheByObject(o Options) map[client.Object]cache.ByObject {
 		return u, by
 	}
 	all := map[client.Object]cache.ByObject{
+		&corev1.Namespace{}: {Label: selector},
 		kube.Metadata(argoworkflows.WorkflowTemplateGVK): {Namespaces: map[string]cache.Config{o.WorkflowNamespace: {}}},
 	}
 	for _, c := range []struct {

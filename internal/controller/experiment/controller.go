@@ -2,8 +2,11 @@ package experiment
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -28,7 +31,7 @@ import (
 // +kubebuilder:rbac:groups=experiments.illm.io,resources=components,verbs=get;list;watch
 // +kubebuilder:rbac:groups=illm.io,resources=gkeclusters,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
-// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=argoproj.io,namespace=argocd,resources=applications,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",namespace=argocd,resources=secrets,verbs=get;list;create;patch;delete
@@ -57,6 +60,8 @@ type Options struct {
 	Fallback Fallback
 	// StrictComponents turns the fallback off.
 	StrictComponents bool
+	// WatchNamespaces are those of the Experiments to act on; empty is all.
+	WatchNamespaces []string
 	// MaxConcurrentReconciles is how many Experiments are looked at at the same time.
 	MaxConcurrentReconciles int
 }
@@ -86,6 +91,8 @@ type scope struct {
 	names      names
 	seen       Observed
 	plan       Plan
+	// failed are the errors of this pass's writes by target.
+	failed map[string]error
 }
 
 // Reconcile takes an Experiment one step on.
@@ -94,9 +101,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 		return ctrl.Result{}, err
 	}
 	before := e.DeepCopy()
-	s := &scope{Reconciler: r, experiment: e, names: names{e, r.Options}}
+	s := &scope{Reconciler: r, experiment: e, names: names{e, r.Options}, failed: map[string]error{}}
 	err := s.step(ctx)
-	report(e, s.plan, err, r.Clock.Now())
+	report(s, err, r.Clock.Now())
 	return kube.Finish(ctx, r.Client, r.Recorder, before, e, v1alpha1.Finalizer, kube.Outcome{
 		Wait: s.plan.Wait, Done: s.plan.Done, Events: happened(before, e, s.plan), Err: err,
 	})
@@ -109,8 +116,8 @@ func (s *scope) step(ctx context.Context) error {
 			return err
 		}
 	}
-	s.plan = facts{s.experiment, s.Options, s.names, s.seen, s.Clock.Now()}.plan()
-	return s.apply(ctx)
+	s.plan = facts{experiment: s.experiment, options: s.Options, names: s.names, seen: s.seen, now: s.Clock.Now()}.plan()
+	return errors.Join(s.apply(ctx), s.seen.readErrors())
 }
 
 // indexes by which an Experiment is found from what it names.
@@ -130,7 +137,10 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 	}
 	c := mgr.GetClient()
 	toOwner := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, child client.Object) []reconcile.Request {
-		return marks.Request(child)
+		return slices.DeleteFunc(marks.Request(child), func(r reconcile.Request) bool {
+			// Another manager may look after the namespace; our cache does not have it.
+			return len(o.WatchNamespaces) > 0 && !slices.Contains(o.WatchNamespaces, r.Namespace)
+		})
 	})
 	kinds := &kube.ForeignKinds{
 		Cache:  mgr.GetCache(),
@@ -151,6 +161,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		Named("experiment").
 		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Component{}, enqueueWhere(c, indexComponents), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesMetadata(&corev1.Namespace{}, toOwner).
 		WatchesRawSource(kinds).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.MaxConcurrentReconciles, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(),

@@ -9,53 +9,71 @@
 //
 //  1. The spec is checked, Components are resolved and the kinds of the outside systems
 //     are there. Until all of that holds, nothing is created.
-//  2. status.startedAt is recorded. From here on targets cannot be added or removed, so
-//     that every child can be found again by its name.
+//  2. status.startedAt is recorded, with the namespaces that children live in. From here on
+//     targets cannot be added or removed, so that every child can be found again by its
+//     name; and a manager that is told other namespaces refuses to act on the Experiment
+//     instead of building it twice.
 //  3. A target whose dependencies are healthy is begun: a gke target gets its claim. Once
 //     the claim is Ready its kubeconfig is read and registered with Argo CD as a cluster
-//     Secret, and the target's Application is created. A hub target gets only the
-//     Application. A target that was begun stays so, whatever becomes of its dependencies.
+//     Secret, and the target's Application is created. The Application carries the UID of
+//     the claim that it was registered with, so that a claim which takes the place of
+//     another is registered again. A hub target gets only the Application. A target that
+//     was begun stays so, whatever becomes of its dependencies.
 //  4. When every Application is Healthy and Synced the Workflow is submitted, once: its UID
-//     is recorded, and one that disappears without a verdict was deleted by somebody.
-//  5. The verdict is recorded with status.completedAt. From here on the only thing that
-//     still happens is the end of spec.ttlDays, which deletes the Experiment.
+//     is recorded, and one that disappears without a verdict was deleted by somebody. With
+//     it goes a hash of what it validates (targets, resolved Components, workflow): its
+//     success does not count for what they have been changed to since.
+//  5. The verdict is recorded with status.completedAt. It is the Workflow's: an Application
+//     that degrades in the meantime shows in its condition and does not undo it. From here
+//     on the only thing that still happens is the end of spec.ttlDays, which deletes the
+//     Experiment.
 //
-// A hub target's "cluster" is the one the manager runs on: nothing of it is created,
-// registered or deleted.
+// A hub target's "cluster" is the one the manager runs on: nothing of it is provisioned,
+// registered or deleted but the namespace that Argo CD makes there for the Experiment. That
+// one has a name that nobody else's can be, because the hub is shared, and goes in the
+// teardown. On clusters of its own the Experiment's name is the namespace.
 //
 // # What it watches
 //
-// Experiments, Components, and as foreign kinds (internal/kube.ForeignKinds) GKEClusters,
-// Applications and Workflows that carry our label, and the metadata of WorkflowTemplates.
-// An object wakes the Experiment that its annotation names; a Component or template wakes
-// the Experiments that name it. There is no polling, but for one thing that cannot be
-// watched without reading every Secret of a namespace: a connection Secret that is late
-// is looked for again every ten seconds.
+// Experiments, Components, the metadata of Namespaces, and as foreign kinds
+// (internal/kube.ForeignKinds) GKEClusters, Applications and Workflows, all of them only
+// where they carry our label, and the metadata of WorkflowTemplates. An object wakes the
+// Experiment that its annotation names; a Component or template wakes the Experiments that
+// name it. There is no polling, but for what cannot be watched without reading every Secret
+// of a namespace: a connection Secret that is late is looked for every ten seconds, and so is
+// a cluster Secret whose deletion somebody's finalizer holds. Errors, a name that another's
+// object has taken among them, are tried again after 0.2 s, doubling up to a minute.
 //
 // # What it reads live
 //
-// Everything comes from the cache, except: the connection Secret of a claim that is Ready
-// while its target has no Application yet; the WorkflowTemplate, once, before the Workflow
-// is submitted; a Workflow whose UID is recorded and which the cache does not have; a child
-// whose create says AlreadyExists, and one that is changed; and the last lists before
-// the finalizer goes.
+// Everything comes from the cache, except: the metadata of the Experiment, before a pass that
+// creates anything, because what is created for one that is gone would stay for good; the
+// connection Secret of a claim that is Ready and not registered; the WorkflowTemplate, once,
+// before the Workflow is submitted; a Workflow whose UID is recorded and which the cache does
+// not have; a child whose create says AlreadyExists, and one that is changed; and the lists
+// of the teardown.
 //
 // # What it owns
 //
-// One claim and one cluster Secret per gke target, one Application per target and one
-// Workflow, all with deterministic names that hold a hash of the Experiment's UID, and all
-// with its UID as a label. An object under such a name without that label is not touched,
-// read or deleted: the Experiment says NameTaken and waits.
+// One claim and one cluster Secret per gke target, one Application per target, one Workflow
+// and one namespace on the hub, all with deterministic names that hold a hash of the
+// Experiment's UID, and all with its UID as a label. An object under such a name without that
+// label is not touched, read or deleted: the Experiment says NameTaken and waits. Taking the
+// label off a child takes it out of the Experiment's hands.
 //
 // # Teardown
 //
 // The Workflow; then the Applications while their clusters still work, so that Argo CD can
-// delete what they deployed, those of dependents first; then the cluster Secret; then the
-// claim, whose deletion must be finished before the finalizer goes. A live list of every
-// kind proves that nothing is left.
+// delete what they deployed, those of dependents first; then the namespace on the hub, the
+// cluster Secret and the claim, which Crossplane keeps until the composite and the cluster
+// are gone (compositeDeletePolicy Foreground). The finalizer goes when live lists prove that
+// nothing is left, in any namespace for claims; a kind of which the cluster no longer serves
+// our version proves nothing, and is waited for.
 //
 // # House style
 //
-// Phase is a high-water mark: report keeps the highest phase of the run, so it never goes
-// back while the Experiment lives. Nothing else reads it.
+// Phase is a high-water mark: it never goes back while the Experiment lives, and nothing
+// reads it but the phase itself. Ready alone speaks of errors that pass, so that the steps do
+// not flap. Children are written through the live client: a single write through the cached
+// one begins to watch a kind.
 package experiment

@@ -83,6 +83,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 	for _, gvk := range foreignKinds {
 		mapper.Add(gvk, meta.RESTScopeNamespace)
 	}
+	mapper.Add(namespaceGVK, meta.RESTScopeRoot)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Experiment"), meta.RESTScopeNamespace)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Component"), meta.RESTScopeRoot)
 
@@ -344,8 +345,9 @@ func (l *lab) appIs(app *unstructured.Unstructured, health, sync string) bool {
 	}
 	sources, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources")
 	app.Object["status"] = map[string]any{
-		"health": map[string]any{"status": health},
-		"sync":   map[string]any{"status": sync, "comparedTo": map[string]any{"sources": sources}},
+		"health":    map[string]any{"status": health},
+		"sync":      map[string]any{"status": sync, "comparedTo": map[string]any{"sources": sources}},
+		"resources": []any{map[string]any{"kind": "Deployment", "name": "web"}},
 	}
 	l.update(app)
 	return true

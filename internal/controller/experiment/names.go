@@ -64,19 +64,39 @@ func (n names) template(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: n.options.WorkflowNamespace, Name: name}
 }
 
-// namespaceOf is where the Experiment's children of a kind live; empty for a kind that it
-// has no children of.
-func (n names) namespaceOf(gvk schema.GroupVersionKind) string {
+// namespaceGVK is a core Namespace.
+var namespaceGVK = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
+
+// namespaceOf is where the Experiment's children of a kind are looked for, empty for
+// everywhere; ours is false for a kind that it has no children of.
+func (n names) namespaceOf(gvk schema.GroupVersionKind) (namespace string, ours bool) {
 	switch gvk {
-	case crossplane.GKEClusterGVK:
-		return n.claimNamespace()
+	case crossplane.GKEClusterGVK, namespaceGVK:
+		return "", true
 	case argocd.ApplicationGVK, argocd.SecretGVK:
-		return n.options.ArgoCDNamespace
+		return n.options.ArgoCDNamespace, true
 	case argoworkflows.WorkflowGVK:
-		return n.options.WorkflowNamespace
+		return n.options.WorkflowNamespace, true
 	}
-	return ""
+	return "", false
 }
+
+// namespaces are where the Experiment's children live.
+func (n names) namespaces() v1alpha1.Namespaces {
+	return v1alpha1.Namespaces{Claims: n.claimNamespace(), ArgoCD: n.options.ArgoCDNamespace, Workflows: n.options.WorkflowNamespace}
+}
+
+// deployed is the namespace that a target's components are deployed into. The hub is
+// everybody's: there it is one that nobody else can have, and no system's.
+func (n names) deployed(t v1alpha1.Target) string {
+	if t.Cluster.Type == v1alpha1.ClusterHub {
+		return kube.ChildName(maxNamespace, n.experiment.UID, n.experiment.Name)
+	}
+	return kube.NamespaceName(n.experiment.UID, n.experiment.Name)
+}
+
+// maxNamespace is the longest name of a namespace.
+const maxNamespace = 63
 
 var errNoKey = errors.New("the key is not there")
 

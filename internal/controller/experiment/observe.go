@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,8 +29,8 @@ type Observed struct {
 	Components map[string]*v1alpha1.Component
 	// Claims and Applications by target.
 	Claims, Applications map[string]*unstructured.Unstructured
-	// Connections are the kubeconfigs of clusters that are up and not registered yet, by
-	// target.
+	// Connections are the kubeconfigs of clusters that are up and that Argo CD does not have
+	// the credentials of, by target.
 	Connections map[string]Connection
 	// Workflow is the validation Workflow.
 	Workflow *unstructured.Unstructured
@@ -38,6 +40,8 @@ type Observed struct {
 	// Leftovers is what a live look finds of the Experiment's children, by kind; nil until
 	// the cache has no Workflow and no Application left. Only a teardown looks.
 	Leftovers map[schema.GroupVersionKind][]unstructured.Unstructured
+	// Hidden are kinds that a teardown cannot see.
+	Hidden []schema.GroupVersionKind
 }
 
 // Connection is a kubeconfig as it was found.
@@ -46,6 +50,8 @@ type Connection struct {
 	Secret types.NamespacedName
 	// Found says whether the Secret and its key exist.
 	Found bool
+	// ReadErr says why that is not known.
+	ReadErr error
 	// Credentials are valid if Err is nil.
 	Credentials argocd.Credentials
 	// Err says why Argo CD cannot be given the kubeconfig.
@@ -89,9 +95,7 @@ func (s *scope) observe(ctx context.Context) error {
 	if err := s.observeComponents(ctx); err != nil {
 		return at(v1alpha1.ConditionComponentsResolved, err)
 	}
-	if err := s.observeConnections(ctx); err != nil {
-		return at(v1alpha1.ConditionClustersReady, err)
-	}
+	s.observeConnections(ctx)
 	return at(v1alpha1.ConditionWorkflowSucceeded, s.observeTemplate(ctx))
 }
 
@@ -127,7 +131,10 @@ func (s *scope) observeChildren(ctx context.Context) error {
 	if err == nil && workflow == nil && s.experiment.Status.Workflow != nil && s.seen.Kinds[argoworkflows.WorkflowGVK] == kube.KindServed {
 		// A recorded Workflow that the cache does not have is only gone if the server
 		// says so.
-		workflow, err = s.owned(kube.Get(ctx, s.Live, argoworkflows.WorkflowGVK, s.names.workflow()))
+		workflow, err = kube.Get(ctx, s.Live, argoworkflows.WorkflowGVK, s.names.workflow())
+		if workflow != nil && string(workflow.GetUID()) != s.experiment.Status.Workflow.UID {
+			workflow, err = s.owned(workflow, err)
+		}
 	}
 	s.seen.Workflow = workflow
 	return at(v1alpha1.ConditionWorkflowSucceeded, err)
@@ -169,41 +176,53 @@ func (s *scope) observeComponents(ctx context.Context) error {
 	return nil
 }
 
-// observeConnections reads the kubeconfig of every cluster that is up and has no
-// Application yet.
-func (s *scope) observeConnections(ctx context.Context) error {
-	for name, claim := range s.seen.Claims {
-		state := crossplane.ReadClaim(claim)
-		if !state.Ready || s.seen.Applications[name] != nil {
+// observeConnections reads the kubeconfig of every cluster that is up and that Argo CD has
+// not been told of: of a new one, or of one that took the place of another.
+func (s *scope) observeConnections(ctx context.Context) {
+	for _, t := range s.experiment.Spec.Targets {
+		claim := s.seen.Claims[t.Name]
+		if claim == nil || registered(claim, s.seen.Applications[t.Name]) {
 			continue
 		}
-		connection, err := s.connection(ctx, state)
-		if err != nil {
-			return err
+		if state := crossplane.ReadClaim(claim); state.Ready {
+			s.seen.Connections[t.Name] = s.connection(ctx, state)
 		}
-		s.seen.Connections[name] = connection
 	}
-	return nil
 }
 
-func (s *scope) connection(ctx context.Context, claim crossplane.ClaimState) (Connection, error) {
+// readErrors are the errors of reads that only one target needs.
+func (o Observed) readErrors() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(o.Connections)) {
+		errs = append(errs, at(v1alpha1.ConditionClustersReady, o.Connections[name].ReadErr))
+	}
+	return errors.Join(errs...)
+}
+
+// registered says whether Argo CD has the credentials of the claim's cluster.
+func registered(claim, app *unstructured.Unstructured) bool {
+	return app != nil && app.GetAnnotations()[v1alpha1.AnnotationClusterUID] == string(claim.GetUID())
+}
+
+func (s *scope) connection(ctx context.Context, claim crossplane.ClaimState) Connection {
 	if claim.Composite == "" {
-		return Connection{}, nil
+		return Connection{}
 	}
 	c := Connection{Secret: crossplane.ConnectionSecret(s.Options.CrossplaneNamespace, claim.Composite)}
 	secret, err := kube.Get(ctx, s.Live, argocd.SecretGVK, c.Secret)
 	if err != nil || secret == nil {
-		return c, err
+		c.ReadErr = err
+		return c
 	}
 	kubeconfig, err := secretValue(secret, crossplane.KubeconfigKey)
 	if errors.Is(err, errNoKey) {
-		return c, nil
+		return c
 	}
 	c.Found, c.Err = true, err
 	if err == nil {
 		c.Credentials, c.Err = argocd.ParseKubeconfig(kubeconfig)
 	}
-	return c, nil
+	return c
 }
 
 // observeTemplate looks for the WorkflowTemplate when every Application is healthy and no
@@ -230,10 +249,15 @@ func (s *scope) observeLeftovers(ctx context.Context) error {
 		return nil
 	}
 	s.seen.Leftovers = map[schema.GroupVersionKind][]unstructured.Unstructured{}
-	for _, gvk := range append(neededKinds(s.experiment), argocd.SecretGVK) {
-		namespace := s.names.namespaceOf(gvk)
-		if namespace == "" || gvk != argocd.SecretGVK && s.seen.Kinds[gvk] == kube.KindMissing {
+	for _, gvk := range append(neededKinds(s.experiment), argocd.SecretGVK, namespaceGVK) {
+		namespace, ours := s.names.namespaceOf(gvk)
+		state, foreign := s.seen.Kinds[gvk]
+		switch {
+		case !ours || foreign && state == kube.KindMissing:
 			continue // nothing of ours, or nothing at all, can be of that kind
+		case foreign && state == kube.KindUnserved:
+			s.seen.Hidden = append(s.seen.Hidden, gvk)
+			continue
 		}
 		found, err := kube.List(ctx, s.Live, gvk, client.InNamespace(namespace), marks.Selector(s.experiment))
 		if err != nil {

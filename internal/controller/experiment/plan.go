@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -34,7 +36,7 @@ const (
 type Plan struct {
 	// Start records status.startedAt and creates nothing yet.
 	Start bool
-	// Writes in their order; the first that fails ends the pass.
+	// Writes in their order; one that fails ends those of its target.
 	Writes []Write
 	// Steps are the conditions that Ready sums up, in the order of the road. A plan that
 	// has none leaves them as they are.
@@ -72,6 +74,9 @@ type Write struct {
 	Object *unstructured.Unstructured
 	// Known says that the object was seen: it is changed, not created.
 	Known bool
+	// Target that the object belongs to; empty for one of the whole Experiment, which is
+	// written only if all writes before it succeeded.
+	Target string
 	// Condition that speaks of a failure.
 	Condition string
 }
@@ -83,6 +88,8 @@ type facts struct {
 	names      names
 	seen       Observed
 	now        time.Time
+	// frozen: the spec cannot be acted on, so nothing is created or changed.
+	frozen bool
 }
 
 // plan decides. It is pure.
@@ -113,24 +120,34 @@ func (f facts) bringUp() Plan {
 	graph, accepted := f.accept()
 	sources, resolved := f.resolve()
 	clusters, applications, workflow := f.missingKinds()
+	f.frozen = !holds(accepted) || !holds(resolved)
+	started, blind := f.experiment.Status.StartedAt != nil, f.blind()
 	switch {
-	case !holds(accepted) || !holds(resolved) || f.blind():
-		p.Steps = []conditions.Step{accepted, resolved, clusters, applications, workflow}
-	case f.experiment.Status.StartedAt == nil:
-		p.Start, p.Wait = true, atOnce
-		p.Steps = []conditions.Step{accepted, resolved, clusters, applications, workflow}
-	default:
+	case started && !blind && graph != nil:
 		targets := f.targets(graph)
 		for _, name := range graph.Order() {
 			f.advance(&p, targets[name], sources[name])
 		}
 		p.Targets = f.statuses(targets)
-		p.Steps = []conditions.Step{accepted, resolved, clustersStep(p.Targets, targets), applicationsStep(p.Targets, targets), workflow}
+		clusters, applications = clustersStep(p.Targets, targets), applicationsStep(p.Targets, targets)
+	case started:
+		clusters, applications = f.kept(clusters), f.kept(applications)
+	case !blind && !f.frozen:
+		p.Start, p.Wait = true, atOnce
 	}
-	if !f.blind() {
-		f.validate(&p)
+	p.Steps = []conditions.Step{accepted, resolved, clusters, applications, workflow}
+	if !blind {
+		f.validate(&p, sources)
 	}
 	return p
+}
+
+// kept is what was said of a step that cannot be looked at now.
+func (f facts) kept(s conditions.Step) conditions.Step {
+	if s.Reason != v1alpha1.ReasonPending {
+		return s
+	}
+	return recordedStep(f.experiment.Status.Conditions, s.Type)
 }
 
 func holds(s conditions.Step) bool { return s.Status == "True" }
@@ -153,15 +170,32 @@ func (f facts) accept() (*dag.Graph[string], conditions.Step) {
 	case err != nil:
 		return nil, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, "spec.targets: "+err.Error())
 	}
+	if moved := f.moved(); moved != "" {
+		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonNamespacesChanged, moved)
+	}
+	if problem := repeated(spec); problem != "" {
+		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
+	}
 	if problem := reservedParameter(spec); problem != "" {
-		return nil, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
+		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
 	}
 	if missing := notSupported(spec); len(missing) > 0 {
-		return nil, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonNotSupportedYet,
+		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonNotSupportedYet,
 			"This version does not act on "+strings.Join(missing, ", ")+" yet; remove it, or wait for a version that does")
 	}
 	return graph, conditions.True(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted,
 		fmt.Sprintf("%d target(s), validated by WorkflowTemplate %s", len(spec.Targets), spec.Workflow.Template))
+}
+
+// moved says that the manager looks for the Experiment's objects where they are not.
+func (f facts) moved() string {
+	begun, now := f.experiment.Status.Namespaces, f.names.namespaces()
+	if begun == nil || *begun == now {
+		return ""
+	}
+	return fmt.Sprintf("It was begun with claims in %s, Argo CD in %s and Workflows in %s, and the manager now uses %s, %s and %s; "+
+		"give the manager its former --claim-namespace, --argocd-namespace and --workflow-namespace until the Experiment is gone",
+		begun.Claims, begun.ArgoCD, begun.Workflows, now.Claims, now.ArgoCD, now.Workflows)
 }
 
 // notSupported names the fields that a later version will act on. Nothing is begun for an
@@ -182,6 +216,20 @@ func notSupported(spec v1alpha1.ExperimentSpec) []string {
 	return fields
 }
 
+// repeated says which Component a target names twice: the two would deploy the same objects.
+func repeated(spec v1alpha1.ExperimentSpec) string {
+	for _, t := range spec.Targets {
+		seen := map[string]bool{}
+		for _, ref := range t.Components {
+			if seen[ref.String()] {
+				return fmt.Sprintf("spec.targets: target %s names the component %s twice", t.Name, ref)
+			}
+			seen[ref.String()] = true
+		}
+	}
+	return ""
+}
+
 // reservedParameter says which of the user's parameters every Workflow gets anyway.
 func reservedParameter(spec v1alpha1.ExperimentSpec) string {
 	given := givenParameters(&v1alpha1.Experiment{Spec: spec}, nil)
@@ -197,7 +245,7 @@ func reservedParameter(spec v1alpha1.ExperimentSpec) string {
 func givenParameters(e *v1alpha1.Experiment, targets []v1alpha1.TargetStatus) map[string]string {
 	parameters := map[string]string{"experiment-name": e.Name}
 	for _, t := range e.Spec.Targets {
-		parameters[t.Name+"-name"], parameters[t.Name+"-endpoint"] = "", ""
+		parameters[t.Name+"-name"], parameters[t.Name+"-endpoint"], parameters[t.Name+"-namespace"] = "", "", ""
 	}
 	for _, t := range targets {
 		parameters[t.Name+"-name"] = "in-cluster"
@@ -205,6 +253,7 @@ func givenParameters(e *v1alpha1.Experiment, targets []v1alpha1.TargetStatus) ma
 			parameters[t.Name+"-name"] = cluster
 		}
 		parameters[t.Name+"-endpoint"] = t.Endpoint
+		parameters[t.Name+"-namespace"] = t.Namespace
 	}
 	return parameters
 }
@@ -250,7 +299,7 @@ func (f facts) missingKinds() (clusters, applications, workflow conditions.Step)
 			state, needed := f.seen.Kinds[gvk]
 			what := fmt.Sprintf("%s.%s/%s", gvk.Kind, gvk.Group, gvk.Version)
 			switch {
-			case needed && state == kube.KindMissing:
+			case needed && state < kube.KindSyncing:
 				return conditions.False(condition, v1alpha1.ReasonCRDMissing,
 					"The cluster does not serve "+what+"; install its CustomResourceDefinition")
 			case needed && state == kube.KindSyncing:
@@ -266,21 +315,29 @@ func (f facts) missingKinds() (clusters, applications, workflow conditions.Step)
 }
 
 // validate submits the Workflow when everything before it holds, and reads its verdict.
-func (f facts) validate(p *Plan) {
-	last := &p.Steps[len(p.Steps)-1]
+func (f facts) validate(p *Plan, sources map[string][]argocd.Source) {
+	last, inputs := &p.Steps[len(p.Steps)-1], f.inputs(sources)
 	switch {
 	case p.Workflow != nil:
-		*last = f.judge(p)
+		*last = f.judge(p, inputs)
 	case p.Start || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
 	case !f.seen.TemplateFound:
 		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowTemplateNotFound,
 			"WorkflowTemplate "+f.names.template(f.experiment.Spec.Workflow.Template).String()+" does not exist; create it")
 	default:
-		p.Writes = append(p.Writes, Write{Object: f.desiredWorkflow(p.Targets), Condition: v1alpha1.ConditionWorkflowSucceeded})
-		p.Workflow = &v1alpha1.WorkflowStatus{Namespace: f.names.workflow().Namespace, Name: f.names.workflow().Name}
+		p.Writes = append(p.Writes, Write{Object: f.desiredWorkflow(p.Targets, inputs), Condition: v1alpha1.ConditionWorkflowSucceeded})
+		p.Workflow = &v1alpha1.WorkflowStatus{Namespace: f.names.workflow().Namespace, Name: f.names.workflow().Name, Inputs: inputs}
 		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning,
 			"Workflow "+f.names.workflow().String()+" is submitted")
 	}
+}
+
+// inputs is a hash of what a Workflow validates: the targets with their resolved sources,
+// and the workflow of the spec.
+func (f facts) inputs(sources map[string][]argocd.Source) string {
+	// Maps are encoded in the order of their keys, and nothing in here can fail to be.
+	encoded, _ := json.Marshal([]any{f.experiment.Spec.Targets, f.experiment.Spec.Workflow, sources})
+	return fmt.Sprintf("%x", sha256.Sum256(encoded))[:16]
 }
 
 // workflow is the submitted Workflow as it is seen now. One that is gone, or has been
@@ -298,6 +355,7 @@ func (f facts) workflow() *v1alpha1.WorkflowStatus {
 		Namespace:  seen.GetNamespace(),
 		Name:       seen.GetName(),
 		UID:        string(seen.GetUID()),
+		Inputs:     seen.GetAnnotations()[v1alpha1.AnnotationInputs],
 		Phase:      state.Phase,
 		Message:    conditions.Line(state.Message),
 		StartedAt:  timestamp(state.StartedAt),
@@ -305,9 +363,9 @@ func (f facts) workflow() *v1alpha1.WorkflowStatus {
 	}
 }
 
-// judge reads the verdict of the submitted Workflow. A success counts only for a spec that
-// is accepted: one that asks for more than was done is never Complete.
-func (f facts) judge(p *Plan) conditions.Step {
+// judge reads the verdict of the submitted Workflow. A success counts only for what was
+// validated: a spec that asks for more, or for something else by now, is not Complete.
+func (f facts) judge(p *Plan, inputs string) conditions.Step {
 	w := p.Workflow
 	what := "Workflow " + w.Namespace + "/" + w.Name
 	failed := func(reason, message string) conditions.Step {
@@ -317,7 +375,12 @@ func (f facts) judge(p *Plan) conditions.Step {
 	see := "; see kubectl -n " + w.Namespace + " describe workflow " + w.Name
 	switch w.Phase {
 	case argoworkflows.PhaseSucceeded:
-		p.Verdict = holds(p.Steps[0])
+		if !f.frozen && w.Inputs != inputs {
+			return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowOutdated,
+				what+" succeeded, and targets, Components or workflow have changed since it was submitted; "+
+					"change them back, or delete the Experiment and create it again to validate what it says now")
+		}
+		p.Verdict = !f.frozen
 		return conditions.True(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowSucceeded, what+" succeeded")
 	case argoworkflows.PhaseFailed:
 		return failed(v1alpha1.ReasonWorkflowFailed, what+" failed: "+orNothing(w.Message)+see)

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
@@ -27,14 +28,14 @@ var steps = []string{
 }
 
 // report writes into the status what the pass saw, did and failed at. It is pure.
-func report(e *v1alpha1.Experiment, p Plan, err error, now time.Time) {
-	st := &e.Status
+func report(s *scope, err error, now time.Time) {
+	e, p, st := s.experiment, s.plan, &s.experiment.Status
 	st.ObservedGeneration = e.Generation
 	if p.Start && err == nil {
-		st.StartedAt = timestamp(now)
+		st.StartedAt, st.Namespaces = timestamp(now), ptr.To(s.names.namespaces())
 	}
 	if p.Targets != nil {
-		st.Targets = p.Targets
+		st.Targets = withFailures(p.Targets, st.Targets, s.failed)
 	}
 	if p.Workflow != nil && p.Workflow.UID != "" {
 		st.Workflow = p.Workflow
@@ -49,38 +50,75 @@ func report(e *v1alpha1.Experiment, p Plan, err error, now time.Time) {
 	st.Phase = phase(e)
 }
 
+// withFailures leaves the targets whose writes failed where they were, with the error.
+func withFailures(planned, before []v1alpha1.TargetStatus, failed map[string]error) []v1alpha1.TargetStatus {
+	out := slices.Clone(planned)
+	for i, t := range out {
+		if failed[t.Name] == nil {
+			continue
+		}
+		was := slices.IndexFunc(before, func(b v1alpha1.TargetStatus) bool { return b.Name == t.Name })
+		if was >= 0 {
+			out[i] = before[was]
+		} else {
+			out[i] = v1alpha1.TargetStatus{Name: t.Name, Namespace: t.Namespace, State: v1alpha1.TargetProvisioning}
+		}
+		out[i].Message = conditions.Line(message(failed[t.Name]))
+	}
+	return out
+}
+
+// reportConditions writes what the pass has looked at; what it has not keeps the generation
+// that it speaks of.
 func reportConditions(e *v1alpha1.Experiment, p Plan, err error, now time.Time) {
 	current := p.Steps
-	if current == nil {
-		current = recorded(e.Status.Conditions)
+	for _, t := range steps {
+		if current == nil && meta.FindStatusCondition(e.Status.Conditions, t) == nil {
+			conditions.Set(&e.Status.Conditions, recordedStep(nil, t), e.Generation, now)
+		}
 	}
-	if err != nil {
-		current = failing(slices.Clone(current), err)
-	}
-	all := append(slices.Clone(current), ready(e, p, current, err))
-	for _, s := range all {
+	for _, s := range append(slices.Clone(current), failures(err)...) {
 		conditions.Set(&e.Status.Conditions, s, e.Generation, now)
 	}
+	if ready, changed := ready(e, p, err); changed {
+		conditions.Set(&e.Status.Conditions, ready, e.Generation, now)
+	}
 	slices.SortStableFunc(e.Status.Conditions, func(a, b metav1.Condition) int {
-		return rank(a.Type) - rank(b.Type)
+		return slices.Index(steps, a.Type) - slices.Index(steps, b.Type) // Ready first
 	})
 }
 
-// ready sums the steps up. A recorded verdict stands, whatever becomes of the rest.
-func ready(e *v1alpha1.Experiment, p Plan, current []conditions.Step, err error) conditions.Step {
-	workflow := e.Status.Workflow
+// ready sums the steps up. A recorded verdict stands, whatever becomes of the rest: nothing
+// is looked at any more.
+func ready(e *v1alpha1.Experiment, p Plan, err error) (step conditions.Step, changed bool) {
 	switch {
 	case err != nil:
-		return conditions.False(v1alpha1.ConditionReady, reasonOf(err), message(err))
+		return conditions.False(v1alpha1.ConditionReady, reasonOf(err), message(err)), true
 	case p.Down != nil || p.Done:
-		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonDeleting, goingDown(p))
-	case e.Status.CompletedAt != nil && workflow != nil && workflow.Phase == argoworkflows.PhaseSucceeded:
-		return conditions.True(v1alpha1.ConditionReady, v1alpha1.ReasonComplete, "Workflow "+workflow.Namespace+"/"+workflow.Name+" succeeded")
+		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonDeleting, goingDown(p)), true
+	case e.Status.CompletedAt != nil && p.Steps == nil:
+		c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionReady)
+		if c == nil || c.Reason != v1alpha1.ReasonReconcileError {
+			return conditions.Step{}, false
+		}
+		return verdict(e), true // a failed deletion at the end of its time has passed
 	case e.Status.CompletedAt != nil:
-		i := slices.IndexFunc(current, func(s conditions.Step) bool { return s.Type == v1alpha1.ConditionWorkflowSucceeded })
-		return conditions.False(v1alpha1.ConditionReady, current[i].Reason, current[i].Message)
+		return verdict(e), true
 	}
-	return conditions.Summary(v1alpha1.ConditionReady, v1alpha1.ReasonComplete, "Every step is done", v1alpha1.ReasonPending, current)
+	current := make([]conditions.Step, 0, len(steps))
+	for _, t := range steps {
+		current = append(current, recordedStep(e.Status.Conditions, t))
+	}
+	return conditions.Summary(v1alpha1.ConditionReady, v1alpha1.ReasonComplete, "Every step is done", v1alpha1.ReasonPending, current), true
+}
+
+// verdict is Ready when the Workflow has ended.
+func verdict(e *v1alpha1.Experiment) conditions.Step {
+	w := recordedStep(e.Status.Conditions, v1alpha1.ConditionWorkflowSucceeded)
+	if w.Status == metav1.ConditionTrue {
+		return conditions.True(v1alpha1.ConditionReady, v1alpha1.ReasonComplete, w.Message)
+	}
+	return conditions.False(v1alpha1.ConditionReady, w.Reason, w.Message)
 }
 
 func goingDown(p Plan) string {
@@ -90,31 +128,43 @@ func goingDown(p Plan) string {
 	return "Waits for the deletion of " + strings.Join(p.Down, ", ")
 }
 
-// recorded are the steps as the status has them; one that it does not have is Unknown.
-func recorded(have []metav1.Condition) []conditions.Step {
-	out := make([]conditions.Step, 0, len(steps))
-	for _, t := range steps {
-		s := conditions.Step{Type: t, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending, Message: "Not looked at yet"}
-		if c := meta.FindStatusCondition(have, t); c != nil {
-			s = conditions.Step{Type: t, Status: c.Status, Reason: c.Reason, Message: c.Message}
+// recordedStep is a step as the status has it; one that it does not have is Unknown.
+func recordedStep(have []metav1.Condition, conditionType string) conditions.Step {
+	c := meta.FindStatusCondition(have, conditionType)
+	if c == nil {
+		return conditions.Step{Type: conditionType, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending, Message: "Not looked at yet"}
+	}
+	return conditions.Step{Type: conditionType, Status: c.Status, Reason: c.Reason, Message: c.Message}
+}
+
+// failures are the steps that errors belong to which will not go away by themselves. What
+// passes is said by Ready alone, so that the steps do not flap.
+func failures(err error) []conditions.Step {
+	var out []conditions.Step
+	for _, err := range flatten(err) {
+		var step *stepError
+		reason := reasonOf(err)
+		if errors.As(err, &step) && step.condition != v1alpha1.ConditionReady && reason != v1alpha1.ReasonReconcileError {
+			out = append(out, conditions.False(step.condition, reason, message(err)))
 		}
-		out = append(out, s)
 	}
 	return out
 }
 
-// failing puts the error into the condition it belongs to.
-func failing(current []conditions.Step, err error) []conditions.Step {
-	var step *stepError
-	if !errors.As(err, &step) {
-		return current
+// flatten takes joined errors apart.
+func flatten(err error) []error {
+	if err == nil {
+		return nil
 	}
-	for i, s := range current {
-		if s.Type == step.condition {
-			current[i] = conditions.False(s.Type, reasonOf(err), message(err))
-		}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
 	}
-	return current
+	var out []error
+	for _, e := range joined.Unwrap() {
+		out = append(out, flatten(e)...)
+	}
+	return out
 }
 
 func reasonOf(err error) string {
@@ -128,8 +178,13 @@ func reasonOf(err error) string {
 	return v1alpha1.ReasonReconcileError
 }
 
+// message is an error as a condition says it; of several, all, in their order.
 func message(err error) string {
-	s := err.Error()
+	var all []string
+	for _, e := range flatten(err) {
+		all = append(all, e.Error())
+	}
+	s := strings.Join(all, "; ")
 	return strings.ToUpper(s[:1]) + s[1:]
 }
 
@@ -172,7 +227,10 @@ func happened(before, after *v1alpha1.Experiment, p Plan) []kube.Event {
 		if stateOf(before, t.Name) == t.State {
 			continue
 		}
-		out = append(out, kube.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonTarget + string(t.State), Message: conditions.Line(targetEvent(t))})
+		out = append(out, kube.Event{
+			Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonTarget + string(t.State),
+			Subject: t.Name, Message: conditions.Line(targetEvent(t)),
+		})
 	}
 	for _, c := range conditions.Changed(before.Status.Conditions, after.Status.Conditions) {
 		if slices.Contains(quiet, c.Reason) || c.Type == v1alpha1.ConditionReady && c.Reason != v1alpha1.ReasonDeleting {
@@ -207,9 +265,6 @@ func eventType(c metav1.Condition) string {
 	}
 	return corev1.EventTypeWarning
 }
-
-// rank puts Ready first, then the steps in their order.
-func rank(conditionType string) int { return slices.Index(steps, conditionType) }
 
 // timestamp is a time as status stores it, in whole seconds; nil for the zero time.
 func timestamp(t time.Time) *metav1.Time {

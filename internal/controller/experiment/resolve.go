@@ -3,8 +3,8 @@ package experiment
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -72,7 +72,7 @@ func resolveRef(ref v1alpha1.ComponentRef, c *v1alpha1.Component) ([]argocd.Sour
 		return nil, err
 	}
 	// Sources of several Components share one Application, so each names its values apart.
-	valuesRef := "values-" + string(ref.Type()) + "-" + strings.ReplaceAll(ref.Name(), ".", "-")
+	valuesRef := "values-" + string(ref.Type()) + "-" + strings.ReplaceAll(ref.Name(), ".", "_")
 	sources := make([]argocd.Source, 0, len(c.Spec.Sources))
 	for _, s := range c.Spec.Sources {
 		sources = append(sources, source(s, valuesRef))
@@ -164,17 +164,22 @@ func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParame
 }
 
 func hasType(value string, t v1alpha1.ParameterType) bool {
-	var err error
 	switch t {
 	case v1alpha1.ParameterInteger:
-		_, err = strconv.ParseInt(value, 10, 64)
+		return integer.MatchString(value)
 	case v1alpha1.ParameterNumber:
-		_, err = strconv.ParseFloat(value, 64)
+		return number.MatchString(value)
 	case v1alpha1.ParameterBoolean:
 		return value == "true" || value == "false"
 	}
-	return err == nil
+	return true
 }
+
+// integer and number are what Helm reads as such; 007 is a string to it.
+var (
+	integer = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+	number  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
+)
 
 // place puts each parameter where it belongs: into every Helm source that sets it already,
 // else into the only Helm source there is.

@@ -77,12 +77,12 @@ func (f facts) advance(p *Plan, t *target, sources []argocd.Source) {
 		t.appReason = v1alpha1.ReasonPending
 		return
 	}
-	f.ensure(p, t.app, f.desiredApplication(t.spec, sources), v1alpha1.ConditionApplicationsHealthy)
+	f.ensure(p, t, t.app, f.desiredApplication(t, sources), v1alpha1.ConditionApplicationsHealthy)
 	f.judgeApplication(t)
 }
 
 func (f facts) advanceCluster(p *Plan, t *target) {
-	f.ensure(p, t.claim, f.desiredClaim(t.spec), v1alpha1.ConditionClustersReady)
+	f.ensure(p, t, t.claim, f.desiredClaim(t.spec), v1alpha1.ConditionClustersReady)
 	what := crossplane.GKEClusterGVK.Kind + " " + f.names.claim(t.spec).String()
 	t.clusterReason = v1alpha1.ReasonClusterProvisioning
 	switch {
@@ -92,12 +92,12 @@ func (f facts) advanceCluster(p *Plan, t *target) {
 		t.clusterReason = v1alpha1.ReasonClusterFailed
 		t.message = what + " cannot be provisioned: " + orNothing(t.claimState.Message) +
 			"; Crossplane goes on trying, see kubectl -n " + t.claim.GetNamespace() + " describe gkecluster " + t.claim.GetName()
-	case t.claim == nil, !t.claimState.Ready && t.app == nil:
+	case t.claim == nil, !t.claimState.Ready:
 		t.message = what + " is being provisioned"
 		if t.claimState.Message != "" {
 			t.message += ": " + t.claimState.Message
 		}
-	case t.app == nil:
+	case !registered(t.claim, t.app):
 		f.register(p, t)
 	default:
 		t.clusterUp = true
@@ -109,6 +109,10 @@ func (f facts) register(p *Plan, t *target) {
 	c := f.seen.Connections[t.spec.Name]
 	secret, err := f.desiredClusterSecret(t.spec, c)
 	switch {
+	case f.frozen:
+		t.message = "GKECluster " + f.names.claim(t.spec).String() + " is up and is not registered while the spec cannot be acted on"
+	case c.ReadErr != nil:
+		t.clusterReason, t.message = reasonOf(c.ReadErr), message(c.ReadErr)
 	case c.Secret.Name == "":
 		t.clusterReason = v1alpha1.ReasonKubeconfigMissing
 		t.message = "GKECluster " + f.names.claim(t.spec).String() + " is Ready and names no composite resource yet (spec.resourceRef)"
@@ -119,7 +123,7 @@ func (f facts) register(p *Plan, t *target) {
 		t.clusterReason, p.Wait = v1alpha1.ReasonKubeconfigInvalid, secretDelay
 		t.message = fmt.Sprintf("Secret %s, key %s: %v", c.Secret, crossplane.KubeconfigKey, firstError(c.Err, err))
 	default:
-		p.Writes = append(p.Writes, Write{Object: secret, Condition: v1alpha1.ConditionClustersReady})
+		p.Writes = append(p.Writes, Write{Object: secret, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
 		t.clusterUp = true
 	}
 }
@@ -162,11 +166,11 @@ func (f facts) judgeApplication(t *target) {
 
 // ensure plans the write that brings a child to its desired state, if one is needed. What
 // is being deleted is left until it is gone.
-func (f facts) ensure(p *Plan, seen, desired *unstructured.Unstructured, condition string) {
-	if seen != nil && (seen.GetDeletionTimestamp() != nil || kube.UpToDate(seen, desired)) {
+func (f facts) ensure(p *Plan, t *target, seen, desired *unstructured.Unstructured, condition string) {
+	if f.frozen || seen != nil && (seen.GetDeletionTimestamp() != nil || kube.UpToDate(seen, desired)) {
 		return
 	}
-	p.Writes = append(p.Writes, Write{Object: desired, Known: seen != nil, Condition: condition})
+	p.Writes = append(p.Writes, Write{Object: desired, Known: seen != nil, Target: t.spec.Name, Condition: condition})
 }
 
 func (f facts) desiredClaim(t v1alpha1.Target) *unstructured.Unstructured {
@@ -196,22 +200,30 @@ func (f facts) desiredClusterSecret(t v1alpha1.Target, c Connection) (*unstructu
 	return f.mark(t, secret), nil
 }
 
-func (f facts) desiredApplication(t v1alpha1.Target, sources []argocd.Source) *unstructured.Unstructured {
-	name := f.names.application(t)
+// desiredApplication says which claim's cluster it is for, so that it is known to Argo CD
+// again when another takes its place; on the hub, its namespace is marked, to be taken down.
+func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructured.Unstructured {
+	name := f.names.application(t.spec)
 	app := argocd.Application{
 		Namespace:            name.Namespace,
 		Name:                 name.Name,
 		Project:              f.options.ArgoCDProject,
 		Sources:              sources,
-		DestinationNamespace: kube.NamespaceName(f.experiment.UID, f.experiment.Name),
+		DestinationNamespace: f.names.deployed(t.spec),
 	}
-	if t.Cluster.Type != v1alpha1.ClusterHub {
-		app.Cluster = f.names.claim(t).Name
+	if t.hub() {
+		namespace := &unstructured.Unstructured{Object: map[string]any{}}
+		marks.Set(f.experiment, namespace)
+		app.NamespaceLabels, app.NamespaceAnnotations = namespace.GetLabels(), namespace.GetAnnotations()
+		return f.mark(t.spec, app.Object())
 	}
-	return f.mark(t, app.Object())
+	app.Cluster = f.names.claim(t.spec).Name
+	object := app.Object()
+	object.SetAnnotations(map[string]string{v1alpha1.AnnotationClusterUID: string(t.claim.GetUID())})
+	return f.mark(t.spec, object)
 }
 
-func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus) *unstructured.Unstructured {
+func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus, inputs string) *unstructured.Unstructured {
 	name := f.names.workflow()
 	parameters := givenParameters(f.experiment, targets)
 	for k, v := range f.experiment.Spec.Workflow.Params {
@@ -224,6 +236,7 @@ func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus) *unstructured.Un
 		ServiceAccount: f.options.WorkflowServiceAccount,
 		Parameters:     parameters,
 	}.Object()
+	w.SetAnnotations(map[string]string{v1alpha1.AnnotationInputs: inputs})
 	marks.Set(f.experiment, w)
 	return w
 }
@@ -256,7 +269,7 @@ func (f facts) statuses(targets map[string]*target) []v1alpha1.TargetStatus {
 // status is a target as status shows it. The names of its objects stand there as soon as
 // they are asked for, so that seeing them costs no further write.
 func (f facts) status(t *target) v1alpha1.TargetStatus {
-	s := v1alpha1.TargetStatus{Name: t.spec.Name, BlockedBy: t.blockedBy, Message: conditions.Line(t.message)}
+	s := v1alpha1.TargetStatus{Name: t.spec.Name, BlockedBy: t.blockedBy, Namespace: f.names.deployed(t.spec), Message: conditions.Line(t.message)}
 	switch {
 	case len(t.blockedBy) > 0:
 		s.State = v1alpha1.TargetBlocked
@@ -305,6 +318,7 @@ func applicationsStep(all []v1alpha1.TargetStatus, targets map[string]*target) c
 
 // severity orders the reasons of targets: the condition has that of the worst.
 var severity = []string{
+	v1alpha1.ReasonForbidden, v1alpha1.ReasonReconcileError,
 	v1alpha1.ReasonApplicationError, v1alpha1.ReasonApplicationDegraded, v1alpha1.ReasonClusterFailed,
 	v1alpha1.ReasonKubeconfigInvalid, v1alpha1.ReasonKubeconfigMissing, v1alpha1.ReasonApplicationMissing,
 	v1alpha1.ReasonClusterProvisioning, v1alpha1.ReasonApplicationProgressing, v1alpha1.ReasonPending,

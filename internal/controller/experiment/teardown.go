@@ -19,10 +19,15 @@ import (
 const leftoverDelay = 10 * time.Second
 
 // teardown takes everything down, in this order: the Workflow; the Applications, while
-// their clusters work; the cluster Secrets and the claims. It does not depend on a valid
+// their clusters work; the namespaces they had on the hub, the cluster Secrets and the
+// claims. It does not depend on a valid
 // spec, and what it waits for it names.
 func (f facts) teardown() Plan {
 	p := Plan{Workflow: f.workflow(), Targets: f.experiment.Status.Targets}
+	if moved := f.moved(); moved != "" {
+		p.Down = []string{"nothing yet: " + moved}
+		return p
+	}
 	if f.seen.Workflow != nil {
 		f.remove(&p, *f.seen.Workflow)
 		return p
@@ -32,20 +37,25 @@ func (f facts) teardown() Plan {
 		return p
 	}
 	for _, gvk := range []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK} {
-		if found := f.seen.Leftovers[gvk]; len(found) > 0 { // the cache had not seen them yet
+		if found := f.seen.Leftovers[gvk]; len(found) > 0 { // the cache has not seen them yet, and may never
 			f.remove(&p, found...)
+			p.Wait = leftoverDelay
 			return p
 		}
 	}
 	secrets, claims := f.seen.Leftovers[argocd.SecretGVK], f.seen.Leftovers[crossplane.GKEClusterGVK]
+	f.remove(&p, f.seen.Leftovers[namespaceGVK]...)
 	f.remove(&p, secrets...)
 	f.remove(&p, claims...)
+	for _, gvk := range f.seen.Hidden {
+		p.Down = append(p.Down, "what there may be of kind "+gvk.Kind+", of which the cluster does not serve "+gvk.GroupVersion().String())
+	}
 	switch {
 	case len(p.Down) == 0:
 		p.Done = true
 	case len(secrets) > 0 && secrets[0].GetDeletionTimestamp() != nil:
 		p.Wait = leftoverDelay
-	case len(secrets) > 0 && len(claims) == 0:
+	case len(secrets) > 0:
 		p.Wait = atOnce
 	}
 	return p
@@ -92,7 +102,10 @@ func (f facts) remove(p *Plan, children ...unstructured.Unstructured) {
 		child := &children[i]
 		p.Down = append(p.Down, kube.Describe(child))
 		if child.GetDeletionTimestamp() == nil {
-			p.Writes = append(p.Writes, Write{Action: Delete, Object: child, Known: true, Condition: v1alpha1.ConditionReady})
+			p.Writes = append(p.Writes, Write{
+				Action: Delete, Object: child, Known: true,
+				Target: child.GetLabels()[v1alpha1.LabelTarget], Condition: v1alpha1.ConditionReady,
+			})
 		}
 	}
 }

@@ -74,6 +74,9 @@ type Application struct {
 	Cluster string
 	// DestinationNamespace is where manifests without a namespace go; it is created.
 	DestinationNamespace string
+	// NamespaceLabels and NamespaceAnnotations mark the namespace, whether Argo CD creates it
+	// or finds it: the name must be one that nobody else can have.
+	NamespaceLabels, NamespaceAnnotations map[string]string
 }
 
 // Object is the Application as Argo CD takes it: synced, pruned and healed by itself, tried
@@ -89,19 +92,26 @@ func (a Application) Object() *unstructured.Unstructured {
 	} else {
 		destination["name"] = a.Cluster
 	}
+	policy := map[string]any{
+		"automated":   map[string]any{"prune": true, "selfHeal": true},
+		"syncOptions": []any{"CreateNamespace=true", "ServerSideApply=true"},
+		"retry": map[string]any{
+			"limit":   int64(5),
+			"backoff": map[string]any{"duration": "5s", "factor": int64(2), "maxDuration": "3m"},
+		},
+	}
+	if len(a.NamespaceLabels) > 0 {
+		policy["managedNamespaceMetadata"] = map[string]any{
+			"labels":      untyped(a.NamespaceLabels),
+			"annotations": untyped(a.NamespaceAnnotations),
+		}
+	}
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{
 			"project":     a.Project,
 			"sources":     sources,
 			"destination": destination,
-			"syncPolicy": map[string]any{
-				"automated":   map[string]any{"prune": true, "selfHeal": true},
-				"syncOptions": []any{"CreateNamespace=true", "ServerSideApply=true"},
-				"retry": map[string]any{
-					"limit":   int64(5),
-					"backoff": map[string]any{"duration": "5s", "factor": int64(2), "maxDuration": "3m"},
-				},
-			},
+			"syncPolicy":  policy,
 		},
 	}}
 	u.SetGroupVersionKind(ApplicationGVK)
@@ -109,6 +119,15 @@ func (a Application) Object() *unstructured.Unstructured {
 	u.SetName(a.Name)
 	u.SetFinalizers([]string{resourcesFinalizer})
 	return u
+}
+
+// untyped is a map as unstructured content can hold it.
+func untyped(m map[string]string) map[string]any {
+	out := make(map[string]any, len(m))
+	for k, v := range m {
+		out[k] = v
+	}
+	return out
 }
 
 func (s Source) object() map[string]any {
@@ -138,7 +157,8 @@ func (h Helm) object() map[string]any {
 	if len(h.Parameters) > 0 {
 		parameters := make([]any, 0, len(h.Parameters))
 		for _, p := range h.Parameters {
-			parameter := map[string]any{"name": p.Name, "value": p.Value}
+			parameter := map[string]any{"name": p.Name}
+			setString(parameter, "value", p.Value) // as Argo CD writes it into comparedTo
 			if p.ForceString {
 				parameter["forceString"] = true
 			}
@@ -186,8 +206,6 @@ type ApplicationState struct {
 func ReadApplication(app *unstructured.Unstructured) ApplicationState {
 	health, _, _ := unstructured.NestedString(app.Object, "status", "health", "status")
 	sync, _, _ := unstructured.NestedString(app.Object, "status", "sync", "status")
-	both := "health " + orUnknown(health) + ", sync " + orUnknown(sync)
-
 	if conditionType, message := errorCondition(app); conditionType != "" {
 		return ApplicationState{Failed, conditionType + ": " + message}
 	}
@@ -195,10 +213,21 @@ func ReadApplication(app *unstructured.Unstructured) ApplicationState {
 		return ApplicationState{Progressing, ""}
 	}
 	operation, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "phase")
-	if sync != "Synced" && (operation == "Failed" || operation == "Error") {
+	switch {
+	case (operation == "Failed" || operation == "Error") && (sync != "Synced" || hookFailed(app)):
+		// One that is Synced all the same has come to it without Argo CD's help.
 		message, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "message")
 		return ApplicationState{Failed, "sync " + operation + ": " + message}
+	case (operation == "Running" || operation == "Terminating") && health == "Healthy":
+		return ApplicationState{Progressing, ""}
 	}
+	return judge(app, health, sync)
+}
+
+// judge reads health and sync of an Application that has been compared and is not being
+// synced.
+func judge(app *unstructured.Unstructured, health, sync string) ApplicationState {
+	both := "health " + orUnknown(health) + ", sync " + orUnknown(sync)
 	switch {
 	case health == "Degraded":
 		return ApplicationState{Degraded, join(both, unhealthyResources(app, "Degraded"))}
@@ -206,6 +235,8 @@ func ReadApplication(app *unstructured.Unstructured) ApplicationState {
 		return ApplicationState{Missing, join(both, unhealthyResources(app, "Missing"))}
 	case health == "Healthy" && sync == "Unknown":
 		return ApplicationState{Failed, both + ": Argo CD cannot render or compare its manifests"}
+	case health == "Healthy" && sync == "Synced" && deploysNothing(app):
+		return ApplicationState{Failed, "its sources render no manifests, so it deploys nothing"}
 	case health == "Healthy" && sync == "Synced":
 		return ApplicationState{Healthy, ""}
 	}
@@ -234,6 +265,25 @@ func compared(app *unstructured.Unstructured) bool {
 	now, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources")
 	then, _, _ := unstructured.NestedSlice(app.Object, "status", "sync", "comparedTo", "sources")
 	return reflect.DeepEqual(now, then)
+}
+
+// hookFailed says whether a hook of the last sync failed: a hook is not a part of what is
+// compared.
+func hookFailed(app *unstructured.Unstructured) bool {
+	results, _, _ := unstructured.NestedSlice(app.Object, "status", "operationState", "syncResult", "resources")
+	return slices.ContainsFunc(results, isFailedHook)
+}
+
+func isFailedHook(result any) bool {
+	m, _ := result.(map[string]any)
+	return m["hookType"] != nil && (m["hookPhase"] == "Failed" || m["hookPhase"] == "Error")
+}
+
+// deploysNothing says whether Argo CD has found nothing to deploy, which it calls Healthy
+// and Synced.
+func deploysNothing(app *unstructured.Unstructured) bool {
+	resources, _, _ := unstructured.NestedSlice(app.Object, "status", "resources")
+	return len(resources) == 0
 }
 
 // unhealthyResources names what is in the given health, with Argo CD's message.
@@ -268,8 +318,8 @@ func orUnknown(s string) string {
 	return s
 }
 
-// StripApplication is the cache's transform for Applications: their histories, results and
-// the list of healthy resources are never read.
+// StripApplication is the cache's transform for Applications: their histories, the results
+// of all but failed hooks, and all healthy resources but the first are never read.
 func StripApplication(o any) (any, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -282,13 +332,20 @@ func StripApplication(o any) (any, error) {
 	}
 	delete(status, "history")
 	delete(status, "summary")
-	unstructured.RemoveNestedField(status, "operationState", "syncResult")
 	unstructured.RemoveNestedField(status, "operationState", "operation")
+	results, _, _ := unstructured.NestedSlice(status, "operationState", "syncResult", "resources")
+	unstructured.RemoveNestedField(status, "operationState", "syncResult")
+	if failed := slices.DeleteFunc(results, func(r any) bool { return !isFailedHook(r) }); len(failed) > 0 {
+		_ = unstructured.SetNestedSlice(status, failed, "operationState", "syncResult", "resources")
+	}
 	if resources, ok := status["resources"].([]any); ok {
+		first := true
 		status["resources"] = slices.DeleteFunc(resources, func(r any) bool {
 			m, _ := r.(map[string]any)
 			health, _, _ := unstructured.NestedString(m, "health", "status")
-			return health == "" || health == "Healthy"
+			drop := !first && (health == "" || health == "Healthy")
+			first = false
+			return drop
 		})
 	}
 	return u, nil

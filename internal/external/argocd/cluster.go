@@ -110,7 +110,17 @@ func usable(cluster *api.Cluster, user *api.AuthInfo) error {
 		return errors.New("it names files; embed them as data")
 	case user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups) > 0 || len(user.ImpersonateUserExtra) > 0:
 		return errors.New("its user impersonates another, which Argo CD cannot")
-	case user.Token == "" && user.Username == "" && (len(user.ClientCertificateData) == 0 || len(user.ClientKeyData) == 0):
+	}
+	return identified(user)
+}
+
+// identified refuses a user without credentials, or with two kinds that exclude each other.
+func identified(user *api.AuthInfo) error {
+	certificate := len(user.ClientCertificateData) > 0 && len(user.ClientKeyData) > 0
+	switch {
+	case user.Token != "" && user.Username != "":
+		return errors.New("its user has both a token and a password; give it one of them")
+	case user.Token == "" && user.Username == "" && !certificate:
 		return errors.New("its user has no token, no client certificate with its key and no password")
 	}
 	return nil

@@ -3,6 +3,8 @@
 package crossplane
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,6 +48,9 @@ func (c GKECluster) Claim() *unstructured.Unstructured {
 			"machineType": c.MachineType,
 			"diskSizeGb":  c.DiskSizeGb,
 			"preemptible": c.Preemptible,
+			// The claim stays until the composite, and with it the cluster, is really gone;
+			// by default it goes when their deletion has been asked for.
+			"compositeDeletePolicy": "Foreground",
 		},
 	}}
 	u.SetGroupVersionKind(GKEClusterGVK)
@@ -81,7 +86,10 @@ func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 		s.Message = said(ready)
 	}
 	if endpoint, _, _ := unstructured.NestedString(claim.Object, "status", "endpoint"); endpoint != "" {
-		s.Endpoint = "https://" + endpoint
+		s.Endpoint = endpoint
+		if !strings.Contains(endpoint, "://") {
+			s.Endpoint = "https://" + endpoint
+		}
 	}
 	s.Composite, _, _ = unstructured.NestedString(claim.Object, "spec", "resourceRef", "name")
 	return s

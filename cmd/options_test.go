@@ -1,0 +1,128 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/labkeeper/labkeeper/internal/controller"
+	"github.com/labkeeper/labkeeper/internal/controller/experiment"
+)
+
+// defaults are what the usage promises.
+func defaults() options {
+	return options{
+		Options: controller.Options{Experiment: experiment.Options{
+			ArgoCDNamespace: "argocd", ArgoCDProject: "default", WorkflowNamespace: "argo", WorkflowServiceAccount: "argo-workflow",
+			CrossplaneNamespace: "crossplane-system", Fallback: experiment.Fallback{Revision: "HEAD"}, MaxConcurrentReconciles: 4,
+		}},
+		metricsAddress: ":8443", metricsSecure: true, probeAddress: ":8081",
+	}
+}
+
+func TestParse(t *testing.T) {
+	everything := defaults()
+	everything.Experiment = experiment.Options{
+		ArgoCDNamespace: "cd", ArgoCDProject: "labs", WorkflowNamespace: "wf", WorkflowServiceAccount: "runner", ClaimNamespace: "claims",
+		CrossplaneNamespace: "xp", Fallback: experiment.Fallback{RepoURL: "https://git.example.com/c.git", Revision: "v1"},
+		StrictComponents: true, MaxConcurrentReconciles: 9,
+	}
+	everything.metricsAddress, everything.metricsSecure, everything.probeAddress = ":1", false, ":2"
+	everything.leaderElect, everything.leaderElectionNamespace = true, "lease"
+	everything.Experiment.WatchNamespaces = []string{"a", "b"}
+	tests := map[string]struct {
+		args []string
+		want options
+	}{
+		"nothing": {nil, defaults()},
+		"everything": {[]string{
+			"--argocd-namespace=cd", "--argocd-project=labs", "--workflow-namespace=wf", "--workflow-service-account=runner", "--claim-namespace=claims",
+			"--crossplane-namespace=xp", "--component-repo-url=https://git.example.com/c.git", "--component-revision=v1", "--strict-components",
+			"--max-concurrent-reconciles=9", "--metrics-bind-address=:1", "--metrics-secure=false", "--health-probe-bind-address=:2",
+			"--leader-elect", "--leader-election-namespace", "lease", "--watch-namespaces=a,b",
+		}, everything},
+		"one namespace":   {[]string{"--watch-namespaces=a"}, func() options { o := defaults(); o.Experiment.WatchNamespaces = []string{"a"}; return o }()},
+		"every namespace": {[]string{"--watch-namespaces="}, defaults()},
+		"of a log":        {[]string{"--zap-log-level=debug", "--zap-devel"}, defaults()},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := parse(test.args)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(options{}), cmpopts.IgnoreFields(options{}, "zap")); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Whoever mistypes is told what.
+func TestParseRefuses(t *testing.T) {
+	long := strings.Repeat("x", 64)
+	for arg, names := range map[string]string{
+		"--no-such-flag":                   "no-such-flag",
+		"--max-concurrent-reconciles=many": "max-concurrent-reconciles",
+		"--max-concurrent-reconciles=0":    "--max-concurrent-reconciles",
+		"--max-concurrent-reconciles=-1":   "--max-concurrent-reconciles",
+		"--leader-elect=perhaps":           "leader-elect",
+		"--metrics-secure=perhaps":         "metrics-secure",
+		"--strict-components=perhaps":      "strict-components",
+		"--zap-log-level=loud":             "zap-log-level",
+		"--argocd-namespace=":              "--argocd-namespace",
+		"--argocd-namespace=Argo":          "--argocd-namespace",
+		"--workflow-namespace=":            "--workflow-namespace",
+		"--workflow-namespace=a.b":         "--workflow-namespace",
+		"--crossplane-namespace=":          "--crossplane-namespace",
+		"--crossplane-namespace=" + long:   "--crossplane-namespace",
+		"--claim-namespace=a_b":            "--claim-namespace",
+		"--leader-election-namespace=-":    "--leader-election-namespace",
+		"--watch-namespaces=a,b.c":         "--watch-namespaces",
+		"--watch-namespaces=a, b":          "--watch-namespaces",
+		"--watch-namespaces=a,,b":          "--watch-namespaces",
+		"--watch-namespaces=a,":            "--watch-namespaces",
+		"--watch-namespaces=,":             "--watch-namespaces",
+		"run":                              `"run"`,
+	} {
+		t.Run(arg, func(t *testing.T) {
+			_, err := parse([]string{"--argocd-project=labs", arg})
+			if err == nil {
+				t.Fatal("it is accepted")
+			}
+			if !strings.Contains(err.Error(), names) {
+				t.Errorf("%q does not name %s", err, names)
+			}
+		})
+	}
+}
+
+func TestNamespacesThatMustExist(t *testing.T) {
+	o, err := parse([]string{"--watch-namespaces=a,b", "--leader-election-namespace=lease"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []namespaceFlag{
+		{"argocd-namespace", "argocd"}, {"workflow-namespace", "argo"}, {"crossplane-namespace", "crossplane-system"},
+		{"watch-namespaces", "a"}, {"watch-namespaces", "b"},
+	}
+	if diff := cmp.Diff(want, o.namespaces(), cmp.AllowUnexported(namespaceFlag{})); diff != "" {
+		t.Errorf("namespaces (-want +got):\n%s", diff)
+	}
+	if len(watched(o)) != 2 || watched(defaults()) != nil {
+		t.Errorf("watched are %v, and by default %v", watched(o), watched(defaults()))
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	secure, plain := defaults(), defaults()
+	plain.metricsSecure = false
+	if m := metrics(secure); !m.SecureServing || m.FilterProvider == nil || m.BindAddress != ":8443" {
+		t.Errorf("by default the metrics are %+v", m)
+	}
+	if m := metrics(plain); m.SecureServing || m.FilterProvider != nil {
+		t.Errorf("not secure the metrics are %+v", m)
+	}
+}

@@ -1,0 +1,321 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/utils/ptr"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+)
+
+func chart(helm *v1alpha1.HelmSource) v1alpha1.ComponentSource {
+	return v1alpha1.ComponentSource{RepoURL: "https://charts.example.com", Chart: "web", TargetRevision: "1", Helm: helm}
+}
+
+var (
+	folder     = v1alpha1.ComponentSource{RepoURL: "https://git.example.com/lab.git", Path: "deploy", TargetRevision: "main"}
+	valuesRepo = v1alpha1.ComponentSource{RepoURL: "https://git.example.com/values.git", TargetRevision: "main"}
+)
+
+func withParameters(parameters ...v1alpha1.HelmParameter) *v1alpha1.HelmSource {
+	return &v1alpha1.HelmSource{Parameters: parameters}
+}
+
+func app(name string, params map[string]string) v1alpha1.ComponentRef {
+	return v1alpha1.ComponentRef{App: name, Params: params}
+}
+
+// parametersIn are the parameters of every source, as name=value and a ! for forceString.
+func parametersIn(sources []argocd.Source) [][]string {
+	out := make([][]string, 0, len(sources))
+	for _, s := range sources {
+		var parameters []string
+		if s.Helm != nil {
+			for _, p := range s.Helm.Parameters {
+				parameters = append(parameters, p.Name+"="+p.Value+map[bool]string{true: "!"}[p.ForceString])
+			}
+		}
+		out = append(out, parameters)
+	}
+	return out
+}
+
+func TestResolveParameters(t *testing.T) {
+	declared := func(p ...v1alpha1.ComponentParameter) []v1alpha1.ComponentParameter { return p }
+	typed := func(name string, t v1alpha1.ParameterType) v1alpha1.ComponentParameter {
+		return v1alpha1.ComponentParameter{Name: name, Type: t}
+	}
+	one := []v1alpha1.ComponentSource{chart(nil)}
+	two := []v1alpha1.ComponentSource{
+		chart(withParameters(v1alpha1.HelmParameter{Name: "b", Value: "1"}, v1alpha1.HelmParameter{Name: "a", Value: "1", ForceString: true})),
+		chart(withParameters(v1alpha1.HelmParameter{Name: "b", Value: "2"}, v1alpha1.HelmParameter{Name: "c", Value: "2"})),
+	}
+	tests := map[string]struct {
+		sources  []v1alpha1.ComponentSource
+		declared []v1alpha1.ComponentParameter
+		params   map[string]string
+		want     [][]string
+		names    string // in the error
+	}{
+		"none":                         {one, nil, nil, [][]string{nil}, ""},
+		"not declared":                 {one, nil, map[string]string{"b": "2", "a": "1", "a.b": ""}, [][]string{{"a=1", "a.b=", "b=2"}}, ""},
+		"default":                      {one, declared(v1alpha1.ComponentParameter{Name: "a", Default: ptr.To("d")}), nil, [][]string{{"a=d"}}, ""},
+		"empty default":                {one, declared(v1alpha1.ComponentParameter{Name: "a", Default: ptr.To("")}), nil, [][]string{{"a="}}, ""},
+		"over the default":             {one, declared(v1alpha1.ComponentParameter{Name: "a", Default: ptr.To("d")}), map[string]string{"a": "r"}, [][]string{{"a=r"}}, ""},
+		"empty over the default":       {one, declared(v1alpha1.ComponentParameter{Name: "a", Default: ptr.To("d")}), map[string]string{"a": ""}, [][]string{{"a="}}, ""},
+		"declared and not set":         {one, declared(typed("a", v1alpha1.ParameterInteger)), nil, [][]string{nil}, ""},
+		"required":                     {one, declared(v1alpha1.ComponentParameter{Name: "a", Required: true}), map[string]string{"a": "r"}, [][]string{{"a=r"}}, ""},
+		"required, with a default":     {one, declared(v1alpha1.ComponentParameter{Name: "a", Required: true, Default: ptr.To("d")}), nil, [][]string{{"a=d"}}, ""},
+		"required and missing":         {one, declared(v1alpha1.ComponentParameter{Name: "z", Required: true}, v1alpha1.ComponentParameter{Name: "a", Required: true}), nil, nil, "a, z"},
+		"string":                       {one, declared(typed("a", v1alpha1.ParameterString)), map[string]string{"a": "007"}, [][]string{{"a=007!"}}, ""},
+		"integer":                      {one, declared(typed("a", v1alpha1.ParameterInteger)), map[string]string{"a": "-7"}, [][]string{{"a=-7"}}, ""},
+		"no integer":                   {one, declared(typed("a", v1alpha1.ParameterInteger)), map[string]string{"a": "7.5"}, nil, "integer"},
+		"number":                       {one, declared(typed("a", v1alpha1.ParameterNumber)), map[string]string{"a": "7.5e3"}, [][]string{{"a=7.5e3"}}, ""},
+		"no number":                    {one, declared(typed("a", v1alpha1.ParameterNumber)), map[string]string{"a": "seven"}, nil, "number"},
+		"boolean":                      {one, declared(typed("a", v1alpha1.ParameterBoolean)), map[string]string{"a": "false"}, [][]string{{"a=false"}}, ""},
+		"no boolean":                   {one, declared(typed("a", v1alpha1.ParameterBoolean)), map[string]string{"a": "True"}, nil, "boolean"},
+		"a default of another type":    {one, declared(v1alpha1.ComponentParameter{Name: "a", Type: v1alpha1.ParameterInteger, Default: ptr.To("x")}), nil, nil, "integer"},
+		"set in the source":            {two[:1], nil, map[string]string{"b": "r"}, [][]string{{"a=1!", "b=r"}}, ""},
+		"stays a string":               {two[:1], nil, map[string]string{"a": "7"}, [][]string{{"a=7!", "b=1"}}, ""},
+		"into every one that sets it":  {two, nil, map[string]string{"b": "r"}, [][]string{{"a=1!", "b=r"}, {"b=r", "c=2"}}, ""},
+		"into the one that sets it":    {two, nil, map[string]string{"c": "r"}, [][]string{{"a=1!", "b=1"}, {"b=2", "c=r"}}, ""},
+		"into one of several":          {two, nil, map[string]string{"d": "r"}, nil, "d could go to any of 2"},
+		"into the only chart":          {[]v1alpha1.ComponentSource{folder, chart(nil)}, nil, map[string]string{"a": "r"}, [][]string{nil, {"a=r"}}, ""},
+		"into a folder with a chart":   {[]v1alpha1.ComponentSource{{RepoURL: "r", Path: "p", Helm: &v1alpha1.HelmSource{}}}, nil, map[string]string{"a": "r"}, [][]string{{"a=r"}}, ""},
+		"nowhere to go":                {[]v1alpha1.ComponentSource{folder}, nil, map[string]string{"a": "r"}, nil, "a has no Helm source"},
+		"a default with nowhere to go": {[]v1alpha1.ComponentSource{folder}, declared(v1alpha1.ComponentParameter{Name: "a", Default: ptr.To("d")}), nil, nil, "a has no Helm source"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			component := &v1alpha1.Component{Spec: v1alpha1.ComponentSpec{Type: v1alpha1.ComponentApp, Sources: test.sources, Parameters: test.declared}}
+			untouched := component.DeepCopy()
+			target := v1alpha1.Target{Name: "main", Components: []v1alpha1.ComponentRef{app("web", test.params)}}
+			sources, _, err := resolve(target, map[string]*v1alpha1.Component{"web": component}, Fallback{})
+			if test.want == nil {
+				expectProblem(t, err, v1alpha1.ReasonInvalidParameters, "Target main, app web: ", test.names)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, parametersIn(sources)); diff != "" {
+				t.Errorf("parameters (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(untouched, component); diff != "" {
+				t.Errorf("the Component of the cache (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func expectProblem(t *testing.T, err error, reason string, parts ...string) {
+	t.Helper()
+	var problem *resolveError
+	if !errors.As(err, &problem) || problem.reason != reason {
+		t.Fatalf("the error is %v, want one with the reason %s", err, reason)
+	}
+	for _, part := range parts {
+		if !strings.Contains(problem.message, part) {
+			t.Errorf("%q does not name %q", problem.message, part)
+		}
+	}
+}
+
+func TestResolveSources(t *testing.T) {
+	values := &v1alpha1.HelmSource{ReleaseName: "web", ValuesFiles: []string{"values.yaml", "$values/web.yaml", "x/$values/y"}}
+	component := func(kind v1alpha1.ComponentType, sources ...v1alpha1.ComponentSource) *v1alpha1.Component {
+		return &v1alpha1.Component{Spec: v1alpha1.ComponentSpec{Type: kind, Sources: sources}}
+	}
+	components := map[string]*v1alpha1.Component{
+		"web":     component(v1alpha1.ComponentApp, chart(values), valuesRepo),
+		"a.b":     component(v1alpha1.ComponentApp, chart(values), valuesRepo),
+		"a-b":     component(v1alpha1.ComponentApp, valuesRepo, chart(values)),
+		"folder":  component(v1alpha1.ComponentConfig, folder),
+		"orphan":  component(v1alpha1.ComponentApp, chart(values)),
+		"two":     component(v1alpha1.ComponentApp, chart(values), valuesRepo, valuesRepo),
+		"nothing": component(v1alpha1.ComponentApp, valuesRepo),
+		"unused":  component(v1alpha1.ComponentApp, folder, valuesRepo),
+	}
+	chartWith := func(ref string) argocd.Source {
+		return argocd.Source{RepoURL: "https://charts.example.com", Chart: "web", TargetRevision: "1", Helm: &argocd.Helm{
+			ReleaseName: "web", ValueFiles: []string{"values.yaml", "$" + ref + "/web.yaml", "x/$values/y"},
+		}}
+	}
+	valuesAs := func(ref string) argocd.Source {
+		return argocd.Source{RepoURL: "https://git.example.com/values.git", TargetRevision: "main", Ref: ref}
+	}
+	deploy := argocd.Source{RepoURL: "https://git.example.com/lab.git", Path: "deploy", TargetRevision: "main"}
+	tests := map[string]struct {
+		refs   []v1alpha1.ComponentRef
+		want   []argocd.Source
+		reason string
+		names  string
+	}{
+		"values": {[]v1alpha1.ComponentRef{app("web", nil)}, []argocd.Source{chartWith("values-app-web"), valuesAs("values-app-web")}, "", ""},
+		"in the order of the references": {
+			[]v1alpha1.ComponentRef{{Config: "folder"}, app("web", nil)},
+			[]argocd.Source{deploy, chartWith("values-app-web"), valuesAs("values-app-web")}, "", "",
+		},
+		"two with values": {
+			[]v1alpha1.ComponentRef{app("a.b", nil), app("a-b", nil)},
+			[]argocd.Source{chartWith("values-app-a_b"), valuesAs("values-app-a_b"), valuesAs("values-app-a-b"), chartWith("values-app-a-b")}, "", "",
+		},
+		"values that nobody uses are not deployed": {[]v1alpha1.ComponentRef{app("unused", nil)}, []argocd.Source{deploy, valuesAs("values-app-unused")}, "", ""},
+		"values from nowhere":                      {[]v1alpha1.ComponentRef{app("orphan", nil)}, nil, v1alpha1.ReasonInvalidComponent, "$values"},
+		"values from two":                          {[]v1alpha1.ComponentRef{app("two", nil)}, nil, v1alpha1.ReasonInvalidComponent, "only one can be $values"},
+		"nothing but values":                       {[]v1alpha1.ComponentRef{app("nothing", nil)}, nil, v1alpha1.ReasonInvalidComponent, "nothing to deploy"},
+		"another type":                             {[]v1alpha1.ComponentRef{{Workflow: "web"}}, nil, v1alpha1.ReasonComponentTypeMismatch, "of type app"},
+		"unknown":                                  {[]v1alpha1.ComponentRef{app("web", nil), app("missing", nil)}, nil, v1alpha1.ReasonComponentNotFound, "missing"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			sources, fallbacks, err := resolve(v1alpha1.Target{Name: "main", Components: test.refs}, components, Fallback{Revision: "main"})
+			if test.want == nil {
+				expectProblem(t, err, test.reason, "Target main", test.names)
+				return
+			}
+			if err != nil || fallbacks != nil {
+				t.Fatalf("fallbacks %v, error %v", fallbacks, err)
+			}
+			if diff := cmp.Diff(test.want, sources); diff != "" {
+				t.Errorf("sources (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestResolveFallback(t *testing.T) {
+	target := v1alpha1.Target{Name: "main", Components: []v1alpha1.ComponentRef{{Config: "dash"}, app("nginx", nil), {Workflow: "load"}}}
+	fallback := Fallback{RepoURL: "https://git.example.com/components.git", Revision: "v1"}
+	sources, fallbacks, err := resolve(target, map[string]*v1alpha1.Component{"nginx": nginx()}, fallback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []argocd.Source{
+		{RepoURL: fallback.RepoURL, TargetRevision: "v1", Path: "components/config/dash"},
+		{RepoURL: "https://charts.example.com", TargetRevision: "1.2.3", Chart: "nginx"},
+		{RepoURL: fallback.RepoURL, TargetRevision: "v1", Path: "components/workflow/load"},
+	}
+	if diff := cmp.Diff(want, sources); diff != "" {
+		t.Errorf("sources (-want +got):\n%s", diff)
+	}
+	if len(fallbacks) != 2 || !strings.Contains(fallbacks[0], "dash") || !strings.Contains(fallbacks[1], "load") {
+		t.Errorf("fallbacks are %q", fallbacks)
+	}
+	target.Components[0].Params = map[string]string{"a": "b"}
+	_, _, err = resolve(target, nil, fallback)
+	expectProblem(t, err, v1alpha1.ReasonInvalidParameters, "config dash", "no Helm source")
+}
+
+// Maps have no order; sources have one, or every pass would write them anew.
+func TestResolveIsTheSameEveryTime(t *testing.T) {
+	component := &v1alpha1.Component{Spec: v1alpha1.ComponentSpec{Type: v1alpha1.ComponentApp}}
+	helm, params := &v1alpha1.HelmSource{}, map[string]string{}
+	for i := range 20 {
+		name := fmt.Sprintf("p%d", 19-i)
+		params[name] = "r"
+		helm.Parameters = append(helm.Parameters, v1alpha1.HelmParameter{Name: name, Value: "s"}, v1alpha1.HelmParameter{Name: "q" + name, Value: "s"})
+		component.Spec.Parameters = append(component.Spec.Parameters, v1alpha1.ComponentParameter{Name: "d" + name, Default: ptr.To("d")})
+	}
+	component.Spec.Sources = []v1alpha1.ComponentSource{chart(helm)}
+	target := v1alpha1.Target{Name: "main", Components: []v1alpha1.ComponentRef{app("web", params)}}
+	var first []argocd.Source
+	for range 20 {
+		sources, _, err := resolve(target, map[string]*v1alpha1.Component{"web": component}, Fallback{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		parameters := sources[0].Helm.Parameters
+		if len(parameters) != 60 || !slices.IsSortedFunc(parameters, func(a, b argocd.Parameter) int { return strings.Compare(a.Name, b.Name) }) {
+			t.Fatalf("%d parameters: %v", len(parameters), parameters)
+		}
+		if first == nil {
+			first = sources
+		}
+		if diff := cmp.Diff(first, sources); diff != "" {
+			t.Fatalf("sources (-first +later):\n%s", diff)
+		}
+	}
+}
+
+// Whatever a Component says, it is refused with a reason or gives an Application that Argo
+// CD's API takes, in which every ref is there once and every file of a ref has one.
+func FuzzResolve(f *testing.F) {
+	f.Add(uint8(3), uint8(1), "web", "$values/a.yaml", "a", "1", "b", "true")
+	f.Add(uint8(0b110101), uint8(2), "a.b", "$values/", "a", "", "a", "x")
+	f.Add(uint8(255), uint8(255), "a-b", "values.yaml", "p", "7", "q", "007")
+	f.Fuzz(func(t *testing.T, shape, types uint8, name, file, param, value, other, otherValue string) {
+		texts := []string{name, file, param, value, other, otherValue}
+		if name == "" || name == "other" || param == "" || other == "" || shape&0b11111 == 0 || !utf8.ValidString(strings.Join(texts, "\n")) {
+			t.Skip() // no API server lets it in
+		}
+		kinds := []v1alpha1.ParameterType{"", v1alpha1.ParameterString, v1alpha1.ParameterInteger, v1alpha1.ParameterNumber, v1alpha1.ParameterBoolean}
+		helm := withParameters(v1alpha1.HelmParameter{Name: param, Value: otherValue})
+		helm.ValuesFiles = []string{file}
+		component := &v1alpha1.Component{Spec: v1alpha1.ComponentSpec{
+			Type: v1alpha1.ComponentApp,
+			Parameters: []v1alpha1.ComponentParameter{
+				{Name: param, Type: kinds[int(types)%len(kinds)], Required: types&32 != 0},
+				{Name: other + "x", Type: kinds[int(types>>3)%len(kinds)], Default: &otherValue},
+			},
+		}}
+		for i, source := range []v1alpha1.ComponentSource{chart(helm), valuesRepo, folder, chart(nil), valuesRepo} {
+			if shape&(1<<i) != 0 {
+				component.Spec.Sources = append(component.Spec.Sources, source)
+			}
+		}
+		target := targetOf("main", v1alpha1.ClusterHub)
+		target.Components = []v1alpha1.ComponentRef{app(name, map[string]string{other: value}), app("other", nil)}
+		components := map[string]*v1alpha1.Component{"other": {Spec: v1alpha1.ComponentSpec{
+			Type: v1alpha1.ComponentApp, Sources: []v1alpha1.ComponentSource{chart(&v1alpha1.HelmSource{ValuesFiles: []string{"$values/x"}}), valuesRepo},
+		}}}
+		components[name] = component
+		sources, _, err := resolve(target, components, Fallback{})
+		if err != nil {
+			var problem *resolveError
+			if !errors.As(err, &problem) || problem.reason == "" || problem.message == "" || sources != nil {
+				t.Errorf("the error is %#v, sources %v", err, sources)
+			}
+			return
+		}
+		e := experimentOf(target)
+		if err := valid(facts{experiment: e, options: labOptions, names: names{e, labOptions}}.desiredApplication(claimed(target), sources)); err != nil {
+			t.Error(err)
+		}
+		expectRefs(t, sources)
+	})
+}
+
+// expectRefs: every ref is there once, and every file of a ref has one.
+func expectRefs(t *testing.T, sources []argocd.Source) {
+	t.Helper()
+	refs := map[string]int{}
+	for _, s := range sources {
+		if s.Ref != "" {
+			refs[s.Ref]++
+		}
+	}
+	for ref, n := range refs {
+		if n > 1 {
+			t.Errorf("the ref %s is there %d times", ref, n)
+		}
+	}
+	for _, s := range sources {
+		if s.Helm == nil {
+			continue
+		}
+		for _, file := range s.Helm.ValueFiles {
+			ref, _, found := strings.Cut(strings.TrimPrefix(file, "$"), "/")
+			if found && strings.HasPrefix(file, "$values-app-") && refs[ref] == 0 {
+				t.Errorf("the file %s is of no source", file)
+			}
+		}
+	}
+}

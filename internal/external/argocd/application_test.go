@@ -1,0 +1,376 @@
+package argocd
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/labkeeper/labkeeper/test/crds"
+)
+
+func schemas(t *testing.T) *crds.Schemas {
+	t.Helper()
+	s, err := crds.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// full has every optional field set, and every one that can be set to nothing.
+var full = Application{
+	Namespace: "argocd", Name: strings.Repeat("x", MaxApplicationName), Project: "labs",
+	Cluster: "tutorial-app", DestinationNamespace: "tutorial",
+	NamespaceLabels: map[string]string{"a": "b"}, NamespaceAnnotations: map[string]string{"c": "d"},
+	Sources: []Source{
+		{
+			RepoURL: "https://charts.example.com", Chart: "nginx", TargetRevision: "1.2.3",
+			Helm: &Helm{
+				ReleaseName: "web",
+				ValueFiles:  []string{"values.yaml", "$values/nginx.yaml"},
+				Parameters: []Parameter{
+					{Name: "empty"},
+					{Name: "service.port", Value: "80", ForceString: true},
+					{Name: "service.type", Value: "ClusterIP"},
+				},
+			},
+		},
+		{RepoURL: "https://git.example.com/lab.git", Path: "deploy", TargetRevision: "main", Helm: &Helm{}},
+		{RepoURL: "https://git.example.com/values.git", Ref: "values"},
+	},
+}
+
+func TestApplicationObject(t *testing.T) {
+	tests := map[string]struct {
+		app         Application
+		destination map[string]any
+		sources     []any
+		namespace   map[string]any
+	}{
+		"full": {
+			full,
+			map[string]any{"name": "tutorial-app", "namespace": "tutorial"},
+			[]any{
+				map[string]any{
+					"repoURL": "https://charts.example.com", "chart": "nginx", "targetRevision": "1.2.3",
+					"helm": map[string]any{
+						"releaseName": "web",
+						"valueFiles":  []any{"values.yaml", "$values/nginx.yaml"},
+						"parameters": []any{
+							map[string]any{"name": "empty"},
+							map[string]any{"name": "service.port", "value": "80", "forceString": true},
+							map[string]any{"name": "service.type", "value": "ClusterIP"},
+						},
+					},
+				},
+				map[string]any{"repoURL": "https://git.example.com/lab.git", "path": "deploy", "targetRevision": "main"},
+				map[string]any{"repoURL": "https://git.example.com/values.git", "ref": "values"},
+			},
+			map[string]any{"labels": map[string]any{"a": "b"}, "annotations": map[string]any{"c": "d"}},
+		},
+		"smallest, on the hub": {
+			Application{Namespace: "argocd", Name: "x", Project: "default", DestinationNamespace: "x", Sources: []Source{{RepoURL: "r"}}},
+			map[string]any{"server": InClusterServer, "namespace": "x"},
+			[]any{map[string]any{"repoURL": "r"}},
+			nil,
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			app := test.app.Object()
+			if err := schemas(t).Validate(app); err != nil {
+				t.Error(err)
+			}
+			policy := map[string]any{
+				"automated":   map[string]any{"prune": true, "selfHeal": true},
+				"syncOptions": []any{"CreateNamespace=true", "ServerSideApply=true"},
+				"retry": map[string]any{
+					"limit":   int64(5),
+					"backoff": map[string]any{"duration": "5s", "factor": int64(2), "maxDuration": "3m"},
+				},
+			}
+			if test.namespace != nil {
+				policy["managedNamespaceMetadata"] = test.namespace
+			}
+			want := map[string]any{
+				"project": test.app.Project, "destination": test.destination, "sources": test.sources, "syncPolicy": policy,
+			}
+			if diff := cmp.Diff(want, app.Object["spec"]); diff != "" {
+				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff([]string{"resources-finalizer.argocd.argoproj.io"}, app.GetFinalizers()); diff != "" {
+				t.Errorf("finalizers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Argo CD's own types leave empty fields out, and status.sync.comparedTo.sources is written
+// from them: one empty field in spec.sources, and the two are never equal.
+func TestSourcesHaveNothingThatArgoCDLeavesOut(t *testing.T) {
+	var check func(path string, v any)
+	check = func(path string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for k, e := range v {
+				check(path+"."+k, e)
+			}
+			if len(v) == 0 {
+				t.Errorf("%s is an empty map", path)
+			}
+		case []any:
+			for i, e := range v {
+				check(fmt.Sprintf("%s[%d]", path, i), e)
+			}
+			if len(v) == 0 {
+				t.Errorf("%s is an empty list", path)
+			}
+		case string:
+			if v == "" {
+				t.Errorf("%s is an empty string", path)
+			}
+		case bool:
+			if !v {
+				t.Errorf("%s is false", path)
+			}
+		}
+	}
+	sources, _, _ := unstructured.NestedSlice(full.Object().Object, "spec", "sources")
+	check("sources", sources)
+}
+
+func TestPathsThatAreReadOrDropped(t *testing.T) {
+	for path, want := range map[string]string{
+		"spec.sources":                     "array",
+		"status.health.status":             "string",
+		"status.sync.status":               "string",
+		"status.sync.comparedTo.sources":   "array",
+		"status.conditions.[].type":        "string",
+		"status.conditions.[].message":     "string",
+		"status.operationState.phase":      "string",
+		"status.operationState.message":    "string",
+		"status.operationState.syncResult": "object",
+
+		"status.operationState.syncResult.resources.[].hookType":  "string",
+		"status.operationState.syncResult.resources.[].hookPhase": "string",
+		"status.operationState.operation":                         "object",
+		"status.resources.[].kind":                                "string",
+		"status.resources.[].name":                                "string",
+		"status.resources.[].health.status":                       "string",
+		"status.resources.[].health.message":                      "string",
+		"status.history":                                          "array",
+		"status.summary":                                          "object",
+	} {
+		if got, err := schemas(t).FieldType(ApplicationGVK, strings.Split(path, ".")...); err != nil || got != want {
+			t.Errorf("%s is a %q (%v), want a %s", path, got, err, want)
+		}
+	}
+	// What is compared whole must be of one type.
+	for _, path := range []string{"spec.sources.[].helm.parameters.[].value", "status.sync.comparedTo.sources.[].helm.parameters.[].value"} {
+		if err := schemas(t).HasField(ApplicationGVK, strings.Split(path, ".")...); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+const (
+	syncOf = `
+  sync:
+    status: %s
+    comparedTo:
+      destination: {namespace: tutorial, server: "https://kubernetes.default.svc"}
+      sources: [{repoURL: "https://charts.example.com", chart: nginx, targetRevision: 1.2.3, helm: {parameters: [{name: a, value: b}]}}]
+`
+	operationOf = `
+  operationState:
+    phase: %s
+    message: one or more objects failed to apply
+    startedAt: "2026-03-01T12:00:00Z"
+    operation: {sync: {revision: abc}}
+    syncResult: {revision: abc}
+`
+	failedHook    = `[{group: batch, version: v1, kind: Job, namespace: x, name: check, hookType: PostSync, hookPhase: Failed, message: "backoff limit"}]`
+	someResources = `
+  history: [{deployedAt: "2026-03-01T12:00:00Z", id: 1, revision: abc}]
+  summary: {images: ["nginx:1"]}
+  resources:
+  - {version: v1, kind: Service, namespace: tutorial, name: fine, status: Synced, health: {status: Healthy}}
+  - {group: apps, version: v1, kind: Deployment, namespace: tutorial, name: web, status: Synced, health: {status: Degraded, message: exceeded its progress deadline}}
+  - {group: apps, version: v1, kind: Deployment, namespace: tutorial, name: api, status: Synced, health: {status: Degraded}}
+  - {group: apps, version: v1, kind: StatefulSet, namespace: tutorial, name: db, status: OutOfSync, health: {status: Missing}}
+  - {version: v1, kind: Pod, namespace: tutorial, name: slow, status: Synced, health: {status: Progressing, message: pulling}}
+  - {version: v1, kind: ConfigMap, namespace: tutorial, name: settings, status: Synced}
+`
+)
+
+func sample(t *testing.T, status string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	err := yaml.Unmarshal([]byte(`
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata:
+  namespace: argocd
+  name: tutorial-app
+  managedFields: [{manager: labkeeper, operation: Update, apiVersion: argoproj.io/v1alpha1, fieldsType: FieldsV1, fieldsV1: {}}]
+spec:
+  project: default
+  destination: {namespace: tutorial, server: "https://kubernetes.default.svc"}
+  sources: [{repoURL: "https://charts.example.com", chart: nginx, targetRevision: 1.2.3, helm: {parameters: [{name: a, value: b}]}}]
+`+status), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schemas(t).Validate(u); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func TestReadApplication(t *testing.T) {
+	is := func(health, sync string, more ...string) string {
+		return "status:\n  health: {status: " + health + "}\n" + fmt.Sprintf(syncOf, sync) + strings.Join(more, "")
+	}
+	const condition = "  conditions:\n  - {type: %s, message: %s}\n"
+	tests := map[string]struct {
+		status string
+		want   ApplicationState
+	}{
+		"new":             {"", ApplicationState{Progressing, ""}},
+		"deploys nothing": {is("Healthy", "Synced"), ApplicationState{Failed, "its sources render no manifests, so it deploys nothing"}},
+		"healthy":         {is("Healthy", "Synced", someResources), ApplicationState{Healthy, ""}},
+		"compared with others": {
+			strings.Replace(is("Healthy", "Synced"), "1.2.3", "1.2.2", 1),
+			ApplicationState{Progressing, ""},
+		},
+		"compared with the old parameters": {
+			strings.Replace(is("Healthy", "Synced"), "value: b", "value: c", 1),
+			ApplicationState{Progressing, ""},
+		},
+		"compared with nothing": {
+			"status:\n  health: {status: Healthy}\n  sync: {status: Synced}\n",
+			ApplicationState{Progressing, ""},
+		},
+		"renders nothing": {
+			is("Healthy", "Unknown"),
+			ApplicationState{Failed, "health Healthy, sync Unknown: Argo CD cannot render or compare its manifests"},
+		},
+		"error condition before healthy": {
+			is("Healthy", "Synced", fmt.Sprintf(condition, "ComparisonError", "rpc error")),
+			ApplicationState{Failed, "ComparisonError: rpc error"},
+		},
+		"error condition before anything else": {
+			"status:\n" + fmt.Sprintf(condition, "InvalidSpecError", "no such project"),
+			ApplicationState{Failed, "InvalidSpecError: no such project"},
+		},
+		"the first of the error conditions": {
+			is("Healthy", "Synced", fmt.Sprintf(condition, "SyncError", "second")+"  - {type: DeletionError, message: first}\n"),
+			ApplicationState{Failed, "DeletionError: first"},
+		},
+		"a warning is no error": {is("Healthy", "Synced", someResources, fmt.Sprintf(condition, "OrphanedResourceWarning", "x")), ApplicationState{Healthy, ""}},
+		"sync failed": {
+			is("Healthy", "OutOfSync", fmt.Sprintf(operationOf, "Failed")),
+			ApplicationState{Failed, "sync Failed: one or more objects failed to apply"},
+		},
+		"sync error": {
+			is("Missing", "OutOfSync", fmt.Sprintf(operationOf, "Error")),
+			ApplicationState{Failed, "sync Error: one or more objects failed to apply"},
+		},
+		"sync is tried again":     {is("Healthy", "OutOfSync", fmt.Sprintf(operationOf, "Running")), ApplicationState{Progressing, ""}},
+		"hooks are running":       {is("Healthy", "Synced", someResources, fmt.Sprintf(operationOf, "Running")), ApplicationState{Progressing, ""}},
+		"degraded while it syncs": {is("Degraded", "OutOfSync", fmt.Sprintf(operationOf, "Running")), ApplicationState{Degraded, "health Degraded, sync OutOfSync"}},
+		"sync succeeded":          {is("Healthy", "Synced", someResources, fmt.Sprintf(operationOf, "Succeeded")), ApplicationState{Healthy, ""}},
+		"a hook failed": {
+			is("Healthy", "Synced", someResources, strings.Replace(fmt.Sprintf(operationOf, "Failed"), "{revision: abc}\n", "{revision: abc, resources: "+failedHook+"}\n", 1)),
+			ApplicationState{Failed, "sync Failed: one or more objects failed to apply"},
+		},
+		"a sync failed and all is well without it": {
+			is("Healthy", "Synced", someResources, fmt.Sprintf(operationOf, "Failed")),
+			ApplicationState{Healthy, ""},
+		},
+		"degraded": {
+			is("Degraded", "Synced", someResources),
+			ApplicationState{Degraded, "health Degraded, sync Synced: Deployment api; Deployment web: exceeded its progress deadline"},
+		},
+		"degraded, not known why": {is("Degraded", "OutOfSync"), ApplicationState{Degraded, "health Degraded, sync OutOfSync"}},
+		"missing":                 {is("Missing", "OutOfSync", someResources), ApplicationState{Missing, "health Missing, sync OutOfSync: StatefulSet db"}},
+		"progressing":             {is("Progressing", "Synced", someResources), ApplicationState{Progressing, ""}},
+		"suspended":               {is("Suspended", "Synced"), ApplicationState{Progressing, "health Suspended, sync Synced"}},
+		"progressing, not synced": {is("Progressing", "OutOfSync"), ApplicationState{Progressing, ""}},
+		"not synced":              {is("Healthy", "OutOfSync"), ApplicationState{Progressing, "health Healthy, sync OutOfSync"}},
+		"unknown":                 {is("Unknown", "Unknown"), ApplicationState{Progressing, "health Unknown, sync Unknown"}},
+		"health only": {
+			"status:\n  health: {status: Healthy}\n",
+			ApplicationState{Progressing, ""},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			app := sample(t, test.status)
+			got := ReadApplication(app)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("state (-want +got):\n%s", diff)
+			}
+			stripped, err := StripApplication(app.DeepCopy())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(got, ReadApplication(stripped.(*unstructured.Unstructured))); diff != "" {
+				t.Errorf("state once stripped (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What has just been built is compared with itself.
+func TestReadApplicationOfOurOwn(t *testing.T) {
+	app := full.Object()
+	sources, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources")
+	app.Object["status"] = map[string]any{
+		"health":    map[string]any{"status": "Healthy"},
+		"sync":      map[string]any{"status": "Synced", "comparedTo": map[string]any{"destination": map[string]any{}, "sources": sources}},
+		"resources": []any{map[string]any{"kind": "Service", "name": "x"}},
+	}
+	if err := schemas(t).Validate(app); err != nil {
+		t.Fatal(err)
+	}
+	if state := ReadApplication(app); state.Health != Healthy {
+		t.Errorf("it is %+v", state)
+	}
+}
+
+func TestStripApplication(t *testing.T) {
+	app := sample(t, "status:\n  health: {status: Degraded}\n"+fmt.Sprintf(syncOf, "Synced")+fmt.Sprintf(operationOf, "Failed")+someResources)
+	spec := app.DeepCopy().Object["spec"]
+	if _, err := StripApplication(app); err != nil {
+		t.Fatal(err)
+	}
+	if app.GetManagedFields() != nil {
+		t.Error("managedFields are left")
+	}
+	if diff := cmp.Diff(spec, app.Object["spec"]); diff != "" {
+		t.Errorf("spec (-before +after):\n%s", diff)
+	}
+	for _, path := range []string{"history", "summary", "operationState.operation", "operationState.syncResult"} {
+		if _, left, _ := unstructured.NestedFieldNoCopy(app.Object, append([]string{"status"}, strings.Split(path, ".")...)...); left {
+			t.Errorf("%s is left", path)
+		}
+	}
+	var left []string
+	for _, r := range app.Object["status"].(map[string]any)["resources"].([]any) {
+		left = append(left, r.(map[string]any)["name"].(string))
+	}
+	if diff := cmp.Diff([]string{"fine", "web", "api", "db", "slow"}, left); diff != "" {
+		t.Errorf("resources (-want +got):\n%s", diff)
+	}
+	if other, err := StripApplication("tombstone"); err != nil || other != "tombstone" {
+		t.Errorf("another thing comes back as %v, %v", other, err)
+	}
+	if _, err := StripApplication(sample(t, "")); err != nil {
+		t.Errorf("without a status: %v", err)
+	}
+}

@@ -1,0 +1,214 @@
+package argoworkflows
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/labkeeper/labkeeper/test/crds"
+)
+
+func schemas(t *testing.T) *crds.Schemas {
+	t.Helper()
+	s, err := crds.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestObject(t *testing.T) {
+	tests := map[string]struct {
+		workflow Workflow
+		want     map[string]any
+	}{
+		"full": {
+			Workflow{
+				Namespace: "argo", Name: strings.Repeat("x", MaxWorkflowName), Template: "validation", ServiceAccount: "argo-workflow",
+				Parameters: map[string]string{"b": "2", "a": "", "c": "x\ny"},
+			},
+			map[string]any{
+				"workflowTemplateRef": map[string]any{"name": "validation"},
+				"serviceAccountName":  "argo-workflow",
+				"arguments": map[string]any{"parameters": []any{
+					map[string]any{"name": "a", "value": ""},
+					map[string]any{"name": "b", "value": "2"},
+					map[string]any{"name": "c", "value": "x\ny"},
+				}},
+			},
+		},
+		"smallest": {
+			Workflow{Namespace: "argo", Name: "x", Template: "t"},
+			map[string]any{
+				"workflowTemplateRef": map[string]any{"name": "t"},
+				"serviceAccountName":  "",
+				"arguments":           map[string]any{"parameters": []any{}},
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			workflow := test.workflow.Object()
+			if err := schemas(t).Validate(workflow); err != nil {
+				t.Error(err)
+			}
+			if diff := cmp.Diff(test.want, workflow.Object["spec"]); diff != "" {
+				t.Errorf("spec (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPathsThatReadReadsAndStripDrops(t *testing.T) {
+	for path, want := range map[string]string{
+		"status.phase":                      "string",
+		"status.message":                    "string",
+		"status.startedAt":                  "string",
+		"status.finishedAt":                 "string",
+		"status.nodes.*.phase":              "string",
+		"status.nodes.*.type":               "string",
+		"status.nodes.*.displayName":        "string",
+		"status.nodes.*.message":            "string",
+		"status.storedTemplates":            "object",
+		"status.storedWorkflowTemplateSpec": "object",
+	} {
+		if got, err := schemas(t).FieldType(WorkflowGVK, strings.Split(path, ".")...); err != nil || got != want {
+			t.Errorf("%s is a %q (%v), want a %s", path, got, err, want)
+		}
+	}
+	if err := schemas(t).HasField(WorkflowTemplateGVK, "spec"); err != nil {
+		t.Error(err)
+	}
+}
+
+const (
+	running = `
+status:
+  phase: Running
+  progress: 1/2
+  startedAt: "2026-03-01T12:00:00Z"
+  finishedAt: null
+  storedTemplates: {namespaced/validation/main: {name: main}}
+  nodes:
+    w: {id: w, name: w, displayName: w, type: Steps, phase: Running, startedAt: "2026-03-01T12:00:00Z"}
+    w-1: {id: w-1, name: "w[0].check", displayName: check, type: Pod, phase: Succeeded}
+`
+	failing = `
+status:
+  phase: Failed
+  message: child 'w-2' failed
+  startedAt: "2026-03-01T12:00:00Z"
+  finishedAt: "2026-03-01T12:05:00Z"
+  storedWorkflowTemplateSpec: {entrypoint: main}
+  nodes:
+    w: {id: w, name: w, displayName: w, type: Steps, phase: Failed, message: child 'w-2' failed}
+    w-1: {id: w-1, name: "w[0].check", displayName: check, type: Pod, phase: Succeeded, message: fine}
+    w-3: {id: w-3, name: "w[1].late", displayName: late, type: Pod, phase: Error, message: pod deleted}
+    w-2: {id: w-2, name: "w[1].load", displayName: load, type: Pod, phase: Failed, message: Error (exit code 1)}
+`
+	invalid = `
+status:
+  phase: Error
+  message: template not found
+  startedAt: "2026-03-01T12:00:00Z"
+  finishedAt: "2026-03-01T12:00:01Z"
+`
+	silent = `
+status:
+  phase: Failed
+  nodes:
+    w-2: {id: w-2, name: w, displayName: w, type: Pod, phase: Failed, message: OOMKilled (exit code 137)}
+`
+)
+
+func sample(t *testing.T, status string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	err := yaml.Unmarshal([]byte(`
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata:
+  namespace: argo
+  name: w
+  managedFields: [{manager: labkeeper, operation: Update, apiVersion: argoproj.io/v1alpha1, fieldsType: FieldsV1, fieldsV1: {}}]
+spec: {workflowTemplateRef: {name: validation}}
+`+status), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := schemas(t).Validate(u); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func TestRead(t *testing.T) {
+	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	tests := map[string]struct {
+		status string
+		want   State
+		over   bool
+	}{
+		"new":       {"", State{}, false},
+		"pending":   {"status: {phase: Pending, startedAt: null}\n", State{Phase: "Pending"}, false},
+		"running":   {running, State{Phase: "Running", StartedAt: start}, false},
+		"succeeded": {"status: {phase: Succeeded, startedAt: \"2026-03-01T12:00:00Z\", finishedAt: \"2026-03-01T12:05:00Z\"}\n", State{Phase: PhaseSucceeded, StartedAt: start, FinishedAt: start.Add(5 * time.Minute)}, true},
+		"failed": {failing, State{
+			Phase: PhaseFailed, Message: "child 'w-2' failed; node load: Error (exit code 1)",
+			StartedAt: start, FinishedAt: start.Add(5 * time.Minute),
+		}, true},
+		"error without nodes":    {invalid, State{Phase: PhaseError, Message: "template not found", StartedAt: start, FinishedAt: start.Add(time.Second)}, true},
+		"failed without message": {silent, State{Phase: PhaseFailed, Message: "node w: OOMKilled (exit code 137)"}, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			u := sample(t, test.status)
+			got := Read(u)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("state (-want +got):\n%s", diff)
+			}
+			if got.Over() != test.over {
+				t.Errorf("Over is %t", got.Over())
+			}
+			stripped, err := Strip(u.DeepCopy())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(got, Read(stripped.(*unstructured.Unstructured))); diff != "" {
+				t.Errorf("state once stripped (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestStrip(t *testing.T) {
+	u := sample(t, failing+"  storedTemplates: {x: {name: x}}\n")
+	if _, err := Strip(u); err != nil {
+		t.Fatal(err)
+	}
+	if u.GetManagedFields() != nil {
+		t.Error("managedFields are left")
+	}
+	status := u.Object["status"].(map[string]any)
+	for _, field := range []string{"storedTemplates", "storedWorkflowTemplateSpec"} {
+		if _, left := status[field]; left {
+			t.Errorf("%s is left", field)
+		}
+	}
+	var left []string
+	for _, id := range []string{"w", "w-1", "w-2", "w-3"} {
+		if _, ok := status["nodes"].(map[string]any)[id]; ok {
+			left = append(left, id)
+		}
+	}
+	if diff := cmp.Diff([]string{"w", "w-2", "w-3"}, left); diff != "" {
+		t.Errorf("nodes (-want +got):\n%s", diff)
+	}
+	if other, err := Strip("tombstone"); err != nil || other != "tombstone" {
+		t.Errorf("another thing comes back as %v, %v", other, err)
+	}
+}

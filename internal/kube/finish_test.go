@@ -1,0 +1,330 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+const (
+	finalizer = "example.com/ours"
+	others    = "example.com/theirs"
+)
+
+var podResource = schema.GroupResource{Resource: "pods"}
+
+// podOf stands for a kind with a status.
+func podOf(finalizers ...string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "p", UID: uid, Finalizers: finalizers}}
+}
+
+// desk is where Finish writes: it records writes and events in their order.
+type desk struct {
+	client.Client
+	story    []string
+	patches  []string
+	fail     map[string]error
+	recorder recorder
+}
+
+type recorder struct{ d *desk }
+
+func (r recorder) Eventf(_, _ runtime.Object, eventType, reason, action, note string, args ...any) {
+	r.d.story = append(r.d.story, "event "+eventType+" "+reason+" "+action+" "+fmt.Sprintf(note, args...))
+}
+
+var _ events.EventRecorder = recorder{}
+
+func newDesk(objects ...client.Object) *desk {
+	d := &desk{fail: map[string]error{}}
+	d.recorder = recorder{d}
+	write := func(what string, o client.Object, p client.Patch, do func() error) error {
+		data, err := p.Data(o)
+		if err != nil {
+			return err
+		}
+		d.story, d.patches = append(d.story, what), append(d.patches, string(data))
+		if err := d.fail[what]; err != nil {
+			return err
+		}
+		return do()
+	}
+	d.Client = fake.NewClientBuilder().WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}).
+		WithInterceptorFuncs(interceptor.Funcs{
+			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+				return write("patch", o, p, func() error { return c.Patch(ctx, o, p, opts...) })
+			},
+			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+				return write("patch "+sub, o, p, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+			},
+		}).Build()
+	return d
+}
+
+// pod is the Pod as it is stored; nil when it is gone.
+func (d *desk) pod(t *testing.T) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{}
+	err := d.Get(t.Context(), client.ObjectKeyFromObject(podOf()), pod)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+func TestFinish(t *testing.T) {
+	say := func(p *corev1.Pod) { p.Status.Message = "new" }
+	event := Event{Type: "Normal", Reason: "Happened", Message: "100% of x"}
+	const told = "event Normal Happened Reconcile 100% of x"
+	failure, denied := errors.New("failure"), apierrors.NewForbidden(podResource, "p", errors.New("no"))
+	gone := apierrors.NewNotFound(podResource, "p")
+	conflict := apierrors.NewConflict(podResource, "p", errors.New("modified"))
+	tests := map[string]struct {
+		change func(*corev1.Pod)
+		out    Outcome
+		fail   map[string]error
+		story  []string
+		wait   time.Duration
+		err    error
+		// left are the finalizers in the end.
+		left []string
+	}{
+		"nothing changed": {nil, Outcome{Wait: time.Minute}, nil, nil, time.Minute, nil, []string{others, finalizer}},
+		"status changed":  {say, Outcome{Wait: time.Minute, Events: []Event{event}}, nil, []string{"patch status", told}, time.Minute, nil, []string{others, finalizer}},
+		"events without a change, of two subjects": {
+			nil, Outcome{Events: []Event{event, {Type: "Warning", Reason: "Lost", Subject: "a", Message: "b"}}}, nil,
+			[]string{told, "event Warning Lost Reconcile/a b"}, 0, nil, []string{others, finalizer},
+		},
+		"an error is told and returned, and ends the wait": {
+			say, Outcome{Wait: time.Minute, Events: []Event{event}, Err: failure}, nil, []string{"patch status", told}, 0, failure, []string{others, finalizer},
+		},
+		"a status that cannot be written is all there is": {
+			say, Outcome{Done: true, Events: []Event{event}, Err: reconcile.TerminalError(failure)}, map[string]error{"patch status": denied},
+			[]string{"patch status"}, 0, denied, []string{others, finalizer},
+		},
+		"a conflict stays one": {
+			say, Outcome{Events: []Event{event}}, map[string]error{"patch status": conflict}, []string{"patch status"}, 0, conflict, []string{others, finalizer},
+		},
+		"a conflict of before is all there is": {
+			say, Outcome{Done: true, Events: []Event{event}, Err: fmt.Errorf("applying: %w", conflict)}, nil, nil, 0, conflict, []string{others, finalizer},
+		},
+		"gone meanwhile": {
+			say, Outcome{Wait: time.Minute, Events: []Event{event}, Err: failure}, map[string]error{"patch status": gone},
+			[]string{"patch status"}, 0, nil, []string{others, finalizer},
+		},
+		"done":            {say, Outcome{Done: true, Events: []Event{event}}, nil, []string{"patch status", told, "patch"}, 0, nil, []string{others}},
+		"done, no change": {nil, Outcome{Done: true}, nil, []string{"patch"}, 0, nil, []string{others}},
+		"done with an error": {
+			say, Outcome{Done: true, Err: failure}, nil, []string{"patch status"}, 0, failure, []string{others, finalizer},
+		},
+		"done, the finalizer cannot be dropped": {
+			nil, Outcome{Done: true}, map[string]error{"patch": denied}, []string{"patch"}, 0, denied, []string{others, finalizer},
+		},
+		"done, and gone meanwhile": {nil, Outcome{Done: true}, map[string]error{"patch": gone}, []string{"patch"}, 0, nil, []string{others, finalizer}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(podOf(others, finalizer))
+			for what, err := range test.fail {
+				d.fail[what] = err
+			}
+			before := d.pod(t)
+			after := before.DeepCopy()
+			if test.change != nil {
+				test.change(after)
+			}
+			untouched := after.DeepCopy()
+			result, err := Finish(t.Context(), d, d.recorder, before, after, finalizer, test.out)
+			if !errors.Is(err, test.err) || (err != nil) != (test.err != nil) {
+				t.Errorf("the error is %v, want %v", err, test.err)
+			}
+			if errors.Is(err, reconcile.TerminalError(nil)) {
+				t.Errorf("it would never be tried again: %v", err)
+			}
+			if result.RequeueAfter != test.wait {
+				t.Errorf("it waits %s, want %s", result.RequeueAfter, test.wait)
+			}
+			if diff := cmp.Diff(test.story, d.story); diff != "" {
+				t.Errorf("writes and events (-want +got):\n%s", diff)
+			}
+			for _, patch := range d.patches {
+				if !strings.Contains(patch, `"resourceVersion":`) {
+					t.Errorf("a patch of no particular version: %s", patch)
+				}
+			}
+			if diff := cmp.Diff(test.left, d.pod(t).Finalizers); diff != "" {
+				t.Errorf("finalizers (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(untouched, after); diff != "" {
+				t.Errorf("the object (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The last finalizer takes the object along; the status is written before.
+func TestFinishOfTheLastFinalizer(t *testing.T) {
+	pod := podOf(finalizer)
+	pod.DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	d := newDesk(pod)
+	before := d.pod(t)
+	after := before.DeepCopy()
+	after.Status.Message = "new"
+	if _, err := Finish(t.Context(), d, d.recorder, before, after, finalizer, Outcome{Done: true}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"patch status", "patch"}, d.story); diff != "" || d.pod(t) != nil {
+		t.Errorf("it is still there; writes (-want +got):\n%s", diff)
+	}
+	if _, err := Finish(t.Context(), d, d.recorder, before, after, finalizer, Outcome{Done: true}); err != nil {
+		t.Errorf("once more: %v", err)
+	}
+}
+
+// A pass that took all the time there was still says what it came to.
+func TestFinishOfAPassThatIsOutOfTime(t *testing.T) {
+	d := newDesk(podOf(finalizer))
+	before := d.pod(t)
+	after := before.DeepCopy()
+	after.Status.Message = "new"
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	live := interceptor.NewClient(d.Client.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+	if _, err := Finish(ctx, live, d.recorder, before, after, finalizer, Outcome{}); err != nil || d.pod(t).Status.Message != "new" {
+		t.Errorf("it is not written: %v", err)
+	}
+}
+
+func TestFinishDoesNotOverwriteWhatItHasNotSeen(t *testing.T) {
+	d := newDesk(podOf(finalizer))
+	before := d.pod(t)
+	other := before.DeepCopy()
+	other.Labels = map[string]string{"a": "b"}
+	if err := d.Update(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	after := before.DeepCopy()
+	after.Status.Message = "new"
+	if _, err := Finish(t.Context(), d, d.recorder, before, after, finalizer, Outcome{}); !apierrors.IsConflict(err) {
+		t.Errorf("status: %v", err)
+	}
+	if _, err := Finish(t.Context(), d, d.recorder, before, before.DeepCopy(), finalizer, Outcome{Done: true}); !apierrors.IsConflict(err) {
+		t.Errorf("finalizer: %v", err)
+	}
+}
+
+func TestEnsureFinalizer(t *testing.T) {
+	deleted := podOf(others)
+	deleted.DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	tests := map[string]struct {
+		pod   *corev1.Pod
+		story []string
+		want  []string
+	}{
+		"none":          {podOf(), []string{"patch"}, []string{finalizer}},
+		"another's":     {podOf(others), []string{"patch"}, []string{others, finalizer}},
+		"there already": {podOf(finalizer, others), nil, []string{finalizer, others}},
+		"being deleted": {deleted, nil, []string{others}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			d := newDesk(test.pod)
+			pod := d.pod(t)
+			pod.Status.Message = "of this pass"
+			if err := EnsureFinalizer(t.Context(), d, pod, finalizer); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.story, d.story); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			stored := d.pod(t)
+			for what, got := range map[string]*corev1.Pod{"stored": stored, "in memory": pod} {
+				if diff := cmp.Diff(test.want, got.Finalizers); diff != "" {
+					t.Errorf("finalizers, %s (-want +got):\n%s", what, diff)
+				}
+			}
+			if pod.ResourceVersion != stored.ResourceVersion || pod.Status.Message != "of this pass" {
+				t.Errorf("in memory it is version %s, not %s; its message is %q", pod.ResourceVersion, stored.ResourceVersion, pod.Status.Message)
+			}
+			for _, patch := range d.patches {
+				if !strings.Contains(patch, `"resourceVersion":`) {
+					t.Errorf("a list of finalizers is replaced whole: %s", patch)
+				}
+			}
+		})
+	}
+}
+
+func TestQuietConflicts(t *testing.T) {
+	conflict := apierrors.NewConflict(podResource, "p", errors.New("modified"))
+	failure := errors.New("failure")
+	tests := map[string]struct {
+		result reconcile.Result
+		err    error
+		want   reconcile.Result
+		loud   bool
+	}{
+		"nothing":              {reconcile.Result{RequeueAfter: time.Hour}, nil, reconcile.Result{RequeueAfter: time.Hour}, false},
+		"conflict":             {reconcile.Result{}, conflict, reconcile.Result{RequeueAfter: conflictDelay}, false},
+		"wrapped conflict":     {reconcile.Result{}, fmt.Errorf("patching status: %w", conflict), reconcile.Result{RequeueAfter: conflictDelay}, false},
+		"another error":        {reconcile.Result{}, failure, reconcile.Result{}, true},
+		"already exists":       {reconcile.Result{}, apierrors.NewAlreadyExists(podResource, "p"), reconcile.Result{}, true},
+		"an error with a wait": {reconcile.Result{RequeueAfter: time.Hour}, failure, reconcile.Result{RequeueAfter: time.Hour}, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := QuietConflicts(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return test.result, test.err }))
+			result, err := r.Reconcile(t.Context(), reconcile.Request{})
+			if diff := cmp.Diff(test.want, result); diff != "" {
+				t.Errorf("result (-want +got):\n%s", diff)
+			}
+			if test.loud && !errors.Is(err, test.err) || !test.loud && err != nil {
+				t.Errorf("the error is %v", err)
+			}
+		})
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	limiter, request := Backoff(), reconcile.Request{}
+	var first []time.Duration
+	for range 3 {
+		first = append(first, limiter.When(request))
+	}
+	if diff := cmp.Diff([]time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond}, first); diff != "" {
+		t.Errorf("delays (-want +got):\n%s", diff)
+	}
+	for range 100 {
+		if delay := limiter.When(request); delay > time.Minute {
+			t.Fatalf("it waits %s", delay)
+		}
+	}
+	if limiter.Forget(request); limiter.When(request) != 200*time.Millisecond {
+		t.Error("it does not forget")
+	}
+}

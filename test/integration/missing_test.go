@@ -1,0 +1,86 @@
+package integration_test
+
+import (
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+)
+
+var _ = Describe("A cluster without the kinds of the outsides", Ordered, func() {
+	var bare *lab
+	var m *manager
+	var s *stage
+	var onlyHub, withGKE *v1alpha1.Experiment
+	BeforeAll(func(ctx SpecContext) {
+		bare = startLab(ctx, ourCRDs)
+		m = bare.startManager("manager")
+		s = bare.newStage()
+		bare.apply(ctx, "config/samples/components.yaml")
+		bare.world.watch(experiments, secrets)
+		onlyHub = s.create(experiment("only-hub", onHub("web", "nginx")))
+		withGKE = s.create(tutorial())
+	})
+
+	It("keeps the manager up and is named in a condition", func() {
+		s.says(onlyHub, v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonCRDMissing, "Application.argoproj.io")
+		s.says(onlyHub, v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonCRDMissing, "Workflow.argoproj.io")
+		s.says(onlyHub, v1alpha1.ConditionReady, v1alpha1.ReasonCRDMissing, "Application.argoproj.io")
+		s.says(withGKE, v1alpha1.ConditionClustersReady, v1alpha1.ReasonCRDMissing, "GKECluster.illm.io")
+		s.says(withGKE, v1alpha1.ConditionReady, v1alpha1.ReasonCRDMissing, "GKECluster.illm.io")
+		Expect(s.get(onlyHub).Status.StartedAt).To(BeNil())
+		Expect(m.Exited()).NotTo(BeClosed())
+	})
+
+	It("lets an Experiment that has begun nothing go", func() {
+		e := s.create(experiment("short", onGKE("app", "nginx")))
+		s.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonCRDMissing)
+		s.delete(e)
+		s.gone(e)
+	})
+
+	It("goes on kind by kind as they are installed", func(ctx SpecContext) {
+		bare.install(ctx, applicationCRD)
+		bare.world.watch(applications)
+		s.says(onlyHub, v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonPending)
+		s.says(onlyHub, v1alpha1.ConditionReady, v1alpha1.ReasonCRDMissing, "Workflow.argoproj.io")
+
+		bare.install(ctx, otherCRDs+"/workflow.yaml", otherCRDs+"/workflowtemplate.yaml")
+		bare.world.watch(workflows)
+		s.says(onlyHub, v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowTemplateNotFound, template)
+		bare.apply(ctx, "config/samples/workflowtemplate.yaml")
+		s.reaches(onlyHub, v1alpha1.PhaseComplete)
+		s.says(withGKE, v1alpha1.ConditionReady, v1alpha1.ReasonCRDMissing, "GKECluster.illm.io")
+
+		bare.install(ctx, otherCRDs+"/gkecluster.yaml")
+		bare.world.watch(claims)
+		s.reaches(withGKE, v1alpha1.PhaseComplete)
+		Expect(m.Exited()).NotTo(BeClosed())
+	})
+
+	It("says Forbidden when a right is missing, and goes on when it is back", func() {
+		role := &rbacv1.Role{}
+		Expect(s.client.Get(background(), client.ObjectKey{Namespace: workflowNamespace, Name: "labkeeper-manager"}, role)).To(Succeed())
+		before := role.DeepCopy()
+		for i, rule := range role.Rules {
+			if slices.Contains(rule.Resources, "workflowtemplates") {
+				role.Rules[i].Verbs = slices.DeleteFunc(rule.Verbs, func(verb string) bool { return verb == "get" })
+			}
+		}
+		Expect(s.client.Update(background(), role)).To(Succeed())
+
+		e := s.create(experiment("forbidden", onHub("web", "nginx")))
+		s.says(e, v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonForbidden, template)
+		s.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonForbidden, template)
+		Expect(s.reasons(e)).NotTo(ContainElement(v1alpha1.ReasonWorkflowTemplateNotFound))
+
+		before.ResourceVersion = ""
+		Expect(s.client.Update(background(), before)).To(Succeed())
+		s.reaches(e, v1alpha1.PhaseComplete)
+		Expect(m.Exited()).NotTo(BeClosed())
+	})
+})

@@ -1,0 +1,244 @@
+package integration_test
+
+import (
+	"fmt"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+)
+
+// ask has the API server validate an object, and store nothing.
+func ask(kind, spec string) error {
+	GinkgoHelper()
+	u := &unstructured.Unstructured{}
+	Expect(yaml.Unmarshal([]byte("metadata: {name: asked}\nspec: "+spec), &u.Object)).To(Succeed())
+	u.SetAPIVersion(v1alpha1.GroupVersion.String())
+	u.SetKind(kind)
+	if kind == "Experiment" {
+		u.SetNamespace("default")
+	}
+	return hub.client.Create(background(), u, client.DryRunAll, client.FieldValidation("Strict"))
+}
+
+// The specs of the tables: one target, given whole or by its cluster or components.
+
+func targets(list string) string {
+	return "{targets: [" + list + "], workflow: {template: x}}"
+}
+
+func withCluster(cluster string) string {
+	return targets("{name: a, cluster: " + cluster + ", components: [{app: x}]}")
+}
+
+func withComponents(components string) string {
+	return targets("{name: a, cluster: {type: hub}, components: " + components + "}")
+}
+
+func withWorkflow(workflow string) string {
+	return "{targets: [{name: a, cluster: {type: hub}, components: [{app: x}]}], workflow: " + workflow + "}"
+}
+
+func named(names ...string) string {
+	list := make([]string, 0, len(names))
+	for _, name := range names {
+		list = append(list, fmt.Sprintf("{name: %q, cluster: {type: hub}, components: [{app: x}]}", name))
+	}
+	return targets(strings.Join(list, ", "))
+}
+
+func depending(depends string) string {
+	return targets("{name: a, cluster: {type: hub}, components: [{app: x}], depends: " + depends + "}, " +
+		"{name: b, cluster: {type: hub}, components: [{app: x}]}")
+}
+
+func numbered(n int) []string {
+	names := make([]string, 0, n)
+	for i := range n {
+		names = append(names, fmt.Sprintf("t%d", i))
+	}
+	return names
+}
+
+func params(n int) string {
+	list := make([]string, 0, n)
+	for i := range n {
+		list = append(list, fmt.Sprintf("p%d: v", i))
+	}
+	return "{" + strings.Join(list, ", ") + "}"
+}
+
+var _ = Describe("The schema", func() {
+	DescribeTable("refuses an Experiment and names the field",
+		func(spec string, words ...string) {
+			err := ask("Experiment", spec)
+			Expect(err).To(HaveOccurred(), "it was accepted")
+			Expect(apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)).To(BeTrue(), err.Error())
+			for _, word := range words {
+				Expect(err.Error()).To(ContainSubstring(word))
+			}
+		},
+		Entry("no targets", "{targets: [], workflow: {template: x}}", "spec.targets"),
+		Entry("targets left out", "{workflow: {template: x}}", "spec.targets"),
+		Entry("33 targets", named(numbered(33)...), "spec.targets"),
+		Entry("two targets of one name", named("a", "a"), "spec.targets[1]", "Duplicate"),
+		Entry("a target without a name", targets("{cluster: {type: hub}, components: [{app: x}]}"), "spec.targets[0].name"),
+		Entry("an empty target name", named(""), "spec.targets[0].name"),
+		Entry("a target name with capitals", named("App"), "spec.targets[0].name"),
+		Entry("a target name with a dot", named("a.b"), "spec.targets[0].name"),
+		Entry("a target name with a leading digit", named("1a"), "spec.targets[0].name"),
+		Entry("a target name with a trailing dash", named("a-"), "spec.targets[0].name"),
+		Entry("a target name of 64 characters", named(strings.Repeat("a", 64)), "spec.targets[0].name"),
+		Entry("no cluster", targets("{name: a, components: [{app: x}]}"), "spec.targets[0].cluster"),
+		Entry("no cluster type", withCluster("{}"), "spec.targets[0].cluster.type"),
+		Entry("an unknown cluster type", withCluster("{type: eks}"), "spec.targets[0].cluster.type", "eks"),
+		Entry("a hub with a zone", withCluster("{type: hub, zone: us-central1-a}"), "spec.targets[0].cluster", "hub", "zone"),
+		Entry("a hub with nodes", withCluster("{type: hub, nodeCount: 1}"), "spec.targets[0].cluster", "nodeCount"),
+		Entry("a hub with a machine type", withCluster("{type: hub, machineType: x}"), "spec.targets[0].cluster", "machineType"),
+		Entry("a hub that is preemptible", withCluster("{type: hub, preemptible: false}"), "spec.targets[0].cluster", "preemptible"),
+		Entry("a hub with a disk", withCluster("{type: hub, diskSizeGb: 50}"), "spec.targets[0].cluster", "diskSizeGb"),
+		Entry("no nodes", withCluster("{type: gke, nodeCount: 0}"), "spec.targets[0].cluster.nodeCount"),
+		Entry("too many nodes", withCluster("{type: gke, nodeCount: 1001}"), "spec.targets[0].cluster.nodeCount"),
+		Entry("a disk that is too small", withCluster("{type: gke, diskSizeGb: 9}"), "spec.targets[0].cluster.diskSizeGb"),
+		Entry("an unknown cluster field", withCluster("{type: gke, region: x}"), "spec.targets[0].cluster.region"),
+		Entry("no components", withComponents("[]"), "spec.targets[0].components"),
+		Entry("components left out", targets("{name: a, cluster: {type: hub}}"), "spec.targets[0].components"),
+		Entry("33 components", withComponents("["+strings.Repeat("{app: x}, ", 32)+"{app: x}]"), "spec.targets[0].components"),
+		Entry("an unknown kind of component", withComponents("[{foo: nginx}]"), "spec.targets[0].components[0].foo"),
+		Entry("an empty reference", withComponents("[{}]"), "spec.targets[0].components[0]", "app, workflow and config"),
+		Entry("app and workflow", withComponents("[{app: x, workflow: x}]"), "spec.targets[0].components[0]", "app, workflow and config"),
+		Entry("app and config", withComponents("[{app: x, config: x}]"), "spec.targets[0].components[0]", "app, workflow and config"),
+		Entry("workflow and config", withComponents("[{workflow: x, config: x}]"), "spec.targets[0].components[0]", "app, workflow and config"),
+		Entry("an empty component name", withComponents(`[{app: ""}]`), "spec.targets[0].components[0].app"),
+		Entry("a component name with a slash", withComponents("[{app: a/b}]"), "spec.targets[0].components[0].app"),
+		Entry("a param that is no string", withComponents("[{app: x, params: {number: 1}}]"), "spec.targets[0].components[0].params.number"),
+		Entry("65 params", withComponents("[{app: x, params: "+params(65)+"}]"), "spec.targets[0].components[0].params"),
+		Entry("a param that is too long", withComponents("[{app: x, params: {long: "+strings.Repeat("v", 4097)+"}}]"), "spec.targets[0].components[0].params"),
+		Entry("depending on itself", depending("[a]"), "spec.targets", "depends", "itself"),
+		Entry("depending on an unknown target", depending("[z]"), "spec.targets", "depends"),
+		Entry("depending twice on one target", depending("[b, b]"), "spec.targets[0].depends[1]", "Duplicate"),
+		Entry("an unknown transport", targets("{name: a, cluster: {type: hub}, components: [{app: x}], observability: {transport: carrier-pigeon}}"),
+			"spec.targets[0].observability.transport"),
+		Entry("no workflow", "{targets: [{name: a, cluster: {type: hub}, components: [{app: x}]}]}", "spec.workflow"),
+		Entry("no template", withWorkflow("{}"), "spec.workflow.template"),
+		Entry("an empty template", withWorkflow(`{template: ""}`), "spec.workflow.template"),
+		Entry("a template that is no name", withWorkflow("{template: Not_A_Name}"), "spec.workflow.template"),
+		Entry("an unknown completion", withWorkflow("{template: x, completion: {mode: never}}"), "spec.workflow.completion.mode"),
+		Entry("no days to live", withWorkflow("{template: x}, ttlDays: 0"), "spec.ttlDays"),
+		Entry("366 days to live", withWorkflow("{template: x}, ttlDays: 366"), "spec.ttlDays"),
+		Entry("an unknown field", withWorkflow("{template: x}, series: y"), "spec.series"),
+		Entry("a long description", withWorkflow("{template: x}, description: "+strings.Repeat("d", 1025)), "spec.description"),
+	)
+
+	DescribeTable("accepts an Experiment",
+		func(spec string) { Expect(ask("Experiment", spec)).To(Succeed()) },
+		Entry("of one target", named("a")),
+		Entry("of 32 targets", named(numbered(32)...)),
+		Entry("with the longest target name", named(strings.Repeat("a", 63))),
+		Entry("with every field of a cluster", withCluster("{type: gke, zone: z, nodeCount: 3, machineType: m, preemptible: true, diskSizeGb: 10}")),
+		Entry("with a cluster of a later version", withCluster("{type: talos, nodeCount: 3}")),
+		Entry("with every kind of component", withComponents("[{app: x}, {workflow: x}, {config: x.y, params: {a.b: c}}]")),
+		Entry("with dependencies", depending("[b]")),
+		Entry("with a cycle, which a condition names", targets("{name: a, cluster: {type: hub}, components: [{app: x}], depends: [b]}, "+
+			"{name: b, cluster: {type: hub}, components: [{app: x}], depends: [a]}")),
+		Entry("with 365 days to live", withWorkflow("{template: x}, ttlDays: 365")),
+		Entry("with observability", targets("{name: a, cluster: {type: hub}, components: [{app: x}], observability: {enabled: true, transport: tailscale, tenant: lab}}")),
+	)
+
+	It("fills in the defaults", func() {
+		e := experiment("defaults", onHub("a", "x"))
+		e.Namespace = "default"
+		Expect(hub.client.Create(background(), e, client.DryRunAll)).To(Succeed())
+		Expect(e.Spec.TTLDays).To(Equal(int32(1)))
+		Expect(e.Spec.Workflow.Completion.Mode).To(Equal(v1alpha1.CompletionWorkflow))
+	})
+
+	DescribeTable("refuses a Component and names the field",
+		func(spec string, words ...string) {
+			err := ask("Component", spec)
+			Expect(err).To(HaveOccurred(), "it was accepted")
+			for _, word := range words {
+				Expect(err.Error()).To(ContainSubstring(word))
+			}
+		},
+		Entry("no type", "{sources: [{repoURL: r, path: p}]}", "spec.type"),
+		Entry("an unknown type", "{type: foo, sources: [{repoURL: r, path: p}]}", "spec.type", "foo"),
+		Entry("no sources", "{type: app, sources: []}", "spec.sources"),
+		Entry("17 sources", "{type: app, sources: ["+strings.Repeat("{repoURL: r, path: p}, ", 16)+"{repoURL: r, path: p}]}", "spec.sources"),
+		Entry("a source without a repository", "{type: app, sources: [{path: p}]}", "spec.sources[0].repoURL"),
+		Entry("path and chart", "{type: app, sources: [{repoURL: r, path: p, chart: c}]}", "spec.sources[0]", "path", "chart"),
+		Entry("helm without a chart", "{type: app, sources: [{repoURL: r, helm: {releaseName: x}}]}", "spec.sources[0]", "helm"),
+		Entry("a release name that is too long", "{type: app, sources: [{repoURL: r, chart: c, helm: {releaseName: "+strings.Repeat("r", 54)+"}}]}",
+			"spec.sources[0].helm.releaseName"),
+		Entry("two parameters of one name", "{type: app, sources: [{repoURL: r, chart: c}], parameters: [{name: a}, {name: a}]}", "spec.parameters[1]"),
+		Entry("an unknown parameter type", "{type: app, sources: [{repoURL: r, chart: c}], parameters: [{name: a, type: list}]}", "spec.parameters[0].type"),
+		Entry("a port that is none", "{type: app, sources: [{repoURL: r, path: p}], observability: {metricsPort: 65536}}", "spec.observability.metricsPort"),
+		Entry("an unknown field", "{type: app, sources: [{repoURL: r, path: p, branch: b}]}", "spec.sources[0].branch"),
+	)
+
+	DescribeTable("accepts a Component",
+		func(spec string) { Expect(ask("Component", spec)).To(Succeed()) },
+		Entry("with a path", "{type: app, sources: [{repoURL: r, path: p}]}"),
+		Entry("with a chart and values beside it", "{type: config, sources: [{repoURL: r, chart: c, helm: {valuesFiles: [$values/v.yaml], "+
+			"parameters: [{name: a, value: b, forceString: true}]}}, {repoURL: v}]}"),
+		Entry("with parameters", "{type: workflow, sources: [{repoURL: r, chart: c}], parameters: [{name: a.b, type: boolean, default: \"true\", required: true}]}"),
+		Entry("with observability", "{type: app, sources: [{repoURL: r, path: p}], observability: {serviceMonitor: true, podLabels: {a: b}, metricsPort: 9090}}"),
+	)
+})
+
+var _ = Describe("Targets", func() {
+	It("may change before the start, and after it only in their components", func() {
+		s := hub.newStage(clusterReady, workflowEnds)
+		e := s.create(experiment("edited", onGKE("app", "not-there-yet")))
+		s.says(e, v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonComponentNotFound, "not-there-yet")
+		By("adding one and changing a type before the start")
+		Expect(s.edit(e, func(e *v1alpha1.Experiment) {
+			e.Spec.Targets = append(e.Spec.Targets, onGKE("second", "k6"), onGKE("third", "k6"))
+		})).To(Succeed())
+		Expect(s.edit(e, func(e *v1alpha1.Experiment) {
+			e.Spec.Targets = e.Spec.Targets[:2]
+			e.Spec.Targets[1].Cluster.Type = v1alpha1.ClusterHub
+			e.Spec.Targets[0].Components[0].App = "nginx"
+		})).To(Succeed())
+		Eventually(func() any { return s.get(e).Status.StartedAt }).ShouldNot(BeNil())
+
+		const message = "targets and their cluster types cannot change once the Experiment has started"
+		for what, change := range map[string]func(*v1alpha1.Experiment){
+			"adding":                 func(e *v1alpha1.Experiment) { e.Spec.Targets = append(e.Spec.Targets, onHub("more", "k6")) },
+			"removing":               func(e *v1alpha1.Experiment) { e.Spec.Targets = e.Spec.Targets[:1] },
+			"renaming":               func(e *v1alpha1.Experiment) { e.Spec.Targets[1].Name = "renamed" },
+			"changing a cluster":     func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Cluster.Type = v1alpha1.ClusterHub },
+			"swapping two clusters'": func(e *v1alpha1.Experiment) { swapTypes(e.Spec.Targets) },
+		} {
+			By(what + " after the start")
+			err := s.edit(e, change)
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", what, err)
+			Expect(err.Error()).To(ContainSubstring(message))
+		}
+
+		By("changing components after the start")
+		s.exists(applications, s.application(e, "second"))
+		Expect(s.edit(e, func(e *v1alpha1.Experiment) {
+			e.Spec.Targets[1].Components = append(e.Spec.Targets[1].Components,
+				v1alpha1.ComponentRef{App: "nginx", Params: map[string]string{"replicaCount": "7"}})
+		})).To(Succeed())
+		Eventually(func(g Gomega) {
+			sources := sourcesOf(s.object(applications, s.application(e, "second")))
+			g.Expect(sources).To(HaveLen(3))
+			parameters, _, _ := unstructured.NestedSlice(sources[1].(map[string]any), "helm", "parameters")
+			g.Expect(parameters).To(ContainElement(map[string]any{"name": "replicaCount", "value": "7"}))
+		}).Should(Succeed())
+		s.release()
+		s.reaches(e, v1alpha1.PhaseComplete)
+	})
+})
+
+func swapTypes(targets []v1alpha1.Target) {
+	targets[0].Cluster.Type, targets[1].Cluster.Type = targets[1].Cluster.Type, targets[0].Cluster.Type
+}

@@ -1,0 +1,68 @@
+// Package integration_test runs the real manager, with the rights of its ServiceAccount and
+// no others, against a real control plane. The systems beside it (Crossplane, Argo CD, Argo
+// Workflows) are played by a world that answers at once, so that nothing here sleeps.
+package integration_test
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/labkeeper/labkeeper/test/env"
+)
+
+const (
+	argoCDNamespace     = "argocd"
+	workflowNamespace   = "argo"
+	crossplaneNamespace = "crossplane-system"
+	managerNamespace    = "labkeeper-system"
+	managerAccount      = "labkeeper-controller-manager"
+	managerUser         = "system:serviceaccount:" + managerNamespace + ":" + managerAccount
+)
+
+var (
+	// hub is the control plane that all specs share but those that need one without CRDs.
+	hub *lab
+	// shared is the manager on it. Specs that end it start it again.
+	shared *manager
+	// managerBinary is built once.
+	managerBinary string
+)
+
+func TestIntegration(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Integration")
+}
+
+var _ = BeforeSuite(func(ctx SpecContext) {
+	SetDefaultEventuallyTimeout(20 * time.Second)
+	SetDefaultEventuallyPollingInterval(40 * time.Millisecond)
+	SetDefaultConsistentlyDuration(time.Second)
+	SetDefaultConsistentlyPollingInterval(40 * time.Millisecond)
+
+	hub = startLab(ctx, ourCRDs, applicationCRD, otherCRDs)
+	hub.apply(ctx, "config/samples/components.yaml", "config/samples/workflowtemplate.yaml")
+	hub.world.watch(experiments, claims, applications, workflows, secrets)
+
+	managerBinary = filepath.Join(hub.Dir(), "labkeeper-manager")
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", managerBinary, "./cmd")
+	build.Dir = env.Root()
+	output, err := build.CombinedOutput()
+	Expect(err).NotTo(HaveOccurred(), string(output))
+
+	shared = hub.startManager("manager", "--leader-elect", "--leader-election-namespace="+managerNamespace)
+})
+
+var _ = ReportAfterEach(func(report SpecReport) {
+	if report.Failed() && shared != nil {
+		AddReportEntry("the end of the manager's log", shared.Tail(15))
+	}
+})
+
+// background is the context of what outlives a node of a spec.
+func background() context.Context { return context.Background() }
