@@ -331,6 +331,6 @@ var _ = Describe("Names", func() {
 			}
 			Eventually(func() int { return len((&stage{lab: hub, namespace: e.Namespace}).eventsOf(e)) }).Should(BeNumerically(">=", 8), "events of "+e.Name)
 		}
-		Expect(seen).To(HaveLen(5 + 4*4))
+		Expect(seen).To(HaveLen(6 + 4*4))
 	})
 })

@@ -12,6 +12,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/labkeeper/labkeeper/test/env"
 )
@@ -36,6 +37,7 @@ var (
 
 func TestIntegration(t *testing.T) {
 	RegisterFailHandler(Fail)
+	log.SetLogger(GinkgoLogr)
 	RunSpecs(t, "Integration")
 }
 
@@ -47,7 +49,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 
 	hub = startLab(ctx, ourCRDs, applicationCRD, otherCRDs)
 	hub.apply(ctx, "config/samples/components.yaml", "config/samples/workflowtemplate.yaml")
-	hub.world.watch(experiments, claims, applications, workflows, secrets)
+	hub.world.watch(experiments, claims, applications, workflows, secrets, namespaces)
 
 	managerBinary = filepath.Join(hub.Dir(), "labkeeper-manager")
 	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", managerBinary, "./cmd")

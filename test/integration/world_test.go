@@ -152,7 +152,7 @@ func (s *stage) record(verb watch.EventType, u *unstructured.Unstructured) {
 	version, _ := strconv.ParseInt(u.GetResourceVersion(), 10, 64)
 	s.mu.Lock()
 	s.journal = append(s.journal, entry{verb, version, u})
-	ours := verb == watch.Modified && u.GetKind() == "Experiment" || verb == watch.Added && u.GetKind() != "Experiment"
+	ours := verb == watch.Modified && u.GetKind() == "Experiment" || verb == watch.Added && !slices.Contains([]string{"Experiment", "Namespace"}, u.GetKind())
 	if ours {
 		s.writes++
 	}

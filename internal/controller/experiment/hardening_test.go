@@ -1,0 +1,341 @@
+package experiment
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// A kind of which the cluster no longer serves our version may have objects that cost money.
+func TestTeardownWaitsForKindsItCannotSee(t *testing.T) {
+	l := tutorial(t)
+	l.settle(l.play)
+	l.kinds[crossplane.GKEClusterGVK] = kube.KindUnserved
+	l.remove()
+	l.settle(l.play)
+	if l.get() == nil {
+		t.Fatal("the finalizer went while a claim may be there")
+	}
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting)
+	if m := l.message(v1alpha1.ConditionReady); !strings.Contains(m, "GKECluster") {
+		t.Errorf("it does not say for what it waits: %s", m)
+	}
+	l.kinds[crossplane.GKEClusterGVK] = kube.KindServed
+	l.settle(l.play)
+	if l.get() != nil || len(l.list(crossplane.GKEClusterGVK)) > 0 {
+		t.Error("it is not taken down")
+	}
+}
+
+func (l *lab) message(conditionType string) string {
+	l.t.Helper()
+	c := meta.FindStatusCondition(l.get().Status.Conditions, conditionType)
+	if c == nil {
+		l.t.Fatalf("there is no condition %s", conditionType)
+	}
+	return c.Message
+}
+
+// A manager that is told other namespaces would neither find nor take down what is there.
+func TestChangedNamespaces(t *testing.T) {
+	for name, change := range map[string]func(*Options){
+		"claims":    func(o *Options) { o.ClaimNamespace = "claims" },
+		"Argo CD":   func(o *Options) { o.ArgoCDNamespace = "argocd2" },
+		"Workflows": func(o *Options) { o.WorkflowNamespace = "argo2" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := tutorial(t)
+			l.until(v1alpha1.PhaseReady)
+			before := l.reconciler.Options
+			change(&l.reconciler.Options)
+			creates := len(l.writes)
+			l.settle(func() bool { return false })
+			l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonNamespacesChanged)
+			for _, w := range l.writes[creates:] {
+				if w != "patch Experiment/status" {
+					t.Errorf("it goes on: %s", w)
+				}
+			}
+			l.remove()
+			l.settle(l.play)
+			if l.get() == nil {
+				t.Fatal("the finalizer went while everything is there")
+			}
+			l.reconciler.Options = before
+			l.settle(l.play)
+			if l.get() != nil || len(l.list(crossplane.GKEClusterGVK))+len(l.list(argocd.ApplicationGVK)) > 0 {
+				t.Error("it is not taken down")
+			}
+		})
+	}
+}
+
+// What is created for an Experiment that is gone stays for good.
+func TestStaleExperimentCreatesNothing(t *testing.T) {
+	l := tutorial(t)
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	stale := l.get()
+	l.remove()
+	l.settle(l.play)
+	if l.get() != nil {
+		t.Fatal("it is still there")
+	}
+	l.armed, l.writes = true, nil
+	_, err := l.reconciler.Reconcile(t.Context(), stale)
+	if !apierrors.IsConflict(err) || len(l.writes) > 0 {
+		t.Errorf("error is %v, writes are %v", err, l.writes)
+	}
+}
+
+// A claim that takes the place of another is waited for and registered like the first.
+func TestClusterThatIsReplaced(t *testing.T) {
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseReady)
+	app := l.list(argocd.ApplicationGVK)[0]
+	l.appIs(&app, "Healthy", "Synced")
+	old := l.list(crossplane.GKEClusterGVK)[0]
+	old.SetFinalizers(nil)
+	l.update(&old)
+	l.deleteObject(&old)
+	for range 3 {
+		if err := l.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonClusterProvisioning)
+	if l.get().Status.Workflow != nil {
+		t.Error("the Workflow was submitted without the cluster")
+	}
+	l.delete(argocd.SecretGVK)
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	claim := l.list(crossplane.GKEClusterGVK)[0]
+	if claim.GetUID() == old.GetUID() || len(l.list(argocd.SecretGVK)) != 1 {
+		t.Error("the new cluster is not registered")
+	}
+	for _, app := range l.list(argocd.ApplicationGVK) {
+		if app.GetLabels()[v1alpha1.LabelTarget] == "app" && app.GetAnnotations()[v1alpha1.AnnotationClusterUID] != string(claim.GetUID()) {
+			t.Error("the Application does not say that it is for the new cluster")
+		}
+	}
+}
+
+// The hub is everybody's: two Experiments of one name, or one that is called like a system,
+// must not meet there.
+func TestNamespaceOnTheHub(t *testing.T) {
+	e := experimentOf(targetOf("web", v1alpha1.ClusterHub))
+	e.Name = "kube-system"
+	l := newLab(t, e, nginx(), template())
+	l.until(v1alpha1.PhaseReady)
+	app := l.list(argocd.ApplicationGVK)[0]
+	name, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "namespace")
+	if name == "kube-system" || !strings.HasPrefix(name, "kube-system-") {
+		t.Fatalf("it deploys into %s", name)
+	}
+	labels, _, _ := unstructured.NestedStringMap(app.Object, "spec", "syncPolicy", "managedNamespaceMetadata", "labels")
+	created := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+	l.create(created)
+	others := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "others"}}
+	l.create(others)
+	l.settle(l.play)
+	if got := l.get().Status.Targets[0].Namespace; got != name {
+		t.Errorf("status says %q", got)
+	}
+	l.remove()
+	l.settle(l.play)
+	if err := l.client.Get(t.Context(), client.ObjectKeyFromObject(created), created); !apierrors.IsNotFound(err) {
+		t.Errorf("its namespace is left (%v)", err)
+	}
+	if err := l.client.Get(t.Context(), client.ObjectKeyFromObject(others), others); err != nil {
+		t.Errorf("another's namespace: %v", err)
+	}
+}
+
+// A Workflow validates what was there when it was submitted.
+func TestOutdatedVerdict(t *testing.T) {
+	for name, change := range map[string]func(*lab){
+		"components": func(l *lab) {
+			l.edit(func(e *v1alpha1.Experiment) {
+				e.Spec.Targets[1].Components[0].Params = map[string]string{"replicas": "3"}
+			})
+		},
+		"template": func(l *lab) { l.edit(func(e *v1alpha1.Experiment) { e.Spec.Workflow.Template = "another" }) },
+		"Component": func(l *lab) {
+			c := nginx()
+			if err := l.client.Get(l.t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
+				l.t.Fatal(err)
+			}
+			c.Spec.Sources[0].TargetRevision = "9.9.9"
+			l.update(c)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := tutorial(t)
+			l.until(v1alpha1.PhaseRunning)
+			change(l)
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowOutdated)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWorkflowOutdated)
+			if e := l.get(); e.Status.Phase != v1alpha1.PhaseRunning || e.Status.CompletedAt != nil {
+				t.Errorf("phase is %s", e.Status.Phase)
+			}
+		})
+	}
+	t.Run("what is not validated may change", func(t *testing.T) {
+		l := tutorial(t)
+		l.until(v1alpha1.PhaseRunning)
+		l.edit(func(e *v1alpha1.Experiment) { e.Spec.Description = "still the same" })
+		l.settle(l.play)
+		l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	})
+	t.Run("a verdict is of its generation", func(t *testing.T) {
+		l := tutorial(t)
+		l.settle(l.play)
+		l.edit(func(e *v1alpha1.Experiment) { e.Spec.Workflow.Template = "another" })
+		l.settle(l.play)
+		e := l.get()
+		if e.Status.ObservedGeneration != 2 {
+			t.Errorf("observedGeneration is %d", e.Status.ObservedGeneration)
+		}
+		for _, c := range e.Status.Conditions {
+			if c.ObservedGeneration != 1 {
+				t.Errorf("condition %s speaks of generation %d", c.Type, c.ObservedGeneration)
+			}
+		}
+	})
+}
+
+// What is up stays up, and its conditions say so, when a Component disappears.
+func TestComponentDeletedWhileRunning(t *testing.T) {
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseRunning)
+	l.deleteObject(nginx())
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	l.expect(v1alpha1.ConditionComponentsResolved, metav1.ConditionFalse, v1alpha1.ReasonComponentNotFound)
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionTrue, v1alpha1.ReasonClustersReady)
+	l.expect(v1alpha1.ConditionApplicationsHealthy, metav1.ConditionTrue, v1alpha1.ReasonApplicationsHealthy)
+	l.settle(l.play)
+	if e := l.get(); e.Status.CompletedAt != nil {
+		t.Errorf("phase is %s", e.Status.Phase)
+	}
+	c := nginx()
+	l.create(c)
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// A read that fails once is told by Ready alone.
+func TestErrorsThatPassDoNotFlapTheSteps(t *testing.T) {
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseRunning)
+	l.drain()
+	l.getErrors["Application"] = apierrors.NewInternalError(errors.New("etcd"))
+	if err := l.reconcile(); err == nil {
+		t.Fatal("no error")
+	}
+	l.expect(v1alpha1.ConditionApplicationsHealthy, metav1.ConditionTrue, v1alpha1.ReasonApplicationsHealthy)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReconcileError)
+	delete(l.getErrors, "Application")
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonWorkflowRunning)
+	if story := l.drain(); len(story) > 0 {
+		t.Errorf("events: %v", story)
+	}
+}
+
+// A conflict is nobody's concern: nothing is written and nothing is said.
+func TestConflictsAreQuiet(t *testing.T) {
+	l := tutorial(t)
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	l.play()
+	l.drain()
+	l.failAt, l.failWith = len(l.writes)+1, apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, "x", errors.New("modified"))
+	l.armed = true
+	_, err := l.reconciler.Reconcile(t.Context(), l.get())
+	if !apierrors.IsConflict(err) || l.writes[len(l.writes)-1] == "patch Experiment/status" {
+		t.Errorf("error is %v, writes are %v", err, l.writes)
+	}
+	if story := l.drain(); len(story) > 0 {
+		t.Errorf("events: %v", story)
+	}
+}
+
+// What goes wrong with one target does not hold the others up, and the status says what is
+// there, not what was to be.
+func TestFailureOfOneTarget(t *testing.T) {
+	l := newLab(t, experimentOf(
+		targetOf("a", v1alpha1.ClusterGKE), targetOf("b", v1alpha1.ClusterGKE), targetOf("c", v1alpha1.ClusterHub),
+	), nginx(), template())
+	e := l.get()
+	key := names{e, l.reconciler.Options}.claim(e.Spec.Targets[0])
+	l.create(object(crossplane.GKEClusterGVK, key.Namespace, key.Name))
+	for range 8 {
+		_ = l.reconcile()
+		l.play()
+	}
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	got := map[string]v1alpha1.TargetState{}
+	for _, s := range l.get().Status.Targets {
+		got[s.Name] = s.State
+	}
+	want := map[string]v1alpha1.TargetState{"a": v1alpha1.TargetProvisioning, "b": v1alpha1.TargetHealthy, "c": v1alpha1.TargetHealthy}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("targets (-want +got):\n%s", diff)
+	}
+	if len(l.list(argoworkflows.WorkflowGVK)) > 0 {
+		t.Error("the Workflow was submitted")
+	}
+}
+
+// Events of one reason in one pass are told apart by the target, or the API server's client
+// would make one of them.
+func TestEventsOfSeveralTargets(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("a", v1alpha1.ClusterGKE), targetOf("b", v1alpha1.ClusterGKE)), nginx(), template())
+	before := l.get()
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	subjects := map[string]bool{}
+	for _, e := range happened(before, l.get(), Plan{}) {
+		key := e.Reason + "/" + e.Subject
+		if subjects[key] {
+			t.Errorf("%s twice", key)
+		}
+		subjects[key] = true
+	}
+	if !subjects["TargetProvisioning/a"] || !subjects["TargetProvisioning/b"] {
+		t.Errorf("events are of %v", subjects)
+	}
+}
+
+func TestComponentNamedTwice(t *testing.T) {
+	target := targetOf("web", v1alpha1.ClusterHub)
+	target.Components = append(target.Components, target.Components[0])
+	l := newLab(t, experimentOf(target), nginx(), template())
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec)
+}

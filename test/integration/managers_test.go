@@ -1,0 +1,101 @@
+package integration_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/test/env"
+)
+
+var _ = Describe("A manager of some namespaces", Serial, func() {
+	It("leaves the others alone, and what belongs to them", func() {
+		theirs := hub.newStage()
+		foreign := theirs.create(experiment("theirs", onHub("web", "nginx")))
+		theirs.reaches(foreign, v1alpha1.PhaseComplete)
+		shared.stop()
+		DeferCleanup(restartShared)
+
+		ours := hub.newStage()
+		m := hub.startManager("narrow", "--watch-namespaces="+ours.namespace)
+		defer m.stop()
+		ignored := theirs.create(experiment("ignored", onHub("web", "nginx")))
+		e := ours.create(experiment("ours", onHub("web", "nginx")))
+		ours.reaches(e, v1alpha1.PhaseComplete)
+		Expect(theirs.get(ignored).Finalizers).To(BeEmpty())
+
+		By("looking for complaints about the Applications of others, which are beside ours")
+		log, err := os.ReadFile(m.Log())
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(log)).NotTo(ContainSubstring("unknown namespace"))
+		Expect(string(log)).NotTo(ContainSubstring(`"level":"error"`))
+	})
+})
+
+var _ = Describe("Metrics", Serial, func() {
+	It("are for those who may read them", func() {
+		shared.stop()
+		DeferCleanup(restartShared)
+		address, err := env.FreeAddress()
+		Expect(err).NotTo(HaveOccurred())
+		m := hub.startManager("metered", "--metrics-bind-address="+address)
+		defer m.stop()
+
+		get := func(token string) (int, string) {
+			GinkgoHelper()
+			request, err := http.NewRequestWithContext(background(), http.MethodGet, "https://"+address+"/metrics", nil)
+			Expect(err).NotTo(HaveOccurred())
+			if token != "" {
+				request.Header.Set("Authorization", "Bearer "+token)
+			}
+			// The certificate is the manager's own.
+			c := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+			defer c.CloseIdleConnections()
+			var response *http.Response
+			Eventually(func() (err error) { // the manager is ready a moment before they are served
+				response, err = c.Do(request)
+				return err
+			}).Should(Succeed())
+			defer response.Body.Close()
+			body, err := io.ReadAll(response.Body)
+			Expect(err).NotTo(HaveOccurred())
+			return response.StatusCode, string(body)
+		}
+		code, _ := get("")
+		Expect(code).To(Equal(http.StatusUnauthorized))
+		code, _ = get("not-a-token")
+		Expect(code).To(Equal(http.StatusUnauthorized))
+		code, body := get(hub.Config().BearerToken)
+		Expect(code).To(Equal(http.StatusOK), body)
+		Expect(body).To(ContainSubstring("controller_runtime_reconcile_total"))
+	})
+})
+
+var _ = Describe("Events", func() {
+	It("tell the targets of one pass apart", func() {
+		s := hub.newStage()
+		e := s.create(experiment("three", onGKE("a", "nginx"), onGKE("b", "nginx"), onGKE("c", "nginx")))
+		s.reaches(e, v1alpha1.PhaseComplete)
+		Eventually(func(g Gomega) {
+			seen := map[string]int{}
+			for _, event := range s.eventsOf(e) {
+				for _, t := range []string{"a", "b", "c"} {
+					if strings.HasPrefix(event.Note, "Target "+t+":") {
+						seen[event.Reason+"/"+t]++
+					}
+				}
+			}
+			for _, t := range []string{"a", "b", "c"} {
+				for _, reason := range []string{"TargetProvisioning", "TargetDeploying", "TargetHealthy"} {
+					g.Expect(seen).To(HaveKeyWithValue(reason+"/"+t, 1))
+				}
+			}
+		}).Should(Succeed())
+	})
+})
