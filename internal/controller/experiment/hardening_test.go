@@ -264,6 +264,48 @@ func TestErrorsThatPassDoNotFlapTheSteps(t *testing.T) {
 	}
 }
 
+// A change that is seen together with the health of what was before is not healthy, and is
+// not what a Workflow submitted now would validate.
+func TestChangeInTheMomentOfHealth(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
+	l.until(v1alpha1.PhaseReady)
+	l.play()
+	c := nginx()
+	if err := l.client.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
+		t.Fatal(err)
+	}
+	c.Spec.Sources[0].TargetRevision = "9.9.9"
+	l.update(c)
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	l.expect(v1alpha1.ConditionApplicationsHealthy, metav1.ConditionFalse, v1alpha1.ReasonApplicationProgressing)
+	if l.get().Status.Workflow != nil {
+		t.Error("the Workflow was submitted")
+	}
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// A Workflow that could not be submitted is not said to be.
+func TestSubmissionThatFails(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
+	l.until(v1alpha1.PhaseReady)
+	l.play()
+	l.drain()
+	l.failAt, l.failWith = len(l.writes)+1, apierrors.NewInternalError(errors.New("etcd"))
+	if err := l.reconcile(); err == nil {
+		t.Fatal("no error")
+	}
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonPending)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReconcileError)
+	if story := strings.Join(l.drain(), "\n"); strings.Contains(story, v1alpha1.ReasonWorkflowRunning) {
+		t.Errorf("events: %s", story)
+	}
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
 // A conflict is nobody's concern: nothing is written and nothing is said.
 func TestConflictsAreQuiet(t *testing.T) {
 	l := tutorial(t)

@@ -124,8 +124,9 @@ func (f facts) bringUp() Plan {
 	started, blind := f.experiment.Status.StartedAt != nil, f.blind()
 	switch {
 	case started && !blind && graph != nil:
-		targets := f.targets(graph)
+		targets := f.targets()
 		for _, name := range graph.Order() {
+			targets[name].blockedBy = blocked(name, graph, targets)
 			f.advance(&p, targets[name], sources[name])
 		}
 		p.Targets = f.statuses(targets)

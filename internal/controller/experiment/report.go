@@ -77,7 +77,13 @@ func reportConditions(e *v1alpha1.Experiment, p Plan, err error, now time.Time) 
 			conditions.Set(&e.Status.Conditions, recordedStep(nil, t), e.Generation, now)
 		}
 	}
-	for _, s := range append(slices.Clone(current), failures(err)...) {
+	lasting, passing := failures(err)
+	for _, s := range current {
+		if known := meta.FindStatusCondition(e.Status.Conditions, s.Type) != nil; !known || !passing[s.Type] {
+			conditions.Set(&e.Status.Conditions, s, e.Generation, now)
+		}
+	}
+	for _, s := range lasting {
 		conditions.Set(&e.Status.Conditions, s, e.Generation, now)
 	}
 	if ready, changed := ready(e, p, err); changed {
@@ -137,18 +143,23 @@ func recordedStep(have []metav1.Condition, conditionType string) conditions.Step
 	return conditions.Step{Type: conditionType, Status: c.Status, Reason: c.Reason, Message: c.Message}
 }
 
-// failures are the steps that errors belong to which will not go away by themselves. What
-// passes is said by Ready alone, so that the steps do not flap.
-func failures(err error) []conditions.Step {
-	var out []conditions.Step
+// failures are the steps whose errors will not go away by themselves, and the types of those
+// whose errors may pass. The latter stay as they were, so that they neither flap nor tell of
+// a write that has not taken place; Ready alone speaks of them.
+func failures(err error) (lasting []conditions.Step, passing map[string]bool) {
+	passing = map[string]bool{}
 	for _, err := range flatten(err) {
 		var step *stepError
-		reason := reasonOf(err)
-		if errors.As(err, &step) && step.condition != v1alpha1.ConditionReady && reason != v1alpha1.ReasonReconcileError {
-			out = append(out, conditions.False(step.condition, reason, message(err)))
+		if !errors.As(err, &step) || step.condition == v1alpha1.ConditionReady {
+			continue
+		}
+		if reason := reasonOf(err); reason != v1alpha1.ReasonReconcileError {
+			lasting = append(lasting, conditions.False(step.condition, reason, message(err)))
+		} else {
+			passing[step.condition] = true
 		}
 	}
-	return out
+	return lasting, passing
 }
 
 // flatten takes joined errors apart.

@@ -35,8 +35,8 @@ func (t *target) hub() bool     { return t.spec.Cluster.Type == v1alpha1.Cluster
 func (t *target) healthy() bool { return t.app != nil && t.appState.Health == argocd.Healthy }
 func (t *target) begun() bool   { return t.claim != nil || t.app != nil }
 
-// targets reads the state of every target and what holds it back.
-func (f facts) targets(graph *dag.Graph[string]) map[string]*target {
+// targets reads the state of every target.
+func (f facts) targets() map[string]*target {
 	targets := make(map[string]*target, len(f.experiment.Spec.Targets))
 	for _, spec := range f.experiment.Spec.Targets {
 		t := &target{spec: spec, claim: f.seen.Claims[spec.Name], app: f.seen.Applications[spec.Name]}
@@ -48,15 +48,20 @@ func (f facts) targets(graph *dag.Graph[string]) map[string]*target {
 		}
 		targets[spec.Name] = t
 	}
-	for _, t := range targets {
-		for _, dependency := range graph.Dependencies(t.spec.Name) {
-			if !targets[dependency].healthy() {
-				t.blockedBy = append(t.blockedBy, dependency)
-			}
-		}
-		slices.Sort(t.blockedBy)
-	}
 	return targets
+}
+
+// blocked names the targets that keep another one from being begun. They have been advanced
+// before it, so one whose Application is about to change is not healthy any more.
+func blocked(name string, graph *dag.Graph[string], targets map[string]*target) []string {
+	var by []string
+	for _, dependency := range graph.Dependencies(name) {
+		if !targets[dependency].healthy() {
+			by = append(by, dependency)
+		}
+	}
+	slices.Sort(by)
+	return by
 }
 
 // advance takes a target one step on: cluster, registration, Application.
@@ -77,7 +82,9 @@ func (f facts) advance(p *Plan, t *target, sources []argocd.Source) {
 		t.appReason = v1alpha1.ReasonPending
 		return
 	}
-	f.ensure(p, t, t.app, f.desiredApplication(t, sources), v1alpha1.ConditionApplicationsHealthy)
+	if f.ensure(p, t, t.app, f.desiredApplication(t, sources), v1alpha1.ConditionApplicationsHealthy) {
+		t.appState = argocd.ApplicationState{} // what is said of the old sources is not said of the new
+	}
 	f.judgeApplication(t)
 }
 
@@ -164,13 +171,14 @@ func (f facts) judgeApplication(t *target) {
 	}
 }
 
-// ensure plans the write that brings a child to its desired state, if one is needed. What
-// is being deleted is left until it is gone.
-func (f facts) ensure(p *Plan, t *target, seen, desired *unstructured.Unstructured, condition string) {
+// ensure plans the write that brings a child to its desired state, and says whether one is
+// needed. What is being deleted is left until it is gone.
+func (f facts) ensure(p *Plan, t *target, seen, desired *unstructured.Unstructured, condition string) bool {
 	if f.frozen || seen != nil && (seen.GetDeletionTimestamp() != nil || kube.UpToDate(seen, desired)) {
-		return
+		return false
 	}
 	p.Writes = append(p.Writes, Write{Object: desired, Known: seen != nil, Target: t.spec.Name, Condition: condition})
+	return true
 }
 
 func (f facts) desiredClaim(t v1alpha1.Target) *unstructured.Unstructured {

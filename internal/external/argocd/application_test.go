@@ -12,15 +12,6 @@ import (
 	"github.com/labkeeper/labkeeper/test/crds"
 )
 
-func schemas(t *testing.T) *crds.Schemas {
-	t.Helper()
-	s, err := crds.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // full has every optional field set, and every one that can be set to nothing.
 var full = Application{
 	Namespace: "argocd", Name: strings.Repeat("x", MaxApplicationName), Project: "labs",
@@ -82,7 +73,7 @@ func TestApplicationObject(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			app := test.app.Object()
-			if err := schemas(t).Validate(app); err != nil {
+			if err := crds.Require(t).Validate(app); err != nil {
 				t.Error(err)
 			}
 			policy := map[string]any{
@@ -165,13 +156,13 @@ func TestPathsThatAreReadOrDropped(t *testing.T) {
 		"status.history":                                          "array",
 		"status.summary":                                          "object",
 	} {
-		if got, err := schemas(t).FieldType(ApplicationGVK, strings.Split(path, ".")...); err != nil || got != want {
+		if got, err := crds.Require(t).FieldType(ApplicationGVK, strings.Split(path, ".")...); err != nil || got != want {
 			t.Errorf("%s is a %q (%v), want a %s", path, got, err, want)
 		}
 	}
 	// What is compared whole must be of one type.
 	for _, path := range []string{"spec.sources.[].helm.parameters.[].value", "status.sync.comparedTo.sources.[].helm.parameters.[].value"} {
-		if err := schemas(t).HasField(ApplicationGVK, strings.Split(path, ".")...); err != nil {
+		if err := crds.Require(t).HasField(ApplicationGVK, strings.Split(path, ".")...); err != nil {
 			t.Error(err)
 		}
 	}
@@ -225,7 +216,7 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := schemas(t).Validate(u); err != nil {
+	if err := crds.Require(t).Validate(u); err != nil {
 		t.Fatal(err)
 	}
 	return u
@@ -335,7 +326,7 @@ func TestReadApplicationOfOurOwn(t *testing.T) {
 		"sync":      map[string]any{"status": "Synced", "comparedTo": map[string]any{"destination": map[string]any{}, "sources": sources}},
 		"resources": []any{map[string]any{"kind": "Service", "name": "x"}},
 	}
-	if err := schemas(t).Validate(app); err != nil {
+	if err := crds.Require(t).Validate(app); err != nil {
 		t.Fatal(err)
 	}
 	if state := ReadApplication(app); state.Health != Healthy {

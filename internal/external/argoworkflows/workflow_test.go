@@ -12,15 +12,6 @@ import (
 	"github.com/labkeeper/labkeeper/test/crds"
 )
 
-func schemas(t *testing.T) *crds.Schemas {
-	t.Helper()
-	s, err := crds.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 func TestObject(t *testing.T) {
 	tests := map[string]struct {
 		workflow Workflow
@@ -53,7 +44,7 @@ func TestObject(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			workflow := test.workflow.Object()
-			if err := schemas(t).Validate(workflow); err != nil {
+			if err := crds.Require(t).Validate(workflow); err != nil {
 				t.Error(err)
 			}
 			if diff := cmp.Diff(test.want, workflow.Object["spec"]); diff != "" {
@@ -76,11 +67,11 @@ func TestPathsThatReadReadsAndStripDrops(t *testing.T) {
 		"status.storedTemplates":            "object",
 		"status.storedWorkflowTemplateSpec": "object",
 	} {
-		if got, err := schemas(t).FieldType(WorkflowGVK, strings.Split(path, ".")...); err != nil || got != want {
+		if got, err := crds.Require(t).FieldType(WorkflowGVK, strings.Split(path, ".")...); err != nil || got != want {
 			t.Errorf("%s is a %q (%v), want a %s", path, got, err, want)
 		}
 	}
-	if err := schemas(t).HasField(WorkflowTemplateGVK, "spec"); err != nil {
+	if err := crds.Require(t).HasField(WorkflowTemplateGVK, "spec"); err != nil {
 		t.Error(err)
 	}
 }
@@ -140,7 +131,7 @@ spec: {workflowTemplateRef: {name: validation}}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := schemas(t).Validate(u); err != nil {
+	if err := crds.Require(t).Validate(u); err != nil {
 		t.Fatal(err)
 	}
 	return u

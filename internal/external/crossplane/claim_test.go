@@ -12,15 +12,6 @@ import (
 	"github.com/labkeeper/labkeeper/test/crds"
 )
 
-func schemas(t *testing.T) *crds.Schemas {
-	t.Helper()
-	s, err := crds.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 func TestClaim(t *testing.T) {
 	tests := map[string]struct {
 		cluster GKECluster
@@ -41,7 +32,7 @@ func TestClaim(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			claim := test.cluster.Claim()
-			if err := schemas(t).Validate(claim); err != nil {
+			if err := crds.Require(t).Validate(claim); err != nil {
 				t.Error(err)
 			}
 			if diff := cmp.Diff(test.want, claim.Object["spec"]); diff != "" {
@@ -64,7 +55,7 @@ func TestPathsThatReadClaimReads(t *testing.T) {
 		"status.endpoint":              "string",
 		"spec.resourceRef.name":        "string",
 	} {
-		if got, err := schemas(t).FieldType(GKEClusterGVK, strings.Split(path, ".")...); err != nil || got != want {
+		if got, err := crds.Require(t).FieldType(GKEClusterGVK, strings.Split(path, ".")...); err != nil || got != want {
 			t.Errorf("%s is a %q (%v), want a %s", path, got, err, want)
 		}
 	}
@@ -86,7 +77,7 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := schemas(t).Validate(u); err != nil {
+	if err := crds.Require(t).Validate(u); err != nil {
 		t.Fatal(err)
 	}
 	return u
