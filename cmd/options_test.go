@@ -111,8 +111,11 @@ func TestNamespacesThatMustExist(t *testing.T) {
 	if diff := cmp.Diff(want, o.namespaces(), cmp.AllowUnexported(namespaceFlag{})); diff != "" {
 		t.Errorf("namespaces (-want +got):\n%s", diff)
 	}
-	if len(watched(o)) != 2 || watched(defaults()) != nil {
-		t.Errorf("watched are %v, and by default %v", watched(o), watched(defaults()))
+	if watched := controller.CacheOptions(o.Options).DefaultNamespaces; len(watched) != 2 {
+		t.Errorf("watched are %v", watched)
+	}
+	if watched := controller.CacheOptions(defaults().Options).DefaultNamespaces; watched != nil {
+		t.Errorf("by default watched are %v", watched)
 	}
 }
 

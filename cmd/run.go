@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -22,7 +21,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/labkeeper/labkeeper/internal/controller"
-	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // The Lease: a leader that dies is followed within five seconds.
@@ -67,14 +65,7 @@ func run(ctx context.Context, o options) error {
 		RenewDeadline:                 ptr.To(renewDeadline),
 		RetryPeriod:                   ptr.To(retryPeriod),
 		GracefulShutdownTimeout:       ptr.To(stopTimeout),
-		Cache: cache.Options{
-			Mapper: kube.Foreign(mapper, controller.ForeignKinds()...),
-			// A read through the cache must never begin to watch a kind by accident.
-			ReaderFailOnMissingInformer: true,
-			DefaultNamespaces:           watched(o),
-			DefaultTransform:            controller.StripManagedFields,
-			ByObject:                    controller.CacheByObject(o.Options),
-		},
+		Cache:                         controller.CacheOptions(o.Options),
 		Client: client.Options{Cache: &client.CacheOptions{
 			Unstructured: true,
 			// It does not work with several namespaces, and nothing correct rests on it.
@@ -112,17 +103,6 @@ func metrics(o options) metricsserver.Options {
 		m.FilterProvider = filters.WithAuthenticationAndAuthorization
 	}
 	return m
-}
-
-func watched(o options) map[string]cache.Config {
-	if len(o.Experiment.WatchNamespaces) == 0 {
-		return nil
-	}
-	namespaces := make(map[string]cache.Config, len(o.Experiment.WatchNamespaces))
-	for _, namespace := range o.Experiment.WatchNamespaces {
-		namespaces[namespace] = cache.Config{}
-	}
-	return namespaces
 }
 
 // exist says which flag names a namespace that is not there: every Experiment would wait

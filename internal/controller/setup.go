@@ -5,13 +5,15 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/controller/experiment"
@@ -35,17 +37,41 @@ func Scheme() (*runtime.Scheme, error) {
 	return scheme, nil
 }
 
-// ForeignKinds are the kinds of other systems that may not be installed.
-func ForeignKinds() []schema.GroupVersionKind { return experiment.ForeignKinds() }
-
-// CacheByObject is how the kinds that the reconcilers watch are cached: only what carries
-// our labels, in the namespaces where it can be, without what is never read.
-func CacheByObject(o Options) map[client.Object]cache.ByObject {
-	all := map[client.Object]cache.ByObject{
-		kube.CRD(): {Transform: kube.StripCRD},
+// CacheOptions are those of the manager's cache, which has our own kinds and those that every
+// cluster has: only what carries our labels, without what is never read.
+func CacheOptions(o Options) cache.Options {
+	return cache.Options{
+		// A read through the cache must never begin to watch a kind by accident.
+		ReaderFailOnMissingInformer: true,
+		DefaultNamespaces:           namespaces(o.Experiment.WatchNamespaces),
+		DefaultTransform:            StripManagedFields,
+		ByObject: map[client.Object]cache.ByObject{
+			kube.CRD():          {Transform: kube.StripCRD},
+			&corev1.Namespace{}: {Label: experiment.Ours()},
+		},
 	}
-	for object, by := range experiment.CacheByObject(o.Experiment) {
-		all[object] = by
+}
+
+// ForeignCacheOptions are those of the cache of foreign kinds. It is one of its own because
+// whoever waits for a cache waits for everything in it, and one of these kinds may never come.
+func ForeignCacheOptions(o Options, scheme *runtime.Scheme, mapper meta.RESTMapper) cache.Options {
+	return cache.Options{
+		Scheme:                      scheme,
+		Mapper:                      kube.Foreign(mapper, experiment.ForeignKinds()...),
+		ReaderFailOnMissingInformer: true,
+		DefaultNamespaces:           namespaces(o.Experiment.WatchNamespaces),
+		DefaultTransform:            StripManagedFields,
+		ByObject:                    experiment.CacheByObject(o.Experiment),
+	}
+}
+
+func namespaces(names []string) map[string]cache.Config {
+	if len(names) == 0 {
+		return nil
+	}
+	all := make(map[string]cache.Config, len(names))
+	for _, name := range names {
+		all[name] = cache.Config{}
 	}
 	return all
 }
@@ -61,7 +87,14 @@ func StripManagedFields(o any) (any, error) {
 
 // Setup registers every reconciler.
 func Setup(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options) error {
-	if err := experiment.SetupWithManager(ctx, mgr, live, o.Experiment); err != nil {
+	foreign, err := cache.New(mgr.GetConfig(), ForeignCacheOptions(o, mgr.GetScheme(), mgr.GetRESTMapper()))
+	if err != nil {
+		return fmt.Errorf("building the cache of foreign kinds: %w", err)
+	}
+	if err := mgr.Add(manager.RunnableFunc(foreign.Start)); err != nil {
+		return fmt.Errorf("adding the cache of foreign kinds: %w", err)
+	}
+	if err := experiment.SetupWithManager(ctx, mgr, foreign, live, o.Experiment); err != nil {
 		return fmt.Errorf("setting up the Experiment reconciler: %w", err)
 	}
 	return nil

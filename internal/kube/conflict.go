@@ -2,25 +2,48 @@ package kube
 
 import (
 	"context"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// conflictDelay is how long the cache is given to catch up.
-const conflictDelay = 100 * time.Millisecond
-
-// QuietConflicts turns a conflict into another look: the cache was behind, which is
-// nothing that anybody must know of.
+// QuietConflicts turns conflicts into another look, after the delay of an error: the cache
+// was behind, which is nothing that anybody must know of.
 func QuietConflicts(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		result, err := r.Reconcile(ctx, req)
-		if apierrors.IsConflict(err) {
+		if err != nil && Conflict(err) {
 			log.FromContext(ctx).V(1).Info("Object changed meanwhile, looking again", "cause", err.Error())
-			return reconcile.Result{RequeueAfter: conflictDelay}, nil
+			// RequeueAfter would forget how often this has happened.
+			return reconcile.Result{Requeue: true}, nil //nolint:staticcheck,forbidigo // the only requeue that backs off without an error
 		}
 		return result, err
 	})
+}
+
+// Conflict says whether an error is nothing but conflicts.
+func Conflict(err error) bool {
+	for _, e := range Errors(err) {
+		if !apierrors.IsConflict(e) {
+			return false
+		}
+	}
+	return true
+}
+
+// Errors takes joined errors apart, in their order.
+func Errors(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var out []error
+	for _, e := range joined.Unwrap() {
+		out = append(out, Errors(e)...)
+	}
+	return out
 }

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -61,10 +62,11 @@ func EnsureFinalizer(ctx context.Context, c client.Client, o client.Object, fina
 
 // Finish is the one exit of a reconciler: it patches the status once if it differs, emits
 // the events, and with no error drops the finalizer last. If the status patch fails, only
-// that error is returned: joined with a terminal one it would never be tried again. A
-// conflict is nobody's concern: it is returned before anything is written or said.
+// that error is returned: joined with a terminal one it would never be tried again. What is
+// nobody's concern, conflicts and the errors of a manager that is being stopped, is returned
+// before anything is written or said.
 func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder, before, after client.Object, finalizer string, out Outcome) (reconcile.Result, error) {
-	if apierrors.IsConflict(out.Err) {
+	if out.Err != nil && (Conflict(out.Err) || errors.Is(ctx.Err(), context.Canceled)) {
 		return reconcile.Result{}, out.Err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)

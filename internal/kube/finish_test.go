@@ -283,6 +283,7 @@ func TestEnsureFinalizer(t *testing.T) {
 func TestQuietConflicts(t *testing.T) {
 	conflict := apierrors.NewConflict(podResource, "p", errors.New("modified"))
 	failure := errors.New("failure")
+	again := reconcile.Result{Requeue: true} //nolint:staticcheck // backs off without an error
 	tests := map[string]struct {
 		result reconcile.Result
 		err    error
@@ -290,8 +291,10 @@ func TestQuietConflicts(t *testing.T) {
 		loud   bool
 	}{
 		"nothing":              {reconcile.Result{RequeueAfter: time.Hour}, nil, reconcile.Result{RequeueAfter: time.Hour}, false},
-		"conflict":             {reconcile.Result{}, conflict, reconcile.Result{RequeueAfter: conflictDelay}, false},
-		"wrapped conflict":     {reconcile.Result{}, fmt.Errorf("patching status: %w", conflict), reconcile.Result{RequeueAfter: conflictDelay}, false},
+		"conflict":             {reconcile.Result{}, conflict, again, false},
+		"wrapped conflict":     {reconcile.Result{}, fmt.Errorf("patching status: %w", conflict), again, false},
+		"two conflicts":        {reconcile.Result{}, errors.Join(conflict, conflict), again, false},
+		"conflict and more":    {reconcile.Result{}, errors.Join(conflict, failure), reconcile.Result{}, true},
 		"another error":        {reconcile.Result{}, failure, reconcile.Result{}, true},
 		"already exists":       {reconcile.Result{}, apierrors.NewAlreadyExists(podResource, "p"), reconcile.Result{}, true},
 		"an error with a wait": {reconcile.Result{RequeueAfter: time.Hour}, failure, reconcile.Result{RequeueAfter: time.Hour}, true},

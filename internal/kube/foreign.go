@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -86,7 +87,10 @@ type ForeignKind struct {
 // ForeignKinds is a source that starts one watch per foreign kind when its CRD appears, so
 // that a kind which is not installed neither stops the manager nor needs a restart later.
 type ForeignKinds struct {
-	// Cache that the kinds are read from.
+	// CRDs is the cache of CustomResourceDefinitions.
+	CRDs cache.Cache
+	// Cache that the kinds are read from: one of their own, because whoever waits for a cache
+	// waits for everything in it.
 	Cache cache.Cache
 	// Mapper that knows the kinds once they are served.
 	Mapper meta.RESTMapper
@@ -121,7 +125,7 @@ func (f *ForeignKinds) Start(ctx context.Context, queue workqueue.TypedRateLimit
 	f.initial = true
 	f.mu.Unlock()
 
-	f.crds = source.Kind(f.Cache, client.Object(CRD()), handler.Funcs{
+	f.crds = source.Kind(f.CRDs, client.Object(CRD()), handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			f.observe(ctx, e.Object, q)
 		},
@@ -164,22 +168,22 @@ func (f *ForeignKinds) observe(ctx context.Context, crd client.Object, queue wor
 			continue
 		}
 		if !serves(crd, kind.Version) {
-			if f.State(kind.GroupVersionKind) != KindUnserved {
-				f.set(ctx, kind.GroupVersionKind, KindUnserved, queue)
-			}
+			f.change(ctx, kind.GroupVersionKind, queue, func(KindState) KindState { return KindUnserved })
 			continue
 		}
+		f.change(ctx, kind.GroupVersionKind, queue, func(state KindState) KindState {
+			switch {
+			case state >= KindSyncing:
+				return state
+			case f.synced[kind.GroupVersionKind]: // the watch of before has gone on trying
+				return KindServed
+			}
+			return KindSyncing
+		})
 		f.mu.Lock()
-		start, synced, state := !f.started[kind.GroupVersionKind], f.synced[kind.GroupVersionKind], f.states[kind.GroupVersionKind]
+		start := !f.started[kind.GroupVersionKind]
 		f.started[kind.GroupVersionKind] = true
 		f.mu.Unlock()
-		switch {
-		case state >= KindSyncing:
-		case synced: // the watch of before has gone on trying
-			f.set(ctx, kind.GroupVersionKind, KindServed, queue)
-		default:
-			f.set(ctx, kind.GroupVersionKind, KindSyncing, queue)
-		}
 		if start {
 			go f.watch(ctx, kind, queue)
 		}
@@ -189,44 +193,53 @@ func (f *ForeignKinds) observe(ctx context.Context, crd client.Object, queue wor
 func (f *ForeignKinds) gone(ctx context.Context, crd client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	for _, kind := range f.Kinds {
 		if defines(crd, kind.GroupKind()) {
-			f.set(ctx, kind.GroupVersionKind, KindMissing, queue)
+			f.change(ctx, kind.GroupVersionKind, queue, func(KindState) KindState { return KindMissing })
 		}
 	}
 }
 
-// watch starts the kind's watch and waits, as long as it takes, for its cache to fill.
+// watch starts the kind's watch and waits, as long as it takes, for its cache to fill. It
+// waits for this kind alone: one that the manager may not list must not hold the others up.
 func (f *ForeignKinds) watch(ctx context.Context, kind ForeignKind, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	var informer cache.Informer
 	err := wait.PollUntilContextCancel(ctx, discoveryInterval, true, func(context.Context) (bool, error) {
-		_, err := f.Mapper.RESTMapping(kind.GroupKind(), kind.Version)
+		if _, err := f.Mapper.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
+			return false, nil // not served yet
+		}
+		var err error
+		informer, err = f.Cache.GetInformer(ctx, kind.Object(), cache.BlockUntilSynced(false))
 		return err == nil, nil
 	})
 	if err != nil {
 		return // the manager stops
 	}
-	objects := source.Kind(f.Cache, kind.Object(), kind.Handler)
+	objects := &source.Informer{Informer: informer, Handler: kind.Handler}
 	if err := objects.Start(ctx, queue); err != nil {
 		log.FromContext(ctx).Error(err, "Watching a foreign kind", "kind", kind.String())
 		return
 	}
-	if err := objects.WaitForSync(ctx); err != nil || ctx.Err() != nil {
-		return
+	if !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return // the manager stops
 	}
-	f.mu.Lock()
-	f.synced[kind.GroupVersionKind] = true
-	syncing := f.states[kind.GroupVersionKind] == KindSyncing // the CRD may be gone again
-	f.mu.Unlock()
-	if syncing {
-		f.set(ctx, kind.GroupVersionKind, KindServed, queue)
-	}
+	f.change(ctx, kind.GroupVersionKind, queue, func(state KindState) KindState {
+		f.synced[kind.GroupVersionKind] = true
+		if state == KindSyncing {
+			return KindServed
+		}
+		return state // the CRD is gone again
+	})
 }
 
-func (f *ForeignKinds) set(ctx context.Context, gvk schema.GroupVersionKind, state KindState, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+// change sets a kind's state to what next makes of it, under the lock, and wakes those that
+// a change concerns.
+func (f *ForeignKinds) change(ctx context.Context, gvk schema.GroupVersionKind, queue workqueue.TypedRateLimitingInterface[reconcile.Request], next func(KindState) KindState) {
 	f.mu.Lock()
-	f.states[gvk] = state
-	wake := !f.initial
+	before := f.states[gvk]
+	f.states[gvk] = next(before)
+	wake := f.states[gvk] != before && !f.initial // before that no worker has looked at anything
 	f.mu.Unlock()
 	if !wake {
-		return // no worker has looked at anything yet
+		return
 	}
 	for _, request := range f.Wake(ctx) {
 		queue.Add(request)

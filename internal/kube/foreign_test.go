@@ -166,7 +166,7 @@ func watch(t *testing.T, mapper meta.RESTMapper, installed ...*unstructured.Unst
 	}
 	t.Cleanup(w.queue.ShutDown)
 	w.ForeignKinds = &ForeignKinds{
-		Cache: w.informers, Mapper: mapper,
+		CRDs: w.informers, Cache: w.informers, Mapper: mapper,
 		Kinds: []ForeignKind{{
 			GroupVersionKind: widgetGVK,
 			Handler:          handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{touched} }),

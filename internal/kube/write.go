@@ -43,15 +43,26 @@ type Writer struct {
 // lost, or one the cache has not seen) is brought to the desired state. It returns a
 // *NameTakenError if another's object has the name.
 func (w Writer) Ensure(ctx context.Context, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	created := desired.DeepCopy()
-	err := w.Client.Create(ctx, created, client.FieldOwner(FieldOwner), client.FieldValidation("Strict"))
-	if err == nil {
-		return created, nil
-	}
-	if !apierrors.IsAlreadyExists(err) {
-		return nil, fmt.Errorf("creating %s: %w", Describe(desired), err)
+	child, created, err := w.Create(ctx, desired)
+	if err != nil || created {
+		return child, err
 	}
 	return w.Apply(ctx, desired)
+}
+
+// Create is Ensure for a child that must never change: one that is there already is returned
+// as it is.
+func (w Writer) Create(ctx context.Context, desired *unstructured.Unstructured) (child *unstructured.Unstructured, created bool, err error) {
+	child = desired.DeepCopy()
+	err = w.Client.Create(ctx, child, client.FieldOwner(FieldOwner), client.FieldValidation("Strict"))
+	if err == nil {
+		return child, true, nil
+	}
+	if !apierrors.IsAlreadyExists(err) {
+		return nil, false, fmt.Errorf("creating %s: %w", Describe(desired), err)
+	}
+	child, err = w.live(ctx, desired)
+	return child, false, err
 }
 
 // Apply brings a child that exists to the desired state by server-side apply, with the UID

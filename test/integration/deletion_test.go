@@ -14,7 +14,7 @@ import (
 )
 
 // downward is the order in which everything of the tutorial goes.
-var downward = []string{"Workflow", "Application loadgen", "Application app", "Namespace", "Secret app", "GKECluster app"}
+var downward = []string{"Workflow", "Application loadgen", "Application app", "Namespace loadgen", "Secret app", "GKECluster app"}
 
 // expectOrder checks that each child was gone before the next one's deletion was asked for.
 // The namespace on the hub, the Secret and the claim are asked for in one pass, in this order.
@@ -28,7 +28,7 @@ func expectOrder(s *stage, e *v1alpha1.Experiment) {
 			continue
 		}
 		Expect(ended).NotTo(BeZero(), "%s is not gone", child)
-		if before == "Namespace" || before == "Secret app" {
+		if before == "Namespace loadgen" || before == "Secret app" {
 			Expect(ending).To(BeNumerically(">=", beforeEnding), "%s goes before %s", child, before)
 		} else {
 			Expect(ending).To(BeNumerically(">", beforeEnded), "%s goes before %s is gone", child, before)

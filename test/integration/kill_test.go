@@ -24,9 +24,9 @@ const kills = 10
 func outcome(s *stage, e *v1alpha1.Experiment) map[string]string {
 	GinkgoHelper()
 	replace := strings.NewReplacer(
-		string(e.UID), "UID", s.namespace, "NAMESPACE",
+		string(e.UID), "UID", s.namespace, "NAMESPACE", s.hubNamespace(e, "loadgen"), "HUB",
+		s.registration(e, "app"), "REGISTRATION", // which begins with the claim's name
 		s.claim(e, "app").Name, "CLAIM", s.application(e, "app").Name, "APP", s.application(e, "loadgen").Name, "LOADGEN", s.workflow(e).Name, "WORKFLOW",
-		s.hubNamespace(e), "HUB", string(s.object(claims, s.claim(e, "app")).GetUID()), "CLAIM-UID",
 	)
 	written := func(o any) string {
 		data, err := json.MarshalIndent(o, "", " ")

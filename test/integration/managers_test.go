@@ -5,10 +5,13 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/test/env"
@@ -97,5 +100,37 @@ var _ = Describe("Events", func() {
 				}
 			}
 		}).Should(Succeed())
+	})
+})
+
+var _ = Describe("A kind that the manager may not list", Serial, func() {
+	It("holds up only those that need it", func() {
+		role := &rbacv1.ClusterRole{}
+		key := client.ObjectKey{Name: "labkeeper-manager"}
+		Expect(hub.client.Get(background(), key, role)).To(Succeed())
+		before := slices.Clone(role.Rules)
+		for i, rule := range role.Rules {
+			if slices.Contains(rule.Resources, "gkeclusters") {
+				role.Rules[i].Verbs = []string{"get", "create"}
+			}
+		}
+		shared.stop()
+		DeferCleanup(restartShared)
+		Expect(hub.client.Update(background(), role)).To(Succeed())
+		DeferCleanup(func() {
+			Expect(hub.client.Get(background(), key, role)).To(Succeed())
+			role.Rules = before
+			Expect(hub.client.Update(background(), role)).To(Succeed())
+		})
+
+		m := hub.startManager("blind")
+		defer m.stop()
+		s := hub.newStage()
+		onHubOnly := s.create(experiment("hub-only", onHub("web", "nginx")))
+		withGKE := s.create(experiment("with-gke", onGKE("app", "nginx")))
+		s.says(withGKE, v1alpha1.ConditionClustersReady, v1alpha1.ReasonWatchNotSynced, "GKECluster")
+		s.says(withGKE, v1alpha1.ConditionReady, v1alpha1.ReasonWatchNotSynced, "GKECluster")
+		s.reaches(onHubOnly, v1alpha1.PhaseComplete)
+		Expect(m.Exited()).NotTo(BeClosed())
 	})
 })

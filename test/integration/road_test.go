@@ -110,7 +110,7 @@ var _ = Describe("The straight road", Ordered, ContinueOnFailure, func() {
 			data[key] = string(value)
 		}
 		Expect(data).To(HaveLen(3))
-		Expect(data).To(HaveKeyWithValue("name", s.claim(e, "app").Name))
+		Expect(data).To(HaveKeyWithValue("name", s.registration(e, "app")))
 		Expect(data).To(HaveKeyWithValue("server", "https://"+clusterEndpoint))
 		var config map[string]any
 		Expect(json.Unmarshal([]byte(data["config"]), &config)).To(Succeed())
@@ -123,7 +123,7 @@ var _ = Describe("The straight road", Ordered, ContinueOnFailure, func() {
 	It("gives Argo CD one Application per target", func() {
 		app := s.object(applications, s.application(e, "app"))
 		destination, _, _ := unstructured.NestedStringMap(app.Object, "spec", "destination")
-		Expect(destination).To(Equal(map[string]string{"name": s.claim(e, "app").Name, "namespace": e.Name}))
+		Expect(destination).To(Equal(map[string]string{"name": s.registration(e, "app"), "namespace": e.Name}))
 		Expect(sourcesOf(app)).To(Equal([]any{
 			map[string]any{
 				"repoURL": "https://charts.example.com/stable", "chart": "nginx", "targetRevision": "18.2.4",
@@ -139,7 +139,7 @@ var _ = Describe("The straight road", Ordered, ContinueOnFailure, func() {
 		}))
 		loadgen := s.object(applications, s.application(e, "loadgen"))
 		destination, _, _ = unstructured.NestedStringMap(loadgen.Object, "spec", "destination")
-		Expect(destination).To(Equal(map[string]string{"server": "https://kubernetes.default.svc", "namespace": s.hubNamespace(e)}))
+		Expect(destination).To(Equal(map[string]string{"server": "https://kubernetes.default.svc", "namespace": s.hubNamespace(e, "loadgen")}))
 		Expect(sourcesOf(loadgen)).To(HaveLen(1))
 		for target, application := range map[string]*unstructured.Unstructured{"app": app, "loadgen": loadgen} {
 			Expect(application.GetFinalizers()).To(ContainElement(argoCDFinalizer))
@@ -162,7 +162,7 @@ var _ = Describe("The straight road", Ordered, ContinueOnFailure, func() {
 			map[string]any{"name": "experiment-name", "value": e.Name},
 			map[string]any{"name": "loadgen-endpoint", "value": "https://kubernetes.default.svc"},
 			map[string]any{"name": "loadgen-name", "value": "in-cluster"},
-			map[string]any{"name": "loadgen-namespace", "value": s.hubNamespace(e)},
+			map[string]any{"name": "loadgen-namespace", "value": s.hubNamespace(e, "loadgen")},
 		}))
 		expectMarks(e, workflow, "")
 	})

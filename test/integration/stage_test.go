@@ -254,7 +254,13 @@ func isExperiment(e *v1alpha1.Experiment) func(*unstructured.Unstructured) bool 
 	return func(u *unstructured.Unstructured) bool { return u.GetUID() == e.UID }
 }
 
-// hubNamespace is what the Experiment has to itself on the hub.
-func (s *stage) hubNamespace(e *v1alpha1.Experiment) string {
-	return kube.ChildName(63, e.UID, e.Name)
+// hubNamespace is what a target of the Experiment has to itself on the hub.
+func (s *stage) hubNamespace(e *v1alpha1.Experiment, target string) string {
+	return kube.ChildName(63, e.UID, e.Name, target)
+}
+
+// registration is what Argo CD calls the cluster of a target.
+func (s *stage) registration(e *v1alpha1.Experiment, target string) string {
+	claim := s.object(claims, s.claim(e, target))
+	return kube.ChildName(53, claim.GetUID(), claim.GetName())
 }

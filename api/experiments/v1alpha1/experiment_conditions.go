@@ -33,6 +33,8 @@ const (
 	ReasonWatchNotSynced = "WatchNotSynced"
 	// ReasonForbidden: the manager may not do what the step needs.
 	ReasonForbidden = "Forbidden"
+	// ReasonRejected: the API server refuses an object as invalid.
+	ReasonRejected = "Rejected"
 	// ReasonNameTaken: an object that is not this Experiment's has the name its own needs.
 	ReasonNameTaken = "NameTaken"
 	// ReasonReconcileError: a call failed and is tried again with growing delays.
@@ -145,9 +147,6 @@ const (
 	LabelTarget = "experiments.illm.io/target"
 	// AnnotationInputs is on a Workflow: the hash of what it validates.
 	AnnotationInputs = "experiments.illm.io/inputs"
-	// AnnotationClusterUID is on an Application: the UID of the claim whose cluster it was
-	// last deployed to, and whose credentials Argo CD has.
-	AnnotationClusterUID = "experiments.illm.io/cluster-uid"
 	// AnnotationOwner is the Experiment as namespace/name, in full.
 	AnnotationOwner = "experiments.illm.io/owner"
 	// Finalizer keeps an Experiment until everything it brought up is gone.

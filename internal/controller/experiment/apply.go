@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -70,13 +71,21 @@ func (s *scope) write(ctx context.Context, w Write) error {
 		return err
 	}
 	log.Info("Creating child")
-	written, err := writer.Ensure(ctx, w.Object)
+	if w.Object.GroupVersionKind() == argoworkflows.WorkflowGVK {
+		return s.submit(ctx, writer, w.Object)
+	}
+	_, err := writer.Ensure(ctx, w.Object)
+	return err
+}
+
+// submit creates the Workflow. One that was submitted before runs with what it was given.
+func (s *scope) submit(ctx context.Context, writer kube.Writer, workflow *unstructured.Unstructured) error {
+	submitted, _, err := writer.Create(ctx, workflow)
 	if err != nil {
 		return err
 	}
-	if written.GroupVersionKind() == argoworkflows.WorkflowGVK {
-		s.plan.Workflow.UID = string(written.GetUID())
-	}
+	s.plan.Workflow.UID = string(submitted.GetUID())
+	s.plan.Workflow.Inputs = submitted.GetAnnotations()[v1alpha1.AnnotationInputs]
 	return nil
 }
 

@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -24,14 +23,19 @@ func ForeignKinds() []schema.GroupVersionKind {
 	}
 }
 
-// CacheByObject is how the foreign kinds are cached: what carries our label, in the one
-// namespace where it can be.
-func CacheByObject(o Options) map[client.Object]cache.ByObject {
+// Ours selects what carries our label.
+func Ours() labels.Selector {
 	ours, err := labels.NewRequirement(v1alpha1.LabelExperimentUID, selection.Exists, nil)
 	if err != nil {
 		panic(err) // the label's key is a constant
 	}
-	selector := labels.NewSelector().Add(*ours)
+	return labels.NewSelector().Add(*ours)
+}
+
+// CacheByObject is how the foreign kinds are cached: what carries our label, in the one
+// namespace where it can be.
+func CacheByObject(o Options) map[client.Object]cache.ByObject {
+	selector := Ours()
 	child := func(gvk schema.GroupVersionKind, namespace string, strip toolscache.TransformFunc) (client.Object, cache.ByObject) {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(gvk)
@@ -42,7 +46,6 @@ func CacheByObject(o Options) map[client.Object]cache.ByObject {
 		return u, by
 	}
 	all := map[client.Object]cache.ByObject{
-		&corev1.Namespace{}: {Label: selector},
 		kube.Metadata(argoworkflows.WorkflowTemplateGVK): {Namespaces: map[string]cache.Config{o.WorkflowNamespace: {}}},
 	}
 	for _, c := range []struct {

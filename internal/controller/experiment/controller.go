@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -70,6 +71,8 @@ type Options struct {
 type Reconciler struct {
 	// Client reads from the cache.
 	Client client.Client
+	// Foreign reads the foreign kinds from their cache.
+	Foreign client.Reader
 	// Live reads from the server, and writes what must not be cached.
 	Live client.Client
 	// Kinds are the foreign kinds that can be read.
@@ -111,12 +114,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 
 // step observes, decides and writes.
 func (s *scope) step(ctx context.Context) error {
-	if s.experiment.Status.CompletedAt == nil || s.experiment.DeletionTimestamp != nil {
+	now := s.Clock.Now()
+	// Neither a verdict nor the end of its time depends on what can be read.
+	settled := s.experiment.Status.CompletedAt != nil || !now.Before(expiry(s.experiment))
+	if s.experiment.DeletionTimestamp != nil || !settled {
 		if err := s.observe(ctx); err != nil {
 			return err
 		}
 	}
-	s.plan = facts{experiment: s.experiment, options: s.Options, names: s.names, seen: s.seen, now: s.Clock.Now()}.plan()
+	s.plan = facts{experiment: s.experiment, options: s.Options, names: s.names, seen: s.seen, now: now}.plan()
 	return errors.Join(s.apply(ctx), s.seen.readErrors())
 }
 
@@ -127,7 +133,9 @@ const (
 )
 
 // SetupWithManager registers the reconciler.
-func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options) error {
+//
+// foreign is the cache of the kinds of CacheByObject; the manager must start it.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache, live client.Client, o Options) error {
 	indexer := mgr.GetFieldIndexer()
 	if err := indexer.IndexField(ctx, &v1alpha1.Experiment{}, indexComponents, componentNames); err != nil {
 		return err
@@ -143,7 +151,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		})
 	})
 	kinds := &kube.ForeignKinds{
-		Cache:  mgr.GetCache(),
+		CRDs:   mgr.GetCache(),
+		Cache:  foreign,
 		Mapper: mgr.GetRESTMapper(),
 		Kinds: []kube.ForeignKind{
 			{GroupVersionKind: crossplane.GKEClusterGVK, Handler: toOwner},
@@ -154,7 +163,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		Wake: func(ctx context.Context) []reconcile.Request { return find(ctx, c) },
 	}
 	r := &Reconciler{
-		Client: c, Live: live, Kinds: kinds, Clock: clock.RealClock{}, Options: o,
+		Client: c, Foreign: foreign, Live: live, Kinds: kinds, Clock: clock.RealClock{}, Options: o,
 		Recorder: mgr.GetEventRecorder("experiment-controller"),
 	}
 	return ctrl.NewControllerManagedBy(mgr).

@@ -60,12 +60,17 @@ func TestChangedNamespaces(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := tutorial(t)
-			l.until(v1alpha1.PhaseReady)
-			before := l.reconciler.Options
+			l.until(v1alpha1.PhaseRunning)
+			before, targets := l.reconciler.Options, l.get().Status.Targets
 			change(&l.reconciler.Options)
 			creates := len(l.writes)
 			l.settle(func() bool { return false })
 			l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonNamespacesChanged)
+			l.expect(v1alpha1.ConditionApplicationsHealthy, metav1.ConditionTrue, v1alpha1.ReasonApplicationsHealthy)
+			l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowRunning)
+			if diff := cmp.Diff(targets, l.get().Status.Targets); diff != "" {
+				t.Errorf("targets (-before +after):\n%s", diff)
+			}
 			for _, w := range l.writes[creates:] {
 				if w != "patch Experiment/status" {
 					t.Errorf("it goes on: %s", w)
@@ -120,19 +125,33 @@ func TestClusterThatIsReplaced(t *testing.T) {
 		}
 	}
 	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonClusterProvisioning)
-	if l.get().Status.Workflow != nil {
-		t.Error("the Workflow was submitted without the cluster")
+	if len(l.list(argocd.ApplicationGVK)) > 1 {
+		t.Error("the dependent was begun without the cluster")
 	}
+
+	// The new one is up, and Argo CD has not looked at it yet.
+	claim := l.list(crossplane.GKEClusterGVK)[0]
+	l.readyClaim(&claim)
 	l.delete(argocd.SecretGVK)
+	for range 3 {
+		if err := l.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionTrue, v1alpha1.ReasonClustersReady)
+	l.expect(v1alpha1.ConditionApplicationsHealthy, metav1.ConditionFalse, v1alpha1.ReasonApplicationProgressing)
+	if len(l.list(argocd.ApplicationGVK)) > 1 {
+		t.Error("the dependent was begun on the health of the old cluster")
+	}
 	l.settle(l.play)
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
-	claim := l.list(crossplane.GKEClusterGVK)[0]
+	claim = l.list(crossplane.GKEClusterGVK)[0]
 	if claim.GetUID() == old.GetUID() || len(l.list(argocd.SecretGVK)) != 1 {
 		t.Error("the new cluster is not registered")
 	}
 	for _, app := range l.list(argocd.ApplicationGVK) {
-		if app.GetLabels()[v1alpha1.LabelTarget] == "app" && app.GetAnnotations()[v1alpha1.AnnotationClusterUID] != string(claim.GetUID()) {
-			t.Error("the Application does not say that it is for the new cluster")
+		if app.GetLabels()[v1alpha1.LabelTarget] == "app" && !registered(&claim, &app) {
+			t.Error("the Application is not for the new cluster")
 		}
 	}
 }
@@ -380,4 +399,80 @@ func TestComponentNamedTwice(t *testing.T) {
 	l := newLab(t, experimentOf(target), nginx(), template())
 	l.settle(l.play)
 	l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec)
+}
+
+// The end of the time does not wait for what cannot be read.
+func TestTimeToLiveWithErrors(t *testing.T) {
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseReady)
+	l.getErrors["Component"] = apierrors.NewForbidden(schema.GroupResource{Resource: "components"}, "nginx", errors.New("no"))
+	l.clock.SetTime(epoch.Add(day))
+	l.settle(l.play)
+	if l.get() != nil {
+		t.Error("it is still there")
+	}
+}
+
+// While it cannot be seen whether a Workflow or an Application is there, nothing that they
+// need goes.
+func TestTeardownOrderWithKindsItCannotSee(t *testing.T) {
+	for hidden, stays := range map[schema.GroupVersionKind]schema.GroupVersionKind{
+		argoworkflows.WorkflowGVK: argocd.ApplicationGVK,
+		argocd.ApplicationGVK:     crossplane.GKEClusterGVK,
+	} {
+		t.Run(hidden.Kind, func(t *testing.T) {
+			l := tutorial(t)
+			l.until(v1alpha1.PhaseRunning)
+			l.kinds[hidden] = kube.KindUnserved
+			l.remove()
+			l.settle(l.play)
+			for _, o := range l.list(stays) {
+				if o.GetDeletionTimestamp() != nil {
+					t.Errorf("%s goes before %s", stays.Kind, hidden.Kind)
+				}
+			}
+			if len(l.list(stays)) == 0 {
+				t.Errorf("%s went before %s", stays.Kind, hidden.Kind)
+			}
+			l.kinds[hidden] = kube.KindSyncing // the cache has nothing, and live reads tell
+			l.settle(l.play)
+			if l.get() != nil {
+				t.Errorf("it is still there: %s", l.message(v1alpha1.ConditionReady))
+			}
+		})
+	}
+}
+
+// Before anything was created there is nothing to wait for.
+func TestDeletionBeforeTheStart(t *testing.T) {
+	l := tutorial(t)
+	l.kinds[crossplane.GKEClusterGVK] = kube.KindUnserved
+	l.settle(l.play)
+	l.remove()
+	l.settle(l.play)
+	if l.get() != nil {
+		t.Errorf("it is still there: %s", l.message(v1alpha1.ConditionReady))
+	}
+}
+
+// A Workflow that was submitted runs with what it was given: one whose record was lost to a
+// conflicting edit is found again and not rewritten.
+func TestSubmittedWorkflowIsNotRewritten(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
+	l.until(v1alpha1.PhaseRunning)
+	submitted := l.list(argoworkflows.WorkflowGVK)[0]
+	e := l.get()
+	s := &scope{Reconciler: l.reconciler, experiment: e, names: names{e, l.reconciler.Options}, failed: map[string]error{}}
+	f := facts{experiment: e, options: s.Options, names: s.names, now: epoch}
+	s.plan = Plan{Workflow: &v1alpha1.WorkflowStatus{}, Writes: []Write{{Object: f.desiredWorkflow(nil, "v1-other")}}}
+	if err := s.apply(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after := l.list(argoworkflows.WorkflowGVK)[0]
+	if diff := cmp.Diff(submitted.Object["spec"], after.Object["spec"]); diff != "" {
+		t.Errorf("the Workflow (-before +after):\n%s", diff)
+	}
+	if s.plan.Workflow.Inputs != submitted.GetAnnotations()[v1alpha1.AnnotationInputs] || s.plan.Workflow.UID != string(submitted.GetUID()) {
+		t.Errorf("it is taken for %+v", s.plan.Workflow)
+	}
 }

@@ -125,7 +125,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 			},
 		}).Build()
 	l.reconciler = &Reconciler{
-		Client: l.client, Live: l.client, Kinds: l.kinds, Recorder: l.recorder, Clock: l.clock,
+		Client: l.client, Foreign: l.client, Live: l.client, Kinds: l.kinds, Recorder: l.recorder, Clock: l.clock,
 		Options: Options{
 			ArgoCDNamespace: "argocd", ArgoCDProject: "default", WorkflowNamespace: "argo",
 			WorkflowServiceAccount: "argo-workflow", CrossplaneNamespace: "crossplane-system",
@@ -344,9 +344,10 @@ func (l *lab) appIs(app *unstructured.Unstructured, health, sync string) bool {
 		return false
 	}
 	sources, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources")
+	destination, _, _ := unstructured.NestedMap(app.Object, "spec", "destination")
 	app.Object["status"] = map[string]any{
 		"health":    map[string]any{"status": health},
-		"sync":      map[string]any{"status": sync, "comparedTo": map[string]any{"sources": sources}},
+		"sync":      map[string]any{"status": sync, "comparedTo": map[string]any{"sources": sources, "destination": destination}},
 		"resources": []any{map[string]any{"kind": "Deployment", "name": "web"}},
 	}
 	l.update(app)

@@ -86,11 +86,18 @@ func (n names) namespaces() v1alpha1.Namespaces {
 	return v1alpha1.Namespaces{Claims: n.claimNamespace(), ArgoCD: n.options.ArgoCDNamespace, Workflows: n.options.WorkflowNamespace}
 }
 
+// registration is what Argo CD calls the cluster of a claim. A claim that takes the place of
+// another has a cluster of another name, so that nothing which is said of the old one is
+// taken for the new one.
+func registration(claim *unstructured.Unstructured) string {
+	return kube.ChildName(argocd.MaxApplicationName, claim.GetUID(), claim.GetName())
+}
+
 // deployed is the namespace that a target's components are deployed into. The hub is
 // everybody's: there it is one that nobody else can have, and no system's.
 func (n names) deployed(t v1alpha1.Target) string {
 	if t.Cluster.Type == v1alpha1.ClusterHub {
-		return kube.ChildName(maxNamespace, n.experiment.UID, n.experiment.Name)
+		return kube.ChildName(maxNamespace, n.experiment.UID, n.experiment.Name, t.Name)
 	}
 	return kube.NamespaceName(n.experiment.UID, n.experiment.Name)
 }

@@ -115,7 +115,7 @@ func TestApplicationAndSecretAgree(t *testing.T) {
 	}
 	for what, want := range map[string]map[string]any{
 		"application of app":     {"name": string(secret), "namespace": "tutorial"},
-		"application of loadgen": {"server": "https://kubernetes.default.svc", "namespace": "tutorial-42iwmarl"},
+		"application of loadgen": {"server": "https://kubernetes.default.svc", "namespace": "tutorial-loadgen-lxmaombt"},
 	} {
 		got, _, _ := unstructured.NestedMap(all[what].Object, "spec", "destination")
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -37,8 +37,8 @@ type Observed struct {
 	// TemplateFound says whether the WorkflowTemplate exists; it is looked for only when
 	// the Workflow could be submitted.
 	TemplateFound bool
-	// Leftovers is what a live look finds of the Experiment's children, by kind; nil until
-	// the cache has no Workflow and no Application left. Only a teardown looks.
+	// Leftovers is what a live look finds of the Experiment's children, by kind. Only a
+	// teardown looks.
 	Leftovers map[schema.GroupVersionKind][]unstructured.Unstructured
 	// Hidden are kinds that a teardown cannot see.
 	Hidden []schema.GroupVersionKind
@@ -86,11 +86,14 @@ func (s *scope) observe(ctx context.Context) error {
 	for _, gvk := range neededKinds(s.experiment) {
 		s.seen.Kinds[gvk] = s.Kinds.State(gvk)
 	}
+	if moved(s.experiment, s.names) {
+		return nil // what is seen there is not the Experiment's
+	}
 	if err := s.observeChildren(ctx); err != nil {
 		return err
 	}
 	if s.experiment.DeletionTimestamp != nil {
-		return s.observeLeftovers(ctx)
+		return s.observeTeardown(ctx)
 	}
 	if err := s.observeComponents(ctx); err != nil {
 		return at(v1alpha1.ConditionComponentsResolved, err)
@@ -146,7 +149,7 @@ func (s *scope) child(ctx context.Context, gvk schema.GroupVersionKind, key type
 	if s.seen.Kinds[gvk] != kube.KindServed {
 		return nil, nil
 	}
-	return s.owned(kube.Get(ctx, s.Client, gvk, key))
+	return s.owned(kube.Get(ctx, s.Foreign, gvk, key))
 }
 
 // owned drops an object that is not the Experiment's.
@@ -199,9 +202,14 @@ func (o Observed) readErrors() error {
 	return errors.Join(errs...)
 }
 
-// registered says whether Argo CD has the credentials of the claim's cluster.
+// registered says whether the Application was created for the claim's cluster, which Argo CD
+// was given the credentials of before.
 func registered(claim, app *unstructured.Unstructured) bool {
-	return app != nil && app.GetAnnotations()[v1alpha1.AnnotationClusterUID] == string(claim.GetUID())
+	if app == nil {
+		return false
+	}
+	cluster, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "name")
+	return cluster == registration(claim)
 }
 
 func (s *scope) connection(ctx context.Context, claim crossplane.ClaimState) Connection {
@@ -242,14 +250,36 @@ func (s *scope) observeTemplate(ctx context.Context) error {
 	return err
 }
 
-// observeLeftovers lists live what the teardown still has to take down, once the cache
-// shows no Workflow and no Application.
-func (s *scope) observeLeftovers(ctx context.Context) error {
-	if s.seen.Workflow != nil || len(s.seen.Applications) > 0 {
-		return nil
+// observeTeardown looks live for what the cache cannot tell: of kinds that it does not have
+// yet, and, when it has nothing left that goes first, of all.
+func (s *scope) observeTeardown(ctx context.Context) error {
+	if s.experiment.Status.StartedAt == nil {
+		return nil // nothing was ever created
 	}
 	s.seen.Leftovers = map[schema.GroupVersionKind][]unstructured.Unstructured{}
-	for _, gvk := range append(neededKinds(s.experiment), argocd.SecretGVK, namespaceGVK) {
+	workflows, apps := argoworkflows.WorkflowGVK, argocd.ApplicationGVK
+	if s.seen.Kinds[workflows] != kube.KindServed {
+		if err := s.leftovers(ctx, workflows); err != nil {
+			return err
+		}
+	}
+	if s.seen.Kinds[apps] != kube.KindServed {
+		if err := s.leftovers(ctx, apps); err != nil {
+			return err
+		}
+		for _, app := range s.seen.Leftovers[apps] {
+			s.seen.Applications[app.GetLabels()[v1alpha1.LabelTarget]] = &app
+		}
+	}
+	if s.seen.Workflow != nil || len(s.seen.Applications) > 0 || len(s.seen.Hidden) > 0 {
+		return nil
+	}
+	return s.leftovers(ctx, append(neededKinds(s.experiment), argocd.SecretGVK, namespaceGVK)...)
+}
+
+// leftovers lists live what there is of the Experiment's children.
+func (s *scope) leftovers(ctx context.Context, kinds ...schema.GroupVersionKind) error {
+	for _, gvk := range kinds {
 		namespace, ours := s.names.namespaceOf(gvk)
 		state, foreign := s.seen.Kinds[gvk]
 		switch {

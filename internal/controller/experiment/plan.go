@@ -131,24 +131,21 @@ func (f facts) bringUp() Plan {
 		}
 		p.Targets = f.statuses(targets)
 		clusters, applications = clustersStep(p.Targets, targets), applicationsStep(p.Targets, targets)
-	case started:
-		clusters, applications = f.kept(clusters), f.kept(applications)
-	case !blind && !f.frozen:
+	case !started && !blind && !f.frozen:
 		p.Start, p.Wait = true, atOnce
 	}
 	p.Steps = []conditions.Step{accepted, resolved, clusters, applications, workflow}
 	if !blind {
 		f.validate(&p, sources)
 	}
-	return p
-}
-
-// kept is what was said of a step that cannot be looked at now.
-func (f facts) kept(s conditions.Step) conditions.Step {
-	if s.Reason != v1alpha1.ReasonPending {
-		return s
+	if started && (blind || graph == nil) {
+		// What cannot be looked at now stays as it was said.
+		p.Steps = slices.DeleteFunc(p.Steps, func(s conditions.Step) bool { return s.Reason == v1alpha1.ReasonPending })
 	}
-	return recordedStep(f.experiment.Status.Conditions, s.Type)
+	if p.Verdict {
+		p.Writes = nil
+	}
+	return p
 }
 
 func holds(s conditions.Step) bool { return s.Status == "True" }
@@ -171,8 +168,8 @@ func (f facts) accept() (*dag.Graph[string], conditions.Step) {
 	case err != nil:
 		return nil, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, "spec.targets: "+err.Error())
 	}
-	if moved := f.moved(); moved != "" {
-		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonNamespacesChanged, moved)
+	if moved(f.experiment, f.names) {
+		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonNamespacesChanged, f.whereTo())
 	}
 	if problem := repeated(spec); problem != "" {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
@@ -189,11 +186,13 @@ func (f facts) accept() (*dag.Graph[string], conditions.Step) {
 }
 
 // moved says that the manager looks for the Experiment's objects where they are not.
-func (f facts) moved() string {
+func moved(e *v1alpha1.Experiment, n names) bool {
+	return e.Status.Namespaces != nil && *e.Status.Namespaces != n.namespaces()
+}
+
+// whereTo says what to do about it.
+func (f facts) whereTo() string {
 	begun, now := f.experiment.Status.Namespaces, f.names.namespaces()
-	if begun == nil || *begun == now {
-		return ""
-	}
 	return fmt.Sprintf("It was begun with claims in %s, Argo CD in %s and Workflows in %s, and the manager now uses %s, %s and %s; "+
 		"give the manager its former --claim-namespace, --argocd-namespace and --workflow-namespace until the Experiment is gone",
 		begun.Claims, begun.ArgoCD, begun.Workflows, now.Claims, now.ArgoCD, now.Workflows)
@@ -283,8 +282,11 @@ func (f facts) resolve() (map[string][]argocd.Source, conditions.Step) {
 	return sources, conditions.True(v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonResolved, "Every reference names a Component")
 }
 
-// blind says that a foreign kind cannot be read: nothing is begun, and nothing is judged.
+// blind says that the children cannot be seen: nothing is begun, and nothing is judged.
 func (f facts) blind() bool {
+	if moved(f.experiment, f.names) {
+		return true
+	}
 	for _, state := range f.seen.Kinds {
 		if state != kube.KindServed {
 			return true
@@ -333,12 +335,28 @@ func (f facts) validate(p *Plan, sources map[string][]argocd.Source) {
 	}
 }
 
-// inputs is a hash of what a Workflow validates: the targets with their resolved sources,
-// and the workflow of the spec.
+// inputs is a hash of what a Workflow validates: the clusters and the sources on each, and
+// the workflow of the spec. It begins with the version of the way it is made: one that was
+// made another way cannot be compared.
 func (f facts) inputs(sources map[string][]argocd.Source) string {
+	targets := map[string]any{}
+	for _, t := range f.experiment.Spec.Targets {
+		rendered := []any{}
+		for _, s := range sources[t.Name] {
+			rendered = append(rendered, s.Object())
+		}
+		targets[t.Name] = map[string]any{"cluster": t.Cluster, "sources": rendered}
+	}
 	// Maps are encoded in the order of their keys, and nothing in here can fail to be.
-	encoded, _ := json.Marshal([]any{f.experiment.Spec.Targets, f.experiment.Spec.Workflow, sources})
-	return fmt.Sprintf("%x", sha256.Sum256(encoded))[:16]
+	encoded, _ := json.Marshal(map[string]any{"targets": targets, "workflow": f.experiment.Spec.Workflow})
+	return inputsVersion + fmt.Sprintf("%x", sha256.Sum256(encoded))[:16]
+}
+
+const inputsVersion = "v1-"
+
+// outdated says whether a Workflow validated other inputs than these.
+func outdated(validated, inputs string) bool {
+	return strings.HasPrefix(validated, inputsVersion) && validated != inputs
 }
 
 // workflow is the submitted Workflow as it is seen now. One that is gone, or has been
@@ -376,7 +394,7 @@ func (f facts) judge(p *Plan, inputs string) conditions.Step {
 	see := "; see kubectl -n " + w.Namespace + " describe workflow " + w.Name
 	switch w.Phase {
 	case argoworkflows.PhaseSucceeded:
-		if !f.frozen && w.Inputs != inputs {
+		if !f.frozen && outdated(w.Inputs, inputs) {
 			return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowOutdated,
 				what+" succeeded, and targets, Components or workflow have changed since it was submitted; "+
 					"change them back, or delete the Experiment and create it again to validate what it says now")

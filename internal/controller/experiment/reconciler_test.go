@@ -226,7 +226,9 @@ func TestBadOutsides(t *testing.T) {
 		return func(u *unstructured.Unstructured) {
 			sources, _, _ := unstructured.NestedSlice(u.Object, "spec", "sources")
 			u.Object["status"] = s
+			destination, _, _ := unstructured.NestedMap(u.Object, "spec", "destination")
 			_ = unstructured.SetNestedSlice(u.Object, sources, "status", "sync", "comparedTo", "sources")
+			_ = unstructured.SetNestedMap(u.Object, destination, "status", "sync", "comparedTo", "destination")
 		}
 	}
 	health := func(health, sync string) map[string]any {

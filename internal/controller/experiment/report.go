@@ -40,7 +40,7 @@ func report(s *scope, err error, now time.Time) {
 	if p.Workflow != nil && p.Workflow.UID != "" {
 		st.Workflow = p.Workflow
 	}
-	if p.Verdict && err == nil {
+	if p.Verdict {
 		st.CompletedAt = timestamp(now)
 	}
 	if e.DeletionTimestamp == nil {
@@ -98,18 +98,16 @@ func reportConditions(e *v1alpha1.Experiment, p Plan, err error, now time.Time) 
 // is looked at any more.
 func ready(e *v1alpha1.Experiment, p Plan, err error) (step conditions.Step, changed bool) {
 	switch {
+	case p.Verdict:
+		return verdict(e), true
 	case err != nil:
 		return conditions.False(v1alpha1.ConditionReady, reasonOf(err), message(err)), true
 	case p.Down != nil || p.Done:
 		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonDeleting, goingDown(p)), true
-	case e.Status.CompletedAt != nil && p.Steps == nil:
-		c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionReady)
-		if c == nil || c.Reason != v1alpha1.ReasonReconcileError {
-			return conditions.Step{}, false
-		}
-		return verdict(e), true // a failed deletion at the end of its time has passed
 	case e.Status.CompletedAt != nil:
-		return verdict(e), true
+		v := verdict(e)
+		c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionReady)
+		return v, c == nil || c.Reason != v.Reason // a failed deletion at the end of its time has passed
 	}
 	current := make([]conditions.Step, 0, len(steps))
 	for _, t := range steps {
@@ -148,7 +146,7 @@ func recordedStep(have []metav1.Condition, conditionType string) conditions.Step
 // a write that has not taken place; Ready alone speaks of them.
 func failures(err error) (lasting []conditions.Step, passing map[string]bool) {
 	passing = map[string]bool{}
-	for _, err := range flatten(err) {
+	for _, err := range kube.Errors(err) {
 		var step *stepError
 		if !errors.As(err, &step) || step.condition == v1alpha1.ConditionReady {
 			continue
@@ -162,29 +160,18 @@ func failures(err error) (lasting []conditions.Step, passing map[string]bool) {
 	return lasting, passing
 }
 
-// flatten takes joined errors apart.
-func flatten(err error) []error {
-	if err == nil {
-		return nil
-	}
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return []error{err}
-	}
-	var out []error
-	for _, e := range joined.Unwrap() {
-		out = append(out, flatten(e)...)
-	}
-	return out
-}
-
+// reasonOf is the reason of an error; of several, that of the first which lasts.
 func reasonOf(err error) string {
-	var taken *kube.NameTakenError
-	switch {
-	case errors.As(err, &taken):
-		return v1alpha1.ReasonNameTaken
-	case apierrors.IsForbidden(err):
-		return v1alpha1.ReasonForbidden
+	for _, e := range kube.Errors(err) {
+		var taken *kube.NameTakenError
+		switch {
+		case errors.As(e, &taken):
+			return v1alpha1.ReasonNameTaken
+		case apierrors.IsForbidden(e):
+			return v1alpha1.ReasonForbidden
+		case apierrors.IsInvalid(e), apierrors.IsBadRequest(e):
+			return v1alpha1.ReasonRejected
+		}
 	}
 	return v1alpha1.ReasonReconcileError
 }
@@ -192,7 +179,7 @@ func reasonOf(err error) string {
 // message is an error as a condition says it; of several, all, in their order.
 func message(err error) string {
 	var all []string
-	for _, e := range flatten(err) {
+	for _, e := range kube.Errors(err) {
 		all = append(all, e.Error())
 	}
 	s := strings.Join(all, "; ")

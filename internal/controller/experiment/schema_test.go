@@ -55,7 +55,7 @@ func children(t *testing.T, e *v1alpha1.Experiment, o Options) map[string]*unstr
 			continue
 		}
 		all["claim of "+target.Name] = f.desiredClaim(target)
-		secret, err := f.desiredClusterSecret(target, Connection{Credentials: credentials})
+		secret, err := f.desiredClusterSecret(claimed(target), Connection{Credentials: credentials})
 		if err != nil {
 			t.Fatal(err)
 		}

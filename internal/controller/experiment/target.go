@@ -31,9 +31,11 @@ type target struct {
 	message                  string
 }
 
-func (t *target) hub() bool     { return t.spec.Cluster.Type == v1alpha1.ClusterHub }
-func (t *target) healthy() bool { return t.app != nil && t.appState.Health == argocd.Healthy }
-func (t *target) begun() bool   { return t.claim != nil || t.app != nil }
+func (t *target) hub() bool { return t.spec.Cluster.Type == v1alpha1.ClusterHub }
+func (t *target) healthy() bool {
+	return t.clusterUp && t.app != nil && t.appState.Health == argocd.Healthy
+}
+func (t *target) begun() bool { return t.claim != nil || t.app != nil }
 
 // targets reads the state of every target.
 func (f facts) targets() map[string]*target {
@@ -73,9 +75,13 @@ func (f facts) advance(p *Plan, t *target, sources []argocd.Source) {
 		return
 	}
 	t.blockedBy = nil
-	if t.hub() {
+	switch {
+	case t.hub():
 		t.clusterUp = true
-	} else {
+	case f.frozen && !t.begun():
+		t.clusterReason = v1alpha1.ReasonPending
+		t.message = "Is not begun while the spec cannot be acted on"
+	default:
 		f.advanceCluster(p, t)
 	}
 	if !t.clusterUp {
@@ -114,7 +120,7 @@ func (f facts) advanceCluster(p *Plan, t *target) {
 // register gives Argo CD the credentials of a cluster that is up.
 func (f facts) register(p *Plan, t *target) {
 	c := f.seen.Connections[t.spec.Name]
-	secret, err := f.desiredClusterSecret(t.spec, c)
+	secret, err := f.desiredClusterSecret(t, c)
 	switch {
 	case f.frozen:
 		t.message = "GKECluster " + f.names.claim(t.spec).String() + " is up and is not registered while the spec cannot be acted on"
@@ -194,22 +200,22 @@ func (f facts) desiredClaim(t v1alpha1.Target) *unstructured.Unstructured {
 	}.Claim())
 }
 
-func (f facts) desiredClusterSecret(t v1alpha1.Target, c Connection) (*unstructured.Unstructured, error) {
-	name := f.names.clusterSecret(t)
+func (f facts) desiredClusterSecret(t *target, c Connection) (*unstructured.Unstructured, error) {
+	name := f.names.clusterSecret(t.spec)
 	secret, err := argocd.Cluster{
 		Namespace:   name.Namespace,
 		Name:        name.Name,
-		DisplayName: f.names.claim(t).Name,
+		DisplayName: registration(t.claim),
 		Credentials: c.Credentials,
 	}.Object()
 	if err != nil {
 		return nil, err
 	}
-	return f.mark(t, secret), nil
+	return f.mark(t.spec, secret), nil
 }
 
-// desiredApplication says which claim's cluster it is for, so that it is known to Argo CD
-// again when another takes its place; on the hub, its namespace is marked, to be taken down.
+// desiredApplication is the target's Application. On the hub its namespace is marked, to be
+// taken down.
 func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructured.Unstructured {
 	name := f.names.application(t.spec)
 	app := argocd.Application{
@@ -221,14 +227,12 @@ func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructu
 	}
 	if t.hub() {
 		namespace := &unstructured.Unstructured{Object: map[string]any{}}
-		marks.Set(f.experiment, namespace)
+		f.mark(t.spec, namespace)
 		app.NamespaceLabels, app.NamespaceAnnotations = namespace.GetLabels(), namespace.GetAnnotations()
 		return f.mark(t.spec, app.Object())
 	}
-	app.Cluster = f.names.claim(t.spec).Name
-	object := app.Object()
-	object.SetAnnotations(map[string]string{v1alpha1.AnnotationClusterUID: string(t.claim.GetUID())})
-	return f.mark(t.spec, object)
+	app.Cluster = registration(t.claim)
+	return f.mark(t.spec, app.Object())
 }
 
 func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus, inputs string) *unstructured.Unstructured {
@@ -293,10 +297,10 @@ func (f facts) status(t *target) v1alpha1.TargetStatus {
 	} else {
 		s.Endpoint = t.claimState.Endpoint
 	}
-	if s.State != v1alpha1.TargetBlocked && !t.hub() {
+	if s.State != v1alpha1.TargetBlocked && !t.hub() && (t.begun() || !f.frozen) {
 		s.Cluster = f.names.claim(t.spec).String()
 	}
-	if s.State == v1alpha1.TargetDeploying || t.app != nil {
+	if t.app != nil || s.State == v1alpha1.TargetDeploying && !f.frozen {
 		s.Application = f.names.application(t.spec).String()
 	}
 	return s
@@ -326,7 +330,7 @@ func applicationsStep(all []v1alpha1.TargetStatus, targets map[string]*target) c
 
 // severity orders the reasons of targets: the condition has that of the worst.
 var severity = []string{
-	v1alpha1.ReasonForbidden, v1alpha1.ReasonReconcileError,
+	v1alpha1.ReasonForbidden, v1alpha1.ReasonRejected, v1alpha1.ReasonReconcileError,
 	v1alpha1.ReasonApplicationError, v1alpha1.ReasonApplicationDegraded, v1alpha1.ReasonClusterFailed,
 	v1alpha1.ReasonKubeconfigInvalid, v1alpha1.ReasonKubeconfigMissing, v1alpha1.ReasonApplicationMissing,
 	v1alpha1.ReasonClusterProvisioning, v1alpha1.ReasonApplicationProgressing, v1alpha1.ReasonPending,

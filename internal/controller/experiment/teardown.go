@@ -18,47 +18,81 @@ import (
 // again: Secrets are not watched.
 const leftoverDelay = 10 * time.Second
 
+// lastLook is how soon a teardown is looked at that nobody will report the end of.
+const lastLook = time.Minute
+
 // teardown takes everything down, in this order: the Workflow; the Applications, while
 // their clusters work; the namespaces they had on the hub, the cluster Secrets and the
 // claims. It does not depend on a valid
 // spec, and what it waits for it names.
 func (f facts) teardown() Plan {
-	p := Plan{Workflow: f.workflow(), Targets: f.experiment.Status.Targets}
-	if moved := f.moved(); moved != "" {
-		p.Down = []string{"nothing yet: " + moved}
+	p := Plan{Targets: f.experiment.Status.Targets}
+	switch {
+	case f.experiment.Status.StartedAt == nil:
+		p.Done = true
+		return p
+	case moved(f.experiment, f.names):
+		p.Down = []string{"nothing yet: " + f.whereTo()}
 		return p
 	}
+	p.Workflow = f.workflow()
 	if f.seen.Workflow != nil {
 		f.remove(&p, *f.seen.Workflow)
+		return p
+	}
+	if f.later(&p, argoworkflows.WorkflowGVK) {
 		return p
 	}
 	if len(f.seen.Applications) > 0 {
 		f.removeApplications(&p)
 		return p
 	}
-	for _, gvk := range []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK} {
-		if found := f.seen.Leftovers[gvk]; len(found) > 0 { // the cache has not seen them yet, and may never
-			f.remove(&p, found...)
-			p.Wait = leftoverDelay
-			return p
-		}
+	if f.later(&p, argocd.ApplicationGVK) {
+		return p
 	}
 	secrets, claims := f.seen.Leftovers[argocd.SecretGVK], f.seen.Leftovers[crossplane.GKEClusterGVK]
 	f.remove(&p, f.seen.Leftovers[namespaceGVK]...)
 	f.remove(&p, secrets...)
 	f.remove(&p, claims...)
 	for _, gvk := range f.seen.Hidden {
-		p.Down = append(p.Down, "what there may be of kind "+gvk.Kind+", of which the cluster does not serve "+gvk.GroupVersion().String())
+		p.Down = append(p.Down, hidden(gvk))
 	}
 	switch {
 	case len(p.Down) == 0:
 		p.Done = true
-	case len(secrets) > 0 && secrets[0].GetDeletionTimestamp() != nil:
-		p.Wait = leftoverDelay
+	case len(p.Writes) > 0 && len(secrets) > 0:
+		p.Wait = atOnce // nobody tells that a Secret is gone
 	case len(secrets) > 0:
-		p.Wait = atOnce
+		p.Wait = leftoverDelay
+	case f.unheard(append(slices.Clone(claims), f.seen.Leftovers[namespaceGVK]...)):
+		p.Wait = lastLook
 	}
 	return p
+}
+
+// unheard says whether the end of any of these would wake nobody: somebody has taken off the
+// annotation by which an object names its owner.
+func (f facts) unheard(children []unstructured.Unstructured) bool {
+	return slices.ContainsFunc(children, func(child unstructured.Unstructured) bool {
+		return child.GetAnnotations()[v1alpha1.AnnotationOwner] != f.experiment.Namespace+"/"+f.experiment.Name
+	})
+}
+
+// later says whether objects of a kind which must go first are there that the cache does not
+// have, or may be there and cannot be seen.
+func (f facts) later(p *Plan, gvk schema.GroupVersionKind) bool {
+	if found := f.seen.Leftovers[gvk]; len(found) > 0 {
+		f.remove(p, found...)
+		p.Wait = leftoverDelay
+	}
+	if slices.Contains(f.seen.Hidden, gvk) {
+		p.Down = append(p.Down, hidden(gvk))
+	}
+	return len(p.Down) > 0
+}
+
+func hidden(gvk schema.GroupVersionKind) string {
+	return "what there may be of kind " + gvk.Kind + ", of which the cluster does not serve " + gvk.GroupVersion().String()
 }
 
 // removeApplications deletes the Applications that no other target's Application still

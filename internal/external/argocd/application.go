@@ -84,7 +84,7 @@ type Application struct {
 func (a Application) Object() *unstructured.Unstructured {
 	sources := make([]any, 0, len(a.Sources))
 	for _, s := range a.Sources {
-		sources = append(sources, s.object())
+		sources = append(sources, s.Object())
 	}
 	destination := map[string]any{"namespace": a.DestinationNamespace}
 	if a.Cluster == "" {
@@ -130,7 +130,8 @@ func untyped(m map[string]string) map[string]any {
 	return out
 }
 
-func (s Source) object() map[string]any {
+// Object is the source as an Application has it, without empty fields.
+func (s Source) Object() map[string]any {
 	m := map[string]any{"repoURL": s.RepoURL}
 	setString(m, "targetRevision", s.TargetRevision)
 	setString(m, "path", s.Path)
@@ -260,11 +261,17 @@ func errorCondition(app *unstructured.Unstructured) (conditionType, message stri
 	return conditionType, message
 }
 
-// compared says whether the status speaks of the sources that the spec has now.
+// compared says whether the status speaks of the sources and the destination that the spec
+// has now.
 func compared(app *unstructured.Unstructured) bool {
-	now, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources")
-	then, _, _ := unstructured.NestedSlice(app.Object, "status", "sync", "comparedTo", "sources")
-	return reflect.DeepEqual(now, then)
+	for _, field := range []string{"sources", "destination"} {
+		now, _, _ := unstructured.NestedFieldNoCopy(app.Object, "spec", field)
+		then, _, _ := unstructured.NestedFieldNoCopy(app.Object, "status", "sync", "comparedTo", field)
+		if !reflect.DeepEqual(now, then) {
+			return false
+		}
+	}
+	return true
 }
 
 // hookFailed says whether a hook of the last sync failed: a hook is not a part of what is

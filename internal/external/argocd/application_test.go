@@ -323,7 +323,7 @@ func TestReadApplicationOfOurOwn(t *testing.T) {
 	sources, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources")
 	app.Object["status"] = map[string]any{
 		"health":    map[string]any{"status": "Healthy"},
-		"sync":      map[string]any{"status": "Synced", "comparedTo": map[string]any{"destination": map[string]any{}, "sources": sources}},
+		"sync":      map[string]any{"status": "Synced", "comparedTo": map[string]any{"destination": app.Object["spec"].(map[string]any)["destination"], "sources": sources}},
 		"resources": []any{map[string]any{"kind": "Service", "name": "x"}},
 	}
 	if err := crds.Require(t).Validate(app); err != nil {
