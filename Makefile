@@ -90,7 +90,7 @@ undeploy: kustomize ## Remove everything, unless there are Experiments or Compon
 
 .PHONY: build-installer
 build-installer: installer ## Write dist/install.yaml, which installs everything, with the image IMG.
-	@mkdir -p $(DIST) && cp bin/installer/install.yaml $(DIST)/install.yaml
+	@mkdir -p $(DIST) && cp bin/installer/install.yaml $(DIST)/install.yaml && echo 'wrote $(DIST)/install.yaml'
 
 .PHONY: docker-build
 docker-build: ## Build the image IMG; CONTAINER_TOOL=podman builds it with another tool.

@@ -12,12 +12,12 @@ import (
 func main() {
 	o, err := parse(os.Args[1:])
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "manager:", err)
+		fmt.Fprintf(os.Stderr, "manager: %v; manager --help lists the flags\n", err)
 		os.Exit(2)
 	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.zap)))
 	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
-		ctrl.Log.Error(err, "Running the manager")
+		fmt.Fprintln(os.Stderr, "manager:", err) // whoever starts it reads this, and needs no stack trace
 		os.Exit(1)
 	}
 }

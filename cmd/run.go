@@ -40,7 +40,7 @@ func run(ctx context.Context, o options) error {
 	}
 	config, err := ctrl.GetConfig()
 	if err != nil {
-		return fmt.Errorf("finding the cluster: %w", err)
+		return fmt.Errorf("finding the cluster: %w (outside of a cluster set --kubeconfig or KUBECONFIG)", err)
 	}
 	config.QPS = -1 // API Priority and Fairness bounds us better than a client can
 	config.WarningHandlerWithContext = log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{Deduplicate: true})

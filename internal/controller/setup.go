@@ -65,6 +65,12 @@ func ForeignCacheOptions(o Options, scheme *runtime.Scheme, mapper meta.RESTMapp
 	}
 }
 
+// unelected runs on managers that wait to lead, too.
+type unelected struct{ manager.RunnableFunc }
+
+// NeedLeaderElection is false.
+func (unelected) NeedLeaderElection() bool { return false }
+
 func namespaces(names []string) map[string]cache.Config {
 	if len(names) == 0 {
 		return nil
@@ -91,7 +97,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options)
 	if err != nil {
 		return fmt.Errorf("building the cache of foreign kinds: %w", err)
 	}
-	if err := mgr.Add(manager.RunnableFunc(foreign.Start)); err != nil {
+	if err := mgr.Add(unelected{foreign.Start}); err != nil {
 		return fmt.Errorf("adding the cache of foreign kinds: %w", err)
 	}
 	if err := experiment.SetupWithManager(ctx, mgr, foreign, live, o.Experiment); err != nil {

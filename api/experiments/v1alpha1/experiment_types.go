@@ -331,7 +331,7 @@ type Namespaces struct {
 type TargetState string
 
 const (
-	// TargetBlocked: targets it depends on are not healthy yet.
+	// TargetBlocked: targets it depends on are not healthy yet, or the spec cannot be acted on.
 	TargetBlocked TargetState = "Blocked"
 	// TargetProvisioning: its cluster is being brought up and registered.
 	TargetProvisioning TargetState = "Provisioning"

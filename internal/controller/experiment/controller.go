@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -126,6 +127,15 @@ func (s *scope) step(ctx context.Context) error {
 	return errors.Join(s.apply(ctx), s.seen.readErrors())
 }
 
+// The priorities of what wakes an Experiment grow with how far it has come; a new or changed
+// Experiment has 0. A hub namespace only goes in a teardown.
+const (
+	priorityClaim = 10 * (iota + 1)
+	priorityApplication
+	priorityWorkflow
+	priorityNamespace
+)
+
 // indexes by which an Experiment is found from what it names.
 const (
 	indexComponents = "components"
@@ -144,20 +154,20 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		return err
 	}
 	c := mgr.GetClient()
-	toOwner := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, child client.Object) []reconcile.Request {
+	toOwner := func(_ context.Context, child client.Object) []reconcile.Request {
 		return slices.DeleteFunc(marks.Request(child), func(r reconcile.Request) bool {
 			// Another manager may look after the namespace; our cache does not have it.
 			return len(o.WatchNamespaces) > 0 && !slices.Contains(o.WatchNamespaces, r.Namespace)
 		})
-	})
+	}
 	kinds := &kube.ForeignKinds{
 		CRDs:   mgr.GetCache(),
 		Cache:  foreign,
 		Mapper: mgr.GetRESTMapper(),
 		Kinds: []kube.ForeignKind{
-			{GroupVersionKind: crossplane.GKEClusterGVK, Handler: toOwner},
-			{GroupVersionKind: argocd.ApplicationGVK, Handler: toOwner},
-			{GroupVersionKind: argoworkflows.WorkflowGVK, Handler: toOwner},
+			{GroupVersionKind: crossplane.GKEClusterGVK, Handler: kube.Enqueue(toOwner, priorityClaim)},
+			{GroupVersionKind: argocd.ApplicationGVK, Handler: kube.Enqueue(toOwner, priorityApplication)},
+			{GroupVersionKind: argoworkflows.WorkflowGVK, Handler: kube.Enqueue(toOwner, priorityWorkflow)},
 			{GroupVersionKind: argoworkflows.WorkflowTemplateGVK, MetadataOnly: true, Handler: enqueueWhere(c, indexTemplate)},
 		},
 		Wake: func(ctx context.Context) []reconcile.Request { return find(ctx, c) },
@@ -170,10 +180,12 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		Named("experiment").
 		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.Component{}, enqueueWhere(c, indexComponents), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesMetadata(&corev1.Namespace{}, toOwner).
+		WatchesMetadata(&corev1.Namespace{}, kube.Enqueue(toOwner, priorityNamespace)).
 		WatchesRawSource(kinds).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.MaxConcurrentReconciles, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(),
+			// A manager that waits to lead has all that it needs to act at once.
+			EnableWarmup: ptr.To(true),
 		}).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(c, r)))
 }

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -222,7 +223,7 @@ func repeated(spec v1alpha1.ExperimentSpec) string {
 		seen := map[string]bool{}
 		for _, ref := range t.Components {
 			if seen[ref.String()] {
-				return fmt.Sprintf("spec.targets: target %s names the component %s twice", t.Name, ref)
+				return fmt.Sprintf("spec.targets: target %s names the component %s twice; remove one of the two", t.Name, ref)
 			}
 			seen[ref.String()] = true
 		}
@@ -265,17 +266,21 @@ func (f facts) resolve() (map[string][]argocd.Source, conditions.Step) {
 		fallback = Fallback{}
 	}
 	sources := map[string][]argocd.Source{}
-	var fallbacks []string
+	var fallbacks, wrong []string
+	var reason string
 	for _, t := range f.experiment.Spec.Targets {
-		resolved, conventional, err := resolve(t, f.seen.Components, fallback)
-		var problem *resolveError
-		if errors.As(err, &problem) {
-			return nil, conditions.False(v1alpha1.ConditionComponentsResolved, problem.reason, problem.message)
-		}
+		resolved, conventional, problems := resolve(t, f.seen.Components, fallback)
 		sources[t.Name] = resolved
 		fallbacks = append(fallbacks, conventional...)
+		for _, problem := range problems {
+			reason = cmp.Or(reason, problem.reason)
+			wrong = append(wrong, problem.message)
+		}
 	}
-	if len(fallbacks) > 0 {
+	switch {
+	case len(wrong) > 0:
+		return nil, conditions.False(v1alpha1.ConditionComponentsResolved, reason, strings.Join(wrong, "; "))
+	case len(fallbacks) > 0:
 		return sources, conditions.True(v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonComponentFallback,
 			"By convention, "+strings.Join(fallbacks, "; "))
 	}
@@ -323,10 +328,12 @@ func (f facts) validate(p *Plan, sources map[string][]argocd.Source) {
 	switch {
 	case p.Workflow != nil:
 		*last = f.judge(p, inputs)
-	case p.Start || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
 	case !f.seen.TemplateFound:
+		// Said from the first pass on, while nothing has cost anything yet; not waited for until
+		// the Workflow is due, because a component of this Experiment may bring the template.
 		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowTemplateNotFound,
 			"WorkflowTemplate "+f.names.template(f.experiment.Spec.Workflow.Template).String()+" does not exist; create it")
+	case p.Start || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
 	default:
 		p.Writes = append(p.Writes, Write{Object: f.desiredWorkflow(p.Targets, inputs), Condition: v1alpha1.ConditionWorkflowSucceeded})
 		p.Workflow = &v1alpha1.WorkflowStatus{Namespace: f.names.workflow().Namespace, Name: f.names.workflow().Name, Inputs: inputs}

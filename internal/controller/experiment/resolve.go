@@ -23,18 +23,17 @@ type Fallback struct {
 // resolveError says why a reference cannot be deployed.
 type resolveError struct{ reason, message string }
 
-func (e *resolveError) Error() string { return e.message }
-
 // resolve turns a target's references into the sources of its Application, in the order of
 // the references. fallbacks describes the references that the convention path stands in
-// for; err is a *resolveError that names the reference.
-func resolve(t v1alpha1.Target, components map[string]*v1alpha1.Component, fallback Fallback) (sources []argocd.Source, fallbacks []string, err error) {
+// for; problems name the references that cannot be deployed.
+func resolve(t v1alpha1.Target, components map[string]*v1alpha1.Component, fallback Fallback) (sources []argocd.Source, fallbacks []string, problems []*resolveError) {
 	for _, ref := range t.Components {
 		component, found := components[ref.Name()]
 		if !found {
 			if fallback.RepoURL == "" {
-				return nil, nil, &resolveError{v1alpha1.ReasonComponentNotFound,
-					fmt.Sprintf("Target %s: no Component %s exists; create it", t.Name, ref.Name())}
+				problems = append(problems, &resolveError{v1alpha1.ReasonComponentNotFound,
+					fmt.Sprintf("Target %s: no Component %s exists; check the name, or create it", t.Name, ref.Name())})
+				continue
 			}
 			component = conventional(ref, fallback)
 			fallbacks = append(fallbacks, fmt.Sprintf("target %s: no Component %s exists, using %s of %s",
@@ -43,11 +42,12 @@ func resolve(t v1alpha1.Target, components map[string]*v1alpha1.Component, fallb
 		s, err := resolveRef(ref, component)
 		if err != nil {
 			err.message = fmt.Sprintf("Target %s, %s: %s", t.Name, ref, err.message)
-			return nil, nil, err
+			problems = append(problems, err)
+			continue
 		}
 		sources = append(sources, s...)
 	}
-	return sources, fallbacks, nil
+	return sources, fallbacks, problems
 }
 
 // conventional is the Component that a reference means when nobody has written one.

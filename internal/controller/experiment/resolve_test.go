@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -97,13 +96,13 @@ func TestResolveParameters(t *testing.T) {
 			component := &v1alpha1.Component{Spec: v1alpha1.ComponentSpec{Type: v1alpha1.ComponentApp, Sources: test.sources, Parameters: test.declared}}
 			untouched := component.DeepCopy()
 			target := v1alpha1.Target{Name: "main", Components: []v1alpha1.ComponentRef{app("web", test.params)}}
-			sources, _, err := resolve(target, map[string]*v1alpha1.Component{"web": component}, Fallback{})
+			sources, _, problems := resolve(target, map[string]*v1alpha1.Component{"web": component}, Fallback{})
 			if test.want == nil {
-				expectProblem(t, err, v1alpha1.ReasonInvalidParameters, "Target main, app web: ", test.names)
+				expectProblem(t, problems, v1alpha1.ReasonInvalidParameters, "Target main, app web: ", test.names)
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
+			if problems != nil {
+				t.Fatal(problems)
 			}
 			if diff := cmp.Diff(test.want, parametersIn(sources)); diff != "" {
 				t.Errorf("parameters (-want +got):\n%s", diff)
@@ -115,15 +114,29 @@ func TestResolveParameters(t *testing.T) {
 	}
 }
 
-func expectProblem(t *testing.T, err error, reason string, parts ...string) {
+func expectProblem(t *testing.T, problems []*resolveError, reason string, parts ...string) {
 	t.Helper()
-	var problem *resolveError
-	if !errors.As(err, &problem) || problem.reason != reason {
-		t.Fatalf("the error is %v, want one with the reason %s", err, reason)
+	if len(problems) != 1 || problems[0].reason != reason {
+		t.Fatalf("the problems are %v, want one with the reason %s", problems, reason)
 	}
 	for _, part := range parts {
-		if !strings.Contains(problem.message, part) {
-			t.Errorf("%q does not name %q", problem.message, part)
+		if !strings.Contains(problems[0].message, part) {
+			t.Errorf("%q does not name %q", problems[0].message, part)
+		}
+	}
+}
+
+func TestResolveTellsAllProblems(t *testing.T) {
+	e := experimentOf(v1alpha1.Target{Name: "main"})
+	e.Spec.Targets[0].Components = []v1alpha1.ComponentRef{{App: "missing"}, {Config: "nginx"}}
+	f := facts{experiment: e, seen: Observed{Components: map[string]*v1alpha1.Component{"nginx": nginx()}}}
+	_, step := f.resolve()
+	if step.Reason != v1alpha1.ReasonComponentNotFound {
+		t.Errorf("the reason is %s, want that of the first problem", step.Reason)
+	}
+	for _, name := range []string{"no Component missing exists", "Component nginx is of type app"} {
+		if !strings.Contains(step.Message, name) {
+			t.Errorf("%q does not tell: %s", step.Message, name)
 		}
 	}
 }
@@ -176,13 +189,13 @@ func TestResolveSources(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			sources, fallbacks, err := resolve(v1alpha1.Target{Name: "main", Components: test.refs}, components, Fallback{Revision: "main"})
+			sources, fallbacks, problems := resolve(v1alpha1.Target{Name: "main", Components: test.refs}, components, Fallback{Revision: "main"})
 			if test.want == nil {
-				expectProblem(t, err, test.reason, "Target main", test.names)
+				expectProblem(t, problems, test.reason, "Target main", test.names)
 				return
 			}
-			if err != nil || fallbacks != nil {
-				t.Fatalf("fallbacks %v, error %v", fallbacks, err)
+			if problems != nil || fallbacks != nil {
+				t.Fatalf("fallbacks %v, problems %v", fallbacks, problems)
 			}
 			if diff := cmp.Diff(test.want, sources); diff != "" {
 				t.Errorf("sources (-want +got):\n%s", diff)
@@ -194,9 +207,9 @@ func TestResolveSources(t *testing.T) {
 func TestResolveFallback(t *testing.T) {
 	target := v1alpha1.Target{Name: "main", Components: []v1alpha1.ComponentRef{{Config: "dash"}, app("nginx", nil), {Workflow: "load"}}}
 	fallback := Fallback{RepoURL: "https://git.example.com/components.git", Revision: "v1"}
-	sources, fallbacks, err := resolve(target, map[string]*v1alpha1.Component{"nginx": nginx()}, fallback)
-	if err != nil {
-		t.Fatal(err)
+	sources, fallbacks, problems := resolve(target, map[string]*v1alpha1.Component{"nginx": nginx()}, fallback)
+	if problems != nil {
+		t.Fatal(problems)
 	}
 	want := []argocd.Source{
 		{RepoURL: fallback.RepoURL, TargetRevision: "v1", Path: "components/config/dash"},
@@ -210,8 +223,8 @@ func TestResolveFallback(t *testing.T) {
 		t.Errorf("fallbacks are %q", fallbacks)
 	}
 	target.Components[0].Params = map[string]string{"a": "b"}
-	_, _, err = resolve(target, nil, fallback)
-	expectProblem(t, err, v1alpha1.ReasonInvalidParameters, "config dash", "no Helm source")
+	_, _, problems = resolve(target, nil, fallback)
+	expectProblem(t, problems, v1alpha1.ReasonInvalidParameters, "config dash", "no Helm source")
 }
 
 // Maps have no order; sources have one, or every pass would write them anew.
@@ -228,9 +241,9 @@ func TestResolveIsTheSameEveryTime(t *testing.T) {
 	target := v1alpha1.Target{Name: "main", Components: []v1alpha1.ComponentRef{app("web", params)}}
 	var first []argocd.Source
 	for range 20 {
-		sources, _, err := resolve(target, map[string]*v1alpha1.Component{"web": component}, Fallback{})
-		if err != nil {
-			t.Fatal(err)
+		sources, _, problems := resolve(target, map[string]*v1alpha1.Component{"web": component}, Fallback{})
+		if problems != nil {
+			t.Fatal(problems)
 		}
 		parameters := sources[0].Helm.Parameters
 		if len(parameters) != 60 || !slices.IsSortedFunc(parameters, func(a, b argocd.Parameter) int { return strings.Compare(a.Name, b.Name) }) {
@@ -277,16 +290,17 @@ func FuzzResolve(f *testing.F) {
 			Type: v1alpha1.ComponentApp, Sources: []v1alpha1.ComponentSource{chart(&v1alpha1.HelmSource{ValuesFiles: []string{"$values/x"}}), valuesRepo},
 		}}}
 		components[name] = component
-		sources, _, err := resolve(target, components, Fallback{})
-		if err != nil {
-			var problem *resolveError
-			if !errors.As(err, &problem) || problem.reason == "" || problem.message == "" || sources != nil {
-				t.Errorf("the error is %#v, sources %v", err, sources)
+		sources, _, problems := resolve(target, components, Fallback{})
+		if problems != nil {
+			for _, problem := range problems {
+				if problem.reason == "" || problem.message == "" {
+					t.Errorf("the problem is %#v", problem)
+				}
 			}
 			return
 		}
 		e := experimentOf(target)
-		if err := valid(facts{experiment: e, options: labOptions, names: names{e, labOptions}}.desiredApplication(claimed(target), sources)); err != nil {
+		if err := valid(facts{experiment: e, options: labOptions, names: names{e, labOptions}}.desiredApplication(claimed(target), sources)); problems != nil {
 			t.Error(err)
 		}
 		expectRefs(t, sources)

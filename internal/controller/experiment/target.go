@@ -75,13 +75,12 @@ func (f facts) advance(p *Plan, t *target, sources []argocd.Source) {
 		return
 	}
 	t.blockedBy = nil
-	switch {
-	case t.hub():
-		t.clusterUp = true
-	case f.frozen && !t.begun():
-		t.clusterReason = v1alpha1.ReasonPending
+	if t.clusterUp = t.hub(); f.frozen && !t.begun() {
+		t.clusterReason, t.appReason = v1alpha1.ReasonPending, v1alpha1.ReasonPending
 		t.message = "Is not begun while the spec cannot be acted on"
-	default:
+		return
+	}
+	if !t.hub() {
 		f.advanceCluster(p, t)
 	}
 	if !t.clusterUp {
@@ -283,7 +282,7 @@ func (f facts) statuses(targets map[string]*target) []v1alpha1.TargetStatus {
 func (f facts) status(t *target) v1alpha1.TargetStatus {
 	s := v1alpha1.TargetStatus{Name: t.spec.Name, BlockedBy: t.blockedBy, Namespace: f.names.deployed(t.spec), Message: conditions.Line(t.message)}
 	switch {
-	case len(t.blockedBy) > 0:
+	case len(t.blockedBy) > 0, f.frozen && !t.begun():
 		s.State = v1alpha1.TargetBlocked
 	case !t.clusterUp:
 		s.State = v1alpha1.TargetProvisioning
@@ -297,10 +296,10 @@ func (f facts) status(t *target) v1alpha1.TargetStatus {
 	} else {
 		s.Endpoint = t.claimState.Endpoint
 	}
-	if s.State != v1alpha1.TargetBlocked && !t.hub() && (t.begun() || !f.frozen) {
+	if s.State != v1alpha1.TargetBlocked && !t.hub() {
 		s.Cluster = f.names.claim(t.spec).String()
 	}
-	if t.app != nil || s.State == v1alpha1.TargetDeploying && !f.frozen {
+	if t.app != nil || s.State == v1alpha1.TargetDeploying {
 		s.Application = f.names.application(t.spec).String()
 	}
 	return s

@@ -1,0 +1,53 @@
+package kube_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+func TestEnqueueSaysWhatGoesFirst(t *testing.T) {
+	t.Parallel()
+	owner := func(_ context.Context, o client.Object) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: o.GetName()}}}
+	}
+	object := func(name, version string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: version}}
+	}
+	ctx := t.Context()
+	q := priorityqueue.New[reconcile.Request]("test")
+	defer q.ShutDown()
+	early, late := kube.Enqueue(owner, 10), kube.Enqueue(owner, 20)
+	early.Create(ctx, event.CreateEvent{Object: object("restarted", "1"), IsInInitialList: true}, q)
+	early.Update(ctx, event.UpdateEvent{ObjectOld: object("resynced", "1"), ObjectNew: object("resynced", "1")}, q)
+	early.Create(ctx, event.CreateEvent{Object: object("created", "1")}, q)
+	early.Create(ctx, event.CreateEvent{Object: object("updated", "1")}, q)
+	q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: "new"}})
+	early.Update(ctx, event.UpdateEvent{ObjectOld: object("updated", "1"), ObjectNew: object("updated", "2")}, q)
+	late.Delete(ctx, event.DeleteEvent{Object: object("deleted", "3")}, q)
+
+	type item struct {
+		Name     string
+		Priority int
+	}
+	var got []item
+	for q.Len() > 0 {
+		request, priority, _ := q.GetWithPriority()
+		q.Done(request)
+		got = append(got, item{request.Name, priority})
+	}
+	want := []item{{"deleted", 20}, {"updated", 10}, {"new", 0}, {"created", -10}, {"restarted", -100}, {"resynced", -100}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+}
