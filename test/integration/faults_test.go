@@ -294,7 +294,7 @@ var faults = []fault{
 		name: "a required parameter that is not set",
 		prepare: func(s *stage, e *v1alpha1.Experiment) {
 			c := component("demanding", v1alpha1.ComponentApp)
-			c.Spec.Sources[0] = v1alpha1.ComponentSource{RepoURL: "https://charts.example.com", Chart: "demanding"}
+			c.Spec.Sources[0] = v1alpha1.ComponentSource{RepoURL: "https://charts.example.com", Chart: "demanding", TargetRevision: "1.0.0"}
 			c.Spec.Parameters = []v1alpha1.ComponentParameter{{Name: "auth.password", Required: true}}
 			createComponent(c)
 			needs("demanding")(s, e)

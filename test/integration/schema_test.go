@@ -172,12 +172,13 @@ var _ = Describe("The schema", func() {
 		Entry("no sources", "{type: app, sources: []}", "spec.sources"),
 		Entry("17 sources", "{type: app, sources: ["+strings.Repeat("{repoURL: r, path: p}, ", 16)+"{repoURL: r, path: p}]}", "spec.sources"),
 		Entry("a source without a repository", "{type: app, sources: [{path: p}]}", "spec.sources[0].repoURL"),
+		Entry("a chart without a version", "{type: app, sources: [{repoURL: r, chart: c}]}", "spec.sources[0]", "targetRevision", "1.2.3"),
 		Entry("path and chart", "{type: app, sources: [{repoURL: r, path: p, chart: c}]}", "spec.sources[0]", "path", "chart"),
 		Entry("helm without a chart", "{type: app, sources: [{repoURL: r, helm: {releaseName: x}}]}", "spec.sources[0]", "helm"),
-		Entry("a release name that is too long", "{type: app, sources: [{repoURL: r, chart: c, helm: {releaseName: "+strings.Repeat("r", 54)+"}}]}",
+		Entry("a release name that is too long", "{type: app, sources: [{repoURL: r, chart: c, targetRevision: 1.2.3, helm: {releaseName: "+strings.Repeat("r", 54)+"}}]}",
 			"spec.sources[0].helm.releaseName"),
-		Entry("two parameters of one name", "{type: app, sources: [{repoURL: r, chart: c}], parameters: [{name: a}, {name: a}]}", "spec.parameters[1]"),
-		Entry("an unknown parameter type", "{type: app, sources: [{repoURL: r, chart: c}], parameters: [{name: a, type: list}]}", "spec.parameters[0].type"),
+		Entry("two parameters of one name", "{type: app, sources: [{repoURL: r, chart: c, targetRevision: 1.2.3}], parameters: [{name: a}, {name: a}]}", "spec.parameters[1]"),
+		Entry("an unknown parameter type", "{type: app, sources: [{repoURL: r, chart: c, targetRevision: 1.2.3}], parameters: [{name: a, type: list}]}", "spec.parameters[0].type"),
 		Entry("a port that is none", "{type: app, sources: [{repoURL: r, path: p}], observability: {metricsPort: 65536}}", "spec.observability.metricsPort"),
 		Entry("an unknown field", "{type: app, sources: [{repoURL: r, path: p, branch: b}]}", "spec.sources[0].branch"),
 	)
@@ -185,9 +186,9 @@ var _ = Describe("The schema", func() {
 	DescribeTable("accepts a Component",
 		func(spec string) { Expect(ask("Component", spec)).To(Succeed()) },
 		Entry("with a path", "{type: app, sources: [{repoURL: r, path: p}]}"),
-		Entry("with a chart and values beside it", "{type: config, sources: [{repoURL: r, chart: c, helm: {valuesFiles: [$values/v.yaml], "+
+		Entry("with a chart and values beside it", "{type: config, sources: [{repoURL: r, chart: c, targetRevision: 1.2.3, helm: {valuesFiles: [$values/v.yaml], "+
 			"parameters: [{name: a, value: b, forceString: true}]}}, {repoURL: v}]}"),
-		Entry("with parameters", "{type: workflow, sources: [{repoURL: r, chart: c}], parameters: [{name: a.b, type: boolean, default: \"true\", required: true}]}"),
+		Entry("with parameters", "{type: workflow, sources: [{repoURL: r, chart: c, targetRevision: 1.2.3}], parameters: [{name: a.b, type: boolean, default: \"true\", required: true}]}"),
 		Entry("with observability", "{type: app, sources: [{repoURL: r, path: p}], observability: {serviceMonitor: true, podLabels: {a: b}, metricsPort: 9090}}"),
 	)
 })
