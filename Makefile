@@ -86,7 +86,7 @@ deploy: installer ## Install everything, with the manager's image IMG.
 .PHONY: undeploy
 undeploy: kustomize ## Remove everything, unless there are Experiments or Components.
 	@$(nothing-left)
-	@bin/kustomize build config/default | $(kubectl) delete --ignore-not-found -f -
+	@bin/kustomize build config/default | $(kubectl) delete --ignore-not-found --timeout=2m -f -
 
 .PHONY: build-installer
 build-installer: installer ## Write dist/install.yaml, which installs everything, with the image IMG.

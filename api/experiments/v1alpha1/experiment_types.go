@@ -64,7 +64,7 @@ type ExperimentSpec struct {
 	Workflow WorkflowSpec `json:"workflow"`
 
 	// ttlDays is how many days (24 hours each) after its creation the Experiment is deleted
-	// with everything it brought up, whatever its phase.
+	// with everything it brought up, whatever its phase; 1 by default.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
@@ -243,7 +243,7 @@ type WorkflowSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Template string `json:"template"`
-	// completion is what ends the validation.
+	// completion is what ends the validation; by default the end of the Workflow.
 	// +optional
 	// +kubebuilder:default={}
 	Completion Completion `json:"completion,omitempty"`
