@@ -43,6 +43,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "Namespace of the Lease. Default: the manager's own.")
 	fs.StringVar(&watch, "watch-namespaces", "", "Comma-separated namespaces of the objects to act on. Default: all.")
 	fs.IntVar(&e.MaxConcurrentReconciles, "max-concurrent-reconciles", 4, "How many objects of a kind are acted on at the same time.")
+	fs.BoolVar(&e.Events, "events", true, "Record Events of what happens to objects; each is a write.")
 	fs.StringVar(&e.ArgoCDNamespace, "argocd-namespace", "argocd", "Namespace of Argo CD.")
 	fs.StringVar(&e.ArgoCDProject, "argocd-project", "default", "Argo CD project of the Applications.")
 	fs.StringVar(&e.WorkflowNamespace, "workflow-namespace", "argo", "Namespace of Argo Workflows.")

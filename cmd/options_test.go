@@ -16,7 +16,7 @@ func defaults() options {
 	return options{
 		Options: controller.Options{Experiment: experiment.Options{
 			ArgoCDNamespace: "argocd", ArgoCDProject: "default", WorkflowNamespace: "argo", WorkflowServiceAccount: "argo-workflow",
-			CrossplaneNamespace: "crossplane-system", Fallback: experiment.Fallback{Revision: "HEAD"}, MaxConcurrentReconciles: 4,
+			CrossplaneNamespace: "crossplane-system", Fallback: experiment.Fallback{Revision: "HEAD"}, Events: true, MaxConcurrentReconciles: 4,
 		}},
 		metricsAddress: ":8443", metricsSecure: true, probeAddress: ":8081",
 	}
@@ -27,7 +27,7 @@ func TestParse(t *testing.T) {
 	everything.Experiment = experiment.Options{
 		ArgoCDNamespace: "cd", ArgoCDProject: "labs", WorkflowNamespace: "wf", WorkflowServiceAccount: "runner", ClaimNamespace: "claims",
 		CrossplaneNamespace: "xp", Fallback: experiment.Fallback{RepoURL: "https://git.example.com/c.git", Revision: "v1"},
-		StrictComponents: true, MaxConcurrentReconciles: 9,
+		StrictComponents: true, MaxConcurrentReconciles: 9, // and no Events
 	}
 	everything.metricsAddress, everything.metricsSecure, everything.probeAddress = ":1", false, ":2"
 	everything.leaderElect, everything.leaderElectionNamespace = true, "lease"
@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 			"--argocd-namespace=cd", "--argocd-project=labs", "--workflow-namespace=wf", "--workflow-service-account=runner", "--claim-namespace=claims",
 			"--crossplane-namespace=xp", "--component-repo-url=https://git.example.com/c.git", "--component-revision=v1", "--strict-components",
 			"--max-concurrent-reconciles=9", "--metrics-bind-address=:1", "--metrics-secure=false", "--health-probe-bind-address=:2",
-			"--leader-elect", "--leader-election-namespace", "lease", "--watch-namespaces=a,b",
+			"--leader-elect", "--leader-election-namespace", "lease", "--watch-namespaces=a,b", "--events=false",
 		}, everything},
 		"one namespace":   {[]string{"--watch-namespaces=a"}, func() options { o := defaults(); o.Experiment.WatchNamespaces = []string{"a"}; return o }()},
 		"every namespace": {[]string{"--watch-namespaces="}, defaults()},

@@ -85,6 +85,9 @@ func run(ctx context.Context, o options) error {
 	if err := exist(ctx, live, o.namespaces()); err != nil {
 		return err
 	}
+	if o.Experiment.Clock, err = systemClock(); err != nil {
+		return fmt.Errorf("reading the clock: %w", err)
+	}
 	if err := controller.Setup(ctx, mgr, live, o.Options); err != nil {
 		return err
 	}

@@ -8,11 +8,20 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
+
+// Silence records no Events.
+var Silence events.EventRecorder = silence{}
+
+type silence struct{}
+
+// Eventf does nothing.
+func (silence) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
 
 // Event is something that happened to an object.
 type Event struct {

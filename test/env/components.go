@@ -266,11 +266,18 @@ func (cp *ControlPlane) await(ctx context.Context, p *Process, check func(contex
 // RestartAPIServer kills the API server and starts it again on the same port with the same data: for
 // its clients the outage of a crashed control plane.
 func (cp *ControlPlane) RestartAPIServer(ctx context.Context) error {
-	if err := cp.stopComponent(apiServerName); err != nil {
+	if err := cp.KillAPIServer(); err != nil {
 		return err
 	}
-	return cp.runAPIServer(ctx)
+	return cp.ResumeAPIServer(ctx)
 }
+
+// KillAPIServer ends the API server as a crash does and returns when it is gone.
+func (cp *ControlPlane) KillAPIServer() error { return cp.stopComponent(apiServerName) }
+
+// ResumeAPIServer starts an API server that was killed again, on the same port with the same data,
+// and waits until it is ready.
+func (cp *ControlPlane) ResumeAPIServer(ctx context.Context) error { return cp.runAPIServer(ctx) }
 
 // RestartControllerManager starts the controllers anew. The garbage collector looks for new kinds
 // only every 30 seconds, but always at its start: this makes it know freshly installed kinds now.

@@ -79,6 +79,12 @@ func (cp *ControlPlane) startProcess(name, path string, grace time.Duration, arg
 // Exited is closed when the process has ended, for whatever reason.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
+// Err says how the process has ended: nil is exit status 0. It is of no use before Exited is closed.
+func (p *Process) Err() error { return p.err }
+
+// Kill ends the process at once. It is not an error if it has ended already.
+func (p *Process) Kill() error { return p.signal(syscall.SIGKILL) }
+
 // Log returns the path of the file with the output of the process.
 func (p *Process) Log() string { return p.log }
 

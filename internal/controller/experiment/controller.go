@@ -64,8 +64,12 @@ type Options struct {
 	StrictComponents bool
 	// WatchNamespaces are those of the Experiments to act on; empty is all.
 	WatchNamespaces []string
+	// Events says whether Events are recorded of what happens.
+	Events bool
 	// MaxConcurrentReconciles is how many Experiments are looked at at the same time.
 	MaxConcurrentReconciles int
+	// Clock tells the time.
+	Clock clock.PassiveClock
 }
 
 // Reconciler brings Experiments up, has them validated and takes them down.
@@ -173,8 +177,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		Wake: func(ctx context.Context) []reconcile.Request { return find(ctx, c) },
 	}
 	r := &Reconciler{
-		Client: c, Foreign: foreign, Live: live, Kinds: kinds, Clock: clock.RealClock{}, Options: o,
-		Recorder: mgr.GetEventRecorder("experiment-controller"),
+		Client: c, Foreign: foreign, Live: live, Kinds: kinds, Clock: o.Clock, Options: o,
+		Recorder: kube.Silence,
+	}
+	if o.Events {
+		r.Recorder = mgr.GetEventRecorder("experiment-controller")
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("experiment").
