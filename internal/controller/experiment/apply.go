@@ -41,17 +41,18 @@ func (s *scope) apply(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// current makes sure, before anything is created, that the Experiment is not gone: the cache
-// may be behind, and nobody would ever take down what is created for it then.
+// current makes sure, before anything is created, that the Experiment is not gone and asks for
+// what was planned: the cache may be behind. What is created for one that is gone, nobody would
+// ever take down; and a Workflow cannot be submitted a second time.
 func (s *scope) current(ctx context.Context) error {
 	live := kube.Metadata(v1alpha1.GroupVersion.WithKind("Experiment"))
 	err := s.Live.Get(ctx, client.ObjectKeyFromObject(s.experiment), live)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading Experiment: %w", err)
 	}
-	if err != nil || live.UID != s.experiment.UID || live.DeletionTimestamp != nil {
+	if err != nil || live.UID != s.experiment.UID || live.DeletionTimestamp != nil || live.Generation != s.experiment.Generation {
 		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("experiments").GroupResource(),
-			s.experiment.Name, errors.New("it was deleted, which the cache has not seen yet"))
+			s.experiment.Name, errors.New("it was deleted or changed, which the cache has not seen yet"))
 	}
 	return nil
 }

@@ -47,11 +47,11 @@
 // # What it reads live
 //
 // Everything comes from the cache, except: the metadata of the Experiment, before a pass that
-// creates anything, because what is created for one that is gone would stay for good; the
-// connection Secret of a claim that is Ready and not registered; the WorkflowTemplate, once,
-// before the Workflow is submitted; a Workflow whose UID is recorded and which the cache does
-// not have; a child whose create says AlreadyExists, and one that is changed; and the lists
-// of the teardown.
+// creates anything, because what is created for one that is gone would stay for good, and a
+// Workflow that is submitted for an old spec stays the only one; the connection Secret of a
+// claim that is Ready and not registered; the WorkflowTemplate, once, before the Workflow is
+// submitted; a Workflow whose UID is recorded and which the cache does not have; a child whose
+// create says AlreadyExists, and one that is changed; and the lists of the teardown.
 //
 // # What it owns
 //

@@ -109,6 +109,22 @@ func TestStaleExperimentCreatesNothing(t *testing.T) {
 	}
 }
 
+// A Workflow that is submitted for an old spec stays the only one.
+func TestStaleSpecCreatesNothing(t *testing.T) {
+	l := tutorial(t)
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	stale := l.get()
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.TTLDays++ })
+	l.play() // there is an Application to be created now
+	l.armed, l.writes = true, nil
+	_, err := l.reconciler.Reconcile(t.Context(), stale)
+	if !apierrors.IsConflict(err) || len(l.writes) > 0 {
+		t.Errorf("error is %v, writes are %v", err, l.writes)
+	}
+}
+
 // A claim that takes the place of another is waited for and registered like the first.
 func TestClusterThatIsReplaced(t *testing.T) {
 	l := tutorial(t)
