@@ -23,6 +23,7 @@ type options struct {
 	metricsAddress          string
 	metricsSecure           bool
 	probeAddress            string
+	pprofAddress            string
 	leaderElect             bool
 	leaderElectionNamespace string
 	zap                     zap.Options
@@ -39,6 +40,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "Address of the metrics endpoint; 0 turns it off.")
 	fs.BoolVar(&o.metricsSecure, "metrics-secure", true, "Serve metrics by HTTPS to those who may read them (TokenReview, SubjectAccessReview).")
 	fs.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz; 0 turns them off.")
+	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "Address of net/http/pprof, which asks nobody who they are; 0 turns it off.")
 	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Let one of several managers lead.")
 	fs.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "Namespace of the Lease. Default: the manager's own.")
 	fs.StringVar(&watch, "watch-namespaces", "", "Comma-separated namespaces of the objects to act on. Default: all.")

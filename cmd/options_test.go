@@ -18,7 +18,7 @@ func defaults() options {
 			ArgoCDNamespace: "argocd", ArgoCDProject: "default", WorkflowNamespace: "argo", WorkflowServiceAccount: "argo-workflow",
 			CrossplaneNamespace: "crossplane-system", Fallback: experiment.Fallback{Revision: "HEAD"}, Events: true, MaxConcurrentReconciles: 4,
 		}},
-		metricsAddress: ":8443", metricsSecure: true, probeAddress: ":8081",
+		metricsAddress: ":8443", metricsSecure: true, probeAddress: ":8081", pprofAddress: "0",
 	}
 }
 
@@ -30,6 +30,7 @@ func TestParse(t *testing.T) {
 		StrictComponents: true, MaxConcurrentReconciles: 9, // and no Events
 	}
 	everything.metricsAddress, everything.metricsSecure, everything.probeAddress = ":1", false, ":2"
+	everything.pprofAddress = "127.0.0.1:3"
 	everything.leaderElect, everything.leaderElectionNamespace = true, "lease"
 	everything.Experiment.WatchNamespaces = []string{"a", "b"}
 	tests := map[string]struct {
@@ -41,7 +42,7 @@ func TestParse(t *testing.T) {
 			"--argocd-namespace=cd", "--argocd-project=labs", "--workflow-namespace=wf", "--workflow-service-account=runner", "--claim-namespace=claims",
 			"--crossplane-namespace=xp", "--component-repo-url=https://git.example.com/c.git", "--component-revision=v1", "--strict-components",
 			"--max-concurrent-reconciles=9", "--metrics-bind-address=:1", "--metrics-secure=false", "--health-probe-bind-address=:2",
-			"--leader-elect", "--leader-election-namespace", "lease", "--watch-namespaces=a,b", "--events=false",
+			"--leader-elect", "--leader-election-namespace", "lease", "--watch-namespaces=a,b", "--events=false", "--pprof-bind-address=127.0.0.1:3",
 		}, everything},
 		"one namespace":   {[]string{"--watch-namespaces=a"}, func() options { o := defaults(); o.Experiment.WatchNamespaces = []string{"a"}; return o }()},
 		"every namespace": {[]string{"--watch-namespaces="}, defaults()},

@@ -57,6 +57,7 @@ func run(ctx context.Context, o options) error {
 		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 		Metrics:                       metrics(o),
 		HealthProbeBindAddress:        o.probeAddress,
+		PprofBindAddress:              o.pprofAddress,
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              "labkeeper",
 		LeaderElectionNamespace:       o.leaderElectionNamespace,

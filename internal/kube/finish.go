@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
@@ -81,11 +82,7 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
 	written := after.DeepCopyObject().(client.Object) // a patch overwrites its argument with the server's answer
-	changed, err := client.MergeFrom(before).Data(after)
-	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("comparing status: %w", err)
-	}
-	if string(changed) != "{}" {
+	if !equality.Semantic.DeepEqual(before, after) {
 		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 		if err := c.Status().Patch(ctx, written, patch, client.FieldOwner(FieldOwner)); err != nil {
 			if apierrors.IsNotFound(err) { // gone meanwhile: nobody is left to tell

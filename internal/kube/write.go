@@ -2,12 +2,14 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/csaupgrade"
@@ -107,11 +109,17 @@ func (w Writer) Delete(ctx context.Context, child *unstructured.Unstructured) er
 	return nil
 }
 
-// live is the child as the server has it now, proven to be the owner's.
+// live is the child as the server has it now, proven to be the owner's. One that is gone by now
+// is a conflict: what wrote it has seen it, and must look again.
 func (w Writer) live(ctx context.Context, child *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(child.GroupVersionKind())
-	if err := w.Client.Get(ctx, client.ObjectKeyFromObject(child), live); err != nil {
+	err := w.Client.Get(ctx, client.ObjectKeyFromObject(child), live)
+	if apierrors.IsNotFound(err) {
+		gvk := child.GroupVersionKind()
+		err = apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, child.GetName(), errors.New("it is gone"))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", Describe(child), err)
 	}
 	if !w.Marks.Owns(w.Owner, live) {

@@ -260,7 +260,7 @@ func TestApplyRefuses(t *testing.T) {
 	if _, err := s.writer().Apply(t.Context(), widget(set(int64(2), "spec", "size"))); !errors.As(err, &taken) {
 		t.Errorf("another's: %v", err)
 	}
-	if _, err := newServer(t).writer().Apply(t.Context(), widget()); !apierrors.IsNotFound(err) {
+	if _, err := newServer(t).writer().Apply(t.Context(), widget()); !apierrors.IsConflict(err) {
 		t.Errorf("one that is gone: %v", err)
 	}
 	if diff := cmp.Diff(widget(foreign).Object, s.widget(t)); diff != "" || s.writes != nil {

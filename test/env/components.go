@@ -79,7 +79,7 @@ func (cp *ControlPlane) startEtcd(ctx context.Context) error {
 			"--listen-peer-urls=http://"+peer.String(),
 			"--initial-advertise-peer-urls=http://"+peer.String(),
 			"--initial-cluster="+name+"=http://"+peer.String(),
-			"--unsafe-no-fsync",
+			"--unsafe-no-fsync="+strconv.FormatBool(!cp.options.Durable),
 			"--log-level=warn",
 		)
 		if err != nil {

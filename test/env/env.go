@@ -39,6 +39,9 @@ type Options struct {
 	BinDir string
 	// Scheduler adds kube-scheduler, which only tests with nodes need.
 	Scheduler bool
+	// Durable makes etcd sync its log to the disk at every write, as one in production does; by
+	// default it does not, and tests are faster.
+	Durable bool
 	// AuditLog records every request, for ControlPlane.Requests.
 	AuditLog bool
 	// LogDir keeps the logs of all children there after Stop; by default they go with the folder.

@@ -185,9 +185,9 @@ var _ = Describe("The straight road", Ordered, ContinueOnFailure, func() {
 			reasons = append(reasons, reason)
 		}
 		Expect(reasons).To(Equal([]string{
-			v1alpha1.ReasonAccepted, v1alpha1.ReasonResolved,
-			"TargetProvisioning", "TargetBlocked", "TargetDeploying", v1alpha1.ReasonClustersReady,
-			"TargetHealthy", "TargetDeploying", "TargetHealthy", v1alpha1.ReasonApplicationsHealthy,
+			v1alpha1.ReasonAccepted,
+			"TargetProvisioning", "TargetBlocked", "TargetDeploying",
+			"TargetHealthy", "TargetDeploying", "TargetHealthy",
 			v1alpha1.ReasonWorkflowRunning, v1alpha1.ReasonWorkflowSucceeded,
 		}), strings.Join(story, "\n"))
 	})
@@ -329,7 +329,7 @@ var _ = Describe("Names", func() {
 				Expect(namespace).NotTo(ContainSubstring("."))
 				Expect(found).To(Equal(child.GetKind() == "Application"))
 			}
-			Eventually(func() int { return len((&stage{lab: hub, namespace: e.Namespace}).eventsOf(e)) }).Should(BeNumerically(">=", 8), "events of "+e.Name)
+			Eventually(func() int { return len((&stage{lab: hub, namespace: e.Namespace}).eventsOf(e)) }).Should(BeNumerically(">=", 6), "events of "+e.Name)
 		}
 		Expect(seen).To(HaveLen(6 + 4*4))
 	})

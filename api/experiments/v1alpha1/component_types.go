@@ -75,7 +75,7 @@ type ComponentSpec struct {
 // repository, or (with neither path nor chart) a Git repository that only holds values
 // files of the other sources, which name it $values.
 // +kubebuilder:validation:XValidation:rule="!(has(self.path) && has(self.chart))",message="sources: path is for Git repositories and chart for Helm repositories; set one of them"
-// +kubebuilder:validation:XValidation:rule="!has(self.chart) || !(self.targetRevision in ['HEAD', ''])",message="sources: a chart has no HEAD; set targetRevision to its version, such as 1.2.3 or ^1.2"
+// +kubebuilder:validation:XValidation:rule="!has(self.chart) || (self.targetRevision != 'HEAD' && self.targetRevision.size() > 0)",message="sources: a chart has no HEAD; set targetRevision to its version, such as 1.2.3 or ^1.2"
 // +kubebuilder:validation:XValidation:rule="!has(self.helm) || has(self.path) || has(self.chart)",message="sources: helm needs a chart: set path or chart"
 type ComponentSource struct {
 	// repoURL of the Git or Helm repository.

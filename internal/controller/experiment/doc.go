@@ -59,7 +59,9 @@
 // and one namespace on the hub, all with deterministic names that hold a hash of the
 // Experiment's UID, and all with its UID as a label. An object under such a name without that
 // label is not touched, read or deleted: the Experiment says NameTaken and waits. Taking the
-// label off a child takes it out of the Experiment's hands.
+// label off a child takes it out of the Experiment's hands. Claims and Applications that are
+// edited or deleted by somebody are brought back; a cluster Secret is not, because Secrets are
+// not watched: its Application then fails, says so, and makes it anew when it is deleted.
 //
 // # Teardown
 //

@@ -233,6 +233,28 @@ func TestOutdatedVerdict(t *testing.T) {
 			}
 		})
 	}
+	t.Run("changed back counts when it is deployed again", func(t *testing.T) {
+		l := tutorial(t)
+		l.until(v1alpha1.PhaseRunning)
+		params := func(p map[string]string) func(*v1alpha1.Experiment) {
+			return func(e *v1alpha1.Experiment) { e.Spec.Targets[1].Components[0].Params = p }
+		}
+		before := l.get().Spec.Targets[1].Components[0].Params
+		l.edit(params(map[string]string{"replicas": "3"}))
+		l.settle(l.play)
+		l.edit(params(before))
+		for range 3 {
+			if err := l.reconcile(); err != nil {
+				t.Fatal(err)
+			}
+			if e := l.get(); e.Status.CompletedAt != nil {
+				t.Fatal("the verdict was given while the other sources were deployed")
+			}
+		}
+		l.settle(l.play)
+		l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+		l.expect(v1alpha1.ConditionApplicationsHealthy, metav1.ConditionTrue, v1alpha1.ReasonApplicationsHealthy)
+	})
 	t.Run("what is not validated may change", func(t *testing.T) {
 		l := tutorial(t)
 		l.until(v1alpha1.PhaseRunning)

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -131,9 +132,10 @@ func (s *scope) observeChildren(ctx context.Context) error {
 		}
 	}
 	workflow, err := s.child(ctx, argoworkflows.WorkflowGVK, s.names.workflow())
-	if err == nil && workflow == nil && s.experiment.Status.Workflow != nil && s.seen.Kinds[argoworkflows.WorkflowGVK] == kube.KindServed {
+	if err == nil && workflow == nil && s.experiment.Status.Workflow != nil && s.experiment.DeletionTimestamp == nil &&
+		s.seen.Kinds[argoworkflows.WorkflowGVK] == kube.KindServed {
 		// A recorded Workflow that the cache does not have is only gone if the server
-		// says so.
+		// says so. (A teardown lists them all before it ends.)
 		workflow, err = kube.Get(ctx, s.Live, argoworkflows.WorkflowGVK, s.names.workflow())
 		if workflow != nil && string(workflow.GetUID()) != s.experiment.Status.Workflow.UID {
 			workflow, err = s.owned(workflow, err)
@@ -284,7 +286,63 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 	if s.seen.Workflow != nil || len(s.seen.Applications) > 0 || len(s.seen.Hidden) > 0 {
 		return nil
 	}
+	if cached, err := s.observeLast(ctx); cached || err != nil {
+		return err
+	}
 	return s.leftovers(ctx, append(neededKinds(s.experiment), argocd.SecretGVK, namespaceGVK)...)
+}
+
+// observeLast looks, where it costs little, for what goes last: claims and namespaces in the
+// cache and, when there is still something to delete, cluster Secrets by their names. found says
+// that a claim or namespace is left: whoever sees it go looks again, and lists everything then.
+func (s *scope) observeLast(ctx context.Context) (found bool, err error) {
+	claims, namespaces := crossplane.GKEClusterGVK, namespaceGVK
+	going := true
+	add := func(gvk schema.GroupVersionKind, o *unstructured.Unstructured) {
+		s.seen.Leftovers[gvk] = append(s.seen.Leftovers[gvk], *o)
+		found, going = true, going && o.GetDeletionTimestamp() != nil
+	}
+	for _, t := range s.experiment.Spec.Targets {
+		if claim := s.seen.Claims[t.Name]; claim != nil {
+			add(claims, claim)
+		}
+		namespace, err := s.hubNamespace(ctx, t)
+		if err != nil {
+			return false, err
+		}
+		if namespace != nil {
+			add(namespaces, namespace)
+		}
+	}
+	if !found || going {
+		return found, nil
+	}
+	for _, t := range s.experiment.Spec.Targets {
+		if s.seen.Claims[t.Name] == nil {
+			continue
+		}
+		secret, err := s.owned(kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t)))
+		if err != nil {
+			return false, err
+		}
+		if secret != nil {
+			s.seen.Leftovers[argocd.SecretGVK] = append(s.seen.Leftovers[argocd.SecretGVK], *secret)
+		}
+	}
+	return found, nil
+}
+
+// hubNamespace is the metadata of the namespace that a target has on the hub, as the cache has it.
+func (s *scope) hubNamespace(ctx context.Context, t v1alpha1.Target) (*unstructured.Unstructured, error) {
+	if t.Cluster.Type != v1alpha1.ClusterHub {
+		return nil, nil
+	}
+	m := kube.Metadata(namespaceGVK)
+	if err := s.Client.Get(ctx, types.NamespacedName{Name: s.names.deployed(t)}, m); err != nil {
+		return nil, client.IgnoreNotFound(err)
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m)
+	return s.owned(&unstructured.Unstructured{Object: content}, err)
 }
 
 // leftovers lists live what there is of the Experiment's children.

@@ -122,14 +122,11 @@ func (f facts) bringUp() Plan {
 	sources, resolved := f.resolve()
 	clusters, applications, workflow := f.missingKinds()
 	f.frozen = !holds(accepted) || !holds(resolved)
-	started, blind := f.experiment.Status.StartedAt != nil, f.blind()
+	started, blind, settling := f.experiment.Status.StartedAt != nil, f.blind(), false
 	switch {
 	case started && !blind && graph != nil:
 		targets := f.targets()
-		for _, name := range graph.Order() {
-			targets[name].blockedBy = blocked(name, graph, targets)
-			f.advance(&p, targets[name], sources[name])
-		}
+		settling = f.advanceAll(&p, graph, targets, sources)
 		p.Targets = f.statuses(targets)
 		clusters, applications = clustersStep(p.Targets, targets), applicationsStep(p.Targets, targets)
 	case !started && !blind && !f.frozen:
@@ -137,7 +134,7 @@ func (f facts) bringUp() Plan {
 	}
 	p.Steps = []conditions.Step{accepted, resolved, clusters, applications, workflow}
 	if !blind {
-		f.validate(&p, sources)
+		f.validate(&p, sources, settling)
 	}
 	if started && (blind || graph == nil) {
 		// What cannot be looked at now stays as it was said.
@@ -147,6 +144,17 @@ func (f facts) bringUp() Plan {
 		p.Writes = nil
 	}
 	return p
+}
+
+// advanceAll takes every target a step on, and says whether what they ask for is not, or not
+// provably, what is deployed.
+func (f facts) advanceAll(p *Plan, graph *dag.Graph[string], targets map[string]*target, sources map[string][]argocd.Source) (settling bool) {
+	for _, name := range graph.Order() {
+		targets[name].blockedBy = blocked(name, graph, targets)
+		f.advance(p, targets[name], sources[name])
+		settling = settling || targets[name].appState.Outdated
+	}
+	return settling || len(p.Writes) > 0
 }
 
 func holds(s conditions.Step) bool { return s.Status == "True" }
@@ -322,12 +330,13 @@ func (f facts) missingKinds() (clusters, applications, workflow conditions.Step)
 		step(v1alpha1.ConditionWorkflowSucceeded, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK)
 }
 
-// validate submits the Workflow when everything before it holds, and reads its verdict.
-func (f facts) validate(p *Plan, sources map[string][]argocd.Source) {
+// validate submits the Workflow when everything before it holds, and reads its verdict. What
+// settling means says advanceAll.
+func (f facts) validate(p *Plan, sources map[string][]argocd.Source, settling bool) {
 	last, inputs := &p.Steps[len(p.Steps)-1], f.inputs(sources)
 	switch {
 	case p.Workflow != nil:
-		*last = f.judge(p, inputs)
+		*last = f.judge(p, inputs, settling)
 	case !f.seen.TemplateFound:
 		// Said from the first pass on, while nothing has cost anything yet; not waited for until
 		// the Workflow is due, because a component of this Experiment may bring the template.
@@ -390,8 +399,9 @@ func (f facts) workflow() *v1alpha1.WorkflowStatus {
 }
 
 // judge reads the verdict of the submitted Workflow. A success counts only for what was
-// validated: a spec that asks for more, or for something else by now, is not Complete.
-func (f facts) judge(p *Plan, inputs string) conditions.Step {
+// validated: a spec that asks for more, or for something else by now, is not Complete, and
+// neither is one that has been changed back, before its Applications have been.
+func (f facts) judge(p *Plan, inputs string, settling bool) conditions.Step {
 	w := p.Workflow
 	what := "Workflow " + w.Namespace + "/" + w.Name
 	failed := func(reason, message string) conditions.Step {
@@ -406,7 +416,7 @@ func (f facts) judge(p *Plan, inputs string) conditions.Step {
 				what+" succeeded, and targets, Components or workflow have changed since it was submitted; "+
 					"change them back, or delete the Experiment and create it again to validate what it says now")
 		}
-		p.Verdict = !f.frozen
+		p.Verdict = !f.frozen && !settling
 		return conditions.True(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowSucceeded, what+" succeeded")
 	case argoworkflows.PhaseFailed:
 		return failed(v1alpha1.ReasonWorkflowFailed, what+" failed: "+orNothing(w.Message)+see)

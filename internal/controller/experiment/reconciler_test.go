@@ -53,11 +53,11 @@ func TestStraightRoad(t *testing.T) {
 		story = append(story, fields[0]+" "+fields[1])
 	}
 	wantStory := []string{
-		"Normal Accepted", "Normal Resolved",
+		"Normal Accepted",
 		"Normal TargetProvisioning", "Normal TargetBlocked", // app, loadgen
-		"Normal TargetDeploying", "Normal ClustersReady",
+		"Normal TargetDeploying",
 		"Normal TargetHealthy", "Normal TargetDeploying", // app, loadgen
-		"Normal TargetHealthy", "Normal ApplicationsHealthy", "Normal WorkflowRunning",
+		"Normal TargetHealthy", "Normal WorkflowRunning",
 		"Normal WorkflowSucceeded",
 	}
 	if diff := cmp.Diff(wantStory, story); diff != "" {

@@ -234,10 +234,25 @@ func happened(before, after *v1alpha1.Experiment, p Plan) []kube.Event {
 		if slices.Contains(quiet, c.Reason) || c.Type == v1alpha1.ConditionReady && c.Reason != v1alpha1.ReasonDeleting {
 			continue // Ready repeats what another condition says
 		}
+		if told(before, c) {
+			continue
+		}
 		out = append(out, kube.Event{Type: eventType(c), Reason: c.Reason, Message: c.Message})
 	}
 	return out
 }
+
+// told says whether other events tell that a step is done: those of the targets, or Accepted.
+// That it is done after all, when an event has told that something was wrong, is told.
+func told(before *v1alpha1.Experiment, c metav1.Condition) bool {
+	if !slices.Contains(toldByOthers, c.Reason) {
+		return false
+	}
+	was := meta.FindStatusCondition(before.Status.Conditions, c.Type)
+	return was == nil || slices.Contains(quiet, was.Reason)
+}
+
+var toldByOthers = []string{v1alpha1.ReasonResolved, v1alpha1.ReasonClustersReady, v1alpha1.ReasonApplicationsHealthy}
 
 func stateOf(e *v1alpha1.Experiment, target string) v1alpha1.TargetState {
 	for _, t := range e.Status.Targets {

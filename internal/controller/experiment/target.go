@@ -88,7 +88,7 @@ func (f facts) advance(p *Plan, t *target, sources []argocd.Source) {
 		return
 	}
 	if f.ensure(p, t, t.app, f.desiredApplication(t, sources), v1alpha1.ConditionApplicationsHealthy) {
-		t.appState = argocd.ApplicationState{} // what is said of the old sources is not said of the new
+		t.appState = argocd.ApplicationState{Outdated: true}
 	}
 	f.judgeApplication(t)
 }

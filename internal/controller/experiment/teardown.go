@@ -23,8 +23,7 @@ const lastLook = time.Minute
 
 // teardown takes everything down, in this order: the Workflow; the Applications, while
 // their clusters work; the namespaces they had on the hub, the cluster Secrets and the
-// claims. It does not depend on a valid
-// spec, and what it waits for it names.
+// claims. It does not depend on a valid spec, and what it waits for it names.
 func (f facts) teardown() Plan {
 	p := Plan{Targets: f.experiment.Status.Targets}
 	switch {
@@ -57,15 +56,17 @@ func (f facts) teardown() Plan {
 	for _, gvk := range f.seen.Hidden {
 		p.Down = append(p.Down, hidden(gvk))
 	}
+	heard := append(slices.Clone(claims), f.seen.Leftovers[namespaceGVK]...)
 	switch {
 	case len(p.Down) == 0:
 		p.Done = true
+	case f.unheard(heard):
+		p.Wait = lastLook
+	case len(heard) > 0: // whose end makes us look for the rest
 	case len(p.Writes) > 0 && len(secrets) > 0:
 		p.Wait = atOnce // nobody tells that a Secret is gone
 	case len(secrets) > 0:
 		p.Wait = leftoverDelay
-	case f.unheard(append(slices.Clone(claims), f.seen.Leftovers[namespaceGVK]...)):
-		p.Wait = lastLook
 	}
 	return p
 }

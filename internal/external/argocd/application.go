@@ -199,6 +199,8 @@ type ApplicationState struct {
 	// Message says why it is not Healthy, in Argo CD's words where it has any; empty for one
 	// that is simply on its way.
 	Message string
+	// Outdated: what it says is of other sources, or of another cluster, than the spec has now.
+	Outdated bool
 }
 
 // ReadApplication reads an Application's state. Healthy alone proves nothing: Argo CD says
@@ -208,19 +210,19 @@ func ReadApplication(app *unstructured.Unstructured) ApplicationState {
 	health, _, _ := unstructured.NestedString(app.Object, "status", "health", "status")
 	sync, _, _ := unstructured.NestedString(app.Object, "status", "sync", "status")
 	if conditionType, message := errorCondition(app); conditionType != "" {
-		return ApplicationState{Failed, conditionType + ": " + message}
+		return ApplicationState{Health: Failed, Message: conditionType + ": " + message}
 	}
 	if !compared(app) { // not looked at yet, or not since the sources changed
-		return ApplicationState{Progressing, ""}
+		return ApplicationState{Outdated: true}
 	}
 	operation, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "phase")
 	switch {
 	case (operation == "Failed" || operation == "Error") && (sync != "Synced" || hookFailed(app)):
 		// One that is Synced all the same has come to it without Argo CD's help.
 		message, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "message")
-		return ApplicationState{Failed, "sync " + operation + ": " + message}
+		return ApplicationState{Health: Failed, Message: "sync " + operation + ": " + message}
 	case (operation == "Running" || operation == "Terminating") && health == "Healthy":
-		return ApplicationState{Progressing, ""}
+		return ApplicationState{}
 	}
 	return judge(app, health, sync)
 }
@@ -231,20 +233,20 @@ func judge(app *unstructured.Unstructured, health, sync string) ApplicationState
 	both := "health " + orUnknown(health) + ", sync " + orUnknown(sync)
 	switch {
 	case health == "Degraded":
-		return ApplicationState{Degraded, join(both, unhealthyResources(app, "Degraded"))}
+		return ApplicationState{Health: Degraded, Message: join(both, unhealthyResources(app, "Degraded"))}
 	case health == "Missing":
-		return ApplicationState{Missing, join(both, unhealthyResources(app, "Missing"))}
+		return ApplicationState{Health: Missing, Message: join(both, unhealthyResources(app, "Missing"))}
 	case health == "Healthy" && sync == "Unknown":
-		return ApplicationState{Failed, both + ": Argo CD cannot render or compare its manifests"}
+		return ApplicationState{Health: Failed, Message: both + ": Argo CD cannot render or compare its manifests"}
 	case health == "Healthy" && sync == "Synced" && deploysNothing(app):
-		return ApplicationState{Failed, "its sources render no manifests, so it deploys nothing"}
+		return ApplicationState{Health: Failed, Message: "its sources render no manifests, so it deploys nothing"}
 	case health == "Healthy" && sync == "Synced":
-		return ApplicationState{Healthy, ""}
+		return ApplicationState{Health: Healthy}
 	}
 	if health == "Progressing" || health == "" { // what is on its way needs no explanation
-		return ApplicationState{Progressing, ""}
+		return ApplicationState{}
 	}
-	return ApplicationState{Progressing, both}
+	return ApplicationState{Health: Progressing, Message: both}
 }
 
 // errorCondition is the first condition, by type, that reports an error.
