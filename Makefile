@@ -68,6 +68,29 @@ verify: generate manifests ## Regenerate everything and fail if that, go.mod or 
 clean: ## Remove everything that was built.
 	@rm -rf bin dist
 
+##@ Prove it
+
+# The fault tests and the load tool build the manager themselves.
+SWEEPFLAGS ?=
+LOADFLAGS ?=
+
+.PHONY: sweep
+sweep: k8s ## Kill the manager after every write of every workload; SWEEPFLAGS are passed on.
+	@go test ./test/faults/... -count=1 -v -timeout 60m -run TestSweep -faults.full=C1 $(SWEEPFLAGS)
+
+.PHONY: sweep-full
+sweep-full: k8s ## Let every fault happen at every write of every workload: some two hours.
+	@go test ./test/faults/... -count=1 -v -timeout 300m -run TestSweep -faults.full=all $(SWEEPFLAGS)
+
+.PHONY: sweep-mutants
+sweep-mutants: k8s ## Plant bugs in the manager and fail if the sweep does not find one of them.
+	@go test -tags mutants ./test/faults/experiment -count=1 -v -timeout 90m -run TestMutants $(SWEEPFLAGS)
+
+.PHONY: load
+load: k8s ## Measure: make load SCENARIO=experiment-burst N=1000 REPS=5; LOADFLAGS are passed on.
+	@go build -buildvcs=false -o bin/load/load ./test/load
+	@bin/load/load -scenario "$(SCENARIO)" $(if $(N),-n $(N)) $(if $(REPS),-reps $(REPS)) $(LOADFLAGS)
+
 ##@ Install into a cluster (that of KUBECONFIG)
 
 .PHONY: install

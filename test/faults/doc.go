@@ -1,0 +1,72 @@
+// Package faults shows that a reconciler comes to the same end whatever happens to it. It
+// runs the real manager as a child process behind a proxy in front of a real API server,
+// twice undisturbed as the reference, and then again for every write that it makes: killed
+// after that write is stored and before it knows, with the answer lost, refused or late, with
+// the API server restarted, with what it watches late, coalesced or doubled, or put back in
+// time. What a run came to is compared with the reference by the oracles O1 to O8.
+//
+// Nothing in here knows a kind. A World says which kinds there are, what belongs together
+// and how the outside systems behave; a Workload says what a user does. The package
+// test/faults/toy shows all that it takes; test/faults/experiment is the first that matters.
+//
+// # Why the reference is the same every time
+//
+// A point of fault is the ordinal of a write, so the writes must be the same in every run.
+// The manager has one worker and reads its own writes; every run has a namespace, a proxy
+// and a manager of its own, which watches only that namespace; what is applied, is applied
+// when the manager has nothing left to ask for. The World must not race: a step of an
+// outside that the manager could see in one pass or in two waits until the manager has told
+// of the step before. Runs have nothing in common but the API server, so several are played
+// side by side; one whose road parts from the reference before its fault is played again.
+//
+// The manager is built with the tag faults, which replaces its clock and its randomness and
+// nothing else. The clock stands still at the start of the lab until a workload moves it on
+// (Stage.Advance), so that the times the manager writes are compared too. Random in that
+// process are: how long an informer waits before it lists again after an error, which decides
+// in which order kinds come back, and which the tag seeds; how long a watch lasts, which is
+// minutes, and when informers resync, which is hours, longer than any run; when a lost Event
+// is sent again, and Events are not counted; the renewal of the lease, and there is no leader
+// election in a run. The queue and its backoff have no randomness.
+//
+// # How watches are disturbed
+//
+// The proxy asks for JSON, which can be taken apart into events, and passes them on late, once
+// or twice (streams.go). Each watch alone keeps its order, as those of the API server do. What
+// is held is held before the write goes out, because the event of a write may come before its
+// answer.
+//
+// # How a manager is put back in time
+//
+// It is killed, and the informers of the next one are shown a past moment: their first lists
+// are rewritten to resourceVersionMatch=Exact at that version, and the watches that go on from
+// there wait for a second. An informer is told from a read of the reconciler by what client-go
+// sends: its first list asks for resourceVersion=0, "any moment will do", and no list of a
+// client that reads live does (it asks for none, which is "now", or for one object by name).
+// A list can be put back, an initial stream of events cannot, so these managers run with
+// KUBE_FEATURE_WatchListClient=false. The moment is that before the last one, two or three
+// writes, in turn.
+//
+// # Restarting the API server
+//
+// It stops everybody, so these plans are played when all others are done, several for each
+// restart: every run waits at its write, stored and not answered, until the last one has come
+// to its own; then the outsides wait, the recorder catches up, and the API server is killed and
+// started again on the same port. The restarted one knows no moment before its start, so the
+// recorder lists and tells what has changed since; nothing has, so nothing is lost or doubled.
+// A manager behind the proxy sees its connections dropped rather than refused.
+//
+// # Limits
+//
+// What a fault costs is its own: a run may take twice the time of the reference, that of the
+// fault, and one backoff, which by doubling is as long as the fault was. A fault that does not
+// happen fails its plan, and the summary counts what each did.
+//
+// # What it does not show
+//
+// One fault per run, one worker, and outsides that wait for each other: faults in pairs,
+// and what only a race brings up, are not here. Only writes that the API server stored are
+// points of fault; one that it refuses, because the manager's cache is behind, is counted in
+// the summary and breaks O6 only when it is repeated. Leaked goroutines show only as far as the
+// manager itself waits for what it has started when it is asked to stop, and exits with an error
+// when that takes too long.
+package faults

@@ -1,0 +1,270 @@
+//go:build mutants
+
+package experiment
+
+import "github.com/labkeeper/labkeeper/test/faults"
+
+// The files that have bugs planted.
+const (
+	controller  = "internal/controller/experiment/controller.go"
+	observe     = "internal/controller/experiment/observe.go"
+	plan        = "internal/controller/experiment/plan.go"
+	applying    = "internal/controller/experiment/apply.go"
+	targets     = "internal/controller/experiment/target.go"
+	teardown    = "internal/controller/experiment/teardown.go"
+	reporting   = "internal/controller/experiment/report.go"
+	naming      = "internal/controller/experiment/names.go"
+	finishing   = "internal/kube/finish.go"
+	writing     = "internal/kube/write.go"
+	marking     = "internal/kube/marks.go"
+	conflicts   = "internal/kube/conflict.go"
+	kubeconfigs = "internal/external/argocd/cluster.go"
+)
+
+func edit1(file, before, after string) []faults.Edit {
+	return []faults.Edit{{File: file, Old: before, New: after}}
+}
+
+// mutants are one bug for every root cause that reconcilers of its kind have been found with.
+// Each is played with the workloads and modes that should bring it up.
+var mutants = []faults.Mutant{
+	// Intermediate states: the manager dies, or its write fails, between two writes.
+	{
+		Name: "phase-before-child", RootCause: "phase persisted before the child, and taken as proof of it",
+		Edits: edit1(controller, "	return errors.Join(s.apply(ctx), s.seen.readErrors())\n}\n", `	if s.plan.Down == nil && !s.plan.Done && !s.told() {
+		s.plan.Writes, s.plan.Wait = nil, atOnce
+		return s.seen.readErrors()
+	}
+	return errors.Join(s.apply(ctx), s.seen.readErrors())
+}
+
+var toCreate = map[types.UID]bool{}
+
+// told says whether the status already says what is about to be done.
+func (s *scope) told() bool {
+	uid, told := s.experiment.UID, s.plan.Targets == nil
+	for i, t := range s.plan.Targets {
+		told = i < len(s.experiment.Status.Targets) && s.experiment.Status.Targets[i].State == t.State
+		if !told {
+			toCreate[uid] = true
+			return false
+		}
+	}
+	if !toCreate[uid] {
+		s.plan.Writes = slices.DeleteFunc(s.plan.Writes, func(w Write) bool { return w.Target != "" && !w.Known })
+	}
+	delete(toCreate, uid)
+	return true
+}
+`),
+		Workloads: []string{"complete"},
+	},
+	{
+		Name: "finalizer-late", RootCause: "finalizer added after what it guards",
+		Edits: edit1(controller, "	if err := kube.EnsureFinalizer(ctx, r.Client, e, v1alpha1.Finalizer); err != nil {",
+			"	if e.Status.Workflow == nil {\n	} else if err := kube.EnsureFinalizer(ctx, r.Client, e, v1alpha1.Finalizer); err != nil {"),
+		Workloads: []string{"delete-provisioning"},
+	},
+	{
+		Name: "finalizer-early", RootCause: "finalizer dropped when the deletion of children was asked for",
+		Edits:     edit1(teardown, "	case len(p.Down) == 0:\n		p.Done = true", "	case len(p.Writes) == 0:\n		p.Done = true"),
+		Workloads: []string{"delete-complete-held"},
+	},
+	{
+		Name: "start-late", RootCause: "the record that there may be children written after them",
+		Edits:     edit1(plan, "	case started && !blind && graph != nil:\n", "	case (started || !f.frozen) && !blind && graph != nil:\n		p.Start = !started && len(f.seen.Applications) > 0\n"),
+		Workloads: []string{"delete-provisioning"},
+	},
+	{
+		Name: "lost-answer", RootCause: "a create whose answer is lost makes a second object (random name)",
+		Edits: edit1(applying, "	_, err := writer.Ensure(ctx, w.Object)\n", `	if w.Object.GetKind() == "Secret" {
+		readable := "cluster-" + s.experiment.Name + "-" + w.Target
+		w.Object.SetName(kube.ChildName(len(readable)+9, s.experiment.UID, readable, fmt.Sprintf("%p", w.Object))) // as good as random
+	}
+	_, err := writer.Ensure(ctx, w.Object)
+`),
+		Workloads: []string{"complete"}, Modes: []faults.Mode{faults.Crash, faults.Lost},
+	},
+	{
+		Name: "already-exists", RootCause: "a create whose answer is lost is an error for ever (AlreadyExists)",
+		Edits:     edit1(writing, "	if !apierrors.IsAlreadyExists(err) {", "	if apierrors.IsAlreadyExists(err) || err != nil {"),
+		Workloads: []string{"complete"}, Modes: []faults.Mode{faults.Crash, faults.Lost},
+	},
+	{
+		Name: "edge-triggered", RootCause: "deletion is acted on when it is seen to happen, not when it is there",
+		Edits: []faults.Edit{
+			{File: controller, Old: "// step observes, decides and writes.\n", New: "var seenAlive = map[types.UID]bool{}\n\n"},
+			{File: controller, Old: "	before := e.DeepCopy()\n	s := &scope{", New: `	if e.DeletionTimestamp == nil {
+		seenAlive[e.UID] = true
+	} else if !seenAlive[e.UID] {
+		return ctrl.Result{}, nil
+	}
+	before := e.DeepCopy()
+	s := &scope{`},
+		},
+		Workloads: []string{"delete-pending", "complete-delete"},
+	},
+	{
+		Name: "verdict-of-any", RootCause: "the verdict is read before the Workflow's UID is compared",
+		Edits:     edit1(plan, "	if seen == nil || recorded != nil && recorded.UID != string(seen.GetUID()) {", "	if seen == nil {"),
+		Workloads: []string{"away-workflow-replaced"},
+	},
+	{
+		Name: "transient-is-final", RootCause: "an error that passes is recorded as the verdict",
+		Edits:     edit1(applying, "			s.failed[w.Target] = err\n", "			s.failed[w.Target] = err\n			s.plan.Verdict = w.Target == \"\"\n"),
+		Workloads: []string{"complete"}, Modes: []faults.Mode{faults.Internal, faults.Reset},
+	},
+	{
+		Name: "error-swallowed", RootCause: "the error of a status patch is swallowed",
+		Edits: edit1(finishing, "			return reconcile.Result{}, fmt.Errorf(\"patching status: %w\", err)\n",
+			"			return reconcile.Result{RequeueAfter: out.Wait}, nil\n"),
+		Workloads: []string{"complete"}, Modes: []faults.Mode{faults.Internal},
+	},
+	{
+		Name: "conflict-is-final", RootCause: "a conflict is not tried again",
+		Edits:     edit1(conflicts, "reconcile.Result{Requeue: true}, nil", "reconcile.Result{}, nil"),
+		Workloads: []string{"complete"}, Modes: []faults.Mode{faults.Conflict},
+	},
+
+	// Stale states: the manager acts on what was.
+	{
+		Name: "cached-teardown", RootCause: "a cached list proves that nothing is left",
+		Edits: edit1(observe, "		found, err := kube.List(ctx, s.Live, gvk,", `		reader := client.Reader(s.Live)
+		if foreign {
+			reader = s.Foreign
+		}
+		found, err := kube.List(ctx, reader, gvk,`),
+		Workloads: []string{"delete-provisioning"}, Modes: []faults.Mode{faults.Held},
+	},
+	{
+		Name: "created-for-the-dead", RootCause: "children are created for an owner that only the cache still has",
+		Edits:     edit1(applying, "	if err != nil || live.UID != s.experiment.UID || live.DeletionTimestamp != nil {", "	if false {"),
+		Workloads: []string{"delete-provisioned"}, Modes: []faults.Mode{faults.Held},
+	},
+
+	// Identity: names where there should be UIDs.
+	{
+		Name: "owned-by-name", RootCause: "ownership is read off the owner's name instead of its UID",
+		Edits: edit1(marking, "	uid := child.GetLabels()[m.UID]\n	return uid != \"\" && types.UID(uid) == owner.GetUID()\n",
+			"	return child.GetLabels()[m.Name] == LabelValue(owner.GetName())\n"),
+		Workloads: []string{"name-taken"},
+	},
+	{
+		Name: "selected-by-name", RootCause: "what is taken down is found by the owner's name instead of its UID",
+		Edits: edit1(marking, "	return client.MatchingLabels{m.UID: string(owner.GetUID())}\n",
+			"	return client.MatchingLabels{m.Name: LabelValue(owner.GetName())}\n"),
+		Workloads: []string{"name-taken"},
+	},
+	{
+		Name: "names-change", RootCause: "the name of a child depends on what changes",
+		Edits: edit1(naming, "		Name:      kube.ChildName(crossplane.MaxClaimName, n.experiment.UID, n.experiment.Name, t.Name),\n",
+			"		Name:      kube.ChildName(crossplane.MaxClaimName, n.experiment.UID, n.experiment.Name, t.Name)[n.experiment.Generation-1:],\n"),
+		Workloads: []string{"edit-provisioning"},
+	},
+	{
+		Name: "adopted", RootCause: "an object of somebody else that has the name is taken over",
+		Edits:     edit1(writing, "	if !w.Marks.Owns(w.Owner, live) {", "	if live.GetName() == \"\" {"),
+		Workloads: []string{"name-taken"},
+	},
+	{
+		Name: "taken-for-ours", RootCause: "AlreadyExists is taken for a create of ours",
+		Edits:     edit1(writing, "	child, err = w.live(ctx, desired)\n", "	err = w.Client.Get(ctx, client.ObjectKeyFromObject(desired), child)\n"),
+		Workloads: []string{"workflow-taken"},
+	},
+	{
+		Name: "unmarked", RootCause: "a child does not carry its owner's marks",
+		Edits:     edit1(targets, "		f.mark(t.spec, namespace)\n", ""),
+		Workloads: []string{"complete-delete"},
+	},
+
+	// Levels: what is there counts, not what was said or seen before.
+	{
+		Name: "status-is-proof", RootCause: "the status is taken as proof that a child exists",
+		Edits:     edit1(targets, "	if f.frozen || seen != nil &&", "	if f.frozen || seen == nil && stateOf(f.experiment, t.spec.Name) == v1alpha1.TargetDeploying || seen != nil &&"),
+		Workloads: []string{"application-deleted"},
+	},
+	{
+		Name: "resubmitted", RootCause: "a Workflow that has vanished is submitted again",
+		Edits:     edit1(plan, "	case p.Workflow != nil:\n		*last", "	case p.Workflow != nil && f.seen.Workflow != nil:\n		*last"),
+		Workloads: []string{"workflow-deleted"},
+	},
+	{
+		Name: "written-once", RootCause: "a child that has been changed is not changed back",
+		Edits:     edit1(targets, "(seen.GetDeletionTimestamp() != nil || kube.UpToDate(seen, desired))", "(seen.GetDeletionTimestamp() != nil || kube.UpToDate(seen, desired) || true)"),
+		Workloads: []string{"application-edited"},
+	},
+	{
+		Name: "registered-once", RootCause: "a cluster that takes the place of another is not registered again",
+		Edits:     edit1(observe, "	return cluster == registration(claim)\n", "	return cluster != \"\"\n"),
+		Workloads: []string{"claim-deleted-running"},
+	},
+	{
+		Name: "inputs-ignored", RootCause: "success is taken for that of another spec (false Complete)",
+		Edits:     edit1(plan, "		if !f.frozen && outdated(w.Inputs, inputs) {", "		if !f.frozen && outdated(w.Inputs, inputs) && inputs == \"\" {"),
+		Workloads: []string{"edit-running"},
+	},
+	{
+		Name: "phase-goes-back", RootCause: "the phase is read off the moment",
+		Edits:     edit1(reporting, "	case st.Phase == v1alpha1.PhaseReady || meta", "	case meta"),
+		Workloads: []string{"away-lost"},
+	},
+
+	// Waking: what nobody tells must be looked for, and what is settled must rest.
+	{
+		Name: "dropped-watch", RootCause: "one kind is not watched",
+		Edits:     edit1(controller, "WatchesMetadata(&corev1.Namespace{}, kube.Enqueue(toOwner, priorityNamespace))", "WatchesMetadata(&corev1.Namespace{}, handler.Funcs{})"),
+		Workloads: []string{"complete-delete"},
+	},
+	{
+		Name: "no-second-look", RootCause: "what is not watched is not looked for again",
+		Edits:     edit1(teardown, "		p.Wait = atOnce // nobody", "		p.Wait = 0 // nobody"),
+		Workloads: []string{"delete-namespace"},
+	},
+	{
+		Name: "hot-loop", RootCause: "a message that changes with every write wakes its own reconciler",
+		Edits: []faults.Edit{
+			{
+				File: controller, Old: "		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).",
+				New: "		For(&v1alpha1.Experiment{}).",
+			},
+			{File: plan, Old: "to validate what it says now\")", New: "to validate what it says at \"+f.experiment.ResourceVersion)"},
+		},
+		Workloads: []string{"edit-running"},
+	},
+
+	// Teardown.
+	{
+		Name: "teardown-order", RootCause: "the cluster goes with, not after what is deployed on it",
+		Edits: []faults.Edit{
+			{
+				File: observe, Old: "	if s.seen.Workflow != nil || len(s.seen.Applications) > 0 || len(s.seen.Hidden) > 0 {",
+				New: "	if s.seen.Workflow != nil || len(s.seen.Hidden) > 0 {",
+			},
+			{File: teardown, Old: "		f.removeApplications(&p)\n		return p\n", New: "		f.removeApplications(&p)\n"},
+			{
+				File: teardown, Old: "	if f.later(&p, argocd.ApplicationGVK) {",
+				New: "	if len(f.seen.Applications) == 0 && f.later(&p, argocd.ApplicationGVK) {",
+			},
+		},
+		Workloads: []string{"complete-delete"},
+	},
+	{
+		Name: "namespace-left", RootCause: "a kind of child is forgotten in the teardown",
+		Edits:     edit1(teardown, "	f.remove(&p, f.seen.Leftovers[namespaceGVK]...)\n", ""),
+		Workloads: []string{"complete-delete"},
+	},
+
+	// Secrets.
+	{
+		Name: "secret-in-log", RootCause: "a kubeconfig is logged",
+		Edits: edit1(observe, "	kubeconfig, err := secretValue(secret, crossplane.KubeconfigKey)\n",
+			"	kubeconfig, err := secretValue(secret, crossplane.KubeconfigKey)\n	println(string(kubeconfig))\n"),
+		Workloads: []string{"complete"},
+	},
+	{
+		Name: "secret-in-condition", RootCause: "a condition quotes a kubeconfig",
+		Edits: edit1(kubeconfigs, "		return Credentials{}, errors.New(\"it is not a kubeconfig\")\n",
+			"		return Credentials{}, fmt.Errorf(\"it is not a kubeconfig: %q\", kubeconfig)\n"),
+		Workloads: []string{"connection-late"},
+	},
+}

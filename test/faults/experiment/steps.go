@@ -1,0 +1,398 @@
+package experiment
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/test/faults"
+)
+
+// A moment is when a step is taken; an action is what is done then.
+type (
+	moment = func(faults.State) bool
+	action = func(context.Context, *faults.Stage) error
+)
+
+func steps(all ...faults.Step) []faults.Step { return all }
+
+// step is several actions at one moment.
+func step(when moment, do ...action) faults.Step {
+	return faults.Step{When: when, Do: func(ctx context.Context, s *faults.Stage) error {
+		for _, act := range do {
+			if err := act(ctx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
+func objects(all ...*unstructured.Unstructured) []*unstructured.Unstructured { return all }
+
+// Moments.
+
+func all(moments ...moment) moment {
+	return func(s faults.State) bool {
+		return !slices.ContainsFunc(moments, func(m moment) bool { return !m(s) })
+	}
+}
+
+func not(m moment) moment { return func(s faults.State) bool { return !m(s) } }
+
+// of is a moment of the Experiment.
+func of(is func(*unstructured.Unstructured) bool) moment {
+	return func(s faults.State) bool {
+		experiments := s.Of("Experiment")
+		return len(experiments) == 1 && is(experiments[0])
+	}
+}
+
+// reached says whether the Experiment is in a phase.
+func reached(phase v1alpha1.Phase) moment {
+	return of(func(e *unstructured.Unstructured) bool { return phaseOf(e) == phase })
+}
+
+// observed says whether the Experiment speaks of a generation of its spec.
+func observed(generation int64) moment {
+	return of(func(e *unstructured.Unstructured) bool {
+		have, _, _ := unstructured.NestedInt64(e.Object, "status", "observedGeneration")
+		return have == generation
+	})
+}
+
+// reason says whether a condition other than Ready has a reason.
+func reason(reason string) moment {
+	return of(func(e *unstructured.Unstructured) bool {
+		return slices.ContainsFunc(conditions(e), func(c map[string]any) bool {
+			return c["type"] != v1alpha1.ConditionReady && c["reason"] == reason
+		})
+	})
+}
+
+// losing says whether the Experiment tells that somebody deletes one of its objects.
+var losing = of(func(e *unstructured.Unstructured) bool { return says(e, deletedBySomebody) })
+
+// waitsFor says whether the Experiment tells that it waits for an object of a kind to go.
+func waitsFor(kind string) moment {
+	return of(func(e *unstructured.Unstructured) bool {
+		ready := condition(e, v1alpha1.ConditionReady)
+		message, _ := ready["message"].(string)
+		return ready["reason"] == v1alpha1.ReasonDeleting && strings.Contains(message, kind+" ")
+	})
+}
+
+// inState says whether the Experiment tells that every target is in a state.
+func inState(state v1alpha1.TargetState) moment {
+	return of(func(e *unstructured.Unstructured) bool {
+		targets, _, _ := unstructured.NestedSlice(e.Object, "spec", "targets")
+		return !slices.ContainsFunc(targets, func(t any) bool {
+			name, _ := t.(map[string]any)["name"].(string)
+			return targetState(e, name) != string(state)
+		})
+	})
+}
+
+var (
+	deploying = inState(v1alpha1.TargetDeploying)
+	healthy   = inState(v1alpha1.TargetHealthy)
+)
+
+// provisioning says whether the cluster is being made, for Crossplane too.
+func provisioning(s faults.State) bool {
+	return reached(v1alpha1.PhaseProvisioning)(s) && child("GKECluster", func(claim *unstructured.Unstructured) bool {
+		composite, _, _ := unstructured.NestedString(claim.Object, "spec", "resourceRef", "name")
+		return composite != ""
+	})(s)
+}
+
+// running says whether the Experiment has told that its Workflow runs.
+var running = of(func(e *unstructured.Unstructured) bool {
+	phase, _, _ := unstructured.NestedString(e.Object, "status", "workflow", "phase")
+	return phaseOf(e) == v1alpha1.PhaseRunning && phase == "Running"
+})
+
+// clusterUp and succeeded are what the outsides tell.
+var (
+	clusterUp = child("GKECluster", func(claim *unstructured.Unstructured) bool {
+		endpoint, _, _ := unstructured.NestedString(claim.Object, "status", "endpoint")
+		return endpoint != ""
+	})
+	claimGoing = child("GKECluster", func(claim *unstructured.Unstructured) bool { return claim.GetDeletionTimestamp() != nil })
+	succeeded  = child("Workflow", func(workflow *unstructured.Unstructured) bool {
+		phase, _, _ := unstructured.NestedString(workflow.Object, "status", "phase")
+		return phase == "Succeeded"
+	})
+	// unregistered is when Argo CD does not know the cluster.
+	unregistered = func(s faults.State) bool {
+		return !slices.ContainsFunc(s.Of("Secret"), func(secret *unstructured.Unstructured) bool { return secret.GetNamespace() == argoCDNamespace })
+	}
+	// changedBack is when an Application has been changed twice since it was created.
+	changedBack = child("Application", func(app *unstructured.Unstructured) bool { return app.GetGeneration() >= 3 })
+)
+
+// child is a moment of the only object of a kind.
+func child(kind string, is func(*unstructured.Unstructured) bool) moment {
+	return func(s faults.State) bool {
+		children := s.Of(kind)
+		return len(children) == 1 && is(children[0])
+	}
+}
+
+func none(kind string) moment { return func(s faults.State) bool { return len(s.Of(kind)) == 0 } }
+
+var gone = none("Experiment")
+
+// Actions on the Experiment.
+
+func apply(ctx context.Context, s *faults.Stage) error { return s.Apply(ctx) }
+
+func theExperiment(s *faults.Stage) *unstructured.Unstructured {
+	e := newExperiment()
+	e.SetNamespace(s.Namespace)
+	return e
+}
+
+func remove(ctx context.Context, s *faults.Stage) error {
+	if err := s.Client.Delete(ctx, theExperiment(s)); err != nil {
+		return fmt.Errorf("deleting Experiment: %w", err)
+	}
+	return nil
+}
+
+// removeNamespace deletes the Experiment with everything around it.
+func removeNamespace(ctx context.Context, s *faults.Stage) error {
+	namespace := &unstructured.Unstructured{}
+	namespace.SetGroupVersionKind(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"})
+	namespace.SetName(s.Namespace)
+	if err := s.Client.Delete(ctx, namespace); err != nil {
+		return fmt.Errorf("deleting namespace: %w", err)
+	}
+	return nil
+}
+
+// edit changes the Experiment by a JSON patch.
+func edit(patch string) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		if err := s.Client.Patch(ctx, theExperiment(s), client.RawPatch(types.JSONPatchType, []byte(patch))); err != nil {
+			return fmt.Errorf("editing Experiment: %w", err)
+		}
+		return nil
+	}
+}
+
+// Components are of the whole cluster, so every run names its own.
+func componentOf(s *faults.Stage) string { return "own-" + s.Namespace }
+
+func useComponent(ctx context.Context, s *faults.Stage) error {
+	return edit(`[{"op": "replace", "path": "/spec/targets/0/components/0/app", "value": "`+componentOf(s)+`"}]`)(ctx, s)
+}
+
+func createComponent(ctx context.Context, s *faults.Stage) error {
+	component := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"type": "app", "sources": []any{map[string]any{"repoURL": "https://git.example.com/lab/components.git", "path": "own", "targetRevision": "main"}},
+	}}}
+	component.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Component"))
+	component.SetName(componentOf(s))
+	return s.Client.Create(ctx, component)
+}
+
+// Actions on the outsides and on the manager.
+
+func release(steps ...string) action {
+	return func(_ context.Context, s *faults.Stage) error {
+		for _, step := range steps {
+			released.Store(releasedStep{s, step}, true)
+		}
+		return nil
+	}
+}
+
+func kill(_ context.Context, s *faults.Stage) error { return s.StopManager(true) }
+
+func terminate(_ context.Context, s *faults.Stage) error { return s.StopManager(false) }
+
+func start(ctx context.Context, s *faults.Stage) error { return s.StartManager(ctx) }
+
+// sleep lets time pass for the manager.
+func sleep(d time.Duration) action {
+	return func(ctx context.Context, s *faults.Stage) error { return s.Advance(ctx, d) }
+}
+
+func restart(ctx context.Context, s *faults.Stage) error {
+	return errors.Join(kill(ctx, s), start(ctx, s))
+}
+
+// Actions on children.
+
+// kinds are those of children, with where they are; empty for the Experiment's namespace.
+var kinds = map[string]struct {
+	schema.GroupVersionKind
+	namespace string
+}{
+	"GKECluster":  {crossplane.GKEClusterGVK, ""},
+	"Secret":      {argocd.SecretGVK, argoCDNamespace},
+	"Application": {argocd.ApplicationGVK, argoCDNamespace},
+	"Workflow":    {argoworkflows.WorkflowGVK, workflowNamespace},
+}
+
+// find reads the Experiment's child of a kind: that of its first target.
+func find(ctx context.Context, s *faults.Stage, kind string) (*unstructured.Unstructured, error) {
+	e := theExperiment(s)
+	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(e), e); err != nil {
+		return nil, fmt.Errorf("reading Experiment: %w", err)
+	}
+	k := kinds[kind]
+	found, err := kube.List(ctx, s.Client, k.GroupVersionKind, client.InNamespace(cmp.Or(k.namespace, s.Namespace)),
+		client.MatchingLabels{v1alpha1.LabelExperimentUID: string(e.GetUID())})
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range found {
+		if target := u.GetLabels()[v1alpha1.LabelTarget]; target == "" || target == "app" {
+			return &u, nil
+		}
+	}
+	return nil, fmt.Errorf("finding %s: there is none", kind)
+}
+
+// onChild does something with a child.
+func onChild(kind string, do func(context.Context, client.Client, *unstructured.Unstructured) error) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		u, err := find(ctx, s, kind)
+		if err != nil {
+			return err
+		}
+		if err := do(ctx, s.Client, u); err != nil {
+			return fmt.Errorf("meddling with %s: %w", kube.Describe(u), err)
+		}
+		return nil
+	}
+}
+
+func removeChild(kind string) action {
+	return onChild(kind, func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+		return c.Delete(ctx, u)
+	})
+}
+
+// editChild changes a child by a JSON patch.
+func editChild(kind, patch string) action {
+	return onChild(kind, func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+		return c.Patch(ctx, u, client.RawPatch(types.JSONPatchType, []byte(patch)))
+	})
+}
+
+// lose takes a child away whoever still holds it.
+func lose(kind string) action {
+	return onChild(kind, func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+		err := setFinalizers(ctx, c, u)
+		if err == nil {
+			err = c.Delete(ctx, u)
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+func setFinalizers(ctx context.Context, c client.Client, u *unstructured.Unstructured, finalizers ...string) error {
+	before := u.DeepCopy()
+	u.SetFinalizers(finalizers)
+	return c.Patch(ctx, u, client.MergeFrom(before))
+}
+
+// holdSecret lets somebody else's finalizer hold the cluster Secret.
+var holdSecret = onChild("Secret", func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+	return setFinalizers(ctx, c, u, "example.com/held")
+})
+
+// freeChild takes all finalizers off a child.
+func freeChild(kind string) action {
+	return onChild(kind, func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+		return setFinalizers(ctx, c, u)
+	})
+}
+
+// anothers is an object that has the name of a child and belongs to an Experiment of the same
+// name. It names the run, to be recorded.
+func anothers(kind, name string, s *faults.Stage, content map[string]any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(kinds[kind].GroupVersionKind)
+	u.SetNamespace(kinds[kind].namespace)
+	u.SetName(name)
+	u.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: s.Namespace + "/namesake"})
+	u.SetLabels(map[string]string{v1alpha1.LabelExperimentUID: namesake, v1alpha1.LabelExperiment: newExperiment().GetName()})
+	return u
+}
+
+// replaceWorkflow puts another Workflow, which has succeeded, in the place of the submitted one.
+func replaceWorkflow(ctx context.Context, s *faults.Stage) error {
+	w, err := find(ctx, s, "Workflow")
+	if err != nil {
+		return err
+	}
+	other := w.DeepCopy()
+	if err := lose("Workflow")(ctx, s); err != nil {
+		return err
+	}
+	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "managedFields", "finalizers"} {
+		unstructured.RemoveNestedField(other.Object, "metadata", field)
+	}
+	if err := unstructured.SetNestedField(other.Object, "Succeeded", "status", "phase"); err != nil {
+		return err
+	}
+	return s.Client.Create(ctx, other)
+}
+
+// takeApplication makes an Application of somebody else; it has the name of the claim.
+func takeApplication(ctx context.Context, s *faults.Stage) error {
+	claim, err := find(ctx, s, "GKECluster")
+	if err != nil {
+		return err
+	}
+	return s.Client.Create(ctx, anothers("Application", claim.GetName(), s, map[string]any{"spec": map[string]any{
+		"project": "default", "destination": map[string]any{"server": "https://198.51.100.1"},
+	}}))
+}
+
+// anothersWorkflow has succeeded.
+func anothersWorkflow(ctx context.Context, s *faults.Stage) (*unstructured.Unstructured, error) {
+	e := theExperiment(s)
+	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(e), e); err != nil {
+		return nil, fmt.Errorf("reading Experiment: %w", err)
+	}
+	name := kube.ChildName(argoworkflows.MaxWorkflowName, e.GetUID(), e.GetName(), "validation")
+	return anothers("Workflow", name, s, map[string]any{
+		"spec":   map[string]any{"workflowTemplateRef": map[string]any{"name": "gateway-validation"}},
+		"status": map[string]any{"phase": "Succeeded"},
+	}), nil
+}
+
+func takeWorkflow(ctx context.Context, s *faults.Stage) error {
+	w, err := anothersWorkflow(ctx, s)
+	if err != nil {
+		return err
+	}
+	return s.Client.Create(ctx, w)
+}
+
+func freeWorkflow(ctx context.Context, s *faults.Stage) error {
+	w, err := anothersWorkflow(ctx, s)
+	if err != nil {
+		return err
+	}
+	return s.Client.Delete(ctx, w)
+}

@@ -1,0 +1,398 @@
+package experiment
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/test/faults"
+)
+
+// target is one of an Experiment's.
+func target(name, cluster, app string, depends ...any) any {
+	return map[string]any{
+		"name": name, "cluster": map[string]any{"type": cluster}, "components": []any{map[string]any{"app": app}}, "depends": depends,
+	}
+}
+
+func newExperiment(targets ...any) *unstructured.Unstructured {
+	e := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"targets": targets, "workflow": map[string]any{"template": "gateway-validation"}},
+	}}
+	e.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Experiment"))
+	e.SetName("road")
+	return e
+}
+
+var (
+	// straightRoad is a cluster with a web server, and a load generator on the hub that
+	// depends on it.
+	straightRoad = newExperiment(target("app", "gke", "nginx"), target("loadgen", "hub", "k6", "app"))
+	// onCluster and onHub are the halves of it; each begins with its only target.
+	onCluster = newExperiment(target("app", "gke", "nginx"))
+	onHub     = newExperiment(target("app", "hub", "nginx"))
+	// unresolved names a Component that does not exist.
+	unresolved = newExperiment(target("app", "hub", "missing"))
+)
+
+// What users change in a spec.
+const (
+	moreNodes    = `[{"op": "add", "path": "/spec/targets/0/cluster/nodeCount", "value": 3}]`
+	moreReplicas = `[{"op": "add", "path": "/spec/targets/0/components/0/params", "value": {"replicaCount": "3"}}]`
+	longer       = `[{"op": "add", "path": "/spec/workflow/params", "value": {"duration": "5m"}}]`
+	notLonger    = `[{"op": "remove", "path": "/spec/workflow/params"}]`
+)
+
+// workloads are what users do with an Experiment, and what somebody does to what it owns. A
+// step is taken at a moment that lasts: whatever happens to the manager, it comes.
+var workloads = slices.Concat(roads, edits, deletions, meddling, absences)
+
+// roads lead to a verdict.
+var roads = []faults.Workload{
+	{
+		Name:    "complete",
+		Objects: objects(straightRoad),
+		Done:    reached(v1alpha1.PhaseComplete),
+	},
+	{
+		Name:    "workflow-fails",
+		Objects: objects(onHub),
+		Holds:   []string{workflowSucceeds},
+		Done:    reached(v1alpha1.PhaseFailed),
+	},
+	{
+		// What stands for a kubeconfig at first is none.
+		Name:    "connection-late",
+		Objects: objects(onCluster),
+		Holds:   []string{connectionLeft},
+		Steps:   steps(step(reason(v1alpha1.ReasonKubeconfigInvalid), release(connectionLeft))),
+		Done:    reached(v1alpha1.PhaseComplete),
+	},
+	{
+		Name:    "recreate",
+		Objects: objects(straightRoad),
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), remove),
+			step(gone, apply),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
+		Name:    "recreate-provisioning",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady},
+		Steps: steps(
+			step(provisioning, remove),
+			step(gone, release(clusterReady), apply),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+}
+
+// edits change the spec, once in every phase.
+var edits = []faults.Workload{
+	{
+		Name:    "edit-pending",
+		Objects: objects(unresolved),
+		Steps: steps(
+			step(reason(v1alpha1.ReasonComponentNotFound), useComponent),
+			step(all(observed(2), reason(v1alpha1.ReasonComponentNotFound)), createComponent),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
+		Name:    "edit-provisioning",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady},
+		Steps: steps(
+			step(provisioning, edit(moreNodes)),
+			step(observed(2), edit(moreReplicas)),
+			step(observed(3), release(clusterReady)),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
+		Name:    "edit-ready",
+		Objects: objects(onHub),
+		Holds:   []string{applicationHealthy},
+		Steps: steps(
+			step(deploying, edit(moreReplicas)),
+			step(observed(2), release(applicationHealthy)),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
+		// What was validated is not what is deployed now.
+		Name:    "edit-running",
+		Objects: objects(onHub),
+		Holds:   []string{workflowEnds},
+		Steps: steps(
+			step(running, edit(moreReplicas)),
+			step(all(observed(2), healthy), release(workflowEnds)),
+		),
+		Done: reason(v1alpha1.ReasonWorkflowOutdated),
+	},
+	{
+		Name:    "edit-running-back",
+		Objects: objects(onHub),
+		Holds:   []string{workflowEnds},
+		Steps: steps(
+			step(running, edit(longer)),
+			step(observed(2), release(workflowEnds)),
+			step(reason(v1alpha1.ReasonWorkflowOutdated), edit(notLonger)),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
+		Name:    "edit-running-undone",
+		Objects: objects(onHub),
+		Holds:   []string{workflowEnds},
+		Steps: steps(
+			step(running, edit(moreReplicas)),
+			step(all(observed(2), healthy), release(workflowEnds)),
+			step(reason(v1alpha1.ReasonWorkflowOutdated), edit(`[{"op": "remove", "path": "/spec/targets/0/components/0/params"}]`)),
+		),
+		Done: all(reached(v1alpha1.PhaseComplete), observed(3), healthy),
+	},
+	{
+		Name:    "edit-complete",
+		Objects: objects(onHub),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), edit(moreReplicas))),
+		Done:    all(reached(v1alpha1.PhaseComplete), observed(2)),
+	},
+}
+
+// deletions are in every phase, with whatever the phase waits for never coming, and with
+// every outside that a teardown waits for taking its time.
+var deletions = []faults.Workload{
+	{
+		Name:    "delete-pending",
+		Objects: objects(unresolved),
+		Steps:   steps(step(reason(v1alpha1.ReasonComponentNotFound), remove)),
+		Done:    gone,
+	},
+	{
+		Name:    "delete-provisioning",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady, clusterGone},
+		Steps: steps(
+			step(provisioning, remove),
+			step(waitsFor("GKECluster"), restart, release(clusterGone)),
+		),
+		Done: gone,
+	},
+	{
+		// The cluster is there at last: too late.
+		Name:    "delete-provisioned",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady},
+		Steps:   steps(step(provisioning, remove, release(clusterReady))),
+		Done:    gone,
+	},
+	{
+		Name:    "delete-ready",
+		Objects: objects(onHub),
+		Holds:   []string{applicationHealthy, applicationGone},
+		Steps: steps(
+			step(deploying, remove),
+			step(waitsFor("Application"), restart, release(applicationGone)),
+		),
+		Done: gone,
+	},
+	{
+		Name:    "delete-running",
+		Objects: objects(straightRoad),
+		Holds:   []string{workflowEnds, workflowGone},
+		Steps: steps(
+			step(running, remove),
+			step(waitsFor("Workflow"), restart, release(workflowGone)),
+		),
+		Done: gone,
+	},
+	{
+		Name:    "complete-delete",
+		Objects: objects(straightRoad),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
+		Done:    gone,
+	},
+	{
+		// The cluster Secret is not watched: what goes last wakes the manager.
+		Name:    "delete-complete-held",
+		Objects: objects(straightRoad),
+		Holds:   []string{namespaceGone, clusterGone},
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), holdSecret, remove),
+			step(waitsFor("Secret"), restart, freeChild("Secret"), release(namespaceGone)),
+			step(all(waitsFor("GKECluster"), not(waitsFor("Secret"))), release(clusterGone)),
+		),
+		Done: gone,
+	},
+	{
+		// The namespace controller deletes the claim too, when it comes to it.
+		Name:    "delete-namespace",
+		Objects: objects(onCluster),
+		Holds:   []string{workflowGone},
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), removeNamespace),
+			step(all(waitsFor("Workflow"), claimGoing), release(workflowGone)),
+		),
+		Done: gone,
+		Logs: []string{"because it is being terminated"}, // events
+	},
+	{
+		// The time is over, whatever the phase.
+		Name:    "expire-running",
+		Objects: objects(onHub),
+		Holds:   []string{workflowEnds},
+		Steps:   steps(step(running, sleep(25*time.Hour))),
+		Done:    gone,
+	},
+}
+
+// meddling is what somebody does to the objects of others.
+var meddling = []faults.Workload{
+	{
+		Name:    "claim-deleted",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady},
+		Steps: steps(
+			step(provisioning, removeChild("GKECluster")),
+			step(losing, release(clusterReady)),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
+		// The cluster that takes the place of another is registered again.
+		Name:    "claim-deleted-running",
+		Objects: objects(straightRoad),
+		Holds:   []string{workflowEnds},
+		Steps: steps(
+			step(running, removeChild("GKECluster")),
+			step(losing),
+			step(healthy, release(workflowEnds)),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
+		// Argo CD does not know the cluster any more: it says so, and cannot delete what it
+		// deployed there. What makes the manager register the cluster again is that the
+		// Application goes all the same.
+		Name:    "secret-deleted",
+		Objects: objects(onCluster),
+		Holds:   []string{applicationHealthy},
+		Steps: steps(
+			step(deploying, removeChild("Secret")),
+			step(unregistered, release(applicationHealthy)),
+			step(reason(v1alpha1.ReasonApplicationError), removeChild("Application")),
+			step(losing, freeChild("Application")),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
+		Name:    "application-deleted",
+		Objects: objects(onHub),
+		Holds:   []string{applicationHealthy},
+		Steps: steps(
+			step(deploying, removeChild("Application")),
+			step(losing, release(applicationHealthy)),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
+		Name:    "application-edited",
+		Objects: objects(onHub),
+		Holds:   []string{applicationHealthy},
+		Steps: steps(
+			step(deploying, editChild("Application", `[{"op": "replace", "path": "/spec/sources/0/targetRevision", "value": "0.0.1"}]`)),
+			step(changedBack, release(applicationHealthy)),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
+		Name:    "workflow-deleted",
+		Objects: objects(onHub),
+		Holds:   []string{workflowEnds},
+		Steps:   steps(step(running, removeChild("Workflow"))),
+		Done:    reached(v1alpha1.PhaseFailed),
+	},
+	{
+		// What Argo Workflows deletes after its end changes nothing.
+		Name:    "workflow-collected",
+		Objects: objects(onHub),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), removeChild("Workflow"))),
+		Done:    all(reached(v1alpha1.PhaseComplete), none("Workflow")),
+	},
+	{
+		// An Application of somebody else has the name: it is neither changed nor deleted.
+		Name:    "name-taken",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady},
+		Steps: steps(
+			step(provisioning, takeApplication, release(clusterReady)),
+			step(reason(v1alpha1.ReasonNameTaken), remove),
+		),
+		Done: gone,
+		Logs: []string{"exists and is not managed by this object"},
+	},
+	{
+		// A Workflow of somebody else has the name, and has succeeded.
+		Name:    "workflow-taken",
+		Objects: objects(onHub),
+		Holds:   []string{applicationHealthy},
+		Steps: steps(
+			step(deploying, takeWorkflow, release(applicationHealthy)),
+			step(reason(v1alpha1.ReasonNameTaken), freeWorkflow),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+		Logs: []string{"exists and is not managed by this object"},
+	},
+}
+
+// absences are what the manager does not see happen.
+var absences = []faults.Workload{
+	{
+		Name:    "away-edited",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady},
+		Steps: steps(
+			step(provisioning, terminate, edit(moreReplicas), release(clusterReady)),
+			step(clusterUp, start),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+		Logs: []string{"Unable to write event"}, // it was about to when it was asked to stop
+	},
+	{
+		Name:    "away-deleted",
+		Objects: objects(straightRoad),
+		Holds:   []string{workflowEnds},
+		Steps: steps(
+			step(running, kill, remove, release(workflowEnds)),
+			step(succeeded, start),
+		),
+		Done: gone,
+	},
+	{
+		// The cluster goes with all that was on it.
+		Name:    "away-lost",
+		Objects: objects(onCluster),
+		Holds:   []string{applicationHealthy},
+		Steps: steps(
+			step(deploying, kill, lose("Application"), lose("GKECluster"), release(applicationHealthy)),
+			step(all(none("Application"), none("GKECluster")), start),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
+		// A Workflow that takes the place of the submitted one is not asked for its verdict.
+		Name:    "away-workflow-replaced",
+		Objects: objects(onHub),
+		Holds:   []string{workflowEnds},
+		Steps: steps(
+			step(running, kill, replaceWorkflow),
+			step(succeeded, start),
+		),
+		Done: reached(v1alpha1.PhaseFailed),
+	},
+}

@@ -1,0 +1,475 @@
+package experiment
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/test/faults"
+)
+
+const (
+	argoCDNamespace     = "argocd"
+	workflowNamespace   = "argo"
+	crossplaneNamespace = "crossplane-system"
+	managerNamespace    = "labkeeper-system"
+	managerAccount      = "labkeeper-controller-manager"
+)
+
+// The finalizers that the outsides put on what they work on.
+const (
+	crossplaneFinalizer = "finalizer.apiextensions.crossplane.io"
+	argoCDFinalizer     = "resources-finalizer.argocd.argoproj.io"
+	workflowFinalizer   = "workflows.argoproj.io/artifact-gc"
+)
+
+// The steps that a workload can hold, and release.
+const (
+	// Crossplane makes a cluster, leaves its kubeconfig, and lets a claim go.
+	clusterReady   = "cluster-ready"
+	connectionLeft = "connection-left"
+	clusterGone    = "cluster-gone"
+	// Argo CD deploys, and lets an Application go.
+	applicationHealthy = "application-healthy"
+	applicationGone    = "application-gone"
+	// Argo Workflows ends a Workflow, well (it fails while that is held), and lets it go.
+	workflowEnds     = "workflow-ends"
+	workflowSucceeds = "workflow-succeeds"
+	workflowGone     = "workflow-gone"
+	// The namespace controller lets a namespace go.
+	namespaceGone = "namespace-gone"
+)
+
+// released are the held steps that workloads have let happen.
+var released sync.Map
+
+// releasedStep is a key of released.
+type releasedStep struct {
+	stage *faults.Stage
+	step  string
+}
+
+// canary stands for what must never be seen outside of Secrets.
+const canary = "canary-5be1c0"
+
+// namesake is the UID of an Experiment of the same name that has always been there.
+const namesake = "5be1c0de-0000-4000-8000-000000000000"
+
+// kubeconfig is what Crossplane leaves of a cluster.
+const kubeconfig = `apiVersion: v1
+kind: Config
+current-context: gke
+clusters:
+- name: gke
+  cluster: {server: "https://203.0.113.7", certificate-authority-data: Y2FuYXJ5LTViZTFjMA==}
+contexts:
+- name: gke
+  context: {cluster: gke, user: client}
+users:
+- name: client
+  user: {token: ` + canary + `-token}
+`
+
+// installation is what the manager expects of its cluster.
+var installation = faults.Installation{
+	CRDs:             []string{"config/crd/bases", "bin/crds/argo-cd/application-crd.yaml", "test/crds"},
+	Namespaces:       []string{argoCDNamespace, workflowNamespace, crossplaneNamespace, managerNamespace},
+	Manifests:        []string{"config/rbac", "config/samples/components.yaml", "config/samples/workflowtemplate.yaml"},
+	AccountNamespace: managerNamespace,
+	Account:          managerAccount,
+}
+
+// world is everything around an Experiment.
+var world = faults.World{
+	Kinds: []schema.GroupVersionResource{
+		v1alpha1.GroupVersion.WithResource("experiments"),
+		{Group: "illm.io", Version: "v1alpha1", Resource: "gkeclusters"},
+		{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"},
+		{Group: "argoproj.io", Version: "v1alpha1", Resource: "workflows"},
+		{Version: "v1", Resource: "secrets"},
+		{Version: "v1", Resource: "namespaces"},
+	},
+	Run:  runOf,
+	Role: role,
+	Owner: func(u *unstructured.Unstructured) types.UID {
+		if uid := u.GetLabels()[v1alpha1.LabelExperimentUID]; uid != namesake {
+			return types.UID(uid)
+		}
+		return ""
+	},
+	Rank:    rank,
+	Play:    play,
+	Secrets: []string{canary, "Y2FuYXJ5LTViZTFjMA"},
+	Manager: func(namespace string) []string { return []string{"--watch-namespaces=" + namespace} },
+}
+
+// runOf is the namespace of the Experiment that an object belongs to.
+func runOf(u *unstructured.Unstructured) string {
+	if u.GetKind() == "Experiment" {
+		return u.GetNamespace()
+	}
+	namespace, _, _ := strings.Cut(u.GetAnnotations()[v1alpha1.AnnotationOwner], "/")
+	return namespace
+}
+
+// role says what a child is to its Experiment.
+func role(u *unstructured.Unstructured) string {
+	if target := u.GetLabels()[v1alpha1.LabelTarget]; target != "" {
+		return u.GetKind() + " " + target
+	}
+	return u.GetKind()
+}
+
+var phases = []v1alpha1.Phase{
+	v1alpha1.PhasePending, v1alpha1.PhaseProvisioning, v1alpha1.PhaseReady, v1alpha1.PhaseRunning, v1alpha1.PhaseComplete, v1alpha1.PhaseFailed, v1alpha1.PhaseDeleting,
+}
+
+func rank(u *unstructured.Unstructured) (int, bool) {
+	if u.GetKind() != "Experiment" {
+		return 0, false
+	}
+	at := slices.Index(phases, phaseOf(u))
+	return at, at >= 0
+}
+
+// targetState is what an Experiment says of one of its targets.
+func targetState(e *unstructured.Unstructured, name string) string {
+	targets, _, _ := unstructured.NestedSlice(e.Object, "status", "targets")
+	for _, t := range targets {
+		if target, _ := t.(map[string]any); target["name"] == name {
+			state, _ := target["state"].(string)
+			return state
+		}
+	}
+	return ""
+}
+
+func phaseOf(u *unstructured.Unstructured) v1alpha1.Phase {
+	phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
+	return v1alpha1.Phase(phase)
+}
+
+// play is what Crossplane, Argo CD, Argo Workflows and the namespace controller do when they
+// see the state, at once. A step that the manager could see together with the one before
+// waits until the Experiment has told of that.
+func play(ctx context.Context, stage *faults.Stage, state faults.State) error {
+	var first error
+	for _, u := range state {
+		p := player{stage: stage, state: state, object: u}
+		var err error
+		switch u.GetKind() {
+		case "GKECluster":
+			err = p.crossplane(ctx)
+		case "Application":
+			err = p.argoCD(ctx)
+		case "Workflow":
+			err = p.argoWorkflows(ctx)
+		case "Namespace":
+			err = p.namespaces(ctx)
+		}
+		if err != nil && first == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+			first = fmt.Errorf("playing %s %s: %w", u.GetKind(), u.GetName(), err)
+		}
+	}
+	return first
+}
+
+// player takes the steps of one object.
+type player struct {
+	stage  *faults.Stage
+	state  faults.State
+	object *unstructured.Unstructured
+}
+
+func (p player) text(path ...string) string {
+	s, _, _ := unstructured.NestedString(p.object.Object, path...)
+	return s
+}
+
+func (p player) going() bool { return p.object.GetDeletionTimestamp() != nil }
+
+// owner is the Experiment, nil when it is gone.
+func (p player) owner() *unstructured.Unstructured {
+	for _, e := range p.state.Of("Experiment") {
+		if string(e.GetUID()) == p.object.GetLabels()[v1alpha1.LabelExperimentUID] {
+			return e
+		}
+	}
+	return nil
+}
+
+// held says whether the workload still keeps the outside from a step.
+func (p player) held(step string) bool {
+	_, free := released.Load(releasedStep{p.stage, step})
+	return p.stage.Holds(step) && !free
+}
+
+// self is the object as messages name it. The name alone would not do: an Application has
+// that of its claim.
+func (p player) self() string {
+	return p.object.GetKind() + " " + strings.TrimPrefix(p.object.GetNamespace()+"/", "/") + p.object.GetName()
+}
+
+// awaited says whether the Experiment tells that it waits for the object to go, and for
+// none of the kinds that go before. One that is not being deleted itself tells that somebody
+// deletes its claim or Application; of its Workflow it tells nothing.
+func (p player) awaited(before ...string) bool {
+	e := p.owner()
+	if e == nil {
+		return true
+	}
+	if e.GetDeletionTimestamp() == nil {
+		return p.object.GetKind() == "Workflow" || says(e, p.self()+deletedBySomebody)
+	}
+	ready := condition(e, v1alpha1.ConditionReady)
+	message, _ := ready["message"].(string)
+	return ready["reason"] == v1alpha1.ReasonDeleting && strings.Contains(message, p.self()) &&
+		!slices.ContainsFunc(before, func(kind string) bool { return strings.Contains(message, kind+" ") })
+}
+
+// deletedBySomebody is what the Experiment says of such a claim or Application.
+const deletedBySomebody = " is being deleted by somebody"
+
+// condition is a condition of the Experiment; nil while it has none of the type.
+func condition(e *unstructured.Unstructured, conditionType string) map[string]any {
+	for _, c := range conditions(e) {
+		if c["type"] == conditionType {
+			return c
+		}
+	}
+	return nil
+}
+
+func conditions(e *unstructured.Unstructured) []map[string]any {
+	list, _, _ := unstructured.NestedSlice(e.Object, "status", "conditions")
+	var out []map[string]any
+	for _, c := range list {
+		if condition, ok := c.(map[string]any); ok {
+			out = append(out, condition)
+		}
+	}
+	return out
+}
+
+// says looks for words in the messages of all conditions.
+func says(e *unstructured.Unstructured, words string) bool {
+	return slices.ContainsFunc(conditions(e), func(c map[string]any) bool {
+		message, _ := c["message"].(string)
+		return strings.Contains(message, words)
+	})
+}
+
+func (p player) crossplane(ctx context.Context) error {
+	connection := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "stringData": map[string]any{"kubeconfig": kubeconfig},
+	}}
+	connection.SetNamespace(crossplaneNamespace)
+	connection.SetName(p.object.GetName() + "-xr-cluster-conn")
+	connection.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: p.stage.Namespace + "/"})
+	connection.SetLabels(map[string]string{v1alpha1.LabelTarget: "connection"})
+	switch {
+	case p.going():
+		if p.held(clusterGone) || !p.awaited(p.unlessHeld(clusterGone, "Secret", "Namespace")...) {
+			return nil
+		}
+		if err := client.IgnoreNotFound(p.stage.Client.Delete(ctx, connection)); err != nil {
+			return err
+		}
+		return p.dropFinalizer(ctx, crossplaneFinalizer)
+	case p.text("spec", "resourceRef", "name") == "":
+		return p.patch(ctx, map[string]any{
+			"metadata": map[string]any{"finalizers": append(p.object.GetFinalizers(), crossplaneFinalizer)},
+			"spec":     map[string]any{"resourceRef": map[string]any{"apiVersion": "illm.io/v1alpha1", "kind": "XGKECluster", "name": p.object.GetName() + "-xr"}},
+		})
+	case p.held(clusterReady), p.text("status", "connectionDetails", "lastPublishedTime") != "",
+		p.held(connectionLeft) && p.text("status", "endpoint") != "":
+		return nil
+	}
+	condition := func(t, reason string) map[string]any {
+		return map[string]any{"type": t, "status": "True", "reason": reason, "lastTransitionTime": now()}
+	}
+	status := map[string]any{
+		"endpoint":   "203.0.113.7",
+		"conditions": []any{condition("Ready", "Available"), condition("Synced", "ReconcileSuccess")},
+	}
+	if p.held(connectionLeft) {
+		connection.Object["stringData"] = map[string]any{"kubeconfig": "{" + canary}
+	} else {
+		status["connectionDetails"] = map[string]any{"lastPublishedTime": now()}
+	}
+	err := p.stage.Client.Create(ctx, connection.DeepCopy())
+	if apierrors.IsAlreadyExists(err) {
+		err = p.stage.Client.Patch(ctx, connection, client.Merge)
+	}
+	if err != nil {
+		return err
+	}
+	return p.patchStatus(ctx, map[string]any{"status": status})
+}
+
+// unlessHeld are the kinds that go before an object; those of a workload that holds its end
+// say themselves when that comes.
+func (p player) unlessHeld(step string, before ...string) []string {
+	if p.stage.Holds(step) {
+		return nil
+	}
+	return before
+}
+
+func (p player) argoCD(ctx context.Context) error {
+	if p.going() {
+		// What it deployed cannot be deleted on a cluster that Argo CD does not know.
+		if p.held(applicationGone) || !p.awaited() || !p.registered() {
+			return nil
+		}
+		return p.dropFinalizer(ctx, argoCDFinalizer)
+	}
+	sources, _, _ := unstructured.NestedSlice(p.object.Object, "spec", "sources")
+	destination, _, _ := unstructured.NestedMap(p.object.Object, "spec", "destination")
+	now := map[string]any{"sources": sources, "destination": destination}
+	compared, _, _ := unstructured.NestedMap(p.object.Object, "status", "sync", "comparedTo")
+	if reflect.DeepEqual(now, compared) || p.held(applicationHealthy) || !p.deploying() {
+		return nil
+	}
+	if !p.registered() {
+		return p.cannotSync(ctx)
+	}
+	if p.text("spec", "destination", "server") != "" {
+		// What CreateNamespace=true asks for; the other clusters are not there.
+		namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
+		namespace.SetName(p.text("spec", "destination", "namespace"))
+		labels, _, _ := unstructured.NestedStringMap(p.object.Object, "spec", "syncPolicy", "managedNamespaceMetadata", "labels")
+		annotations, _, _ := unstructured.NestedStringMap(p.object.Object, "spec", "syncPolicy", "managedNamespaceMetadata", "annotations")
+		namespace.SetLabels(labels)
+		namespace.SetAnnotations(annotations)
+		if err := p.stage.Client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return p.patch(ctx, map[string]any{"status": map[string]any{
+		"conditions": nil,
+		"health":     map[string]any{"status": "Healthy"},
+		"resources":  []any{map[string]any{"version": "v1", "kind": "Service", "name": "web", "status": "Synced"}},
+		"sync":       map[string]any{"status": "Synced", "comparedTo": now},
+	}})
+}
+
+// deploying says whether the Experiment has told that the Application is on its way.
+func (p player) deploying() bool {
+	e := p.owner()
+	return e != nil && targetState(e, p.object.GetLabels()[v1alpha1.LabelTarget]) == string(v1alpha1.TargetDeploying)
+}
+
+// registered says whether Argo CD has the credentials of the Application's cluster.
+func (p player) registered() bool {
+	name := p.text("spec", "destination", "name")
+	return name == "" || slices.ContainsFunc(p.state.Of("Secret"), func(secret *unstructured.Unstructured) bool {
+		encoded, _, _ := unstructured.NestedString(secret.Object, "data", "name")
+		return secret.GetNamespace() == argoCDNamespace && encoded == base64.StdEncoding.EncodeToString([]byte(name))
+	})
+}
+
+// cannotSync is what Argo CD says of a cluster that it does not know.
+func (p player) cannotSync(ctx context.Context) error {
+	if list, _, _ := unstructured.NestedSlice(p.object.Object, "status", "conditions"); len(list) > 0 {
+		return nil
+	}
+	return p.patch(ctx, map[string]any{"status": map[string]any{"conditions": []any{map[string]any{
+		"type": "InvalidSpecError", "message": "there are no clusters with this name: " + p.text("spec", "destination", "name"),
+	}}}})
+}
+
+func (p player) argoWorkflows(ctx context.Context) error {
+	switch phase := p.text("status", "phase"); {
+	case p.going():
+		if p.held(workflowGone) || !p.awaited() {
+			return nil
+		}
+		return p.dropFinalizer(ctx, workflowFinalizer)
+	case phase == "" && p.told(""):
+		return p.patch(ctx, map[string]any{
+			"metadata": map[string]any{"finalizers": append(p.object.GetFinalizers(), workflowFinalizer)},
+			"status":   map[string]any{"phase": "Running", "startedAt": now()},
+		})
+	case phase == "Running" && p.told(phase) && !p.held(workflowEnds):
+		verdict := map[string]any{"phase": "Succeeded", "finishedAt": now()}
+		if p.held(workflowSucceeds) {
+			verdict["phase"], verdict["message"] = "Failed", "exit code 1"
+		}
+		return p.patch(ctx, map[string]any{"status": verdict})
+	}
+	return nil
+}
+
+// told says whether the Experiment has told of the Workflow in this phase.
+func (p player) told(phase string) bool {
+	e := p.owner()
+	if e == nil {
+		return true
+	}
+	workflow, found, _ := unstructured.NestedMap(e.Object, "status", "workflow")
+	have, _ := workflow["phase"].(string)
+	return found && have == phase
+}
+
+// namespaces does at once what the controller manager takes five seconds for.
+func (p player) namespaces(ctx context.Context) error {
+	if !p.going() || p.held(namespaceGone) || !p.awaited(p.unlessHeld(namespaceGone, "Secret")...) {
+		return nil
+	}
+	namespace := p.object.DeepCopy()
+	unstructured.RemoveNestedField(namespace.Object, "spec", "finalizers")
+	return p.stage.Client.SubResource("finalize").Update(ctx, namespace)
+}
+
+// patch changes the object unless it has changed since it was seen.
+func (p player) patch(ctx context.Context, change map[string]any) error {
+	data, err := p.change(change)
+	if err != nil {
+		return err
+	}
+	return p.stage.Client.Patch(ctx, p.object.DeepCopy(), data)
+}
+
+func (p player) patchStatus(ctx context.Context, change map[string]any) error {
+	data, err := p.change(change)
+	if err != nil {
+		return err
+	}
+	return p.stage.Client.Status().Patch(ctx, p.object.DeepCopy(), data)
+}
+
+func (p player) change(change map[string]any) (client.Patch, error) {
+	metadata, _ := change["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+		change["metadata"] = metadata
+	}
+	metadata["resourceVersion"] = p.object.GetResourceVersion()
+	data, err := json.Marshal(change)
+	return client.RawPatch(types.MergePatchType, data), err
+}
+
+func (p player) dropFinalizer(ctx context.Context, finalizer string) error {
+	have := p.object.GetFinalizers()
+	keep := slices.DeleteFunc(slices.Clone(have), func(f string) bool { return f == finalizer })
+	if len(keep) == len(have) {
+		return nil
+	}
+	return p.patch(ctx, map[string]any{"metadata": map[string]any{"finalizers": keep}})
+}
+
+func now() string { return time.Now().UTC().Format(time.RFC3339) }

@@ -1,0 +1,215 @@
+package faults
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Mode is what happens at a write of the manager.
+type Mode string
+
+const (
+	// Crash stores the write and kills the manager before it has the answer.
+	Crash Mode = "C1"
+	// Lost stores the write and drops the connection.
+	Lost Mode = "C2"
+	// Conflict answers 409 once.
+	Conflict Mode = "C3"
+	// Conflicts answers 409 to every write of the object for a while.
+	Conflicts Mode = "C3long"
+	// TooMany answers 429 once, with Retry-After.
+	TooMany Mode = "C4a"
+	// Internal answers 500 once.
+	Internal Mode = "C4b"
+	// Unavailable answers 503 once.
+	Unavailable Mode = "C4c"
+	// Reset drops the connection once, with nothing stored.
+	Reset Mode = "C4d"
+	// Forbidden answers 403 to every write for a while.
+	Forbidden Mode = "C5"
+	// Webhook answers every write of the kind as when a webhook of it is down, for a while.
+	Webhook Mode = "C5webhook"
+	// Terminating answers every create in the namespace as when it is being deleted, for a
+	// while.
+	Terminating Mode = "C5terminating"
+	// Quota answers every create of the kind in the namespace as when its quota is used up,
+	// for a while.
+	Quota Mode = "C5quota"
+	// Restart stores the write, kills the API server and starts it again.
+	Restart Mode = "C7"
+	// Coalesced holds all watch events for a while and then delivers the newest of each
+	// object, as a list would show it.
+	Coalesced Mode = "U1"
+	// Held holds the watch events of one kind for a while.
+	Held Mode = "U2"
+	// Expired ends all watches with 410 Gone, and delivers every event twice from then on.
+	Expired Mode = "U3"
+	// Travel stores the write and kills the manager; the next one finds the caches of a
+	// moment before the last writes, for a while.
+	Travel Mode = "S1"
+)
+
+// Modes are all, in their order.
+var Modes = []Mode{
+	Crash, Lost, Conflict, Conflicts, TooMany, Internal, Unavailable, Reset, Forbidden, Webhook, Terminating, Quota,
+	Restart, Coalesced, Held, Expired, Travel,
+}
+
+const (
+	// outage is how long writes are refused, longer than the manager's first attempts.
+	outage = 3 * time.Second
+	// retryAfter is what a 429 asks for.
+	retryAfter = time.Second
+	// lateness is how late events are.
+	lateness = time.Second
+	// depths are how many writes a manager that travels is put back at most.
+	depths = 3
+	// hot is how many attempts of the same write an outage may see. The backoff of the
+	// manager makes five, and events wake it between.
+	hot = 25
+)
+
+// Fault is what happens in a run. The zero value is nothing.
+type Fault struct {
+	Mode Mode
+	// K is the ordinal of the write that it happens at, from 1.
+	K int
+}
+
+func (f Fault) String() string {
+	if f.Mode == "" {
+		return "reference"
+	}
+	return fmt.Sprintf("%s at write %d", f.Mode, f.K)
+}
+
+// refuses says whether the write does not take place.
+func (f Fault) refuses() bool {
+	_, ok := refusals[f.Mode]
+	return ok || f.Mode == Reset
+}
+
+// loses says whether the write takes place and its answer is dropped.
+func (f Fault) loses() bool {
+	return slices.Contains([]Mode{Crash, Lost, Restart, Travel}, f.Mode)
+}
+
+// delays says whether the watches are disturbed.
+func (f Fault) delays() bool {
+	return slices.Contains([]Mode{Coalesced, Held, Expired}, f.Mode)
+}
+
+// holds says whether events come late.
+func (f Fault) holds() bool { return f.Mode == Coalesced || f.Mode == Held }
+
+// lasts is how long a fault that refuses does.
+func (f Fault) lasts() time.Duration {
+	switch f.Mode {
+	case TooMany:
+		return retryAfter
+	case Conflicts, Forbidden, Webhook, Terminating, Quota:
+		return outage
+	}
+	return 0
+}
+
+// past is the ordinal of the write whose moment a manager that travels is put back to: that
+// before the last one, two or three, in turn.
+func (f Fault) past() int { return max(0, f.K-1-(f.K-1)%depths) }
+
+// concerns says whether a fault at the first write refuses the second one too while it lasts.
+func (f Fault) concerns(first, w Write) bool {
+	switch f.Mode {
+	case Forbidden:
+		return true
+	case Conflicts:
+		return w.Resource == first.Resource && w.Namespace == first.Namespace && w.Name == first.Name
+	case Webhook:
+		return w.Resource == first.Resource
+	case Terminating:
+		return w.Verb == "create" && w.Namespace == first.Namespace
+	case Quota:
+		return w.Verb == "create" && w.Namespace == first.Namespace && w.Resource == first.Resource
+	}
+	return false
+}
+
+// possible says whether a fault can happen at its write of a reference.
+func (f Fault) possible(reference *Reference) bool {
+	w := reference.Writes[f.K-1]
+	switch f.Mode {
+	case Terminating, Quota:
+		return w.Verb == "create" && w.Namespace != ""
+	case Held:
+		return len(reference.late(f.K)) > 0
+	}
+	return true
+}
+
+// refusals are what the modes that refuse answer; the text says of what.
+var refusals = map[Mode]metav1.Status{
+	Conflict:    {Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "Operation cannot be fulfilled on %s: the object has been modified; please apply your changes to the latest version and try again"},
+	Conflicts:   {Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "Operation cannot be fulfilled on %s: the object has been modified; please apply your changes to the latest version and try again"},
+	TooMany:     {Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many requests, please try again later"},
+	Internal:    {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "Internal error occurred: etcdserver: leader changed"},
+	Unavailable: {Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "the server is currently unable to handle the request"},
+	Forbidden:   {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "%s is forbidden: RBAC: clusterrole.rbac.authorization.k8s.io \"labkeeper-manager\" not found"},
+	Webhook:     {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "Internal error occurred: failed calling webhook \"validate.example.com\": failed to call webhook: Post \"https://webhook.example.svc:443/validate?timeout=10s\": dial tcp 10.0.0.17:443: connect: connection refused"},
+	Terminating: {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "%s is forbidden: unable to create new content in namespace %s because it is being terminated"},
+	Quota:       {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "%s is forbidden: exceeded quota: objects, requested: count=1, used: count=10, limited: count=10"},
+}
+
+// refuse answers in the place of the API server.
+func refuse(w http.ResponseWriter, mode Mode, write Write) {
+	status, ok := refusals[mode]
+	if !ok {
+		reset(w)
+		return
+	}
+	status.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}
+	status.Status = metav1.StatusFailure
+	resource := write.Resource.GroupResource().String()
+	status.Message = strings.NewReplacer("namespace %s", "namespace "+write.Namespace, "%s", fmt.Sprintf("%s %q", resource, write.Name)).Replace(status.Message)
+	status.Details = &metav1.StatusDetails{Group: write.Resource.Group, Kind: write.Resource.Resource, Name: write.Name}
+	switch mode {
+	case TooMany:
+		status.Details.RetryAfterSeconds = int32(retryAfter.Seconds())
+		w.Header().Set("Retry-After", fmt.Sprint(int(retryAfter.Seconds())))
+	case Webhook:
+		status.Details = &metav1.StatusDetails{Causes: []metav1.StatusCause{{Message: strings.TrimPrefix(status.Message, "Internal error occurred: ")}}}
+	case Terminating:
+		status.Details.Causes = []metav1.StatusCause{{
+			Type: corev1.NamespaceTerminatingCause, Message: fmt.Sprintf("namespace %s is being terminated", write.Namespace), Field: "metadata.namespace",
+		}}
+	}
+	answer(w, status)
+}
+
+// reset ends the connection as a peer that has gone does.
+func reset(w http.ResponseWriter) {
+	if hijacker, ok := w.(http.Hijacker); ok {
+		if connection, _, err := hijacker.Hijack(); err == nil {
+			if tcp, ok := connection.(*net.TCPConn); ok {
+				_ = tcp.SetLinger(0)
+			}
+			_ = connection.Close()
+			return
+		}
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// parseMode reads a mode of a flag.
+func parseMode(s string) (Mode, error) {
+	if m := Mode(s); slices.Contains(Modes, m) {
+		return m, nil
+	}
+	return "", fmt.Errorf("there is no mode %q; there are %v", s, Modes)
+}

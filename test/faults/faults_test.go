@@ -1,0 +1,450 @@
+package faults
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+func TestSignature(t *testing.T) {
+	tests := map[string]struct{ method, path, body, want string }{
+		"create":            {http.MethodPost, "/apis/example.com/v1/namespaces/run-x/toys", `{"metadata":{"name":"a-toy-abcd2345"}}`, "create toys.example.com NAMESPACE/a-toy-HASH #0"},
+		"core":              {http.MethodDelete, "/api/v1/namespaces/argocd/secrets/s", "", "delete secrets argocd/s #0"},
+		"status":            {http.MethodPatch, "/apis/example.com/v1/namespaces/run-x/toys/t/status", "", "patch toys.example.com/status NAMESPACE/t #0"},
+		"a namespace":       {http.MethodDelete, "/api/v1/namespaces/run-x", "", "delete namespaces /NAMESPACE #0"},
+		"of a namespace":    {http.MethodPut, "/api/v1/namespaces/n/finalize", "", "update namespaces/finalize /n #0"},
+		"not a change":      {http.MethodGet, "/api/v1/namespaces/n", "", ""},
+		"a Lease":           {http.MethodPut, "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", "", ""},
+		"an event":          {http.MethodPost, "/apis/events.k8s.io/v1/namespaces/n/events", `{}`, ""},
+		"a review":          {http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", `{}`, ""},
+		"not of the API":    {http.MethodPost, "/metrics", "", ""},
+		"cluster-wide kind": {http.MethodPatch, "/apis/example.com/v1/toys/t", "", "patch toys.example.com /t #0"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w, counts := readWrite(httptest.NewRequest(test.method, test.path, strings.NewReader(test.body)))
+			hide, got := hider("run-x"), ""
+			if counts {
+				w.Name, w.Namespace = hide(w.Name), hide(w.Namespace)
+				got = w.Signature()
+			}
+			if got != test.want {
+				t.Errorf("signature is %q, not %q", got, test.want)
+			}
+		})
+	}
+}
+
+// ask sends a request for an object of namespace n.
+func ask(server, method, kind, name string) (int, metav1.Status) {
+	path, body := server+"/api/v1/namespaces/n/"+kind, `{"metadata":{"name":"`+name+`"}}`
+	if method != http.MethodPost {
+		path += "/" + name
+	}
+	request, _ := http.NewRequest(method, path, strings.NewReader(body))
+	response, err := http.DefaultClient.Do(request)
+	var status metav1.Status
+	if err != nil {
+		return 0, status
+	}
+	defer response.Body.Close()
+	_ = json.NewDecoder(response.Body).Decode(&status)
+	return response.StatusCode, status
+}
+
+// alsoRefused sends what some modes refuse too while they last, and says how many were.
+func alsoRefused(t *testing.T, mode Mode, code int, send func(method, kind, name string) (int, metav1.Status)) int {
+	refused := 0
+	for _, other := range []struct {
+		method, kind, name string
+		modes              []Mode
+	}{
+		{http.MethodPatch, "pods", "b", []Mode{Conflicts, Forbidden, Webhook}},
+		{http.MethodPatch, "pods", "a", []Mode{Forbidden, Webhook}},
+		{http.MethodPost, "pods", "c", []Mode{Forbidden, Webhook, Terminating, Quota}},
+		{http.MethodPost, "secrets", "c", []Mode{Forbidden, Terminating}},
+	} {
+		want := 200
+		if slices.Contains(other.modes, mode) {
+			want = code
+			refused++
+		}
+		if got, _ := send(other.method, other.kind, other.name); got != want {
+			t.Errorf("%s %s %s is answered %d, not %d", other.method, other.kind, other.name, got, want)
+		}
+	}
+	return refused
+}
+
+// Every mode that refuses or loses does to the writes what it says, and nothing to the others.
+func TestProxy(t *testing.T) {
+	codes := map[Mode]int{
+		Crash: 0, Lost: 0, Conflict: 409, Conflicts: 409, TooMany: 429, Internal: 500, Unavailable: 503, Reset: 0,
+		Forbidden: 403, Webhook: 500, Terminating: 403, Quota: 403,
+	}
+	for _, mode := range Modes {
+		want, is := codes[mode]
+		if !is {
+			continue
+		}
+		t.Run(string(mode), func(t *testing.T) {
+			fault := Fault{mode, 2}
+			t.Parallel()
+			var stored, killed atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				stored.Add(1)
+				fmt.Fprint(w, "{}")
+			}))
+			defer server.Close()
+			target := Write{Verb: "create", Name: "b", Namespace: "n"}
+			target.Resource.Version, target.Resource.Resource = "v1", "pods"
+			p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
+				Fault: fault, target: target, hide: hider("run-x"), kill: func() { killed.Add(1) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.close()
+			send := func(method, kind, name string) (int, metav1.Status) { return ask(p.url, method, kind, name) }
+			if code, _ := send(http.MethodPost, "pods", "a"); code != 200 || p.faultOver() {
+				t.Errorf("the first is answered %d, or the fault is over", code)
+			}
+			if code, status := send(http.MethodPost, "pods", "b"); code != want || strings.Contains(status.Message, "%") {
+				t.Errorf("the second is answered %d, not %d: %v", code, want, status)
+			}
+			refused := alsoRefused(t, mode, want, send)
+			if fault.refuses() {
+				refused++
+			}
+			<-p.over
+			before := stored.Load()
+			if code, _ := send(http.MethodPost, "pods", "b"); code != 200 || stored.Load() != before+1 {
+				t.Errorf("when it is over, the write is answered %d", code)
+			}
+			if got := p.tally().Refused; got != refused || (killed.Load() == 1) != (mode == Crash) || int(stored.Load())+refused != 7 {
+				t.Errorf("%d are refused, not %d; %d are stored; killed %d times", got, refused, stored.Load(), killed.Load())
+			}
+		})
+	}
+}
+
+// A manager that travels has lists of the past and watches that wait; what it reads live is true.
+func TestProxyTravels(t *testing.T) {
+	var mu sync.Mutex
+	var queries []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		queries = append(queries, r.Method+" "+r.URL.RawQuery)
+		fmt.Fprint(w, "{}")
+	}))
+	defer server.Close()
+	moment := 100
+	var killed atomic.Int32
+	p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
+		Fault: Fault{Travel, 2}, hide: hider("run-x"), kill: func() { killed.Add(1) },
+		now: func() (string, error) { moment++; return fmt.Sprint(moment), nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	get := func(path string) {
+		if response, err := http.Get(p.url + "/api/v1/namespaces/n/" + path); err == nil {
+			response.Body.Close()
+		}
+	}
+	write := func() {
+		if response, err := http.Post(p.url+"/api/v1/namespaces/n/pods", "application/json", strings.NewReader(`{}`)); err == nil {
+			response.Body.Close()
+		}
+	}
+	get("pods?limit=500&resourceVersion=0")
+	write()
+	write()
+	if killed.Load() != 1 {
+		t.Errorf("it was killed %d times", killed.Load())
+	}
+	get("pods?limit=500&resourceVersion=0")
+	get("pods")                     // live
+	get("pods/a?resourceVersion=0") // not a list
+	begun := time.Now()
+	get("pods?watch=true&resourceVersion=101")
+	if waited := time.Since(begun); waited < lateness {
+		t.Errorf("the watch waited %s, not %s", waited, lateness)
+	}
+	get("pods?limit=500&resourceVersion=0")
+	want := []string{
+		"GET limit=500&resourceVersion=0", "POST ", "POST ", "GET limit=500&resourceVersion=101&resourceVersionMatch=Exact",
+		"GET ", "GET resourceVersion=0", "GET watch=true&resourceVersion=101", "GET limit=500&resourceVersion=0",
+	}
+	if diff := cmp.Diff(want, queries); diff != "" {
+		t.Errorf("what the API server was asked (-want +got):\n%s", diff)
+	}
+	if tally := p.tally(); tally.Rewritten != 1 || tally.Waited != 1 {
+		t.Errorf("tally: %+v", tally)
+	}
+}
+
+// event is an event of a watch of Toys.
+func event(kind, name, version string) string {
+	return fmt.Sprintf(`{"type":%q,"object":{"apiVersion":"v1","kind":"Toy","metadata":{"namespace":"run-x","name":%q,"resourceVersion":%q}}}`+"\n", kind, name, version)
+}
+
+// told reads what a manager was told: type, name and version of every event.
+func told(lines string) []string {
+	var out []string
+	for line := range strings.Lines(lines) {
+		var f frame
+		if json.Unmarshal([]byte(line), &f) == nil {
+			_ = f.object.UnmarshalJSON(f.Object)
+			out = append(out, strings.TrimSpace(string(f.Type)+" "+f.object.GetName()+" "+f.object.GetResourceVersion()))
+		}
+	}
+	return out
+}
+
+// toys serves watches of Toys: a, then, once something was written, b and changes of both.
+func toys(t *testing.T, end string, written <-chan struct{}) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !isWatch(r) {
+			fmt.Fprint(w, "{}")
+			return
+		}
+		if accept := r.Header.Get("Accept"); accept != "application/json" {
+			t.Errorf("it is asked for %s", accept)
+		}
+		fmt.Fprint(w, event("ADDED", "a", "1")+end)
+		w.(http.Flusher).Flush()
+		<-written
+		fmt.Fprint(w, event("ADDED", "b", "2")+event("MODIFIED", "b", "3")+event("MODIFIED", "a", "4"))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+}
+
+// watching is a watch of Toys.
+func watching(t *testing.T, server string) *bufio.Reader {
+	request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, server+"/api/v1/toys?watch=true&sendInitialEvents=true", nil)
+	request.Header.Set("Accept", "application/vnd.kubernetes.protobuf, application/json")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { response.Body.Close() })
+	return bufio.NewReader(response.Body)
+}
+
+// read reads events and says what they are.
+func read(from *bufio.Reader, n int) []string {
+	var lines strings.Builder
+	for range n {
+		line, err := from.ReadString('\n')
+		if err != nil {
+			break
+		}
+		lines.WriteString(line)
+	}
+	return told(lines.String())
+}
+
+// The modes of watches do to the events what they say.
+func TestProxyDelays(t *testing.T) {
+	const end = `{"type":"BOOKMARK","object":{"apiVersion":"v1","kind":"Toy","metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
+	initial := []string{"ADDED a 1", "BOOKMARK  1"}
+	tests := map[Mode]struct {
+		want  []string
+		tally Tally
+	}{
+		Coalesced: {[]string{"ADDED b 3", "MODIFIED a 4"}, Tally{Held: 3, Coalesced: 1}},
+		Held:      {[]string{"ADDED b 2", "MODIFIED b 3", "MODIFIED a 4"}, Tally{Held: 3}},
+		Expired:   {[]string{"ERROR"}, Tally{Ended: 1}},
+	}
+	for mode, test := range tests {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			written := make(chan struct{})
+			server := httptest.NewServer(toys(t, end, written))
+			defer server.Close()
+			p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
+				Fault: Fault{mode, 1}, hide: hider("run-x"), held: schema.GroupResource{Resource: "toys"},
+				mine: func(u *unstructured.Unstructured) bool { return u.GetNamespace() == "run-x" },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.close()
+			stream := watching(t, p.url)
+			if diff := cmp.Diff(initial, read(stream, 2)); diff != "" {
+				t.Errorf("what was there (-want +got):\n%s", diff)
+			}
+			response, err := http.Post(p.url+"/api/v1/namespaces/run-x/toys", "application/json", strings.NewReader(`{}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			response.Body.Close()
+			begun := time.Now()
+			close(written)
+			if diff := cmp.Diff(test.want, read(stream, len(test.want))); diff != "" {
+				t.Errorf("what came (-want +got):\n%s", diff)
+			}
+			if mode == Expired {
+				if line, err := stream.ReadString('\n'); err == nil || p.faultOver() {
+					t.Errorf("the watch goes on: %s", line)
+				}
+				again := []string{"ADDED a 1", "BOOKMARK  1", "ADDED b 2", "ADDED b 2", "MODIFIED b 3", "MODIFIED b 3", "MODIFIED a 4", "MODIFIED a 4"}
+				if diff := cmp.Diff(again, read(watching(t, p.url), len(again))); diff != "" {
+					t.Errorf("what comes then (-want +got):\n%s", diff)
+				}
+				test.tally.Doubled = 3
+			} else if late := time.Since(begun); late < lateness {
+				t.Errorf("it came after %s, not %s", late, lateness)
+			}
+			if tally := p.tally(); tally != test.tally || !p.faultOver() {
+				t.Errorf("tally: %+v; over: %t", tally, p.faultOver())
+			}
+		})
+	}
+}
+
+func TestCoalesce(t *testing.T) {
+	tests := map[string]struct{ events, want []string }{
+		"nothing":         {nil, nil},
+		"a new one":       {[]string{"ADDED a 1", "MODIFIED a 2", "MODIFIED a 3"}, []string{"ADDED a 3"}},
+		"a change":        {[]string{"MODIFIED a 1", "MODIFIED a 2"}, []string{"MODIFIED a 2"}},
+		"an end":          {[]string{"MODIFIED a 1", "DELETED a 2"}, []string{"DELETED a 2"}},
+		"came and went":   {[]string{"ADDED a 1", "ADDED b 2", "DELETED a 3"}, []string{"ADDED b 2"}},
+		"went and came":   {[]string{"DELETED a 1", "ADDED a 2"}, []string{"MODIFIED a 2"}},
+		"came once more":  {[]string{"ADDED a 1", "DELETED a 2", "ADDED a 3"}, []string{"ADDED a 3"}},
+		"in their order":  {[]string{"MODIFIED a 1", "MODIFIED b 2", "MODIFIED a 3"}, []string{"MODIFIED b 2", "MODIFIED a 3"}},
+		"went for good":   {[]string{"DELETED a 1", "ADDED a 2", "DELETED a 3"}, []string{"DELETED a 3"}},
+		"each on its own": {[]string{"DELETED a 1", "ADDED b 2"}, []string{"DELETED a 1", "ADDED b 2"}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			var frames []frame
+			for _, e := range test.events {
+				part := strings.Fields(e)
+				var f frame
+				if err := json.Unmarshal([]byte(event(part[0], part[1], part[2])), &f); err != nil {
+					t.Fatal(err)
+				}
+				_ = f.object.UnmarshalJSON(f.Object)
+				frames = append(frames, f)
+			}
+			var got []string
+			for _, f := range coalesce(frames) {
+				got = append(got, string(f.Type)+" "+f.object.GetName()+" "+f.object.GetResourceVersion())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Only what goes back within a cycle does.
+func TestBackward(t *testing.T) {
+	toy := func(version, rank, generation, observed int64) Entry {
+		u := &unstructured.Unstructured{Object: map[string]any{"kind": "Toy", "status": map[string]any{
+			"rank": rank, "conditions": []any{map[string]any{"type": "Ready", "observedGeneration": observed}},
+		}}}
+		u.SetUID("a")
+		u.SetGeneration(generation)
+		return Entry{Version: version, Object: u}
+	}
+	generation := func(u *unstructured.Unstructured) string { return fmt.Sprint(u.GetGeneration()) }
+	forbids := func(before, after *unstructured.Unstructured) string {
+		if before.GetGeneration() != after.GetGeneration() {
+			return "another cycle"
+		}
+		a, _, _ := unstructured.NestedInt64(before.Object, "status", "rank")
+		b, _, _ := unstructured.NestedInt64(after.Object, "status", "rank")
+		if b > a+1 {
+			return "a step is left out"
+		}
+		return ""
+	}
+	tests := map[string]struct {
+		world   World
+		history []Entry
+		want    int
+	}{
+		"forward":                   {World{}, []Entry{toy(1, 1, 1, 1), toy(2, 1, 1, 1), toy(3, 2, 1, 1)}, 0},
+		"back":                      {World{}, []Entry{toy(1, 1, 1, 1), toy(2, 2, 1, 1), toy(3, 1, 1, 1)}, 1},
+		"back in the next cycle":    {World{Cycle: generation}, []Entry{toy(1, 2, 1, 1), toy(2, 1, 2, 2)}, 0},
+		"back in the next, for all": {World{}, []Entry{toy(1, 2, 1, 1), toy(2, 1, 2, 2)}, 1},
+		"back within a cycle":       {World{Cycle: generation}, []Entry{toy(1, 2, 2, 2), toy(2, 1, 2, 2)}, 1},
+		"what the world forbids":    {World{Cycle: generation, Forbids: forbids}, []Entry{toy(1, 1, 1, 1), toy(2, 3, 1, 1), toy(3, 0, 2, 2)}, 1},
+		"less observed":             {World{}, []Entry{toy(1, 1, 2, 2), toy(2, 1, 2, 1)}, 1},
+		"observed before it was":    {World{}, []Entry{toy(1, 1, 1, 2)}, 1},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.world.Role = func(*unstructured.Unstructured) string { return "Toy" }
+			test.world.Rank = func(u *unstructured.Unstructured) (int, bool) {
+				rank, ok, _ := unstructured.NestedInt64(u.Object, "status", "rank")
+				return int(rank), ok
+			}
+			r := &run{lab: &Lab{world: test.world}}
+			if got := r.backward(test.history); len(got) != test.want {
+				t.Errorf("%d findings, not %d: %v", len(got), test.want, got)
+			}
+		})
+	}
+}
+
+func TestDifferences(t *testing.T) {
+	a, b := outcome{"x": "1", "y": "2", "z": "3"}, outcome{"x": "1", "y": "3", "w": "4"}
+	if n := len(differences(a, b, nil)); n != 3 {
+		t.Errorf("%d differences: %v", n, differences(a, b, nil))
+	}
+	if d := differences(a, b, learn(a, b)); len(d) != 0 {
+		t.Errorf("what is masked differs: %v", d)
+	}
+}
+
+func TestPlans(t *testing.T) {
+	kind := schema.GroupResource{Resource: "toys"}
+	reference := &Reference{Writes: make([]Write, 20), watched: map[schema.GroupResource]bool{kind: true}}
+	for k := range reference.Writes {
+		reference.Writes[k] = Write{Verb: "patch", Name: "a", Namespace: "n"}
+	}
+	reference.Writes[4].Verb = "create"
+	reference.Writes[7].Resource.Resource = "toys"
+	w := Workload{Name: "toy"}
+	// Modes that are for some writes only are played at those.
+	if n := len(Every([]Mode{Quota, Terminating, Held}, w, reference)); n != 1+1+8 {
+		t.Errorf("%d plans", n)
+	}
+	got := sample(Modes, w, reference, 0, 2*len(Modes))
+	played := map[Mode]bool{}
+	for _, p := range got {
+		played[p.Fault.Mode] = true
+		if p.Fault.K < 1 || p.Fault.K > 20 || !p.Fault.possible(reference) {
+			t.Errorf("it cannot be played: %s", p.Fault)
+		}
+	}
+	if len(got) != 2*len(Modes) || len(played) != len(Modes) {
+		t.Errorf("%d plans of %d modes", len(got), len(played))
+	}
+	for k := 1; k <= 20; k++ {
+		if past := (Fault{Travel, k}).past(); past >= k || past < k-depths {
+			t.Errorf("at write %d it is put back to the moment after write %d", k, past)
+		}
+	}
+}

@@ -1,0 +1,157 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/test/env"
+)
+
+// Installation is what a manager expects of its cluster. Paths are from the root of the
+// repository.
+type Installation struct {
+	// CRDs are files and folders.
+	CRDs []string
+	// Namespaces are created first.
+	Namespaces []string
+	// Manifests are files and folders, among them the RBAC of the manager.
+	Manifests []string
+	// AccountNamespace and Account are the ServiceAccount of the manager.
+	AccountNamespace, Account string
+	// Binary is the manager; by default it is built from Package with the tag faults.
+	Binary string
+	// Package is that of the manager, by default ./cmd.
+	Package string
+}
+
+// Lab is the control plane that all runs share.
+type Lab struct {
+	*env.ControlPlane
+	world    World
+	client   client.Client
+	recorder *recorder
+	account  *rest.Config // of the manager
+	binary   string
+	end      context.CancelFunc
+	// background ends with the lab.
+	background context.Context
+	// gate is held by who changes something outside of a manager, and taken while the API
+	// server is down.
+	gate *sync.RWMutex
+	// epoch is what the clocks of all managers begin with.
+	epoch time.Time
+}
+
+// With is the same lab with another manager.
+func (l *Lab) With(binary string) *Lab {
+	other := *l
+	other.binary = binary
+	return &other
+}
+
+// Binary is the manager that is judged.
+func (l *Lab) Binary() string { return l.binary }
+
+// Build builds a manager from a package of this repository, which is named by its path from
+// the root, into the lab's folder.
+func (l *Lab) Build(ctx context.Context, pkg, name string, flags ...string) (string, error) {
+	binary := filepath.Join(l.Dir(), name)
+	build := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-buildvcs=false", "-o", binary}, flags, []string{pkg})...)
+	build.Dir = env.Root()
+	if output, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building manager: %w: %s", err, output)
+	}
+	return binary, nil
+}
+
+// Start starts a control plane with an installation and a world. The context is that of the
+// start; Stop ends everything.
+func Start(ctx context.Context, installation Installation, world World) (*Lab, error) {
+	cp, err := env.Start(ctx, env.Options{})
+	if err != nil {
+		return nil, err
+	}
+	background, end := context.WithCancel(context.WithoutCancel(ctx))
+	l := &Lab{
+		ControlPlane: cp, world: world, binary: installation.Binary, end: end, background: background, gate: &sync.RWMutex{},
+		epoch: time.Now().UTC().Truncate(time.Second),
+	}
+	if err := l.install(ctx, installation); err != nil {
+		_ = l.Stop()
+		return nil, err
+	}
+	return l, nil
+}
+
+func (l *Lab) install(ctx context.Context, i Installation) error {
+	var err error
+	if l.binary == "" {
+		if l.binary, err = l.Build(ctx, cmp.Or(i.Package, "./cmd"), "manager", "-tags=faults"); err != nil {
+			return err
+		}
+	}
+	config := l.Config()
+	config.WarningHandler = rest.NoWarnings{}
+	if err := l.InstallCRDs(ctx, fromRoot(i.CRDs)...); err != nil {
+		return err
+	}
+	if l.client, err = client.New(config, client.Options{}); err != nil {
+		return fmt.Errorf("building client: %w", err)
+	}
+	for _, name := range i.Namespaces {
+		if err := l.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+			return fmt.Errorf("creating namespace %s: %w", name, err)
+		}
+	}
+	if err := l.Apply(ctx, fromRoot(i.Manifests)...); err != nil {
+		return err
+	}
+	kubeconfig, err := l.ServiceAccountKubeconfig(ctx, i.AccountNamespace, i.Account)
+	if err != nil {
+		return err
+	}
+	if l.account, err = clientcmd.BuildConfigFromFlags("", kubeconfig); err != nil {
+		return fmt.Errorf("reading kubeconfig of manager: %w", err)
+	}
+	own, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("building client of recorder: %w", err)
+	}
+	l.recorder, err = startRecorder(l.background, own, l.world)
+	return err
+}
+
+// now is the resource version of this moment.
+func (l *Lab) now() (string, error) {
+	namespaces := &metav1.PartialObjectMetadataList{}
+	namespaces.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	err := l.client.List(l.background, namespaces, client.Limit(1))
+	return namespaces.ResourceVersion, err
+}
+
+// Stop ends everything.
+func (l *Lab) Stop() error {
+	l.end()
+	return l.ControlPlane.Stop()
+}
+
+func fromRoot(paths []string) []string {
+	out := make([]string, 0, len(paths))
+	for _, path := range paths {
+		out = append(out, filepath.Join(env.Root(), path))
+	}
+	return out
+}

@@ -1,0 +1,300 @@
+//go:build mutants
+
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/labkeeper/labkeeper/test/env"
+)
+
+var (
+	onlyMutants = flag.String("mutants.only", "", "comma-separated mutants to play; by default all")
+	firstCatch  = flag.Bool("mutants.first", false, "end a mutant when it has been caught once")
+	everywhere  = flag.Bool("mutants.all", false, "play all points of a mutant that is caught undisturbed, too")
+)
+
+// Mutant is a manager with a bug that was planted to see whether it is found.
+//
+// The bug is an edit of the source, which the compiler is given in the place of the file (go
+// build -overlay). Behind a build tag or a switch it would have to be in the product: there
+// it is read by everybody, can be turned on, and does not break when the code around it
+// changes. An edit that does not fit any more fails.
+type Mutant struct {
+	Name string
+	// RootCause is the mistake that the bug stands for.
+	RootCause string
+	// Edits are the bug.
+	Edits []Edit
+	// Workloads are the names of those that it is played with: undisturbed, and unless that
+	// catches it, in all Modes at every write.
+	Workloads []string
+	// Modes are C1 by default.
+	Modes []Mode
+}
+
+// Edit replaces what occurs once in a file of this repository.
+type Edit struct{ File, Old, New string }
+
+// catch is what a mutant came to.
+type catch struct {
+	mutant Mutant
+	// undisturbed and points are how often it was caught, of how many plans.
+	undisturbed, undisturbedOf, points, pointsOf int
+	oracles                                      map[string]int
+	first                                        string
+	took                                         time.Duration
+}
+
+func (c *catch) caught() bool { return c.undisturbed+c.points > 0 }
+
+// Mutants plays mutants and fails the test for every one that is not caught. What they come
+// to is compared with what the manager without a bug does.
+func Mutants(t *testing.T, lab *Lab, mutants []Mutant, workloads ...Workload) {
+	if *onlyMutants != "" {
+		names := strings.Split(*onlyMutants, ",")
+		for _, name := range names {
+			if !slices.ContainsFunc(mutants, func(m Mutant) bool { return m.Name == name }) {
+				t.Fatalf("there is no mutant %q", name)
+			}
+		}
+		mutants = slices.DeleteFunc(slices.Clone(mutants), func(m Mutant) bool { return !slices.Contains(names, m.Name) })
+	}
+	h := &hunt{t: t, trial: &trial{
+		Trial: Trial{Quiet: quietSample, Parallel: *parallel, Failed: func(v Verdict) { t.Errorf("without a bug: %s", v) }},
+		lab:   lab, seats: make(chan struct{}, max(1, *parallel)), report: &Report{},
+	}, workloads: workloads, references: map[string]*Reference{}}
+	for _, m := range mutants {
+		if _, err := m.overlay(lab.Dir()); err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+		}
+	}
+	if t.Failed() {
+		return // before time is spent on the others
+	}
+	begun := time.Now()
+	var catches []*catch
+	next := h.build(t.Context(), mutants[0])
+	for i, m := range mutants {
+		binary := <-next
+		if i+1 < len(mutants) {
+			next = h.build(t.Context(), mutants[i+1])
+		}
+		c, err := h.play(t.Context(), m, binary)
+		if err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+			continue
+		}
+		fmt.Printf("%s: %s\n", m.Name, c.first)
+		catches = append(catches, c)
+		if !c.caught() {
+			t.Errorf("%s (%s) is not caught by %v in %v", m.Name, m.RootCause, m.modes(), m.Workloads)
+		}
+	}
+	printCatches(catches, time.Since(begun))
+}
+
+// hunt plays mutants one after the other.
+type hunt struct {
+	t          *testing.T
+	trial      *trial // of the manager without a bug
+	workloads  []Workload
+	references map[string]*Reference
+}
+
+// built is a manager with a bug.
+type built struct {
+	path string
+	err  error
+}
+
+// build builds a mutant while another one is played.
+func (h *hunt) build(ctx context.Context, m Mutant) <-chan built {
+	out := make(chan built, 1)
+	go func() {
+		overlay, err := m.overlay(h.trial.lab.Dir())
+		if err != nil {
+			out <- built{err: err}
+			return
+		}
+		path, err := h.trial.lab.Build(ctx, "./cmd", "mutant-"+m.Name, "-tags=faults", "-overlay="+overlay)
+		out <- built{path, err}
+	}()
+	return out
+}
+
+// overlay writes the edited files into a folder, and says where the compiler finds which.
+func (m Mutant) overlay(dir string) (string, error) {
+	edited := map[string]string{}
+	for _, e := range m.Edits {
+		text, seen := edited[e.File]
+		if !seen {
+			source, err := os.ReadFile(filepath.Join(env.Root(), e.File))
+			if err != nil {
+				return "", fmt.Errorf("reading what is to be edited: %w", err)
+			}
+			text = string(source)
+		}
+		if n := strings.Count(text, e.Old); n != 1 {
+			return "", fmt.Errorf("the mutant is out of date: %s has this %d times:\n%s", e.File, n, e.Old)
+		}
+		edited[e.File] = strings.Replace(text, e.Old, e.New, 1)
+	}
+	replace := map[string]string{}
+	for file, text := range edited {
+		path := filepath.Join(dir, m.Name+"-"+strings.ReplaceAll(file, "/", "-"))
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return "", fmt.Errorf("writing what was edited: %w", err)
+		}
+		replace[filepath.Join(env.Root(), file)] = path
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", fmt.Errorf("encoding overlay: %w", err)
+	}
+	path := filepath.Join(dir, m.Name+"-overlay.json")
+	return path, os.WriteFile(path, overlay, 0o644)
+}
+
+func (m Mutant) modes() []Mode {
+	if len(m.Modes) == 0 {
+		return []Mode{Crash}
+	}
+	return m.Modes
+}
+
+// play plays a mutant: what shows at once is not looked for at every write.
+func (h *hunt) play(ctx context.Context, m Mutant, b built) (*catch, error) {
+	if b.err != nil {
+		return nil, b.err
+	}
+	defer os.Remove(b.path)
+	begun, c := time.Now(), &catch{mutant: m, oracles: map[string]int{}, first: "not caught"}
+	var undisturbed, disturbed []planned
+	for _, name := range m.Workloads {
+		w, reference, err := h.reference(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		undisturbed = append(undisturbed, planned{Plan{Workload: w}, reference})
+		for _, p := range Every(m.modes(), w, reference) {
+			disturbed = append(disturbed, planned{p, reference})
+		}
+	}
+	lab := *h.trial.lab
+	lab.binary = b.path
+	bugged := &trial{Trial: h.trial.Trial, lab: &lab, seats: h.trial.seats, report: &Report{}}
+	c.undisturbed, c.undisturbedOf = c.count(ctx, bugged, undisturbed)
+	if c.undisturbed == 0 || *everywhere {
+		c.points, c.pointsOf = c.count(ctx, bugged, disturbed)
+	}
+	c.took = time.Since(begun)
+	return c, ctx.Err()
+}
+
+// reference is that of a workload, which is played when it is needed for the first time.
+func (h *hunt) reference(ctx context.Context, name string) (Workload, *Reference, error) {
+	i := slices.IndexFunc(h.workloads, func(w Workload) bool { return w.Name == name })
+	if i < 0 {
+		return Workload{}, nil, fmt.Errorf("there is no workload %q", name)
+	}
+	w := h.workloads[i]
+	if h.references[name] == nil {
+		reference, err := h.trial.reference(ctx, w)
+		if err != nil {
+			return w, nil, fmt.Errorf("playing reference of %s: %w", name, err)
+		}
+		h.references[name] = reference
+	}
+	return w, h.references[name], nil
+}
+
+// count plays plans and counts those that break a rule.
+func (c *catch) count(ctx context.Context, bugged *trial, plans []planned) (caught, of int) {
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for _, p := range plans {
+		bugged.seats <- struct{}{}
+		mu.Lock()
+		enough := *firstCatch && caught > 0
+		mu.Unlock()
+		if enough || ctx.Err() != nil {
+			<-bugged.seats
+			break
+		}
+		of++
+		all.Go(func() {
+			err := bugged.one(ctx, p, func(_ *run, findings []Finding) {
+				mu.Lock()
+				defer mu.Unlock()
+				caught += c.take(p, findings)
+			})
+			if err != nil { // it does not even start
+				mu.Lock()
+				defer mu.Unlock()
+				caught += c.take(p, []Finding{{"O8", err.Error()}})
+			}
+		})
+	}
+	all.Wait()
+	return caught, of
+}
+
+// take notes the findings of a plan, and returns 1 if there is one. What the harness could not
+// do is none.
+func (c *catch) take(p planned, findings []Finding) int {
+	oracles := map[string]bool{}
+	for _, f := range findings {
+		if f.Oracle == "plan" {
+			continue
+		}
+		if !c.caughtBy() {
+			line, _, _ := strings.Cut(f.String(), "\n")
+			c.first = fmt.Sprintf("%s, %s: %s", p.Workload.Name, p.Fault, line[:min(len(line), 300)])
+		}
+		oracles[f.Oracle] = true
+		c.oracles[f.Oracle] += 0
+	}
+	for oracle := range oracles {
+		c.oracles[oracle]++
+	}
+	return min(1, len(oracles))
+}
+
+func (c *catch) caughtBy() bool { return len(c.oracles) > 0 }
+
+// printCatches prints the table of mutants.
+func printCatches(catches []*catch, took time.Duration) {
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "mutant\troot cause\tundisturbed\tpoints\toracles\ttime")
+	survivors := 0
+	for _, c := range catches {
+		var oracles []string
+		for _, oracle := range slices.Sorted(maps.Keys(c.oracles)) {
+			oracles = append(oracles, fmt.Sprintf("%s %d", oracle, c.oracles[oracle]))
+		}
+		points := fmt.Sprintf("%d of %d", c.points, c.pointsOf)
+		if c.pointsOf == 0 {
+			points = "-"
+		}
+		if !c.caught() {
+			survivors++
+		}
+		fmt.Fprintf(table, "%s\t%s\t%d of %d\t%s\t%s\t%s\n", c.mutant.Name, c.mutant.RootCause, c.undisturbed, c.undisturbedOf,
+			points, strings.Join(oracles, ", "), c.took.Round(time.Second))
+	}
+	_ = table.Flush()
+	fmt.Printf("%d mutants, %d not caught, in %s\n", len(catches), survivors, took.Round(time.Second))
+}

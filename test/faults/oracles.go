@@ -1,0 +1,336 @@
+package faults
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// Finding is a rule that a run has broken.
+type Finding struct {
+	// Oracle is O1 to O8, or plan for a run that the harness could not play.
+	Oracle  string
+	Message string
+}
+
+func (f Finding) String() string { return f.Oracle + ": " + f.Message }
+
+// Reference is what the undisturbed runs of a workload came to.
+type Reference struct {
+	// Writes of the manager that were stored, in their order.
+	Writes []Write
+	// Took is how long the faster one needed.
+	Took time.Duration
+
+	// watched are the kinds that the manager watches.
+	watched map[schema.GroupResource]bool
+	outcome outcome
+	masked  map[string]bool
+	effects effects
+	most    map[string]int
+}
+
+// late are the kinds of which events can come late from a write on, because the manager writes
+// such an object then or later and watches it.
+func (ref *Reference) late(k int) []schema.GroupResource {
+	var out []schema.GroupResource
+	for _, w := range ref.Writes[k-1:] {
+		if kind := w.Resource.GroupResource(); ref.watched[kind] && !slices.Contains(out, kind) {
+			out = append(out, kind)
+		}
+	}
+	return out
+}
+
+// effects count the creates and deletes of every role.
+type effects map[string]struct{ created, deleted int }
+
+// pardoned is how many refused writes may follow the end: a cache that has not seen yet that
+// its object is gone. They change nothing and are told in the summary.
+const pardoned = 1
+
+// findings collect what a run has broken.
+type findings []Finding
+
+func (f *findings) add(oracle, format string, args ...any) {
+	*f = append(*f, Finding{oracle, fmt.Sprintf(format, args...)})
+}
+
+// judge finds the rules that a run has broken. A reference is judged by those that need no
+// other run.
+func (r *run) judge(reference *Reference, late []Write) []Finding {
+	var out findings
+	for _, trouble := range r.troubles {
+		out.add("plan", "%s", trouble)
+	}
+	if !r.proxy.faultOver() {
+		out.add("plan", "the fault did not happen: there were %d writes", len(stored(r.proxy.story())))
+	}
+	history := r.record.history()
+	if r.converged && reference != nil {
+		r.judgeEnd(&out, reference, history)
+	}
+	for _, orphan := range r.orphans(history) {
+		out.add("O3", "%s", orphan)
+	}
+	for role, n := range r.most(history) {
+		if allowed := reference.atOnce(role); n > allowed {
+			out.add("O4", "%d of %s at the same time, in the reference %d", n, role, allowed)
+		}
+	}
+	if !r.converged {
+		out.add("O5", "not done after %s:\n%s", r.took.Round(time.Millisecond), r.where())
+	}
+	r.judgeQuiet(&out, late)
+	for _, back := range r.backward(history) {
+		out.add("O7", "%s", back)
+	}
+	if reference == nil {
+		if line := r.errorLine(); line != "" {
+			out.add("O8", "an undisturbed manager logs an error: %s", line)
+		}
+	}
+	out = append(out, r.judgeLog()...)
+	return append(out, r.betrayals(history)...)
+}
+
+// judgeEnd compares what a run came to with its reference.
+func (r *run) judgeEnd(out *findings, reference *Reference, history []Entry) {
+	got := outcomeOf(r.record.state(), history, r.lab.world.Role, r.mask)
+	if diff := differences(reference.outcome, got, reference.masked); len(diff) > 0 {
+		out.add("O1", "the end is another: %s", strings.Join(first(diff, 6), "; "))
+	}
+	want, have := reference.effects, r.effects(history)
+	for _, role := range union(want, have) {
+		if want[role] != have[role] {
+			out.add("O2", "%s: %d created and %d deleted, in the reference %d and %d", role,
+				have[role].created, have[role].deleted, want[role].created, want[role].deleted)
+		}
+	}
+}
+
+// judgeQuiet looks for writes that nobody needs: after the end, and again and again while they are
+// refused.
+func (r *run) judgeQuiet(out *findings, late []Write) {
+	for _, w := range stored(late) {
+		out.add("O6", "written after the end: %s", w.Signature())
+	}
+	if refused := len(late) - len(stored(late)); refused > pardoned {
+		out.add("O6", "%d writes after the end that the API server refused", refused)
+	}
+	if refused := r.proxy.tally().Refused; refused > hot {
+		out.add("O6", "%d writes within %s that were refused by plan: a hot loop", refused, r.fault.lasts())
+	}
+}
+
+// betrayals are the objects other than Secrets that have ever held a secret.
+func (r *run) betrayals(history []Entry) []Finding {
+	var out []Finding
+	for _, e := range history {
+		text, err := json.Marshal(e.Object)
+		for i, secret := range r.lab.world.Secrets {
+			if f := (Finding{"O8", fmt.Sprintf("%s has held secret %d", r.lab.world.Role(e.Object), i+1)}); e.Object.GetKind() != "Secret" &&
+				err == nil && bytes.Contains(text, []byte(secret)) && !slices.Contains(out, f) {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// judgeLog looks for what no log may have.
+func (r *run) judgeLog() []Finding {
+	var out []Finding
+	log, err := r.manager.log()
+	if err != nil {
+		return []Finding{{"plan", err.Error()}}
+	}
+	for _, word := range []string{"panic:", "Observed a panic", "DATA RACE"} {
+		if at := strings.Index(log, word); at >= 0 {
+			out = append(out, Finding{"O8", "the log has a panic: " + log[at:min(len(log), at+300)]})
+		}
+	}
+	for i, secret := range r.lab.world.Secrets {
+		if strings.Contains(log, secret) {
+			out = append(out, Finding{"O8", fmt.Sprintf("the log has secret %d", i+1)})
+		}
+	}
+	r.manager.mu.Lock()
+	defer r.manager.mu.Unlock()
+	if r.manager.exits > 0 {
+		out = append(out, Finding{"O8", fmt.Sprintf("the manager exited by itself, %d time(s), and said: %s", r.manager.exits, r.manager.last)})
+	}
+	// It exits with an error when something that it started does not stop in time.
+	if r.manager.end != nil {
+		out = append(out, Finding{"O8", fmt.Sprintf("asked to stop, the manager did not do so well: %v", r.manager.end)})
+	}
+	return out
+}
+
+// errorLine is the first line of the log that is an error which the workload does not expect.
+func (r *run) errorLine() string {
+	log, err := r.manager.log()
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(log) {
+		expected := slices.ContainsFunc(r.workload.Logs, func(words string) bool { return strings.Contains(line, words) })
+		if strings.Contains(line, `"level":"error"`) && !expected {
+			return line[:min(len(line), 500)]
+		}
+	}
+	return ""
+}
+
+// effects are what was created and deleted, as the recorder saw it.
+func (r *run) effects(history []Entry) effects {
+	out := effects{}
+	for _, e := range history {
+		role := r.lab.world.Role(e.Object)
+		n := out[role]
+		switch e.Verb {
+		case watch.Added:
+			n.created++
+		case watch.Deleted:
+			n.deleted++
+		}
+		out[role] = n
+	}
+	return out
+}
+
+// orphans are objects that outlived their owner, if only for a moment.
+func (r *run) orphans(history []Entry) []string {
+	var out []string
+	owners, live := map[types.UID]string{}, map[types.UID]Entry{}
+	lost := func(e Entry) {
+		out = append(out, fmt.Sprintf("%s %s is there without its owner", r.lab.world.Role(e.Object), r.proxy.plan.hide(e.Object.GetName())))
+	}
+	for _, e := range history {
+		uid, role := e.Object.GetUID(), r.lab.world.Role(e.Object)
+		if e.Verb != watch.Deleted {
+			_, before := live[uid]
+			live[uid], owners[uid] = e, role
+			if owner := r.lab.world.Owner(e.Object); !before && owner != "" && owners[owner] == "" {
+				lost(e)
+			}
+			continue
+		}
+		delete(live, uid)
+		delete(owners, uid)
+		for _, child := range live {
+			if r.lab.world.Owner(child.Object) == uid {
+				lost(child)
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// most is how many objects of a role an owner had at the same time at most.
+func (r *run) most(history []Entry) map[string]int {
+	type key struct {
+		owner types.UID
+		role  string
+	}
+	now, out := map[key]int{}, map[string]int{}
+	for _, e := range history {
+		k := key{r.lab.world.Owner(e.Object), r.lab.world.Role(e.Object)}
+		switch e.Verb {
+		case watch.Added:
+			now[k]++
+		case watch.Deleted:
+			now[k]--
+		}
+		out[k.role] = max(out[k.role], now[k])
+	}
+	return out
+}
+
+// atOnce is how many objects of a role there may be: one, or what the reference had.
+func (ref *Reference) atOnce(role string) int {
+	if ref == nil {
+		return 1
+	}
+	return max(1, ref.most[role])
+}
+
+// backward are the changes of an object that its world or the meaning of observedGeneration
+// forbids: a phase left for one that comes before in the same cycle, and a condition that has
+// seen less than before, or more than there is.
+func (r *run) backward(history []Entry) []string {
+	type cycle struct {
+		uid  types.UID
+		name string
+	}
+	world := r.lab.world
+	var out []string
+	highest, last := map[cycle]int{}, map[cycle]*unstructured.Unstructured{}
+	seen := map[types.UID]map[string]int64{}
+	for _, e := range history {
+		u, at := e.Object, cycle{uid: e.Object.GetUID()}
+		if world.Cycle != nil {
+			at.name = world.Cycle(u)
+		}
+		if before := last[at]; before != nil && world.Forbids != nil {
+			if why := world.Forbids(before, u); why != "" {
+				out = append(out, fmt.Sprintf("%s: %s", world.Role(u), why))
+			}
+		}
+		last[at] = u
+		rank, ok := world.Rank(u)
+		if !ok {
+			continue
+		}
+		if rank < highest[at] {
+			out = append(out, fmt.Sprintf("%s went from rank %d back to %d", world.Role(u), highest[at], rank))
+		}
+		highest[at] = max(highest[at], rank)
+		if seen[at.uid] == nil {
+			seen[at.uid] = map[string]int64{}
+		}
+		for condition, generation := range observed(u) {
+			if generation < seen[at.uid][condition] || generation > u.GetGeneration() {
+				out = append(out, fmt.Sprintf("%s: condition %s has observed generation %d after %d, and the object is at %d",
+					world.Role(u), condition, generation, seen[at.uid][condition], u.GetGeneration()))
+			}
+			seen[at.uid][condition] = generation
+		}
+	}
+	return out
+}
+
+// observed are the generations that the conditions of an object have observed.
+func observed(u *unstructured.Unstructured) map[string]int64 {
+	out := map[string]int64{}
+	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range conditions {
+		condition, _ := c.(map[string]any)
+		name, _ := condition["type"].(string)
+		out[name], _ = condition["observedGeneration"].(int64)
+	}
+	return out
+}
+
+func first(s []string, n int) []string {
+	if len(s) > n {
+		return append(slices.Clone(s[:n]), fmt.Sprintf("and %d more", len(s)-n))
+	}
+	return s
+}
+
+func union[V any](a, b map[string]V) []string {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return slices.Sorted(maps.Keys(all))
+}

@@ -1,0 +1,135 @@
+package faults
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// outcome is what a run has come to: the value of every field by the role of its object and
+// its path, without what is different in every run.
+type outcome map[string]string
+
+// volatile fields of metadata are different in every run.
+var volatile = []string{"resourceVersion", "uid", "creationTimestamp", "deletionTimestamp", "managedFields", "selfLink", "generateName"}
+
+// times are RFC 3339.
+var times = regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})`)
+
+// mask hides what is different in every run. The manager's clock is not.
+func (r *run) mask(s string) string {
+	return times.ReplaceAllStringFunc(r.proxy.plan.hide(s), func(s string) string {
+		for i, at := range append([]time.Duration{0}, r.advances...) {
+			if t, err := time.Parse(time.RFC3339, s); err == nil && t.Equal(r.lab.epoch.Add(at)) {
+				return fmt.Sprintf("CLOCK %d", i)
+			}
+		}
+		return "TIME"
+	})
+}
+
+// outcomeOf reads the outcome of a state. Every UID that was ever seen reads as the role of
+// its object.
+func outcomeOf(state State, history []Entry, role func(*unstructured.Unstructured) string, hide func(string) string) outcome {
+	known := map[types.UID]string{}
+	for _, e := range history {
+		known[e.Object.GetUID()] = "UID(" + role(e.Object) + ")"
+	}
+	var pairs []string
+	for _, uid := range slices.Sorted(maps.Keys(known)) {
+		pairs = append(pairs, string(uid), known[uid])
+	}
+	uids := strings.NewReplacer(pairs...)
+	mask := func(s string) string { return hide(uids.Replace(s)) }
+
+	out := outcome{}
+	for _, u := range state {
+		object := u.DeepCopy().Object
+		for _, field := range volatile {
+			unstructured.RemoveNestedField(object, "metadata", field)
+		}
+		if u.GetKind() == "Secret" {
+			decode(object)
+		}
+		name := role(u)
+		for i := 2; ; i++ {
+			if _, taken := out[name]; !taken {
+				break
+			}
+			name = fmt.Sprintf("%s (%d)", role(u), i)
+		}
+		out[name] = "there"
+		flatten(out, name, object, mask)
+	}
+	return out
+}
+
+// decode makes the values of a Secret readable for masks.
+func decode(secret map[string]any) {
+	data, _, _ := unstructured.NestedStringMap(secret, "data")
+	for key, value := range data {
+		if decoded, err := base64.StdEncoding.DecodeString(value); err == nil {
+			data[key] = string(decoded)
+		}
+	}
+	_ = unstructured.SetNestedStringMap(secret, data, "data")
+}
+
+func flatten(out outcome, path string, value any, mask func(string) string) {
+	switch v := value.(type) {
+	case map[string]any:
+		for key, value := range v {
+			flatten(out, path+"."+mask(key), value, mask)
+		}
+	case []any:
+		for i, value := range v {
+			flatten(out, fmt.Sprintf("%s[%d]", path, i), value, mask)
+		}
+	default:
+		out[path] = mask(fmt.Sprint(v))
+	}
+}
+
+// differences are the fields in which two outcomes differ.
+func differences(want, got outcome, masked map[string]bool) []string {
+	var out []string
+	for _, path := range slices.Sorted(maps.Keys(want)) {
+		value, found := got[path]
+		switch {
+		case masked[path]:
+		case !found:
+			out = append(out, fmt.Sprintf("%s: %q is not there", path, want[path]))
+		case value != want[path]:
+			out = append(out, fmt.Sprintf("%s: %q, in the reference %q", path, value, want[path]))
+		}
+	}
+	for _, path := range slices.Sorted(maps.Keys(got)) {
+		if _, found := want[path]; !found && !masked[path] {
+			out = append(out, fmt.Sprintf("%s: %q, in the reference nothing", path, got[path]))
+		}
+	}
+	return out
+}
+
+// learn masks the fields in which two references differ.
+func learn(a, b outcome) map[string]bool {
+	masked := map[string]bool{}
+	for path, value := range a {
+		if other, found := b[path]; !found || other != value {
+			masked[path] = true
+		}
+	}
+	for path := range b {
+		if _, found := a[path]; !found {
+			masked[path] = true
+		}
+	}
+	return masked
+}

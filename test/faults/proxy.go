@@ -1,0 +1,509 @@
+package faults
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// Write is a request of the manager that asks for a change.
+type Write struct {
+	Verb        string // create, update, patch, delete
+	Resource    schema.GroupVersionResource
+	Subresource string
+	Namespace   string
+	Name        string
+	// Occurrence numbers the stored writes of a run that are alike otherwise, from 1.
+	Occurrence int
+	// Code is the answer; 0 while there is none.
+	Code int
+}
+
+// Stored says whether the API server did what it was asked for.
+func (w Write) Stored() bool { return w.Code >= 200 && w.Code < 300 }
+
+// Signature is what makes a write the same one in another run: without what is different in
+// every run.
+func (w Write) Signature() string {
+	resource := w.Resource.GroupResource().String()
+	if w.Subresource != "" {
+		resource += "/" + w.Subresource
+	}
+	return fmt.Sprintf("%s %s %s/%s #%d", w.Verb, resource, w.Namespace, w.Name, w.Occurrence)
+}
+
+// alike says whether two writes ask for the same, whatever their occurrence.
+func (w Write) alike(other Write) bool {
+	w.Occurrence, w.Code = other.Occurrence, other.Code
+	return w == other
+}
+
+// proxy stands between one manager and the API server. It counts the manager's writes and
+// lets one fault happen.
+type proxy struct {
+	url     string
+	plan    disturbance
+	server  *http.Server
+	streams *streams
+
+	mu     sync.Mutex
+	writes []Write // that were answered by the API server
+	stored int
+	// watched are the kinds that were watched.
+	watched map[schema.GroupResource]bool
+	// moments are the resource versions after each stored write, for a mode that needs them.
+	moments []string
+	// flying are the requests that have no answer yet, but for watches.
+	flying int
+	// busy is when a request came or was answered last.
+	busy time.Time
+	// first is the write that the fault happened at, fired when, and ceased when it was over.
+	first         Write
+	fired, ceased time.Time
+	// past is the resource version that lists show while a manager travels.
+	past string
+	// over is closed when the fault has done what it does.
+	over    chan struct{}
+	counted Tally
+}
+
+// disturbance is what a proxy does to its manager.
+type disturbance struct {
+	Fault
+	// target is the write that a refusing fault is for.
+	target Write
+	// held is the kind whose events come late.
+	held schema.GroupResource
+	// hide hides what is different in every run.
+	hide func(string) string
+	// mine says whether an object belongs to the run.
+	mine func(*unstructured.Unstructured) bool
+	// kill ends the manager and returns when it has.
+	kill func()
+	// restart restarts the API server.
+	restart *restart
+	// now is the resource version of this moment.
+	now func() (string, error)
+}
+
+// newProxy starts a proxy on loopback that speaks plain HTTP, so that a connection can be
+// dropped at any byte. The credentials in config are the manager's own: client-go sends none
+// without TLS, so the proxy adds them.
+func newProxy(config *rest.Config, plan disturbance) (*proxy, error) {
+	server, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, fmt.Errorf("parsing address of API server: %w", err)
+	}
+	transport, err := rest.TransportFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("building transport of proxy: %w", err)
+	}
+	p := &proxy{plan: plan, busy: time.Now(), over: make(chan struct{}), watched: map[schema.GroupResource]bool{}}
+	p.streams = &streams{mode: plan.Mode, held: plan.held, mine: plan.mine, over: p.cease}
+	if err := p.mark(); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("starting proxy: %w", err)
+	}
+	p.url = "http://" + listener.Addr().String()
+	forward := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(server)
+			if plan.delays() && isWatch(r.In) {
+				acceptJSON(r.Out.Header)
+			}
+		},
+		Transport:     transport,
+		FlushInterval: -1, // watches
+		ErrorLog:      log.New(io.Discard, "", 0),
+		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
+			if errors.Is(err, errLost) {
+				p.lose(context.WithoutCancel(r.Context()))
+			}
+			panic(http.ErrAbortHandler)
+		},
+		ModifyResponse: p.came,
+	}
+	p.server = &http.Server{Handler: p.handler(forward), ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute}
+	go func() { _ = p.server.Serve(listener) }()
+	return p, nil
+}
+
+// writeKey is the key of a request's Write in its context.
+type writeKey struct{}
+
+var errLost = errors.New("the answer is lost by plan")
+
+func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.travel(r)
+		if isWatch(r) {
+			p.touch(0)
+			p.watches(r)
+			forward.ServeHTTP(w, r)
+			return
+		}
+		p.touch(1)
+		defer p.touch(-1)
+		plain, counts := readWrite(r)
+		if !counts {
+			forward.ServeHTTP(w, r)
+			return
+		}
+		write := plain
+		write.Name, write.Namespace = p.plan.hide(write.Name), p.plan.hide(write.Namespace)
+		if p.refuses(write) {
+			refuse(w, p.plan.Mode, plain)
+			return
+		}
+		if p.next() && p.plan.holds() {
+			p.streams.begin() // the event of a write may come before its answer
+		}
+		// A write that has come this far does not depend on who still waits for it.
+		forward.ServeHTTP(w, r.WithContext(context.WithValue(context.WithoutCancel(r.Context()), writeKey{}, write)))
+	})
+}
+
+// came looks at every answer of the API server.
+func (p *proxy) came(r *http.Response) error {
+	if isWatch(r.Request) && r.StatusCode == http.StatusOK && p.plan.delays() {
+		if w, ok := parsePath(r.Request.URL.Path); ok {
+			p.streams.attach(w, r)
+		}
+		return nil
+	}
+	write, ok := r.Request.Context().Value(writeKey{}).(Write)
+	if !ok || !p.answered(write, r.StatusCode) {
+		return nil
+	}
+	switch {
+	case p.plan.Mode == Expired:
+		p.streams.begin()
+	case p.plan.loses():
+		return errors.Join(errLost, r.Body.Close()) // stored, and nobody hears of it
+	}
+	return nil
+}
+
+func isWatch(r *http.Request) bool {
+	watch := r.URL.Query().Get("watch")
+	return watch == "true" || watch == "1"
+}
+
+// refuses says whether a write is refused by plan: the one after K-1 stored ones, which must
+// be the one that is meant, and others while the fault lasts. Others may come between that the
+// API server refuses itself.
+func (p *proxy) refuses(w Write) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.plan.K == 0 || !p.plan.refuses() {
+		return false
+	}
+	if p.fired.IsZero() {
+		if p.stored != p.plan.K-1 || !w.alike(p.plan.target) {
+			return false
+		}
+		p.first, p.fired = w, time.Now()
+		p.counted.Refused++
+		time.AfterFunc(p.plan.lasts(), p.cease)
+		return true
+	}
+	if time.Since(p.fired) >= p.plan.lasts() || !p.plan.concerns(p.first, w) {
+		return false
+	}
+	p.counted.Refused++
+	return true
+}
+
+// next says whether the next write that is stored is that of the fault.
+func (p *proxy) next() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stored == p.plan.K-1 && p.fired.IsZero()
+}
+
+// answered counts a write, and says whether it is the one that the fault happens at.
+func (p *proxy) answered(w Write, code int) bool {
+	w.Code, w.Occurrence = code, 1
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, before := range p.writes {
+		if before.Stored() && before.alike(w) {
+			w.Occurrence++
+		}
+	}
+	p.writes = append(p.writes, w)
+	if !w.Stored() {
+		return false
+	}
+	p.stored++
+	if p.plan.refuses() || p.stored != p.plan.K {
+		if p.mark() != nil {
+			p.plan.K = 0 // it cannot happen, and will be said to have not
+		}
+		return false
+	}
+	p.first, p.fired = w, time.Now()
+	return true
+}
+
+// mark keeps the moment after a write, for a manager that is put back there.
+func (p *proxy) mark() error {
+	if p.plan.Mode != Travel || p.plan.now == nil {
+		return nil
+	}
+	version, err := p.plan.now()
+	if err != nil {
+		return fmt.Errorf("reading the resource version of a moment: %w", err)
+	}
+	p.moments = append(p.moments, version)
+	return nil
+}
+
+// lose drops the connection of a write that was stored, and does what the mode does besides.
+func (p *proxy) lose(ctx context.Context) {
+	switch p.plan.Mode {
+	case Crash:
+		p.plan.kill()
+	case Restart:
+		p.plan.restart.arrive(ctx)
+		go func() {
+			<-p.plan.restart.up
+			p.cease()
+		}()
+		return
+	case Travel:
+		p.mu.Lock()
+		p.past = p.moments[p.plan.past()]
+		p.mu.Unlock()
+		p.plan.kill()
+		return
+	}
+	p.cease()
+}
+
+// cease ends the fault.
+func (p *proxy) cease() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ceased = time.Now()
+	close(p.over)
+}
+
+// travel shows the past to the informers of a manager that was killed for that: their lists are
+// those of a past moment, and their watches, which go on from it, wait until the fault is over.
+// An informer asks for resourceVersion=0 when it begins, which allows any past; a read that the
+// reconciler wants live asks for none and gets the truth.
+func (p *proxy) travel(r *http.Request) {
+	if p.plan.Mode != Travel {
+		return
+	}
+	p.mu.Lock()
+	past := p.past
+	p.mu.Unlock()
+	if past == "" || p.faultOver() || r.Method != http.MethodGet {
+		return
+	}
+	query := r.URL.Query()
+	w, ok := parsePath(r.URL.Path)
+	switch version := query.Get("resourceVersion"); {
+	case !ok || w.Name != "":
+	case isWatch(r) && version == past:
+		p.mu.Lock()
+		if p.counted.Waited++; p.counted.Waited == 1 {
+			time.AfterFunc(lateness, p.cease)
+		}
+		p.mu.Unlock()
+		select {
+		case <-p.over:
+		case <-r.Context().Done():
+		}
+	case !isWatch(r) && version == "0":
+		query.Set("resourceVersion", past)
+		query.Set("resourceVersionMatch", string(metav1.ResourceVersionMatchExact))
+		r.URL.RawQuery = query.Encode()
+		p.mu.Lock()
+		p.counted.Rewritten++
+		p.mu.Unlock()
+	}
+}
+
+// tally is what the fault did.
+func (p *proxy) tally() Tally {
+	late := p.streams.counts()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.counted.plus(late)
+}
+
+// struck says whether the fault has begun to happen.
+func (p *proxy) struck() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.fired.IsZero()
+}
+
+// span is how long the fault has lasted so far.
+func (p *proxy) span() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.fired.IsZero():
+		return 0
+	case p.ceased.IsZero():
+		return time.Since(p.fired)
+	}
+	return p.ceased.Sub(p.fired)
+}
+
+// watches notes what the manager watches.
+func (p *proxy) watches(r *http.Request) {
+	w, ok := parsePath(r.URL.Path)
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.watched[w.Resource.GroupResource()] = true
+}
+
+// kinds are those that the manager watched.
+func (p *proxy) kinds() map[schema.GroupResource]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.watched)
+}
+
+// touch notes that the manager asks for something.
+func (p *proxy) touch(flying int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flying += flying
+	p.busy = time.Now()
+}
+
+// story is what the manager has written so far, and what the API server refused.
+func (p *proxy) story() []Write {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.writes)
+}
+
+// stored are those writes that were.
+func stored(writes []Write) []Write {
+	return slices.DeleteFunc(slices.Clone(writes), func(w Write) bool { return !w.Stored() })
+}
+
+// idle says whether the manager has asked for nothing for a while.
+func (p *proxy) idle(d time.Duration) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.flying == 0 && time.Since(p.busy) >= d
+}
+
+// faultOver says whether the fault has happened, if there is one.
+func (p *proxy) faultOver() bool {
+	if p.plan.Mode == "" {
+		return true
+	}
+	select {
+	case <-p.over:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *proxy) close() { _ = p.server.Close() }
+
+var verbs = map[string]string{
+	http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+}
+
+// readWrite reads what a request asks to change. Leases and events are written at any time
+// and are not counted; reviews change nothing.
+func readWrite(r *http.Request) (Write, bool) {
+	verb, changes := verbs[r.Method]
+	if !changes {
+		return Write{}, false
+	}
+	w, ok := parsePath(r.URL.Path)
+	if !ok || slices.Contains([]string{"leases", "events"}, w.Resource.Resource) ||
+		slices.Contains([]string{"authentication.k8s.io", "authorization.k8s.io"}, w.Resource.Group) {
+		return Write{}, false
+	}
+	w.Verb = verb
+	if w.Name == "" && r.Body != nil {
+		body, err := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		object := metav1.PartialObjectMetadata{}
+		if err == nil && json.Unmarshal(body, &object) == nil {
+			w.Name = object.Name
+		}
+	}
+	return w, true
+}
+
+// parsePath takes a path of the API apart: /api/v1 or /apis/<group>/<version>, then
+// [namespaces/<namespace>/]<resource>[/<name>[/<subresource>]].
+func parsePath(path string) (Write, bool) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	var w Write
+	switch {
+	case len(parts) >= 3 && parts[0] == "api":
+		w.Resource.Version, parts = parts[1], parts[2:]
+	case len(parts) >= 4 && parts[0] == "apis":
+		w.Resource.Group, w.Resource.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return w, false
+	}
+	if len(parts) >= 3 && parts[0] == "namespaces" && !slices.Contains([]string{"status", "finalize"}, parts[2]) {
+		w.Namespace, parts = parts[1], parts[2:]
+	}
+	w.Resource.Resource = parts[0]
+	if len(parts) > 1 {
+		w.Name = parts[1]
+	}
+	if len(parts) > 2 {
+		w.Subresource = strings.Join(parts[2:], "/")
+	}
+	return w, true
+}
+
+// answer writes a Status.
+func answer(w http.ResponseWriter, status metav1.Status) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(int(status.Code))
+	_ = json.NewEncoder(w).Encode(status)
+}
+
+// hashes are those that end the names of children.
+var hashes = regexp.MustCompile(`-[a-z2-7]{8}\b`)
+
+// hider hides what is different in every run from a name: its namespace and the hashes.
+func hider(namespace string) func(string) string {
+	return func(s string) string {
+		return hashes.ReplaceAllString(strings.ReplaceAll(s, namespace, "NAMESPACE"), "-HASH")
+	}
+}

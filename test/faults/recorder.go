@@ -1,0 +1,263 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+)
+
+// Entry is something that happened to an object.
+type Entry struct {
+	Verb     watch.EventType
+	Resource schema.GroupVersionResource
+	// Version is the resource version, which orders entries of all kinds.
+	Version int64
+	// Time is when the recorder saw it.
+	Time   time.Time
+	Object *unstructured.Unstructured
+}
+
+// recorder watches all kinds of a world with a client of its own and forgets nothing. It is
+// what the oracles believe, not the manager.
+type recorder struct {
+	world    World
+	recorded []*recorded
+
+	mu   sync.Mutex
+	runs map[string]*record // by namespace
+}
+
+// record is what happened in one run.
+type record struct {
+	mu      sync.Mutex
+	entries []Entry
+	live    map[types.UID]*unstructured.Unstructured
+	changed chan struct{} // holds one value when there is something new
+}
+
+// recorded is one kind that is watched.
+type recorded struct {
+	*recorder
+	resource schema.GroupVersionResource
+	client   dynamic.NamespaceableResourceInterface
+
+	mu      sync.Mutex
+	live    map[types.UID]*unstructured.Unstructured
+	version string
+}
+
+// startRecorder watches until ctx is done.
+func startRecorder(ctx context.Context, client dynamic.Interface, world World) (*recorder, error) {
+	r := &recorder{world: world, runs: map[string]*record{}}
+	for _, resource := range world.Kinds {
+		k := &recorded{recorder: r, resource: resource, client: client.Resource(resource), live: map[types.UID]*unstructured.Unstructured{}}
+		if err := k.list(ctx); err != nil {
+			return nil, err
+		}
+		r.recorded = append(r.recorded, k)
+		go k.follow(ctx)
+	}
+	return r, nil
+}
+
+// follow goes on where it was whenever a watch ends, so that nothing is missed or seen twice.
+func (k *recorded) follow(ctx context.Context) {
+	for ctx.Err() == nil {
+		err := k.watch(ctx)
+		if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+			// The API server was restarted and knows no older moment than its start.
+			err = k.list(ctx)
+		}
+		if err != nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(poll):
+			}
+		}
+	}
+}
+
+// watch tells what happens until the stream ends.
+func (k *recorded) watch(ctx context.Context) error {
+	watcher, err := k.client.Watch(ctx, metav1.ListOptions{ResourceVersion: k.version, AllowWatchBookmarks: true})
+	if err != nil {
+		return err
+	}
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		u, ok := event.Object.(*unstructured.Unstructured)
+		if event.Type == watch.Error || !ok {
+			return apierrors.FromObject(event.Object)
+		}
+		k.version = u.GetResourceVersion()
+		if event.Type != watch.Bookmark {
+			k.saw(event.Type, u)
+		}
+	}
+	return nil
+}
+
+// list tells what has happened since the last event, as far as what is there now shows it.
+func (k *recorded) list(ctx context.Context) error {
+	list, err := k.client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", k.resource.Resource, err)
+	}
+	there := map[types.UID]bool{}
+	for i := range list.Items {
+		there[list.Items[i].GetUID()] = true
+	}
+	for uid, u := range k.live {
+		if !there[uid] {
+			last := u.DeepCopy()
+			last.SetResourceVersion(k.version)
+			k.saw(watch.Deleted, last)
+		}
+	}
+	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return cmp.Compare(versionOf(&a), versionOf(&b)) })
+	for i := range list.Items {
+		u := &list.Items[i]
+		switch before, known := k.live[u.GetUID()]; {
+		case !known:
+			k.saw(watch.Added, u)
+		case before.GetResourceVersion() != u.GetResourceVersion():
+			k.saw(watch.Modified, u)
+		}
+	}
+	k.version = list.GetResourceVersion()
+	return nil
+}
+
+// saw keeps an event and passes it on to its run.
+func (k *recorded) saw(verb watch.EventType, u *unstructured.Unstructured) {
+	k.mu.Lock()
+	if verb == watch.Deleted {
+		delete(k.live, u.GetUID())
+	} else {
+		k.live[u.GetUID()] = u
+	}
+	k.mu.Unlock()
+	k.happened(verb, k.resource, u)
+}
+
+// knows says whether the recorder has seen all that is stored of the kind.
+func (k *recorded) knows(ctx context.Context) (bool, error) {
+	list, err := k.client.List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, fmt.Errorf("listing %s: %w", k.resource.Resource, err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i := range list.Items {
+		u := k.live[list.Items[i].GetUID()]
+		if u == nil || u.GetResourceVersion() != list.Items[i].GetResourceVersion() {
+			return false, nil
+		}
+	}
+	return len(list.Items) == len(k.live), nil
+}
+
+// settle waits until the recorder has seen all that is stored.
+func (r *recorder) settle(ctx context.Context) error {
+	for _, k := range r.recorded {
+		for {
+			known, err := k.knows(ctx)
+			if err != nil {
+				return err
+			}
+			if known {
+				break
+			}
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("waiting for recorder to see all of %s: %w", k.resource.Resource, ctx.Err())
+			case <-time.After(poll):
+			}
+		}
+	}
+	return nil
+}
+
+func (r *recorder) happened(verb watch.EventType, resource schema.GroupVersionResource, u *unstructured.Unstructured) {
+	r.mu.Lock()
+	run := r.runs[r.world.Run(u)]
+	r.mu.Unlock()
+	if run == nil {
+		return
+	}
+	run.mu.Lock()
+	run.entries = append(run.entries, Entry{verb, resource, versionOf(u), time.Now(), u})
+	if verb == watch.Deleted {
+		delete(run.live, u.GetUID())
+	} else {
+		run.live[u.GetUID()] = u
+	}
+	run.mu.Unlock()
+	select {
+	case run.changed <- struct{}{}:
+	default:
+	}
+}
+
+func versionOf(u *unstructured.Unstructured) int64 {
+	version, _ := strconv.ParseInt(u.GetResourceVersion(), 10, 64)
+	return version
+}
+
+// begin records what happens in a namespace.
+func (r *recorder) begin(namespace string) *record {
+	run := &record{live: map[types.UID]*unstructured.Unstructured{}, changed: make(chan struct{}, 1)}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.runs[namespace] = run
+	return run
+}
+
+func (r *recorder) end(namespace string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.runs, namespace)
+}
+
+// state is what there is now.
+func (r *record) state() State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := State{}
+	for _, u := range r.live {
+		s = append(s, u.DeepCopy())
+	}
+	slices.SortFunc(s, func(a, b *unstructured.Unstructured) int {
+		return cmp.Or(created(a).Compare(created(b)), cmp.Compare(a.GetUID(), b.GetUID()))
+	})
+	return s
+}
+
+// history is everything that happened, in its order.
+func (r *record) history() []Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.SortedStableFunc(slices.Values(r.entries), func(a, b Entry) int { return cmp.Compare(a.Version, b.Version) })
+}
+
+// State is the objects of a run as they were seen last.
+type State []*unstructured.Unstructured
+
+// Of are the objects of a kind.
+func (s State) Of(kind string) []*unstructured.Unstructured {
+	return slices.DeleteFunc(slices.Clone(s), func(u *unstructured.Unstructured) bool { return u.GetKind() != kind })
+}
+
+func created(u *unstructured.Unstructured) time.Time { return u.GetCreationTimestamp().Time }

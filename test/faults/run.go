@@ -1,0 +1,265 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// startLimit is for a manager to become ready, on a machine that has more to do.
+	startLimit = 30 * time.Second
+	// idle is how long a manager that is up asks for nothing when it has all its caches.
+	idle = 120 * time.Millisecond
+	// referenceLimit is for a reference run.
+	referenceLimit = 30 * time.Second
+	// faultLimit is for a fault to be over.
+	faultLimit = 20 * time.Second
+	// grace and backoff are what recovery may take beside twice the time of the reference.
+	grace   = 2 * time.Second
+	backoff = 2 * time.Second
+	// poll is for what does not tell when it changes.
+	poll = 10 * time.Millisecond
+)
+
+// run is one play of a workload.
+type run struct {
+	lab      *Lab
+	workload Workload
+	fault    Fault
+	stage    *Stage
+	record   *record
+	proxy    *proxy
+	manager  *manager
+
+	// started is how long the manager took to be ready.
+	started time.Duration
+	// took is from the first object to the end.
+	took time.Duration
+	// converged: it came to its end in time.
+	converged bool
+	// reached is how many writes there were when it did, all of them answered: the recorder
+	// may see what a write does before the manager has its answer.
+	reached int
+	// advances are how far the manager's clock was moved on, in all.
+	advances []time.Duration
+	// troubles are what the harness could not do.
+	troubles []string
+}
+
+// prepare makes a namespace with a manager that is up and has nothing left to ask for.
+func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, error) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "run-"}}
+	if err := l.client.Create(ctx, namespace); err != nil {
+		return nil, fmt.Errorf("creating namespace: %w", err)
+	}
+	r := &run{
+		lab: l, workload: p.Workload, fault: p.Fault,
+		record: l.recorder.begin(namespace.Name),
+	}
+	r.stage = &Stage{Namespace: namespace.Name, Client: l.client, workload: p.Workload, advance: r.advance}
+	plan := disturbance{
+		Fault: p.Fault, hide: hider(namespace.Name), restart: p.restart, now: l.now,
+		kill: func() { r.manager.kill() },
+		mine: func(u *unstructured.Unstructured) bool {
+			return u.GetNamespace() == namespace.Name || l.world.Run(u) == namespace.Name
+		},
+	}
+	if reference != nil && p.Fault.K > 0 {
+		plan.target = reference.Writes[p.Fault.K-1]
+		if kinds := reference.late(p.Fault.K); len(kinds) > 0 {
+			plan.held = kinds[p.Fault.K%len(kinds)]
+		}
+	}
+	var err error
+	if r.proxy, err = newProxy(l.account, plan); err != nil {
+		return nil, err
+	}
+	if r.manager, err = l.startManager(namespace.Name, r.proxy.url, p.Fault.Mode); err != nil {
+		r.proxy.close()
+		return nil, err
+	}
+	r.stage.manager, r.stage.proxy = r.manager, r.proxy
+	begun := time.Now()
+	for deadline := time.Now().Add(startLimit); !r.manager.ready(ctx) || !r.proxy.idle(idle); time.Sleep(poll) {
+		if time.Now().After(deadline) {
+			tail := r.manager.process.Tail(15)
+			r.close()
+			return nil, fmt.Errorf("starting manager: it is not ready; its log ends with:\n%s", tail)
+		}
+	}
+	r.started = time.Since(begun)
+	return r, nil
+}
+
+// play lets the workload happen until it is done or takes longer than it may beside a reference.
+func (r *run) play(ctx context.Context, reference *Reference) {
+	from := time.Now()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer func() { r.took, r.reached = time.Since(from), len(r.proxy.story()) }()
+	defer r.leave(ctx)
+	if err := r.gated(func() error { return r.stage.Apply(ctx) }); err != nil {
+		r.troubles = append(r.troubles, err.Error())
+		return
+	}
+	steps, tick := r.workload.Steps, time.NewTicker(poll)
+	defer tick.Stop()
+	for changed, done, ticks := true, false, 0; ; {
+		if changed {
+			done, changed = r.look(ctx, &steps)
+		}
+		if done && !changed && r.settled(ctx) {
+			r.converged = true
+			return
+		}
+		if time.Since(from) > reference.limit(r.fault, min(r.proxy.span(), faultLimit), r.started) {
+			return
+		}
+		select {
+		case <-r.record.changed:
+			changed = true
+		case <-tick.C:
+			// A step may wait for something that is not recorded.
+			ticks++
+			changed = changed || ticks%10 == 0
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look lets the user and the outsides see what there is. It says whether what the workload asks
+// for has come about, and whether to look again at once: what a step does may not show yet, and
+// one that failed is not taken.
+func (r *run) look(ctx context.Context, steps *[]Step) (done, again bool) {
+	state, before := r.record.state(), len(*steps)
+	err := r.gated(func() error { return r.turn(ctx, steps, state) })
+	if err != nil && ctx.Err() == nil {
+		r.troubles = append(r.troubles, err.Error())
+	}
+	return len(*steps) == 0 && r.workload.Done(state), len(*steps) < before || err != nil
+}
+
+// settled says whether the fault is over and the manager is up and has no answer to wait for.
+func (r *run) settled(ctx context.Context) bool {
+	return r.proxy.faultOver() && r.proxy.idle(0) && r.manager.ready(ctx)
+}
+
+// leave tells the runs that share a restart that this one will not come to its write any more.
+func (r *run) leave(ctx context.Context) {
+	if r.fault.Mode == Restart && !r.proxy.struck() {
+		r.proxy.plan.restart.leave(ctx)
+	}
+}
+
+// gated does something for which the API server must be there.
+func (r *run) gated(do func() error) error {
+	r.lab.gate.RLock()
+	defer r.lab.gate.RUnlock()
+	return do()
+}
+
+// turn is what the user and the outsides do when they see a state.
+func (r *run) turn(ctx context.Context, steps *[]Step, state State) error {
+	if len(*steps) > 0 && (*steps)[0].When(state) {
+		step := (*steps)[0]
+		*steps = (*steps)[1:]
+		if err := step.Do(ctx, r.stage); err != nil {
+			return fmt.Errorf("taking step: %w", err)
+		}
+	}
+	err := r.lab.world.Play(ctx, r.stage, state)
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // what changed it is on its way
+	}
+	return err
+}
+
+// advance moves the manager's clock on.
+func (r *run) advance(ctx context.Context, d time.Duration) error {
+	if n := len(r.advances); n > 0 {
+		d += r.advances[n-1]
+	}
+	r.advances = append(r.advances, d)
+	if err := r.manager.restart(ctx, func() error { return r.manager.setClock(r.lab.epoch.Add(d)) }); err != nil {
+		return fmt.Errorf("restarting manager at another time: %w", err)
+	}
+	return nil
+}
+
+// quiet watches what has converged for writes that nobody needs.
+func (r *run) quiet(d time.Duration) []Write {
+	time.Sleep(d)
+	return r.proxy.story()[r.reached:]
+}
+
+// close ends what belongs to the run and takes its objects away, so that the managers of the
+// next runs do not have to list them. Namespaces stay: their end would be work for seconds.
+func (r *run) close() {
+	r.manager.stop()
+	r.proxy.close()
+	r.lab.recorder.end(r.stage.Namespace)
+	r.manager.forget()
+	for _, u := range r.record.state() {
+		if u.GetKind() == "Namespace" {
+			continue
+		}
+		if len(u.GetFinalizers()) > 0 {
+			none := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+			_ = r.lab.client.Patch(r.lab.background, u.DeepCopy(), none)
+		}
+		_ = r.lab.client.Delete(r.lab.background, u)
+	}
+}
+
+// limit is how long a run may take: twice as long as the reference, the time of the fault, one
+// backoff, and the start of another manager where the fault kills it. The backoff has doubled with
+// every attempt, so it is as long as the fault was; informers add as much again at random.
+func (ref *Reference) limit(fault Fault, span, start time.Duration) time.Duration {
+	if ref == nil {
+		return referenceLimit
+	}
+	after := span
+	switch fault.Mode {
+	case Restart, Expired:
+		after *= 2
+	case Crash, Travel:
+		after += 2 * start
+	}
+	return 2*ref.Took + grace + span + after + backoff
+}
+
+// where says how far a run has come, for who reads why it failed.
+func (r *run) where() string {
+	var out strings.Builder
+	for _, u := range r.record.state() {
+		fmt.Fprintf(&out, "      %s", r.lab.world.Role(u))
+		if rank, ok := r.lab.world.Rank(u); ok {
+			fmt.Fprintf(&out, ", rank %d", rank)
+		}
+		if u.GetDeletionTimestamp() != nil {
+			fmt.Fprintf(&out, ", being deleted, finalizers %v", u.GetFinalizers())
+		}
+		out.WriteString("\n")
+	}
+	for i, w := range r.proxy.story() {
+		fmt.Fprintf(&out, "      write %d: %s: %d\n", i+1, w.Signature(), w.Code)
+	}
+	fmt.Fprintf(&out, "      the log ends with: %s", strings.ReplaceAll(r.manager.process.Tail(4), "\n", "\n      "))
+	return out.String()
+}
+
+var (
+	errNotAlike = errors.New("two reference runs are not alike")
+	errNoEnd    = errors.New("a reference run does not come to an end")
+)

@@ -1,0 +1,215 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var (
+	only     = flag.String("faults.workload", "", "play only this workload")
+	onlyMode = flag.String("faults.mode", "", "play only this mode ("+strings.Join(modeNames(), ", ")+")")
+	onlyK    = flag.Int("faults.k", 0, "let the fault happen at this write only")
+	full     = flag.String("faults.full", "", "comma-separated modes to play at every write, or all; by default a fixed sample is played")
+	parallel = flag.Int("faults.parallel", 3, "how many plans are played at the same time")
+	binary   = flag.String("faults.manager", "", "manager to judge; by default it is built")
+)
+
+// Binary is the manager that -faults.manager names.
+func Binary() string { return *binary }
+
+const (
+	// sampled is how many workloads a sample has at most, and budget about how many plans.
+	sampled = 11
+	budget  = 36
+	// quietSample and quietFull are how long a run that is done must stay quiet.
+	quietSample = time.Second
+	quietFull   = 3 * time.Second
+)
+
+// Sweep plays what the flags ask for and fails the test for every plan that breaks a rule.
+// pkg is the package of the test, for the command that plays a plan again.
+func Sweep(t *testing.T, lab *Lab, pkg string, workloads ...Workload) {
+	modes, err := wantedModes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen := slices.DeleteFunc(slices.Clone(workloads), func(w Workload) bool { return *only != "" && w.Name != *only })
+	if len(chosen) == 0 {
+		t.Fatalf("there is no workload %q", *only)
+	}
+	asSample := *full == "" && *onlyMode == "" && *onlyK == 0
+	if asSample {
+		chosen = spread(chosen, sampled)
+	}
+	begun := time.Now()
+	report, err := lab.Try(t.Context(), trialOf(t, pkg, modes, asSample, len(chosen)), chosen...)
+	if err != nil {
+		t.Error(err)
+	}
+	report.print(os.Stdout, chosen, time.Since(begun))
+	if err != nil {
+		return
+	}
+	if report.plans() == 0 {
+		t.Error("no plan was played: the mode is not possible at that write, or there is no such write")
+	}
+	for _, m := range modes {
+		if asSample && *only == "" && report.plansOf(m) == 0 {
+			t.Errorf("the sample has no plan of mode %s", m)
+		}
+	}
+}
+
+// trialOf is what the flags ask for of so many workloads.
+func trialOf(t *testing.T, pkg string, modes []Mode, asSample bool, workloads int) Trial {
+	trial := Trial{
+		Quiet: quietFull, Parallel: *parallel,
+		Progress: func(line string) {
+			if testing.Verbose() {
+				fmt.Fprintln(os.Stdout, line)
+			}
+		},
+		Failed: func(v Verdict) {
+			t.Error(v.String() + "\n    again: " + again(t.Name(), pkg, v.Plan))
+		},
+		Plans: func(_ int, w Workload, r *Reference) []Plan {
+			return slices.DeleteFunc(Every(modes, w, r), func(p Plan) bool { return *onlyK > 0 && p.Fault.K != *onlyK })
+		},
+	}
+	if asSample {
+		trial.Quiet = quietSample
+		each := (budget + workloads - 1) / workloads
+		trial.Plans = func(i int, w Workload, r *Reference) []Plan { return sample(modes, w, r, i*each, each) }
+	}
+	return trial
+}
+
+// again is the command that plays a plan again.
+func again(test, pkg string, p Plan) string {
+	command := fmt.Sprintf("go test %s -run '^%s$' -faults.workload=%s", pkg, test, p.Workload.Name)
+	if p.Fault.K > 0 {
+		command += fmt.Sprintf(" -faults.mode=%s -faults.k=%d", p.Fault.Mode, p.Fault.K)
+	}
+	return command
+}
+
+// wantedModes are those of the flags.
+func wantedModes() ([]Mode, error) {
+	names := strings.Split(*full, ",")
+	switch {
+	case *onlyMode != "":
+		names = []string{*onlyMode}
+	case *full == "all", *full == "" && *onlyK == 0:
+		return Modes, nil
+	case *full == "":
+		return []Mode{Crash}, nil
+	}
+	var out []Mode
+	for _, name := range names {
+		m, err := parseMode(name)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, m)
+	}
+	return out, nil
+}
+
+func modeNames() []string {
+	var out []string
+	for _, m := range Modes {
+		out = append(out, string(m))
+	}
+	return out
+}
+
+// Every is every fault of the modes at every write where it can happen.
+func Every(modes []Mode, w Workload, reference *Reference) []Plan {
+	var out []Plan
+	for _, m := range modes {
+		for k := range reference.Writes {
+			if f := (Fault{m, k + 1}); f.possible(reference) {
+				out = append(out, Plan{Workload: w, Fault: f})
+			}
+		}
+	}
+	return out
+}
+
+// spread takes n of all, evenly.
+func spread[T any](all []T, n int) []T {
+	if len(all) <= n {
+		return all
+	}
+	var out []T
+	for i := range n {
+		out = append(out, all[i*len(all)/n])
+	}
+	return out
+}
+
+// sample takes points over the whole road, every second one a crash, and goes through the other
+// modes in turn: first those that need a create, which the first workload makes.
+func sample(modes []Mode, w Workload, reference *Reference, turn, n int) []Plan {
+	var out []Plan
+	others := slices.Clone(modes[1:])
+	slices.SortStableFunc(others, func(a, b Mode) int { return cmp.Compare(order(a), order(b)) })
+	for ; n > 0; n-- {
+		// The golden ratio spreads any number of points evenly.
+		_, part := math.Modf(float64(turn+1) * 0.6180339887)
+		f := Fault{modes[0], 1 + int(part*float64(len(reference.Writes)))}
+		if turn%2 == 1 {
+			f = nearest(Fault{others[turn/2%len(others)], f.K}, reference)
+		}
+		out = append(out, Plan{Workload: w, Fault: f})
+		turn++
+	}
+	return out
+}
+
+func order(m Mode) int {
+	if m == Terminating || m == Quota {
+		return 0
+	}
+	return 1
+}
+
+// nearest is the fault at the next write where it is possible, or a crash when there is none.
+func nearest(f Fault, reference *Reference) Fault {
+	for range reference.Writes {
+		if f.possible(reference) {
+			return f
+		}
+		f.K = f.K%len(reference.Writes) + 1
+	}
+	return Fault{Crash, f.K}
+}
+
+func (v Verdict) String() string {
+	var out strings.Builder
+	fmt.Fprintf(&out, "%s, %s", v.Plan.Workload.Name, v.Plan.Fault)
+	if v.Write != "" {
+		fmt.Fprintf(&out, " (%s)", v.Write)
+	}
+	for _, f := range v.Findings {
+		fmt.Fprintf(&out, "\n    %s", f)
+	}
+	return out.String()
+}
+
+// Play plays every mode of the list at every write of every workload, and returns what was found,
+// which is told as it comes. It is for tests that expect findings.
+func Play(ctx context.Context, lab *Lab, modes []Mode, told func(Verdict), workloads ...Workload) (*Report, error) {
+	return lab.Try(ctx, Trial{
+		Quiet: quietSample, Parallel: *parallel, Failed: told,
+		Plans: func(_ int, w Workload, r *Reference) []Plan { return Every(modes, w, r) },
+	}, workloads...)
+}

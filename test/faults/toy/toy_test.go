@@ -1,0 +1,154 @@
+package toy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/test/faults"
+)
+
+// label is that of the balls of a Box, with its UID.
+const label = "toys.example.com/box"
+
+var installation = faults.Installation{
+	CRDs:             []string{"test/faults/toy/crd.yaml"},
+	Manifests:        []string{"test/faults/toy/installation.yaml"},
+	AccountNamespace: "toys",
+	Account:          "toy-manager",
+	Package:          "./test/faults/toy/manager",
+}
+
+var world = faults.World{
+	Kinds: []schema.GroupVersionResource{
+		{Group: "toys.example.com", Version: "v1", Resource: "boxes"},
+		{Version: "v1", Resource: "configmaps"},
+	},
+	Run: func(u *unstructured.Unstructured) string {
+		if u.GetKind() != "Box" && u.GetLabels()[label] == "" {
+			return "" // every namespace has a ConfigMap of its own
+		}
+		return u.GetNamespace()
+	},
+	Role: func(u *unstructured.Unstructured) string {
+		if u.GetKind() != "Box" && u.GetGenerateName() == "" {
+			return "Ball " + u.GetName()
+		}
+		return map[string]string{"Box": "Box", "ConfigMap": "Ball"}[u.GetKind()]
+	},
+	Owner: func(u *unstructured.Unstructured) types.UID { return types.UID(u.GetLabels()[label]) },
+	Rank: func(u *unstructured.Unstructured) (int, bool) {
+		rank, ok := map[string]int{"Filling": 0, "Full": 1}[phase(u)]
+		return rank, ok
+	},
+	Play:    paint,
+	Manager: func(namespace string) []string { return []string{"--namespace=" + namespace} },
+}
+
+func phase(u *unstructured.Unstructured) string {
+	phase, _, _ := unstructured.NestedString(u.Object, "status", "phase")
+	return phase
+}
+
+// paint paints the balls of a Box when it tells that it has all of them.
+func paint(ctx context.Context, stage *faults.Stage, state faults.State) error {
+	for _, box := range state.Of("Box") {
+		made, _, _ := unstructured.NestedInt64(box.Object, "status", "made")
+		if want, _, _ := unstructured.NestedInt64(box.Object, "spec", "balls"); made < want {
+			return nil
+		}
+	}
+	for _, ball := range state.Of("ConfigMap") {
+		if painted, _, _ := unstructured.NestedString(ball.Object, "data", "painted"); painted != "" {
+			continue
+		}
+		change, err := json.Marshal(map[string]any{"data": map[string]string{"painted": "red"}})
+		if err != nil {
+			return err
+		}
+		if err := stage.Client.Patch(ctx, ball.DeepCopy(), client.RawPatch(types.MergePatchType, change)); err != nil {
+			return fmt.Errorf("painting %s: %w", ball.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// box is a Box with two balls.
+func box() *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "toys.example.com/v1", "kind": "Box",
+		"metadata": map[string]any{"name": "box"}, "spec": map[string]any{"balls": int64(2)},
+	}}
+}
+
+func isFull(s faults.State) bool {
+	boxes := s.Of("Box")
+	return len(boxes) == 1 && phase(boxes[0]) == "Full"
+}
+
+var workloads = []faults.Workload{
+	{Name: "fill", Objects: []*unstructured.Unstructured{box()}, Done: isFull},
+	{
+		Name:    "fill-delete",
+		Objects: []*unstructured.Unstructured{box()},
+		Steps: []faults.Step{{When: isFull, Do: func(ctx context.Context, s *faults.Stage) error {
+			b := box()
+			b.SetNamespace(s.Namespace)
+			return s.Client.Delete(ctx, b)
+		}}},
+		Done: func(s faults.State) bool { return len(s.Of("Box")) == 0 },
+	},
+}
+
+// A reconciler that is right passes, and one that is not is caught by the oracles that are there
+// for it: what was made before the crash is made once more.
+func TestToy(t *testing.T) {
+	lab, err := faults.Start(t.Context(), installation, world)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("right", func(t *testing.T) {
+		modes := []faults.Mode{faults.Crash, faults.Coalesced, faults.Travel}
+		report, err := faults.Play(t.Context(), lab, modes, func(v faults.Verdict) { t.Error(v) }, workloads[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(report.Verdicts); n < len(modes)*8 {
+			t.Errorf("only %d plans were played", n)
+		}
+	})
+	t.Run("careless", func(t *testing.T) {
+		// The harness starts a manager with the flags of the world; this one has one more.
+		careless := filepath.Join(lab.Dir(), "careless")
+		script := "#!/bin/sh\nexec " + lab.Binary() + ` -careless "$@"` + "\n"
+		if err := os.WriteFile(careless, []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		report, err := faults.Play(t.Context(), lab.With(careless), []faults.Mode{faults.Crash}, func(v faults.Verdict) { t.Log(v) }, workloads[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if caught := report.Catches(); caught["O2"] < 2 || caught["O4"] < 2 {
+			t.Errorf("two crashes make a ball too many; the oracles found it at these numbers of points: %v", caught)
+		}
+		for _, v := range report.Verdicts {
+			if strings.HasPrefix(v.Write, "create ") && len(v.Findings) == 0 {
+				t.Errorf("it is not found: %s", v)
+			}
+		}
+	})
+}

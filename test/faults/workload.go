@@ -1,0 +1,96 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// World is what a reconciler lives in.
+type World struct {
+	// Kinds are recorded: those of the workloads and of everything that comes of them.
+	Kinds []schema.GroupVersionResource
+	// Run is the namespace of the run that an object belongs to; empty if it belongs to none.
+	Run func(*unstructured.Unstructured) string
+	// Role is what an object is to its owner, the same in every run.
+	Role func(*unstructured.Unstructured) string
+	// Owner is the UID of the object that must not go before this one does; empty if there
+	// is none.
+	Owner func(*unstructured.Unstructured) types.UID
+	// Rank orders the phases that an object goes through; ok is false for what has none.
+	Rank func(*unstructured.Unstructured) (rank int, ok bool)
+	// Cycle tells the passes through the phases apart of a kind that goes through them again
+	// by design, for instance by its generation: ranks are compared within one of them. Nil is
+	// one cycle for the life of every object.
+	Cycle func(*unstructured.Unstructured) string
+	// Forbids says why an object must not become what it is from what it was just before, in
+	// the same cycle; empty is that it may. Nil allows everything that the rank does.
+	Forbids func(before, after *unstructured.Unstructured) string
+	// Play takes the steps that the outside systems take when they see the state. It is
+	// called again after every change, and once more after an error.
+	Play func(context.Context, *Stage, State) error
+	// Secrets are strings that must never be in a log.
+	Secrets []string
+	// Manager are the arguments of a manager that looks after one namespace.
+	Manager func(namespace string) []string
+}
+
+// Workload is something that users do.
+type Workload struct {
+	Name string
+	// Objects are applied in their order; those without a namespace go to that of the run.
+	Objects []*unstructured.Unstructured
+	// Holds are the steps that the outsides do not take: the World knows them by name.
+	Holds []string
+	// Steps are taken one after the other.
+	Steps []Step
+	// Done says whether what was asked for has come about, once all steps are taken.
+	Done func(State) bool
+	// Logs are words of the errors that the manager logs even when nothing disturbs it.
+	Logs []string
+}
+
+// Step is something that a user does when he sees something.
+type Step struct {
+	When func(State) bool
+	Do   func(context.Context, *Stage) error
+}
+
+// Stage is where a run takes place.
+type Stage struct {
+	Namespace string
+	Client    client.Client
+	workload  Workload
+	manager   *manager
+	proxy     *proxy
+	advance   func(context.Context, time.Duration) error
+}
+
+// Advance moves the clock of the manager on while it is down: a manager sleeps by the clock of
+// the machine, and looks at everything when it starts.
+func (s *Stage) Advance(ctx context.Context, d time.Duration) error { return s.advance(ctx, d) }
+
+// Holds says whether an outside is kept from a step.
+func (s *Stage) Holds(step string) bool {
+	return slices.Contains(s.workload.Holds, step)
+}
+
+// Apply creates the objects of the workload.
+func (s *Stage) Apply(ctx context.Context) error {
+	for _, o := range s.workload.Objects {
+		u := o.DeepCopy()
+		if u.GetNamespace() == "" {
+			u.SetNamespace(s.Namespace)
+		}
+		if err := s.Client.Create(ctx, u); err != nil {
+			return fmt.Errorf("creating %s %s: %w", u.GetKind(), u.GetName(), err)
+		}
+	}
+	return nil
+}

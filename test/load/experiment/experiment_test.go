@@ -1,0 +1,111 @@
+package experiment
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/test/load/harness"
+)
+
+func sum(counts map[string]int) int {
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	return total
+}
+
+// The formula, with C clusters and A Applications: 2+2C+A writes up beside the statuses, and
+// A+2C+2 down beside the namespaces on the hub.
+func TestFormula(t *testing.T) {
+	for name, s := range map[string]size{"1-1-0": {1, 1, 0}, "1-2-1": {1, 2, 1}, "0-1-1": {0, 1, 1}, "3-3-0": {3, 3, 0}} {
+		if up, want := sum(s.up()), 2+2*s.clusters+s.applications; up != want {
+			t.Errorf("%s: %d writes up, want %d", name, up, want)
+		}
+		if down, want := sum(s.down()), s.applications+2*s.clusters+2+s.namespaces; down != want {
+			t.Errorf("%s: %d writes down, want %d", name, down, want)
+		}
+	}
+}
+
+func event(verb string, content string) harness.Event {
+	e := harness.Event{Type: verb}
+	if err := json.Unmarshal([]byte(content), &e.Object); err != nil {
+		panic(err)
+	}
+	switch e.Object.Kind {
+	case "Experiment":
+		e.Object.Resource = experiments
+	case "Application":
+		e.Object.Resource = applications
+	case "Workflow":
+		e.Object.Resource = workflows
+	case "Namespace":
+		e.Object.Resource = namespaces
+	}
+	return e
+}
+
+func TestStory(t *testing.T) {
+	const child = `"metadata": {"labels": {"` + v1alpha1.LabelExperimentUID + `": "uid", "` + v1alpha1.LabelTarget + `": "app"}}`
+	for name, test := range map[string]struct {
+		event harness.Event
+		want  harness.Beat
+	}{
+		"created": {
+			event("ADDED", `{"kind": "Experiment", "metadata": {"uid": "uid"}, "spec": {"targets": [{"components": [{"params": {"replicaCount": "3"}}]}]}}`),
+			harness.Beat{Owner: "uid", Marks: []string{"created"}, Where: "spec", Version: "3"},
+		},
+		"running": {
+			event("MODIFIED", `{"kind": "Experiment", "metadata": {"uid": "uid"}, "status": {"phase": "Running", "workflow": {"phase": "Running"}}}`),
+			harness.Beat{Owner: "uid", Marks: []string{"acted", "Running", "told Running"}, Where: "spec"},
+		},
+		"refused": {
+			event("MODIFIED", `{"kind": "Experiment", "metadata": {"uid": "uid"}, "status": {"phase": "Pending", "conditions": [{"type": "ComponentsResolved", "reason": "ComponentNotFound"}]}}`),
+			harness.Beat{Owner: "uid", Marks: []string{"acted", "Pending", "refused"}, Where: "spec"},
+		},
+		"an Application": {
+			event("ADDED", `{"kind": "Application", `+child+`, "spec": {"sources": [{"helm": {"parameters": [{"name": "replicaCount", "value": "3"}]}}]}}`),
+			harness.Beat{Owner: "uid", Marks: []string{"Application app"}, Where: "Application", Version: "3"},
+		},
+		"a healthy Application": {
+			event("MODIFIED", `{"kind": "Application", `+child+`, "status": {"health": {"status": "Healthy"}}}`),
+			harness.Beat{Owner: "uid", Marks: []string{"Application app ready"}, Where: "Application"},
+		},
+		"a Workflow that is gone": {
+			event("DELETED", `{"kind": "Workflow", "metadata": {"labels": {"`+v1alpha1.LabelExperimentUID+`": "uid"}}}`),
+			harness.Beat{Owner: "uid", Marks: []string{"Workflow gone"}},
+		},
+		"Argo CD's namespace": {
+			event("ADDED", `{"kind": "Namespace", `+child+`}`),
+			harness.Beat{Owner: "uid", Marks: []string{"Namespace app"}, ByOthers: true},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, story(test.event)); diff != "" {
+				t.Errorf("beat (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestEditIsOfTheSpecThatNewMakes(t *testing.T) {
+	var patch struct{ Spec struct{ Targets []any } }
+	if err := json.Unmarshal(Subject().Edit(7), &patch); err != nil {
+		t.Fatal(err)
+	}
+	o := harness.Object{}
+	content, err := json.Marshal(object("a", "b", patch.Spec.Targets...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(content, &o); err != nil {
+		t.Fatal(err)
+	}
+	if got := replicasOf(&o); got != "7" {
+		t.Errorf("the version is %q", got)
+	}
+}

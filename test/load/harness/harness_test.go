@@ -1,0 +1,112 @@
+package harness
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/labkeeper/labkeeper/test/load/measure"
+)
+
+func TestMetrics(t *testing.T) {
+	m := ParseMetrics(`# HELP requests Requests.
+# TYPE requests counter
+requests{code="200",method="GET"} 3
+requests{code="409",method="PATCH"} 1
+requests{code="200",method="PATCH",path="/a b"} 4
+requests_total 9
+heap 1.5e+06
+`)
+	for want, labels := range map[float64][]string{
+		8: nil, 5: {`method="PATCH"`}, 1: {`method="PATCH"`, `code="409"`}, 3: {`code="200"`, `method="GET"`}, 0: {`method="PUT"`},
+	} {
+		if got := m.Sum("requests", labels...); got != want {
+			t.Errorf("requests with %v are %v, want %v", labels, got, want)
+		}
+	}
+	if got := m.Sum("heap"); got != 1.5e6 {
+		t.Errorf("heap is %v", got)
+	}
+	if got := m.Sum("requests", `ethod="GET"`); got != 0 {
+		t.Errorf("half of a label's name finds %v", got)
+	}
+}
+
+func TestErrorLines(t *testing.T) {
+	log := strings.Join([]string{
+		`{"level":"info","msg":"an \"error\" that is told of"}`,
+		`{"level":"error","msg":"this"}`,
+		`E0102 03:04:05.000000       1 reflector.go:1] this`,
+		`Every line is not one`,
+		`panic: this`,
+		`{"level":"error","msg":"this, without an end"}`,
+	}, "\n")
+	lines, err := errorLines(strings.NewReader(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != 4 {
+		t.Errorf("errors are %q", lines)
+	}
+	for _, line := range lines {
+		if !strings.Contains(line, "this") {
+			t.Errorf("%q is no error", line)
+		}
+	}
+}
+
+func TestFloorDrift(t *testing.T) {
+	floor := func(create4, create16, status4, status16 float64) map[string]measure.Cost {
+		return map[string]measure.Cost{
+			"create @4": {CPU: create4}, "create @16": {CPU: create16}, "status @4": {CPU: status4}, "status @16": {CPU: status16},
+		}
+	}
+	if got := FloorDrift(floor(1, 1, 2, 2), floor(1.1, 0.9, 2, 2)); got > 1e-9 {
+		t.Errorf("what evens out is a drift of %v", got)
+	}
+	if got := FloorDrift(floor(1, 1, 2, 2), floor(1, 1, 2.2, 2.2)); got < 0.09 || got > 0.1 {
+		t.Errorf("2 to 2.2 is a drift of %v", got)
+	}
+}
+
+// The watcher takes the first of every moment, whatever comes first, and counts what is
+// published.
+func TestWatcher(t *testing.T) {
+	w := newWatcher(&Subject{
+		FieldManager: "manager",
+		Story: func(e Event) Beat {
+			return Beat{Owner: e.Object.Metadata.Labels["owner"], Marks: []string{e.Type + " " + e.Object.Kind}}
+		},
+	}, func(err error) { t.Error(err) })
+	happens := func(kind, verb, status string) {
+		o := Object{Kind: kind, Status: []byte(status), Metadata: Metadata{Namespace: "a", Name: "b", Labels: map[string]string{"owner": "uid"}}}
+		o.Metadata.ManagedFields = append(o.Metadata.ManagedFields, struct {
+			Manager string `json:"manager"`
+		}{"manager"})
+		if kind == "Child" {
+			o.Resource.Resource = "children"
+		}
+		w.happened(Event{verb, o})
+	}
+	happens("Child", "ADDED", "") // before its owner
+	happens("Owner", "ADDED", "")
+	happens("Owner", "MODIFIED", `{"a":1}`)
+	first := w.Story("a", "b").Marks["MODIFIED Owner"]
+	happens("Owner", "MODIFIED", `{"a":1}`)
+	happens("Owner", "MODIFIED", `{"a":2}`)
+	s := w.Story("a", "b")
+	if got := s.Marks["MODIFIED Owner"]; !got.Equal(first) || got.IsZero() {
+		t.Errorf("the first was at %s, the mark says %s", first, got)
+	}
+	if len(s.Statuses) != 2 || len(s.Paths) != 2 {
+		t.Errorf("the story is %+v", s)
+	}
+	for _, mark := range []string{"ADDED Child", "ADDED Owner", "MODIFIED Owner"} {
+		if got := w.Count("a", mark); got != 1 {
+			t.Errorf("%d have %q", got, mark)
+		}
+	}
+	if err := w.Await(t.Context(), "a", "ADDED Child", 2, time.Millisecond); err == nil || !strings.Contains(err.Error(), "1 are") {
+		t.Errorf("waiting for two says %v", err)
+	}
+}

@@ -1,0 +1,113 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"maps"
+
+	"github.com/labkeeper/labkeeper/test/load/machine"
+	"github.com/labkeeper/labkeeper/test/load/measure"
+)
+
+// maxDrift is how far the floors of a repetition may be apart.
+const maxDrift = 0.10
+
+// Scenario is something that is measured.
+type Scenario struct {
+	Name string
+	// About says what it does, in a line.
+	About string
+	// Counts says that it counts and times nothing: it needs no floor, and others on the
+	// machine do not matter. The audit log is on.
+	Counts bool
+	// N and Least are how many objects it takes by default and at least.
+	N, Least int
+	// Run measures n objects in a new lab.
+	Run func(ctx context.Context, l *Lab, n int) (measure.Figures, error)
+}
+
+// Repeat takes one repetition of a scenario.
+func Repeat(ctx context.Context, subject *Subject, scenario Scenario, n int, o Options) (measure.Rep, error) {
+	o.Audit = scenario.Counts
+	l, err := Start(ctx, subject, o)
+	if err != nil {
+		return measure.Rep{}, err
+	}
+	defer func() { _ = l.Stop() }() // nothing is lost by what it might say
+	rep := measure.Rep{}
+	if !scenario.Counts {
+		o.Tell("measuring the floor")
+		if l.Before, err = l.Floor(ctx, "before"); err != nil {
+			return rep, err
+		}
+	}
+	o.Tell("running %s with %d", scenario.Name, n)
+	if rep.Figures, err = scenario.Run(ctx, l, n); err != nil {
+		rep.Errors, rep.ForeignCPU = append(l.Errors(), err.Error()), l.foreignUpToNow()
+		return rep, nil
+	}
+	if l.window != nil {
+		l.window.put(&rep)
+	}
+	if err := l.Rest(); err != nil {
+		l.Fail(err)
+	}
+	rep.Errors, rep.ForeignCPU = l.Errors(), l.foreign
+	if scenario.Counts {
+		return rep, nil
+	}
+	rep.Before = maps.Clone(l.Before)
+	if rep.After, err = l.Floor(ctx, "after"); err != nil {
+		return rep, err
+	}
+	rep.ForeignCPU, rep.FloorDrift = l.foreign, FloorDrift(rep.Before, rep.After)
+	if rep.FloorDrift > maxDrift && rep.ForeignCPU <= measure.MaxForeign { // or others are the reason, and another try is no better
+		rep.Discarded = fmt.Sprintf("the floor has drifted by %s %%", measure.Number(100*rep.FloorDrift))
+	}
+	l.putCeiling(rep)
+	return rep, nil
+}
+
+// foreignUpToNow is what others used, for a measurement that did not come to its end.
+func (l *Lab) foreignUpToNow() float64 {
+	if l.window == nil {
+		return l.foreign
+	}
+	now, err := machine.Look()
+	if err != nil {
+		return l.foreign
+	}
+	return max(l.foreign, now.Since(l.window.start).ForeignShare(l.cores()))
+}
+
+// put puts what was used into a repetition.
+func (w *Window) put(rep *measure.Rep) {
+	rep.CPUms = map[string]float64{}
+	for program, used := range w.usage.Programs {
+		rep.CPUms[program] = measure.Milliseconds(used)
+	}
+	w.lab.foreign = max(w.lab.foreign, w.usage.ForeignShare(w.lab.cores()))
+	rep.Utilisation = w.usage.Utilisation(w.lab.cores())
+	rep.StealMS = measure.Milliseconds(w.usage.Steal)
+}
+
+// putCeiling puts the share of what the machine could have done into the figures: objects a
+// second, if nothing but the minimal writes were made, at what they cost on the floor.
+func (l *Lab) putCeiling(rep measure.Rep) {
+	minimal := (l.minimal(rep.Before) + l.minimal(rep.After)) / 2
+	ceiling := 1000 * float64(l.cores()) / minimal
+	rep.Figures.Put("ceiling_rate", ceiling)
+	if rate, ok := rep.Figures["rate"]; ok {
+		rep.Figures.Put("ceiling_percent", 100*rate/ceiling)
+		rep.Figures.Put("minimal_cpu_percent", 100*minimal/rep.Figures["cpu_all"])
+	}
+}
+
+// minimal is what the minimal writes of an object cost on a floor, in CPU-milliseconds.
+func (l *Lab) minimal(floor map[string]measure.Cost) float64 {
+	w := l.Subject.Minimal
+	return float64(w.Creates)*floor[FloorCreate].CPU + float64(w.Patches)*floor[FloorStatus].CPU
+}
+
+// Ceiling is how many objects a second the machine can do at most, by the floor before.
+func (l *Lab) Ceiling() float64 { return 1000 * float64(l.cores()) / l.minimal(l.Before) }

@@ -1,0 +1,163 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Subject is a kind under load with everything around it.
+type Subject struct {
+	// Name for the command line.
+	Name string
+	// Resource and CRD (a file, from the root of the repository) of the kind.
+	Resource schema.GroupVersionResource
+	CRD      string
+	// CRDs and Manifests are files and folders, from the root of the repository; among the
+	// manifests is the manager's RBAC.
+	CRDs, Manifests []string
+	// Namespaces are created first.
+	Namespaces []string
+	// AccountNamespace and Account are the ServiceAccount of the manager.
+	AccountNamespace, Account string
+	// Lease is the name of the Lease in AccountNamespace.
+	Lease string
+	// FieldManager is the name by which the server knows what the manager created.
+	FieldManager string
+
+	// New is an object of the kind; variant tells objects that are made for something special.
+	New func(namespace, name string, variant Variant) *unstructured.Unstructured
+	// Status is a status of usual size, for the floor; it differs with i.
+	Status func(i int) map[string]any
+	// Edit is a merge patch of the spec that carries a version.
+	Edit func(version int) []byte
+
+	// Watched is what the watcher watches.
+	Watched []Watched
+	// Story tells what an event means. It must not keep the object.
+	Story func(Event) Beat
+	// Needs are the marks without which an object does not count.
+	Needs []string
+	// Created, Acted, Done, Held, Refused and Gone are marks: its creation, the manager's first
+	// write, the end, where objects of the variants Held and Refused stay, and its deletion.
+	Created, Acted, Done, Held, Refused, Gone string
+	// Reactions are timed.
+	Reactions []Reaction
+	// Minimal are the writes, of everybody, that one object cannot do without.
+	Minimal Writes
+	// Cached is how many children of a done object the manager caches.
+	Cached int
+
+	// World plays the outside systems.
+	World World
+	// Shapes are what the exact counts are taken of.
+	Shapes []Shape
+}
+
+// Variant tells objects apart.
+type Variant int
+
+const (
+	// Plain objects go all the way.
+	Plain Variant = iota
+	// Held objects are left by the world where edits still count.
+	Held
+	// Refused objects settle without children.
+	Refused
+)
+
+// HeldPrefix begins the names of Held objects, which the world knows them by.
+const HeldPrefix = "held-"
+
+// Writes are counts of writes.
+type Writes struct {
+	Creates, Patches int
+}
+
+// Watched is what somebody watches.
+type Watched struct {
+	Resource schema.GroupVersionResource
+	// Namespace is empty for all.
+	Namespace string
+	// Labels is a selector.
+	Labels string
+}
+
+// Beat is what an event means.
+type Beat struct {
+	// Owner is the UID of the object of the kind that it belongs to; empty for none.
+	Owner string
+	// Marks are moments in the owner's life. Only the first of each counts.
+	Marks []string
+	// Version is the version of the spec that the event shows in Where; Where is empty if it
+	// shows none.
+	Version, Where string
+	// ByOthers says that the object is not one that the manager creates.
+	ByOthers bool
+}
+
+// Reaction is what the manager does when the world has done something.
+type Reaction struct {
+	Name string
+	// Cause and Effect are marks.
+	Cause, Effect string
+}
+
+// World plays the outside systems: at once, and with one write a step.
+type World struct {
+	Watched []Watched
+	// Play does what the outside does when it sees the object. It is called again after every
+	// change. gone says that the object is deleted.
+	Play func(ctx context.Context, c *Client, o *Object, gone bool) error
+}
+
+// Event is a watch event.
+type Event struct {
+	Type   string // ADDED, MODIFIED, DELETED
+	Object Object
+}
+
+// Object is what is read of an object.
+type Object struct {
+	Kind     string          `json:"kind"`
+	Metadata Metadata        `json:"metadata"`
+	Spec     json.RawMessage `json:"spec"`
+	Status   json.RawMessage `json:"status"`
+
+	// Resource is how it was found.
+	Resource schema.GroupVersionResource `json:"-"`
+}
+
+// Metadata is what is read of an object's metadata.
+type Metadata struct {
+	Namespace         string            `json:"namespace"`
+	Name              string            `json:"name"`
+	UID               string            `json:"uid"`
+	ResourceVersion   string            `json:"resourceVersion"`
+	Generation        int64             `json:"generation"`
+	DeletionTimestamp string            `json:"deletionTimestamp"`
+	Labels            map[string]string `json:"labels"`
+	Annotations       map[string]string `json:"annotations"`
+	Finalizers        []string          `json:"finalizers"`
+	ManagedFields     []struct {
+		Manager string `json:"manager"`
+	} `json:"managedFields"`
+}
+
+// Path is the object's path on the server.
+func (o *Object) Path() string { return Path(o.Resource, o.Metadata.Namespace, o.Metadata.Name) }
+
+// Shape is an object whose requests are counted exactly.
+type Shape struct {
+	Name string
+	New  func(namespace, name string) *unstructured.Unstructured
+	// Done is the mark of its end.
+	Done string
+	// Up and Down are the writes by what they are of, "create applications" for instance, but
+	// for status patches: those must be as many as there were statuses.
+	Up, Down map[string]int
+	// Reads and DownReads are the live reads on the two ways, by what they are of.
+	Reads, DownReads map[string]int
+}

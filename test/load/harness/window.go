@@ -1,0 +1,164 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"github.com/labkeeper/labkeeper/test/load/machine"
+	"github.com/labkeeper/labkeeper/test/load/measure"
+)
+
+// Window is what was used and asked for while something was measured.
+type Window struct {
+	lab     *Lab
+	manager *Manager
+	start   machine.Snapshot
+	usage   machine.Usage
+	// before and server are the manager's and the API server's own counters at the start.
+	before, server Metrics
+	// profiled is closed when no profile is being taken.
+	profiled chan struct{}
+}
+
+// Open begins a measurement. The manager may be nil.
+func (l *Lab) Open(ctx context.Context, m *Manager) (*Window, error) {
+	w := &Window{lab: l, manager: m, profiled: make(chan struct{})}
+	l.window = w
+	err := l.Settle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if w.before, w.server, err = w.counters(ctx); err != nil {
+		return nil, err
+	}
+	if l.options.Profile != "" && m != nil {
+		go func() {
+			if err := m.Profile(ctx, profileTime, l.options.Profile); err != nil {
+				l.Fail(err)
+			}
+			close(w.profiled)
+		}()
+	} else {
+		close(w.profiled)
+	}
+	w.start, err = machine.Look()
+	return w, err
+}
+
+// profileTime is how long the manager is profiled, from the beginning of the measurement.
+const profileTime = 10 * time.Second
+
+// Close ends it and puts what it cost for each of n objects into the figures.
+func (w *Window) Close(ctx context.Context, n int, f measure.Figures) error {
+	end, err := machine.Look()
+	if err != nil {
+		return err
+	}
+	w.usage = end.Since(w.start)
+	<-w.profiled
+	f.Put("total_s", w.usage.Wall.Seconds())
+	f.Put("utilisation_percent", 100*w.usage.Utilisation(w.lab.cores()))
+	for figure, program := range map[string]string{
+		"cpu_manager": w.lab.options.Manager, "cpu_apiserver": "kube-apiserver", "cpu_etcd": "etcd",
+		"cpu_controllers": "kube-controller-manager", "cpu_world": w.lab.options.World[0] + " world", "cpu_loader": w.lab.options.World[0],
+	} {
+		f.Put(figure, measure.Milliseconds(w.usage.Programs[filepath.Base(program)])/float64(n))
+	}
+	f.Put("cpu_all", measure.Milliseconds(w.usage.Ours)/float64(n))
+	if w.manager == nil {
+		return nil
+	}
+	return w.calls(ctx, n, f)
+}
+
+// calls are what the manager asked for, by its own count; events by the server's.
+func (w *Window) calls(ctx context.Context, n int, f measure.Figures) error {
+	after, server, err := w.counters(ctx)
+	if err != nil {
+		return err
+	}
+	count := func(labels ...string) float64 {
+		const name = "rest_client_requests_total"
+		return (after.Sum(name, labels...) - w.before.Sum(name, labels...)) / float64(n)
+	}
+	events := func(verb string) float64 {
+		const name = "apiserver_request_total"
+		labels := []string{`group="events.k8s.io"`, `resource="events"`, fmt.Sprintf(`verb="%s"`, verb)}
+		return (server.Sum(name, labels...) - w.server.Sum(name, labels...)) / float64(n)
+	}
+	f.Put("calls_create", max(0, count(`method="POST"`)-events("POST")))
+	f.Put("calls_patch", max(0, count(`method="PATCH"`)-events("PATCH")))
+	f.Put("calls_get", count(`method="GET"`))
+	f.Put("calls_delete", count(`method="DELETE"`))
+	f.Put("calls_event", events("POST")+events("PATCH"))
+	f.Put("calls_conflict", count(`code="409"`))
+	peak, _ := w.manager.Memory()
+	f.Put("rss_mb", peak/1e6)
+	reconciles := func(result string) float64 {
+		return (after.Sum("controller_runtime_reconcile_total", result) - w.before.Sum("controller_runtime_reconcile_total", result)) / float64(n)
+	}
+	f.Put("passes", reconciles(""))
+	return nil
+}
+
+func (w *Window) counters(ctx context.Context) (manager, server Metrics, err error) {
+	if w.manager == nil {
+		return nil, nil, nil
+	}
+	if manager, err = w.manager.Metrics(ctx); err != nil {
+		return nil, nil, err
+	}
+	text, err := w.lab.Client.Do(ctx, http.MethodGet, "/metrics", "", nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading metrics of the API server: %w", err)
+	}
+	return manager, ParseMetrics(string(text)), nil
+}
+
+// PutReactions puts the quantiles of each reaction, and of all together, into the figures.
+func (l *Lab) PutReactions(stories []*Story, f measure.Figures) {
+	var all []time.Duration
+	for name, samples := range l.Reactions(stories) {
+		f.Put("reaction_"+name+"_p50_ms", measure.Quantile(samples, 0.5))
+		f.Put("reaction_"+name+"_p99_ms", measure.Quantile(samples, 0.99))
+		all = append(all, samples...)
+	}
+	f.Put("reaction_p50_ms", measure.Quantile(all, 0.5))
+	f.Put("reaction_p90_ms", measure.Quantile(all, 0.9))
+	f.Put("reaction_p99_ms", measure.Quantile(all, 0.99))
+	f.Put("reaction_max_ms", measure.Quantile(all, 1))
+}
+
+func (l *Lab) cores() int { return machine.ThisHost().Cores }
+
+// Settle waits until our processes have nothing to do: a control plane goes on for seconds
+// about what has just been installed.
+func (l *Lab) Settle(ctx context.Context) error {
+	const calm, look, timeout = 0.05, 250 * time.Millisecond, 30 * time.Second
+	last, err := machine.Look()
+	if err != nil {
+		return err
+	}
+	quiet := 0
+	for end := time.Now().Add(timeout); time.Now().Before(end) && quiet < 3; {
+		select {
+		case <-time.After(look):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		now, err := machine.Look()
+		if err != nil {
+			return err
+		}
+		if now.Since(last).Utilisation(l.cores()) < calm {
+			quiet++
+		} else {
+			quiet = 0
+		}
+		last = now
+	}
+	return nil // one that never rests is measured as it is
+}
