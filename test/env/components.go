@@ -150,7 +150,6 @@ func (cp *ControlPlane) runAPIServer(ctx context.Context) error {
 		"--service-account-signing-key-file=" + c.serviceAccountKey,
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--allow-privileged=true",
-		"--profiling=false",
 	}
 	if cp.options.AuditLog {
 		policy, err := cp.writeAuditPolicy()
