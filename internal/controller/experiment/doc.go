@@ -51,7 +51,8 @@
 // Workflow that is submitted for an old spec stays the only one; the connection Secret of a
 // claim that is Ready and not registered; the WorkflowTemplate, once, before the Workflow is
 // submitted; a Workflow whose UID is recorded and which the cache does not have; a child whose
-// create says AlreadyExists, and one that is changed; and the lists of the teardown.
+// create says AlreadyExists, and one that is changed; in a teardown the cluster Secret of every
+// claim that is left, and when nothing is left in the cache one list of every kind.
 //
 // # What it owns
 //

@@ -293,41 +293,32 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 }
 
 // observeLast looks, where it costs little, for what goes last: claims and namespaces in the
-// cache and, when there is still something to delete, cluster Secrets by their names. found says
-// that a claim or namespace is left: whoever sees it go looks again, and lists everything then.
+// cache and cluster Secrets by their names. found says that a claim or namespace is left:
+// whoever sees it go looks again, and lists everything then.
 func (s *scope) observeLast(ctx context.Context) (found bool, err error) {
 	claims, namespaces := crossplane.GKEClusterGVK, namespaceGVK
-	going := true
 	add := func(gvk schema.GroupVersionKind, o *unstructured.Unstructured) {
-		s.seen.Leftovers[gvk] = append(s.seen.Leftovers[gvk], *o)
-		found, going = true, going && o.GetDeletionTimestamp() != nil
+		if o != nil {
+			s.seen.Leftovers[gvk] = append(s.seen.Leftovers[gvk], *o)
+		}
 	}
 	for _, t := range s.experiment.Spec.Targets {
-		if claim := s.seen.Claims[t.Name]; claim != nil {
-			add(claims, claim)
-		}
+		claim := s.seen.Claims[t.Name]
 		namespace, err := s.hubNamespace(ctx, t)
 		if err != nil {
 			return false, err
 		}
-		if namespace != nil {
-			add(namespaces, namespace)
-		}
-	}
-	if !found || going {
-		return found, nil
-	}
-	for _, t := range s.experiment.Spec.Targets {
-		if s.seen.Claims[t.Name] == nil {
+		add(claims, claim)
+		add(namespaces, namespace)
+		found = found || claim != nil || namespace != nil
+		if claim == nil {
 			continue
 		}
 		secret, err := s.owned(kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t)))
 		if err != nil {
 			return false, err
 		}
-		if secret != nil {
-			s.seen.Leftovers[argocd.SecretGVK] = append(s.seen.Leftovers[argocd.SecretGVK], *secret)
-		}
+		add(argocd.SecretGVK, secret)
 	}
 	return found, nil
 }

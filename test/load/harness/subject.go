@@ -160,4 +160,6 @@ type Shape struct {
 	Up, Down map[string]int
 	// Reads and DownReads are the live reads on the two ways, by what they are of.
 	Reads, DownReads map[string]int
+	// DownMay are live reads on the way down that are counted and may be any number.
+	DownMay []string
 }

@@ -68,7 +68,7 @@ func (c *counter) run(ctx context.Context) error {
 	if err := c.until(ctx, c.shape.Done); err != nil {
 		return err
 	}
-	if err := c.count("up", c.shape.Up, c.shape.Reads, 0); err != nil {
+	if err := c.count("up", c.shape.Up, c.shape.Reads, nil, 0); err != nil {
 		return err
 	}
 	before := c.statuses()
@@ -81,7 +81,7 @@ func (c *counter) run(ctx context.Context) error {
 	if err := c.until(ctx, c.lab.Subject.Gone); err != nil {
 		return err
 	}
-	return c.count("down", c.shape.Down, c.shape.DownReads, before)
+	return c.count("down", c.shape.Down, c.shape.DownReads, c.shape.DownMay, before)
 }
 
 func (c *counter) name(i int) string { return fmt.Sprintf("%s-%d", c.shape.Name, i) }
@@ -102,7 +102,7 @@ func (c *counter) statuses() int {
 }
 
 // count holds what was asked for to what may be, and tells of what may not.
-func (c *counter) count(way string, writes, reads map[string]int, statuses int) error {
+func (c *counter) count(way string, writes, reads map[string]int, may []string, statuses int) error {
 	asked, err := managerRequests(c.lab, c.from)
 	if err != nil {
 		return err
@@ -128,6 +128,9 @@ func (c *counter) count(way string, writes, reads map[string]int, statuses int) 
 		case write(what):
 			total += have
 			c.figures[writesBeside] += float64(beside)
+		case slices.Contains(may, what):
+			put(what, have)
+			beside = 0
 		default:
 			put(what, have)
 			c.figures[readsBesideList] += float64(beside)
