@@ -18,6 +18,10 @@ import (
 // again: Secrets are not watched.
 const leftoverDelay = 10 * time.Second
 
+// secretGone is how soon a cluster Secret is gone that was deleted, which nobody tells. By then
+// the cache has seen what else was deleted, too.
+const secretGone = 100 * time.Millisecond
+
 // lastLook is how soon a teardown is looked at that nobody will report the end of.
 const lastLook = time.Minute
 
@@ -60,11 +64,11 @@ func (f facts) teardown() Plan {
 	switch {
 	case len(p.Down) == 0:
 		p.Done = true
+	case len(p.Writes) > 0 && len(secrets) > 0:
+		p.Wait = secretGone
 	case f.unheard(heard):
 		p.Wait = lastLook
 	case len(heard) > 0: // whose end makes us look for the rest
-	case len(p.Writes) > 0 && len(secrets) > 0:
-		p.Wait = atOnce // nobody tells that a Secret is gone
 	case len(secrets) > 0:
 		p.Wait = leftoverDelay
 	}

@@ -138,8 +138,19 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "created-for-the-dead", RootCause: "children are created for an owner that only the cache still has",
-		Edits:     edit1(applying, "	if err != nil || live.UID != s.experiment.UID || live.DeletionTimestamp != nil {", "	if false {"),
+		Edits:     edit1(applying, "	if err != nil || live.UID != s.experiment.UID || live.DeletionTimestamp != nil || live.Generation != s.experiment.Generation {", "	if false {"),
 		Workloads: []string{"delete-provisioned"}, Modes: []faults.Mode{faults.Held},
+	},
+
+	{
+		Name: "created-for-the-past", RootCause: "children are created as an old spec in the cache asks for",
+		Edits:     edit1(applying, " || live.Generation != s.experiment.Generation {", " {"),
+		Workloads: []string{"edit-provisioning"}, Modes: []faults.Mode{faults.Travel},
+	},
+	{
+		Name: "verdict-before-repair", RootCause: "a verdict drops the writes of its pass",
+		Edits:     edit1(plan, "		p.Verdict = !f.frozen && !settling\n", "		p.Verdict = !f.frozen\n"),
+		Workloads: []string{"edit-running-undone"},
 	},
 
 	// Identity: names where there should be UIDs.
