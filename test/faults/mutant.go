@@ -63,6 +63,14 @@ func (c *catch) caught() bool { return c.undisturbed+c.points > 0 }
 // Mutants plays mutants and fails the test for every one that is not caught. What they come
 // to is compared with what the manager without a bug does.
 func Mutants(t *testing.T, lab *Lab, mutants []Mutant, workloads ...Workload) {
+	for _, m := range mutants {
+		if _, err := m.overlay(lab.Dir()); err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+		}
+	}
+	if t.Failed() {
+		return // before time is spent, and whichever are played
+	}
 	if *onlyMutants != "" {
 		names := strings.Split(*onlyMutants, ",")
 		for _, name := range names {
@@ -76,14 +84,6 @@ func Mutants(t *testing.T, lab *Lab, mutants []Mutant, workloads ...Workload) {
 		Trial: Trial{Quiet: quietSample, Parallel: *parallel, Failed: func(v Verdict) { t.Errorf("without a bug: %s", v) }},
 		lab:   lab, seats: make(chan struct{}, max(1, *parallel)), report: &Report{},
 	}, workloads: workloads, references: map[string]*Reference{}}
-	for _, m := range mutants {
-		if _, err := m.overlay(lab.Dir()); err != nil {
-			t.Errorf("%s: %v", m.Name, err)
-		}
-	}
-	if t.Failed() {
-		return // before time is spent on the others
-	}
 	begun := time.Now()
 	var catches []*catch
 	next := h.build(t.Context(), mutants[0])

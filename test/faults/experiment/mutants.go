@@ -228,7 +228,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "no-second-look", RootCause: "what is not watched is not looked for again",
-		Edits:     edit1(teardown, "		p.Wait = atOnce // nobody", "		p.Wait = 0 // nobody"),
+		Edits:     edit1(teardown, "		p.Wait = secretGone\n", "		p.Wait = 0\n"),
 		Workloads: []string{"delete-namespace"},
 	},
 	{
