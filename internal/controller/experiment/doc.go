@@ -41,7 +41,9 @@
 // Experiment that its annotation names; a Component or template wakes the Experiments that
 // name it. There is no polling, but for what cannot be watched without reading every Secret
 // of a namespace: a connection Secret that is late is looked for every ten seconds, and so is
-// a cluster Secret whose deletion somebody's finalizer holds. Errors, a name that another's
+// a cluster Secret whose deletion somebody's finalizer holds, if nothing else is waited for; one
+// that was deleted is looked for once more after 0.1 s. What is nearer to its end is looked at
+// first (kube.Enqueue). Errors, a name that another's
 // object has taken among them, are tried again after 0.2 s, doubling up to a minute.
 //
 // # What it reads live
@@ -52,7 +54,8 @@
 // claim that is Ready and not registered; the WorkflowTemplate, once, before the Workflow is
 // submitted; a Workflow whose UID is recorded and which the cache does not have; a child whose
 // create says AlreadyExists, and one that is changed; in a teardown the cluster Secret of every
-// claim that is left, and when nothing is left in the cache one list of every kind.
+// claim that is left, a list of Workflows and Applications before the clusters go, and one of
+// every kind when the cache has nothing left.
 //
 // # What it owns
 //

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -122,6 +123,40 @@ func TestStaleSpecCreatesNothing(t *testing.T) {
 	_, err := l.reconciler.Reconcile(t.Context(), stale)
 	if !apierrors.IsConflict(err) || len(l.writes) > 0 {
 		t.Errorf("error is %v, writes are %v", err, l.writes)
+	}
+}
+
+// behind is a cache that does not have Applications and Workflows yet.
+type behind struct{ client.Reader }
+
+func (b behind) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if kind := kindOf(o); kind == "Application" || kind == "Workflow" {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: kind}, key.Name)
+	}
+	return b.Reader.Get(ctx, key, o, opts...)
+}
+
+// A cluster goes after what is deployed on it, also when only the server knows of that.
+func TestStaleTeardownKeepsTheOrder(t *testing.T) {
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseRunning)
+	l.remove()
+	l.reconciler.Foreign = behind{l.client}
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	for _, claim := range l.list(crossplane.GKEClusterGVK) {
+		if claim.GetDeletionTimestamp() != nil {
+			t.Error("the cluster goes before its Applications")
+		}
+	}
+	if len(l.list(crossplane.GKEClusterGVK)) == 0 || len(l.list(argocd.SecretGVK)) == 0 {
+		t.Error("the cluster is gone before its Applications")
+	}
+	l.reconciler.Foreign = l.client
+	l.settle(l.play)
+	if l.get() != nil {
+		t.Error("it is still there")
 	}
 }
 

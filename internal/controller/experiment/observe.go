@@ -132,10 +132,10 @@ func (s *scope) observeChildren(ctx context.Context) error {
 		}
 	}
 	workflow, err := s.child(ctx, argoworkflows.WorkflowGVK, s.names.workflow())
-	if err == nil && workflow == nil && s.experiment.Status.Workflow != nil && s.experiment.DeletionTimestamp == nil &&
-		s.seen.Kinds[argoworkflows.WorkflowGVK] == kube.KindServed {
+	if err == nil && workflow == nil && s.experiment.Status.Workflow != nil &&
+		(s.experiment.DeletionTimestamp == nil || len(s.seen.Applications) > 0) && s.seen.Kinds[argoworkflows.WorkflowGVK] == kube.KindServed {
 		// A recorded Workflow that the cache does not have is only gone if the server
-		// says so. (A teardown lists them all before it ends.)
+		// says so. (When a teardown has come past the Applications, lists say it.)
 		workflow, err = kube.Get(ctx, s.Live, argoworkflows.WorkflowGVK, s.names.workflow())
 		if workflow != nil && string(workflow.GetUID()) != s.experiment.Status.Workflow.UID {
 			workflow, err = s.owned(workflow, err)
@@ -293,13 +293,15 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 }
 
 // observeLast looks, where it costs little, for what goes last: claims and namespaces in the
-// cache and cluster Secrets by their names. found says that a claim or namespace is left:
-// whoever sees it go looks again, and lists everything then.
+// cache and cluster Secrets by their names. Before any of it is deleted, live lists must prove
+// that what needs it is gone. found says that a claim or namespace is left: whoever sees it go
+// looks again, and lists everything then.
 func (s *scope) observeLast(ctx context.Context) (found bool, err error) {
-	claims, namespaces := crossplane.GKEClusterGVK, namespaceGVK
+	claims, namespaces, staying := crossplane.GKEClusterGVK, namespaceGVK, false
 	add := func(gvk schema.GroupVersionKind, o *unstructured.Unstructured) {
 		if o != nil {
 			s.seen.Leftovers[gvk] = append(s.seen.Leftovers[gvk], *o)
+			staying = staying || o.GetDeletionTimestamp() == nil
 		}
 	}
 	for _, t := range s.experiment.Spec.Targets {
@@ -319,6 +321,9 @@ func (s *scope) observeLast(ctx context.Context) (found bool, err error) {
 			return false, err
 		}
 		add(argocd.SecretGVK, secret)
+	}
+	if found && staying {
+		return true, s.leftovers(ctx, argoworkflows.WorkflowGVK, argocd.ApplicationGVK)
 	}
 	return found, nil
 }

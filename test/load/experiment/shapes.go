@@ -54,14 +54,14 @@ func some(counts map[string]int) map[string]int {
 	return counts
 }
 
-// downReads are those of the way down: one list of every kind, which proves that nothing is left.
-// How often the cluster Secrets are looked for depends on how many events of the claims come
-// together.
+// downReads are those of the way down: lists of what must be gone before the clusters go, and one
+// of every kind, which proves that nothing is left. How often the Workflow and the cluster Secrets
+// are looked for depends on how many events of Applications and claims come together.
 func (s size) downReads() map[string]int {
 	return some(map[string]int{
 		"list gkeclusters":  min(s.clusters, 1),
-		"list applications": 1,
-		"list workflows":    1,
+		"list applications": 2,
+		"list workflows":    2,
 		"list secrets":      1,
 		"list namespaces":   1,
 	})
@@ -72,7 +72,7 @@ func (s size) downReads() map[string]int {
 func shapes() []harness.Shape {
 	shape := func(name string, s size, creatingPasses int, targets ...any) harness.Shape {
 		return harness.Shape{
-			Name: name, Done: "Complete", Up: s.up(), Down: s.down(), Reads: s.reads(creatingPasses), DownReads: s.downReads(), DownMay: []string{"get secrets"},
+			Name: name, Done: "Complete", Up: s.up(), Down: s.down(), Reads: s.reads(creatingPasses), DownReads: s.downReads(), DownMay: []string{"get secrets", "get workflows"},
 			New: func(namespace, name string) *unstructured.Unstructured { return object(namespace, name, targets...) },
 		}
 	}
