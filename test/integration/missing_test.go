@@ -67,16 +67,15 @@ var _ = Describe("A cluster without the kinds of the outsides", Ordered, func() 
 		Expect(s.client.Get(background(), client.ObjectKey{Namespace: workflowNamespace, Name: "labkeeper-manager"}, role)).To(Succeed())
 		before := role.DeepCopy()
 		for i, rule := range role.Rules {
-			if slices.Contains(rule.Resources, "workflowtemplates") {
-				role.Rules[i].Verbs = slices.DeleteFunc(rule.Verbs, func(verb string) bool { return verb == "get" })
+			if slices.Contains(rule.Resources, "workflows") {
+				role.Rules[i].Verbs = slices.DeleteFunc(rule.Verbs, func(verb string) bool { return verb == "create" })
 			}
 		}
 		Expect(s.client.Update(background(), role)).To(Succeed())
 
 		e := s.create(experiment("forbidden", onHub("web", "nginx")))
-		s.says(e, v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonForbidden, template)
-		s.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonForbidden, template)
-		Expect(s.reasons(e)).NotTo(ContainElement(v1alpha1.ReasonWorkflowTemplateNotFound))
+		s.says(e, v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonForbidden, "Workflow")
+		s.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonForbidden, "Workflow")
 
 		before.ResourceVersion = ""
 		Expect(s.client.Update(background(), before)).To(Succeed())

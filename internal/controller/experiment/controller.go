@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -38,7 +39,7 @@ import (
 // +kubebuilder:rbac:groups=argoproj.io,namespace=argocd,resources=applications,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",namespace=argocd,resources=secrets,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups=argoproj.io,namespace=argo,resources=workflows,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=argoproj.io,namespace=argo,resources=workflowtemplates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=argoproj.io,namespace=argo,resources=workflowtemplates,verbs=list;watch
 // +kubebuilder:rbac:groups="",namespace=crossplane-system,resources=secrets,verbs=get
 
 // timeout ends a pass that a call does not come back to.
@@ -84,6 +85,8 @@ type Reconciler struct {
 	Kinds interface {
 		State(gvk schema.GroupVersionKind) kube.KindState
 	}
+	// Gate is where Experiments wait that have not begun.
+	Gate *kube.Gate
 	// Recorder of events.
 	Recorder events.EventRecorder
 	// Clock tells the time.
@@ -105,6 +108,9 @@ type scope struct {
 
 // Reconcile takes an Experiment one step on.
 func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctrl.Result, error) {
+	if beginning(e) && !r.Gate.Enter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)}) {
+		return ctrl.Result{}, nil
+	}
 	if err := kube.EnsureFinalizer(ctx, r.Client, e, v1alpha1.Finalizer); err != nil {
 		return ctrl.Result{}, err
 	}
@@ -115,6 +121,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 	return kube.Finish(ctx, r.Client, r.Recorder, before, e, v1alpha1.Finalizer, kube.Outcome{
 		Wait: s.plan.Wait, Done: s.plan.Done, Events: happened(before, e, s.plan), Err: err,
 	})
+}
+
+// beginning says whether the Experiment's next write is its first, or the first that costs
+// something.
+func beginning(e *v1alpha1.Experiment) bool {
+	return e.DeletionTimestamp == nil &&
+		(!controllerutil.ContainsFinalizer(e, v1alpha1.Finalizer) || e.Status.StartedAt != nil && e.Status.Targets == nil)
 }
 
 // step observes, decides and writes.
@@ -177,7 +190,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		Wake: func(ctx context.Context) []reconcile.Request { return find(ctx, c) },
 	}
 	r := &Reconciler{
-		Client: c, Foreign: foreign, Live: live, Kinds: kinds, Clock: o.Clock, Options: o,
+		Client: c, Foreign: foreign, Live: live, Kinds: kinds, Gate: kube.NewGate(max(1, o.MaxConcurrentReconciles/4)),
+		Clock: o.Clock, Options: o,
 		Recorder: kube.Silence,
 	}
 	if o.Events {
@@ -189,12 +203,13 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		Watches(&v1alpha1.Component{}, enqueueWhere(c, indexComponents), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Namespace{}, kube.Enqueue(toOwner, priorityNamespace)).
 		WatchesRawSource(kinds).
+		WatchesRawSource(r.Gate).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.MaxConcurrentReconciles, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(),
 			// A manager that waits to lead has all that it needs to act at once.
 			EnableWarmup: ptr.To(true),
 		}).
-		Complete(kube.QuietConflicts(reconcile.AsReconciler(c, r)))
+		Complete(r.Gate.Wrap(kube.QuietConflicts(reconcile.AsReconciler(c, r))))
 }
 
 func componentNames(o client.Object) []string {

@@ -43,19 +43,20 @@
 // of a namespace: a connection Secret that is late is looked for every ten seconds, and so is
 // a cluster Secret whose deletion somebody's finalizer holds, if nothing else is waited for; one
 // that was deleted is looked for once more after 0.1 s. What is nearer to its end is looked at
-// first (kube.Enqueue). Errors, a name that another's
-// object has taken among them, are tried again after 0.2 s, doubling up to a minute.
+// first (kube.Enqueue), and a quarter of the workers, at least one, begins new ones, namespaces in
+// turn (kube.Gate), so that neither what is under way nor another namespace waits for a thousand
+// that come at once. Errors, a name that another's object has taken among them, are tried again
+// after 0.2 s, doubling up to a minute.
 //
 // # What it reads live
 //
 // Everything comes from the cache, except: the metadata of the Experiment, before a pass that
 // creates anything, because what is created for one that is gone would stay for good, and a
 // Workflow that is submitted for an old spec stays the only one; the connection Secret of a
-// claim that is Ready and not registered; the WorkflowTemplate, once, before the Workflow is
-// submitted; a Workflow whose UID is recorded and which the cache does not have; a child whose
-// create says AlreadyExists, and one that is changed; in a teardown the cluster Secret of every
-// claim that is left, a list of Workflows and Applications before the clusters go, and one of
-// every kind when the cache has nothing left.
+// claim that is Ready and not registered; a Workflow whose UID is recorded and which the cache
+// does not have; a child whose create says AlreadyExists, and one that is changed; in a teardown
+// the cluster Secret of every claim that is left, a list of Workflows and Applications before the
+// clusters go, and one of every kind when the cache has nothing left.
 //
 // # What it owns
 //

@@ -35,8 +35,7 @@ type Observed struct {
 	Connections map[string]Connection
 	// Workflow is the validation Workflow.
 	Workflow *unstructured.Unstructured
-	// TemplateFound says whether the WorkflowTemplate exists: as the cache has it, and as the
-	// server does when the Workflow could be submitted.
+	// TemplateFound says whether the WorkflowTemplate exists.
 	TemplateFound bool
 	// Leftovers is what a live look finds of the Experiment's children, by kind. Only a
 	// teardown looks.
@@ -235,8 +234,9 @@ func (s *scope) connection(ctx context.Context, claim crossplane.ClaimState) Con
 	return c
 }
 
-// observeTemplate looks for the WorkflowTemplate while no Workflow has been submitted; live
-// once every Application is healthy.
+// observeTemplate looks for the WorkflowTemplate while no Workflow has been submitted. The cache
+// is enough: a template that goes at the moment of the submission, after any look, is an error of
+// the Workflow.
 func (s *scope) observeTemplate(ctx context.Context) error {
 	kinds := s.seen.Kinds
 	if s.experiment.Status.Workflow != nil || s.seen.Workflow != nil ||
@@ -244,22 +244,9 @@ func (s *scope) observeTemplate(ctx context.Context) error {
 		return nil
 	}
 	key := s.names.template(s.experiment.Spec.Workflow.Template)
-	if s.healthy() {
-		template, err := kube.Get(ctx, s.Live, argoworkflows.WorkflowTemplateGVK, key)
-		s.seen.TemplateFound = template != nil
-		return err
-	}
 	err := s.Foreign.Get(ctx, key, kube.Metadata(argoworkflows.WorkflowTemplateGVK))
 	s.seen.TemplateFound = err == nil
 	return client.IgnoreNotFound(err)
-}
-
-// healthy says whether every Application is, as far as the cache knows.
-func (s *scope) healthy() bool {
-	return !slices.ContainsFunc(s.experiment.Spec.Targets, func(t v1alpha1.Target) bool {
-		app := s.seen.Applications[t.Name]
-		return app == nil || argocd.ReadApplication(app).Health != argocd.Healthy
-	})
 }
 
 // observeTeardown looks live for what the cache cannot tell: of kinds that it does not have

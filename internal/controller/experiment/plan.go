@@ -27,8 +27,6 @@ const (
 	// secretDelay is how soon a connection Secret that is late is looked for again: Secrets
 	// are not watched.
 	secretDelay = 10 * time.Second
-	// atOnce is for what follows from a write of ours that wakes nobody.
-	atOnce = time.Millisecond
 	// day is 24 hours whatever the clocks do.
 	day = 24 * time.Hour
 )
@@ -130,7 +128,7 @@ func (f facts) bringUp() Plan {
 		p.Targets = f.statuses(targets)
 		clusters, applications = clustersStep(p.Targets, targets), applicationsStep(p.Targets, targets)
 	case !started && !blind && !f.frozen:
-		p.Start, p.Wait = true, atOnce
+		p.Start, p.Wait = true, kube.AtOnce
 	}
 	p.Steps = []conditions.Step{accepted, resolved, clusters, applications, workflow}
 	if !blind {

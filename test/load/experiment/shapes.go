@@ -36,12 +36,11 @@ func (s size) down() map[string]int {
 }
 
 // reads are the live ones that the package of the reconciler lists: of each cluster the
-// connection Secret, the template, and the Experiment's metadata before a pass that creates.
+// connection Secret, and the Experiment's metadata before a pass that creates.
 func (s size) reads(creatingPasses int) map[string]int {
 	return some(map[string]int{
-		"get secrets":           s.clusters,
-		"get workflowtemplates": 1,
-		"get experiments":       creatingPasses,
+		"get secrets":     s.clusters,
+		"get experiments": creatingPasses,
 	})
 }
 

@@ -1,0 +1,108 @@
+package kube
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// AtOnce is the Wait of an object that goes on in another pass: what it has just written wakes
+// nobody.
+const AtOnce = time.Millisecond
+
+// Gate lets few objects begin at the same time, and takes turns between namespaces: a thousand
+// that are created at once must neither keep what is under way from its end nor one in another
+// namespace from its beginning. It is a source of the controller, which it wakes, and wraps its
+// reconciler; who waits costs nothing.
+type Gate struct {
+	// Width is how many may begin at the same time.
+	Width int
+
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+	// inside are those that may begin: they do, or have been woken to.
+	inside map[reconcile.Request]bool
+	// outside are the others, and waiting the same by namespace in the order in which they came;
+	// turns are their namespaces, the next one first.
+	outside map[reconcile.Request]bool
+	waiting map[string][]reconcile.Request
+	turns   []string
+}
+
+// NewGate returns an open gate.
+func NewGate(width int) *Gate {
+	return &Gate{
+		Width:  width,
+		inside: map[reconcile.Request]bool{}, outside: map[reconcile.Request]bool{}, waiting: map[string][]reconcile.Request{},
+	}
+}
+
+// Start takes the queue of the controller. It is for the manager.
+func (g *Gate) Start(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.queue = queue
+	return nil
+}
+
+// Enter says whether an object may begin. One that may not is woken when it may, and its pass
+// must end without having written anything. One that may stays inside for as long as its passes
+// ask for another AtOnce.
+func (g *Gate) Enter(request reconcile.Request) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.inside[request] {
+		return true
+	}
+	if len(g.inside) < g.Width {
+		g.inside[request] = true
+		return true
+	}
+	if g.outside[request] {
+		return false
+	}
+	g.outside[request] = true
+	waiting := g.waiting[request.Namespace]
+	if len(waiting) == 0 {
+		g.turns = append(g.turns, request.Namespace)
+	}
+	g.waiting[request.Namespace] = append(waiting, request)
+	return false
+}
+
+// Wrap is the reconciler with the gate behind it: every pass leaves it, of whatever came to its
+// object.
+func (g *Gate) Wrap(next reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (result reconcile.Result, err error) {
+		defer func() {
+			if err != nil || result.RequeueAfter != AtOnce {
+				g.leave(request)
+			}
+		}()
+		return next.Reconcile(ctx, request)
+	})
+}
+
+// leave lets the next ones in.
+func (g *Gate) leave(request reconcile.Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.inside, request)
+	for len(g.inside) < g.Width && len(g.turns) > 0 {
+		namespace := g.turns[0]
+		next, rest := g.waiting[namespace][0], g.waiting[namespace][1:]
+		g.turns = g.turns[1:]
+		if len(rest) > 0 {
+			g.waiting[namespace] = rest
+			g.turns = append(g.turns, namespace)
+		} else {
+			delete(g.waiting, namespace)
+		}
+		delete(g.outside, next)
+		g.inside[next] = true
+		g.queue.Add(next)
+	}
+}

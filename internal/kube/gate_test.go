@@ -1,0 +1,144 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// gateLab plays the passes of a controller with a gate, one after another.
+type gateLab struct {
+	t     *testing.T
+	gate  *Gate
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
+}
+
+func newGateLab(t *testing.T, width int) *gateLab {
+	l := &gateLab{t: t, gate: NewGate(width), queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())}
+	t.Cleanup(l.queue.ShutDown)
+	if err := l.gate.Start(t.Context(), l.queue); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func request(namespace, name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// pass plays a pass that comes to a result if it may begin; it says whether it may.
+func (l *gateLab) pass(r reconcile.Request, result reconcile.Result, err error) (entered bool) {
+	l.t.Helper()
+	_, got := l.gate.Wrap(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+		if entered = l.gate.Enter(r); !entered {
+			return reconcile.Result{}, nil
+		}
+		return result, err
+	})).Reconcile(l.t.Context(), r)
+	if entered && !errors.Is(got, err) {
+		l.t.Fatalf("The error %v has become %v", err, got)
+	}
+	return entered
+}
+
+// woken are those that the gate has woken since.
+func (l *gateLab) woken() (names []string) {
+	for l.queue.Len() > 0 {
+		r, _ := l.queue.Get()
+		l.queue.Done(r)
+		names = append(names, r.String())
+	}
+	return names
+}
+
+func (l *gateLab) expectWoken(want ...string) {
+	l.t.Helper()
+	if got := l.woken(); !slices.Equal(got, want) {
+		l.t.Fatalf("Woken are %v, not %v", got, want)
+	}
+}
+
+func TestGateLetsOneAfterAnotherIn(t *testing.T) {
+	l := newGateLab(t, 1)
+	first, second := request("a", "1"), request("a", "2")
+	again := reconcile.Result{RequeueAfter: AtOnce}
+	if !l.pass(first, again, nil) {
+		t.Fatal("The first one must wait")
+	}
+	for range 2 { // however often it is looked at
+		if l.pass(second, reconcile.Result{}, nil) {
+			t.Fatal("The second one may begin while the first goes on")
+		}
+	}
+	l.expectWoken()
+	if !l.pass(first, reconcile.Result{}, nil) {
+		t.Fatal("The first one must wait in its second pass")
+	}
+	l.expectWoken("a/2")
+	if l.pass(request("a", "3"), reconcile.Result{}, nil) {
+		t.Fatal("A third one may begin before the one that was woken")
+	}
+	if !l.pass(second, reconcile.Result{}, nil) {
+		t.Fatal("The second one must wait although it was woken")
+	}
+	l.expectWoken("a/3")
+}
+
+func TestGateTakesTurnsBetweenNamespaces(t *testing.T) {
+	l := newGateLab(t, 1)
+	l.pass(request("a", "0"), reconcile.Result{RequeueAfter: AtOnce}, nil)
+	for _, r := range []reconcile.Request{request("a", "1"), request("a", "2"), request("a", "3"), request("b", "1"), request("c", "1"), request("b", "2")} {
+		l.pass(r, reconcile.Result{}, nil)
+	}
+	var order []string
+	for next := request("a", "0"); ; {
+		l.pass(next, reconcile.Result{}, nil)
+		woken := l.woken()
+		if len(woken) == 0 {
+			break
+		}
+		order = append(order, woken...)
+		namespace, name := woken[0][:1], woken[0][2:]
+		next = request(namespace, name)
+	}
+	if want := []string{"a/1", "b/1", "c/1", "a/2", "b/2", "a/3"}; !slices.Equal(order, want) {
+		t.Errorf("They begin in the order %v, not %v", order, want)
+	}
+}
+
+func TestGateIsLeftByEveryPass(t *testing.T) {
+	for name, leave := range map[string]func(l *gateLab, r reconcile.Request){
+		"an error": func(l *gateLab, r reconcile.Request) { l.pass(r, reconcile.Result{}, errors.New("refused")) },
+		"an object that is gone": func(l *gateLab, r reconcile.Request) {
+			gone := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
+			_, _ = l.gate.Wrap(gone).Reconcile(l.t.Context(), r)
+		},
+		"a panic": func(l *gateLab, r reconcile.Request) {
+			defer func() { _ = recover() }()
+			_, _ = l.gate.Wrap(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { panic("a bug") })).Reconcile(l.t.Context(), r)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newGateLab(t, 1)
+			l.pass(request("a", "1"), reconcile.Result{RequeueAfter: AtOnce}, nil)
+			l.pass(request("a", "2"), reconcile.Result{}, nil)
+			leave(l, request("a", "1"))
+			l.expectWoken("a/2")
+		})
+	}
+}
+
+func TestGateIsAsWideAsItIsMade(t *testing.T) {
+	l := newGateLab(t, 2)
+	again := reconcile.Result{RequeueAfter: AtOnce}
+	for i, want := range []bool{true, true, false} {
+		if got := l.pass(request("a", string(rune('1'+i))), again, nil); got != want {
+			t.Errorf("Object %d: it may begin: %v", i+1, got)
+		}
+	}
+}
