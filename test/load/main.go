@@ -95,7 +95,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.args, "manager-args", "", "Flags for the manager, separated by spaces; without them it has its defaults, which the gates are for.")
 	fs.StringVar(&o.out, "out", "", "The file to write. Default: bin/load/<scenario>.json.")
 	fs.StringVar(&o.logs, "logs", "", "Folder to keep the logs in.")
-	fs.BoolVar(&o.profile, "profile", false, "Write a CPU profile of the manager to bin/load/<scenario>.pprof.")
+	fs.BoolVar(&o.profile, "profile", false, "Write CPU profiles of the manager and the API server to bin/load/<scenario>.pprof and <scenario>.apiserver.pprof.")
 	if err := fs.Parse(args); err != nil {
 		fs.SetOutput(os.Stderr)
 		fs.Usage()

@@ -15,6 +15,12 @@
 //   - The floor (the cost of a bare create and status patch of an object of that size) is
 //     measured before and after. More than a tenth of drift between the two discards the
 //     repetition.
+//   - A CPU-millisecond of a shared machine is worth more at one time than at another, and no
+//     counter of the kernel shows it. A fixed piece of work is therefore timed all along (see
+//     machine.Pace), and what is compared across time is corrected by its pace: the drift of
+//     the floor, the ceiling and what follows from it, and cpu_all_paced, which is cpu_all at
+//     the pace of the floor before. All else is raw, and so are the figures and the floors of
+//     a repetition beside them.
 //   - An object counts when the watcher has seen all that belongs to it, created by the
 //     manager. One that is missing fails the run, as does any answer that is not a success,
 //     an error in the manager's log, and a manager that ends.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -18,13 +19,16 @@ import (
 	"github.com/labkeeper/labkeeper/test/load/measure"
 )
 
-// The operations of the floor, each with few and with many clients.
 const (
 	floorNamespace = "default"
-	// FloorCreate and FloorStatus are those that a ceiling is made of.
-	FloorCreate = "create @16"
-	FloorStatus = "status @16"
+	// Each operation of the floor is measured with few and with many clients.
+	fewClients, manyClients = 4, 16
+	// floorObjects is how many objects' minimal writes a round makes with each number of clients.
+	floorObjects = 10
 )
+
+func floorCreate(clients int) string { return fmt.Sprintf("create @%d", clients) }
+func floorStatus(clients int) string { return fmt.Sprintf("status @%d", clients) }
 
 // floorResource is a copy of the subject's kind that no manager knows.
 func (l *Lab) floorResource() schema.GroupVersionResource {
@@ -58,38 +62,38 @@ func (l *Lab) installCRDs(ctx context.Context) error {
 
 // Floor measures what bare writes of objects of the subject's size cost, with nobody who
 // acts on them.
-func (l *Lab) Floor(ctx context.Context, run string) (map[string]measure.Cost, error) {
-	if err := l.Settle(ctx); err != nil {
-		return nil, err
-	}
+//
+// The operations take turns in short rounds, so that all of them have the same machine. A round
+// makes them in the proportion of the minimal writes of an object: a collection of the server's
+// garbage costs as much as some tens of writes and makes the one operation dear or the other,
+// by chance, but not their sum.
+func (l *Lab) Floor(ctx context.Context, run string) (measure.Floor, error) {
 	f := &floor{lab: l, resource: l.floorResource(), run: run}
+	if err := f.begin(ctx); err != nil {
+		return measure.Floor{}, err
+	}
 	before, err := machine.Look()
 	if err != nil {
-		return nil, err
+		return measure.Floor{}, err
 	}
-	costs := map[string]measure.Cost{}
-	// What the server does once for a new kind is not what an operation costs.
-	if _, err := f.phase(ctx, 4, l.options.Floor/8, f.create); err != nil {
-		return nil, err
-	}
-	for _, clients := range []int{4, 16} {
-		for _, operation := range []struct {
-			name string
-			do   func(context.Context, int) error
-		}{{"create", f.create}, {"status", f.status}} {
-			cost, err := f.phase(ctx, clients, l.options.Floor/4, operation.do)
-			if err != nil {
-				return nil, fmt.Errorf("measuring floor: %s: %w", operation.name, err)
+	sums := map[string]sum{}
+	for end := before.Time.Add(l.options.Floor); time.Now().Before(end); {
+		for _, clients := range []int{fewClients, manyClients} {
+			if err := f.round(ctx, clients, sums); err != nil {
+				return measure.Floor{}, fmt.Errorf("measuring floor: %w", err)
 			}
-			costs[fmt.Sprintf("%s @%d", operation.name, clients)] = cost
 		}
 	}
 	after, err := machine.Look()
 	if err != nil {
-		return nil, err
+		return measure.Floor{}, err
 	}
 	l.foreign = max(l.foreign, after.Since(before).ForeignShare(l.cores()))
-	return costs, l.Client.Delete(ctx, Path(f.resource, floorNamespace, ""))
+	floor := measure.Floor{Costs: map[string]measure.Cost{}, Pace: l.pace.Between(before.Time, after.Time)}
+	for operation, s := range sums {
+		floor.Costs[operation] = s.cost()
+	}
+	return floor, l.Client.Delete(ctx, Path(f.resource, floorNamespace, ""))
 }
 
 // floor is one measurement of the floor.
@@ -98,18 +102,20 @@ type floor struct {
 	resource schema.GroupVersionResource
 	run      string
 	created  atomic.Int64
+	patched  atomic.Int64
 }
 
 func (f *floor) name(i int) string { return fmt.Sprintf("floor-%s-%d", f.run, i) }
 
-func (f *floor) create(ctx context.Context, _ int) error {
+func (f *floor) create(ctx context.Context) error {
 	i := int(f.created.Add(1))
 	o := f.lab.Subject.New(floorNamespace, f.name(i), Plain)
 	o.SetAPIVersion(f.resource.GroupVersion().String())
 	return f.lab.Client.Create(ctx, f.resource, floorNamespace, o)
 }
 
-func (f *floor) status(ctx context.Context, i int) error {
+func (f *floor) status(ctx context.Context) error {
+	i := int(f.patched.Add(1)) // never one that the object has already: such a patch is cheaper
 	patch, err := json.Marshal(map[string]any{"status": f.lab.Subject.Status(i)})
 	if err != nil {
 		return err
@@ -118,43 +124,84 @@ func (f *floor) status(ctx context.Context, i int) error {
 	return f.lab.Client.Patch(ctx, Path(f.resource, floorNamespace, f.name(object))+"/status", patch)
 }
 
-// phase does one operation with some clients for a while.
-func (f *floor) phase(ctx context.Context, clients int, d time.Duration, do func(context.Context, int) error) (measure.Cost, error) {
+// begin has the server do first what is not to be paid for by the floor: what it does once for a
+// new kind, what it still has to do for others, and the collection of their garbage.
+func (f *floor) begin(ctx context.Context) error {
+	if err := f.phase(ctx, fewClients, floorObjects, f.create, &sum{}); err != nil {
+		return err
+	}
+	if err := f.lab.Settle(ctx); err != nil {
+		return err
+	}
+	if _, err := f.lab.Client.Do(ctx, http.MethodGet, "/debug/pprof/heap?gc=1", "", nil); err != nil {
+		return fmt.Errorf("asking API server for a collection: %w", err)
+	}
+	return nil
+}
+
+// round makes the minimal writes of some objects.
+func (f *floor) round(ctx context.Context, clients int, sums map[string]sum) error {
+	minimal := f.lab.Subject.Minimal
+	for _, operation := range []struct {
+		name  string
+		times int
+		do    func(context.Context) error
+	}{{floorCreate(clients), minimal.Creates, f.create}, {floorStatus(clients), minimal.Patches, f.status}} {
+		s := sums[operation.name]
+		if err := f.phase(ctx, clients, floorObjects*operation.times, operation.do, &s); err != nil {
+			return fmt.Errorf("%s: %w", operation.name, err)
+		}
+		sums[operation.name] = s
+	}
+	return nil
+}
+
+// phase does one operation n times with some clients.
+func (f *floor) phase(ctx context.Context, clients, n int, do func(context.Context) error, s *sum) error {
 	before, err := machine.Look()
 	if err != nil {
-		return measure.Cost{}, err
+		return err
 	}
-	var done atomic.Int64
-	end := time.Now().Add(d)
+	var next atomic.Int64
 	err = Parallel(clients, func(int) error {
 		for {
-			if err := do(ctx, int(done.Add(1))); err != nil || time.Now().After(end) {
+			if int(next.Add(1)) > n {
+				return nil
+			}
+			if err := do(ctx); err != nil {
 				return err
 			}
 		}
 	})
 	if err != nil {
-		return measure.Cost{}, err
+		return err
 	}
 	after, err := machine.Look()
 	if err != nil {
-		return measure.Cost{}, err
+		return err
 	}
-	n := float64(done.Load())
 	usage := after.Since(before)
-	return measure.Cost{CPU: measure.Milliseconds(usage.Ours) / n, Rate: n / usage.Wall.Seconds()}, nil
+	s.n, s.cpu, s.wall = s.n+n, s.cpu+usage.Ours, s.wall+usage.Wall
+	return nil
 }
 
-// FloorDrift is how far two floors are apart: by the cost of each operation, over all clients.
-func FloorDrift(before, after map[string]measure.Cost) float64 {
-	var worst float64
-	for _, operation := range []string{"create", "status"} {
-		var a, b float64
-		for _, clients := range []int{4, 16} {
-			key := fmt.Sprintf("%s @%d", operation, clients)
-			a, b = a+before[key].CPU, b+after[key].CPU
-		}
-		worst = max(worst, measure.Drift(a, b))
-	}
-	return worst
+// sum is what the phases of an operation came to.
+type sum struct {
+	n         int
+	cpu, wall time.Duration
+}
+
+func (s sum) cost() measure.Cost {
+	return measure.Cost{CPU: measure.Milliseconds(s.cpu) / float64(s.n), Rate: float64(s.n) / s.wall.Seconds()}
+}
+
+// cost is what the writes cost on a floor with a number of clients, in CPU-milliseconds.
+func (w Writes) cost(floor measure.Floor, clients int) float64 {
+	return float64(w.Creates)*floor.Costs[floorCreate(clients)].CPU + float64(w.Patches)*floor.Costs[floorStatus(clients)].CPU
+}
+
+// FloorDrift is how far two floors are apart, in what the minimal writes of an object cost with
+// few clients and with many.
+func FloorDrift(minimal Writes, before, after measure.Floor) float64 {
+	return measure.Drift(minimal.cost(before, fewClients)+minimal.cost(before, manyClients), minimal.cost(after, fewClients)+minimal.cost(after, manyClients))
 }

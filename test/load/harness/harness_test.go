@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"maps"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -55,17 +57,63 @@ func TestErrorLines(t *testing.T) {
 	}
 }
 
+// floorOf is a floor at a pace.
+func floorOf(pace, create4, create16, status4, status16 float64) measure.Floor {
+	return measure.Floor{Pace: pace, Costs: map[string]measure.Cost{
+		"create @4": {CPU: create4}, "create @16": {CPU: create16}, "status @4": {CPU: status4}, "status @16": {CPU: status16},
+	}}
+}
+
 func TestFloorDrift(t *testing.T) {
-	floor := func(create4, create16, status4, status16 float64) map[string]measure.Cost {
-		return map[string]measure.Cost{
-			"create @4": {CPU: create4}, "create @16": {CPU: create16}, "status @4": {CPU: status4}, "status @16": {CPU: status16},
+	before := floorOf(1, 1, 1, 2, 2)
+	for name, test := range map[string]struct {
+		after measure.Floor
+		want  float64
+	}{
+		"evens out between clients":    {floorOf(1, 1.1, 0.9, 2, 2), 0},
+		"evens out between operations": {floorOf(1, 0.8, 0.8, 2.2, 2.2), 0},
+		"dearer":                       {floorOf(1, 1.1, 1.1, 2.2, 2.2), 0.2 / 2.1},
+		"whatever the pace":            {floorOf(2, 1, 1, 2, 2), 0},
+	} {
+		if got := FloorDrift(Writes{Creates: 1, Patches: 1}, before, test.after); math.Abs(got-test.want) > 1e-9 {
+			t.Errorf("%s: the drift is %v, want %v", name, got, test.want)
 		}
 	}
-	if got := FloorDrift(floor(1, 1, 2, 2), floor(1.1, 0.9, 2, 2)); got > 1e-9 {
-		t.Errorf("what evens out is a drift of %v", got)
-	}
-	if got := FloorDrift(floor(1, 1, 2, 2), floor(1, 1, 2.2, 2.2)); got < 0.09 || got > 0.1 {
-		t.Errorf("2 to 2.2 is a drift of %v", got)
+}
+
+// What the pace of the machine explains is no drift, and the ceiling is that of the window.
+func TestCompare(t *testing.T) {
+	l := &Lab{Subject: &Subject{Minimal: Writes{Creates: 2, Patches: 4}}, Before: floorOf(2, 1, 1, 2, 2), window: &Window{pace: 4}}
+	for name, test := range map[string]struct {
+		after      measure.Floor
+		drift, raw float64
+		minimal    float64 // in the window
+	}{
+		"a slower machine":        {floorOf(3, 1.5, 1.5, 3, 3), 0, 0.4, 20},
+		"dearer software":         {floorOf(2, 1.5, 1.5, 3, 3), 0.4, 0.4, 25},
+		"the one hides the other": {floorOf(1.5, 1, 1, 2, 2), 2.0 / 7, 0, (20 + 10*4/1.5) / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rep := measure.Rep{Figures: measure.Figures{"rate": 10, "cpu_all": 50}}
+			l.compare(&rep, test.after)
+			ceiling := 1000 * float64(l.cores()) / test.minimal
+			got := map[string]float64{"drift": rep.FloorDrift, "raw": rep.FloorDriftRaw}
+			maps.Copy(got, rep.Figures)
+			for figure, want := range map[string]float64{
+				"drift": test.drift, "raw": test.raw,
+				"ceiling_rate": ceiling, "ceiling_percent": 1000 / ceiling, "minimal_cpu_percent": 2 * test.minimal,
+			} {
+				if math.Abs(got[figure]-want) > 1e-9 {
+					t.Errorf("%s is %v, want %v", figure, got[figure], want)
+				}
+			}
+			if want := (measure.Paces{Before: 2, Window: 4, After: test.after.Pace}); *rep.Pace != want {
+				t.Errorf("the paces are %v, want %v", *rep.Pace, want)
+			}
+			if rep.Before["create @4"].CPU != 1 || rep.After["create @4"] != test.after.Costs["create @4"] {
+				t.Errorf("the floors are not raw: %v, %v", rep.Before, rep.After)
+			}
+		})
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/labkeeper/labkeeper/test/env"
+	"github.com/labkeeper/labkeeper/test/load/machine"
 	"github.com/labkeeper/labkeeper/test/load/measure"
 )
 
@@ -52,7 +53,7 @@ type Lab struct {
 	Client  *Client
 	Watcher *Watcher
 	// Before is the floor before the measurement; none in a scenario that counts.
-	Before map[string]measure.Cost
+	Before measure.Floor
 
 	options  Options
 	account  string // kubeconfig of the manager
@@ -60,6 +61,7 @@ type Lab struct {
 	world    *env.Process
 	end      context.CancelFunc
 	window   *Window
+	pace     *machine.Pace
 	// foreign is the largest share of the machine that others used of any measurement.
 	foreign float64
 
@@ -74,7 +76,7 @@ func Start(ctx context.Context, subject *Subject, o Options) (*Lab, error) {
 		return nil, err
 	}
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
-	l := &Lab{ControlPlane: cp, Subject: subject, options: o, end: end}
+	l := &Lab{ControlPlane: cp, Subject: subject, options: o, end: end, pace: machine.StartPace()}
 	if o.Version != nil {
 		o.Version(cp)
 	}
@@ -182,6 +184,7 @@ func (l *Lab) Rest() error {
 // Stop ends everything.
 func (l *Lab) Stop() error {
 	l.end()
+	l.pace.Stop()
 	return l.ControlPlane.Stop()
 }
 

@@ -3,7 +3,6 @@ package harness
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	"github.com/labkeeper/labkeeper/test/load/machine"
 	"github.com/labkeeper/labkeeper/test/load/measure"
@@ -56,15 +55,15 @@ func Repeat(ctx context.Context, subject *Subject, scenario Scenario, n int, o O
 	if scenario.Counts {
 		return rep, nil
 	}
-	rep.Before = maps.Clone(l.Before)
-	if rep.After, err = l.Floor(ctx, "after"); err != nil {
+	after, err := l.Floor(ctx, "after")
+	if err != nil {
 		return rep, err
 	}
-	rep.ForeignCPU, rep.FloorDrift = l.foreign, FloorDrift(rep.Before, rep.After)
+	rep.ForeignCPU = l.foreign
+	l.compare(&rep, after)
 	if rep.FloorDrift > maxDrift && rep.ForeignCPU <= measure.MaxForeign { // or others are the reason, and another try is no better
-		rep.Discarded = fmt.Sprintf("the floor has drifted by %s %%", measure.Number(100*rep.FloorDrift))
+		rep.Discarded = fmt.Sprintf("the floor has drifted by %s %%, corrected by the pace of the machine", measure.Number(100*rep.FloorDrift))
 	}
-	l.putCeiling(rep)
 	return rep, nil
 }
 
@@ -91,10 +90,26 @@ func (w *Window) put(rep *measure.Rep) {
 	rep.StealMS = measure.Milliseconds(w.usage.Steal)
 }
 
+// compare puts what follows from the floors on both sides into a repetition.
+func (l *Lab) compare(rep *measure.Rep, after measure.Floor) {
+	before, pace := l.Before, measure.Paces{Before: l.Before.Pace, After: after.Pace}
+	if l.window != nil {
+		pace.Window = l.window.pace
+	}
+	if pace.Window == 0 { // nothing was measured at once
+		pace.Window = (before.Pace + after.Pace) / 2
+	}
+	rep.Before, rep.After = before.Costs, after.Costs
+	rep.Pace, rep.PaceDrift = &pace, pace.Drift()
+	rep.FloorDrift, rep.FloorDriftRaw = FloorDrift(l.Subject.Minimal, before, after.At(before.Pace)), FloorDrift(l.Subject.Minimal, before, after)
+	l.putCeiling(*rep, before.At(pace.Window), after.At(pace.Window))
+}
+
 // putCeiling puts the share of what the machine could have done into the figures: objects a
-// second, if nothing but the minimal writes were made, at what they cost on the floor.
-func (l *Lab) putCeiling(rep measure.Rep) {
-	minimal := (l.minimal(rep.Before) + l.minimal(rep.After)) / 2
+// second, if nothing but the minimal writes were made, at what they cost on the floor. Both
+// floors are at the pace of the window.
+func (l *Lab) putCeiling(rep measure.Rep, before, after measure.Floor) {
+	minimal := (l.minimal(before) + l.minimal(after)) / 2
 	ceiling := 1000 * float64(l.cores()) / minimal
 	rep.Figures.Put("ceiling_rate", ceiling)
 	if rate, ok := rep.Figures["rate"]; ok {
@@ -104,9 +119,8 @@ func (l *Lab) putCeiling(rep measure.Rep) {
 }
 
 // minimal is what the minimal writes of an object cost on a floor, in CPU-milliseconds.
-func (l *Lab) minimal(floor map[string]measure.Cost) float64 {
-	w := l.Subject.Minimal
-	return float64(w.Creates)*floor[FloorCreate].CPU + float64(w.Patches)*floor[FloorStatus].CPU
+func (l *Lab) minimal(floor measure.Floor) float64 {
+	return l.Subject.Minimal.cost(floor, manyClients)
 }
 
 // Ceiling is how many objects a second the machine can do at most, by the floor before.

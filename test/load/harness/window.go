@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/labkeeper/labkeeper/test/load/machine"
@@ -17,6 +19,7 @@ type Window struct {
 	manager *Manager
 	start   machine.Snapshot
 	usage   machine.Usage
+	pace    float64
 	// before and server are the manager's and the API server's own counters at the start.
 	before, server Metrics
 	// profiled is closed when no profile is being taken.
@@ -36,10 +39,10 @@ func (l *Lab) Open(ctx context.Context, m *Manager) (*Window, error) {
 	}
 	if l.options.Profile != "" && m != nil {
 		go func() {
-			if err := m.Profile(ctx, profileTime, l.options.Profile); err != nil {
+			defer close(w.profiled)
+			if err := l.profile(ctx, m); err != nil {
 				l.Fail(err)
 			}
-			close(w.profiled)
 		}()
 	} else {
 		close(w.profiled)
@@ -48,8 +51,22 @@ func (l *Lab) Open(ctx context.Context, m *Manager) (*Window, error) {
 	return w, err
 }
 
-// profileTime is how long the manager is profiled, from the beginning of the measurement.
-const profileTime = 10 * time.Second
+// profileTime is how long profiles are taken, from the beginning of the measurement.
+const profileTime = 15 * time.Second
+
+// profile writes CPU profiles of the manager and, beside it, of the API server.
+func (l *Lab) profile(ctx context.Context, m *Manager) error {
+	return Parallel(2, func(i int) error {
+		if i == 0 {
+			return m.Profile(ctx, profileTime, l.options.Profile)
+		}
+		content, err := l.Client.Do(ctx, http.MethodGet, fmt.Sprintf("/debug/pprof/profile?seconds=%d", int(profileTime.Seconds())), "", nil)
+		if err != nil {
+			return fmt.Errorf("taking profile of API server: %w", err)
+		}
+		return os.WriteFile(strings.TrimSuffix(l.options.Profile, ".pprof")+".apiserver.pprof", content, 0o644)
+	})
+}
 
 // Close ends it and puts what it cost for each of n objects into the figures.
 func (w *Window) Close(ctx context.Context, n int, f measure.Figures) error {
@@ -57,7 +74,7 @@ func (w *Window) Close(ctx context.Context, n int, f measure.Figures) error {
 	if err != nil {
 		return err
 	}
-	w.usage = end.Since(w.start)
+	w.usage, w.pace = end.Since(w.start), w.lab.pace.Between(w.start.Time, end.Time)
 	<-w.profiled
 	f.Put("total_s", w.usage.Wall.Seconds())
 	f.Put("utilisation_percent", 100*w.usage.Utilisation(w.lab.cores()))
@@ -67,7 +84,11 @@ func (w *Window) Close(ctx context.Context, n int, f measure.Figures) error {
 	} {
 		f.Put(figure, measure.Milliseconds(w.usage.Programs[filepath.Base(program)])/float64(n))
 	}
-	f.Put("cpu_all", measure.Milliseconds(w.usage.Ours)/float64(n))
+	all := measure.Milliseconds(w.usage.Ours) / float64(n)
+	f.Put("cpu_all", all)
+	if before := w.lab.Before.Pace; before > 0 { // there is a floor
+		f.Put("cpu_all_paced", measure.Paced(all, w.pace, before))
+	}
 	if w.manager == nil {
 		return nil
 	}

@@ -124,16 +124,32 @@ func TestConclude(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	r := Report{Scenario: "burst", N: 10, Reps: []Rep{{Figures: Figures{"total_s": 1.5, "calls_create": 5}}}}
+	r := Report{Scenario: "burst", N: 10, Reps: []Rep{{
+		Figures:    Figures{"total_s": 1.5, "calls_create": 5, "ceiling_rate": 40},
+		FloorDrift: 0.03, FloorDriftRaw: 0.25, Pace: &Paces{Before: 2, Window: 2.5, After: 2.25},
+	}}}
 	r.Conclude([]Limit{{Figure: "total_s", Max: ptr.To(1.0), Source: "test"}}, false)
 	var out strings.Builder
 	if err := r.WriteTable(&out); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"burst", "1.50", "5/-/-/-/-", "<= 1", "fail"} {
+	for _, want := range []string{"burst", "1.50", "5/-/-/-/-", "<= 1", "fail", "40 to 40, corrected by pace", "corrected by pace; raw 25 %", "2, 2.50, 2.25"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in the table:\n%s", want, out.String())
 		}
+	}
+}
+
+func TestPaces(t *testing.T) {
+	if got := (Paces{Before: 2, Window: 3, After: 2.5}).Drift(); math.Abs(got-0.4) > 1e-9 {
+		t.Errorf("the paces are %v apart", got)
+	}
+	floor := Floor{Pace: 2, Costs: map[string]Cost{"create": {CPU: 3, Rate: 600}}}
+	if got, want := floor.At(4).Costs["create"], (Cost{CPU: 6, Rate: 300}); got != want {
+		t.Errorf("on a machine of half the speed it is %v, want %v", got, want)
+	}
+	if got := floor.At(4).At(2).Costs["create"]; got != floor.Costs["create"] {
+		t.Errorf("there and back it is %v", got)
 	}
 }
 

@@ -42,8 +42,13 @@ type Rep struct {
 	// Before and After are the floor on both sides, by operation.
 	Before map[string]Cost `json:"floor_before,omitempty"`
 	After  map[string]Cost `json:"floor_after,omitempty"`
-	// FloorDrift is how far apart they are.
-	FloorDrift float64 `json:"floor_drift"`
+	// FloorDrift is how far apart they are in what the minimal writes of an object cost, each
+	// corrected by the pace of its time. FloorDriftRaw is without the correction.
+	FloorDrift    float64 `json:"floor_drift"`
+	FloorDriftRaw float64 `json:"floor_drift_raw"`
+	// Pace is how fast the machine was, and PaceDrift how far that was apart.
+	Pace      *Paces  `json:"pace,omitempty"`
+	PaceDrift float64 `json:"pace_drift"`
 	// ForeignCPU is the share of the machine that others used.
 	ForeignCPU float64 `json:"foreign_cpu"`
 	// Utilisation is the share that we used.
@@ -69,6 +74,9 @@ type Report struct {
 	// Contended: others used so much of the machine that nothing timed can be believed.
 	Contended bool  `json:"contended"`
 	Reps      []Rep `json:"reps"`
+	// Corrected are the names of the figures that are at another pace of the machine than they
+	// were measured at; all others, every cost of an operation or a program too, are raw.
+	Corrected []string `json:"corrected_by_pace"`
 	// Summary is the median, smallest and largest of each figure.
 	Summary map[string]Range `json:"summary"`
 	Gates   []Gate           `json:"gates"`
@@ -86,7 +94,7 @@ const (
 // Conclude fills in what follows from the repetitions. exact is a scenario of counts, which
 // others on the machine cannot change.
 func (r *Report) Conclude(limits []Limit, exact bool) {
-	r.Summary, r.Floor = map[string]Range{}, map[string]Cost{}
+	r.Summary, r.Floor, r.Corrected = map[string]Range{}, map[string]Cost{}, corrected
 	counted := slices.DeleteFunc(slices.Clone(r.Reps), func(rep Rep) bool { return rep.Discarded != "" })
 	values := map[string][]float64{}
 	floors := map[string][]Cost{}
@@ -162,7 +170,7 @@ var columns = []struct {
 }{
 	{"total s", []string{"total_s"}},
 	{"obj/s", []string{"rate"}},
-	{"% of ceiling", []string{"ceiling_percent"}},
+	{"% of ceiling (paced)", []string{"ceiling_percent"}},
 	{"p50 ms", []string{"reaction_p50_ms"}},
 	{"p99 ms", []string{"reaction_p99_ms"}},
 	{"calls/obj C/P/G/D/E", []string{"calls_create", "calls_patch", "calls_get", "calls_delete", "calls_event"}},
@@ -188,10 +196,16 @@ func (r *Report) WriteTable(w io.Writer) error {
 	fmt.Fprintf(w, "\nfigures (median, smallest to largest of the repetitions)\n")
 	for _, name := range slices.Sorted(maps.Keys(r.Summary)) {
 		s := r.Summary[name]
-		fmt.Fprintf(t, "  %s\t%s\t%s to %s\n", name, Number(s.Median), Number(s.Min), Number(s.Max))
+		fmt.Fprintf(t, "  %s\t%s\t%s to %s%s\n", name, Number(s.Median), Number(s.Min), Number(s.Max), note(name))
 	}
 	for _, op := range slices.Sorted(maps.Keys(r.Floor)) {
 		fmt.Fprintf(t, "  floor: %s\t%s\tcpu-ms/op, %s/s\n", op, Number(r.Floor[op].CPU), Number(r.Floor[op].Rate))
+	}
+	for i, rep := range r.Reps {
+		if p := rep.Pace; p != nil {
+			fmt.Fprintf(t, "  floor drift of repetition %d\t%s %%\tcorrected by pace; raw %s %%; pace before, in and after the window %s, %s, %s cpu-ms\n",
+				i+1, Number(100*rep.FloorDrift), Number(100*rep.FloorDriftRaw), Number(p.Before), Number(p.Window), Number(p.After))
+		}
 	}
 	fmt.Fprintf(t, "  foreign CPU\t%s %%\tat most %s %%\n", Number(100*r.ForeignCPU), Number(100*MaxForeign))
 	if len(r.Gates) > 0 {
@@ -212,6 +226,14 @@ func (r *Report) WriteTable(w io.Writer) error {
 		fmt.Fprintln(w, "error:", e)
 	}
 	return nil
+}
+
+// note says which figures are not raw.
+func note(figure string) string {
+	if slices.Contains(corrected, figure) {
+		return ", corrected by pace"
+	}
+	return ""
 }
 
 func (r *Report) word(g Gate) string {

@@ -188,7 +188,7 @@ func TestToyKind(t *testing.T) {
 func check(t *testing.T, scenario string, figures map[string]float64) {
 	t.Helper()
 	want := map[string]map[string]*float64{
-		"experiment-burst": {"calls_create": ptr.To(1.0), "calls_patch": ptr.To(1.0), "statuses": ptr.To(1.0), "rate": nil, "reaction_light_p50_ms": nil, "ceiling_percent": nil},
+		"experiment-burst": {"calls_create": ptr.To(1.0), "calls_patch": ptr.To(1.0), "statuses": ptr.To(1.0), "rate": nil, "reaction_light_p50_ms": nil, "ceiling_percent": nil, "cpu_all_paced": nil},
 		"calls":            {writesBeside: ptr.To(0.0), readsBesideList: ptr.To(0.0), statusesBeyond: ptr.To(0.0), "noop writes": ptr.To(0.0)},
 	}[scenario]
 	for name, value := range want {
