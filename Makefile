@@ -79,7 +79,7 @@ sweep: k8s ## Kill the manager after every write of every workload; SWEEPFLAGS a
 	@go test ./test/faults/... -count=1 -v -timeout 60m -run TestSweep -faults.full=C1 $(SWEEPFLAGS)
 
 .PHONY: sweep-full
-sweep-full: k8s ## Let every fault happen at every write of every workload: some two hours.
+sweep-full: k8s ## Let every fault happen at every write of every workload; with SWEEPFLAGS=-faults.record=FILE it goes on where it ended.
 	@go test ./test/faults/... -count=1 -v -timeout 300m -run TestSweep -faults.full=all $(SWEEPFLAGS)
 
 .PHONY: sweep-mutants

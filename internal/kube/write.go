@@ -109,6 +109,16 @@ func (w Writer) Delete(ctx context.Context, child *unstructured.Unstructured) er
 	return nil
 }
 
+// Confirm returns a conflict unless the server has the child in the desired state, whatever the
+// cache says: for what is never looked at again.
+func (w Writer) Confirm(ctx context.Context, desired *unstructured.Unstructured) error {
+	live, err := w.live(ctx, desired)
+	if err == nil && !UpToDate(live, desired) {
+		return fmt.Errorf("confirming %s: %w", Describe(desired), stale(desired, "it is not what the cache has"))
+	}
+	return err
+}
+
 // live is the child as the server has it now, proven to be the owner's. One that is gone by now
 // is a conflict: what wrote it has seen it, and must look again.
 func (w Writer) live(ctx context.Context, child *unstructured.Unstructured) (*unstructured.Unstructured, error) {
@@ -116,8 +126,7 @@ func (w Writer) live(ctx context.Context, child *unstructured.Unstructured) (*un
 	live.SetGroupVersionKind(child.GroupVersionKind())
 	err := w.Client.Get(ctx, client.ObjectKeyFromObject(child), live)
 	if apierrors.IsNotFound(err) {
-		gvk := child.GroupVersionKind()
-		err = apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, child.GetName(), errors.New("it is gone"))
+		err = stale(child, "it is gone")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", Describe(child), err)
@@ -126,6 +135,12 @@ func (w Writer) live(ctx context.Context, child *unstructured.Unstructured) (*un
 		return nil, &NameTakenError{Object: Describe(live)}
 	}
 	return live, nil
+}
+
+// stale is a conflict of what was planned with what there is.
+func stale(child *unstructured.Unstructured, why string) error {
+	gvk := child.GroupVersionKind()
+	return apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, child.GetName(), errors.New(why))
 }
 
 // Describe names an object as "Kind namespace/name".

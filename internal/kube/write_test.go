@@ -268,6 +268,30 @@ func TestApplyRefuses(t *testing.T) {
 	}
 }
 
+func TestConfirm(t *testing.T) {
+	other := set(int64(7), "spec", "size")
+	for name, c := range map[string]struct {
+		there []client.Object
+		fails func(error) bool
+	}{
+		"as desired":    {[]client.Object{widget(withUID)}, func(err error) bool { return err != nil }},
+		"another state": {[]client.Object{widget(withUID, other)}, func(err error) bool { return !apierrors.IsConflict(err) }},
+		"gone":          {nil, func(err error) bool { return !apierrors.IsConflict(err) }},
+		"another's": {[]client.Object{widget(withUID, foreign)}, func(err error) bool {
+			var taken *NameTakenError
+			return !errors.As(err, &taken)
+		}},
+	} {
+		s := newServer(t, c.there...)
+		if err := s.writer().Confirm(t.Context(), widget()); c.fails(err) {
+			t.Errorf("%s: the error is %v", name, err)
+		}
+		if s.writes != nil {
+			t.Errorf("%s: it writes %v", name, s.writes)
+		}
+	}
+}
+
 func TestWriterPassesErrorsOn(t *testing.T) {
 	cause := apierrors.NewForbidden(schema.GroupResource{Resource: "widgets"}, "w", errors.New("no"))
 	changed := widget(set(int64(2), "spec", "size"))

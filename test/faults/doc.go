@@ -3,7 +3,7 @@
 // twice undisturbed as the reference, and then again for every write that it makes: killed
 // after that write is stored and before it knows, with the answer lost, refused or late, with
 // the API server restarted, with what it watches late, coalesced or doubled, or put back in
-// time. What a run came to is compared with the reference by the oracles O1 to O8.
+// time. What a run came to is compared with the reference by the oracles O1 to O9.
 //
 // Nothing in here knows a kind. A World says which kinds there are, what belongs together
 // and how the outside systems behave; a Workload says what a user does. The package
@@ -28,6 +28,13 @@
 // is sent again, and Events are not counted; the renewal of the lease, and there is no leader
 // election in a run. The queue and its backoff have no randomness.
 //
+// # The order across kinds
+//
+// The recorder watches every kind by itself, so it hears of two kinds in any order. There is one
+// etcd, and what it stores it numbers: by resource version the history is that of the commits.
+// The invariants of a World (oracle O9) see every prefix of it. A user can break one himself, by
+// deleting what others need; such a workload names it, and it is not judged there.
+//
 // # How watches are disturbed
 //
 // The proxy asks for JSON, which can be taken apart into events, and passes them on late, once
@@ -42,6 +49,8 @@
 // there wait for a second. An informer is told from a read of the reconciler by what client-go
 // sends: its first list asks for resourceVersion=0, "any moment will do", and no list of a
 // client that reads live does (it asks for none, which is "now", or for one object by name).
+// One kind alone can be put back too (S2), as a watch cache that is behind the others: what the
+// manager made last it takes for not there, and all else tells it to go on.
 // A list can be put back, an initial stream of events cannot, so these managers run with
 // KUBE_FEATURE_WatchListClient=false. The moment is that before the last one, two or three
 // writes, in turn.
@@ -54,6 +63,19 @@
 // started again on the same port. The restarted one knows no moment before its start, so the
 // recorder lists and tells what has changed since; nothing has, so nothing is lost or doubled.
 // A manager behind the proxy sees its connections dropped rather than refused.
+//
+// # What a sweep costs
+//
+// Mostly CPU, of the API server and of managers that start; so everything runs with a lazier
+// garbage collector. -faults.parallel is how many plans want CPU at the same time: one in which
+// nothing happens, because its writes are refused, its manager waits to try again or what has
+// converged must stay so, leaves its seat to another. Namespaces are taken away after each run, so
+// that the last plan costs what the first did.
+//
+// No plan ends a sweep. What has failed is played once more at the end, alone, and stays failed;
+// that it "passed alone" says that load may be the reason. When the time of the test is nearly up
+// no plan begins any more. With -faults.record=FILE the next sweep of the same manager leaves out
+// what has passed; -faults.part=2/5 is the second of five parts.
 //
 // # Limits
 //

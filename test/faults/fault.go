@@ -54,12 +54,14 @@ const (
 	// Travel stores the write and kills the manager; the next one finds the caches of a
 	// moment before the last writes, for a while.
 	Travel Mode = "S1"
+	// Behind is Travel of one kind, while the next manager finds all others as they are.
+	Behind Mode = "S2"
 )
 
 // Modes are all, in their order.
 var Modes = []Mode{
 	Crash, Lost, Conflict, Conflicts, TooMany, Internal, Unavailable, Reset, Forbidden, Webhook, Terminating, Quota,
-	Restart, Coalesced, Held, Expired, Travel,
+	Restart, Coalesced, Held, Expired, Travel, Behind,
 }
 
 const (
@@ -98,13 +100,16 @@ func (f Fault) refuses() bool {
 
 // loses says whether the write takes place and its answer is dropped.
 func (f Fault) loses() bool {
-	return slices.Contains([]Mode{Crash, Lost, Restart, Travel}, f.Mode)
+	return slices.Contains([]Mode{Crash, Lost, Restart, Travel, Behind}, f.Mode)
 }
 
 // delays says whether the watches are disturbed.
 func (f Fault) delays() bool {
 	return slices.Contains([]Mode{Coalesced, Held, Expired}, f.Mode)
 }
+
+// travels says whether another manager finds something as it was before.
+func (f Fault) travels() bool { return f.Mode == Travel || f.Mode == Behind }
 
 // holds says whether events come late.
 func (f Fault) holds() bool { return f.Mode == Coalesced || f.Mode == Held }
@@ -121,8 +126,13 @@ func (f Fault) lasts() time.Duration {
 }
 
 // past is the ordinal of the write whose moment a manager that travels is put back to: that
-// before the last one, two or three, in turn.
-func (f Fault) past() int { return max(0, f.K-1-(f.K-1)%depths) }
+// before the last one, two or three, in turn; a kind alone always goes back as far as it can.
+func (f Fault) past() int {
+	if f.Mode == Behind {
+		return max(0, f.K-depths)
+	}
+	return max(0, f.K-1-(f.K-1)%depths)
+}
 
 // concerns says whether a fault at the first write refuses the second one too while it lasts.
 func (f Fault) concerns(first, w Write) bool {
@@ -149,6 +159,8 @@ func (f Fault) possible(reference *Reference) bool {
 		return w.Verb == "create" && w.Namespace != ""
 	case Held:
 		return len(reference.late(f.K)) > 0
+	case Behind:
+		return !reference.behind(f).Empty()
 	}
 	return true
 }

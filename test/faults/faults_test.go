@@ -4,8 +4,11 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 )
 
@@ -197,6 +202,33 @@ func TestProxyTravels(t *testing.T) {
 	}
 	if tally := p.tally(); tally.Rewritten != 1 || tally.Waited != 1 {
 		t.Errorf("tally: %+v", tally)
+	}
+}
+
+// When one kind is behind, the others are as they are.
+func TestProxyTravelsOneKind(t *testing.T) {
+	var queries []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		queries = append(queries, r.URL.RawQuery)
+		fmt.Fprint(w, "{}")
+	}))
+	defer server.Close()
+	p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
+		Fault: Fault{Behind, 1}, hide: hider("run-x"), held: schema.GroupResource{Resource: "pods"}, kill: func() {},
+		now: func() (string, error) { return "7", nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	_, _ = ask(p.url, http.MethodPost, "pods", "a")
+	for _, kind := range []string{"pods", "secrets"} {
+		if response, err := http.Get(p.url + "/api/v1/namespaces/n/" + kind + "?resourceVersion=0"); err == nil {
+			response.Body.Close()
+		}
+	}
+	if diff := cmp.Diff([]string{"", "resourceVersion=7&resourceVersionMatch=Exact", "resourceVersion=0"}, queries); diff != "" {
+		t.Errorf("what the API server was asked (-want +got):\n%s", diff)
 	}
 }
 
@@ -408,6 +440,102 @@ func TestBackward(t *testing.T) {
 	}
 }
 
+// Changes of all kinds are judged in the order in which they were stored.
+func TestBroken(t *testing.T) {
+	entry := func(version int64, verb watch.EventType, uid string) Entry {
+		u := &unstructured.Unstructured{Object: map[string]any{"kind": "Toy"}}
+		u.SetUID(types.UID(uid))
+		return Entry{Verb: verb, Version: version, Object: u}
+	}
+	told := &record{entries: []Entry{entry(1, watch.Added, "a"), entry(4, watch.Added, "b"), entry(2, watch.Modified, "a"), entry(3, watch.Deleted, "a")}}
+	both := &record{entries: append(told.entries, entry(5, watch.Added, "a"))}
+	alone := map[string]func([]Entry) string{"alone": func(history []Entry) string {
+		if n := len(StateOf(history)); n > 1 {
+			return fmt.Sprintf("there are %d", n)
+		}
+		return ""
+	}}
+	tests := map[string]struct {
+		record *record
+		breaks []string
+		want   int
+	}{
+		"one after the other": {told, nil, 0},
+		"two":                 {both, nil, 1},
+		"by the user":         {both, []string{"alone"}, 0},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			r := &run{lab: &Lab{world: World{Invariants: alone}}, workload: Workload{Breaks: test.breaks}}
+			if got := r.broken(test.record.history()); len(got) != test.want {
+				t.Errorf("%d findings, not %d: %v", len(got), test.want, got)
+			}
+		})
+	}
+}
+
+// Who goes on takes a seat even if there is none, and then nobody else begins.
+func TestSeats(t *testing.T) {
+	s := newSeats(1)
+	s.take()
+	s.leave()
+	s.take()
+	s.retake()
+	s.leave()
+	began := make(chan struct{})
+	go func() {
+		s.take()
+		close(began)
+	}()
+	select {
+	case <-began:
+		t.Error("there are two on one seat")
+	case <-time.After(50 * time.Millisecond):
+	}
+	s.leave()
+	<-began
+}
+
+// A sweep goes on where another one of the same manager ended.
+func TestJournal(t *testing.T) {
+	dir := t.TempDir()
+	path, binary := filepath.Join(dir, "record"), filepath.Join(dir, "manager")
+	passed, failed := Plan{Workload{Name: "toy"}, Fault{Crash, 1}, nil}, Plan{Workload{Name: "toy"}, Fault{Crash, 2}, nil}
+	for i, content := range []string{"one", "one", "another"} {
+		if err := os.WriteFile(binary, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		j, err := openJournal(path, binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j.has(passed) != (i == 1) || j.has(failed) {
+			t.Errorf("of %q it says %q", content, slices.Collect(maps.Keys(j.passed)))
+		}
+		j.add(Verdict{Plan: passed})
+		j.add(Verdict{Plan: failed, Findings: []Finding{{"O1", "bad"}}})
+		j.close()
+	}
+}
+
+func TestPart(t *testing.T) {
+	all, played := make([]Workload, 7), 0
+	for _, part := range []string{"1/3", "2/3", "3/3"} {
+		some, err := partOf(all, part)
+		if played += len(some); err != nil || len(some) < 2 {
+			t.Errorf("part %s has %d: %v", part, len(some), err)
+		}
+	}
+	if played != len(all) {
+		t.Errorf("the parts have %d of %d", played, len(all))
+	}
+	for _, part := range []string{"0/3", "4/3", "x"} {
+		if _, err := partOf(all, part); err == nil {
+			t.Errorf("%s is a part", part)
+		}
+	}
+}
+
 func TestDifferences(t *testing.T) {
 	a, b := outcome{"x": "1", "y": "2", "z": "3"}, outcome{"x": "1", "y": "3", "w": "4"}
 	if n := len(differences(a, b, nil)); n != 3 {
@@ -441,6 +569,10 @@ func TestPlans(t *testing.T) {
 	}
 	if len(got) != 2*len(Modes) || len(played) != len(Modes) {
 		t.Errorf("%d plans of %d modes", len(got), len(played))
+	}
+	// What was created last can be taken for not there; what is not watched is never read late.
+	if f := (Fault{Behind, 8}); reference.behind(f) != kind || !f.possible(reference) || (Fault{Behind, 12}).possible(reference) {
+		t.Errorf("behind at write 8 is %s", reference.behind(f))
 	}
 	for k := 1; k <= 20; k++ {
 		if past := (Fault{Travel, k}).past(); past >= k || past < k-depths {

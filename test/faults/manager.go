@@ -56,7 +56,7 @@ func (l *Lab) startManager(namespace, server string, mode Mode) (*manager, error
 		return nil, err
 	}
 	m.environment = []string{clockVariable + "=" + m.file("clock")}
-	if mode == Travel {
+	if (Fault{Mode: mode}).travels() {
 		// A list can be put back in time, an initial stream of events cannot.
 		m.environment = append(m.environment, "KUBE_FEATURE_WatchListClient=false")
 	}
@@ -107,6 +107,9 @@ func (m *manager) start() error {
 // watch starts the manager again when it exits.
 func (m *manager) watch(process *env.Process) {
 	<-process.Exited()
+	// The end of the control plane stops all that it started; by then another process may have
+	// the number of this one.
+	_ = process.Stop()
 	m.mu.Lock()
 	// Between choosing a port and listening on it, somebody else may take it.
 	if tail := process.Tail(3); !m.killed && !m.stopped && !m.away && !strings.Contains(tail, "address already in use") {

@@ -81,8 +81,12 @@ func Mutants(t *testing.T, lab *Lab, mutants []Mutant, workloads ...Workload) {
 		mutants = slices.DeleteFunc(slices.Clone(mutants), func(m Mutant) bool { return !slices.Contains(names, m.Name) })
 	}
 	h := &hunt{t: t, trial: &trial{
-		Trial: Trial{Quiet: quietSample, Parallel: *parallel, Failed: func(v Verdict) { t.Errorf("without a bug: %s", v) }},
-		lab:   lab, seats: make(chan struct{}, max(1, *parallel)), report: &Report{},
+		Trial: Trial{Quiet: quietSample, Parallel: *parallel, Told: func(v Verdict) {
+			if len(v.Findings) > 0 {
+				t.Errorf("without a bug: %s", v)
+			}
+		}},
+		lab: lab, seats: newSeats(*parallel), report: &Report{},
 	}, workloads: workloads, references: map[string]*Reference{}}
 	begun := time.Now()
 	var catches []*catch
@@ -226,12 +230,12 @@ func (c *catch) count(ctx context.Context, bugged *trial, plans []planned) (caug
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for _, p := range plans {
-		bugged.seats <- struct{}{}
+		bugged.seats.take()
 		mu.Lock()
 		enough := *firstCatch && caught > 0
 		mu.Unlock()
 		if enough || ctx.Err() != nil {
-			<-bugged.seats
+			bugged.seats.leave()
 			break
 		}
 		of++

@@ -17,7 +17,7 @@ import (
 
 // Finding is a rule that a run has broken.
 type Finding struct {
-	// Oracle is O1 to O8, or plan for a run that the harness could not play.
+	// Oracle is O1 to O9, or plan for a run that the harness could not play.
 	Oracle  string
 	Message string
 }
@@ -49,6 +49,27 @@ func (ref *Reference) late(k int) []schema.GroupResource {
 		}
 	}
 	return out
+}
+
+// behind is the kind that a manager killed at a write finds as it was before the last writes: that
+// of the last create, which it could take for not there, or one of those that were changed. It is
+// empty if the manager watches none of them.
+func (ref *Reference) behind(f Fault) schema.GroupResource {
+	var kinds []schema.GroupResource
+	for _, w := range slices.Backward(ref.Writes[f.past():f.K]) {
+		kind := w.Resource.GroupResource()
+		switch {
+		case !ref.watched[kind]:
+		case w.Verb == "create":
+			return kind
+		default:
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) == 0 {
+		return schema.GroupResource{}
+	}
+	return kinds[f.K%len(kinds)]
 }
 
 // effects count the creates and deletes of every role.
@@ -93,6 +114,9 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 	r.judgeQuiet(&out, late)
 	for _, back := range r.backward(history) {
 		out.add("O7", "%s", back)
+	}
+	for _, broken := range r.broken(history) {
+		out.add("O9", "%s", broken)
 	}
 	if reference == nil {
 		if line := r.errorLine(); line != "" {
@@ -254,6 +278,24 @@ func (r *run) most(history []Entry) map[string]int {
 		}
 		out[k.role] = max(out[k.role], now[k])
 	}
+	return out
+}
+
+// broken are the invariants of the world that a change has broken. A resource version orders what
+// was stored of all kinds, whatever the order in which the recorder was told.
+func (r *run) broken(history []Entry) []string {
+	var out []string
+	for name, invariant := range r.lab.world.Invariants {
+		if slices.Contains(r.workload.Breaks, name) {
+			continue
+		}
+		for n := range history {
+			if why := invariant(history[:n+1]); why != "" {
+				out = append(out, fmt.Sprintf("%s: %s", name, why))
+			}
+		}
+	}
+	slices.Sort(out)
 	return out
 }
 

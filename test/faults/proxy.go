@@ -91,7 +91,7 @@ type disturbance struct {
 	Fault
 	// target is the write that a refusing fault is for.
 	target Write
-	// held is the kind whose events come late.
+	// held is the kind whose events come late, or that alone travels.
 	held schema.GroupResource
 	// hide hides what is different in every run.
 	hide func(string) string
@@ -270,7 +270,7 @@ func (p *proxy) answered(w Write, code int) bool {
 
 // mark keeps the moment after a write, for a manager that is put back there.
 func (p *proxy) mark() error {
-	if p.plan.Mode != Travel || p.plan.now == nil {
+	if !p.plan.travels() || p.plan.now == nil {
 		return nil
 	}
 	version, err := p.plan.now()
@@ -293,7 +293,7 @@ func (p *proxy) lose(ctx context.Context) {
 			p.cease()
 		}()
 		return
-	case Travel:
+	case Travel, Behind:
 		p.mu.Lock()
 		p.past = p.moments[p.plan.past()]
 		p.mu.Unlock()
@@ -314,9 +314,9 @@ func (p *proxy) cease() {
 // travel shows the past to the informers of a manager that was killed for that: their lists are
 // those of a past moment, and their watches, which go on from it, wait until the fault is over.
 // An informer asks for resourceVersion=0 when it begins, which allows any past; a read that the
-// reconciler wants live asks for none and gets the truth.
+// reconciler wants live asks for none and gets the truth. Behind does so to one kind only.
 func (p *proxy) travel(r *http.Request) {
-	if p.plan.Mode != Travel {
+	if !p.plan.travels() {
 		return
 	}
 	p.mu.Lock()
@@ -328,7 +328,7 @@ func (p *proxy) travel(r *http.Request) {
 	query := r.URL.Query()
 	w, ok := parsePath(r.URL.Path)
 	switch version := query.Get("resourceVersion"); {
-	case !ok || w.Name != "":
+	case !ok || w.Name != "", p.plan.Mode == Behind && w.Resource.GroupResource() != p.plan.held:
 	case isWatch(r) && version == past:
 		p.mu.Lock()
 		if p.counted.Waited++; p.counted.Waited == 1 {

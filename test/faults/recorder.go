@@ -252,6 +252,24 @@ func (r *record) history() []Entry {
 	return slices.SortedStableFunc(slices.Values(r.entries), func(a, b Entry) int { return cmp.Compare(a.Version, b.Version) })
 }
 
+// StateOf is what there was after all that has happened.
+func StateOf(history []Entry) State {
+	var s State
+	for _, e := range history {
+		i := slices.IndexFunc(s, func(u *unstructured.Unstructured) bool { return u.GetUID() == e.Object.GetUID() })
+		switch {
+		case e.Verb == watch.Deleted && i >= 0:
+			s = slices.Delete(s, i, i+1)
+		case e.Verb == watch.Deleted:
+		case i >= 0:
+			s[i] = e.Object
+		default:
+			s = append(s, e.Object)
+		}
+	}
+	return s
+}
+
 // State is the objects of a run as they were seen last.
 type State []*unstructured.Unstructured
 

@@ -20,6 +20,9 @@ const (
 	startLimit = 30 * time.Second
 	// idle is how long a manager that is up asks for nothing when it has all its caches.
 	idle = 120 * time.Millisecond
+	// stillness is how long nothing happens in a run that waits; a manager that starts asks
+	// for something sooner.
+	stillness = 250 * time.Millisecond
 	// referenceLimit is for a reference run.
 	referenceLimit = 30 * time.Second
 	// faultLimit is for a fault to be over.
@@ -52,6 +55,10 @@ type run struct {
 	reached int
 	// advances are how far the manager's clock was moved on, in all.
 	advances []time.Duration
+	// seats are where the run has one while something happens in it; nil is nowhere.
+	seats *seats
+	// still is how long it had none.
+	still time.Duration
 	// troubles are what the harness could not do.
 	troubles []string
 }
@@ -78,6 +85,9 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 		plan.target = reference.Writes[p.Fault.K-1]
 		if kinds := reference.late(p.Fault.K); len(kinds) > 0 {
 			plan.held = kinds[p.Fault.K%len(kinds)]
+		}
+		if p.Fault.Mode == Behind {
+			plan.held = reference.behind(p.Fault)
 		}
 	}
 	var err error
@@ -112,6 +122,8 @@ func (r *run) play(ctx context.Context, reference *Reference) {
 		r.troubles = append(r.troubles, err.Error())
 		return
 	}
+	rest := r.rests()
+	defer rest(true)
 	steps, tick := r.workload.Steps, time.NewTicker(poll)
 	defer tick.Stop()
 	for changed, done, ticks := true, false, 0; ; {
@@ -125,6 +137,7 @@ func (r *run) play(ctx context.Context, reference *Reference) {
 		if time.Since(from) > reference.limit(r.fault, min(r.proxy.span(), faultLimit), r.started) {
 			return
 		}
+		rest(changed)
 		select {
 		case <-r.record.changed:
 			changed = true
@@ -148,6 +161,24 @@ func (r *run) look(ctx context.Context, steps *[]Step) (done, again bool) {
 		r.troubles = append(r.troubles, err.Error())
 	}
 	return len(*steps) == 0 && r.workload.Done(state), len(*steps) < before || err != nil
+}
+
+// rests returns a function that gives the run's seat away when nothing has happened for a while,
+// as while writes are refused, and takes one again when something does.
+func (r *run) rests() func(happens bool) {
+	var since time.Time // zero while the run has its seat
+	return func(happens bool) {
+		happens = happens || !r.proxy.idle(stillness)
+		switch {
+		case r.seats == nil, happens == since.IsZero():
+		case happens:
+			r.seats.retake()
+			r.still, since = r.still+time.Since(since), time.Time{}
+		default:
+			since = time.Now()
+			r.seats.leave()
+		}
+	}
 }
 
 // settled says whether the fault is over and the manager is up and has no answer to wait for.
@@ -204,7 +235,7 @@ func (r *run) quiet(d time.Duration) []Write {
 }
 
 // close ends what belongs to the run and takes its objects away, so that the managers of the
-// next runs do not have to list them. Namespaces stay: their end would be work for seconds.
+// next runs do not have to list them.
 func (r *run) close() {
 	r.manager.stop()
 	r.proxy.close()
@@ -212,6 +243,7 @@ func (r *run) close() {
 	r.manager.forget()
 	for _, u := range r.record.state() {
 		if u.GetKind() == "Namespace" {
+			r.lab.removeNamespace(r.lab.background, u.GetName())
 			continue
 		}
 		if len(u.GetFinalizers()) > 0 {
@@ -220,6 +252,7 @@ func (r *run) close() {
 		}
 		_ = r.lab.client.Delete(r.lab.background, u)
 	}
+	r.lab.removeNamespace(r.lab.background, r.stage.Namespace)
 }
 
 // limit is how long a run may take: twice as long as the reference, the time of the fault, one
@@ -233,7 +266,7 @@ func (ref *Reference) limit(fault Fault, span, start time.Duration) time.Duratio
 	switch fault.Mode {
 	case Restart, Expired:
 		after *= 2
-	case Crash, Travel:
+	case Crash, Travel, Behind:
 		after += 2 * start
 	}
 	return 2*ref.Took + grace + span + after + backoff

@@ -14,11 +14,13 @@ import (
 )
 
 var (
-	only     = flag.String("faults.workload", "", "play only this workload")
+	only     = flag.String("faults.workload", "", "comma-separated workloads to play; by default all")
 	onlyMode = flag.String("faults.mode", "", "play only this mode ("+strings.Join(modeNames(), ", ")+")")
 	onlyK    = flag.Int("faults.k", 0, "let the fault happen at this write only")
 	full     = flag.String("faults.full", "", "comma-separated modes to play at every write, or all; by default a fixed sample is played")
-	parallel = flag.Int("faults.parallel", 3, "how many plans are played at the same time")
+	part     = flag.String("faults.part", "", "play a part of the workloads: 2/5 is the second of five")
+	recordTo = flag.String("faults.record", "", "file that keeps what has passed; what it says of the same manager is not played again")
+	parallel = flag.Int("faults.parallel", 6, "how many plans are played at the same time")
 	binary   = flag.String("faults.manager", "", "manager to judge; by default it is built")
 )
 
@@ -27,11 +29,13 @@ func Binary() string { return *binary }
 
 const (
 	// sampled is how many workloads a sample has at most, and budget about how many plans.
-	sampled = 11
+	sampled = 9
 	budget  = 36
 	// quietSample and quietFull are how long a run that is done must stay quiet.
 	quietSample = time.Second
 	quietFull   = 3 * time.Second
+	// ending is what is left of the time of a test when no plan begins any more.
+	ending = 90 * time.Second
 )
 
 // Sweep plays what the flags ask for and fails the test for every plan that breaks a rule.
@@ -41,35 +45,90 @@ func Sweep(t *testing.T, lab *Lab, pkg string, workloads ...Workload) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chosen := slices.DeleteFunc(slices.Clone(workloads), func(w Workload) bool { return *only != "" && w.Name != *only })
-	if len(chosen) == 0 {
-		t.Fatalf("there is no workload %q", *only)
+	chosen, err := wantedWorkloads(workloads)
+	if err != nil {
+		t.Fatal(err)
 	}
 	asSample := *full == "" && *onlyMode == "" && *onlyK == 0
 	if asSample {
-		chosen = spread(chosen, sampled)
+		chosen = spread(slices.DeleteFunc(chosen, func(w Workload) bool { return w.Slow }), sampled)
 	}
+	done, err := openJournal(*recordTo, lab.Binary())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done.close()
 	begun := time.Now()
-	report, err := lab.Try(t.Context(), trialOf(t, pkg, modes, asSample, len(chosen)), chosen...)
+	report, err := lab.Try(t.Context(), trialOf(t, modes, asSample, len(chosen), done), chosen...)
 	if err != nil {
 		t.Error(err)
 	}
 	report.print(os.Stdout, chosen, time.Since(begun))
+	blame(t, pkg, report)
+	if done.skipped > 0 {
+		fmt.Printf("%d plans have passed before, says %s\n", done.skipped, *recordTo)
+	}
 	if err != nil {
 		return
 	}
-	if report.plans() == 0 {
+	if report.plans()+report.unplayed+done.skipped == 0 {
 		t.Error("no plan was played: the mode is not possible at that write, or there is no such write")
 	}
-	for _, m := range modes {
-		if asSample && *only == "" && report.plansOf(m) == 0 {
+	if asSample && *only == "" && *part == "" {
+		for _, m := range slices.DeleteFunc(slices.Clone(modes), func(m Mode) bool { return report.plansOf(m) > 0 }) {
 			t.Errorf("the sample has no plan of mode %s", m)
 		}
 	}
 }
 
+// blame fails the test for every plan that broke a rule, and for those that were not played.
+func blame(t *testing.T, pkg string, report *Report) {
+	for _, v := range report.Verdicts {
+		if len(v.Findings) > 0 {
+			t.Error(v.String() + "\n    again: " + again(t.Name(), pkg, v.Plan))
+		}
+	}
+	if n := report.unplayed; n > 0 {
+		t.Errorf("%d plans were not played: the time was up; with -faults.record the rest can be played later", n)
+	}
+}
+
+// wantedWorkloads are those of the flags.
+func wantedWorkloads(all []Workload) ([]Workload, error) {
+	if *only == "" {
+		return partOf(slices.Clone(all), *part)
+	}
+	var out []Workload
+	for _, name := range strings.Split(*only, ",") {
+		i := slices.IndexFunc(all, func(w Workload) bool { return w.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("there is no workload %q", name)
+		}
+		out = append(out, all[i])
+	}
+	return partOf(out, *part)
+}
+
+// partOf is one of several parts of the workloads, each of which has some of all sorts.
+func partOf(workloads []Workload, part string) ([]Workload, error) {
+	if part == "" {
+		return workloads, nil
+	}
+	var i, n int
+	if _, err := fmt.Sscanf(part, "%d/%d", &i, &n); err != nil || i < 1 || i > n {
+		return nil, fmt.Errorf("%q is not a part like 2/5", part)
+	}
+	var out []Workload
+	for j, w := range workloads {
+		if j%n == i-1 {
+			out = append(out, w)
+		}
+	}
+	return out, nil
+}
+
 // trialOf is what the flags ask for of so many workloads.
-func trialOf(t *testing.T, pkg string, modes []Mode, asSample bool, workloads int) Trial {
+func trialOf(t *testing.T, modes []Mode, asSample bool, workloads int, done *journal) Trial {
 	trial := Trial{
 		Quiet: quietFull, Parallel: *parallel,
 		Progress: func(line string) {
@@ -77,12 +136,19 @@ func trialOf(t *testing.T, pkg string, modes []Mode, asSample bool, workloads in
 				fmt.Fprintln(os.Stdout, line)
 			}
 		},
-		Failed: func(v Verdict) {
-			t.Error(v.String() + "\n    again: " + again(t.Name(), pkg, v.Plan))
+		Alone: true,
+		Told: func(v Verdict) {
+			if len(v.Findings) > 0 {
+				fmt.Fprintln(os.Stdout, "FAILED:", v)
+			}
+			done.add(v)
 		},
 		Plans: func(_ int, w Workload, r *Reference) []Plan {
-			return slices.DeleteFunc(Every(modes, w, r), func(p Plan) bool { return *onlyK > 0 && p.Fault.K != *onlyK })
+			return slices.DeleteFunc(Every(modes, w, r), func(p Plan) bool { return *onlyK > 0 && p.Fault.K != *onlyK || done.has(p) })
 		},
+	}
+	if deadline, limited := t.Deadline(); limited {
+		trial.Until = deadline.Add(-ending)
 	}
 	if asSample {
 		trial.Quiet = quietSample
@@ -202,6 +268,16 @@ func (v Verdict) String() string {
 	for _, f := range v.Findings {
 		fmt.Fprintf(&out, "\n    %s", f)
 	}
+	switch {
+	case v.Again && len(v.Alone) == 0:
+		out.WriteString("\n    passed alone")
+	case v.Again:
+		out.WriteString("\n    failed alone, too")
+		for _, f := range v.Alone {
+			line, _, _ := strings.Cut(f.String(), "\n")
+			fmt.Fprintf(&out, "\n        %s", line)
+		}
+	}
 	return out.String()
 }
 
@@ -209,7 +285,11 @@ func (v Verdict) String() string {
 // which is told as it comes. It is for tests that expect findings.
 func Play(ctx context.Context, lab *Lab, modes []Mode, told func(Verdict), workloads ...Workload) (*Report, error) {
 	return lab.Try(ctx, Trial{
-		Quiet: quietSample, Parallel: *parallel, Failed: told,
+		Quiet: quietSample, Parallel: *parallel, Told: func(v Verdict) {
+			if len(v.Findings) > 0 {
+				told(v)
+			}
+		},
 		Plans: func(_ int, w Workload, r *Reference) []Plan { return Every(modes, w, r) },
 	}, workloads...)
 }

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"sync"
-	"syscall"
 	"text/tabwriter"
 	"time"
 )
@@ -17,7 +16,11 @@ const (
 	// attempts is how often runs that should be alike are played before they are not.
 	attempts = 3
 	// together is how many plans share a restart of the API server.
-	together = 8
+	together = 16
+	// alone is how many plans are played once more at most: more of them are no accident.
+	alone = 100
+	// between is how long nothing is said of how far everything is.
+	between = 30 * time.Second
 )
 
 // Plan is one run: a workload and what happens in it.
@@ -36,10 +39,16 @@ type Trial struct {
 	Parallel int
 	// Plans are those of the i-th workload.
 	Plans func(i int, w Workload, reference *Reference) []Plan
-	// Progress is told a line when a workload has been played in a mode; it may be nil.
+	// Until is when no plan begins any more; the zero value is never.
+	Until time.Time
+	// Alone plays plans with findings once more at the end, one after the other, to tell bugs
+	// from what only the load of the machine brings up.
+	Alone bool
+	// Progress is told a line when a workload has been played in a mode, and now and then how
+	// far everything is; it may be nil.
 	Progress func(line string)
-	// Failed is told every verdict with findings; it may be nil.
-	Failed func(Verdict)
+	// Told is told the verdict of every plan when it is there; it may be nil.
+	Told func(Verdict)
 }
 
 // Verdict is what a plan came to.
@@ -53,6 +62,11 @@ type Verdict struct {
 	Tally Tally
 	// Refused are the writes that the API server itself refused.
 	Refused int
+	// Again says that it was played once more, alone, and Alone what was found then.
+	Again bool
+	Alone []Finding
+
+	planned planned
 }
 
 // Report is what a trial came to.
@@ -62,9 +76,13 @@ type Report struct {
 	// References by workload.
 	References map[string]*Reference
 
+	cost cost
+
 	mu     sync.Mutex
-	took   map[string]time.Duration
 	played map[string]map[Mode]*progress
+	// total is how many plans are to be played, and done how many were; unplayed are those
+	// that the time did not suffice for.
+	total, done, unplayed int
 }
 
 // progress is that of a workload in a mode.
@@ -79,11 +97,9 @@ type trial struct {
 	lab    *Lab
 	report *Report
 	// seats are taken by plans that are being played.
-	seats chan struct{}
-
-	mu sync.Mutex
-	// last are the plans that take the API server down, which are played when all else is done.
-	last []planned
+	seats *seats
+	// begun is when the first plan was, and told when it was said how far everything is.
+	begun, told time.Time
 }
 
 // planned is a plan with the reference to judge it by.
@@ -92,56 +108,47 @@ type planned struct {
 	reference *Reference
 }
 
-// Try plays workloads and returns what was found. Its error says what could not be played.
+// Try plays workloads and returns what was found: first the references of all, then all plans,
+// those that take the API server down last. Its error says what could not be played.
 func (l *Lab) Try(ctx context.Context, o Trial, workloads ...Workload) (*Report, error) {
-	t := &trial{Trial: o, lab: l, seats: make(chan struct{}, max(1, o.Parallel)), report: &Report{
-		References: map[string]*Reference{}, took: map[string]time.Duration{}, played: map[string]map[Mode]*progress{},
+	t := &trial{Trial: o, lab: l, seats: newSeats(o.Parallel), report: &Report{
+		References: map[string]*Reference{}, played: map[string]map[Mode]*progress{},
 	}}
-	errs := make([]error, len(workloads)+1)
+	errs, references := make([]error, len(workloads)+1), make([]*Reference, len(workloads))
 	var all sync.WaitGroup
-	slots := make(chan struct{}, max(1, o.Parallel))
 	for i, w := range workloads {
-		slots <- struct{}{}
 		all.Go(func() {
-			defer func() { <-slots }()
-			if err := t.workload(ctx, w, i); err != nil {
-				errs[i] = fmt.Errorf("%s: %w", w.Name, err)
+			var err error
+			if references[i], err = t.reference(ctx, w); err != nil {
+				errs[i] = fmt.Errorf("%s: playing reference: %w", w.Name, err)
 			}
 		})
 	}
 	all.Wait()
-	errs[len(workloads)] = t.restarts(ctx)
-	return t.report, errors.Join(errs...)
-}
-
-// workload plays the i-th workload.
-func (t *trial) workload(ctx context.Context, w Workload, i int) error {
-	begun := time.Now()
-	reference, err := t.reference(ctx, w)
-	if err != nil {
-		return fmt.Errorf("playing reference: %w", err)
-	}
-	var todo []planned
-	for _, p := range t.Plans(i, w, reference) {
-		t.expect(p)
-		if p.Fault.Mode == Restart {
-			t.mu.Lock()
-			t.last = append(t.last, planned{p, reference})
-			t.mu.Unlock()
+	t.begun, t.told = time.Now(), time.Now()
+	var todo, last []planned
+	for i, w := range workloads {
+		if references[i] == nil {
 			continue
 		}
-		todo = append(todo, planned{p, reference})
+		t.report.References[w.Name] = references[i]
+		for _, p := range t.Plans(i, w, references[i]) {
+			t.expect(p)
+			if p.Fault.Mode == Restart {
+				last = append(last, planned{p, references[i]})
+			} else {
+				todo = append(todo, planned{p, references[i]})
+			}
+		}
 	}
-	t.report.mu.Lock()
-	t.report.References[w.Name] = reference
-	t.report.mu.Unlock()
 	for attempt := 1; len(todo) > 0; attempt++ {
 		todo = t.play(ctx, todo, attempt)
 	}
-	t.report.mu.Lock()
-	defer t.report.mu.Unlock()
-	t.report.took[w.Name] = time.Since(begun)
-	return ctx.Err()
+	errs[len(workloads)] = t.restarts(ctx, last)
+	if t.Alone {
+		t.again(ctx)
+	}
+	return t.report, errors.Join(append(errs, ctx.Err())...)
 }
 
 // reference plays a workload twice undisturbed.
@@ -152,7 +159,7 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 		var errs [2]error
 		var both sync.WaitGroup
 		for i := range pair {
-			t.seats <- struct{}{}
+			t.seats.take()
 			both.Go(func() {
 				err := t.one(ctx, planned{Plan: Plan{Workload: w}}, func(r *run, findings []Finding) {
 					history := r.record.history()
@@ -209,28 +216,49 @@ func differ(a, b []Write) string {
 	return ""
 }
 
+// late says whether no plan may begin any more, and counts this one if so.
+func (t *trial) late(ctx context.Context) bool {
+	if ctx.Err() == nil && (t.Until.IsZero() || time.Now().Before(t.Until)) {
+		return false
+	}
+	t.report.mu.Lock()
+	defer t.report.mu.Unlock()
+	t.report.unplayed++
+	return true
+}
+
 // play plays plans and returns those to play again.
 func (t *trial) play(ctx context.Context, todo []planned, attempt int) []planned {
 	var mu sync.Mutex
 	var again []planned
 	var all sync.WaitGroup
 	for _, p := range todo {
-		t.seats <- struct{}{}
+		t.seats.take()
+		if t.late(ctx) {
+			t.seats.leave()
+			continue
+		}
 		all.Go(func() {
-			err := t.one(ctx, p, func(r *run, findings []Finding) {
-				if !t.judged(p, r, findings, attempt) {
-					mu.Lock()
-					defer mu.Unlock()
-					again = append(again, p)
-				}
-			})
-			if err != nil {
-				t.done(Verdict{Plan: p.Plan, Findings: []Finding{{"plan", err.Error()}}})
+			if v, judged := t.verdict(ctx, p, attempt); judged {
+				t.done(v)
+				return
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			again = append(again, p)
 		})
 	}
 	all.Wait()
 	return again
+}
+
+// verdict plays one plan on a seat that was taken for it, and says whether that counts.
+func (t *trial) verdict(ctx context.Context, p planned, attempt int) (v Verdict, judged bool) {
+	err := t.one(ctx, p, func(r *run, findings []Finding) { v, judged = t.judged(p, r, findings, attempt) })
+	if err != nil {
+		return t.judged(p, nil, []Finding{{"plan", err.Error()}}, attempt)
+	}
+	return v, judged
 }
 
 // one plays one plan on a seat that was taken for it, and gives that back when there is nothing
@@ -238,9 +266,10 @@ func (t *trial) play(ctx context.Context, todo []planned, attempt int) []planned
 func (t *trial) one(ctx context.Context, p planned, done func(*run, []Finding)) error {
 	r, err := t.lab.prepare(ctx, p.Plan, p.reference)
 	if err == nil {
+		r.seats = t.seats
 		r.play(ctx, p.reference)
 	}
-	<-t.seats
+	t.seats.leave()
 	if err != nil {
 		return err
 	}
@@ -250,18 +279,25 @@ func (t *trial) one(ctx context.Context, p planned, done func(*run, []Finding)) 
 
 // end waits, stops the manager and judges.
 func (t *trial) end(p planned, r *run, done func(*run, []Finding)) {
+	begun := time.Now()
+	defer func() { t.report.cost.add(r.started, r.took, r.still, time.Since(begun)) }()
 	defer r.close()
 	var late []Write
 	if r.converged {
 		late = r.quiet(t.Quiet)
+	} else {
+		time.Sleep(stillness) // until the recorder has seen all
 	}
 	r.manager.stop()
 	done(r, r.judge(p.reference, late))
 }
 
-// judged takes a verdict in, unless the road of the run parted from the reference before the
-// fault and it is to be played again.
-func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) bool {
+// judged is the verdict of a run, unless its road parted from the reference before the fault and
+// it is to be played again. Without a run it could not be played.
+func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verdict, bool) {
+	if r == nil {
+		return Verdict{Plan: p.Plan, Findings: findings, planned: p}, true
+	}
 	k := p.Fault.K
 	if p.Fault.refuses() {
 		k-- // that write itself may never come again
@@ -274,72 +310,120 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) bool 
 	}
 	if apart != "" {
 		if attempt < attempts {
-			return false
+			return Verdict{}, false
 		}
 		findings = append(findings, Finding{"plan", "it parts from the reference before its fault: " + apart})
 	}
-	t.done(Verdict{
-		Plan: p.Plan, Write: p.reference.Writes[p.Fault.K-1].Signature(), Findings: findings, Tally: r.proxy.tally(), Refused: len(all) - len(before),
-	})
-	return true
+	return Verdict{
+		Plan: p.Plan, Write: p.reference.Writes[p.Fault.K-1].Signature(), Findings: findings, Tally: r.proxy.tally(),
+		Refused: len(all) - len(before), planned: p,
+	}, true
 }
 
 // restarts plays the plans that take the API server down, some at a time for each restart of it,
-// when nobody else needs it.
-func (t *trial) restarts(ctx context.Context) error {
-	for attempt := 1; len(t.last) > 0; attempt++ {
+// when nobody else needs it. While some end, the next get ready.
+func (t *trial) restarts(ctx context.Context, todo []planned) error {
+	for attempt := 1; len(todo) > 0; attempt++ {
+		var mu sync.Mutex
 		var again []planned
-		for group := range slices.Chunk(t.last, together) {
-			more, err := t.group(ctx, group, attempt)
+		var ending sync.WaitGroup
+		for group := range slices.Chunk(todo, together) {
+			err := t.group(ctx, group, &ending, func(p planned, r *run, findings []Finding) {
+				if v, judged := t.judged(p, r, findings, attempt); judged {
+					t.done(v)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				again = append(again, p)
+			})
 			if err != nil {
+				ending.Wait()
 				return err
 			}
-			again = append(again, more...)
 		}
-		t.last = again
+		ending.Wait()
+		todo = again
 	}
 	return nil
 }
 
-// group plays plans that share a restart.
-func (t *trial) group(ctx context.Context, group []planned, attempt int) (again []planned, _ error) {
+// group plays plans that share a restart, which waits until those before have ended.
+func (t *trial) group(ctx context.Context, group []planned, ending *sync.WaitGroup, done func(planned, *run, []Finding)) error {
 	shared := t.lab.newRestart(len(group))
-	runs, errs := make([]*run, len(group)), make([]error, len(group))
+	runs := make([]*run, len(group))
 	var all sync.WaitGroup
 	for i := range group {
 		group[i].restart = shared
-		t.seats <- struct{}{}
+		t.seats.take()
 		all.Go(func() {
-			defer func() { <-t.seats }()
-			runs[i], errs[i] = t.lab.prepare(ctx, group[i].Plan, group[i].reference)
+			defer t.seats.leave()
+			if t.late(ctx) {
+				shared.leave(ctx)
+				return
+			}
+			var err error
+			if runs[i], err = t.lab.prepare(ctx, group[i].Plan, group[i].reference); err != nil {
+				shared.leave(ctx)
+				done(group[i], nil, []Finding{{"plan", err.Error()}})
+			}
 		})
 	}
 	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
+	ending.Wait()
 	for i, r := range runs {
-		all.Go(func() { r.play(ctx, group[i].reference) })
+		if r != nil {
+			all.Go(func() { r.play(ctx, group[i].reference) })
+		}
 	}
 	all.Wait()
 	if shared.here > 0 {
 		if <-shared.up; shared.err != nil {
-			return nil, fmt.Errorf("restarting API server: %w", shared.err)
+			return fmt.Errorf("restarting API server: %w", shared.err)
 		}
 	}
 	for i, r := range runs {
-		all.Go(func() {
-			t.end(group[i], r, func(r *run, findings []Finding) {
-				if !t.judged(group[i], r, findings, attempt) {
-					t.mu.Lock()
-					defer t.mu.Unlock()
-					again = append(again, group[i])
-				}
-			})
-		})
+		if r != nil {
+			ending.Go(func() { t.end(group[i], r, func(r *run, findings []Finding) { done(group[i], r, findings) }) })
+		}
 	}
-	all.Wait()
-	return again, nil
+	return nil
+}
+
+// again plays the plans that have findings once more, each alone.
+func (t *trial) again(ctx context.Context) {
+	n := 0
+	for i := range t.report.Verdicts {
+		v := &t.report.Verdicts[i]
+		if len(v.Findings) == 0 || v.Plan.Fault.K == 0 {
+			continue
+		}
+		if n++; n > alone || ctx.Err() != nil || !t.Until.IsZero() && time.Now().After(t.Until) {
+			return
+		}
+		v.Again, v.Alone = true, t.alone(ctx, v.planned)
+		t.say("alone: %s", v)
+	}
+}
+
+// alone is what is found when nothing else is played.
+func (t *trial) alone(ctx context.Context, p planned) []Finding {
+	var v Verdict
+	for attempt, judged := 1, false; !judged && attempt <= attempts; attempt++ {
+		if p.Fault.Mode != Restart {
+			t.seats.take()
+			v, judged = t.verdict(ctx, p, attempt)
+			continue
+		}
+		var ending sync.WaitGroup
+		err := t.group(ctx, []planned{p}, &ending, func(p planned, r *run, findings []Finding) {
+			v, judged = t.judged(p, r, findings, attempt)
+		})
+		if ending.Wait(); err != nil {
+			return []Finding{{"plan", err.Error()}}
+		}
+	}
+	return v.Findings
 }
 
 // expect notes that a plan will be played.
@@ -355,6 +439,7 @@ func (t *trial) expect(p Plan) {
 		modes[p.Fault.Mode] = &progress{begun: time.Now()}
 	}
 	modes[p.Fault.Mode].left++
+	t.report.total++
 }
 
 // done takes the verdict of a plan in.
@@ -362,6 +447,13 @@ func (t *trial) done(v Verdict) {
 	t.tell(v)
 	t.report.mu.Lock()
 	defer t.report.mu.Unlock()
+	t.report.done++
+	if now := time.Now(); now.Sub(t.told) >= between {
+		t.told = now
+		took, left := now.Sub(t.begun), t.report.total-t.report.done
+		t.say("%d of %d plans after %s, about %s to go", t.report.done, t.report.total, took.Round(time.Second),
+			(took / time.Duration(t.report.done) * time.Duration(left)).Round(time.Second))
+	}
 	name, mode := v.Plan.Workload.Name, v.Plan.Fault.Mode
 	p := t.report.played[name][mode]
 	p.left--
@@ -386,8 +478,8 @@ func (t *trial) tell(v Verdict) {
 	t.report.mu.Lock()
 	t.report.Verdicts = append(t.report.Verdicts, v)
 	t.report.mu.Unlock()
-	if len(v.Findings) > 0 && t.Failed != nil {
-		t.Failed(v)
+	if t.Told != nil {
+		t.Told(v)
 	}
 }
 
@@ -478,18 +570,10 @@ func (r *Report) print(to io.Writer, workloads []Workload, took time.Duration) {
 	n := r.plans()
 	fmt.Fprintf(to, "\n%d plans, %d failed, in %s, %s for each\n", n, failures, took.Round(100*time.Millisecond),
 		(took / time.Duration(max(1, n))).Round(time.Millisecond))
-	fmt.Fprintf(to, "CPU: %s of the harness, %s of managers that have ended\n", spent(syscall.RUSAGE_SELF), spent(syscall.RUSAGE_CHILDREN))
+	r.cost.print(to)
+	printCPU(to)
 	catches := r.Catches()
 	for _, oracle := range slices.Sorted(maps.Keys(catches)) {
 		fmt.Fprintf(to, "%s: %d plans\n", oracle, catches[oracle])
 	}
-}
-
-// spent is the CPU time of this process or of its children that have ended.
-func spent(who int) time.Duration {
-	var usage syscall.Rusage
-	if syscall.Getrusage(who, &usage) != nil {
-		return 0
-	}
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano()).Round(100 * time.Millisecond)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -32,6 +33,10 @@ type World struct {
 	// Forbids says why an object must not become what it is from what it was just before, in
 	// the same cycle; empty is that it may. Nil allows everything that the rank does.
 	Forbids func(before, after *unstructured.Unstructured) string
+	// Invariants are what must be true whenever something has changed, by name. Each sees all
+	// that has happened until then, of all kinds and in the order in which it was stored, and
+	// says what is wrong with the last of it; empty is nothing.
+	Invariants map[string]func(history []Entry) string
 	// Play takes the steps that the outside systems take when they see the state. It is
 	// called again after every change, and once more after an error.
 	Play func(context.Context, *Stage, State) error
@@ -52,6 +57,10 @@ type Workload struct {
 	Steps []Step
 	// Done says whether what was asked for has come about, once all steps are taken.
 	Done func(State) bool
+	// Slow leaves it out of the sample, because it waits for seconds for somebody.
+	Slow bool
+	// Breaks are the names of the invariants that the users of the workload break themselves.
+	Breaks []string
 	// Logs are words of the errors that the manager logs even when nothing disturbs it.
 	Logs []string
 }
@@ -70,15 +79,36 @@ type Stage struct {
 	manager   *manager
 	proxy     *proxy
 	advance   func(context.Context, time.Duration) error
+
+	mu sync.Mutex
+	// released are the steps that the workload does not hold any more.
+	released map[string]bool
 }
 
 // Advance moves the clock of the manager on while it is down: a manager sleeps by the clock of
 // the machine, and looks at everything when it starts.
 func (s *Stage) Advance(ctx context.Context, d time.Duration) error { return s.advance(ctx, d) }
 
-// Holds says whether an outside is kept from a step.
+// Holds says whether the workload keeps an outside from a step, if only until it releases it.
 func (s *Stage) Holds(step string) bool {
 	return slices.Contains(s.workload.Holds, step)
+}
+
+// Release lets an outside take a step that the workload holds.
+func (s *Stage) Release(step string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.released == nil {
+		s.released = map[string]bool{}
+	}
+	s.released[step] = true
+}
+
+// Held says whether an outside is still kept from a step.
+func (s *Stage) Held(step string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Holds(step) && !s.released[step]
 }
 
 // Apply creates the objects of the workload.

@@ -209,20 +209,6 @@ func (s *stage) phases(e *v1alpha1.Experiment) []v1alpha1.Phase {
 	return slices.Compact(phases)
 }
 
-// reasons are all that the conditions of the Experiment ever had.
-func (s *stage) reasons(e *v1alpha1.Experiment) []string {
-	var reasons []string
-	for _, entry := range s.history() {
-		conditions, _, _ := unstructured.NestedSlice(entry.object.Object, "status", "conditions")
-		for _, c := range conditions {
-			if reason, ok := c.(map[string]any)["reason"].(string); ok && entry.object.GetUID() == e.UID {
-				reasons = append(reasons, reason)
-			}
-		}
-	}
-	return reasons
-}
-
 // life is the version at which an object appeared (created), at which its deletion was asked
 // for (ending) and at which it was gone (ended); 0 for what has not happened.
 func (s *stage) life(match func(*unstructured.Unstructured) bool) (created, ending, ended int64) {

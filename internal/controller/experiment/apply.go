@@ -23,10 +23,14 @@ func (s *scope) apply(ctx context.Context) error {
 	if s.plan.Expire {
 		return s.expire(ctx)
 	}
-	if slices.ContainsFunc(s.plan.Writes, func(w Write) bool { return w.Action == Ensure && !w.Known }) {
+	if slices.ContainsFunc(s.plan.Writes, func(w Write) bool { return w.Action == Ensure }) {
 		if err := s.current(ctx); err != nil {
 			return err
 		}
+	}
+	if err := s.confirm(ctx); err != nil {
+		s.plan.Verdict = false
+		return at(v1alpha1.ConditionApplicationsHealthy, err)
 	}
 	var errs []error
 	for _, w := range s.plan.Writes {
@@ -41,9 +45,10 @@ func (s *scope) apply(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// current makes sure, before anything is created, that the Experiment is not gone and asks for
-// what was planned: the cache may be behind. What is created for one that is gone, nobody would
-// ever take down; and a Workflow cannot be submitted a second time.
+// current makes sure, before anything is created or changed, that the Experiment is not gone and
+// asks for what was planned: the cache may be behind. What is created for one that is gone, nobody
+// would ever take down; a Workflow cannot be submitted a second time; and an Application that is
+// put back to what the spec was for a moment is a rollback.
 func (s *scope) current(ctx context.Context) error {
 	live := kube.Metadata(v1alpha1.GroupVersion.WithKind("Experiment"))
 	err := s.Live.Get(ctx, client.ObjectKeyFromObject(s.experiment), live)
@@ -57,10 +62,24 @@ func (s *scope) current(ctx context.Context) error {
 	return nil
 }
 
+// confirm makes sure that what a good verdict rests on is deployed.
+func (s *scope) confirm(ctx context.Context) error {
+	for _, app := range s.plan.Deployed {
+		if err := s.writer().Confirm(ctx, app); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *scope) writer() kube.Writer {
+	return kube.Writer{Client: s.Live, Marks: marks, Owner: s.experiment}
+}
+
 // write writes one child. It bypasses the cached client, through which one write begins to
 // watch a kind, Secrets too.
 func (s *scope) write(ctx context.Context, w Write) error {
-	writer := kube.Writer{Client: s.Live, Marks: marks, Owner: s.experiment}
+	writer := s.writer()
 	log := log.FromContext(ctx).WithValues("child", kube.Describe(w.Object))
 	if w.Action == Delete {
 		log.Info("Deleting child")

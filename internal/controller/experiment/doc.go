@@ -51,12 +51,13 @@
 // # What it reads live
 //
 // Everything comes from the cache, except: the metadata of the Experiment, before a pass that
-// creates anything, because what is created for one that is gone would stay for good, and a
-// Workflow that is submitted for an old spec stays the only one; the connection Secret of a
-// claim that is Ready and not registered; a Workflow whose UID is recorded and which the cache
-// does not have; a child whose create says AlreadyExists, and one that is changed; in a teardown
-// the cluster Secret of every claim that is left, a list of Workflows and Applications before the
-// clusters go, and one of every kind when the cache has nothing left.
+// creates or changes anything, because what is created for one that is gone would stay for good, a
+// Workflow that is submitted for an old spec stays the only one, and an Application must not go
+// back to one; the connection Secret of a claim that is Ready and not registered; a Workflow whose
+// UID is recorded and which the cache does not have; a child whose create says AlreadyExists, and
+// one that is changed; every Application once, before a good verdict, after which nothing is looked
+// at any more; in a teardown the cluster Secret of every claim that is left, a list of Workflows
+// and Applications before the clusters go, and one of every kind when the cache has nothing left.
 //
 // # What it owns
 //

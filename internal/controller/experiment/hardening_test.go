@@ -136,6 +136,72 @@ func (b behind) Get(ctx context.Context, key client.ObjectKey, o client.Object, 
 	return b.Reader.Get(ctx, key, o, opts...)
 }
 
+// An Application does not go back to an old spec.
+func TestStaleSpecChangesNothing(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
+	l.until(v1alpha1.PhaseRunning)
+	stale := l.get()
+	l.edit(func(e *v1alpha1.Experiment) {
+		e.Spec.Targets[0].Components[0].Params = map[string]string{"replicaCount": "7"}
+	})
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	l.armed, l.writes = true, nil
+	_, err := l.reconciler.Reconcile(t.Context(), stale)
+	if !apierrors.IsConflict(err) || len(l.writes) > 0 {
+		t.Errorf("error is %v, writes are %v", err, l.writes)
+	}
+}
+
+// before is a cache that has Applications as they were.
+type before struct {
+	client.Reader
+	apps []unstructured.Unstructured
+}
+
+func (b before) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	for _, app := range b.apps {
+		if kindOf(o) == "Application" && client.ObjectKeyFromObject(&app) == key {
+			app.DeepCopyInto(o.(*unstructured.Unstructured))
+			return nil
+		}
+	}
+	return b.Reader.Get(ctx, key, o, opts...)
+}
+
+// An Application that the cache alone has as it was validated is put right before the verdict:
+// nothing is looked at after it.
+func TestStaleApplicationsHaveNoVerdict(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
+	l.until(v1alpha1.PhaseRunning)
+	validated := l.list(argocd.ApplicationGVK)
+	workflow := l.list(argoworkflows.WorkflowGVK)[0]
+	l.workflowIs(&workflow, "Succeeded")
+	edited := validated[0].DeepCopy()
+	sources, _, _ := unstructured.NestedSlice(edited.Object, "spec", "sources")
+	if err := unstructured.SetNestedSlice(edited.Object, append(sources, sources[0]), "spec", "sources"); err != nil {
+		t.Fatal(err)
+	}
+	l.update(edited)
+
+	l.reconciler.Foreign = before{l.client, validated}
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if at := l.get().Status.CompletedAt; at != nil {
+		t.Errorf("it is complete at %s", at)
+	}
+	l.reconciler.Foreign = l.client
+	l.settle(l.play)
+	if l.get().Status.Phase != v1alpha1.PhaseComplete {
+		t.Errorf("it is %s: %s", l.get().Status.Phase, l.message(v1alpha1.ConditionApplicationsHealthy))
+	}
+	if got, _, _ := unstructured.NestedSlice(l.list(argocd.ApplicationGVK)[0].Object, "spec", "sources"); len(got) != len(sources) {
+		t.Errorf("what is deployed is not what was validated: %v", got)
+	}
+}
+
 // A cluster goes after what is deployed on it, also when only the server knows of that.
 func TestStaleTeardownKeepsTheOrder(t *testing.T) {
 	l := tutorial(t)

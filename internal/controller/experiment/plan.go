@@ -46,6 +46,9 @@ type Plan struct {
 	Workflow *v1alpha1.WorkflowStatus
 	// Verdict says that the Workflow's end is the Experiment's.
 	Verdict bool
+	// Deployed are the Applications that a good verdict rests on. Nothing is looked at after it,
+	// so that the server must have them, not only the cache.
+	Deployed []*unstructured.Unstructured
 	// Expire deletes the Experiment: its time is over.
 	Expire bool
 	// Down says what a teardown still waits for; nil when there is no teardown.
@@ -121,9 +124,9 @@ func (f facts) bringUp() Plan {
 	clusters, applications, workflow := f.missingKinds()
 	f.frozen = !holds(accepted) || !holds(resolved)
 	started, blind, settling := f.experiment.Status.StartedAt != nil, f.blind(), false
+	targets := f.targets()
 	switch {
 	case started && !blind && graph != nil:
-		targets := f.targets()
 		settling = f.advanceAll(&p, graph, targets, sources)
 		p.Targets = f.statuses(targets)
 		clusters, applications = clustersStep(p.Targets, targets), applicationsStep(p.Targets, targets)
@@ -141,6 +144,7 @@ func (f facts) bringUp() Plan {
 	if p.Verdict {
 		p.Writes = nil
 	}
+	p.Deployed = f.deployed(p, targets)
 	return p
 }
 
@@ -153,6 +157,19 @@ func (f facts) advanceAll(p *Plan, graph *dag.Graph[string], targets map[string]
 		settling = settling || targets[name].appState.Outdated
 	}
 	return settling || len(p.Writes) > 0
+}
+
+// deployed are the Applications that a verdict rests on; a bad one rests on none.
+func (f facts) deployed(p Plan, targets map[string]*target) (apps []*unstructured.Unstructured) {
+	if !p.Verdict || !holds(p.Steps[len(p.Steps)-1]) {
+		return nil
+	}
+	for _, spec := range f.experiment.Spec.Targets {
+		if app := targets[spec.Name].desired; app != nil {
+			apps = append(apps, app)
+		}
+	}
+	return apps
 }
 
 func holds(s conditions.Step) bool { return s.Status == "True" }

@@ -24,6 +24,8 @@ type target struct {
 	claimState crossplane.ClaimState
 	appState   argocd.ApplicationState
 	blockedBy  []string
+	// desired is the Application as it is to be; nil while the cluster is not up.
+	desired *unstructured.Unstructured
 	// clusterUp: the cluster is up and Argo CD knows it, or will by this pass's writes.
 	clusterUp bool
 	// clusterReason and appReason are reasons of the conditions while the step is not done.
@@ -87,7 +89,8 @@ func (f facts) advance(p *Plan, t *target, sources []argocd.Source) {
 		t.appReason = v1alpha1.ReasonPending
 		return
 	}
-	if f.ensure(p, t, t.app, f.desiredApplication(t, sources), v1alpha1.ConditionApplicationsHealthy) {
+	t.desired = f.desiredApplication(t, sources)
+	if f.ensure(p, t, t.app, t.desired, v1alpha1.ConditionApplicationsHealthy) {
 		t.appState = argocd.ApplicationState{Outdated: true}
 	}
 	f.judgeApplication(t)

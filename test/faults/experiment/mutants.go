@@ -260,6 +260,11 @@ func (s *scope) told() bool {
 		Workloads: []string{"complete-delete"},
 	},
 	{
+		Name: "order-of-the-cache", RootCause: "the cache alone says that a cluster is not needed any more",
+		Edits:     edit1(observe, "		return true, s.leftovers(ctx, argoworkflows.WorkflowGVK, argocd.ApplicationGVK)\n", "		return true, nil\n"),
+		Workloads: []string{"delete-deploying"}, Modes: []faults.Mode{faults.Behind},
+	},
+	{
 		Name: "namespace-left", RootCause: "a kind of child is forgotten in the teardown",
 		Edits:     edit1(teardown, "	f.remove(&p, f.seen.Leftovers[namespaceGVK]...)\n", ""),
 		Workloads: []string{"complete-delete"},

@@ -157,6 +157,8 @@ func none(kind string) moment { return func(s faults.State) bool { return len(s.
 
 var gone = none("Experiment")
 
+var experimentGoing = of(func(e *unstructured.Unstructured) bool { return e.GetDeletionTimestamp() != nil })
+
 // Actions on the Experiment.
 
 func apply(ctx context.Context, s *faults.Stage) error { return s.Apply(ctx) }
@@ -216,7 +218,7 @@ func createComponent(ctx context.Context, s *faults.Stage) error {
 func release(steps ...string) action {
 	return func(_ context.Context, s *faults.Stage) error {
 		for _, step := range steps {
-			released.Store(releasedStep{s, step}, true)
+			s.Release(step)
 		}
 		return nil
 	}
@@ -357,15 +359,31 @@ func replaceWorkflow(ctx context.Context, s *faults.Stage) error {
 	return s.Client.Create(ctx, other)
 }
 
-// takeApplication makes an Application of somebody else; it has the name of the claim.
-func takeApplication(ctx context.Context, s *faults.Stage) error {
+// anothersApplication has the name of the claim.
+func anothersApplication(ctx context.Context, s *faults.Stage) (*unstructured.Unstructured, error) {
 	claim, err := find(ctx, s, "GKECluster")
+	if err != nil {
+		return nil, err
+	}
+	return anothers("Application", claim.GetName(), s, map[string]any{"spec": map[string]any{
+		"project": "default", "destination": map[string]any{"server": "https://198.51.100.1"},
+	}}), nil
+}
+
+func takeApplication(ctx context.Context, s *faults.Stage) error {
+	app, err := anothersApplication(ctx, s)
 	if err != nil {
 		return err
 	}
-	return s.Client.Create(ctx, anothers("Application", claim.GetName(), s, map[string]any{"spec": map[string]any{
-		"project": "default", "destination": map[string]any{"server": "https://198.51.100.1"},
-	}}))
+	return s.Client.Create(ctx, app)
+}
+
+func freeApplication(ctx context.Context, s *faults.Stage) error {
+	app, err := anothersApplication(ctx, s)
+	if err != nil {
+		return err
+	}
+	return s.Client.Delete(ctx, app)
 }
 
 // anothersWorkflow has succeeded.

@@ -202,6 +202,16 @@ var deletions = []faults.Workload{
 		Done: gone,
 	},
 	{
+		Name:    "delete-deploying",
+		Objects: objects(onCluster),
+		Holds:   []string{applicationHealthy, applicationGone},
+		Steps: steps(
+			step(deploying, remove),
+			step(waitsFor("Application"), release(applicationGone)),
+		),
+		Done: gone,
+	},
+	{
 		Name:    "delete-running",
 		Objects: objects(straightRoad),
 		Holds:   []string{workflowEnds, workflowGone},
@@ -232,14 +242,59 @@ var deletions = []faults.Workload{
 	{
 		// The namespace controller deletes the claim too, when it comes to it.
 		Name:    "delete-namespace",
+		Slow:    true,
 		Objects: objects(onCluster),
 		Holds:   []string{workflowGone},
 		Steps: steps(
 			step(reached(v1alpha1.PhaseComplete), removeNamespace),
 			step(all(waitsFor("Workflow"), claimGoing), release(workflowGone)),
 		),
+		Done:   gone,
+		Breaks: []string{clustersLast},
+		Logs:   []string{"because it is being terminated"}, // events
+	},
+	{
+		// The namespace controller takes the kinds in a random order. While it does the manager
+		// is away, here and in the next two, to find the same every time.
+		Name:    "delete-namespace-provisioning",
+		Slow:    true,
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady, clusterGone},
+		Steps: steps(
+			step(provisioning, kill, removeNamespace),
+			step(all(experimentGoing, claimGoing), start),
+			step(waitsFor("GKECluster"), release(clusterGone)),
+		),
 		Done: gone,
-		Logs: []string{"because it is being terminated"}, // events
+		Logs: []string{"because it is being terminated"},
+	},
+	{
+		Name:    "delete-namespace-ready",
+		Slow:    true,
+		Objects: objects(onCluster),
+		Holds:   []string{applicationHealthy, applicationGone},
+		Steps: steps(
+			step(deploying, kill, removeNamespace),
+			step(all(experimentGoing, claimGoing), start),
+			step(waitsFor("Application"), release(applicationGone)),
+		),
+		Done:   gone,
+		Breaks: []string{clustersLast},
+		Logs:   []string{"because it is being terminated"},
+	},
+	{
+		Name:    "delete-namespace-running",
+		Slow:    true,
+		Objects: objects(onCluster),
+		Holds:   []string{workflowEnds, workflowGone},
+		Steps: steps(
+			step(running, kill, removeNamespace),
+			step(all(experimentGoing, claimGoing), start),
+			step(waitsFor("Workflow"), release(workflowGone)),
+		),
+		Done:   gone,
+		Breaks: []string{clustersLast},
+		Logs:   []string{"because it is being terminated"},
 	},
 	{
 		// The time is over, whatever the phase.
@@ -273,7 +328,8 @@ var meddling = []faults.Workload{
 			step(losing),
 			step(healthy, release(workflowEnds)),
 		),
-		Done: reached(v1alpha1.PhaseComplete),
+		Done:   reached(v1alpha1.PhaseComplete),
+		Breaks: []string{clustersLast},
 	},
 	{
 		// Argo CD does not know the cluster any more: it says so, and cannot delete what it
@@ -288,7 +344,8 @@ var meddling = []faults.Workload{
 			step(reason(v1alpha1.ReasonApplicationError), removeChild("Application")),
 			step(losing, freeChild("Application")),
 		),
-		Done: reached(v1alpha1.PhaseComplete),
+		Done:   reached(v1alpha1.PhaseComplete),
+		Breaks: []string{clustersLast},
 	},
 	{
 		Name:    "application-deleted",
@@ -334,6 +391,18 @@ var meddling = []faults.Workload{
 			step(reason(v1alpha1.ReasonNameTaken), remove),
 		),
 		Done: gone,
+		Logs: []string{"exists and is not managed by this object"},
+	},
+	{
+		// Whoever has the name gives it up, of which nobody tells the manager.
+		Name:    "name-freed",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady},
+		Steps: steps(
+			step(provisioning, takeApplication, release(clusterReady)),
+			step(reason(v1alpha1.ReasonNameTaken), freeApplication),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
 		Logs: []string{"exists and is not managed by this object"},
 	},
 	{

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,15 +51,6 @@ const (
 	// The namespace controller lets a namespace go.
 	namespaceGone = "namespace-gone"
 )
-
-// released are the held steps that workloads have let happen.
-var released sync.Map
-
-// releasedStep is a key of released.
-type releasedStep struct {
-	stage *faults.Stage
-	step  string
-}
 
 // canary stands for what must never be seen outside of Secrets.
 const canary = "canary-5be1c0"
@@ -110,10 +100,11 @@ var world = faults.World{
 		}
 		return ""
 	},
-	Rank:    rank,
-	Play:    play,
-	Secrets: []string{canary, "Y2FuYXJ5LTViZTFjMA"},
-	Manager: func(namespace string) []string { return []string{"--watch-namespaces=" + namespace} },
+	Rank:       rank,
+	Invariants: invariants,
+	Play:       play,
+	Secrets:    []string{canary, "Y2FuYXJ5LTViZTFjMA"},
+	Manager:    func(namespace string) []string { return []string{"--watch-namespaces=" + namespace} },
 }
 
 // runOf is the namespace of the Experiment that an object belongs to.
@@ -212,10 +203,7 @@ func (p player) owner() *unstructured.Unstructured {
 }
 
 // held says whether the workload still keeps the outside from a step.
-func (p player) held(step string) bool {
-	_, free := released.Load(releasedStep{p.stage, step})
-	return p.stage.Holds(step) && !free
-}
+func (p player) held(step string) bool { return p.stage.Held(step) }
 
 // self is the object as messages name it. The name alone would not do: an Application has
 // that of its claim.

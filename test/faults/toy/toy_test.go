@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -122,7 +124,7 @@ func TestToy(t *testing.T) {
 		}
 	})
 	t.Run("right", func(t *testing.T) {
-		modes := []faults.Mode{faults.Crash, faults.Coalesced, faults.Travel}
+		modes := []faults.Mode{faults.Crash, faults.Coalesced, faults.Travel, faults.Behind}
 		report, err := faults.Play(t.Context(), lab, modes, func(v faults.Verdict) { t.Error(v) }, workloads[1])
 		if err != nil {
 			t.Fatal(err)
@@ -151,4 +153,38 @@ func TestToy(t *testing.T) {
 			}
 		}
 	})
+	t.Run("alone", func(t *testing.T) { alone(t, lab.With(filepath.Join(lab.Dir(), "careless"))) })
+}
+
+// alone tries what is done about plans that fail, and when the time is up.
+func alone(t *testing.T, careless *faults.Lab) {
+	o := faults.Trial{Parallel: 2, Alone: true, Plans: func(_ int, w faults.Workload, r *faults.Reference) []faults.Plan {
+		k := 1 + slices.IndexFunc(r.Writes, func(w faults.Write) bool { return w.Verb == "create" })
+		return []faults.Plan{{Workload: w, Fault: faults.Fault{Mode: faults.Crash, K: k}}, {Workload: w, Fault: faults.Fault{Mode: faults.Restart, K: k}}}
+	}}
+	report, err := careless.Try(t.Context(), o, workloads[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, v := range disturbed(report) {
+		if (len(v.Findings) > 0) != v.Again {
+			t.Errorf("played again: %t, after %d findings: %s", v.Again, len(v.Findings), v)
+		}
+		if v.Again && len(v.Alone) > 0 && strings.Contains(v.String(), "failed alone, too") {
+			found++
+		}
+	}
+	if found == 0 {
+		t.Error("alone, no plan finds the bug")
+	}
+	o.Until = time.Now()
+	if report, err = careless.Try(t.Context(), o, workloads[0]); err != nil || len(disturbed(report)) > 0 {
+		t.Errorf("when the time is up, plans are played: %v, %v", disturbed(report), err)
+	}
+}
+
+// disturbed are the verdicts of all but the references.
+func disturbed(report *faults.Report) []faults.Verdict {
+	return slices.DeleteFunc(slices.Clone(report.Verdicts), func(v faults.Verdict) bool { return v.Plan.Fault.K == 0 })
 }

@@ -1,0 +1,68 @@
+package experiment
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/test/faults"
+)
+
+// The last change of each history is judged.
+func TestInvariants(t *testing.T) {
+	experiment := straightRoad.DeepCopy()
+	experiment.SetUID("e")
+	child := func(verb watch.EventType, kind, target, health string, deleted bool) faults.Entry {
+		u := &unstructured.Unstructured{Object: map[string]any{"kind": kind, "status": map[string]any{"health": map[string]any{"status": health}}}}
+		u.SetUID(types.UID(kind + target))
+		u.SetLabels(map[string]string{v1alpha1.LabelExperimentUID: "e", v1alpha1.LabelTarget: target})
+		if deleted {
+			u.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+		}
+		return faults.Entry{Verb: verb, Object: u}
+	}
+	leaving := experiment.DeepCopy()
+	leaving.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+	var (
+		there    = faults.Entry{Verb: watch.Added, Object: experiment}
+		removed  = faults.Entry{Verb: watch.Modified, Object: leaving}
+		claim    = child(watch.Added, "GKECluster", "app", "", false)
+		app      = child(watch.Added, "Application", "app", "Healthy", false)
+		loadgen  = child(watch.Added, "Application", "loadgen", "Healthy", false)
+		sick     = child(watch.Added, "Application", "loadgen", "Progressing", false)
+		gone     = child(watch.Deleted, "Application", "app", "", false)
+		last     = child(watch.Deleted, "Application", "loadgen", "", false)
+		going    = child(watch.Modified, "GKECluster", "app", "", true)
+		workflow = child(watch.Added, "Workflow", "", "", false)
+	)
+	tests := map[string]struct {
+		name    string
+		history []faults.Entry
+		broken  bool
+	}{
+		"cluster first":             {clustersLast, []faults.Entry{there, claim, app, going}, true},
+		"cluster last":              {clustersLast, []faults.Entry{there, claim, app, gone, going}, false},
+		"cluster of another target": {clustersLast, []faults.Entry{there, claim, loadgen, going}, false},
+		"cluster that was going":    {clustersLast, []faults.Entry{there, claim, going, app, going}, false},
+		"needed first":              {dependentsFirst, []faults.Entry{removed, app, loadgen, gone}, true},
+		"dependent first":           {dependentsFirst, []faults.Entry{removed, app, loadgen, last}, false},
+		"nobody needs it":           {dependentsFirst, []faults.Entry{removed, app, loadgen, last, gone}, false},
+		"no teardown":               {dependentsFirst, []faults.Entry{there, app, loadgen, gone}, false},
+		"all healthy":               {healthyFirst, []faults.Entry{there, app, loadgen, workflow}, false},
+		"healthy once":              {healthyFirst, []faults.Entry{there, app, loadgen, sick, workflow}, false},
+		"one is not":                {healthyFirst, []faults.Entry{there, app, sick, workflow}, true},
+		"one is missing":            {healthyFirst, []faults.Entry{there, app, workflow}, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if why := invariants[test.name](test.history); (why != "") != test.broken {
+				t.Errorf("%s: %q", test.name, why)
+			}
+		})
+	}
+}
