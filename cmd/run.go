@@ -27,9 +27,10 @@ import (
 const (
 	leaseDuration = 4 * time.Second
 	renewDeadline = 3 * time.Second
-	// Who waits to lead tries every one to 2.2 periods: client-go adds up to 1.2 at random. So
-	// the next leader comes 0.66 s after a Lease is released or has run out, at the latest.
-	retryPeriod = 300 * time.Millisecond
+	// Who waits to lead tries every one to 2.2 periods, because client-go adds up to 1.2 at random.
+	// So it may be 0.44 s late to see the last renewal of a leader that dies and as late again to
+	// see that the Lease has run out, or that it was released.
+	retryPeriod = 200 * time.Millisecond
 	// stopTimeout is for passes that are under way when the manager is told to stop.
 	stopTimeout = 20 * time.Second
 )
