@@ -32,7 +32,7 @@ var mutants = []faults.Mutant{
 	{
 		Name: "phase-before-child", RootCause: "phase persisted before the child, and taken as proof of it",
 		Edits: edit1(controller, "	return errors.Join(s.apply(ctx), s.seen.readErrors())\n}\n", `	if s.plan.Down == nil && !s.plan.Done && !s.told() {
-		s.plan.Writes, s.plan.Wait = nil, atOnce
+		s.plan.Writes, s.plan.Wait = nil, kube.AtOnce
 		return s.seen.readErrors()
 	}
 	return errors.Join(s.apply(ctx), s.seen.readErrors())
@@ -141,11 +141,20 @@ func (s *scope) told() bool {
 		Edits:     edit1(applying, "	if err != nil || live.UID != s.experiment.UID || live.DeletionTimestamp != nil || live.Generation != s.experiment.Generation {", "	if false {"),
 		Workloads: []string{"delete-provisioned"}, Modes: []faults.Mode{faults.Held},
 	},
-
 	{
 		Name: "created-for-the-past", RootCause: "children are created as an old spec in the cache asks for",
 		Edits:     edit1(applying, " || live.Generation != s.experiment.Generation {", " {"),
 		Workloads: []string{"edit-provisioning"}, Modes: []faults.Mode{faults.Travel},
+	},
+	{
+		Name: "changed-for-the-past", RootCause: "a child is put back to an old spec in the cache",
+		Edits:     edit1(applying, "func(w Write) bool { return w.Action == Ensure })", "func(w Write) bool { return w.Action == Ensure && !w.Known })"),
+		Workloads: []string{"edit-running-undone"}, Modes: []faults.Mode{faults.Behind},
+	},
+	{
+		Name: "verdict-of-the-cache", RootCause: "a verdict that stands for ever rests on a cached child",
+		Edits:     edit1(plan, "	p.Deployed = f.deployed(p, targets)\n", ""),
+		Workloads: []string{"edit-running-undone"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
 		Name: "verdict-before-repair", RootCause: "a verdict drops the writes of its pass",
