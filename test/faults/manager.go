@@ -265,7 +265,9 @@ func (s *Stage) StartManager(ctx context.Context) error {
 	if err := m.start(); err != nil {
 		return err
 	}
-	for !m.ready(ctx) || !s.proxy.idle(idle) {
+	// One that has come to the write at which the API server ends waits for that, and the end of
+	// the API server for those who hold the gate: for us.
+	for !s.proxy.awaitsOutage() && (!m.ready(ctx) || !s.proxy.idle(idle)) {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("starting manager: %w", ctx.Err())

@@ -364,6 +364,9 @@ func (p *proxy) struck() bool {
 	return !p.fired.IsZero()
 }
 
+// awaitsOutage says whether a write waits for the end of the API server, or did.
+func (p *proxy) awaitsOutage() bool { return p.plan.restart != nil && p.struck() }
+
 // span is how long the fault has lasted so far.
 func (p *proxy) span() time.Duration {
 	p.mu.Lock()

@@ -153,6 +153,19 @@ func child(kind string, is func(*unstructured.Unstructured) bool) moment {
 	}
 }
 
+// edited says whether the only Application has what moreReplicas asks for. That a spec has been
+// observed says nothing of it: the write may have failed.
+var edited = child("Application", func(app *unstructured.Unstructured) bool {
+	sources, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources")
+	return slices.ContainsFunc(sources, func(source any) bool {
+		parameters, _, _ := unstructured.NestedSlice(source.(map[string]any), "helm", "parameters")
+		return slices.ContainsFunc(parameters, func(p any) bool {
+			parameter := p.(map[string]any)
+			return parameter["name"] == "replicaCount" && parameter["value"] == "3"
+		})
+	})
+})
+
 func none(kind string) moment { return func(s faults.State) bool { return len(s.Of(kind)) == 0 } }
 
 var gone = none("Experiment")

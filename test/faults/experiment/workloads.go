@@ -119,7 +119,7 @@ var edits = []faults.Workload{
 		Holds:   []string{applicationHealthy},
 		Steps: steps(
 			step(deploying, edit(moreReplicas)),
-			step(observed(2), release(applicationHealthy)),
+			step(all(observed(2), edited), release(applicationHealthy)),
 		),
 		Done: reached(v1alpha1.PhaseComplete),
 	},
@@ -130,7 +130,7 @@ var edits = []faults.Workload{
 		Holds:   []string{workflowEnds},
 		Steps: steps(
 			step(running, edit(moreReplicas)),
-			step(all(observed(2), healthy), release(workflowEnds)),
+			step(all(observed(2), edited, healthy), release(workflowEnds)),
 		),
 		Done: reason(v1alpha1.ReasonWorkflowOutdated),
 	},
@@ -151,7 +151,7 @@ var edits = []faults.Workload{
 		Holds:   []string{workflowEnds},
 		Steps: steps(
 			step(running, edit(moreReplicas)),
-			step(all(observed(2), healthy), release(workflowEnds)),
+			step(all(observed(2), edited, healthy), release(workflowEnds)),
 			step(reason(v1alpha1.ReasonWorkflowOutdated), edit(`[{"op": "remove", "path": "/spec/targets/0/components/0/params"}]`)),
 		),
 		Done: all(reached(v1alpha1.PhaseComplete), observed(3), healthy),
