@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -9,10 +10,14 @@ import (
 )
 
 // QuietConflicts turns conflicts into another look, after the delay of an error: the cache
-// was behind, which is nothing that anybody must know of.
+// was behind, which is nothing that anybody must know of. Neither is what a manager that is being
+// stopped could not finish, the wait for its cache for instance.
 func QuietConflicts(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		result, err := r.Reconcile(ctx, req)
+		if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+			return reconcile.Result{}, nil
+		}
 		if err != nil && Conflict(err) {
 			log.FromContext(ctx).V(1).Info("Object changed meanwhile, looking again", "cause", err.Error())
 			// RequeueAfter would forget how often this has happened.

@@ -331,3 +331,15 @@ func TestBackoff(t *testing.T) {
 		t.Error("it does not forget")
 	}
 }
+
+// What a manager that is being stopped could not finish is no error.
+func TestStoppedPassesAreQuiet(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	r := QuietConflicts(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+		return reconcile.Result{}, ctx.Err()
+	}))
+	if result, err := r.Reconcile(ctx, reconcile.Request{}); err != nil || !result.IsZero() {
+		t.Errorf("it comes to %v, %v", result, err)
+	}
+}
