@@ -15,7 +15,7 @@ import (
 func QuietConflicts(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		result, err := r.Reconcile(ctx, req)
-		if err != nil && errors.Is(ctx.Err(), context.Canceled) {
+		if err != nil && stopping(ctx) {
 			return reconcile.Result{}, nil
 		}
 		if err != nil && Conflict(err) {
@@ -26,6 +26,10 @@ func QuietConflicts(r reconcile.Reconciler) reconcile.Reconciler {
 		return result, err
 	})
 }
+
+// stopping says whether the manager is being stopped: nothing else cancels a pass, whose own time
+// runs out.
+func stopping(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
 // Conflict says whether an error is nothing but conflicts.
 func Conflict(err error) bool {

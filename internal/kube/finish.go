@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -76,7 +75,7 @@ func EnsureFinalizer(ctx context.Context, c client.Client, o client.Object, fina
 // nobody's concern, conflicts and the errors of a manager that is being stopped, is returned
 // before anything is written or said.
 func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder, before, after client.Object, finalizer string, out Outcome) (reconcile.Result, error) {
-	if out.Err != nil && (Conflict(out.Err) || errors.Is(ctx.Err(), context.Canceled)) {
+	if out.Err != nil && (Conflict(out.Err) || stopping(ctx)) {
 		return reconcile.Result{}, out.Err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)

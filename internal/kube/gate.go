@@ -18,8 +18,7 @@ const AtOnce = time.Millisecond
 // namespace from its beginning. It is a source of the controller, which it wakes, and wraps its
 // reconciler; who waits costs nothing.
 type Gate struct {
-	// Width is how many may begin at the same time.
-	Width int
+	width int // how many may begin at the same time
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -32,10 +31,10 @@ type Gate struct {
 	turns   []string
 }
 
-// NewGate returns an open gate.
+// NewGate returns a gate that so many may be in at the same time.
 func NewGate(width int) *Gate {
 	return &Gate{
-		Width:  width,
+		width:  width,
 		inside: map[reconcile.Request]bool{}, outside: map[reconcile.Request]bool{}, waiting: map[string][]reconcile.Request{},
 	}
 }
@@ -57,7 +56,7 @@ func (g *Gate) Enter(request reconcile.Request) bool {
 	if g.inside[request] {
 		return true
 	}
-	if len(g.inside) < g.Width {
+	if len(g.inside) < g.width {
 		g.inside[request] = true
 		return true
 	}
@@ -91,7 +90,7 @@ func (g *Gate) leave(request reconcile.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.inside, request)
-	for len(g.inside) < g.Width && len(g.turns) > 0 {
+	for len(g.inside) < g.width && len(g.turns) > 0 {
 		namespace := g.turns[0]
 		next, rest := g.waiting[namespace][0], g.waiting[namespace][1:]
 		g.turns = g.turns[1:]

@@ -29,7 +29,8 @@ type Process struct {
 	grace  time.Duration // 0 ends it at once
 	cmd    *exec.Cmd
 	exited chan struct{}
-	err    error // of Wait; valid once exited is closed
+	// err is of Wait, and groupErr of the end of what it started; valid once exited is closed.
+	err, groupErr error
 
 	stopOnce sync.Once
 	stopErr  error
@@ -71,6 +72,7 @@ func (cp *ControlPlane) startProcess(name, path string, grace time.Duration, arg
 	cp.processes = append(cp.processes, p)
 	go func() {
 		p.err = p.cmd.Wait()
+		p.groupErr = p.endGroup()
 		close(p.exited)
 	}()
 	return p, nil
@@ -126,9 +128,14 @@ func (p *Process) stop() error {
 		}
 		<-p.exited
 	}
-	// What the process itself started is in its group and must not outlive it either.
-	if err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) &&
-		!errors.Is(err, syscall.EPERM) { // EPERM: darwin's answer for a group of zombies
+	return p.groupErr
+}
+
+// endGroup ends what the process itself started, which must not outlive it, as soon as it has
+// ended: later another process may have its number.
+func (p *Process) endGroup() error {
+	err := syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+	if err != nil && !errors.Is(err, syscall.ESRCH) && !errors.Is(err, syscall.EPERM) { // EPERM: darwin's answer for a group of zombies
 		return fmt.Errorf("stopping the group of %s: %w", p.name, err)
 	}
 	return nil

@@ -5,13 +5,12 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/labkeeper/labkeeper/test/load/machine"
 )
 
 // cost is what plans have cost, added up.
@@ -49,7 +48,7 @@ func spent(who int) time.Duration {
 }
 
 // printCPU prints the CPU time of the harness and of its children, and the memory of those that
-// live, where there is a /proc.
+// live.
 func printCPU(to io.Writer) {
 	fmt.Fprintf(to, "CPU: %s of the harness, %s of children that have ended", spent(syscall.RUSAGE_SELF), spent(syscall.RUSAGE_CHILDREN))
 	living := children()
@@ -59,29 +58,17 @@ func printCPU(to io.Writer) {
 	fmt.Fprintln(to)
 }
 
-// children are the living children by name, with what they have used.
+// children are the living children by name, with what they have used; none where there is no /proc.
 func children() map[string]string {
-	const ticks = 100 // a second has, for every Linux that Go runs on
 	out := map[string]string{}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range stats {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
+	family, err := machine.Family()
+	if err != nil {
+		return out
+	}
+	for _, p := range family {
+		if p.Parent == os.Getpid() {
+			out[p.Program] = fmt.Sprintf("%s of %s (%d MiB)", p.CPU, p.Program, p.Resident>>20)
 		}
-		// pid (name) state ppid ...: see proc(5). The name may have spaces.
-		open, end := strings.IndexByte(string(data), '('), strings.LastIndexByte(string(data), ')')
-		if open < 0 || end < open {
-			continue
-		}
-		name, fields := string(data[open+1:end]), strings.Fields(string(data[end+1:]))
-		if len(fields) < 22 || fields[1] != strconv.Itoa(os.Getpid()) {
-			continue
-		}
-		user, _ := strconv.Atoi(fields[11])
-		system, _ := strconv.Atoi(fields[12])
-		pages, _ := strconv.Atoi(fields[21])
-		out[name] = fmt.Sprintf("%s of %s (%d MiB)", time.Duration(user+system)*time.Second/ticks, name, pages*os.Getpagesize()>>20)
 	}
 	return out
 }

@@ -107,9 +107,6 @@ func (m *manager) start() error {
 // watch starts the manager again when it exits.
 func (m *manager) watch(process *env.Process) {
 	<-process.Exited()
-	// The end of the control plane stops all that it started; by then another process may have
-	// the number of this one.
-	_ = process.Stop()
 	m.mu.Lock()
 	// Between choosing a port and listening on it, somebody else may take it.
 	if tail := process.Tail(3); !m.killed && !m.stopped && !m.away && !strings.Contains(tail, "address already in use") {

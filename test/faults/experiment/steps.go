@@ -372,6 +372,27 @@ func replaceWorkflow(ctx context.Context, s *faults.Stage) error {
 	return s.Client.Create(ctx, other)
 }
 
+// take makes an object of somebody else that has the name of a child, and free deletes it.
+func take(another func(context.Context, *faults.Stage) (*unstructured.Unstructured, error)) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		o, err := another(ctx, s)
+		if err != nil {
+			return err
+		}
+		return s.Client.Create(ctx, o)
+	}
+}
+
+func free(another func(context.Context, *faults.Stage) (*unstructured.Unstructured, error)) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		o, err := another(ctx, s)
+		if err != nil {
+			return err
+		}
+		return s.Client.Delete(ctx, o)
+	}
+}
+
 // anothersApplication has the name of the claim.
 func anothersApplication(ctx context.Context, s *faults.Stage) (*unstructured.Unstructured, error) {
 	claim, err := find(ctx, s, "GKECluster")
@@ -381,22 +402,6 @@ func anothersApplication(ctx context.Context, s *faults.Stage) (*unstructured.Un
 	return anothers("Application", claim.GetName(), s, map[string]any{"spec": map[string]any{
 		"project": "default", "destination": map[string]any{"server": "https://198.51.100.1"},
 	}}), nil
-}
-
-func takeApplication(ctx context.Context, s *faults.Stage) error {
-	app, err := anothersApplication(ctx, s)
-	if err != nil {
-		return err
-	}
-	return s.Client.Create(ctx, app)
-}
-
-func freeApplication(ctx context.Context, s *faults.Stage) error {
-	app, err := anothersApplication(ctx, s)
-	if err != nil {
-		return err
-	}
-	return s.Client.Delete(ctx, app)
 }
 
 // anothersWorkflow has succeeded.
@@ -410,20 +415,4 @@ func anothersWorkflow(ctx context.Context, s *faults.Stage) (*unstructured.Unstr
 		"spec":   map[string]any{"workflowTemplateRef": map[string]any{"name": "gateway-validation"}},
 		"status": map[string]any{"phase": "Succeeded"},
 	}), nil
-}
-
-func takeWorkflow(ctx context.Context, s *faults.Stage) error {
-	w, err := anothersWorkflow(ctx, s)
-	if err != nil {
-		return err
-	}
-	return s.Client.Create(ctx, w)
-}
-
-func freeWorkflow(ctx context.Context, s *faults.Stage) error {
-	w, err := anothersWorkflow(ctx, s)
-	if err != nil {
-		return err
-	}
-	return s.Client.Delete(ctx, w)
 }

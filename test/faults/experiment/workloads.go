@@ -387,7 +387,7 @@ var meddling = []faults.Workload{
 		Objects: objects(onCluster),
 		Holds:   []string{clusterReady},
 		Steps: steps(
-			step(provisioning, takeApplication, release(clusterReady)),
+			step(provisioning, take(anothersApplication), release(clusterReady)),
 			step(reason(v1alpha1.ReasonNameTaken), remove),
 		),
 		Done: gone,
@@ -399,8 +399,8 @@ var meddling = []faults.Workload{
 		Objects: objects(onCluster),
 		Holds:   []string{clusterReady},
 		Steps: steps(
-			step(provisioning, takeApplication, release(clusterReady)),
-			step(reason(v1alpha1.ReasonNameTaken), freeApplication),
+			step(provisioning, take(anothersApplication), release(clusterReady)),
+			step(reason(v1alpha1.ReasonNameTaken), free(anothersApplication)),
 		),
 		Done: reached(v1alpha1.PhaseComplete),
 		Logs: []string{"exists and is not managed by this object"},
@@ -411,8 +411,8 @@ var meddling = []faults.Workload{
 		Objects: objects(onHub),
 		Holds:   []string{applicationHealthy},
 		Steps: steps(
-			step(deploying, takeWorkflow, release(applicationHealthy)),
-			step(reason(v1alpha1.ReasonNameTaken), freeWorkflow),
+			step(deploying, take(anothersWorkflow), release(applicationHealthy)),
+			step(reason(v1alpha1.ReasonNameTaken), free(anothersWorkflow)),
 		),
 		Done: reached(v1alpha1.PhaseComplete),
 		Logs: []string{"exists and is not managed by this object"},

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
-	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // Pace tells how fast the machine was, and when: again and again it does the same work, the
@@ -168,10 +168,9 @@ func (u *unit) do() {
 // threadCPU is the CPU time of this thread. Unlike what getrusage tells it is up to now, not to
 // the last tick.
 func threadCPU() time.Duration {
-	const clockThreadCPU = 3 // CLOCK_THREAD_CPUTIME_ID
-	var t syscall.Timespec
-	if _, _, errno := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, clockThreadCPU, uintptr(unsafe.Pointer(&t)), 0); errno != 0 {
-		panic(fmt.Sprintf("reading CPU time of a thread: %v", errno)) // every Linux has it
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t); err != nil {
+		panic(fmt.Sprintf("reading CPU time of a thread: %v", err)) // every Linux has it
 	}
 	return time.Duration(t.Nano())
 }
