@@ -45,17 +45,17 @@ func (s *scope) apply(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// current makes sure, before anything is created or changed, that the Experiment is not gone and
-// asks for what was planned: the cache may be behind. What is created for one that is gone, nobody
-// would ever take down; a Workflow cannot be submitted a second time; and an Application that is
-// put back to what the spec was for a moment is a rollback.
+// current makes sure, before anything is created or changed, that the Experiment is the one that
+// was planned for: the cache may be behind. What is created for one that is gone, nobody would ever
+// take down; a Workflow that the status records is not submitted a second time when somebody has
+// deleted it; and an Application that is put back to what the spec was for a moment is a rollback.
 func (s *scope) current(ctx context.Context) error {
 	live := kube.Metadata(v1alpha1.GroupVersion.WithKind("Experiment"))
 	err := s.Live.Get(ctx, client.ObjectKeyFromObject(s.experiment), live)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading Experiment: %w", err)
 	}
-	if err != nil || live.UID != s.experiment.UID || live.DeletionTimestamp != nil || live.Generation != s.experiment.Generation {
+	if err != nil || live.ResourceVersion != s.experiment.ResourceVersion {
 		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("experiments").GroupResource(),
 			s.experiment.Name, errors.New("it was deleted or changed, which the cache has not seen yet"))
 	}

@@ -51,9 +51,10 @@
 // # What it reads live
 //
 // Everything comes from the cache, except: the metadata of the Experiment, before a pass that
-// creates or changes anything, because what is created for one that is gone would stay for good, a
-// Workflow that is submitted for an old spec stays the only one, and an Application must not go
-// back to one; the connection Secret of a claim that is Ready and not registered; a Workflow whose
+// creates or changes anything, and which ends when it is not what was planned for, because what is
+// created for one that is gone would stay for good, a Workflow that is submitted for an old spec
+// stays the only one, one that the status records must not follow another, and an Application must
+// not go back; the connection Secret of a claim that is Ready and not registered; a Workflow whose
 // UID is recorded and which the cache does not have; a child whose create says AlreadyExists, and
 // one that is changed; every Application once, before a good verdict, after which nothing is looked
 // at any more; in a teardown the cluster Secret of every claim that is left, a list of Workflows

@@ -154,6 +154,27 @@ func TestStaleSpecChangesNothing(t *testing.T) {
 	}
 }
 
+// A Workflow that somebody has deleted is not submitted again by who has not seen that it was.
+func TestStaleStatusSubmitsNothing(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
+	var stale *v1alpha1.Experiment
+	for l.get() == nil || l.get().Status.Workflow == nil {
+		stale = l.get()
+		if err := l.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		if l.get().Status.Workflow == nil {
+			l.play()
+		}
+	}
+	l.delete(argoworkflows.WorkflowGVK)
+	l.armed, l.writes = true, nil
+	_, err := l.reconciler.Reconcile(t.Context(), stale)
+	if !apierrors.IsConflict(err) || len(l.writes) > 0 {
+		t.Errorf("error is %v, writes are %v", err, l.writes)
+	}
+}
+
 // before is a cache that has Applications as they were.
 type before struct {
 	client.Reader

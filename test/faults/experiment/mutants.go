@@ -138,13 +138,19 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "created-for-the-dead", RootCause: "children are created for an owner that only the cache still has",
-		Edits:     edit1(applying, "	if err != nil || live.UID != s.experiment.UID || live.DeletionTimestamp != nil || live.Generation != s.experiment.Generation {", "	if false {"),
+		Edits:     edit1(applying, "	if err != nil || live.ResourceVersion != s.experiment.ResourceVersion {", "	if false {"),
 		Workloads: []string{"delete-provisioned"}, Modes: []faults.Mode{faults.Held},
 	},
 	{
 		Name: "created-for-the-past", RootCause: "children are created as an old spec in the cache asks for",
-		Edits:     edit1(applying, " || live.Generation != s.experiment.Generation {", " {"),
+		Edits:     edit1(applying, "live.ResourceVersion != s.experiment.ResourceVersion {", "live.UID != s.experiment.UID || live.DeletionTimestamp != nil {"),
 		Workloads: []string{"edit-provisioning"}, Modes: []faults.Mode{faults.Travel},
+	},
+	{
+		Name: "submitted-twice", RootCause: "what the cached status does not record yet is taken for not done",
+		Edits: edit1(applying, "live.ResourceVersion != s.experiment.ResourceVersion {",
+			"live.UID != s.experiment.UID || live.DeletionTimestamp != nil || live.Generation != s.experiment.Generation {"),
+		Workloads: []string{"workflow-deleted"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
 		Name: "changed-for-the-past", RootCause: "a child is put back to an old spec in the cache",
