@@ -109,11 +109,11 @@ func (w Writer) Delete(ctx context.Context, child *unstructured.Unstructured) er
 	return nil
 }
 
-// Confirm returns a conflict unless the server has the child in the desired state, whatever the
-// cache says: for what is never looked at again.
+// Confirm returns a conflict unless the server has the child in the desired state, to stay and, if
+// desired has a UID, of that one, whatever the cache says: for what is never looked at again.
 func (w Writer) Confirm(ctx context.Context, desired *unstructured.Unstructured) error {
 	live, err := w.live(ctx, desired)
-	if err == nil && !UpToDate(live, desired) {
+	if err == nil && (live.GetDeletionTimestamp() != nil || desired.GetUID() != "" && desired.GetUID() != live.GetUID() || !UpToDate(live, desired)) {
 		return fmt.Errorf("confirming %s: %w", Describe(desired), stale(desired, "it is not what the cache has"))
 	}
 	return err

@@ -11,10 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -163,6 +165,11 @@ func (s *server) widget(t *testing.T) map[string]any {
 
 func withUID(u *unstructured.Unstructured) { u.SetUID("its-uid") }
 
+func going(u *unstructured.Unstructured) {
+	u.SetFinalizers([]string{"example.com/outside"})
+	u.SetDeletionTimestamp(ptr.To(metav1.Now()))
+}
+
 func TestEnsure(t *testing.T) {
 	tests := map[string]struct {
 		there  []client.Object
@@ -276,6 +283,8 @@ func TestConfirm(t *testing.T) {
 	}{
 		"as desired":    {[]client.Object{widget(withUID)}, func(err error) bool { return err != nil }},
 		"another state": {[]client.Object{widget(withUID, other)}, func(err error) bool { return !apierrors.IsConflict(err) }},
+		"another one":   {[]client.Object{widget(set("another-uid", "metadata", "uid"))}, func(err error) bool { return !apierrors.IsConflict(err) }},
+		"going":         {[]client.Object{widget(withUID, going)}, func(err error) bool { return !apierrors.IsConflict(err) }},
 		"gone":          {nil, func(err error) bool { return !apierrors.IsConflict(err) }},
 		"another's": {[]client.Object{widget(withUID, foreign)}, func(err error) bool {
 			var taken *NameTakenError
@@ -283,7 +292,7 @@ func TestConfirm(t *testing.T) {
 		}},
 	} {
 		s := newServer(t, c.there...)
-		if err := s.writer().Confirm(t.Context(), widget()); c.fails(err) {
+		if err := s.writer().Confirm(t.Context(), widget(withUID)); c.fails(err) {
 			t.Errorf("%s: the error is %v", name, err)
 		}
 		if s.writes != nil {

@@ -176,7 +176,7 @@ func (r *run) rests() func(happens bool) {
 			r.still, since = r.still+time.Since(since), time.Time{}
 		default:
 			since = time.Now()
-			r.seats.leave()
+			r.seats.rest()
 		}
 	}
 }

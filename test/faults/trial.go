@@ -126,7 +126,7 @@ func (l *Lab) Try(ctx context.Context, o Trial, workloads ...Workload) (*Report,
 	}
 	all.Wait()
 	t.begun, t.told = time.Now(), time.Now()
-	var todo, last []planned
+	plans, last := make([][]planned, len(workloads)), []planned(nil)
 	for i, w := range workloads {
 		if references[i] == nil {
 			continue
@@ -137,10 +137,11 @@ func (l *Lab) Try(ctx context.Context, o Trial, workloads ...Workload) (*Report,
 			if p.Fault.Mode == Restart {
 				last = append(last, planned{p, references[i]})
 			} else {
-				todo = append(todo, planned{p, references[i]})
+				plans[i] = append(plans[i], planned{p, references[i]})
 			}
 		}
 	}
+	todo := inTurn(plans)
 	for attempt := 1; len(todo) > 0; attempt++ {
 		todo = t.play(ctx, todo, attempt)
 	}
@@ -149,6 +150,21 @@ func (l *Lab) Try(ctx context.Context, o Trial, workloads ...Workload) (*Report,
 		t.again(ctx)
 	}
 	return t.report, errors.Join(append(errs, ctx.Err())...)
+}
+
+// inTurn takes of every list in turn: plans that wait for the same outside are not all played at
+// the same time.
+func inTurn(lists [][]planned) []planned {
+	var out []planned
+	for n, more := 0, true; more; n++ {
+		more = false
+		for _, list := range lists {
+			if n < len(list) {
+				out, more = append(out, list[n]), true
+			}
+		}
+	}
+	return out
 }
 
 // reference plays a workload twice undisturbed.

@@ -30,7 +30,7 @@ func (s *scope) apply(ctx context.Context) error {
 	}
 	if err := s.confirm(ctx); err != nil {
 		s.plan.Verdict = false
-		return at(v1alpha1.ConditionApplicationsHealthy, err)
+		return err
 	}
 	var errs []error
 	for _, w := range s.plan.Writes {
@@ -64,9 +64,9 @@ func (s *scope) current(ctx context.Context) error {
 
 // confirm makes sure that what a good verdict rests on is deployed.
 func (s *scope) confirm(ctx context.Context) error {
-	for _, app := range s.plan.Deployed {
-		if err := s.writer().Confirm(ctx, app); err != nil {
-			return err
+	for _, child := range s.plan.Deployed {
+		if err := s.writer().Confirm(ctx, child.Object); err != nil {
+			return at(child.Condition, err)
 		}
 	}
 	return nil

@@ -56,8 +56,8 @@
 // stays the only one, one that the status records must not follow another, and an Application must
 // not go back; the connection Secret of a claim that is Ready and not registered; a Workflow whose
 // UID is recorded and which the cache does not have; a child whose create says AlreadyExists, and
-// one that is changed; every Application once, before a good verdict, after which nothing is looked
-// at any more; in a teardown the cluster Secret of every claim that is left, a list of Workflows
+// one that is changed; every claim and Application once, before a good verdict, after which nothing
+// is looked at any more; in a teardown the cluster Secret of every claim that is left, a list of Workflows
 // and Applications before the clusters go, and one of every kind when the cache has nothing left.
 //
 // # What it owns

@@ -175,16 +175,16 @@ func TestStaleStatusSubmitsNothing(t *testing.T) {
 	}
 }
 
-// before is a cache that has Applications as they were.
+// before is a cache that has some objects as they were.
 type before struct {
 	client.Reader
-	apps []unstructured.Unstructured
+	were []unstructured.Unstructured
 }
 
 func (b before) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	for _, app := range b.apps {
-		if kindOf(o) == "Application" && client.ObjectKeyFromObject(&app) == key {
-			app.DeepCopyInto(o.(*unstructured.Unstructured))
+	for _, was := range b.were {
+		if kindOf(o) == was.GetKind() && client.ObjectKeyFromObject(&was) == key {
+			was.DeepCopyInto(o.(*unstructured.Unstructured))
 			return nil
 		}
 	}
@@ -220,6 +220,38 @@ func TestStaleApplicationsHaveNoVerdict(t *testing.T) {
 	}
 	if got, _, _ := unstructured.NestedSlice(l.list(argocd.ApplicationGVK)[0].Object, "spec", "sources"); len(got) != len(sources) {
 		t.Errorf("what is deployed is not what was validated: %v", got)
+	}
+}
+
+// A cluster that took the place of the one that was validated, unseen by the cache, is put right
+// before the verdict, too.
+func TestStaleClustersHaveNoVerdict(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterGKE)), nginx(), template())
+	l.until(v1alpha1.PhaseRunning)
+	old := l.list(crossplane.GKEClusterGVK)
+	workflow := l.list(argoworkflows.WorkflowGVK)[0]
+	l.workflowIs(&workflow, "Succeeded")
+	other := old[0].DeepCopy()
+	none := old[0].DeepCopy()
+	none.SetFinalizers(nil)
+	l.update(none)
+	l.delete(crossplane.GKEClusterGVK)
+	other.SetUID("another")
+	other.SetResourceVersion("")
+	l.create(other)
+
+	l.reconciler.Foreign = before{l.client, old}
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if at := l.get().Status.CompletedAt; at != nil {
+		t.Errorf("it is complete at %s", at)
+	}
+	l.reconciler.Foreign = l.client
+	l.settle(l.play)
+	app := l.list(argocd.ApplicationGVK)[0]
+	if name, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "name"); l.get().Status.Phase != v1alpha1.PhaseComplete || name == "" {
+		t.Errorf("it is %s, deployed to %q", l.get().Status.Phase, name)
 	}
 }
 

@@ -46,9 +46,9 @@ type Plan struct {
 	Workflow *v1alpha1.WorkflowStatus
 	// Verdict says that the Workflow's end is the Experiment's.
 	Verdict bool
-	// Deployed are the Applications that a good verdict rests on. Nothing is looked at after it,
-	// so that the server must have them, not only the cache.
-	Deployed []*unstructured.Unstructured
+	// Deployed are the claims and Applications that a good verdict rests on. Nothing is looked at
+	// after it, so that the server must have them, not only the cache.
+	Deployed []Write
 	// Expire deletes the Experiment: its time is over.
 	Expire bool
 	// Down says what a teardown still waits for; nil when there is no teardown.
@@ -159,17 +159,23 @@ func (f facts) advanceAll(p *Plan, graph *dag.Graph[string], targets map[string]
 	return settling || len(p.Writes) > 0
 }
 
-// deployed are the Applications that a verdict rests on; a bad one rests on none.
-func (f facts) deployed(p Plan, targets map[string]*target) (apps []*unstructured.Unstructured) {
+// deployed are the clusters and Applications that a verdict rests on; a bad one rests on none.
+func (f facts) deployed(p Plan, targets map[string]*target) (deployed []Write) {
 	if !p.Verdict || !holds(p.Steps[len(p.Steps)-1]) {
 		return nil
 	}
 	for _, spec := range f.experiment.Spec.Targets {
-		if app := targets[spec.Name].desired; app != nil {
-			apps = append(apps, app)
+		t := targets[spec.Name]
+		if t.claim != nil {
+			claim := f.desiredClaim(spec)
+			claim.SetUID(t.claim.GetUID())
+			deployed = append(deployed, Write{Object: claim, Condition: v1alpha1.ConditionClustersReady})
+		}
+		if t.desired != nil {
+			deployed = append(deployed, Write{Object: t.desired, Condition: v1alpha1.ConditionApplicationsHealthy})
 		}
 	}
-	return apps
+	return deployed
 }
 
 func holds(s conditions.Step) bool { return s.Status == "True" }

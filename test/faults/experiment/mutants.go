@@ -163,6 +163,11 @@ func (s *scope) told() bool {
 		Workloads: []string{"edit-running-undone"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
+		Name: "verdict-of-another-cluster", RootCause: "a verdict rests on a cluster by name: another has taken its place",
+		Edits:     edit1(plan, "			claim.SetUID(t.claim.GetUID())\n", ""),
+		Workloads: []string{"claim-deleted-running"}, Modes: []faults.Mode{faults.Behind},
+	},
+	{
 		Name: "verdict-before-repair", RootCause: "a verdict drops the writes of its pass",
 		Edits:     edit1(plan, "		p.Verdict = !f.frozen && !settling\n", "		p.Verdict = !f.frozen\n"),
 		Workloads: []string{"edit-running-undone"},
