@@ -308,8 +308,8 @@ func (t *trial) end(p planned, r *run, done func(*run, []Finding)) {
 	done(r, r.judge(p.reference, late))
 }
 
-// judged is the verdict of a run, unless its road parted from the reference before the fault and
-// it is to be played again. Without a run it could not be played.
+// judged is the verdict of a run, unless its road parted from the reference before the fault, or
+// the fault did not happen, and it is to be played again. Without a run it could not be played.
 func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verdict, bool) {
 	if r == nil {
 		return Verdict{Plan: p.Plan, Findings: findings, planned: p}, true
@@ -324,10 +324,10 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	if n := min(k, len(before), len(p.reference.Writes)); n > 0 {
 		apart = differ(before[:n], p.reference.Writes[:n])
 	}
+	if attempt < attempts && (apart != "" || !r.proxy.faultOver()) {
+		return Verdict{}, false
+	}
 	if apart != "" {
-		if attempt < attempts {
-			return Verdict{}, false
-		}
 		findings = append(findings, Finding{"plan", "it parts from the reference before its fault: " + apart})
 	}
 	return Verdict{

@@ -108,7 +108,8 @@ func inState(state v1alpha1.TargetState) moment {
 }
 
 var (
-	deploying = inState(v1alpha1.TargetDeploying)
+	// deploying: and the create of the Application has not failed.
+	deploying = all(inState(v1alpha1.TargetDeploying), not(none("Application")))
 	healthy   = inState(v1alpha1.TargetHealthy)
 )
 

@@ -132,7 +132,7 @@ var edits = []faults.Workload{
 			step(running, edit(moreReplicas)),
 			step(all(observed(2), edited, healthy), release(workflowEnds)),
 		),
-		Done: reason(v1alpha1.ReasonWorkflowOutdated),
+		Done: all(reason(v1alpha1.ReasonWorkflowOutdated), healthy),
 	},
 	{
 		Name:    "edit-running-back",
