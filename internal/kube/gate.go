@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -70,6 +71,20 @@ func (g *Gate) Enter(request reconcile.Request) bool {
 	}
 	g.waiting[request.Namespace] = append(waiting, request)
 	return false
+}
+
+// Gauge is the metric labkeeper_waiting_to_begin: how many objects of a controller wait at the
+// gate.
+func (g *Gate) Gauge(controller string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "labkeeper_waiting_to_begin",
+		Help:        "Objects that have not begun because as many as may do so at the same time are beginning.",
+		ConstLabels: prometheus.Labels{"controller": controller},
+	}, func() float64 {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		return float64(len(g.outside))
+	})
 }
 
 // Wrap is the reconciler with the gate behind it: every pass leaves it, of whatever came to its

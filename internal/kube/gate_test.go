@@ -3,9 +3,12 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -87,6 +90,27 @@ func TestGateLetsOneAfterAnotherIn(t *testing.T) {
 		t.Fatal("The second one must wait although it was woken")
 	}
 	l.expectWoken("a/3")
+}
+
+func TestGateTellsHowManyWait(t *testing.T) {
+	l := newGateLab(t, 1)
+	expect := func(want int) {
+		t.Helper()
+		text := fmt.Sprintf("# HELP labkeeper_waiting_to_begin Objects that have not begun because as many as may do so at the same time are beginning.\n"+
+			"# TYPE labkeeper_waiting_to_begin gauge\nlabkeeper_waiting_to_begin{controller=\"lab\"} %d\n", want)
+		if err := testutil.CollectAndCompare(l.gate.Gauge("lab"), strings.NewReader(text)); err != nil {
+			t.Error(err)
+		}
+	}
+	expect(0)
+	l.pass(request("a", "1"), reconcile.Result{RequeueAfter: AtOnce}, nil)
+	expect(0)
+	for _, r := range []reconcile.Request{request("a", "2"), request("a", "2"), request("b", "1")} {
+		l.pass(r, reconcile.Result{}, nil)
+	}
+	expect(2)
+	l.pass(request("a", "1"), reconcile.Result{}, nil)
+	expect(1)
 }
 
 func TestGateTakesTurnsBetweenNamespaces(t *testing.T) {

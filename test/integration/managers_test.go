@@ -78,6 +78,7 @@ var _ = Describe("Metrics", Serial, func() {
 			code, body := get(hub.Config().BearerToken)
 			g.Expect(code).To(Equal(http.StatusOK), body)
 			g.Expect(body).To(ContainSubstring("controller_runtime_reconcile_total"))
+			g.Expect(body).To(ContainSubstring(`labkeeper_waiting_to_begin{controller="experiment"} 0`))
 		}).Should(Succeed())
 	})
 })
