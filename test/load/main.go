@@ -29,6 +29,12 @@ import (
 //go:embed rangespec.json
 var rangeSpec []byte
 
+const (
+	defaultSubject = "experiment"
+	// leastFloor is how long a floor must be measured to say something.
+	leastFloor = 3 * time.Second
+)
+
 // subjects are the kinds that can be measured.
 func subjects() []*harness.Subject { return []*harness.Subject{experiment.Subject()} }
 
@@ -86,14 +92,14 @@ func parse(args []string) (options, error) {
 	fs := flag.NewFlagSet("load", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	name := fs.String("scenario", "", "What to measure.")
-	subject := fs.String("subject", "experiment", "The kind to measure.")
+	subject := fs.String("subject", defaultSubject, "The kind to measure.")
 	fs.IntVar(&o.n, "n", 0, "How many objects. Default: the scenario's own.")
 	fs.IntVar(&o.reps, "reps", 1, "How many repetitions count.")
 	fs.DurationVar(&o.floor, "floor", 10*time.Second, "How long the floor is measured, before and after.")
 	fs.DurationVar(&o.duration, "duration", 10*time.Minute, "How long idle watches.")
 	fs.StringVar(&o.manager, "manager", "", "Path of a manager's binary. Default: it is built from ./cmd.")
 	fs.StringVar(&o.args, "manager-args", "", "Flags for the manager, separated by spaces; without them it has its defaults, which the gates are for.")
-	fs.StringVar(&o.out, "out", "", "The file to write. Default: bin/load/<scenario>.json.")
+	fs.StringVar(&o.out, "out", "", "The file to write. Default: bin/load/<scenario>.json, with another subject bin/load/<subject>-<scenario>.json.")
 	fs.StringVar(&o.logs, "logs", "", "Folder to keep the logs in.")
 	fs.BoolVar(&o.profile, "profile", false, "Write CPU profiles of the manager and the API server to bin/load/<scenario>.pprof and <scenario>.apiserver.pprof.")
 	if err := fs.Parse(args); err != nil {
@@ -118,9 +124,15 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("-n: %s takes at least %d", o.scenario.Name, o.scenario.Least)
 	case o.reps < 1:
 		return o, errors.New("-reps: at least 1")
+	case o.floor < leastFloor:
+		return o, fmt.Errorf("-floor: at least %s", leastFloor)
 	}
 	if o.out == "" {
-		o.out = filepath.Join(env.Root(), "bin", "load", o.scenario.Name+".json")
+		file := o.scenario.Name + ".json"
+		if o.subject.Name != defaultSubject {
+			file = o.subject.Name + "-" + file
+		}
+		o.out = filepath.Join(env.Root(), "bin", "load", file)
 	}
 	return o, nil
 }
@@ -160,13 +172,13 @@ func measureMain(ctx context.Context, args []string) error {
 		return err
 	}
 	report := &measure.Report{
-		Scenario: o.scenario.Name, N: o.n, Machine: machine.ThisHost(), Flags: args,
+		Subject: o.subject.Name, Scenario: o.scenario.Name, N: o.n, Machine: machine.ThisHost(), Flags: args,
 		Versions: machine.Versions{Commit: machine.Commit(env.Root()), Go: runtime.Version()},
 	}
 	if err := repeat(ctx, o, lab, report); err != nil {
 		return err
 	}
-	report.Conclude(spec.For(o.scenario.Name, o.n), o.scenario.Counts)
+	report.Conclude(spec.For(o.subject.Name, o.scenario.Name, o.n), o.reps, o.scenario.Counts)
 	if err := errors.Join(report.WriteTable(os.Stdout), report.WriteFile(o.out)); err != nil {
 		return err
 	}

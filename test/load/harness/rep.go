@@ -48,10 +48,11 @@ func Repeat(ctx context.Context, subject *Subject, scenario Scenario, n int, o O
 	if l.window != nil {
 		l.window.put(&rep)
 	}
+	rep.Errors = l.Errors() // of managers that end by themselves, before they are told to
 	if err := l.Rest(); err != nil {
 		l.Fail(err)
 	}
-	rep.Errors, rep.ForeignCPU = l.Errors(), l.foreign
+	rep.ForeignCPU = l.foreign
 	if scenario.Counts {
 		return rep, nil
 	}
@@ -61,7 +62,7 @@ func Repeat(ctx context.Context, subject *Subject, scenario Scenario, n int, o O
 	}
 	rep.ForeignCPU = l.foreign
 	l.compare(&rep, after)
-	if rep.FloorDrift > maxDrift && rep.ForeignCPU <= measure.MaxForeign { // or others are the reason, and another try is no better
+	if len(rep.Errors) == 0 && rep.FloorDrift > maxDrift && rep.ForeignCPU <= measure.MaxForeign { // or others are the reason, and another try is no better
 		rep.Discarded = fmt.Sprintf("the floor has drifted by %s %%, corrected by the pace of the machine", measure.Number(100*rep.FloorDrift))
 	}
 	return rep, nil
@@ -85,7 +86,6 @@ func (w *Window) put(rep *measure.Rep) {
 	for program, used := range w.usage.Programs {
 		rep.CPUms[program] = measure.Milliseconds(used)
 	}
-	w.lab.foreign = max(w.lab.foreign, w.usage.ForeignShare(w.lab.cores()))
 	rep.Utilisation = w.usage.Utilisation(w.lab.cores())
 	rep.StealMS = measure.Milliseconds(w.usage.Steal)
 }
@@ -103,14 +103,21 @@ func (l *Lab) compare(rep *measure.Rep, after measure.Floor) {
 	rep.Pace, rep.PaceDrift = &pace, pace.Drift()
 	rep.FloorDrift, rep.FloorDriftRaw = FloorDrift(l.Subject.Minimal, before, after.At(before.Pace)), FloorDrift(l.Subject.Minimal, before, after)
 	l.putCeiling(*rep, before.At(pace.Window), after.At(pace.Window))
+	if rate, ok := rep.Figures["rate"]; ok {
+		rep.Figures.Put("ceiling_percent_raw", 100*rate/l.ceiling(before, after))
+	}
+}
+
+// ceiling is how many objects a second the machine could do by the mean of two floors.
+func (l *Lab) ceiling(before, after measure.Floor) float64 {
+	return 1000 * float64(l.cores()) / ((l.minimal(before) + l.minimal(after)) / 2)
 }
 
 // putCeiling puts the share of what the machine could have done into the figures: objects a
 // second, if nothing but the minimal writes were made, at what they cost on the floor. Both
 // floors are at the pace of the window.
 func (l *Lab) putCeiling(rep measure.Rep, before, after measure.Floor) {
-	minimal := (l.minimal(before) + l.minimal(after)) / 2
-	ceiling := 1000 * float64(l.cores()) / minimal
+	minimal, ceiling := (l.minimal(before)+l.minimal(after))/2, l.ceiling(before, after)
 	rep.Figures.Put("ceiling_rate", ceiling)
 	if rate, ok := rep.Figures["rate"]; ok {
 		rep.Figures.Put("ceiling_percent", 100*rate/ceiling)

@@ -75,6 +75,7 @@ func (w *Window) Close(ctx context.Context, n int, f measure.Figures) error {
 		return err
 	}
 	w.usage, w.pace = end.Since(w.start), w.lab.pace.Between(w.start.Time, end.Time)
+	w.lab.foreign = max(w.lab.foreign, w.usage.ForeignShare(w.lab.cores()))
 	<-w.profiled
 	f.Put("total_s", w.usage.Wall.Seconds())
 	f.Put("utilisation_percent", 100*w.usage.Utilisation(w.lab.cores()))

@@ -22,8 +22,8 @@ type Limit struct {
 	Source string `json:"source"`
 }
 
-// RangeSpec are the limits by scenario, and in it by n; those of "any" hold for every n.
-type RangeSpec map[string]map[string][]Limit
+// RangeSpec are the limits by subject, scenario and n; those of "any" hold for every n.
+type RangeSpec map[string]map[string]map[string][]Limit
 
 // ParseRangeSpec reads and checks a file of limits.
 func ParseRangeSpec(content []byte) (RangeSpec, error) {
@@ -33,19 +33,28 @@ func ParseRangeSpec(content []byte) (RangeSpec, error) {
 	if err := decoder.Decode(&spec); err != nil {
 		return nil, fmt.Errorf("reading limits: %w", err)
 	}
-	for scenario, byN := range spec {
-		for n, limits := range byN {
-			if _, err := strconv.Atoi(n); err != nil && n != "any" {
-				return nil, fmt.Errorf("reading limits: %s: %q is neither a count nor any", scenario, n)
-			}
-			for _, l := range limits {
-				if err := l.check(); err != nil {
-					return nil, fmt.Errorf("reading limits: %s %s: %w", scenario, n, err)
-				}
+	for subject, scenarios := range spec {
+		for scenario, byN := range scenarios {
+			if err := check(byN); err != nil {
+				return nil, fmt.Errorf("reading limits: %s: %s: %w", subject, scenario, err)
 			}
 		}
 	}
 	return spec, nil
+}
+
+func check(byN map[string][]Limit) error {
+	for n, limits := range byN {
+		if _, err := strconv.Atoi(n); err != nil && n != "any" {
+			return fmt.Errorf("%q is neither a count nor any", n)
+		}
+		for _, l := range limits {
+			if err := l.check(); err != nil {
+				return fmt.Errorf("%s: %w", n, err)
+			}
+		}
+	}
+	return nil
 }
 
 func (l Limit) check() error {
@@ -67,8 +76,9 @@ func (l Limit) check() error {
 }
 
 // For are the limits of a run.
-func (s RangeSpec) For(scenario string, n int) []Limit {
-	return append(append([]Limit{}, s[scenario]["any"]...), s[scenario][strconv.Itoa(n)]...)
+func (s RangeSpec) For(subject, scenario string, n int) []Limit {
+	byN := s[subject][scenario]
+	return append(append([]Limit{}, byN["any"]...), byN[strconv.Itoa(n)]...)
 }
 
 // Gate is a verdict on a figure.

@@ -64,16 +64,19 @@ func TestJudge(t *testing.T) {
 }
 
 func TestRangeSpec(t *testing.T) {
-	spec, err := ParseRangeSpec([]byte(`{"burst": {
-		"any": [{"figure": "errors", "equals": 0, "source": "issue 3"}],
-		"1000": [{"figure": "share", "min": 80, "source": "issue 3"}]}}`))
+	spec, err := ParseRangeSpec([]byte(`{"lamp": {"burst": {
+		"any": [{"figure": "errors", "equals": 0, "source": "goal"}],
+		"1000": [{"figure": "share", "min": 80, "source": "goal"}]}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for n, want := range map[int]int{1000: 2, 50: 1} {
-		if got := len(spec.For("burst", n)); got != want {
+		if got := len(spec.For("lamp", "burst", n)); got != want {
 			t.Errorf("%d: %d limits, want %d", n, got, want)
 		}
+	}
+	if got := spec.For("other", "burst", 1000); len(got) > 0 {
+		t.Errorf("the limits of another subject are %v", got)
 	}
 	for _, content := range []string{
 		`{"burst": {"many": []}}`,
@@ -83,7 +86,7 @@ func TestRangeSpec(t *testing.T) {
 		`{"burst": {"any": [{"figure": "a", "source": "b", "max": 1, "of": "best"}]}}`,
 		`{"burst": {"any": [{"figure": "a", "source": "b", "maximum": 1}]}}`,
 	} {
-		if _, err := ParseRangeSpec([]byte(content)); err == nil {
+		if _, err := ParseRangeSpec([]byte(`{"lamp": ` + content + `}`)); err == nil {
 			t.Errorf("%s is accepted", content)
 		}
 	}
@@ -94,25 +97,28 @@ func TestConclude(t *testing.T) {
 	rep := func(a, foreign float64, errors ...string) Rep {
 		return Rep{Figures: Figures{"a": a}, ForeignCPU: foreign, Errors: errors}
 	}
-	discarded := rep(9, 1, "lost")
+	discarded := rep(9, 1)
 	discarded.Discarded = "drift"
+	wrong := rep(9, 0, "lost")
+	wrong.Discarded = "drift"
 	for name, test := range map[string]struct {
 		reps  []Rep
 		exact bool
 		want  string
 	}{
-		"good":                   {[]Rep{rep(1, 0)}, false, Pass},
-		"a gate does not hold":   {[]Rep{rep(3, 0)}, false, Fail},
-		"contended":              {[]Rep{rep(1, 0.06)}, false, Contended},
-		"counts are not":         {[]Rep{rep(1, 0.06)}, true, Pass},
-		"an error":               {[]Rep{rep(1, 0, "lost")}, false, Fail},
-		"discarded do not count": {[]Rep{discarded, rep(1, 0)}, false, Pass},
-		"all discarded":          {[]Rep{discarded}, false, Fail},
-		"a figure is missing":    {[]Rep{rep(1, 0), {Figures: Figures{}}}, false, Fail},
+		"good":                    {[]Rep{rep(1, 0)}, false, Pass},
+		"a gate does not hold":    {[]Rep{rep(3, 0)}, false, Fail},
+		"contended":               {[]Rep{rep(1, 0.06)}, false, Contended},
+		"counts are not":          {[]Rep{rep(1, 0.06)}, true, Pass},
+		"an error":                {[]Rep{rep(1, 0, "lost")}, false, Fail},
+		"discarded do not count":  {[]Rep{discarded, rep(1, 0)}, false, Pass},
+		"all discarded":           {[]Rep{discarded}, false, Fail},
+		"an error in a discarded": {[]Rep{wrong, rep(1, 0)}, false, Fail},
+		"a figure is missing":     {[]Rep{rep(1, 0), {Figures: Figures{}}}, false, Fail},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := Report{Reps: test.reps}
-			r.Conclude(limits, test.exact)
+			r.Conclude(limits, 1, test.exact)
 			if r.Verdict != test.want {
 				t.Errorf("the verdict is %s, want %s: %+v", r.Verdict, test.want, r)
 			}
@@ -123,12 +129,24 @@ func TestConclude(t *testing.T) {
 	}
 }
 
+func TestConcludeWithTooLittle(t *testing.T) {
+	limits := []Limit{{Figure: "a", Max: ptr.To(2.0), Source: "test"}}
+	r := Report{Reps: []Rep{{Figures: Figures{"a": 1}}}}
+	if r.Conclude(limits, 2, false); r.Verdict != Fail {
+		t.Errorf("one of two repetitions counts, and the verdict is %s", r.Verdict)
+	}
+	r = Report{Reps: []Rep{{Figures: Figures{"a": 1}}}}
+	if r.Conclude(nil, 1, false); r.Verdict != Fail {
+		t.Errorf("nothing is judged, and the verdict is %s", r.Verdict)
+	}
+}
+
 func TestTable(t *testing.T) {
 	r := Report{Scenario: "burst", N: 10, Reps: []Rep{{
 		Figures:    Figures{"total_s": 1.5, "calls_create": 5, "ceiling_rate": 40},
 		FloorDrift: 0.03, FloorDriftRaw: 0.25, Pace: &Paces{Before: 2, Window: 2.5, After: 2.25},
 	}}}
-	r.Conclude([]Limit{{Figure: "total_s", Max: ptr.To(1.0), Source: "test"}}, false)
+	r.Conclude([]Limit{{Figure: "total_s", Max: ptr.To(1.0), Source: "test"}}, 1, false)
 	var out strings.Builder
 	if err := r.WriteTable(&out); err != nil {
 		t.Fatal(err)

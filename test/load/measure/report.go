@@ -64,6 +64,7 @@ type Rep struct {
 
 // Report is what a run came to.
 type Report struct {
+	Subject    string           `json:"subject"`
 	Scenario   string           `json:"scenario"`
 	N          int              `json:"n"`
 	Machine    machine.Host     `json:"machine"`
@@ -91,9 +92,9 @@ const (
 	Contended = "contended"
 )
 
-// Conclude fills in what follows from the repetitions. exact is a scenario of counts, which
-// others on the machine cannot change.
-func (r *Report) Conclude(limits []Limit, exact bool) {
+// Conclude fills in what follows from the repetitions, of which so many must count. exact is a
+// scenario of counts, which others on the machine cannot change.
+func (r *Report) Conclude(limits []Limit, reps int, exact bool) {
 	r.Summary, r.Floor, r.Corrected = map[string]Range{}, map[string]Cost{}, corrected
 	counted := slices.DeleteFunc(slices.Clone(r.Reps), func(rep Rep) bool { return rep.Discarded != "" })
 	values := map[string][]float64{}
@@ -108,6 +109,8 @@ func (r *Report) Conclude(limits []Limit, exact bool) {
 			}
 		}
 		r.ForeignCPU = max(r.ForeignCPU, rep.ForeignCPU)
+	}
+	for _, rep := range r.Reps {
 		r.Errors = append(r.Errors, rep.Errors...)
 	}
 	for name, v := range values {
@@ -118,8 +121,11 @@ func (r *Report) Conclude(limits []Limit, exact bool) {
 	for op, costs := range floors {
 		r.Floor[op] = mean(costs)
 	}
-	if len(counted) == 0 {
-		r.Errors = append(r.Errors, "no repetition counts")
+	if len(counted) < reps {
+		r.Errors = append(r.Errors, fmt.Sprintf("%d of %d repetitions count", len(counted), reps))
+	}
+	if len(limits) == 0 {
+		r.Errors = append(r.Errors, "there are no limits to judge it by")
 	}
 	r.Contended = !exact && r.ForeignCPU > MaxForeign
 	r.Gates = Judge(limits, r.Summary)

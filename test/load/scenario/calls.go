@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -28,7 +29,7 @@ func calls(ctx context.Context, l *harness.Lab, n int) (measure.Figures, error) 
 			return nil, fmt.Errorf("shape %s: %w", shape.Name, err)
 		}
 	}
-	return f, noopPasses(ctx, l, n, f)
+	return f, noopPasses(ctx, l, m, n, f)
 }
 
 // What must be nothing, over all shapes and both ways.
@@ -153,7 +154,7 @@ func merged(all ...map[string]int) map[string]int {
 }
 
 // noopPasses touches objects that have nothing to be done for, and counts the writes.
-func noopPasses(ctx context.Context, l *harness.Lab, n int, f measure.Figures) error {
+func noopPasses(ctx context.Context, l *harness.Lab, m *harness.Manager, n int, f measure.Figures) error {
 	l.Tell("touching objects")
 	var touched []string
 	for _, rest := range []struct {
@@ -175,6 +176,10 @@ func noopPasses(ctx context.Context, l *harness.Lab, n int, f measure.Figures) e
 	if err := l.Watcher.Quiet(ctx, settled, time.Minute); err != nil {
 		return err
 	}
+	before, err := m.Metrics(ctx)
+	if err != nil {
+		return err
+	}
 	from := time.Now()
 	for _, path := range touched {
 		touch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"touched": from.String()}}}
@@ -184,6 +189,14 @@ func noopPasses(ctx context.Context, l *harness.Lab, n int, f measure.Figures) e
 	}
 	if err := l.Watcher.Quiet(ctx, settled, time.Minute); err != nil {
 		return err
+	}
+	after, err := m.Metrics(ctx)
+	if err != nil {
+		return err
+	}
+	const passes = "controller_runtime_reconcile_total"
+	if after.Sum(passes) == before.Sum(passes) {
+		l.Fail(errors.New("no pass was made over what was touched: that nothing is written says nothing"))
 	}
 	asked, err := managerRequests(l, from)
 	if err != nil {
