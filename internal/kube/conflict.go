@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -31,10 +32,11 @@ func QuietConflicts(r reconcile.Reconciler) reconcile.Reconciler {
 // runs out.
 func stopping(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// Conflict says whether an error is nothing but conflicts.
+// Conflict says whether an error is nothing but conflicts. One that an admission webhook makes up,
+// to protect an object for instance, has their code and a reason of its own: it lasts.
 func Conflict(err error) bool {
 	for _, e := range Errors(err) {
-		if !apierrors.IsConflict(e) {
+		if apierrors.ReasonForError(e) != metav1.StatusReasonConflict {
 			return false
 		}
 	}

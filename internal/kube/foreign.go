@@ -63,7 +63,7 @@ func StripCRD(o any) (any, error) {
 type KindState int
 
 const (
-	// KindMissing: there is no CRD of the kind, so no object of it either.
+	// KindMissing: there is no CRD that has the names of the kind, as far as the cache knows.
 	KindMissing KindState = iota
 	// KindUnserved: there is a CRD of the kind, and it does not serve the version that we
 	// know. Objects may exist that we cannot see.
@@ -271,7 +271,8 @@ func defines(crd client.Object, gk schema.GroupKind) bool {
 		return false
 	}
 	group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
-	kind, _, _ := unstructured.NestedString(u.Object, "spec", "names", "kind")
+	// Names that another CRD has taken are not accepted.
+	kind, _, _ := unstructured.NestedString(u.Object, "status", "acceptedNames", "kind")
 	return group == gk.Group && kind == gk.Kind
 }
 

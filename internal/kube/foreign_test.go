@@ -301,10 +301,23 @@ func TestForeignKindThatDiscoveryDoesNotKnowYet(t *testing.T) {
 func TestForeignKindsOfOtherCRDs(t *testing.T) {
 	w := watch(t, widgetMapper(), widgetCRD(t))
 	w.becomes(KindServed)
-	other := widgetCRD(t, func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Spec.Names.Kind = "Gadget" })
-	w.add(other)
-	w.remove(other)
-	w.becomes(KindServed)
+	for name, change := range map[string]func(*apiextensionsv1.CustomResourceDefinition){
+		"another kind": func(crd *apiextensionsv1.CustomResourceDefinition) {
+			crd.Spec.Names.Kind, crd.Status.AcceptedNames.Kind = "Gadget", "Gadget"
+		},
+		// The API server does not let a second CRD have the names of the first.
+		"refused names": func(crd *apiextensionsv1.CustomResourceDefinition) {
+			crd.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := widgetCRD(t, func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Name = "others.example.com" }, change)
+			w.add(other)
+			w.becomes(KindServed)
+			w.remove(other)
+			w.becomes(KindServed)
+		})
+	}
 	if got := w.State(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}); got != KindMissing {
 		t.Errorf("a kind that nobody asked for is %d", got)
 	}

@@ -119,6 +119,9 @@ const (
 	// ReasonWorkflowOutdated: the Workflow succeeded, and what it validated is not what the
 	// spec and its Components say now.
 	ReasonWorkflowOutdated = "WorkflowOutdated"
+	// ReasonTargetsNotSettled: the Workflow succeeded, and a cluster or Application that it
+	// validated is not up, is being deleted or is being brought back to the spec.
+	ReasonTargetsNotSettled = "TargetsNotSettled"
 	// ReasonWorkflowTemplateNotFound: the WorkflowTemplate does not exist.
 	ReasonWorkflowTemplateNotFound = "WorkflowTemplateNotFound"
 )

@@ -25,6 +25,7 @@ func (s *scope) apply(ctx context.Context) error {
 	}
 	if slices.ContainsFunc(s.plan.Writes, func(w Write) bool { return w.Action == Ensure }) {
 		if err := s.current(ctx); err != nil {
+			s.plan.Steps, s.plan.Targets = nil, nil // they tell of what has not been done
 			return err
 		}
 	}

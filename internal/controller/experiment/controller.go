@@ -203,7 +203,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("experiment").
-		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizerLost))).
 		Watches(&v1alpha1.Component{}, enqueueWhere(c, indexComponents), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Namespace{}, kube.Enqueue(toOwner, priorityNamespace)).
 		WatchesRawSource(kinds).
@@ -215,6 +215,12 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		}).
 		Complete(r.Gate.Wrap(kube.QuietConflicts(reconcile.AsReconciler(c, r))))
 }
+
+// finalizerLost lets an Experiment through that somebody has replaced by a manifest without our
+// finalizer: deleted now, it would leave everything behind.
+var finalizerLost = predicate.NewPredicateFuncs(func(o client.Object) bool {
+	return o.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer)
+})
 
 func componentNames(o client.Object) []string {
 	var out []string

@@ -19,14 +19,17 @@
 //     the claim that it was registered with, so that a claim which takes the place of
 //     another is registered again. A hub target gets only the Application. A target that
 //     was begun stays so, whatever becomes of its dependencies.
-//  4. When every Application is Healthy and Synced the Workflow is submitted, once: its UID
-//     is recorded, and one that disappears without a verdict was deleted by somebody. With
-//     it goes a hash of what it validates (targets, resolved Components, workflow): its
-//     success does not count for what they have been changed to since.
+//  4. When every Application is Healthy and Synced, and nothing is being changed, the Workflow
+//     is submitted, once: its UID is recorded, and one that disappears without a verdict was
+//     deleted by somebody. (One that somebody deletes in the moment between its creation and
+//     the record of it is submitted again.) With it goes a hash of what it validates (targets,
+//     resolved Components, workflow): its success does not count for what they have been
+//     changed to since.
 //  5. The verdict is recorded with status.completedAt. It is the Workflow's: an Application
-//     that degrades in the meantime shows in its condition and does not undo it. From here
-//     on the only thing that still happens is the end of spec.ttlDays, which deletes the
-//     Experiment.
+//     that degrades in the meantime shows in its condition and does not undo it. A success
+//     whose cluster or Application has gone, or is being brought back to the spec, waits for
+//     that. From here on the only thing that still happens is the end of spec.ttlDays, which
+//     deletes the Experiment.
 //
 // A hub target's "cluster" is the one the manager runs on: nothing of it is provisioned,
 // registered or deleted but the namespace that Argo CD makes there for the Experiment. That
@@ -57,15 +60,17 @@
 // not go back; the connection Secret of a claim that is Ready and not registered; a Workflow whose
 // UID is recorded and which the cache does not have; a child whose create says AlreadyExists, and
 // one that is changed; every claim and Application once, before a good verdict, after which nothing
-// is looked at any more; in a teardown the cluster Secret of every claim that is left, a list of Workflows
-// and Applications before the clusters go, and one of every kind when the cache has nothing left.
+// is looked at any more; in a teardown the cluster Secret of every claim that is left, a list of
+// Workflows and Applications before the clusters go, and one of every kind when the cache has
+// nothing left.
 //
 // # What it owns
 //
 // One claim and one cluster Secret per gke target, one Application per target, one Workflow
 // and one namespace on the hub, all with deterministic names that hold a hash of the
 // Experiment's UID, and all with its UID as a label. An object under such a name without that
-// label is not touched, read or deleted: the Experiment says NameTaken and waits. Taking the
+// label is not touched, read or deleted: the Experiment says NameTaken and waits. One with the
+// label under another name is not the Experiment's either: somebody has copied it. Taking the
 // label off a child takes it out of the Experiment's hands. Claims and Applications that are
 // edited or deleted by somebody are brought back; a cluster Secret is not, because Secrets are
 // not watched: its Application then fails, says so, and makes it anew when it is deleted.
@@ -76,8 +81,9 @@
 // delete what they deployed, those of dependents first; then the namespace on the hub, the
 // cluster Secret and the claim, which Crossplane keeps until the composite and the cluster
 // are gone (compositeDeletePolicy Foreground). The finalizer goes when live lists prove that
-// nothing is left, in any namespace for claims; a kind of which the cluster no longer serves
-// our version proves nothing, and is waited for.
+// nothing is left, or that the cluster does not serve the kind at all; one of which it no longer
+// serves our version proves nothing, and is waited for. A finalizer that somebody takes off an
+// Experiment that is not being deleted is put back at once.
 //
 // # House style
 //

@@ -64,6 +64,8 @@ type lab struct {
 	failAt    int
 	failWith  error
 	committed bool
+	// refuse says why a write does not take place; it may be nil.
+	refuse func(verb, kind string) error
 	// getErrors by kind.
 	getErrors map[string]error
 	armed     bool
@@ -150,6 +152,11 @@ func kindOf(o client.Object) string {
 func (l *lab) write(verb, kind string, do func() error) error {
 	if !l.armed {
 		return do()
+	}
+	if l.refuse != nil {
+		if err := l.refuse(verb, kind); err != nil {
+			return err
+		}
 	}
 	l.writes = append(l.writes, verb+" "+kind)
 	if len(l.writes) != l.failAt {

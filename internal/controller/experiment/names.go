@@ -67,11 +67,13 @@ func (n names) template(name string) types.NamespacedName {
 // namespaceGVK is a core Namespace.
 var namespaceGVK = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
 
-// namespaceOf is where the Experiment's children of a kind are looked for, empty for
-// everywhere; ours is false for a kind that it has no children of.
+// namespaceOf is where the Experiment's children of a kind are looked for, empty for those that
+// are in none; ours is false for a kind that it has no children of.
 func (n names) namespaceOf(gvk schema.GroupVersionKind) (namespace string, ours bool) {
 	switch gvk {
-	case crossplane.GKEClusterGVK, namespaceGVK:
+	case crossplane.GKEClusterGVK:
+		return n.claimNamespace(), true
+	case namespaceGVK:
 		return "", true
 	case argocd.ApplicationGVK, argocd.SecretGVK:
 		return n.options.ArgoCDNamespace, true
@@ -79,6 +81,31 @@ func (n names) namespaceOf(gvk schema.GroupVersionKind) (namespace string, ours 
 		return n.options.WorkflowNamespace, true
 	}
 	return "", false
+}
+
+// children are the names that the Experiment's children of a kind have. One of another name is not
+// provably the Experiment's, whatever its labels say: people copy objects with their labels, and
+// Argo CD labels whatever namespace an Application names.
+func (n names) children(gvk schema.GroupVersionKind) []types.NamespacedName {
+	if gvk == argoworkflows.WorkflowGVK {
+		return []types.NamespacedName{n.workflow()}
+	}
+	var out []types.NamespacedName
+	for _, t := range n.experiment.Spec.Targets {
+		switch gvk {
+		case crossplane.GKEClusterGVK:
+			out = append(out, n.claim(t))
+		case argocd.SecretGVK:
+			out = append(out, n.clusterSecret(t))
+		case argocd.ApplicationGVK:
+			out = append(out, n.application(t))
+		case namespaceGVK:
+			if t.Cluster.Type == v1alpha1.ClusterHub {
+				out = append(out, types.NamespacedName{Name: n.deployed(t)})
+			}
+		}
+	}
+	return out
 }
 
 // namespaces are where the Experiment's children live.

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -136,7 +137,7 @@ func (s *scope) observeChildren(ctx context.Context) error {
 		// A recorded Workflow that the cache does not have is only gone if the server
 		// says so. (When a teardown has come past the Applications, lists say it.)
 		workflow, err = kube.Get(ctx, s.Live, argoworkflows.WorkflowGVK, s.names.workflow())
-		if workflow != nil && string(workflow.GetUID()) != s.experiment.Status.Workflow.UID {
+		if workflow != nil && (s.experiment.DeletionTimestamp != nil || string(workflow.GetUID()) != s.experiment.Status.Workflow.UID) {
 			workflow, err = s.owned(workflow, err)
 		}
 	}
@@ -328,23 +329,30 @@ func (s *scope) hubNamespace(ctx context.Context, t v1alpha1.Target) (*unstructu
 	return s.owned(&unstructured.Unstructured{Object: content}, err)
 }
 
-// leftovers lists live what there is of the Experiment's children.
+// leftovers lists live what there is of the Experiment's children. That a kind is not served at all
+// proves that there are none of it, and the server must say so.
 func (s *scope) leftovers(ctx context.Context, kinds ...schema.GroupVersionKind) error {
 	for _, gvk := range kinds {
 		namespace, ours := s.names.namespaceOf(gvk)
 		state, foreign := s.seen.Kinds[gvk]
 		switch {
-		case !ours || foreign && state == kube.KindMissing:
-			continue // nothing of ours, or nothing at all, can be of that kind
+		case !ours:
+			continue
 		case foreign && state == kube.KindUnserved:
 			s.seen.Hidden = append(s.seen.Hidden, gvk)
 			continue
 		}
 		found, err := kube.List(ctx, s.Live, gvk, client.InNamespace(namespace), marks.Selector(s.experiment))
-		if err != nil {
+		switch {
+		case err == nil:
+		case foreign && state == kube.KindMissing && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err)):
+			continue
+		default:
 			return err
 		}
-		s.seen.Leftovers[gvk] = found
+		s.seen.Leftovers[gvk] = slices.DeleteFunc(found, func(o unstructured.Unstructured) bool {
+			return !slices.Contains(s.names.children(gvk), client.ObjectKeyFromObject(&o))
+		})
 	}
 	return nil
 }

@@ -144,6 +144,9 @@ func (f facts) bringUp() Plan {
 	if p.Verdict {
 		p.Writes = nil
 	}
+	if f.seen.Workflow != nil && p.Wait == 0 {
+		p.Wait = f.lastLook(*f.seen.Workflow)
+	}
 	p.Deployed = f.deployed(p, targets)
 	return p
 }
@@ -154,7 +157,7 @@ func (f facts) advanceAll(p *Plan, graph *dag.Graph[string], targets map[string]
 	for _, name := range graph.Order() {
 		targets[name].blockedBy = blocked(name, graph, targets)
 		f.advance(p, targets[name], sources[name])
-		settling = settling || targets[name].appState.Outdated
+		settling = settling || targets[name].settling()
 	}
 	return settling || len(p.Writes) > 0
 }
@@ -363,7 +366,7 @@ func (f facts) validate(p *Plan, sources map[string][]argocd.Source, settling bo
 		// the Workflow is due, because a component of this Experiment may bring the template.
 		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowTemplateNotFound,
 			"WorkflowTemplate "+f.names.template(f.experiment.Spec.Workflow.Template).String()+" does not exist; create it")
-	case p.Start || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
+	case p.Start || settling || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
 	default:
 		p.Writes = append(p.Writes, Write{Object: f.desiredWorkflow(p.Targets, inputs), Condition: v1alpha1.ConditionWorkflowSucceeded})
 		p.Workflow = &v1alpha1.WorkflowStatus{Namespace: f.names.workflow().Namespace, Name: f.names.workflow().Name, Inputs: inputs}
@@ -421,7 +424,8 @@ func (f facts) workflow() *v1alpha1.WorkflowStatus {
 
 // judge reads the verdict of the submitted Workflow. A success counts only for what was
 // validated: a spec that asks for more, or for something else by now, is not Complete, and
-// neither is one that has been changed back, before its Applications have been.
+// neither is one that has been changed back, before its Applications have been, nor one of
+// which a cluster or Application has gone, before it is there again.
 func (f facts) judge(p *Plan, inputs string, settling bool) conditions.Step {
 	w := p.Workflow
 	what := "Workflow " + w.Namespace + "/" + w.Name
@@ -437,7 +441,11 @@ func (f facts) judge(p *Plan, inputs string, settling bool) conditions.Step {
 				what+" succeeded, and targets, Components or workflow have changed since it was submitted; "+
 					"change them back, or delete the Experiment and create it again to validate what it says now")
 		}
-		p.Verdict = !f.frozen && !settling
+		if settling {
+			return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTargetsNotSettled,
+				what+" succeeded; the verdict waits until all that it validated is up, and as the spec asks for")
+		}
+		p.Verdict = !f.frozen
 		return conditions.True(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowSucceeded, what+" succeeded")
 	case argoworkflows.PhaseFailed:
 		return failed(v1alpha1.ReasonWorkflowFailed, what+" failed: "+orNothing(w.Message)+see)

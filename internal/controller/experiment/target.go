@@ -39,6 +39,14 @@ func (t *target) healthy() bool {
 }
 func (t *target) begun() bool { return t.claim != nil || t.app != nil }
 
+// settling: what the target asks for is not, or not provably, what is deployed to stay.
+func (t *target) settling() bool {
+	going := func(child *unstructured.Unstructured) bool {
+		return child != nil && child.GetDeletionTimestamp() != nil
+	}
+	return !t.clusterUp || t.appState.Outdated || going(t.claim) || going(t.app)
+}
+
 // targets reads the state of every target.
 func (f facts) targets() map[string]*target {
 	targets := make(map[string]*target, len(f.experiment.Spec.Targets))

@@ -22,7 +22,7 @@ const leftoverDelay = 10 * time.Second
 // the cache has seen what else was deleted, too.
 const secretGone = 100 * time.Millisecond
 
-// lastLook is how soon a teardown is looked at that nobody will report the end of.
+// lastLook is how soon an object is looked at that nobody will report the end of.
 const lastLook = time.Minute
 
 // teardown takes everything down, in this order: the Workflow; the Applications, while
@@ -41,6 +41,7 @@ func (f facts) teardown() Plan {
 	p.Workflow = f.workflow()
 	if f.seen.Workflow != nil {
 		f.remove(&p, *f.seen.Workflow)
+		p.Wait = f.lastLook(*f.seen.Workflow)
 		return p
 	}
 	if f.later(&p, argoworkflows.WorkflowGVK) {
@@ -48,6 +49,9 @@ func (f facts) teardown() Plan {
 	}
 	if len(f.seen.Applications) > 0 {
 		f.removeApplications(&p)
+		for _, app := range f.seen.Applications {
+			p.Wait = max(p.Wait, f.lastLook(*app))
+		}
 		return p
 	}
 	if f.later(&p, argocd.ApplicationGVK) {
@@ -66,7 +70,7 @@ func (f facts) teardown() Plan {
 		p.Done = true
 	case len(p.Writes) > 0 && len(secrets) > 0:
 		p.Wait = secretGone
-	case f.unheard(heard):
+	case f.lastLook(heard...) > 0:
 		p.Wait = lastLook
 	case len(heard) > 0: // whose end makes us look for the rest
 	case len(secrets) > 0:
@@ -75,12 +79,15 @@ func (f facts) teardown() Plan {
 	return p
 }
 
-// unheard says whether the end of any of these would wake nobody: somebody has taken off the
-// annotation by which an object names its owner.
-func (f facts) unheard(children []unstructured.Unstructured) bool {
-	return slices.ContainsFunc(children, func(child unstructured.Unstructured) bool {
-		return child.GetAnnotations()[v1alpha1.AnnotationOwner] != f.experiment.Namespace+"/"+f.experiment.Name
-	})
+// lastLook is how soon children are looked at again of which the end would wake nobody: somebody
+// has taken off the annotation by which an object names its owner. It is 0 if there are none.
+func (f facts) lastLook(children ...unstructured.Unstructured) time.Duration {
+	for _, child := range children {
+		if child.GetAnnotations()[v1alpha1.AnnotationOwner] != f.experiment.Namespace+"/"+f.experiment.Name {
+			return lastLook
+		}
+	}
+	return 0
 }
 
 // later says whether objects of a kind which must go first are there that the cache does not

@@ -1,0 +1,341 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// What is only labelled like a child stays: a copy that somebody has made, labels included, and a
+// namespace that Argo CD has labelled because somebody has pointed an Application at it.
+func TestOnlyChildrenOfTheRightNameAreDeleted(t *testing.T) {
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseRunning)
+	var copies []client.Object
+	for _, gvk := range foreignKinds {
+		for _, child := range l.list(gvk) {
+			if child.GetLabels()[v1alpha1.LabelExperimentUID] == "" {
+				continue
+			}
+			c := child.DeepCopy()
+			c.SetName("a-copy-of-" + c.GetName())
+			c.SetResourceVersion("")
+			copies = append(copies, c)
+		}
+	}
+	if len(copies) < 4 {
+		t.Fatalf("there are %d kinds of children", len(copies))
+	}
+	team := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", Labels: l.list(argocd.ApplicationGVK)[0].GetLabels()}}
+	copies = append(copies, team)
+	for _, c := range copies {
+		l.create(c)
+	}
+	l.remove()
+	l.settle(l.play)
+	if l.get() != nil {
+		t.Error("the teardown waits for what is not the Experiment's")
+	}
+	for _, c := range copies {
+		if err := l.client.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil || c.GetDeletionTimestamp() != nil {
+			t.Errorf("%s %s: deleted (%v)", c.GetObjectKind().GroupVersionKind().Kind, c.GetName(), err)
+		}
+	}
+}
+
+// Replacing a manifest takes the finalizer off and changes no generation.
+func TestALostFinalizerIsSeen(t *testing.T) {
+	with := &v1alpha1.Experiment{ObjectMeta: metav1.ObjectMeta{Finalizers: []string{v1alpha1.Finalizer}}}
+	going := &v1alpha1.Experiment{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: epoch}}}
+	for name, test := range map[string]struct {
+		after *v1alpha1.Experiment
+		want  bool
+	}{"lost": {&v1alpha1.Experiment{}, true}, "kept": {with, false}, "taken off at the end": {going, false}} {
+		if got := finalizerLost.Update(event.UpdateEvent{ObjectOld: with, ObjectNew: test.after}); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseRunning)
+	e := l.get()
+	e.Finalizers = nil
+	l.update(e)
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.get().Finalizers; len(got) != 1 {
+		t.Errorf("finalizers are %v", got)
+	}
+}
+
+// A success whose cluster or Application is on its way out waits, says so, and is not forgotten
+// when the Workflow is collected; then the new cluster gets what was validated.
+func TestSuccessWhileAChildGoes(t *testing.T) {
+	for kind, gvk := range map[string]struct{ going, gone func(*lab) }{
+		"claim": {
+			func(l *lab) { l.delete(crossplane.GKEClusterGVK) },
+			func(l *lab) {
+				claim := l.list(crossplane.GKEClusterGVK)[0]
+				claim.SetFinalizers(nil)
+				l.update(&claim)
+			},
+		},
+		"Application": {
+			func(l *lab) { l.delete(argocd.ApplicationGVK) },
+			func(l *lab) {
+				for _, app := range l.list(argocd.ApplicationGVK) {
+					app.SetFinalizers(nil)
+					l.update(&app)
+				}
+			},
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			l := tutorial(t)
+			l.until(v1alpha1.PhaseRunning)
+			gvk.going(l)
+			workflow := l.list(argoworkflows.WorkflowGVK)[0]
+			l.workflowIs(&workflow, argoworkflows.PhaseSucceeded)
+			for range 2 {
+				if err := l.reconcile(); err != nil {
+					t.Fatal(err)
+				}
+				l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonTargetsNotSettled)
+			}
+			l.delete(argoworkflows.WorkflowGVK)
+			for _, w := range l.list(argoworkflows.WorkflowGVK) {
+				w.SetFinalizers(nil)
+				l.update(&w)
+			}
+			gvk.gone(l)
+			for range 3 { // the child is asked for again, and is not up yet
+				if err := l.reconcile(); err != nil {
+					t.Fatal(err)
+				}
+				if at := l.get().Status.CompletedAt; at != nil {
+					t.Fatalf("the verdict is given while %s is not there", kind)
+				}
+			}
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+			l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionTrue, v1alpha1.ReasonClustersReady)
+			l.expect(v1alpha1.ConditionApplicationsHealthy, metav1.ConditionTrue, v1alpha1.ReasonApplicationsHealthy)
+		})
+	}
+}
+
+// Somebody who keeps changing a claim keeps the verdict away, and is told of.
+func TestSuccessWhileAClaimIsChanged(t *testing.T) {
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseRunning)
+	workflow := l.list(argoworkflows.WorkflowGVK)[0]
+	l.workflowIs(&workflow, argoworkflows.PhaseSucceeded)
+	claim := l.list(crossplane.GKEClusterGVK)[0]
+	if err := unstructured.SetNestedField(claim.Object, int64(9), "spec", "nodeCount"); err != nil {
+		t.Fatal(err)
+	}
+	l.update(&claim)
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonTargetsNotSettled)
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// A Workflow does not validate a cluster that is being changed in the same pass.
+func TestClaimChangedInTheMomentOfHealth(t *testing.T) {
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseReady)
+	for l.get().Status.Workflow == nil {
+		l.edit(func(e *v1alpha1.Experiment) {
+			count := int32(2)
+			if e.Spec.Targets[0].Cluster.NodeCount != nil {
+				count = *e.Spec.Targets[0].Cluster.NodeCount + 1
+			}
+			e.Spec.Targets[0].Cluster.NodeCount = &count
+		})
+		before := len(l.writes)
+		if err := l.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range l.writes[before:] {
+			if w == "create Workflow" {
+				t.Fatalf("it is submitted in the pass that changes the cluster: %v", l.writes[before:])
+			}
+		}
+		if !l.play() {
+			break
+		}
+	}
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// What protects an object answers with the code of a conflict and lasts.
+func TestProtectedClaimIsToldOf(t *testing.T) {
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseReady)
+	l.remove()
+	refusal := &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: "This resource is in-use by 1 usage(s)",
+		Message: "admission webhook denied the request: This resource is in-use by 1 usage(s)",
+	}}
+	if !apierrors.IsConflict(refusal) {
+		t.Fatal("apimachinery does not take it for a conflict any more")
+	}
+	l.refuse = func(verb, kind string) error {
+		if verb == "delete" && kind == "GKECluster" {
+			return refusal
+		}
+		return nil
+	}
+	for range 20 {
+		if err := l.reconcile(); errors.Is(err, refusal) {
+			if c := l.message(v1alpha1.ConditionReady); c == "" {
+				t.Error("Ready says nothing")
+			}
+			l.refuse = nil
+			l.settle(l.play)
+			if l.get() != nil {
+				t.Error("it is still there")
+			}
+			return
+		}
+		l.play()
+	}
+	t.Error("the refusal is taken for a cache that is behind")
+}
+
+// unreadable is a live client that cannot read Experiments.
+type unreadable struct{ client.Client }
+
+func (u unreadable) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if kindOf(o) == "Experiment" {
+		return apierrors.NewInternalError(errors.New("down"))
+	}
+	return u.Client.Get(ctx, key, o, opts...)
+}
+
+// What cannot be begun, because the Experiment itself cannot be read, is not told as done.
+func TestReadOfTheExperimentThatFails(t *testing.T) {
+	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseProvisioning, v1alpha1.PhaseReady} {
+		l := tutorial(t)
+		l.until(phase)
+		for l.play() { // the outsides have done all they can
+		}
+		before := l.get().Status
+		live := l.reconciler.Live
+		l.reconciler.Live = unreadable{l.client}
+		if err := l.reconcile(); !apierrors.IsInternalError(err) {
+			t.Fatalf("%s: the error is %v", phase, err)
+		}
+		l.reconciler.Live = live
+		after := l.get().Status
+		if after.Phase != before.Phase {
+			t.Errorf("%s: the phase is %s", phase, after.Phase)
+		}
+		for i, target := range after.Targets {
+			if target.State != before.Targets[i].State {
+				t.Errorf("%s: target %s is %s, it was %s", phase, target.Name, target.State, before.Targets[i].State)
+			}
+		}
+		l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReconcileError)
+		l.settle(l.play)
+		l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	}
+}
+
+// The end of an object that does not name its owner wakes nobody.
+func TestUnheardEndsAreLookedFor(t *testing.T) {
+	unname := func(l *lab, o *unstructured.Unstructured) {
+		annotations := o.GetAnnotations()
+		delete(annotations, v1alpha1.AnnotationOwner)
+		o.SetAnnotations(annotations)
+		l.update(o)
+	}
+	wait := func(l *lab) time.Duration {
+		l.t.Helper()
+		l.armed = true
+		result, err := l.reconciler.Reconcile(l.t.Context(), l.get())
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		return result.RequeueAfter
+	}
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseRunning)
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if got := wait(l); got <= lastLook {
+		t.Errorf("a Workflow whose end is heard is looked at after %s", got)
+	}
+	workflow := l.list(argoworkflows.WorkflowGVK)[0]
+	unname(l, &workflow)
+	if got := wait(l); got != lastLook {
+		t.Errorf("a Workflow whose end is not heard is looked at after %s", got)
+	}
+	l.remove()
+	if got := wait(l); got != lastLook {
+		t.Errorf("in the teardown, after %s", got)
+	}
+	l.delete(argoworkflows.WorkflowGVK)
+	for _, w := range l.list(argoworkflows.WorkflowGVK) {
+		w.SetFinalizers(nil)
+		l.update(&w)
+	}
+	for _, app := range l.list(argocd.ApplicationGVK) {
+		unname(l, &app)
+	}
+	if got := wait(l); got != lastLook {
+		t.Errorf("Applications in the teardown, after %s", got)
+	}
+}
+
+// A Workflow that somebody has taken the label off is his.
+func TestUnlabelledWorkflowDoesNotHoldTheTeardown(t *testing.T) {
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseRunning)
+	workflow := l.list(argoworkflows.WorkflowGVK)[0]
+	workflow.SetLabels(nil)
+	l.update(&workflow)
+	l.remove()
+	l.settle(l.play)
+	if l.get() != nil {
+		t.Errorf("it is still there: %s", l.message(v1alpha1.ConditionReady))
+	}
+	if l.read(argoworkflows.WorkflowGVK, workflow.GetNamespace(), workflow.GetName()) == nil {
+		t.Error("the Workflow is gone")
+	}
+}
+
+// That a kind is missing says the cache of CRDs, which may be wrong: the server is asked.
+func TestTeardownAsksForMissingKinds(t *testing.T) {
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseReady)
+	l.kinds[crossplane.GKEClusterGVK] = kube.KindMissing
+	l.remove()
+	l.settle(l.play)
+	if len(l.list(crossplane.GKEClusterGVK)) > 0 {
+		t.Error("the cluster is left")
+	}
+	if l.get() != nil {
+		t.Errorf("it is still there: %s", l.message(v1alpha1.ConditionReady))
+	}
+}
