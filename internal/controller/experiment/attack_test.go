@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -306,6 +307,29 @@ func TestUnheardEndsAreLookedFor(t *testing.T) {
 	if got := wait(l); got != lastLook {
 		t.Errorf("Applications in the teardown, after %s", got)
 	}
+}
+
+// A claim that comes and goes while its watch is down is never in the cache.
+func TestUnseenLeftoversAreLookedForAgain(t *testing.T) {
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseProvisioning)
+	l.reconciler.Foreign = never{l.client}
+	l.remove()
+	l.armed = true
+	result, err := l.reconciler.Reconcile(t.Context(), l.get())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result.RequeueAfter != leftoverDelay {
+		t.Errorf("it is looked at after %s", result.RequeueAfter)
+	}
+}
+
+// never is a cache that has no foreign object.
+type never struct{ client.Reader }
+
+func (n never) Get(_ context.Context, key client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	return apierrors.NewNotFound(schema.GroupResource{Resource: kindOf(o)}, key.Name)
 }
 
 // A Workflow that somebody has taken the label off is his.

@@ -41,6 +41,9 @@ type Observed struct {
 	// Leftovers is what a live look finds of the Experiment's children, by kind. Only a
 	// teardown looks.
 	Leftovers map[schema.GroupVersionKind][]unstructured.Unstructured
+	// Unseen says that the server has leftovers of which the cache has nothing: they may go before
+	// it has seen them, and nobody would tell.
+	Unseen bool
 	// Hidden are kinds that a teardown cannot see.
 	Hidden []schema.GroupVersionKind
 }
@@ -277,6 +280,7 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 	if cached, err := s.observeLast(ctx); cached || err != nil {
 		return err
 	}
+	s.seen.Unseen = true
 	return s.leftovers(ctx, append(neededKinds(s.experiment), argocd.SecretGVK, namespaceGVK)...)
 }
 

@@ -14,9 +14,10 @@ import (
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
-// leftoverDelay is how soon a cluster Secret that somebody's finalizer holds is looked for
-// again: Secrets are not watched.
-const leftoverDelay = 10 * time.Second
+// leftoverDelay is how soon is looked for again what may go without anybody telling: a cluster
+// Secret that somebody's finalizer holds, because Secrets are not watched, and an object that the
+// server has and the cache does not, because it may go before the cache has seen it.
+const leftoverDelay = 2 * time.Second
 
 // secretGone is how soon a cluster Secret is gone that was deleted, which nobody tells. By then
 // the cache has seen what else was deleted, too.
@@ -70,11 +71,10 @@ func (f facts) teardown() Plan {
 		p.Done = true
 	case len(p.Writes) > 0 && len(secrets) > 0:
 		p.Wait = secretGone
-	case f.lastLook(heard...) > 0:
-		p.Wait = lastLook
-	case len(heard) > 0: // whose end makes us look for the rest
-	case len(secrets) > 0:
+	case len(secrets) > 0, f.seen.Unseen && len(heard) > 0:
 		p.Wait = leftoverDelay
+	default:
+		p.Wait = f.lastLook(heard...)
 	}
 	return p
 }
