@@ -84,6 +84,7 @@ sweep-full: k8s ## Let every fault happen at every write of every workload; with
 
 .PHONY: sweep-mutants
 sweep-mutants: k8s ## Plant bugs in the manager and fail if the sweep does not find one of them.
+	@go test -tags mutants ./test/faults -count=1 -run TestOverlay
 	@go test -tags mutants ./test/faults/experiment -count=1 -v -timeout 90m -run TestMutants $(SWEEPFLAGS)
 
 .PHONY: load

@@ -12,6 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
+// quiet says whether nothing is refused to the manager, so that it has no error to log.
+func (f Fault) quiet() bool {
+	return slices.Contains([]Mode{Crash, Coalesced, Held, Travel, Behind}, f.Mode)
+}
+
 // Mode is what happens at a write of the manager.
 type Mode string
 

@@ -2,8 +2,10 @@ package faults
 
 import (
 	"bufio"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -578,5 +580,71 @@ func TestPlans(t *testing.T) {
 		if past := (Fault{Travel, k}).past(); past >= k || past < k-depths {
 			t.Errorf("at write %d it is put back to the moment after write %d", k, past)
 		}
+	}
+}
+
+func TestIncarnations(t *testing.T) {
+	object := func(uid, name string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{"kind": "Toy"}}
+		u.SetUID(types.UID(uid))
+		u.SetName(name)
+		return u
+	}
+	in := incarnationsOf([]Entry{{Object: object("uid-a", "toy-abcd2345")}, {Object: object("uid-b", "toy-bcde3456-cdef4567")}}, func(u *unstructured.Unstructured) string { return u.GetKind() })
+	for text, want := range map[string]string{
+		"toy-abcd2345":          "toy-HASH1",
+		"toy-bcde3456":          "toy-HASH2",
+		"toy-bcde3456-cdef4567": "toy-HASH2-HASH1",
+		"ns/toy-bcde3456.x":     "ns/toy-HASH2.x",
+		"uid-a":                 "UID(Toy 1)",
+		"of uid-b":              "of UID(Toy 2)",
+		"abcd2345":              "abcd2345",
+	} {
+		if got := in.number(in.uids.Replace(text)); got != want {
+			t.Errorf("%s reads as %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestDisguises(t *testing.T) {
+	const secret = "canary-5be1c0"
+	ways := Disguises(secret)
+	hidden := func(text string) bool {
+		return !slices.ContainsFunc(ways, func(way string) bool { return strings.Contains(text, way) })
+	}
+	for before := range 7 {
+		text := strings.Repeat("-", before) + secret + "-and more"
+		if hidden(text) || hidden(base64.StdEncoding.EncodeToString([]byte(text))) {
+			t.Errorf("%q is not seen through", text)
+		}
+	}
+	if !hidden("another-5be1c1") {
+		t.Error("everything is taken for it")
+	}
+}
+
+func TestSecretsAreOverheard(t *testing.T) {
+	p := &proxy{plan: disturbance{secrets: []string{"s3cret-s3cret"}}}
+	for path, method := range map[string]string{
+		"/api/v1/namespaces/x/secrets":                     http.MethodPost,
+		"/api/v1/namespaces/x/configmaps":                  http.MethodPost,
+		"/apis/events.k8s.io/v1/namespaces/x/events":       http.MethodPost,
+		"/apis/example.com/v1/namespaces/x/toys/a/status":  http.MethodPatch,
+		"/apis/example.com/v1/namespaces/x/toys/harmless":  http.MethodPut,
+		"/apis/example.com/v1/namespaces/x/toys/only-read": http.MethodGet,
+	} {
+		body := `{"note": "token s3cret-s3cret"}`
+		if strings.HasSuffix(path, "harmless") {
+			body = "{}"
+		}
+		r := httptest.NewRequest(method, path, strings.NewReader(body))
+		p.overhear(r)
+		if read, err := io.ReadAll(r.Body); err != nil || string(read) != body {
+			t.Errorf("%s: the server gets %q (%v)", path, read, err)
+		}
+	}
+	want := []string{"create configmaps tells secret 1", "create events tells secret 1", "patch toys tells secret 1"}
+	if got := p.betrayals(); !slices.Equal(got, want) {
+		t.Errorf("overheard is %q, want %q", got, want)
 	}
 }

@@ -10,33 +10,31 @@ import (
 	"sync"
 )
 
-// journal keeps what has passed, so that a sweep can go on where another one ended. What it says
-// is true of one manager only.
+// journal keeps what has passed, so that a sweep can go on where another one ended.
 type journal struct {
-	manager string // the hash of its binary
-	passed  map[string]bool
+	programs string // a hash of them
+	passed   map[string]bool
 
 	mu      sync.Mutex
 	file    *os.File // nil keeps nothing
 	skipped int
 }
 
-// openJournal reads a file, which need not be there, and goes on with it.
-func openJournal(path, binary string) (*journal, error) {
+// openJournal reads a file, which need not be there, and goes on with it. What it says is true of
+// the same programs only: the manager, and the test with its workloads and oracles.
+func openJournal(path string, programs ...string) (*journal, error) {
 	j := &journal{passed: map[string]bool{}}
 	if path == "" {
 		return j, nil
 	}
-	program, err := os.Open(binary)
-	if err != nil {
-		return nil, fmt.Errorf("reading manager: %w", err)
-	}
-	defer program.Close()
 	hash := sha256.New()
-	if _, err := io.Copy(hash, program); err != nil {
-		return nil, fmt.Errorf("reading manager: %w", err)
+	for _, program := range programs {
+		if err := addFile(hash, program); err != nil {
+			return nil, fmt.Errorf("reading program: %w", err)
+		}
 	}
-	j.manager = fmt.Sprintf("%.8x", hash.Sum(nil))
+	j.programs = fmt.Sprintf("%.8x", hash.Sum(nil))
+	var err error
 	if j.file, err = os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o644); err != nil {
 		return nil, fmt.Errorf("opening record of plans: %w", err)
 	}
@@ -50,9 +48,19 @@ func openJournal(path, binary string) (*journal, error) {
 	return j, nil
 }
 
+func addFile(to io.Writer, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = io.Copy(to, file)
+	return err
+}
+
 // line is what the journal says of a plan that has passed.
 func (j *journal) line(p Plan) string {
-	return fmt.Sprintf("%s %s %s %d", j.manager, p.Workload.Name, p.Fault.Mode, p.Fault.K)
+	return fmt.Sprintf("%s %s %s %d", j.programs, p.Workload.Name, p.Fault.Mode, p.Fault.K)
 }
 
 // has says whether a plan has passed before, and counts it if so.

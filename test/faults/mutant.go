@@ -5,6 +5,7 @@ package faults
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -55,6 +56,7 @@ type catch struct {
 	undisturbed, undisturbedOf, points, pointsOf int
 	oracles                                      map[string]int
 	first                                        string
+	err                                          error
 	took                                         time.Duration
 }
 
@@ -103,6 +105,9 @@ func Mutants(t *testing.T, lab *Lab, mutants []Mutant, workloads ...Workload) {
 		}
 		fmt.Printf("%s: %s\n", m.Name, c.first)
 		catches = append(catches, c)
+		if c.err != nil {
+			t.Errorf("%s: %v", m.Name, c.err)
+		}
 		if !c.caught() {
 			t.Errorf("%s (%s) is not caught by %v in %v", m.Name, m.RootCause, m.modes(), m.Workloads)
 		}
@@ -245,10 +250,13 @@ func (c *catch) count(ctx context.Context, bugged *trial, plans []planned) (caug
 				defer mu.Unlock()
 				caught += c.take(p, findings)
 			})
-			if err != nil { // it does not even start
-				mu.Lock()
-				defer mu.Unlock()
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case errors.Is(err, errNotReady):
 				caught += c.take(p, []Finding{{"O8", err.Error()}})
+			case err != nil:
+				c.err = err
 			}
 		})
 	}
@@ -256,14 +264,14 @@ func (c *catch) count(ctx context.Context, bugged *trial, plans []planned) (caug
 	return caught, of
 }
 
-// take notes the findings of a plan, and returns 1 if there is one. What the harness could not
-// do is none.
+// take notes the findings of a plan, and returns 1 if there is one. A plan that the harness could
+// not play, or whose fault did not happen, says nothing.
 func (c *catch) take(p planned, findings []Finding) int {
+	if slices.ContainsFunc(findings, func(f Finding) bool { return f.Oracle == "plan" }) {
+		return 0
+	}
 	oracles := map[string]bool{}
 	for _, f := range findings {
-		if f.Oracle == "plan" {
-			continue
-		}
 		if !c.caughtBy() {
 			line, _, _ := strings.Cut(f.String(), "\n")
 			c.first = fmt.Sprintf("%s, %s: %s", p.Workload.Name, p.Fault, line[:min(len(line), 300)])

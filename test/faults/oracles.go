@@ -24,6 +24,11 @@ type Finding struct {
 
 func (f Finding) String() string { return f.Oracle + ": " + f.Message }
 
+// absolute says whether the rule is broken whatever a reference has done.
+func (f Finding) absolute() bool {
+	return !slices.Contains([]string{"plan", "O1", "O2", "O4", "O5"}, f.Oracle)
+}
+
 // Reference is what the undisturbed runs of a workload came to.
 type Reference struct {
 	// Writes of the manager that were stored, in their order.
@@ -118,10 +123,13 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 	for _, broken := range r.broken(history) {
 		out.add("O9", "%s", broken)
 	}
-	if reference == nil {
+	if reference == nil || r.fault.quiet() {
 		if line := r.errorLine(); line != "" {
-			out.add("O8", "an undisturbed manager logs an error: %s", line)
+			out.add("O8", "a manager that nothing was refused to logs an error: %s", line)
 		}
+	}
+	for _, told := range r.proxy.betrayals() {
+		out.add("O8", "%s", told)
 	}
 	out = append(out, r.judgeLog()...)
 	return append(out, r.betrayals(history)...)
@@ -342,6 +350,9 @@ func (r *run) backward(history []Entry) []string {
 			seen[at.uid] = map[string]int64{}
 		}
 		for condition, generation := range observed(u) {
+			if generation == 0 {
+				out = append(out, fmt.Sprintf("%s: condition %s does not say what generation it has observed", world.Role(u), condition))
+			}
 			if generation < seen[at.uid][condition] || generation > u.GetGeneration() {
 				out = append(out, fmt.Sprintf("%s: condition %s has observed generation %d after %d, and the object is at %d",
 					world.Role(u), condition, generation, seen[at.uid][condition], u.GetGeneration()))

@@ -31,8 +31,10 @@ func (r *restart) arrive(ctx context.Context) {
 	<-r.down
 }
 
-// leave tells that a run waits, or that it never will.
+// leave tells that a run waits, or that it never will. Its end must not keep the API server from
+// coming back for the others.
 func (r *restart) leave(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
 	r.mu.Lock()
 	r.missing--
 	all := r.missing == 0 && r.here > 0

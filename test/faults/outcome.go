@@ -2,6 +2,7 @@ package faults
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -35,19 +36,62 @@ func (r *run) mask(s string) string {
 	})
 }
 
+// incarnations tell apart what is different in every run and must not be the same within one: an
+// object and the one that took its place, and the names with a hash of each. They are numbered in
+// the order in which they came.
+type incarnations struct {
+	uids *strings.Replacer
+	// hashes by what stands before them in a name.
+	hashes map[string]map[string]int
+}
+
+func incarnationsOf(history []Entry, role func(*unstructured.Unstructured) string) *incarnations {
+	in := &incarnations{hashes: map[string]map[string]int{}}
+	known, of := map[types.UID]bool{}, map[string]int{}
+	var pairs []string
+	for _, e := range history {
+		if uid := e.Object.GetUID(); !known[uid] {
+			known[uid] = true
+			of[role(e.Object)]++
+			pairs = append(pairs, string(uid), fmt.Sprintf("UID(%s %d)", role(e.Object), of[role(e.Object)]))
+		}
+		if text, err := json.Marshal(e.Object); err == nil {
+			in.number(string(text))
+		}
+	}
+	in.uids = strings.NewReplacer(pairs...)
+	return in
+}
+
+// words are names, and what else is written like them.
+var words = regexp.MustCompile(`[a-z0-9]+(-[a-z0-9]+)+`)
+
+// number numbers the hashes in a text.
+func (in *incarnations) number(text string) string {
+	return words.ReplaceAllStringFunc(text, func(word string) string {
+		parts := strings.Split(word, "-")
+		for i, part := range parts[1:] {
+			if !hash.MatchString(part) {
+				continue
+			}
+			before := strings.Join(parts[:i+1], "-")
+			if in.hashes[before] == nil {
+				in.hashes[before] = map[string]int{}
+			}
+			if in.hashes[before][part] == 0 {
+				in.hashes[before][part] = len(in.hashes[before]) + 1
+			}
+			parts[i+1] = fmt.Sprintf("HASH%d", in.hashes[before][part])
+		}
+		return strings.Join(parts, "-")
+	})
+}
+
 // outcomeOf reads the outcome of a state. Every UID that was ever seen reads as the role of
 // its object.
 func outcomeOf(state State, history []Entry, role func(*unstructured.Unstructured) string, hide func(string) string) outcome {
-	known := map[types.UID]string{}
-	for _, e := range history {
-		known[e.Object.GetUID()] = "UID(" + role(e.Object) + ")"
-	}
-	var pairs []string
-	for _, uid := range slices.Sorted(maps.Keys(known)) {
-		pairs = append(pairs, string(uid), known[uid])
-	}
-	uids := strings.NewReplacer(pairs...)
-	mask := func(s string) string { return hide(uids.Replace(s)) }
+	in := incarnationsOf(history, role)
+	mask := func(s string) string { return hide(in.number(in.uids.Replace(s))) }
 
 	out := outcome{}
 	for _, u := range state {

@@ -84,6 +84,8 @@ type proxy struct {
 	// over is closed when the fault has done what it does.
 	over    chan struct{}
 	counted Tally
+	// told are the kinds in which the manager has sent a secret.
+	told []string
 }
 
 // disturbance is what a proxy does to its manager.
@@ -103,6 +105,8 @@ type disturbance struct {
 	restart *restart
 	// now is the resource version of this moment.
 	now func() (string, error)
+	// secrets must be in no request but those of Secrets.
+	secrets []string
 }
 
 // newProxy starts a proxy on loopback that speaks plain HTTP, so that a connection can be
@@ -166,6 +170,7 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 		}
 		p.touch(1)
 		defer p.touch(-1)
+		p.overhear(r)
 		plain, counts := readWrite(r)
 		if !counts {
 			forward.ServeHTTP(w, r)
@@ -183,6 +188,30 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 		// A write that has come this far does not depend on who still waits for it.
 		forward.ServeHTTP(w, r.WithContext(context.WithValue(context.WithoutCancel(r.Context()), writeKey{}, write)))
 	})
+}
+
+// overhear notes what the manager sends that nobody may read, Events too.
+func (p *proxy) overhear(r *http.Request) {
+	w, ok := parsePath(r.URL.Path)
+	if !ok || r.Body == nil || verbs[r.Method] == "" || w.Resource.Resource == "secrets" {
+		return
+	}
+	body, _ := io.ReadAll(r.Body) // one that is cut short is refused by the server
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	for i, secret := range p.plan.secrets {
+		if bytes.Contains(body, []byte(secret)) {
+			p.mu.Lock()
+			p.told = append(p.told, fmt.Sprintf("%s %s tells secret %d", verbs[r.Method], w.Resource.Resource, i+1))
+			p.mu.Unlock()
+		}
+	}
+}
+
+// betrayals are what was overheard.
+func (p *proxy) betrayals() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Compact(slices.Sorted(slices.Values(p.told)))
 }
 
 // came looks at every answer of the API server.
@@ -502,7 +531,10 @@ func answer(w http.ResponseWriter, status metav1.Status) {
 }
 
 // hashes are those that end the names of children.
-var hashes = regexp.MustCompile(`-[a-z2-7]{8}\b`)
+var (
+	hash   = regexp.MustCompile(`^[a-z2-7]{8}$`)
+	hashes = regexp.MustCompile(`-[a-z2-7]{8}\b`)
+)
 
 // hider hides what is different in every run from a name: its namespace and the hashes.
 func hider(namespace string) func(string) string {

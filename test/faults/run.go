@@ -76,7 +76,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	r.stage = &Stage{Namespace: namespace.Name, Client: l.client, workload: p.Workload, advance: r.advance}
 	plan := disturbance{
 		Fault: p.Fault, hide: hider(namespace.Name), restart: p.restart, now: l.now,
-		kill: func() { r.manager.kill() },
+		kill: func() { r.manager.kill() }, secrets: l.world.Secrets,
 		mine: func(u *unstructured.Unstructured) bool {
 			return u.GetNamespace() == namespace.Name || l.world.Run(u) == namespace.Name
 		},
@@ -104,7 +104,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 		if time.Now().After(deadline) {
 			tail := r.manager.process.Tail(15)
 			r.close()
-			return nil, fmt.Errorf("starting manager: it is not ready; its log ends with:\n%s", tail)
+			return nil, fmt.Errorf("starting manager: %w; its log ends with:\n%s", errNotReady, tail)
 		}
 	}
 	r.started = time.Since(begun)
@@ -294,5 +294,6 @@ func (r *run) where() string {
 
 var (
 	errNotAlike = errors.New("two reference runs are not alike")
+	errNotReady = errors.New("it is not ready")
 	errNoEnd    = errors.New("a reference run does not come to an end")
 )

@@ -81,8 +81,9 @@ type Report struct {
 	mu     sync.Mutex
 	played map[string]map[Mode]*progress
 	// total is how many plans are to be played, and done how many were; unplayed are those
-	// that the time did not suffice for.
-	total, done, unplayed int
+	// that the time did not suffice for, and replayed is how often one was played again because
+	// it parted from its reference before its fault.
+	total, done, unplayed, replayed int
 }
 
 // progress is that of a workload in a mode.
@@ -324,7 +325,10 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	if n := min(k, len(before), len(p.reference.Writes)); n > 0 {
 		apart = differ(before[:n], p.reference.Writes[:n])
 	}
-	if attempt < attempts && (apart != "" || !r.proxy.faultOver()) {
+	if attempt < attempts && (apart != "" || !r.proxy.faultOver()) && !slices.ContainsFunc(findings, Finding.absolute) {
+		t.report.mu.Lock()
+		defer t.report.mu.Unlock()
+		t.report.replayed++
 		return Verdict{}, false
 	}
 	if apart != "" {
@@ -586,6 +590,9 @@ func (r *Report) print(to io.Writer, workloads []Workload, took time.Duration) {
 	n := r.plans()
 	fmt.Fprintf(to, "\n%d plans, %d failed, in %s, %s for each\n", n, failures, took.Round(100*time.Millisecond),
 		(took / time.Duration(max(1, n))).Round(time.Millisecond))
+	if r.replayed > 0 {
+		fmt.Fprintf(to, "%d times a plan was played again: it parted from its reference before its fault, or the fault did not happen\n", r.replayed)
+	}
 	r.cost.print(to)
 	printCPU(to)
 	catches := r.Catches()

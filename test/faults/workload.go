@@ -2,8 +2,10 @@ package faults
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,10 +42,23 @@ type World struct {
 	// Play takes the steps that the outside systems take when they see the state. It is
 	// called again after every change, and once more after an error.
 	Play func(context.Context, *Stage, State) error
-	// Secrets are strings that must never be in a log.
+	// Secrets are strings that must never be in a log, nor in any object or request that is not
+	// of a Secret: see Disguises.
 	Secrets []string
 	// Manager are the arguments of a manager that looks after one namespace.
 	Manager func(namespace string) []string
+}
+
+// Disguises are the ways in which a secret of at least eight bytes may be written: as it is, and as
+// a part of something that is encoded in base64, which looks different at every third byte.
+func Disguises(secret string) []string {
+	out := []string{secret}
+	for before := range 3 {
+		whole := 3 * ((len(secret) + before) / 3) // bytes that the encoding does not share with what follows
+		encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", before) + secret)[:whole])
+		out = append(out, encoded[min(1, before)*4:])
+	}
+	return out
 }
 
 // Workload is something that users do.

@@ -169,7 +169,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "verdict-before-repair", RootCause: "a verdict drops the writes of its pass",
-		Edits:     edit1(plan, "		p.Verdict = !f.frozen && !settling\n", "		p.Verdict = !f.frozen\n"),
+		Edits:     edit1(plan, "		if settling {\n", "		if settling && f.frozen {\n"),
 		Workloads: []string{"edit-running-undone"},
 	},
 

@@ -142,6 +142,11 @@ var (
 	unregistered = func(s faults.State) bool {
 		return !slices.ContainsFunc(s.Of("Secret"), func(secret *unstructured.Unstructured) bool { return secret.GetNamespace() == argoCDNamespace })
 	}
+	// claimChangedBack is when a claim has been changed twice since Crossplane took it on.
+	claimChangedBack = child("GKECluster", func(claim *unstructured.Unstructured) bool {
+		nodes, _, _ := unstructured.NestedInt64(claim.Object, "spec", "nodeCount")
+		return claim.GetGeneration() >= 4 && nodes == 1
+	})
 	// changedBack is when an Application has been changed twice since it was created.
 	changedBack = child("Application", func(app *unstructured.Unstructured) bool { return app.GetGeneration() >= 3 })
 )

@@ -47,7 +47,7 @@ const (
 
 // workloads are what users do with an Experiment, and what somebody does to what it owns. A
 // step is taken at a moment that lasts: whatever happens to the manager, it comes.
-var workloads = slices.Concat(roads, edits, deletions, meddling, absences)
+var workloads = slices.Concat(roads, edits, lateEdits, deletions, heldDeletions, meddling, absences)
 
 // roads lead to a verdict.
 var roads = []faults.Workload{
@@ -161,6 +161,70 @@ var edits = []faults.Workload{
 		Objects: objects(onHub),
 		Steps:   steps(step(reached(v1alpha1.PhaseComplete), edit(moreReplicas))),
 		Done:    all(reached(v1alpha1.PhaseComplete), observed(2)),
+	},
+}
+
+// lateEdits change the spec when it is too late for that.
+var lateEdits = []faults.Workload{
+	{
+		Name:    "edit-failed",
+		Objects: objects(onHub),
+		Holds:   []string{workflowSucceeds},
+		Steps:   steps(step(reached(v1alpha1.PhaseFailed), edit(moreReplicas))),
+		Done:    all(reached(v1alpha1.PhaseFailed), observed(2)),
+	},
+	{
+		Name:    "edit-deleting",
+		Objects: objects(onHub),
+		Holds:   []string{applicationGone},
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), remove),
+			step(waitsFor("Application"), edit(moreReplicas), release(applicationGone)),
+		),
+		Done: gone,
+	},
+}
+
+// heldDeletions are in phases that do not wait for what is held: every outside takes its time.
+var heldDeletions = []faults.Workload{
+	{
+		Name:    "delete-ready-cluster-held",
+		Objects: objects(onCluster),
+		Holds:   []string{applicationHealthy, clusterGone},
+		Steps: steps(
+			step(deploying, remove),
+			step(waitsFor("GKECluster"), restart, release(clusterGone)),
+		),
+		Done: gone,
+	},
+	{
+		Name:    "delete-running-held",
+		Objects: objects(straightRoad),
+		Holds:   []string{workflowEnds, applicationGone, clusterGone},
+		Steps: steps(
+			step(running, remove),
+			step(waitsFor("Application"), restart, release(applicationGone)),
+			step(waitsFor("GKECluster"), restart, release(clusterGone)),
+		),
+		Done: gone,
+	},
+	{
+		Name:    "delete-complete-workflow-held",
+		Objects: objects(straightRoad),
+		Holds:   []string{workflowGone, applicationGone},
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), remove),
+			step(waitsFor("Workflow"), restart, release(workflowGone)),
+			step(waitsFor("Application"), release(applicationGone)),
+		),
+		Done: gone,
+	},
+	{
+		Name:    "delete-failed",
+		Objects: objects(straightRoad),
+		Holds:   []string{workflowSucceeds},
+		Steps:   steps(step(reached(v1alpha1.PhaseFailed), remove)),
+		Done:    gone,
 	},
 }
 
@@ -315,6 +379,16 @@ var meddling = []faults.Workload{
 		Steps: steps(
 			step(provisioning, removeChild("GKECluster")),
 			step(losing, release(clusterReady)),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
+		Name:    "claim-edited",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady},
+		Steps: steps(
+			step(provisioning, editChild("GKECluster", `[{"op": "replace", "path": "/spec/nodeCount", "value": 9}]`)),
+			step(claimChangedBack, release(clusterReady)),
 		),
 		Done: reached(v1alpha1.PhaseComplete),
 	},

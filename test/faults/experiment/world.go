@@ -101,9 +101,10 @@ var world = faults.World{
 		return ""
 	},
 	Rank:       rank,
+	Forbids:    forbids,
 	Invariants: invariants,
 	Play:       play,
-	Secrets:    []string{canary, "Y2FuYXJ5LTViZTFjMA"},
+	Secrets:    faults.Disguises(canary),
 	Manager:    func(namespace string) []string { return []string{"--watch-namespaces=" + namespace} },
 }
 
@@ -134,6 +135,15 @@ func rank(u *unstructured.Unstructured) (int, bool) {
 	}
 	at := slices.Index(phases, phaseOf(u))
 	return at, at >= 0
+}
+
+// forbids another verdict than the one that was given.
+func forbids(before, after *unstructured.Unstructured) string {
+	verdicts := []v1alpha1.Phase{v1alpha1.PhaseComplete, v1alpha1.PhaseFailed}
+	if before.GetKind() == "Experiment" && slices.Contains(verdicts, phaseOf(before)) && slices.Contains(verdicts, phaseOf(after)) && phaseOf(before) != phaseOf(after) {
+		return fmt.Sprintf("the verdict %s has become %s", phaseOf(before), phaseOf(after))
+	}
+	return ""
 }
 
 // targetState is what an Experiment says of one of its targets.
