@@ -53,11 +53,7 @@ func Sweep(t *testing.T, lab *Lab, pkg string, workloads ...Workload) {
 	if asSample {
 		chosen = spread(slices.DeleteFunc(chosen, func(w Workload) bool { return w.Slow }), sampled)
 	}
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	done, err := openJournal(*recordTo, lab.Binary(), self)
+	done, err := openJournal(*recordTo, lab.Binary(), os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,9 +68,13 @@ func Sweep(t *testing.T, lab *Lab, pkg string, workloads ...Workload) {
 	if done.skipped > 0 {
 		fmt.Printf("%d plans have passed before, says %s\n", done.skipped, *recordTo)
 	}
-	if err != nil {
-		return
+	if err == nil {
+		missed(t, report, modes, asSample, done)
 	}
+}
+
+// missed fails the test when nothing was played, or a mode never was.
+func missed(t *testing.T, report *Report, modes []Mode, asSample bool, done *journal) {
 	if report.plans()+report.unplayed+done.skipped == 0 {
 		t.Error("no plan was played: the mode is not possible at that write, or there is no such write")
 	}

@@ -111,7 +111,7 @@ func TestSuccessWhileAChildGoes(t *testing.T) {
 			l.until(v1alpha1.PhaseRunning)
 			gvk.going(l)
 			workflow := l.list(argoworkflows.WorkflowGVK)[0]
-			l.workflowIs(&workflow, argoworkflows.PhaseSucceeded)
+			l.succeed(&workflow)
 			for range 2 {
 				if err := l.reconcile(); err != nil {
 					t.Fatal(err)
@@ -145,7 +145,7 @@ func TestSuccessWhileAClaimIsChanged(t *testing.T) {
 	l := tutorial(t)
 	l.until(v1alpha1.PhaseRunning)
 	workflow := l.list(argoworkflows.WorkflowGVK)[0]
-	l.workflowIs(&workflow, argoworkflows.PhaseSucceeded)
+	l.succeed(&workflow)
 	claim := l.list(crossplane.GKEClusterGVK)[0]
 	if err := unstructured.SetNestedField(claim.Object, int64(9), "spec", "nodeCount"); err != nil {
 		t.Fatal(err)

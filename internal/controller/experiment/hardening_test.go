@@ -198,7 +198,7 @@ func TestStaleApplicationsHaveNoVerdict(t *testing.T) {
 	l.until(v1alpha1.PhaseRunning)
 	validated := l.list(argocd.ApplicationGVK)
 	workflow := l.list(argoworkflows.WorkflowGVK)[0]
-	l.workflowIs(&workflow, "Succeeded")
+	l.succeed(&workflow)
 	edited := validated[0].DeepCopy()
 	sources, _, _ := unstructured.NestedSlice(edited.Object, "spec", "sources")
 	if err := unstructured.SetNestedSlice(edited.Object, append(sources, sources[0]), "spec", "sources"); err != nil {
@@ -230,7 +230,7 @@ func TestStaleClustersHaveNoVerdict(t *testing.T) {
 	l.until(v1alpha1.PhaseRunning)
 	old := l.list(crossplane.GKEClusterGVK)
 	workflow := l.list(argoworkflows.WorkflowGVK)[0]
-	l.workflowIs(&workflow, "Succeeded")
+	l.succeed(&workflow)
 	other := old[0].DeepCopy()
 	none := old[0].DeepCopy()
 	none.SetFinalizers(nil)

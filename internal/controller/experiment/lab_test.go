@@ -304,7 +304,7 @@ func (l *lab) play() bool {
 		moved = l.finalize(&app) || l.appIs(&app, "Healthy", "Synced") || moved
 	}
 	for _, workflow := range l.list(argoworkflows.WorkflowGVK) {
-		moved = l.finalize(&workflow) || l.workflowIs(&workflow, "Succeeded") || moved
+		moved = l.finalize(&workflow) || l.succeed(&workflow) || moved
 	}
 	return moved
 }
@@ -362,12 +362,12 @@ func (l *lab) appIs(app *unstructured.Unstructured, health, sync string) bool {
 	return true
 }
 
-func (l *lab) workflowIs(workflow *unstructured.Unstructured, phase string) bool {
-	if workflow.GetDeletionTimestamp() != nil || argoworkflows.Read(workflow).Phase == phase {
+func (l *lab) succeed(workflow *unstructured.Unstructured) bool {
+	if workflow.GetDeletionTimestamp() != nil || argoworkflows.Read(workflow).Phase == argoworkflows.PhaseSucceeded {
 		return false
 	}
 	workflow.Object["status"] = map[string]any{
-		"phase": phase, "message": "as told",
+		"phase": argoworkflows.PhaseSucceeded, "message": "as told",
 		"startedAt": epoch.Format(time.RFC3339), "finishedAt": epoch.Add(time.Minute).Format(time.RFC3339),
 	}
 	l.update(workflow)
