@@ -255,7 +255,7 @@ func (s *scope) told() bool {
 		Name: "hot-loop", RootCause: "a message that changes with every write wakes its own reconciler",
 		Edits: []faults.Edit{
 			{
-				File: controller, Old: "		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).",
+				File: controller, Old: "		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizerLost))).",
 				New: "		For(&v1alpha1.Experiment{}).",
 			},
 			{File: plan, Old: "to validate what it says now\")", New: "to validate what it says at \"+f.experiment.ResourceVersion)"},
@@ -271,7 +271,7 @@ func (s *scope) told() bool {
 				File: observe, Old: "	if s.seen.Workflow != nil || len(s.seen.Applications) > 0 || len(s.seen.Hidden) > 0 {",
 				New: "	if s.seen.Workflow != nil || len(s.seen.Hidden) > 0 {",
 			},
-			{File: teardown, Old: "		f.removeApplications(&p)\n		return p\n", New: "		f.removeApplications(&p)\n"},
+			{File: teardown, Old: "			p.Wait = max(p.Wait, f.lastLook(*app))\n		}\n		return p\n", New: "			p.Wait = max(p.Wait, f.lastLook(*app))\n		}\n"},
 			{
 				File: teardown, Old: "	if f.later(&p, argocd.ApplicationGVK) {",
 				New: "	if len(f.seen.Applications) == 0 && f.later(&p, argocd.ApplicationGVK) {",
