@@ -325,6 +325,32 @@ func TestUnseenLeftoversAreLookedForAgain(t *testing.T) {
 	}
 }
 
+// Neither is a recorded Workflow whose label somebody has taken off, and which is ours all the same.
+func TestUnseenWorkflowIsLookedForAgain(t *testing.T) {
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseRunning)
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	l.reconciler.Foreign = behind{l.client}
+	for _, apps := range l.list(argocd.ApplicationGVK) { // these it has
+		l.reconciler.Foreign = before{l.reconciler.Foreign, []unstructured.Unstructured{apps}}
+	}
+	for _, down := range []bool{false, true} {
+		if down {
+			l.remove()
+		}
+		l.armed = true
+		result, err := l.reconciler.Reconcile(t.Context(), l.get())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.RequeueAfter != leftoverDelay {
+			t.Errorf("it is looked at after %s (teardown: %t)", result.RequeueAfter, down)
+		}
+	}
+}
+
 // never is a cache that has no foreign object.
 type never struct{ client.Reader }
 

@@ -44,13 +44,13 @@
 // annotation names; a Component or template wakes the Experiments that name it. There is no
 // polling, but for what cannot be watched without reading every Secret of a namespace: a connection
 // Secret that is late is looked for every ten seconds; in a teardown a cluster Secret that was
-// deleted after 0.1 s, one whose deletion somebody's finalizer holds every two seconds, and so is
-// what the server has and the cache does not. An object that somebody has taken the annotation off
-// is looked at every minute. What is nearer to its end is looked at first (kube.Enqueue), and a
-// quarter of the workers, at least one, begins new ones, namespaces in turn (kube.Gate), so that
-// neither what is under way nor another namespace waits for a thousand that come at once. Errors, a
-// name that another's object has taken among them, are tried again after 0.2 s, doubling up to a
-// minute.
+// deleted after 0.1 s, one whose deletion somebody's finalizer holds every two seconds, and so is a
+// leftover or the Workflow when the server has it and the cache does not. An object that somebody
+// has taken the annotation off is looked at every minute. What is nearer to its end is looked at
+// first (kube.Enqueue), and a quarter of the workers, at least one, begins new ones, namespaces in
+// turn (kube.Gate), so that neither what is under way nor another namespace waits for a thousand
+// that come at once. Errors, a name that another's object has taken among them, are tried again
+// after 0.2 s, doubling up to a minute.
 //
 // # What it reads live
 //

@@ -41,8 +41,8 @@ type Observed struct {
 	// Leftovers is what a live look finds of the Experiment's children, by kind. Only a
 	// teardown looks.
 	Leftovers map[schema.GroupVersionKind][]unstructured.Unstructured
-	// Unseen says that the server has leftovers of which the cache has nothing: they may go before
-	// it has seen them, and nobody would tell.
+	// Unseen says that the server has children of which the cache has nothing: they may change or
+	// go before it has seen them, and nobody would tell.
 	Unseen bool
 	// Hidden are kinds that a teardown cannot see.
 	Hidden []schema.GroupVersionKind
@@ -143,6 +143,7 @@ func (s *scope) observeChildren(ctx context.Context) error {
 		if workflow != nil && (s.experiment.DeletionTimestamp != nil || string(workflow.GetUID()) != s.experiment.Status.Workflow.UID) {
 			workflow, err = s.owned(workflow, err)
 		}
+		s.seen.Unseen = workflow != nil
 	}
 	s.seen.Workflow = workflow
 	return at(v1alpha1.ConditionWorkflowSucceeded, err)

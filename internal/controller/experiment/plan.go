@@ -145,7 +145,7 @@ func (f facts) bringUp() Plan {
 		p.Writes = nil
 	}
 	if f.seen.Workflow != nil && p.Wait == 0 {
-		p.Wait = f.lastLook(*f.seen.Workflow)
+		p.Wait = f.nextLook(*f.seen.Workflow)
 	}
 	p.Deployed = f.deployed(p, targets)
 	return p

@@ -42,7 +42,7 @@ func (f facts) teardown() Plan {
 	p.Workflow = f.workflow()
 	if f.seen.Workflow != nil {
 		f.remove(&p, *f.seen.Workflow)
-		p.Wait = f.lastLook(*f.seen.Workflow)
+		p.Wait = f.nextLook(*f.seen.Workflow)
 		return p
 	}
 	if f.later(&p, argoworkflows.WorkflowGVK) {
@@ -51,7 +51,7 @@ func (f facts) teardown() Plan {
 	if len(f.seen.Applications) > 0 {
 		f.removeApplications(&p)
 		for _, app := range f.seen.Applications {
-			p.Wait = max(p.Wait, f.lastLook(*app))
+			p.Wait = max(p.Wait, f.nextLook(*app))
 		}
 		return p
 	}
@@ -71,18 +71,22 @@ func (f facts) teardown() Plan {
 		p.Done = true
 	case len(p.Writes) > 0 && len(secrets) > 0:
 		p.Wait = secretGone
-	case len(secrets) > 0, f.seen.Unseen && len(heard) > 0:
+	case len(secrets) > 0:
 		p.Wait = leftoverDelay
 	default:
-		p.Wait = f.lastLook(heard...)
+		p.Wait = f.nextLook(heard...)
 	}
 	return p
 }
 
-// lastLook is how soon children are looked at again of which the end would wake nobody: somebody
-// has taken off the annotation by which an object names its owner. It is 0 if there are none.
-func (f facts) lastLook(children ...unstructured.Unstructured) time.Duration {
+// nextLook is how soon children are looked at again whose end would wake nobody: the cache does not
+// have them, or somebody has taken off the annotation by which an object names its owner. It is 0
+// if there are none.
+func (f facts) nextLook(children ...unstructured.Unstructured) time.Duration {
 	for _, child := range children {
+		if f.seen.Unseen {
+			return leftoverDelay
+		}
 		if child.GetAnnotations()[v1alpha1.AnnotationOwner] != f.experiment.Namespace+"/"+f.experiment.Name {
 			return lastLook
 		}
