@@ -263,11 +263,13 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 	s.seen.Leftovers = map[schema.GroupVersionKind][]unstructured.Unstructured{}
 	workflows, apps := argoworkflows.WorkflowGVK, argocd.ApplicationGVK
 	if s.seen.Kinds[workflows] != kube.KindServed {
+		s.seen.Unseen = true
 		if err := s.leftovers(ctx, workflows); err != nil {
 			return err
 		}
 	}
 	if s.seen.Kinds[apps] != kube.KindServed {
+		s.seen.Unseen = true
 		if err := s.leftovers(ctx, apps); err != nil {
 			return err
 		}

@@ -43,6 +43,9 @@ func startup(ctx context.Context, l *harness.Lab, n int) (measure.Figures, error
 	each := (own - empty) / float64(childless)
 	f.Put("heap_kb_per_object", each/1e3)
 	f.Put("heap_kb_per_child", ((all-own)/float64(done)-each)/float64(l.Subject.Cached)/1e3)
+	if err := l.FloorAgain(ctx); err != nil {
+		return nil, err
+	}
 	return f, firstWrites(ctx, l, f)
 }
 
