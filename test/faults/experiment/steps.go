@@ -96,6 +96,9 @@ func waitsFor(kind string) moment {
 	})
 }
 
+// clusterLeft says whether the Experiment tells that it waits for nothing but its cluster to go.
+var clusterLeft = all(waitsFor("GKECluster"), not(waitsFor("Secret")), not(waitsFor("Namespace")))
+
 // inState says whether the Experiment tells that every target is in a state.
 func inState(state v1alpha1.TargetState) moment {
 	return of(func(e *unstructured.Unstructured) bool {

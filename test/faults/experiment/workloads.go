@@ -193,7 +193,7 @@ var heldDeletions = []faults.Workload{
 		Holds:   []string{applicationHealthy, clusterGone},
 		Steps: steps(
 			step(deploying, remove),
-			step(waitsFor("GKECluster"), restart, release(clusterGone)),
+			step(clusterLeft, restart, release(clusterGone)),
 		),
 		Done: gone,
 	},
@@ -204,7 +204,7 @@ var heldDeletions = []faults.Workload{
 		Steps: steps(
 			step(running, remove),
 			step(waitsFor("Application"), restart, release(applicationGone)),
-			step(waitsFor("GKECluster"), restart, release(clusterGone)),
+			step(clusterLeft, restart, release(clusterGone)),
 		),
 		Done: gone,
 	},
@@ -299,7 +299,7 @@ var deletions = []faults.Workload{
 		Steps: steps(
 			step(reached(v1alpha1.PhaseComplete), holdSecret, remove),
 			step(waitsFor("Secret"), restart, freeChild("Secret"), release(namespaceGone)),
-			step(all(waitsFor("GKECluster"), not(waitsFor("Secret"))), release(clusterGone)),
+			step(clusterLeft, release(clusterGone)),
 		),
 		Done: gone,
 	},
