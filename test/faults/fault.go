@@ -12,9 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// quiet says whether nothing is refused to the manager, so that it has no error to log.
-func (f Fault) quiet() bool {
-	return slices.Contains([]Mode{Crash, Coalesced, Held, Travel, Behind}, f.Mode)
+// quiet says whether the manager has no error to log. Late is a world whose manager has none when
+// its cache is late either, and the API server refuses what it writes for that.
+func (f Fault) quiet(late bool) bool {
+	return f.Mode == Crash || late && slices.Contains([]Mode{Coalesced, Held, Travel, Behind}, f.Mode)
 }
 
 // Mode is what happens at a write of the manager.

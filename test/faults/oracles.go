@@ -123,7 +123,7 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 	for _, broken := range r.broken(history) {
 		out.add("O9", "%s", broken)
 	}
-	if reference == nil || r.fault.quiet() {
+	if reference == nil || r.fault.quiet(r.lab.world.QuietWhenLate) {
 		if line := r.errorLine(); line != "" {
 			out.add("O8", "a manager that nothing was refused to logs an error: %s", line)
 		}

@@ -42,6 +42,8 @@ type World struct {
 	// Play takes the steps that the outside systems take when they see the state. It is
 	// called again after every change, and once more after an error.
 	Play func(context.Context, *Stage, State) error
+	// QuietWhenLate says that the manager logs no error when its cache is late, either.
+	QuietWhenLate bool
 	// Secrets are strings that must never be in a log, nor in any object or request that is not
 	// of a Secret: see Disguises.
 	Secrets []string

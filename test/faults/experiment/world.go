@@ -104,8 +104,10 @@ var world = faults.World{
 	Forbids:    forbids,
 	Invariants: invariants,
 	Play:       play,
-	Secrets:    faults.Disguises(canary),
-	Manager:    func(namespace string) []string { return []string{"--watch-namespaces=" + namespace} },
+	// Conflicts are another look, and no error: kube.QuietConflicts.
+	QuietWhenLate: true,
+	Secrets:       faults.Disguises(canary),
+	Manager:       func(namespace string) []string { return []string{"--watch-namespaces=" + namespace} },
 }
 
 // runOf is the namespace of the Experiment that an object belongs to.

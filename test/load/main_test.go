@@ -1,0 +1,28 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/labkeeper/labkeeper/test/load/harness"
+	"github.com/labkeeper/labkeeper/test/load/measure"
+	"github.com/labkeeper/labkeeper/test/load/scenario"
+)
+
+// Limits of what nobody measures would hold nothing.
+func TestLimitsAreOfScenarios(t *testing.T) {
+	spec, err := measure.ParseRangeSpec(rangeSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for subject, scenarios := range spec {
+		if _, err := subjectNamed(subject); err != nil {
+			t.Error(err)
+		}
+		for name := range scenarios {
+			if !slices.ContainsFunc(scenario.All(), func(s harness.Scenario) bool { return s.Name == name }) {
+				t.Errorf("%s: there is no scenario %q", subject, name)
+			}
+		}
+	}
+}
