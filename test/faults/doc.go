@@ -69,19 +69,22 @@
 // Mostly CPU, of the API server and of managers that start; so everything runs with a lazier
 // garbage collector. -faults.parallel is how many plans want CPU at the same time: one in which
 // nothing happens, because its writes are refused, its manager waits to try again or what has
-// converged must stay so, leaves its seat to another. Namespaces are taken away after each run, so
-// that the last plan costs what the first did.
+// converged must stay so, leaves its seat to another. Plans take turns between workloads, and not
+// more than twice as many as have a seat are under way, because those outsides that are real (the
+// namespace controller) would come too late for more. Namespaces are taken away after each run,
+// so that the last plan costs what the first did.
 //
 // No plan ends a sweep. What has failed is played once more at the end, alone, and stays failed;
 // that it "passed alone" says that load may be the reason. When the time of the test is nearly up
-// no plan begins any more. With -faults.record=FILE the next sweep of the same manager leaves out
-// what has passed; -faults.part=2/5 is the second of five parts.
+// no plan begins any more. With -faults.record=FILE the next sweep of the same manager by the same
+// test leaves out what has passed; -faults.part=2/5 is the second of five parts.
 //
 // # Limits
 //
 // What a fault costs is its own: a run may take twice the time of the reference, that of the
-// fault, and one backoff, which by doubling is as long as the fault was. A fault that does not
-// happen fails its plan, and the summary counts what each did.
+// fault, and one backoff, which by doubling is as long as the fault was. A plan whose fault does
+// not happen is played again, like one that parts from its reference before it, unless it has
+// broken a rule that no reference is needed for; both are counted, and at the third time fail.
 //
 // # What it does not show
 //

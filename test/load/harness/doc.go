@@ -23,7 +23,11 @@
 //     a repetition beside them.
 //   - An object counts when the watcher has seen all that belongs to it, created by the
 //     manager. One that is missing fails the run, as does any answer that is not a success,
-//     an error in the manager's log, and a manager that ends.
+//     an error in the manager's log, and a manager that ends: in a repetition that is discarded,
+//     too. A run passes with as many counted repetitions as were asked for and with limits to
+//     judge them by.
+//   - A scenario that fills the store before it measures takes the floor before again then: on an
+//     empty store everything is cheaper.
 //   - etcd syncs its log to the disk, the audit log is off, nobody limits the clients, and the
 //     manager has its default flags. The scenarios that count requests have the audit log on;
 //     they time nothing.
