@@ -196,8 +196,7 @@ func (p *proxy) overhear(r *http.Request) {
 	if !ok || r.Body == nil || verbs[r.Method] == "" || w.Resource.Resource == "secrets" {
 		return
 	}
-	body, _ := io.ReadAll(r.Body) // one that is cut short is refused by the server
-	r.Body = io.NopCloser(bytes.NewReader(body))
+	body, _ := bodyOf(r) // one that is cut short is refused by the server
 	for i, secret := range p.plan.secrets {
 		if bytes.Contains(body, []byte(secret)) {
 			p.mu.Lock()
@@ -487,14 +486,20 @@ func readWrite(r *http.Request) (Write, bool) {
 	}
 	w.Verb = verb
 	if w.Name == "" && r.Body != nil {
-		body, err := io.ReadAll(r.Body)
-		r.Body = io.NopCloser(bytes.NewReader(body))
+		body, err := bodyOf(r)
 		object := metav1.PartialObjectMetadata{}
 		if err == nil && json.Unmarshal(body, &object) == nil {
 			w.Name = object.Name
 		}
 	}
 	return w, true
+}
+
+// bodyOf reads a request's body and leaves it there.
+func bodyOf(r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return body, err
 }
 
 // parsePath takes a path of the API apart: /api/v1 or /apis/<group>/<version>, then
@@ -530,10 +535,12 @@ func answer(w http.ResponseWriter, status metav1.Status) {
 	_ = json.NewEncoder(w).Encode(status)
 }
 
-// hashes are those that end the names of children.
+// hashed is a hash as it ends the names of children.
+const hashed = `[a-z2-7]{8}`
+
 var (
-	hash   = regexp.MustCompile(`^[a-z2-7]{8}$`)
-	hashes = regexp.MustCompile(`-[a-z2-7]{8}\b`)
+	hash   = regexp.MustCompile(`^` + hashed + `$`)
+	hashes = regexp.MustCompile(`-` + hashed + `\b`)
 )
 
 // hider hides what is different in every run from a name: its namespace and the hashes.

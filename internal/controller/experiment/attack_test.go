@@ -92,16 +92,14 @@ func TestSuccessWhileAChildGoes(t *testing.T) {
 			func(l *lab) { l.delete(crossplane.GKEClusterGVK) },
 			func(l *lab) {
 				claim := l.list(crossplane.GKEClusterGVK)[0]
-				claim.SetFinalizers(nil)
-				l.update(&claim)
+				l.finalize(&claim)
 			},
 		},
 		"Application": {
 			func(l *lab) { l.delete(argocd.ApplicationGVK) },
 			func(l *lab) {
 				for _, app := range l.list(argocd.ApplicationGVK) {
-					app.SetFinalizers(nil)
-					l.update(&app)
+					l.finalize(&app)
 				}
 			},
 		},
@@ -120,8 +118,7 @@ func TestSuccessWhileAChildGoes(t *testing.T) {
 			}
 			l.delete(argoworkflows.WorkflowGVK)
 			for _, w := range l.list(argoworkflows.WorkflowGVK) {
-				w.SetFinalizers(nil)
-				l.update(&w)
+				l.finalize(&w)
 			}
 			gvk.gone(l)
 			for range 3 { // the child is asked for again, and is not up yet
@@ -262,6 +259,17 @@ func TestReadOfTheExperimentThatFails(t *testing.T) {
 	}
 }
 
+// wait is how soon a pass asks for the next one.
+func (l *lab) wait() time.Duration {
+	l.t.Helper()
+	l.armed = true
+	result, err := l.reconciler.Reconcile(l.t.Context(), l.get())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return result.RequeueAfter
+}
+
 // The end of an object that does not name its owner wakes nobody.
 func TestUnheardEndsAreLookedFor(t *testing.T) {
 	unname := func(l *lab, o *unstructured.Unstructured) {
@@ -270,41 +278,31 @@ func TestUnheardEndsAreLookedFor(t *testing.T) {
 		o.SetAnnotations(annotations)
 		l.update(o)
 	}
-	wait := func(l *lab) time.Duration {
-		l.t.Helper()
-		l.armed = true
-		result, err := l.reconciler.Reconcile(l.t.Context(), l.get())
-		if err != nil {
-			l.t.Fatal(err)
-		}
-		return result.RequeueAfter
-	}
 	l := tutorial(t)
 	l.until(v1alpha1.PhaseRunning)
 	if err := l.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	if got := wait(l); got <= lastLook {
+	if got := l.wait(); got <= lastLook {
 		t.Errorf("a Workflow whose end is heard is looked at after %s", got)
 	}
 	workflow := l.list(argoworkflows.WorkflowGVK)[0]
 	unname(l, &workflow)
-	if got := wait(l); got != lastLook {
+	if got := l.wait(); got != lastLook {
 		t.Errorf("a Workflow whose end is not heard is looked at after %s", got)
 	}
 	l.remove()
-	if got := wait(l); got != lastLook {
+	if got := l.wait(); got != lastLook {
 		t.Errorf("in the teardown, after %s", got)
 	}
 	l.delete(argoworkflows.WorkflowGVK)
 	for _, w := range l.list(argoworkflows.WorkflowGVK) {
-		w.SetFinalizers(nil)
-		l.update(&w)
+		l.finalize(&w)
 	}
 	for _, app := range l.list(argocd.ApplicationGVK) {
 		unname(l, &app)
 	}
-	if got := wait(l); got != lastLook {
+	if got := l.wait(); got != lastLook {
 		t.Errorf("Applications in the teardown, after %s", got)
 	}
 }
@@ -315,13 +313,8 @@ func TestUnseenLeftoversAreLookedForAgain(t *testing.T) {
 	l.until(v1alpha1.PhaseProvisioning)
 	l.reconciler.Foreign = never{l.client}
 	l.remove()
-	l.armed = true
-	result, err := l.reconciler.Reconcile(t.Context(), l.get())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if result.RequeueAfter != leftoverDelay {
-		t.Errorf("it is looked at after %s", result.RequeueAfter)
+	if got := l.wait(); got != leftoverDelay {
+		t.Errorf("it is looked at after %s", got)
 	}
 }
 
@@ -340,13 +333,8 @@ func TestUnseenWorkflowIsLookedForAgain(t *testing.T) {
 		if down {
 			l.remove()
 		}
-		l.armed = true
-		result, err := l.reconciler.Reconcile(t.Context(), l.get())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if result.RequeueAfter != leftoverDelay {
-			t.Errorf("it is looked at after %s (teardown: %t)", result.RequeueAfter, down)
+		if got := l.wait(); got != leftoverDelay {
+			t.Errorf("it is looked at after %s (teardown: %t)", got, down)
 		}
 	}
 }

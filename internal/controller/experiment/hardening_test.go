@@ -191,6 +191,20 @@ func (b before) Get(ctx context.Context, key client.ObjectKey, o client.Object, 
 	return b.Reader.Get(ctx, key, o, opts...)
 }
 
+// hasNoVerdictWhileTheCacheHas objects as they were; then the cache catches up.
+func (l *lab) hasNoVerdictWhileTheCacheHas(were []unstructured.Unstructured) {
+	l.t.Helper()
+	l.reconciler.Foreign = before{l.client, were}
+	if err := l.reconcile(); err != nil {
+		l.t.Fatal(err)
+	}
+	if at := l.get().Status.CompletedAt; at != nil {
+		l.t.Errorf("it is complete at %s", at)
+	}
+	l.reconciler.Foreign = l.client
+	l.settle(l.play)
+}
+
 // An Application that the cache alone has as it was validated is put right before the verdict:
 // nothing is looked at after it.
 func TestStaleApplicationsHaveNoVerdict(t *testing.T) {
@@ -206,15 +220,7 @@ func TestStaleApplicationsHaveNoVerdict(t *testing.T) {
 	}
 	l.update(edited)
 
-	l.reconciler.Foreign = before{l.client, validated}
-	if err := l.reconcile(); err != nil {
-		t.Fatal(err)
-	}
-	if at := l.get().Status.CompletedAt; at != nil {
-		t.Errorf("it is complete at %s", at)
-	}
-	l.reconciler.Foreign = l.client
-	l.settle(l.play)
+	l.hasNoVerdictWhileTheCacheHas(validated)
 	if l.get().Status.Phase != v1alpha1.PhaseComplete {
 		t.Errorf("it is %s: %s", l.get().Status.Phase, l.message(v1alpha1.ConditionApplicationsHealthy))
 	}
@@ -240,15 +246,7 @@ func TestStaleClustersHaveNoVerdict(t *testing.T) {
 	other.SetResourceVersion("")
 	l.create(other)
 
-	l.reconciler.Foreign = before{l.client, old}
-	if err := l.reconcile(); err != nil {
-		t.Fatal(err)
-	}
-	if at := l.get().Status.CompletedAt; at != nil {
-		t.Errorf("it is complete at %s", at)
-	}
-	l.reconciler.Foreign = l.client
-	l.settle(l.play)
+	l.hasNoVerdictWhileTheCacheHas(old)
 	app := l.list(argocd.ApplicationGVK)[0]
 	if name, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "name"); l.get().Status.Phase != v1alpha1.PhaseComplete || name == "" {
 		t.Errorf("it is %s, deployed to %q", l.get().Status.Phase, name)

@@ -357,8 +357,9 @@ func (s *scope) leftovers(ctx context.Context, kinds ...schema.GroupVersionKind)
 		default:
 			return err
 		}
+		children := s.names.children(gvk)
 		s.seen.Leftovers[gvk] = slices.DeleteFunc(found, func(o unstructured.Unstructured) bool {
-			return !slices.Contains(s.names.children(gvk), client.ObjectKeyFromObject(&o))
+			return !slices.Contains(children, client.ObjectKeyFromObject(&o))
 		})
 	}
 	return nil

@@ -41,10 +41,12 @@ func (t *target) begun() bool { return t.claim != nil || t.app != nil }
 
 // settling: what the target asks for is not, or not provably, what is deployed to stay.
 func (t *target) settling() bool {
-	going := func(child *unstructured.Unstructured) bool {
-		return child != nil && child.GetDeletionTimestamp() != nil
-	}
 	return !t.clusterUp || t.appState.Outdated || going(t.claim) || going(t.app)
+}
+
+// going says whether a child is there and being deleted.
+func going(child *unstructured.Unstructured) bool {
+	return child != nil && child.GetDeletionTimestamp() != nil
 }
 
 // targets reads the state of every target.
@@ -109,7 +111,7 @@ func (f facts) advanceCluster(p *Plan, t *target) {
 	what := crossplane.GKEClusterGVK.Kind + " " + f.names.claim(t.spec).String()
 	t.clusterReason = v1alpha1.ReasonClusterProvisioning
 	switch {
-	case t.claim != nil && t.claim.GetDeletionTimestamp() != nil:
+	case going(t.claim):
 		t.message = what + " is being deleted by somebody; it is requested again when it is gone"
 	case t.claimState.Failed:
 		t.clusterReason = v1alpha1.ReasonClusterFailed
@@ -165,7 +167,7 @@ func (f facts) judgeApplication(t *target) {
 	describe := "; see kubectl -n " + f.options.ArgoCDNamespace + " describe application " + f.names.application(t.spec).Name
 	t.appReason = v1alpha1.ReasonApplicationProgressing
 	switch {
-	case t.app != nil && t.app.GetDeletionTimestamp() != nil:
+	case going(t.app):
 		t.message = what + " is being deleted by somebody; it is created again when it is gone"
 		t.appState.Health = argocd.Progressing
 	case t.healthy():

@@ -381,24 +381,29 @@ func replaceWorkflow(ctx context.Context, s *faults.Stage) error {
 	return s.Client.Create(ctx, other)
 }
 
-// take makes an object of somebody else that has the name of a child, and free deletes it.
-func take(another func(context.Context, *faults.Stage) (*unstructured.Unstructured, error)) action {
-	return func(ctx context.Context, s *faults.Stage) error {
-		o, err := another(ctx, s)
-		if err != nil {
-			return err
-		}
-		return s.Client.Create(ctx, o)
-	}
+// another is an object of somebody else that has the name of a child.
+type another = func(context.Context, *faults.Stage) (*unstructured.Unstructured, error)
+
+// take makes it, and free deletes it.
+func take(a another) action {
+	return on(a, func(ctx context.Context, c client.Client, o *unstructured.Unstructured) error {
+		return c.Create(ctx, o)
+	})
 }
 
-func free(another func(context.Context, *faults.Stage) (*unstructured.Unstructured, error)) action {
+func free(a another) action {
+	return on(a, func(ctx context.Context, c client.Client, o *unstructured.Unstructured) error {
+		return c.Delete(ctx, o)
+	})
+}
+
+func on(a another, do func(context.Context, client.Client, *unstructured.Unstructured) error) action {
 	return func(ctx context.Context, s *faults.Stage) error {
-		o, err := another(ctx, s)
+		o, err := a(ctx, s)
 		if err != nil {
 			return err
 		}
-		return s.Client.Delete(ctx, o)
+		return do(ctx, s.Client, o)
 	}
 }
 

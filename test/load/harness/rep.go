@@ -131,4 +131,4 @@ func (l *Lab) minimal(floor measure.Floor) float64 {
 }
 
 // Ceiling is how many objects a second the machine can do at most, by the floor before.
-func (l *Lab) Ceiling() float64 { return 1000 * float64(l.cores()) / l.minimal(l.Before) }
+func (l *Lab) Ceiling() float64 { return l.ceiling(l.Before, l.Before) }
