@@ -115,11 +115,25 @@ func (m *manager) watch(process *env.Process) {
 	}
 	m.killed = false
 	m.mu.Unlock()
-	if err := m.start(); err != nil {
-		m.mu.Lock()
-		m.exits++
-		m.mu.Unlock()
+	if m.start() != nil {
+		m.exited("it could not be started")
 	}
+}
+
+// exited notes that there is no manager where there should be one.
+func (m *manager) exited(why string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.exits++
+	m.last = why
+}
+
+// comeBack starts the manager that was away.
+func (m *manager) comeBack() error {
+	m.mu.Lock()
+	m.away = false
+	m.mu.Unlock()
+	return m.start()
 }
 
 // kill ends the manager as the kernel does when memory is short, and returns when it is gone.
@@ -253,13 +267,20 @@ func (s *Stage) StopManager(kill bool) error {
 }
 
 // StartManager starts the manager that StopManager has ended, and returns when it has
-// nothing left to ask for.
+// nothing left to ask for. When the API server is about to end, the manager is started after
+// that: without one it would exit.
 func (s *Stage) StartManager(ctx context.Context) error {
 	m := s.manager
-	m.mu.Lock()
-	m.away = false
-	m.mu.Unlock()
-	if err := m.start(); err != nil {
+	if s.proxy.awaitsOutage() {
+		go func() {
+			<-s.proxy.plan.restart.up
+			if m.comeBack() != nil {
+				m.exited("it could not be started")
+			}
+		}()
+		return nil
+	}
+	if err := m.comeBack(); err != nil {
 		return err
 	}
 	// One that has come to the write at which the API server ends waits for that, and the end of
