@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 )
 
@@ -477,6 +479,56 @@ func TestBroken(t *testing.T) {
 }
 
 // Who goes on takes a seat even if there is none, and then nobody else begins.
+// What has gone unseen, because the API server was restarted and knows no older moment, is told with
+// the resource version at which it went: what went before and after it is of other kinds.
+func TestRecorderTellsWhenItWent(t *testing.T) {
+	const added, gone, now = 10, 17, 40
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		version, items := now, `{"metadata":{"name":"other","namespace":"n","uid":"other","resourceVersion":"12"}}`
+		query := r.URL.Query()
+		if query.Get("resourceVersionMatch") == "Exact" {
+			version, items = 0, ""
+			_, _ = fmt.Sscan(query.Get("resourceVersion"), &version)
+			if uid := "new"; query.Get("fieldSelector") == "metadata.name=road" {
+				if version < gone {
+					uid = "old"
+				}
+				items = `{"metadata":{"name":"road","namespace":"n","uid":"` + uid + `","resourceVersion":"10"}}`
+			}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprintf(w, `{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":"%d"},"items":[%s]}`, version, items)
+	}))
+	defer server.Close()
+	client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	resource := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "toys"}
+	r := &recorder{world: World{Run: (*unstructured.Unstructured).GetNamespace}, runs: map[string]*record{}}
+	story := r.begin("n")
+	k := &recorded{recorder: r, resource: resource, client: client.Resource(resource), live: map[types.UID]*unstructured.Unstructured{}}
+	k.saw(watch.Added, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
+		"name": "road", "namespace": "n", "uid": "old", "resourceVersion": strconv.Itoa(added),
+	}}})
+	if err := k.list(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range story.history() {
+		got = append(got, fmt.Sprintf("%d %s %s", e.Version, e.Verb, e.Object.GetUID()))
+	}
+	want := []string{"10 ADDED old", "12 ADDED other", "17 DELETED old"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+	if asked > 7 {
+		t.Errorf("it took %d lists", asked)
+	}
+}
+
 func TestSeats(t *testing.T) {
 	s := newSeats(1)
 	s.take()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sort"
 	"strconv"
 	"sync"
 	"time"
@@ -109,7 +110,8 @@ func (k *recorded) watch(ctx context.Context) error {
 	return nil
 }
 
-// list tells what has happened since the last event, as far as what is there now shows it.
+// list tells what has happened since the last event, as far as what is there now shows it, and when
+// what is gone went.
 func (k *recorded) list(ctx context.Context) error {
 	list, err := k.client.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -120,11 +122,16 @@ func (k *recorded) list(ctx context.Context) error {
 		there[list.Items[i].GetUID()] = true
 	}
 	for uid, u := range k.live {
-		if !there[uid] {
-			last := u.DeepCopy()
-			last.SetResourceVersion(k.version)
-			k.saw(watch.Deleted, last)
+		if there[uid] {
+			continue
 		}
+		version, err := k.went(ctx, u, list)
+		if err != nil {
+			return err
+		}
+		last := u.DeepCopy()
+		last.SetResourceVersion(strconv.FormatInt(version, 10))
+		k.saw(watch.Deleted, last)
 	}
 	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return cmp.Compare(versionOf(&a), versionOf(&b)) })
 	for i := range list.Items {
@@ -138,6 +145,43 @@ func (k *recorded) list(ctx context.Context) error {
 	}
 	k.version = list.GetResourceVersion()
 	return nil
+}
+
+// went is the resource version at which an object went that is not in a list any more: the first one
+// of which the API server says that the object was not there. Objects of other kinds went before and
+// after it, and the oracles ask in which order.
+func (k *recorded) went(ctx context.Context, u *unstructured.Unstructured, now *unstructured.UnstructuredList) (int64, error) {
+	until, err := strconv.ParseInt(now.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("reading resource version of list: %w", err)
+	}
+	last := versionOf(u)
+	n, err := search(int(until-last), func(i int) (bool, error) {
+		then, err := k.client.Namespace(u.GetNamespace()).List(ctx, metav1.ListOptions{
+			FieldSelector:        "metadata.name=" + u.GetName(),
+			ResourceVersion:      strconv.FormatInt(last+int64(i), 10),
+			ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+		})
+		if err != nil {
+			return false, fmt.Errorf("listing %s as of then: %w", k.resource.Resource, err)
+		}
+		return !slices.ContainsFunc(then.Items, func(o unstructured.Unstructured) bool { return o.GetUID() == u.GetUID() }), nil
+	})
+	return last + int64(n), err
+}
+
+// search is sort.Search for what can fail.
+func search(n int, f func(int) (bool, error)) (int, error) {
+	var failed error
+	i := sort.Search(n, func(i int) bool {
+		if failed != nil {
+			return true
+		}
+		is, err := f(i)
+		failed = err
+		return is
+	})
+	return i, failed
 }
 
 // saw keeps an event and passes it on to its run.
