@@ -26,8 +26,10 @@
 //     an error in the manager's log, and a manager that ends: in a repetition that is discarded,
 //     too. A run passes with as many counted repetitions as were asked for and with limits to
 //     judge them by.
-//   - A scenario that fills the store before it measures takes the floor before again then: on an
-//     empty store everything is cheaper.
+//   - On an empty store everything is cheaper. A scenario that fills the store before it measures
+//     takes the floor before again then; one that fills it while it measures has its ceiling by the
+//     mean of the floors before and after, and if those are too far apart, the floor of a new
+//     store tells whether the machine has changed.
 //   - etcd syncs its log to the disk, the audit log is off, nobody limits the clients, and the
 //     manager has its default flags. The scenarios that count requests have the audit log on;
 //     they time nothing.

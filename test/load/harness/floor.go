@@ -102,6 +102,7 @@ func (l *Lab) FloorAgain(ctx context.Context) error {
 	l.Tell("measuring the floor of the filled store")
 	var err error
 	l.Before, err = l.Floor(ctx, "filled")
+	l.filled = true
 	return err
 }
 

@@ -62,6 +62,9 @@ type Lab struct {
 	end      context.CancelFunc
 	window   *Window
 	pace     *machine.Pace
+	stopPace sync.Once
+	// filled says that the floor before is that of a store which a scenario had filled.
+	filled bool
 	// foreign is the largest share of the machine that others used of any measurement.
 	foreign float64
 
@@ -181,10 +184,10 @@ func (l *Lab) Rest() error {
 	return errors.Join(errs...)
 }
 
-// Stop ends everything.
+// Stop ends everything; it may be called again.
 func (l *Lab) Stop() error {
 	l.end()
-	l.pace.Stop()
+	l.stopPace.Do(l.pace.Stop)
 	return l.ControlPlane.Stop()
 }
 

@@ -46,6 +46,11 @@ type Rep struct {
 	// corrected by the pace of its time. FloorDriftRaw is without the correction.
 	FloorDrift    float64 `json:"floor_drift"`
 	FloorDriftRaw float64 `json:"floor_drift_raw"`
+	// Empty is the floor of a new store, measured last when Before and After are further apart than
+	// a repetition may be. GrownDrift is how far those are then, and FloorDrift how far Before and
+	// Empty are: a store that has grown makes writes dearer, and that is no change of the machine.
+	Empty      map[string]Cost `json:"floor_empty,omitempty"`
+	GrownDrift float64         `json:"floor_drift_grown,omitempty"`
 	// Pace is how fast the machine was, and PaceDrift how far that was apart.
 	Pace      *Paces  `json:"pace,omitempty"`
 	PaceDrift float64 `json:"pace_drift"`
@@ -211,6 +216,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 		if p := rep.Pace; p != nil {
 			fmt.Fprintf(t, "  floor drift of repetition %d\t%s %%\tcorrected by pace; raw %s %%; pace before, in and after the window %s, %s, %s cpu-ms\n",
 				i+1, Number(100*rep.FloorDrift), Number(100*rep.FloorDriftRaw), Number(p.Before), Number(p.Window), Number(p.After))
+		}
+		if rep.Empty != nil {
+			fmt.Fprintf(t, "  floor drift of repetition %d with the growth of its store\t%s %%\tthat without is by the floor of a new one\n", i+1, Number(100*rep.GrownDrift))
 		}
 	}
 	fmt.Fprintf(t, "  foreign CPU\t%s %%\tat most %s %%\n", Number(100*r.ForeignCPU), Number(100*MaxForeign))
