@@ -12,15 +12,12 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
-	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // ForeignKinds are the kinds of other systems that may not be installed.
 func ForeignKinds() []schema.GroupVersionKind {
-	return []schema.GroupVersionKind{
-		crossplane.GKEClusterGVK, argocd.ApplicationGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK,
-	}
+	return append(clusterKinds(), argocd.ApplicationGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK)
 }
 
 // Ours selects what carries our label.
@@ -48,12 +45,15 @@ func CacheByObject(o Options) map[client.Object]cache.ByObject {
 	all := map[client.Object]cache.ByObject{
 		kube.Metadata(argoworkflows.WorkflowTemplateGVK): {Namespaces: map[string]cache.Config{o.WorkflowNamespace: {}}},
 	}
+	for _, gvk := range clusterKinds() {
+		object, by := child(gvk, o.ClaimNamespace, nil)
+		all[object] = by
+	}
 	for _, c := range []struct {
 		gvk       schema.GroupVersionKind
 		namespace string
 		strip     toolscache.TransformFunc
 	}{
-		{crossplane.GKEClusterGVK, o.ClaimNamespace, nil},
 		{argocd.ApplicationGVK, o.ArgoCDNamespace, argocd.StripApplication},
 		{argoworkflows.WorkflowGVK, o.WorkflowNamespace, argoworkflows.Strip},
 	} {

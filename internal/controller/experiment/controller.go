@@ -26,7 +26,6 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
-	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -148,7 +147,7 @@ func (s *scope) step(ctx context.Context) error {
 // The priorities of what wakes an Experiment grow with how far it has come; a new or changed
 // Experiment has 0. A hub namespace only goes in a teardown.
 const (
-	priorityClaim = 10 * (iota + 1)
+	priorityCluster = 10 * (iota + 1)
 	priorityApplication
 	priorityWorkflow
 	priorityNamespace
@@ -183,12 +182,14 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		Cache:  foreign,
 		Mapper: mgr.GetRESTMapper(),
 		Kinds: []kube.ForeignKind{
-			{GroupVersionKind: crossplane.GKEClusterGVK, Handler: kube.Enqueue(toOwner, priorityClaim)},
 			{GroupVersionKind: argocd.ApplicationGVK, Handler: kube.Enqueue(toOwner, priorityApplication)},
 			{GroupVersionKind: argoworkflows.WorkflowGVK, Handler: kube.Enqueue(toOwner, priorityWorkflow)},
 			{GroupVersionKind: argoworkflows.WorkflowTemplateGVK, MetadataOnly: true, Handler: enqueueWhere(c, indexTemplate)},
 		},
 		Wake: func(ctx context.Context) []reconcile.Request { return find(ctx, c) },
+	}
+	for _, gvk := range clusterKinds() {
+		kinds.Kinds = append(kinds.Kinds, kube.ForeignKind{GroupVersionKind: gvk, Handler: kube.Enqueue(toOwner, priorityCluster)})
 	}
 	r := &Reconciler{
 		Client: c, Foreign: foreign, Live: live, Kinds: kinds, Gate: kube.NewGate(max(1, o.MaxConcurrentReconciles/4)),

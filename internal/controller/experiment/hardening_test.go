@@ -541,7 +541,7 @@ func TestFailureOfOneTarget(t *testing.T) {
 		targetOf("a", v1alpha1.ClusterGKE), targetOf("b", v1alpha1.ClusterGKE), targetOf("c", v1alpha1.ClusterHub),
 	), nginx(), template())
 	e := l.get()
-	key := names{e, l.reconciler.Options}.claim(e.Spec.Targets[0])
+	key := names{e, l.reconciler.Options}.cluster(e.Spec.Targets[0])
 	l.create(object(crossplane.GKEClusterGVK, key.Namespace, key.Name))
 	for range 8 {
 		_ = l.reconcile()

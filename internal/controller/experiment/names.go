@@ -3,6 +3,7 @@ package experiment
 import (
 	"encoding/base64"
 	"errors"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -28,7 +29,8 @@ type names struct {
 	options    Options
 }
 
-func (n names) claim(t v1alpha1.Target) types.NamespacedName {
+// cluster is the name of the objects that a target's cluster is made by.
+func (n names) cluster(t v1alpha1.Target) types.NamespacedName {
 	return types.NamespacedName{
 		Namespace: n.claimNamespace(),
 		Name:      kube.ChildName(crossplane.MaxClaimName, n.experiment.UID, n.experiment.Name, t.Name),
@@ -43,7 +45,7 @@ func (n names) claimNamespace() string {
 }
 
 func (n names) clusterSecret(t v1alpha1.Target) types.NamespacedName {
-	return types.NamespacedName{Namespace: n.options.ArgoCDNamespace, Name: "cluster-" + n.claim(t).Name}
+	return types.NamespacedName{Namespace: n.options.ArgoCDNamespace, Name: "cluster-" + n.cluster(t).Name}
 }
 
 func (n names) application(t v1alpha1.Target) types.NamespacedName {
@@ -71,8 +73,6 @@ var namespaceGVK = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
 // are in none; ours is false for a kind that it has no children of.
 func (n names) namespaceOf(gvk schema.GroupVersionKind) (namespace string, ours bool) {
 	switch gvk {
-	case crossplane.GKEClusterGVK:
-		return n.claimNamespace(), true
 	case namespaceGVK:
 		return "", true
 	case argocd.ApplicationGVK, argocd.SecretGVK:
@@ -80,7 +80,7 @@ func (n names) namespaceOf(gvk schema.GroupVersionKind) (namespace string, ours 
 	case argoworkflows.WorkflowGVK:
 		return n.options.WorkflowNamespace, true
 	}
-	return "", false
+	return n.claimNamespace(), slices.Contains(clusterKinds(), gvk)
 }
 
 // children are the names that the Experiment's children of a kind have. One of another name is not
@@ -93,8 +93,6 @@ func (n names) children(gvk schema.GroupVersionKind) []types.NamespacedName {
 	var out []types.NamespacedName
 	for _, t := range n.experiment.Spec.Targets {
 		switch gvk {
-		case crossplane.GKEClusterGVK:
-			out = append(out, n.claim(t))
 		case argocd.SecretGVK:
 			out = append(out, n.clusterSecret(t))
 		case argocd.ApplicationGVK:
@@ -103,9 +101,20 @@ func (n names) children(gvk schema.GroupVersionKind) []types.NamespacedName {
 			if t.Cluster.Type == v1alpha1.ClusterHub {
 				out = append(out, types.NamespacedName{Name: n.deployed(t)})
 			}
+		default:
+			for _, o := range providerOf(t).objects(n, t) {
+				if o.GroupVersionKind() == gvk {
+					out = append(out, keyOf(o))
+				}
+			}
 		}
 	}
 	return out
+}
+
+// keyOf is where an object is.
+func keyOf(o *unstructured.Unstructured) types.NamespacedName {
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 // namespaces are where the Experiment's children live.
@@ -113,11 +122,11 @@ func (n names) namespaces() v1alpha1.Namespaces {
 	return v1alpha1.Namespaces{Claims: n.claimNamespace(), ArgoCD: n.options.ArgoCDNamespace, Workflows: n.options.WorkflowNamespace}
 }
 
-// registration is what Argo CD calls the cluster of a claim. A claim that takes the place of
-// another has a cluster of another name, so that nothing which is said of the old one is
-// taken for the new one.
-func registration(claim *unstructured.Unstructured) string {
-	return kube.ChildName(argocd.MaxApplicationName, claim.GetUID(), claim.GetName())
+// registration is what Argo CD calls the cluster that an object stands for. One that takes the place
+// of another has a cluster of another name, so that nothing which is said of the old one is taken
+// for the new one.
+func registration(cluster *unstructured.Unstructured) string {
+	return kube.ChildName(argocd.MaxApplicationName, cluster.GetUID(), cluster.GetName())
 }
 
 // deployed is the namespace that a target's components are deployed into. The hub is

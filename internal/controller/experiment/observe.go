@@ -18,7 +18,6 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
-	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -29,8 +28,11 @@ type Observed struct {
 	Kinds map[schema.GroupVersionKind]kube.KindState
 	// Components that the targets name and that exist, by name.
 	Components map[string]*v1alpha1.Component
-	// Claims and Applications by target.
-	Claims, Applications map[string]*unstructured.Unstructured
+	// Clusters are the objects that the targets' clusters are made by, in the order of their
+	// providers, nil for one that is not there.
+	Clusters map[string][]*unstructured.Unstructured
+	// Applications by target.
+	Applications map[string]*unstructured.Unstructured
 	// Connections are the kubeconfigs of clusters that are up and that Argo CD does not have
 	// the credentials of, by target.
 	Connections map[string]Connection
@@ -50,8 +52,8 @@ type Observed struct {
 
 // Connection is a kubeconfig as it was found.
 type Connection struct {
-	// Secret that it was looked for in; its name is empty while the claim names none.
-	Secret types.NamespacedName
+	// kubeconfigRef is where it was looked for.
+	kubeconfigRef
 	// Found says whether the Secret and its key exist.
 	Found bool
 	// ReadErr says why that is not known.
@@ -83,7 +85,7 @@ func at(condition string, err error) error {
 func (s *scope) observe(ctx context.Context) error {
 	s.seen = Observed{
 		Kinds:        map[schema.GroupVersionKind]kube.KindState{},
-		Claims:       map[string]*unstructured.Unstructured{},
+		Clusters:     map[string][]*unstructured.Unstructured{},
 		Applications: map[string]*unstructured.Unstructured{},
 		Connections:  map[string]Connection{},
 	}
@@ -108,23 +110,21 @@ func (s *scope) observe(ctx context.Context) error {
 
 // neededKinds are the foreign kinds without which the Experiment cannot complete.
 func neededKinds(e *v1alpha1.Experiment) []schema.GroupVersionKind {
-	kinds := []schema.GroupVersionKind{argocd.ApplicationGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK}
+	var kinds []schema.GroupVersionKind
 	for _, t := range e.Spec.Targets {
-		if t.Cluster.Type == v1alpha1.ClusterGKE {
-			return append([]schema.GroupVersionKind{crossplane.GKEClusterGVK}, kinds...)
-		}
+		kinds = union(kinds, providerOf(t).kinds())
 	}
-	return kinds
+	return append(kinds, argocd.ApplicationGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK)
 }
 
 func (s *scope) observeChildren(ctx context.Context) error {
 	for _, t := range s.experiment.Spec.Targets {
-		claim, err := s.child(ctx, crossplane.GKEClusterGVK, s.names.claim(t))
-		if err != nil {
-			return at(v1alpha1.ConditionClustersReady, err)
-		}
-		if claim != nil {
-			s.seen.Claims[t.Name] = claim
+		for _, o := range providerOf(t).objects(s.names, t) {
+			seen, err := s.child(ctx, o.GroupVersionKind(), keyOf(o))
+			if err != nil {
+				return at(v1alpha1.ConditionClustersReady, err)
+			}
+			s.seen.Clusters[t.Name] = append(s.seen.Clusters[t.Name], seen)
 		}
 		app, err := s.child(ctx, argocd.ApplicationGVK, s.names.application(t))
 		if err != nil {
@@ -189,14 +189,22 @@ func (s *scope) observeComponents(ctx context.Context) error {
 // not been told of: of a new one, or of one that took the place of another.
 func (s *scope) observeConnections(ctx context.Context) {
 	for _, t := range s.experiment.Spec.Targets {
-		claim := s.seen.Claims[t.Name]
-		if claim == nil || registered(claim, s.seen.Applications[t.Name]) {
+		provider, cluster := providerOf(t), s.seen.cluster(t.Name)
+		if cluster == nil || registered(cluster, s.seen.Applications[t.Name]) {
 			continue
 		}
-		if state := crossplane.ReadClaim(claim); state.Ready {
-			s.seen.Connections[t.Name] = s.connection(ctx, state)
+		if provider.read(cluster).Ready {
+			s.seen.Connections[t.Name] = s.connection(ctx, provider.kubeconfig(s.names, t, cluster))
 		}
 	}
+}
+
+// cluster is the object that stands for a target's cluster; nil if it is not there.
+func (o Observed) cluster(target string) *unstructured.Unstructured {
+	if objects := o.Clusters[target]; len(objects) > 0 {
+		return objects[0]
+	}
+	return nil
 }
 
 // readErrors are the errors of reads that only one target needs.
@@ -208,27 +216,27 @@ func (o Observed) readErrors() error {
 	return errors.Join(errs...)
 }
 
-// registered says whether the Application was created for the claim's cluster, which Argo CD
-// was given the credentials of before.
-func registered(claim, app *unstructured.Unstructured) bool {
+// registered says whether the Application was created for the cluster, which Argo CD was given the
+// credentials of before.
+func registered(cluster, app *unstructured.Unstructured) bool {
 	if app == nil {
 		return false
 	}
-	cluster, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "name")
-	return cluster == registration(claim)
+	name, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "name")
+	return name == registration(cluster)
 }
 
-func (s *scope) connection(ctx context.Context, claim crossplane.ClaimState) Connection {
-	if claim.Composite == "" {
-		return Connection{}
+func (s *scope) connection(ctx context.Context, ref kubeconfigRef) Connection {
+	c := Connection{kubeconfigRef: ref}
+	if ref.Missing != "" {
+		return c
 	}
-	c := Connection{Secret: crossplane.ConnectionSecret(s.Options.CrossplaneNamespace, claim.Composite)}
 	secret, err := kube.Get(ctx, s.Live, argocd.SecretGVK, c.Secret)
 	if err != nil || secret == nil {
 		c.ReadErr = err
 		return c
 	}
-	kubeconfig, err := secretValue(secret, crossplane.KubeconfigKey)
+	kubeconfig, err := secretValue(secret, c.Key)
 	if errors.Is(err, errNoKey) {
 		return c
 	}
@@ -287,35 +295,39 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 	return s.leftovers(ctx, append(neededKinds(s.experiment), argocd.SecretGVK, namespaceGVK)...)
 }
 
-// observeLast looks, where it costs little, for what goes last: claims and namespaces in the
+// observeLast looks, where it costs little, for what goes last: clusters and namespaces in the
 // cache and cluster Secrets by their names. Before any of it is deleted, live lists must prove
-// that what needs it is gone. found says that a claim or namespace is left: whoever sees it go
+// that what needs it is gone. found says that a cluster or namespace is left: whoever sees it go
 // looks again, and lists everything then.
 func (s *scope) observeLast(ctx context.Context) (found bool, err error) {
-	claims, namespaces, staying := crossplane.GKEClusterGVK, namespaceGVK, false
-	add := func(gvk schema.GroupVersionKind, o *unstructured.Unstructured) {
+	staying := false
+	add := func(o *unstructured.Unstructured) {
 		if o != nil {
+			gvk := o.GroupVersionKind()
 			s.seen.Leftovers[gvk] = append(s.seen.Leftovers[gvk], *o)
 			staying = staying || o.GetDeletionTimestamp() == nil
 		}
 	}
 	for _, t := range s.experiment.Spec.Targets {
-		claim := s.seen.Claims[t.Name]
+		objects := s.seen.Clusters[t.Name]
+		made := slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o != nil })
 		namespace, err := s.hubNamespace(ctx, t)
 		if err != nil {
 			return false, err
 		}
-		add(claims, claim)
-		add(namespaces, namespace)
-		found = found || claim != nil || namespace != nil
-		if claim == nil {
+		for _, o := range objects {
+			add(o)
+		}
+		add(namespace)
+		found = found || made || namespace != nil
+		if !made {
 			continue
 		}
 		secret, err := s.owned(kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t)))
 		if err != nil {
 			return false, err
 		}
-		add(argocd.SecretGVK, secret)
+		add(secret)
 	}
 	if found && staying {
 		return true, s.leftovers(ctx, argoworkflows.WorkflowGVK, argocd.ApplicationGVK)

@@ -19,7 +19,6 @@ import (
 	"github.com/labkeeper/labkeeper/internal/dag"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
-	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -46,7 +45,7 @@ type Plan struct {
 	Workflow *v1alpha1.WorkflowStatus
 	// Verdict says that the Workflow's end is the Experiment's.
 	Verdict bool
-	// Deployed are the claims and Applications that a good verdict rests on. Nothing is looked at
+	// Deployed are the clusters and Applications that a good verdict rests on. Nothing is looked at
 	// after it, so that the server must have them, not only the cache.
 	Deployed []Write
 	// Expire deletes the Experiment: its time is over.
@@ -169,10 +168,11 @@ func (f facts) deployed(p Plan, targets map[string]*target) (deployed []Write) {
 	}
 	for _, spec := range f.experiment.Spec.Targets {
 		t := targets[spec.Name]
-		if t.claim != nil {
-			claim := f.desiredClaim(spec)
-			claim.SetUID(t.claim.GetUID())
-			deployed = append(deployed, Write{Object: claim, Condition: v1alpha1.ConditionClustersReady})
+		for i, o := range f.desiredCluster(spec) {
+			if seen := t.object(i); seen != nil {
+				o.SetUID(seen.GetUID())
+				deployed = append(deployed, Write{Object: o, Condition: v1alpha1.ConditionClustersReady})
+			}
 		}
 		if t.desired != nil {
 			deployed = append(deployed, Write{Object: t.desired, Condition: v1alpha1.ConditionApplicationsHealthy})
@@ -236,7 +236,7 @@ func (f facts) whereTo() string {
 func notSupported(spec v1alpha1.ExperimentSpec) []string {
 	var fields []string
 	for _, t := range spec.Targets {
-		if t.Cluster.Type != v1alpha1.ClusterGKE && t.Cluster.Type != v1alpha1.ClusterHub {
+		if providers[t.Cluster.Type] == nil {
 			fields = append(fields, fmt.Sprintf("cluster.type %s (target %s)", t.Cluster.Type, t.Name))
 		}
 		if t.Observability != nil && t.Observability.Enabled {
@@ -349,7 +349,7 @@ func (f facts) missingKinds() (clusters, applications, workflow conditions.Step)
 		}
 		return conditions.False(condition, v1alpha1.ReasonPending, "Waits for the steps before it")
 	}
-	return step(v1alpha1.ConditionClustersReady, crossplane.GKEClusterGVK),
+	return step(v1alpha1.ConditionClustersReady, clusterKinds()...),
 		step(v1alpha1.ConditionApplicationsHealthy, argocd.ApplicationGVK),
 		step(v1alpha1.ConditionWorkflowSucceeded, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK)
 }

@@ -54,7 +54,9 @@ func children(t *testing.T, e *v1alpha1.Experiment, o Options) map[string]*unstr
 		if target.Cluster.Type == v1alpha1.ClusterHub {
 			continue
 		}
-		all["claim of "+target.Name] = f.desiredClaim(target)
+		for _, o := range f.desiredCluster(target) {
+			all[o.GetKind()+" of "+target.Name] = o
+		}
 		secret, err := f.desiredClusterSecret(claimed(target), Connection{Credentials: credentials})
 		if err != nil {
 			t.Fatal(err)
@@ -64,11 +66,11 @@ func children(t *testing.T, e *v1alpha1.Experiment, o Options) map[string]*unstr
 	return all
 }
 
-// claimed is a target whose claim is there.
+// claimed is a target whose cluster's object is there.
 func claimed(t v1alpha1.Target) *target {
 	claim := object(crossplane.GKEClusterGVK, "lab", "claim")
 	claim.SetUID("claim-uid")
-	return &target{spec: t, claim: claim}
+	return &target{spec: t, provider: providerOf(t), cluster: claim}
 }
 
 var labOptions = Options{

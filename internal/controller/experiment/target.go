@@ -6,24 +6,26 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
 	"github.com/labkeeper/labkeeper/internal/dag"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
-	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // target is what a pass knows and decides of one target.
 type target struct {
-	spec       v1alpha1.Target
-	claim, app *unstructured.Unstructured
-	claimState crossplane.ClaimState
-	appState   argocd.ApplicationState
-	blockedBy  []string
+	spec     v1alpha1.Target
+	provider provider
+	// objects are those that the cluster is made by, as Observed.Clusters has them, and cluster is
+	// the one that stands for it.
+	objects      []*unstructured.Unstructured
+	cluster, app *unstructured.Unstructured
+	clusterState clusterState
+	appState     argocd.ApplicationState
+	blockedBy    []string
 	// desired is the Application as it is to be; nil while the cluster is not up.
 	desired *unstructured.Unstructured
 	// clusterUp: the cluster is up and Argo CD knows it, or will by this pass's writes.
@@ -37,11 +39,19 @@ func (t *target) hub() bool { return t.spec.Cluster.Type == v1alpha1.ClusterHub 
 func (t *target) healthy() bool {
 	return t.clusterUp && t.app != nil && t.appState.Health == argocd.Healthy
 }
-func (t *target) begun() bool { return t.claim != nil || t.app != nil }
+func (t *target) begun() bool { return t.cluster != nil || t.app != nil }
+
+// object is the i-th of those that the cluster is made by; nil if it is not there.
+func (t *target) object(i int) *unstructured.Unstructured {
+	if i < len(t.objects) {
+		return t.objects[i]
+	}
+	return nil
+}
 
 // settling: what the target asks for is not, or not provably, what is deployed to stay.
 func (t *target) settling() bool {
-	return !t.clusterUp || t.appState.Outdated || going(t.claim) || going(t.app)
+	return !t.clusterUp || t.appState.Outdated || slices.ContainsFunc(t.objects, going) || going(t.app)
 }
 
 // going says whether a child is there and being deleted.
@@ -53,10 +63,11 @@ func going(child *unstructured.Unstructured) bool {
 func (f facts) targets() map[string]*target {
 	targets := make(map[string]*target, len(f.experiment.Spec.Targets))
 	for _, spec := range f.experiment.Spec.Targets {
-		t := &target{spec: spec, claim: f.seen.Claims[spec.Name], app: f.seen.Applications[spec.Name]}
-		if t.claim != nil {
-			t.claimState = crossplane.ReadClaim(t.claim)
+		t := &target{
+			spec: spec, provider: providerOf(spec),
+			objects: f.seen.Clusters[spec.Name], cluster: f.seen.cluster(spec.Name), app: f.seen.Applications[spec.Name],
 		}
+		t.clusterState = t.provider.read(t.cluster)
 		if t.app != nil {
 			t.appState = argocd.ReadApplication(t.app)
 		}
@@ -107,22 +118,26 @@ func (f facts) advance(p *Plan, t *target, sources []argocd.Source) {
 }
 
 func (f facts) advanceCluster(p *Plan, t *target) {
-	f.ensure(p, t, t.claim, f.desiredClaim(t.spec), v1alpha1.ConditionClustersReady)
-	what := crossplane.GKEClusterGVK.Kind + " " + f.names.claim(t.spec).String()
+	desired := f.desiredCluster(t.spec)
+	for i, o := range desired {
+		f.ensure(p, t, t.object(i), o, v1alpha1.ConditionClustersReady)
+	}
+	what := kube.Describe(desired[0])
 	t.clusterReason = v1alpha1.ReasonClusterProvisioning
 	switch {
-	case going(t.claim):
+	case going(t.cluster):
 		t.message = what + " is being deleted by somebody; it is requested again when it is gone"
-	case t.claimState.Failed:
+	case t.clusterState.Failed:
 		t.clusterReason = v1alpha1.ReasonClusterFailed
-		t.message = what + " cannot be provisioned: " + orNothing(t.claimState.Message) +
-			"; Crossplane goes on trying, see kubectl -n " + t.claim.GetNamespace() + " describe gkecluster " + t.claim.GetName()
-	case t.claim == nil, !t.claimState.Ready:
+		t.message = what + " cannot be provisioned: " + orNothing(t.clusterState.Message) +
+			"; " + t.provider.system() + " goes on trying, see kubectl -n " + t.cluster.GetNamespace() + " describe " +
+			strings.ToLower(t.cluster.GetKind()) + " " + t.cluster.GetName()
+	case t.cluster == nil, !t.clusterState.Ready:
 		t.message = what + " is being provisioned"
-		if t.claimState.Message != "" {
-			t.message += ": " + t.claimState.Message
+		if t.clusterState.Message != "" {
+			t.message += ": " + t.clusterState.Message
 		}
-	case !registered(t.claim, t.app):
+	case !registered(t.cluster, t.app):
 		f.register(p, t)
 	default:
 		t.clusterUp = true
@@ -131,22 +146,22 @@ func (f facts) advanceCluster(p *Plan, t *target) {
 
 // register gives Argo CD the credentials of a cluster that is up.
 func (f facts) register(p *Plan, t *target) {
-	c := f.seen.Connections[t.spec.Name]
+	c, what := f.seen.Connections[t.spec.Name], kube.Describe(t.cluster)
 	secret, err := f.desiredClusterSecret(t, c)
 	switch {
 	case f.frozen:
-		t.message = "GKECluster " + f.names.claim(t.spec).String() + " is up and is not registered while the spec cannot be acted on"
+		t.message = what + " is up and is not registered while the spec cannot be acted on"
 	case c.ReadErr != nil:
 		t.clusterReason, t.message = reasonOf(c.ReadErr), message(c.ReadErr)
-	case c.Secret.Name == "":
+	case c.Missing != "":
 		t.clusterReason = v1alpha1.ReasonKubeconfigMissing
-		t.message = "GKECluster " + f.names.claim(t.spec).String() + " is Ready and names no composite resource yet (spec.resourceRef)"
+		t.message = what + " is Ready and " + c.Missing
 	case !c.Found:
 		t.clusterReason, p.Wait = v1alpha1.ReasonKubeconfigMissing, secretDelay
-		t.message = fmt.Sprintf("Secret %s with key %s does not exist; the composition must write it", c.Secret, crossplane.KubeconfigKey)
+		t.message = fmt.Sprintf("Secret %s with key %s does not exist; %s", c.Secret, c.Key, c.Remedy)
 	case c.Err != nil || err != nil:
 		t.clusterReason, p.Wait = v1alpha1.ReasonKubeconfigInvalid, secretDelay
-		t.message = fmt.Sprintf("Secret %s, key %s: %v", c.Secret, crossplane.KubeconfigKey, firstError(c.Err, err))
+		t.message = fmt.Sprintf("Secret %s, key %s: %v", c.Secret, c.Key, firstError(c.Err, err))
 	default:
 		p.Writes = append(p.Writes, Write{Object: secret, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
 		t.clusterUp = true
@@ -199,17 +214,13 @@ func (f facts) ensure(p *Plan, t *target, seen, desired *unstructured.Unstructur
 	return true
 }
 
-func (f facts) desiredClaim(t v1alpha1.Target) *unstructured.Unstructured {
-	c, name := t.Cluster, f.names.claim(t)
-	return f.mark(t, crossplane.GKECluster{
-		Namespace:   name.Namespace,
-		Name:        name.Name,
-		Zone:        orDefault(c.Zone, "us-central1-a"),
-		NodeCount:   int64(ptr.Deref(c.NodeCount, 1)),
-		MachineType: orDefault(c.MachineType, "e2-medium"),
-		DiskSizeGb:  int64(ptr.Deref(c.DiskSizeGb, 50)),
-		Preemptible: ptr.Deref(c.Preemptible, false),
-	}.Claim())
+// desiredCluster are the objects that a target's cluster is made by.
+func (f facts) desiredCluster(t v1alpha1.Target) []*unstructured.Unstructured {
+	objects := providerOf(t).objects(f.names, t)
+	for _, o := range objects {
+		f.mark(t, o)
+	}
+	return objects
 }
 
 func (f facts) desiredClusterSecret(t *target, c Connection) (*unstructured.Unstructured, error) {
@@ -217,7 +228,7 @@ func (f facts) desiredClusterSecret(t *target, c Connection) (*unstructured.Unst
 	secret, err := argocd.Cluster{
 		Namespace:   name.Namespace,
 		Name:        name.Name,
-		DisplayName: registration(t.claim),
+		DisplayName: registration(t.cluster),
 		Credentials: c.Credentials,
 	}.Object()
 	if err != nil {
@@ -243,7 +254,7 @@ func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructu
 		app.NamespaceLabels, app.NamespaceAnnotations = namespace.GetLabels(), namespace.GetAnnotations()
 		return f.mark(t.spec, app.Object())
 	}
-	app.Cluster = registration(t.claim)
+	app.Cluster = registration(t.cluster)
 	return f.mark(t.spec, app.Object())
 }
 
@@ -307,10 +318,10 @@ func (f facts) status(t *target) v1alpha1.TargetStatus {
 	if t.hub() {
 		s.Endpoint = argocd.InClusterServer
 	} else {
-		s.Endpoint = t.claimState.Endpoint
+		s.Endpoint = t.clusterState.Endpoint
 	}
 	if s.State != v1alpha1.TargetBlocked && !t.hub() {
-		s.Cluster = f.names.claim(t.spec).String()
+		s.Cluster = f.names.cluster(t.spec).String()
 	}
 	if t.app != nil || s.State == v1alpha1.TargetDeploying {
 		s.Application = f.names.application(t.spec).String()

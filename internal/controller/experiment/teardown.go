@@ -10,7 +10,6 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
-	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -28,7 +27,7 @@ const lastLook = time.Minute
 
 // teardown takes everything down, in this order: the Workflow; the Applications, while
 // their clusters work; the namespaces they had on the hub, the cluster Secrets and the
-// claims. It does not depend on a valid spec, and what it waits for it names.
+// clusters. It does not depend on a valid spec, and what it waits for it names.
 func (f facts) teardown() Plan {
 	p := Plan{Targets: f.experiment.Status.Targets}
 	switch {
@@ -58,14 +57,14 @@ func (f facts) teardown() Plan {
 	if f.later(&p, argocd.ApplicationGVK) {
 		return p
 	}
-	secrets, claims := f.seen.Leftovers[argocd.SecretGVK], f.seen.Leftovers[crossplane.GKEClusterGVK]
+	secrets, clusters := f.seen.Leftovers[argocd.SecretGVK], f.clustersLeft()
 	f.remove(&p, f.seen.Leftovers[namespaceGVK]...)
 	f.remove(&p, secrets...)
-	f.remove(&p, claims...)
+	f.remove(&p, clusters...)
 	for _, gvk := range f.seen.Hidden {
 		p.Down = append(p.Down, hidden(gvk))
 	}
-	heard := append(slices.Clone(claims), f.seen.Leftovers[namespaceGVK]...)
+	heard := append(clusters, f.seen.Leftovers[namespaceGVK]...)
 	switch {
 	case len(p.Down) == 0:
 		p.Done = true
@@ -77,6 +76,27 @@ func (f facts) teardown() Plan {
 		p.Wait = f.nextLook(heard...)
 	}
 	return p
+}
+
+// clustersLeft are, of every target, the object that stands for its cluster, or when that is gone
+// what else it was made by.
+func (f facts) clustersLeft() (left []unstructured.Unstructured) {
+	for _, t := range f.experiment.Spec.Targets {
+		for i, o := range providerOf(t).objects(f.names, t) {
+			found := f.seen.Leftovers[o.GroupVersionKind()]
+			at := slices.IndexFunc(found, func(l unstructured.Unstructured) bool {
+				return keyOf(&l) == keyOf(o)
+			})
+			if at < 0 {
+				continue
+			}
+			left = append(left, found[at])
+			if i == 0 {
+				break
+			}
+		}
+	}
+	return left
 }
 
 // nextLook is how soon children are looked at again whose end would wake nobody: the cache does not

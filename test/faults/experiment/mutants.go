@@ -164,7 +164,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "verdict-of-another-cluster", RootCause: "a verdict rests on a cluster by name: another has taken its place",
-		Edits:     edit1(plan, "			claim.SetUID(t.claim.GetUID())\n", ""),
+		Edits:     edit1(plan, "				o.SetUID(seen.GetUID())\n", ""),
 		Workloads: []string{"claim-deleted-running"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
@@ -226,7 +226,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "registered-once", RootCause: "a cluster that takes the place of another is not registered again",
-		Edits:     edit1(observe, "	return cluster == registration(claim)\n", "	return cluster != \"\"\n"),
+		Edits:     edit1(observe, "	return name == registration(cluster)\n", "	return name != \"\"\n"),
 		Workloads: []string{"claim-deleted-running"},
 	},
 	{

@@ -1,0 +1,97 @@
+package experiment
+
+import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+)
+
+// provider is where the clusters of a type come from. It is pure: what it asks for depends on the
+// spec alone, and what it says of a cluster on the object that stands for it.
+type provider interface {
+	// system is the name of the outside system that makes the clusters.
+	system() string
+	// kinds are those of the objects that a cluster is made by. None: it is there already.
+	kinds() []schema.GroupVersionKind
+	// objects are those that a target's cluster is made by. The first stands for the cluster: it is
+	// deleted first, and the others when it is gone. Their kinds and names depend on nothing that
+	// can change once the Experiment has started.
+	objects(n names, t v1alpha1.Target) []*unstructured.Unstructured
+	// read is what the object that stands for a cluster says of it; nil where there is none.
+	read(o *unstructured.Unstructured) clusterState
+	// kubeconfig is where that of a cluster is which is ready.
+	kubeconfig(n names, t v1alpha1.Target, o *unstructured.Unstructured) kubeconfigRef
+}
+
+// clusterState is what is known of a cluster.
+type clusterState struct {
+	// Ready: the cluster can be used.
+	Ready bool
+	// Failed: the outside system cannot make it; it goes on trying.
+	Failed bool
+	// Message is why it is not ready, in the words of the outside system; it may be empty.
+	Message string
+	// Endpoint is the URL of its API server; empty while it is not known.
+	Endpoint string
+}
+
+// kubeconfigRef is where a kubeconfig is.
+type kubeconfigRef struct {
+	// Secret and Key of it. The Secret has no name while it is not known, and Missing says why.
+	Secret types.NamespacedName
+	Key    string
+	// Missing is what the object that stands for the cluster does not say yet.
+	Missing string
+	// Remedy is what to do when there is no such Secret.
+	Remedy string
+}
+
+// providers by the type of cluster. One of a type that is not in here is refused.
+var providers = map[v1alpha1.ClusterType]provider{
+	v1alpha1.ClusterGKE: gke{},
+	v1alpha1.ClusterHub: hub{},
+}
+
+// providerOf is the provider of a target's cluster: that of the hub, which makes nothing, for a type
+// that is not supported.
+func providerOf(t v1alpha1.Target) provider {
+	if p := providers[t.Cluster.Type]; p != nil {
+		return p
+	}
+	return hub{}
+}
+
+// clusterKinds are the kinds that clusters of all types are made by, in a fixed order.
+func clusterKinds() []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	for _, clusterType := range slices.Sorted(maps.Keys(providers)) {
+		kinds = union(kinds, providers[clusterType].kinds())
+	}
+	return kinds
+}
+
+// union is a with what only b has.
+func union(a, b []schema.GroupVersionKind) []schema.GroupVersionKind {
+	for _, gvk := range b {
+		if !slices.Contains(a, gvk) {
+			a = append(a, gvk)
+		}
+	}
+	return a
+}
+
+// hub is the cluster that the manager runs on: nothing is made, registered or deleted.
+type hub struct{}
+
+func (hub) system() string                                              { return "" }
+func (hub) kinds() []schema.GroupVersionKind                            { return nil }
+func (hub) objects(names, v1alpha1.Target) []*unstructured.Unstructured { return nil }
+func (hub) read(*unstructured.Unstructured) clusterState                { return clusterState{Ready: true} }
+func (hub) kubeconfig(names, v1alpha1.Target, *unstructured.Unstructured) kubeconfigRef {
+	return kubeconfigRef{}
+}
