@@ -293,8 +293,8 @@ func (s *scope) told() bool {
 	// Secrets.
 	{
 		Name: "secret-in-log", RootCause: "a kubeconfig is logged",
-		Edits: edit1(observe, "	kubeconfig, err := secretValue(secret, crossplane.KubeconfigKey)\n",
-			"	kubeconfig, err := secretValue(secret, crossplane.KubeconfigKey)\n	println(string(kubeconfig))\n"),
+		Edits: edit1(observe, "	kubeconfig, err := secretValue(secret, c.Key)\n",
+			"	kubeconfig, err := secretValue(secret, c.Key)\n	println(string(kubeconfig))\n"),
 		Workloads: []string{"complete"},
 	},
 	{
