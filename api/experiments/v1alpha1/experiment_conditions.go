@@ -150,6 +150,8 @@ const (
 	LabelTarget = "experiments.illm.io/target"
 	// AnnotationInputs is on a Workflow: the hash of what it validates.
 	AnnotationInputs = "experiments.illm.io/inputs"
+	// AnnotationEndpoint is on the Application of an existing cluster: the URL of its API server.
+	AnnotationEndpoint = "experiments.illm.io/endpoint"
 	// AnnotationOwner is the Experiment as namespace/name, in full.
 	AnnotationOwner = "experiments.illm.io/owner"
 	// Finalizer keeps an Experiment until everything it brought up is gone.

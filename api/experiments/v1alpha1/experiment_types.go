@@ -19,6 +19,7 @@ import (
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.targets.size() == oldSelf.spec.targets.size() && self.spec.targets.all(t, oldSelf.spec.targets.exists(o, o.name == t.name && o.cluster.type == t.cluster.type)))",message="spec.targets: targets and their cluster types cannot change once the Experiment has started; delete it and create another one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, !has(t.cluster.kubeconfigSecret) || oldSelf.spec.targets.exists(o, o.name == t.name && has(o.cluster.kubeconfigSecret) && o.cluster.kubeconfigSecret == t.cluster.kubeconfigSecret))",message="spec.targets[].cluster.kubeconfigSecret: it cannot change once the Experiment has started, because what is deployed would stay on the cluster of before; delete the Experiment and create another one"
 type Experiment struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -105,7 +106,7 @@ type Target struct {
 }
 
 // ClusterType is where a target's cluster comes from.
-// +kubebuilder:validation:Enum=gke;talos;vcluster;hub
+// +kubebuilder:validation:Enum=gke;talos;vcluster;hub;existing
 type ClusterType string
 
 const (
@@ -118,10 +119,15 @@ const (
 	// ClusterHub is the cluster that the manager runs on. Nothing is provisioned,
 	// registered or deleted.
 	ClusterHub ClusterType = "hub"
+	// ClusterExisting is a cluster that is there already, by a kubeconfig. It is registered, and
+	// neither provisioned nor deleted.
+	ClusterExisting ClusterType = "existing"
 )
 
-// ClusterSpec is a target's cluster. Everything but the type is for provisioned clusters.
+// ClusterSpec is a target's cluster. What the type does not need is refused.
 // +kubebuilder:validation:XValidation:rule="self.type != 'hub' || !(has(self.zone) || has(self.nodeCount) || has(self.machineType) || has(self.preemptible) || has(self.diskSizeGb))",message="cluster: type hub is the cluster the manager runs on; zone, nodeCount, machineType, preemptible and diskSizeGb do not apply to it"
+// +kubebuilder:validation:XValidation:rule="self.type != 'existing' || !(has(self.zone) || has(self.nodeCount) || has(self.machineType) || has(self.preemptible) || has(self.diskSizeGb))",message="cluster: type existing is a cluster that is there already; zone, nodeCount, machineType, preemptible and diskSizeGb do not apply to it"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'existing') == has(self.kubeconfigSecret)",message="cluster: type existing needs kubeconfigSecret, and no other type takes it"
 type ClusterSpec struct {
 	// type says where the cluster comes from.
 	// +required
@@ -147,6 +153,27 @@ type ClusterSpec struct {
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=65536
 	DiskSizeGb *int32 `json:"diskSizeGb,omitempty"`
+	// kubeconfigSecret holds the kubeconfig of an existing cluster, in the namespace of the
+	// Experiment. The manager must be allowed to read Secrets there.
+	// +optional
+	KubeconfigSecret *SecretKey `json:"kubeconfigSecret,omitempty"`
+}
+
+// SecretKey is a key of a Secret in the namespace of the object that names it.
+type SecretKey struct {
+	// name of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Name string `json:"name"`
+	// key of its data.
+	// +optional
+	// +kubebuilder:default=kubeconfig
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[-._a-zA-Z0-9]+$`
+	Key string `json:"key,omitempty"`
 }
 
 // ComponentRef names a Component by its type: exactly one of app, workflow and config.
@@ -352,14 +379,16 @@ type TargetStatus struct {
 	// +optional
 	// +listType=atomic
 	BlockedBy []string `json:"blockedBy,omitempty"`
-	// cluster is the name of the cluster's object, as namespace/name; empty for hub.
+	// cluster is the name of the cluster's object, as namespace/name; of an existing one, that of
+	// the Secret with its kubeconfig; empty for hub.
 	// +optional
 	Cluster string `json:"cluster,omitempty"`
 	// endpoint of the cluster's API server.
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 	// namespace on the cluster that the components are deployed into: the Experiment's
-	// name, and on the hub, which others share, one that is the Experiment's alone.
+	// name, and on the hub or an existing cluster, which others share, one that is the
+	// Experiment's alone.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
 	// application is the Argo CD Application, as namespace/name.

@@ -36,6 +36,14 @@
 // one has a name that nobody else's can be, because the hub is shared, and goes in the
 // teardown. On clusters of its own the Experiment's name is the namespace.
 //
+// An existing target's cluster is there already: the kubeconfig that the user names is registered,
+// and nothing is made or deleted. It may be others' too, so the namespace has such a name there, and
+// stays, empty, because the manager talks to no cluster but the hub. What the kubeconfig says of its
+// address is kept as an annotation of the Application, which saves reading the Secret again.
+//
+// Where clusters come from is in one file for each type (provider_*.go); the road knows only what
+// the interface provider says.
+//
 // # What it watches
 //
 // Experiments, Components, the metadata of Namespaces, and as foreign kinds
@@ -58,7 +66,7 @@
 // creates or changes anything, and which ends when it is not what was planned for, because what is
 // created for one that is gone would stay for good, a Workflow that is submitted for an old spec
 // stays the only one, one that the status records must not follow another, and an Application must
-// not go back; the connection Secret of a claim that is Ready and not registered; a Workflow whose
+// not go back; the kubeconfig Secret of a cluster that is Ready and not registered; a Workflow whose
 // UID is recorded and which the cache does not have; a child whose create says AlreadyExists, and
 // one that is changed; every claim and Application once, before a good verdict, after which nothing
 // is looked at any more; in a teardown the cluster Secret of every claim that is left, a list of
@@ -67,8 +75,8 @@
 //
 // # What it owns
 //
-// One claim and one cluster Secret per gke target, one Application per target, one Workflow
-// and one namespace on the hub, all with deterministic names that hold a hash of the
+// One claim per gke target, one cluster Secret for each that is not on the hub, one Application per
+// target, one Workflow and one namespace on the hub for each target there, all with deterministic names that hold a hash of the
 // Experiment's UID, and all with its UID as a label. An object under such a name without that
 // label is not touched, read or deleted: the Experiment says NameTaken and waits. One with the
 // label under another name is not the Experiment's either: somebody has copied it. Taking the

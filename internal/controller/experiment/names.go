@@ -122,17 +122,25 @@ func (n names) namespaces() v1alpha1.Namespaces {
 	return v1alpha1.Namespaces{Claims: n.claimNamespace(), ArgoCD: n.options.ArgoCDNamespace, Workflows: n.options.WorkflowNamespace}
 }
 
-// registration is what Argo CD calls the cluster that an object stands for. One that takes the place
-// of another has a cluster of another name, so that nothing which is said of the old one is taken
-// for the new one.
-func registration(cluster *unstructured.Unstructured) string {
+// registration is what Argo CD calls a target's cluster. One whose object takes the place of another
+// has another name, so that nothing which is said of the old one is taken for the new one; without
+// an object it is the same cluster always.
+func (n names) registration(t v1alpha1.Target, cluster *unstructured.Unstructured) string {
+	if cluster == nil {
+		return kube.ChildName(argocd.MaxApplicationName, n.experiment.UID, n.experiment.Name, t.Name)
+	}
 	return kube.ChildName(argocd.MaxApplicationName, cluster.GetUID(), cluster.GetName())
 }
 
-// deployed is the namespace that a target's components are deployed into. The hub is
-// everybody's: there it is one that nobody else can have, and no system's.
+// shared says whether a target's cluster is there for others, too.
+func shared(t v1alpha1.Target) bool {
+	return t.Cluster.Type == v1alpha1.ClusterHub || t.Cluster.Type == v1alpha1.ClusterExisting
+}
+
+// deployed is the namespace that a target's components are deployed into. On a cluster that is
+// everybody's it is one that nobody else can have, and no system's.
 func (n names) deployed(t v1alpha1.Target) string {
-	if t.Cluster.Type == v1alpha1.ClusterHub {
+	if shared(t) {
 		return kube.ChildName(maxNamespace, n.experiment.UID, n.experiment.Name, t.Name)
 	}
 	return kube.NamespaceName(n.experiment.UID, n.experiment.Name)

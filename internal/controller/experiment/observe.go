@@ -190,7 +190,7 @@ func (s *scope) observeComponents(ctx context.Context) error {
 func (s *scope) observeConnections(ctx context.Context) {
 	for _, t := range s.experiment.Spec.Targets {
 		provider, cluster := providerOf(t), s.seen.cluster(t.Name)
-		if cluster == nil || registered(cluster, s.seen.Applications[t.Name]) {
+		if t.Cluster.Type == v1alpha1.ClusterHub || s.names.registered(t, cluster, s.seen.Applications[t.Name]) {
 			continue
 		}
 		if provider.read(cluster).Ready {
@@ -218,12 +218,12 @@ func (o Observed) readErrors() error {
 
 // registered says whether the Application was created for the cluster, which Argo CD was given the
 // credentials of before.
-func registered(cluster, app *unstructured.Unstructured) bool {
-	if app == nil {
+func (n names) registered(t v1alpha1.Target, cluster, app *unstructured.Unstructured) bool {
+	if app == nil || cluster == nil && app.GetAnnotations()[v1alpha1.AnnotationEndpoint] == "" {
 		return false
 	}
 	name, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "name")
-	return name == registration(cluster)
+	return name == n.registration(t, cluster)
 }
 
 func (s *scope) connection(ctx context.Context, ref kubeconfigRef) Connection {

@@ -53,8 +53,9 @@ type kubeconfigRef struct {
 
 // providers by the type of cluster. One of a type that is not in here is refused.
 var providers = map[v1alpha1.ClusterType]provider{
-	v1alpha1.ClusterGKE: gke{},
-	v1alpha1.ClusterHub: hub{},
+	v1alpha1.ClusterGKE:      gke{},
+	v1alpha1.ClusterHub:      hub{},
+	v1alpha1.ClusterExisting: existing{},
 }
 
 // providerOf is the provider of a target's cluster: that of the hub, which makes nothing, for a type

@@ -122,7 +122,7 @@ func (f facts) advanceCluster(p *Plan, t *target) {
 	for i, o := range desired {
 		f.ensure(p, t, t.object(i), o, v1alpha1.ConditionClustersReady)
 	}
-	what := kube.Describe(desired[0])
+	what := t.describe(desired)
 	t.clusterReason = v1alpha1.ReasonClusterProvisioning
 	switch {
 	case going(t.cluster):
@@ -132,21 +132,29 @@ func (f facts) advanceCluster(p *Plan, t *target) {
 		t.message = what + " cannot be provisioned: " + orNothing(t.clusterState.Message) +
 			"; " + t.provider.system() + " goes on trying, see kubectl -n " + t.cluster.GetNamespace() + " describe " +
 			strings.ToLower(t.cluster.GetKind()) + " " + t.cluster.GetName()
-	case t.cluster == nil, !t.clusterState.Ready:
+	case t.cluster == nil && len(desired) > 0, !t.clusterState.Ready:
 		t.message = what + " is being provisioned"
 		if t.clusterState.Message != "" {
 			t.message += ": " + t.clusterState.Message
 		}
-	case !registered(t.cluster, t.app):
-		f.register(p, t)
+	case !f.names.registered(t.spec, t.cluster, t.app):
+		f.register(p, t, what)
 	default:
 		t.clusterUp = true
 	}
 }
 
+// describe is the cluster as messages name it, by the objects that it is made by.
+func (t *target) describe(desired []*unstructured.Unstructured) string {
+	if len(desired) == 0 {
+		return "The cluster of Secret " + t.spec.Cluster.KubeconfigSecret.Name
+	}
+	return kube.Describe(desired[0])
+}
+
 // register gives Argo CD the credentials of a cluster that is up.
-func (f facts) register(p *Plan, t *target) {
-	c, what := f.seen.Connections[t.spec.Name], kube.Describe(t.cluster)
+func (f facts) register(p *Plan, t *target, what string) {
+	c := f.seen.Connections[t.spec.Name]
 	secret, err := f.desiredClusterSecret(t, c)
 	switch {
 	case f.frozen:
@@ -228,7 +236,7 @@ func (f facts) desiredClusterSecret(t *target, c Connection) (*unstructured.Unst
 	secret, err := argocd.Cluster{
 		Namespace:   name.Namespace,
 		Name:        name.Name,
-		DisplayName: registration(t.cluster),
+		DisplayName: f.names.registration(t.spec, t.cluster),
 		Credentials: c.Credentials,
 	}.Object()
 	if err != nil {
@@ -254,8 +262,28 @@ func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructu
 		app.NamespaceLabels, app.NamespaceAnnotations = namespace.GetLabels(), namespace.GetAnnotations()
 		return f.mark(t.spec, app.Object())
 	}
-	app.Cluster = registration(t.cluster)
-	return f.mark(t.spec, app.Object())
+	app.Cluster = f.names.registration(t.spec, t.cluster)
+	o := f.mark(t.spec, app.Object())
+	if endpoint := f.endpoint(t); t.cluster == nil && endpoint != "" {
+		// Nothing else that is seen says where such a cluster is.
+		annotations := o.GetAnnotations()
+		annotations[v1alpha1.AnnotationEndpoint] = endpoint
+		o.SetAnnotations(annotations)
+	}
+	return o
+}
+
+// endpoint is the URL of the API server of a target's cluster; empty while it is not known.
+func (f facts) endpoint(t *target) string {
+	switch {
+	case t.hub():
+		return argocd.InClusterServer
+	case t.clusterState.Endpoint == "" && t.app != nil && t.app.GetAnnotations()[v1alpha1.AnnotationEndpoint] != "":
+		return t.app.GetAnnotations()[v1alpha1.AnnotationEndpoint]
+	case t.clusterState.Endpoint == "" && len(t.provider.kinds()) == 0:
+		return f.seen.Connections[t.spec.Name].Credentials.Server
+	}
+	return t.clusterState.Endpoint
 }
 
 func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus, inputs string) *unstructured.Unstructured {
@@ -315,12 +343,12 @@ func (f facts) status(t *target) v1alpha1.TargetStatus {
 	default:
 		s.State = v1alpha1.TargetDeploying
 	}
-	if t.hub() {
-		s.Endpoint = argocd.InClusterServer
-	} else {
-		s.Endpoint = t.clusterState.Endpoint
-	}
-	if s.State != v1alpha1.TargetBlocked && !t.hub() {
+	s.Endpoint = f.endpoint(t)
+	switch {
+	case s.State == v1alpha1.TargetBlocked, t.hub():
+	case t.spec.Cluster.KubeconfigSecret != nil:
+		s.Cluster = f.experiment.Namespace + "/" + t.spec.Cluster.KubeconfigSecret.Name
+	default:
 		s.Cluster = f.names.cluster(t.spec).String()
 	}
 	if t.app != nil || s.State == v1alpha1.TargetDeploying {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,6 +71,10 @@ func ParseKubeconfig(kubeconfig []byte) (Credentials, error) {
 	cluster, ok := config.Clusters[context.Cluster]
 	if !ok || cluster.Server == "" {
 		return Credentials{}, fmt.Errorf("its cluster %q does not exist or has no server", context.Cluster)
+	}
+	if server, err := url.Parse(cluster.Server); err != nil || server.User != nil || server.Host == "" || server.Scheme != "https" && server.Scheme != "http" {
+		// The address is shown; a password in it would be, too.
+		return Credentials{}, fmt.Errorf("the server of its cluster %q is not a URL such as https://host:port", context.Cluster)
 	}
 	user, ok := config.AuthInfos[context.AuthInfo]
 	if !ok {

@@ -33,6 +33,14 @@ var (
 	// onCluster and onHub are the halves of it; each begins with its only target.
 	onCluster = newExperiment(target("app", "gke", "nginx"))
 	onHub     = newExperiment(target("app", "hub", "nginx"))
+	// onExisting has a cluster that is there already, and staging is the kubeconfig of it.
+	onExisting = newExperiment(map[string]any{
+		"name": "app", "components": []any{map[string]any{"app": "nginx"}},
+		"cluster": map[string]any{"type": "existing", "kubeconfigSecret": map[string]any{"name": "staging"}},
+	})
+	staging = &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "staging"}, "stringData": map[string]any{"kubeconfig": kubeconfig},
+	}}
 	// unresolved names a Component that does not exist.
 	unresolved = newExperiment(target("app", "hub", "missing"))
 )
@@ -55,6 +63,12 @@ var roads = []faults.Workload{
 		Name:    "complete",
 		Objects: objects(straightRoad),
 		Done:    reached(v1alpha1.PhaseComplete),
+	},
+	{
+		Name:    "existing",
+		Objects: objects(staging, onExisting),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
+		Done:    gone,
 	},
 	{
 		Name:    "workflow-fails",
@@ -194,6 +208,16 @@ var heldDeletions = []faults.Workload{
 		Steps: steps(
 			step(deploying, remove),
 			step(clusterLeft, restart, release(clusterGone)),
+		),
+		Done: gone,
+	},
+	{
+		Name:    "delete-ready-existing-held",
+		Objects: objects(staging, onExisting),
+		Holds:   []string{applicationHealthy, applicationGone},
+		Steps: steps(
+			step(deploying, remove),
+			step(waitsFor("Application"), restart, release(applicationGone)),
 		),
 		Done: gone,
 	},

@@ -77,7 +77,7 @@ users:
 var installation = faults.Installation{
 	CRDs:             []string{"config/crd/bases", "bin/crds/argo-cd/application-crd.yaml", "test/crds"},
 	Namespaces:       []string{argoCDNamespace, workflowNamespace, crossplaneNamespace, managerNamespace},
-	Manifests:        []string{"config/rbac", "config/samples/components.yaml", "config/samples/workflowtemplate.yaml"},
+	Manifests:        []string{"config/rbac", "test/faults/experiment/testdata", "config/samples/components.yaml", "config/samples/workflowtemplate.yaml"},
 	AccountNamespace: managerNamespace,
 	Account:          managerAccount,
 }

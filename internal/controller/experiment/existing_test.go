@@ -1,0 +1,154 @@
+package experiment
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+)
+
+// onExisting is an Experiment on a cluster that is there already.
+func onExisting(objects ...client.Object) []client.Object {
+	target := targetOf("app", v1alpha1.ClusterExisting)
+	target.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
+	return append(objects, experimentOf(target), nginx(), template())
+}
+
+func staging(kubeconfig string) *corev1.Secret {
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "staging"}, Data: map[string][]byte{"config": []byte(kubeconfig)},
+	}
+}
+
+// A cluster that is there already is registered, and costs no claim.
+func TestExistingCluster(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	want := []string{
+		"patch Experiment", "patch Experiment/status",
+		"create Secret", "create Application", "patch Experiment/status",
+		"create Workflow", "patch Experiment/status",
+		"patch Experiment/status",
+	}
+	if diff := cmp.Diff(want, l.writes); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	status := l.get().Status.Targets[0]
+	if status.Endpoint != "https://203.0.113.10" || status.Cluster != "lab/staging" || !strings.HasPrefix(status.Namespace, "tutorial-app-") {
+		t.Errorf("its status is %+v", status)
+	}
+	workflow := l.list(argoworkflows.WorkflowGVK)[0]
+	parameters := map[string]string{}
+	for _, p := range workflow.Object["spec"].(map[string]any)["arguments"].(map[string]any)["parameters"].([]any) {
+		parameters[p.(map[string]any)["name"].(string)] = p.(map[string]any)["value"].(string)
+	}
+	for name, want := range map[string]string{"app-name": "staging", "app-endpoint": "https://203.0.113.10", "app-namespace": status.Namespace} {
+		if parameters[name] != want {
+			t.Errorf("parameter %s is %q, want %q", name, parameters[name], want)
+		}
+	}
+
+	l.remove()
+	l.settle(l.play)
+	if l.get() != nil {
+		t.Fatalf("it is still there: %+v", l.get().Status)
+	}
+	for _, gvk := range []schema.GroupVersionKind{argocd.ApplicationGVK, argocd.SecretGVK, argoworkflows.WorkflowGVK} {
+		if left := l.list(gvk); len(left) > 0 {
+			t.Errorf("%d %s left", len(left), gvk.Kind)
+		}
+	}
+	if err := l.client.Get(t.Context(), types.NamespacedName{Namespace: "lab", Name: "staging"}, &corev1.Secret{}); err != nil {
+		t.Errorf("the user's kubeconfig: %v", err)
+	}
+}
+
+// What is wrong with the user's kubeconfig is said, waited for, and never quoted.
+func TestExistingClusterWithoutKubeconfig(t *testing.T) {
+	for name, test := range map[string]struct {
+		secret *corev1.Secret
+		reason string
+		says   string
+	}{
+		"no Secret":   {nil, v1alpha1.ReasonKubeconfigMissing, "Secret lab/staging with key config does not exist; create it"},
+		"another key": {&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "staging"}}, v1alpha1.ReasonKubeconfigMissing, "key config"},
+		"a plugin": {staging(strings.Replace(kubeconfig, "token: canary-token", "exec: {command: gcloud, apiVersion: client.authentication.k8s.io/v1}", 1)),
+			v1alpha1.ReasonKubeconfigInvalid, `exec plugin "gcloud"`},
+		"a password in the address": {staging(strings.Replace(kubeconfig, "https://", "https://u:canary@", 1)), v1alpha1.ReasonKubeconfigInvalid, "is not a URL such as"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, onExisting()...)
+			if test.secret != nil {
+				l.create(test.secret)
+			}
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, test.reason)
+			c := meta.FindStatusCondition(l.get().Status.Conditions, v1alpha1.ConditionClustersReady)
+			if !strings.Contains(c.Message, test.says) || strings.Contains(c.Message, "canary") {
+				t.Errorf("message %q does not say %q", c.Message, test.says)
+			}
+			if len(l.list(argocd.ApplicationGVK)) > 0 {
+				t.Error("it has an Application")
+			}
+			if test.secret != nil {
+				if err := l.client.Delete(t.Context(), test.secret); err != nil {
+					t.Fatal(err)
+				}
+			}
+			l.create(staging(kubeconfig))
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+		})
+	}
+}
+
+// A manager that may not read Secrets in the namespace says so.
+func TestExistingClusterForbidden(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	l.getErrors["Secret"] = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "staging", nil)
+	for range 3 {
+		_ = l.reconcile()
+	}
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
+	if n := len(l.list(crossplane.GKEClusterGVK)); n > 0 {
+		t.Errorf("%d claims", n)
+	}
+	l.getErrors = nil
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// The address of the cluster is remembered by the Application alone; if somebody takes it off, it is
+// read again.
+func TestExistingClusterKeepsItsEndpoint(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	l.until(v1alpha1.PhaseReady)
+	app := l.list(argocd.ApplicationGVK)[0]
+	annotations := app.GetAnnotations()
+	if annotations[v1alpha1.AnnotationEndpoint] != "https://203.0.113.10" {
+		t.Fatalf("annotations are %v", annotations)
+	}
+	delete(annotations, v1alpha1.AnnotationEndpoint)
+	app.SetAnnotations(annotations)
+	l.update(&app)
+	l.settle(l.play)
+	if got := l.list(argocd.ApplicationGVK)[0].GetAnnotations()[v1alpha1.AnnotationEndpoint]; got != "https://203.0.113.10" {
+		t.Errorf("the annotation is %q", got)
+	}
+	if got := l.get().Status.Targets[0].Endpoint; got != "https://203.0.113.10" {
+		t.Errorf("the endpoint is %q", got)
+	}
+}
