@@ -66,7 +66,8 @@
 // creates or changes anything, and which ends when it is not what was planned for, because what is
 // created for one that is gone would stay for good, a Workflow that is submitted for an old spec
 // stays the only one, one that the status records must not follow another, and an Application must
-// not go back; the kubeconfig Secret of a cluster that is Ready and not registered; a Workflow whose
+// not go back; the kubeconfig Secret of a cluster that is Ready and not registered, and of one whose
+// Application cannot be compared, once a minute, with its cluster Secret; a Workflow whose
 // UID is recorded and which the cache does not have; a child whose create says AlreadyExists, and
 // one that is changed; every claim and Application once, before a good verdict, after which nothing
 // is looked at any more; in a teardown the cluster Secret of every claim that is left, a list of
@@ -81,8 +82,9 @@
 // label is not touched, read or deleted: the Experiment says NameTaken and waits. One with the
 // label under another name is not the Experiment's either: somebody has copied it. Taking the
 // label off a child takes it out of the Experiment's hands. Claims and Applications that are
-// edited or deleted by somebody are brought back; a cluster Secret is not, because Secrets are
-// not watched: its Application then fails, says so, and makes it anew when it is deleted.
+// edited or deleted by somebody are brought back at once; a cluster Secret when its Application
+// fails, because Secrets are not watched, and so a kubeconfig that was rotated is registered again
+// when Argo CD is refused with the old one.
 //
 // # Teardown
 //

@@ -1,17 +1,21 @@
 package experiment
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
@@ -151,4 +155,106 @@ func TestExistingClusterKeepsItsEndpoint(t *testing.T) {
 	if got := l.get().Status.Targets[0].Endpoint; got != "https://203.0.113.10" {
 		t.Errorf("the endpoint is %q", got)
 	}
+}
+
+// disconnect has Argo CD say that it cannot use the cluster.
+func (l *lab) disconnect(conditionType, message string) {
+	l.t.Helper()
+	app := l.list(argocd.ApplicationGVK)[0]
+	status, _ := app.Object["status"].(map[string]any)
+	if status == nil {
+		status = map[string]any{}
+	}
+	status["conditions"] = []any{map[string]any{"type": conditionType, "message": message}}
+	app.Object["status"] = status
+	l.update(&app)
+}
+
+// A kubeconfig that was rotated, or a cluster Secret that somebody has deleted or changed, is
+// registered again when Argo CD says that it cannot use the cluster; and nothing is written when what
+// it has is what it should have.
+func TestClusterIsRegisteredAgain(t *testing.T) {
+	rotated := strings.Replace(kubeconfig, "canary-token", "canary-token-2", 1)
+	for name, test := range map[string]struct {
+		happens func(l *lab, registered *unstructured.Unstructured)
+		want    []string
+	}{
+		"rotated": {func(l *lab, _ *unstructured.Unstructured) { l.update(staging(rotated)) }, []string{"apply object"}},
+		"deleted": {func(l *lab, registered *unstructured.Unstructured) {
+			if err := l.client.Delete(l.t.Context(), registered); err != nil {
+				l.t.Fatal(err)
+			}
+		}, []string{"create Secret"}},
+		"changed": {func(l *lab, registered *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(registered.Object, encode("{}"), "data", "config")
+			l.update(registered)
+		}, []string{"apply object"}},
+		"as it was": {func(*lab, *unstructured.Unstructured) {}, nil},
+		"another's": {func(l *lab, registered *unstructured.Unstructured) {
+			registered.SetLabels(nil)
+			l.update(registered)
+		}, nil},
+		"not readable any more": {func(l *lab, _ *unstructured.Unstructured) { l.update(staging("not a kubeconfig")) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, onExisting(staging(kubeconfig))...)
+			l.until(v1alpha1.PhaseReady)
+			registered := l.list(argocd.SecretGVK)[0]
+			test.happens(l, &registered)
+			l.writes = nil
+			if err := l.reconcile(); err != nil || len(l.writes) > 0 {
+				t.Fatalf("nobody has told, and there are the writes %v, error %v", l.writes, err)
+			}
+			l.disconnect("ComparisonError", "the server has asked for the client to provide credentials")
+			for range 3 {
+				if err := l.reconcile(); err != nil && name != "another's" {
+					t.Fatal(err)
+				}
+			}
+			var children []string
+			for _, w := range l.writes {
+				if !strings.HasSuffix(w, "Experiment/status") && w != "patch Secret" { // which moves the fields of the create
+					children = append(children, w)
+				}
+			}
+			if name == "another's" {
+				l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+				return
+			}
+			if diff := cmp.Diff(test.want, children); diff != "" {
+				t.Errorf("writes (-want +got):\n%s", diff)
+			}
+			l.expect(v1alpha1.ConditionApplicationsHealthy, metav1.ConditionFalse, v1alpha1.ReasonApplicationError)
+			if test.want == nil {
+				return
+			}
+			l.disconnect("", "")
+			config := l.list(argocd.SecretGVK)[0].Object["data"].(map[string]any)["config"].(string)
+			if want := name == "rotated"; strings.Contains(decode(config), "canary-token-2") != want {
+				t.Errorf("it has the rotated token: %v", !want)
+			}
+		})
+	}
+}
+
+// What Argo CD cannot compare for good is looked at once a minute.
+func TestDisconnectedIsLookedAtAgain(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	l.until(v1alpha1.PhaseReady)
+	l.disconnect("InvalidSpecError", "there are no clusters with this name")
+	r := reconcile.AsReconciler(l.client, l.reconciler)
+	for range 2 {
+		result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: l.experiment})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result.RequeueAfter != time.Minute {
+			t.Errorf("it is looked at after %s", result.RequeueAfter)
+		}
+	}
+}
+
+func decode(s string) string {
+	b, _ := base64.StdEncoding.DecodeString(s)
+	return string(b)
 }

@@ -34,7 +34,7 @@ type Observed struct {
 	// Applications by target.
 	Applications map[string]*unstructured.Unstructured
 	// Connections are the kubeconfigs of clusters that are up and that Argo CD does not have
-	// the credentials of, by target.
+	// the credentials of, or cannot use them, by target.
 	Connections map[string]Connection
 	// Workflow is the validation Workflow.
 	Workflow *unstructured.Unstructured
@@ -56,6 +56,8 @@ type Connection struct {
 	kubeconfigRef
 	// Found says whether the Secret and its key exist.
 	Found bool
+	// Registered is the cluster Secret that Argo CD has, of a cluster that it cannot use.
+	Registered *unstructured.Unstructured
 	// ReadErr says why that is not known.
 	ReadErr error
 	// Credentials are valid if Err is nil.
@@ -185,17 +187,22 @@ func (s *scope) observeComponents(ctx context.Context) error {
 	return nil
 }
 
-// observeConnections reads the kubeconfig of every cluster that is up and that Argo CD has
-// not been told of: of a new one, or of one that took the place of another.
+// observeConnections reads the kubeconfig of every cluster that is up and that Argo CD has not been
+// told of: of a new one, or of one that took the place of another. Of one that it was told of and
+// cannot use it reads what it was told, too: the kubeconfig may be another now, and neither Secret is
+// watched.
 func (s *scope) observeConnections(ctx context.Context) {
 	for _, t := range s.experiment.Spec.Targets {
-		provider, cluster := providerOf(t), s.seen.cluster(t.Name)
-		if t.Cluster.Type == v1alpha1.ClusterHub || s.names.registered(t, cluster, s.seen.Applications[t.Name]) {
+		provider, cluster, app := providerOf(t), s.seen.cluster(t.Name), s.seen.Applications[t.Name]
+		known := s.names.registered(t, cluster, app)
+		if t.Cluster.Type == v1alpha1.ClusterHub || known && !argocd.ReadApplication(app).Disconnected || !provider.read(cluster).Ready {
 			continue
 		}
-		if provider.read(cluster).Ready {
-			s.seen.Connections[t.Name] = s.connection(ctx, provider.kubeconfig(s.names, t, cluster))
+		c := s.connection(ctx, provider.kubeconfig(s.names, t, cluster))
+		if known && c.ReadErr == nil {
+			c.Registered, c.ReadErr = s.owned(kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t)))
 		}
+		s.seen.Connections[t.Name] = c
 	}
 }
 

@@ -141,6 +141,7 @@ func (f facts) advanceCluster(p *Plan, t *target) {
 		f.register(p, t, what)
 	default:
 		t.clusterUp = true
+		f.registerAgain(p, t)
 	}
 }
 
@@ -173,6 +174,25 @@ func (f facts) register(p *Plan, t *target, what string) {
 	default:
 		p.Writes = append(p.Writes, Write{Object: secret, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
 		t.clusterUp = true
+	}
+}
+
+// registerAgain gives Argo CD the credentials of a cluster once more that it cannot use, if they are
+// others than it has: the kubeconfig was rotated, or somebody has deleted or changed the cluster Secret.
+func (f facts) registerAgain(p *Plan, t *target) {
+	c, looked := f.seen.Connections[t.spec.Name]
+	if !looked {
+		return
+	}
+	if p.Wait == 0 || lastLook < p.Wait {
+		p.Wait = lastLook // it may be rotated later, which nobody tells
+	}
+	secret, err := f.desiredClusterSecret(t, c)
+	if f.frozen || !c.Found || c.Err != nil || c.ReadErr != nil || err != nil {
+		return
+	}
+	if c.Registered == nil || !going(c.Registered) && !kube.UpToDate(c.Registered, secret) {
+		p.Writes = append(p.Writes, Write{Object: secret, Known: c.Registered != nil, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
 	}
 }
 
@@ -275,15 +295,16 @@ func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructu
 
 // endpoint is the URL of the API server of a target's cluster; empty while it is not known.
 func (f facts) endpoint(t *target) string {
+	read := f.seen.Connections[t.spec.Name].Credentials.Server
 	switch {
 	case t.hub():
 		return argocd.InClusterServer
-	case t.clusterState.Endpoint == "" && t.app != nil && t.app.GetAnnotations()[v1alpha1.AnnotationEndpoint] != "":
+	case len(t.provider.kinds()) > 0:
+		return t.clusterState.Endpoint
+	case read == "" && t.app != nil:
 		return t.app.GetAnnotations()[v1alpha1.AnnotationEndpoint]
-	case t.clusterState.Endpoint == "" && len(t.provider.kinds()) == 0:
-		return f.seen.Connections[t.spec.Name].Credentials.Server
 	}
-	return t.clusterState.Endpoint
+	return read
 }
 
 func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus, inputs string) *unstructured.Unstructured {

@@ -201,6 +201,9 @@ type ApplicationState struct {
 	Message string
 	// Outdated: what it says is of other sources, or of another cluster, than the spec has now.
 	Outdated bool
+	// Disconnected: it has an error that it may have because Argo CD does not know its cluster, or
+	// may not use it any more.
+	Disconnected bool
 }
 
 // ReadApplication reads an Application's state. Healthy alone proves nothing: Argo CD says
@@ -210,7 +213,7 @@ func ReadApplication(app *unstructured.Unstructured) ApplicationState {
 	health, _, _ := unstructured.NestedString(app.Object, "status", "health", "status")
 	sync, _, _ := unstructured.NestedString(app.Object, "status", "sync", "status")
 	if conditionType, message := errorCondition(app); conditionType != "" {
-		return ApplicationState{Health: Failed, Message: conditionType + ": " + message}
+		return ApplicationState{Health: Failed, Message: conditionType + ": " + message, Disconnected: disconnected(app)}
 	}
 	if !compared(app) { // not looked at yet, or not since the sources changed
 		return ApplicationState{Outdated: true}
@@ -261,6 +264,16 @@ func errorCondition(app *unstructured.Unstructured) (conditionType, message stri
 		}
 	}
 	return conditionType, message
+}
+
+// disconnected says whether Argo CD tells that it does not know the cluster (InvalidSpecError), or
+// cannot compare, for which a cluster that refuses its credentials is one reason.
+func disconnected(app *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(app.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		m, _ := c.(map[string]any)
+		return m["type"] == "InvalidSpecError" || m["type"] == "ComparisonError"
+	})
 }
 
 // compared says whether the status speaks of the sources and the destination that the spec

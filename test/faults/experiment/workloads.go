@@ -430,17 +430,14 @@ var meddling = []faults.Workload{
 		Breaks: []string{clustersLast},
 	},
 	{
-		// Argo CD does not know the cluster any more: it says so, and cannot delete what it
-		// deployed there. What makes the manager register the cluster again is that the
-		// Application goes all the same.
+		// Argo CD does not know the cluster any more and says so: that makes the manager register it
+		// again.
 		Name:    "secret-deleted",
 		Objects: objects(onCluster),
 		Holds:   []string{applicationHealthy},
 		Steps: steps(
 			step(deploying, removeChild("Secret")),
 			step(unregistered, release(applicationHealthy)),
-			step(reason(v1alpha1.ReasonApplicationError), removeChild("Application")),
-			step(losing, freeChild("Application")),
 		),
 		Done:   reached(v1alpha1.PhaseComplete),
 		Breaks: []string{clustersLast},
