@@ -137,6 +137,8 @@ var _ = Describe("The schema", func() {
 		Entry("an unknown completion", withWorkflow("{template: x, completion: {mode: never}}"), "spec.workflow.completion.mode"),
 		Entry("no days to live", withWorkflow("{template: x}, ttlDays: 0"), "spec.ttlDays"),
 		Entry("366 days to live", withWorkflow("{template: x}, ttlDays: 366"), "spec.ttlDays"),
+		Entry("a time to live after the verdict in days", withWorkflow("{template: x}, ttlAfterFinished: 1d"), "spec.ttlAfterFinished"),
+		Entry("a negative time to live after the verdict", withWorkflow("{template: x}, ttlAfterFinished: -1h"), "spec.ttlAfterFinished"),
 		Entry("an unknown field", withWorkflow("{template: x}, series: y"), "spec.series"),
 		Entry("a long description", withWorkflow("{template: x}, description: "+strings.Repeat("d", 1025)), "spec.description"),
 	)
@@ -153,6 +155,7 @@ var _ = Describe("The schema", func() {
 		Entry("with dependencies", depending("[b]")),
 		Entry("with a cycle, which a condition names", targets("{name: a, cluster: {type: hub}, components: [{app: x}], depends: [b]}, "+
 			"{name: b, cluster: {type: hub}, components: [{app: x}], depends: [a]}")),
+		Entry("with a time to live after the verdict", withWorkflow("{template: x}, ttlAfterFinished: 1h30m")),
 		Entry("with 365 days to live", withWorkflow("{template: x}, ttlDays: 365")),
 		Entry("with observability", targets("{name: a, cluster: {type: hub}, components: [{app: x}], observability: {enabled: true, transport: tailscale, tenant: lab}}")),
 	)

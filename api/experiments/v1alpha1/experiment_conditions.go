@@ -133,6 +133,12 @@ const ReasonComplete = "Complete"
 const (
 	// ReasonExpired: the Experiment's time to live is over.
 	ReasonExpired = "Expired"
+	// ReasonExpiresSoon: an hour of the Experiment's time to live is left.
+	ReasonExpiresSoon = "ExpiresSoon"
+	// ReasonExtended: somebody has moved the end of the Experiment's time by annotation.
+	ReasonExtended = "Extended"
+	// ReasonExtensionInvalid: the annotation that should is not a duration.
+	ReasonExtensionInvalid = "ExtensionInvalid"
 	// ReasonTarget and the target's state, such as TargetHealthy: the state of a target
 	// has changed.
 	ReasonTarget = "Target"
@@ -152,6 +158,9 @@ const (
 	AnnotationInputs = "experiments.illm.io/inputs"
 	// AnnotationEndpoint is on the Application of an existing cluster: the URL of its API server.
 	AnnotationEndpoint = "experiments.illm.io/endpoint"
+	// AnnotationExtend is on an Experiment: how much longer it stays than its spec says, as a
+	// duration such as 24h.
+	AnnotationExtend = "experiments.illm.io/extend"
 	// AnnotationOwner is the Experiment as namespace/name, in full.
 	AnnotationOwner = "experiments.illm.io/owner"
 	// Finalizer keeps an Experiment until everything it brought up is gone.

@@ -17,6 +17,7 @@ import (
 // +kubebuilder:printcolumn:name="Workflow",type=string,JSONPath=`.status.workflow.phase`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Expires",type=string,priority=1,JSONPath=`.status.expiresAt`
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.targets.size() == oldSelf.spec.targets.size() && self.spec.targets.all(t, oldSelf.spec.targets.exists(o, o.name == t.name && o.cluster.type == t.cluster.type)))",message="spec.targets: targets and their cluster types cannot change once the Experiment has started; delete it and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, !has(t.cluster.kubeconfigSecret) || oldSelf.spec.targets.exists(o, o.name == t.name && has(o.cluster.kubeconfigSecret) && o.cluster.kubeconfigSecret == t.cluster.kubeconfigSecret))",message="spec.targets[].cluster.kubeconfigSecret: it cannot change once the Experiment has started, because what is deployed would stay on the cluster of before; delete the Experiment and create another one"
@@ -71,6 +72,15 @@ type ExperimentSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=365
 	TTLDays int32 `json:"ttlDays,omitempty"`
+
+	// ttlAfterFinished is how long after its verdict the Experiment is deleted with everything
+	// it brought up, if that is sooner than ttlDays says, as a duration such as 30m. Default:
+	// only ttlDays counts.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^([0-9]+(h|m|s))+$`
+	TTLAfterFinished *metav1.Duration `json:"ttlAfterFinished,omitempty"`
 }
 
 // Target is one cluster and what is deployed on it.
@@ -323,9 +333,17 @@ type ExperimentStatus struct {
 	// completedAt is when the verdict was recorded.
 	// +optional
 	CompletedAt *metav1.Time `json:"completedAt,omitempty"`
-	// expiresAt is when the Experiment is deleted (spec.ttlDays after its creation).
+	// expiresAt is when the Experiment is deleted (spec.ttlDays after its creation, or
+	// spec.ttlAfterFinished after its verdict, and what the annotation
+	// experiments.illm.io/extend adds).
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
+	// expiresSoon says that this is within an hour.
+	// +optional
+	ExpiresSoon bool `json:"expiresSoon,omitempty"`
+	// extension is what that annotation adds, or why it is ignored.
+	// +optional
+	Extension string `json:"extension,omitempty"`
 	// targets is the state of each target, in the order of the spec.
 	// +optional
 	// +listType=map

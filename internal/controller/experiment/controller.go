@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -134,7 +135,7 @@ func beginning(e *v1alpha1.Experiment) bool {
 func (s *scope) step(ctx context.Context) error {
 	now := s.Clock.Now()
 	// Neither a verdict nor the end of its time depends on what can be read.
-	settled := s.experiment.Status.CompletedAt != nil || !now.Before(expiry(s.experiment))
+	settled := s.experiment.Status.CompletedAt != nil || lifetimeOf(s.experiment).over(now)
 	if s.experiment.DeletionTimestamp != nil || !settled {
 		if err := s.observe(ctx); err != nil {
 			return err
@@ -204,7 +205,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("experiment").
-		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizerLost))).
+		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizerLost, extended))).
 		Watches(&v1alpha1.Component{}, enqueueWhere(c, indexComponents), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Namespace{}, kube.Enqueue(toOwner, priorityNamespace)).
 		WatchesRawSource(kinds).
@@ -222,6 +223,15 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 var finalizerLost = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	return o.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer)
 })
+
+// extended lets an Experiment through whose annotation extend has changed.
+var extended = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationExtend] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationExtend]
+	},
+}
 
 func componentNames(o client.Object) []string {
 	var out []string

@@ -28,8 +28,8 @@
 //  5. The verdict is recorded with status.completedAt. It is the Workflow's: an Application
 //     that degrades in the meantime shows in its condition and does not undo it. A success
 //     whose cluster or Application has gone, or is being brought back to the spec, waits for
-//     that. From here on the only thing that still happens is the end of spec.ttlDays, which
-//     deletes the Experiment.
+//     that. From here on the only thing that still happens is the end of its time to live
+//     (lifetime.go), which deletes the Experiment, as it does in every phase.
 //
 // A hub target's "cluster" is the one the manager runs on: nothing of it is provisioned,
 // registered or deleted but the namespace that Argo CD makes there for the Experiment. That

@@ -22,13 +22,9 @@ import (
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
-const (
-	// secretDelay is how soon a connection Secret that is late is looked for again: Secrets
-	// are not watched.
-	secretDelay = 10 * time.Second
-	// day is 24 hours whatever the clocks do.
-	day = 24 * time.Hour
-)
+// secretDelay is how soon a connection Secret that is late is looked for again: Secrets are not
+// watched.
+const secretDelay = 10 * time.Second
 
 // Plan is what a pass does and what the status says if it succeeds.
 type Plan struct {
@@ -95,24 +91,23 @@ type facts struct {
 
 // plan decides. It is pure.
 func (f facts) plan() Plan {
+	life := lifetimeOf(f.experiment)
 	switch {
 	case f.experiment.DeletionTimestamp != nil:
 		return f.teardown()
-	case !f.now.Before(expiry(f.experiment)):
+	case life.over(f.now):
 		return Plan{Expire: true}
 	case f.experiment.Status.CompletedAt != nil:
-		return Plan{Wait: expiry(f.experiment).Sub(f.now)}
+		return Plan{Wait: life.wait(f.now)}
 	}
 	p := f.bringUp()
-	if left := expiry(f.experiment).Sub(f.now); p.Wait == 0 || left < p.Wait {
+	if p.Verdict && f.experiment.Spec.TTLAfterFinished != nil {
+		p.Wait = kube.AtOnce // the verdict may bring the end nearer
+	}
+	if left := life.wait(f.now); p.Wait == 0 || left < p.Wait {
 		p.Wait = left
 	}
 	return p
-}
-
-// expiry is when the Experiment is to be deleted.
-func expiry(e *v1alpha1.Experiment) time.Time {
-	return e.CreationTimestamp.Add(time.Duration(max(e.Spec.TTLDays, 1)) * day)
 }
 
 // bringUp is the road from a spec to a verdict.

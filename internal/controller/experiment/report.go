@@ -44,7 +44,8 @@ func report(s *scope, err error, now time.Time) {
 		st.CompletedAt = timestamp(now)
 	}
 	if e.DeletionTimestamp == nil {
-		st.ExpiresAt = timestamp(expiry(e))
+		life := lifetimeOf(e)
+		st.ExpiresAt, st.Extension, st.ExpiresSoon = timestamp(life.end), life.extension, life.soon(now)
 	}
 	reportConditions(e, p, err, now)
 	st.Phase = phase(e)
@@ -220,7 +221,7 @@ func happened(before, after *v1alpha1.Experiment, p Plan) []kube.Event {
 		return []kube.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonExpired,
 			Message: "Its time to live is over, everything it brought up is taken down"}}
 	}
-	var out []kube.Event
+	out := lifetimeEvents(before, after)
 	for _, t := range after.Status.Targets {
 		if stateOf(before, t.Name) == t.State {
 			continue
@@ -238,6 +239,29 @@ func happened(before, after *v1alpha1.Experiment, p Plan) []kube.Event {
 			continue
 		}
 		out = append(out, kube.Event{Type: eventType(c), Reason: c.Reason, Message: c.Message})
+	}
+	return out
+}
+
+// lifetimeEvents are those of the end of an Experiment: that it is near, or that somebody moves it.
+func lifetimeEvents(before, after *v1alpha1.Experiment) (out []kube.Event) {
+	if after.DeletionTimestamp != nil {
+		return nil
+	}
+	end := "It is deleted at " + after.Status.ExpiresAt.UTC().Format(time.RFC3339)
+	if extension := after.Status.Extension; extension != before.Status.Extension {
+		switch {
+		case lifetimeOf(after).extended:
+			out = append(out, kube.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonExtended, Message: end + ", " + extension + " later than without the annotation"})
+		case extension == "":
+			out = append(out, kube.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonExtended, Message: end + ": the annotation " + v1alpha1.AnnotationExtend + " is gone"})
+		default:
+			out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonExtensionInvalid, Message: end + "; " + extension})
+		}
+	}
+	if after.Status.ExpiresSoon && !before.Status.ExpiresSoon {
+		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonExpiresSoon,
+			Message: end + " with everything it brought up; annotate it with " + v1alpha1.AnnotationExtend + "=24h to keep it longer"})
 	}
 	return out
 }

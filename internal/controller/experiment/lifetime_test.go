@@ -1,0 +1,149 @@
+package experiment
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+)
+
+func TestLifetime(t *testing.T) {
+	finished := metav1.NewTime(epoch.Add(2 * time.Hour))
+	for name, test := range map[string]struct {
+		days      int32
+		after     time.Duration
+		completed bool
+		extend    string
+		want      time.Duration
+		extension string
+	}{
+		"by default":                            {want: day},
+		"days":                                  {days: 3, want: 3 * day},
+		"not finished":                          {days: 3, after: time.Hour, want: 3 * day},
+		"finished":                              {days: 3, after: time.Hour, completed: true, want: 3 * time.Hour},
+		"at once":                               {days: 3, after: 0, completed: true, want: 3 * day},
+		"finished, and days are sooner":         {days: 1, after: 30 * time.Hour, completed: true, want: day},
+		"extended":                              {extend: "36h", want: day + 36*time.Hour, extension: "36h0m0s"},
+		"extended, finished":                    {after: time.Hour, completed: true, extend: " 90m ", want: 3*time.Hour + 90*time.Minute, extension: "1h30m0s"},
+		"not a duration":                        {extend: "tomorrow", want: day, extension: "ignored: the annotation experiments.illm.io/extend is not a duration such as 24h or 90m"},
+		"empty":                                 {extend: "-", want: day, extension: "ignored: the annotation experiments.illm.io/extend is not a duration such as 24h or 90m"},
+		"shorter, which would delete by a slip": {extend: "-24h", want: day, extension: "ignored: the annotation experiments.illm.io/extend must be more than 0 and at most 8760h0m0s"},
+		"for ever":                              {extend: "100000h", want: day, extension: "ignored: the annotation experiments.illm.io/extend must be more than 0 and at most 8760h0m0s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+			e.Spec.TTLDays = test.days
+			if test.after > 0 {
+				e.Spec.TTLAfterFinished = &metav1.Duration{Duration: test.after}
+			}
+			if test.completed {
+				e.Status.CompletedAt = &finished
+			}
+			if test.extend != "" {
+				e.Annotations = map[string]string{v1alpha1.AnnotationExtend: test.extend}
+			}
+			l := lifetimeOf(e)
+			if got := l.end.Sub(epoch); got != test.want || l.extension != test.extension {
+				t.Errorf("it ends after %s (%q), want %s (%q)", got, l.extension, test.want, test.extension)
+			}
+		})
+	}
+}
+
+// pass runs one pass, and returns when it wants to look again.
+func (l *lab) pass() time.Duration {
+	l.t.Helper()
+	l.armed = true
+	defer func() { l.armed = false }()
+	result, err := l.reconciler.Reconcile(l.t.Context(), l.get())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return result.RequeueAfter
+}
+
+// An hour before its end an Experiment says so, once, and an annotation moves the end to the second.
+func TestExtendedBeforeItsEnd(t *testing.T) {
+	for name, phase := range map[string]v1alpha1.Phase{"on its way": v1alpha1.PhaseReady, "complete": v1alpha1.PhaseComplete} {
+		t.Run(name, func(t *testing.T) {
+			l := tutorial(t)
+			l.until(phase)
+			if wait := l.pass(); wait != 23*time.Hour {
+				t.Errorf("it looks again after %s", wait)
+			}
+			l.drain()
+			l.clock.SetTime(epoch.Add(23 * time.Hour))
+			for range 3 {
+				if wait := l.pass(); wait != time.Hour {
+					t.Errorf("it looks again after %s", wait)
+				}
+			}
+			story := strings.Join(l.drain(), "\n")
+			if strings.Count(story, v1alpha1.ReasonExpiresSoon) != 1 || !strings.Contains(story, "2026-03-02T12:00:00Z") {
+				t.Errorf("the events are:\n%s", story)
+			}
+
+			e := l.get()
+			e.Annotations = map[string]string{v1alpha1.AnnotationExtend: "24h"}
+			l.update(e)
+			l.pass()
+			if status := l.get().Status; !status.ExpiresAt.Time.Equal(epoch.Add(2*day)) || status.ExpiresSoon || status.Extension != "24h0m0s" {
+				t.Errorf("its status is %+v", status)
+			}
+			if story := strings.Join(l.drain(), "\n"); strings.Count(story, v1alpha1.ReasonExtended) != 1 {
+				t.Errorf("the events are:\n%s", story)
+			}
+			l.clock.SetTime(epoch.Add(2*day - time.Second))
+			if wait := l.pass(); wait != time.Second || l.get().DeletionTimestamp != nil {
+				t.Errorf("deleted too early, or to be looked at after %s", wait)
+			}
+			l.clock.SetTime(epoch.Add(2 * day))
+			l.settle(l.play)
+			if l.get() != nil {
+				t.Error("it is still there")
+			}
+		})
+	}
+}
+
+// A slip in the annotation is told, and neither shortens nor lengthens anything.
+func TestExtensionThatIsNone(t *testing.T) {
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseComplete)
+	l.drain()
+	e := l.get()
+	e.Annotations = map[string]string{v1alpha1.AnnotationExtend: "tomorrow"}
+	l.update(e)
+	for range 3 {
+		l.pass()
+	}
+	if story := strings.Join(l.drain(), "\n"); strings.Count(story, v1alpha1.ReasonExtensionInvalid) != 1 || !strings.Contains(story, "24h") {
+		t.Errorf("the events are:\n%s", story)
+	}
+	if got := l.get().Status.ExpiresAt; !got.Time.Equal(epoch.Add(day)) {
+		t.Errorf("it expires at %s", got)
+	}
+}
+
+// A time to live after the verdict counts from it, to the second.
+func TestTimeToLiveAfterFinished(t *testing.T) {
+	l := tutorial(t)
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.TTLAfterFinished = &metav1.Duration{Duration: 30 * time.Minute} })
+	l.until(v1alpha1.PhaseRunning)
+	l.clock.SetTime(epoch.Add(5 * time.Hour))
+	l.until(v1alpha1.PhaseComplete)
+	if wait := l.pass(); wait != 30*time.Minute {
+		t.Errorf("it looks again after %s", wait)
+	}
+	if got := l.get().Status.ExpiresAt; !got.Time.Equal(epoch.Add(5*time.Hour + 30*time.Minute)) {
+		t.Errorf("it expires at %s", got)
+	}
+	l.clock.SetTime(epoch.Add(5*time.Hour + 30*time.Minute))
+	l.settle(l.play)
+	if l.get() != nil {
+		t.Error("it is still there")
+	}
+}
