@@ -276,6 +276,7 @@ var _ = Describe("What is accepted and not acted on yet", func() {
 			change(e)
 			s.create(e)
 			s.says(e, v1alpha1.ConditionAccepted, v1alpha1.ReasonNotSupportedYet, words...)
+			s.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonNotSupportedYet)
 			Expect(s.children(e)).To(BeEmpty())
 		},
 		Entry("talos", func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Cluster.Type = v1alpha1.ClusterTalos }, "cluster.type", "talos", "app"),

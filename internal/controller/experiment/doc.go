@@ -67,10 +67,12 @@
 // created for one that is gone would stay for good, a Workflow that is submitted for an old spec
 // stays the only one, one that the status records must not follow another, and an Application must
 // not go back; the kubeconfig Secret of a cluster that is Ready and not registered, and of one whose
-// Application cannot be compared, once a minute, with its cluster Secret; a Workflow whose
+// Application cannot be compared, once a minute, with its cluster Secret; with the kubeconfig of a
+// cluster that is there already, the cluster Secrets of all, because Argo CD finds clusters by their
+// addresses and one with other credentials must not be registered twice; a Workflow whose
 // UID is recorded and which the cache does not have; a child whose create says AlreadyExists, and
 // one that is changed; every claim and Application once, before a good verdict, after which nothing
-// is looked at any more; in a teardown the cluster Secret of every claim that is left, a list of
+// is looked at any more; in a teardown the cluster Secret of every claim that is left and every existing cluster, a list of
 // Workflows and Applications before the clusters go, and one of every kind when the cache has
 // nothing left.
 //

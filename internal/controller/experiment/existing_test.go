@@ -119,20 +119,118 @@ func TestExistingClusterWithoutKubeconfig(t *testing.T) {
 	}
 }
 
-// A manager that may not read Secrets in the namespace says so.
+// A manager that may not read Secrets in the namespace says so, when it is the target's turn; the
+// others' clusters do not wait for it.
 func TestExistingClusterForbidden(t *testing.T) {
-	l := newLab(t, onExisting(staging(kubeconfig))...)
+	app, loadgen := targetOf("app", v1alpha1.ClusterGKE), targetOf("loadgen", v1alpha1.ClusterExisting, "app")
+	loadgen.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
+	l := newLab(t, experimentOf(app, loadgen), nginx(), template(), staging(kubeconfig))
+	l.getErrors["Secret"] = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "staging", nil)
+	if err := l.reconcile(); err != nil {
+		t.Errorf("before it is the target's turn: %v", err)
+	}
+	if n := len(l.list(crossplane.GKEClusterGVK)); n != 1 {
+		t.Fatalf("%d claims", n)
+	}
+
+	l = newLab(t, onExisting(staging(kubeconfig))...)
 	l.getErrors["Secret"] = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "staging", nil)
 	for range 3 {
 		_ = l.reconcile()
 	}
 	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
-	if n := len(l.list(crossplane.GKEClusterGVK)); n > 0 {
-		t.Errorf("%d claims", n)
+	if l.get().Status.StartedAt == nil {
+		t.Error("it is not begun")
 	}
 	l.getErrors = nil
 	l.settle(l.play)
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// Argo CD finds clusters by their addresses. One that it knows with other credentials, an
+// administrator's for instance, is not registered a second time: Argo CD would use one of the two for
+// both.
+func TestExistingClusterThatArgoCDKnows(t *testing.T) {
+	register := func(name, kubeconfig string) *unstructured.Unstructured {
+		credentials, err := argocd.ParseKubeconfig([]byte(kubeconfig))
+		if err != nil {
+			t.Fatal(err)
+		}
+		secret, err := argocd.Cluster{Namespace: "argocd", Name: name, DisplayName: name, Credentials: credentials}.Object()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return secret
+	}
+	admins := register("production", strings.Replace(kubeconfig, "canary-token", "canary-admin", 1))
+	l := newLab(t, onExisting(staging(kubeconfig), admins, register("same", kubeconfig))...)
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	message := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionClustersReady).Message
+	if !strings.Contains(message, "Secret argocd/production") || strings.Contains(message, "canary") {
+		t.Errorf("message is %q", message)
+	}
+	if n := len(l.list(argocd.SecretGVK)) + len(l.list(argocd.ApplicationGVK)); n > 0 {
+		t.Errorf("%d objects were made", n)
+	}
+	if err := l.client.Delete(t.Context(), admins); err != nil {
+		t.Fatal(err)
+	}
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// A Secret that names another cluster while the Experiment runs moves nothing there.
+func TestExistingClusterDoesNotMove(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	l.until(v1alpha1.PhaseReady)
+	l.update(staging(strings.Replace(kubeconfig, "203.0.113.10", "203.0.113.99", 1)))
+	l.disconnect("ComparisonError", "no route to host")
+	l.writes = nil
+	for range 3 {
+		if err := l.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"patch Experiment/status"}, l.writes); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonKubeconfigInvalid)
+	if got := l.get().Status.Targets[0].Endpoint; got != "https://203.0.113.10" {
+		t.Errorf("the endpoint is %q", got)
+	}
+	l.update(staging(kubeconfig))
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// A token that has run out does not hold the teardown up when the user renews it.
+func TestExistingClusterTeardownWithAnotherToken(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	l.settle(l.play)
+	l.remove()
+	for range 3 {
+		if err := l.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		for _, workflow := range l.list(argoworkflows.WorkflowGVK) {
+			l.finalize(&workflow)
+		}
+	}
+	l.disconnect("ComparisonError", "the server has asked for the client to provide credentials")
+	if wait := l.pass(); wait != time.Minute {
+		t.Errorf("it looks again after %s", wait)
+	}
+	l.update(staging(strings.Replace(kubeconfig, "canary-token", "canary-renewed", 1)))
+	l.pass()
+	config := l.list(argocd.SecretGVK)[0].Object["data"].(map[string]any)["config"].(string)
+	if !strings.Contains(decode(config), "canary-renewed") {
+		t.Error("Argo CD still has the old token")
+	}
+	l.settle(l.play)
+	if l.get() != nil {
+		t.Errorf("it is still there: %+v", l.get().Status)
+	}
 }
 
 // The address of the cluster is remembered by the Application alone; if somebody takes it off, it is

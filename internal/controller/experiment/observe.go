@@ -58,6 +58,8 @@ type Connection struct {
 	Found bool
 	// Registered is the cluster Secret that Argo CD has, of a cluster that it cannot use.
 	Registered *unstructured.Unstructured
+	// Clash names somebody else's cluster Secret for the same cluster; empty if there is none.
+	Clash string
 	// ReadErr says why that is not known.
 	ReadErr error
 	// Credentials are valid if Err is nil.
@@ -192,18 +194,42 @@ func (s *scope) observeComponents(ctx context.Context) error {
 // cannot use it reads what it was told, too: the kubeconfig may be another now, and neither Secret is
 // watched.
 func (s *scope) observeConnections(ctx context.Context) {
+	if s.experiment.Status.StartedAt == nil {
+		return
+	}
 	for _, t := range s.experiment.Spec.Targets {
 		provider, cluster, app := providerOf(t), s.seen.cluster(t.Name), s.seen.Applications[t.Name]
 		known := s.names.registered(t, cluster, app)
-		if t.Cluster.Type == v1alpha1.ClusterHub || known && !argocd.ReadApplication(app).Disconnected || !provider.read(cluster).Ready {
+		switch {
+		case t.Cluster.Type == v1alpha1.ClusterHub, !provider.read(cluster).Ready:
+		case known && argocd.ReadApplication(app).Disconnected:
+			s.seen.Connections[t.Name] = s.connectionAgain(ctx, t, provider.kubeconfig(s.names, t, cluster))
+		case !known && (cluster != nil || app != nil || !s.blocked(t)):
+			s.seen.Connections[t.Name] = s.connection(ctx, t, provider.kubeconfig(s.names, t, cluster))
+		}
+	}
+}
+
+// observeDisconnected does so in a teardown, for the Applications that cannot go without: what cannot
+// be read there holds nothing else up.
+func (s *scope) observeDisconnected(ctx context.Context) {
+	for _, t := range s.experiment.Spec.Targets {
+		cluster, app := s.seen.cluster(t.Name), s.seen.Applications[t.Name]
+		if !going(app) || !s.names.registered(t, cluster, app) || !argocd.ReadApplication(app).Disconnected {
 			continue
 		}
-		c := s.connection(ctx, provider.kubeconfig(s.names, t, cluster))
-		if known && c.ReadErr == nil {
-			c.Registered, c.ReadErr = s.owned(kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t)))
+		if c := s.connectionAgain(ctx, t, providerOf(t).kubeconfig(s.names, t, cluster)); c.ReadErr == nil {
+			s.seen.Connections[t.Name] = c
 		}
-		s.seen.Connections[t.Name] = c
 	}
+}
+
+// blocked says whether a target waits for others before it is begun.
+func (s *scope) blocked(t v1alpha1.Target) bool {
+	return slices.ContainsFunc(t.Depends, func(name string) bool {
+		app := s.seen.Applications[name]
+		return app == nil || argocd.ReadApplication(app).Health != argocd.Healthy
+	})
 }
 
 // cluster is the object that stands for a target's cluster; nil if it is not there.
@@ -233,7 +259,16 @@ func (n names) registered(t v1alpha1.Target, cluster, app *unstructured.Unstruct
 	return name == n.registration(t, cluster)
 }
 
-func (s *scope) connection(ctx context.Context, ref kubeconfigRef) Connection {
+// connectionAgain is the kubeconfig of a cluster that Argo CD was told of, and what it was told.
+func (s *scope) connectionAgain(ctx context.Context, t v1alpha1.Target, ref kubeconfigRef) Connection {
+	c := s.connection(ctx, t, ref)
+	if c.ReadErr == nil {
+		c.Registered, c.ReadErr = s.owned(kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t)))
+	}
+	return c
+}
+
+func (s *scope) connection(ctx context.Context, t v1alpha1.Target, ref kubeconfigRef) Connection {
 	c := Connection{kubeconfigRef: ref}
 	if ref.Missing != "" {
 		return c
@@ -251,7 +286,27 @@ func (s *scope) connection(ctx context.Context, ref kubeconfigRef) Connection {
 	if err == nil {
 		c.Credentials, c.Err = argocd.ParseKubeconfig(kubeconfig)
 	}
+	if c.Err == nil && shared(t) {
+		c.Clash, c.ReadErr = s.clash(ctx, t, c.Credentials)
+	}
 	return c
+}
+
+// clash names a cluster Secret of somebody else's for the same cluster, with other credentials. Argo
+// CD finds clusters by their addresses: it would use one of the two for both, and an Experiment must
+// neither run with credentials that its author does not have nor have others run with its own.
+func (s *scope) clash(ctx context.Context, t v1alpha1.Target, credentials argocd.Credentials) (string, error) {
+	namespace, own := s.Options.ArgoCDNamespace, s.names.clusterSecret(t)
+	secrets, err := kube.List(ctx, s.Live, argocd.SecretGVK, client.InNamespace(namespace), client.MatchingLabels(argocd.ClusterLabels()))
+	if err != nil {
+		return "", err
+	}
+	for i := range secrets {
+		if keyOf(&secrets[i]) != own && credentials.Clash(&secrets[i]) {
+			return kube.Describe(&secrets[i]), nil
+		}
+	}
+	return "", nil
 }
 
 // observeTemplate looks for the WorkflowTemplate while no Workflow has been submitted. The cache
@@ -293,6 +348,7 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 		}
 	}
 	if s.seen.Workflow != nil || len(s.seen.Applications) > 0 || len(s.seen.Hidden) > 0 {
+		s.observeDisconnected(ctx)
 		return nil
 	}
 	if cached, err := s.observeLast(ctx); cached || err != nil {
@@ -327,7 +383,7 @@ func (s *scope) observeLast(ctx context.Context) (found bool, err error) {
 		}
 		add(namespace)
 		found = found || made || namespace != nil
-		if !made {
+		if !made && t.Cluster.Type != v1alpha1.ClusterExisting {
 			continue
 		}
 		secret, err := s.owned(kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t)))

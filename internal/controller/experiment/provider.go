@@ -58,13 +58,12 @@ var providers = map[v1alpha1.ClusterType]provider{
 	v1alpha1.ClusterExisting: existing{},
 }
 
-// providerOf is the provider of a target's cluster: that of the hub, which makes nothing, for a type
-// that is not supported.
+// providerOf is the provider of a target's cluster.
 func providerOf(t v1alpha1.Target) provider {
 	if p := providers[t.Cluster.Type]; p != nil {
 		return p
 	}
-	return hub{}
+	return unsupported{}
 }
 
 // clusterKinds are the kinds that clusters of all types are made by, in a fixed order.
@@ -96,3 +95,8 @@ func (hub) read(*unstructured.Unstructured) clusterState                { return
 func (hub) kubeconfig(names, v1alpha1.Target, *unstructured.Unstructured) kubeconfigRef {
 	return kubeconfigRef{}
 }
+
+// unsupported is what makes clusters of the types that this version refuses.
+type unsupported struct{ hub }
+
+func (unsupported) read(*unstructured.Unstructured) clusterState { return clusterState{} }

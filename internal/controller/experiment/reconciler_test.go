@@ -481,6 +481,7 @@ func TestSpecsThatAreNotBegun(t *testing.T) {
 			l := newLab(t, c.experiment, nginx(), template())
 			l.settle(l.play)
 			l.expect(c.condition, metav1.ConditionFalse, c.reason)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, c.reason)
 			e := l.get()
 			if e.Status.StartedAt != nil || len(l.list(crossplane.GKEClusterGVK))+len(l.list(argocd.ApplicationGVK)) > 0 {
 				t.Error("it was begun")

@@ -171,6 +171,10 @@ func (f facts) register(p *Plan, t *target, what string) {
 	case c.Err != nil || err != nil:
 		t.clusterReason, p.Wait = v1alpha1.ReasonKubeconfigInvalid, secretDelay
 		t.message = fmt.Sprintf("Secret %s, key %s: %v", c.Secret, c.Key, firstError(c.Err, err))
+	case c.Clash != "":
+		t.clusterReason, p.Wait = v1alpha1.ReasonNameTaken, lastLook
+		t.message = fmt.Sprintf("Argo CD knows the cluster of Secret %s already, with other credentials, by %s, and would use one of the two for both; "+
+			"use the same credentials, or wait until that is gone", c.Secret, c.Clash)
 	default:
 		p.Writes = append(p.Writes, Write{Object: secret, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
 		t.clusterUp = true
@@ -188,7 +192,13 @@ func (f facts) registerAgain(p *Plan, t *target) {
 		p.Wait = lastLook // it may be rotated later, which nobody tells
 	}
 	secret, err := f.desiredClusterSecret(t, c)
-	if f.frozen || !c.Found || c.Err != nil || c.ReadErr != nil || err != nil {
+	if f.frozen || !c.Found || c.Clash != "" || c.Err != nil || c.ReadErr != nil || err != nil {
+		return
+	}
+	if at := t.app.GetAnnotations()[v1alpha1.AnnotationEndpoint]; t.cluster == nil && at != c.Credentials.Server {
+		// What is deployed would stay where it is, and what is said of it be taken for the other.
+		t.clusterUp, t.clusterReason = false, v1alpha1.ReasonKubeconfigInvalid
+		t.message = fmt.Sprintf("Secret %s has the kubeconfig of another cluster now, %s; put that of %s back", c.Secret, c.Credentials.Server, at)
 		return
 	}
 	if c.Registered == nil || !going(c.Registered) && !kube.UpToDate(c.Registered, secret) {
@@ -295,16 +305,15 @@ func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructu
 
 // endpoint is the URL of the API server of a target's cluster; empty while it is not known.
 func (f facts) endpoint(t *target) string {
-	read := f.seen.Connections[t.spec.Name].Credentials.Server
 	switch {
 	case t.hub():
 		return argocd.InClusterServer
 	case len(t.provider.kinds()) > 0:
 		return t.clusterState.Endpoint
-	case read == "" && t.app != nil:
+	case t.app != nil && t.app.GetAnnotations()[v1alpha1.AnnotationEndpoint] != "":
 		return t.app.GetAnnotations()[v1alpha1.AnnotationEndpoint]
 	}
-	return read
+	return f.seen.Connections[t.spec.Name].Credentials.Server
 }
 
 func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus, inputs string) *unstructured.Unstructured {
@@ -402,7 +411,7 @@ func applicationsStep(all []v1alpha1.TargetStatus, targets map[string]*target) c
 
 // severity orders the reasons of targets: the condition has that of the worst.
 var severity = []string{
-	v1alpha1.ReasonForbidden, v1alpha1.ReasonRejected, v1alpha1.ReasonReconcileError,
+	v1alpha1.ReasonForbidden, v1alpha1.ReasonRejected, v1alpha1.ReasonReconcileError, v1alpha1.ReasonNameTaken,
 	v1alpha1.ReasonApplicationError, v1alpha1.ReasonApplicationDegraded, v1alpha1.ReasonClusterFailed,
 	v1alpha1.ReasonKubeconfigInvalid, v1alpha1.ReasonKubeconfigMissing, v1alpha1.ReasonApplicationMissing,
 	v1alpha1.ReasonClusterProvisioning, v1alpha1.ReasonApplicationProgressing, v1alpha1.ReasonPending,

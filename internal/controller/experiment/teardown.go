@@ -52,6 +52,11 @@ func (f facts) teardown() Plan {
 		for _, app := range f.seen.Applications {
 			p.Wait = max(p.Wait, f.nextLook(*app))
 		}
+		for _, t := range f.targets() {
+			if going(t.app) {
+				f.registerAgain(&p, t) // or Argo CD could never delete what it deployed
+			}
+		}
 		return p
 	}
 	if f.later(&p, argocd.ApplicationGVK) {

@@ -252,11 +252,11 @@ func TestReadApplication(t *testing.T) {
 		},
 		"error condition before healthy": {
 			is("Healthy", "Synced", fmt.Sprintf(condition, "ComparisonError", "rpc error")),
-			ApplicationState{Health: Failed, Message: "ComparisonError: rpc error"},
+			ApplicationState{Health: Failed, Message: "ComparisonError: rpc error", Disconnected: true},
 		},
 		"error condition before anything else": {
 			"status:\n" + fmt.Sprintf(condition, "InvalidSpecError", "no such project"),
-			ApplicationState{Health: Failed, Message: "InvalidSpecError: no such project"},
+			ApplicationState{Health: Failed, Message: "InvalidSpecError: no such project", Disconnected: true},
 		},
 		"the first of the error conditions": {
 			is("Healthy", "Synced", fmt.Sprintf(condition, "SyncError", "second")+"  - {type: DeletionError, message: first}\n"),

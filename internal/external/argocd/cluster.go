@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -72,6 +74,9 @@ func ParseKubeconfig(kubeconfig []byte) (Credentials, error) {
 	if !ok || cluster.Server == "" {
 		return Credentials{}, fmt.Errorf("its cluster %q does not exist or has no server", context.Cluster)
 	}
+	if address(cluster.Server) == InClusterServer {
+		return Credentials{}, fmt.Errorf("the server of its cluster %q is the one that Argo CD runs on; use a target of type hub", context.Cluster)
+	}
 	if server, err := url.Parse(cluster.Server); err != nil || server.User != nil || server.Host == "" || server.Scheme != "https" && server.Scheme != "http" {
 		// The address is shown; a password in it would be, too.
 		return Credentials{}, fmt.Errorf("the server of its cluster %q is not a URL such as https://host:port", context.Cluster)
@@ -103,6 +108,28 @@ func ParseKubeconfig(kubeconfig []byte) (Credentials, error) {
 		},
 	}, nil
 }
+
+// address is a server's as Argo CD compares them.
+func address(server string) string {
+	return strings.ToLower(strings.TrimRight(strings.TrimSpace(server), "/"))
+}
+
+// Clash says whether a cluster Secret is for the same server, with other credentials.
+func (c Credentials) Clash(secret *unstructured.Unstructured) bool {
+	value := func(key string) []byte {
+		encoded, _, _ := unstructured.NestedString(secret.Object, "data", key)
+		decoded, _ := base64.StdEncoding.DecodeString(encoded)
+		return decoded
+	}
+	if address(string(value("server"))) != address(c.Server) {
+		return false
+	}
+	var other clusterConfig
+	return json.Unmarshal(value("config"), &other) != nil || !reflect.DeepEqual(other, c.config)
+}
+
+// ClusterLabels are what Argo CD knows cluster Secrets by.
+func ClusterLabels() map[string]string { return map[string]string{labelSecretType: secretTypeCluster} }
 
 // usable refuses what could not be carried over into a cluster Secret.
 func usable(cluster *api.Cluster, user *api.AuthInfo) error {
@@ -148,6 +175,6 @@ func (c Cluster) Object() (*unstructured.Unstructured, error) {
 	u.SetGroupVersionKind(SecretGVK)
 	u.SetNamespace(c.Namespace)
 	u.SetName(c.Name)
-	u.SetLabels(map[string]string{labelSecretType: secretTypeCluster})
+	u.SetLabels(ClusterLabels())
 	return u, nil
 }

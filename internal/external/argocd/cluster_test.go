@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -135,6 +136,43 @@ func TestClusterObject(t *testing.T) {
 	}
 }
 
+// Argo CD finds clusters by their addresses, whatever their Secrets are called.
+func TestClash(t *testing.T) {
+	parse := func(cluster, user string) Credentials {
+		c, err := ParseKubeconfig([]byte(kubeconfig(cluster, user)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	mine := parse(server, token)
+	for name, test := range map[string]struct {
+		other Credentials
+		want  bool
+	}{
+		"the same":            {parse(server, token), false},
+		"other credentials":   {parse(server, `{token: canary-other}`), true},
+		"a slash":             {parse(`{server: "https://203.0.113.10:6443/"}`, `{token: canary-other}`), true},
+		"another cluster":     {parse(`{server: "https://203.0.113.11:6443"}`, `{token: canary-other}`), false},
+		"another server name": {parse(`{server: "https://203.0.113.10:6443", tls-server-name: x}`, token), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			secret, err := Cluster{Namespace: "argocd", Name: "other", Credentials: test.other}.Object()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := mine.Clash(secret); got != test.want {
+				t.Errorf("clash is %v", got)
+			}
+		})
+	}
+	secret, _ := Cluster{Namespace: "argocd", Name: "other", Credentials: mine}.Object()
+	_ = unstructured.SetNestedField(secret.Object, b64("{"), "data", "config")
+	if !mine.Clash(secret) {
+		t.Error("what cannot be read is not taken for the same")
+	}
+}
+
 var badKubeconfigs = map[string]struct{ kubeconfig, names string }{
 	"exec plugin": {
 		kubeconfig(server, `{token: canary-token, exec: {apiVersion: client.authentication.k8s.io/v1, command: gke-gcloud-auth-plugin, args: [canary-arg], env: [{name: KEY, value: canary-env}]}}`),
@@ -145,6 +183,7 @@ var badKubeconfigs = map[string]struct{ kubeconfig, names string }{
 		"gcp",
 	},
 	"a password in the address": {kubeconfig(`{server: "https://u:canary-password@203.0.113.10"}`, token), "https://host:port"},
+	"the cluster of Argo CD":    {kubeconfig(`{server: "https://kubernetes.default.svc/"}`, token), "type hub"},
 	"an address that is no URL": {kubeconfig(`{server: "203.0.113.10:6443"}`, token), "https://host:port"},
 	"token file":                {kubeconfig(server, `{token: canary-token, tokenFile: /var/run/token}`), "files"},
 	"certificate file":          {kubeconfig(server, `{client-certificate: /tls.crt, client-key-data: `+b64("canary-key")+`}`), "files"},

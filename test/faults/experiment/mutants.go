@@ -226,7 +226,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "registered-once", RootCause: "a cluster that takes the place of another is not registered again",
-		Edits:     edit1(observe, "	return name == registration(cluster)\n", "	return name != \"\"\n"),
+		Edits:     edit1(observe, "	return name == n.registration(t, cluster)\n", "	return name != \"\"\n"),
 		Workloads: []string{"claim-deleted-running"},
 	},
 	{
