@@ -52,6 +52,8 @@ const (
 	// ReasonNamespacesChanged: the manager was told other namespaces after the Experiment was
 	// begun.
 	ReasonNamespacesChanged = "NamespacesChanged"
+	// ReasonSuspended: spec.suspend stops everything.
+	ReasonSuspended = "Suspended"
 	// ReasonNotSupportedYet: the spec asks for what this version does not do.
 	ReasonNotSupportedYet = "NotSupportedYet"
 )

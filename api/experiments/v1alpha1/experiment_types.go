@@ -81,6 +81,12 @@ type ExperimentSpec struct {
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:Pattern=`^([0-9]+(h|m|s))+$`
 	TTLAfterFinished *metav1.Duration `json:"ttlAfterFinished,omitempty"`
+
+	// suspend stops everything that the manager does for the Experiment but its end: nothing is
+	// begun or changed and no Workflow submitted. Clusters that are up stay up, and cost; a
+	// Workflow that runs goes on; the time to live does, too.
+	// +optional
+	Suspend bool `json:"suspend,omitempty"`
 }
 
 // Target is one cluster and what is deployed on it.

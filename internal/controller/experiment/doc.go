@@ -41,6 +41,9 @@
 // stays, empty, because the manager talks to no cluster but the hub. What the kubeconfig says of its
 // address is kept as an annotation of the Application, which saves reading the Secret again.
 //
+// A suspended Experiment is one whose spec cannot be acted on for now: nothing is begun, changed,
+// submitted or judged to have succeeded, what is there stays, and its time goes on.
+//
 // Where clusters come from is in one file for each type (provider_*.go); the road knows only what
 // the interface provider says.
 //
@@ -72,9 +75,9 @@
 // addresses and one with other credentials must not be registered twice; a Workflow whose
 // UID is recorded and which the cache does not have; a child whose create says AlreadyExists, and
 // one that is changed; every claim and Application once, before a good verdict, after which nothing
-// is looked at any more; in a teardown the cluster Secret of every claim that is left and every existing cluster, a list of
-// Workflows and Applications before the clusters go, and one of every kind when the cache has
-// nothing left.
+// is looked at any more; in a teardown the cluster Secret of every claim that is left and of every
+// existing cluster, a list of Workflows and Applications before the clusters go, and one of every
+// kind when the cache has nothing left.
 //
 // # What it owns
 //

@@ -147,3 +147,51 @@ func TestTimeToLiveAfterFinished(t *testing.T) {
 		t.Error("it is still there")
 	}
 }
+
+// A suspended Experiment is left as it is, in every phase, until it is resumed or its time is over.
+func TestSuspend(t *testing.T) {
+	for _, phase := range []v1alpha1.Phase{v1alpha1.PhasePending, v1alpha1.PhaseProvisioning, v1alpha1.PhaseReady, v1alpha1.PhaseRunning} {
+		t.Run(string(phase), func(t *testing.T) {
+			l := tutorial(t)
+			if phase != v1alpha1.PhasePending {
+				l.until(phase)
+			}
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Suspend = true })
+			l.writes = nil
+			l.settle(l.play)
+			for _, w := range l.writes {
+				if w != "patch Experiment/status" && w != "patch Experiment" { // its finalizer
+					t.Errorf("suspended, it has written: %s", w)
+				}
+			}
+			l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
+			if e := l.get(); e.Status.CompletedAt != nil {
+				t.Errorf("it is %+v", e.Status)
+			}
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Suspend = false })
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+		})
+	}
+}
+
+// Its time goes on, and it can be deleted.
+func TestSuspendedEnds(t *testing.T) {
+	for name, end := range map[string]func(l *lab){
+		"deleted": func(l *lab) { l.remove() },
+		"expired": func(l *lab) { l.clock.SetTime(epoch.Add(day)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := tutorial(t)
+			l.until(v1alpha1.PhaseReady)
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Suspend = true })
+			l.settle(l.play)
+			end(l)
+			l.settle(l.play)
+			if l.get() != nil {
+				t.Errorf("it is still there: %+v", l.get().Status)
+			}
+		})
+	}
+}

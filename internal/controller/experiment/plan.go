@@ -209,6 +209,10 @@ func (f facts) accept() (*dag.Graph[string], conditions.Step) {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonNotSupportedYet,
 			"This version does not act on "+strings.Join(missing, ", ")+" yet; remove it, or wait for a version that does")
 	}
+	if spec.Suspend {
+		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonSuspended,
+			"Nothing is begun or changed while spec.suspend is true; what is there stays")
+	}
 	return graph, conditions.True(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted,
 		fmt.Sprintf("%d target(s), validated by WorkflowTemplate %s", len(spec.Targets), spec.Workflow.Template))
 }

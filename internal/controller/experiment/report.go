@@ -296,7 +296,7 @@ func targetEvent(t v1alpha1.TargetStatus) string {
 
 func eventType(c metav1.Condition) string {
 	normal := c.Status == metav1.ConditionTrue && c.Reason != v1alpha1.ReasonComponentFallback ||
-		c.Reason == v1alpha1.ReasonDeleting || c.Reason == v1alpha1.ReasonWorkflowRunning
+		slices.Contains([]string{v1alpha1.ReasonDeleting, v1alpha1.ReasonWorkflowRunning, v1alpha1.ReasonSuspended}, c.Reason)
 	if normal {
 		return corev1.EventTypeNormal
 	}

@@ -84,8 +84,13 @@ func reason(reason string) moment {
 	})
 }
 
+// telling says whether the Experiment says words in the message of a condition.
+func telling(words string) moment {
+	return of(func(e *unstructured.Unstructured) bool { return says(e, words) })
+}
+
 // losing says whether the Experiment tells that somebody deletes one of its objects.
-var losing = of(func(e *unstructured.Unstructured) bool { return says(e, deletedBySomebody) })
+var losing = telling(deletedBySomebody)
 
 // waitsFor says whether the Experiment tells that it waits for an object of a kind to go.
 func waitsFor(kind string) moment {

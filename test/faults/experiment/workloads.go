@@ -50,6 +50,8 @@ const (
 	moreNodes    = `[{"op": "add", "path": "/spec/targets/0/cluster/nodeCount", "value": 3}]`
 	moreReplicas = `[{"op": "add", "path": "/spec/targets/0/components/0/params", "value": {"replicaCount": "3"}}]`
 	longer       = `[{"op": "add", "path": "/spec/workflow/params", "value": {"duration": "5m"}}]`
+	suspended    = `[{"op": "add", "path": "/spec/suspend", "value": true}]`
+	resumed      = `[{"op": "remove", "path": "/spec/suspend"}]`
 	notLonger    = `[{"op": "remove", "path": "/spec/workflow/params"}]`
 )
 
@@ -169,6 +171,17 @@ var edits = []faults.Workload{
 			step(reason(v1alpha1.ReasonWorkflowOutdated), edit(`[{"op": "remove", "path": "/spec/targets/0/components/0/params"}]`)),
 		),
 		Done: all(reached(v1alpha1.PhaseComplete), observed(3), healthy),
+	},
+	{
+		Name:    "suspend-provisioning",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady},
+		Steps: steps(
+			step(provisioning, edit(suspended)),
+			step(reason(v1alpha1.ReasonSuspended), release(clusterReady)),
+			step(telling("is up and is not registered"), edit(resumed)),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
 	},
 	{
 		Name:    "edit-complete",
