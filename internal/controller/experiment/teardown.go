@@ -52,8 +52,9 @@ func (f facts) teardown() Plan {
 		for _, app := range f.seen.Applications {
 			p.Wait = max(p.Wait, f.nextLook(*app))
 		}
-		for _, t := range f.targets() {
-			if going(t.app) {
+		targets := f.targets()
+		for _, spec := range f.experiment.Spec.Targets {
+			if t := targets[spec.Name]; going(t.app) {
 				f.registerAgain(&p, t) // or Argo CD could never delete what it deployed
 			}
 		}
