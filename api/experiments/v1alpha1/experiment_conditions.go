@@ -160,6 +160,9 @@ const (
 	AnnotationInputs = "experiments.illm.io/inputs"
 	// AnnotationEndpoint is on the Application of an existing cluster: the URL of its API server.
 	AnnotationEndpoint = "experiments.illm.io/endpoint"
+	// AnnotationComplete is on an Experiment with workflow.completion.mode manual: the verdict,
+	// Succeeded or Failed.
+	AnnotationComplete = "experiments.illm.io/complete"
 	// AnnotationExtend is on an Experiment: how much longer it stays than its spec says, as a
 	// duration such as 24h.
 	AnnotationExtend = "experiments.illm.io/extend"

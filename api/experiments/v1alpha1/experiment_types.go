@@ -258,6 +258,17 @@ type TargetObservability struct {
 	Tenant string `json:"tenant,omitempty"`
 }
 
+// OnMissingTemplate says what happens while a WorkflowTemplate does not exist.
+// +kubebuilder:validation:Enum=Wait;Suspend
+type OnMissingTemplate string
+
+const (
+	// MissingTemplateWait waits for the template.
+	MissingTemplateWait OnMissingTemplate = "Wait"
+	// MissingTemplateSuspend submits a Workflow that waits for a person.
+	MissingTemplateSuspend OnMissingTemplate = "Suspend"
+)
+
 // CompletionMode is what ends the validation.
 // +kubebuilder:validation:Enum=workflow;manual
 type CompletionMode string
@@ -265,7 +276,9 @@ type CompletionMode string
 const (
 	// CompletionWorkflow ends with the Workflow.
 	CompletionWorkflow CompletionMode = "workflow"
-	// CompletionManual ends when a person says so. Not acted on by this version yet.
+	// CompletionManual ends when a person says so: by resuming the Workflow, whose template
+	// waits for that, or by the annotation experiments.illm.io/complete, which is Succeeded or
+	// Failed. Without the template, a Workflow that does nothing but wait is submitted.
 	CompletionManual CompletionMode = "manual"
 )
 
@@ -286,6 +299,11 @@ type WorkflowSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Template string `json:"template"`
+	// onMissingTemplate says what happens while the template does not exist: Wait for it, which
+	// is the default, or Suspend: submit a Workflow that does nothing but wait until somebody
+	// resumes it.
+	// +optional
+	OnMissingTemplate OnMissingTemplate `json:"onMissingTemplate,omitempty"`
 	// completion is what ends the validation; by default the end of the Workflow.
 	// +optional
 	// +kubebuilder:default={}

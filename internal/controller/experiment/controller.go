@@ -40,7 +40,7 @@ import (
 // +kubebuilder:rbac:groups=argoproj.io,namespace=argocd,resources=applications,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",namespace=argocd,resources=secrets,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups=argoproj.io,namespace=argo,resources=workflows,verbs=get;list;watch;create;patch;delete
-// +kubebuilder:rbac:groups=argoproj.io,namespace=argo,resources=workflowtemplates,verbs=list;watch
+// +kubebuilder:rbac:groups=argoproj.io,namespace=argo,resources=workflowtemplates,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",namespace=crossplane-system,resources=secrets,verbs=get
 
 // timeout ends a pass that a call does not come back to.
@@ -205,7 +205,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("experiment").
-		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizerLost, extended))).
+		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizerLost, annotated))).
 		Watches(&v1alpha1.Component{}, enqueueWhere(c, indexComponents), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Namespace{}, kube.Enqueue(toOwner, priorityNamespace)).
 		WatchesRawSource(kinds).
@@ -224,12 +224,14 @@ var finalizerLost = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	return o.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer)
 })
 
-// extended lets an Experiment through whose annotation extend has changed.
-var extended = predicate.Funcs{
+// annotated lets an Experiment through of which an annotation has changed that is acted on.
+var annotated = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationExtend] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationExtend]
+		before, after := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
+		return before[v1alpha1.AnnotationExtend] != after[v1alpha1.AnnotationExtend] ||
+			before[v1alpha1.AnnotationComplete] != after[v1alpha1.AnnotationComplete]
 	},
 }
 

@@ -25,7 +25,8 @@
 //     the record of it is submitted again.) With it goes a hash of what it validates (targets,
 //     resolved Components, workflow): its success does not count for what they have been
 //     changed to since.
-//  5. The verdict is recorded with status.completedAt. It is the Workflow's: an Application
+//  5. The verdict is recorded with status.completedAt. It is the Workflow's, or with completion
+//     mode manual a person's, who resumes the Workflow or annotates the Experiment: an Application
 //     that degrades in the meantime shows in its condition and does not undo it. A success
 //     whose cluster or Application has gone, or is being brought back to the spec, waits for
 //     that. From here on the only thing that still happens is the end of its time to live
@@ -73,8 +74,9 @@
 // Application cannot be compared, once a minute, with its cluster Secret; with the kubeconfig of a
 // cluster that is there already, the cluster Secrets of all, because Argo CD finds clusters by their
 // addresses and one with other credentials must not be registered twice; a Workflow whose
-// UID is recorded and which the cache does not have; a child whose create says AlreadyExists, and
-// one that is changed; every claim and Application once, before a good verdict, after which nothing
+// UID is recorded and which the cache does not have; a template that the cache does not have, where
+// a Workflow that only waits takes its place; a child whose create says AlreadyExists, and one that
+// is changed; every claim and Application once, before a good verdict, after which nothing
 // is looked at any more; in a teardown the cluster Secret of every claim that is left and of every
 // existing cluster, a list of Workflows and Applications before the clusters go, and one of every
 // kind when the cache has nothing left.

@@ -311,7 +311,7 @@ func (s *scope) clash(ctx context.Context, t v1alpha1.Target, credentials argocd
 
 // observeTemplate looks for the WorkflowTemplate while no Workflow has been submitted. The cache
 // is enough: a template that goes at the moment of the submission, after any look, is an error of
-// the Workflow.
+// the Workflow. That there is none is asked live where something takes its place.
 func (s *scope) observeTemplate(ctx context.Context) error {
 	kinds := s.seen.Kinds
 	if s.experiment.Status.Workflow != nil || s.seen.Workflow != nil ||
@@ -320,6 +320,10 @@ func (s *scope) observeTemplate(ctx context.Context) error {
 	}
 	key := s.names.template(s.experiment.Spec.Workflow.Template)
 	err := s.Foreign.Get(ctx, key, kube.Metadata(argoworkflows.WorkflowTemplateGVK))
+	if apierrors.IsNotFound(err) && waitsForPerson(s.experiment) {
+		// What takes its place is submitted for good, and the cache may be behind.
+		err = s.Live.Get(ctx, key, kube.Metadata(argoworkflows.WorkflowTemplateGVK))
+	}
 	s.seen.TemplateFound = err == nil
 	return client.IgnoreNotFound(err)
 }

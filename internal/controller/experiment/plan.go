@@ -242,9 +242,6 @@ func notSupported(spec v1alpha1.ExperimentSpec) []string {
 			fields = append(fields, fmt.Sprintf("observability.enabled (target %s)", t.Name))
 		}
 	}
-	if spec.Workflow.Completion.Mode == v1alpha1.CompletionManual {
-		fields = append(fields, "workflow.completion.mode manual")
-	}
 	return fields
 }
 
@@ -360,7 +357,7 @@ func (f facts) validate(p *Plan, sources map[string][]argocd.Source, settling bo
 	switch {
 	case p.Workflow != nil:
 		*last = f.judge(p, inputs, settling)
-	case !f.seen.TemplateFound:
+	case !f.seen.TemplateFound && !waitsForPerson(f.experiment):
 		// Said from the first pass on, while nothing has cost anything yet; not waited for until
 		// the Workflow is due, because a component of this Experiment may bring the template.
 		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowTemplateNotFound,
@@ -433,7 +430,20 @@ func (f facts) judge(p *Plan, inputs string, settling bool) conditions.Step {
 		return conditions.False(v1alpha1.ConditionWorkflowSucceeded, reason, message)
 	}
 	see := "; see kubectl -n " + w.Namespace + " describe workflow " + w.Name
-	switch w.Phase {
+	phase, hint := w.Phase, ""
+	if manual(f.experiment) {
+		switch said := f.experiment.Annotations[v1alpha1.AnnotationComplete]; said {
+		case argoworkflows.PhaseSucceeded:
+			phase, what = said, "Somebody has annotated that the validation"
+		case argoworkflows.PhaseFailed:
+			return failed(v1alpha1.ReasonWorkflowFailed, "Somebody has annotated that the validation failed")
+		case "":
+			hint = fmt.Sprintf("; it ends when somebody resumes it, or annotates the Experiment with %s=Succeeded or Failed", v1alpha1.AnnotationComplete)
+		default:
+			hint = fmt.Sprintf("; the annotation %s must be Succeeded or Failed, and is ignored", v1alpha1.AnnotationComplete)
+		}
+	}
+	switch phase {
 	case argoworkflows.PhaseSucceeded:
 		if !f.frozen && outdated(w.Inputs, inputs) {
 			return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowOutdated,
@@ -454,7 +464,18 @@ func (f facts) judge(p *Plan, inputs string, settling bool) conditions.Step {
 	if f.seen.Workflow == nil || string(f.seen.Workflow.GetUID()) != w.UID {
 		return failed(v1alpha1.ReasonWorkflowDeleted, what+" was deleted before it ended; create the Experiment again to run it again")
 	}
-	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, what+" is "+strings.ToLower(orDefault(w.Phase, "submitted")))
+	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, what+" is "+strings.ToLower(orDefault(w.Phase, "submitted"))+hint)
+}
+
+// manual says whether a person may give the verdict.
+func manual(e *v1alpha1.Experiment) bool {
+	return e.Spec.Workflow.Completion.Mode == v1alpha1.CompletionManual
+}
+
+// waitsForPerson says whether a Workflow that does nothing but wait takes the place of a template
+// that does not exist.
+func waitsForPerson(e *v1alpha1.Experiment) bool {
+	return manual(e) || e.Spec.Workflow.OnMissingTemplate == v1alpha1.MissingTemplateSuspend
 }
 
 func orNothing(s string) string { return orDefault(s, "it says nothing") }

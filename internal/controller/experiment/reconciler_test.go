@@ -458,15 +458,6 @@ func TestSpecsThatAreNotBegun(t *testing.T) {
 			v1alpha1.ConditionAccepted, v1alpha1.ReasonNotSupportedYet, "cluster.type talos (target app)",
 			func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Cluster.Type = v1alpha1.ClusterHub },
 		},
-		"manual": {
-			func() *v1alpha1.Experiment {
-				e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
-				e.Spec.Workflow.Completion.Mode = v1alpha1.CompletionManual
-				return e
-			}(),
-			v1alpha1.ConditionAccepted, v1alpha1.ReasonNotSupportedYet, "completion.mode manual",
-			func(e *v1alpha1.Experiment) { e.Spec.Workflow.Completion.Mode = v1alpha1.CompletionWorkflow },
-		},
 		"reserved parameter": {
 			func() *v1alpha1.Experiment {
 				e := experimentOf(targetOf("app", v1alpha1.ClusterHub))

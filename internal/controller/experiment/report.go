@@ -14,7 +14,6 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
-	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -194,7 +193,7 @@ func phase(e *v1alpha1.Experiment) v1alpha1.Phase {
 	}
 	st := e.Status
 	switch {
-	case st.CompletedAt != nil && st.Workflow != nil && st.Workflow.Phase == argoworkflows.PhaseSucceeded:
+	case st.CompletedAt != nil && meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionWorkflowSucceeded):
 		return v1alpha1.PhaseComplete
 	case st.CompletedAt != nil:
 		return v1alpha1.PhaseFailed

@@ -322,10 +322,14 @@ func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus, inputs string) *
 	for k, v := range f.experiment.Spec.Workflow.Params {
 		parameters[k] = v
 	}
+	template := f.experiment.Spec.Workflow.Template
+	if !f.seen.TemplateFound {
+		template = "" // a person ends the one that only waits
+	}
 	w := argoworkflows.Workflow{
 		Namespace:      name.Namespace,
 		Name:           name.Name,
-		Template:       f.experiment.Spec.Workflow.Template,
+		Template:       template,
 		ServiceAccount: f.options.WorkflowServiceAccount,
 		Parameters:     parameters,
 	}.Object()

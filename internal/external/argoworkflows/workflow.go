@@ -21,11 +21,11 @@ var (
 // MaxWorkflowName is the longest name of a Workflow: Argo Workflows puts it into a label.
 const MaxWorkflowName = 63
 
-// Workflow is a run of a WorkflowTemplate.
+// Workflow is a run of a WorkflowTemplate, or one that only waits until somebody resumes it.
 type Workflow struct {
 	// Namespace and Name of the Workflow; the template is in the same namespace.
 	Namespace, Name string
-	// Template is the name of the WorkflowTemplate.
+	// Template is the name of the WorkflowTemplate; empty for a Workflow that only waits.
 	Template string
 	// ServiceAccount that its pods run as.
 	ServiceAccount string
@@ -39,18 +39,25 @@ func (w Workflow) Object() *unstructured.Unstructured {
 	for _, name := range slices.Sorted(maps.Keys(w.Parameters)) {
 		parameters = append(parameters, map[string]any{"name": name, "value": w.Parameters[name]})
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{
-		"spec": map[string]any{
-			"workflowTemplateRef": map[string]any{"name": w.Template},
-			"serviceAccountName":  w.ServiceAccount,
-			"arguments":           map[string]any{"parameters": parameters},
-		},
-	}}
+	spec := map[string]any{
+		"serviceAccountName": w.ServiceAccount,
+		"arguments":          map[string]any{"parameters": parameters},
+	}
+	if w.Template != "" {
+		spec["workflowTemplateRef"] = map[string]any{"name": w.Template}
+	} else {
+		spec["entrypoint"] = waiting
+		spec["templates"] = []any{map[string]any{"name": waiting, "suspend": map[string]any{}}}
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	u.SetGroupVersionKind(WorkflowGVK)
 	u.SetNamespace(w.Namespace)
 	u.SetName(w.Name)
 	return u
 }
+
+// waiting is the template of a Workflow that waits.
+const waiting = "wait"
 
 // Phases of a Workflow.
 const (

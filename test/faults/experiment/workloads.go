@@ -41,6 +41,13 @@ var (
 	staging = &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "staging"}, "stringData": map[string]any{"kubeconfig": kubeconfig},
 	}}
+	// byHand names a WorkflowTemplate that does not exist, and waits for a person.
+	byHand = func() *unstructured.Unstructured {
+		e := newExperiment(target("app", "hub", "nginx"))
+		workflow := map[string]any{"template": "missing", "completion": map[string]any{"mode": "manual"}}
+		_ = unstructured.SetNestedMap(e.Object, workflow, "spec", "workflow")
+		return e
+	}()
 	// unresolved names a Component that does not exist.
 	unresolved = newExperiment(target("app", "hub", "missing"))
 )
@@ -50,6 +57,7 @@ const (
 	moreNodes    = `[{"op": "add", "path": "/spec/targets/0/cluster/nodeCount", "value": 3}]`
 	moreReplicas = `[{"op": "add", "path": "/spec/targets/0/components/0/params", "value": {"replicaCount": "3"}}]`
 	longer       = `[{"op": "add", "path": "/spec/workflow/params", "value": {"duration": "5m"}}]`
+	completed    = `[{"op": "add", "path": "/metadata/annotations", "value": {"experiments.illm.io/complete": "Succeeded"}}]`
 	suspended    = `[{"op": "add", "path": "/spec/suspend", "value": true}]`
 	resumed      = `[{"op": "remove", "path": "/spec/suspend"}]`
 	notLonger    = `[{"op": "remove", "path": "/spec/workflow/params"}]`
@@ -71,6 +79,13 @@ var roads = []faults.Workload{
 		Objects: objects(staging, onExisting),
 		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
 		Done:    gone,
+	},
+	{
+		Name:    "manual",
+		Objects: objects(byHand),
+		Holds:   []string{workflowEnds},
+		Steps:   steps(step(running, edit(completed))),
+		Done:    reached(v1alpha1.PhaseComplete),
 	},
 	{
 		Name:    "workflow-fails",

@@ -1,0 +1,150 @@
+package experiment
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/test/crds"
+)
+
+// byHand is an Experiment that a person completes.
+func byHand(t *testing.T, objects ...client.Object) *lab {
+	e := experimentOf(targetOf("web", v1alpha1.ClusterHub))
+	e.Spec.Workflow.Completion.Mode = v1alpha1.CompletionManual
+	return newLab(t, append(objects, e, nginx())...)
+}
+
+// deploy plays everything but Argo Workflows.
+func (l *lab) deploy() bool {
+	moved := false
+	for _, app := range l.list(argocd.ApplicationGVK) {
+		moved = l.finalize(&app) || l.appIs(&app, "Healthy", "Synced") || moved
+	}
+	for _, workflow := range l.list(argoworkflows.WorkflowGVK) {
+		moved = l.finalize(&workflow) || moved
+	}
+	return moved
+}
+
+func (l *lab) annotate(name, value string) {
+	l.t.Helper()
+	e := l.get()
+	e.Annotations = map[string]string{name: value}
+	l.update(e)
+}
+
+// Without its template a Workflow that only waits is submitted, and who resumes it completes the
+// Experiment.
+func TestManualWithoutTemplate(t *testing.T) {
+	l := byHand(t)
+	l.settle(l.deploy)
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowRunning)
+	workflow := l.list(argoworkflows.WorkflowGVK)[0]
+	if err := crds.Require(t).Validate(&workflow); err != nil {
+		t.Error(err)
+	}
+	spec := workflow.Object["spec"].(map[string]any)
+	if spec["entrypoint"] == nil || spec["workflowTemplateRef"] != nil {
+		t.Errorf("its spec is %v", spec)
+	}
+	if says := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionWorkflowSucceeded).Message; !strings.Contains(says, "resumes") || !strings.Contains(says, v1alpha1.AnnotationComplete) {
+		t.Errorf("it does not say what to do: %q", says)
+	}
+	l.succeed(&workflow) // which is what resuming it comes to
+	l.settle(l.deploy)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// With its template that runs, and an annotation completes the Experiment before it ends.
+func TestManualByAnnotation(t *testing.T) {
+	for verdict, want := range map[string]v1alpha1.Phase{"Succeeded": v1alpha1.PhaseComplete, "Failed": v1alpha1.PhaseFailed} {
+		t.Run(verdict, func(t *testing.T) {
+			l := byHand(t, template())
+			l.settle(l.deploy)
+			if l.list(argoworkflows.WorkflowGVK)[0].Object["spec"].(map[string]any)["workflowTemplateRef"] == nil {
+				t.Error("the Workflow has no template")
+			}
+			l.annotate(v1alpha1.AnnotationComplete, "yes")
+			l.settle(l.deploy)
+			if e := l.get(); e.Status.CompletedAt != nil || !strings.Contains(recordedStep(e.Status.Conditions, v1alpha1.ConditionWorkflowSucceeded).Message, "must be Succeeded or Failed") {
+				t.Errorf("of another annotation it says %+v", e.Status.Conditions)
+			}
+			l.annotate(v1alpha1.AnnotationComplete, verdict)
+			l.settle(l.deploy)
+			if got := l.get().Status.Phase; got != want {
+				t.Errorf("phase is %s", got)
+			}
+			for range 3 {
+				l.pass()
+			}
+			if got := l.get().Status.Phase; got != want {
+				t.Errorf("later phase is %s", got)
+			}
+		})
+	}
+}
+
+// The annotation is nobody's verdict where the Workflow gives it, or before there is one.
+func TestAnnotationThatIsNoVerdict(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
+	l.annotate(v1alpha1.AnnotationComplete, "Succeeded")
+	l.settle(l.deploy)
+	if e := l.get(); e.Status.Phase != v1alpha1.PhaseRunning {
+		t.Errorf("phase is %s", e.Status.Phase)
+	}
+	l = byHand(t, template())
+	l.annotate(v1alpha1.AnnotationComplete, "Succeeded")
+	l.settle(func() bool { return false }) // nothing is deployed
+	if e := l.get(); e.Status.CompletedAt != nil {
+		t.Errorf("nothing is deployed, and phase is %s", e.Status.Phase)
+	}
+}
+
+// Where it is asked for, a missing template is replaced by a Workflow that waits; otherwise it is
+// waited for, and never a success.
+func TestMissingTemplate(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx())
+	l.settle(l.deploy)
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowTemplateNotFound)
+	if n := len(l.list(argoworkflows.WorkflowGVK)); n > 0 {
+		t.Fatalf("%d Workflows", n)
+	}
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Workflow.OnMissingTemplate = v1alpha1.MissingTemplateSuspend })
+	l.settle(l.deploy)
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowRunning)
+	l.create(template()) // too late: this Experiment has its Workflow
+	l.settle(l.deploy)
+	if n := len(l.list(argoworkflows.WorkflowGVK)); n != 1 {
+		t.Errorf("%d Workflows", n)
+	}
+}
+
+// A cache that does not have the template yet does not make a Workflow that waits of one that is not
+// to wait.
+func TestTemplateThatTheCacheDoesNotHave(t *testing.T) {
+	l := byHand(t, template())
+	l.reconciler.Foreign = withoutTemplates{l.client}
+	l.settle(l.deploy)
+	if l.list(argoworkflows.WorkflowGVK)[0].Object["spec"].(map[string]any)["workflowTemplateRef"] == nil {
+		t.Error("the Workflow has no template")
+	}
+}
+
+// withoutTemplates is a cache that is behind.
+type withoutTemplates struct{ client.Reader }
+
+func (w withoutTemplates) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if kind := kindOf(o); kind == argoworkflows.WorkflowTemplateGVK.Kind {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: kind}, key.Name)
+	}
+	return w.Reader.Get(ctx, key, o, opts...)
+}
