@@ -39,7 +39,7 @@ func children(t *testing.T, e *v1alpha1.Experiment, o Options) map[string]*unstr
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := facts{experiment: e, options: o, names: names{e, o}}
+	f := facts{experiment: e, options: o, names: names{e, o}, seen: Observed{TemplateFound: true}}
 	sources := []argocd.Source{
 		{
 			RepoURL: "https://charts.example.com", Chart: "nginx", TargetRevision: "1.2.3",

@@ -271,7 +271,8 @@ func (s *scope) told() bool {
 				File: observe, Old: "	if s.seen.Workflow != nil || len(s.seen.Applications) > 0 || len(s.seen.Hidden) > 0 {",
 				New: "	if s.seen.Workflow != nil || len(s.seen.Hidden) > 0 {",
 			},
-			{File: teardown, Old: "			p.Wait = max(p.Wait, f.nextLook(*app))\n		}\n		return p\n", New: "			p.Wait = max(p.Wait, f.nextLook(*app))\n		}\n"},
+			{File: teardown, Old: "				f.registerAgain(&p, t) // or Argo CD could never delete what it deployed\n			}\n		}\n		return p\n",
+				New: "				f.registerAgain(&p, t)\n			}\n		}\n"},
 			{
 				File: teardown, Old: "	if f.later(&p, argocd.ApplicationGVK) {",
 				New: "	if len(f.seen.Applications) == 0 && f.later(&p, argocd.ApplicationGVK) {",
