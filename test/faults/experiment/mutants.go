@@ -255,7 +255,7 @@ func (s *scope) told() bool {
 		Name: "hot-loop", RootCause: "a message that changes with every write wakes its own reconciler",
 		Edits: []faults.Edit{
 			{
-				File: controller, Old: "		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizerLost))).",
+				File: controller, Old: "		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizerLost, annotated))).",
 				New: "		For(&v1alpha1.Experiment{}).",
 			},
 			{File: plan, Old: "to validate what it says now\")", New: "to validate what it says at \"+f.experiment.ResourceVersion)"},
