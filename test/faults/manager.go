@@ -249,6 +249,7 @@ func (m *manager) running() bool {
 // StopManager ends the manager, by SIGKILL or as a Deployment does, and returns when it is
 // gone. It stays so until StartManager.
 func (s *Stage) StopManager(kill bool) error {
+	s.proxy.rest()
 	m := s.manager
 	m.mu.Lock()
 	m.away = true

@@ -215,7 +215,8 @@ func (r *run) errorLine() string {
 		return ""
 	}
 	for line := range strings.Lines(log) {
-		expected := slices.ContainsFunc(r.workload.Logs, func(words string) bool { return strings.Contains(line, words) })
+		expected := slices.ContainsFunc(r.workload.Logs, func(words string) bool { return strings.Contains(line, words) }) ||
+			strings.Contains(line, "cache.UnhandledError") && strings.Contains(line, "context canceled") // of client-go, when a manager is stopped
 		if strings.Contains(line, `"level":"error"`) && !expected {
 			return line[:min(len(line), 500)]
 		}

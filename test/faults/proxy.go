@@ -453,6 +453,15 @@ func (p *proxy) idle(d time.Duration) bool {
 	return p.flying == 0 && time.Since(p.busy) >= d
 }
 
+// rest returns when nothing is in flight any more. A step may be taken when something shows that the
+// manager has not got its answer for yet: a manager that is killed then does not hear of a write that
+// this run would not count and another would.
+func (p *proxy) rest() {
+	for deadline := time.Now().Add(time.Second); !p.idle(0) && !p.awaitsOutage() && time.Now().Before(deadline); {
+		time.Sleep(poll / 10)
+	}
+}
+
 // faultOver says whether the fault has happened, if there is one.
 func (p *proxy) faultOver() bool {
 	if p.plan.Mode == "" {

@@ -266,8 +266,10 @@ func (ref *Reference) limit(fault Fault, span, start time.Duration) time.Duratio
 	switch fault.Mode {
 	case Restart, Expired:
 		after *= 2
-	case Crash, Travel, Behind:
+	case Crash:
 		after += 2 * start
+	case Travel, Behind: // what it writes is refused until the cache has caught up
+		after += span + 2*start
 	}
 	return 2*ref.Took + grace + span + after + backoff
 }

@@ -309,8 +309,8 @@ func (t *trial) end(p planned, r *run, done func(*run, []Finding)) {
 	done(r, r.judge(p.reference, late))
 }
 
-// judged is the verdict of a run, unless its road parted from the reference before the fault, or
-// the fault did not happen, and it is to be played again. Without a run it could not be played.
+// judged is the verdict of a run, unless its road parted from the reference before the fault, the
+// fault did not happen or the harness was in trouble, and it is to be played again. Without a run it could not be played.
 func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verdict, bool) {
 	if r == nil {
 		return Verdict{Plan: p.Plan, Findings: findings, planned: p}, true
@@ -325,7 +325,7 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	if n := min(k, len(before), len(p.reference.Writes)); n > 0 {
 		apart = differ(before[:n], p.reference.Writes[:n])
 	}
-	if attempt < attempts && (apart != "" || !r.proxy.faultOver()) && !slices.ContainsFunc(findings, Finding.absolute) {
+	if attempt < attempts && (apart != "" || !r.proxy.faultOver() || len(r.troubles) > 0) && !slices.ContainsFunc(findings, Finding.absolute) {
 		t.report.mu.Lock()
 		defer t.report.mu.Unlock()
 		t.report.replayed++
@@ -591,7 +591,7 @@ func (r *Report) print(to io.Writer, workloads []Workload, took time.Duration) {
 	fmt.Fprintf(to, "\n%d plans, %d failed, in %s, %s for each\n", n, failures, took.Round(100*time.Millisecond),
 		(took / time.Duration(max(1, n))).Round(time.Millisecond))
 	if r.replayed > 0 {
-		fmt.Fprintf(to, "%d times a plan was played again: it parted from its reference before its fault, or the fault did not happen\n", r.replayed)
+		fmt.Fprintf(to, "%d times a plan was played again: it parted from its reference before its fault, the fault did not happen, or the harness was in trouble\n", r.replayed)
 	}
 	r.cost.print(to)
 	printCPU(to)

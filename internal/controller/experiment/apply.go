@@ -30,7 +30,7 @@ func (s *scope) apply(ctx context.Context) error {
 		}
 	}
 	if err := s.confirm(ctx); err != nil {
-		s.plan.Verdict = false
+		s.plan.Verdict, s.plan.Steps, s.plan.Targets = false, nil, nil
 		return err
 	}
 	var errs []error
@@ -63,9 +63,9 @@ func (s *scope) current(ctx context.Context) error {
 	return nil
 }
 
-// confirm makes sure that what a good verdict rests on is deployed.
+// confirm makes sure that the server has what the plan rests on.
 func (s *scope) confirm(ctx context.Context) error {
-	for _, child := range s.plan.Deployed {
+	for _, child := range s.plan.Confirm {
 		if err := s.writer().Confirm(ctx, child.Object); err != nil {
 			return at(child.Condition, err)
 		}

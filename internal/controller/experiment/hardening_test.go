@@ -666,3 +666,46 @@ func TestSubmittedWorkflowIsNotRewritten(t *testing.T) {
 		t.Errorf("it is taken for %+v", s.plan.Workflow)
 	}
 }
+
+// withClaim is a cache that has a claim as it was.
+type withClaim struct {
+	client.Reader
+	claim *unstructured.Unstructured
+}
+
+func (w withClaim) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if u, ok := o.(*unstructured.Unstructured); ok && u.GetKind() == w.claim.GetKind() {
+		w.claim.DeepCopyInto(u)
+		return nil
+	}
+	return w.Reader.Get(ctx, key, o, opts...)
+}
+
+// A claim that the cache still has, and that another has taken the place of, is not registered again:
+// its Application would go back to a cluster that is gone.
+func TestStaleClaimIsNotRegisteredAgain(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.until(v1alpha1.PhaseReady)
+	before := l.list(crossplane.GKEClusterGVK)[0]
+	claim := before.DeepCopy()
+	claim.SetFinalizers(nil)
+	l.update(claim)
+	if err := l.client.Delete(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	l.settle(l.play)
+	app := l.list(argocd.ApplicationGVK)[0]
+	e := l.get()
+	e.Status.CompletedAt = nil // as long as it is looked at
+	l.armed, l.writes = true, nil
+	l.reconciler.Foreign = withClaim{l.client, &before}
+	stale := e.DeepCopy()
+	_, err := l.reconciler.Reconcile(t.Context(), stale)
+	l.armed = false
+	if !apierrors.IsConflict(err) || len(l.writes) > 0 {
+		t.Errorf("error is %v, writes are %v", err, l.writes)
+	}
+	if got := l.list(argocd.ApplicationGVK)[0]; got.GetResourceVersion() != app.GetResourceVersion() {
+		t.Error("the Application has changed")
+	}
+}

@@ -35,10 +35,10 @@ func (l *lab) deploy() bool {
 	return moved
 }
 
-func (l *lab) annotate(name, value string) {
+func (l *lab) annotate(value string) {
 	l.t.Helper()
 	e := l.get()
-	e.Annotations = map[string]string{name: value}
+	e.Annotations = map[string]string{v1alpha1.AnnotationComplete: value}
 	l.update(e)
 }
 
@@ -73,12 +73,12 @@ func TestManualByAnnotation(t *testing.T) {
 			if l.list(argoworkflows.WorkflowGVK)[0].Object["spec"].(map[string]any)["workflowTemplateRef"] == nil {
 				t.Error("the Workflow has no template")
 			}
-			l.annotate(v1alpha1.AnnotationComplete, "yes")
+			l.annotate("yes")
 			l.settle(l.deploy)
 			if e := l.get(); e.Status.CompletedAt != nil || !strings.Contains(recordedStep(e.Status.Conditions, v1alpha1.ConditionWorkflowSucceeded).Message, "must be Succeeded or Failed") {
 				t.Errorf("of another annotation it says %+v", e.Status.Conditions)
 			}
-			l.annotate(v1alpha1.AnnotationComplete, verdict)
+			l.annotate(verdict)
 			l.settle(l.deploy)
 			if got := l.get().Status.Phase; got != want {
 				t.Errorf("phase is %s", got)
@@ -96,13 +96,13 @@ func TestManualByAnnotation(t *testing.T) {
 // The annotation is nobody's verdict where the Workflow gives it, or before there is one.
 func TestAnnotationThatIsNoVerdict(t *testing.T) {
 	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
-	l.annotate(v1alpha1.AnnotationComplete, "Succeeded")
+	l.annotate("Succeeded")
 	l.settle(l.deploy)
 	if e := l.get(); e.Status.Phase != v1alpha1.PhaseRunning {
 		t.Errorf("phase is %s", e.Status.Phase)
 	}
 	l = byHand(t, template())
-	l.annotate(v1alpha1.AnnotationComplete, "Succeeded")
+	l.annotate("Succeeded")
 	l.settle(func() bool { return false }) // nothing is deployed
 	if e := l.get(); e.Status.CompletedAt != nil {
 		t.Errorf("nothing is deployed, and phase is %s", e.Status.Phase)

@@ -41,9 +41,10 @@ type Plan struct {
 	Workflow *v1alpha1.WorkflowStatus
 	// Verdict says that the Workflow's end is the Experiment's.
 	Verdict bool
-	// Deployed are the clusters and Applications that a good verdict rests on. Nothing is looked at
-	// after it, so that the server must have them, not only the cache.
-	Deployed []Write
+	// Confirm are the objects that the plan rests on and that the server must have, not only the
+	// cache: the clusters and Applications of a good verdict, after which nothing is looked at, and
+	// a cluster that takes the place of another, because an Application must not go back.
+	Confirm []Write
 	// Expire deletes the Experiment: its time is over.
 	Expire bool
 	// Down says what a teardown still waits for; nil when there is no teardown.
@@ -141,7 +142,7 @@ func (f facts) bringUp() Plan {
 	if f.seen.Workflow != nil && p.Wait == 0 {
 		p.Wait = f.nextLook(*f.seen.Workflow)
 	}
-	p.Deployed = f.deployed(p, targets)
+	p.Confirm = append(p.Confirm, f.deployed(p, targets)...)
 	return p
 }
 
@@ -163,17 +164,23 @@ func (f facts) deployed(p Plan, targets map[string]*target) (deployed []Write) {
 	}
 	for _, spec := range f.experiment.Spec.Targets {
 		t := targets[spec.Name]
-		for i, o := range f.desiredCluster(spec) {
-			if seen := t.object(i); seen != nil {
-				o.SetUID(seen.GetUID())
-				deployed = append(deployed, Write{Object: o, Condition: v1alpha1.ConditionClustersReady})
-			}
-		}
+		deployed = append(deployed, f.confirmed(t)...)
 		if t.desired != nil {
 			deployed = append(deployed, Write{Object: t.desired, Condition: v1alpha1.ConditionApplicationsHealthy})
 		}
 	}
 	return deployed
+}
+
+// confirmed are the objects that a target's cluster is made by, as they were seen and should be.
+func (f facts) confirmed(t *target) (objects []Write) {
+	for i, o := range f.desiredCluster(t.spec) {
+		if seen := t.object(i); seen != nil {
+			o.SetUID(seen.GetUID())
+			objects = append(objects, Write{Object: o, Condition: v1alpha1.ConditionClustersReady})
+		}
+	}
+	return objects
 }
 
 func holds(s conditions.Step) bool { return s.Status == "True" }

@@ -176,6 +176,9 @@ func (f facts) register(p *Plan, t *target, what string) {
 		t.message = fmt.Sprintf("Argo CD knows the cluster of Secret %s already, with other credentials, by %s, and would use one of the two for both; "+
 			"use the same credentials, or wait until that is gone", c.Secret, c.Clash)
 	default:
+		if t.app != nil {
+			p.Confirm = append(p.Confirm, f.confirmed(t)...)
+		}
 		p.Writes = append(p.Writes, Write{Object: secret, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
 		t.clusterUp = true
 	}

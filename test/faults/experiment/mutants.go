@@ -159,12 +159,12 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "verdict-of-the-cache", RootCause: "a verdict that stands for ever rests on a cached child",
-		Edits:     edit1(plan, "	p.Deployed = f.deployed(p, targets)\n", ""),
+		Edits:     edit1(plan, "	p.Confirm = append(p.Confirm, f.deployed(p, targets)...)\n", ""),
 		Workloads: []string{"edit-running-undone"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
 		Name: "verdict-of-another-cluster", RootCause: "a verdict rests on a cluster by name: another has taken its place",
-		Edits:     edit1(plan, "				o.SetUID(seen.GetUID())\n", ""),
+		Edits:     edit1(plan, "			o.SetUID(seen.GetUID())\n", ""),
 		Workloads: []string{"claim-deleted-running"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
