@@ -374,7 +374,7 @@ func (f facts) validate(p *Plan, sources map[string][]argocd.Source, settling bo
 		p.Writes = append(p.Writes, Write{Object: f.desiredWorkflow(p.Targets, inputs), Condition: v1alpha1.ConditionWorkflowSucceeded})
 		p.Workflow = &v1alpha1.WorkflowStatus{Namespace: f.names.workflow().Namespace, Name: f.names.workflow().Name, Inputs: inputs}
 		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning,
-			"Workflow "+f.names.workflow().String()+" is submitted")
+			"Workflow "+f.names.workflow().String()+" is submitted"+f.hint())
 	}
 }
 
@@ -437,18 +437,12 @@ func (f facts) judge(p *Plan, inputs string, settling bool) conditions.Step {
 		return conditions.False(v1alpha1.ConditionWorkflowSucceeded, reason, message)
 	}
 	see := "; see kubectl -n " + w.Namespace + " describe workflow " + w.Name
-	phase, hint := w.Phase, ""
-	if manual(f.experiment) {
-		switch said := f.experiment.Annotations[v1alpha1.AnnotationComplete]; said {
-		case argoworkflows.PhaseSucceeded:
-			phase, what = said, "Somebody has annotated that the validation"
-		case argoworkflows.PhaseFailed:
-			return failed(v1alpha1.ReasonWorkflowFailed, "Somebody has annotated that the validation failed")
-		case "":
-			hint = fmt.Sprintf("; it ends when somebody resumes it, or annotates the Experiment with %s=Succeeded or Failed", v1alpha1.AnnotationComplete)
-		default:
-			hint = fmt.Sprintf("; the annotation %s must be Succeeded or Failed, and is ignored", v1alpha1.AnnotationComplete)
-		}
+	phase := w.Phase
+	switch said := f.byHand(); said {
+	case argoworkflows.PhaseSucceeded:
+		phase, what = said, "Somebody has annotated that the validation"
+	case argoworkflows.PhaseFailed:
+		return failed(v1alpha1.ReasonWorkflowFailed, "Somebody has annotated that the validation failed")
 	}
 	switch phase {
 	case argoworkflows.PhaseSucceeded:
@@ -471,7 +465,26 @@ func (f facts) judge(p *Plan, inputs string, settling bool) conditions.Step {
 	if f.seen.Workflow == nil || string(f.seen.Workflow.GetUID()) != w.UID {
 		return failed(v1alpha1.ReasonWorkflowDeleted, what+" was deleted before it ended; create the Experiment again to run it again")
 	}
-	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, what+" is "+strings.ToLower(orDefault(w.Phase, "submitted"))+hint)
+	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, what+" is "+strings.ToLower(orDefault(w.Phase, "submitted"))+f.hint())
+}
+
+// byHand is the verdict that a person has given where one may; empty without.
+func (f facts) byHand() string {
+	if !manual(f.experiment) {
+		return ""
+	}
+	return f.experiment.Annotations[v1alpha1.AnnotationComplete]
+}
+
+// hint says how a person gives the verdict where one may.
+func (f facts) hint() string {
+	switch {
+	case !manual(f.experiment):
+		return ""
+	case f.byHand() == "":
+		return fmt.Sprintf("; it ends when somebody resumes it, or annotates the Experiment with %s=Succeeded or Failed", v1alpha1.AnnotationComplete)
+	}
+	return fmt.Sprintf("; the annotation %s must be Succeeded or Failed, and is ignored", v1alpha1.AnnotationComplete)
 }
 
 // manual says whether a person may give the verdict.
