@@ -76,7 +76,7 @@
 // addresses and one with other credentials must not be registered twice; a Workflow whose
 // UID is recorded and which the cache does not have; a template that the cache does not have, where
 // a Workflow that only waits takes its place; a child whose create says AlreadyExists, and one that
-// is changed; a claim that takes the place of another, before its cluster is registered; every claim
+// is changed; a claim, before its cluster is registered; every claim
 // and Application once, before a good verdict, after which nothing is looked at any more; in a teardown the cluster Secret of every claim that is left and of every
 // existing cluster, a list of Workflows and Applications before the clusters go, and one of every
 // kind when the cache has nothing left.

@@ -43,7 +43,8 @@ type Plan struct {
 	Verdict bool
 	// Confirm are the objects that the plan rests on and that the server must have, not only the
 	// cache: the clusters and Applications of a good verdict, after which nothing is looked at, and
-	// a cluster that takes the place of another, because an Application must not go back.
+	// a cluster that is registered, because the cache may have the one that it takes the place of,
+	// and an Application must not go back.
 	Confirm []Write
 	// Expire deletes the Experiment: its time is over.
 	Expire bool

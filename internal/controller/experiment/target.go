@@ -176,22 +176,10 @@ func (f facts) register(p *Plan, t *target, what string) {
 		t.message = fmt.Sprintf("Argo CD knows the cluster of Secret %s already, with other credentials, by %s, and would use one of the two for both; "+
 			"use the same credentials, or wait until that is gone", c.Secret, c.Clash)
 	default:
-		if t.app != nil || f.applicationOf(t.spec.Name) != "" { // not the first one, and the cache may have that
-			p.Confirm = append(p.Confirm, f.confirmed(t)...)
-		}
+		p.Confirm = append(p.Confirm, f.confirmed(t)...)
 		p.Writes = append(p.Writes, Write{Object: secret, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
 		t.clusterUp = true
 	}
-}
-
-// applicationOf is the Application that the status has of a target.
-func (f facts) applicationOf(target string) string {
-	for _, t := range f.experiment.Status.Targets {
-		if t.Name == target {
-			return t.Application
-		}
-	}
-	return ""
 }
 
 // registerAgain gives Argo CD the credentials of a cluster once more that it cannot use, if they are

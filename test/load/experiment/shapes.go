@@ -36,13 +36,13 @@ func (s size) down() map[string]int {
 }
 
 // reads are the live ones that the package of the reconciler lists: of each cluster the
-// connection Secret, the Experiment's metadata before a pass that creates, and every claim and
-// Application before the verdict.
+// connection Secret and the claim before its cluster is registered, the Experiment's metadata before
+// a pass that creates, and every claim and Application before the verdict.
 func (s size) reads(creatingPasses int) map[string]int {
 	return some(map[string]int{
 		"get secrets":      s.clusters,
 		"get experiments":  creatingPasses,
-		"get gkeclusters":  s.clusters,
+		"get gkeclusters":  2 * s.clusters,
 		"get applications": s.applications,
 	})
 }
