@@ -148,3 +148,16 @@ func (w withoutTemplates) Get(ctx context.Context, key client.ObjectKey, o clien
 	}
 	return w.Reader.Get(ctx, key, o, opts...)
 }
+
+// What a Workflow was seen to come to does not go back when the cache does.
+func TestWorkflowSeenOnce(t *testing.T) {
+	e := experimentOf(targetOf("web", v1alpha1.ClusterHub))
+	seen := object(argoworkflows.WorkflowGVK, "argo", "validation")
+	seen.SetUID("uid")
+	for recorded, want := range map[string]string{"": "", "Running": "Running", "Succeeded": "Succeeded"} {
+		e.Status.Workflow = &v1alpha1.WorkflowStatus{UID: "uid", Phase: recorded}
+		if got := (facts{experiment: e, seen: Observed{Workflow: seen}}).workflow().Phase; got != want {
+			t.Errorf("after %q it is %q", recorded, got)
+		}
+	}
+}

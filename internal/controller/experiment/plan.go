@@ -411,8 +411,8 @@ func (f facts) workflow() *v1alpha1.WorkflowStatus {
 		return recorded
 	}
 	state := argoworkflows.Read(seen)
-	if recorded != nil && (argoworkflows.State{Phase: recorded.Phase}).Over() && !state.Over() {
-		return recorded // a verdict stands
+	if recorded != nil && ((argoworkflows.State{Phase: recorded.Phase}).Over() && !state.Over() || recorded.Phase != "" && state.Phase == "") {
+		return recorded // a verdict stands, and what runs was not seen for the first time now
 	}
 	return &v1alpha1.WorkflowStatus{
 		Namespace:  seen.GetNamespace(),

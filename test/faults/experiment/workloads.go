@@ -221,7 +221,8 @@ var lateEdits = []faults.Workload{
 		Holds:   []string{applicationGone},
 		Steps: steps(
 			step(reached(v1alpha1.PhaseComplete), remove),
-			step(waitsFor("Application"), edit(moreReplicas), release(applicationGone)),
+			step(waitsFor("Application"), edit(moreReplicas)),
+			step(observed(3), release(applicationGone)), // the deletion is the second generation
 		),
 		Done: gone,
 	},
