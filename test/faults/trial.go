@@ -310,7 +310,8 @@ func (t *trial) end(p planned, r *run, done func(*run, []Finding)) {
 }
 
 // judged is the verdict of a run, unless its road parted from the reference before the fault, the
-// fault did not happen or the harness was in trouble, and it is to be played again. Without a run it could not be played.
+// fault did not happen or the harness was in trouble, and it is to be played again. Without a run it
+// could not be played.
 func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verdict, bool) {
 	if r == nil {
 		return Verdict{Plan: p.Plan, Findings: findings, planned: p}, true

@@ -54,6 +54,14 @@ spec:
   workflowTemplateRef: {name: validate}
   arguments: {parameters: [{name: experiment-name, value: x}]}
 `
+	waitingManifest = `
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: w0}
+spec:
+  entrypoint: wait
+  templates: [{name: wait, suspend: {}}]
+`
 )
 
 var (
@@ -97,6 +105,7 @@ func newWorld(t *testing.T, faults ...string) world {
 	}
 	w.apply(claimManifest)
 	w.apply(applicationManifest)
+	w.apply(waitingManifest) // before the one that ends
 	w.apply(workflowManifest)
 	return w
 }
@@ -179,6 +188,7 @@ func TestNormal(t *testing.T) {
 	if text("status", "startedAt")(workflow) == "" || text("status", "finishedAt")(workflow) == "" {
 		t.Errorf("the Workflow has no times: %v", workflow["status"])
 	}
+	w.await(workflows, "w0", "Running", text("status", "phase"))
 
 	w.patch(claims, "c1", `[{"op": "test", "path": "/metadata/finalizers/0", "value": "example.com/ours"}, {"op": "remove", "path": "/metadata/finalizers/0"}]`)
 	w.awaitGone(claims, "c1")
@@ -200,6 +210,7 @@ func TestFaults(t *testing.T) {
 	if message := text("status", "nodes", "w1-run", "message")(workflow); message == "" {
 		t.Errorf("no node says why: %v", workflow["status"])
 	}
+	w.await(workflows, "w0", "Running", text("status", "phase"))
 }
 
 // TestFiles shows that a misspelt fault is not taken for none.

@@ -58,7 +58,8 @@
 // Secret that is late is looked for every ten seconds; in a teardown a cluster Secret that was
 // deleted after 0.1 s, one whose deletion somebody's finalizer holds every two seconds, and so is a
 // leftover or the Workflow when the server has it and the cache does not. An object that somebody
-// has taken the annotation off is looked at every minute. What is nearer to its end is looked at
+// has taken the annotation off is looked at every minute, and so are the kubeconfig of a cluster that
+// Argo CD cannot use and one that Argo CD has other credentials of. What is nearer to its end is looked at
 // first (kube.Enqueue), and a quarter of the workers, at least one, begins new ones, namespaces in
 // turn (kube.Gate), so that neither what is under way nor another namespace waits for a thousand
 // that come at once. Errors, a name that another's object has taken among them, are tried again
@@ -76,16 +77,16 @@
 // addresses and one with other credentials must not be registered twice; a Workflow whose
 // UID is recorded and which the cache does not have; a template that the cache does not have, where
 // a Workflow that only waits takes its place; a child whose create says AlreadyExists, and one that
-// is changed; a claim, before its cluster is registered; every claim
-// and Application once, before a good verdict, after which nothing is looked at any more; in a teardown the cluster Secret of every claim that is left and of every
-// existing cluster, a list of Workflows and Applications before the clusters go, and one of every
-// kind when the cache has nothing left.
+// is changed; a claim, before its cluster is registered; every claim and Application once, before a
+// good verdict, after which nothing is looked at any more; in a teardown the cluster Secret of every
+// claim that is left and of every existing cluster, a list of Workflows and Applications before the
+// clusters go, and one of every kind when the cache has nothing left.
 //
 // # What it owns
 //
 // One claim per gke target, one cluster Secret for each that is not on the hub, one Application per
-// target, one Workflow and one namespace on the hub for each target there, all with deterministic names that hold a hash of the
-// Experiment's UID, and all with its UID as a label. An object under such a name without that
+// target, one Workflow and one namespace on the hub for each target there, all with deterministic
+// names that hold a hash of the Experiment's UID, and all with its UID as a label. An object under such a name without that
 // label is not touched, read or deleted: the Experiment says NameTaken and waits. One with the
 // label under another name is not the Experiment's either: somebody has copied it. Taking the
 // label off a child takes it out of the Experiment's hands. Claims and Applications that are

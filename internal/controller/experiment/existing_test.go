@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
@@ -340,14 +339,9 @@ func TestDisconnectedIsLookedAtAgain(t *testing.T) {
 	l := newLab(t, onExisting(staging(kubeconfig))...)
 	l.until(v1alpha1.PhaseReady)
 	l.disconnect("InvalidSpecError", "there are no clusters with this name")
-	r := reconcile.AsReconciler(l.client, l.reconciler)
 	for range 2 {
-		result, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: l.experiment})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if result.RequeueAfter != time.Minute {
-			t.Errorf("it is looked at after %s", result.RequeueAfter)
+		if wait := l.pass(); wait != time.Minute {
+			t.Errorf("it is looked at after %s", wait)
 		}
 	}
 }

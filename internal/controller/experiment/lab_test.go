@@ -235,6 +235,18 @@ func (l *lab) reconcile() error {
 	return nil
 }
 
+// pass runs one pass, and returns when it wants to look again.
+func (l *lab) pass() time.Duration {
+	l.t.Helper()
+	l.armed = true
+	defer func() { l.armed = false }()
+	result, err := l.reconciler.Reconcile(l.t.Context(), l.get())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return result.RequeueAfter
+}
+
 // settle lets the reconciler and the world take turns until neither has anything to do.
 func (l *lab) settle(world func() bool) {
 	l.t.Helper()
@@ -300,11 +312,21 @@ func (l *lab) play() bool {
 	for _, claim := range l.list(crossplane.GKEClusterGVK) {
 		moved = l.finalize(&claim) || l.readyClaim(&claim) || moved
 	}
+	moved = l.deploy() || moved
+	for _, workflow := range l.list(argoworkflows.WorkflowGVK) {
+		moved = l.succeed(&workflow) || moved
+	}
+	return moved
+}
+
+// deploy plays Argo CD, and what Argo Workflows lets go: no Workflow ends.
+func (l *lab) deploy() bool {
+	moved := false
 	for _, app := range l.list(argocd.ApplicationGVK) {
 		moved = l.finalize(&app) || l.appIs(&app, "Healthy", "Synced") || moved
 	}
 	for _, workflow := range l.list(argoworkflows.WorkflowGVK) {
-		moved = l.finalize(&workflow) || l.succeed(&workflow) || moved
+		moved = l.finalize(&workflow) || moved
 	}
 	return moved
 }

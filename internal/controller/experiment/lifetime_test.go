@@ -53,18 +53,6 @@ func TestLifetime(t *testing.T) {
 	}
 }
 
-// pass runs one pass, and returns when it wants to look again.
-func (l *lab) pass() time.Duration {
-	l.t.Helper()
-	l.armed = true
-	defer func() { l.armed = false }()
-	result, err := l.reconciler.Reconcile(l.t.Context(), l.get())
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	return result.RequeueAfter
-}
-
 // An hour before its end an Experiment says so, once, and an annotation moves the end to the second.
 func TestExtendedBeforeItsEnd(t *testing.T) {
 	for name, phase := range map[string]v1alpha1.Phase{"on its way": v1alpha1.PhaseReady, "complete": v1alpha1.PhaseComplete} {

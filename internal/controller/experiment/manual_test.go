@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
-	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
 	"github.com/labkeeper/labkeeper/test/crds"
 )
@@ -21,18 +20,6 @@ func byHand(t *testing.T, objects ...client.Object) *lab {
 	e := experimentOf(targetOf("web", v1alpha1.ClusterHub))
 	e.Spec.Workflow.Completion.Mode = v1alpha1.CompletionManual
 	return newLab(t, append(objects, e, nginx())...)
-}
-
-// deploy plays everything but Argo Workflows.
-func (l *lab) deploy() bool {
-	moved := false
-	for _, app := range l.list(argocd.ApplicationGVK) {
-		moved = l.finalize(&app) || l.appIs(&app, "Healthy", "Synced") || moved
-	}
-	for _, workflow := range l.list(argoworkflows.WorkflowGVK) {
-		moved = l.finalize(&workflow) || moved
-	}
-	return moved
 }
 
 func (l *lab) annotate(value string) {

@@ -202,7 +202,7 @@ func (s *scope) observeConnections(ctx context.Context) {
 		known := s.names.registered(t, cluster, app)
 		switch {
 		case t.Cluster.Type == v1alpha1.ClusterHub, !provider.read(cluster).Ready:
-		case known && argocd.ReadApplication(app).Disconnected:
+		case known && argocd.Disconnected(app):
 			s.seen.Connections[t.Name] = s.connectionAgain(ctx, t, provider.kubeconfig(s.names, t, cluster))
 		case !known && (cluster != nil || app != nil || !s.blocked(t)):
 			s.seen.Connections[t.Name] = s.connection(ctx, t, provider.kubeconfig(s.names, t, cluster))
@@ -215,7 +215,7 @@ func (s *scope) observeConnections(ctx context.Context) {
 func (s *scope) observeDisconnected(ctx context.Context) {
 	for _, t := range s.experiment.Spec.Targets {
 		cluster, app := s.seen.cluster(t.Name), s.seen.Applications[t.Name]
-		if !going(app) || !s.names.registered(t, cluster, app) || !argocd.ReadApplication(app).Disconnected {
+		if !going(app) || !s.names.registered(t, cluster, app) || !argocd.Disconnected(app) {
 			continue
 		}
 		if c := s.connectionAgain(ctx, t, providerOf(t).kubeconfig(s.names, t, cluster)); c.ReadErr == nil {
@@ -302,7 +302,9 @@ func (s *scope) clash(ctx context.Context, t v1alpha1.Target, credentials argocd
 		return "", err
 	}
 	for i := range secrets {
-		if keyOf(&secrets[i]) != own && credentials.Clash(&secrets[i]) {
+		server, _ := secretValue(&secrets[i], "server")
+		config, _ := secretValue(&secrets[i], "config")
+		if keyOf(&secrets[i]) != own && credentials.Clash(string(server), config) {
 			return kube.Describe(&secrets[i]), nil
 		}
 	}

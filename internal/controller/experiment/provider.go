@@ -85,18 +85,21 @@ func union(a, b []schema.GroupVersionKind) []schema.GroupVersionKind {
 	return a
 }
 
-// hub is the cluster that the manager runs on: nothing is made, registered or deleted.
-type hub struct{}
+// nothing is what providers are that make nothing.
+type nothing struct{}
 
-func (hub) system() string                                              { return "" }
-func (hub) kinds() []schema.GroupVersionKind                            { return nil }
-func (hub) objects(names, v1alpha1.Target) []*unstructured.Unstructured { return nil }
-func (hub) read(*unstructured.Unstructured) clusterState                { return clusterState{Ready: true} }
-func (hub) kubeconfig(names, v1alpha1.Target, *unstructured.Unstructured) kubeconfigRef {
+func (nothing) system() string                                              { return "" }
+func (nothing) kinds() []schema.GroupVersionKind                            { return nil }
+func (nothing) objects(names, v1alpha1.Target) []*unstructured.Unstructured { return nil }
+func (nothing) read(*unstructured.Unstructured) clusterState                { return clusterState{Ready: true} }
+func (nothing) kubeconfig(names, v1alpha1.Target, *unstructured.Unstructured) kubeconfigRef {
 	return kubeconfigRef{}
 }
 
+// hub is the cluster that the manager runs on: nothing is made, registered or deleted.
+type hub struct{ nothing }
+
 // unsupported is what makes clusters of the types that this version refuses.
-type unsupported struct{ hub }
+type unsupported struct{ nothing }
 
 func (unsupported) read(*unstructured.Unstructured) clusterState { return clusterState{} }

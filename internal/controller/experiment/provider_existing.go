@@ -2,24 +2,14 @@ package experiment
 
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 )
 
 // existing is a cluster that is there already: it is registered with Argo CD by the kubeconfig that
-// the user names, and neither made nor deleted.
-type existing struct{}
-
-func (existing) system() string { return "" }
-
-func (existing) kinds() []schema.GroupVersionKind { return nil }
-
-func (existing) objects(names, v1alpha1.Target) []*unstructured.Unstructured { return nil }
-
-// read says Ready: whether the cluster can be reached, Argo CD tells.
-func (existing) read(*unstructured.Unstructured) clusterState { return clusterState{Ready: true} }
+// the user names, and neither made nor deleted. Whether it can be reached, Argo CD tells.
+type existing struct{ nothing }
 
 func (existing) kubeconfig(n names, t v1alpha1.Target, _ *unstructured.Unstructured) kubeconfigRef {
 	ref := t.Cluster.KubeconfigSecret

@@ -3,6 +3,7 @@
 package argocd
 
 import (
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -201,9 +202,6 @@ type ApplicationState struct {
 	Message string
 	// Outdated: what it says is of other sources, or of another cluster, than the spec has now.
 	Outdated bool
-	// Disconnected: it has an error that it may have because Argo CD does not know its cluster, or
-	// may not use it any more.
-	Disconnected bool
 }
 
 // ReadApplication reads an Application's state. Healthy alone proves nothing: Argo CD says
@@ -212,8 +210,9 @@ type ApplicationState struct {
 func ReadApplication(app *unstructured.Unstructured) ApplicationState {
 	health, _, _ := unstructured.NestedString(app.Object, "status", "health", "status")
 	sync, _, _ := unstructured.NestedString(app.Object, "status", "sync", "status")
-	if conditionType, message := errorCondition(app); conditionType != "" {
-		return ApplicationState{Health: Failed, Message: conditionType + ": " + message, Disconnected: disconnected(app)}
+	if errs := errorConditions(app); len(errs) > 0 {
+		first := slices.Min(slices.Collect(maps.Keys(errs)))
+		return ApplicationState{Health: Failed, Message: first + ": " + errs[first]}
 	}
 	if !compared(app) { // not looked at yet, or not since the sources changed
 		return ApplicationState{Outdated: true}
@@ -252,28 +251,28 @@ func judge(app *unstructured.Unstructured, health, sync string) ApplicationState
 	return ApplicationState{Health: Progressing, Message: both}
 }
 
-// errorCondition is the first condition, by type, that reports an error.
-func errorCondition(app *unstructured.Unstructured) (conditionType, message string) {
+// errorConditions are the messages of the conditions that report an error, by their types.
+func errorConditions(app *unstructured.Unstructured) map[string]string {
 	conditions, _, _ := unstructured.NestedSlice(app.Object, "status", "conditions")
+	errs := map[string]string{}
 	for _, c := range conditions {
 		m, _ := c.(map[string]any)
 		t, _ := m["type"].(string)
-		if strings.HasSuffix(t, "Error") && (conditionType == "" || t < conditionType) {
-			conditionType = t
-			message, _ = m["message"].(string)
+		if _, known := errs[t]; !known && strings.HasSuffix(t, "Error") {
+			errs[t], _ = m["message"].(string)
 		}
 	}
-	return conditionType, message
+	return errs
 }
 
-// disconnected says whether Argo CD tells that it does not know the cluster (InvalidSpecError), or
-// cannot compare, for which a cluster that refuses its credentials is one reason.
-func disconnected(app *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(app.Object, "status", "conditions")
-	return slices.ContainsFunc(conditions, func(c any) bool {
-		m, _ := c.(map[string]any)
-		return m["type"] == "InvalidSpecError" || m["type"] == "ComparisonError"
-	})
+// Disconnected says whether Argo CD tells that it does not know an Application's cluster
+// (InvalidSpecError), or cannot compare, for which a cluster that refuses its credentials is one
+// reason.
+func Disconnected(app *unstructured.Unstructured) bool {
+	errs := errorConditions(app)
+	_, unknown := errs["InvalidSpecError"]
+	_, refused := errs["ComparisonError"]
+	return unknown || refused
 }
 
 // compared says whether the status speaks of the sources and the destination that the spec

@@ -252,11 +252,11 @@ func TestReadApplication(t *testing.T) {
 		},
 		"error condition before healthy": {
 			is("Healthy", "Synced", fmt.Sprintf(condition, "ComparisonError", "rpc error")),
-			ApplicationState{Health: Failed, Message: "ComparisonError: rpc error", Disconnected: true},
+			ApplicationState{Health: Failed, Message: "ComparisonError: rpc error"},
 		},
 		"error condition before anything else": {
 			"status:\n" + fmt.Sprintf(condition, "InvalidSpecError", "no such project"),
-			ApplicationState{Health: Failed, Message: "InvalidSpecError: no such project", Disconnected: true},
+			ApplicationState{Health: Failed, Message: "InvalidSpecError: no such project"},
 		},
 		"the first of the error conditions": {
 			is("Healthy", "Synced", fmt.Sprintf(condition, "SyncError", "second")+"  - {type: DeletionError, message: first}\n"),
@@ -363,5 +363,30 @@ func TestStripApplication(t *testing.T) {
 	}
 	if _, err := StripApplication(sample(t, "")); err != nil {
 		t.Errorf("without a status: %v", err)
+	}
+}
+
+func TestDisconnected(t *testing.T) {
+	for name, test := range map[string]struct {
+		types []any
+		want  bool
+	}{
+		"nothing said":        {nil, false},
+		"an unknown cluster":  {[]any{"InvalidSpecError"}, true},
+		"a refusal":           {[]any{"ComparisonError"}, true},
+		"among others":        {[]any{"SharedResourceWarning", "DeletionError", "ComparisonError"}, true},
+		"of its own doing":    {[]any{"SyncError"}, false},
+		"a warning, no error": {[]any{"OrphanedResourceWarning"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var conditions []any
+			for _, conditionType := range test.types {
+				conditions = append(conditions, map[string]any{"type": conditionType, "message": "x"})
+			}
+			app := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": conditions}}}
+			if got := Disconnected(app); got != test.want {
+				t.Errorf("it is %v", got)
+			}
+		})
 	}
 }

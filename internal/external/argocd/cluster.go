@@ -77,8 +77,8 @@ func ParseKubeconfig(kubeconfig []byte) (Credentials, error) {
 	if address(cluster.Server) == InClusterServer {
 		return Credentials{}, fmt.Errorf("the server of its cluster %q is the one that Argo CD runs on; use a target of type hub", context.Cluster)
 	}
-	if server, err := url.Parse(cluster.Server); err != nil || server.User != nil || server.Host == "" || server.Scheme != "https" && server.Scheme != "http" {
-		// The address is shown; a password in it would be, too.
+	if server, err := url.Parse(cluster.Server); err != nil || server.User != nil || server.Host == "" || server.RawQuery != "" || server.Scheme != "https" && server.Scheme != "http" {
+		// The address is shown; a password or a token in it would be, too.
 		return Credentials{}, fmt.Errorf("the server of its cluster %q is not a URL such as https://host:port", context.Cluster)
 	}
 	user, ok := config.AuthInfos[context.AuthInfo]
@@ -114,18 +114,14 @@ func address(server string) string {
 	return strings.ToLower(strings.TrimRight(strings.TrimSpace(server), "/"))
 }
 
-// Clash says whether a cluster Secret is for the same server, with other credentials.
-func (c Credentials) Clash(secret *unstructured.Unstructured) bool {
-	value := func(key string) []byte {
-		encoded, _, _ := unstructured.NestedString(secret.Object, "data", key)
-		decoded, _ := base64.StdEncoding.DecodeString(encoded)
-		return decoded
-	}
-	if address(string(value("server"))) != address(c.Server) {
+// Clash says whether what a cluster Secret has of a server and its config is for the same server, with
+// other credentials.
+func (c Credentials) Clash(server string, config []byte) bool {
+	if address(server) != address(c.Server) {
 		return false
 	}
 	var other clusterConfig
-	return json.Unmarshal(value("config"), &other) != nil || !reflect.DeepEqual(other, c.config)
+	return json.Unmarshal(config, &other) != nil || !reflect.DeepEqual(other, c.config)
 }
 
 // ClusterLabels are what Argo CD knows cluster Secrets by.

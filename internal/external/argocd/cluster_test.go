@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -157,18 +156,13 @@ func TestClash(t *testing.T) {
 		"another server name": {parse(`{server: "https://203.0.113.10:6443", tls-server-name: x}`, token), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			secret, err := Cluster{Namespace: "argocd", Name: "other", Credentials: test.other}.Object()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := mine.Clash(secret); got != test.want {
+			secret, _ := registered(t, test.other)
+			if got := mine.Clash(string(secret.Data["server"]), secret.Data["config"]); got != test.want {
 				t.Errorf("clash is %v", got)
 			}
 		})
 	}
-	secret, _ := Cluster{Namespace: "argocd", Name: "other", Credentials: mine}.Object()
-	_ = unstructured.SetNestedField(secret.Object, b64("{"), "data", "config")
-	if !mine.Clash(secret) {
+	if !mine.Clash(mine.Server, []byte("{")) {
 		t.Error("what cannot be read is not taken for the same")
 	}
 }
@@ -182,6 +176,7 @@ var badKubeconfigs = map[string]struct{ kubeconfig, names string }{
 		kubeconfig(server, `{token: canary-token, auth-provider: {name: gcp, config: {refresh-token: canary-refresh}}}`),
 		"gcp",
 	},
+	"a token in the address":    {kubeconfig(`{server: "https://203.0.113.10?token=canary-token"}`, token), "https://host:port"},
 	"a password in the address": {kubeconfig(`{server: "https://u:canary-password@203.0.113.10"}`, token), "https://host:port"},
 	"the cluster of Argo CD":    {kubeconfig(`{server: "https://kubernetes.default.svc/"}`, token), "type hub"},
 	"an address that is no URL": {kubeconfig(`{server: "203.0.113.10:6443"}`, token), "https://host:port"},
