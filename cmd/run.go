@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,17 +24,8 @@ import (
 	"github.com/labkeeper/labkeeper/internal/controller"
 )
 
-// The Lease: a leader that dies is followed within five seconds.
-const (
-	leaseDuration = 4 * time.Second
-	renewDeadline = 3 * time.Second
-	// Who waits to lead tries every one to 2.2 periods, because client-go adds up to 1.2 at random.
-	// So it may be 0.44 s late to see the last renewal of a leader that dies and as late again to
-	// see that the Lease has run out, or that it was released.
-	retryPeriod = 200 * time.Millisecond
-	// stopTimeout is for passes that are under way when the manager is told to stop.
-	stopTimeout = 20 * time.Second
-)
+// stopTimeout is for passes that are under way when the manager is told to stop.
+const stopTimeout = 20 * time.Second
 
 // run runs the manager until ctx is done.
 func run(ctx context.Context, o options) error {
@@ -55,6 +47,15 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("building the client: %w", err)
 	}
+	var lock resourcelock.Interface
+	if o.leaderElect {
+		if lock, err = newLease(config, o.leaderElectionNamespace); err != nil {
+			if o.leaderElectionNamespace == "" {
+				err = fmt.Errorf("%w (outside of a cluster set --leader-election-namespace)", err)
+			}
+			return fmt.Errorf("preparing to lead: %w", err)
+		}
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
@@ -62,14 +63,14 @@ func run(ctx context.Context, o options) error {
 		HealthProbeBindAddress:        o.probeAddress,
 		PprofBindAddress:              o.pprofAddress,
 		LeaderElection:                o.leaderElect,
-		LeaderElectionID:              "labkeeper",
-		LeaderElectionNamespace:       o.leaderElectionNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 ptr.To(leaseDuration),
 		RenewDeadline:                 ptr.To(renewDeadline),
 		RetryPeriod:                   ptr.To(retryPeriod),
 		GracefulShutdownTimeout:       ptr.To(stopTimeout),
 		Cache:                         controller.CacheOptions(o.Options),
+
+		LeaderElectionResourceLockInterface: lock,
 		Client: client.Options{Cache: &client.CacheOptions{
 			Unstructured: true,
 			// It does not work with several namespaces, and nothing correct rests on it.
@@ -77,9 +78,6 @@ func run(ctx context.Context, o options) error {
 		}},
 	})
 	if err != nil {
-		if o.leaderElect && o.leaderElectionNamespace == "" {
-			err = fmt.Errorf("%w (outside of a cluster set --leader-election-namespace)", err)
-		}
 		return fmt.Errorf("building the manager: %w", err)
 	}
 	live, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper})

@@ -138,6 +138,7 @@ var _ = Describe("The schema", func() {
 		Entry("no days to live", withWorkflow("{template: x}, ttlDays: 0"), "spec.ttlDays"),
 		Entry("366 days to live", withWorkflow("{template: x}, ttlDays: 366"), "spec.ttlDays"),
 		Entry("a time to live after the verdict in days", withWorkflow("{template: x}, ttlAfterFinished: 1d"), "spec.ttlAfterFinished"),
+		Entry("a time to live after the verdict that no program can read", withWorkflow("{template: x}, ttlAfterFinished: 9999999h"), "spec.ttlAfterFinished"),
 		Entry("a negative time to live after the verdict", withWorkflow("{template: x}, ttlAfterFinished: -1h"), "spec.ttlAfterFinished"),
 		Entry("an unknown field", withWorkflow("{template: x}, series: y"), "spec.series"),
 		Entry("a long description", withWorkflow("{template: x}, description: "+strings.Repeat("d", 1025)), "spec.description"),

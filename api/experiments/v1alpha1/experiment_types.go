@@ -78,8 +78,7 @@ type ExperimentSpec struct {
 	// only ttlDays counts.
 	// +optional
 	// +kubebuilder:validation:Type=string
-	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:Pattern=`^([0-9]+(h|m|s))+$`
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s)){1,3}$`
 	TTLAfterFinished *metav1.Duration `json:"ttlAfterFinished,omitempty"`
 
 	// suspend stops everything that the manager does for the Experiment but its end: nothing is
@@ -284,8 +283,7 @@ const (
 
 // Completion is what ends the validation.
 type Completion struct {
-	// mode is workflow (the Workflow's end) or manual (a person's word). This version does
-	// not act on manual yet: the Experiment says so in its Accepted condition and waits.
+	// mode is workflow (the Workflow's end) or manual (a person's word).
 	// +optional
 	// +kubebuilder:default=workflow
 	Mode CompletionMode `json:"mode,omitempty"`

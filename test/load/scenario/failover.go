@@ -10,8 +10,9 @@ import (
 	"github.com/labkeeper/labkeeper/test/load/measure"
 )
 
-// probeEvery is how often an object is created while the managers change.
-const probeEvery = 25 * time.Millisecond
+// probeEvery is how often an object is created while the managers change: what comes meanwhile must
+// not be a burst, or its last one is what waits longest.
+const probeEvery = 50 * time.Millisecond
 
 // failover ends the leader of two managers, by force and by asking, and tells how long the
 // objects waited that were created meanwhile.
