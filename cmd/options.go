@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -52,6 +53,8 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&e.WorkflowServiceAccount, "workflow-service-account", "argo-workflow", "ServiceAccount that Workflows run as.")
 	fs.StringVar(&e.ClaimNamespace, "claim-namespace", "", "Namespace of Crossplane claims. Default: the Experiment's own.")
 	fs.StringVar(&e.CrossplaneNamespace, "crossplane-namespace", "crossplane-system", "Namespace where compositions leave connection Secrets.")
+	fs.BoolVar(&e.KeylessGKE, "keyless-gke", false, "Let Argo CD log in to gke clusters with its own Google identity (argocd-k8s-auth gcp) instead of what the kubeconfig has.")
+	fs.StringVar(&e.OrphansNamespace, "orphans-namespace", ownNamespace(), "Namespace of the ConfigMaps that list what could not be deleted. Default: the manager's own, outside of a cluster default.")
 	fs.BoolVar(&e.StrictComponents, "strict-components", false, "Refuse Experiments that name Components which do not exist.")
 	fs.StringVar(&e.Fallback.RepoURL, "component-repo-url", "", "Git repository with components/<type>/<name> for Components that do not exist. Default: no fallback.")
 	fs.StringVar(&e.Fallback.Revision, "component-revision", "HEAD", "Revision of the repository of --component-repo-url.")
@@ -81,6 +84,7 @@ func (o options) check() error {
 		{"workflow-namespace", e.WorkflowNamespace},
 		{"workflow-service-account", e.WorkflowServiceAccount},
 		{"crossplane-namespace", e.CrossplaneNamespace},
+		{"orphans-namespace", e.OrphansNamespace},
 	} {
 		if f.value == "" {
 			return fmt.Errorf("--%s: it must not be empty", f.flag)
@@ -100,6 +104,15 @@ func (o options) check() error {
 	return nil
 }
 
+// ownNamespace is the one that the manager runs in; default outside of a cluster.
+func ownNamespace() string {
+	const mounted = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+	if content, err := os.ReadFile(mounted); err == nil {
+		return strings.TrimSpace(string(content))
+	}
+	return metav1.NamespaceDefault
+}
+
 type namespaceFlag struct{ flag, namespace string }
 
 // namespaces are those that the flags name and that must exist.
@@ -110,6 +123,7 @@ func (o options) namespaces() []namespaceFlag {
 		{"workflow-namespace", e.WorkflowNamespace},
 		{"crossplane-namespace", e.CrossplaneNamespace},
 		{"claim-namespace", e.ClaimNamespace},
+		{"orphans-namespace", e.OrphansNamespace},
 	}
 	for _, namespace := range o.Experiment.WatchNamespaces {
 		named = append(named, namespaceFlag{"watch-namespaces", namespace})

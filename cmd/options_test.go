@@ -16,7 +16,7 @@ func defaults() options {
 	return options{
 		Options: controller.Options{Experiment: experiment.Options{
 			ArgoCDNamespace: "argocd", ArgoCDProject: "default", WorkflowNamespace: "argo", WorkflowServiceAccount: "argo-workflow",
-			CrossplaneNamespace: "crossplane-system", Fallback: experiment.Fallback{Revision: "HEAD"}, Events: true, MaxConcurrentReconciles: 4,
+			CrossplaneNamespace: "crossplane-system", OrphansNamespace: "default", Fallback: experiment.Fallback{Revision: "HEAD"}, Events: true, MaxConcurrentReconciles: 4,
 		}},
 		metricsAddress: ":8443", metricsSecure: true, probeAddress: ":8081", pprofAddress: "0",
 	}
@@ -26,7 +26,7 @@ func TestParse(t *testing.T) {
 	everything := defaults()
 	everything.Experiment = experiment.Options{
 		ArgoCDNamespace: "cd", ArgoCDProject: "labs", WorkflowNamespace: "wf", WorkflowServiceAccount: "runner", ClaimNamespace: "claims",
-		CrossplaneNamespace: "xp", Fallback: experiment.Fallback{RepoURL: "https://git.example.com/c.git", Revision: "v1"},
+		CrossplaneNamespace: "xp", OrphansNamespace: "orphans", KeylessGKE: true, Fallback: experiment.Fallback{RepoURL: "https://git.example.com/c.git", Revision: "v1"},
 		StrictComponents: true, MaxConcurrentReconciles: 9, // and no Events
 	}
 	everything.metricsAddress, everything.metricsSecure, everything.probeAddress = ":1", false, ":2"
@@ -43,6 +43,7 @@ func TestParse(t *testing.T) {
 			"--crossplane-namespace=xp", "--component-repo-url=https://git.example.com/c.git", "--component-revision=v1", "--strict-components",
 			"--max-concurrent-reconciles=9", "--metrics-bind-address=:1", "--metrics-secure=false", "--health-probe-bind-address=:2",
 			"--leader-elect", "--leader-election-namespace", "lease", "--watch-namespaces=a,b", "--events=false", "--pprof-bind-address=127.0.0.1:3",
+			"--orphans-namespace=orphans", "--keyless-gke",
 		}, everything},
 		"one namespace":   {[]string{"--watch-namespaces=a"}, func() options { o := defaults(); o.Experiment.WatchNamespaces = []string{"a"}; return o }()},
 		"every namespace": {[]string{"--watch-namespaces="}, defaults()},
@@ -106,7 +107,7 @@ func TestNamespacesThatMustExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []namespaceFlag{
-		{"argocd-namespace", "argocd"}, {"workflow-namespace", "argo"}, {"crossplane-namespace", "crossplane-system"},
+		{"argocd-namespace", "argocd"}, {"workflow-namespace", "argo"}, {"crossplane-namespace", "crossplane-system"}, {"orphans-namespace", "default"},
 		{"watch-namespaces", "a"}, {"watch-namespaces", "b"},
 	}
 	if diff := cmp.Diff(want, o.namespaces(), cmp.AllowUnexported(namespaceFlag{})); diff != "" {

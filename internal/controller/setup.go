@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -38,7 +37,7 @@ func Scheme() (*runtime.Scheme, error) {
 }
 
 // CacheOptions are those of the manager's cache, which has our own kinds and those that every
-// cluster has: only what carries our labels, without what is never read.
+// cluster has, without what is never read.
 func CacheOptions(o Options) cache.Options {
 	return cache.Options{
 		// A read through the cache must never begin to watch a kind by accident.
@@ -46,8 +45,7 @@ func CacheOptions(o Options) cache.Options {
 		DefaultNamespaces:           namespaces(o.Experiment.WatchNamespaces),
 		DefaultTransform:            StripManagedFields,
 		ByObject: map[client.Object]cache.ByObject{
-			kube.CRD():          {Transform: kube.StripCRD},
-			&corev1.Namespace{}: {Label: experiment.Ours()},
+			kube.CRD(): {Transform: kube.StripCRD},
 		},
 	}
 }

@@ -109,6 +109,23 @@ func (w Writer) Delete(ctx context.Context, child *unstructured.Unstructured) er
 	return nil
 }
 
+// Free takes finalizers off a child that is being deleted, for whoever put them there and cannot do
+// what they wait for any more. A child that has none of them is left alone.
+func (w Writer) Free(ctx context.Context, child *unstructured.Unstructured, free func(finalizer string) bool) error {
+	live, err := w.live(ctx, child)
+	if err != nil {
+		return err
+	}
+	keep := slices.DeleteFunc(slices.Clone(live.GetFinalizers()), free)
+	if live.GetUID() != child.GetUID() || live.GetDeletionTimestamp() == nil || len(keep) == len(live.GetFinalizers()) {
+		return nil
+	}
+	if err := patchFinalizers(ctx, w.Client, live, keep); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("freeing %s: %w", Describe(child), err)
+	}
+	return nil
+}
+
 // Confirm returns a conflict unless the server has the child in the desired state, to stay and, if
 // desired has a UID, of that one, whatever the cache says: for what is never looked at again.
 func (w Writer) Confirm(ctx context.Context, desired *unstructured.Unstructured) error {

@@ -208,6 +208,9 @@ func (r *run) judgeLog() []Finding {
 	return out
 }
 
+// stopping are words of the errors that client-go logs of what a manager that is stopped cuts short.
+var stopping = []string{"cache.UnhandledError", "Unexpected error when reading response body", "Unable to write event"}
+
 // errorLine is the first line of the log that is an error which the workload does not expect.
 func (r *run) errorLine() string {
 	log, err := r.manager.log()
@@ -216,7 +219,8 @@ func (r *run) errorLine() string {
 	}
 	for line := range strings.Lines(log) {
 		expected := slices.ContainsFunc(r.workload.Logs, func(words string) bool { return strings.Contains(line, words) }) ||
-			strings.Contains(line, "cache.UnhandledError") && strings.Contains(line, "context canceled") // of client-go, when a manager is stopped
+			strings.Contains(line, "context canceled") && // of client-go, when a manager is stopped
+				slices.ContainsFunc(stopping, func(words string) bool { return strings.Contains(line, words) })
 		if strings.Contains(line, `"level":"error"`) && !expected {
 			return line[:min(len(line), 500)]
 		}
@@ -246,6 +250,9 @@ func (r *run) orphans(history []Entry) []string {
 	var out []string
 	owners, live := map[types.UID]string{}, map[types.UID]Entry{}
 	lost := func(e Entry) {
+		if slices.Contains(r.workload.Leaves, r.lab.world.Role(e.Object)) {
+			return
+		}
 		out = append(out, fmt.Sprintf("%s %s is there without its owner", r.lab.world.Role(e.Object), r.proxy.plan.hide(e.Object.GetName())))
 	}
 	for _, e := range history {

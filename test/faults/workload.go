@@ -78,6 +78,8 @@ type Workload struct {
 	Slow bool
 	// Breaks are the names of the invariants that the users of the workload break themselves.
 	Breaks []string
+	// Leaves are the roles of objects that may outlive their owner.
+	Leaves []string
 	// Logs are words of the errors that the manager logs even when nothing disturbs it.
 	Logs []string
 }

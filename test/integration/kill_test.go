@@ -36,6 +36,9 @@ func outcome(s *stage, e *v1alpha1.Experiment) map[string]string {
 	status := s.get(e).Status.DeepCopy()
 	status.StartedAt, status.CompletedAt, status.ExpiresAt = nil, nil, nil
 	status.Workflow.UID, status.Workflow.StartedAt, status.Workflow.FinishedAt = "", nil, nil
+	for i := range status.Targets {
+		status.Targets[i].Since = nil
+	}
 	for i := range status.Conditions {
 		status.Conditions[i].LastTransitionTime.Reset()
 	}

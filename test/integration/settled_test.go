@@ -61,6 +61,7 @@ var _ = Describe("A settled system", Serial, Ordered, func() {
 		s.reaches(deleted, v1alpha1.PhaseRunning)
 		Expect(s.client.Delete(background(), s.object(workflows, s.workflow(deleted)))).To(Succeed())
 		s.reaches(deleted, v1alpha1.PhaseFailed)
+		s.reaches(running, v1alpha1.PhaseRunning)
 		Eventually(func() string { return s.get(running).Status.Workflow.Phase }).Should(Equal("Running"))
 
 		cycle := s.create(experiment("cycle", onHub("a", "k6", "b"), onHub("b", "k6", "a")))

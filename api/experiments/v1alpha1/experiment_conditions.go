@@ -18,6 +18,9 @@ const (
 	ConditionApplicationsHealthy = "ApplicationsHealthy"
 	// ConditionWorkflowSucceeded is True when the validation Workflow succeeded.
 	ConditionWorkflowSucceeded = "WorkflowSucceeded"
+	// ConditionCleanedUp is there when spec.terminate has ended the Experiment, and True when
+	// everything that it brought up is gone. Ready does not sum it up.
+	ConditionCleanedUp = "CleanedUp"
 )
 
 // Reasons shared by the conditions of an Experiment.
@@ -124,9 +127,18 @@ const (
 	// ReasonTargetsNotSettled: the Workflow succeeded, and a cluster or Application that it
 	// validated is not up, is being deleted or is being brought back to the spec.
 	ReasonTargetsNotSettled = "TargetsNotSettled"
+	// ReasonProgressDeadlineExceeded: a cluster or Application has taken longer than
+	// spec.progressDeadline says.
+	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
+	// ReasonTerminated: spec.terminate has ended the Experiment before a verdict.
+	ReasonTerminated = "Terminated"
 	// ReasonWorkflowTemplateNotFound: the WorkflowTemplate does not exist.
 	ReasonWorkflowTemplateNotFound = "WorkflowTemplateNotFound"
 )
+
+// ReasonCleanedUp is the reason of ConditionCleanedUp when it is True; before that it is
+// ReasonDeleting, or that of an error.
+const ReasonCleanedUp = "CleanedUp"
 
 // ReasonComplete is the reason of ConditionReady when it is True.
 const ReasonComplete = "Complete"
@@ -141,6 +153,9 @@ const (
 	ReasonExtended = "Extended"
 	// ReasonExtensionInvalid: the annotation that should is not a duration.
 	ReasonExtensionInvalid = "ExtensionInvalid"
+	// ReasonOrphansLeft: the teardown has not come to its end within spec.deletion.deadline, and
+	// the Experiment goes without.
+	ReasonOrphansLeft = "OrphansLeft"
 	// ReasonTarget and the target's state, such as TargetHealthy: the state of a target
 	// has changed.
 	ReasonTarget = "Target"
@@ -166,6 +181,9 @@ const (
 	// AnnotationExtend is on an Experiment: how much longer it stays than its spec says, as a
 	// duration such as 24h.
 	AnnotationExtend = "experiments.illm.io/extend"
+	// AnnotationProject is on a Namespace: the Argo CD project of the Applications of the
+	// Experiments in it, which bounds what they may deploy.
+	AnnotationProject = "experiments.illm.io/argocd-project"
 	// AnnotationOwner is the Experiment as namespace/name, in full.
 	AnnotationOwner = "experiments.illm.io/owner"
 	// Finalizer keeps an Experiment until everything it brought up is gone.

@@ -21,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.targets.size() == oldSelf.spec.targets.size() && self.spec.targets.all(t, oldSelf.spec.targets.exists(o, o.name == t.name && o.cluster.type == t.cluster.type)))",message="spec.targets: targets and their cluster types cannot change once the Experiment has started; delete it and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, !has(t.cluster.kubeconfigSecret) || oldSelf.spec.targets.exists(o, o.name == t.name && has(o.cluster.kubeconfigSecret) && o.cluster.kubeconfigSecret == t.cluster.kubeconfigSecret))",message="spec.targets[].cluster.kubeconfigSecret: it cannot change once the Experiment has started, because what is deployed would stay on the cluster of before; delete the Experiment and create another one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || oldSelf.spec.targets.all(o, !has(o.podSecurity) || self.spec.targets.exists(t, t.name == o.name && has(t.podSecurity)))",message="spec.targets[].podSecurity: it can be changed and not be removed once the Experiment has started, because the label would stay on the namespace; set another level"
 type Experiment struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -44,6 +45,7 @@ type ExperimentList struct {
 }
 
 // ExperimentSpec is what an Experiment brings up and validates.
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.terminate) || !oldSelf.terminate || has(self.terminate) && self.terminate",message="terminate: it cannot be taken back; delete the Experiment and create it again"
 type ExperimentSpec struct {
 	// description says what the Experiment is for.
 	// +optional
@@ -81,6 +83,19 @@ type ExperimentSpec struct {
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s)){1,3}$`
 	TTLAfterFinished *metav1.Duration `json:"ttlAfterFinished,omitempty"`
 
+	// progressDeadline is how long each stage may take before the Experiment fails.
+	// +optional
+	ProgressDeadline *ProgressDeadline `json:"progressDeadline,omitempty"`
+
+	// terminate ends the Experiment: everything that it brought up is taken down, and its record
+	// stays until its time is over. Without a verdict it has failed. It cannot be taken back.
+	// +optional
+	Terminate bool `json:"terminate,omitempty"`
+
+	// deletion says what happens when what the Experiment brought up does not go.
+	// +optional
+	Deletion *Deletion `json:"deletion,omitempty"`
+
 	// suspend stops everything that the manager does for the Experiment but its end: nothing is
 	// begun or changed and no Workflow submitted. Clusters that are up stay up, and cost; a
 	// Workflow that runs goes on; the time to live does, too.
@@ -88,7 +103,68 @@ type ExperimentSpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 }
 
+// ProgressDeadline is how long the stages of an Experiment may take, as durations such as 45m, at
+// least 1m. Time in which the spec cannot be acted on counts, and is not judged.
+type ProgressDeadline struct {
+	// clusters is how long the cluster of a target may take until it is up and registered; 1h by
+	// default.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s)){1,3}$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="clusters: at least 1m"
+	Clusters *metav1.Duration `json:"clusters,omitempty"`
+	// applications is how long the Application of a target may take until it is healthy. Default:
+	// as long as the Experiment lives.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s)){1,3}$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="applications: at least 1m"
+	Applications *metav1.Duration `json:"applications,omitempty"`
+	// workflow is how long the Workflow may take: Argo Workflows ends it then
+	// (activeDeadlineSeconds). It counts for Workflows that are submitted later. Default: what the
+	// template says.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s)){1,3}$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="workflow: at least 1m"
+	Workflow *metav1.Duration `json:"workflow,omitempty"`
+}
+
+// DeletionPolicy says what becomes of an Experiment whose teardown does not come to its end.
+// +kubebuilder:validation:Enum=Release;Block
+type DeletionPolicy string
+
+const (
+	// DeletionRelease lets the Experiment go, and leaves a ConfigMap with what is left behind.
+	DeletionRelease DeletionPolicy = "Release"
+	// DeletionBlock keeps the Experiment until everything is gone.
+	DeletionBlock DeletionPolicy = "Block"
+)
+
+// Deletion says what happens when what an Experiment brought up does not go.
+type Deletion struct {
+	// deadline is how long the deletion of what the Experiment brought up is tried and waited for,
+	// as a duration such as 45m, at least 1m; 30m by default. A Workflow or an Application that
+	// does not go holds up what comes after it for a quarter of it at most, and a cluster has at
+	// least half of it.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s)){1,3}$`
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="deadline: at least 1m"
+	Deadline *metav1.Duration `json:"deadline,omitempty"`
+	// policy says what happens then: Release, which is the default, lets the Experiment go, after
+	// an Event and a ConfigMap in the manager's namespace that lists what is left behind; Block
+	// keeps the Experiment, and goes on.
+	// +optional
+	Policy DeletionPolicy `json:"policy,omitempty"`
+}
+
+// PodSecurity is a level of the Pod Security Standards.
+// +kubebuilder:validation:Enum=privileged;baseline;restricted
+type PodSecurity string
+
 // Target is one cluster and what is deployed on it.
+// +kubebuilder:validation:XValidation:rule="!has(self.podSecurity) || self.podSecurity == 'restricted' || self.cluster.type != 'hub'",message="podSecurity: what runs on the hub, which others share, can only be restricted; use another type of cluster"
 type Target struct {
 	// name of the target, unique in the Experiment.
 	// +required
@@ -107,6 +183,12 @@ type Target struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	Components []ComponentRef `json:"components"`
+
+	// podSecurity is the level of the Pod Security Standards that the namespace of the components
+	// enforces, for instance privileged for agents that run on every node; on the hub, which others
+	// share, restricted alone. Default: what the cluster does.
+	// +optional
+	PodSecurity PodSecurity `json:"podSecurity,omitempty"`
 
 	// observability ships the target's metrics to the hub.
 	// +optional
@@ -376,8 +458,11 @@ type ExperimentStatus struct {
 	// Workflow, which Argo Workflows may delete on its own.
 	// +optional
 	Workflow *WorkflowStatus `json:"workflow,omitempty"`
+	// teardown says since when what is being waited for.
+	// +optional
+	Teardown *TeardownStatus `json:"teardown,omitempty"`
 	// conditions are Ready, and what it sums up: Accepted, ComponentsResolved,
-	// ClustersReady, ApplicationsHealthy and WorkflowSucceeded.
+	// ClustersReady, ApplicationsHealthy and WorkflowSucceeded; and with spec.terminate CleanedUp.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -392,6 +477,26 @@ type Namespaces struct {
 	ArgoCD string `json:"argoCD"`
 	// workflows are in this namespace.
 	Workflows string `json:"workflows"`
+}
+
+// TeardownStatus says since when a teardown waits for what. The times are those of the manager's clock.
+type TeardownStatus struct {
+	// startedAt is when the manager first acted on the deletion; spec.deletion.deadline counts from it.
+	// +optional
+	StartedAt *metav1.Time `json:"startedAt,omitempty"`
+	// waitsFor is what was asked to go and is not gone.
+	// +optional
+	// +listType=map
+	// +listMapKey=object
+	WaitsFor []Waiting `json:"waitsFor,omitempty"`
+}
+
+// Waiting is an object that was asked to go.
+type Waiting struct {
+	// object as kind, namespace and name, for instance GKECluster lab/app.
+	Object string `json:"object"`
+	// since is when it was asked.
+	Since metav1.Time `json:"since"`
 }
 
 // TargetState says how far a target has come.
@@ -415,6 +520,9 @@ type TargetStatus struct {
 	// state is Blocked, Provisioning, Deploying or Healthy.
 	// +optional
 	State TargetState `json:"state,omitempty"`
+	// since is when it came to this state.
+	// +optional
+	Since *metav1.Time `json:"since,omitempty"`
 	// blockedBy names the targets it waits for.
 	// +optional
 	// +listType=atomic

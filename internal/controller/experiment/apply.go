@@ -13,12 +13,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // apply carries the plan out, in its order. A write that fails ends those of its target, and
-// what is for the whole Experiment, and leaves the other targets alone.
+// what is for the whole Experiment, and leaves the other targets alone. Deletions of one plan rest on
+// nothing but that: one that is refused must not keep a cluster.
 func (s *scope) apply(ctx context.Context) error {
 	if s.plan.Expire {
 		return s.expire(ctx)
@@ -35,15 +37,30 @@ func (s *scope) apply(ctx context.Context) error {
 	}
 	var errs []error
 	for _, w := range s.plan.Writes {
-		if s.failed[w.Target] != nil || w.Target == "" && len(errs) > 0 {
+		if w.Action != Delete && (s.failed[w.Target] != nil || w.Target == "" && len(errs) > 0) {
 			continue
 		}
-		if err := s.write(ctx, w); err != nil {
+		err := s.write(ctx, w)
+		if w.Action == Delete {
+			s.asked(ctx, kube.Describe(w.Object), err)
+		}
+		if err != nil {
 			s.failed[w.Target] = err
 			errs = append(errs, at(w.Condition, err))
 		}
 	}
+	for _, t := range s.plan.Targets {
+		s.refusals.note(ctx, s.experiment, refusedTarget(t.Name), s.failed[t.Name], s.now)
+	}
 	return errors.Join(errs...)
+}
+
+// asked notes what came of asking an object to go: one that was refused does not wait to go.
+func (s *scope) asked(ctx context.Context, object string, err error) {
+	s.refusals.note(ctx, s.experiment, object, err, s.now)
+	if t := s.plan.Teardown; t != nil && err != nil {
+		t.WaitsFor = slices.DeleteFunc(t.WaitsFor, func(w v1alpha1.Waiting) bool { return w.Object == object })
+	}
 }
 
 // current makes sure, before anything is created or changed, that the Experiment is the one that
@@ -85,6 +102,10 @@ func (s *scope) write(ctx context.Context, w Write) error {
 	if w.Action == Delete {
 		log.Info("Deleting child")
 		return writer.Delete(ctx, w.Object)
+	}
+	if w.Action == Free {
+		log.Info("Freeing Application of a cluster that is gone")
+		return writer.Free(ctx, w.Object, argocd.Finalizer)
 	}
 	if w.Known {
 		log.Info("Applying child")

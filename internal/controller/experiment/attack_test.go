@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -259,17 +258,6 @@ func TestReadOfTheExperimentThatFails(t *testing.T) {
 	}
 }
 
-// wait is how soon a pass asks for the next one.
-func (l *lab) wait() time.Duration {
-	l.t.Helper()
-	l.armed = true
-	result, err := l.reconciler.Reconcile(l.t.Context(), l.get())
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	return result.RequeueAfter
-}
-
 // The end of an object that does not name its owner wakes nobody.
 func TestUnheardEndsAreLookedFor(t *testing.T) {
 	unname := func(l *lab, o *unstructured.Unstructured) {
@@ -283,16 +271,16 @@ func TestUnheardEndsAreLookedFor(t *testing.T) {
 	if err := l.reconcile(); err != nil {
 		t.Fatal(err)
 	}
-	if got := l.wait(); got <= lastLook {
+	if got := l.pass(); got <= lastLook {
 		t.Errorf("a Workflow whose end is heard is looked at after %s", got)
 	}
 	workflow := l.list(argoworkflows.WorkflowGVK)[0]
 	unname(l, &workflow)
-	if got := l.wait(); got != lastLook {
+	if got := l.pass(); got != lastLook {
 		t.Errorf("a Workflow whose end is not heard is looked at after %s", got)
 	}
 	l.remove()
-	if got := l.wait(); got != lastLook {
+	if got := l.pass(); got != lastLook {
 		t.Errorf("in the teardown, after %s", got)
 	}
 	l.delete(argoworkflows.WorkflowGVK)
@@ -302,7 +290,7 @@ func TestUnheardEndsAreLookedFor(t *testing.T) {
 	for _, app := range l.list(argocd.ApplicationGVK) {
 		unname(l, &app)
 	}
-	if got := l.wait(); got != lastLook {
+	if got := l.pass(); got != lastLook {
 		t.Errorf("Applications in the teardown, after %s", got)
 	}
 }
@@ -313,7 +301,7 @@ func TestUnseenLeftoversAreLookedForAgain(t *testing.T) {
 	l.until(v1alpha1.PhaseProvisioning)
 	l.reconciler.Foreign = never{l.client}
 	l.remove()
-	if got := l.wait(); got != leftoverDelay {
+	if got := l.pass(); got != leftoverDelay {
 		t.Errorf("it is looked at after %s", got)
 	}
 }
@@ -333,7 +321,7 @@ func TestUnseenWorkflowIsLookedForAgain(t *testing.T) {
 		if down {
 			l.remove()
 		}
-		if got := l.wait(); got != leftoverDelay {
+		if got := l.pass(); got != leftoverDelay {
 			t.Errorf("it is looked at after %s (teardown: %t)", got, down)
 		}
 	}

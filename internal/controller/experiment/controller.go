@@ -37,6 +37,7 @@ import (
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups="",namespace=labkeeper-system,resources=configmaps,verbs=get;create;patch
 // +kubebuilder:rbac:groups=argoproj.io,namespace=argocd,resources=applications,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",namespace=argocd,resources=secrets,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups=argoproj.io,namespace=argo,resources=workflows,verbs=get;list;watch;create;patch;delete
@@ -60,6 +61,11 @@ type Options struct {
 	ClaimNamespace string
 	// CrossplaneNamespace is where compositions leave connection Secrets.
 	CrossplaneNamespace string
+	// KeylessGKE has Argo CD log in to GKE clusters with its own identity.
+	KeylessGKE bool
+	// OrphansNamespace is where ConfigMaps tell of what could not be taken down: the manager's own,
+	// so that they outlive the Experiment's.
+	OrphansNamespace string
 	// Fallback is the convention path of Components that do not exist.
 	Fallback Fallback
 	// StrictComponents turns the fallback off.
@@ -94,6 +100,8 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 	// Options of the manager.
 	Options Options
+
+	refusals refusals
 }
 
 // scope is what a pass over one Experiment knows.
@@ -102,6 +110,7 @@ type scope struct {
 	experiment *v1alpha1.Experiment
 	names      names
 	seen       Observed
+	now        time.Time
 	plan       Plan
 	// failed are the errors of this pass's writes by target.
 	failed map[string]error
@@ -118,9 +127,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 	before := e.DeepCopy()
 	s := &scope{Reconciler: r, experiment: e, names: names{e, r.Options}, failed: map[string]error{}}
 	err := s.step(ctx)
+	if err == nil && (s.plan.Done || s.plan.Verdict) {
+		r.refusals.forget(e)
+	}
 	report(s, err, r.Clock.Now())
 	return kube.Finish(ctx, r.Client, r.Recorder, before, e, v1alpha1.Finalizer, kube.Outcome{
-		Wait: s.plan.Wait, Done: s.plan.Done, Events: happened(before, e, s.plan), Err: err,
+		Wait: s.plan.Wait, Done: s.plan.Done && e.DeletionTimestamp != nil, Events: happened(before, e, s.plan, err), Err: err,
 	})
 }
 
@@ -133,16 +145,21 @@ func beginning(e *v1alpha1.Experiment) bool {
 
 // step observes, decides and writes.
 func (s *scope) step(ctx context.Context) error {
-	now := s.Clock.Now()
+	s.now = s.Clock.Now()
 	// Neither a verdict nor the end of its time depends on what can be read.
-	settled := s.experiment.Status.CompletedAt != nil || lifetimeOf(s.experiment).over(now)
-	if s.experiment.DeletionTimestamp != nil || !settled {
+	over := lifetimeOf(s.experiment).over(s.now)
+	if s.experiment.DeletionTimestamp != nil || !over && (goingDown(s.experiment) || s.experiment.Status.CompletedAt == nil) {
 		if err := s.observe(ctx); err != nil {
 			return err
 		}
 	}
-	s.plan = facts{experiment: s.experiment, options: s.Options, names: s.names, seen: s.seen, now: now}.plan()
+	s.plan = s.facts().plan()
 	return errors.Join(s.apply(ctx), s.seen.readErrors())
+}
+
+// facts are what the pass knows by now.
+func (s *scope) facts() facts {
+	return facts{experiment: s.experiment, options: s.Options, names: s.names, seen: s.seen, now: s.now, refused: s.refusals.of(s.experiment)}
 }
 
 // The priorities of what wakes an Experiment grow with how far it has come; a new or changed
@@ -208,6 +225,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizerLost, annotated))).
 		Watches(&v1alpha1.Component{}, enqueueWhere(c, indexComponents), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Namespace{}, kube.Enqueue(toOwner, priorityNamespace)).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+			return find(ctx, c, client.InNamespace(o.GetName()))
+		}), builder.WithPredicates(boundElsewhere)).
 		WatchesRawSource(kinds).
 		WatchesRawSource(r.Gate).
 		WithOptions(controller.Options{
@@ -223,6 +243,15 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 var finalizerLost = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	return o.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer)
 })
+
+// boundElsewhere lets a Namespace through of which the Argo CD project has changed.
+var boundElsewhere = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationProject] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationProject]
+	},
+}
 
 // annotated lets an Experiment through of which an annotation has changed that is acted on.
 var annotated = predicate.Funcs{

@@ -42,6 +42,13 @@
 // stays, empty, because the manager talks to no cluster but the hub. What the kubeconfig says of its
 // address is kept as an annotation of the Application, which saves reading the Secret again.
 //
+// A target whose cluster or Application takes longer than spec.progressDeadline fails the Experiment;
+// how long it has been in its state stands in its status. The Workflow's deadline is for Argo
+// Workflows to keep.
+//
+// spec.terminate ends the Experiment, with the verdict that it has or as failed, and takes everything
+// down as a deletion does; the Experiment stays, and says in its condition CleanedUp how far that is.
+//
 // A suspended Experiment is one whose spec cannot be acted on for now: nothing is begun, changed,
 // submitted or judged to have succeeded, what is there stays, and its time goes on.
 //
@@ -50,49 +57,53 @@
 //
 // # What it watches
 //
-// Experiments, Components, the metadata of Namespaces, and as foreign kinds
-// (internal/kube.ForeignKinds) GKEClusters, Applications and Workflows, all of them only where they
-// carry our label, and the metadata of WorkflowTemplates. An object wakes the Experiment that its
-// annotation names; a Component or template wakes the Experiments that name it. There is no
-// polling, but for what cannot be watched without reading every Secret of a namespace: a connection
-// Secret that is late is looked for every ten seconds; in a teardown a cluster Secret that was
-// deleted after 0.1 s, one whose deletion somebody's finalizer holds every two seconds, and so is a
-// leftover or the Workflow when the server has it and the cache does not. An object that somebody
-// has taken the annotation off is looked at every minute, and so are the kubeconfig of a cluster that
-// Argo CD cannot use and one that Argo CD has other credentials of. What is nearer to its end is looked at
-// first (kube.Enqueue), and a quarter of the workers, at least one, begins new ones, namespaces in
-// turn (kube.Gate), so that neither what is under way nor another namespace waits for a thousand
-// that come at once. Errors, a name that another's object has taken among them, are tried again
-// after 0.2 s, doubling up to a minute.
+// Experiments, Components, the metadata of Namespaces, because one may bind its Experiments to an Argo
+// CD project, and as foreign kinds (internal/kube.ForeignKinds) GKEClusters, Applications and
+// Workflows, these only where they carry our label, and the metadata of WorkflowTemplates. An object
+// wakes the Experiment that its annotation names; a Component or template wakes the Experiments that
+// name it. There is no polling, but for what cannot be watched without reading every Secret of a
+// namespace: a connection Secret that is late is looked for every ten seconds; in a teardown a cluster
+// Secret that was deleted after 0.1 s, one whose deletion somebody's finalizer holds every two
+// seconds, and so is a leftover or the Workflow when the server has it and the cache does not. An
+// object that somebody has taken the annotation off is looked at every minute, and so are the
+// kubeconfig of a cluster that Argo CD cannot use, one that Argo CD has other credentials of, and a
+// kind that a teardown cannot list. What is nearer to its end is looked at first (kube.Enqueue), and a
+// quarter of the workers, at least one, begins new ones, namespaces in turn (kube.Gate), so that
+// neither what is under way nor another namespace waits for a thousand that come at once. Errors, a
+// name that another's object has taken among them, are tried again after 0.2 s, doubling up to a
+// minute.
 //
 // # What it reads live
 //
-// Everything comes from the cache, except: the metadata of the Experiment, before a pass that
-// creates or changes anything, and which ends when it is not what was planned for, because what is
-// created for one that is gone would stay for good, a Workflow that is submitted for an old spec
-// stays the only one, one that the status records must not follow another, and an Application must
-// not go back; the kubeconfig Secret of a cluster that is Ready and not registered, and of one whose
-// Application cannot be compared, once a minute, with its cluster Secret; with the kubeconfig of a
-// cluster that is there already, the cluster Secrets of all, because Argo CD finds clusters by their
-// addresses and one with other credentials must not be registered twice; a Workflow whose
-// UID is recorded and which the cache does not have; a template that the cache does not have, where
-// a Workflow that only waits takes its place; a child whose create says AlreadyExists, and one that
-// is changed; a claim, before its cluster is registered; every claim and Application once, before a
-// good verdict, after which nothing is looked at any more; in a teardown the cluster Secret of every
-// claim that is left and of every existing cluster, a list of Workflows and Applications before the
-// clusters go, and one of every kind when the cache has nothing left.
+// Everything comes from the cache, except: a Namespace that it does not have yet; the metadata of the
+// Experiment, before a pass that creates or changes anything, and which ends when it is not what was
+// planned for, because what is created for one that is gone would stay for good, a Workflow that is
+// submitted for an old spec stays the only one, one that the status records must not follow another,
+// and an Application must not go back; the kubeconfig Secret of a cluster that is Ready and not
+// registered, and of one whose Application cannot be compared, once a minute, with its cluster Secret;
+// with the kubeconfig of a cluster that is there already, the cluster Secrets of all, because Argo CD
+// finds clusters by their addresses and one with other credentials must not be registered twice; a
+// Workflow whose UID is recorded and which the cache does not have; a template that the cache does not
+// have, where a Workflow that only waits takes its place; a child whose create says AlreadyExists, and
+// one that is changed; a claim, before its cluster is registered; every claim and Application once,
+// before a good verdict, after which nothing is looked at any more; in a teardown the cluster Secret
+// of every claim that is left and of every existing cluster, a list of Workflows and Applications
+// before the clusters go, one of every kind when the cache has nothing left, cannot see one of them or
+// the deadline is over, and the claim of an Application that is being deleted, where the cache has
+// none.
 //
 // # What it owns
 //
 // One claim per gke target, one cluster Secret for each that is not on the hub, one Application per
-// target, one Workflow and one namespace on the hub for each target there, all with deterministic
-// names that hold a hash of the Experiment's UID, and all with its UID as a label. An object under such a name without that
-// label is not touched, read or deleted: the Experiment says NameTaken and waits. One with the
-// label under another name is not the Experiment's either: somebody has copied it. Taking the
-// label off a child takes it out of the Experiment's hands. Claims and Applications that are
-// edited or deleted by somebody are brought back at once; a cluster Secret when its Application
-// fails, because Secrets are not watched, and so a kubeconfig that was rotated is registered again
-// when Argo CD is refused with the old one.
+// target, one Workflow, one namespace on the hub for each target there, and the ConfigMap with what is
+// left behind, which nothing deletes; all with deterministic names that hold a hash of the
+// Experiment's UID, and all with its UID as a label. An object under such a name without that label is
+// not touched, read or deleted: the Experiment says NameTaken and waits. One with the label under
+// another name is not the Experiment's either: somebody has copied it. Taking the label off a child
+// takes it out of the Experiment's hands. Claims and Applications that are edited or deleted by
+// somebody are brought back at once; a cluster Secret when its Application fails, because Secrets are
+// not watched, and so a kubeconfig that was rotated is registered again when Argo CD is refused with
+// the old one.
 //
 // # Teardown
 //
@@ -101,8 +112,20 @@
 // cluster Secret and the claim, which Crossplane keeps until the composite and the cluster
 // are gone (compositeDeletePolicy Foreground). The finalizer goes when live lists prove that
 // nothing is left, or that the cluster does not serve the kind at all; one of which it no longer
-// serves our version proves nothing, and is waited for. A finalizer that somebody takes off an
-// Experiment that is not being deleted is put back at once.
+// serves our version proves nothing, and is waited for.
+//
+// What does not go is waited for by the deadline of spec.deletion, 30 minutes by default. It counts
+// for each object from when that was asked to go, which stands in the status, and by the clock of the
+// manager alone, so that neither a manager that was away nor one whose clock is wrong gives less. A
+// Workflow or Application holds up what comes next for a quarter of it, and is left behind after half
+// of it, as a cluster is. What may not be deleted, or listed, counts from when this manager was first
+// refused. An Application whose cluster is gone, which the server must say, is freed of Argo CD's
+// finalizers. When the deadline of the whole teardown is over, too, a ConfigMap in the manager's
+// namespace tells of everything that is left, and the finalizer goes; with policy Block it does not. A
+// manager that looks in other namespaces than the Experiment was begun with never lets it go, because
+// it knows nothing of what is there. An Experiment that spec.terminate has ended stays anyway, and has
+// no deadline. A finalizer that somebody takes off an Experiment that is not being deleted is put back
+// at once.
 //
 // # House style
 //

@@ -151,7 +151,7 @@ func TestExistingClusterForbidden(t *testing.T) {
 // both.
 func TestExistingClusterThatArgoCDKnows(t *testing.T) {
 	register := func(name, kubeconfig string) *unstructured.Unstructured {
-		credentials, err := argocd.ParseKubeconfig([]byte(kubeconfig))
+		credentials, err := argocd.ParseKubeconfig([]byte(kubeconfig), argocd.Untrusted)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -571,7 +571,7 @@ func TestEventsOfSeveralTargets(t *testing.T) {
 		t.Fatal(err)
 	}
 	subjects := map[string]bool{}
-	for _, e := range happened(before, l.get(), Plan{}) {
+	for _, e := range happened(before, l.get(), Plan{}, nil) {
 		key := e.Reason + "/" + e.Subject
 		if subjects[key] {
 			t.Errorf("%s twice", key)

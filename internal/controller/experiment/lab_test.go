@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,9 +67,9 @@ type lab struct {
 	committed bool
 	// refuse says why a write does not take place; it may be nil.
 	refuse func(verb, kind string) error
-	// getErrors by kind.
-	getErrors map[string]error
-	armed     bool
+	// getErrors and listErrors by kind.
+	getErrors, listErrors map[string]error
+	armed                 bool
 }
 
 type kindStates map[schema.GroupVersionKind]kube.KindState
@@ -89,7 +90,8 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Experiment"), meta.RESTScopeNamespace)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Component"), meta.RESTScopeRoot)
 
-	l := &lab{t: t, clock: clocktesting.NewFakePassiveClock(epoch), recorder: events.NewFakeRecorder(1000), kinds: kindStates{}, getErrors: map[string]error{}}
+	l := &lab{t: t, clock: clocktesting.NewFakePassiveClock(epoch), recorder: events.NewFakeRecorder(1000), kinds: kindStates{},
+		getErrors: map[string]error{}, listErrors: map[string]error{}}
 	for _, gvk := range foreignKinds {
 		l.kinds[gvk] = kube.KindServed
 	}
@@ -98,6 +100,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 			l.experiment = client.ObjectKeyFromObject(e)
 		}
 	}
+	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lab"}})
 	l.client = fake.NewClientBuilder().WithScheme(s).WithRESTMapper(mapper).
 		WithStatusSubresource(&v1alpha1.Experiment{}).WithObjects(objects...).
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -106,6 +109,13 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 					return err
 				}
 				return c.Get(ctx, key, o, opts...)
+			},
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				kind := strings.TrimSuffix(list.GetObjectKind().GroupVersionKind().Kind, "List")
+				if err := l.listErrors[kind]; err != nil && l.armed {
+					return err
+				}
+				return c.List(ctx, list, opts...)
 			},
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				return l.write("create", kindOf(o), func() error {
@@ -131,7 +141,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 		Gate: kube.NewGate(1),
 		Options: Options{
 			ArgoCDNamespace: "argocd", ArgoCDProject: "default", WorkflowNamespace: "argo",
-			WorkflowServiceAccount: "argo-workflow", CrossplaneNamespace: "crossplane-system",
+			WorkflowServiceAccount: "argo-workflow", CrossplaneNamespace: "crossplane-system", OrphansNamespace: "labkeeper-system",
 		},
 	}
 	return l

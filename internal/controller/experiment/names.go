@@ -66,6 +66,14 @@ func (n names) template(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: n.options.WorkflowNamespace, Name: name}
 }
 
+// orphans is the ConfigMap that tells of what is left behind.
+func (n names) orphans() types.NamespacedName {
+	return types.NamespacedName{
+		Namespace: n.options.OrphansNamespace,
+		Name:      kube.ChildName(maxNamespace, n.experiment.UID, "orphans", n.experiment.Name),
+	}
+}
+
 // namespaceGVK is a core Namespace.
 var namespaceGVK = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
 

@@ -38,6 +38,8 @@ type Observed struct {
 	Connections map[string]Connection
 	// Workflow is the validation Workflow.
 	Workflow *unstructured.Unstructured
+	// Project is the Argo CD project that the Experiment's namespace is bound to; empty for none.
+	Project string
 	// TemplateFound says whether the WorkflowTemplate exists.
 	TemplateFound bool
 	// Leftovers is what a live look finds of the Experiment's children, by kind. Only a
@@ -48,6 +50,12 @@ type Observed struct {
 	Unseen bool
 	// Hidden are kinds that a teardown cannot see.
 	Hidden []schema.GroupVersionKind
+	// Unreadable are the errors of kinds that it has not been able to list for as long as it may
+	// take.
+	Unreadable map[schema.GroupVersionKind]error
+	// Clusterless are the targets whose Applications are being deleted and whose clusters are gone,
+	// which the server says.
+	Clusterless map[string]bool
 }
 
 // Connection is a kubeconfig as it was found.
@@ -99,11 +107,18 @@ func (s *scope) observe(ctx context.Context) error {
 	if moved(s.experiment, s.names) {
 		return nil // what is seen there is not the Experiment's
 	}
+	if s.experiment.Spec.Terminate && !goingDown(s.experiment) {
+		_ = errors.Join(s.observeChildren(ctx), s.observeComponents(ctx)) // a verdict that cannot be read is none
+		return nil
+	}
 	if err := s.observeChildren(ctx); err != nil {
 		return err
 	}
-	if s.experiment.DeletionTimestamp != nil {
+	if goingDown(s.experiment) {
 		return s.observeTeardown(ctx)
+	}
+	if err := s.observeProject(ctx); err != nil {
+		return at(v1alpha1.ConditionAccepted, err)
 	}
 	if err := s.observeComponents(ctx); err != nil {
 		return at(v1alpha1.ConditionComponentsResolved, err)
@@ -138,19 +153,27 @@ func (s *scope) observeChildren(ctx context.Context) error {
 			s.seen.Applications[t.Name] = app
 		}
 	}
+	return at(v1alpha1.ConditionWorkflowSucceeded, s.observeWorkflow(ctx))
+}
+
+// observeWorkflow reads the Workflow.
+func (s *scope) observeWorkflow(ctx context.Context) error {
 	workflow, err := s.child(ctx, argoworkflows.WorkflowGVK, s.names.workflow())
 	if err == nil && workflow == nil && s.experiment.Status.Workflow != nil &&
-		(s.experiment.DeletionTimestamp == nil || len(s.seen.Applications) > 0) && s.seen.Kinds[argoworkflows.WorkflowGVK] == kube.KindServed {
+		(!goingDown(s.experiment) || len(s.seen.Applications) > 0) && s.seen.Kinds[argoworkflows.WorkflowGVK] == kube.KindServed {
 		// A recorded Workflow that the cache does not have is only gone if the server
 		// says so. (When a teardown has come past the Applications, lists say it.)
 		workflow, err = kube.Get(ctx, s.Live, argoworkflows.WorkflowGVK, s.names.workflow())
-		if workflow != nil && (s.experiment.DeletionTimestamp != nil || string(workflow.GetUID()) != s.experiment.Status.Workflow.UID) {
+		if goingDown(s.experiment) && s.tolerated(ctx, argoworkflows.WorkflowGVK, err) {
+			err = nil
+		}
+		if workflow != nil && (goingDown(s.experiment) || string(workflow.GetUID()) != s.experiment.Status.Workflow.UID) {
 			workflow, err = s.owned(workflow, err)
 		}
 		s.seen.Unseen = workflow != nil
 	}
 	s.seen.Workflow = workflow
-	return at(v1alpha1.ConditionWorkflowSucceeded, err)
+	return err
 }
 
 // child reads a child from the cache. The children of a kind that is not served are not
@@ -168,6 +191,21 @@ func (s *scope) owned(o *unstructured.Unstructured, err error) (*unstructured.Un
 		return nil, err
 	}
 	return o, nil
+}
+
+// observeProject reads which Argo CD project the namespace is bound to. One that the cache does not
+// have yet may be bound, too.
+func (s *scope) observeProject(ctx context.Context) error {
+	namespace, key := kube.Metadata(namespaceGVK), types.NamespacedName{Name: s.experiment.Namespace}
+	err := s.Client.Get(ctx, key, namespace)
+	if apierrors.IsNotFound(err) {
+		err = s.Live.Get(ctx, key, namespace)
+	}
+	if err != nil {
+		return fmt.Errorf("reading Namespace %s: %w", key.Name, err)
+	}
+	s.seen.Project = namespace.GetAnnotations()[v1alpha1.AnnotationProject]
+	return nil
 }
 
 // observeComponents looks Components up. Only NotFound means that there is none: a lookup
@@ -221,6 +259,21 @@ func (s *scope) observeDisconnected(ctx context.Context) {
 		if c := s.connectionAgain(ctx, t, providerOf(t).kubeconfig(s.names, t, cluster)); c.ReadErr == nil {
 			s.seen.Connections[t.Name] = c
 		}
+	}
+}
+
+// observeClusterless looks for the clusters of Applications that are being deleted, where the cache
+// has none.
+func (s *scope) observeClusterless(ctx context.Context) {
+	s.seen.Clusterless = map[string]bool{}
+	for _, t := range s.experiment.Spec.Targets {
+		objects := providerOf(t).objects(s.names, t)
+		if len(objects) == 0 || !going(s.seen.Applications[t.Name]) || s.seen.cluster(t.Name) != nil ||
+			s.seen.Kinds[objects[0].GroupVersionKind()] != kube.KindServed {
+			continue
+		}
+		live, err := kube.Get(ctx, s.Live, objects[0].GroupVersionKind(), keyOf(objects[0]))
+		s.seen.Clusterless[t.Name] = err == nil && live == nil // one that cannot be read is there
 	}
 }
 
@@ -284,7 +337,7 @@ func (s *scope) connection(ctx context.Context, t v1alpha1.Target, ref kubeconfi
 	}
 	c.Found, c.Err = true, err
 	if err == nil {
-		c.Credentials, c.Err = argocd.ParseKubeconfig(kubeconfig)
+		c.Credentials, c.Err = argocd.ParseKubeconfig(kubeconfig, c.Trust)
 	}
 	if c.Err == nil && shared(t) {
 		c.Clash, c.ReadErr = s.clash(ctx, t, c.Credentials)
@@ -353,15 +406,22 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 			s.seen.Applications[app.GetLabels()[v1alpha1.LabelTarget]] = &app
 		}
 	}
-	if s.seen.Workflow != nil || len(s.seen.Applications) > 0 || len(s.seen.Hidden) > 0 {
-		s.observeDisconnected(ctx)
+	s.observeClusterless(ctx)
+	s.observeDisconnected(ctx)
+	if d := (&demolition{facts: s.facts()}); d.takeFirst() {
 		return nil
 	}
-	if cached, err := s.observeLast(ctx); cached || err != nil {
+	served := !slices.ContainsFunc(neededKinds(s.experiment), func(gvk schema.GroupVersionKind) bool { return s.seen.Kinds[gvk] != kube.KindServed })
+	cached, err := s.observeLast(ctx)
+	if err != nil || cached && served && !s.facts().overdue() {
+		return err // what goes wakes, and everything is listed when nothing is left, or before it is given up
+	}
+	known := s.seen.Workflow != nil || len(s.seen.Applications) > 0
+	if err := s.leftovers(ctx, append(neededKinds(s.experiment), argocd.SecretGVK, namespaceGVK)...); err != nil {
 		return err
 	}
-	s.seen.Unseen = true
-	return s.leftovers(ctx, append(neededKinds(s.experiment), argocd.SecretGVK, namespaceGVK)...)
+	s.seen.Unseen = s.seen.Unseen || !known
+	return nil
 }
 
 // observeLast looks, where it costs little, for what goes last: clusters and namespaces in the
@@ -393,7 +453,7 @@ func (s *scope) observeLast(ctx context.Context) (found bool, err error) {
 			continue
 		}
 		secret, err := s.owned(kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t)))
-		if err != nil {
+		if !s.tolerated(ctx, argocd.SecretGVK, err) && err != nil {
 			return false, err
 		}
 		add(secret)
@@ -417,6 +477,21 @@ func (s *scope) hubNamespace(ctx context.Context, t v1alpha1.Target) (*unstructu
 	return s.owned(&unstructured.Unstructured{Object: content}, err)
 }
 
+// tolerated says whether a teardown has to do without what it cannot read of a kind: it has tried for a
+// quarter of the deadline.
+func (s *scope) tolerated(ctx context.Context, gvk schema.GroupVersionKind, err error) bool {
+	s.refusals.note(ctx, s.experiment, gvk.Kind, err, s.now)
+	d := &demolition{facts: s.facts()}
+	if err == nil || !d.given(remnant{gvk: gvk}, 4) {
+		return false
+	}
+	if s.seen.Unreadable == nil {
+		s.seen.Unreadable = map[schema.GroupVersionKind]error{}
+	}
+	s.seen.Unreadable[gvk] = err
+	return true
+}
+
 // leftovers lists live what there is of the Experiment's children. That a kind is not served at all
 // proves that there are none of it, and the server must say so.
 func (s *scope) leftovers(ctx context.Context, kinds ...schema.GroupVersionKind) error {
@@ -427,13 +502,17 @@ func (s *scope) leftovers(ctx context.Context, kinds ...schema.GroupVersionKind)
 		case !ours:
 			continue
 		case foreign && state == kube.KindUnserved:
+			s.refusals.note(ctx, s.experiment, gvk.Kind, errors.New(hidden(gvk)), s.now)
 			s.seen.Hidden = append(s.seen.Hidden, gvk)
 			continue
 		}
 		found, err := kube.List(ctx, s.Live, gvk, client.InNamespace(namespace), marks.Selector(s.experiment))
 		switch {
 		case err == nil:
+			s.refusals.note(ctx, s.experiment, gvk.Kind, nil, s.now)
 		case foreign && state == kube.KindMissing && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err)):
+			continue
+		case s.tolerated(ctx, gvk, err):
 			continue
 		default:
 			return err

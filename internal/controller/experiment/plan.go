@@ -11,8 +11,11 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
@@ -50,8 +53,14 @@ type Plan struct {
 	Expire bool
 	// Down says what a teardown still waits for; nil when there is no teardown.
 	Down []string
-	// Done says that the teardown has left nothing.
+	// Teardown is since when it waits for what; nil leaves what is recorded.
+	Teardown *v1alpha1.TeardownStatus
+	// Late says that it has been waited for longer than anybody wanted; empty if not.
+	Late string
+	// Done says that the teardown has left nothing but the orphans.
 	Done bool
+	// Orphans are what is left behind.
+	Orphans []string
 	// Wait is when to look again although nothing changed.
 	Wait time.Duration
 }
@@ -64,6 +73,8 @@ const (
 	Ensure Action = iota
 	// Delete asks for the deletion.
 	Delete
+	// Free takes Argo CD's finalizers off an Application that is being deleted.
+	Free
 )
 
 // Write is one write of a plan.
@@ -87,29 +98,57 @@ type facts struct {
 	names      names
 	seen       Observed
 	now        time.Time
+	// refused is what cannot be done, by what it is.
+	refused map[string]refusal
 	// frozen: the spec cannot be acted on, so nothing is created or changed.
 	frozen bool
 }
 
 // plan decides. It is pure.
 func (f facts) plan() Plan {
+	var p Plan
 	life := lifetimeOf(f.experiment)
 	switch {
 	case f.experiment.DeletionTimestamp != nil:
 		return f.teardown()
 	case life.over(f.now):
 		return Plan{Expire: true}
+	case goingDown(f.experiment):
+		p = f.teardown()
 	case f.experiment.Status.CompletedAt != nil:
-		return Plan{Wait: life.wait(f.now)}
+	case f.experiment.Spec.Terminate:
+		p = f.terminated()
+	default:
+		p = f.bringUp()
 	}
-	p := f.bringUp()
-	if p.Verdict && f.experiment.Spec.TTLAfterFinished != nil {
+	if p.Verdict && (f.experiment.Spec.TTLAfterFinished != nil || f.experiment.Spec.Terminate) {
 		p.Wait = kube.AtOnce // the verdict may bring the end nearer
 	}
 	if left := life.wait(f.now); p.Wait == 0 || left < p.Wait {
 		p.Wait = left
 	}
 	return p
+}
+
+// terminated is the verdict on an Experiment that somebody ends before there is one.
+func (f facts) terminated() Plan {
+	p := Plan{Targets: f.experiment.Status.Targets, Workflow: f.workflow()}
+	step := conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTerminated, "spec.terminate ended the Experiment before a verdict")
+	sources, resolved := f.resolve()
+	if w := p.Workflow; w != nil && (argoworkflows.State{Phase: w.Phase}).Over() && holds(resolved) {
+		if judged := f.judge(&p, f.inputs(sources), false); p.Verdict {
+			step = judged // which nobody has recorded yet
+		}
+	}
+	p.Verdict, p.Steps = true, []conditions.Step{step}
+	return p
+}
+
+// goingDown says whether everything that the Experiment brought up is being taken down: it is being
+// deleted, or spec.terminate has ended it.
+func goingDown(e *v1alpha1.Experiment) bool {
+	return e.DeletionTimestamp != nil ||
+		e.Spec.Terminate && e.Status.CompletedAt != nil && !meta.IsStatusConditionTrue(e.Status.Conditions, v1alpha1.ConditionCleanedUp)
 }
 
 // bringUp is the road from a spec to a verdict.
@@ -365,6 +404,9 @@ func (f facts) validate(p *Plan, sources map[string][]argocd.Source, settling bo
 	switch {
 	case p.Workflow != nil:
 		*last = f.judge(p, inputs, settling)
+	case !f.frozen && f.late(p) != "":
+		p.Verdict = true
+		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonProgressDeadlineExceeded, f.late(p))
 	case !f.seen.TemplateFound && !waitsForPerson(f.experiment):
 		// Said from the first pass on, while nothing has cost anything yet; not waited for until
 		// the Workflow is due, because a component of this Experiment may bring the template.
@@ -378,6 +420,52 @@ func (f facts) validate(p *Plan, sources map[string][]argocd.Source, settling bo
 			"Workflow "+f.names.workflow().String()+" is submitted"+f.hint())
 	}
 }
+
+// defaultClustersDeadline is how long a cluster may take where the spec does not say.
+const defaultClustersDeadline = time.Hour
+
+// late says which target takes longer than it may; empty if none does. The next that could is looked
+// at in time.
+func (f facts) late(p *Plan) string {
+	deadline := ptr.Deref(f.experiment.Spec.ProgressDeadline, v1alpha1.ProgressDeadline{})
+	for _, t := range f.stuck(p.Targets) {
+		limit, what, field := time.Duration(0), "", ""
+		switch t.State {
+		case v1alpha1.TargetProvisioning:
+			limit, what, field = ptr.Deref(deadline.Clusters, metav1.Duration{Duration: defaultClustersDeadline}).Duration, "cluster", "clusters"
+		case v1alpha1.TargetDeploying:
+			limit, what, field = ptr.Deref(deadline.Applications, metav1.Duration{}).Duration, "Application", "applications"
+		}
+		if limit == 0 || t.Since == nil {
+			continue
+		}
+		left := t.Since.Add(limit).Sub(f.now)
+		if left <= 0 {
+			return conditions.Line(fmt.Sprintf("Target %s: its %s has taken longer than %s (spec.progressDeadline.%s): %s", t.Name, what, limit, field, t.Message))
+		}
+		if p.Wait == 0 || left < p.Wait {
+			p.Wait = left
+		}
+	}
+	return ""
+}
+
+// stuck are the targets as they will be, but for those that the next state has been refused, which
+// are still where they were.
+func (f facts) stuck(planned []v1alpha1.TargetStatus) []v1alpha1.TargetStatus {
+	out := slices.Clone(planned)
+	for i, t := range out {
+		for _, before := range f.experiment.Status.Targets {
+			if _, refused := f.refused[refusedTarget(t.Name)]; refused && before.Name == t.Name {
+				out[i] = before
+			}
+		}
+	}
+	return out
+}
+
+// refusedTarget is by what refusals know the writes of a target.
+func refusedTarget(name string) string { return "target " + name }
 
 // inputs is a hash of what a Workflow validates: the clusters and the sources on each, and
 // the workflow of the spec. It begins with the version of the way it is made: one that was

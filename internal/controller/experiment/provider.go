@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
 )
 
 // provider is where the clusters of a type come from. It is pure: what it asks for depends on the
@@ -49,6 +50,8 @@ type kubeconfigRef struct {
 	Missing string
 	// Remedy is what to do when there is no such Secret.
 	Remedy string
+	// Trust says how far what is there is trusted.
+	Trust argocd.Trust
 }
 
 // providers by the type of cluster. One of a type that is not in here is refused.

@@ -6,6 +6,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 )
 
@@ -44,7 +45,12 @@ func (gke) kubeconfig(n names, _ v1alpha1.Target, claim *unstructured.Unstructur
 	if composite == "" {
 		return kubeconfigRef{Missing: "names no composite resource yet (spec.resourceRef)"}
 	}
+	trust := argocd.Trusted
+	if n.options.KeylessGKE {
+		trust = argocd.KeylessGCP
+	}
 	return kubeconfigRef{
+		Trust:  trust,
 		Secret: crossplane.ConnectionSecret(n.options.CrossplaneNamespace, composite),
 		Key:    crossplane.KubeconfigKey,
 		Remedy: "the composition must write it",

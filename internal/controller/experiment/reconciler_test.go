@@ -539,7 +539,7 @@ func TestMissingKinds(t *testing.T) { // field notes 9
 }
 
 func TestKubeconfigs(t *testing.T) {
-	exec := strings.Replace(kubeconfig, "token: canary-token", "exec: {apiVersion: client.authentication.k8s.io/v1, command: gke-gcloud-auth-plugin}", 1)
+	exec := strings.Replace(kubeconfig, "token: canary-token", "exec: {apiVersion: client.authentication.k8s.io/v1, command: own-login}", 1)
 	for name, c := range map[string]struct {
 		data   map[string]string
 		reason string
@@ -548,7 +548,7 @@ func TestKubeconfigs(t *testing.T) {
 		"no Secret":   {nil, v1alpha1.ReasonKubeconfigMissing, "-cluster-conn"},
 		"no key":      {map[string]string{"config": kubeconfig}, v1alpha1.ReasonKubeconfigMissing, "key kubeconfig"},
 		"garbage":     {map[string]string{"kubeconfig": "canary-token: ]["}, v1alpha1.ReasonKubeconfigInvalid, "not a kubeconfig"},
-		"exec plugin": {map[string]string{"kubeconfig": exec}, v1alpha1.ReasonKubeconfigInvalid, "gke-gcloud-auth-plugin"},
+		"exec plugin": {map[string]string{"kubeconfig": exec}, v1alpha1.ReasonKubeconfigInvalid, "own-login"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := tutorial(t)

@@ -39,6 +39,17 @@ func report(s *scope, err error, now time.Time) {
 	if p.Workflow != nil && p.Workflow.UID != "" {
 		st.Workflow = p.Workflow
 	}
+	if p.Teardown != nil {
+		st.Teardown = p.Teardown
+		if p.Teardown.StartedAt == nil && len(p.Teardown.WaitsFor) == 0 {
+			st.Teardown = nil
+		}
+	}
+	if e.DeletionTimestamp != nil && st.StartedAt != nil && (st.Teardown == nil || st.Teardown.StartedAt == nil) {
+		// Its time begins when anything was tried, even if nothing could be read.
+		waits := ptr.Deref(st.Teardown, v1alpha1.TeardownStatus{}).WaitsFor
+		st.Teardown = &v1alpha1.TeardownStatus{StartedAt: timestamp(now), WaitsFor: waits}
+	}
 	if p.Verdict {
 		st.CompletedAt = timestamp(now)
 	}
@@ -61,7 +72,7 @@ func withFailures(planned, before []v1alpha1.TargetStatus, failed map[string]err
 		if was >= 0 {
 			out[i] = before[was]
 		} else {
-			out[i] = v1alpha1.TargetStatus{Name: t.Name, Namespace: t.Namespace, State: v1alpha1.TargetProvisioning}
+			out[i] = v1alpha1.TargetStatus{Name: t.Name, Namespace: t.Namespace, State: v1alpha1.TargetProvisioning, Since: t.Since}
 		}
 		out[i].Message = conditions.Line(message(failed[t.Name]))
 	}
@@ -71,6 +82,7 @@ func withFailures(planned, before []v1alpha1.TargetStatus, failed map[string]err
 // reportConditions writes what the pass has looked at; what it has not keeps the generation
 // that it speaks of.
 func reportConditions(e *v1alpha1.Experiment, p Plan, err error, now time.Time) {
+	ended := goingDown(e)
 	current := p.Steps
 	for _, t := range steps {
 		if current == nil && meta.FindStatusCondition(e.Status.Conditions, t) == nil {
@@ -78,6 +90,9 @@ func reportConditions(e *v1alpha1.Experiment, p Plan, err error, now time.Time) 
 		}
 	}
 	lasting, passing := failures(err)
+	if ended {
+		lasting = nil // the steps stay as they were, and the verdict with them
+	}
 	for _, s := range current {
 		if known := meta.FindStatusCondition(e.Status.Conditions, s.Type) != nil; !known || !passing[s.Type] {
 			conditions.Set(&e.Status.Conditions, s, e.Generation, now)
@@ -85,6 +100,10 @@ func reportConditions(e *v1alpha1.Experiment, p Plan, err error, now time.Time) 
 	}
 	for _, s := range lasting {
 		conditions.Set(&e.Status.Conditions, s, e.Generation, now)
+	}
+	if e.DeletionTimestamp == nil && (p.Down != nil || p.Done || ended && err != nil) {
+		conditions.Set(&e.Status.Conditions, cleanedUp(p, err), e.Generation, now)
+		err = nil // Ready goes on to say the verdict
 	}
 	if ready, changed := ready(e, p, err); changed {
 		conditions.Set(&e.Status.Conditions, ready, e.Generation, now)
@@ -102,8 +121,8 @@ func ready(e *v1alpha1.Experiment, p Plan, err error) (step conditions.Step, cha
 		return verdict(e), true
 	case err != nil:
 		return conditions.False(v1alpha1.ConditionReady, reasonOf(err), message(err)), true
-	case p.Down != nil || p.Done:
-		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonDeleting, goingDown(p)), true
+	case e.DeletionTimestamp != nil && (p.Down != nil || p.Done):
+		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonDeleting, goingDownMessage(p)), true
 	case e.Status.CompletedAt != nil:
 		v := verdict(e)
 		c := meta.FindStatusCondition(e.Status.Conditions, v1alpha1.ConditionReady)
@@ -116,6 +135,17 @@ func ready(e *v1alpha1.Experiment, p Plan, err error) (step conditions.Step, cha
 	return conditions.Summary(v1alpha1.ConditionReady, v1alpha1.ReasonComplete, "Every step is done", v1alpha1.ReasonPending, current), true
 }
 
+// cleanedUp tells how far the teardown of an Experiment is that spec.terminate has ended.
+func cleanedUp(p Plan, err error) conditions.Step {
+	switch {
+	case err != nil:
+		return conditions.False(v1alpha1.ConditionCleanedUp, reasonOf(err), message(err))
+	case p.Done:
+		return conditions.True(v1alpha1.ConditionCleanedUp, v1alpha1.ReasonCleanedUp, goingDownMessage(p))
+	}
+	return conditions.False(v1alpha1.ConditionCleanedUp, v1alpha1.ReasonDeleting, goingDownMessage(p))
+}
+
 // verdict is Ready when the Workflow has ended.
 func verdict(e *v1alpha1.Experiment) conditions.Step {
 	w := recordedStep(e.Status.Conditions, v1alpha1.ConditionWorkflowSucceeded)
@@ -125,11 +155,14 @@ func verdict(e *v1alpha1.Experiment) conditions.Step {
 	return conditions.False(v1alpha1.ConditionReady, w.Reason, w.Message)
 }
 
-func goingDown(p Plan) string {
-	if p.Done {
+func goingDownMessage(p Plan) string {
+	switch {
+	case len(p.Orphans) > 0:
+		return "Everything that was brought up is gone but " + strings.Join(p.Orphans, ", ")
+	case p.Done:
 		return "Everything that was brought up is gone"
 	}
-	return "Waits for the deletion of " + strings.Join(p.Down, ", ")
+	return "Waits for the deletion of " + strings.Join(p.Down, ", ") + p.Late
 }
 
 // recordedStep is a step as the status has it; one that it does not have is Unknown.
@@ -215,12 +248,17 @@ var quiet = []string{
 
 // happened are the events between two statuses: one for every target whose state and every
 // condition whose status or reason has changed.
-func happened(before, after *v1alpha1.Experiment, p Plan) []kube.Event {
+func happened(before, after *v1alpha1.Experiment, p Plan, err error) []kube.Event {
 	if p.Expire {
 		return []kube.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonExpired,
 			Message: "Its time to live is over, everything it brought up is taken down"}}
 	}
 	out := lifetimeEvents(before, after)
+	if len(p.Orphans) > 0 && err == nil {
+		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonOrphansLeft,
+			Message: conditions.Line("Released after " + deadlineOf(after).String() + "; ConfigMap " + p.Writes[0].Object.GetNamespace() + "/" + p.Writes[0].Object.GetName() +
+				" lists what is left behind: " + strings.Join(p.Orphans, ", "))})
+	}
 	for _, t := range after.Status.Targets {
 		if stateOf(before, t.Name) == t.State {
 			continue

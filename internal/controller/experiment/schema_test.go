@@ -35,7 +35,7 @@ func valid(u *unstructured.Unstructured) error {
 // children are everything that an Experiment can want, by what it is.
 func children(t *testing.T, e *v1alpha1.Experiment, o Options) map[string]*unstructured.Unstructured {
 	t.Helper()
-	credentials, err := argocd.ParseKubeconfig([]byte(kubeconfig))
+	credentials, err := argocd.ParseKubeconfig([]byte(kubeconfig), argocd.Untrusted)
 	if err != nil {
 		t.Fatal(err)
 	}

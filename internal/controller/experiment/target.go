@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
@@ -283,7 +285,7 @@ func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructu
 	app := argocd.Application{
 		Namespace:            name.Namespace,
 		Name:                 name.Name,
-		Project:              f.options.ArgoCDProject,
+		Project:              orDefault(f.seen.Project, f.options.ArgoCDProject),
 		Sources:              sources,
 		DestinationNamespace: f.names.deployed(t.spec),
 	}
@@ -291,9 +293,11 @@ func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructu
 		namespace := &unstructured.Unstructured{Object: map[string]any{}}
 		f.mark(t.spec, namespace)
 		app.NamespaceLabels, app.NamespaceAnnotations = namespace.GetLabels(), namespace.GetAnnotations()
+		secured(&app, t.spec)
 		return f.mark(t.spec, app.Object())
 	}
 	app.Cluster = f.names.registration(t.spec, t.cluster)
+	secured(&app, t.spec)
 	o := f.mark(t.spec, app.Object())
 	if endpoint := f.endpoint(t); t.cluster == nil && endpoint != "" {
 		// Nothing else that is seen says where such a cluster is.
@@ -302,6 +306,17 @@ func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructu
 		o.SetAnnotations(annotations)
 	}
 	return o
+}
+
+// secured asks for the level of the Pod Security Standards on the namespace of a target.
+func secured(app *argocd.Application, t v1alpha1.Target) {
+	if t.PodSecurity == "" {
+		return
+	}
+	if app.NamespaceLabels == nil {
+		app.NamespaceLabels = map[string]string{}
+	}
+	app.NamespaceLabels["pod-security.kubernetes.io/enforce"] = string(t.PodSecurity)
 }
 
 // endpoint is the URL of the API server of a target's cluster; empty while it is not known.
@@ -327,12 +342,14 @@ func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus, inputs string) *
 	if !f.seen.TemplateFound {
 		template = "" // a person ends the one that only waits
 	}
+	deadline := ptr.Deref(f.experiment.Spec.ProgressDeadline, v1alpha1.ProgressDeadline{}).Workflow
 	w := argoworkflows.Workflow{
 		Namespace:      name.Namespace,
 		Name:           name.Name,
 		Template:       template,
 		ServiceAccount: f.options.WorkflowServiceAccount,
 		Parameters:     parameters,
+		Deadline:       ptr.Deref(deadline, metav1.Duration{}).Duration,
 	}.Object()
 	w.SetAnnotations(map[string]string{v1alpha1.AnnotationInputs: inputs})
 	marks.Set(f.experiment, w)
@@ -377,6 +394,12 @@ func (f facts) status(t *target) v1alpha1.TargetStatus {
 		s.State = v1alpha1.TargetHealthy
 	default:
 		s.State = v1alpha1.TargetDeploying
+	}
+	s.Since = timestamp(f.now)
+	for _, before := range f.experiment.Status.Targets {
+		if before.Name == s.Name && before.State == s.State && before.Since != nil {
+			s.Since = before.Since
+		}
 	}
 	s.Endpoint = f.endpoint(t)
 	switch {

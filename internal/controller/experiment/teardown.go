@@ -2,12 +2,15 @@ package experiment
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
 	"github.com/labkeeper/labkeeper/internal/kube"
@@ -25,63 +28,339 @@ const secretGone = 100 * time.Millisecond
 // lastLook is how soon an object is looked at that nobody will report the end of.
 const lastLook = time.Minute
 
+// defaultDeadline is how long a teardown is tried and waited for where the spec does not say.
+const defaultDeadline = 30 * time.Minute
+
+// demolition is a teardown as it is planned.
+type demolition struct {
+	facts
+	Plan
+	// left is what is not gone yet, or not provably.
+	left []remnant
+}
+
+// remnant is what a teardown has not seen go.
+type remnant struct {
+	gvk schema.GroupVersionKind
+	// object is nil for what there may be of a kind that cannot be seen.
+	object *unstructured.Unstructured
+	// asked says that it is asked to go, by this pass or one before.
+	asked bool
+	// err says why it cannot; nil where its version is not served.
+	err error
+}
+
+func (r remnant) String() string {
+	switch {
+	case r.object != nil:
+		return kube.Describe(r.object)
+	case r.err != nil:
+		return "what there may be of kind " + r.gvk.Kind + ", which cannot be listed"
+	}
+	return hidden(r.gvk)
+}
+
+// key is what refusals know it by.
+func (r remnant) key() string {
+	if r.object != nil {
+		return kube.Describe(r.object)
+	}
+	return r.gvk.Kind
+}
+
 // teardown takes everything down, in this order: the Workflow; the Applications, while
 // their clusters work; the namespaces they had on the hub, the cluster Secrets and the
-// clusters. It does not depend on a valid spec, and what it waits for it names.
+// clusters. It does not depend on a valid spec, and what it waits for it names. What does not go
+// holds the next up for its share of the deadline, and no longer: clusters cost. How long that is
+// counts from when it was asked to go, so that a manager that was away asks first.
 func (f facts) teardown() Plan {
-	p := Plan{Targets: f.experiment.Status.Targets}
+	d := &demolition{facts: f, Plan: Plan{Targets: f.experiment.Status.Targets}}
 	switch {
 	case f.experiment.Status.StartedAt == nil:
-		p.Done = true
-		return p
+		d.Done = true
 	case moved(f.experiment, f.names):
-		p.Down = []string{"nothing yet: " + f.whereTo()}
-		return p
-	}
-	p.Workflow = f.workflow()
-	if f.seen.Workflow != nil {
-		f.remove(&p, *f.seen.Workflow)
-		p.Wait = f.nextLook(*f.seen.Workflow)
-		return p
-	}
-	if f.later(&p, argoworkflows.WorkflowGVK) {
-		return p
-	}
-	if len(f.seen.Applications) > 0 {
-		f.removeApplications(&p)
-		for _, app := range f.seen.Applications {
-			p.Wait = max(p.Wait, f.nextLook(*app))
+		d.Down = []string{"nothing yet: " + f.whereTo()}
+	default:
+		d.Workflow = f.workflow()
+		if !d.takeFirst() {
+			d.takeClusters()
 		}
-		targets := f.targets()
-		for _, spec := range f.experiment.Spec.Targets {
-			if t := targets[spec.Name]; going(t.app) {
-				f.registerAgain(&p, t) // or Argo CD could never delete what it deployed
+		d.end()
+		d.Teardown = d.record()
+	}
+	return d.Plan
+}
+
+// record is what the status says of what is left.
+func (d *demolition) record() *v1alpha1.TeardownStatus {
+	t := &v1alpha1.TeardownStatus{}
+	if d.experiment.DeletionTimestamp != nil {
+		t.StartedAt = timestamp(d.now)
+		if before := d.experiment.Status.Teardown; before != nil && before.StartedAt != nil {
+			t.StartedAt = before.StartedAt
+		}
+	}
+	for _, r := range d.left {
+		if r.asked {
+			t.WaitsFor = append(t.WaitsFor, v1alpha1.Waiting{Object: r.key(), Since: *timestamp(d.askedAt(r))})
+		}
+	}
+	return t
+}
+
+// askedAt is when something was asked to go: now, if nothing else is recorded.
+func (d *demolition) askedAt(r remnant) time.Time {
+	if t := d.experiment.Status.Teardown; t != nil {
+		for _, w := range t.WaitsFor {
+			if w.Object == r.key() {
+				return w.Since.Time
 			}
 		}
-		return p
 	}
-	if f.later(&p, argocd.ApplicationGVK) {
-		return p
+	return d.now
+}
+
+// takeFirst takes down what comes before the clusters, and says whether they wait for it.
+func (d *demolition) takeFirst() (held bool) {
+	if w := d.seen.Workflow; w != nil {
+		d.remove(*w)
+		d.lookIn(d.nextLook(*w))
+	} else {
+		d.later(argoworkflows.WorkflowGVK)
 	}
-	secrets, clusters := f.seen.Leftovers[argocd.SecretGVK], f.clustersLeft()
-	f.remove(&p, f.seen.Leftovers[namespaceGVK]...)
-	f.remove(&p, secrets...)
-	f.remove(&p, clusters...)
-	for _, gvk := range f.seen.Hidden {
-		p.Down = append(p.Down, hidden(gvk))
+	if d.held() {
+		return true
 	}
-	heard := append(clusters, f.seen.Leftovers[namespaceGVK]...)
+	if len(d.seen.Applications) > 0 {
+		d.takeApplications()
+	} else {
+		d.later(argocd.ApplicationGVK)
+	}
+	return d.held()
+}
+
+// held says whether what comes next waits for anything that is left, until when at most.
+func (d *demolition) held() (held bool) {
+	for _, r := range d.left {
+		held = !d.given(r, 4) || held
+	}
+	return held
+}
+
+// takeApplications deletes the Applications that no other target's Application still depends on,
+// and frees those of clusters that are gone: Argo CD could never delete what they deployed.
+func (d *demolition) takeApplications() {
+	targets := d.targets()
+	graph, _ := d.accept()
+	ordered := graph != nil // the dependencies may have been changed to a cycle since
+	for _, spec := range d.experiment.Spec.Targets {
+		t := targets[spec.Name]
+		switch {
+		case t.app == nil:
+			continue
+		case ordered && d.needed(spec.Name):
+			d.leave(*t.app)
+			continue
+		}
+		d.remove(*t.app)
+		switch {
+		case !going(t.app):
+		case d.seen.Clusterless[spec.Name]:
+			d.Writes = append(d.Writes, Write{Action: Free, Object: t.app, Known: true, Target: spec.Name, Condition: v1alpha1.ConditionReady})
+		case !d.given(remnant{object: t.app}, 4):
+			d.registerAgain(&d.Plan, t) // or Argo CD could never delete what it deployed
+		}
+	}
+	for _, app := range d.seen.Applications {
+		d.lookIn(d.nextLook(*app))
+	}
+}
+
+// needed says whether a target's Application waits for those of others that depend on it.
+func (d *demolition) needed(name string) bool {
+	return slices.ContainsFunc(d.experiment.Spec.Targets, func(o v1alpha1.Target) bool {
+		app := d.seen.Applications[o.Name]
+		return app != nil && slices.Contains(o.Depends, name) && o.Name != name && !d.given(remnant{object: app}, 4)
+	})
+}
+
+// takeClusters takes down what is left when everything on the clusters is gone, or has had its time.
+func (d *demolition) takeClusters() {
+	secrets, clusters := d.seen.Leftovers[argocd.SecretGVK], d.clustersLeft()
+	namespaces := d.seen.Leftovers[namespaceGVK]
+	d.remove(namespaces...)
+	asked := len(d.Writes)
+	d.remove(secrets...)
+	gone := len(d.Writes) > asked
+	d.remove(clusters...)
+	d.cannotSee(func(schema.GroupVersionKind) bool { return true })
 	switch {
-	case len(p.Down) == 0:
-		p.Done = true
-	case len(p.Writes) > 0 && len(secrets) > 0:
-		p.Wait = secretGone
+	case gone:
+		d.lookIn(secretGone)
 	case len(secrets) > 0:
-		p.Wait = leftoverDelay
+		d.lookIn(leftoverDelay)
 	default:
-		p.Wait = f.nextLook(heard...)
+		d.lookIn(d.nextLook(append(clusters, namespaces...)...))
 	}
-	return p
+}
+
+// end says how the teardown goes on: it is done, something is left to wait for, or it is given up.
+func (d *demolition) end() {
+	over := true
+	for _, r := range d.left {
+		over = d.given(r, 2) && over
+		if r.object == nil {
+			d.lookIn(lastLook) // nobody tells when it can be seen
+		}
+	}
+	switch {
+	case len(d.left) == 0:
+		d.Done = true
+	case !d.overdue():
+		if e := d.experiment; e.DeletionTimestamp != nil {
+			d.lookIn(d.record().StartedAt.Add(deadlineOf(e)).Sub(d.now))
+		}
+	case !over:
+	case d.experiment.Spec.Deletion != nil && d.experiment.Spec.Deletion.Policy == v1alpha1.DeletionBlock:
+		d.Late = "; that is over spec.deletion.deadline, and spec.deletion.policy Block keeps the Experiment until it is gone"
+	default:
+		d.release()
+	}
+}
+
+// given says whether something that is left has had a share of the deadline: since it was asked to go,
+// by the manager's clock, because that of the API server may be another, or since the first time that this was refused, or that its kind could not be seen. Where it has not,
+// it is looked at again when it will have.
+func (d *demolition) given(r remnant, share int) bool {
+	since := d.refused[r.key()].since
+	if going(r.object) {
+		since = d.askedAt(r)
+	}
+	if since.IsZero() {
+		return false // it is asked for now
+	}
+	until := since.Add(deadlineOf(d.experiment) / time.Duration(share))
+	d.lookIn(until.Sub(d.now))
+	return !d.now.Before(until)
+}
+
+// deadlineOf is how long the teardown of an Experiment is tried and waited for.
+func deadlineOf(e *v1alpha1.Experiment) time.Duration {
+	if d := e.Spec.Deletion; d != nil && d.Deadline != nil {
+		return d.Deadline.Duration
+	}
+	return defaultDeadline
+}
+
+// overdue says whether that is over. It never is for an Experiment that stays: who terminates it can
+// still delete it.
+func (f facts) overdue() bool {
+	e, t := f.experiment, f.experiment.Status.Teardown
+	return e.DeletionTimestamp != nil && t != nil && t.StartedAt != nil && !f.now.Before(t.StartedAt.Add(deadlineOf(e)))
+}
+
+// lookIn makes sure that there is a pass when so much time has passed; 0 asks for none.
+func (d *demolition) lookIn(wait time.Duration) {
+	if wait > 0 && (d.Wait == 0 || wait < d.Wait) {
+		d.Wait = wait
+	}
+}
+
+// release lets the Experiment go without what is left, of which a ConfigMap tells.
+func (d *demolition) release() {
+	d.Writes, d.Down, d.Wait, d.Done = nil, nil, 0, true
+	orphans := make([]orphan, 0, len(d.left))
+	for _, r := range d.left {
+		d.Orphans = append(d.Orphans, r.String())
+		orphans = append(orphans, d.orphansOf(r)...)
+	}
+	d.Writes = []Write{{Object: d.orphansObject(orphans), Condition: v1alpha1.ConditionReady}}
+}
+
+// orphan is what a ConfigMap tells of something that is left behind.
+type orphan struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name,omitempty"`
+	UID        string `json:"uid,omitempty"`
+	// DeletedAt is when its deletion was asked for; empty where that was refused.
+	DeletedAt string `json:"deletedAt,omitempty"`
+	// Finalizers hold it.
+	Finalizers []string `json:"finalizers,omitempty"`
+	// Error is what is known of why it is left.
+	Error string `json:"error"`
+}
+
+// orphansOf are what may be left of a remnant: of a kind that cannot be seen, everything that there
+// could be of it.
+func (d *demolition) orphansOf(r remnant) []orphan {
+	if r.object != nil {
+		return []orphan{d.orphan(r)}
+	}
+	var all []orphan
+	for _, key := range d.names.children(r.gvk) {
+		o := d.orphan(r)
+		o.Namespace, o.Name = key.Namespace, key.Name
+		all = append(all, o)
+	}
+	return all
+}
+
+func (d *demolition) orphan(r remnant) orphan {
+	apiVersion, kind := r.gvk.ToAPIVersionAndKind()
+	o := orphan{APIVersion: apiVersion, Kind: kind}
+	switch {
+	case r.object != nil:
+		o.APIVersion, o.Kind = r.object.GetAPIVersion(), r.object.GetKind()
+		o.Namespace, o.Name, o.UID, o.Finalizers = r.object.GetNamespace(), r.object.GetName(), string(r.object.GetUID()), r.object.GetFinalizers()
+		o.Error = d.says(r.object)
+		if going(r.object) {
+			o.DeletedAt = r.object.GetDeletionTimestamp().UTC().Format(time.RFC3339)
+		}
+	case r.err != nil:
+		o.Error = r.err.Error()
+	default:
+		o.Error = r.String()
+	}
+	if err := d.refused[r.key()].err; err != nil && !going(r.object) {
+		o.Error = err.Error()
+	}
+	o.Error = conditions.Line(orDefault(o.Error, "it is held by its finalizers and says nothing"))
+	return o
+}
+
+// says is what an object that does not go tells of the reason; empty where it tells nothing.
+func (f facts) says(o *unstructured.Unstructured) string {
+	if o.GroupVersionKind() == argocd.ApplicationGVK {
+		return argocd.DeletionError(o)
+	}
+	for _, t := range f.experiment.Spec.Targets {
+		if objects := providerOf(t).objects(f.names, t); len(objects) > 0 && keyOf(objects[0]) == keyOf(o) && objects[0].GroupVersionKind() == o.GroupVersionKind() {
+			return providerOf(t).read(o).Message
+		}
+	}
+	return ""
+}
+
+var configMapGVK = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
+
+// orphansObject is the ConfigMap with what is left behind. It is the same in every pass.
+func (f facts) orphansObject(orphans []orphan) *unstructured.Unstructured {
+	list, _ := yaml.Marshal(orphans) // strings alone, which cannot fail
+	name := f.names.orphans()
+	u := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{
+		"experiment":   f.experiment.Namespace + "/" + f.experiment.Name,
+		"uid":          string(f.experiment.UID),
+		"deletedAt":    f.experiment.DeletionTimestamp.UTC().Format(time.RFC3339),
+		"deadline":     deadlineOf(f.experiment).String(),
+		"orphans.yaml": string(list),
+	}}}
+	u.SetGroupVersionKind(configMapGVK)
+	u.SetNamespace(name.Namespace)
+	u.SetName(name.Name)
+	marks.Set(f.experiment, u)
+	return u
 }
 
 // clustersLeft are, of every target, the object that stands for its cluster, or when that is gone
@@ -120,68 +399,60 @@ func (f facts) nextLook(children ...unstructured.Unstructured) time.Duration {
 	return 0
 }
 
-// later says whether objects of a kind which must go first are there that the cache does not
-// have, or may be there and cannot be seen.
-func (f facts) later(p *Plan, gvk schema.GroupVersionKind) bool {
-	if found := f.seen.Leftovers[gvk]; len(found) > 0 {
-		f.remove(p, found...)
-		p.Wait = leftoverDelay
+// later takes objects of a kind down which must go first and that the cache does not have, or waits
+// for what there may be of it.
+func (d *demolition) later(gvk schema.GroupVersionKind) {
+	if found := d.seen.Leftovers[gvk]; len(found) > 0 {
+		d.remove(found...)
+		d.lookIn(leftoverDelay)
 	}
-	if slices.Contains(f.seen.Hidden, gvk) {
-		p.Down = append(p.Down, hidden(gvk))
+	d.cannotSee(func(kind schema.GroupVersionKind) bool { return kind == gvk })
+}
+
+// cannotSee waits for what there may be of kinds that cannot be seen.
+func (d *demolition) cannotSee(wanted func(schema.GroupVersionKind) bool) {
+	var unseen []remnant
+	for _, gvk := range d.seen.Hidden {
+		unseen = append(unseen, remnant{gvk: gvk})
 	}
-	return len(p.Down) > 0
+	for gvk, err := range d.seen.Unreadable {
+		unseen = append(unseen, remnant{gvk: gvk, err: err})
+	}
+	slices.SortFunc(unseen, func(a, b remnant) int { return strings.Compare(a.gvk.String(), b.gvk.String()) })
+	for _, r := range unseen {
+		known := slices.ContainsFunc(d.left, func(l remnant) bool { return l.object == nil && l.gvk == r.gvk })
+		if wanted(r.gvk) && !known {
+			d.left = append(d.left, r)
+			d.Down = append(d.Down, r.String())
+		}
+	}
 }
 
 func hidden(gvk schema.GroupVersionKind) string {
 	return "what there may be of kind " + gvk.Kind + ", of which the cluster does not serve " + gvk.GroupVersion().String()
 }
 
-// removeApplications deletes the Applications that no other target's Application still
-// depends on.
-func (f facts) removeApplications(p *Plan) {
-	for _, t := range f.experiment.Spec.Targets {
-		app := f.seen.Applications[t.Name]
-		if app == nil {
-			continue
-		}
-		needed := slices.ContainsFunc(f.experiment.Spec.Targets, func(o v1alpha1.Target) bool {
-			return f.seen.Applications[o.Name] != nil && slices.Contains(o.Depends, t.Name) && o.Name != t.Name
-		})
-		if needed {
-			p.Down = append(p.Down, kube.Describe(app))
-			continue
-		}
-		f.remove(p, *app)
-	}
-	if len(p.Writes) == 0 && !f.deleting() {
-		// A cycle, which no spec that was begun can have: all at once.
-		for _, app := range f.seen.Applications {
-			f.remove(p, *app)
-		}
-	}
-}
-
-// deleting says whether the deletion of any Application is under way.
-func (f facts) deleting() bool {
-	for _, app := range f.seen.Applications {
-		if app.GetDeletionTimestamp() != nil {
-			return true
-		}
-	}
-	return false
+// leave waits for a child without asking for its deletion.
+func (d *demolition) leave(child unstructured.Unstructured) {
+	d.left = append(d.left, remnant{gvk: child.GroupVersionKind(), object: &child})
+	d.Down = append(d.Down, kube.Describe(&child))
 }
 
 // remove plans the deletion of children that are not being deleted yet, and waits for all.
-func (f facts) remove(p *Plan, children ...unstructured.Unstructured) {
+func (d *demolition) remove(children ...unstructured.Unstructured) {
 	for i := range children {
-		child := &children[i]
-		p.Down = append(p.Down, kube.Describe(child))
-		if child.GetDeletionTimestamp() == nil {
-			p.Writes = append(p.Writes, Write{
-				Action: Delete, Object: child, Known: true,
-				Target: child.GetLabels()[v1alpha1.LabelTarget], Condition: v1alpha1.ConditionReady,
-			})
+		d.leave(children[i])
+		d.left[len(d.left)-1].asked = true
+		if !going(&children[i]) {
+			d.Writes = append(d.Writes, deletion(&children[i]))
 		}
+	}
+}
+
+// deletion asks for the deletion of a child.
+func deletion(child *unstructured.Unstructured) Write {
+	return Write{
+		Action: Delete, Object: child, Known: true,
+		Target: child.GetLabels()[v1alpha1.LabelTarget], Condition: v1alpha1.ConditionReady,
 	}
 }

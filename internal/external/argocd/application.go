@@ -25,7 +25,16 @@ const (
 	// resourcesFinalizer makes Argo CD delete what an Application deployed before the
 	// Application goes.
 	resourcesFinalizer = "resources-finalizer.argocd.argoproj.io"
+	// deleteHooksFinalizer is what Argo CD adds for post-delete hooks.
+	deleteHooksFinalizer = "post-delete-finalizer.argocd.argoproj.io"
 )
+
+// Finalizer says whether a finalizer is one by which Argo CD takes down what an Application deployed,
+// in the foreground or in the background, and runs its hooks.
+func Finalizer(name string) bool {
+	base, _, _ := strings.Cut(name, "/")
+	return base == resourcesFinalizer || base == deleteHooksFinalizer
+}
 
 // Parameter is a Helm parameter.
 type Parameter struct {
@@ -101,11 +110,15 @@ func (a Application) Object() *unstructured.Unstructured {
 			"backoff": map[string]any{"duration": "5s", "factor": int64(2), "maxDuration": "3m"},
 		},
 	}
+	namespace := map[string]any{}
 	if len(a.NamespaceLabels) > 0 {
-		policy["managedNamespaceMetadata"] = map[string]any{
-			"labels":      untyped(a.NamespaceLabels),
-			"annotations": untyped(a.NamespaceAnnotations),
-		}
+		namespace["labels"] = untyped(a.NamespaceLabels)
+	}
+	if len(a.NamespaceAnnotations) > 0 {
+		namespace["annotations"] = untyped(a.NamespaceAnnotations)
+	}
+	if len(namespace) > 0 {
+		policy["managedNamespaceMetadata"] = namespace
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{
@@ -273,6 +286,12 @@ func Disconnected(app *unstructured.Unstructured) bool {
 	_, unknown := errs["InvalidSpecError"]
 	_, refused := errs["ComparisonError"]
 	return unknown || refused
+}
+
+// DeletionError is why Argo CD cannot delete what an Application deployed; empty where it does not
+// say.
+func DeletionError(app *unstructured.Unstructured) string {
+	return errorConditions(app)["DeletionError"]
 }
 
 // compared says whether the status speaks of the sources and the destination that the spec

@@ -45,6 +45,7 @@ type clusterConfig struct {
 	Username        string          `json:"username,omitempty"`
 	Password        string          `json:"password,omitempty"`
 	BearerToken     string          `json:"bearerToken,omitempty"`
+	Exec            *execProvider   `json:"execProviderConfig,omitempty"`
 	TLSClientConfig tlsClientConfig `json:"tlsClientConfig"`
 	ProxyURL        string          `json:"proxyUrl,omitempty"`
 }
@@ -58,34 +59,24 @@ type tlsClientConfig struct {
 }
 
 // ParseKubeconfig reads the current context of a kubeconfig. It refuses by name what
-// Argo CD could not use or must not run: exec plugins, auth providers, files and
-// impersonation. Its errors never carry anything of the kubeconfig but names.
-func ParseKubeconfig(kubeconfig []byte) (Credentials, error) {
+// Argo CD could not use or must not run: exec plugins (but those of clouds in a kubeconfig that is
+// trusted), auth providers, files and impersonation. Its errors never carry anything of the
+// kubeconfig but names.
+func ParseKubeconfig(kubeconfig []byte, trust Trust) (Credentials, error) {
 	config, err := clientcmd.Load(kubeconfig)
 	if err != nil {
 		// The parser's error quotes what it could not parse.
 		return Credentials{}, errors.New("it is not a kubeconfig")
 	}
-	context, ok := config.Contexts[config.CurrentContext]
-	if !ok {
-		return Credentials{}, fmt.Errorf("its current-context %q does not exist", config.CurrentContext)
+	cluster, user, err := current(config)
+	if err != nil {
+		return Credentials{}, err
 	}
-	cluster, ok := config.Clusters[context.Cluster]
-	if !ok || cluster.Server == "" {
-		return Credentials{}, fmt.Errorf("its cluster %q does not exist or has no server", context.Cluster)
+	user, exec, err := identity(user, trust)
+	if err == nil {
+		err = usable(cluster, user, exec)
 	}
-	if address(cluster.Server) == InClusterServer {
-		return Credentials{}, fmt.Errorf("the server of its cluster %q is the one that Argo CD runs on; use a target of type hub", context.Cluster)
-	}
-	if server, err := url.Parse(cluster.Server); err != nil || server.User != nil || server.Host == "" || server.RawQuery != "" || server.Scheme != "https" && server.Scheme != "http" {
-		// The address is shown; a password or a token in it would be, too.
-		return Credentials{}, fmt.Errorf("the server of its cluster %q is not a URL such as https://host:port", context.Cluster)
-	}
-	user, ok := config.AuthInfos[context.AuthInfo]
-	if !ok {
-		return Credentials{}, fmt.Errorf("its user %q does not exist", context.AuthInfo)
-	}
-	if err := usable(cluster, user); err != nil {
+	if err != nil {
 		return Credentials{}, err
 	}
 	tls := tlsClientConfig{
@@ -103,10 +94,35 @@ func ParseKubeconfig(kubeconfig []byte) (Credentials, error) {
 			Username:        user.Username,
 			Password:        user.Password,
 			BearerToken:     user.Token,
+			Exec:            exec,
 			TLSClientConfig: tls,
 			ProxyURL:        cluster.ProxyURL,
 		},
 	}, nil
+}
+
+// current is the cluster and the user of the current context.
+func current(config *api.Config) (*api.Cluster, *api.AuthInfo, error) {
+	context, ok := config.Contexts[config.CurrentContext]
+	if !ok {
+		return nil, nil, fmt.Errorf("its current-context %q does not exist", config.CurrentContext)
+	}
+	cluster, ok := config.Clusters[context.Cluster]
+	if !ok || cluster.Server == "" {
+		return nil, nil, fmt.Errorf("its cluster %q does not exist or has no server", context.Cluster)
+	}
+	if address(cluster.Server) == InClusterServer {
+		return nil, nil, fmt.Errorf("the server of its cluster %q is the one that Argo CD runs on; use a target of type hub", context.Cluster)
+	}
+	if server, err := url.Parse(cluster.Server); err != nil || server.User != nil || server.Host == "" || server.RawQuery != "" || server.Scheme != "https" && server.Scheme != "http" {
+		// The address is shown; a password or a token in it would be, too.
+		return nil, nil, fmt.Errorf("the server of its cluster %q is not a URL such as https://host:port", context.Cluster)
+	}
+	user, ok := config.AuthInfos[context.AuthInfo]
+	if !ok {
+		return nil, nil, fmt.Errorf("its user %q does not exist", context.AuthInfo)
+	}
+	return cluster, user, nil
 }
 
 // address is a server's as Argo CD compares them.
@@ -127,17 +143,36 @@ func (c Credentials) Clash(server string, config []byte) bool {
 // ClusterLabels are what Argo CD knows cluster Secrets by.
 func ClusterLabels() map[string]string { return map[string]string{labelSecretType: secretTypeCluster} }
 
-// usable refuses what could not be carried over into a cluster Secret.
-func usable(cluster *api.Cluster, user *api.AuthInfo) error {
+// identity is the user as Argo CD logs in, and what it runs for that; nil for nothing.
+func identity(user *api.AuthInfo, trust Trust) (*api.AuthInfo, *execProvider, error) {
 	switch {
-	case user.Exec != nil:
-		return fmt.Errorf("its user runs the exec plugin %q; give the user a token or a client certificate", user.Exec.Command)
+	case trust == KeylessGCP:
+		return &api.AuthInfo{}, login("gcp"), nil
+	case user.Exec == nil:
+		return user, nil, nil
+	case trust == Untrusted:
+		return nil, nil, fmt.Errorf("its user runs the exec plugin %q, which would act as Argo CD; give the user a token or a client certificate", user.Exec.Command)
+	}
+	exec, err := plugin(user.Exec)
+	return &api.AuthInfo{Impersonate: user.Impersonate, ImpersonateUID: user.ImpersonateUID, ImpersonateGroups: user.ImpersonateGroups,
+		ImpersonateUserExtra: user.ImpersonateUserExtra}, exec, err
+}
+
+// usable refuses what could not be carried over into a cluster Secret.
+func usable(cluster *api.Cluster, user *api.AuthInfo, exec *execProvider) error {
+	switch {
 	case user.AuthProvider != nil:
 		return fmt.Errorf("its user has the auth provider %q; give the user a token or a client certificate", user.AuthProvider.Name)
 	case user.ClientCertificate != "" || user.ClientKey != "" || user.TokenFile != "" || cluster.CertificateAuthority != "":
 		return errors.New("it names files; embed them as data")
 	case user.Impersonate != "" || user.ImpersonateUID != "" || len(user.ImpersonateGroups) > 0 || len(user.ImpersonateUserExtra) > 0:
 		return errors.New("its user impersonates another, which Argo CD cannot")
+	}
+	if exec != nil {
+		if cluster.InsecureSkipTLSVerify || !strings.HasPrefix(strings.ToLower(cluster.Server), "https:") {
+			return errors.New("its server is not verified, and would be handed a token of Argo CD's")
+		}
+		return nil
 	}
 	return identified(user)
 }

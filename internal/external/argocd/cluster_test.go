@@ -105,7 +105,7 @@ func registered(t *testing.T, credentials Credentials) (corev1.Secret, config) {
 func TestClusterObject(t *testing.T) {
 	for name, test := range goodKubeconfigs {
 		t.Run(name, func(t *testing.T) {
-			credentials, err := ParseKubeconfig([]byte(test.kubeconfig))
+			credentials, err := ParseKubeconfig([]byte(test.kubeconfig), Untrusted)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +138,7 @@ func TestClusterObject(t *testing.T) {
 // Argo CD finds clusters by their addresses, whatever their Secrets are called.
 func TestClash(t *testing.T) {
 	parse := func(cluster, user string) Credentials {
-		c, err := ParseKubeconfig([]byte(kubeconfig(cluster, user)))
+		c, err := ParseKubeconfig([]byte(kubeconfig(cluster, user)), Untrusted)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ var badKubeconfigs = map[string]struct{ kubeconfig, names string }{
 func TestBadKubeconfig(t *testing.T) {
 	for name, test := range badKubeconfigs {
 		t.Run(name, func(t *testing.T) {
-			credentials, err := ParseKubeconfig([]byte(test.kubeconfig))
+			credentials, err := ParseKubeconfig([]byte(test.kubeconfig), Untrusted)
 			if err == nil {
 				t.Fatal("it is accepted")
 			}
@@ -238,7 +238,7 @@ func FuzzParseKubeconfig(f *testing.F) {
 		f.Add([]byte(k.kubeconfig))
 	}
 	f.Fuzz(func(t *testing.T, kubeconfig []byte) {
-		credentials, err := ParseKubeconfig(kubeconfig)
+		credentials, err := ParseKubeconfig(kubeconfig, Untrusted)
 		loaded, loadErr := clientcmd.Load(kubeconfig)
 		if err != nil {
 			if loadErr != nil {

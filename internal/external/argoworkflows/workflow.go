@@ -31,6 +31,9 @@ type Workflow struct {
 	ServiceAccount string
 	// Parameters are the arguments by name.
 	Parameters map[string]string
+	// Deadline is when Argo Workflows ends it, from its start, in whole seconds; 0 is what the
+	// template says.
+	Deadline time.Duration
 }
 
 // Object is the Workflow as Argo Workflows takes it.
@@ -42,6 +45,9 @@ func (w Workflow) Object() *unstructured.Unstructured {
 	spec := map[string]any{
 		"serviceAccountName": w.ServiceAccount,
 		"arguments":          map[string]any{"parameters": parameters},
+	}
+	if seconds := int64(w.Deadline / time.Second); seconds > 0 {
+		spec["activeDeadlineSeconds"] = seconds
 	}
 	if w.Template != "" {
 		spec["workflowTemplateRef"] = map[string]any{"name": w.Template}

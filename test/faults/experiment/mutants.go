@@ -67,7 +67,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "finalizer-early", RootCause: "finalizer dropped when the deletion of children was asked for",
-		Edits:     edit1(teardown, "	case len(p.Down) == 0:\n		p.Done = true", "	case len(p.Writes) == 0:\n		p.Done = true"),
+		Edits:     edit1(teardown, "	case len(d.left) == 0:\n		d.Done = true", "	case len(d.Writes) == 0:\n		d.Done = true"),
 		Workloads: []string{"delete-complete-held"},
 	},
 	{
@@ -248,7 +248,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "no-second-look", RootCause: "what is not watched is not looked for again",
-		Edits:     edit1(teardown, "		p.Wait = secretGone\n", "		p.Wait = 0\n"),
+		Edits:     edit1(teardown, "		d.lookIn(secretGone)\n", ""),
 		Workloads: []string{"delete-namespace"},
 	},
 	{
@@ -266,18 +266,7 @@ func (s *scope) told() bool {
 	// Teardown.
 	{
 		Name: "teardown-order", RootCause: "the cluster goes with, not after what is deployed on it",
-		Edits: []faults.Edit{
-			{
-				File: observe, Old: "	if s.seen.Workflow != nil || len(s.seen.Applications) > 0 || len(s.seen.Hidden) > 0 {",
-				New: "	if s.seen.Workflow != nil || len(s.seen.Hidden) > 0 {",
-			},
-			{File: teardown, Old: "				f.registerAgain(&p, t) // or Argo CD could never delete what it deployed\n			}\n		}\n		return p\n",
-				New: "				f.registerAgain(&p, t)\n			}\n		}\n"},
-			{
-				File: teardown, Old: "	if f.later(&p, argocd.ApplicationGVK) {",
-				New: "	if len(f.seen.Applications) == 0 && f.later(&p, argocd.ApplicationGVK) {",
-			},
-		},
+		Edits:     edit1(teardown, "	return d.held()\n}\n", "	return false\n}\n"),
 		Workloads: []string{"complete-delete"},
 	},
 	{
@@ -287,7 +276,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "namespace-left", RootCause: "a kind of child is forgotten in the teardown",
-		Edits:     edit1(teardown, "	f.remove(&p, f.seen.Leftovers[namespaceGVK]...)\n", ""),
+		Edits:     edit1(teardown, "	d.remove(namespaces...)\n", ""),
 		Workloads: []string{"complete-delete"},
 	},
 

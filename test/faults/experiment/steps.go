@@ -89,6 +89,11 @@ func telling(words string) moment {
 	return of(func(e *unstructured.Unstructured) bool { return says(e, words) })
 }
 
+// cleanedUp says whether what spec.terminate takes down is gone.
+var cleanedUp = of(func(e *unstructured.Unstructured) bool {
+	return condition(e, v1alpha1.ConditionCleanedUp)["status"] == "True"
+})
+
 // losing says whether the Experiment tells that somebody deletes one of its objects.
 var losing = telling(deletedBySomebody)
 

@@ -60,12 +60,14 @@ const (
 	completed    = `[{"op": "add", "path": "/metadata/annotations", "value": {"experiments.illm.io/complete": "Succeeded"}}]`
 	suspended    = `[{"op": "add", "path": "/spec/suspend", "value": true}]`
 	resumed      = `[{"op": "remove", "path": "/spec/suspend"}]`
+	terminated   = `[{"op": "add", "path": "/spec/terminate", "value": true}]`
+	blocking     = `[{"op": "add", "path": "/spec/deletion", "value": {"policy": "Block"}}]`
 	notLonger    = `[{"op": "remove", "path": "/spec/workflow/params"}]`
 )
 
 // workloads are what users do with an Experiment, and what somebody does to what it owns. A
 // step is taken at a moment that lasts: whatever happens to the manager, it comes.
-var workloads = slices.Concat(roads, edits, lateEdits, deletions, heldDeletions, meddling, absences)
+var workloads = slices.Concat(roads, edits, lateEdits, deletions, heldDeletions, stuckDeletions, terminations, meddling, absences)
 
 // roads lead to a verdict.
 var roads = []faults.Workload{
@@ -420,6 +422,80 @@ var deletions = []faults.Workload{
 		Holds:   []string{workflowEnds},
 		Steps:   steps(step(running, sleep(25*time.Hour))),
 		Done:    gone,
+	},
+}
+
+// stuckDeletions are of outsides that never let go. What is left of the deadline passes while the
+// manager is away.
+var stuckDeletions = []faults.Workload{
+	{
+		Name:    "release-cluster",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterGone},
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), remove),
+			step(clusterLeft, sleep(time.Hour)),
+		),
+		Done:   gone,
+		Leaves: []string{"GKECluster app"},
+	},
+	{
+		Name:    "block-cluster",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterGone},
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), edit(blocking)),
+			step(observed(2), remove),
+			step(clusterLeft, sleep(time.Hour)),
+			step(telling("policy Block"), release(clusterGone)),
+		),
+		Done: gone,
+	},
+	{
+		// The cluster goes all the same, and then the Application, which Argo CD could never delete.
+		Name:    "stuck-application",
+		Objects: objects(onCluster),
+		Holds:   []string{applicationGone},
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), remove),
+			step(waitsFor("Application"), sleep(10*time.Minute)),
+		),
+		Done:   gone,
+		Breaks: []string{clustersLast},
+	},
+}
+
+// terminations end an Experiment that stays.
+var terminations = []faults.Workload{
+	{
+		Name:    "terminate-provisioning",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady},
+		Steps:   steps(step(provisioning, edit(terminated))),
+		Done:    all(reached(v1alpha1.PhaseFailed), cleanedUp),
+	},
+	{
+		Name:    "terminate-running",
+		Objects: objects(straightRoad),
+		Holds:   []string{workflowEnds},
+		Steps:   steps(step(running, edit(terminated))),
+		Done:    all(reached(v1alpha1.PhaseFailed), cleanedUp),
+	},
+	{
+		Name:    "terminate-complete-delete",
+		Objects: objects(onHub),
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), edit(terminated)),
+			step(cleanedUp, remove),
+		),
+		Done: gone,
+	},
+	{
+		Name:    "late-provisioning",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady},
+		Steps:   steps(step(provisioning, sleep(2*time.Hour))),
+		Done:    reached(v1alpha1.PhaseFailed),
 	},
 }
 

@@ -89,13 +89,14 @@ var world = faults.World{
 		{Group: "illm.io", Version: "v1alpha1", Resource: "gkeclusters"},
 		{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"},
 		{Group: "argoproj.io", Version: "v1alpha1", Resource: "workflows"},
+		{Version: "v1", Resource: "configmaps"},
 		{Version: "v1", Resource: "secrets"},
 		{Version: "v1", Resource: "namespaces"},
 	},
 	Run:  runOf,
 	Role: role,
 	Owner: func(u *unstructured.Unstructured) types.UID {
-		if uid := u.GetLabels()[v1alpha1.LabelExperimentUID]; uid != namesake {
+		if uid := u.GetLabels()[v1alpha1.LabelExperimentUID]; uid != namesake && u.GetKind() != "ConfigMap" {
 			return types.UID(uid)
 		}
 		return ""
@@ -107,7 +108,9 @@ var world = faults.World{
 	// Conflicts are another look, and no error: kube.QuietConflicts.
 	QuietWhenLate: true,
 	Secrets:       faults.Disguises(canary),
-	Manager:       func(namespace string) []string { return []string{"--watch-namespaces=" + namespace} },
+	Manager: func(namespace string) []string {
+		return []string{"--watch-namespaces=" + namespace, "--orphans-namespace=" + managerNamespace}
+	},
 }
 
 // runOf is the namespace of the Experiment that an object belongs to.
@@ -231,10 +234,12 @@ func (p player) awaited(before ...string) bool {
 	if e == nil {
 		return true
 	}
-	if e.GetDeletionTimestamp() == nil {
+	ready := condition(e, v1alpha1.ConditionReady)
+	if ended := condition(e, v1alpha1.ConditionCleanedUp); ended != nil {
+		ready = ended
+	} else if e.GetDeletionTimestamp() == nil {
 		return p.object.GetKind() == "Workflow" || says(e, p.self()+deletedBySomebody)
 	}
-	ready := condition(e, v1alpha1.ConditionReady)
 	message, _ := ready["message"].(string)
 	return ready["reason"] == v1alpha1.ReasonDeleting && strings.Contains(message, p.self()) &&
 		!slices.ContainsFunc(before, func(kind string) bool { return strings.Contains(message, kind+" ") })

@@ -1,0 +1,77 @@
+package experiment
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+)
+
+// What a tenant's Experiments may deploy is bounded by whoever may annotate his namespace.
+func TestProjectOfTheNamespace(t *testing.T) {
+	l := tutorial(t)
+	bind := func(project string) {
+		namespace := &corev1.Namespace{}
+		if err := l.client.Get(t.Context(), types.NamespacedName{Name: "lab"}, namespace); err != nil {
+			t.Fatal(err)
+		}
+		namespace.Annotations = map[string]string{v1alpha1.AnnotationProject: project}
+		l.update(namespace)
+	}
+	expect := func(want string) {
+		t.Helper()
+		apps := l.list(argocd.ApplicationGVK)
+		if len(apps) == 0 {
+			t.Fatal("there is no Application")
+		}
+		for _, app := range apps {
+			if project, _, _ := unstructured.NestedString(app.Object, "spec", "project"); project != want {
+				t.Errorf("the project of %s is %q, want %q", app.GetName(), project, want)
+			}
+		}
+	}
+	bind("tenants")
+	l.reconciler.Client = namespaceless{l.client} // the annotation counts before the cache has the namespace
+	l.until(v1alpha1.PhaseReady)
+	expect("tenants")
+	l.reconciler.Client = l.client
+	bind("others")
+	l.settle(l.deploy)
+	expect("others")
+	bind("")
+	l.settle(l.deploy)
+	expect("default")
+}
+
+// namespaceless is a client whose cache has no namespace yet.
+type namespaceless struct{ client.Client }
+
+func (n namespaceless) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if kindOf(o) == "Namespace" {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, key.Name)
+	}
+	return n.Client.Get(ctx, key, o, opts...)
+}
+
+func TestPodSecurity(t *testing.T) {
+	for _, cluster := range []v1alpha1.ClusterType{v1alpha1.ClusterGKE, v1alpha1.ClusterHub} {
+		t.Run(string(cluster), func(t *testing.T) {
+			target := targetOf("app", cluster)
+			target.PodSecurity = "restricted"
+			l := newLab(t, experimentOf(target), nginx(), template())
+			l.until(v1alpha1.PhaseReady)
+			labels, _, _ := unstructured.NestedStringMap(l.list(argocd.ApplicationGVK)[0].Object, "spec", "syncPolicy", "managedNamespaceMetadata", "labels")
+			if labels["pod-security.kubernetes.io/enforce"] != "restricted" || (labels[v1alpha1.LabelExperimentUID] != "") != (cluster == v1alpha1.ClusterHub) {
+				t.Errorf("the namespace has the labels %v", labels)
+			}
+		})
+	}
+}

@@ -1,0 +1,490 @@
+package experiment
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// later moves the clock to so long after the beginning.
+func (l *lab) later(d time.Duration) { l.clock.SetTime(epoch.Add(d)) }
+
+// tick runs passes, of which any may fail, while the world lets go what it lets go.
+func (l *lab) tick(world ...func() bool) {
+	l.t.Helper()
+	for range 12 {
+		_ = l.reconcile()
+		for _, play := range world {
+			play()
+		}
+	}
+}
+
+// orphans are what the ConfigMap tells of; none without one.
+func (l *lab) orphans() (left []orphan) {
+	l.t.Helper()
+	all := &corev1.ConfigMapList{}
+	if err := l.client.List(l.t.Context(), all, client.InNamespace("labkeeper-system"), client.HasLabels{v1alpha1.LabelExperimentUID}); err != nil {
+		l.t.Fatal(err)
+	}
+	for _, cm := range all.Items {
+		if err := yaml.Unmarshal([]byte(cm.Data["orphans.yaml"]), &left); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	return left
+}
+
+// tells says whether any event is of a reason.
+func (l *lab) tells(reason string) bool {
+	return slices.ContainsFunc(l.drain(), func(e string) bool { return strings.Contains(e, reason) })
+}
+
+// without plays the world but for the deletion of kinds.
+func (l *lab) without(kinds ...schema.GroupVersionKind) func() bool {
+	return func() bool {
+		moved := false
+		for _, gvk := range []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK, crossplane.GKEClusterGVK} {
+			for _, o := range l.list(gvk) {
+				moved = !slices.Contains(kinds, gvk) && l.finalize(&o) || moved
+			}
+		}
+		return moved
+	}
+}
+
+// A cluster that Crossplane cannot delete is waited for, and then left behind with a trace.
+func TestReleasedAfterTheDeadline(t *testing.T) {
+	l := tutorial(t)
+	l.settle(l.play)
+	l.drain()
+	l.remove()
+	l.settle(l.without(crossplane.GKEClusterGVK))
+	l.spoil(crossplane.GKEClusterGVK, func(claim *unstructured.Unstructured) {
+		claimIs(claim, "False", "False", "ReconcileError", "cannot delete the network: it is in use")
+	})
+	if wait := l.pass(); wait != 15*time.Minute {
+		t.Errorf("it is looked at after %s, when the cluster has had half of the time", wait)
+	}
+	l.later(29 * time.Minute)
+	l.tick()
+	if l.get() == nil || len(l.orphans()) > 0 {
+		t.Fatal("it is released before the deadline")
+	}
+	l.later(31 * time.Minute)
+	l.tick()
+	if l.get() != nil {
+		t.Fatalf("it is still there: %s", l.message(v1alpha1.ConditionReady))
+	}
+	left := l.orphans()
+	if len(left) != 1 || left[0].Kind != "GKECluster" || left[0].Name == "" || left[0].UID == "" || left[0].DeletedAt == "" ||
+		left[0].Error != "ReconcileError: cannot delete the network: it is in use" {
+		t.Errorf("the ConfigMap tells of %+v", left)
+	}
+	if !l.tells(v1alpha1.ReasonOrphansLeft) {
+		t.Error("no Event tells of it")
+	}
+}
+
+func TestBlockedAfterTheDeadline(t *testing.T) {
+	l := tutorial(t)
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Deletion = &v1alpha1.Deletion{Policy: v1alpha1.DeletionBlock} })
+	l.settle(l.play)
+	l.remove()
+	l.settle(l.without(crossplane.GKEClusterGVK))
+	l.later(3 * time.Hour)
+	l.tick()
+	if l.get() == nil || len(l.orphans()) > 0 {
+		t.Fatal("it is released")
+	}
+	if m := l.message(v1alpha1.ConditionReady); !strings.Contains(m, "spec.deletion.policy Block") {
+		t.Errorf("it does not say what keeps it: %s", m)
+	}
+	l.settle(l.play)
+	if l.get() != nil {
+		t.Error("it stays when everything is gone")
+	}
+}
+
+// Field note 31: neither a Workflow nor an Application that does not go keeps a cluster that costs,
+// and when the cluster is gone the Applications go without.
+func TestStuckChildrenDoNotKeepTheCluster(t *testing.T) {
+	for _, stuck := range []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK} {
+		t.Run(stuck.Kind, func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+			l.settle(l.play)
+			l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) { w.SetFinalizers([]string{"workflows.argoproj.io/artifact-gc"}) })
+			l.remove()
+			l.settle(l.without(stuck))
+			l.later(7 * time.Minute)
+			l.tick()
+			if going(&l.list(crossplane.GKEClusterGVK)[0]) {
+				t.Fatal("the cluster goes before what is on it had its time")
+			}
+			l.later(8 * time.Minute)
+			l.settle(l.without(stuck))
+			if clusters := l.list(crossplane.GKEClusterGVK); len(clusters) > 0 {
+				t.Fatalf("the cluster is kept: %s", l.message(v1alpha1.ConditionReady))
+			}
+			if apps := l.list(argocd.ApplicationGVK); len(apps) > 0 {
+				t.Error("the Application of a cluster that is gone is kept")
+			}
+			if stuck == argocd.ApplicationGVK {
+				if l.get() != nil {
+					t.Errorf("it is still there: %s", l.message(v1alpha1.ConditionReady))
+				}
+				return
+			}
+			l.later(31 * time.Minute)
+			l.tick()
+			if left := l.orphans(); l.get() != nil || len(left) != 1 || left[0].Kind != "Workflow" || !slices.Equal(left[0].Finalizers, []string{"workflows.argoproj.io/artifact-gc"}) {
+				t.Errorf("the ConfigMap tells of %+v", left)
+			}
+		})
+	}
+}
+
+// An Application whose cluster is gone, whoever has deleted it, has nothing to wait for. That the
+// cache does not have the cluster is no proof, and finalizers of others stay.
+func TestApplicationOfAGoneCluster(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.settle(l.play)
+	l.remove()
+	l.spoil(argocd.ApplicationGVK, func(app *unstructured.Unstructured) {
+		app.SetFinalizers([]string{"resources-finalizer.argocd.argoproj.io/background", "post-delete-finalizer.argocd.argoproj.io/cleanup", "example.com/theirs"})
+	})
+	l.settle(l.without(argocd.ApplicationGVK, crossplane.GKEClusterGVK))
+	l.reconciler.Foreign = before{never{l.client}, l.list(argocd.ApplicationGVK)}
+	l.tick()
+	if app := l.list(argocd.ApplicationGVK)[0]; len(app.GetFinalizers()) != 3 {
+		t.Fatalf("the Application of a cluster that is there is let go: %v", app.GetFinalizers())
+	}
+	l.reconciler.Foreign = l.client
+	claim := l.list(crossplane.GKEClusterGVK)[0]
+	claim.SetFinalizers(nil)
+	l.update(&claim)
+	if err := client.IgnoreNotFound(l.client.Delete(t.Context(), &claim)); err != nil {
+		t.Fatal(err)
+	}
+	l.tick()
+	if app := l.list(argocd.ApplicationGVK)[0]; !slices.Equal(app.GetFinalizers(), []string{"example.com/theirs"}) {
+		t.Errorf("its finalizers are %v", app.GetFinalizers())
+	}
+}
+
+// A manager that was away for longer than the deadline gives everything its time all the same.
+func TestDeadlineOfAManagerThatWasAway(t *testing.T) {
+	e := experimentOf(targetOf("app", v1alpha1.ClusterGKE))
+	e.Status.StartedAt = timestamp(epoch)
+	e.DeletionTimestamp = &metav1.Time{Time: epoch}
+	e.Status.Teardown = &v1alpha1.TeardownStatus{StartedAt: timestamp(epoch)}
+	claim := func(deleted bool) unstructured.Unstructured {
+		o := object(crossplane.GKEClusterGVK, "lab", names{e, labOptions}.cluster(e.Spec.Targets[0]).Name)
+		marks.Set(e, o)
+		if deleted {
+			o.SetDeletionTimestamp(&metav1.Time{Time: epoch.Add(-100 * time.Hour)}) // by another clock
+		}
+		return *o
+	}
+	for name, test := range map[string]struct {
+		now, asked, refused time.Duration // -1 is never
+		done                bool
+		wait                time.Duration
+	}{
+		"not asked for yet":             {31 * time.Minute, -1, -1, false, 0},
+		"asked for just now":            {31 * time.Minute, 30 * time.Minute, -1, false, 14 * time.Minute},
+		"asked for half a deadline ago": {45 * time.Minute, 30 * time.Minute, -1, true, 0},
+		"refused all the time":          {29 * time.Minute, -1, 0, false, time.Minute},
+		"refused until the deadline":    {31 * time.Minute, -1, 0, true, 0},
+		"refused just now":              {31 * time.Minute, -1, 30 * time.Minute, false, 14 * time.Minute},
+		"asked for before the deadline": {29 * time.Minute, 0, -1, false, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := facts{experiment: e, options: labOptions, names: names{e, labOptions}, now: epoch.Add(test.now), refused: map[string]refusal{}}
+			f.seen.Kinds = map[schema.GroupVersionKind]kube.KindState{crossplane.GKEClusterGVK: kube.KindServed}
+			f.seen.Leftovers = map[schema.GroupVersionKind][]unstructured.Unstructured{crossplane.GKEClusterGVK: {claim(test.asked >= 0)}}
+			what := kube.Describe(&f.seen.Leftovers[crossplane.GKEClusterGVK][0])
+			e.Status.Teardown.WaitsFor = nil
+			if test.asked >= 0 {
+				e.Status.Teardown.WaitsFor = []v1alpha1.Waiting{{Object: what, Since: *timestamp(epoch.Add(test.asked))}}
+			}
+			if test.refused >= 0 {
+				f.refused[what] = refusal{errors.New("refused"), epoch.Add(test.refused)}
+			}
+			p := f.plan()
+			if p.Done != test.done || p.Wait != test.wait || test.done != (len(p.Orphans) == 1) {
+				t.Errorf("done %t, wait %s, orphans %v", p.Done, p.Wait, p.Orphans)
+			}
+			if asked := slices.ContainsFunc(p.Writes, func(w Write) bool { return w.Action == Delete }); asked != (!test.done && test.asked < 0) {
+				t.Errorf("its deletion is asked for: %t", asked)
+			}
+		})
+	}
+}
+
+// What may not be deleted is tried until the deadline, keeps nothing else, and is told of with its error.
+func TestRefusedDeletions(t *testing.T) {
+	forbidden := func(kind string) func(string, string) error {
+		return func(verb, of string) error {
+			if verb == "delete" && of == kind {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "x", errors.New("no rights"))
+			}
+			return nil
+		}
+	}
+	for _, kind := range []string{"Workflow", "Application", "Secret", "GKECluster"} {
+		t.Run(kind, func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+			l.settle(l.play)
+			l.remove()
+			l.refuse = forbidden(kind)
+			l.tick(l.without())
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
+			if kind == "Secret" && len(l.list(crossplane.GKEClusterGVK)) > 0 {
+				t.Error("it keeps the cluster")
+			}
+			l.reconciler.refusals = refusals{} // another manager takes over
+			for _, at := range []time.Duration{31 * time.Minute, 40 * time.Minute} {
+				l.later(at)
+				l.tick(l.without())
+				if l.get() == nil {
+					t.Fatal("it is released before this manager has tried for as long")
+				}
+			}
+			l.later(56 * time.Minute)
+			l.tick(l.without())
+			if l.get() != nil {
+				t.Fatalf("it is still there: %s", l.message(v1alpha1.ConditionReady))
+			}
+			if kind != "GKECluster" && len(l.list(crossplane.GKEClusterGVK)) > 0 {
+				t.Error("the cluster is left behind")
+			}
+			left := l.orphans()
+			if len(left) != 1 || left[0].Kind != kind || left[0].DeletedAt != "" || !strings.Contains(left[0].Error, "no rights") {
+				t.Errorf("the ConfigMap tells of %+v", left)
+			}
+		})
+	}
+}
+
+// So is a kind that cannot be listed.
+func TestUnlistableKind(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.until(v1alpha1.PhaseProvisioning)
+	l.kinds[crossplane.GKEClusterGVK] = kube.KindSyncing
+	l.remove()
+	l.listErrors["GKECluster"] = errors.New("conversion webhook failed")
+	l.tick()
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReconcileError)
+	l.later(31 * time.Minute)
+	l.tick()
+	left := l.orphans()
+	if l.get() != nil || len(left) != 1 || left[0].Kind != "GKECluster" || left[0].Name == "" || !strings.Contains(left[0].Error, "conversion webhook failed") {
+		t.Errorf("the ConfigMap tells of %+v", left)
+	}
+}
+
+// A manager that looks in the wrong namespaces knows nothing of what would be left behind.
+func TestMovedIsNeverReleased(t *testing.T) {
+	l := tutorial(t)
+	l.settle(l.play)
+	l.remove()
+	l.reconciler.Options.ClaimNamespace = "elsewhere"
+	l.later(24 * time.Hour)
+	l.tick()
+	if l.get() == nil || len(l.orphans()) > 0 {
+		t.Error("it is released")
+	}
+}
+
+// It is not released without a trace.
+func TestNotReleasedWithoutATrace(t *testing.T) {
+	l := tutorial(t)
+	l.settle(l.play)
+	l.remove()
+	l.settle(l.without(crossplane.GKEClusterGVK))
+	l.refuse = func(verb, kind string) error {
+		if kind == "ConfigMap" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("no rights"))
+		}
+		return nil
+	}
+	l.later(31 * time.Minute)
+	l.tick()
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
+	if m := l.message(v1alpha1.ConditionReady); !strings.Contains(m, "ConfigMap labkeeper-system/orphans-tutorial-") {
+		t.Errorf("it does not say what it may not: %s", m)
+	}
+	if l.tells(v1alpha1.ReasonOrphansLeft) {
+		t.Error("an Event tells of what has not happened")
+	}
+	l.refuse = nil
+	l.tick()
+	if l.get() != nil || len(l.orphans()) != 1 {
+		t.Error("it stays")
+	}
+}
+
+// What is left in the cache hides nothing that the cache cannot see: not a cluster behind a namespace.
+func TestNothingIsHiddenBehindWhatIsLeft(t *testing.T) {
+	for _, state := range []kube.KindState{kube.KindSyncing, kube.KindUnserved} {
+		l := tutorial(t)
+		l.settle(l.play)
+		e := l.get()
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: names{e, l.reconciler.Options}.deployed(e.Spec.Targets[1]), Finalizers: []string{"example.com/stuck"}}}
+		marks.Set(e, namespace)
+		l.create(namespace)
+		l.kinds[crossplane.GKEClusterGVK] = state
+		l.remove()
+		l.tick(l.without())
+		if state == kube.KindSyncing {
+			if left := l.list(crossplane.GKEClusterGVK); len(left) > 0 {
+				t.Error("the cluster is not asked to go")
+			}
+			continue
+		}
+		l.later(31 * time.Minute)
+		l.tick()
+		l.later(62 * time.Minute)
+		l.tick()
+		left := l.orphans()
+		if !slices.ContainsFunc(left, func(o orphan) bool { return o.Kind == "GKECluster" && o.Name != "" }) {
+			t.Errorf("the ConfigMap tells of %+v", left)
+		}
+	}
+}
+
+// Its time is over, whatever cannot be read.
+func TestTerminatedExpires(t *testing.T) {
+	l := tutorial(t)
+	l.settle(l.play)
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true })
+	l.kinds[crossplane.GKEClusterGVK] = kube.KindSyncing
+	l.listErrors["GKECluster"] = errors.New("conversion webhook failed")
+	l.tick(l.without())
+	l.expect(v1alpha1.ConditionCleanedUp, metav1.ConditionFalse, v1alpha1.ReasonReconcileError)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	l.clock.SetTime(epoch.Add(24 * time.Hour))
+	l.tick()
+	if l.get().DeletionTimestamp == nil {
+		t.Error("it stays when its time is over")
+	}
+}
+
+// What cannot be seen is looked for again, also when nothing is given up.
+func TestUnseenIsLookedForWhileBlocked(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Deletion = &v1alpha1.Deletion{Policy: v1alpha1.DeletionBlock} })
+	l.until(v1alpha1.PhaseProvisioning)
+	l.kinds[crossplane.GKEClusterGVK] = kube.KindSyncing
+	l.listErrors["GKECluster"] = errors.New("conversion webhook failed")
+	l.remove()
+	l.tick()
+	l.later(time.Hour)
+	if wait := l.pass(); wait != lastLook {
+		t.Errorf("it is looked at after %s", wait)
+	}
+	l.listErrors["GKECluster"] = nil
+	l.settle(l.play)
+	if l.get() != nil {
+		t.Errorf("it is still there: %s", l.message(v1alpha1.ConditionReady))
+	}
+}
+
+// A cluster that cannot be read keeps its own Application, and nothing else.
+func TestUnreadableClusterKeepsNothingElse(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE), targetOf("other", v1alpha1.ClusterGKE)), nginx(), template())
+	l.settle(l.play)
+	l.remove()
+	l.settle(l.without(argocd.ApplicationGVK, crossplane.GKEClusterGVK))
+	apps := l.list(argocd.ApplicationGVK)
+	l.reconciler.Foreign = before{never{l.client}, apps[:1]}
+	l.getErrors["GKECluster"] = errors.New("conversion webhook failed")
+	l.tick()
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting)
+	if len(l.list(argocd.ApplicationGVK)[0].GetFinalizers()) == 0 {
+		t.Error("the Application is let go")
+	}
+}
+
+// Dependencies that were changed to a cycle keep nothing.
+func TestCycleBesideAStuckApplication(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("a", v1alpha1.ClusterGKE), targetOf("b", v1alpha1.ClusterGKE), targetOf("c", v1alpha1.ClusterGKE)), nginx(), template())
+	l.settle(l.play)
+	l.edit(func(e *v1alpha1.Experiment) {
+		e.Spec.Targets[0].Depends, e.Spec.Targets[1].Depends = []string{"b"}, []string{"a"}
+	})
+	l.remove()
+	l.settle(l.without(argocd.ApplicationGVK))
+	for _, app := range l.list(argocd.ApplicationGVK) {
+		if !going(&app) {
+			t.Errorf("%s is not asked to go", app.GetName())
+		}
+	}
+}
+
+// What may not be deleted holds the clusters up for its share of the time alone, and those of an
+// Experiment that somebody ends, too.
+func TestRefusedWorkflowDoesNotKeepTheCluster(t *testing.T) {
+	for name, end := range map[string]func(*lab){
+		"deleted":    (*lab).remove,
+		"terminated": func(l *lab) { l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+			l.settle(l.play)
+			l.clock.SetTime(epoch.Add(time.Minute))
+			end(l)
+			l.refuse = func(verb, kind string) error {
+				if verb == "delete" && kind == "Workflow" {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "x", errors.New("no rights"))
+				}
+				return nil
+			}
+			l.tick(l.without())
+			l.clock.SetTime(epoch.Add(8 * time.Minute))
+			l.tick(l.without())
+			if len(l.list(crossplane.GKEClusterGVK)) == 0 {
+				t.Fatal("the cluster goes before the Workflow had its time")
+			}
+			l.clock.SetTime(epoch.Add(9 * time.Minute))
+			l.tick(l.without())
+			if len(l.list(crossplane.GKEClusterGVK)) > 0 {
+				t.Error("the cluster is kept")
+			}
+		})
+	}
+}
+
+// The registration of an Application that had its time is taken away once, and not given again.
+func TestRegistrationOfAStuckApplication(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	l.settle(l.play)
+	l.disconnect("ComparisonError", "the server has asked for the client to provide credentials")
+	l.remove()
+	l.settle(l.without(argocd.ApplicationGVK))
+	l.later(8 * time.Minute)
+	l.settle(l.without(argocd.ApplicationGVK))
+	creates := len(l.list(argocd.SecretGVK))
+	l.later(12 * time.Minute)
+	l.tick()
+	if left := len(l.list(argocd.SecretGVK)); creates != 0 || left != 0 {
+		t.Errorf("%d and then %d cluster Secrets", creates, left)
+	}
+}

@@ -1,0 +1,220 @@
+package experiment
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+)
+
+// spec.terminate takes everything down in every phase, and keeps the record.
+func TestTerminate(t *testing.T) {
+	for phase, want := range map[v1alpha1.Phase]struct {
+		phase  v1alpha1.Phase
+		reason string
+	}{
+		v1alpha1.PhasePending:      {v1alpha1.PhaseFailed, v1alpha1.ReasonTerminated},
+		v1alpha1.PhaseProvisioning: {v1alpha1.PhaseFailed, v1alpha1.ReasonTerminated},
+		v1alpha1.PhaseReady:        {v1alpha1.PhaseFailed, v1alpha1.ReasonTerminated},
+		v1alpha1.PhaseRunning:      {v1alpha1.PhaseFailed, v1alpha1.ReasonTerminated},
+		v1alpha1.PhaseComplete:     {v1alpha1.PhaseComplete, v1alpha1.ReasonComplete},
+	} {
+		t.Run(string(phase), func(t *testing.T) {
+			l := tutorial(t)
+			if phase == v1alpha1.PhasePending {
+				l.get() // nothing has looked at it
+			} else {
+				l.until(phase)
+			}
+			l.drain()
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate, e.Spec.Suspend = true, true })
+			l.settle(l.without(crossplane.GKEClusterGVK))
+			if len(l.list(crossplane.GKEClusterGVK)) > 0 {
+				l.expect(v1alpha1.ConditionCleanedUp, metav1.ConditionFalse, v1alpha1.ReasonDeleting)
+			}
+			l.later(2 * time.Hour) // no deadline releases what stays
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionCleanedUp, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp)
+			for _, gvk := range []schema.GroupVersionKind{crossplane.GKEClusterGVK, argocd.ApplicationGVK, argocd.SecretGVK, argoworkflows.WorkflowGVK} {
+				if left := l.list(gvk); len(left) > 0 {
+					t.Errorf("%d %s left", len(left), gvk.Kind)
+				}
+			}
+			e := l.get()
+			if e == nil || e.Status.Phase != want.phase || e.Status.CompletedAt == nil {
+				t.Fatalf("its record is %+v", e)
+			}
+			status := metav1.ConditionFalse
+			if want.phase == v1alpha1.PhaseComplete {
+				status = metav1.ConditionTrue
+			}
+			l.expect(v1alpha1.ConditionReady, status, want.reason)
+			writes := len(l.writes)
+			l.tick()
+			if len(l.writes) != writes {
+				t.Errorf("it goes on: %v", l.writes[writes:])
+			}
+			if wait := l.pass(); wait != 21*time.Hour {
+				t.Errorf("it is looked at after %s, an hour before its end", wait)
+			}
+			l.remove()
+			l.settle(l.play)
+			if l.get() != nil {
+				t.Errorf("it cannot be deleted: %s", l.message(v1alpha1.ConditionReady))
+			}
+		})
+	}
+}
+
+// Field notes 28 and 51: what takes too long fails, with the reason, and without anything being submitted.
+func TestProgressDeadlines(t *testing.T) {
+	duration := func(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
+	for name, test := range map[string]struct {
+		deadline *v1alpha1.ProgressDeadline
+		phase    v1alpha1.Phase
+		wait     time.Duration
+		says     string
+	}{
+		"clusters":              {&v1alpha1.ProgressDeadline{Clusters: duration(20 * time.Minute)}, v1alpha1.PhaseProvisioning, 20 * time.Minute, "spec.progressDeadline.clusters"},
+		"clusters, by default":  {nil, v1alpha1.PhaseProvisioning, time.Hour, "its cluster has taken longer than 1h0m0s"},
+		"applications":          {&v1alpha1.ProgressDeadline{Applications: duration(5 * time.Minute)}, v1alpha1.PhaseReady, 5 * time.Minute, "spec.progressDeadline.applications"},
+		"applications, not set": {&v1alpha1.ProgressDeadline{Clusters: duration(5 * time.Minute)}, v1alpha1.PhaseReady, 23 * time.Hour, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := experimentOf(targetOf("app", v1alpha1.ClusterGKE))
+			e.Spec.ProgressDeadline = test.deadline
+			l := newLab(t, e, nginx(), template())
+			l.until(test.phase)
+			if wait := l.pass(); wait != test.wait {
+				t.Errorf("it is looked at after %s", wait)
+			}
+			l.clock.SetTime(epoch.Add(test.wait - time.Second))
+			if wait := l.pass(); wait != time.Second {
+				t.Errorf("a second before, it is looked at after %s", wait)
+			}
+			l.clock.SetTime(epoch.Add(test.wait))
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Suspend = true })
+			l.tick()
+			if l.get().Status.Phase != test.phase {
+				t.Error("it fails while it is suspended")
+			}
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Suspend = false })
+			l.tick()
+			if test.says == "" {
+				if l.get().Status.Phase != test.phase {
+					t.Errorf("it is %s", l.get().Status.Phase)
+				}
+				return
+			}
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
+			if m := l.message(v1alpha1.ConditionReady); l.get().Status.Phase != v1alpha1.PhaseFailed || !strings.Contains(m, test.says) {
+				t.Errorf("it is %s and says %q", l.get().Status.Phase, m)
+			}
+			if len(l.list(argoworkflows.WorkflowGVK)) > 0 || len(l.list(crossplane.GKEClusterGVK)) != 1 {
+				t.Error("what is there has changed")
+			}
+		})
+	}
+}
+
+// A target that was healthy in between has all of its time again.
+func TestProgressDeadlineOfATargetThatDegrades(t *testing.T) {
+	e := experimentOf(targetOf("app", v1alpha1.ClusterGKE), targetOf("slow", v1alpha1.ClusterGKE))
+	e.Spec.ProgressDeadline = &v1alpha1.ProgressDeadline{Applications: &metav1.Duration{Duration: 10 * time.Minute}}
+	l := newLab(t, e, nginx(), template())
+	l.until(v1alpha1.PhaseReady)
+	app := func(name, health string) {
+		for _, a := range l.list(argocd.ApplicationGVK) {
+			if a.GetLabels()[v1alpha1.LabelTarget] == name {
+				l.appIs(&a, health, "Synced")
+			}
+		}
+	}
+	app("app", "Healthy")
+	l.tick()
+	l.clock.SetTime(epoch.Add(9 * time.Minute))
+	app("slow", "Healthy")
+	app("app", "Degraded")
+	l.tick()
+	l.clock.SetTime(epoch.Add(18 * time.Minute))
+	l.tick()
+	if phase := l.get().Status.Phase; phase != v1alpha1.PhaseReady {
+		t.Errorf("it is %s: %s", phase, l.message(v1alpha1.ConditionReady))
+	}
+	l.clock.SetTime(epoch.Add(19 * time.Minute))
+	l.tick()
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
+}
+
+// The deadline of the Workflow is for Argo Workflows to keep.
+func TestWorkflowDeadline(t *testing.T) {
+	e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+	e.Spec.ProgressDeadline = &v1alpha1.ProgressDeadline{Workflow: &metav1.Duration{Duration: 90 * time.Minute}}
+	l := newLab(t, e, nginx(), template())
+	l.until(v1alpha1.PhaseRunning)
+	seconds, _, _ := unstructured.NestedInt64(l.list(argoworkflows.WorkflowGVK)[0].Object, "spec", "activeDeadlineSeconds")
+	if seconds != 5400 {
+		t.Errorf("activeDeadlineSeconds is %d", seconds)
+	}
+}
+
+// A verdict that is recorded stands, whatever cannot be read afterwards, and one that nobody has
+// recorded yet counts.
+func TestTerminateKeepsTheVerdict(t *testing.T) {
+	l := tutorial(t)
+	l.settle(l.play)
+	l.reconciler.Foreign = behind{l.client}
+	for _, app := range l.list(argocd.ApplicationGVK) {
+		l.reconciler.Foreign = before{l.reconciler.Foreign, []unstructured.Unstructured{app}}
+	}
+	l.getErrors["Workflow"] = apierrors.NewForbidden(schema.GroupResource{Resource: "workflows"}, "x", errors.New("no rights"))
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true })
+	l.tick()
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionTrue, v1alpha1.ReasonWorkflowSucceeded)
+	if phase := l.get().Status.Phase; phase != v1alpha1.PhaseComplete {
+		t.Errorf("it is %s", phase)
+	}
+
+	l = tutorial(t)
+	l.until(v1alpha1.PhaseRunning)
+	workflow := l.list(argoworkflows.WorkflowGVK)[0]
+	l.succeed(&workflow)
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true })
+	l.settle(l.play)
+	if phase := l.get().Status.Phase; phase != v1alpha1.PhaseComplete {
+		t.Errorf("the success that nobody had recorded is %s", phase)
+	}
+}
+
+// A target that the next step is refused is as late as one that waits.
+func TestProgressDeadlineOfARefusedTarget(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.refuse = func(verb, kind string) error {
+		if verb == "create" && kind == "Application" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "x", errors.New("no rights"))
+		}
+		return nil
+	}
+	l.tick(l.play)
+	l.clock.SetTime(epoch.Add(59 * time.Minute))
+	l.tick(l.play)
+	if phase := l.get().Status.Phase; phase != v1alpha1.PhaseReady {
+		t.Fatalf("it is %s", phase)
+	}
+	l.clock.SetTime(epoch.Add(61 * time.Minute))
+	l.tick(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
+	if m := l.message(v1alpha1.ConditionReady); !strings.Contains(m, "no rights") {
+		t.Errorf("it does not say why: %s", m)
+	}
+}
