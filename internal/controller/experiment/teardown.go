@@ -229,8 +229,9 @@ func (d *demolition) end() {
 }
 
 // given says whether something that is left has had a share of the deadline: since it was asked to go,
-// by the manager's clock, because that of the API server may be another, or since the first time that this was refused, or that its kind could not be seen. Where it has not,
-// it is looked at again when it will have.
+// by the manager's clock, because that of the API server may be another, or since this was refused for
+// the first time, or its kind could not be seen. Where it has not, it is looked at again when it will
+// have.
 func (d *demolition) given(r remnant, share int) bool {
 	since := d.refused[r.key()].since
 	if going(r.object) {
