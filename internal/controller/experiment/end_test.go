@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -165,6 +166,28 @@ func TestWorkflowDeadline(t *testing.T) {
 	seconds, _, _ := unstructured.NestedInt64(l.list(argoworkflows.WorkflowGVK)[0].Object, "spec", "activeDeadlineSeconds")
 	if seconds != 5400 {
 		t.Errorf("activeDeadlineSeconds is %d", seconds)
+	}
+}
+
+// What fails in the teardown is told by the condition, and not kept in the record.
+func TestTerminateKeepsTheTargets(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.settle(l.play)
+	before := l.get().Status.Targets
+	l.refuse = func(verb, kind string) error {
+		if verb == "delete" && kind == "Application" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "x", errors.New("no rights"))
+		}
+		return nil
+	}
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true })
+	l.tick(l.without())
+	l.expect(v1alpha1.ConditionCleanedUp, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
+	l.refuse = nil
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionCleanedUp, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp)
+	if diff := cmp.Diff(before, l.get().Status.Targets); diff != "" {
+		t.Errorf("its targets (-before +after):\n%s", diff)
 	}
 }
 

@@ -33,7 +33,9 @@ func report(s *scope, err error, now time.Time) {
 	if p.Start && err == nil {
 		st.StartedAt, st.Namespaces = timestamp(now), ptr.To(s.names.namespaces())
 	}
-	if p.Targets != nil {
+	switch {
+	case goingDown(e): // the conditions tell of what fails, and the record stays what it was
+	case p.Targets != nil:
 		st.Targets = withFailures(p.Targets, st.Targets, s.failed)
 	}
 	if p.Workflow != nil && p.Workflow.UID != "" {

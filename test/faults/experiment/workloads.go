@@ -471,7 +471,7 @@ var terminations = []faults.Workload{
 		Name:    "terminate-provisioning",
 		Objects: objects(onCluster),
 		Holds:   []string{clusterReady},
-		Steps:   steps(step(provisioning, edit(terminated))),
+		Steps:   steps(step(all(provisioning, telling("is being provisioned")), edit(terminated))),
 		Done:    all(reached(v1alpha1.PhaseFailed), cleanedUp),
 	},
 	{
