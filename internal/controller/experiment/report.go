@@ -41,17 +41,7 @@ func report(s *scope, err error, now time.Time) {
 	if p.Workflow != nil && p.Workflow.UID != "" {
 		st.Workflow = p.Workflow
 	}
-	if p.Teardown != nil {
-		st.Teardown = p.Teardown
-		if p.Teardown.StartedAt == nil && len(p.Teardown.WaitsFor) == 0 {
-			st.Teardown = nil
-		}
-	}
-	if e.DeletionTimestamp != nil && st.StartedAt != nil && (st.Teardown == nil || st.Teardown.StartedAt == nil) {
-		// Its time begins when anything was tried, even if nothing could be read.
-		waits := ptr.Deref(st.Teardown, v1alpha1.TeardownStatus{}).WaitsFor
-		st.Teardown = &v1alpha1.TeardownStatus{StartedAt: timestamp(now), WaitsFor: waits}
-	}
+	reportTeardown(e, p, now)
 	if p.Verdict {
 		st.CompletedAt = timestamp(now)
 	}
@@ -61,6 +51,22 @@ func report(s *scope, err error, now time.Time) {
 	}
 	reportConditions(e, p, err, now)
 	st.Phase = phase(e)
+}
+
+// reportTeardown writes since when what is waited for. The time of a deletion begins when anything was
+// tried, even if nothing could be read.
+func reportTeardown(e *v1alpha1.Experiment, p Plan, now time.Time) {
+	t := p.Teardown
+	if t == nil {
+		t = ptr.To(ptr.Deref(e.Status.Teardown, v1alpha1.TeardownStatus{}))
+	}
+	if e.DeletionTimestamp != nil && e.Status.StartedAt != nil && t.StartedAt == nil {
+		t.StartedAt = timestamp(now)
+	}
+	e.Status.Teardown = t
+	if t.StartedAt == nil && len(t.WaitsFor) == 0 {
+		e.Status.Teardown = nil
+	}
 }
 
 // withFailures leaves the targets whose writes failed where they were, with the error.
