@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -59,13 +58,7 @@ func (l *lab) tells(reason string) bool {
 // without plays the world but for the deletion of kinds.
 func (l *lab) without(kinds ...schema.GroupVersionKind) func() bool {
 	return func() bool {
-		moved := false
-		for _, gvk := range []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK, crossplane.GKEClusterGVK} {
-			for _, o := range l.list(gvk) {
-				moved = !slices.Contains(kinds, gvk) && l.finalize(&o) || moved
-			}
-		}
-		return moved
+		return l.letGo(func(o *unstructured.Unstructured) bool { return !slices.Contains(kinds, o.GroupVersionKind()) })
 	}
 }
 
@@ -240,20 +233,12 @@ func TestDeadlineOfAManagerThatWasAway(t *testing.T) {
 
 // What may not be deleted is tried until the deadline, keeps nothing else, and is told of with its error.
 func TestRefusedDeletions(t *testing.T) {
-	forbidden := func(kind string) func(string, string) error {
-		return func(verb, of string) error {
-			if verb == "delete" && of == kind {
-				return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "x", errors.New("no rights"))
-			}
-			return nil
-		}
-	}
 	for _, kind := range []string{"Workflow", "Application", "Secret", "GKECluster"} {
 		t.Run(kind, func(t *testing.T) {
 			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
 			l.settle(l.play)
 			l.remove()
-			l.refuse = forbidden(kind)
+			l.forbid("delete", kind)
 			l.tick(l.without())
 			l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
 			if kind == "Secret" && len(l.list(crossplane.GKEClusterGVK)) > 0 {
@@ -319,12 +304,7 @@ func TestNotReleasedWithoutATrace(t *testing.T) {
 	l.settle(l.play)
 	l.remove()
 	l.settle(l.without(crossplane.GKEClusterGVK))
-	l.refuse = func(verb, kind string) error {
-		if kind == "ConfigMap" {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "x", errors.New("no rights"))
-		}
-		return nil
-	}
+	l.forbid("", "ConfigMap")
 	l.later(31 * time.Minute)
 	l.tick()
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
@@ -338,6 +318,23 @@ func TestNotReleasedWithoutATrace(t *testing.T) {
 	l.tick()
 	if l.get() != nil || len(l.orphans()) != 1 {
 		t.Error("it stays")
+	}
+}
+
+// Nor over somebody else's ConfigMap.
+func TestForeignConfigMapOfTheName(t *testing.T) {
+	l := tutorial(t)
+	l.settle(l.play)
+	key := names{l.get(), l.reconciler.Options}.orphans()
+	l.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Data: map[string]string{"theirs": "x"}})
+	l.remove()
+	l.settle(l.without(crossplane.GKEClusterGVK))
+	l.later(31 * time.Minute)
+	l.tick()
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	theirs := &corev1.ConfigMap{}
+	if err := l.client.Get(t.Context(), key, theirs); err != nil || len(theirs.Data) != 1 || theirs.Data["theirs"] != "x" || len(theirs.Labels) > 0 {
+		t.Errorf("theirs is %+v: %v", theirs, err)
 	}
 }
 
@@ -451,12 +448,7 @@ func TestRefusedWorkflowDoesNotKeepTheCluster(t *testing.T) {
 			l.settle(l.play)
 			l.clock.SetTime(epoch.Add(time.Minute))
 			end(l)
-			l.refuse = func(verb, kind string) error {
-				if verb == "delete" && kind == "Workflow" {
-					return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "x", errors.New("no rights"))
-				}
-				return nil
-			}
+			l.forbid("delete", "Workflow")
 			l.tick(l.without())
 			l.clock.SetTime(epoch.Add(8 * time.Minute))
 			l.tick(l.without())

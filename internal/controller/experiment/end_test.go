@@ -174,12 +174,7 @@ func TestTerminateKeepsTheTargets(t *testing.T) {
 	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
 	l.settle(l.play)
 	before := l.get().Status.Targets
-	l.refuse = func(verb, kind string) error {
-		if verb == "delete" && kind == "Application" {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "x", errors.New("no rights"))
-		}
-		return nil
-	}
+	l.forbid("delete", "Application")
 	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true })
 	l.tick(l.without())
 	l.expect(v1alpha1.ConditionCleanedUp, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
@@ -222,12 +217,7 @@ func TestTerminateKeepsTheVerdict(t *testing.T) {
 // A target that the next step is refused is as late as one that waits.
 func TestProgressDeadlineOfARefusedTarget(t *testing.T) {
 	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
-	l.refuse = func(verb, kind string) error {
-		if verb == "create" && kind == "Application" {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "x", errors.New("no rights"))
-		}
-		return nil
-	}
+	l.forbid("create", "Application")
 	l.tick(l.play)
 	l.clock.SetTime(epoch.Add(59 * time.Minute))
 	l.tick(l.play)

@@ -180,6 +180,16 @@ func (l *lab) write(verb, kind string, do func() error) error {
 	return l.failWith
 }
 
+// forbid refuses the writes of a verb, empty for all, on a kind.
+func (l *lab) forbid(verb, kind string) {
+	l.refuse = func(v, k string) error {
+		if k == kind && (verb == "" || v == verb) {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "x", errors.New("no rights"))
+		}
+		return nil
+	}
+}
+
 // experimentOf is an Experiment that has just been created.
 func experimentOf(targets ...v1alpha1.Target) *v1alpha1.Experiment {
 	return &v1alpha1.Experiment{
@@ -349,6 +359,17 @@ func (l *lab) finalize(o *unstructured.Unstructured) bool {
 	o.SetFinalizers(nil)
 	l.update(o)
 	return true
+}
+
+// letGo ends the deletions of the outside objects that are allowed to go, and plays nothing else.
+func (l *lab) letGo(allowed func(*unstructured.Unstructured) bool) bool {
+	moved := false
+	for _, gvk := range []schema.GroupVersionKind{crossplane.GKEClusterGVK, argocd.ApplicationGVK, argoworkflows.WorkflowGVK} {
+		for _, o := range l.list(gvk) {
+			moved = allowed(&o) && l.finalize(&o) || moved
+		}
+	}
+	return moved
 }
 
 func (l *lab) readyClaim(claim *unstructured.Unstructured) bool {

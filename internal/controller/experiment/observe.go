@@ -481,8 +481,7 @@ func (s *scope) hubNamespace(ctx context.Context, t v1alpha1.Target) (*unstructu
 // quarter of the deadline.
 func (s *scope) tolerated(ctx context.Context, gvk schema.GroupVersionKind, err error) bool {
 	s.refusals.note(ctx, s.experiment, gvk.Kind, err, s.now)
-	d := &demolition{facts: s.facts()}
-	if err == nil || !d.given(remnant{gvk: gvk}, 4) {
+	if err == nil || !(&demolition{facts: s.facts()}).given(remnant{gvk: gvk}, 4) {
 		return false
 	}
 	if s.seen.Unreadable == nil {

@@ -65,6 +65,13 @@ type Plan struct {
 	Wait time.Duration
 }
 
+// lookIn makes sure that there is a pass when so much time has passed; 0 asks for none.
+func (p *Plan) lookIn(wait time.Duration) {
+	if wait > 0 && (p.Wait == 0 || wait < p.Wait) {
+		p.Wait = wait
+	}
+}
+
 // Action is what a Write does.
 type Action int
 
@@ -124,9 +131,7 @@ func (f facts) plan() Plan {
 	if p.Verdict && (f.experiment.Spec.TTLAfterFinished != nil || f.experiment.Spec.Terminate) {
 		p.Wait = kube.AtOnce // the verdict may bring the end nearer
 	}
-	if left := life.wait(f.now); p.Wait == 0 || left < p.Wait {
-		p.Wait = left
-	}
+	p.lookIn(life.wait(f.now))
 	return p
 }
 
@@ -404,9 +409,7 @@ func (f facts) validate(p *Plan, sources map[string][]argocd.Source, settling bo
 	switch {
 	case p.Workflow != nil:
 		*last = f.judge(p, inputs, settling)
-	case !f.frozen && f.late(p) != "":
-		p.Verdict = true
-		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonProgressDeadlineExceeded, f.late(p))
+	case !f.frozen && f.late(p, last):
 	case !f.seen.TemplateFound && !waitsForPerson(f.experiment):
 		// Said from the first pass on, while nothing has cost anything yet; not waited for until
 		// the Workflow is due, because a component of this Experiment may bring the template.
@@ -424,9 +427,9 @@ func (f facts) validate(p *Plan, sources map[string][]argocd.Source, settling bo
 // defaultClustersDeadline is how long a cluster may take where the spec does not say.
 const defaultClustersDeadline = time.Hour
 
-// late says which target takes longer than it may; empty if none does. The next that could is looked
-// at in time.
-func (f facts) late(p *Plan) string {
+// late says whether a target has taken longer than it may, which is a verdict. The next that could is
+// looked at in time.
+func (f facts) late(p *Plan, last *conditions.Step) bool {
 	deadline := ptr.Deref(f.experiment.Spec.ProgressDeadline, v1alpha1.ProgressDeadline{})
 	for _, t := range f.stuck(p.Targets) {
 		limit, what, field := time.Duration(0), "", ""
@@ -441,13 +444,14 @@ func (f facts) late(p *Plan) string {
 		}
 		left := t.Since.Add(limit).Sub(f.now)
 		if left <= 0 {
-			return conditions.Line(fmt.Sprintf("Target %s: its %s has taken longer than %s (spec.progressDeadline.%s): %s", t.Name, what, limit, field, t.Message))
+			p.Verdict = true
+			*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonProgressDeadlineExceeded,
+				fmt.Sprintf("Target %s: its %s has taken longer than %s (spec.progressDeadline.%s): %s", t.Name, what, limit, field, t.Message))
+			return true
 		}
-		if p.Wait == 0 || left < p.Wait {
-			p.Wait = left
-		}
+		p.lookIn(left)
 	}
-	return ""
+	return false
 }
 
 // stuck are the targets as they will be, but for those that the next state has been refused, which
@@ -455,10 +459,9 @@ func (f facts) late(p *Plan) string {
 func (f facts) stuck(planned []v1alpha1.TargetStatus) []v1alpha1.TargetStatus {
 	out := slices.Clone(planned)
 	for i, t := range out {
-		for _, before := range f.experiment.Status.Targets {
-			if _, refused := f.refused[refusedTarget(t.Name)]; refused && before.Name == t.Name {
-				out[i] = before
-			}
+		_, refused := f.refused[refusedTarget(t.Name)]
+		if before := recordedTarget(f.experiment.Status.Targets, t.Name); refused && before != nil {
+			out[i] = *before
 		}
 	}
 	return out

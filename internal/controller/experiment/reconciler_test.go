@@ -424,13 +424,7 @@ func (l *lab) read(gvk schema.GroupVersionKind, namespace, name string) *unstruc
 
 // playOwn ends the deletions of everything that is not somebody else's.
 func (l *lab) playOwn(not string) bool {
-	moved := false
-	for _, gvk := range []schema.GroupVersionKind{crossplane.GKEClusterGVK, argocd.ApplicationGVK, argoworkflows.WorkflowGVK} {
-		for _, o := range l.list(gvk) {
-			moved = o.GetLabels()[v1alpha1.LabelExperimentUID] != not && l.finalize(&o) || moved
-		}
-	}
-	return moved
+	return l.letGo(func(o *unstructured.Unstructured) bool { return o.GetLabels()[v1alpha1.LabelExperimentUID] != not })
 }
 
 func TestSpecsThatAreNotBegun(t *testing.T) {

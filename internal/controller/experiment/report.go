@@ -60,8 +60,8 @@ func reportTeardown(e *v1alpha1.Experiment, p Plan, now time.Time) {
 	if t == nil {
 		t = ptr.To(ptr.Deref(e.Status.Teardown, v1alpha1.TeardownStatus{}))
 	}
-	if e.DeletionTimestamp != nil && e.Status.StartedAt != nil && t.StartedAt == nil {
-		t.StartedAt = timestamp(now)
+	if e.DeletionTimestamp != nil && e.Status.StartedAt != nil {
+		t.StartedAt = teardownStart(e, now)
 	}
 	e.Status.Teardown = t
 	if t.StartedAt == nil && len(t.WaitsFor) == 0 {
@@ -76,9 +76,8 @@ func withFailures(planned, before []v1alpha1.TargetStatus, failed map[string]err
 		if failed[t.Name] == nil {
 			continue
 		}
-		was := slices.IndexFunc(before, func(b v1alpha1.TargetStatus) bool { return b.Name == t.Name })
-		if was >= 0 {
-			out[i] = before[was]
+		if was := recordedTarget(before, t.Name); was != nil {
+			out[i] = *was
 		} else {
 			out[i] = v1alpha1.TargetStatus{Name: t.Name, Namespace: t.Namespace, State: v1alpha1.TargetProvisioning, Since: t.Since}
 		}
@@ -268,7 +267,7 @@ func happened(before, after *v1alpha1.Experiment, p Plan, err error) []kube.Even
 				" lists what is left behind: " + strings.Join(p.Orphans, ", "))})
 	}
 	for _, t := range after.Status.Targets {
-		if stateOf(before, t.Name) == t.State {
+		if was := recordedTarget(before.Status.Targets, t.Name); was != nil && was.State == t.State {
 			continue
 		}
 		out = append(out, kube.Event{
@@ -323,13 +322,13 @@ func told(before *v1alpha1.Experiment, c metav1.Condition) bool {
 
 var toldByOthers = []string{v1alpha1.ReasonResolved, v1alpha1.ReasonClustersReady, v1alpha1.ReasonApplicationsHealthy}
 
-func stateOf(e *v1alpha1.Experiment, target string) v1alpha1.TargetState {
-	for _, t := range e.Status.Targets {
-		if t.Name == target {
-			return t.State
-		}
+// recordedTarget is a target as the status has it; nil if it does not.
+func recordedTarget(have []v1alpha1.TargetStatus, name string) *v1alpha1.TargetStatus {
+	i := slices.IndexFunc(have, func(t v1alpha1.TargetStatus) bool { return t.Name == name })
+	if i < 0 {
+		return nil
 	}
-	return ""
+	return &have[i]
 }
 
 func targetEvent(t v1alpha1.TargetStatus) string {

@@ -191,9 +191,7 @@ func (f facts) registerAgain(p *Plan, t *target) {
 	if !looked {
 		return
 	}
-	if p.Wait == 0 || lastLook < p.Wait {
-		p.Wait = lastLook // it may be rotated later, which nobody tells
-	}
+	p.lookIn(lastLook) // it may be rotated later, which nobody tells
 	secret, err := f.desiredClusterSecret(t, c)
 	if f.frozen || !c.Found || c.Clash != "" || c.Err != nil || c.ReadErr != nil || err != nil {
 		return
@@ -289,15 +287,17 @@ func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructu
 		Sources:              sources,
 		DestinationNamespace: f.names.deployed(t.spec),
 	}
+	namespace := &unstructured.Unstructured{Object: map[string]any{}}
+	if level := t.spec.PodSecurity; level != "" {
+		namespace.SetLabels(map[string]string{"pod-security.kubernetes.io/enforce": string(level)})
+	}
+	app.NamespaceLabels = namespace.GetLabels()
 	if t.hub() {
-		namespace := &unstructured.Unstructured{Object: map[string]any{}}
 		f.mark(t.spec, namespace)
 		app.NamespaceLabels, app.NamespaceAnnotations = namespace.GetLabels(), namespace.GetAnnotations()
-		secured(&app, t.spec)
 		return f.mark(t.spec, app.Object())
 	}
 	app.Cluster = f.names.registration(t.spec, t.cluster)
-	secured(&app, t.spec)
 	o := f.mark(t.spec, app.Object())
 	if endpoint := f.endpoint(t); t.cluster == nil && endpoint != "" {
 		// Nothing else that is seen says where such a cluster is.
@@ -306,17 +306,6 @@ func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructu
 		o.SetAnnotations(annotations)
 	}
 	return o
-}
-
-// secured asks for the level of the Pod Security Standards on the namespace of a target.
-func secured(app *argocd.Application, t v1alpha1.Target) {
-	if t.PodSecurity == "" {
-		return
-	}
-	if app.NamespaceLabels == nil {
-		app.NamespaceLabels = map[string]string{}
-	}
-	app.NamespaceLabels["pod-security.kubernetes.io/enforce"] = string(t.PodSecurity)
 }
 
 // endpoint is the URL of the API server of a target's cluster; empty while it is not known.
@@ -396,10 +385,8 @@ func (f facts) status(t *target) v1alpha1.TargetStatus {
 		s.State = v1alpha1.TargetDeploying
 	}
 	s.Since = timestamp(f.now)
-	for _, before := range f.experiment.Status.Targets {
-		if before.Name == s.Name && before.State == s.State && before.Since != nil {
-			s.Since = before.Since
-		}
+	if before := recordedTarget(f.experiment.Status.Targets, s.Name); before != nil && before.State == s.State && before.Since != nil {
+		s.Since = before.Since
 	}
 	s.Endpoint = f.endpoint(t)
 	switch {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
@@ -94,12 +95,6 @@ func (f facts) teardown() Plan {
 // record is what the status says of what is left.
 func (d *demolition) record() *v1alpha1.TeardownStatus {
 	t := &v1alpha1.TeardownStatus{}
-	if d.experiment.DeletionTimestamp != nil {
-		t.StartedAt = timestamp(d.now)
-		if before := d.experiment.Status.Teardown; before != nil && before.StartedAt != nil {
-			t.StartedAt = before.StartedAt
-		}
-	}
 	for _, r := range d.left {
 		if r.asked {
 			t.WaitsFor = append(t.WaitsFor, v1alpha1.Waiting{Object: r.key(), Since: *timestamp(d.askedAt(r))})
@@ -218,7 +213,7 @@ func (d *demolition) end() {
 		d.Done = true
 	case !d.overdue():
 		if e := d.experiment; e.DeletionTimestamp != nil {
-			d.lookIn(d.record().StartedAt.Add(deadlineOf(e)).Sub(d.now))
+			d.lookIn(teardownStart(e, d.now).Add(deadlineOf(e)).Sub(d.now))
 		}
 	case !over:
 	case d.experiment.Spec.Deletion != nil && d.experiment.Spec.Deletion.Policy == v1alpha1.DeletionBlock:
@@ -256,15 +251,16 @@ func deadlineOf(e *v1alpha1.Experiment) time.Duration {
 // overdue says whether that is over. It never is for an Experiment that stays: who terminates it can
 // still delete it.
 func (f facts) overdue() bool {
-	e, t := f.experiment, f.experiment.Status.Teardown
-	return e.DeletionTimestamp != nil && t != nil && t.StartedAt != nil && !f.now.Before(t.StartedAt.Add(deadlineOf(e)))
+	e := f.experiment
+	return e.DeletionTimestamp != nil && !f.now.Before(teardownStart(e, f.now).Add(deadlineOf(e)))
 }
 
-// lookIn makes sure that there is a pass when so much time has passed; 0 asks for none.
-func (d *demolition) lookIn(wait time.Duration) {
-	if wait > 0 && (d.Wait == 0 || wait < d.Wait) {
-		d.Wait = wait
+// teardownStart is when a deletion was first acted on: now, if nothing else is recorded.
+func teardownStart(e *v1alpha1.Experiment, now time.Time) *metav1.Time {
+	if t := e.Status.Teardown; t != nil && t.StartedAt != nil {
+		return t.StartedAt
 	}
+	return timestamp(now)
 }
 
 // release lets the Experiment go without what is left, of which a ConfigMap tells.
