@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -54,7 +55,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&e.ClaimNamespace, "claim-namespace", "", "Namespace of Crossplane claims. Default: the Experiment's own.")
 	fs.StringVar(&e.CrossplaneNamespace, "crossplane-namespace", "crossplane-system", "Namespace where compositions leave connection Secrets.")
 	fs.BoolVar(&e.KeylessGKE, "keyless-gke", false, "Let Argo CD log in to gke clusters with its own Google identity (argocd-k8s-auth gcp) instead of what the kubeconfig has.")
-	fs.StringVar(&e.OrphansNamespace, "orphans-namespace", ownNamespace(), "Namespace of the ConfigMaps that list what could not be deleted. Default: the manager's own, outside of a cluster default.")
+	fs.StringVar(&e.OrphansNamespace, "orphans-namespace", "", "Namespace of the ConfigMaps that list what could not be deleted. Default: the manager's own; outside of a cluster that of --leader-election-namespace, or default.")
 	fs.BoolVar(&e.StrictComponents, "strict-components", false, "Refuse Experiments that name Components which do not exist.")
 	fs.StringVar(&e.Fallback.RepoURL, "component-repo-url", "", "Git repository with components/<type>/<name> for Components that do not exist. Default: no fallback.")
 	fs.StringVar(&e.Fallback.Revision, "component-revision", "HEAD", "Revision of the repository of --component-repo-url.")
@@ -72,6 +73,9 @@ func parse(args []string) (options, error) {
 	if watch != "" {
 		o.Experiment.WatchNamespaces = strings.Split(watch, ",")
 	}
+	if e.OrphansNamespace == "" {
+		e.OrphansNamespace = cmp.Or(ownNamespace(), o.leaderElectionNamespace, metav1.NamespaceDefault)
+	}
 	return o, o.check()
 }
 
@@ -84,13 +88,12 @@ func (o options) check() error {
 		{"workflow-namespace", e.WorkflowNamespace},
 		{"workflow-service-account", e.WorkflowServiceAccount},
 		{"crossplane-namespace", e.CrossplaneNamespace},
-		{"orphans-namespace", e.OrphansNamespace},
 	} {
 		if f.value == "" {
 			return fmt.Errorf("--%s: it must not be empty", f.flag)
 		}
 	}
-	for _, f := range append(o.namespaces(), namespaceFlag{"leader-election-namespace", o.leaderElectionNamespace}) {
+	for _, f := range append([]namespaceFlag{{"leader-election-namespace", o.leaderElectionNamespace}}, o.namespaces()...) {
 		if problems := validation.IsDNS1123Label(f.namespace); f.namespace != "" && len(problems) > 0 {
 			return fmt.Errorf("--%s: %q is not a namespace's name: %s", f.flag, f.namespace, strings.Join(problems, "; "))
 		}
@@ -104,13 +107,13 @@ func (o options) check() error {
 	return nil
 }
 
-// ownNamespace is the one that the manager runs in; default outside of a cluster.
+// ownNamespace is the one that the manager runs in; empty outside of a cluster.
 func ownNamespace() string {
 	const mounted = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 	if content, err := os.ReadFile(mounted); err == nil {
 		return strings.TrimSpace(string(content))
 	}
-	return metav1.NamespaceDefault
+	return ""
 }
 
 type namespaceFlag struct{ flag, namespace string }

@@ -107,7 +107,7 @@ func TestNamespacesThatMustExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []namespaceFlag{
-		{"argocd-namespace", "argocd"}, {"workflow-namespace", "argo"}, {"crossplane-namespace", "crossplane-system"}, {"orphans-namespace", "default"},
+		{"argocd-namespace", "argocd"}, {"workflow-namespace", "argo"}, {"crossplane-namespace", "crossplane-system"}, {"orphans-namespace", "lease"},
 		{"watch-namespaces", "a"}, {"watch-namespaces", "b"},
 	}
 	if diff := cmp.Diff(want, o.namespaces(), cmp.AllowUnexported(namespaceFlag{})); diff != "" {
