@@ -55,6 +55,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&e.ClaimNamespace, "claim-namespace", "", "Namespace of Crossplane claims. Default: the Experiment's own.")
 	fs.StringVar(&e.CrossplaneNamespace, "crossplane-namespace", "crossplane-system", "Namespace where compositions leave connection Secrets.")
 	fs.BoolVar(&e.KeylessGKE, "keyless-gke", false, "Let Argo CD log in to gke clusters with its own Google identity (argocd-k8s-auth gcp) instead of what the kubeconfig has.")
+	fs.BoolVar(&e.VClusterValues, "vcluster-values", false, "Let Experiments set Helm values of virtual clusters. They can grant any right on the hub.")
 	fs.StringVar(&e.OrphansNamespace, "orphans-namespace", "", "Namespace of the ConfigMaps that list what could not be deleted. Default: the manager's own; outside of a cluster that of --leader-election-namespace, or default.")
 	fs.BoolVar(&e.StrictComponents, "strict-components", false, "Refuse Experiments that name Components which do not exist.")
 	fs.StringVar(&e.Fallback.RepoURL, "component-repo-url", "", "Git repository with components/<type>/<name> for Components that do not exist. Default: no fallback.")

@@ -280,7 +280,6 @@ var _ = Describe("What is accepted and not acted on yet", func() {
 			Expect(s.children(e)).To(BeEmpty())
 		},
 		Entry("talos", func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Cluster.Type = v1alpha1.ClusterTalos }, "cluster.type", "talos", "app"),
-		Entry("vcluster", func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Cluster.Type = v1alpha1.ClusterVCluster }, "cluster.type", "vcluster", "app"),
 	)
 })
 

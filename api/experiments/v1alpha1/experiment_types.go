@@ -224,6 +224,8 @@ const (
 // ClusterSpec is a target's cluster. What the type does not need is refused.
 // +kubebuilder:validation:XValidation:rule="self.type != 'hub' || !(has(self.zone) || has(self.nodeCount) || has(self.machineType) || has(self.preemptible) || has(self.diskSizeGb))",message="cluster: type hub is the cluster the manager runs on; zone, nodeCount, machineType, preemptible and diskSizeGb do not apply to it"
 // +kubebuilder:validation:XValidation:rule="self.type != 'existing' || !(has(self.zone) || has(self.nodeCount) || has(self.machineType) || has(self.preemptible) || has(self.diskSizeGb))",message="cluster: type existing is a cluster that is there already; zone, nodeCount, machineType, preemptible and diskSizeGb do not apply to it"
+// +kubebuilder:validation:XValidation:rule="self.type != 'vcluster' || !(has(self.zone) || has(self.nodeCount) || has(self.machineType) || has(self.preemptible) || has(self.diskSizeGb))",message="cluster: type vcluster has no machines of its own; zone, nodeCount, machineType, preemptible and diskSizeGb do not apply to it"
+// +kubebuilder:validation:XValidation:rule="self.type == 'vcluster' || !has(self.vcluster)",message="cluster: vcluster is for type vcluster"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'existing') == has(self.kubeconfigSecret)",message="cluster: type existing needs kubeconfigSecret, and no other type takes it"
 type ClusterSpec struct {
 	// type says where the cluster comes from.
@@ -254,6 +256,22 @@ type ClusterSpec struct {
 	// Experiment. The manager must be allowed to read Secrets there.
 	// +optional
 	KubeconfigSecret *SecretKey `json:"kubeconfigSecret,omitempty"`
+	// vcluster says how a virtual cluster is made.
+	// +optional
+	VCluster *VCluster `json:"vcluster,omitempty"`
+}
+
+// VCluster says how a virtual cluster is made: by the Helm chart vcluster, on the hub.
+type VCluster struct {
+	// chartVersion is the version of the chart. Default: that of the Cluster API provider.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	ChartVersion string `json:"chartVersion,omitempty"`
+	// values of the chart, as YAML text. They can grant rights on the hub: the manager refuses them
+	// unless it runs with --vcluster-values.
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	Values string `json:"values,omitempty"`
 }
 
 // SecretKey is a key of a Secret in the namespace of the object that names it.

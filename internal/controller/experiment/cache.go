@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,8 +31,8 @@ func Ours() labels.Selector {
 	return labels.NewSelector().Add(*ours)
 }
 
-// CacheByObject is how the foreign kinds are cached: what carries our label, in the one
-// namespace where it can be.
+// CacheByObject is how the foreign kinds are cached: what carries our label, where it can be in one
+// namespace alone, there.
 func CacheByObject(o Options) map[client.Object]cache.ByObject {
 	selector := Ours()
 	child := func(gvk schema.GroupVersionKind, namespace string, strip toolscache.TransformFunc) (client.Object, cache.ByObject) {
@@ -47,6 +49,9 @@ func CacheByObject(o Options) map[client.Object]cache.ByObject {
 	}
 	for _, gvk := range clusterKinds() {
 		object, by := child(gvk, o.ClaimNamespace, nil)
+		if slices.Contains(inNamespacesOfTheirOwn(), gvk) {
+			by.Namespaces = map[string]cache.Config{cache.AllNamespaces: {}} // whatever is watched otherwise
+		}
 		all[object] = by
 	}
 	for _, c := range []struct {

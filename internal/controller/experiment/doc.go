@@ -37,6 +37,14 @@
 // one has a name that nobody else's can be, because the hub is shared, and goes in the
 // teardown. On clusters of its own the Experiment's name is the namespace.
 //
+// A vcluster target's cluster is made by two objects, the Cluster of Cluster API and what it names. The
+// Cluster is deleted first, and what it has left when it is gone. Both are in a namespace on the hub of
+// the cluster's own, which the manager makes, because the chart runs once in a namespace; a RoleBinding
+// there lets it read the Secrets of that namespace alone. The namespace goes when the cluster is gone,
+// and with it whatever is in it. Its pods run on the hub, so the namespace allows the baseline of the
+// Pod Security Standards and no more, and values of the chart, which could grant any right on the hub,
+// are refused unless the manager is told to take them.
+//
 // An existing target's cluster is there already: the kubeconfig that the user names is registered,
 // and nothing is made or deleted. It may be others' too, so the namespace has such a name there, and
 // stays, empty, because the manager talks to no cluster but the hub. What the kubeconfig says of its
@@ -58,13 +66,14 @@
 // # What it watches
 //
 // Experiments, Components, the metadata of Namespaces, because one may bind its Experiments to an Argo
-// CD project, and as foreign kinds (internal/kube.ForeignKinds) GKEClusters, Applications and
-// Workflows, these only where they carry our label, and the metadata of WorkflowTemplates. An object
-// wakes the Experiment that its annotation names; a Component or template wakes the Experiments that
-// name it. There is no polling, but for what cannot be watched without reading every Secret of a
-// namespace: a connection Secret that is late is looked for every ten seconds; in a teardown a cluster
-// Secret that was deleted after 0.1 s, one whose deletion somebody's finalizer holds every two
-// seconds, and so is a leftover or the Workflow when the server has it and the cache does not. An
+// CD project, and as foreign kinds (internal/kube.ForeignKinds) GKEClusters, Clusters of Cluster
+// API, VClusters, Applications and Workflows, these only where they carry our label, and the metadata
+// of WorkflowTemplates. An object wakes the Experiment that its annotation names; a Component or
+// template wakes the Experiments that name it. There is no polling, but for what cannot be watched
+// without reading every Secret of a namespace: a connection Secret that is late is looked for every
+// ten seconds; in a teardown a cluster Secret that was deleted after 0.1 s, one whose deletion
+// somebody's finalizer holds every two seconds, and so is a leftover or the Workflow when the server
+// has it and the cache does not. An
 // object that somebody has taken the annotation off is looked at every minute, and so are the
 // kubeconfig of a cluster that Argo CD cannot use, one that Argo CD has other credentials of, and a
 // kind that a teardown cannot list. What is nearer to its end is looked at first (kube.Enqueue), and a
@@ -94,9 +103,10 @@
 //
 // # What it owns
 //
-// One claim per gke target, one cluster Secret for each that is not on the hub, one Application per
-// target, one Workflow, one namespace on the hub for each target there, and the ConfigMap with what is
-// left behind, which nothing deletes; all with deterministic names that hold a hash of the
+// One claim per gke target; a namespace, a RoleBinding, a Cluster and a VCluster per vcluster target; one
+// cluster Secret for each that is not on the hub, one Application per target, one Workflow, one
+// namespace on the hub for each target there, and the ConfigMap with what is left behind, which nothing
+// deletes; all with deterministic names that hold a hash of the
 // Experiment's UID, and all with its UID as a label. An object under such a name without that label is
 // not touched, read or deleted: the Experiment says NameTaken and waits. One with the label under
 // another name is not the Experiment's either: somebody has copied it. Taking the label off a child
@@ -110,7 +120,7 @@
 // The Workflow; then the Applications while their clusters still work, so that Argo CD can
 // delete what they deployed, those of dependents first; then the namespace on the hub, the
 // cluster Secret and the claim, which Crossplane keeps until the composite and the cluster
-// are gone (compositeDeletePolicy Foreground). The finalizer goes when live lists prove that
+// are gone (compositeDeletePolicy Foreground); last the namespaces that clusters were in. The finalizer goes when live lists prove that
 // nothing is left, or that the cluster does not serve the kind at all; one of which it no longer
 // serves our version proves nothing, and is waited for.
 //

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -30,6 +31,7 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/capi"
 	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
@@ -37,7 +39,8 @@ import (
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 var foreignKinds = []schema.GroupVersionKind{
-	crossplane.GKEClusterGVK, argocd.ApplicationGVK, argocd.SecretGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK,
+	crossplane.GKEClusterGVK, capi.ClusterGVK, capi.VClusterGVK, argocd.ApplicationGVK, argocd.SecretGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK,
+	kube.RoleBindingGVK,
 }
 
 const kubeconfig = `apiVersion: v1
@@ -118,6 +121,10 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 				return c.List(ctx, list, opts...)
 			},
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if review, ok := o.(*authenticationv1.SelfSubjectReview); ok {
+					review.Status.UserInfo.Username = "system:serviceaccount:labkeeper-system:labkeeper-controller-manager"
+					return nil
+				}
 				return l.write("create", kindOf(o), func() error {
 					o.SetUID(types.UID(fmt.Sprintf("uid-%s-%d", o.GetName(), len(l.writes))))
 					return c.Create(ctx, o, opts...)
@@ -141,7 +148,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 		Gate: kube.NewGate(1),
 		Options: Options{
 			ArgoCDNamespace: "argocd", ArgoCDProject: "default", WorkflowNamespace: "argo",
-			WorkflowServiceAccount: "argo-workflow", CrossplaneNamespace: "crossplane-system", OrphansNamespace: "labkeeper-system",
+			WorkflowServiceAccount: "argo-workflow", CrossplaneNamespace: "crossplane-system", OrphansNamespace: "labkeeper-system", VClusterValues: true,
 		},
 	}
 	return l
@@ -332,6 +339,9 @@ func (l *lab) play() bool {
 	for _, claim := range l.list(crossplane.GKEClusterGVK) {
 		moved = l.finalize(&claim) || l.readyClaim(&claim) || moved
 	}
+	for _, cluster := range l.list(capi.ClusterGVK) {
+		moved = l.deleteCluster(&cluster) || l.readyCluster(&cluster) || moved
+	}
 	moved = l.deploy() || moved
 	for _, workflow := range l.list(argoworkflows.WorkflowGVK) {
 		moved = l.succeed(&workflow) || moved
@@ -390,6 +400,39 @@ func (l *lab) readyClaim(claim *unstructured.Unstructured) bool {
 		l.t.Fatal(err)
 	}
 	return true
+}
+
+// readyCluster plays Cluster API and the provider of virtual clusters.
+func (l *lab) readyCluster(cluster *unstructured.Unstructured) bool {
+	if cluster.GetDeletionTimestamp() != nil || capi.ReadCluster(cluster).Ready || len(l.list(capi.VClusterGVK)) == 0 {
+		return false
+	}
+	_ = unstructured.SetNestedMap(cluster.Object, map[string]any{"host": "203.0.113.10", "port": int64(443)}, "spec", "controlPlaneEndpoint")
+	_ = unstructured.SetNestedMap(cluster.Object, map[string]any{"infrastructureProvisioned": true, "controlPlaneInitialized": true}, "status", "initialization")
+	cluster.SetFinalizers([]string{"cluster.cluster.x-k8s.io"})
+	l.update(cluster)
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.GetNamespace(), Name: cluster.GetName() + "-kubeconfig"}, Data: map[string][]byte{"value": []byte(kubeconfig)}}
+	if err := l.client.Create(l.t.Context(), secret); err != nil && !apierrors.IsAlreadyExists(err) {
+		l.t.Fatal(err)
+	}
+	return true
+}
+
+// deleteCluster plays the deletion of a Cluster, which leaves the object of its provider.
+func (l *lab) deleteCluster(cluster *unstructured.Unstructured) bool {
+	if cluster.GetDeletionTimestamp() == nil {
+		return false
+	}
+	if len(l.list(argocd.ApplicationGVK)) > 0 {
+		l.t.Error("a Cluster is deleted before its Application")
+	}
+	vclusters := l.list(capi.VClusterGVK)
+	if !slices.ContainsFunc(vclusters, func(v unstructured.Unstructured) bool {
+		return v.GetNamespace() == cluster.GetNamespace() && !going(&v)
+	}) {
+		l.t.Errorf("the object of its provider is deleted before its Cluster: %v", vclusters)
+	}
+	return l.finalize(cluster)
 }
 
 func claimIs(claim *unstructured.Unstructured, ready, synced, reason, message string) {

@@ -31,10 +31,23 @@ type names struct {
 
 // cluster is the name of the objects that a target's cluster is made by.
 func (n names) cluster(t v1alpha1.Target) types.NamespacedName {
-	return types.NamespacedName{
+	name := types.NamespacedName{
 		Namespace: n.claimNamespace(),
 		Name:      kube.ChildName(crossplane.MaxClaimName, n.experiment.UID, n.experiment.Name, t.Name),
 	}
+	if providerOf(t).housed() {
+		name.Namespace = n.onHub(t)
+	}
+	return name
+}
+
+// onHub is the namespace that a target has on the hub: that of its components, or that of the objects
+// which its cluster is made by. It is empty for a target that has none for itself alone.
+func (n names) onHub(t v1alpha1.Target) string {
+	if t.Cluster.Type != v1alpha1.ClusterHub && !providerOf(t).housed() {
+		return ""
+	}
+	return kube.ChildName(maxNamespace, n.experiment.UID, n.experiment.Name, t.Name)
 }
 
 func (n names) claimNamespace() string {
@@ -78,7 +91,7 @@ func (n names) orphans() types.NamespacedName {
 var namespaceGVK = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
 
 // namespaceOf is where the Experiment's children of a kind are looked for, empty for those that
-// are in none; ours is false for a kind that it has no children of.
+// are in none or in several; ours is false for a kind that it has no children of.
 func (n names) namespaceOf(gvk schema.GroupVersionKind) (namespace string, ours bool) {
 	switch gvk {
 	case namespaceGVK:
@@ -87,6 +100,9 @@ func (n names) namespaceOf(gvk schema.GroupVersionKind) (namespace string, ours 
 		return n.options.ArgoCDNamespace, true
 	case argoworkflows.WorkflowGVK:
 		return n.options.WorkflowNamespace, true
+	}
+	if slices.Contains(inNamespacesOfTheirOwn(), gvk) {
+		return "", true
 	}
 	return n.claimNamespace(), slices.Contains(clusterKinds(), gvk)
 }
@@ -106,8 +122,8 @@ func (n names) children(gvk schema.GroupVersionKind) []types.NamespacedName {
 		case argocd.ApplicationGVK:
 			out = append(out, n.application(t))
 		case namespaceGVK:
-			if t.Cluster.Type == v1alpha1.ClusterHub {
-				out = append(out, types.NamespacedName{Name: n.deployed(t)})
+			if namespace := n.onHub(t); namespace != "" {
+				out = append(out, types.NamespacedName{Name: namespace})
 			}
 		default:
 			for _, o := range providerOf(t).objects(n, t) {

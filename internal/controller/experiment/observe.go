@@ -31,6 +31,9 @@ type Observed struct {
 	// Clusters are the objects that the targets' clusters are made by, in the order of their
 	// providers, nil for one that is not there.
 	Clusters map[string][]*unstructured.Unstructured
+	// Homes are the metadata of the namespaces that targets have on the hub for the objects of their
+	// clusters, by target.
+	Homes map[string]*unstructured.Unstructured
 	// Applications by target.
 	Applications map[string]*unstructured.Unstructured
 	// Connections are the kubeconfigs of clusters that are up and that Argo CD does not have
@@ -98,6 +101,7 @@ func (s *scope) observe(ctx context.Context) error {
 	s.seen = Observed{
 		Kinds:        map[schema.GroupVersionKind]kube.KindState{},
 		Clusters:     map[string][]*unstructured.Unstructured{},
+		Homes:        map[string]*unstructured.Unstructured{},
 		Applications: map[string]*unstructured.Unstructured{},
 		Connections:  map[string]Connection{},
 	}
@@ -144,6 +148,15 @@ func (s *scope) observeChildren(ctx context.Context) error {
 				return at(v1alpha1.ConditionClustersReady, err)
 			}
 			s.seen.Clusters[t.Name] = append(s.seen.Clusters[t.Name], seen)
+		}
+		if providerOf(t).housed() && !goingDown(s.experiment) {
+			home, err := s.namespaceOnHub(ctx, t)
+			if err != nil {
+				return at(v1alpha1.ConditionClustersReady, err)
+			}
+			if home != nil {
+				s.seen.Homes[t.Name] = home
+			}
 		}
 		app, err := s.child(ctx, argocd.ApplicationGVK, s.names.application(t))
 		if err != nil {
@@ -429,7 +442,7 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 // that what needs it is gone. found says that a cluster or namespace is left: whoever sees it go
 // looks again, and lists everything then.
 func (s *scope) observeLast(ctx context.Context) (found bool, err error) {
-	staying := false
+	staying, prior := false, []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK}
 	add := func(o *unstructured.Unstructured) {
 		if o != nil {
 			gvk := o.GroupVersionKind()
@@ -440,7 +453,7 @@ func (s *scope) observeLast(ctx context.Context) (found bool, err error) {
 	for _, t := range s.experiment.Spec.Targets {
 		objects := s.seen.Clusters[t.Name]
 		made := slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o != nil })
-		namespace, err := s.hubNamespace(ctx, t)
+		namespace, err := s.namespaceOnHub(ctx, t)
 		if err != nil {
 			return false, err
 		}
@@ -448,6 +461,9 @@ func (s *scope) observeLast(ctx context.Context) (found bool, err error) {
 			add(o)
 		}
 		add(namespace)
+		if namespace != nil && !made {
+			prior = union(prior, providerOf(t).kinds())
+		}
 		found = found || made || namespace != nil
 		if !made && t.Cluster.Type != v1alpha1.ClusterExisting {
 			continue
@@ -459,18 +475,19 @@ func (s *scope) observeLast(ctx context.Context) (found bool, err error) {
 		add(secret)
 	}
 	if found && staying {
-		return true, s.leftovers(ctx, argoworkflows.WorkflowGVK, argocd.ApplicationGVK)
+		return true, s.leftovers(ctx, prior...)
 	}
 	return found, nil
 }
 
-// hubNamespace is the metadata of the namespace that a target has on the hub, as the cache has it.
-func (s *scope) hubNamespace(ctx context.Context, t v1alpha1.Target) (*unstructured.Unstructured, error) {
-	if t.Cluster.Type != v1alpha1.ClusterHub {
+// namespaceOnHub is the metadata of the namespace that a target has on the hub, as the cache has it.
+func (s *scope) namespaceOnHub(ctx context.Context, t v1alpha1.Target) (*unstructured.Unstructured, error) {
+	name := s.names.onHub(t)
+	if name == "" {
 		return nil, nil
 	}
 	m := kube.Metadata(namespaceGVK)
-	if err := s.Client.Get(ctx, types.NamespacedName{Name: s.names.deployed(t)}, m); err != nil {
+	if err := s.Client.Get(ctx, types.NamespacedName{Name: name}, m); err != nil {
 		return nil, client.IgnoreNotFound(err)
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m)

@@ -257,6 +257,9 @@ func (f facts) accept() (*dag.Graph[string], conditions.Step) {
 	if problem := reservedParameter(spec); problem != "" {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
 	}
+	if problem := f.valuesOnHub(); problem != "" {
+		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
+	}
 	if missing := notSupported(spec); len(missing) > 0 {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonNotSupportedYet,
 			"This version does not act on "+strings.Join(missing, ", ")+" yet; remove it, or wait for a version that does")
@@ -295,6 +298,17 @@ func notSupported(spec v1alpha1.ExperimentSpec) []string {
 		}
 	}
 	return fields
+}
+
+// valuesOnHub says which target has chart values that its author may not choose.
+func (f facts) valuesOnHub() string {
+	for _, t := range f.experiment.Spec.Targets {
+		if v := t.Cluster.VCluster; v != nil && v.Values != "" && !f.options.VClusterValues {
+			return fmt.Sprintf("spec.targets: target %s sets cluster.vcluster.values, which could grant it any right on the hub; "+
+				"remove them, or start the manager with --vcluster-values", t.Name)
+		}
+	}
+	return ""
 }
 
 // repeated says which Component a target names twice: the two would deploy the same objects.

@@ -19,6 +19,9 @@ type provider interface {
 	system() string
 	// kinds are those of the objects that a cluster is made by. None: it is there already.
 	kinds() []schema.GroupVersionKind
+	// housed says whether each cluster needs a namespace on the hub for itself: it is made before the
+	// objects, which are in it, and goes when they are gone.
+	housed() bool
 	// objects are those that a target's cluster is made by. The first stands for the cluster: it is
 	// deleted first, and the others when it is gone. Their kinds and names depend on nothing that
 	// can change once the Experiment has started.
@@ -59,6 +62,7 @@ var providers = map[v1alpha1.ClusterType]provider{
 	v1alpha1.ClusterGKE:      gke{},
 	v1alpha1.ClusterHub:      hub{},
 	v1alpha1.ClusterExisting: existing{},
+	v1alpha1.ClusterVCluster: vcluster{},
 }
 
 // providerOf is the provider of a target's cluster.
@@ -78,6 +82,17 @@ func clusterKinds() []schema.GroupVersionKind {
 	return kinds
 }
 
+// inNamespacesOfTheirOwn are the kinds of which objects can be in a namespace of a cluster's own.
+func inNamespacesOfTheirOwn() []schema.GroupVersionKind {
+	var kinds []schema.GroupVersionKind
+	for _, clusterType := range slices.Sorted(maps.Keys(providers)) {
+		if providers[clusterType].housed() {
+			kinds = union(kinds, providers[clusterType].kinds())
+		}
+	}
+	return kinds
+}
+
 // union is a with what only b has.
 func union(a, b []schema.GroupVersionKind) []schema.GroupVersionKind {
 	for _, gvk := range b {
@@ -93,6 +108,7 @@ type nothing struct{}
 
 func (nothing) system() string                                              { return "" }
 func (nothing) kinds() []schema.GroupVersionKind                            { return nil }
+func (nothing) housed() bool                                                { return false }
 func (nothing) objects(names, v1alpha1.Target) []*unstructured.Unstructured { return nil }
 func (nothing) read(*unstructured.Unstructured) clusterState                { return clusterState{Ready: true} }
 func (nothing) kubeconfig(names, v1alpha1.Target, *unstructured.Unstructured) kubeconfigRef {

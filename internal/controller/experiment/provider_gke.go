@@ -19,6 +19,8 @@ func (gke) kinds() []schema.GroupVersionKind {
 	return []schema.GroupVersionKind{crossplane.GKEClusterGVK}
 }
 
+func (gke) housed() bool { return false }
+
 func (gke) objects(n names, t v1alpha1.Target) []*unstructured.Unstructured {
 	c, name := t.Cluster, n.cluster(t)
 	return []*unstructured.Unstructured{crossplane.GKECluster{

@@ -120,20 +120,25 @@ func (f facts) advance(p *Plan, t *target, sources []argocd.Source) {
 }
 
 func (f facts) advanceCluster(p *Plan, t *target) {
-	desired := f.desiredCluster(t.spec)
-	for i, o := range desired {
-		f.ensure(p, t, t.object(i), o, v1alpha1.ConditionClustersReady)
+	desired, home := f.desiredCluster(t.spec), f.seen.Homes[t.spec.Name]
+	if !going(t.cluster) && !going(home) { // or what else it is made by would be made again while it is taken down
+		f.house(p, t, home)
+		for i, o := range desired {
+			f.ensure(p, t, t.object(i), o, v1alpha1.ConditionClustersReady)
+		}
 	}
 	what := t.describe(desired)
 	t.clusterReason = v1alpha1.ReasonClusterProvisioning
 	switch {
+	case going(home):
+		t.message = kube.Describe(home) + " is being deleted by somebody; it and the cluster in it are requested again when it is gone"
 	case going(t.cluster):
 		t.message = what + " is being deleted by somebody; it is requested again when it is gone"
 	case t.clusterState.Failed:
 		t.clusterReason = v1alpha1.ReasonClusterFailed
 		t.message = what + " cannot be provisioned: " + orNothing(t.clusterState.Message) +
 			"; " + t.provider.system() + " goes on trying, see kubectl -n " + t.cluster.GetNamespace() + " describe " +
-			strings.ToLower(t.cluster.GetKind()) + " " + t.cluster.GetName()
+			strings.ToLower(t.cluster.GetKind()) + "s." + t.cluster.GroupVersionKind().Group + " " + t.cluster.GetName()
 	case t.cluster == nil && len(desired) > 0, !t.clusterState.Ready:
 		t.message = what + " is being provisioned"
 		if t.clusterState.Message != "" {
@@ -144,6 +149,24 @@ func (f facts) advanceCluster(p *Plan, t *target) {
 	default:
 		t.clusterUp = true
 		f.registerAgain(p, t)
+	}
+}
+
+// house makes the namespace for a cluster that needs one, and lets the manager read the kubeconfig
+// that will be in it.
+func (f facts) house(p *Plan, t *target, home *unstructured.Unstructured) {
+	if f.frozen || !t.provider.housed() || t.cluster != nil {
+		return
+	}
+	namespace := &unstructured.Unstructured{Object: map[string]any{}}
+	namespace.SetGroupVersionKind(namespaceGVK)
+	namespace.SetName(f.names.onHub(t.spec))
+	// What runs in a virtual cluster runs on the hub.
+	namespace.SetLabels(map[string]string{enforceLabel: "baseline"})
+	for _, o := range []*unstructured.Unstructured{namespace, kube.ReadsSecretsOf(namespace.GetName())} {
+		if home == nil || o != namespace {
+			p.Writes = append(p.Writes, Write{Object: f.mark(t.spec, o), Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
+		}
 	}
 }
 
@@ -276,6 +299,9 @@ func (f facts) desiredClusterSecret(t *target, c Connection) (*unstructured.Unst
 	return f.mark(t.spec, secret), nil
 }
 
+// enforceLabel is by which a namespace says the level of the Pod Security Standards that it enforces.
+const enforceLabel = "pod-security.kubernetes.io/enforce"
+
 // desiredApplication is the target's Application. On the hub its namespace is marked, to be
 // taken down.
 func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructured.Unstructured {
@@ -289,7 +315,7 @@ func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructu
 	}
 	namespace := &unstructured.Unstructured{Object: map[string]any{}}
 	if level := t.spec.PodSecurity; level != "" {
-		namespace.SetLabels(map[string]string{"pod-security.kubernetes.io/enforce": string(level)})
+		namespace.SetLabels(map[string]string{enforceLabel: string(level)})
 	}
 	app.NamespaceLabels = namespace.GetLabels()
 	if t.hub() {

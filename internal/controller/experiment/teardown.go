@@ -183,7 +183,13 @@ func (d *demolition) needed(name string) bool {
 func (d *demolition) takeClusters() {
 	secrets, clusters := d.seen.Leftovers[argocd.SecretGVK], d.clustersLeft()
 	namespaces := d.seen.Leftovers[namespaceGVK]
-	d.remove(namespaces...)
+	for _, namespace := range namespaces {
+		if d.houses(namespace, clusters) {
+			d.leave(namespace)
+		} else {
+			d.remove(namespace)
+		}
+	}
 	asked := len(d.Writes)
 	d.remove(secrets...)
 	gone := len(d.Writes) > asked
@@ -197,6 +203,14 @@ func (d *demolition) takeClusters() {
 	default:
 		d.lookIn(d.nextLook(append(clusters, namespaces...)...))
 	}
+}
+
+// houses says whether a namespace waits for a cluster whose objects are in it: what makes the cluster
+// takes it down in an order that the deletion of a namespace does not know.
+func (d *demolition) houses(namespace unstructured.Unstructured, clusters []unstructured.Unstructured) bool {
+	return slices.ContainsFunc(clusters, func(c unstructured.Unstructured) bool {
+		return c.GetNamespace() == namespace.GetName() && !d.given(remnant{object: &c}, 4)
+	})
 }
 
 // end says how the teardown goes on: it is done, something is left to wait for, or it is given up.

@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/capi"
 	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/test/faults"
@@ -133,6 +133,16 @@ func provisioning(s faults.State) bool {
 		return composite != ""
 	})(s)
 }
+
+// endpointTold says whether the Experiment tells where the API server of its first cluster is.
+var endpointTold = of(func(e *unstructured.Unstructured) bool {
+	targets, _, _ := unstructured.NestedSlice(e.Object, "status", "targets")
+	if len(targets) == 0 {
+		return false
+	}
+	first, _ := targets[0].(map[string]any)
+	return first["endpoint"] != nil
+})
 
 // running says whether the Experiment has told that its Workflow runs.
 var running = of(func(e *unstructured.Unstructured) bool {
@@ -273,16 +283,17 @@ func restart(ctx context.Context, s *faults.Stage) error {
 
 // Actions on children.
 
-// kinds are those of children, with where they are; empty for the Experiment's namespace.
-var kinds = map[string]struct {
-	schema.GroupVersionKind
-	namespace string
-}{
-	"GKECluster":  {crossplane.GKEClusterGVK, ""},
-	"Secret":      {argocd.SecretGVK, argoCDNamespace},
-	"Application": {argocd.ApplicationGVK, argoCDNamespace},
-	"Workflow":    {argoworkflows.WorkflowGVK, workflowNamespace},
+// kinds are those of children.
+var kinds = map[string]schema.GroupVersionKind{
+	"GKECluster":  crossplane.GKEClusterGVK,
+	"Cluster":     capi.ClusterGVK,
+	"Secret":      argocd.SecretGVK,
+	"Application": argocd.ApplicationGVK,
+	"Workflow":    argoworkflows.WorkflowGVK,
 }
+
+// namespaces are those of children that have one for all.
+var namespaces = map[string]string{"Secret": argoCDNamespace, "Application": argoCDNamespace, "Workflow": workflowNamespace}
 
 // find reads the Experiment's child of a kind: that of its first target.
 func find(ctx context.Context, s *faults.Stage, kind string) (*unstructured.Unstructured, error) {
@@ -290,9 +301,7 @@ func find(ctx context.Context, s *faults.Stage, kind string) (*unstructured.Unst
 	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(e), e); err != nil {
 		return nil, fmt.Errorf("reading Experiment: %w", err)
 	}
-	k := kinds[kind]
-	found, err := kube.List(ctx, s.Client, k.GroupVersionKind, client.InNamespace(cmp.Or(k.namespace, s.Namespace)),
-		client.MatchingLabels{v1alpha1.LabelExperimentUID: string(e.GetUID())})
+	found, err := kube.List(ctx, s.Client, kinds[kind], client.MatchingLabels{v1alpha1.LabelExperimentUID: string(e.GetUID())})
 	if err != nil {
 		return nil, err
 	}
@@ -364,8 +373,8 @@ func freeChild(kind string) action {
 // name. It names the run, to be recorded.
 func anothers(kind, name string, s *faults.Stage, content map[string]any) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: content}
-	u.SetGroupVersionKind(kinds[kind].GroupVersionKind)
-	u.SetNamespace(kinds[kind].namespace)
+	u.SetGroupVersionKind(kinds[kind])
+	u.SetNamespace(namespaces[kind])
 	u.SetName(name)
 	u.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: s.Namespace + "/namesake"})
 	u.SetLabels(map[string]string{v1alpha1.LabelExperimentUID: namesake, v1alpha1.LabelExperiment: newExperiment().GetName()})

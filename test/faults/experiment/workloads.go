@@ -33,6 +33,8 @@ var (
 	// onCluster and onHub are the halves of it; each begins with its only target.
 	onCluster = newExperiment(target("app", "gke", "nginx"))
 	onHub     = newExperiment(target("app", "hub", "nginx"))
+	// onVCluster has a virtual cluster, which two objects make.
+	onVCluster = newExperiment(target("app", "vcluster", "nginx"))
 	// onExisting has a cluster that is there already, and staging is the kubeconfig of it.
 	onExisting = newExperiment(map[string]any{
 		"name": "app", "components": []any{map[string]any{"app": "nginx"}},
@@ -88,6 +90,12 @@ var roads = []faults.Workload{
 		Holds:   []string{workflowEnds},
 		Steps:   steps(step(running, edit(completed))),
 		Done:    reached(v1alpha1.PhaseComplete),
+	},
+	{
+		Name:    "vcluster",
+		Objects: objects(onVCluster),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
+		Done:    gone,
 	},
 	{
 		Name:    "workflow-fails",
@@ -239,6 +247,16 @@ var heldDeletions = []faults.Workload{
 		Steps: steps(
 			step(deploying, remove),
 			step(clusterLeft, restart, release(clusterGone)),
+		),
+		Done: gone,
+	},
+	{
+		Name:    "delete-provisioning-vcluster-held",
+		Objects: objects(onVCluster),
+		Holds:   []string{clusterReady, clusterGone},
+		Steps: steps(
+			step(endpointTold, remove),
+			step(waitsFor("Cluster"), restart, release(clusterGone)),
 		),
 		Done: gone,
 	},
@@ -507,6 +525,17 @@ var meddling = []faults.Workload{
 		Holds:   []string{clusterReady},
 		Steps: steps(
 			step(provisioning, removeChild("GKECluster")),
+			step(losing, release(clusterReady)),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
+		// What Cluster API takes down with a cluster is made again when that is gone, not before.
+		Name:    "vcluster-deleted",
+		Objects: objects(onVCluster),
+		Holds:   []string{clusterReady},
+		Steps: steps(
+			step(endpointTold, removeChild("Cluster")),
 			step(losing, release(clusterReady)),
 		),
 		Done: reached(v1alpha1.PhaseComplete),

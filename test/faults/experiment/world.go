@@ -31,13 +31,14 @@ const (
 // The finalizers that the outsides put on what they work on.
 const (
 	crossplaneFinalizer = "finalizer.apiextensions.crossplane.io"
+	clusterAPIFinalizer = "cluster.cluster.x-k8s.io"
 	argoCDFinalizer     = "resources-finalizer.argocd.argoproj.io"
 	workflowFinalizer   = "workflows.argoproj.io/artifact-gc"
 )
 
 // The steps that a workload can hold, and release.
 const (
-	// Crossplane makes a cluster, leaves its kubeconfig, and lets a claim go.
+	// Crossplane or Cluster API makes a cluster, leaves its kubeconfig, and lets it go.
 	clusterReady   = "cluster-ready"
 	connectionLeft = "connection-left"
 	clusterGone    = "cluster-gone"
@@ -75,7 +76,7 @@ users:
 
 // installation is what the manager expects of its cluster.
 var installation = faults.Installation{
-	CRDs:             []string{"config/crd/bases", "bin/crds/argo-cd/application-crd.yaml", "test/crds"},
+	CRDs:             []string{"config/crd/bases", "bin/crds/argo-cd/application-crd.yaml", "bin/crds/cluster-api/cluster.x-k8s.io_clusters.yaml", "test/crds"},
 	Namespaces:       []string{argoCDNamespace, workflowNamespace, crossplaneNamespace, managerNamespace},
 	Manifests:        []string{"config/rbac", "test/faults/experiment/testdata", "config/samples/components.yaml", "config/samples/workflowtemplate.yaml"},
 	AccountNamespace: managerNamespace,
@@ -87,6 +88,8 @@ var world = faults.World{
 	Kinds: []schema.GroupVersionResource{
 		v1alpha1.GroupVersion.WithResource("experiments"),
 		{Group: "illm.io", Version: "v1alpha1", Resource: "gkeclusters"},
+		{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "clusters"},
+		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Resource: "vclusters"},
 		{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"},
 		{Group: "argoproj.io", Version: "v1alpha1", Resource: "workflows"},
 		{Version: "v1", Resource: "configmaps"},
@@ -168,7 +171,7 @@ func phaseOf(u *unstructured.Unstructured) v1alpha1.Phase {
 	return v1alpha1.Phase(phase)
 }
 
-// play is what Crossplane, Argo CD, Argo Workflows and the namespace controller do when they
+// play is what Crossplane, Cluster API, Argo CD, Argo Workflows and the namespace controller do when they
 // see the state, at once. A step that the manager could see together with the one before
 // waits until the Experiment has told of that.
 func play(ctx context.Context, stage *faults.Stage, state faults.State) error {
@@ -179,6 +182,8 @@ func play(ctx context.Context, stage *faults.Stage, state faults.State) error {
 		switch u.GetKind() {
 		case "GKECluster":
 			err = p.crossplane(ctx)
+		case "Cluster":
+			err = p.clusterAPI(ctx)
 		case "Application":
 			err = p.argoCD(ctx)
 		case "Workflow":
@@ -323,6 +328,66 @@ func (p player) crossplane(ctx context.Context) error {
 		return err
 	}
 	return p.patchStatus(ctx, map[string]any{"status": status})
+}
+
+// clusterAPI makes a cluster when it has seen the object of the provider, too, and takes that down
+// before the Cluster goes.
+func (p player) clusterAPI(ctx context.Context) error {
+	connection := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "stringData": map[string]any{"value": kubeconfig},
+	}}
+	connection.SetNamespace(p.object.GetNamespace())
+	connection.SetName(p.object.GetName() + "-kubeconfig")
+	connection.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: p.stage.Namespace + "/"})
+	connection.SetLabels(map[string]string{v1alpha1.LabelTarget: "connection"})
+	provided := slices.IndexFunc(p.state.Of("VCluster"), func(v *unstructured.Unstructured) bool { return v.GetName() == p.object.GetName() })
+	switch {
+	case p.going():
+		// The namespace that it is in goes later.
+		if p.held(clusterGone) || !p.awaited(p.unlessHeld(clusterGone, "Secret")...) {
+			return nil
+		}
+		if provided >= 0 {
+			return p.stage.Client.Delete(ctx, p.state.Of("VCluster")[provided].DeepCopy())
+		}
+		if err := client.IgnoreNotFound(p.stage.Client.Delete(ctx, connection)); err != nil {
+			return err
+		}
+		return p.dropFinalizer(ctx, clusterAPIFinalizer)
+	case provided < 0:
+		return nil
+	case p.text("spec", "controlPlaneEndpoint", "host") == "":
+		return p.patch(ctx, map[string]any{
+			"metadata": map[string]any{"finalizers": append(p.object.GetFinalizers(), clusterAPIFinalizer)},
+			"spec":     map[string]any{"controlPlaneEndpoint": map[string]any{"host": "203.0.113.7", "port": 443}},
+		})
+	case p.held(clusterReady), !p.endpointTold(), p.initialized():
+		return nil
+	}
+	if err := p.stage.Client.Create(ctx, connection); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return p.patchStatus(ctx, map[string]any{"status": map[string]any{
+		"initialization": map[string]any{"infrastructureProvisioned": true, "controlPlaneInitialized": true},
+	}})
+}
+
+func (p player) initialized() bool {
+	initialized, _, _ := unstructured.NestedBool(p.object.Object, "status", "initialization", "controlPlaneInitialized")
+	return initialized
+}
+
+// endpointTold says whether the Experiment has told where the cluster's API server is.
+func (p player) endpointTold() bool {
+	e := p.owner()
+	if e == nil {
+		return true
+	}
+	targets, _, _ := unstructured.NestedSlice(e.Object, "status", "targets")
+	return slices.ContainsFunc(targets, func(t any) bool {
+		m, _ := t.(map[string]any)
+		return m["name"] == p.object.GetLabels()[v1alpha1.LabelTarget] && m["endpoint"] != nil
+	})
 }
 
 // unlessHeld are the kinds that go before an object; those of a workload that holds its end

@@ -1,0 +1,40 @@
+package experiment
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/capi"
+)
+
+// vcluster asks Cluster API for a virtual cluster on the hub. The chart runs once in a namespace and
+// refuses to run a second time (vcluster 0.25).
+type vcluster struct{}
+
+func (vcluster) system() string { return "Cluster API" }
+
+func (vcluster) kinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{capi.ClusterGVK, capi.VClusterGVK}
+}
+
+func (vcluster) housed() bool { return true }
+
+func (vcluster) objects(n names, t v1alpha1.Target) []*unstructured.Unstructured {
+	name, spec := n.cluster(t), ptr.Deref(t.Cluster.VCluster, v1alpha1.VCluster{})
+	return capi.VCluster{Namespace: name.Namespace, Name: name.Name, ChartVersion: spec.ChartVersion, Values: spec.Values}.Objects()
+}
+
+func (vcluster) read(cluster *unstructured.Unstructured) clusterState {
+	if cluster == nil {
+		return clusterState{}
+	}
+	return clusterState(capi.ReadCluster(cluster))
+}
+
+func (vcluster) kubeconfig(n names, t v1alpha1.Target, _ *unstructured.Unstructured) kubeconfigRef {
+	return kubeconfigRef{
+		Secret: capi.KubeconfigSecret(n.cluster(t)), Key: capi.KubeconfigKey, Remedy: "the provider of virtual clusters must write it",
+	}
+}

@@ -1,0 +1,270 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/capi"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+func onVCluster(t *testing.T) *lab {
+	target := targetOf("app", v1alpha1.ClusterVCluster)
+	target.Cluster.VCluster = &v1alpha1.VCluster{Values: "sync: {}\n"}
+	return newLab(t, experimentOf(target), nginx(), template())
+}
+
+func TestVClusterRoad(t *testing.T) {
+	l := onVCluster(t)
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	want := []string{
+		"patch Experiment", "patch Experiment/status",
+		"create Namespace", "create RoleBinding", "create Cluster", "create VCluster", "patch Experiment/status",
+		"create Secret", "create Application", "patch Experiment/status",
+		"create Workflow", "patch Experiment/status",
+		"patch Experiment/status",
+	}
+	if diff := cmp.Diff(want, l.writes); diff != "" {
+		t.Errorf("writes (-want +got):\n%s", diff)
+	}
+	if got := l.get().Status.Targets[0].Endpoint; got != "https://203.0.113.10:443" {
+		t.Errorf("the endpoint is %q", got)
+	}
+
+	l.writes = nil
+	l.remove()
+	l.settle(l.play)
+	if l.get() != nil {
+		t.Fatalf("it is still there: %+v", l.get().Status)
+	}
+	var deleted []string
+	for _, w := range l.writes {
+		if w[:6] == "delete" {
+			deleted = append(deleted, w)
+		}
+	}
+	if diff := cmp.Diff([]string{"delete Workflow", "delete Application", "delete Secret", "delete Cluster", "delete VCluster", "delete Namespace"}, deleted); diff != "" {
+		t.Errorf("deletions (-want +got):\n%s", diff)
+	}
+}
+
+// Every write fails once, up and down, with and without having taken place.
+func TestVClusterWithEveryWriteFailingOnce(t *testing.T) {
+	reference := onVCluster(t)
+	reference.settle(reference.play)
+	up, total := reference.end(), len(reference.writes)
+	for k := 1; k <= total; k++ {
+		for _, committed := range []bool{false, true} {
+			l := onVCluster(t)
+			l.failAt, l.failWith, l.committed = k, errors.New("connection reset"), committed
+			l.settle(l.play)
+			if diff := cmp.Diff(up, l.end()); diff != "" {
+				t.Errorf("write %d failing once (-want +got):\n%s", k, diff)
+			}
+			l.writes = nil
+			l.remove()
+			l.settle(l.play)
+			if l.get() != nil || len(l.list(capi.ClusterGVK))+len(l.list(capi.VClusterGVK))+len(l.list(argocd.SecretGVK))+len(l.list(namespaceGVK)) > 0 {
+				t.Errorf("write %d of the way down failing once: something is left", k)
+			}
+		}
+	}
+}
+
+// Half of a cluster that somebody deletes is made again, and what its provider says is passed on.
+func TestVClusterInTrouble(t *testing.T) {
+	l := onVCluster(t)
+	l.until(v1alpha1.PhaseProvisioning)
+	vcluster := l.list(capi.VClusterGVK)[0]
+	if err := l.client.Delete(t.Context(), &vcluster); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(l.list(capi.VClusterGVK)); n != 1 {
+		t.Errorf("there are %d VClusters", n)
+	}
+	cluster := l.list(capi.ClusterGVK)[0]
+	_ = unstructured.SetNestedMap(cluster.Object, map[string]any{"failureReason": "CreateError", "failureMessage": "no chart"}, "status", "deprecated", "v1beta1")
+	l.update(&cluster)
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonClusterFailed)
+	want := fmt.Sprintf("Target app: Cluster %[1]s/%[2]s cannot be provisioned: CreateError: no chart; Cluster API goes on trying, "+
+		"see kubectl -n %[1]s describe clusters.cluster.x-k8s.io %[2]s", cluster.GetNamespace(), cluster.GetName())
+	if got := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionClustersReady).Message; got != want {
+		t.Errorf("message is %q, want %q", got, want)
+	}
+}
+
+// While somebody's deletion of a Cluster takes its time, what Cluster API takes down with it is not
+// made again.
+func TestVClusterBeingDeletedBySomebody(t *testing.T) {
+	l := onVCluster(t)
+	l.until(v1alpha1.PhaseReady)
+	cluster, vcluster := l.list(capi.ClusterGVK)[0], l.list(capi.VClusterGVK)[0]
+	for _, o := range []*unstructured.Unstructured{&cluster, &vcluster} {
+		if err := l.client.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(l.list(capi.VClusterGVK)); n != 0 {
+		t.Errorf("there are %d VClusters", n)
+	}
+	cluster = l.list(capi.ClusterGVK)[0]
+	l.finalize(&cluster)
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// A hub without Cluster API is told so, and nothing is begun.
+func TestVClusterWithoutItsKinds(t *testing.T) {
+	for _, missing := range (vcluster{}).kinds() {
+		l := onVCluster(t)
+		l.kinds[missing] = kube.KindMissing
+		l.settle(l.play)
+		l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
+		if l.get().Status.StartedAt != nil {
+			t.Error("it is begun")
+		}
+		l.kinds[missing] = kube.KindServed
+		l.settle(l.play)
+		l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	}
+}
+
+// The chart runs once in a namespace, so that each virtual cluster has one of its own, of which the
+// manager, and nobody else, may read the Secrets.
+func TestVClustersHaveNamespacesOfTheirOwn(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterVCluster), targetOf("loadgen", v1alpha1.ClusterVCluster)), nginx(), template())
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	namespaces := map[string]bool{}
+	for _, cluster := range l.list(capi.ClusterGVK) {
+		namespaces[cluster.GetNamespace()] = true
+	}
+	bindings := l.list(kube.RoleBindingGVK)
+	if len(namespaces) != 2 || len(bindings) != 2 {
+		t.Fatalf("the clusters are in %v, with %d RoleBindings", namespaces, len(bindings))
+	}
+	for _, binding := range bindings {
+		want := map[string]any{
+			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "labkeeper-kubeconfig-reader"},
+			"subjects": []any{map[string]any{"kind": "ServiceAccount", "namespace": "labkeeper-system", "name": "labkeeper-controller-manager"}},
+		}
+		got := map[string]any{"roleRef": binding.Object["roleRef"], "subjects": binding.Object["subjects"]}
+		if diff := cmp.Diff(want, got); diff != "" || !namespaces[binding.GetNamespace()] {
+			t.Errorf("RoleBinding in %s (-want +got):\n%s", binding.GetNamespace(), diff)
+		}
+	}
+	l.remove()
+	l.settle(l.play)
+	if left := l.list(namespaceGVK); l.get() != nil || len(left) > 0 {
+		t.Errorf("%d namespaces are left", len(left))
+	}
+}
+
+// What Cluster API takes down in an order must not lose its namespace first; a cluster that does not
+// go holds it for a quarter of the deadline.
+func TestNamespaceOfVClusterWaitsForIt(t *testing.T) {
+	l := onVCluster(t)
+	l.settle(l.play)
+	l.remove()
+	l.settle(l.deploy)
+	cluster := l.list(capi.ClusterGVK)[0]
+	if !going(&cluster) {
+		t.Fatal("the Cluster is not deleted")
+	}
+	if namespaces := l.list(namespaceGVK); len(namespaces) != 1 {
+		t.Fatalf("there are %d namespaces while the Cluster is there", len(namespaces))
+	}
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting)
+	want := fmt.Sprintf("Waits for the deletion of Namespace %[1]s, Cluster %[1]s/%[2]s", cluster.GetNamespace(), cluster.GetName())
+	if got := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionReady).Message; got != want {
+		t.Errorf("message is %q, want %q", got, want)
+	}
+	l.clock.SetTime(epoch.Add(defaultDeadline/4 + time.Second))
+	l.settle(l.deploy)
+	if namespaces := l.list(namespaceGVK); len(namespaces) != 0 {
+		t.Error("the namespace is kept by a Cluster that does not go")
+	}
+}
+
+// A namespace that somebody deletes is made again with everything that was in it.
+func TestNamespaceOfVClusterDeletedBySomebody(t *testing.T) {
+	l := onVCluster(t)
+	l.until(v1alpha1.PhaseProvisioning)
+	namespace := l.list(namespaceGVK)[0]
+	namespace.SetFinalizers([]string{"example.com/hold"})
+	l.update(&namespace)
+	cluster, vcluster := l.list(capi.ClusterGVK)[0], l.list(capi.VClusterGVK)[0]
+	for _, o := range []*unstructured.Unstructured{&namespace, &cluster, &vcluster} {
+		if err := l.client.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if clusters := l.list(capi.ClusterGVK); len(clusters) != 0 {
+		t.Errorf("there are %d Clusters in a namespace that is going", len(clusters))
+	}
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonClusterProvisioning)
+	namespace = l.list(namespaceGVK)[0]
+	l.finalize(&namespace)
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// A namespace of the name that is somebody else's is neither used nor deleted.
+func TestForeignNamespaceOfTheName(t *testing.T) {
+	l := onVCluster(t)
+	name := names{l.get(), l.reconciler.Options}.onHub(l.get().Spec.Targets[0])
+	l.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	l.writes = nil
+	for range 3 {
+		_ = l.reconcile()
+	}
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	if n := len(l.list(capi.ClusterGVK)); n != 0 {
+		t.Errorf("there are %d Clusters in somebody else's namespace", n)
+	}
+	l.remove()
+	l.settle(l.play)
+	if err := l.client.Get(t.Context(), client.ObjectKey{Name: name}, &corev1.Namespace{}); err != nil || l.get() != nil {
+		t.Errorf("the namespace: %v; the Experiment: %v", err, l.get())
+	}
+}
+
+// What runs in a virtual cluster runs on the hub, and the chart's values could grant anything there.
+func TestBoundsOfVClusters(t *testing.T) {
+	l := onVCluster(t)
+	l.reconciler.Options.VClusterValues = false
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec)
+	if l.get().Status.StartedAt != nil {
+		t.Error("it is begun")
+	}
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Cluster.VCluster.Values = "" })
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	if level := l.list(namespaceGVK)[0].GetLabels()["pod-security.kubernetes.io/enforce"]; level != "baseline" {
+		t.Errorf("its pods may be %q", level)
+	}
+}

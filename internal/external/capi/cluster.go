@@ -1,0 +1,132 @@
+// Package capi builds and reads the Cluster API objects that clusters come from. It is pure: no
+// client, no clock.
+package capi
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ClusterGVK is a Cluster of Cluster API 1.11 or later.
+var ClusterGVK = schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "Cluster"}
+
+const (
+	// MaxClusterName is the longest name of a Cluster: it becomes a label, and the names of Secrets
+	// and machines begin with it.
+	MaxClusterName = 40
+	// KubeconfigKey is where a kubeconfig Secret holds the kubeconfig.
+	KubeconfigKey = "value"
+
+	kubeconfigSuffix = "-kubeconfig"
+)
+
+// KubeconfigSecret is where Cluster API leaves the kubeconfig of a Cluster.
+func KubeconfigSecret(cluster types.NamespacedName) types.NamespacedName {
+	return types.NamespacedName{Namespace: cluster.Namespace, Name: cluster.Name + kubeconfigSuffix}
+}
+
+// Cluster is a cluster that a provider makes.
+type Cluster struct {
+	// Namespace and Name of the Cluster and of what it names.
+	Namespace, Name string
+	// ControlPlane and Infrastructure are the kinds of the objects that it names, which have its name.
+	ControlPlane, Infrastructure schema.GroupKind
+}
+
+// Object is the Cluster.
+func (c Cluster) Object() *unstructured.Unstructured {
+	ref := func(kind schema.GroupKind) map[string]any {
+		return map[string]any{"apiGroup": kind.Group, "kind": kind.Kind, "name": c.Name}
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"controlPlaneRef": ref(c.ControlPlane), "infrastructureRef": ref(c.Infrastructure)},
+	}}
+	u.SetGroupVersionKind(ClusterGVK)
+	u.SetNamespace(c.Namespace)
+	u.SetName(c.Name)
+	return u
+}
+
+// ClusterState is what a Cluster says of itself.
+type ClusterState struct {
+	// Ready: its API server can be used. It does not go back when machines come and go.
+	Ready bool
+	// Failed: its provider has given it up.
+	Failed bool
+	// Message is why it is not ready, as "Reason: message"; it may be empty.
+	Message string
+	// Endpoint is the URL of its API server; empty while it is not known.
+	Endpoint string
+}
+
+// ReadCluster reads the state of a Cluster, of v1beta2 or v1beta1.
+func ReadCluster(cluster *unstructured.Unstructured) ClusterState {
+	s := ClusterState{
+		Ready: flag(cluster, "status", "initialization", "infrastructureProvisioned") && flag(cluster, "status", "initialization", "controlPlaneInitialized") ||
+			flag(cluster, "status", "infrastructureReady") && flag(cluster, "status", "controlPlaneReady"),
+		Endpoint: endpoint(cluster),
+	}
+	if s.Ready {
+		return s
+	}
+	for _, at := range [][]string{{"status"}, {"status", "deprecated", "v1beta1"}} {
+		reason, _, _ := unstructured.NestedString(cluster.Object, append(at, "failureReason")...)
+		message, _, _ := unstructured.NestedString(cluster.Object, append(at, "failureMessage")...)
+		if reason != "" || message != "" {
+			return ClusterState{Failed: true, Message: join(reason, message), Endpoint: s.Endpoint}
+		}
+	}
+	s.Message = waitsFor(cluster)
+	return s
+}
+
+// waiting are the conditions that tell what a Cluster waits for, the first cause first: those of
+// v1beta2, then those of v1beta1.
+var waiting = []string{"InfrastructureReady", "ControlPlaneInitialized", "ControlPlaneAvailable", "ControlPlaneReady", "Ready"}
+
+func waitsFor(cluster *unstructured.Unstructured) string {
+	conditions, _, _ := unstructured.NestedSlice(cluster.Object, "status", "conditions")
+	for _, name := range waiting {
+		for _, c := range conditions {
+			condition, _ := c.(map[string]any)
+			if condition["type"] != name || condition["status"] == "True" {
+				continue
+			}
+			reason, _ := condition["reason"].(string)
+			message, _ := condition["message"].(string)
+			return join(reason, message)
+		}
+	}
+	return ""
+}
+
+func endpoint(cluster *unstructured.Unstructured) string {
+	host, _, _ := unstructured.NestedString(cluster.Object, "spec", "controlPlaneEndpoint", "host")
+	port, _, _ := unstructured.NestedInt64(cluster.Object, "spec", "controlPlaneEndpoint", "port")
+	if host == "" || port == 0 {
+		return ""
+	}
+	if strings.Contains(host, ":") { // IPv6
+		host = "[" + host + "]"
+	}
+	return fmt.Sprintf("https://%s:%d", host, port)
+}
+
+func flag(u *unstructured.Unstructured, path ...string) bool {
+	b, _, _ := unstructured.NestedBool(u.Object, path...)
+	return b
+}
+
+func join(reason, message string) string {
+	switch {
+	case reason == "":
+		return message
+	case message == "":
+		return reason
+	}
+	return reason + ": " + message
+}

@@ -1,0 +1,122 @@
+package capi
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"github.com/labkeeper/labkeeper/test/crds"
+)
+
+func TestVCluster(t *testing.T) {
+	for name, test := range map[string]struct {
+		cluster VCluster
+		release map[string]any
+	}{
+		"full": {
+			VCluster{Namespace: "lab", Name: strings.Repeat("x", MaxClusterName), ChartVersion: "0.29.0", Values: "sync: {}\n"},
+			map[string]any{"chart": map[string]any{"version": "0.29.0"}, "values": "sync: {}\n"},
+		},
+		"smallest": {VCluster{Namespace: "lab", Name: "x"}, map[string]any{"values": ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := test.cluster.Objects()
+			for _, o := range objects {
+				if err := crds.Require(t).Validate(o); err != nil {
+					t.Error(err)
+				}
+				if o.GetNamespace() != test.cluster.Namespace || o.GetName() != test.cluster.Name {
+					t.Errorf("it is %s/%s", o.GetNamespace(), o.GetName())
+				}
+			}
+			ref := map[string]any{"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "VCluster", "name": test.cluster.Name}
+			want := []any{map[string]any{"controlPlaneRef": ref, "infrastructureRef": ref}, map[string]any{"helmRelease": test.release}}
+			if diff := cmp.Diff(want, []any{objects[0].Object["spec"], objects[1].Object["spec"]}); diff != "" {
+				t.Errorf("specs (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// read reads a Cluster of a version as the API server returns it, with the given end of its text.
+func read(t *testing.T, version, rest string) ClusterState {
+	t.Helper()
+	if !strings.Contains(rest, "spec: ") {
+		rest = "spec: {paused: false}\n" + rest
+	}
+	u := &unstructured.Unstructured{}
+	err := yaml.Unmarshal([]byte("apiVersion: cluster.x-k8s.io/"+version+"\nkind: Cluster\nmetadata: {namespace: lab, name: x}\n"+rest), u)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := crds.Require(t).Validate(u); err != nil {
+		t.Fatal(err)
+	}
+	return ReadCluster(u)
+}
+
+func TestReadCluster(t *testing.T) {
+	const at, endpoint = `lastTransitionTime: "2026-03-01T12:00:00Z"`, "spec: {controlPlaneEndpoint: {host: 203.0.113.10, port: 6443}}\n"
+	tests := map[string]struct {
+		version, rest string
+		want          ClusterState
+	}{
+		"new": {"v1beta2", "", ClusterState{}},
+		"without its infrastructure": {"v1beta2", `
+status:
+  initialization: {infrastructureProvisioned: false}
+  conditions:
+  - {type: ControlPlaneInitialized, status: "False", reason: NotInitialized, message: Control plane not yet initialized, ` + at + `}
+  - {type: InfrastructureReady, status: "False", reason: NotReady, message: "VCluster status.ready is false", ` + at + `}
+`, ClusterState{Message: "NotReady: VCluster status.ready is false"}},
+		"ready": {"v1beta2", endpoint + `
+status:
+  initialization: {infrastructureProvisioned: true, controlPlaneInitialized: true}
+  conditions:
+  - {type: Available, status: "False", reason: NotAvailable, message: "* WorkersAvailable: no machines", ` + at + `}
+`, ClusterState{Ready: true, Endpoint: "https://203.0.113.10:6443"}},
+		"failed": {"v1beta2", "status: {phase: Failed, deprecated: {v1beta1: {failureReason: CreateError, failureMessage: quota}}}\n",
+			ClusterState{Failed: true, Message: "CreateError: quota"}},
+		"ready, v1beta1": {"v1beta1", endpoint + "status: {infrastructureReady: true, controlPlaneReady: true}\n",
+			ClusterState{Ready: true, Endpoint: "https://203.0.113.10:6443"}},
+		"half, v1beta1": {"v1beta1", "status: {infrastructureReady: true, conditions: [{type: ControlPlaneReady, status: \"False\", severity: Info, reason: Waiting, " + at + "}]}\n",
+			ClusterState{Message: "Waiting"}},
+		"failed, v1beta1": {"v1beta1", "status: {failureMessage: quota}\n", ClusterState{Failed: true, Message: "quota"}},
+		"IPv6":            {"v1beta2", "spec: {controlPlaneEndpoint: {host: \"2001:db8::1\", port: 443}}\n", ClusterState{Endpoint: "https://[2001:db8::1]:443"}},
+		"a host, no port": {"v1beta1", "spec: {controlPlaneEndpoint: {host: x, port: 0}}\n", ClusterState{}},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, read(t, test.version, test.rest)); diff != "" {
+				t.Errorf("state (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestPathsThatReadClusterReads(t *testing.T) {
+	for path, want := range map[string]string{
+		"v1beta2 status.initialization.infrastructureProvisioned": "boolean",
+		"v1beta2 status.initialization.controlPlaneInitialized":   "boolean",
+		"v1beta2 status.deprecated.v1beta1.failureReason":         "string",
+		"v1beta2 status.deprecated.v1beta1.failureMessage":        "string",
+		"v1beta2 status.conditions.[].type":                       "string",
+		"v1beta2 spec.controlPlaneEndpoint.host":                  "string",
+		"v1beta2 spec.controlPlaneEndpoint.port":                  "integer",
+		"v1beta1 status.infrastructureReady":                      "boolean",
+		"v1beta1 status.controlPlaneReady":                        "boolean",
+		"v1beta1 status.failureReason":                            "string",
+		"v1beta1 status.failureMessage":                           "string",
+		"v1beta1 status.conditions.[].reason":                     "string",
+	} {
+		version, path, _ := strings.Cut(path, " ")
+		gvk := schema.GroupVersionKind{Group: ClusterGVK.Group, Version: version, Kind: ClusterGVK.Kind}
+		if got, err := crds.Require(t).FieldType(gvk, strings.Split(path, ".")...); err != nil || got != want {
+			t.Errorf("%s %s is a %q (%v), want a %s", version, path, got, err, want)
+		}
+	}
+}
