@@ -52,6 +52,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&e.ArgoCDProject, "argocd-project", "default", "Argo CD project of the Applications.")
 	fs.StringVar(&e.WorkflowNamespace, "workflow-namespace", "argo", "Namespace of Argo Workflows.")
 	fs.StringVar(&e.WorkflowServiceAccount, "workflow-service-account", "argo-workflow", "ServiceAccount that Workflows run as.")
+	fs.BoolVar(&e.WorkflowsAnywhere, "workflows-anywhere", false, "Let Experiments have their Workflows in their own namespaces (spec.workflow.namespace).")
 	fs.StringVar(&e.ClaimNamespace, "claim-namespace", "", "Namespace of Crossplane claims. Default: the Experiment's own.")
 	fs.StringVar(&e.CrossplaneNamespace, "crossplane-namespace", "crossplane-system", "Namespace where compositions leave connection Secrets.")
 	fs.BoolVar(&e.KeylessGKE, "keyless-gke", false, "Let Argo CD log in to gke clusters with its own Google identity (argocd-k8s-auth gcp) instead of what the kubeconfig has.")

@@ -26,7 +26,7 @@ func TestParse(t *testing.T) {
 	everything := defaults()
 	everything.Experiment = experiment.Options{
 		ArgoCDNamespace: "cd", ArgoCDProject: "labs", WorkflowNamespace: "wf", WorkflowServiceAccount: "runner", ClaimNamespace: "claims",
-		CrossplaneNamespace: "xp", OrphansNamespace: "orphans", KeylessGKE: true, VClusterValues: true, Fallback: experiment.Fallback{RepoURL: "https://git.example.com/c.git", Revision: "v1"},
+		CrossplaneNamespace: "xp", OrphansNamespace: "orphans", KeylessGKE: true, VClusterValues: true, WorkflowsAnywhere: true, Fallback: experiment.Fallback{RepoURL: "https://git.example.com/c.git", Revision: "v1"},
 		StrictComponents: true, MaxConcurrentReconciles: 9, // and no Events
 	}
 	everything.metricsAddress, everything.metricsSecure, everything.probeAddress = ":1", false, ":2"
@@ -43,7 +43,7 @@ func TestParse(t *testing.T) {
 			"--crossplane-namespace=xp", "--component-repo-url=https://git.example.com/c.git", "--component-revision=v1", "--strict-components",
 			"--max-concurrent-reconciles=9", "--metrics-bind-address=:1", "--metrics-secure=false", "--health-probe-bind-address=:2",
 			"--leader-elect", "--leader-election-namespace", "lease", "--watch-namespaces=a,b", "--events=false", "--pprof-bind-address=127.0.0.1:3",
-			"--orphans-namespace=orphans", "--keyless-gke", "--vcluster-values",
+			"--orphans-namespace=orphans", "--keyless-gke", "--vcluster-values", "--workflows-anywhere",
 		}, everything},
 		"one namespace":   {[]string{"--watch-namespaces=a"}, func() options { o := defaults(); o.Experiment.WatchNamespaces = []string{"a"}; return o }()},
 		"every namespace": {[]string{"--watch-namespaces="}, defaults()},

@@ -55,7 +55,7 @@ func CacheOptions(o Options) cache.Options {
 func ForeignCacheOptions(o Options, scheme *runtime.Scheme, mapper meta.RESTMapper) cache.Options {
 	return cache.Options{
 		Scheme:                      scheme,
-		Mapper:                      kube.Foreign(mapper, experiment.ForeignKinds()...),
+		Mapper:                      kube.Foreign(mapper, experiment.ForeignKinds()),
 		ReaderFailOnMissingInformer: true,
 		DefaultNamespaces:           namespaces(o.Experiment.WatchNamespaces),
 		DefaultTransform:            StripManagedFields,

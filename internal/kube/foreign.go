@@ -257,10 +257,10 @@ func (k ForeignKind) Object() client.Object {
 // Foreign is a mapper for the cache that knows the foreign kinds before they are installed:
 // a cache is configured by kind, and must not fail where one of them is missing. What the
 // real mapper says comes first.
-func Foreign(served meta.RESTMapper, kinds ...schema.GroupVersionKind) meta.RESTMapper {
+func Foreign(served meta.RESTMapper, kinds map[schema.GroupVersionKind]meta.RESTScope) meta.RESTMapper {
 	guessed := meta.NewDefaultRESTMapper(nil)
-	for _, gvk := range kinds {
-		guessed.Add(gvk, meta.RESTScopeNamespace)
+	for gvk, scope := range kinds {
+		guessed.Add(gvk, scope)
 	}
 	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{served, guessed}}
 }

@@ -327,9 +327,12 @@ func TestForeignMapper(t *testing.T) {
 	guessed := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}
 	served := meta.NewDefaultRESTMapper(nil)
 	served.Add(widgetGVK, meta.RESTScopeRoot) // not what would be guessed
-	mapper := Foreign(served, widgetGVK, guessed)
+	root := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "ClusterGadget"}
+	mapper := Foreign(served, map[schema.GroupVersionKind]meta.RESTScope{
+		widgetGVK: meta.RESTScopeNamespace, guessed: meta.RESTScopeNamespace, root: meta.RESTScopeRoot,
+	})
 	for gvk, want := range map[schema.GroupVersionKind]meta.RESTScopeName{
-		widgetGVK: meta.RESTScopeNameRoot, guessed: meta.RESTScopeNameNamespace,
+		widgetGVK: meta.RESTScopeNameRoot, guessed: meta.RESTScopeNameNamespace, root: meta.RESTScopeNameRoot,
 	} {
 		if m, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version); err != nil || m.Scope.Name() != want {
 			t.Errorf("%s is %+v: %v", gvk.Kind, m, err)

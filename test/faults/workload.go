@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -63,10 +64,24 @@ func Disguises(secret string) []string {
 	return out
 }
 
+// RunNamespace stands for the namespace of a run.
+const RunNamespace = "$(run)"
+
+// inRun is an object of a workload as it is in a run.
+func inRun(o *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
+	text, err := o.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	u := &unstructured.Unstructured{}
+	return u, u.UnmarshalJSON(bytes.ReplaceAll(text, []byte(RunNamespace), []byte(namespace)))
+}
+
 // Workload is something that users do.
 type Workload struct {
 	Name string
-	// Objects are applied in their order; those without a namespace go to that of the run.
+	// Objects are applied in their order; those without a namespace go to that of the run, which
+	// RunNamespace stands for in their texts.
 	Objects []*unstructured.Unstructured
 	// Holds are the steps that the outsides do not take: the World knows them by name.
 	Holds []string
@@ -133,7 +148,10 @@ func (s *Stage) Held(step string) bool {
 // Apply creates the objects of the workload.
 func (s *Stage) Apply(ctx context.Context) error {
 	for _, o := range s.workload.Objects {
-		u := o.DeepCopy()
+		u, err := inRun(o, s.Namespace)
+		if err != nil {
+			return err
+		}
 		if u.GetNamespace() == "" {
 			u.SetNamespace(s.Namespace)
 		}

@@ -184,6 +184,9 @@ const (
 	// AnnotationProject is on a Namespace: the Argo CD project of the Applications of the
 	// Experiments in it, which bounds what they may deploy.
 	AnnotationProject = "experiments.illm.io/argocd-project"
+	// AnnotationServiceAccounts is on a Namespace: the ServiceAccounts in the namespace of Argo
+	// Workflows, separated by commas, that the Workflows of the Experiments there may run as.
+	AnnotationServiceAccounts = "experiments.illm.io/workflow-service-accounts"
 	// AnnotationOwner is the Experiment as namespace/name, in full.
 	AnnotationOwner = "experiments.illm.io/owner"
 	// Finalizer keeps an Experiment until everything it brought up is gone.

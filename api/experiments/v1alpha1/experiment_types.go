@@ -21,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.targets.size() == oldSelf.spec.targets.size() && self.spec.targets.all(t, oldSelf.spec.targets.exists(o, o.name == t.name && o.cluster.type == t.cluster.type)))",message="spec.targets: targets and their cluster types cannot change once the Experiment has started; delete it and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, !has(t.cluster.kubeconfigSecret) || oldSelf.spec.targets.exists(o, o.name == t.name && has(o.cluster.kubeconfigSecret) && o.cluster.kubeconfigSecret == t.cluster.kubeconfigSecret))",message="spec.targets[].cluster.kubeconfigSecret: it cannot change once the Experiment has started, because what is deployed would stay on the cluster of before; delete the Experiment and create another one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || has(self.spec.workflow.namespace) == has(oldSelf.spec.workflow.namespace) && (!has(self.spec.workflow.namespace) || self.spec.workflow.namespace == oldSelf.spec.workflow.namespace)",message="spec.workflow.namespace: it cannot change once the Experiment has started; delete it and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || oldSelf.spec.targets.all(o, !has(o.podSecurity) || self.spec.targets.exists(t, t.name == o.name && has(t.podSecurity)))",message="spec.targets[].podSecurity: it can be changed and not be removed once the Experiment has started, because the label would stay on the namespace; set another level"
 type Experiment struct {
 	metav1.TypeMeta `json:",inline"`
@@ -391,12 +392,32 @@ type Completion struct {
 
 // WorkflowSpec is the Argo Workflow that validates an Experiment.
 type WorkflowSpec struct {
-	// template is the name of a WorkflowTemplate in the namespace of Argo Workflows.
+	// template is the name of a WorkflowTemplate in the namespace of the Workflow, or of a
+	// ClusterWorkflowTemplate.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Template string `json:"template"`
+	// clusterScope says that template is a ClusterWorkflowTemplate.
+	// +optional
+	ClusterScope bool `json:"clusterScope,omitempty"`
+	// namespace of the Workflow: that of the Experiment, if the manager runs with
+	// --workflows-anywhere. Default: the manager's --workflow-namespace. It cannot change once the
+	// Experiment has started.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Namespace string `json:"namespace,omitempty"`
+	// serviceAccountName is what the Workflow's pods run as: any in the Experiment's own namespace,
+	// elsewhere one that the annotation experiments.illm.io/workflow-service-accounts of the
+	// Experiment's Namespace lists. Default: the manager's --workflow-service-account.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 	// onMissingTemplate says what happens while the template does not exist: Wait for it, which
 	// is the default, or Suspend: submit a Workflow that does nothing but wait until somebody
 	// resumes it.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -18,14 +16,7 @@ import (
 // What a tenant's Experiments may deploy is bounded by whoever may annotate his namespace.
 func TestProjectOfTheNamespace(t *testing.T) {
 	l := tutorial(t)
-	bind := func(project string) {
-		namespace := &corev1.Namespace{}
-		if err := l.client.Get(t.Context(), types.NamespacedName{Name: "lab"}, namespace); err != nil {
-			t.Fatal(err)
-		}
-		namespace.Annotations = map[string]string{v1alpha1.AnnotationProject: project}
-		l.update(namespace)
-	}
+	bind := func(project string) { l.annotateNamespace(v1alpha1.AnnotationProject, project) }
 	expect := func(want string) {
 		t.Helper()
 		apps := l.list(argocd.ApplicationGVK)

@@ -3,6 +3,7 @@ package experiment
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,8 +19,12 @@ import (
 )
 
 // ForeignKinds are the kinds of other systems that may not be installed.
-func ForeignKinds() []schema.GroupVersionKind {
-	return append(clusterKinds(), argocd.ApplicationGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK)
+func ForeignKinds() map[schema.GroupVersionKind]meta.RESTScope {
+	kinds := map[schema.GroupVersionKind]meta.RESTScope{argoworkflows.ClusterWorkflowTemplateGVK: meta.RESTScopeRoot}
+	for _, gvk := range append(clusterKinds(), argocd.ApplicationGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK) {
+		kinds[gvk] = meta.RESTScopeNamespace
+	}
+	return kinds
 }
 
 // Ours selects what carries our label.
@@ -44,8 +49,12 @@ func CacheByObject(o Options) map[client.Object]cache.ByObject {
 		}
 		return u, by
 	}
+	workflows := o.WorkflowNamespace
+	if o.WorkflowsAnywhere {
+		workflows = cache.AllNamespaces
+	}
 	all := map[client.Object]cache.ByObject{
-		kube.Metadata(argoworkflows.WorkflowTemplateGVK): {Namespaces: map[string]cache.Config{o.WorkflowNamespace: {}}},
+		kube.Metadata(argoworkflows.WorkflowTemplateGVK): {Namespaces: map[string]cache.Config{workflows: {}}},
 	}
 	for _, gvk := range clusterKinds() {
 		object, by := child(gvk, o.ClaimNamespace, nil)
@@ -60,9 +69,10 @@ func CacheByObject(o Options) map[client.Object]cache.ByObject {
 		strip     toolscache.TransformFunc
 	}{
 		{argocd.ApplicationGVK, o.ArgoCDNamespace, argocd.StripApplication},
-		{argoworkflows.WorkflowGVK, o.WorkflowNamespace, argoworkflows.Strip},
+		{argoworkflows.WorkflowGVK, workflows, argoworkflows.Strip},
 	} {
-		object, by := child(c.gvk, c.namespace, c.strip)
+		object, by := child(c.gvk, "", c.strip)
+		by.Namespaces = map[string]cache.Config{c.namespace: {}}
 		all[object] = by
 	}
 	return all

@@ -46,6 +46,7 @@ import (
 // +kubebuilder:rbac:groups="",namespace=argocd,resources=secrets,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups=argoproj.io,namespace=argo,resources=workflows,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=argoproj.io,namespace=argo,resources=workflowtemplates,verbs=get;list;watch
+// +kubebuilder:rbac:groups=argoproj.io,resources=clusterworkflowtemplates,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",namespace=crossplane-system,resources=secrets,verbs=get
 
 // timeout ends a pass that a call does not come back to.
@@ -61,6 +62,8 @@ type Options struct {
 	WorkflowNamespace string
 	// WorkflowServiceAccount is what the pods of Workflows run as.
 	WorkflowServiceAccount string
+	// WorkflowsAnywhere lets Experiments have their Workflows in their own namespaces.
+	WorkflowsAnywhere bool
 	// ClaimNamespace is where claims live; empty is the Experiment's own namespace.
 	ClaimNamespace string
 	// CrossplaneNamespace is where compositions leave connection Secrets.
@@ -210,6 +213,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 			{GroupVersionKind: argocd.ApplicationGVK, Handler: kube.Enqueue(toOwner, priorityApplication)},
 			{GroupVersionKind: argoworkflows.WorkflowGVK, Handler: kube.Enqueue(toOwner, priorityWorkflow)},
 			{GroupVersionKind: argoworkflows.WorkflowTemplateGVK, MetadataOnly: true, Handler: enqueueWhere(c, indexTemplate)},
+			{GroupVersionKind: argoworkflows.ClusterWorkflowTemplateGVK, MetadataOnly: true, Handler: enqueueWhere(c, indexTemplate)},
 		},
 		Wake: func(ctx context.Context) []reconcile.Request { return find(ctx, c) },
 	}
@@ -251,12 +255,14 @@ var finalizerLost = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	return o.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer)
 })
 
-// boundElsewhere lets a Namespace through of which the Argo CD project has changed.
+// boundElsewhere lets a Namespace through of which the bounds of its Experiments have changed.
 var boundElsewhere = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 	UpdateFunc: func(e event.UpdateEvent) bool {
-		return e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationProject] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationProject]
+		before, after := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
+		return before[v1alpha1.AnnotationProject] != after[v1alpha1.AnnotationProject] ||
+			before[v1alpha1.AnnotationServiceAccounts] != after[v1alpha1.AnnotationServiceAccounts]
 	},
 }
 

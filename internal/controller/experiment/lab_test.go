@@ -40,7 +40,7 @@ var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 var foreignKinds = []schema.GroupVersionKind{
 	crossplane.GKEClusterGVK, capi.ClusterGVK, capi.VClusterGVK, argocd.ApplicationGVK, argocd.SecretGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK,
-	kube.RoleBindingGVK,
+	argoworkflows.ClusterWorkflowTemplateGVK, kube.RoleBindingGVK,
 }
 
 const kubeconfig = `apiVersion: v1
@@ -87,8 +87,11 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 	}
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for _, gvk := range foreignKinds {
-		mapper.Add(gvk, meta.RESTScopeNamespace)
+		if gvk != argoworkflows.ClusterWorkflowTemplateGVK {
+			mapper.Add(gvk, meta.RESTScopeNamespace)
+		}
 	}
+	mapper.Add(argoworkflows.ClusterWorkflowTemplateGVK, meta.RESTScopeRoot)
 	mapper.Add(namespaceGVK, meta.RESTScopeRoot)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Experiment"), meta.RESTScopeNamespace)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Component"), meta.RESTScopeRoot)
@@ -321,6 +324,17 @@ func (l *lab) update(o client.Object) {
 	if err := l.client.Update(l.t.Context(), o); err != nil {
 		l.t.Fatal(err)
 	}
+}
+
+// annotateNamespace changes the Namespace of the Experiment as whoever bounds it would.
+func (l *lab) annotateNamespace(key, value string) {
+	l.t.Helper()
+	namespace := &corev1.Namespace{}
+	if err := l.client.Get(l.t.Context(), types.NamespacedName{Name: l.experiment.Namespace}, namespace); err != nil {
+		l.t.Fatal(err)
+	}
+	namespace.Annotations = map[string]string{key: value}
+	l.update(namespace)
 }
 
 // edit changes the Experiment as its user would.

@@ -70,13 +70,28 @@ func (n names) application(t v1alpha1.Target) types.NamespacedName {
 
 func (n names) workflow() types.NamespacedName {
 	return types.NamespacedName{
-		Namespace: n.options.WorkflowNamespace,
+		Namespace: n.workflowNamespace(),
 		Name:      kube.ChildName(argoworkflows.MaxWorkflowName, n.experiment.UID, n.experiment.Name, "validation"),
 	}
 }
 
-func (n names) template(name string) types.NamespacedName {
-	return types.NamespacedName{Namespace: n.options.WorkflowNamespace, Name: name}
+// workflowNamespace is where the Workflow is.
+func (n names) workflowNamespace() string {
+	return orDefault(n.experiment.Spec.Workflow.Namespace, n.options.WorkflowNamespace)
+}
+
+// unwatched says that the Workflow is where this manager does not look.
+func (n names) unwatched() bool {
+	return n.experiment.Spec.Workflow.Namespace != "" && !n.options.WorkflowsAnywhere
+}
+
+// template is the template that the Workflow runs.
+func (n names) template() (schema.GroupVersionKind, types.NamespacedName) {
+	w := n.experiment.Spec.Workflow
+	if w.ClusterScope {
+		return argoworkflows.ClusterWorkflowTemplateGVK, types.NamespacedName{Name: w.Template}
+	}
+	return argoworkflows.WorkflowTemplateGVK, types.NamespacedName{Namespace: n.workflowNamespace(), Name: w.Template}
 }
 
 // orphans is the ConfigMap that tells of what is left behind.
@@ -99,7 +114,7 @@ func (n names) namespaceOf(gvk schema.GroupVersionKind) (namespace string, ours 
 	case argocd.ApplicationGVK, argocd.SecretGVK:
 		return n.options.ArgoCDNamespace, true
 	case argoworkflows.WorkflowGVK:
-		return n.options.WorkflowNamespace, true
+		return n.workflowNamespace(), true
 	}
 	if slices.Contains(inNamespacesOfTheirOwn(), gvk) {
 		return "", true
@@ -143,7 +158,7 @@ func keyOf(o *unstructured.Unstructured) types.NamespacedName {
 
 // namespaces are where the Experiment's children live.
 func (n names) namespaces() v1alpha1.Namespaces {
-	return v1alpha1.Namespaces{Claims: n.claimNamespace(), ArgoCD: n.options.ArgoCDNamespace, Workflows: n.options.WorkflowNamespace}
+	return v1alpha1.Namespaces{Claims: n.claimNamespace(), ArgoCD: n.options.ArgoCDNamespace, Workflows: n.workflowNamespace()}
 }
 
 // registration is what Argo CD calls a target's cluster. One whose object takes the place of another

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -43,7 +44,9 @@ type Observed struct {
 	Workflow *unstructured.Unstructured
 	// Project is the Argo CD project that the Experiment's namespace is bound to; empty for none.
 	Project string
-	// TemplateFound says whether the WorkflowTemplate exists.
+	// ServiceAccounts are those that it may use in the namespace of Argo Workflows.
+	ServiceAccounts []string
+	// TemplateFound says whether the template of the Workflow exists.
 	TemplateFound bool
 	// Leftovers is what a live look finds of the Experiment's children, by kind. Only a
 	// teardown looks.
@@ -121,7 +124,7 @@ func (s *scope) observe(ctx context.Context) error {
 	if goingDown(s.experiment) {
 		return s.observeTeardown(ctx)
 	}
-	if err := s.observeProject(ctx); err != nil {
+	if err := s.observeNamespace(ctx); err != nil {
 		return at(v1alpha1.ConditionAccepted, err)
 	}
 	if err := s.observeComponents(ctx); err != nil {
@@ -137,7 +140,8 @@ func neededKinds(e *v1alpha1.Experiment) []schema.GroupVersionKind {
 	for _, t := range e.Spec.Targets {
 		kinds = union(kinds, providerOf(t).kinds())
 	}
-	return append(kinds, argocd.ApplicationGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK)
+	template, _ := names{experiment: e}.template()
+	return append(kinds, argocd.ApplicationGVK, argoworkflows.WorkflowGVK, template)
 }
 
 func (s *scope) observeChildren(ctx context.Context) error {
@@ -171,6 +175,9 @@ func (s *scope) observeChildren(ctx context.Context) error {
 
 // observeWorkflow reads the Workflow.
 func (s *scope) observeWorkflow(ctx context.Context) error {
+	if s.names.unwatched() {
+		return nil // there is none: it is not accepted
+	}
 	workflow, err := s.child(ctx, argoworkflows.WorkflowGVK, s.names.workflow())
 	if err == nil && workflow == nil && s.experiment.Status.Workflow != nil &&
 		(!goingDown(s.experiment) || len(s.seen.Applications) > 0) && s.seen.Kinds[argoworkflows.WorkflowGVK] == kube.KindServed {
@@ -206,9 +213,9 @@ func (s *scope) owned(o *unstructured.Unstructured, err error) (*unstructured.Un
 	return o, nil
 }
 
-// observeProject reads which Argo CD project the namespace is bound to. One that the cache does not
-// have yet may be bound, too.
-func (s *scope) observeProject(ctx context.Context) error {
+// observeNamespace reads the bounds of the Experiments in the namespace. One that the cache does not
+// have yet may have some, too.
+func (s *scope) observeNamespace(ctx context.Context) error {
 	namespace, key := kube.Metadata(namespaceGVK), types.NamespacedName{Name: s.experiment.Namespace}
 	err := s.Client.Get(ctx, key, namespace)
 	if apierrors.IsNotFound(err) {
@@ -218,6 +225,9 @@ func (s *scope) observeProject(ctx context.Context) error {
 		return fmt.Errorf("reading Namespace %s: %w", key.Name, err)
 	}
 	s.seen.Project = namespace.GetAnnotations()[v1alpha1.AnnotationProject]
+	for _, account := range strings.Split(namespace.GetAnnotations()[v1alpha1.AnnotationServiceAccounts], ",") {
+		s.seen.ServiceAccounts = append(s.seen.ServiceAccounts, strings.TrimSpace(account))
+	}
 	return nil
 }
 
@@ -377,20 +387,19 @@ func (s *scope) clash(ctx context.Context, t v1alpha1.Target, credentials argocd
 	return "", nil
 }
 
-// observeTemplate looks for the WorkflowTemplate while no Workflow has been submitted. The cache
+// observeTemplate looks for the template while no Workflow has been submitted. The cache
 // is enough: a template that goes at the moment of the submission, after any look, is an error of
 // the Workflow. That there is none is asked live where something takes its place.
 func (s *scope) observeTemplate(ctx context.Context) error {
 	kinds := s.seen.Kinds
-	if s.experiment.Status.Workflow != nil || s.seen.Workflow != nil ||
-		kinds[argoworkflows.WorkflowGVK] != kube.KindServed || kinds[argoworkflows.WorkflowTemplateGVK] != kube.KindServed {
+	template, key := s.names.template()
+	if s.names.unwatched() || s.experiment.Status.Workflow != nil || s.seen.Workflow != nil || kinds[argoworkflows.WorkflowGVK] != kube.KindServed || kinds[template] != kube.KindServed {
 		return nil
 	}
-	key := s.names.template(s.experiment.Spec.Workflow.Template)
-	err := s.Foreign.Get(ctx, key, kube.Metadata(argoworkflows.WorkflowTemplateGVK))
+	err := s.Foreign.Get(ctx, key, kube.Metadata(template))
 	if apierrors.IsNotFound(err) && waitsForPerson(s.experiment) {
 		// What takes its place is submitted for good, and the cache may be behind.
-		err = s.Live.Get(ctx, key, kube.Metadata(argoworkflows.WorkflowTemplateGVK))
+		err = s.Live.Get(ctx, key, kube.Metadata(template))
 	}
 	s.seen.TemplateFound = err == nil
 	return client.IgnoreNotFound(err)

@@ -257,7 +257,7 @@ func (f facts) accept() (*dag.Graph[string], conditions.Step) {
 	if problem := reservedParameter(spec); problem != "" {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
 	}
-	if problem := f.valuesOnHub(); problem != "" {
+	if problem := cmp.Or(f.valuesOnHub(), f.workflowElsewhere()); problem != "" {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
 	}
 	if missing := notSupported(spec); len(missing) > 0 {
@@ -269,16 +269,19 @@ func (f facts) accept() (*dag.Graph[string], conditions.Step) {
 			"Nothing is begun or changed while spec.suspend is true; what is there stays")
 	}
 	return graph, conditions.True(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted,
-		fmt.Sprintf("%d target(s), validated by WorkflowTemplate %s", len(spec.Targets), spec.Workflow.Template))
+		fmt.Sprintf("%d target(s), validated by %s", len(spec.Targets), f.template()))
 }
 
 // moved says that the manager looks for the Experiment's objects where they are not.
 func moved(e *v1alpha1.Experiment, n names) bool {
-	return e.Status.Namespaces != nil && *e.Status.Namespaces != n.namespaces()
+	return e.Status.Namespaces != nil && (*e.Status.Namespaces != n.namespaces() || n.unwatched())
 }
 
 // whereTo says what to do about it.
 func (f facts) whereTo() string {
+	if f.names.unwatched() {
+		return "It was begun with its Workflow in its own namespace; start the manager with --workflows-anywhere until the Experiment is gone"
+	}
 	begun, now := f.experiment.Status.Namespaces, f.names.namespaces()
 	return fmt.Sprintf("It was begun with claims in %s, Argo CD in %s and Workflows in %s, and the manager now uses %s, %s and %s; "+
 		"give the manager its former --claim-namespace, --argocd-namespace and --workflow-namespace until the Experiment is gone",
@@ -309,6 +312,28 @@ func (f facts) valuesOnHub() string {
 		}
 	}
 	return ""
+}
+
+// workflowElsewhere says what the author of the Experiment may not choose of where its Workflow runs,
+// and as what: the Workflow could do what that may.
+func (f facts) workflowElsewhere() string {
+	w, own := f.experiment.Spec.Workflow, f.names.workflowNamespace() == f.experiment.Namespace
+	switch {
+	case f.names.unwatched():
+		return "spec.workflow.namespace: remove it, or start the manager with --workflows-anywhere"
+	case w.Namespace != "" && !own:
+		return fmt.Sprintf("spec.workflow.namespace: %s is not the Experiment's own; write %s, or remove it", w.Namespace, f.experiment.Namespace)
+	case w.ServiceAccountName == "", own, slices.Contains(f.seen.ServiceAccounts, w.ServiceAccountName):
+		return ""
+	}
+	return fmt.Sprintf("spec.workflow.serviceAccountName: Namespace %s may not use %s in %s; remove it, or list it in the annotation %s of the Namespace",
+		f.experiment.Namespace, w.ServiceAccountName, f.names.workflowNamespace(), v1alpha1.AnnotationServiceAccounts)
+}
+
+// template is the template of the Workflow as messages name it.
+func (f facts) template() string {
+	gvk, key := f.names.template()
+	return gvk.Kind + " " + strings.TrimPrefix(key.String(), "/")
 }
 
 // repeated says which Component a target names twice: the two would deploy the same objects.
@@ -413,7 +438,7 @@ func (f facts) missingKinds() (clusters, applications, workflow conditions.Step)
 	}
 	return step(v1alpha1.ConditionClustersReady, clusterKinds()...),
 		step(v1alpha1.ConditionApplicationsHealthy, argocd.ApplicationGVK),
-		step(v1alpha1.ConditionWorkflowSucceeded, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK)
+		step(v1alpha1.ConditionWorkflowSucceeded, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK, argoworkflows.ClusterWorkflowTemplateGVK)
 }
 
 // validate submits the Workflow when everything before it holds, and reads its verdict. What
@@ -428,7 +453,7 @@ func (f facts) validate(p *Plan, sources map[string][]argocd.Source, settling bo
 		// Said from the first pass on, while nothing has cost anything yet; not waited for until
 		// the Workflow is due, because a component of this Experiment may bring the template.
 		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowTemplateNotFound,
-			"WorkflowTemplate "+f.names.template(f.experiment.Spec.Workflow.Template).String()+" does not exist; create it")
+			f.template()+" does not exist; create it")
 	case p.Start || settling || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
 	default:
 		p.Writes = append(p.Writes, Write{Object: f.desiredWorkflow(p.Targets, inputs), Condition: v1alpha1.ConditionWorkflowSucceeded})

@@ -362,7 +362,8 @@ func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus, inputs string) *
 		Namespace:      name.Namespace,
 		Name:           name.Name,
 		Template:       template,
-		ServiceAccount: f.options.WorkflowServiceAccount,
+		ClusterScope:   f.experiment.Spec.Workflow.ClusterScope,
+		ServiceAccount: orDefault(f.experiment.Spec.Workflow.ServiceAccountName, f.options.WorkflowServiceAccount),
 		Parameters:     parameters,
 		Deadline:       ptr.Deref(deadline, metav1.Duration{}).Duration,
 	}.Object()

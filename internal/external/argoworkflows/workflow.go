@@ -16,6 +16,8 @@ var (
 	WorkflowGVK = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Workflow"}
 	// WorkflowTemplateGVK is an Argo WorkflowTemplate.
 	WorkflowTemplateGVK = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "WorkflowTemplate"}
+	// ClusterWorkflowTemplateGVK is an Argo ClusterWorkflowTemplate, which is in no namespace.
+	ClusterWorkflowTemplateGVK = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "ClusterWorkflowTemplate"}
 )
 
 // MaxWorkflowName is the longest name of a Workflow: Argo Workflows puts it into a label.
@@ -27,6 +29,8 @@ type Workflow struct {
 	Namespace, Name string
 	// Template is the name of the WorkflowTemplate; empty for a Workflow that only waits.
 	Template string
+	// ClusterScope says that it is a ClusterWorkflowTemplate.
+	ClusterScope bool
 	// ServiceAccount that its pods run as.
 	ServiceAccount string
 	// Parameters are the arguments by name.
@@ -50,7 +54,11 @@ func (w Workflow) Object() *unstructured.Unstructured {
 		spec["activeDeadlineSeconds"] = seconds
 	}
 	if w.Template != "" {
-		spec["workflowTemplateRef"] = map[string]any{"name": w.Template}
+		ref := map[string]any{"name": w.Template}
+		if w.ClusterScope {
+			ref["clusterScope"] = true
+		}
+		spec["workflowTemplateRef"] = ref
 	} else {
 		spec["entrypoint"] = waiting
 		spec["templates"] = []any{map[string]any{"name": waiting, "suspend": map[string]any{}}}

@@ -50,6 +50,13 @@ var (
 		_ = unstructured.SetNestedMap(e.Object, workflow, "spec", "workflow")
 		return e
 	}()
+	// inOwnNamespace has its Workflow in its own namespace, by a template of the whole cluster.
+	inOwnNamespace = func() *unstructured.Unstructured {
+		e := newExperiment(target("app", "hub", "nginx"))
+		workflow := map[string]any{"template": "everywhere", "clusterScope": true, "namespace": faults.RunNamespace, "serviceAccountName": "builder"}
+		_ = unstructured.SetNestedMap(e.Object, workflow, "spec", "workflow")
+		return e
+	}()
 	// unresolved names a Component that does not exist.
 	unresolved = newExperiment(target("app", "hub", "missing"))
 )
@@ -90,6 +97,12 @@ var roads = []faults.Workload{
 		Holds:   []string{workflowEnds},
 		Steps:   steps(step(running, edit(completed))),
 		Done:    reached(v1alpha1.PhaseComplete),
+	},
+	{
+		Name:    "own-workflow-namespace",
+		Objects: objects(inOwnNamespace),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
+		Done:    gone,
 	},
 	{
 		Name:    "vcluster",

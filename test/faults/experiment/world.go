@@ -112,7 +112,7 @@ var world = faults.World{
 	QuietWhenLate: true,
 	Secrets:       faults.Disguises(canary),
 	Manager: func(namespace string) []string {
-		return []string{"--watch-namespaces=" + namespace, "--orphans-namespace=" + managerNamespace}
+		return []string{"--watch-namespaces=" + namespace, "--orphans-namespace=" + managerNamespace, "--workflows-anywhere"}
 	},
 }
 

@@ -1,0 +1,134 @@
+package experiment
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// validatedBy is an Experiment on the hub with a changed workflow.
+func validatedBy(change func(*v1alpha1.WorkflowSpec)) *v1alpha1.Experiment {
+	e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+	change(&e.Spec.Workflow)
+	return e
+}
+
+func clusterTemplate() *unstructured.Unstructured {
+	u := object(argoworkflows.ClusterWorkflowTemplateGVK, "", "validation")
+	u.Object["spec"] = map[string]any{}
+	return u
+}
+
+// A template can be one of the whole cluster; one of the namespace is not taken for it.
+func TestClusterWorkflowTemplate(t *testing.T) {
+	l := newLab(t, validatedBy(func(w *v1alpha1.WorkflowSpec) { w.ClusterScope = true }), nginx(), template())
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowTemplateNotFound)
+	if got := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionWorkflowSucceeded).Message; got != "ClusterWorkflowTemplate validation does not exist; create it" {
+		t.Errorf("message is %q", got)
+	}
+	l.create(clusterTemplate())
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	ref, _, _ := unstructured.NestedMap(l.list(argoworkflows.WorkflowGVK)[0].Object, "spec", "workflowTemplateRef")
+	if diff := cmp.Diff(map[string]any{"name": "validation", "clusterScope": true}, ref); diff != "" {
+		t.Errorf("workflowTemplateRef (-want +got):\n%s", diff)
+	}
+}
+
+// An installation of Argo Workflows for one namespace has no such templates; only who names one is told.
+func TestWithoutClusterWorkflowTemplates(t *testing.T) {
+	for _, named := range []bool{false, true} {
+		l := newLab(t, validatedBy(func(w *v1alpha1.WorkflowSpec) { w.ClusterScope = named }), nginx(), template())
+		l.kinds[argoworkflows.ClusterWorkflowTemplateGVK] = kube.KindMissing
+		l.settle(l.play)
+		if named {
+			l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
+		} else {
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+		}
+	}
+}
+
+// What an author may choose of where a Workflow runs, and as what: no more than a Workflow of his own
+// could do, or what the Namespace grants.
+func TestWhereWorkflowsRun(t *testing.T) {
+	type workflow struct{ namespace, account string }
+	for name, test := range map[string]struct {
+		spec     v1alpha1.WorkflowSpec
+		anywhere bool
+		granted  string
+		want     workflow
+		refusal  string
+	}{
+		"by default":            {want: workflow{"argo", "argo-workflow"}},
+		"own namespace":         {spec: v1alpha1.WorkflowSpec{Namespace: "lab"}, anywhere: true, want: workflow{"lab", "argo-workflow"}},
+		"own account":           {spec: v1alpha1.WorkflowSpec{Namespace: "lab", ServiceAccountName: "builder"}, anywhere: true, want: workflow{"lab", "builder"}},
+		"own namespace, off":    {spec: v1alpha1.WorkflowSpec{Namespace: "lab"}, refusal: "--workflows-anywhere"},
+		"another namespace":     {spec: v1alpha1.WorkflowSpec{Namespace: "kube-system"}, anywhere: true, refusal: "write lab"},
+		"an account of argo's":  {spec: v1alpha1.WorkflowSpec{ServiceAccountName: "admin"}, anywhere: true, refusal: v1alpha1.AnnotationServiceAccounts},
+		"another account of it": {spec: v1alpha1.WorkflowSpec{ServiceAccountName: "admin"}, granted: "tests", refusal: v1alpha1.AnnotationServiceAccounts},
+		"a granted account":     {spec: v1alpha1.WorkflowSpec{ServiceAccountName: "tests"}, granted: "load, tests", want: workflow{"argo", "tests"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			own := template()
+			own.SetNamespace("lab")
+			l := newLab(t, validatedBy(func(w *v1alpha1.WorkflowSpec) {
+				w.Namespace, w.ServiceAccountName = test.spec.Namespace, test.spec.ServiceAccountName
+			}), nginx(), template(), own)
+			l.reconciler.Options.WorkflowsAnywhere = test.anywhere
+			l.annotateNamespace(v1alpha1.AnnotationServiceAccounts, test.granted)
+			l.settle(l.play)
+			if test.refusal != "" {
+				l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec)
+				if got := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionAccepted).Message; !strings.Contains(got, test.refusal) || l.get().Status.StartedAt != nil {
+					t.Errorf("message is %q; begun: %v", got, l.get().Status.StartedAt)
+				}
+				return
+			}
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+			w := l.list(argoworkflows.WorkflowGVK)[0]
+			account, _, _ := unstructured.NestedString(w.Object, "spec", "serviceAccountName")
+			if got := (workflow{w.GetNamespace(), account}); got != test.want {
+				t.Errorf("it runs as %+v, want %+v", got, test.want)
+			}
+			l.remove()
+			l.settle(l.play)
+			if l.get() != nil || len(l.list(argoworkflows.WorkflowGVK)) > 0 {
+				t.Error("something is left")
+			}
+		})
+	}
+}
+
+// A manager that does not look into the Experiment's namespace any more knows nothing of the Workflow
+// there, and says what it needs to.
+func TestWorkflowWhereNobodyLooks(t *testing.T) {
+	own := template()
+	own.SetNamespace("lab")
+	l := newLab(t, validatedBy(func(w *v1alpha1.WorkflowSpec) { w.Namespace = "lab" }), nginx(), own)
+	l.reconciler.Options.WorkflowsAnywhere = true
+	l.until(v1alpha1.PhaseRunning)
+	l.reconciler.Options.WorkflowsAnywhere = false
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonNamespacesChanged)
+	l.remove()
+	l.settle(l.play)
+	if e := l.get(); e == nil || len(l.list(argoworkflows.WorkflowGVK)) != 1 {
+		t.Fatal("it is let go without its Workflow")
+	}
+	l.reconciler.Options.WorkflowsAnywhere = true
+	l.settle(l.play)
+	if l.get() != nil || len(l.list(argoworkflows.WorkflowGVK)) > 0 {
+		t.Error("something is left")
+	}
+}
