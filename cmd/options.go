@@ -26,6 +26,8 @@ type options struct {
 	metricsSecure           bool
 	probeAddress            string
 	pprofAddress            string
+	webhookPort             int
+	webhookCertDir          string
 	leaderElect             bool
 	leaderElectionNamespace string
 	zap                     zap.Options
@@ -43,6 +45,8 @@ func parse(args []string) (options, error) {
 	fs.BoolVar(&o.metricsSecure, "metrics-secure", true, "Serve metrics by HTTPS to those who may read them (TokenReview, SubjectAccessReview).")
 	fs.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "Address of /healthz and /readyz; 0 turns them off.")
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "Address of net/http/pprof, which asks nobody who they are; 0 turns it off.")
+	fs.IntVar(&o.webhookPort, "webhook-port", 0, "Port of the validating webhook, on all addresses; 0 turns it off.")
+	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "", "Directory with tls.crt and tls.key of the webhook. They are read again when they change.")
 	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Let one of several managers lead.")
 	fs.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "Namespace of the Lease. Default: the manager's own.")
 	fs.StringVar(&watch, "watch-namespaces", "", "Comma-separated namespaces of the objects to act on. Default: all.")
@@ -78,6 +82,7 @@ func parse(args []string) (options, error) {
 	if e.OrphansNamespace == "" {
 		e.OrphansNamespace = cmp.Or(ownNamespace(), o.leaderElectionNamespace, metav1.NamespaceDefault)
 	}
+	o.Experiment.Webhook = o.webhookPort != 0
 	return o, o.check()
 }
 
@@ -102,6 +107,12 @@ func (o options) check() error {
 	}
 	if slices.Contains(o.Experiment.WatchNamespaces, "") {
 		return errors.New("--watch-namespaces: an empty name in the list; write a,b")
+	}
+	if o.webhookPort < 0 || o.webhookPort > 65535 {
+		return fmt.Errorf("--webhook-port: %d is not a port", o.webhookPort)
+	}
+	if (o.webhookPort != 0) != (o.webhookCertDir != "") {
+		return errors.New("--webhook-cert-dir: it goes with --webhook-port; set both or none")
 	}
 	if e.MaxConcurrentReconciles < 1 {
 		return fmt.Errorf("--max-concurrent-reconciles: %d is less than 1", e.MaxConcurrentReconciles)

@@ -26,11 +26,12 @@ func TestParse(t *testing.T) {
 	everything := defaults()
 	everything.Experiment = experiment.Options{
 		ArgoCDNamespace: "cd", ArgoCDProject: "labs", WorkflowNamespace: "wf", WorkflowServiceAccount: "runner", ClaimNamespace: "claims",
-		CrossplaneNamespace: "xp", OrphansNamespace: "orphans", KeylessGKE: true, VClusterValues: true, WorkflowsAnywhere: true, Fallback: experiment.Fallback{RepoURL: "https://git.example.com/c.git", Revision: "v1"},
+		CrossplaneNamespace: "xp", OrphansNamespace: "orphans", KeylessGKE: true, VClusterValues: true, WorkflowsAnywhere: true, Webhook: true, Fallback: experiment.Fallback{RepoURL: "https://git.example.com/c.git", Revision: "v1"},
 		StrictComponents: true, MaxConcurrentReconciles: 9, // and no Events
 	}
 	everything.metricsAddress, everything.metricsSecure, everything.probeAddress = ":1", false, ":2"
 	everything.pprofAddress = "127.0.0.1:3"
+	everything.webhookPort, everything.webhookCertDir = 9443, "/certs"
 	everything.leaderElect, everything.leaderElectionNamespace = true, "lease"
 	everything.Experiment.WatchNamespaces = []string{"a", "b"}
 	tests := map[string]struct {
@@ -43,7 +44,7 @@ func TestParse(t *testing.T) {
 			"--crossplane-namespace=xp", "--component-repo-url=https://git.example.com/c.git", "--component-revision=v1", "--strict-components",
 			"--max-concurrent-reconciles=9", "--metrics-bind-address=:1", "--metrics-secure=false", "--health-probe-bind-address=:2",
 			"--leader-elect", "--leader-election-namespace", "lease", "--watch-namespaces=a,b", "--events=false", "--pprof-bind-address=127.0.0.1:3",
-			"--orphans-namespace=orphans", "--keyless-gke", "--vcluster-values", "--workflows-anywhere",
+			"--orphans-namespace=orphans", "--keyless-gke", "--vcluster-values", "--workflows-anywhere", "--webhook-port=9443", "--webhook-cert-dir=/certs",
 		}, everything},
 		"one namespace":   {[]string{"--watch-namespaces=a"}, func() options { o := defaults(); o.Experiment.WatchNamespaces = []string{"a"}; return o }()},
 		"every namespace": {[]string{"--watch-namespaces="}, defaults()},
@@ -82,6 +83,10 @@ func TestParseRefuses(t *testing.T) {
 		"--crossplane-namespace=" + long:   "--crossplane-namespace",
 		"--claim-namespace=a_b":            "--claim-namespace",
 		"--leader-election-namespace=-":    "--leader-election-namespace",
+		"--webhook-port=-1":                "--webhook-port",
+		"--webhook-port=70000":             "--webhook-port",
+		"--webhook-port=9443":              "--webhook-cert-dir",
+		"--webhook-cert-dir=/certs":        "--webhook-cert-dir",
 		"--watch-namespaces=a,b.c":         "--watch-namespaces",
 		"--watch-namespaces=a, b":          "--watch-namespaces",
 		"--watch-namespaces=a,,b":          "--watch-namespaces",

@@ -127,7 +127,7 @@ func TestInstallerRBAC(t *testing.T) {
 		}
 	}
 	for role := range roles {
-		forPeople := strings.HasSuffix(role, "-editor") || strings.HasSuffix(role, "-viewer") || strings.HasSuffix(role, "-reader")
+		forPeople := strings.HasSuffix(role, "-editor") || strings.HasSuffix(role, "-viewer") || strings.HasSuffix(role, "-reader") || strings.HasSuffix(role, "-runner")
 		if !bound[role] && !forPeople {
 			t.Errorf("%s is bound to nobody: add its binding to config/rbac/role_binding.yaml", role)
 		}

@@ -245,6 +245,11 @@ var _ = Describe("Targets", func() {
 			Expect(err.Error()).To(ContainSubstring(message))
 		}
 
+		By("giving the Workflow another namespace after the start")
+		err := s.edit(e, func(e *v1alpha1.Experiment) { e.Spec.Workflow.Namespace = s.namespace })
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err.Error()).To(ContainSubstring("spec.workflow.namespace: it cannot change once"))
+
 		By("changing components after the start")
 		s.exists(applications, s.application(e, "second"))
 		Expect(s.edit(e, func(e *v1alpha1.Experiment) {

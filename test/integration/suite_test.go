@@ -47,9 +47,9 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultConsistentlyDuration(time.Second)
 	SetDefaultConsistentlyPollingInterval(40 * time.Millisecond)
 
-	hub = startLab(ctx, ourCRDs, applicationCRD, otherCRDs)
+	hub = startLab(ctx, ourCRDs, applicationCRD, clusterCRD, otherCRDs)
 	hub.apply(ctx, "config/samples/components.yaml", "config/samples/workflowtemplate.yaml")
-	hub.world.watch(experiments, claims, applications, workflows, secrets, namespaces)
+	hub.world.watch(experiments, claims, clusters, applications, workflows, secrets, namespaces)
 
 	managerBinary = filepath.Join(hub.Dir(), "labkeeper-manager")
 	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", managerBinary, "./cmd")

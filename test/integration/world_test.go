@@ -29,6 +29,7 @@ import (
 
 var (
 	experiments  = v1alpha1.GroupVersion.WithResource("experiments")
+	clusters     = schema.GroupVersionResource{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "clusters"}
 	claims       = schema.GroupVersionResource{Group: "illm.io", Version: "v1alpha1", Resource: "gkeclusters"}
 	applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
 	workflows    = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "workflows"}
@@ -204,6 +205,8 @@ func (s *stage) play(u *unstructured.Unstructured) {
 	switch u.GetKind() {
 	case "GKECluster":
 		err = s.playCrossplane(u)
+	case "Cluster":
+		err = s.playClusterAPI(u)
 	case "Application":
 		err = s.playArgoCD(u)
 	case "Workflow":
@@ -244,6 +247,27 @@ func (s *stage) playCrossplane(u *unstructured.Unstructured) error {
 		return nil
 	}
 	return s.patch(claims, u, map[string]any{"status": claimStatus("True", "Available", "", "True", "ReconcileSuccess", "")}, "status")
+}
+
+// playClusterAPI makes a virtual cluster.
+func (s *stage) playClusterAPI(u *unstructured.Unstructured) error {
+	initialized, _, _ := unstructured.NestedBool(u.Object, "status", "initialization", "controlPlaneInitialized")
+	if u.GetDeletionTimestamp() != nil || s.holds(clusterReady) || initialized {
+		return nil
+	}
+	err := s.client.Create(s.world.ctx, &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName() + "-kubeconfig"},
+		StringData: map[string]string{"value": s.kubeconfig},
+	})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	if endpoint, _, _ := unstructured.NestedString(u.Object, "spec", "controlPlaneEndpoint", "host"); endpoint == "" {
+		return s.patch(clusters, u, map[string]any{"spec": map[string]any{"controlPlaneEndpoint": map[string]any{"host": clusterEndpoint, "port": 443}}})
+	}
+	return s.patch(clusters, u, map[string]any{"status": map[string]any{
+		"initialization": map[string]any{"infrastructureProvisioned": true, "controlPlaneInitialized": true},
+	}}, "status")
 }
 
 // connect leaves the kubeconfig where a composition leaves it.

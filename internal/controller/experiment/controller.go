@@ -82,6 +82,8 @@ type Options struct {
 	StrictComponents bool
 	// WatchNamespaces are those of the Experiments to act on; empty is all.
 	WatchNamespaces []string
+	// Webhook says whether Experiments are reviewed when they are created or changed.
+	Webhook bool
 	// Events says whether Events are recorded of what happens.
 	Events bool
 	// MaxConcurrentReconciles is how many Experiments are looked at at the same time.
@@ -230,6 +232,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	}
 	if o.Events {
 		r.Recorder = mgr.GetEventRecorder("experiment-controller")
+	}
+	if o.Webhook {
+		if err := setupWebhook(mgr, r); err != nil {
+			return err
+		}
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("experiment").

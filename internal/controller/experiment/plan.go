@@ -452,8 +452,7 @@ func (f facts) validate(p *Plan, sources map[string][]argocd.Source, settling bo
 	case !f.seen.TemplateFound && !waitsForPerson(f.experiment):
 		// Said from the first pass on, while nothing has cost anything yet; not waited for until
 		// the Workflow is due, because a component of this Experiment may bring the template.
-		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowTemplateNotFound,
-			f.template()+" does not exist; create it")
+		*last = f.templateMissing()
 	case p.Start || settling || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
 	default:
 		p.Writes = append(p.Writes, Write{Object: f.desiredWorkflow(p.Targets, inputs), Condition: v1alpha1.ConditionWorkflowSucceeded})
@@ -461,6 +460,15 @@ func (f facts) validate(p *Plan, sources map[string][]argocd.Source, settling bo
 		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning,
 			"Workflow "+f.names.workflow().String()+" is submitted"+f.hint())
 	}
+}
+
+// templateMissing is what is said while the template does not exist; pending where it does, or
+// something takes its place.
+func (f facts) templateMissing() conditions.Step {
+	if f.seen.TemplateFound || waitsForPerson(f.experiment) {
+		return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonPending, "Waits for the steps before it")
+	}
+	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowTemplateNotFound, f.template()+" does not exist; create it")
 }
 
 // defaultClustersDeadline is how long a cluster may take where the spec does not say.

@@ -1,0 +1,105 @@
+package experiment
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// circular has targets that depend on each other.
+func circular() *v1alpha1.Experiment {
+	a, b := targetOf("a", v1alpha1.ClusterHub), targetOf("b", v1alpha1.ClusterHub)
+	a.Depends, b.Depends = []string{"b"}, []string{"a"}
+	return experimentOf(a, b)
+}
+
+// What can never be acted on is refused, with the words that the condition would have; what is only
+// missing is let through with a warning.
+func TestReview(t *testing.T) {
+	for name, test := range map[string]struct {
+		experiment *v1alpha1.Experiment
+		change     func(*lab)
+		refusal    string
+		warning    string
+	}{
+		"good":             {experiment: experimentOf(targetOf("app", v1alpha1.ClusterHub))},
+		"a cycle":          {experiment: circular(), refusal: "DependencyCycle: spec.targets[].depends: "},
+		"an account":       {experiment: validatedBy(func(w *v1alpha1.WorkflowSpec) { w.ServiceAccountName = "admin" }), refusal: "InvalidSpec: spec.workflow.serviceAccountName"},
+		"no such type yet": {experiment: experimentOf(targetOf("app", v1alpha1.ClusterTalos)), warning: "NotSupportedYet: "},
+		"no template":      {experiment: validatedBy(func(w *v1alpha1.WorkflowSpec) { w.Template = "x" }), warning: "WorkflowTemplateNotFound: WorkflowTemplate argo/x"},
+		"a person's word": {experiment: validatedBy(func(w *v1alpha1.WorkflowSpec) {
+			w.Template, w.Completion.Mode = "x", v1alpha1.CompletionManual
+		})},
+		"no Component": {experiment: func() *v1alpha1.Experiment {
+			e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+			e.Spec.Targets[0].Components = []v1alpha1.ComponentRef{{App: "y"}}
+			return e
+		}(), warning: "ComponentNotFound: "},
+		"no Argo CD": {
+			experiment: experimentOf(targetOf("app", v1alpha1.ClusterHub)),
+			change:     func(l *lab) { l.kinds[argocd.ApplicationGVK] = kube.KindMissing }, warning: "CRDMissing: ",
+		},
+		"unreadable": {
+			experiment: circular(),
+			change:     func(l *lab) { l.getErrors["Namespace"] = errors.New("timeout") }, warning: "the Experiment was not reviewed: ",
+		},
+		"suspended": {experiment: func() *v1alpha1.Experiment {
+			e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+			e.Spec.Suspend = true
+			return e
+		}()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, test.experiment, nginx(), template())
+			if test.change != nil {
+				test.change(l)
+			}
+			l.armed = true
+			fresh := test.experiment.DeepCopy()
+			fresh.UID, fresh.ResourceVersion, fresh.Status = "", "", v1alpha1.ExperimentStatus{}
+			warnings, err := reviewer{l.reconciler}.ValidateCreate(t.Context(), fresh)
+			if test.refusal == "" && err != nil || test.refusal != "" && (err == nil || !strings.HasPrefix(err.Error(), test.refusal)) {
+				t.Errorf("the refusal is %v, want %q", err, test.refusal)
+			}
+			if got := strings.Join(warnings, "; "); test.warning == "" && got != "" || !strings.Contains(got, test.warning) {
+				t.Errorf("the warnings are %q, want %q", got, test.warning)
+			}
+		})
+	}
+}
+
+// A review keeps nobody from ending an Experiment, nor from changing one that was bad before.
+func TestReviewOfChanges(t *testing.T) {
+	good, bad := experimentOf(targetOf("a", v1alpha1.ClusterHub), targetOf("b", v1alpha1.ClusterHub)), circular()
+	l := newLab(t, good, nginx(), template())
+	for name, test := range map[string]struct {
+		before, after *v1alpha1.Experiment
+		change        func(*v1alpha1.Experiment)
+		refused       bool
+	}{
+		"to a cycle":                {good, bad, func(*v1alpha1.Experiment) {}, true},
+		"from a cycle":              {bad, good, func(*v1alpha1.Experiment) {}, false},
+		"beside a cycle":            {bad, bad, func(e *v1alpha1.Experiment) { e.Spec.Description = "x" }, false},
+		"beside a cycle, anew":      {bad, bad, func(e *v1alpha1.Experiment) { e.Spec.Workflow.ServiceAccountName = "x" }, false},
+		"of nothing in a cycle":     {bad, bad, func(e *v1alpha1.Experiment) { e.Finalizers = nil }, false},
+		"to its end":                {good, bad, func(e *v1alpha1.Experiment) { e.Spec.Terminate = true }, false},
+		"while it is being deleted": {good, bad, func(e *v1alpha1.Experiment) { e.DeletionTimestamp = &metav1.Time{Time: epoch} }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			after := test.after.DeepCopy()
+			test.change(after)
+			if _, err := (reviewer{l.reconciler}).ValidateUpdate(t.Context(), test.before.DeepCopy(), after); (err != nil) != test.refused {
+				t.Errorf("it is refused: %v", err)
+			}
+		})
+	}
+	if warnings, err := (reviewer{l.reconciler}).ValidateDelete(t.Context(), bad); err != nil || warnings != nil {
+		t.Errorf("a deletion: %v, %v", warnings, err)
+	}
+}

@@ -1,0 +1,100 @@
+package integration_test
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/test/env"
+)
+
+var _ = Describe("The webhook", Serial, func() {
+	It("tells at once what the conditions would tell, and holds nobody up", func(ctx SpecContext) {
+		shared.stop()
+		DeferCleanup(restartShared)
+		m := hub.startManager("reviewer", hub.serveWebhook()...)
+		s := hub.newStage()
+		circular := func() *v1alpha1.Experiment {
+			e := experiment("circular", onHub("a", "nginx"), onHub("b", "nginx"))
+			e.Namespace = s.namespace
+			e.Spec.Targets[0].Depends, e.Spec.Targets[1].Depends = []string{"b"}, []string{"a"}
+			return e
+		}
+
+		By("refusing what can never be acted on")
+		var err error
+		Eventually(func() error {
+			err = hub.client.Create(ctx, circular(), client.DryRunAll)
+			return err
+		}).Should(HaveOccurred()) // the API server needs a moment to know the webhook
+		Expect(apierrors.IsForbidden(err)).To(BeTrue(), "%v", err)
+		Expect(err).To(MatchError(ContainSubstring("DependencyCycle: spec.targets[].depends")))
+
+		By("warning of what is missing so far, in the words of kubectl")
+		missing := experiment("missing", onHub("a", "not-there"))
+		missing.Namespace = s.namespace
+		missing.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Experiment"))
+		text, err := yaml.Marshal(missing)
+		Expect(err).NotTo(HaveOccurred())
+		command := exec.CommandContext(ctx, hub.Kubectl(), "--kubeconfig="+hub.Kubeconfig(), "create", "-f", "-")
+		command.Stdin = strings.NewReader(string(text))
+		output, err := command.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(output))
+		Expect(string(output)).To(ContainSubstring("Warning: ComponentNotFound: "))
+
+		By("letting the manager's own writes through")
+		good := s.create(experiment("good", onHub("a", "nginx")))
+		s.reaches(good, v1alpha1.PhaseComplete)
+		s.delete(good)
+		s.gone(good)
+
+		By("letting everything through while no manager runs; the next one says the same")
+		m.stop()
+		let := circular()
+		Expect(hub.client.Create(ctx, let)).To(Succeed())
+		second := hub.startManager("without")
+		defer second.stop()
+		s.says(let, v1alpha1.ConditionAccepted, v1alpha1.ReasonDependencyCycle, "spec.targets[].depends")
+		s.delete(let)
+		s.gone(let)
+	})
+})
+
+// serveWebhook registers the webhook of config/webhook at an address of this machine until the spec
+// ends, and returns the flags of the manager that serves it.
+func (l *lab) serveWebhook() []string {
+	GinkgoHelper()
+	address, err := env.FreeAddress()
+	Expect(err).NotTo(HaveOccurred())
+	_, port, err := net.SplitHostPort(address)
+	Expect(err).NotTo(HaveOccurred())
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+	Expect(err).NotTo(HaveOccurred())
+	dir := filepath.Join(l.Dir(), "webhook-certs")
+	Expect(os.MkdirAll(dir, 0o700)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600)).To(Succeed())
+	Expect(os.WriteFile(filepath.Join(dir, "tls.key"), key, 0o600)).To(Succeed())
+
+	text, err := os.ReadFile(filepath.Join(env.Root(), "config", "webhook", "webhook.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	webhook := &admissionregistrationv1.ValidatingWebhookConfiguration{}
+	Expect(yaml.UnmarshalStrict(text, webhook)).To(Succeed())
+	config := &webhook.Webhooks[0].ClientConfig
+	config.URL, config.CABundle = ptr.To("https://"+net.JoinHostPort("127.0.0.1", port)+*config.Service.Path), certificate
+	config.Service = nil
+	Expect(l.client.Create(background(), webhook)).To(Succeed())
+	DeferCleanup(func() { Expect(l.client.Delete(background(), webhook)).To(Succeed()) })
+	return []string{"--webhook-port=" + port, "--webhook-cert-dir=" + dir}
+}
