@@ -28,8 +28,7 @@ var _ admission.Validator[*v1alpha1.Experiment] = reviewer{}
 
 // ValidateCreate reviews a new Experiment.
 func (r reviewer) ValidateCreate(ctx context.Context, e *v1alpha1.Experiment) (admission.Warnings, error) {
-	refusal, warnings := r.review(ctx, e)
-	return warnings, refusal
+	return r.review(ctx, e)
 }
 
 // ValidateUpdate reviews a changed spec. It lets through whatever ends an Experiment, and one that was
@@ -38,11 +37,11 @@ func (r reviewer) ValidateUpdate(ctx context.Context, before, e *v1alpha1.Experi
 	if e.DeletionTimestamp != nil || e.Spec.Terminate || equality.Semantic.DeepEqual(before.Spec, e.Spec) {
 		return nil, nil
 	}
-	refusal, warnings := r.review(ctx, e)
+	warnings, refusal := r.review(ctx, e)
 	if refusal == nil {
 		return warnings, nil
 	}
-	if known, _ := r.review(ctx, before); known != nil && known.Error() == refusal.Error() {
+	if _, known := r.review(ctx, before); known != nil && known.Error() == refusal.Error() {
 		return append(warnings, refusal.Error()), nil
 	}
 	return warnings, refusal
@@ -54,7 +53,7 @@ func (reviewer) ValidateDelete(context.Context, *v1alpha1.Experiment) (admission
 }
 
 // review is what a pass would say of the Experiment before it begins anything.
-func (r reviewer) review(ctx context.Context, e *v1alpha1.Experiment) (refusal error, warnings admission.Warnings) {
+func (r reviewer) review(ctx context.Context, e *v1alpha1.Experiment) (warnings admission.Warnings, refusal error) {
 	s := &scope{Reconciler: r.Reconciler, experiment: e, names: names{e, r.Options}, now: r.Clock.Now()}
 	s.seen.Kinds = map[schema.GroupVersionKind]kube.KindState{}
 	for _, gvk := range neededKinds(e) {
@@ -63,13 +62,13 @@ func (r reviewer) review(ctx context.Context, e *v1alpha1.Experiment) (refusal e
 	for _, read := range []func(context.Context) error{s.observeNamespace, s.observeComponents, s.observeTemplate} {
 		if err := read(ctx); err != nil {
 			log.FromContext(ctx).Error(err, "Reviewing Experiment")
-			return nil, admission.Warnings{"the Experiment was not reviewed: " + conditions.Line(err.Error())}
+			return admission.Warnings{"the Experiment was not reviewed: " + conditions.Line(err.Error())}, nil
 		}
 	}
 	f := s.facts()
 	_, accepted := f.accept()
 	if accepted.Reason == v1alpha1.ReasonDependencyCycle || accepted.Reason == v1alpha1.ReasonInvalidSpec {
-		return fmt.Errorf("%s: %s", accepted.Reason, accepted.Message), nil
+		return nil, fmt.Errorf("%s: %s", accepted.Reason, accepted.Message)
 	}
 	_, resolved := f.resolve()
 	clusters, applications, workflow := f.missingKinds()
@@ -81,7 +80,7 @@ func (r reviewer) review(ctx context.Context, e *v1alpha1.Experiment) (refusal e
 			warnings = append(warnings, fmt.Sprintf("%s: %s", step.Reason, step.Message))
 		}
 	}
-	return nil, warnings
+	return warnings, nil
 }
 
 // setupWebhook serves the reviews.

@@ -474,19 +474,28 @@ func (s *scope) observeLast(ctx context.Context) (found bool, err error) {
 			prior = union(prior, providerOf(t).kinds())
 		}
 		found = found || made || namespace != nil
-		if !made && t.Cluster.Type != v1alpha1.ClusterExisting {
-			continue
+		if made || t.Cluster.Type == v1alpha1.ClusterExisting {
+			secret, err := s.clusterSecret(ctx, t)
+			if err != nil {
+				return false, err
+			}
+			add(secret)
 		}
-		secret, err := s.owned(kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t)))
-		if !s.tolerated(ctx, argocd.SecretGVK, err) && err != nil {
-			return false, err
-		}
-		add(secret)
 	}
 	if found && staying {
 		return true, s.leftovers(ctx, prior...)
 	}
 	return found, nil
+}
+
+// clusterSecret is the registration of a target's cluster; nil, too, where a teardown has to do without
+// what it cannot read.
+func (s *scope) clusterSecret(ctx context.Context, t v1alpha1.Target) (*unstructured.Unstructured, error) {
+	secret, err := s.owned(kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t)))
+	if s.tolerated(ctx, argocd.SecretGVK, err) {
+		return nil, nil
+	}
+	return secret, err
 }
 
 // namespaceOnHub is the metadata of the namespace that a target has on the hub, as the cache has it.

@@ -14,6 +14,7 @@ import (
 // The order in which an Experiment's objects come and go.
 const (
 	clustersLast    = "a cluster goes after its Application"
+	housesLast      = "a namespace goes after the cluster that is made in it"
 	dependentsFirst = "an Application goes after those that depend on it"
 	healthyFirst    = "a Workflow comes when every Application has been healthy"
 )
@@ -21,11 +22,23 @@ const (
 var invariants = map[string]func([]faults.Entry) string{
 	clustersLast: func(history []faults.Entry) string {
 		u, before := going(history)
-		if u == nil || u.GetKind() != "GKECluster" && (u.GetKind() != "Secret" || u.GetNamespace() != argoCDNamespace) {
+		if u == nil || u.GetKind() != "GKECluster" && u.GetKind() != "Cluster" && (u.GetKind() != "Secret" || u.GetNamespace() != argoCDNamespace) {
 			return ""
 		}
 		if target := targetOf(u); application(before, u, target) != nil {
 			return fmt.Sprintf("the %s of target %s is deleted while there is one", u.GetKind(), target)
+		}
+		return ""
+	},
+	housesLast: func(history []faults.Entry) string {
+		u, before := going(history)
+		if u == nil || u.GetKind() != "Namespace" {
+			return ""
+		}
+		for _, o := range slices.Concat(before.Of("Cluster"), before.Of("VCluster")) {
+			if o.GetNamespace() == u.GetName() {
+				return "there is " + o.GetKind() + " of target " + targetOf(o)
+			}
 		}
 		return ""
 	},

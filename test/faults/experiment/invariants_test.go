@@ -38,6 +38,9 @@ func TestInvariants(t *testing.T) {
 		gone     = child(watch.Deleted, "Application", "app", "", false)
 		last     = child(watch.Deleted, "Application", "loadgen", "", false)
 		going    = child(watch.Modified, "GKECluster", "app", "", true)
+		cluster  = child(watch.Added, "Cluster", "app", "", false)
+		down     = child(watch.Deleted, "Cluster", "app", "", false)
+		home     = child(watch.Modified, "Namespace", "app", "", true)
 		workflow = child(watch.Added, "Workflow", "", "", false)
 	)
 	tests := map[string]struct {
@@ -49,6 +52,8 @@ func TestInvariants(t *testing.T) {
 		"cluster last":              {clustersLast, []faults.Entry{there, claim, app, gone, going}, false},
 		"cluster of another target": {clustersLast, []faults.Entry{there, claim, loadgen, going}, false},
 		"cluster that was going":    {clustersLast, []faults.Entry{there, claim, going, app, going}, false},
+		"namespace first":           {housesLast, []faults.Entry{there, cluster, home}, true},
+		"namespace last":            {housesLast, []faults.Entry{there, cluster, down, home}, false},
 		"needed first":              {dependentsFirst, []faults.Entry{removed, app, loadgen, gone}, true},
 		"dependent first":           {dependentsFirst, []faults.Entry{removed, app, loadgen, last}, false},
 		"nobody needs it":           {dependentsFirst, []faults.Entry{removed, app, loadgen, last, gone}, false},

@@ -77,11 +77,11 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "lost-answer", RootCause: "a create whose answer is lost makes a second object (random name)",
-		Edits: edit1(applying, "	_, err := writer.Ensure(ctx, w.Object)\n", `	if w.Object.GetKind() == "Secret" {
+		Edits: edit1(applying, "		_, err = writer.Ensure(ctx, w.Object)\n", `	if w.Object.GetKind() == "Secret" {
 		readable := "cluster-" + s.experiment.Name + "-" + w.Target
 		w.Object.SetName(kube.ChildName(len(readable)+9, s.experiment.UID, readable, fmt.Sprintf("%p", w.Object))) // as good as random
 	}
-	_, err := writer.Ensure(ctx, w.Object)
+	_, err = writer.Ensure(ctx, w.Object)
 `),
 		Workloads: []string{"complete"}, Modes: []faults.Mode{faults.Crash, faults.Lost},
 	},
@@ -271,13 +271,23 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "order-of-the-cache", RootCause: "the cache alone says that a cluster is not needed any more",
-		Edits:     edit1(observe, "		return true, s.leftovers(ctx, argoworkflows.WorkflowGVK, argocd.ApplicationGVK)\n", "		return true, nil\n"),
+		Edits:     edit1(observe, "		return true, s.leftovers(ctx, prior...)\n", "		return true, nil\n"),
 		Workloads: []string{"delete-deploying"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
 		Name: "namespace-left", RootCause: "a kind of child is forgotten in the teardown",
-		Edits:     edit1(teardown, "	d.remove(namespaces...)\n", ""),
+		Edits:     edit1(teardown, "	for _, namespace := range namespaces {\n", "	for _, namespace := range namespaces[:0] {\n"),
 		Workloads: []string{"complete-delete"},
+	},
+	{
+		Name: "namespace-with-cluster", RootCause: "the namespace that a cluster is made in goes with, not after the cluster",
+		Edits:     edit1(teardown, "		if d.houses(namespace, clusters) {\n", "		if false && d.houses(namespace, clusters) {\n"),
+		Workloads: []string{"vcluster"},
+	},
+	{
+		Name: "namespace-of-the-cache", RootCause: "the cache alone says that nothing is in a namespace any more",
+		Edits:     edit1(observe, "			prior = union(prior, providerOf(t).kinds())\n", ""),
+		Workloads: []string{"delete-provisioning-vcluster-held"}, Modes: []faults.Mode{faults.Behind, faults.Travel},
 	},
 
 	// Secrets.
