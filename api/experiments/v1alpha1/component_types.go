@@ -8,8 +8,11 @@ import (
 // renders them and which parameters it takes.
 //
 // +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=lcomp,categories=labkeeper
 // +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Used By",type=integer,JSONPath=`.status.usedBy`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="Description",type=string,priority=1,JSONPath=`.spec.description`
 type Component struct {
@@ -20,6 +23,24 @@ type Component struct {
 	// spec is what the Component deploys.
 	// +required
 	Spec ComponentSpec `json:"spec"`
+	// status is what was seen last.
+	// +optional
+	Status ComponentStatus `json:"status,omitempty"`
+}
+
+// ComponentStatus is what was seen last of a Component.
+type ComponentStatus struct {
+	// observedGeneration is the generation of the spec that this status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// usedBy is how many Experiments name the Component. It is up to a second late.
+	// +optional
+	UsedBy int32 `json:"usedBy"`
+	// conditions is Ready: the Component can be deployed, whatever its sources have.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // ComponentList is a list of Components.

@@ -109,6 +109,14 @@ const (
 	ReasonApplicationError = "ApplicationError"
 )
 
+// Reasons of the condition Ready of a Component, beside those of ConditionComponentsResolved.
+const (
+	// ReasonWellFormed: the Component can be deployed, whatever its sources have.
+	ReasonWellFormed = "WellFormed"
+	// ReasonInUse: the Component is to be deleted, and Experiments name it.
+	ReasonInUse = "InUse"
+)
+
 // Reasons of ConditionWorkflowSucceeded.
 const (
 	// ReasonWorkflowSucceeded: the Workflow succeeded.
@@ -191,4 +199,6 @@ const (
 	AnnotationOwner = "experiments.illm.io/owner"
 	// Finalizer keeps an Experiment until everything it brought up is gone.
 	Finalizer = "experiments.illm.io/teardown"
+	// ComponentFinalizer keeps a Component until no Experiment names it.
+	ComponentFinalizer = "experiments.illm.io/in-use"
 )

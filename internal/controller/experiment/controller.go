@@ -32,7 +32,8 @@ import (
 
 // +kubebuilder:rbac:groups=experiments.illm.io,resources=experiments,verbs=get;list;watch;patch;delete
 // +kubebuilder:rbac:groups=experiments.illm.io,resources=experiments/status,verbs=patch
-// +kubebuilder:rbac:groups=experiments.illm.io,resources=components,verbs=get;list;watch
+// +kubebuilder:rbac:groups=experiments.illm.io,resources=components,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=experiments.illm.io,resources=components/status,verbs=patch
 // +kubebuilder:rbac:groups=illm.io,resources=gkeclusters,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=vclusters,verbs=get;list;watch;create;patch;delete
@@ -198,6 +199,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		return err
 	}
 	if err := indexer.IndexField(ctx, &v1alpha1.Experiment{}, indexTemplate, templateName); err != nil {
+		return err
+	}
+	if err := setupComponents(mgr, o); err != nil {
 		return err
 	}
 	c := mgr.GetClient()

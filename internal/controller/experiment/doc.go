@@ -141,6 +141,14 @@
 // no deadline. A finalizer that somebody takes off an Experiment that is not being deleted is put back
 // at once.
 //
+// # Components
+//
+// A Component has a reconciler of its own (component.go), in a manager of all namespaces: its condition
+// Ready says what no reference to it could mend, status.usedBy how many Experiments name it, and its
+// finalizer keeps it while any does, because they would be left without it, or deploy what the fallback
+// has in its place. It is counted a second late, so that a burst of Experiments is one write a second.
+// The road of an Experiment reads none of this.
+//
 // # House style
 //
 // Phase is a high-water mark: it never goes back while the Experiment lives, and nothing

@@ -1,0 +1,159 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// usersDelay is how late the number of users of a Component may be: a thousand Experiments that come at
+// once are one write a second.
+const usersDelay = time.Second
+
+// shownUsers is how many of them a message names.
+const shownUsers = 5
+
+// components says of each Component whether it can be deployed and how many Experiments name it, and
+// keeps one that is named from going: its Experiments would deploy something else, or nothing. Nothing
+// of what Experiments do rests on it.
+type components struct {
+	client.Client
+	clock clock.PassiveClock
+}
+
+// Reconcile brings the status of a Component up to date.
+func (r *components) Reconcile(ctx context.Context, c *v1alpha1.Component) (ctrl.Result, error) {
+	if err := kube.EnsureFinalizer(ctx, r.Client, c, v1alpha1.ComponentFinalizer); err != nil {
+		return ctrl.Result{}, err
+	}
+	users, err := r.users(ctx, c)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	before := c.DeepCopy()
+	c.Status.ObservedGeneration, c.Status.UsedBy = c.Generation, int32(len(users))
+	conditions.Set(&c.Status.Conditions, readiness(c, users), c.Generation, r.clock.Now())
+	return kube.Finish(ctx, r.Client, kube.Silence, before, c, v1alpha1.ComponentFinalizer, kube.Outcome{
+		Done: c.DeletionTimestamp != nil && len(users) == 0,
+	})
+}
+
+// users are the Experiments that name a Component, in their order.
+func (r *components) users(ctx context.Context, c *v1alpha1.Component) ([]string, error) {
+	list := &v1alpha1.ExperimentList{}
+	if err := r.List(ctx, list, client.MatchingFields{indexComponents: c.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing Experiments that name it: %w", err)
+	}
+	users := make([]string, 0, len(list.Items))
+	for i := range list.Items {
+		users = append(users, list.Items[i].Namespace+"/"+list.Items[i].Name)
+	}
+	slices.Sort(users)
+	return users, nil
+}
+
+// readiness is the condition Ready of a Component.
+func readiness(c *v1alpha1.Component, users []string) conditions.Step {
+	if c.DeletionTimestamp != nil && len(users) > 0 {
+		named := strings.Join(users[:min(len(users), shownUsers)], ", ")
+		if more := len(users) - shownUsers; more > 0 {
+			named += fmt.Sprintf(" and %d more", more)
+		}
+		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonInUse, "It goes when no Experiment names it any more: "+named)
+	}
+	if _, err := resolveRef(exampleOf(c), c); err != nil {
+		return conditions.False(v1alpha1.ConditionReady, err.reason, err.message)
+	}
+	return conditions.True(v1alpha1.ConditionReady, v1alpha1.ReasonWellFormed, "It can be deployed, if its sources have what it says")
+}
+
+// exampleOf is a reference to a Component that sets what it must.
+func exampleOf(c *v1alpha1.Component) v1alpha1.ComponentRef {
+	ref := v1alpha1.ComponentRef{Params: map[string]string{}}
+	switch c.Spec.Type {
+	case v1alpha1.ComponentApp:
+		ref.App = c.Name
+	case v1alpha1.ComponentWorkflow:
+		ref.Workflow = c.Name
+	default:
+		ref.Config = c.Name
+	}
+	for _, p := range c.Spec.Parameters {
+		if p.Default == nil {
+			ref.Params[p.Name] = map[v1alpha1.ParameterType]string{
+				v1alpha1.ParameterInteger: "1", v1alpha1.ParameterNumber: "1", v1alpha1.ParameterBoolean: "true",
+			}[p.Type]
+		}
+	}
+	return ref
+}
+
+// setupComponents registers the reconciler, in a manager of all namespaces: another does not know who
+// names a Component.
+func setupComponents(mgr ctrl.Manager, o Options) error {
+	if len(o.WatchNamespaces) > 0 {
+		return nil
+	}
+	r := &components{Client: mgr.GetClient(), clock: o.Clock}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("component").
+		For(&v1alpha1.Component{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, unprotected))).
+		Watches(&v1alpha1.Experiment{}, whatTheyName{}).
+		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: kube.Backoff()}).
+		Complete(kube.QuietConflicts(reconcile.AsReconciler(mgr.GetClient(), r)))
+}
+
+// unprotected lets a Component through that somebody has taken the finalizer off.
+var unprotected = predicate.NewPredicateFuncs(func(o client.Object) bool {
+	return o.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(o, v1alpha1.ComponentFinalizer)
+})
+
+// whatTheyName wakes the Components that an Experiment names, or has named, a while later.
+type whatTheyName struct{}
+
+type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+var _ handler.EventHandler = whatTheyName{}
+
+// Create wakes what a new Experiment names.
+func (whatTheyName) Create(_ context.Context, e event.CreateEvent, q requests) { wake(q, e.Object) }
+
+// Delete wakes what a former one named.
+func (whatTheyName) Delete(_ context.Context, e event.DeleteEvent, q requests) { wake(q, e.Object) }
+
+// Generic is for sources that are none of ours.
+func (whatTheyName) Generic(context.Context, event.GenericEvent, requests) {}
+
+// Update wakes what the spec names now and before, if that is not the same.
+func (whatTheyName) Update(_ context.Context, e event.UpdateEvent, q requests) {
+	if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() && !slices.Equal(componentNames(e.ObjectOld), componentNames(e.ObjectNew)) {
+		wake(q, e.ObjectOld, e.ObjectNew)
+	}
+}
+
+func wake(q requests, experiments ...client.Object) {
+	for _, e := range experiments {
+		for _, name := range componentNames(e) {
+			q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, usersDelay)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/workqueue"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+)
+
+// shelf has a Component and the Experiments that may name it.
+type shelf struct {
+	*testing.T
+	client.Client
+	r *components
+}
+
+func newShelf(t *testing.T, objects ...client.Object) *shelf {
+	t.Helper()
+	s := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&v1alpha1.Component{}).
+		WithIndex(&v1alpha1.Experiment{}, indexComponents, componentNames).WithObjects(objects...).Build()
+	return &shelf{t, c, &components{c, clocktesting.NewFakePassiveClock(epoch)}}
+}
+
+// look runs a pass over nginx and returns it; nil when it is gone.
+func (s *shelf) look() *v1alpha1.Component {
+	s.Helper()
+	c := &v1alpha1.Component{}
+	if err := s.Get(s.Context(), client.ObjectKey{Name: "nginx"}, c); err != nil {
+		s.Fatal(err)
+	}
+	if _, err := s.r.Reconcile(s.Context(), c); err != nil {
+		s.Fatal(err)
+	}
+	now := &v1alpha1.Component{}
+	if err := s.Get(s.Context(), client.ObjectKey{Name: "nginx"}, now); err != nil {
+		return nil
+	}
+	return now
+}
+
+func (s *shelf) expect(c *v1alpha1.Component, usedBy int32, reason, words string) {
+	s.Helper()
+	ready := meta.FindStatusCondition(c.Status.Conditions, v1alpha1.ConditionReady)
+	if c.Status.UsedBy != usedBy || ready == nil || ready.Reason != reason || !strings.Contains(ready.Message, words) {
+		s.Errorf("it is used by %d, and %+v", c.Status.UsedBy, ready)
+	}
+}
+
+// A Component that Experiments name does not go; it says which, and goes with the last.
+func TestComponentInUse(t *testing.T) {
+	s := newShelf(t, nginx())
+	s.expect(s.look(), 0, v1alpha1.ReasonWellFormed, "")
+	all := []*v1alpha1.Experiment{}
+	for i := range 7 {
+		e := experimentOf(targetOf("app", v1alpha1.ClusterHub), targetOf("second", v1alpha1.ClusterHub))
+		e.Name, e.UID = fmt.Sprintf("e%d", i), ""
+		all = append(all, e)
+		if err := s.Create(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.expect(s.look(), 7, v1alpha1.ReasonWellFormed, "")
+	if err := s.Delete(t.Context(), nginx()); err != nil {
+		t.Fatal(err)
+	}
+	s.expect(s.look(), 7, v1alpha1.ReasonInUse, "lab/e0, lab/e1, lab/e2, lab/e3, lab/e4 and 2 more")
+	for _, e := range all[1:] {
+		if err := s.Delete(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.expect(s.look(), 1, v1alpha1.ReasonInUse, "any more: lab/e0")
+	all[0].Spec.Targets[0].Components, all[0].Spec.Targets[1].Components = []v1alpha1.ComponentRef{{App: "k6"}}, []v1alpha1.ComponentRef{{App: "k6"}}
+	if err := s.Update(t.Context(), all[0]); err != nil {
+		t.Fatal(err)
+	}
+	if c := s.look(); c != nil {
+		t.Errorf("it is still there: %+v", c.Status)
+	}
+}
+
+// What no reference could deploy is said of the Component itself.
+func TestComponentReady(t *testing.T) {
+	chart := v1alpha1.ComponentSource{RepoURL: "https://charts.example.com", Chart: "nginx", TargetRevision: "1.2.3"}
+	folder := v1alpha1.ComponentSource{RepoURL: "https://git.example.com/x.git", Path: "manifests"}
+	for name, test := range map[string]struct {
+		spec   v1alpha1.ComponentSpec
+		reason string
+		words  string
+	}{
+		"a chart": {v1alpha1.ComponentSpec{Sources: []v1alpha1.ComponentSource{chart}}, v1alpha1.ReasonWellFormed, ""},
+		"every type of parameter": {v1alpha1.ComponentSpec{Sources: []v1alpha1.ComponentSource{chart}, Parameters: []v1alpha1.ComponentParameter{
+			{Name: "s", Type: v1alpha1.ParameterString, Required: true}, {Name: "i", Type: v1alpha1.ParameterInteger, Required: true},
+			{Name: "n", Type: v1alpha1.ParameterNumber}, {Name: "b", Type: v1alpha1.ParameterBoolean, Required: true}, {Name: "u", Required: true},
+		}}, v1alpha1.ReasonWellFormed, ""},
+		"a default of another type": {v1alpha1.ComponentSpec{Sources: []v1alpha1.ComponentSource{chart}, Parameters: []v1alpha1.ComponentParameter{
+			{Name: "replicas", Type: v1alpha1.ParameterInteger, Default: ptr.To("many")},
+		}}, v1alpha1.ReasonInvalidParameters, "replicas must be of type integer"},
+		"a parameter without a chart": {v1alpha1.ComponentSpec{Sources: []v1alpha1.ComponentSource{folder}, Parameters: []v1alpha1.ComponentParameter{
+			{Name: "replicas"},
+		}}, v1alpha1.ReasonInvalidParameters, "replicas has no Helm source"},
+		"values of nowhere": {v1alpha1.ComponentSpec{Sources: []v1alpha1.ComponentSource{{
+			RepoURL: chart.RepoURL, Chart: chart.Chart, TargetRevision: "1.2.3", Helm: &v1alpha1.HelmSource{ValuesFiles: []string{"$values/x.yaml"}},
+		}}}, v1alpha1.ReasonInvalidComponent, "$values"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := nginx()
+			test.spec.Type = v1alpha1.ComponentApp
+			c.Spec = test.spec
+			s := newShelf(t, c)
+			s.expect(s.look(), 0, test.reason, test.words)
+		})
+	}
+}
+
+// slowQueue is what is asked for later.
+type slowQueue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	later []string
+}
+
+func (q *slowQueue) AddAfter(r reconcile.Request, after time.Duration) {
+	q.later = append(q.later, fmt.Sprint(r.Name, " ", after))
+}
+
+// What an Experiment names is counted when that changes, and not at once: a thousand that come at once
+// are one write.
+func TestWhoWakesComponents(t *testing.T) {
+	before, after := experimentOf(targetOf("app", v1alpha1.ClusterHub)), experimentOf(targetOf("app", v1alpha1.ClusterHub))
+	after.Generation++
+	after.Spec.Targets[0].Components = []v1alpha1.ComponentRef{{App: "k6"}}
+	status := before.DeepCopy()
+	status.Status.Phase = v1alpha1.PhaseRunning
+	described := before.DeepCopy()
+	described.Generation++
+	described.Spec.Description = "x"
+	for name, test := range map[string]struct {
+		happens func(q requests)
+		want    []string
+	}{
+		"a new one": {func(q requests) { whatTheyName{}.Create(t.Context(), event.CreateEvent{Object: before}, q) }, []string{"nginx 1s"}},
+		"one less":  {func(q requests) { whatTheyName{}.Delete(t.Context(), event.DeleteEvent{Object: before}, q) }, []string{"nginx 1s"}},
+		"another name": {func(q requests) {
+			whatTheyName{}.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, q)
+		}, []string{"nginx 1s", "k6 1s"}},
+		"a status": {func(q requests) {
+			whatTheyName{}.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: status}, q)
+		}, nil},
+		"a description": {func(q requests) {
+			whatTheyName{}.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: described}, q)
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := &slowQueue{}
+			test.happens(q)
+			if !slices.Equal(q.later, test.want) {
+				t.Errorf("woken are %v, want %v", q.later, test.want)
+			}
+		})
+	}
+	if !unprotected.Create(event.CreateEvent{Object: nginx()}) || unprotected.Create(event.CreateEvent{Object: &v1alpha1.Component{
+		ObjectMeta: metav1.ObjectMeta{Finalizers: []string{v1alpha1.ComponentFinalizer}}}}) {
+		t.Error("one without the finalizer, and no other, is looked at")
+	}
+}
