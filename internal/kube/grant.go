@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"strings"
 
@@ -18,7 +19,7 @@ var RoleBindingGVK = schema.GroupVersionKind{Group: rbacv1.GroupName, Version: "
 const secretReader = "labkeeper-kubeconfig-reader"
 
 // ReadsSecretsOf is the RoleBinding by which whoever it is granted to reads the Secrets of a
-// namespace. It has no subject yet: see Writer.Grant.
+// namespace. Writer.Grant gives it its subject, and the end of its name.
 func ReadsSecretsOf(namespace string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"roleRef": map[string]any{"apiGroup": rbacv1.GroupName, "kind": "ClusterRole", "name": secretReader},
@@ -29,14 +30,16 @@ func ReadsSecretsOf(namespace string) *unstructured.Unstructured {
 	return u
 }
 
-// Grant creates a RoleBinding to whoever the client is, which the API server says.
+// Grant creates a RoleBinding to whoever the client is, which the API server says. Another account has
+// one of another name.
 func (w Writer) Grant(ctx context.Context, binding *unstructured.Unstructured) error {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := w.Client.Create(ctx, review); err != nil {
 		return fmt.Errorf("asking the API server who the manager is: %w", err)
 	}
-	granted := binding.DeepCopy()
-	if err := unstructured.SetNestedSlice(granted.Object, []any{subject(review.Status.UserInfo.Username)}, "subjects"); err != nil {
+	granted, user := binding.DeepCopy(), review.Status.UserInfo.Username
+	granted.SetName(fmt.Sprintf("%s-%x", binding.GetName(), sha256.Sum256([]byte(user)))[:len(binding.GetName())+9])
+	if err := unstructured.SetNestedSlice(granted.Object, []any{subject(user)}, "subjects"); err != nil {
 		return fmt.Errorf("building %s: %w", Describe(binding), err)
 	}
 	_, _, err := w.Create(ctx, granted)

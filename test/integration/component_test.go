@@ -23,7 +23,9 @@ var _ = Describe("A Component", func() {
 		s := hub.newStage()
 		e := s.create(experiment("user", onHub("web", "used")))
 		s.reaches(e, v1alpha1.PhaseComplete)
-		Eventually(func() string { return hub.kubectl(ctx, "get", "components.experiments.illm.io", "used", "--no-headers") }).
+		Eventually(func() string {
+			return hub.kubectl(ctx, "get", "components.experiments.illm.io", "used", "--no-headers")
+		}).
 			Should(MatchRegexp(`^used +app +True +1 `))
 
 		Expect(hub.client.Delete(ctx, c)).To(Succeed())

@@ -8,7 +8,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/types"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -18,6 +18,10 @@ var _ = Describe("A virtual cluster", func() {
 	It("is in a namespace of its own, where the manager may read Secrets, and nowhere else", func(ctx SpecContext) {
 		s := hub.newStage()
 		e := s.create(experiment("virtual", target("app", v1alpha1.ClusterVCluster, "nginx", nil)))
+		By("waiting for the right to make one")
+		s.says(e, v1alpha1.ConditionClustersReady, v1alpha1.ReasonForbidden, "namespaces")
+		hub.bind(ctx, "labkeeper-vcluster-runner")
+		By("making it")
 		now := s.reaches(e, v1alpha1.PhaseComplete)
 		Expect(now.Status.Targets[0].Endpoint).To(Equal("https://" + clusterEndpoint + ":443"))
 
@@ -25,9 +29,10 @@ var _ = Describe("A virtual cluster", func() {
 		Expect(hub.client.List(ctx, home, client.MatchingLabels{v1alpha1.LabelExperimentUID: string(e.UID)})).To(Succeed())
 		Expect(home.Items).To(HaveLen(1))
 		Expect(home.Items[0].Labels).To(HaveKeyWithValue("pod-security.kubernetes.io/enforce", "baseline"))
-		binding := &rbacv1.RoleBinding{}
-		Expect(hub.client.Get(ctx, types.NamespacedName{Namespace: home.Items[0].Name, Name: "labkeeper-kubeconfig-reader"}, binding)).To(Succeed())
-		Expect(binding.Subjects).To(ConsistOf(rbacv1.Subject{Kind: "ServiceAccount", Namespace: managerNamespace, Name: managerAccount}))
+		bindings := &rbacv1.RoleBindingList{}
+		Expect(hub.client.List(ctx, bindings, client.InNamespace(home.Items[0].Name))).To(Succeed())
+		Expect(bindings.Items).To(HaveLen(1))
+		Expect(bindings.Items[0].Subjects).To(ConsistOf(rbacv1.Subject{Kind: "ServiceAccount", Namespace: managerNamespace, Name: managerAccount}))
 		Expect(hub.mayReadSecrets(ctx, home.Items[0].Name)).To(BeTrue())
 		Expect(hub.mayReadSecrets(ctx, s.namespace)).To(BeFalse())
 
@@ -40,6 +45,18 @@ var _ = Describe("A virtual cluster", func() {
 		}).Should(Succeed())
 	})
 })
+
+// bind binds a ClusterRole to the manager until the spec ends.
+func (l *lab) bind(ctx context.Context, role string) {
+	GinkgoHelper()
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: managerNamespace, Name: managerAccount}},
+	}
+	Expect(l.client.Create(ctx, binding)).To(Succeed())
+	DeferCleanup(func() { Expect(l.client.Delete(background(), binding)).To(Succeed()) })
+}
 
 // mayReadSecrets asks the API server whether the manager may read the Secrets of a namespace.
 func (l *lab) mayReadSecrets(ctx context.Context, namespace string) bool {

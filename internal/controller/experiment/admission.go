@@ -31,8 +31,9 @@ func (r reviewer) ValidateCreate(ctx context.Context, e *v1alpha1.Experiment) (a
 	return r.review(ctx, e)
 }
 
-// ValidateUpdate reviews a changed spec. It lets through whatever ends an Experiment, and one that was
-// refused for the same reason before: who changes something else must not have to mend that first.
+// ValidateUpdate reviews a changed spec. It lets through whatever ends an Experiment, and one that would
+// have been refused before: who changes something else, or mends one of two, must not have to mend all
+// at once.
 func (r reviewer) ValidateUpdate(ctx context.Context, before, e *v1alpha1.Experiment) (admission.Warnings, error) {
 	if e.DeletionTimestamp != nil || e.Spec.Terminate || equality.Semantic.DeepEqual(before.Spec, e.Spec) {
 		return nil, nil
@@ -41,7 +42,7 @@ func (r reviewer) ValidateUpdate(ctx context.Context, before, e *v1alpha1.Experi
 	if refusal == nil {
 		return warnings, nil
 	}
-	if _, known := r.review(ctx, before); known != nil && known.Error() == refusal.Error() {
+	if _, known := r.review(ctx, before); known != nil {
 		return append(warnings, refusal.Error()), nil
 	}
 	return warnings, refusal

@@ -77,6 +77,8 @@ func TestReview(t *testing.T) {
 // A review keeps nobody from ending an Experiment, nor from changing one that was bad before.
 func TestReviewOfChanges(t *testing.T) {
 	good, bad := experimentOf(targetOf("a", v1alpha1.ClusterHub), targetOf("b", v1alpha1.ClusterHub)), circular()
+	worse := circular()
+	worse.Spec.Workflow.ServiceAccountName = "admin"
 	l := newLab(t, good, nginx(), template())
 	for name, test := range map[string]struct {
 		before, after *v1alpha1.Experiment
@@ -87,6 +89,7 @@ func TestReviewOfChanges(t *testing.T) {
 		"from a cycle":              {bad, good, func(*v1alpha1.Experiment) {}, false},
 		"beside a cycle":            {bad, bad, func(e *v1alpha1.Experiment) { e.Spec.Description = "x" }, false},
 		"beside a cycle, anew":      {bad, bad, func(e *v1alpha1.Experiment) { e.Spec.Workflow.ServiceAccountName = "x" }, false},
+		"from one fault of two":     {worse, bad, func(*v1alpha1.Experiment) {}, false},
 		"of nothing in a cycle":     {bad, bad, func(e *v1alpha1.Experiment) { e.Finalizers = nil }, false},
 		"to its end":                {good, bad, func(e *v1alpha1.Experiment) { e.Spec.Terminate = true }, false},
 		"while it is being deleted": {good, bad, func(e *v1alpha1.Experiment) { e.DeletionTimestamp = &metav1.Time{Time: epoch} }, false},

@@ -39,8 +39,8 @@
 //
 // A vcluster target's cluster is made by two objects, the Cluster of Cluster API and what it names. The
 // Cluster is deleted first, and what it has left when it is gone. Both are in a namespace on the hub of
-// the cluster's own, which the manager makes, because the chart runs once in a namespace; a RoleBinding
-// there lets it read the Secrets of that namespace alone. The namespace goes when the cluster is gone,
+// the cluster's own, which the manager makes, because the chart runs once in a namespace; by a RoleBinding
+// there it lets itself read the Secrets of that namespace alone, and makes it again when it may not. The namespace goes when the cluster is gone,
 // and with it whatever is in it. Its pods run on the hub, so the namespace allows the baseline of the
 // Pod Security Standards and no more, and values of the chart, which could grant any right on the hub,
 // are refused unless the manager is told to take them.

@@ -318,7 +318,7 @@ func TestClusterThatIsReplaced(t *testing.T) {
 		t.Error("the new cluster is not registered")
 	}
 	for _, app := range l.list(argocd.ApplicationGVK) {
-		if app.GetLabels()[v1alpha1.LabelTarget] == "app" && !(names{}).registered(v1alpha1.Target{}, &claim, &app) {
+		if app.GetLabels()[v1alpha1.LabelTarget] == "app" && !(names{}).registered(v1alpha1.Target{}, []*unstructured.Unstructured{&claim}, &app) {
 			t.Error("the Application is not for the new cluster")
 		}
 	}

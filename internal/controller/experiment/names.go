@@ -36,10 +36,13 @@ func (n names) cluster(t v1alpha1.Target) types.NamespacedName {
 		Name:      kube.ChildName(crossplane.MaxClaimName, n.experiment.UID, n.experiment.Name, t.Name),
 	}
 	if providerOf(t).housed() {
-		name.Namespace = n.onHub(t)
+		// What is made of it is a Service, too, whose name must begin with a letter.
+		name.Namespace, name.Name = n.onHub(t), housedPrefix+kube.ChildName(crossplane.MaxClaimName-len(housedPrefix), n.experiment.UID, n.experiment.Name, t.Name)
 	}
 	return name
 }
+
+const housedPrefix = "vc-"
 
 // onHub is the namespace that a target has on the hub: that of its components, or that of the objects
 // which its cluster is made by. It is empty for a target that has none for itself alone.
@@ -161,14 +164,22 @@ func (n names) namespaces() v1alpha1.Namespaces {
 	return v1alpha1.Namespaces{Claims: n.claimNamespace(), ArgoCD: n.options.ArgoCDNamespace, Workflows: n.workflowNamespace()}
 }
 
-// registration is what Argo CD calls a target's cluster. One whose object takes the place of another
-// has another name, so that nothing which is said of the old one is taken for the new one; without
-// an object it is the same cluster always.
-func (n names) registration(t v1alpha1.Target, cluster *unstructured.Unstructured) string {
+// registration is what Argo CD calls a target's cluster. One of which an object takes the place of
+// another has another name, so that nothing which is said of the old one is taken for the new one;
+// without an object it is the same cluster always.
+func (n names) registration(t v1alpha1.Target, objects []*unstructured.Unstructured) string {
+	cluster := standing(objects)
 	if cluster == nil {
 		return kube.ChildName(argocd.MaxApplicationName, n.experiment.UID, n.experiment.Name, t.Name)
 	}
-	return kube.ChildName(argocd.MaxApplicationName, cluster.GetUID(), cluster.GetName())
+	uid := cluster.GetUID()
+	for _, o := range objects[1:] {
+		uid += "/"
+		if o != nil {
+			uid += o.GetUID()
+		}
+	}
+	return kube.ChildName(argocd.MaxApplicationName, uid, cluster.GetName())
 }
 
 // shared says whether a target's cluster is there for others, too.

@@ -260,9 +260,9 @@ func (s *scope) observeConnections(ctx context.Context) {
 	}
 	for _, t := range s.experiment.Spec.Targets {
 		provider, cluster, app := providerOf(t), s.seen.cluster(t.Name), s.seen.Applications[t.Name]
-		known := s.names.registered(t, cluster, app)
+		known := s.names.registered(t, s.seen.Clusters[t.Name], app)
 		switch {
-		case t.Cluster.Type == v1alpha1.ClusterHub, !provider.read(cluster).Ready:
+		case t.Cluster.Type == v1alpha1.ClusterHub, !provider.read(s.seen.Clusters[t.Name]).Ready:
 		case known && argocd.Disconnected(app):
 			s.seen.Connections[t.Name] = s.connectionAgain(ctx, t, provider.kubeconfig(s.names, t, cluster))
 		case !known && (cluster != nil || app != nil || !s.blocked(t)):
@@ -276,7 +276,7 @@ func (s *scope) observeConnections(ctx context.Context) {
 func (s *scope) observeDisconnected(ctx context.Context) {
 	for _, t := range s.experiment.Spec.Targets {
 		cluster, app := s.seen.cluster(t.Name), s.seen.Applications[t.Name]
-		if !going(app) || !s.names.registered(t, cluster, app) || !argocd.Disconnected(app) {
+		if !going(app) || !s.names.registered(t, s.seen.Clusters[t.Name], app) || !argocd.Disconnected(app) {
 			continue
 		}
 		if c := s.connectionAgain(ctx, t, providerOf(t).kubeconfig(s.names, t, cluster)); c.ReadErr == nil {
@@ -310,10 +310,7 @@ func (s *scope) blocked(t v1alpha1.Target) bool {
 
 // cluster is the object that stands for a target's cluster; nil if it is not there.
 func (o Observed) cluster(target string) *unstructured.Unstructured {
-	if objects := o.Clusters[target]; len(objects) > 0 {
-		return objects[0]
-	}
-	return nil
+	return standing(o.Clusters[target])
 }
 
 // readErrors are the errors of reads that only one target needs.
@@ -327,12 +324,12 @@ func (o Observed) readErrors() error {
 
 // registered says whether the Application was created for the cluster, which Argo CD was given the
 // credentials of before.
-func (n names) registered(t v1alpha1.Target, cluster, app *unstructured.Unstructured) bool {
-	if app == nil || cluster == nil && app.GetAnnotations()[v1alpha1.AnnotationEndpoint] == "" {
+func (n names) registered(t v1alpha1.Target, objects []*unstructured.Unstructured, app *unstructured.Unstructured) bool {
+	if app == nil || standing(objects) == nil && app.GetAnnotations()[v1alpha1.AnnotationEndpoint] == "" {
 		return false
 	}
 	name, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "name")
-	return name == n.registration(t, cluster)
+	return name == n.registration(t, objects)
 }
 
 // connectionAgain is the kubeconfig of a cluster that Argo CD was told of, and what it was told.

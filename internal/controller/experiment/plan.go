@@ -182,7 +182,7 @@ func (f facts) bringUp() Plan {
 		p.Steps = slices.DeleteFunc(p.Steps, func(s conditions.Step) bool { return s.Reason == v1alpha1.ReasonPending })
 	}
 	if p.Verdict {
-		p.Writes = nil
+		p.Writes, p.Confirm = nil, nil
 	}
 	if f.seen.Workflow != nil && p.Wait == 0 {
 		p.Wait = f.nextLook(*f.seen.Workflow)
@@ -317,7 +317,8 @@ func (f facts) valuesOnHub() string {
 // workflowElsewhere says what the author of the Experiment may not choose of where its Workflow runs,
 // and as what: the Workflow could do what that may.
 func (f facts) workflowElsewhere() string {
-	w, own := f.experiment.Spec.Workflow, f.names.workflowNamespace() == f.experiment.Namespace
+	w := f.experiment.Spec.Workflow
+	own := w.Namespace == f.experiment.Namespace // and said to be, which the manager must be told to take
 	switch {
 	case f.names.unwatched():
 		return "spec.workflow.namespace: remove it, or start the manager with --workflows-anywhere"

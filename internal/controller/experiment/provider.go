@@ -26,8 +26,9 @@ type provider interface {
 	// deleted first, and the others when it is gone. Their kinds and names depend on nothing that
 	// can change once the Experiment has started.
 	objects(n names, t v1alpha1.Target) []*unstructured.Unstructured
-	// read is what the object that stands for a cluster says of it; nil where there is none.
-	read(o *unstructured.Unstructured) clusterState
+	// read is what the objects say of a cluster: those of objects that are there, in their order, with
+	// nil for one that is not; none at all where nothing was looked for.
+	read(objects []*unstructured.Unstructured) clusterState
 	// kubeconfig is where that of a cluster is which is ready.
 	kubeconfig(n names, t v1alpha1.Target, o *unstructured.Unstructured) kubeconfigRef
 }
@@ -93,6 +94,14 @@ func inNamespacesOfTheirOwn() []schema.GroupVersionKind {
 	return kinds
 }
 
+// standing is the object that stands for a cluster; nil if it is not there.
+func standing(objects []*unstructured.Unstructured) *unstructured.Unstructured {
+	if len(objects) == 0 {
+		return nil
+	}
+	return objects[0]
+}
+
 // union is a with what only b has.
 func union(a, b []schema.GroupVersionKind) []schema.GroupVersionKind {
 	for _, gvk := range b {
@@ -110,7 +119,7 @@ func (nothing) system() string                                              { re
 func (nothing) kinds() []schema.GroupVersionKind                            { return nil }
 func (nothing) housed() bool                                                { return false }
 func (nothing) objects(names, v1alpha1.Target) []*unstructured.Unstructured { return nil }
-func (nothing) read(*unstructured.Unstructured) clusterState                { return clusterState{Ready: true} }
+func (nothing) read([]*unstructured.Unstructured) clusterState              { return clusterState{Ready: true} }
 func (nothing) kubeconfig(names, v1alpha1.Target, *unstructured.Unstructured) kubeconfigRef {
 	return kubeconfigRef{}
 }
@@ -121,4 +130,4 @@ type hub struct{ nothing }
 // unsupported is what makes clusters of the types that this version refuses.
 type unsupported struct{ nothing }
 
-func (unsupported) read(*unstructured.Unstructured) clusterState { return clusterState{} }
+func (unsupported) read([]*unstructured.Unstructured) clusterState { return clusterState{} }

@@ -34,7 +34,8 @@ func (gke) objects(n names, t v1alpha1.Target) []*unstructured.Unstructured {
 	}.Claim()}
 }
 
-func (gke) read(claim *unstructured.Unstructured) clusterState {
+func (gke) read(objects []*unstructured.Unstructured) clusterState {
+	claim := standing(objects)
 	if claim == nil {
 		return clusterState{}
 	}

@@ -26,11 +26,17 @@ func (vcluster) objects(n names, t v1alpha1.Target) []*unstructured.Unstructured
 	return capi.VCluster{Namespace: name.Namespace, Name: name.Name, ChartVersion: spec.ChartVersion, Values: spec.Values}.Objects()
 }
 
-func (vcluster) read(cluster *unstructured.Unstructured) clusterState {
+// read asks both: a Cluster stays initialized when what it names has been replaced.
+func (vcluster) read(objects []*unstructured.Unstructured) clusterState {
+	cluster := standing(objects)
 	if cluster == nil {
 		return clusterState{}
 	}
-	return clusterState(capi.ReadCluster(cluster))
+	s := clusterState(capi.ReadCluster(cluster))
+	if s.Ready && len(objects) > 1 {
+		s.Ready, s.Message = capi.ReadVCluster(objects[1])
+	}
+	return s
 }
 
 func (vcluster) kubeconfig(n names, t v1alpha1.Target, _ *unstructured.Unstructured) kubeconfigRef {

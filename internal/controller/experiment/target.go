@@ -69,7 +69,7 @@ func (f facts) targets() map[string]*target {
 			spec: spec, provider: providerOf(spec),
 			objects: f.seen.Clusters[spec.Name], cluster: f.seen.cluster(spec.Name), app: f.seen.Applications[spec.Name],
 		}
-		t.clusterState = t.provider.read(t.cluster)
+		t.clusterState = t.provider.read(t.objects)
 		if t.app != nil {
 			t.appState = argocd.ReadApplication(t.app)
 		}
@@ -120,7 +120,7 @@ func (f facts) advance(p *Plan, t *target, sources []argocd.Source) {
 }
 
 func (f facts) advanceCluster(p *Plan, t *target) {
-	desired, home := f.desiredCluster(t.spec), f.seen.Homes[t.spec.Name]
+	desired, home, planned := f.desiredCluster(t.spec), f.seen.Homes[t.spec.Name], len(p.Writes)
 	if !going(t.cluster) && !going(home) { // or what else it is made by would be made again while it is taken down
 		f.house(p, t, home)
 		for i, o := range desired {
@@ -144,11 +144,14 @@ func (f facts) advanceCluster(p *Plan, t *target) {
 		if t.clusterState.Message != "" {
 			t.message += ": " + t.clusterState.Message
 		}
-	case !f.names.registered(t.spec, t.cluster, t.app):
-		f.register(p, t, what)
-	default:
+	case f.names.registered(t.spec, t.objects, t.app):
 		t.clusterUp = true
 		f.registerAgain(p, t)
+	case planned < len(p.Writes) || slices.ContainsFunc(t.objects, going):
+		// Its registration confirms what it is to be, which these writes come after.
+		t.message = what + " is being brought to what the spec says"
+	default:
+		f.register(p, t, what)
 	}
 }
 
@@ -163,11 +166,16 @@ func (f facts) house(p *Plan, t *target, home *unstructured.Unstructured) {
 	namespace.SetName(f.names.onHub(t.spec))
 	// What runs in a virtual cluster runs on the hub.
 	namespace.SetLabels(map[string]string{enforceLabel: "baseline"})
-	for _, o := range []*unstructured.Unstructured{namespace, kube.ReadsSecretsOf(namespace.GetName())} {
-		if home == nil || o != namespace {
-			p.Writes = append(p.Writes, Write{Object: f.mark(t.spec, o), Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
-		}
+	if home == nil {
+		p.Writes = append(p.Writes, Write{Object: f.mark(t.spec, namespace), Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
 	}
+	p.Writes = append(p.Writes, f.grant(t))
+}
+
+// grant lets the manager read the Secrets beside a target's cluster.
+func (f facts) grant(t *target) Write {
+	binding := f.mark(t.spec, kube.ReadsSecretsOf(f.names.onHub(t.spec)))
+	return Write{Object: binding, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady}
 }
 
 // describe is the cluster as messages name it, by the objects that it is made by.
@@ -187,6 +195,9 @@ func (f facts) register(p *Plan, t *target, what string) {
 		t.message = what + " is up and is not registered while the spec cannot be acted on"
 	case c.ReadErr != nil:
 		t.clusterReason, t.message = reasonOf(c.ReadErr), message(c.ReadErr)
+		if t.provider.housed() && t.clusterReason == v1alpha1.ReasonForbidden {
+			p.Writes = append(p.Writes, f.grant(t)) // somebody has taken it away, or the manager is another account now
+		}
 	case c.Missing != "":
 		t.clusterReason = v1alpha1.ReasonKubeconfigMissing
 		t.message = what + " is Ready and " + c.Missing
@@ -290,7 +301,7 @@ func (f facts) desiredClusterSecret(t *target, c Connection) (*unstructured.Unst
 	secret, err := argocd.Cluster{
 		Namespace:   name.Namespace,
 		Name:        name.Name,
-		DisplayName: f.names.registration(t.spec, t.cluster),
+		DisplayName: f.names.registration(t.spec, t.objects),
 		Credentials: c.Credentials,
 	}.Object()
 	if err != nil {
@@ -323,7 +334,7 @@ func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructu
 		app.NamespaceLabels, app.NamespaceAnnotations = namespace.GetLabels(), namespace.GetAnnotations()
 		return f.mark(t.spec, app.Object())
 	}
-	app.Cluster = f.names.registration(t.spec, t.cluster)
+	app.Cluster = f.names.registration(t.spec, t.objects)
 	o := f.mark(t.spec, app.Object())
 	if endpoint := f.endpoint(t); t.cluster == nil && endpoint != "" {
 		// Nothing else that is seen says where such a cluster is.

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -81,6 +82,8 @@ func (f facts) teardown() Plan {
 		d.Done = true
 	case moved(f.experiment, f.names):
 		d.Down = []string{"nothing yet: " + f.whereTo()}
+	case f.unknown() != "":
+		d.Down = []string{"nothing yet: " + f.unknown()}
 	default:
 		d.Workflow = f.workflow()
 		if !d.takeFirst() {
@@ -90,6 +93,17 @@ func (f facts) teardown() Plan {
 		d.Teardown = d.record()
 	}
 	return d.Plan
+}
+
+// unknown says which type of cluster this version knows nothing of: one that it was begun with by
+// another, which may have made some.
+func (f facts) unknown() string {
+	for _, t := range f.experiment.Spec.Targets {
+		if providers[t.Cluster.Type] == nil {
+			return fmt.Sprintf("target %s has a cluster of type %s, which this version does not know; start the version that it was begun with", t.Name, t.Cluster.Type)
+		}
+	}
+	return ""
 }
 
 // record is what the status says of what is left.
@@ -205,12 +219,20 @@ func (d *demolition) takeClusters() {
 	}
 }
 
-// houses says whether a namespace waits for a cluster whose objects are in it: what makes the cluster
-// takes it down in an order that the deletion of a namespace does not know.
-func (d *demolition) houses(namespace unstructured.Unstructured, clusters []unstructured.Unstructured) bool {
-	return slices.ContainsFunc(clusters, func(c unstructured.Unstructured) bool {
-		return c.GetNamespace() == namespace.GetName() && !d.given(remnant{object: &c}, 4)
-	})
+// houses says whether a namespace waits for what is, or may be, in it: what makes the cluster takes it
+// down in an order that the deletion of a namespace does not know, and with what it has elsewhere.
+func (d *demolition) houses(namespace unstructured.Unstructured, clusters []unstructured.Unstructured) (waits bool) {
+	for _, c := range clusters {
+		waits = c.GetNamespace() == namespace.GetName() && !d.given(remnant{object: &c}, 4) || waits
+	}
+	for _, t := range d.experiment.Spec.Targets {
+		for _, gvk := range providerOf(t).kinds() {
+			_, unreadable := d.seen.Unreadable[gvk]
+			hidden := unreadable || slices.Contains(d.seen.Hidden, gvk)
+			waits = hidden && d.names.cluster(t).Namespace == namespace.GetName() && !d.given(remnant{gvk: gvk}, 4) || waits
+		}
+	}
+	return waits
 }
 
 // end says how the teardown goes on: it is done, something is left to wait for, or it is given up.
@@ -348,7 +370,7 @@ func (f facts) says(o *unstructured.Unstructured) string {
 	}
 	for _, t := range f.experiment.Spec.Targets {
 		if objects := providerOf(t).objects(f.names, t); len(objects) > 0 && keyOf(objects[0]) == keyOf(o) && objects[0].GroupVersionKind() == o.GroupVersionKind() {
-			return providerOf(t).read(o).Message
+			return providerOf(t).read([]*unstructured.Unstructured{o}).Message
 		}
 	}
 	return ""
@@ -374,12 +396,12 @@ func (f facts) orphansObject(orphans []orphan) *unstructured.Unstructured {
 	return u
 }
 
-// clustersLeft are, of every target, the object that stands for its cluster, or when that is gone
-// what else it was made by.
-func (f facts) clustersLeft() (left []unstructured.Unstructured) {
-	for _, t := range f.experiment.Spec.Targets {
-		for i, o := range providerOf(t).objects(f.names, t) {
-			found := f.seen.Leftovers[o.GroupVersionKind()]
+// clustersLeft are, of every target, the object that stands for its cluster, or when that is gone, or
+// has had its time, what else it was made by, too.
+func (d *demolition) clustersLeft() (left []unstructured.Unstructured) {
+	for _, t := range d.experiment.Spec.Targets {
+		for i, o := range providerOf(t).objects(d.names, t) {
+			found := d.seen.Leftovers[o.GroupVersionKind()]
 			at := slices.IndexFunc(found, func(l unstructured.Unstructured) bool {
 				return keyOf(&l) == keyOf(o)
 			})
@@ -387,7 +409,7 @@ func (f facts) clustersLeft() (left []unstructured.Unstructured) {
 				continue
 			}
 			left = append(left, found[at])
-			if i == 0 {
+			if i == 0 && !d.given(remnant{object: &found[at]}, 4) {
 				break
 			}
 		}

@@ -3,18 +3,24 @@ package experiment
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/capi"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -266,5 +272,167 @@ func TestBoundsOfVClusters(t *testing.T) {
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 	if level := l.list(namespaceGVK)[0].GetLabels()["pod-security.kubernetes.io/enforce"]; level != "baseline" {
 		t.Errorf("its pods may be %q", level)
+	}
+}
+
+// A cluster that becomes ready in the moment in which it is changed is registered after the change, not
+// never: its registration confirms what it is to be.
+func TestChangedInTheMomentItIsReady(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.until(v1alpha1.PhaseProvisioning)
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Suspend = true })
+	l.settle(func() bool { return false })
+	claim := l.list(crossplane.GKEClusterGVK)[0]
+	l.readyClaim(&claim)
+	l.edit(func(e *v1alpha1.Experiment) {
+		e.Spec.Suspend, e.Spec.Targets[0].Cluster.NodeCount = false, ptr.To[int32](3)
+	})
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// Half of a virtual cluster that is going is not registered, and what takes its place is another cluster.
+func TestVClusterReplaced(t *testing.T) {
+	l := onVCluster(t)
+	l.until(v1alpha1.PhaseProvisioning)
+	cluster, vcluster := l.list(capi.ClusterGVK)[0], l.list(capi.VClusterGVK)[0]
+	vcluster.SetFinalizers([]string{"example.com/hold"})
+	l.update(&vcluster)
+	l.readyCluster(&cluster)
+	if err := l.client.Delete(t.Context(), &vcluster); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonClusterProvisioning)
+	if n := len(l.list(argocd.SecretGVK)); n != 0 {
+		t.Errorf("there are %d registrations of half a cluster", n)
+	}
+	vcluster = l.list(capi.VClusterGVK)[0]
+	l.finalize(&vcluster)
+	l.settle(func() bool { return false })
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonClusterProvisioning) // the Cluster alone says it is up
+	vcluster = l.list(capi.VClusterGVK)[0]
+	_ = unstructured.SetNestedField(vcluster.Object, true, "status", "ready")
+	l.update(&vcluster)
+	l.settle(l.deploy)
+	first, _, _ := unstructured.NestedString(l.list(argocd.ApplicationGVK)[0].Object, "spec", "destination", "name")
+
+	if err := l.client.Delete(t.Context(), &vcluster); err != nil {
+		t.Fatal(err)
+	}
+	l.settle(func() bool { return false })
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonClusterProvisioning)
+	vcluster = l.list(capi.VClusterGVK)[0]
+	_ = unstructured.SetNestedField(vcluster.Object, true, "status", "ready")
+	l.update(&vcluster)
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	if second, _, _ := unstructured.NestedString(l.list(argocd.ApplicationGVK)[0].Object, "spec", "destination", "name"); second == first {
+		t.Errorf("the new cluster is registered as the old one, %s", first)
+	}
+}
+
+// Whoever takes the manager's right to read a kubeconfig away, or installs it as another account, has
+// it granted again.
+func TestGrantIsMadeAgain(t *testing.T) {
+	l := onVCluster(t)
+	l.until(v1alpha1.PhaseProvisioning)
+	for _, binding := range l.list(kube.RoleBindingGVK) {
+		if err := l.client.Delete(t.Context(), &binding); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster := l.list(capi.ClusterGVK)[0]
+	l.readyCluster(&cluster)
+	l.getErrors["Secret"] = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", nil)
+	_ = l.reconcile()
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
+	if n := len(l.list(kube.RoleBindingGVK)); n != 1 {
+		t.Errorf("there are %d RoleBindings", n)
+	}
+	delete(l.getErrors, "Secret")
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// What holds the Cluster does not hold what it names for ever, and the namespace goes last.
+func TestStuckClusterLosesWhatItNames(t *testing.T) {
+	l := onVCluster(t)
+	l.settle(l.play)
+	vcluster := l.list(capi.VClusterGVK)[0]
+	vcluster.SetFinalizers([]string{"example.com/hold"})
+	l.update(&vcluster)
+	l.remove()
+	l.settle(l.deploy)
+	for i, want := range []struct{ vcluster, namespaces int }{{0, 1}, {1, 1}, {1, 0}} {
+		l.clock.SetTime(epoch.Add(time.Duration(i) * (defaultDeadline/4 + time.Second)))
+		l.settle(l.deploy)
+		vcluster := l.list(capi.VClusterGVK)[0]
+		if asked := going(&vcluster); asked != (want.vcluster == 1) || len(l.list(namespaceGVK)) != want.namespaces {
+			t.Errorf("after %d shares of the deadline the VCluster is asked to go: %v; %d namespaces", i, asked, len(l.list(namespaceGVK)))
+		}
+	}
+	l.clock.SetTime(epoch.Add(defaultDeadline + time.Minute))
+	l.settle(l.deploy)
+	if l.get() != nil {
+		t.Fatal("it is not released")
+	}
+	orphans := l.read(configMapGVK, "labkeeper-system", names{experimentNamed(l), l.reconciler.Options}.orphans().Name)
+	if orphans == nil {
+		t.Fatal("nobody is told")
+	}
+	list, _, _ := unstructured.NestedString(orphans.Object, "data", "orphans.yaml")
+	for _, kind := range []string{"kind: Cluster\n", "kind: VCluster\n"} {
+		if !strings.Contains(list, kind) {
+			t.Errorf("%q is not in:\n%s", kind, list)
+		}
+	}
+}
+
+// experimentNamed is an Experiment of which only the name and UID are known.
+func experimentNamed(l *lab) *v1alpha1.Experiment {
+	e := experimentOf()
+	e.Namespace, e.Name = l.experiment.Namespace, l.experiment.Name
+	return e
+}
+
+// A namespace waits for a Cluster that cannot be seen, too.
+func TestNamespaceOfHiddenClusterWaits(t *testing.T) {
+	l := onVCluster(t)
+	l.settle(l.play)
+	l.kinds[capi.ClusterGVK] = kube.KindUnserved
+	l.remove()
+	l.settle(l.deploy)
+	if n := len(l.list(namespaceGVK)); n != 1 {
+		t.Errorf("there are %d namespaces", n)
+	}
+}
+
+// A version that does not know the type of a cluster does not let the Experiment go without it.
+func TestClusterOfALaterVersion(t *testing.T) {
+	e := experimentOf(targetOf("app", v1alpha1.ClusterTalos))
+	e.Status.StartedAt = &metav1.Time{Time: epoch}
+	e.Finalizers = []string{v1alpha1.Finalizer}
+	l := newLab(t, e, nginx(), template())
+	l.remove()
+	l.settle(l.play)
+	if l.get() == nil {
+		t.Fatal("it is let go")
+	}
+	if got := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(got, "type talos, which this version does not know") {
+		t.Errorf("message is %q", got)
+	}
+}
+
+// A name that begins with a digit does for an Experiment, not for a Service.
+func TestVClusterOfAnExperimentThatBeginsWithADigit(t *testing.T) {
+	e := experimentOf(targetOf("app", v1alpha1.ClusterVCluster))
+	e.Name = "2024-bench"
+	l := newLab(t, e, nginx(), template())
+	l.settle(l.play)
+	if name := l.list(capi.VClusterGVK)[0].GetName(); len(validation.IsDNS1035Label(name)) > 0 || len(name) > crossplane.MaxClaimName {
+		t.Errorf("the VCluster is called %q", name)
 	}
 }

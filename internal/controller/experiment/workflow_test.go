@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -106,6 +107,15 @@ func TestWhereWorkflowsRun(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An Experiment in the namespace of Argo Workflows is no exception.
+func TestAccountsOfExperimentsBesideWorkflows(t *testing.T) {
+	e := validatedBy(func(w *v1alpha1.WorkflowSpec) { w.ServiceAccountName = "admin" })
+	e.Namespace = "argo"
+	l := newLab(t, e, nginx(), template(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "argo"}})
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec)
 }
 
 // A manager that does not look into the Experiment's namespace any more knows nothing of the Workflow

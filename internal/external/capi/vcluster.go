@@ -8,6 +8,23 @@ import (
 // VClusterGVK is the control plane and infrastructure of a virtual cluster, in one.
 var VClusterGVK = schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Kind: "VCluster"}
 
+// skipPatch tells the provider not to look for another object of the infrastructure. It would look for
+// it by a field that Cluster API 1.11 does not have any more, and never be ready.
+const skipPatch = "vcluster.loft.sh/skip-infrastructure-cluster-patch"
+
+// ReadVCluster is whether the control plane is up, and if not why; nil is not.
+func ReadVCluster(vcluster *unstructured.Unstructured) (ready bool, message string) {
+	if vcluster == nil {
+		return false, ""
+	}
+	reason, _, _ := unstructured.NestedString(vcluster.Object, "status", "reason")
+	text, _, _ := unstructured.NestedString(vcluster.Object, "status", "message")
+	if flag(vcluster, "status", "ready") {
+		return true, ""
+	}
+	return false, join(reason, text)
+}
+
 // VCluster is a virtual cluster.
 type VCluster struct {
 	// Namespace and Name are those of its Cluster.
@@ -21,11 +38,15 @@ type VCluster struct {
 // Objects are the Cluster and what it names.
 func (v VCluster) Objects() []*unstructured.Unstructured {
 	kind := VClusterGVK.GroupKind()
-	release := map[string]any{"values": v.Values} // the provider takes text, not an object
+	release := map[string]any{}
+	if v.Values != "" { // the provider, which takes text, not an object, drops an empty one
+		release["values"] = v.Values
+	}
 	if v.ChartVersion != "" {
 		release["chart"] = map[string]any{"version": v.ChartVersion}
 	}
 	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"helmRelease": release}}}
+	u.SetAnnotations(map[string]string{skipPatch: "true"})
 	u.SetGroupVersionKind(VClusterGVK)
 	u.SetNamespace(v.Namespace)
 	u.SetName(v.Name)

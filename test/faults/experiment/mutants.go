@@ -226,8 +226,13 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "registered-once", RootCause: "a cluster that takes the place of another is not registered again",
-		Edits:     edit1(observe, "	return name == n.registration(t, cluster)\n", "	return name != \"\"\n"),
+		Edits:     edit1(observe, "	return name == n.registration(t, objects)\n", "	return name != \"\"\n"),
 		Workloads: []string{"claim-deleted-running"},
+	},
+	{
+		Name: "registered-unconfirmed", RootCause: "a step rests on a write that comes after it, and is never taken",
+		Edits:     edit1(targets, "	case planned < len(p.Writes) || slices", "	case planned < 0 || slices"),
+		Workloads: []string{"suspend-edit-provisioning"},
 	},
 	{
 		Name: "inputs-ignored", RootCause: "success is taken for that of another spec (false Complete)",

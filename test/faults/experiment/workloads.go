@@ -63,15 +63,16 @@ var (
 
 // What users change in a spec.
 const (
-	moreNodes    = `[{"op": "add", "path": "/spec/targets/0/cluster/nodeCount", "value": 3}]`
-	moreReplicas = `[{"op": "add", "path": "/spec/targets/0/components/0/params", "value": {"replicaCount": "3"}}]`
-	longer       = `[{"op": "add", "path": "/spec/workflow/params", "value": {"duration": "5m"}}]`
-	completed    = `[{"op": "add", "path": "/metadata/annotations", "value": {"experiments.illm.io/complete": "Succeeded"}}]`
-	suspended    = `[{"op": "add", "path": "/spec/suspend", "value": true}]`
-	resumed      = `[{"op": "remove", "path": "/spec/suspend"}]`
-	terminated   = `[{"op": "add", "path": "/spec/terminate", "value": true}]`
-	blocking     = `[{"op": "add", "path": "/spec/deletion", "value": {"policy": "Block"}}]`
-	notLonger    = `[{"op": "remove", "path": "/spec/workflow/params"}]`
+	moreNodes     = `[{"op": "add", "path": "/spec/targets/0/cluster/nodeCount", "value": 3}]`
+	moreReplicas  = `[{"op": "add", "path": "/spec/targets/0/components/0/params", "value": {"replicaCount": "3"}}]`
+	longer        = `[{"op": "add", "path": "/spec/workflow/params", "value": {"duration": "5m"}}]`
+	completed     = `[{"op": "add", "path": "/metadata/annotations", "value": {"experiments.illm.io/complete": "Succeeded"}}]`
+	suspended     = `[{"op": "add", "path": "/spec/suspend", "value": true}]`
+	resumed       = `[{"op": "remove", "path": "/spec/suspend"}]`
+	resumedLarger = `[{"op": "remove", "path": "/spec/suspend"}, {"op": "add", "path": "/spec/targets/0/cluster/nodeCount", "value": 3}]`
+	terminated    = `[{"op": "add", "path": "/spec/terminate", "value": true}]`
+	blocking      = `[{"op": "add", "path": "/spec/deletion", "value": {"policy": "Block"}}]`
+	notLonger     = `[{"op": "remove", "path": "/spec/workflow/params"}]`
 )
 
 // workloads are what users do with an Experiment, and what somebody does to what it owns. A
@@ -218,6 +219,18 @@ var edits = []faults.Workload{
 			step(provisioning, edit(suspended)),
 			step(reason(v1alpha1.ReasonSuspended), release(clusterReady)),
 			step(telling("is up and is not registered"), edit(resumed)),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
+		// The cluster is to be registered and changed in the same pass.
+		Name:    "suspend-edit-provisioning",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady},
+		Steps: steps(
+			step(provisioning, edit(suspended)),
+			step(reason(v1alpha1.ReasonSuspended), release(clusterReady)),
+			step(telling("is up and is not registered"), edit(resumedLarger)),
 		),
 		Done: reached(v1alpha1.PhaseComplete),
 	},

@@ -367,6 +367,10 @@ func (p player) clusterAPI(ctx context.Context) error {
 	if err := p.stage.Client.Create(ctx, connection); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
+	ready := client.RawPatch(types.MergePatchType, []byte(`{"status":{"ready":true}}`))
+	if err := p.stage.Client.Status().Patch(ctx, p.state.Of("VCluster")[provided].DeepCopy(), ready); err != nil {
+		return err
+	}
 	return p.patchStatus(ctx, map[string]any{"status": map[string]any{
 		"initialization": map[string]any{"infrastructureProvisioned": true, "controlPlaneInitialized": true},
 	}})
