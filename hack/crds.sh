@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Copies the CRDs of the systems we talk to from their Go modules: hack/crds.sh DIR.
+# Copies the CRDs of the systems we talk to from their Go modules: hack/crds.sh DIR; those of an older
+# Crossplane go to DIR-v1.
 # Only the modules' zips are fetched, so neither their dependencies nor their Go version matter.
 set -euo pipefail
 
@@ -34,4 +35,9 @@ copy() {
 
 copy argo-cd github.com/argoproj/argo-cd/v3 v3.2.12 manifests/crds
 copy argo-rollouts github.com/argoproj/argo-rollouts v1.10.1 manifests/crds
+copy crossplane github.com/crossplane/crossplane/v2 v2.1.3 cluster/crds
 copy cluster-api sigs.k8s.io/cluster-api v1.13.6 config/crd/bases
+
+# Beside them, because they define kinds of the above differently.
+dir=$(mkdir -p "$dir-v1" && cd "$dir-v1" && pwd)
+copy crossplane github.com/crossplane/crossplane v1.20.0 cluster/crds
