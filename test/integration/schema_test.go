@@ -106,6 +106,7 @@ var _ = Describe("The schema", func() {
 		Entry("an existing cluster without a kubeconfig", withCluster("{type: existing}"), "spec.targets[0].cluster", "existing", "kubeconfigSecret"),
 		Entry("an existing cluster with nodes", withCluster("{type: existing, kubeconfigSecret: {name: x}, nodeCount: 1}"), "spec.targets[0].cluster", "existing", "nodeCount"),
 		Entry("a virtual cluster with machines", withCluster("{type: vcluster, machineType: x}"), "spec.targets[0].cluster", "vcluster", "machineType"),
+		Entry("a virtual cluster of no version", withCluster("{type: vcluster, vcluster: {chartVersion: ../x}}"), "spec.targets[0].cluster.vcluster.chartVersion"),
 		Entry("another cluster with values of a virtual one", withCluster("{type: hub, vcluster: {values: x}}"), "spec.targets[0].cluster", "vcluster"),
 		Entry("another cluster with a kubeconfig", withCluster("{type: gke, kubeconfigSecret: {name: x}}"), "spec.targets[0].cluster", "existing", "kubeconfigSecret"),
 		Entry("a privileged namespace on the hub", targets("{name: a, cluster: {type: hub}, components: [{app: x}], podSecurity: privileged}"), "podSecurity", "hub"),

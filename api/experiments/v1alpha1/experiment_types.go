@@ -267,6 +267,7 @@ type VCluster struct {
 	// chartVersion is the version of the chart. Default: that of the Cluster API provider.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^v?[0-9]+\.[0-9]+\.[0-9]+([-+][-+.0-9A-Za-z]+)?$`
 	ChartVersion string `json:"chartVersion,omitempty"`
 	// values of the chart, as YAML text. They can grant rights on the hub: the manager refuses them
 	// unless it runs with --vcluster-values.

@@ -33,6 +33,9 @@ func TestVCluster(t *testing.T) {
 					t.Errorf("it is %s/%s", o.GetNamespace(), o.GetName())
 				}
 			}
+			if objects[1].GetAnnotations()["vcluster.loft.sh/skip-infrastructure-cluster-patch"] != "true" {
+				t.Error("the provider looks for an infrastructure that is not there, and is never ready")
+			}
 			ref := map[string]any{"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "VCluster", "name": test.cluster.Name}
 			want := []any{map[string]any{"controlPlaneRef": ref, "infrastructureRef": ref}, map[string]any{"helmRelease": test.release}}
 			if diff := cmp.Diff(want, []any{objects[0].Object["spec"], objects[1].Object["spec"]}); diff != "" {
