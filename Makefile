@@ -24,9 +24,9 @@ help: ## List the targets.
 ##@ Try it
 
 .PHONY: demo
-demo: k8s build ## Watch Experiments run on a local control plane; CHECK=1 exits with a verdict.
+demo: k8s build ## Watch Experiments run on a local control plane; CHECK=1 exits with a verdict, SAMPLES=all applies all samples.
 	@go build -buildvcs=false -o bin/demo ./test/demo
-	@bin/demo $(if $(filter-out 0,$(CHECK)),-check)
+	@bin/demo $(if $(filter-out 0,$(CHECK)),-check) $(if $(filter all,$(SAMPLES)),-samples=config/samples:config/samples/more)
 
 ##@ Develop
 

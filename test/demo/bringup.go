@@ -61,19 +61,22 @@ func (d *demo) bringUp(ctx context.Context, stageFiles []string) error {
 	if err := d.createNamespaces(ctx); err != nil {
 		return err
 	}
-	if err := d.cp.Apply(ctx, filepath.Join(env.Root(), "config", "rbac")); err != nil {
+	config := filepath.Join(env.Root(), "config")
+	if err := d.cp.Apply(ctx, filepath.Join(config, "rbac"), filepath.Join(config, "grants", "vcluster.yaml")); err != nil {
 		return err
 	}
 	if _, err := d.cp.StartKwok(ctx, stageFiles...); err != nil {
 		return err
 	}
-	say("Crossplane, Argo CD and Argo Workflows are simulated%s", d.faultNote())
+	say("Crossplane, Cluster API, Argo CD and Argo Workflows are simulated%s", d.faultNote())
 	if err := d.startManager(ctx); err != nil {
 		return err
 	}
 	say("the operator is running, with the rights of ServiceAccount %s/%s", managerNamespace, managerAccount)
-	if err := d.cp.Apply(ctx, d.samples); err != nil {
-		return err
+	for _, samples := range filepath.SplitList(d.samples) {
+		if err := d.cp.Apply(ctx, samples); err != nil {
+			return err
+		}
 	}
 	say("the samples are applied")
 	return nil
@@ -92,6 +95,7 @@ func (d *demo) installCRDs(ctx context.Context) error {
 	err := d.cp.InstallCRDs(ctx,
 		filepath.Join(root, "config", "crd", "bases"),
 		filepath.Join(root, "bin", "crds", "argo-cd", "application-crd.yaml"),
+		filepath.Join(root, "bin", "crds", "cluster-api", "cluster.x-k8s.io_clusters.yaml"),
 		filepath.Join(root, "test", "crds"),
 	)
 	if err != nil {

@@ -37,7 +37,7 @@ func main() {
 	flag.BoolVar(&o.check, "check", false, "end by itself: with success only if every sample reached phase Complete")
 	flag.DurationVar(&o.timeout, "timeout", 90*time.Second, "how long the samples may take")
 	flag.StringVar(&o.manager, "manager", filepath.Join(env.Root(), "bin", "manager"), "the operator's binary")
-	flag.StringVar(&o.samples, "samples", filepath.Join(env.Root(), "config", "samples"), "file or folder with the samples")
+	flag.StringVar(&o.samples, "samples", filepath.Join(env.Root(), "config", "samples"), "files or folders with the samples, separated by colons")
 	flag.Parse()
 
 	// A closed terminal must leave as little behind as Ctrl-C does.

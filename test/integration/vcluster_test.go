@@ -8,7 +8,6 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -20,7 +19,7 @@ var _ = Describe("A virtual cluster", func() {
 		e := s.create(experiment("virtual", target("app", v1alpha1.ClusterVCluster, "nginx", nil)))
 		By("waiting for the right to make one")
 		s.says(e, v1alpha1.ConditionClustersReady, v1alpha1.ReasonForbidden, "namespaces")
-		hub.bind(ctx, "labkeeper-vcluster-runner")
+		hub.apply(ctx, "config/grants/vcluster.yaml")
 		By("making it")
 		now := s.reaches(e, v1alpha1.PhaseComplete)
 		Expect(now.Status.Targets[0].Endpoint).To(Equal("https://" + clusterEndpoint + ":443"))
@@ -45,18 +44,6 @@ var _ = Describe("A virtual cluster", func() {
 		}).Should(Succeed())
 	})
 })
-
-// bind binds a ClusterRole to the manager until the spec ends.
-func (l *lab) bind(ctx context.Context, role string) {
-	GinkgoHelper()
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: role},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: managerNamespace, Name: managerAccount}},
-	}
-	Expect(l.client.Create(ctx, binding)).To(Succeed())
-	DeferCleanup(func() { Expect(l.client.Delete(background(), binding)).To(Succeed()) })
-}
 
 // mayReadSecrets asks the API server whether the manager may read the Secrets of a namespace.
 func (l *lab) mayReadSecrets(ctx context.Context, namespace string) bool {

@@ -1,5 +1,5 @@
-// Package stages has the outsides that kwok plays: Crossplane, Argo CD and Argo Workflows as Stage
-// files, with nothing but their documented behaviour on the objects that we exchange with them.
+// Package stages has the outsides that kwok plays: Crossplane, Cluster API, Argo CD and Argo Workflows
+// as Stage files, with nothing but their documented behaviour on the objects that we exchange with them.
 //
 // What every run shares is beside this file. The outcome of each outside is a file of its own, in
 // normal and, under the same name, in faults, so that any one of them can be made to fail.
@@ -15,7 +15,7 @@ import (
 )
 
 // shared are the files of every run.
-var shared = []string{"crossplane.yaml", "argocd.yaml", "argo-workflows.yaml"}
+var shared = []string{"crossplane.yaml", "cluster-api.yaml", "argocd.yaml", "argo-workflows.yaml"}
 
 // outcomes are the files in normal and in faults, and so the names of the faults.
 var outcomes = []string{"cluster", "app", "workflow"}

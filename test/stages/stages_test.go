@@ -95,7 +95,8 @@ func newWorld(t *testing.T, faults ...string) world {
 	})
 	crds := filepath.Join(env.Root(), "test", "crds")
 	application := filepath.Join(env.Root(), "bin", "crds", "argo-cd", "application-crd.yaml")
-	if err := cp.InstallCRDs(t.Context(), crds, application); err != nil {
+	cluster := filepath.Join(env.Root(), "bin", "crds", "cluster-api", "cluster.x-k8s.io_clusters.yaml")
+	if err := cp.InstallCRDs(t.Context(), crds, application, cluster); err != nil {
 		t.Fatal(err)
 	}
 	w := world{T: t, cp: cp, client: dynamic.NewForConfigOrDie(cp.Config())}

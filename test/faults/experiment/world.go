@@ -78,7 +78,7 @@ users:
 var installation = faults.Installation{
 	CRDs:             []string{"config/crd/bases", "bin/crds/argo-cd/application-crd.yaml", "bin/crds/cluster-api/cluster.x-k8s.io_clusters.yaml", "test/crds"},
 	Namespaces:       []string{argoCDNamespace, workflowNamespace, crossplaneNamespace, managerNamespace},
-	Manifests:        []string{"config/rbac", "test/faults/experiment/testdata", "config/samples/components.yaml", "config/samples/workflowtemplate.yaml"},
+	Manifests:        []string{"config/rbac", "config/grants", "test/faults/experiment/testdata", "config/samples/components.yaml", "config/samples/workflowtemplate.yaml"},
 	AccountNamespace: managerNamespace,
 	Account:          managerAccount,
 }
