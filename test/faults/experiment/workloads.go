@@ -464,7 +464,9 @@ var deletions = []faults.Workload{
 		Name:    "expire-running",
 		Objects: objects(onHub),
 		Holds:   []string{workflowEnds},
-		Steps:   steps(step(running, sleep(25*time.Hour))),
+		// Its time counts from its creation, by the API server's clock, and that of the managers begins
+		// when the sweep does, which may be hours before.
+		Steps: steps(step(running, sleep(48*time.Hour))),
 		Done:    gone,
 	},
 }
