@@ -467,7 +467,7 @@ var deletions = []faults.Workload{
 		// Its time counts from its creation, by the API server's clock, and that of the managers begins
 		// when the sweep does, which may be hours before.
 		Steps: steps(step(running, sleep(48*time.Hour))),
-		Done:    gone,
+		Done:  gone,
 	},
 }
 
