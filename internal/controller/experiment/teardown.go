@@ -400,7 +400,8 @@ func (f facts) orphansObject(orphans []orphan) *unstructured.Unstructured {
 // has had its time, what else it was made by, too.
 func (d *demolition) clustersLeft() (left []unstructured.Unstructured) {
 	for _, t := range d.experiment.Spec.Targets {
-		for i, o := range providerOf(t).objects(d.names, t) {
+		objects := providerOf(t).objects(d.names, t)
+		for i, o := range objects {
 			found := d.seen.Leftovers[o.GroupVersionKind()]
 			at := slices.IndexFunc(found, func(l unstructured.Unstructured) bool {
 				return keyOf(&l) == keyOf(o)
@@ -409,7 +410,7 @@ func (d *demolition) clustersLeft() (left []unstructured.Unstructured) {
 				continue
 			}
 			left = append(left, found[at])
-			if i == 0 && !d.given(remnant{object: &found[at]}, 4) {
+			if i == 0 && len(objects) > 1 && !d.given(remnant{object: &found[at]}, 4) {
 				break
 			}
 		}
