@@ -289,11 +289,6 @@ func (s *scope) told() bool {
 		Edits:     edit1(teardown, "		if d.houses(namespace, clusters) {\n", "		if false && d.houses(namespace, clusters) {\n"),
 		Workloads: []string{"vcluster"},
 	},
-	{
-		Name: "namespace-of-the-cache", RootCause: "the cache alone says that nothing is in a namespace any more",
-		Edits:     edit1(observe, "			prior = union(prior, providerOf(t).kinds())\n", ""),
-		Workloads: []string{"delete-provisioning-vcluster-held"}, Modes: []faults.Mode{faults.Behind, faults.Travel},
-	},
 
 	// Secrets.
 	{
