@@ -2,7 +2,6 @@ package kube
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"strings"
 
@@ -10,6 +9,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // RoleBindingGVK is a RoleBinding.
@@ -38,7 +38,7 @@ func (w Writer) Grant(ctx context.Context, binding *unstructured.Unstructured) e
 		return fmt.Errorf("asking the API server who the manager is: %w", err)
 	}
 	granted, user := binding.DeepCopy(), review.Status.UserInfo.Username
-	granted.SetName(fmt.Sprintf("%s-%x", binding.GetName(), sha256.Sum256([]byte(user)))[:len(binding.GetName())+9])
+	granted.SetName(ChildName(maxLabel, types.UID(user), binding.GetName()))
 	if err := unstructured.SetNestedSlice(granted.Object, []any{subject(user)}, "subjects"); err != nil {
 		return fmt.Errorf("building %s: %w", Describe(binding), err)
 	}

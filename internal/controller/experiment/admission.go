@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
-	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // reviewer tells whoever creates or changes an Experiment at once what its conditions would tell
@@ -56,10 +54,7 @@ func (reviewer) ValidateDelete(context.Context, *v1alpha1.Experiment) (admission
 // review is what a pass would say of the Experiment before it begins anything.
 func (r reviewer) review(ctx context.Context, e *v1alpha1.Experiment) (warnings admission.Warnings, refusal error) {
 	s := &scope{Reconciler: r.Reconciler, experiment: e, names: names{e, r.Options}, now: r.Clock.Now()}
-	s.seen.Kinds = map[schema.GroupVersionKind]kube.KindState{}
-	for _, gvk := range neededKinds(e) {
-		s.seen.Kinds[gvk] = r.Kinds.State(gvk)
-	}
+	s.observeKinds()
 	for _, read := range []func(context.Context) error{s.observeNamespace, s.observeComponents, s.observeTemplate} {
 		if err := read(ctx); err != nil {
 			log.FromContext(ctx).Error(err, "Reviewing Experiment")
@@ -73,8 +68,8 @@ func (r reviewer) review(ctx context.Context, e *v1alpha1.Experiment) (warnings 
 	}
 	_, resolved := f.resolve()
 	clusters, applications, workflow := f.missingKinds()
-	if workflow.Reason == v1alpha1.ReasonPending {
-		workflow = f.templateMissing()
+	if workflow.Reason == v1alpha1.ReasonPending && f.templateMissing() {
+		workflow = f.withoutTemplate()
 	}
 	for _, step := range []conditions.Step{accepted, resolved, clusters, applications, workflow} {
 		if !holds(step) && step.Reason != v1alpha1.ReasonPending && step.Reason != v1alpha1.ReasonSuspended {

@@ -113,17 +113,16 @@ func (s *scope) write(ctx context.Context, w Write) error {
 		return err
 	}
 	log.Info("Creating child")
-	var err error
 	switch w.Object.GroupVersionKind() {
 	case argoworkflows.WorkflowGVK:
 		return s.submit(ctx, writer, w.Object)
 	case kube.RoleBindingGVK:
-		err = writer.Grant(ctx, w.Object)
+		return writer.Grant(ctx, w.Object)
 	case namespaceGVK:
-		_, _, err = writer.Create(ctx, w.Object)
-	default:
-		_, err = writer.Ensure(ctx, w.Object)
+		_, _, err := writer.Create(ctx, w.Object)
+		return err
 	}
+	_, err := writer.Ensure(ctx, w.Object)
 	return err
 }
 

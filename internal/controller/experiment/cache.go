@@ -40,39 +40,39 @@ func Ours() labels.Selector {
 // namespace alone, there.
 func CacheByObject(o Options) map[client.Object]cache.ByObject {
 	selector := Ours()
-	child := func(gvk schema.GroupVersionKind, namespace string, strip toolscache.TransformFunc) (client.Object, cache.ByObject) {
+	in := func(namespace string) map[string]cache.Config { return map[string]cache.Config{namespace: {}} }
+	child := func(gvk schema.GroupVersionKind, namespaces map[string]cache.Config, strip toolscache.TransformFunc) (client.Object, cache.ByObject) {
 		u := &unstructured.Unstructured{}
 		u.SetGroupVersionKind(gvk)
-		by := cache.ByObject{Label: selector, Transform: strip}
-		if namespace != "" {
-			by.Namespaces = map[string]cache.Config{namespace: {}}
-		}
-		return u, by
+		return u, cache.ByObject{Label: selector, Namespaces: namespaces, Transform: strip}
 	}
-	workflows := o.WorkflowNamespace
+	workflows := in(o.WorkflowNamespace)
 	if o.WorkflowsAnywhere {
-		workflows = cache.AllNamespaces
+		workflows = in(cache.AllNamespaces)
 	}
 	all := map[client.Object]cache.ByObject{
-		kube.Metadata(argoworkflows.WorkflowTemplateGVK): {Namespaces: map[string]cache.Config{workflows: {}}},
+		kube.Metadata(argoworkflows.WorkflowTemplateGVK): {Namespaces: workflows},
 	}
 	for _, gvk := range clusterKinds() {
-		object, by := child(gvk, o.ClaimNamespace, nil)
-		if slices.Contains(inNamespacesOfTheirOwn(), gvk) {
-			by.Namespaces = map[string]cache.Config{cache.AllNamespaces: {}} // whatever is watched otherwise
+		var namespaces map[string]cache.Config // nil is where the Experiments are
+		switch {
+		case slices.Contains(housedKinds(), gvk):
+			namespaces = in(cache.AllNamespaces)
+		case o.ClaimNamespace != "":
+			namespaces = in(o.ClaimNamespace)
 		}
+		object, by := child(gvk, namespaces, nil)
 		all[object] = by
 	}
 	for _, c := range []struct {
-		gvk       schema.GroupVersionKind
-		namespace string
-		strip     toolscache.TransformFunc
+		gvk        schema.GroupVersionKind
+		namespaces map[string]cache.Config
+		strip      toolscache.TransformFunc
 	}{
-		{argocd.ApplicationGVK, o.ArgoCDNamespace, argocd.StripApplication},
+		{argocd.ApplicationGVK, in(o.ArgoCDNamespace), argocd.StripApplication},
 		{argoworkflows.WorkflowGVK, workflows, argoworkflows.Strip},
 	} {
-		object, by := child(c.gvk, "", c.strip)
-		by.Namespaces = map[string]cache.Config{c.namespace: {}}
+		object, by := child(c.gvk, c.namespaces, c.strip)
 		all[object] = by
 	}
 	return all

@@ -57,33 +57,38 @@ func (r *components) Reconcile(ctx context.Context, c *v1alpha1.Component) (ctrl
 	})
 }
 
-// users are the Experiments that name a Component, in their order.
-func (r *components) users(ctx context.Context, c *v1alpha1.Component) ([]string, error) {
+// users are the Experiments that name a Component, as the cache has them: they must not be changed.
+func (r *components) users(ctx context.Context, c *v1alpha1.Component) ([]v1alpha1.Experiment, error) {
 	list := &v1alpha1.ExperimentList{}
 	if err := r.List(ctx, list, client.MatchingFields{indexComponents: c.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("listing Experiments that name it: %w", err)
 	}
-	users := make([]string, 0, len(list.Items))
-	for i := range list.Items {
-		users = append(users, list.Items[i].Namespace+"/"+list.Items[i].Name)
-	}
-	slices.Sort(users)
-	return users, nil
+	return list.Items, nil
 }
 
 // readiness is the condition Ready of a Component.
-func readiness(c *v1alpha1.Component, users []string) conditions.Step {
+func readiness(c *v1alpha1.Component, users []v1alpha1.Experiment) conditions.Step {
 	if c.DeletionTimestamp != nil && len(users) > 0 {
-		named := strings.Join(users[:min(len(users), shownUsers)], ", ")
-		if more := len(users) - shownUsers; more > 0 {
-			named += fmt.Sprintf(" and %d more", more)
-		}
-		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonInUse, "It goes when no Experiment names it any more: "+named)
+		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonInUse, "It goes when no Experiment names it any more: "+listed(users))
 	}
 	if _, err := resolveRef(exampleOf(c), c); err != nil {
 		return conditions.False(v1alpha1.ConditionReady, err.reason, err.message)
 	}
 	return conditions.True(v1alpha1.ConditionReady, v1alpha1.ReasonWellFormed, "It can be deployed, if its sources have what it says")
+}
+
+// listed are the first of some Experiments, and how many more there are.
+func listed(users []v1alpha1.Experiment) string {
+	all := make([]string, 0, len(users))
+	for i := range users {
+		all = append(all, users[i].Namespace+"/"+users[i].Name)
+	}
+	slices.Sort(all)
+	named := strings.Join(all[:min(len(all), shownUsers)], ", ")
+	if more := len(all) - shownUsers; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return named
 }
 
 // exampleOf is a reference to a Component that sets what it must.

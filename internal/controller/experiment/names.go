@@ -50,6 +50,11 @@ func (n names) onHub(t v1alpha1.Target) string {
 	if t.Cluster.Type != v1alpha1.ClusterHub && !providerOf(t).housed() {
 		return ""
 	}
+	return n.ownNamespace(t)
+}
+
+// ownNamespace is the name of a namespace that nobody else can have, and no system has.
+func (n names) ownNamespace(t v1alpha1.Target) string {
 	return kube.ChildName(maxNamespace, n.experiment.UID, n.experiment.Name, t.Name)
 }
 
@@ -119,7 +124,7 @@ func (n names) namespaceOf(gvk schema.GroupVersionKind) (namespace string, ours 
 	case argoworkflows.WorkflowGVK:
 		return n.workflowNamespace(), true
 	}
-	if slices.Contains(inNamespacesOfTheirOwn(), gvk) {
+	if slices.Contains(housedKinds(), gvk) {
 		return "", true
 	}
 	return n.claimNamespace(), slices.Contains(clusterKinds(), gvk)
@@ -188,10 +193,10 @@ func shared(t v1alpha1.Target) bool {
 }
 
 // deployed is the namespace that a target's components are deployed into. On a cluster that is
-// everybody's it is one that nobody else can have, and no system's.
+// everybody's it is the Experiment's own.
 func (n names) deployed(t v1alpha1.Target) string {
 	if shared(t) {
-		return kube.ChildName(maxNamespace, n.experiment.UID, n.experiment.Name, t.Name)
+		return n.ownNamespace(t)
 	}
 	return kube.NamespaceName(n.experiment.UID, n.experiment.Name)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -44,8 +43,8 @@ type Observed struct {
 	Workflow *unstructured.Unstructured
 	// Project is the Argo CD project that the Experiment's namespace is bound to; empty for none.
 	Project string
-	// ServiceAccounts are those that it may use in the namespace of Argo Workflows.
-	ServiceAccounts []string
+	// ServiceAccounts are those that it may use in the namespace of Argo Workflows, separated by commas.
+	ServiceAccounts string
 	// TemplateFound says whether the template of the Workflow exists.
 	TemplateFound bool
 	// Leftovers is what a live look finds of the Experiment's children, by kind. Only a
@@ -102,15 +101,12 @@ func at(condition string, err error) error {
 // observe reads what plan needs. What cannot be read is an error, never an absence.
 func (s *scope) observe(ctx context.Context) error {
 	s.seen = Observed{
-		Kinds:        map[schema.GroupVersionKind]kube.KindState{},
 		Clusters:     map[string][]*unstructured.Unstructured{},
 		Homes:        map[string]*unstructured.Unstructured{},
 		Applications: map[string]*unstructured.Unstructured{},
 		Connections:  map[string]Connection{},
 	}
-	for _, gvk := range neededKinds(s.experiment) {
-		s.seen.Kinds[gvk] = s.Kinds.State(gvk)
-	}
+	s.observeKinds()
 	if moved(s.experiment, s.names) {
 		return nil // what is seen there is not the Experiment's
 	}
@@ -132,6 +128,14 @@ func (s *scope) observe(ctx context.Context) error {
 	}
 	s.observeConnections(ctx)
 	return at(v1alpha1.ConditionWorkflowSucceeded, s.observeTemplate(ctx))
+}
+
+// observeKinds looks which of the kinds that it needs can be read.
+func (s *scope) observeKinds() {
+	s.seen.Kinds = map[schema.GroupVersionKind]kube.KindState{}
+	for _, gvk := range neededKinds(s.experiment) {
+		s.seen.Kinds[gvk] = s.Kinds.State(gvk)
+	}
 }
 
 // neededKinds are the foreign kinds without which the Experiment cannot complete.
@@ -225,9 +229,7 @@ func (s *scope) observeNamespace(ctx context.Context) error {
 		return fmt.Errorf("reading Namespace %s: %w", key.Name, err)
 	}
 	s.seen.Project = namespace.GetAnnotations()[v1alpha1.AnnotationProject]
-	for _, account := range strings.Split(namespace.GetAnnotations()[v1alpha1.AnnotationServiceAccounts], ",") {
-		s.seen.ServiceAccounts = append(s.seen.ServiceAccounts, strings.TrimSpace(account))
-	}
+	s.seen.ServiceAccounts = namespace.GetAnnotations()[v1alpha1.AnnotationServiceAccounts]
 	return nil
 }
 

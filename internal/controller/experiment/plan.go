@@ -324,7 +324,9 @@ func (f facts) workflowElsewhere() string {
 		return "spec.workflow.namespace: remove it, or start the manager with --workflows-anywhere"
 	case w.Namespace != "" && !own:
 		return fmt.Sprintf("spec.workflow.namespace: %s is not the Experiment's own; write %s, or remove it", w.Namespace, f.experiment.Namespace)
-	case w.ServiceAccountName == "", own, slices.Contains(f.seen.ServiceAccounts, w.ServiceAccountName):
+	case w.ServiceAccountName == "", own, slices.ContainsFunc(strings.Split(f.seen.ServiceAccounts, ","), func(granted string) bool {
+		return strings.TrimSpace(granted) == w.ServiceAccountName
+	}):
 		return ""
 	}
 	return fmt.Sprintf("spec.workflow.serviceAccountName: Namespace %s may not use %s in %s; remove it, or list it in the annotation %s of the Namespace",
@@ -450,10 +452,10 @@ func (f facts) validate(p *Plan, sources map[string][]argocd.Source, settling bo
 	case p.Workflow != nil:
 		*last = f.judge(p, inputs, settling)
 	case !f.frozen && f.late(p, last):
-	case !f.seen.TemplateFound && !waitsForPerson(f.experiment):
+	case f.templateMissing():
 		// Said from the first pass on, while nothing has cost anything yet; not waited for until
 		// the Workflow is due, because a component of this Experiment may bring the template.
-		*last = f.templateMissing()
+		*last = f.withoutTemplate()
 	case p.Start || settling || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
 	default:
 		p.Writes = append(p.Writes, Write{Object: f.desiredWorkflow(p.Targets, inputs), Condition: v1alpha1.ConditionWorkflowSucceeded})
@@ -463,12 +465,11 @@ func (f facts) validate(p *Plan, sources map[string][]argocd.Source, settling bo
 	}
 }
 
-// templateMissing is what is said while the template does not exist; pending where it does, or
-// something takes its place.
-func (f facts) templateMissing() conditions.Step {
-	if f.seen.TemplateFound || waitsForPerson(f.experiment) {
-		return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonPending, "Waits for the steps before it")
-	}
+// templateMissing says whether the template does not exist and nothing takes its place.
+func (f facts) templateMissing() bool { return !f.seen.TemplateFound && !waitsForPerson(f.experiment) }
+
+// withoutTemplate is what is said then.
+func (f facts) withoutTemplate() conditions.Step {
 	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowTemplateNotFound, f.template()+" does not exist; create it")
 }
 

@@ -76,19 +76,16 @@ func providerOf(t v1alpha1.Target) provider {
 
 // clusterKinds are the kinds that clusters of all types are made by, in a fixed order.
 func clusterKinds() []schema.GroupVersionKind {
-	var kinds []schema.GroupVersionKind
-	for _, clusterType := range slices.Sorted(maps.Keys(providers)) {
-		kinds = union(kinds, providers[clusterType].kinds())
-	}
-	return kinds
+	return kindsOf(func(provider) bool { return true })
 }
 
-// inNamespacesOfTheirOwn are the kinds of which objects can be in a namespace of a cluster's own.
-func inNamespacesOfTheirOwn() []schema.GroupVersionKind {
-	var kinds []schema.GroupVersionKind
+// housedKinds are those of which objects can be in a namespace of a cluster's own.
+func housedKinds() []schema.GroupVersionKind { return kindsOf(provider.housed) }
+
+func kindsOf(wanted func(provider) bool) (kinds []schema.GroupVersionKind) {
 	for _, clusterType := range slices.Sorted(maps.Keys(providers)) {
-		if providers[clusterType].housed() {
-			kinds = union(kinds, providers[clusterType].kinds())
+		if p := providers[clusterType]; wanted(p) {
+			kinds = union(kinds, p.kinds())
 		}
 	}
 	return kinds

@@ -15,9 +15,6 @@ import (
 var ClusterGVK = schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "Cluster"}
 
 const (
-	// MaxClusterName is the longest name of a Cluster: it becomes a label, and the names of Secrets
-	// and machines begin with it.
-	MaxClusterName = 40
 	// KubeconfigKey is where a kubeconfig Secret holds the kubeconfig.
 	KubeconfigKey = "value"
 

@@ -5,9 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/yaml"
 
 	"github.com/labkeeper/labkeeper/test/crds"
 )
@@ -18,7 +16,7 @@ func TestVCluster(t *testing.T) {
 		release map[string]any
 	}{
 		"full": {
-			VCluster{Namespace: "lab", Name: strings.Repeat("x", MaxClusterName), ChartVersion: "0.29.0", Values: "sync: {}\n"},
+			VCluster{Namespace: "lab", Name: strings.Repeat("x", 40), ChartVersion: "0.29.0", Values: "sync: {}\n"},
 			map[string]any{"chart": map[string]any{"version": "0.29.0"}, "values": "sync: {}\n"},
 		},
 		"smallest": {VCluster{Namespace: "lab", Name: "x"}, map[string]any{}}, // the provider drops an empty text, for ever
@@ -51,15 +49,7 @@ func read(t *testing.T, version, rest string) ClusterState {
 	if !strings.Contains(rest, "spec: ") {
 		rest = "spec: {paused: false}\n" + rest
 	}
-	u := &unstructured.Unstructured{}
-	err := yaml.Unmarshal([]byte("apiVersion: cluster.x-k8s.io/"+version+"\nkind: Cluster\nmetadata: {namespace: lab, name: x}\n"+rest), u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := crds.Require(t).Validate(u); err != nil {
-		t.Fatal(err)
-	}
-	return ReadCluster(u)
+	return ReadCluster(crds.RequireObject(t, "apiVersion: cluster.x-k8s.io/"+version+"\nkind: Cluster\nmetadata: {namespace: lab, name: x}\n"+rest))
 }
 
 func TestReadVCluster(t *testing.T) {
@@ -69,14 +59,7 @@ func TestReadVCluster(t *testing.T) {
 		"{ready: false, reason: HelmError, message: no chart}": "HelmError: no chart",
 		"{ready: true, message: x}":                            "ready",
 	} {
-		u := &unstructured.Unstructured{}
-		text := "apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: VCluster\nmetadata: {namespace: lab, name: x}\nspec: {}\nstatus: " + status
-		if err := yaml.Unmarshal([]byte(text), u); err != nil {
-			t.Fatal(err)
-		}
-		if err := crds.Require(t).Validate(u); err != nil {
-			t.Fatal(err)
-		}
+		u := crds.RequireObject(t, "apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: VCluster\nmetadata: {namespace: lab, name: x}\nspec: {}\nstatus: "+status)
 		ready, message := ReadVCluster(u)
 		if ready != (want == "ready") || !ready && message != want {
 			t.Errorf("%s is %v, %q", status, ready, message)
@@ -127,24 +110,23 @@ status:
 }
 
 func TestPathsThatReadClusterReads(t *testing.T) {
-	for path, want := range map[string]string{
-		"v1beta2 status.initialization.infrastructureProvisioned": "boolean",
-		"v1beta2 status.initialization.controlPlaneInitialized":   "boolean",
-		"v1beta2 status.deprecated.v1beta1.failureReason":         "string",
-		"v1beta2 status.deprecated.v1beta1.failureMessage":        "string",
-		"v1beta2 status.conditions.[].type":                       "string",
-		"v1beta2 spec.controlPlaneEndpoint.host":                  "string",
-		"v1beta2 spec.controlPlaneEndpoint.port":                  "integer",
-		"v1beta1 status.infrastructureReady":                      "boolean",
-		"v1beta1 status.controlPlaneReady":                        "boolean",
-		"v1beta1 status.failureReason":                            "string",
-		"v1beta1 status.failureMessage":                           "string",
-		"v1beta1 status.conditions.[].reason":                     "string",
-	} {
-		version, path, _ := strings.Cut(path, " ")
-		gvk := schema.GroupVersionKind{Group: ClusterGVK.Group, Version: version, Kind: ClusterGVK.Kind}
-		if got, err := crds.Require(t).FieldType(gvk, strings.Split(path, ".")...); err != nil || got != want {
-			t.Errorf("%s %s is a %q (%v), want a %s", version, path, got, err, want)
-		}
-	}
+	crds.ExpectFields(t, ClusterGVK, map[string]string{
+		"status.initialization.infrastructureProvisioned": "boolean",
+		"status.initialization.controlPlaneInitialized":   "boolean",
+		"status.deprecated.v1beta1.failureReason":         "string",
+		"status.deprecated.v1beta1.failureMessage":        "string",
+		"status.conditions.[].type":                       "string",
+		"spec.controlPlaneEndpoint.host":                  "string",
+		"spec.controlPlaneEndpoint.port":                  "integer",
+	})
+	crds.ExpectFields(t, schema.GroupVersionKind{Group: ClusterGVK.Group, Version: "v1beta1", Kind: ClusterGVK.Kind}, map[string]string{
+		"status.infrastructureReady":  "boolean",
+		"status.controlPlaneReady":    "boolean",
+		"status.failureReason":        "string",
+		"status.failureMessage":       "string",
+		"status.conditions.[].reason": "string",
+	})
+	crds.ExpectFields(t, VClusterGVK, map[string]string{
+		"status.ready": "boolean", "status.reason": "string", "status.message": "string",
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/labkeeper/labkeeper/test/crds"
 )
@@ -46,7 +45,7 @@ func TestClaim(t *testing.T) {
 }
 
 func TestPathsThatReadClaimReads(t *testing.T) {
-	for path, want := range map[string]string{
+	crds.ExpectFields(t, GKEClusterGVK, map[string]string{
 		"status.conditions":            "array",
 		"status.conditions.[].type":    "string",
 		"status.conditions.[].status":  "string",
@@ -54,18 +53,13 @@ func TestPathsThatReadClaimReads(t *testing.T) {
 		"status.conditions.[].message": "string",
 		"status.endpoint":              "string",
 		"spec.resourceRef.name":        "string",
-	} {
-		if got, err := crds.Require(t).FieldType(GKEClusterGVK, strings.Split(path, ".")...); err != nil || got != want {
-			t.Errorf("%s is a %q (%v), want a %s", path, got, err, want)
-		}
-	}
+	})
 }
 
 // claim is a claim as the API server returns it, with the given end of its text.
 func claim(t *testing.T, rest string) *unstructured.Unstructured {
 	t.Helper()
-	u := &unstructured.Unstructured{}
-	err := yaml.Unmarshal([]byte(`
+	return crds.RequireObject(t, `
 apiVersion: illm.io/v1alpha1
 kind: GKECluster
 metadata: {namespace: lab, name: tutorial-app-abcdefgh}
@@ -73,14 +67,7 @@ spec:
   zone: us-central1-a
   nodeCount: 1
   compositeDeletePolicy: Background
-`+rest), u)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := crds.Require(t).Validate(u); err != nil {
-		t.Fatal(err)
-	}
-	return u
+`+rest)
 }
 
 func TestReadClaim(t *testing.T) {

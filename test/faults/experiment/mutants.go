@@ -77,11 +77,11 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "lost-answer", RootCause: "a create whose answer is lost makes a second object (random name)",
-		Edits: edit1(applying, "		_, err = writer.Ensure(ctx, w.Object)\n", `	if w.Object.GetKind() == "Secret" {
+		Edits: edit1(applying, "	_, err := writer.Ensure(ctx, w.Object)\n", `	if w.Object.GetKind() == "Secret" {
 		readable := "cluster-" + s.experiment.Name + "-" + w.Target
 		w.Object.SetName(kube.ChildName(len(readable)+9, s.experiment.UID, readable, fmt.Sprintf("%p", w.Object))) // as good as random
 	}
-	_, err = writer.Ensure(ctx, w.Object)
+	_, err := writer.Ensure(ctx, w.Object)
 `),
 		Workloads: []string{"complete"}, Modes: []faults.Mode{faults.Crash, faults.Lost},
 	},
