@@ -82,6 +82,8 @@ type ForeignKind struct {
 	MetadataOnly bool
 	// Handler maps an object to requests.
 	Handler handler.EventHandler
+	// Indexes of the cache by their names.
+	Indexes map[string]client.IndexerFunc
 }
 
 // ForeignKinds is a source that starts one watch per foreign kind when its CRD appears, so
@@ -212,6 +214,12 @@ func (f *ForeignKinds) watch(ctx context.Context, kind ForeignKind, queue workqu
 	})
 	if err != nil {
 		return // the manager stops
+	}
+	for name, extract := range kind.Indexes {
+		if err := f.Cache.IndexField(ctx, kind.Object(), name, extract); err != nil {
+			log.FromContext(ctx).Error(err, "Indexing a foreign kind", "kind", kind.String())
+			return
+		}
 	}
 	objects := &source.Informer{Informer: informer, Handler: kind.Handler}
 	if err := objects.Start(ctx, queue); err != nil {

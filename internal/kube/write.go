@@ -93,16 +93,16 @@ func (w Writer) Apply(ctx context.Context, desired *unstructured.Unstructured) (
 	return apply, nil
 }
 
-// Delete asks for the child's deletion, with the UID as a precondition. A child that is
-// gone or being deleted already is left alone.
-func (w Writer) Delete(ctx context.Context, child *unstructured.Unstructured) error {
+// Delete asks for the child's deletion, with the UID as a precondition, and with what else is wanted. A
+// child that is gone or being deleted already is left alone.
+func (w Writer) Delete(ctx context.Context, child *unstructured.Unstructured, opts ...client.DeleteOption) error {
 	if !w.Marks.Owns(w.Owner, child) {
 		return &NameTakenError{Object: Describe(child)}
 	}
 	if child.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	err := w.Client.Delete(ctx, child, client.Preconditions{UID: ptr.To(child.GetUID())})
+	err := w.Client.Delete(ctx, child, append(opts, client.Preconditions{UID: ptr.To(child.GetUID())})...)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting %s: %w", Describe(child), err)
 	}

@@ -30,13 +30,30 @@ const (
 	externalName = "crossplane.io/external-name"
 )
 
-// api is the group of the provider's resources.
-const api = "gcp.upbound.io"
+// variant is one of the two ways to install.
+type variant struct {
+	dir        string // below config/crossplane
+	api        string // group of the provider's resources
+	namespaced bool
+	version    func(declared string) string // of the provider's resources
+}
 
-// objects are what `kubectl apply -k config/crossplane` applies, by kind and name.
-func objects(t *testing.T) map[string]*unstructured.Unstructured {
+var variants = []variant{
+	{dir: "claim", api: "gcp.upbound.io", version: func(declared string) string { return declared }},
+	{dir: "composite", api: "gcp.m.upbound.io", namespaced: true, version: func(string) string { return "v1beta1" }},
+}
+
+// each runs a test for both variants.
+func each(t *testing.T, test func(t *testing.T, v variant)) {
+	for _, v := range variants {
+		t.Run(v.dir, func(t *testing.T) { test(t, v) })
+	}
+}
+
+// objects are what `kubectl apply -k config/crossplane/DIR` applies, by kind and name.
+func (v variant) objects(t *testing.T) map[string]*unstructured.Unstructured {
 	t.Helper()
-	return kustomized(t, filepath.Join(root, "config/crossplane"))
+	return kustomized(t, filepath.Join(root, "config/crossplane", v.dir))
 }
 
 func kustomized(t *testing.T, dir string) map[string]*unstructured.Unstructured {
@@ -84,10 +101,10 @@ func read(t *testing.T, path string) []byte {
 }
 
 // only is the one object of a kind.
-func only(t *testing.T, kind string) *unstructured.Unstructured {
+func (v variant) only(t *testing.T, kind string) *unstructured.Unstructured {
 	t.Helper()
 	var found []*unstructured.Unstructured
-	for _, u := range objects(t) {
+	for _, u := range v.objects(t) {
 		if u.GetKind() == kind {
 			found = append(found, u)
 		}
@@ -99,9 +116,9 @@ func only(t *testing.T, kind string) *unstructured.Unstructured {
 }
 
 // input is that of the first step of the pipeline.
-func input(t *testing.T) map[string]any {
+func (v variant) input(t *testing.T) map[string]any {
 	t.Helper()
-	pipeline, _, err := unstructured.NestedSlice(only(t, "Composition").Object, "spec", "pipeline")
+	pipeline, _, err := unstructured.NestedSlice(v.only(t, "Composition").Object, "spec", "pipeline")
 	if err != nil || len(pipeline) == 0 {
 		t.Fatalf("no pipeline (%v)", err)
 	}
@@ -113,9 +130,9 @@ func input(t *testing.T) map[string]any {
 }
 
 // schema is what the XRD says of our own fields.
-func schema(t *testing.T) apiextensionsv1.JSONSchemaProps {
+func (v variant) schema(t *testing.T) apiextensionsv1.JSONSchemaProps {
 	t.Helper()
-	versions, _, err := unstructured.NestedSlice(only(t, "CompositeResourceDefinition").Object, "spec", "versions")
+	versions, _, err := unstructured.NestedSlice(v.only(t, "CompositeResourceDefinition").Object, "spec", "versions")
 	if err != nil || len(versions) != 1 {
 		t.Fatalf("%d versions (%v)", len(versions), err)
 	}
@@ -140,28 +157,39 @@ func convert(t *testing.T, from, to any) {
 }
 
 func TestWhatIsInstalled(t *testing.T) {
-	want := []string{"CompositeResourceDefinition/xgkeclusters.illm.io", "Composition/xgkeclusters.illm.io"}
-	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(objects(t)))); diff != "" {
-		t.Errorf("installed (-want +got):\n%s", diff)
+	want := map[string][]string{
+		"claim":     {"CompositeResourceDefinition/xgkeclusters.illm.io", "Composition/xgkeclusters.illm.io"},
+		"composite": {"CompositeResourceDefinition/gkeclusters.illm.io", "Composition/gkeclusters.illm.io"},
 	}
+	each(t, func(t *testing.T, v variant) {
+		if diff := cmp.Diff(want[v.dir], slices.Sorted(maps.Keys(v.objects(t)))); diff != "" {
+			t.Errorf("installed (-want +got):\n%s", diff)
+		}
+	})
 }
 
-// The composition's type is the one that the XRD defines, and that offers what the manager claims.
+// The composition's type is the one that the XRD defines, and that offers what the manager asks for.
 func TestReferences(t *testing.T) {
-	xrd, composition := only(t, "CompositeResourceDefinition"), only(t, "Composition")
-	get := func(u *unstructured.Unstructured, path ...string) string {
-		s, _, _ := unstructured.NestedString(u.Object, path...)
-		return s
-	}
-	if got, want := get(composition, "spec", "compositeTypeRef", "kind"), get(xrd, "spec", "names", "kind"); got != want {
-		t.Errorf("the composition is of %s, the XRD of %s", got, want)
-	}
-	if got := get(xrd, "spec", "defaultCompositeDeletePolicy"); got != "Foreground" {
-		t.Errorf("defaultCompositeDeletePolicy is %q", got)
-	}
-	if want := crossplane.GKEClusterGVK; get(xrd, "spec", "claimNames", "kind") != want.Kind || get(xrd, "spec", "group") != want.Group {
-		t.Errorf("it offers another kind than %s", want)
-	}
+	each(t, func(t *testing.T, v variant) {
+		xrd, composition := v.only(t, "CompositeResourceDefinition"), v.only(t, "Composition")
+		get := func(u *unstructured.Unstructured, path ...string) string {
+			s, _, _ := unstructured.NestedString(u.Object, path...)
+			return s
+		}
+		if got, want := get(composition, "spec", "compositeTypeRef", "kind"), get(xrd, "spec", "names", "kind"); got != want {
+			t.Errorf("the composition is of %s, the XRD of %s", got, want)
+		}
+		offered := get(xrd, "spec", "names", "kind")
+		if !v.namespaced {
+			offered = get(xrd, "spec", "claimNames", "kind")
+			if got := get(xrd, "spec", "defaultCompositeDeletePolicy"); got != "Foreground" {
+				t.Errorf("defaultCompositeDeletePolicy is %q", got)
+			}
+		}
+		if want := crossplane.GKEClusterGVK; offered != want.Kind || get(xrd, "spec", "group") != want.Group {
+			t.Errorf("it offers %s, the manager wants %s", offered, want)
+		}
+	})
 }
 
 // TestOwnFields: the definition that all other tests believe in says of our own fields what the XRDs say.
@@ -172,23 +200,38 @@ func TestOwnFields(t *testing.T) {
 		"spec":   {"diskSizeGb", "machineType", "nodeCount", "preemptible", "zone"},
 		"status": {"clusterName", "endpoint"},
 	}
-	for part, names := range own {
-		got, want := schema(t).Properties[part], crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties[part]
-		if diff := cmp.Diff(want.Required, got.Required); diff != "" {
-			t.Errorf("required in %s (-want +got):\n%s", part, diff)
-		}
-		for _, name := range names {
-			field := got.Properties[name]
-			field.Description = ""
-			if diff := cmp.Diff(want.Properties[name], field); diff != "" {
-				t.Errorf("%s.%s (-want +got):\n%s", part, name, diff)
+	each(t, func(t *testing.T, v variant) {
+		for part, names := range own {
+			got, want := v.schema(t).Properties[part], crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties[part]
+			if diff := cmp.Diff(want.Required, got.Required); diff != "" {
+				t.Errorf("required in %s (-want +got):\n%s", part, diff)
+			}
+			for _, name := range names {
+				field := got.Properties[name]
+				field.Description = ""
+				if diff := cmp.Diff(want.Properties[name], field); diff != "" {
+					t.Errorf("%s.%s (-want +got):\n%s", part, name, diff)
+				}
+			}
+			for name := range got.Properties {
+				if !slices.Contains(names, name) && name != "compositeDeletePolicy" {
+					t.Errorf("%s.%s is not known to %s", part, name, crd.Name)
+				}
 			}
 		}
-		for name := range got.Properties {
-			if !slices.Contains(names, name) && name != "compositeDeletePolicy" {
-				t.Errorf("%s.%s is not known to %s", part, name, crd.Name)
-			}
-		}
+	})
+}
+
+// TestComposite: the claim that the manager writes is a valid composite where there are no claims.
+func TestComposite(t *testing.T) {
+	v := variants[1]
+	kind := crossplane.GKEClusterGVK
+	s := v.schema(t)
+	delete(s.Properties, "metadata") // Crossplane takes the maximal length of the name from there
+	schemas := definitions(t, definition(kind.Group, kind.Version, kind.Kind, true, s))
+	cluster := crossplane.GKECluster{Namespace: "lab", Name: "x", Zone: "us-central1-a", NodeCount: 1, MachineType: "e2-medium", DiskSizeGb: 50}
+	if err := schemas.Validate(cluster.Claim()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -212,13 +255,16 @@ func definitions(t *testing.T, all ...apiextensionsv1.CustomResourceDefinition) 
 	return schemas
 }
 
-func definition(group, version, kind string, s apiextensionsv1.JSONSchemaProps) apiextensionsv1.CustomResourceDefinition {
+func definition(group, version, kind string, namespaced bool, s apiextensionsv1.JSONSchemaProps) apiextensionsv1.CustomResourceDefinition {
 	crd := apiextensionsv1.CustomResourceDefinition{}
 	crd.APIVersion, crd.Kind = "apiextensions.k8s.io/v1", "CustomResourceDefinition"
 	crd.Name = strings.ToLower(kind) + "s." + group
 	crd.Spec.Group = group
 	crd.Spec.Names = apiextensionsv1.CustomResourceDefinitionNames{Kind: kind, Plural: strings.ToLower(kind) + "s"}
 	crd.Spec.Scope = apiextensionsv1.ClusterScoped
+	if namespaced {
+		crd.Spec.Scope = apiextensionsv1.NamespaceScoped
+	}
 	properties := maps.Clone(s.Properties)
 	properties["apiVersion"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
 	properties["kind"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
@@ -237,13 +283,19 @@ func TestCrossplaneAcceptsThem(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v (make k8s copies it)", err)
 	}
-	for version, schemas := range map[string]*crds.Schemas{"v1": v1, "v2": crds.Require(t)} {
-		for _, u := range objects(t) {
-			if err := schemas.Validate(u); err != nil {
-				t.Errorf("Crossplane %s: %v", version, err)
+	each(t, func(t *testing.T, v variant) {
+		versions := map[string]*crds.Schemas{"v2": crds.Require(t)}
+		if !v.namespaced {
+			versions["v1"] = v1
+		}
+		for version, schemas := range versions {
+			for _, u := range v.objects(t) {
+				if err := schemas.Validate(u); err != nil {
+					t.Errorf("Crossplane %s: %v", version, err)
+				}
 			}
 		}
-	}
+	})
 }
 
 // TestInputOfPatchAndTransform holds the Function's input against spec.resources and spec.patchSets of
@@ -253,21 +305,23 @@ func TestInputOfPatchAndTransform(t *testing.T) {
 	path := filepath.Join(root, "bin/crds-v1/crossplane/apiextensions.crossplane.io_compositions.yaml")
 	convert(t, documents(t, path)[0].Object, &crd)
 	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	schemas := definitions(t, definition("pt.fn.crossplane.io", "v1beta1", "Resources", apiextensionsv1.JSONSchemaProps{
+	schemas := definitions(t, definition("pt.fn.crossplane.io", "v1beta1", "Resources", false, apiextensionsv1.JSONSchemaProps{
 		Properties: map[string]apiextensionsv1.JSONSchemaProps{
 			"patchSets": spec.Properties["patchSets"],
 			"resources": spec.Properties["resources"],
 		},
 	}))
-	u := &unstructured.Unstructured{Object: input(t)}
-	u.SetName("input")
-	if err := schemas.Validate(u); err != nil {
-		t.Error(err)
-	}
+	each(t, func(t *testing.T, v variant) {
+		u := &unstructured.Unstructured{Object: v.input(t)}
+		u.SetName("input")
+		if err := schemas.Validate(u); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // gcp are the schemas of the provider's resources.
-func gcp(t *testing.T) *crds.Schemas {
+func (v variant) gcp(t *testing.T) *crds.Schemas {
 	t.Helper()
 	var kinds []struct {
 		Kind, Group, Version    string
@@ -281,12 +335,17 @@ func gcp(t *testing.T) *crds.Schemas {
 		return apiextensionsv1.JSONSchemaProps{Type: "object", Required: required, Properties: properties}
 	}
 	config := map[string]apiextensionsv1.JSONSchemaProps{"name": text}
-	secret := map[string]apiextensionsv1.JSONSchemaProps{"name": text, "namespace": text}
+	secret := map[string]apiextensionsv1.JSONSchemaProps{"name": text}
 	required := []string{"name", "namespace"}
+	if v.namespaced {
+		config["kind"], required = text, []string{"name"}
+	} else {
+		secret["namespace"] = text
+	}
 	var all []apiextensionsv1.CustomResourceDefinition
 	for _, k := range kinds {
 		k.ForProvider.Type, k.AtProvider.Type = "object", "object"
-		all = append(all, definition(k.Group+"."+api, k.Version, k.Kind, object([]string{"spec"}, map[string]apiextensionsv1.JSONSchemaProps{
+		all = append(all, definition(k.Group+"."+v.api, v.version(k.Version), k.Kind, v.namespaced, object([]string{"spec"}, map[string]apiextensionsv1.JSONSchemaProps{
 			"spec": object([]string{"forProvider"}, map[string]apiextensionsv1.JSONSchemaProps{
 				"forProvider":                k.ForProvider,
 				"providerConfigRef":          object(slices.Sorted(maps.Keys(config)), config),
@@ -299,136 +358,158 @@ func gcp(t *testing.T) *crds.Schemas {
 }
 
 // composite is what the manager's claim becomes, with the longest name.
-func composite(preemptible bool) *unstructured.Unstructured {
+func (v variant) composite(preemptible bool) *unstructured.Unstructured {
 	cluster := crossplane.GKECluster{
 		Namespace: "lab", Name: strings.Repeat("n", crossplane.MaxClaimName), Zone: "europe-west4-b",
 		NodeCount: 3, MachineType: "n2-standard-4", DiskSizeGb: 100, Preemptible: preemptible,
 	}
 	u := cluster.Claim()
 	u.SetUID("0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0")
-	u.SetKind("XGKECluster")
-	u.SetNamespace("")
-	u.SetName(cluster.Name + "-x7k2p")
+	if !v.namespaced {
+		u.SetKind("XGKECluster")
+		u.SetNamespace("")
+		u.SetName(cluster.Name + "-x7k2p")
+	}
 	return u
 }
 
 // complete is a composed resource as Crossplane applies it.
-func complete(u *unstructured.Unstructured) *unstructured.Unstructured {
+func (v variant) complete(u *unstructured.Unstructured) *unstructured.Unstructured {
 	u.SetName("composed")
+	if v.namespaced {
+		u.SetNamespace("lab")
+	}
 	return u
 }
 
 func TestRender(t *testing.T) {
-	inGCP := "illm-" + strings.Repeat("n", crossplane.MaxClaimName) + "-x7k2p"
-	for _, preemptible := range []bool{false, true} {
-		xr := composite(preemptible)
-		got, err := render(input(t), xr, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff([]string{"cluster", "network", "nodepool", "subnetwork"}, slices.Sorted(maps.Keys(got.composed))); diff != "" {
-			t.Fatalf("composed (-want +got):\n%s", diff)
-		}
-		for name, u := range got.composed {
-			if err := gcp(t).Validate(complete(u.DeepCopy())); err != nil {
-				t.Error(err)
-			}
-			if got := u.GetAnnotations()[externalName]; got != inGCP || len(got) > 40 {
-				t.Errorf("%s is called %s in GCP, %d characters; want %s", name, got, len(got), inGCP)
-			}
-			if _, found, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "forProvider", "project"); found {
-				t.Errorf("%s names a project", name)
-			}
-		}
-		ref := crossplane.ConnectionSecret("crossplane-system", xr.GetName())
-		secret := map[string]any{"namespace": ref.Namespace, "name": ref.Name}
-		for path, want := range map[string]any{
-			"subnetwork spec.forProvider.region":               "europe-west4",
-			"cluster spec.forProvider.location":                "europe-west4-b",
-			"cluster spec.forProvider.deletionProtection":      false,
-			"cluster spec.writeConnectionSecretToRef":          secret,
-			"nodepool spec.forProvider.nodeCount":              int64(3),
-			"nodepool spec.forProvider.nodeConfig.spot":        preemptible,
-			"nodepool spec.forProvider.nodeConfig.diskSizeGb":  int64(100),
-			"nodepool spec.forProvider.nodeConfig.machineType": "n2-standard-4",
-			// Resolves when the cluster has an ID, which is when the default pool is gone.
-			"nodepool spec.forProvider.clusterSelector": map[string]any{"matchControllerRef": true},
-		} {
-			name, field, _ := strings.Cut(path, " ")
-			value, _, err := unstructured.NestedFieldNoCopy(got.composed[name].Object, segments(field)...)
-			if diff := cmp.Diff(want, value); err != nil || diff != "" {
-				t.Errorf("%s (%v) (-want +got):\n%s", path, err, diff)
-			}
-		}
-		if len(got.status) > 0 {
-			t.Errorf("status is %v before anything was observed", got.status)
-		}
+	names := map[string]string{
+		"claim":     "illm-" + strings.Repeat("n", crossplane.MaxClaimName) + "-x7k2p",
+		"composite": "illm-" + strings.Repeat("n", crossplane.MaxClaimName) + "-0f1e2",
 	}
+	each(t, func(t *testing.T, v variant) {
+		for _, preemptible := range []bool{false, true} {
+			xr := v.composite(preemptible)
+			got, err := render(v.input(t), xr, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{"cluster", "network", "nodepool", "subnetwork"}, slices.Sorted(maps.Keys(got.composed))); diff != "" {
+				t.Fatalf("composed (-want +got):\n%s", diff)
+			}
+			for name, u := range got.composed {
+				if err := v.gcp(t).Validate(v.complete(u.DeepCopy())); err != nil {
+					t.Error(err)
+				}
+				if got := u.GetAnnotations()[externalName]; got != names[v.dir] || len(got) > 40 {
+					t.Errorf("%s is called %s in GCP, %d characters; want %s", name, got, len(got), names[v.dir])
+				}
+				if _, found, _ := unstructured.NestedFieldNoCopy(u.Object, "spec", "forProvider", "project"); found {
+					t.Errorf("%s names a project", name)
+				}
+			}
+			secret := map[string]any{"name": xr.GetName() + "-cluster-conn"}
+			if !v.namespaced {
+				ref := crossplane.ConnectionSecret("crossplane-system", xr.GetName())
+				secret = map[string]any{"namespace": ref.Namespace, "name": ref.Name}
+			}
+			for path, want := range map[string]any{
+				"subnetwork spec.forProvider.region":               "europe-west4",
+				"cluster spec.forProvider.location":                "europe-west4-b",
+				"cluster spec.forProvider.deletionProtection":      false,
+				"cluster spec.writeConnectionSecretToRef":          secret,
+				"nodepool spec.forProvider.nodeCount":              int64(3),
+				"nodepool spec.forProvider.nodeConfig.spot":        preemptible,
+				"nodepool spec.forProvider.nodeConfig.diskSizeGb":  int64(100),
+				"nodepool spec.forProvider.nodeConfig.machineType": "n2-standard-4",
+				// Resolves when the cluster has an ID, which is when the default pool is gone.
+				"nodepool spec.forProvider.clusterSelector": map[string]any{"matchControllerRef": true},
+			} {
+				name, field, _ := strings.Cut(path, " ")
+				value, _, err := unstructured.NestedFieldNoCopy(got.composed[name].Object, segments(field)...)
+				if diff := cmp.Diff(want, value); err != nil || diff != "" {
+					t.Errorf("%s (%v) (-want +got):\n%s", path, err, diff)
+				}
+			}
+			if len(got.status) > 0 {
+				t.Errorf("status is %v before anything was observed", got.status)
+			}
+		}
+	})
 }
 
 // TestStatus: what is observed of the cluster is what the manager reads.
 func TestStatus(t *testing.T) {
-	first, err := render(input(t), composite(false), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster := complete(first.composed["cluster"])
-	if err := unstructured.SetNestedField(cluster.Object, "203.0.113.10", "status", "atProvider", "endpoint"); err != nil {
-		t.Fatal(err)
-	}
-	if err := gcp(t).Validate(cluster); err != nil {
-		t.Fatal(err)
-	}
-	got, err := render(input(t), composite(false), map[string]*unstructured.Unstructured{"cluster": cluster})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := map[string]any{"endpoint": "203.0.113.10", "clusterName": cluster.GetAnnotations()[externalName]}
-	if diff := cmp.Diff(want, got.status); diff != "" {
-		t.Errorf("status (-want +got):\n%s", diff)
-	}
-	xr := composite(false)
-	xr.Object["status"] = got.status
-	if got := crossplane.ReadClaim(xr).Endpoint; got != "https://203.0.113.10" {
-		t.Errorf("the manager reads %q", got)
-	}
+	each(t, func(t *testing.T, v variant) {
+		first, err := render(v.input(t), v.composite(false), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster := v.complete(first.composed["cluster"])
+		if err := unstructured.SetNestedField(cluster.Object, "203.0.113.10", "status", "atProvider", "endpoint"); err != nil {
+			t.Fatal(err)
+		}
+		if err := v.gcp(t).Validate(cluster); err != nil {
+			t.Fatal(err)
+		}
+		got, err := render(v.input(t), v.composite(false), map[string]*unstructured.Unstructured{"cluster": cluster})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]any{"endpoint": "203.0.113.10", "clusterName": cluster.GetAnnotations()[externalName]}
+		if diff := cmp.Diff(want, got.status); diff != "" {
+			t.Errorf("status (-want +got):\n%s", diff)
+		}
+		xr := v.composite(false)
+		xr.Object["status"] = got.status
+		if got := crossplane.ReadClaim(xr).Endpoint; got != "https://203.0.113.10" {
+			t.Errorf("the manager reads %q", got)
+		}
+	})
 }
 
 // A zone that has no region is refused instead of composed by halves.
 func TestRenderWithoutRegion(t *testing.T) {
-	xr := composite(false)
-	if err := unstructured.SetNestedField(xr.Object, "europe-west4", "spec", "zone"); err != nil {
-		t.Fatal(err)
-	}
-	got, err := render(input(t), xr, nil)
-	if err == nil || got.composed["subnetwork"] != nil {
-		t.Errorf("subnetwork is %v (%v)", got.composed["subnetwork"], err)
-	}
+	each(t, func(t *testing.T, v variant) {
+		xr := v.composite(false)
+		if err := unstructured.SetNestedField(xr.Object, "europe-west4", "spec", "zone"); err != nil {
+			t.Fatal(err)
+		}
+		got, err := render(v.input(t), xr, nil)
+		if err == nil || got.composed["subnetwork"] != nil {
+			t.Errorf("subnetwork is %v (%v)", got.composed["subnetwork"], err)
+		}
+	})
 }
 
 // TestProviderConfig: it is not applied with the rest, and its project is one to fill in.
 func TestProviderConfig(t *testing.T) {
-	all := documents(t, filepath.Join(root, "config/crossplane/providerconfig.yaml"))
-	if len(all) != 1 {
-		t.Fatalf("there are %d objects", len(all))
-	}
-	if got := all[0].GroupVersionKind().Group; got != api {
-		t.Errorf("it is of %s, the resources are of %s", got, api)
-	}
-	if project, _, _ := unstructured.NestedString(all[0].Object, "spec", "projectID"); project != "PROJECT_ID" {
-		t.Errorf("its project is %q", project)
-	}
-	rendered, err := render(input(t), composite(false), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, u := range rendered.composed {
-		want := map[string]any{"name": all[0].GetName()}
-		got, _, _ := unstructured.NestedMap(u.Object, "spec", "providerConfigRef")
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("providerConfigRef of %s (-want +got):\n%s", name, diff)
+	each(t, func(t *testing.T, v variant) {
+		all := documents(t, filepath.Join(root, "config/crossplane", v.dir, "providerconfig.yaml"))
+		if len(all) != 1 {
+			t.Fatalf("there are %d objects", len(all))
 		}
-	}
+		if got := all[0].GroupVersionKind().Group; got != v.api {
+			t.Errorf("it is of %s, the resources are of %s", got, v.api)
+		}
+		if project, _, _ := unstructured.NestedString(all[0].Object, "spec", "projectID"); project != "PROJECT_ID" {
+			t.Errorf("its project is %q", project)
+		}
+		rendered, err := render(v.input(t), v.composite(false), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, u := range rendered.composed {
+			want := map[string]any{"name": all[0].GetName()}
+			if v.namespaced {
+				want["kind"] = all[0].GetKind()
+			}
+			got, _, _ := unstructured.NestedMap(u.Object, "spec", "providerConfigRef")
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("providerConfigRef of %s (-want +got):\n%s", name, diff)
+			}
+		}
+	})
 }
 
 // TestKubeconfig: the kubeconfig that the provider makes of a cluster without a client certificate is

@@ -5,12 +5,12 @@
 // manager writes and the rest of the tests believe in (test/crds/gkecluster.yaml); Crossplane's own
 // definitions, of v1.20 and v2, which `make k8s` copies; the input of function-patch-and-transform,
 // by the schema of spec.resources in Crossplane v1.20, which the Function took over; and gcp.yaml,
-// the fields of provider-gcp's resources that the composition uses, written from the provider's API
+// the fields of provider-gcp's resources that the compositions use, written from the provider's API
 // types. The provider and the Functions are not to be had as Go modules, so their own definitions, and the
 // Functions themselves, are not used.
 //
 // [render] does what function-patch-and-transform does with the patches that are in use, and refuses
 // all others. It is written from the Function's documentation and source and is not the Function; what it
-// makes of the composition was once compared with what Crossplane v1.20's own patch and transform, from
-// which the Function comes, makes of it, and was the same.
+// makes of both compositions was once compared with what Crossplane v1.20's own patch and transform, from
+// which the Function comes, makes of them, and was the same.
 package crossplane

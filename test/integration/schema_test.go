@@ -111,6 +111,9 @@ var _ = Describe("The schema", func() {
 		Entry("another cluster with a kubeconfig", withCluster("{type: gke, kubeconfigSecret: {name: x}}"), "spec.targets[0].cluster", "existing", "kubeconfigSecret"),
 		Entry("a privileged namespace on the hub", targets("{name: a, cluster: {type: hub}, components: [{app: x}], podSecurity: privileged}"), "podSecurity", "hub"),
 		Entry("an unknown level of pod security", targets("{name: a, cluster: {type: gke}, components: [{app: x}], podSecurity: high}"), "podSecurity"),
+		Entry("an unknown policy of Applications", targets("{name: a, cluster: {type: hub}, components: [{app: x}], applicationPolicy: PerSource}"), "applicationPolicy"),
+		Entry("an unknown toleration", withComponents("[{app: x, tolerations: [Missing]}]"), "tolerations[0]"),
+		Entry("tolerations of one of several in an Application", withComponents("[{app: x}, {app: z, tolerations: [Degraded]}]"), "tolerations", "PerComponent"),
 		Entry("a kubeconfig without a name", withCluster("{type: existing, kubeconfigSecret: {key: x}}"), "spec.targets[0].cluster.kubeconfigSecret.name"),
 		Entry("a kubeconfig whose key is none", withCluster("{type: existing, kubeconfigSecret: {name: x, key: a/b}}"), "spec.targets[0].cluster.kubeconfigSecret.key"),
 		Entry("no nodes", withCluster("{type: gke, nodeCount: 0}"), "spec.targets[0].cluster.nodeCount"),
@@ -165,6 +168,9 @@ var _ = Describe("The schema", func() {
 		Entry("with a cluster of a later version", withCluster("{type: talos, nodeCount: 3}")),
 		Entry("with every kind of component", withComponents("[{app: x}, {workflow: x}, {config: x.y, params: {a.b: c}}]")),
 		Entry("with dependencies", depending("[b]")),
+		Entry("with a tolerant component alone", withComponents("[{app: x, tolerations: [OutOfSync, Degraded]}]")),
+		Entry("with a tolerant component among others",
+			targets("{name: a, cluster: {type: hub}, applicationPolicy: PerComponent, components: [{app: x}, {app: z, tolerations: [OutOfSync]}]}")),
 		Entry("with a cycle, which a condition names", targets("{name: a, cluster: {type: hub}, components: [{app: x}], depends: [b]}, "+
 			"{name: b, cluster: {type: hub}, components: [{app: x}], depends: [a]}")),
 		Entry("with every deadline", withWorkflow("{template: x}, deletion: {deadline: 1h, policy: Block}, progressDeadline: {clusters: 30m, applications: 1h30m, workflow: 2h}")),
@@ -250,6 +256,14 @@ var _ = Describe("Targets", func() {
 		err := s.edit(e, func(e *v1alpha1.Experiment) { e.Spec.Workflow.Namespace = s.namespace })
 		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
 		Expect(err.Error()).To(ContainSubstring("spec.workflow.namespace: it cannot change once"))
+
+		By("dividing Applications otherwise after the start")
+		err = s.edit(e, func(e *v1alpha1.Experiment) {
+			e.Spec.Targets[0].ApplicationPolicy = v1alpha1.ApplicationPerComponent
+		})
+		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+		Expect(err.Error()).To(ContainSubstring("spec.targets[].applicationPolicy: it cannot change once"))
+		Expect(s.edit(e, func(e *v1alpha1.Experiment) { e.Spec.Targets[0].ApplicationPolicy = v1alpha1.ApplicationPerTarget })).To(Succeed())
 
 		By("changing components after the start")
 		s.exists(applications, s.application(e, "second"))

@@ -183,6 +183,9 @@ const (
 	AnnotationInputs = "experiments.illm.io/inputs"
 	// AnnotationEndpoint is on the Application of an existing cluster: the URL of its API server.
 	AnnotationEndpoint = "experiments.illm.io/endpoint"
+	// AnnotationComponent is on the Application of a single component: the reference to it, for
+	// instance "app nginx".
+	AnnotationComponent = "experiments.illm.io/component"
 	// AnnotationComplete is on an Experiment with workflow.completion.mode manual: the verdict,
 	// Succeeded or Failed.
 	AnnotationComplete = "experiments.illm.io/complete"

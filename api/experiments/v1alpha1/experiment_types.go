@@ -23,6 +23,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, !has(t.cluster.kubeconfigSecret) || oldSelf.spec.targets.exists(o, o.name == t.name && has(o.cluster.kubeconfigSecret) && o.cluster.kubeconfigSecret == t.cluster.kubeconfigSecret))",message="spec.targets[].cluster.kubeconfigSecret: it cannot change once the Experiment has started, because what is deployed would stay on the cluster of before; delete the Experiment and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || has(self.spec.workflow.__namespace__) == has(oldSelf.spec.workflow.__namespace__) && (!has(self.spec.workflow.__namespace__) || self.spec.workflow.__namespace__ == oldSelf.spec.workflow.__namespace__)",message="spec.workflow.namespace: it cannot change once the Experiment has started; delete it and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || oldSelf.spec.targets.all(o, !has(o.podSecurity) || self.spec.targets.exists(t, t.name == o.name && has(t.podSecurity)))",message="spec.targets[].podSecurity: it can be changed and not be removed once the Experiment has started, because the label would stay on the namespace; set another level"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, oldSelf.spec.targets.exists(o, o.name == t.name && (has(o.applicationPolicy) && o.applicationPolicy == 'PerComponent') == (has(t.applicationPolicy) && t.applicationPolicy == 'PerComponent')))",message="spec.targets[].applicationPolicy: it cannot change once the Experiment has started, because what is deployed would be taken down and deployed again; delete the Experiment and create another one"
 type Experiment struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -164,8 +165,32 @@ type Deletion struct {
 // +kubebuilder:validation:Enum=privileged;baseline;restricted
 type PodSecurity string
 
+// ApplicationPolicy says how the components of a target are divided among Applications.
+// +kubebuilder:validation:Enum=PerTarget;PerComponent
+type ApplicationPolicy string
+
+const (
+	// ApplicationPerTarget is one Application with all components of a target.
+	ApplicationPerTarget ApplicationPolicy = "PerTarget"
+	// ApplicationPerComponent is an Application for each component.
+	ApplicationPerComponent ApplicationPolicy = "PerComponent"
+)
+
+// Toleration is what an Application may be and be healthy to the Experiment.
+// +kubebuilder:validation:Enum=OutOfSync;Degraded
+type Toleration string
+
+const (
+	// TolerateOutOfSync takes an Application that differs from its sources after it was synced
+	// with them, for instance because a webhook changes what is deployed.
+	TolerateOutOfSync Toleration = "OutOfSync"
+	// TolerateDegraded takes an Application of which something does not work.
+	TolerateDegraded Toleration = "Degraded"
+)
+
 // Target is one cluster and what is deployed on it.
 // +kubebuilder:validation:XValidation:rule="!has(self.podSecurity) || self.podSecurity == 'restricted' || self.cluster.type != 'hub'",message="podSecurity: what runs on the hub, which others share, can only be restricted; use another type of cluster"
+// +kubebuilder:validation:XValidation:rule="(has(self.applicationPolicy) && self.applicationPolicy == 'PerComponent') || self.components.size() == 1 || self.components.all(c, !has(c.tolerations))",message="components[].tolerations: several components of one Application cannot be told apart; set applicationPolicy to PerComponent"
 type Target struct {
 	// name of the target, unique in the Experiment.
 	// +required
@@ -178,12 +203,19 @@ type Target struct {
 	// +required
 	Cluster ClusterSpec `json:"cluster"`
 
-	// components are deployed together, as the sources of one Argo CD Application.
+	// components are what is deployed on it.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	Components []ComponentRef `json:"components"`
+
+	// applicationPolicy is PerTarget, which is the default: the components are the sources of one
+	// Argo CD Application, and deployed together; or PerComponent: each has an Application of its
+	// own, which is created when those of the components before it in the list are healthy. It
+	// cannot change once the Experiment has started.
+	// +optional
+	ApplicationPolicy ApplicationPolicy `json:"applicationPolicy,omitempty"`
 
 	// podSecurity is the level of the Pod Security Standards that the namespace of the components
 	// enforces, for instance privileged for agents that run on every node; on the hub, which others
@@ -319,6 +351,13 @@ type ComponentRef struct {
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() > 0 && k.size() <= 253 && self[k].size() <= 4096)",message="params: a name has 1 to 253 characters and a value at most 4096"
 	Params map[string]string `json:"params,omitempty"`
+	// tolerations are what the component's Application may be and be healthy all the same:
+	// OutOfSync, once it was synced, and Degraded. An error of Argo CD's is never tolerated. In a
+	// target with several components they need applicationPolicy PerComponent.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=2
+	Tolerations []Toleration `json:"tolerations,omitempty"`
 }
 
 // Type is the type of the Component that the reference names.
@@ -579,12 +618,46 @@ type TargetStatus struct {
 	// Experiment's alone.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// application is the Argo CD Application, as namespace/name.
+	// application is the Argo CD Application, as namespace/name; empty where each component has one.
 	// +optional
 	Application string `json:"application,omitempty"`
+	// components are the Applications of a target with applicationPolicy PerComponent, in the order
+	// of the spec, and after them those of components that were taken out of it.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	Components []TargetComponentStatus `json:"components,omitempty"`
 	// message says what the target waits for or what is wrong with it.
 	// +optional
 	Message string `json:"message,omitempty"`
+}
+
+// ComponentState says how far a component has come that has an Application of its own.
+type ComponentState string
+
+const (
+	// ComponentBlocked: components before it are not healthy yet.
+	ComponentBlocked ComponentState = "Blocked"
+	// ComponentDeploying: its Application is becoming healthy.
+	ComponentDeploying ComponentState = "Deploying"
+	// ComponentHealthy: its Application is Healthy and Synced, or what it tolerates.
+	ComponentHealthy ComponentState = "Healthy"
+	// ComponentRemoving: the spec does not name it any more, and its Application is being deleted.
+	ComponentRemoving ComponentState = "Removing"
+)
+
+// TargetComponentStatus is what was seen last of a component that has an Application of its own.
+type TargetComponentStatus struct {
+	// name is the reference to the component, for instance "app nginx".
+	Name string `json:"name"`
+	// application is its Argo CD Application, as namespace/name.
+	Application string `json:"application"`
+	// state is Blocked, Deploying, Healthy or Removing.
+	State ComponentState `json:"state"`
+	// reason says what is the matter with one that is not healthy: a reason of the condition
+	// ApplicationsHealthy.
+	// +optional
+	Reason string `json:"reason,omitempty"`
 }
 
 // WorkflowStatus is the validation Workflow and its verdict.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +16,7 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -25,7 +27,7 @@ func (s *scope) apply(ctx context.Context) error {
 	if s.plan.Expire {
 		return s.expire(ctx)
 	}
-	if slices.ContainsFunc(s.plan.Writes, func(w Write) bool { return w.Action == Ensure }) {
+	if slices.ContainsFunc(s.plan.Writes, func(w Write) bool { return w.Action == Ensure || !goingDown(s.experiment) }) {
 		if err := s.current(ctx); err != nil {
 			s.plan.Steps, s.plan.Targets = nil, nil // they tell of what has not been done
 			return err
@@ -63,7 +65,8 @@ func (s *scope) asked(ctx context.Context, object string, err error) {
 	}
 }
 
-// current makes sure, before anything is created or changed, that the Experiment is the one that
+// current makes sure, before anything is created or changed, or deleted because the spec does not ask for
+// it any more, that the Experiment is the one that
 // was planned for: the cache may be behind. What is created for one that is gone, nobody would ever
 // take down; a Workflow that the status records is not submitted a second time when somebody has
 // deleted it; and an Application that is put back to what the spec was for a moment is a rollback.
@@ -101,6 +104,10 @@ func (s *scope) write(ctx context.Context, w Write) error {
 	log := log.FromContext(ctx).WithValues("child", kube.Describe(w.Object))
 	if w.Action == Delete {
 		log.Info("Deleting child")
+		if crossplane.Namespaced(w.Object) {
+			// It goes when the cluster is gone.
+			return writer.Delete(ctx, w.Object, client.PropagationPolicy(metav1.DeletePropagationForeground))
+		}
 		return writer.Delete(ctx, w.Object)
 	}
 	if w.Action == Free {

@@ -188,6 +188,18 @@ const (
 	indexTemplate   = "template"
 )
 
+// indexOwner is the index by which the Applications of single components are found: the UID of their
+// Experiment.
+const indexOwner = "owner"
+
+// componentOwner is the value of that index.
+func componentOwner(app client.Object) []string {
+	if app.GetAnnotations()[v1alpha1.AnnotationComponent] == "" {
+		return nil
+	}
+	return []string{app.GetLabels()[v1alpha1.LabelExperimentUID]}
+}
+
 // SetupWithManager registers the reconciler.
 //
 // foreign is the cache of the kinds of CacheByObject; the manager must start it.
@@ -214,7 +226,10 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		Cache:  foreign,
 		Mapper: mgr.GetRESTMapper(),
 		Kinds: []kube.ForeignKind{
-			{GroupVersionKind: argocd.ApplicationGVK, Handler: kube.Enqueue(toOwner, priorityApplication)},
+			{
+				GroupVersionKind: argocd.ApplicationGVK, Handler: kube.Enqueue(toOwner, priorityApplication),
+				Indexes: map[string]client.IndexerFunc{indexOwner: componentOwner},
+			},
 			{GroupVersionKind: argoworkflows.WorkflowGVK, Handler: kube.Enqueue(toOwner, priorityWorkflow)},
 			{GroupVersionKind: argoworkflows.WorkflowTemplateGVK, MetadataOnly: true, Handler: enqueueWhere(c, indexTemplate)},
 			{GroupVersionKind: argoworkflows.ClusterWorkflowTemplateGVK, MetadataOnly: true, Handler: enqueueWhere(c, indexTemplate)},

@@ -37,6 +37,11 @@
 // one has a name that nobody else's can be, because the hub is shared, and goes in the
 // teardown. On clusters of its own the Experiment's name is the namespace.
 //
+// A gke target's claim may be a namespaced composite of Crossplane v2, which has no claim: then its
+// kubeconfig is beside it, and it is deleted in the foreground, because it would be gone before the
+// cluster otherwise. In the namespace of the Experiment that kubeconfig is trusted no further than that of
+// an existing cluster, because its authors may be able to write it.
+//
 // A vcluster target's cluster is made by two objects, the Cluster of Cluster API and what it names. The
 // Cluster is deleted first, and what it has left when it is gone. Both are in a namespace on the hub of
 // the cluster's own, which the manager makes, because the chart runs once in a namespace; by a RoleBinding
@@ -49,6 +54,16 @@
 // and nothing is made or deleted. It may be others' too, so the namespace has such a name there, and
 // stays, empty, because the manager talks to no cluster but the hub. What the kubeconfig says of its
 // address is kept as an annotation of the Application, which saves reading the Secret again.
+//
+// A target has one Application with the sources of all its components, or with applicationPolicy
+// PerComponent one for each, in the order of the list: one is created when those before it are healthy,
+// and deleted before them. They are found by the UID of the Experiment, an index of the cache, and are
+// its own if they have the name that the component in their annotation gives them; so one whose component
+// the spec does not name any more is found, and deleted. Nothing is validated before it is gone.
+//
+// Healthy is what Argo CD says of the sources that the spec has now. What a component tolerates counts as
+// that, too: OutOfSync only after a sync with these sources, because before it is what was there until
+// then that is healthy.
 //
 // A target whose cluster or Application takes longer than spec.progressDeadline fails the Experiment;
 // how long it has been in its state stands in its status. The Workflow's deadline is for Argo
@@ -94,7 +109,7 @@
 // submitted for an old spec stays the only one, one that the status records must not follow another,
 // and an Application must not go back; the kubeconfig Secret of a cluster that is Ready and not
 // registered, and of one whose Application cannot be compared, once a minute, with its cluster Secret;
-// with the kubeconfig of a cluster that is there already, the cluster Secrets of all, because Argo CD
+// with a kubeconfig that authors may write, the cluster Secrets of all, because Argo CD
 // finds clusters by their addresses and one with other credentials must not be registered twice; a
 // Workflow whose UID is recorded and which the cache does not have; a template that the cache does not
 // have, where a Workflow that only waits takes its place; a child whose create says AlreadyExists, and
@@ -108,7 +123,7 @@
 // # What it owns
 //
 // One claim per gke target; a namespace, a RoleBinding, a Cluster and a VCluster per vcluster target; one
-// cluster Secret for each that is not on the hub, one Application per target, one Workflow, one
+// cluster Secret for each that is not on the hub, one Application per target or component, one Workflow, one
 // namespace on the hub for each target there, and the ConfigMap with what is left behind, which nothing
 // deletes; all with deterministic names that hold a hash of the
 // Experiment's UID, and all with its UID as a label. An object under such a name without that label is

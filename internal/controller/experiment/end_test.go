@@ -137,7 +137,7 @@ func TestProgressDeadlineOfATargetThatDegrades(t *testing.T) {
 	app := func(name, health string) {
 		for _, a := range l.list(argocd.ApplicationGVK) {
 			if a.GetLabels()[v1alpha1.LabelTarget] == name {
-				l.appIs(&a, health, "Synced")
+				l.appIs(&a, health)
 			}
 		}
 	}

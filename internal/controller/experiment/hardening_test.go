@@ -282,7 +282,7 @@ func TestClusterThatIsReplaced(t *testing.T) {
 	l := tutorial(t)
 	l.until(v1alpha1.PhaseReady)
 	app := l.list(argocd.ApplicationGVK)[0]
-	l.appIs(&app, "Healthy", "Synced")
+	l.appIs(&app, "Healthy")
 	old := l.list(crossplane.GKEClusterGVK)[0]
 	old.SetFinalizers(nil)
 	l.update(&old)
@@ -318,7 +318,7 @@ func TestClusterThatIsReplaced(t *testing.T) {
 		t.Error("the new cluster is not registered")
 	}
 	for _, app := range l.list(argocd.ApplicationGVK) {
-		if app.GetLabels()[v1alpha1.LabelTarget] == "app" && !(names{}).registered(v1alpha1.Target{}, []*unstructured.Unstructured{&claim}, &app) {
+		if app.GetLabels()[v1alpha1.LabelTarget] == "app" && !(names{}).registered(v1alpha1.Target{}, []*unstructured.Unstructured{&claim}, []*unstructured.Unstructured{&app}) {
 			t.Error("the Application is not for the new cluster")
 		}
 	}

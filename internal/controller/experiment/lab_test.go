@@ -68,6 +68,10 @@ type lab struct {
 	failAt    int
 	failWith  error
 	committed bool
+	// composites: Crossplane takes GKEClusters for namespaced composites.
+	composites bool
+	// foreground are the kinds of what was deleted in the foreground.
+	foreground []string
 	// refuse says why a write does not take place; it may be nil.
 	refuse func(verb, kind string) error
 	// getErrors and listErrors by kind.
@@ -109,6 +113,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lab"}})
 	l.client = fake.NewClientBuilder().WithScheme(s).WithRESTMapper(mapper).
 		WithStatusSubresource(&v1alpha1.Experiment{}).WithObjects(objects...).
+		WithIndex(object(argocd.ApplicationGVK, "", ""), indexOwner, componentOwner).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if err := l.getErrors[kindOf(o)]; err != nil && l.armed {
@@ -134,6 +139,9 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 				})
 			},
 			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				if p := (&client.DeleteOptions{}).ApplyOptions(opts).PropagationPolicy; p != nil && *p == metav1.DeletePropagationForeground {
+					l.foreground = append(l.foreground, kindOf(o))
+				}
 				return l.write("delete", kindOf(o), func() error { return c.Delete(ctx, o, opts...) })
 			},
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
@@ -367,7 +375,7 @@ func (l *lab) play() bool {
 func (l *lab) deploy() bool {
 	moved := false
 	for _, app := range l.list(argocd.ApplicationGVK) {
-		moved = l.finalize(&app) || l.appIs(&app, "Healthy", "Synced") || moved
+		moved = l.finalize(&app) || l.appIs(&app, "Healthy") || moved
 	}
 	for _, workflow := range l.list(argoworkflows.WorkflowGVK) {
 		moved = l.finalize(&workflow) || moved
@@ -400,14 +408,19 @@ func (l *lab) readyClaim(claim *unstructured.Unstructured) bool {
 	if claim.GetDeletionTimestamp() != nil || crossplane.ReadClaim(claim).Ready {
 		return false
 	}
-	composite := claim.GetName() + "-x"
-	_ = unstructured.SetNestedField(claim.Object, composite, "spec", "resourceRef", "name")
+	composite, namespace := claim.GetName()+"-x", "crossplane-system"
+	if l.composites {
+		composite, namespace = claim.GetName(), claim.GetNamespace()
+		_ = unstructured.SetNestedMap(claim.Object, map[string]any{"compositionRef": map[string]any{"name": "gkeclusters.illm.io"}}, "spec", "crossplane")
+	} else {
+		_ = unstructured.SetNestedField(claim.Object, composite, "spec", "resourceRef", "name")
+	}
 	claimIs(claim, "True", "True", "Available", "")
 	_ = unstructured.SetNestedField(claim.Object, "203.0.113.10", "status", "endpoint")
 	claim.SetFinalizers([]string{"finalizer.apiextensions.crossplane.io"})
 	l.update(claim)
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "crossplane-system", Name: composite + "-cluster-conn"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: composite + "-cluster-conn"},
 		Data:       map[string][]byte{"kubeconfig": []byte(kubeconfig)},
 	}
 	if err := l.client.Create(l.t.Context(), secret); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -460,8 +473,8 @@ func claimIs(claim *unstructured.Unstructured, ready, synced, reason, message st
 	}, "status", "conditions")
 }
 
-func (l *lab) appIs(app *unstructured.Unstructured, health, sync string) bool {
-	state := argocd.ReadApplication(app)
+func (l *lab) appIs(app *unstructured.Unstructured, health string) bool {
+	state := argocd.ReadApplication(app, argocd.Tolerated{})
 	if app.GetDeletionTimestamp() != nil || health == "Healthy" && state.Health == argocd.Healthy {
 		return false
 	}
@@ -469,7 +482,7 @@ func (l *lab) appIs(app *unstructured.Unstructured, health, sync string) bool {
 	destination, _, _ := unstructured.NestedMap(app.Object, "spec", "destination")
 	app.Object["status"] = map[string]any{
 		"health":    map[string]any{"status": health},
-		"sync":      map[string]any{"status": sync, "comparedTo": map[string]any{"sources": sources, "destination": destination}},
+		"sync":      map[string]any{"status": "Synced", "comparedTo": map[string]any{"sources": sources, "destination": destination}},
 		"resources": []any{map[string]any{"kind": "Deployment", "name": "web"}},
 	}
 	l.update(app)

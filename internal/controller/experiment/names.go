@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -69,11 +70,24 @@ func (n names) clusterSecret(t v1alpha1.Target) types.NamespacedName {
 	return types.NamespacedName{Namespace: n.options.ArgoCDNamespace, Name: "cluster-" + n.cluster(t).Name}
 }
 
-func (n names) application(t v1alpha1.Target) types.NamespacedName {
+// application is the name of a target's Application: that of a single component, by the reference to
+// it, or of all of them.
+func (n names) application(t v1alpha1.Target, component string) types.NamespacedName {
+	parts := append([]string{n.experiment.Name, t.Name}, strings.Fields(component)...)
 	return types.NamespacedName{
 		Namespace: n.options.ArgoCDNamespace,
-		Name:      kube.ChildName(argocd.MaxApplicationName, n.experiment.UID, n.experiment.Name, t.Name),
+		Name:      kube.ChildName(argocd.MaxApplicationName, n.experiment.UID, parts...),
 	}
+}
+
+// ofComponent says whether an object is the Application of a single component that a target has, or has
+// had, by the name that this one would have.
+func (n names) ofComponent(o *unstructured.Unstructured) bool {
+	component := componentOf(o)
+	return component != "" && o.GroupVersionKind() == argocd.ApplicationGVK &&
+		slices.ContainsFunc(n.experiment.Spec.Targets, func(t v1alpha1.Target) bool {
+			return perComponent(t) && t.Name == o.GetLabels()[v1alpha1.LabelTarget] && n.application(t, component) == keyOf(o)
+		})
 }
 
 func (n names) workflow() types.NamespacedName {
@@ -143,7 +157,9 @@ func (n names) children(gvk schema.GroupVersionKind) []types.NamespacedName {
 		case argocd.SecretGVK:
 			out = append(out, n.clusterSecret(t))
 		case argocd.ApplicationGVK:
-			out = append(out, n.application(t))
+			for _, p := range partsOf(t) {
+				out = append(out, n.application(t, p.component))
+			}
 		case namespaceGVK:
 			if namespace := n.onHub(t); namespace != "" {
 				out = append(out, types.NamespacedName{Name: namespace})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -34,8 +35,8 @@ type Observed struct {
 	// Homes are the metadata of the namespaces that targets have on the hub for the objects of their
 	// clusters, by target.
 	Homes map[string]*unstructured.Unstructured
-	// Applications by target.
-	Applications map[string]*unstructured.Unstructured
+	// Applications by target, those of components that it does not name any more among them.
+	Applications map[string][]*unstructured.Unstructured
 	// Connections are the kubeconfigs of clusters that are up and that Argo CD does not have
 	// the credentials of, or cannot use them, by target.
 	Connections map[string]Connection
@@ -103,7 +104,7 @@ func (s *scope) observe(ctx context.Context) error {
 	s.seen = Observed{
 		Clusters:     map[string][]*unstructured.Unstructured{},
 		Homes:        map[string]*unstructured.Unstructured{},
-		Applications: map[string]*unstructured.Unstructured{},
+		Applications: map[string][]*unstructured.Unstructured{},
 		Connections:  map[string]Connection{},
 	}
 	s.observeKinds()
@@ -166,15 +167,43 @@ func (s *scope) observeChildren(ctx context.Context) error {
 				s.seen.Homes[t.Name] = home
 			}
 		}
-		app, err := s.child(ctx, argocd.ApplicationGVK, s.names.application(t))
-		if err != nil {
-			return at(v1alpha1.ConditionApplicationsHealthy, err)
-		}
-		if app != nil {
-			s.seen.Applications[t.Name] = app
-		}
+	}
+	if err := s.observeApplications(ctx); err != nil {
+		return at(v1alpha1.ConditionApplicationsHealthy, err)
 	}
 	return at(v1alpha1.ConditionWorkflowSucceeded, s.observeWorkflow(ctx))
+}
+
+// observeApplications reads them by their names, and those of single components by the Experiment that
+// they belong to, because it may not name all of the components any more.
+func (s *scope) observeApplications(ctx context.Context) error {
+	listed := false
+	for _, t := range s.experiment.Spec.Targets {
+		if perComponent(t) {
+			listed = true
+			continue
+		}
+		app, err := s.child(ctx, argocd.ApplicationGVK, s.names.application(t, ""))
+		if err != nil {
+			return err
+		}
+		if app != nil {
+			s.seen.Applications[t.Name] = []*unstructured.Unstructured{app}
+		}
+	}
+	if !listed || s.seen.Kinds[argocd.ApplicationGVK] != kube.KindServed {
+		return nil
+	}
+	apps, err := kube.List(ctx, s.Foreign, argocd.ApplicationGVK,
+		client.InNamespace(s.Options.ArgoCDNamespace), client.MatchingFields{indexOwner: string(s.experiment.UID)})
+	slices.SortFunc(apps, func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	for i := range apps {
+		if marks.Owns(s.experiment, &apps[i]) && s.names.ofComponent(&apps[i]) {
+			target := apps[i].GetLabels()[v1alpha1.LabelTarget]
+			s.seen.Applications[target] = append(s.seen.Applications[target], &apps[i])
+		}
+	}
+	return err
 }
 
 // observeWorkflow reads the Workflow.
@@ -261,13 +290,13 @@ func (s *scope) observeConnections(ctx context.Context) {
 		return
 	}
 	for _, t := range s.experiment.Spec.Targets {
-		provider, cluster, app := providerOf(t), s.seen.cluster(t.Name), s.seen.Applications[t.Name]
-		known := s.names.registered(t, s.seen.Clusters[t.Name], app)
+		provider, cluster, apps := providerOf(t), s.seen.cluster(t.Name), s.seen.Applications[t.Name]
+		known := s.names.registered(t, s.seen.Clusters[t.Name], apps)
 		switch {
 		case t.Cluster.Type == v1alpha1.ClusterHub, !provider.read(s.seen.Clusters[t.Name]).Ready:
-		case known && argocd.Disconnected(app):
+		case known && slices.ContainsFunc(apps, argocd.Disconnected):
 			s.seen.Connections[t.Name] = s.connectionAgain(ctx, t, provider.kubeconfig(s.names, t, cluster))
-		case !known && (cluster != nil || app != nil || !s.blocked(t)):
+		case !known && (cluster != nil || len(apps) > 0 || !s.blocked(t)):
 			s.seen.Connections[t.Name] = s.connection(ctx, t, provider.kubeconfig(s.names, t, cluster))
 		}
 	}
@@ -277,8 +306,9 @@ func (s *scope) observeConnections(ctx context.Context) {
 // be read there holds nothing else up.
 func (s *scope) observeDisconnected(ctx context.Context) {
 	for _, t := range s.experiment.Spec.Targets {
-		cluster, app := s.seen.cluster(t.Name), s.seen.Applications[t.Name]
-		if !going(app) || !s.names.registered(t, s.seen.Clusters[t.Name], app) || !argocd.Disconnected(app) {
+		cluster, apps := s.seen.cluster(t.Name), s.seen.Applications[t.Name]
+		stuck := func(app *unstructured.Unstructured) bool { return going(app) && argocd.Disconnected(app) }
+		if !s.names.registered(t, s.seen.Clusters[t.Name], apps) || !slices.ContainsFunc(apps, stuck) {
 			continue
 		}
 		if c := s.connectionAgain(ctx, t, providerOf(t).kubeconfig(s.names, t, cluster)); c.ReadErr == nil {
@@ -293,7 +323,7 @@ func (s *scope) observeClusterless(ctx context.Context) {
 	s.seen.Clusterless = map[string]bool{}
 	for _, t := range s.experiment.Spec.Targets {
 		objects := providerOf(t).objects(s.names, t)
-		if len(objects) == 0 || !going(s.seen.Applications[t.Name]) || s.seen.cluster(t.Name) != nil ||
+		if len(objects) == 0 || !slices.ContainsFunc(s.seen.Applications[t.Name], going) || s.seen.cluster(t.Name) != nil ||
 			s.seen.Kinds[objects[0].GroupVersionKind()] != kube.KindServed {
 			continue
 		}
@@ -304,9 +334,8 @@ func (s *scope) observeClusterless(ctx context.Context) {
 
 // blocked says whether a target waits for others before it is begun.
 func (s *scope) blocked(t v1alpha1.Target) bool {
-	return slices.ContainsFunc(t.Depends, func(name string) bool {
-		app := s.seen.Applications[name]
-		return app == nil || argocd.ReadApplication(app).Health != argocd.Healthy
+	return slices.ContainsFunc(s.experiment.Spec.Targets, func(o v1alpha1.Target) bool {
+		return slices.Contains(t.Depends, o.Name) && !deployedWell(s.names.observedParts(o, s.seen.Applications[o.Name]))
 	})
 }
 
@@ -324,14 +353,17 @@ func (o Observed) readErrors() error {
 	return errors.Join(errs...)
 }
 
-// registered says whether the Application was created for the cluster, which Argo CD was given the
+// registered says whether an Application was created for the cluster, which Argo CD was given the
 // credentials of before.
-func (n names) registered(t v1alpha1.Target, objects []*unstructured.Unstructured, app *unstructured.Unstructured) bool {
-	if app == nil || standing(objects) == nil && app.GetAnnotations()[v1alpha1.AnnotationEndpoint] == "" {
+func (n names) registered(t v1alpha1.Target, objects, apps []*unstructured.Unstructured) bool {
+	if standing(objects) == nil && deployedEndpoint(apps) == "" {
 		return false
 	}
-	name, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "name")
-	return name == n.registration(t, objects)
+	registration := n.registration(t, objects)
+	return slices.ContainsFunc(apps, func(app *unstructured.Unstructured) bool {
+		name, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "name")
+		return name == registration
+	})
 }
 
 // connectionAgain is the kubeconfig of a cluster that Argo CD was told of, and what it was told.
@@ -361,7 +393,7 @@ func (s *scope) connection(ctx context.Context, t v1alpha1.Target, ref kubeconfi
 	if err == nil {
 		c.Credentials, c.Err = argocd.ParseKubeconfig(kubeconfig, c.Trust)
 	}
-	if c.Err == nil && shared(t) {
+	if c.Err == nil && c.Authors {
 		c.Clash, c.ReadErr = s.clash(ctx, t, c.Credentials)
 	}
 	return c
@@ -424,7 +456,8 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 			return err
 		}
 		for _, app := range s.seen.Leftovers[apps] {
-			s.seen.Applications[app.GetLabels()[v1alpha1.LabelTarget]] = &app
+			target := app.GetLabels()[v1alpha1.LabelTarget]
+			s.seen.Applications[target] = append(s.seen.Applications[target], &app)
 		}
 	}
 	s.observeClusterless(ctx)
@@ -552,7 +585,7 @@ func (s *scope) leftovers(ctx context.Context, kinds ...schema.GroupVersionKind)
 		}
 		children := s.names.children(gvk)
 		s.seen.Leftovers[gvk] = slices.DeleteFunc(found, func(o unstructured.Unstructured) bool {
-			return !slices.Contains(children, client.ObjectKeyFromObject(&o))
+			return !slices.Contains(children, client.ObjectKeyFromObject(&o)) && !s.names.ofComponent(&o)
 		})
 	}
 	return nil

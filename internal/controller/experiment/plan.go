@@ -193,7 +193,7 @@ func (f facts) bringUp() Plan {
 
 // advanceAll takes every target a step on, and says whether what they ask for is not, or not
 // provably, what is deployed.
-func (f facts) advanceAll(p *Plan, graph *dag.Graph[string], targets map[string]*target, sources map[string][]argocd.Source) (settling bool) {
+func (f facts) advanceAll(p *Plan, graph *dag.Graph[string], targets map[string]*target, sources map[string][][]argocd.Source) (settling bool) {
 	for _, name := range graph.Order() {
 		targets[name].blockedBy = blocked(name, graph, targets)
 		f.advance(p, targets[name], sources[name])
@@ -210,8 +210,10 @@ func (f facts) deployed(p Plan, targets map[string]*target) (deployed []Write) {
 	for _, spec := range f.experiment.Spec.Targets {
 		t := targets[spec.Name]
 		deployed = append(deployed, f.confirmed(t)...)
-		if t.desired != nil {
-			deployed = append(deployed, Write{Object: t.desired, Condition: v1alpha1.ConditionApplicationsHealthy})
+		for _, part := range t.parts {
+			if part.desired != nil {
+				deployed = append(deployed, Write{Object: part.desired, Condition: v1alpha1.ConditionApplicationsHealthy})
+			}
 		}
 	}
 	return deployed
@@ -381,13 +383,13 @@ func givenParameters(e *v1alpha1.Experiment, targets []v1alpha1.TargetStatus) ma
 	return parameters
 }
 
-// resolve finds the sources of every target's Application.
-func (f facts) resolve() (map[string][]argocd.Source, conditions.Step) {
+// resolve finds the sources of every target's components, in their order.
+func (f facts) resolve() (map[string][][]argocd.Source, conditions.Step) {
 	fallback := f.options.Fallback
 	if f.options.StrictComponents {
 		fallback = Fallback{}
 	}
-	sources := map[string][]argocd.Source{}
+	sources := map[string][][]argocd.Source{}
 	var fallbacks, wrong []string
 	var reason string
 	for _, t := range f.experiment.Spec.Targets {
@@ -446,7 +448,7 @@ func (f facts) missingKinds() (clusters, applications, workflow conditions.Step)
 
 // validate submits the Workflow when everything before it holds, and reads its verdict. What
 // settling means says advanceAll.
-func (f facts) validate(p *Plan, sources map[string][]argocd.Source, settling bool) {
+func (f facts) validate(p *Plan, sources map[string][][]argocd.Source, settling bool) {
 	last, inputs := &p.Steps[len(p.Steps)-1], f.inputs(sources)
 	switch {
 	case p.Workflow != nil:
@@ -522,11 +524,11 @@ func refusedTarget(name string) string { return "target " + name }
 // inputs is a hash of what a Workflow validates: the clusters and the sources on each, and
 // the workflow of the spec. It begins with the version of the way it is made: one that was
 // made another way cannot be compared.
-func (f facts) inputs(sources map[string][]argocd.Source) string {
+func (f facts) inputs(sources map[string][][]argocd.Source) string {
 	targets := map[string]any{}
 	for _, t := range f.experiment.Spec.Targets {
 		rendered := []any{}
-		for _, s := range sources[t.Name] {
+		for _, s := range slices.Concat(sources[t.Name]...) {
 			rendered = append(rendered, s.Object())
 		}
 		targets[t.Name] = map[string]any{"cluster": t.Cluster, "sources": rendered}

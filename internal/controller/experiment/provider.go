@@ -56,6 +56,8 @@ type kubeconfigRef struct {
 	Remedy string
 	// Trust says how far what is there is trusted.
 	Trust argocd.Trust
+	// Authors may write the Secret: it may be of any cluster, with whatever credentials.
+	Authors bool
 }
 
 // providers by the type of cluster. One of a type that is not in here is refused.

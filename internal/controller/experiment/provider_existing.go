@@ -15,6 +15,6 @@ func (existing) kubeconfig(n names, t v1alpha1.Target, _ *unstructured.Unstructu
 	ref := t.Cluster.KubeconfigSecret
 	return kubeconfigRef{
 		Secret: types.NamespacedName{Namespace: n.experiment.Namespace, Name: ref.Name}, Key: orDefault(ref.Key, "kubeconfig"),
-		Remedy: "create it, with the kubeconfig of the cluster",
+		Remedy: "create it, with the kubeconfig of the cluster", Authors: true,
 	}
 }

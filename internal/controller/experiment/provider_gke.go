@@ -44,18 +44,27 @@ func (gke) read(objects []*unstructured.Unstructured) clusterState {
 }
 
 func (gke) kubeconfig(n names, _ v1alpha1.Target, claim *unstructured.Unstructured) kubeconfigRef {
-	composite := crossplane.ReadClaim(claim).Composite
-	if composite == "" {
-		return kubeconfigRef{Missing: "names no composite resource yet (spec.resourceRef)"}
-	}
-	trust := argocd.Trusted
-	if n.options.KeylessGKE {
-		trust = argocd.KeylessGCP
-	}
-	return kubeconfigRef{
-		Trust:  trust,
-		Secret: crossplane.ConnectionSecret(n.options.CrossplaneNamespace, composite),
+	s := crossplane.ReadClaim(claim)
+	ref := kubeconfigRef{
+		Trust:  argocd.Trusted,
+		Secret: crossplane.ConnectionSecret(n.options.CrossplaneNamespace, s.Composite),
 		Key:    crossplane.KubeconfigKey,
 		Remedy: "the composition must write it",
 	}
+	if n.options.KeylessGKE {
+		ref.Trust = argocd.KeylessGCP
+	}
+	if s.Namespaced {
+		ref.Secret.Namespace, ref.Authors = claim.GetNamespace(), n.options.ClaimNamespace == ""
+	}
+	switch {
+	case s.Composite == "":
+		return kubeconfigRef{Missing: "names no composite resource yet (spec.resourceRef)"}
+	case ref.Authors && n.options.KeylessGKE:
+		return kubeconfigRef{Missing: "is in the namespace of its author, who could have Argo CD log in anywhere with its own identity; " +
+			"start the manager with --claim-namespace, or without --keyless-gke"}
+	case ref.Authors:
+		ref.Trust = argocd.Untrusted
+	}
+	return ref
 }

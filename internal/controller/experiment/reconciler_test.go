@@ -387,7 +387,7 @@ func TestForeignObjectsAreNotTouched(t *testing.T) { // field notes 39, 40
 			n := names{e, l.reconciler.Options}
 			key := map[schema.GroupVersionKind]fmt.Stringer{
 				crossplane.GKEClusterGVK:  n.cluster(e.Spec.Targets[0]),
-				argocd.ApplicationGVK:     n.application(e.Spec.Targets[0]),
+				argocd.ApplicationGVK:     n.application(e.Spec.Targets[0], ""),
 				argocd.SecretGVK:          n.clusterSecret(e.Spec.Targets[0]),
 				argoworkflows.WorkflowGVK: n.workflow(),
 			}[gvk].String()

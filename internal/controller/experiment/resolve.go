@@ -23,10 +23,9 @@ type Fallback struct {
 // resolveError says why a reference cannot be deployed.
 type resolveError struct{ reason, message string }
 
-// resolve turns a target's references into the sources of its Application, in the order of
-// the references. fallbacks describes the references that the convention path stands in
+// resolve turns a target's references into their sources, in the order of the references. fallbacks describes the references that the convention path stands in
 // for; problems name the references that cannot be deployed.
-func resolve(t v1alpha1.Target, components map[string]*v1alpha1.Component, fallback Fallback) (sources []argocd.Source, fallbacks []string, problems []*resolveError) {
+func resolve(t v1alpha1.Target, components map[string]*v1alpha1.Component, fallback Fallback) (sources [][]argocd.Source, fallbacks []string, problems []*resolveError) {
 	for _, ref := range t.Components {
 		component, found := components[ref.Name()]
 		if !found {
@@ -45,7 +44,7 @@ func resolve(t v1alpha1.Target, components map[string]*v1alpha1.Component, fallb
 			problems = append(problems, err)
 			continue
 		}
-		sources = append(sources, s...)
+		sources = append(sources, s)
 	}
 	return sources, fallbacks, problems
 }
@@ -71,7 +70,7 @@ func resolveRef(ref v1alpha1.ComponentRef, c *v1alpha1.Component) ([]argocd.Sour
 	if err != nil {
 		return nil, err
 	}
-	// Sources of several Components share one Application, so each names its values apart.
+	// Sources of several Components may share one Application, so each names its values apart.
 	valuesRef := "values-" + string(ref.Type()) + "-" + strings.ReplaceAll(ref.Name(), ".", "_")
 	sources := make([]argocd.Source, 0, len(c.Spec.Sources))
 	for _, s := range c.Spec.Sources {

@@ -104,7 +104,7 @@ func TestResolveParameters(t *testing.T) {
 			if problems != nil {
 				t.Fatal(problems)
 			}
-			if diff := cmp.Diff(test.want, parametersIn(sources)); diff != "" {
+			if diff := cmp.Diff(test.want, parametersIn(slices.Concat(sources...))); diff != "" {
 				t.Errorf("parameters (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(untouched, component); diff != "" {
@@ -197,7 +197,7 @@ func TestResolveSources(t *testing.T) {
 			if problems != nil || fallbacks != nil {
 				t.Fatalf("fallbacks %v, problems %v", fallbacks, problems)
 			}
-			if diff := cmp.Diff(test.want, sources); diff != "" {
+			if diff := cmp.Diff(test.want, slices.Concat(sources...)); diff != "" {
 				t.Errorf("sources (-want +got):\n%s", diff)
 			}
 		})
@@ -216,7 +216,7 @@ func TestResolveFallback(t *testing.T) {
 		{RepoURL: "https://charts.example.com", TargetRevision: "1.2.3", Chart: "nginx"},
 		{RepoURL: fallback.RepoURL, TargetRevision: "v1", Path: "components/workflow/load"},
 	}
-	if diff := cmp.Diff(want, sources); diff != "" {
+	if diff := cmp.Diff(want, slices.Concat(sources...)); diff != "" {
 		t.Errorf("sources (-want +got):\n%s", diff)
 	}
 	if len(fallbacks) != 2 || !strings.Contains(fallbacks[0], "dash") || !strings.Contains(fallbacks[1], "load") {
@@ -239,13 +239,13 @@ func TestResolveIsTheSameEveryTime(t *testing.T) {
 	}
 	component.Spec.Sources = []v1alpha1.ComponentSource{chart(helm)}
 	target := v1alpha1.Target{Name: "main", Components: []v1alpha1.ComponentRef{app("web", params)}}
-	var first []argocd.Source
+	var first [][]argocd.Source
 	for range 20 {
 		sources, _, problems := resolve(target, map[string]*v1alpha1.Component{"web": component}, Fallback{})
 		if problems != nil {
 			t.Fatal(problems)
 		}
-		parameters := sources[0].Helm.Parameters
+		parameters := sources[0][0].Helm.Parameters
 		if len(parameters) != 60 || !slices.IsSortedFunc(parameters, func(a, b argocd.Parameter) int { return strings.Compare(a.Name, b.Name) }) {
 			t.Fatalf("%d parameters: %v", len(parameters), parameters)
 		}
@@ -300,10 +300,10 @@ func FuzzResolve(f *testing.F) {
 			return
 		}
 		e := experimentOf(target)
-		if err := valid(facts{experiment: e, options: labOptions, names: names{e, labOptions}}.desiredApplication(claimed(target), sources)); problems != nil {
+		if err := valid(facts{experiment: e, options: labOptions, names: names{e, labOptions}}.desiredApplication(claimed(target), "", slices.Concat(sources...))); err != nil {
 			t.Error(err)
 		}
-		expectRefs(t, sources)
+		expectRefs(t, slices.Concat(sources...))
 	})
 }
 

@@ -50,7 +50,8 @@ func children(t *testing.T, e *v1alpha1.Experiment, o Options) map[string]*unstr
 	}
 	all := map[string]*unstructured.Unstructured{"workflow": f.desiredWorkflow(nil, "inputs")}
 	for _, target := range e.Spec.Targets {
-		all["application of "+target.Name] = f.desiredApplication(claimed(target), sources)
+		all["application of "+target.Name] = f.desiredApplication(claimed(target), "", sources)
+		all["application of a component of "+target.Name] = f.desiredApplication(claimed(target), target.Components[0].String(), sources)
 		if target.Cluster.Type == v1alpha1.ClusterHub {
 			continue
 		}

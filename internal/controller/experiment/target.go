@@ -23,13 +23,14 @@ type target struct {
 	provider provider
 	// objects are those that the cluster is made by, as Observed.Clusters has them, and cluster is
 	// the one that stands for it.
-	objects      []*unstructured.Unstructured
-	cluster, app *unstructured.Unstructured
-	clusterState clusterState
-	appState     argocd.ApplicationState
-	blockedBy    []string
-	// desired is the Application as it is to be; nil while the cluster is not up.
-	desired *unstructured.Unstructured
+	objects []*unstructured.Unstructured
+	cluster *unstructured.Unstructured
+	// apps are its Applications: those of its parts, and those of components that the spec does not
+	// name any more.
+	apps, removed []*unstructured.Unstructured
+	parts         []part
+	clusterState  clusterState
+	blockedBy     []string
 	// clusterUp: the cluster is up and Argo CD knows it, or will by this pass's writes.
 	clusterUp bool
 	// clusterReason and appReason are reasons of the conditions while the step is not done.
@@ -39,9 +40,9 @@ type target struct {
 
 func (t *target) hub() bool { return t.spec.Cluster.Type == v1alpha1.ClusterHub }
 func (t *target) healthy() bool {
-	return t.clusterUp && t.app != nil && t.appState.Health == argocd.Healthy
+	return t.clusterUp && deployedWell(t.parts, t.removed)
 }
-func (t *target) begun() bool { return t.cluster != nil || t.app != nil }
+func (t *target) begun() bool { return t.cluster != nil || len(t.apps) > 0 }
 
 // object is the i-th of those that the cluster is made by; nil if it is not there.
 func (t *target) object(i int) *unstructured.Unstructured {
@@ -53,7 +54,8 @@ func (t *target) object(i int) *unstructured.Unstructured {
 
 // settling: what the target asks for is not, or not provably, what is deployed to stay.
 func (t *target) settling() bool {
-	return !t.clusterUp || t.appState.Outdated || slices.ContainsFunc(t.objects, going) || going(t.app)
+	return !t.clusterUp || len(t.removed) > 0 || slices.ContainsFunc(t.objects, going) ||
+		slices.ContainsFunc(t.parts, func(p part) bool { return p.desired == nil || p.state.Outdated || going(p.app) })
 }
 
 // going says whether a child is there and being deleted.
@@ -67,12 +69,10 @@ func (f facts) targets() map[string]*target {
 	for _, spec := range f.experiment.Spec.Targets {
 		t := &target{
 			spec: spec, provider: providerOf(spec),
-			objects: f.seen.Clusters[spec.Name], cluster: f.seen.cluster(spec.Name), app: f.seen.Applications[spec.Name],
+			objects: f.seen.Clusters[spec.Name], cluster: f.seen.cluster(spec.Name), apps: f.seen.Applications[spec.Name],
 		}
 		t.clusterState = t.provider.read(t.objects)
-		if t.app != nil {
-			t.appState = argocd.ReadApplication(t.app)
-		}
+		t.parts, t.removed = f.names.observedParts(spec, t.apps)
 		targets[spec.Name] = t
 	}
 	return targets
@@ -91,8 +91,8 @@ func blocked(name string, graph *dag.Graph[string], targets map[string]*target) 
 	return by
 }
 
-// advance takes a target one step on: cluster, registration, Application.
-func (f facts) advance(p *Plan, t *target, sources []argocd.Source) {
+// advance takes a target one step on: cluster, registration, Applications.
+func (f facts) advance(p *Plan, t *target, sources [][]argocd.Source) {
 	if len(t.blockedBy) > 0 && !t.begun() {
 		t.clusterUp = t.hub()
 		t.clusterReason, t.appReason = v1alpha1.ReasonDependencyNotHealthy, v1alpha1.ReasonDependencyNotHealthy
@@ -112,11 +112,7 @@ func (f facts) advance(p *Plan, t *target, sources []argocd.Source) {
 		t.appReason = v1alpha1.ReasonPending
 		return
 	}
-	t.desired = f.desiredApplication(t, sources)
-	if f.ensure(p, t, t.app, t.desired, v1alpha1.ConditionApplicationsHealthy) {
-		t.appState = argocd.ApplicationState{Outdated: true}
-	}
-	f.judgeApplication(t)
+	f.advanceApplications(p, t, sources)
 }
 
 func (f facts) advanceCluster(p *Plan, t *target) {
@@ -144,7 +140,7 @@ func (f facts) advanceCluster(p *Plan, t *target) {
 		if t.clusterState.Message != "" {
 			t.message += ": " + t.clusterState.Message
 		}
-	case f.names.registered(t.spec, t.objects, t.app):
+	case f.names.registered(t.spec, t.objects, t.apps):
 		t.clusterUp = true
 		f.registerAgain(p, t)
 	case planned < len(p.Writes) || slices.ContainsFunc(t.objects, going):
@@ -230,7 +226,7 @@ func (f facts) registerAgain(p *Plan, t *target) {
 	if f.frozen || !c.Found || c.Clash != "" || c.Err != nil || c.ReadErr != nil || err != nil {
 		return
 	}
-	if at := t.app.GetAnnotations()[v1alpha1.AnnotationEndpoint]; t.cluster == nil && at != c.Credentials.Server {
+	if at := deployedEndpoint(t.apps); t.cluster == nil && at != c.Credentials.Server {
 		// What is deployed would stay where it is, and what is said of it be taken for the other.
 		t.clusterUp, t.clusterReason = false, v1alpha1.ReasonKubeconfigInvalid
 		t.message = fmt.Sprintf("Secret %s has the kubeconfig of another cluster now, %s; put that of %s back", c.Secret, c.Credentials.Server, at)
@@ -248,33 +244,6 @@ func firstError(errs ...error) error {
 		}
 	}
 	return nil
-}
-
-func (f facts) judgeApplication(t *target) {
-	what := "Application " + f.names.application(t.spec).String()
-	describe := "; see kubectl -n " + f.options.ArgoCDNamespace + " describe application " + f.names.application(t.spec).Name
-	t.appReason = v1alpha1.ReasonApplicationProgressing
-	switch {
-	case going(t.app):
-		t.message = what + " is being deleted by somebody; it is created again when it is gone"
-		t.appState.Health = argocd.Progressing
-	case t.healthy():
-		t.message = ""
-	case t.appState.Health == argocd.Degraded:
-		t.appReason = v1alpha1.ReasonApplicationDegraded
-		t.message = what + " is degraded: " + t.appState.Message + describe
-	case t.appState.Health == argocd.Missing:
-		t.appReason = v1alpha1.ReasonApplicationMissing
-		t.message = what + " has nothing on its cluster yet: " + t.appState.Message
-	case t.appState.Health == argocd.Failed:
-		t.appReason = v1alpha1.ReasonApplicationError
-		t.message = what + " cannot be synced: " + t.appState.Message + describe
-	default:
-		t.message = what + " is progressing"
-		if t.appState.Message != "" {
-			t.message += ": " + t.appState.Message
-		}
-	}
 }
 
 // ensure plans the write that brings a child to its desired state, and says whether one is
@@ -310,41 +279,6 @@ func (f facts) desiredClusterSecret(t *target, c Connection) (*unstructured.Unst
 	return f.mark(t.spec, secret), nil
 }
 
-// enforceLabel is by which a namespace says the level of the Pod Security Standards that it enforces.
-const enforceLabel = "pod-security.kubernetes.io/enforce"
-
-// desiredApplication is the target's Application. On the hub its namespace is marked, to be
-// taken down.
-func (f facts) desiredApplication(t *target, sources []argocd.Source) *unstructured.Unstructured {
-	name := f.names.application(t.spec)
-	app := argocd.Application{
-		Namespace:            name.Namespace,
-		Name:                 name.Name,
-		Project:              orDefault(f.seen.Project, f.options.ArgoCDProject),
-		Sources:              sources,
-		DestinationNamespace: f.names.deployed(t.spec),
-	}
-	namespace := &unstructured.Unstructured{Object: map[string]any{}}
-	if level := t.spec.PodSecurity; level != "" {
-		namespace.SetLabels(map[string]string{enforceLabel: string(level)})
-	}
-	app.NamespaceLabels = namespace.GetLabels()
-	if t.hub() {
-		f.mark(t.spec, namespace)
-		app.NamespaceLabels, app.NamespaceAnnotations = namespace.GetLabels(), namespace.GetAnnotations()
-		return f.mark(t.spec, app.Object())
-	}
-	app.Cluster = f.names.registration(t.spec, t.objects)
-	o := f.mark(t.spec, app.Object())
-	if endpoint := f.endpoint(t); t.cluster == nil && endpoint != "" {
-		// Nothing else that is seen says where such a cluster is.
-		annotations := o.GetAnnotations()
-		annotations[v1alpha1.AnnotationEndpoint] = endpoint
-		o.SetAnnotations(annotations)
-	}
-	return o
-}
-
 // endpoint is the URL of the API server of a target's cluster; empty while it is not known.
 func (f facts) endpoint(t *target) string {
 	switch {
@@ -352,10 +286,8 @@ func (f facts) endpoint(t *target) string {
 		return argocd.InClusterServer
 	case len(t.provider.kinds()) > 0:
 		return t.clusterState.Endpoint
-	case t.app != nil && t.app.GetAnnotations()[v1alpha1.AnnotationEndpoint] != "":
-		return t.app.GetAnnotations()[v1alpha1.AnnotationEndpoint]
 	}
-	return f.seen.Connections[t.spec.Name].Credentials.Server
+	return orDefault(deployedEndpoint(t.apps), f.seen.Connections[t.spec.Name].Credentials.Server)
 }
 
 func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus, inputs string) *unstructured.Unstructured {
@@ -434,8 +366,12 @@ func (f facts) status(t *target) v1alpha1.TargetStatus {
 	default:
 		s.Cluster = f.names.cluster(t.spec).String()
 	}
-	if t.app != nil || s.State == v1alpha1.TargetDeploying {
-		s.Application = f.names.application(t.spec).String()
+	switch {
+	case len(t.apps) == 0 && s.State != v1alpha1.TargetDeploying:
+	case perComponent(t.spec):
+		s.Components = f.componentStatuses(t)
+	default:
+		s.Application = f.names.application(t.spec, "").String()
 	}
 	return s
 }

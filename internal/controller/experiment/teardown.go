@@ -156,41 +156,60 @@ func (d *demolition) held() (held bool) {
 	return held
 }
 
-// takeApplications deletes the Applications that no other target's Application still depends on,
-// and frees those of clusters that are gone: Argo CD could never delete what they deployed.
+// takeApplications deletes the Applications that no other still depends on, and frees those of clusters
+// that are gone: Argo CD could never delete what they deployed.
 func (d *demolition) takeApplications() {
 	targets := d.targets()
 	graph, _ := d.accept()
 	ordered := graph != nil // the dependencies may have been changed to a cycle since
 	for _, spec := range d.experiment.Spec.Targets {
 		t := targets[spec.Name]
-		switch {
-		case t.app == nil:
-			continue
-		case ordered && d.needed(spec.Name):
-			d.leave(*t.app)
-			continue
+		needed := ordered && d.needed(spec.Name)
+		for _, app := range t.removed {
+			d.takeApplication(t, app, needed)
 		}
-		d.remove(*t.app)
-		switch {
-		case !going(t.app):
-		case d.seen.Clusterless[spec.Name]:
-			d.Writes = append(d.Writes, Write{Action: Free, Object: t.app, Known: true, Target: spec.Name, Condition: v1alpha1.ConditionReady})
-		case !d.given(remnant{object: t.app}, 4):
-			d.registerAgain(&d.Plan, t) // or Argo CD could never delete what it deployed
+		needed = needed || d.awaits(t.removed...)
+		// What comes later in a target is deployed on what came before.
+		for _, part := range slices.Backward(t.parts) {
+			if part.app != nil {
+				d.takeApplication(t, part.app, needed)
+				needed = needed || d.awaits(part.app)
+			}
 		}
 	}
-	for _, app := range d.seen.Applications {
-		d.lookIn(d.nextLook(*app))
+	for _, apps := range d.seen.Applications {
+		for _, app := range apps {
+			d.lookIn(d.nextLook(*app))
+		}
 	}
 }
 
-// needed says whether a target's Application waits for those of others that depend on it.
+// takeApplication deletes an Application, or waits for it where another needs it.
+func (d *demolition) takeApplication(t *target, app *unstructured.Unstructured, needed bool) {
+	if needed {
+		d.leave(*app)
+		return
+	}
+	d.remove(*app)
+	switch {
+	case !going(app):
+	case d.seen.Clusterless[t.spec.Name]:
+		d.Writes = append(d.Writes, Write{Action: Free, Object: app, Known: true, Target: t.spec.Name, Condition: v1alpha1.ConditionReady})
+	case !d.given(remnant{object: app}, 4):
+		d.registerAgain(&d.Plan, t) // or Argo CD could never delete what it deployed
+	}
+}
+
+// needed says whether a target's Applications wait for those of others that depend on it.
 func (d *demolition) needed(name string) bool {
 	return slices.ContainsFunc(d.experiment.Spec.Targets, func(o v1alpha1.Target) bool {
-		app := d.seen.Applications[o.Name]
-		return app != nil && slices.Contains(o.Depends, name) && o.Name != name && !d.given(remnant{object: app}, 4)
+		return slices.Contains(o.Depends, name) && o.Name != name && d.awaits(d.seen.Applications[o.Name]...)
 	})
+}
+
+// awaits says whether any of some Applications has not had its time to go.
+func (d *demolition) awaits(apps ...*unstructured.Unstructured) bool {
+	return slices.ContainsFunc(apps, func(app *unstructured.Unstructured) bool { return !d.given(remnant{object: app}, 4) })
 }
 
 // takeClusters takes down what is left when everything on the clusters is gone, or has had its time.

@@ -196,7 +196,7 @@ type Health int
 const (
 	// Progressing: on its way, nothing is known to be wrong.
 	Progressing Health = iota
-	// Healthy: Healthy and Synced, at the sources of the spec as it is now.
+	// Healthy: Healthy and Synced, at the sources of the spec as it is now, or what is tolerated.
 	Healthy
 	// Degraded: what it deployed does not work.
 	Degraded
@@ -211,16 +211,20 @@ type ApplicationState struct {
 	// Health is the verdict.
 	Health Health
 	// Message says why it is not Healthy, in Argo CD's words where it has any; empty for one
-	// that is simply on its way.
+	// that is simply on its way. Of a Healthy one it says what is tolerated.
 	Message string
 	// Outdated: what it says is of other sources, or of another cluster, than the spec has now.
 	Outdated bool
 }
 
+// Tolerated is what an Application may be and be Healthy to whoever asks: OutOfSync, if it was synced
+// with the sources that it has now, and Degraded. Nothing is by default.
+type Tolerated struct{ OutOfSync, Degraded bool }
+
 // ReadApplication reads an Application's state. Healthy alone proves nothing: Argo CD says
 // Healthy when it cannot render a single manifest (sync status Unknown), and after an edit
 // the status speaks of the old sources until the next comparison.
-func ReadApplication(app *unstructured.Unstructured) ApplicationState {
+func ReadApplication(app *unstructured.Unstructured, tolerated Tolerated) ApplicationState {
 	health, _, _ := unstructured.NestedString(app.Object, "status", "health", "status")
 	sync, _, _ := unstructured.NestedString(app.Object, "status", "sync", "status")
 	if errs := errorConditions(app); len(errs) > 0 {
@@ -239,29 +243,39 @@ func ReadApplication(app *unstructured.Unstructured) ApplicationState {
 	case (operation == "Running" || operation == "Terminating") && health == "Healthy":
 		return ApplicationState{}
 	}
-	return judge(app, health, sync)
+	tolerated.Degraded = tolerated.Degraded && operation != "Running" && operation != "Terminating"
+	return judge(app, health, sync, tolerated)
 }
 
-// judge reads health and sync of an Application that has been compared and is not being
+// judge reads health and sync of an Application that has been compared; a Healthy one is not being
 // synced.
-func judge(app *unstructured.Unstructured, health, sync string) ApplicationState {
+func judge(app *unstructured.Unstructured, health, sync string, tolerated Tolerated) ApplicationState {
 	both := "health " + orUnknown(health) + ", sync " + orUnknown(sync)
+	synced := sync == "Synced" || sync == "OutOfSync" && tolerated.OutOfSync && syncedOnce(app)
 	switch {
+	case synced && (health == "Healthy" || health == "Degraded" && tolerated.Degraded):
+		return deployed(app, health, sync, both)
 	case health == "Degraded":
 		return ApplicationState{Health: Degraded, Message: join(both, unhealthyResources(app, "Degraded"))}
 	case health == "Missing":
 		return ApplicationState{Health: Missing, Message: join(both, unhealthyResources(app, "Missing"))}
 	case health == "Healthy" && sync == "Unknown":
 		return ApplicationState{Health: Failed, Message: both + ": Argo CD cannot render or compare its manifests"}
-	case health == "Healthy" && sync == "Synced" && deploysNothing(app):
+	case health == "Progressing", health == "": // what is on its way needs no explanation
+		return ApplicationState{}
+	}
+	return ApplicationState{Health: Progressing, Message: both}
+}
+
+// deployed is the state of an Application that is Healthy, or what is tolerated.
+func deployed(app *unstructured.Unstructured, health, sync, both string) ApplicationState {
+	switch {
+	case deploysNothing(app):
 		return ApplicationState{Health: Failed, Message: "its sources render no manifests, so it deploys nothing"}
 	case health == "Healthy" && sync == "Synced":
 		return ApplicationState{Health: Healthy}
 	}
-	if health == "Progressing" || health == "" { // what is on its way needs no explanation
-		return ApplicationState{}
-	}
-	return ApplicationState{Health: Progressing, Message: both}
+	return ApplicationState{Health: Healthy, Message: join(both, unhealthyResources(app, "Degraded")) + ", which is tolerated"}
 }
 
 // errorConditions are the messages of the conditions that report an error, by their types.
@@ -305,6 +319,15 @@ func compared(app *unstructured.Unstructured) bool {
 		}
 	}
 	return true
+}
+
+// syncedOnce says whether the last sync was with the sources that the spec has now, and succeeded: an
+// Application is OutOfSync, too, while what it had before is still there and Healthy.
+func syncedOnce(app *unstructured.Unstructured) bool {
+	phase, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "phase")
+	now, _, _ := unstructured.NestedFieldNoCopy(app.Object, "spec", "sources")
+	with, _, _ := unstructured.NestedFieldNoCopy(app.Object, "status", "operationState", "syncResult", "sources")
+	return phase == "Succeeded" && reflect.DeepEqual(now, with)
 }
 
 // hookFailed says whether a hook of the last sync failed: a hook is not a part of what is
@@ -359,7 +382,8 @@ func orUnknown(s string) string {
 }
 
 // StripApplication is the cache's transform for Applications: their histories, the results
-// of all but failed hooks, and all healthy resources but the first are never read.
+// of all but failed hooks, what one was synced with that is not OutOfSync, and all healthy resources
+// but the first are never read.
 func StripApplication(o any) (any, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -374,7 +398,11 @@ func StripApplication(o any) (any, error) {
 	delete(status, "summary")
 	unstructured.RemoveNestedField(status, "operationState", "operation")
 	results, _, _ := unstructured.NestedSlice(status, "operationState", "syncResult", "resources")
+	sources, _, _ := unstructured.NestedFieldNoCopy(status, "operationState", "syncResult", "sources")
 	unstructured.RemoveNestedField(status, "operationState", "syncResult")
+	if sync, _, _ := unstructured.NestedString(status, "sync", "status"); sync == "OutOfSync" && sources != nil {
+		_ = unstructured.SetNestedField(status, sources, "operationState", "syncResult", "sources")
+	}
 	if failed := slices.DeleteFunc(results, func(r any) bool { return !isFailedHook(r) }); len(failed) > 0 {
 		_ = unstructured.SetNestedSlice(status, failed, "operationState", "syncResult", "resources")
 	}

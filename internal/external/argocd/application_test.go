@@ -152,6 +152,7 @@ func TestPathsThatAreReadOrDropped(t *testing.T) {
 		"status.resources.[].name":                                "string",
 		"status.resources.[].health.status":                       "string",
 		"status.resources.[].health.message":                      "string",
+		"status.operationState.syncResult.sources":                "array",
 		"status.history":                                          "array",
 		"status.summary":                                          "object",
 	})
@@ -289,7 +290,7 @@ func TestReadApplication(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			app := sample(t, test.status)
-			got := ReadApplication(app)
+			got := ReadApplication(app, Tolerated{})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("state (-want +got):\n%s", diff)
 			}
@@ -297,8 +298,62 @@ func TestReadApplication(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(got, ReadApplication(stripped.(*unstructured.Unstructured))); diff != "" {
+			if diff := cmp.Diff(got, ReadApplication(stripped.(*unstructured.Unstructured), Tolerated{})); diff != "" {
 				t.Errorf("state once stripped (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is tolerated is Healthy only once it is what the sources say, and never an error.
+func TestWhatIsTolerated(t *testing.T) {
+	is := func(health, sync string, more ...string) string {
+		return "status:\n  health: {status: " + health + "}\n" + fmt.Sprintf(syncOf, sync) + someResources + strings.Join(more, "")
+	}
+	synced := func(phase, version string) string {
+		return strings.Replace(fmt.Sprintf(operationOf, phase), "syncResult: {revision: abc}",
+			`syncResult: {revision: abc, sources: [{repoURL: "https://charts.example.com", chart: nginx, targetRevision: `+version+`, helm: {parameters: [{name: a, value: b}]}}]}`, 1)
+	}
+	outOfSync, degraded := Tolerated{OutOfSync: true}, Tolerated{Degraded: true}
+	both := Tolerated{OutOfSync: true, Degraded: true}
+	tests := map[string]struct {
+		status    string
+		tolerated Tolerated
+		want      Health
+	}{
+		"out of sync after its sync":           {is("Healthy", "OutOfSync", synced("Succeeded", "1.2.3")), outOfSync, Healthy},
+		"out of sync, not asked for":           {is("Healthy", "OutOfSync", synced("Succeeded", "1.2.3")), degraded, Progressing},
+		"out of sync before its first sync":    {is("Healthy", "OutOfSync"), outOfSync, Progressing},
+		"out of sync, synced with others":      {is("Healthy", "OutOfSync", synced("Succeeded", "1.2.2")), outOfSync, Progressing},
+		"out of sync, being synced":            {is("Healthy", "OutOfSync", synced("Running", "1.2.3")), outOfSync, Progressing},
+		"out of sync, its sync failed":         {is("Healthy", "OutOfSync", synced("Failed", "1.2.3")), both, Failed},
+		"out of sync and progressing":          {is("Progressing", "OutOfSync", synced("Succeeded", "1.2.3")), both, Progressing},
+		"out of sync and missing":              {is("Missing", "OutOfSync", synced("Succeeded", "1.2.3")), both, Missing},
+		"degraded":                             {is("Degraded", "Synced"), degraded, Healthy},
+		"degraded, not asked for":              {is("Degraded", "Synced"), outOfSync, Degraded},
+		"degraded, being synced":               {is("Degraded", "Synced", synced("Running", "1.2.3")), degraded, Degraded},
+		"degraded and out of sync":             {is("Degraded", "OutOfSync", synced("Succeeded", "1.2.3")), both, Healthy},
+		"degraded and out of sync, half":       {is("Degraded", "OutOfSync", synced("Succeeded", "1.2.3")), degraded, Degraded},
+		"unknown":                              {is("Healthy", "Unknown"), both, Failed},
+		"an error":                             {is("Degraded", "Synced", "  conditions:\n  - {type: ComparisonError, message: x}\n"), both, Failed},
+		"degraded, compared with others":       {strings.ReplaceAll(is("Degraded", "Synced"), "1.2.3", "1.2.2"), both, Progressing},
+		"out of sync, and nothing is deployed": {strings.Replace(is("Healthy", "OutOfSync", synced("Succeeded", "1.2.3")), someResources, "", 1), outOfSync, Failed},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			app := sample(t, test.status)
+			stripped, err := StripApplication(app.DeepCopy())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range []*unstructured.Unstructured{app, stripped.(*unstructured.Unstructured)} {
+				got := ReadApplication(a, test.tolerated)
+				if got.Health != test.want {
+					t.Errorf("it is %+v, want health %d", got, test.want)
+				}
+				if tells := strings.Contains(got.Message, "tolerated"); tells != (test.want == Healthy) {
+					t.Errorf("its message is %q", got.Message)
+				}
 			}
 		})
 	}
@@ -316,7 +371,7 @@ func TestReadApplicationOfOurOwn(t *testing.T) {
 	if err := crds.Require(t).Validate(app); err != nil {
 		t.Fatal(err)
 	}
-	if state := ReadApplication(app); state.Health != Healthy {
+	if state := ReadApplication(app, Tolerated{}); state.Health != Healthy {
 		t.Errorf("it is %+v", state)
 	}
 }

@@ -1,5 +1,6 @@
-// Package crossplane builds and reads the Crossplane claims that clusters come from. It is
-// pure: no client, no clock.
+// Package crossplane builds and reads the Crossplane claims that clusters come from, and the namespaced
+// composites of Crossplane v2, which a hub can have in their place, under the same name. It is pure: no
+// client, no clock.
 package crossplane
 
 import (
@@ -49,7 +50,8 @@ func (c GKECluster) Claim() *unstructured.Unstructured {
 			"diskSizeGb":  c.DiskSizeGb,
 			"preemptible": c.Preemptible,
 			// The claim stays until the composite, and with it the cluster, is really gone;
-			// by default it goes when their deletion has been asked for.
+			// by default it goes when their deletion has been asked for. In a namespaced composite
+			// the field is without effect, see Namespaced.
 			"compositeDeletePolicy": "Foreground",
 		},
 	}}
@@ -71,6 +73,15 @@ type ClaimState struct {
 	Endpoint string
 	// Composite is the name of the composite resource; empty while there is none.
 	Composite string
+	// Namespaced: it is the composite itself.
+	Namespaced bool
+}
+
+// Namespaced says whether what was to be a claim is a namespaced composite of Crossplane v2. It has no
+// compositeDeletePolicy: it stays until the cluster is gone when it is deleted in the foreground.
+func Namespaced(claim *unstructured.Unstructured) bool {
+	_, found, _ := unstructured.NestedFieldNoCopy(claim.Object, "spec", "crossplane")
+	return found && claim.GroupVersionKind() == GKEClusterGVK
 }
 
 // ReadClaim reads a claim's state.
@@ -92,11 +103,14 @@ func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 		}
 	}
 	s.Composite, _, _ = unstructured.NestedString(claim.Object, "spec", "resourceRef", "name")
+	if s.Namespaced = Namespaced(claim); s.Namespaced {
+		s.Composite = claim.GetName()
+	}
 	return s
 }
 
-// ConnectionSecret is where the composition leaves the kubeconfig of a composite's cluster,
-// in the namespace of Crossplane.
+// ConnectionSecret is where the composition leaves the kubeconfig of a composite's cluster: in the
+// namespace of Crossplane, or in that of a namespaced composite.
 func ConnectionSecret(namespace, composite string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: composite + connectionSuffix}
 }

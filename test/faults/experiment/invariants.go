@@ -3,8 +3,10 @@ package experiment
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -16,6 +18,7 @@ const (
 	clustersLast    = "a cluster goes after its Application"
 	housesLast      = "a namespace goes after the cluster that is made in it"
 	dependentsFirst = "an Application goes after those that depend on it"
+	inLayers        = "an Application of a component comes after those before it, and goes before them"
 	healthyFirst    = "a Workflow comes when every Application has been healthy"
 )
 
@@ -55,6 +58,36 @@ var invariants = map[string]func([]faults.Entry) string{
 		}
 		return ""
 	},
+	inLayers: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		e := ownerOf(faults.StateOf(history), last.Object)
+		if e == nil || componentIn(last.Object) == "" {
+			return ""
+		}
+		target, component := targetOf(last.Object), componentIn(last.Object)
+		layers := layersOf(e)[target]
+		at := slices.Index(layers, component)
+		if at < 0 {
+			return "" // the spec does not name it any more
+		}
+		if last.Verb == watch.Added {
+			for _, before := range layers[:at] {
+				if !hasBeenHealthy(history, e, target, before) {
+					return fmt.Sprintf("that of %s comes before that of %s is healthy", component, before)
+				}
+			}
+		}
+		if u, before := going(history); u != nil && e.GetDeletionTimestamp() != nil {
+			for _, after := range layers[at+1:] {
+				if slices.ContainsFunc(before.Of("Application"), func(app *unstructured.Unstructured) bool {
+					return ownedBy(e, app) && targetOf(app) == target && componentIn(app) == after
+				}) {
+					return fmt.Sprintf("that of %s is deleted while there is that of %s", component, after)
+				}
+			}
+		}
+		return ""
+	},
 	healthyFirst: func(history []faults.Entry) string {
 		last := history[len(history)-1]
 		if last.Verb != watch.Added || last.Object.GetKind() != "Workflow" {
@@ -64,16 +97,50 @@ var invariants = map[string]func([]faults.Entry) string{
 		if e == nil {
 			return "" // somebody else's
 		}
-		for name := range targetsOf(e) {
-			if !slices.ContainsFunc(history, func(h faults.Entry) bool {
-				health, _, _ := unstructured.NestedString(h.Object.Object, "status", "health", "status")
-				return h.Object.GetKind() == "Application" && targetOf(h.Object) == name && ownedBy(e, h.Object) && health == "Healthy"
-			}) {
-				return "that of target " + name + " has not"
+		for name, layers := range layersOf(e) {
+			for _, component := range layers {
+				if !hasBeenHealthy(history, e, name, component) {
+					return strings.TrimSpace("that of target " + name + " " + component + " has not")
+				}
 			}
 		}
 		return ""
 	},
+}
+
+// hasBeenHealthy says whether the Application of a target of an Experiment, or of a component of one, has
+// been healthy.
+func hasBeenHealthy(history []faults.Entry, e *unstructured.Unstructured, target, component string) bool {
+	return slices.ContainsFunc(history, func(h faults.Entry) bool {
+		health, _, _ := unstructured.NestedString(h.Object.Object, "status", "health", "status")
+		return h.Object.GetKind() == "Application" && targetOf(h.Object) == target && componentIn(h.Object) == component &&
+			ownedBy(e, h.Object) && health == "Healthy"
+	})
+}
+
+// componentIn is the component that an Application of its own deploys; empty for all of a target.
+func componentIn(app *unstructured.Unstructured) string {
+	return app.GetAnnotations()[v1alpha1.AnnotationComponent]
+}
+
+// layersOf are, of each target of an Experiment, the components that have Applications of their own, in
+// their order, or an empty one for all of them.
+func layersOf(e *unstructured.Unstructured) map[string][]string {
+	out := map[string][]string{}
+	typed := &v1alpha1.Experiment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(e.Object, typed); err != nil {
+		panic(err) // the API server has taken it
+	}
+	for _, t := range typed.Spec.Targets {
+		if t.ApplicationPolicy != v1alpha1.ApplicationPerComponent {
+			out[t.Name] = []string{""}
+			continue
+		}
+		for _, ref := range t.Components {
+			out[t.Name] = append(out[t.Name], ref.String())
+		}
+	}
+	return out
 }
 
 // going is the object whose deletion was asked for or done by the last change, and what there was

@@ -26,6 +26,16 @@ func TestInvariants(t *testing.T) {
 		}
 		return faults.Entry{Verb: verb, Object: u}
 	}
+	layered := newExperiment(inComponents("hub"))
+	layered.SetUID("e")
+	component := func(verb watch.EventType, name, health string, deleted bool) faults.Entry {
+		entry := child(verb, "Application", "app", health, deleted)
+		entry.Object.SetUID(types.UID(name))
+		entry.Object.SetAnnotations(map[string]string{v1alpha1.AnnotationComponent: name})
+		return entry
+	}
+	layeredLeaving := layered.DeepCopy()
+	layeredLeaving.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
 	leaving := experiment.DeepCopy()
 	leaving.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
 	var (
@@ -42,6 +52,15 @@ func TestInvariants(t *testing.T) {
 		down     = child(watch.Deleted, "Cluster", "app", "", false)
 		home     = child(watch.Modified, "Namespace", "app", "", true)
 		workflow = child(watch.Added, "Workflow", "", "", false)
+
+		inLayersThere   = faults.Entry{Verb: watch.Added, Object: layered}
+		inLayersRemoved = faults.Entry{Verb: watch.Modified, Object: layeredLeaving}
+		first           = component(watch.Added, "app nginx", "Healthy", false)
+		firstSick       = component(watch.Added, "app nginx", "Degraded", false)
+		firstGoing      = component(watch.Modified, "app nginx", "Healthy", true)
+		second          = component(watch.Added, "app k6", "Healthy", false)
+		secondGone      = component(watch.Deleted, "app k6", "Healthy", false)
+		dropped         = component(watch.Added, "app dropped", "", false)
 	)
 	tests := map[string]struct {
 		name    string
@@ -62,6 +81,15 @@ func TestInvariants(t *testing.T) {
 		"healthy once":              {healthyFirst, []faults.Entry{there, app, loadgen, sick, workflow}, false},
 		"one is not":                {healthyFirst, []faults.Entry{there, app, sick, workflow}, true},
 		"one is missing":            {healthyFirst, []faults.Entry{there, app, workflow}, true},
+		"a component is missing":    {healthyFirst, []faults.Entry{inLayersThere, first, workflow}, true},
+		"every component":           {healthyFirst, []faults.Entry{inLayersThere, first, second, workflow}, false},
+		"the second first":          {inLayers, []faults.Entry{inLayersThere, second}, true},
+		"the second too early":      {inLayers, []faults.Entry{inLayersThere, firstSick, second}, true},
+		"the second in time":        {inLayers, []faults.Entry{inLayersThere, first, second}, false},
+		"one that was named before": {inLayers, []faults.Entry{inLayersThere, dropped}, false},
+		"the first goes first":      {inLayers, []faults.Entry{inLayersRemoved, first, second, firstGoing}, true},
+		"the second goes first":     {inLayers, []faults.Entry{inLayersRemoved, first, second, secondGone, firstGoing}, false},
+		"the first is taken away":   {inLayers, []faults.Entry{inLayersThere, first, second, firstGoing}, false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

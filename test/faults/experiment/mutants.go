@@ -11,6 +11,7 @@ const (
 	plan        = "internal/controller/experiment/plan.go"
 	applying    = "internal/controller/experiment/apply.go"
 	targets     = "internal/controller/experiment/target.go"
+	apps        = "internal/controller/experiment/applications.go"
 	teardown    = "internal/controller/experiment/teardown.go"
 	reporting   = "internal/controller/experiment/report.go"
 	naming      = "internal/controller/experiment/names.go"
@@ -154,7 +155,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "changed-for-the-past", RootCause: "a child is put back to an old spec in the cache",
-		Edits:     edit1(applying, "func(w Write) bool { return w.Action == Ensure })", "func(w Write) bool { return w.Action == Ensure && !w.Known })"),
+		Edits:     edit1(applying, "func(w Write) bool { return w.Action == Ensure || !goingDown(s.experiment) })", "func(w Write) bool { return w.Action == Ensure && !w.Known })"),
 		Workloads: []string{"edit-running-undone"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
@@ -204,7 +205,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "unmarked", RootCause: "a child does not carry its owner's marks",
-		Edits:     edit1(targets, "		f.mark(t.spec, namespace)\n", ""),
+		Edits:     edit1(apps, "		f.mark(t.spec, namespace)\n", ""),
 		Workloads: []string{"complete-delete"},
 	},
 
@@ -225,8 +226,18 @@ func (s *scope) told() bool {
 		Workloads: []string{"application-edited"},
 	},
 	{
+		Name: "layers-at-once", RootCause: "what another component brings is needed before it is there",
+		Edits:     edit1(apps, "part.app == nil && waitsFor != \"\"", "part.app == nil && waitsFor == \"never\""),
+		Workloads: []string{"per-component"},
+	},
+	{
+		Name: "removed-stays", RootCause: "what the spec does not name any more stays",
+		Edits:     edit1(apps, "		if !going(app) {\n			retired(Delete, app)", "		if app == nil {\n			retired(Delete, app)"),
+		Workloads: []string{"edit-running-component-removed"},
+	},
+	{
 		Name: "registered-once", RootCause: "a cluster that takes the place of another is not registered again",
-		Edits:     edit1(observe, "	return name == n.registration(t, objects)\n", "	return name != \"\"\n"),
+		Edits:     edit1(observe, "		return name == registration\n", "		return name != \"\" || name == registration\n"),
 		Workloads: []string{"claim-deleted-running"},
 	},
 	{

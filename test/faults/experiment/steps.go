@@ -182,6 +182,8 @@ func child(kind string, is func(*unstructured.Unstructured) bool) moment {
 	}
 }
 
+func anything(*unstructured.Unstructured) bool { return true }
+
 // edited says whether the only Application has what moreReplicas asks for. That a spec has been
 // observed says nothing of it: the write may have failed.
 var edited = child("Application", func(app *unstructured.Unstructured) bool {

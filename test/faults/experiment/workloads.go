@@ -17,6 +17,14 @@ func target(name, cluster, app string, depends ...any) any {
 	}
 }
 
+// inComponents is a target of which each component has an Application of its own.
+func inComponents(cluster string) any {
+	return map[string]any{
+		"name": "app", "cluster": map[string]any{"type": cluster}, "applicationPolicy": "PerComponent",
+		"components": []any{map[string]any{"app": "nginx"}, map[string]any{"app": "k6"}},
+	}
+}
+
 func newExperiment(targets ...any) *unstructured.Unstructured {
 	e := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{"targets": targets, "workflow": map[string]any{"template": "gateway-validation"}},
@@ -70,6 +78,7 @@ const (
 	suspended     = `[{"op": "add", "path": "/spec/suspend", "value": true}]`
 	resumed       = `[{"op": "remove", "path": "/spec/suspend"}]`
 	resumedLarger = `[{"op": "remove", "path": "/spec/suspend"}, {"op": "add", "path": "/spec/targets/0/cluster/nodeCount", "value": 3}]`
+	withoutSecond = `[{"op": "remove", "path": "/spec/targets/0/components/1"}]`
 	terminated    = `[{"op": "add", "path": "/spec/terminate", "value": true}]`
 	blocking      = `[{"op": "add", "path": "/spec/deletion", "value": {"policy": "Block"}}]`
 	notLonger     = `[{"op": "remove", "path": "/spec/workflow/params"}]`
@@ -108,6 +117,19 @@ var roads = []faults.Workload{
 	{
 		Name:    "vcluster",
 		Objects: objects(onVCluster),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
+		Done:    gone,
+	},
+	{
+		Name:    "per-component",
+		Objects: objects(newExperiment(inComponents("gke"))),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
+		Done:    gone,
+	},
+	{
+		Name:    "namespaced-composite",
+		Objects: objects(onCluster),
+		Holds:   []string{claims},
 		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
 		Done:    gone,
 	},
@@ -186,6 +208,18 @@ var edits = []faults.Workload{
 		Steps: steps(
 			step(running, edit(moreReplicas)),
 			step(all(observed(2), edited, healthy), release(workflowEnds)),
+		),
+		Done: all(reason(v1alpha1.ReasonWorkflowOutdated), healthy),
+	},
+	{
+		// What is not named any more goes, and what it validated with it is not what is deployed now.
+		Name:    "edit-running-component-removed",
+		Objects: objects(newExperiment(inComponents("hub"))),
+		Holds:   []string{workflowEnds, applicationGone},
+		Steps: steps(
+			step(running, edit(withoutSecond)),
+			step(all(observed(2), telling("the spec does not name it any more")), restart, release(applicationGone)),
+			step(all(child("Application", anything), healthy), release(workflowEnds)),
 		),
 		Done: all(reason(v1alpha1.ReasonWorkflowOutdated), healthy),
 	},

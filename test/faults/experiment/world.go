@@ -41,7 +41,9 @@ const (
 	// Crossplane or Cluster API makes a cluster, leaves its kubeconfig, and lets it go.
 	clusterReady   = "cluster-ready"
 	connectionLeft = "connection-left"
-	clusterGone    = "cluster-gone"
+	// Crossplane takes GKEClusters for claims; while that is held, for namespaced composites.
+	claims      = "claims"
+	clusterGone = "cluster-gone"
 	// Argo CD deploys, and lets an Application go.
 	applicationHealthy = "application-healthy"
 	applicationGone    = "application-gone"
@@ -127,10 +129,7 @@ func runOf(u *unstructured.Unstructured) string {
 
 // role says what a child is to its Experiment.
 func role(u *unstructured.Unstructured) string {
-	if target := u.GetLabels()[v1alpha1.LabelTarget]; target != "" {
-		return u.GetKind() + " " + target
-	}
-	return u.GetKind()
+	return strings.Join(slices.DeleteFunc([]string{u.GetKind(), targetOf(u), componentIn(u)}, func(s string) bool { return s == "" }), " ")
 }
 
 var phases = []v1alpha1.Phase{
@@ -156,14 +155,30 @@ func forbids(before, after *unstructured.Unstructured) string {
 
 // targetState is what an Experiment says of one of its targets.
 func targetState(e *unstructured.Unstructured, name string) string {
-	targets, _, _ := unstructured.NestedSlice(e.Object, "status", "targets")
-	for _, t := range targets {
-		if target, _ := t.(map[string]any); target["name"] == name {
-			state, _ := target["state"].(string)
+	state, _ := targetStatus(e, name)["state"].(string)
+	return state
+}
+
+// componentState is what it says of a component that has an Application of its own.
+func componentState(e *unstructured.Unstructured, target, name string) string {
+	components, _, _ := unstructured.NestedSlice(targetStatus(e, target), "components")
+	for _, c := range components {
+		if component, _ := c.(map[string]any); component["name"] == name {
+			state, _ := component["state"].(string)
 			return state
 		}
 	}
 	return ""
+}
+
+func targetStatus(e *unstructured.Unstructured, name string) map[string]any {
+	targets, _, _ := unstructured.NestedSlice(e.Object, "status", "targets")
+	for _, t := range targets {
+		if target, _ := t.(map[string]any); target["name"] == name {
+			return target
+		}
+	}
+	return nil
 }
 
 func phaseOf(u *unstructured.Unstructured) v1alpha1.Phase {
@@ -243,15 +258,19 @@ func (p player) awaited(before ...string) bool {
 	if ended := condition(e, v1alpha1.ConditionCleanedUp); ended != nil {
 		ready = ended
 	} else if e.GetDeletionTimestamp() == nil {
-		return p.object.GetKind() == "Workflow" || says(e, p.self()+deletedBySomebody)
+		return p.object.GetKind() == "Workflow" || says(e, p.self()+isDeleted)
 	}
 	message, _ := ready["message"].(string)
 	return ready["reason"] == v1alpha1.ReasonDeleting && strings.Contains(message, p.self()) &&
 		!slices.ContainsFunc(before, func(kind string) bool { return strings.Contains(message, kind+" ") })
 }
 
-// deletedBySomebody is what the Experiment says of such a claim or Application.
-const deletedBySomebody = " is being deleted by somebody"
+// What the Experiment says of a claim or Application that is being deleted while it is not: by the manager,
+// or by somebody.
+const (
+	isDeleted         = " is being deleted"
+	deletedBySomebody = isDeleted + " by somebody"
+)
 
 // condition is a condition of the Experiment; nil while it has none of the type.
 func condition(e *unstructured.Unstructured, conditionType string) map[string]any {
@@ -286,8 +305,14 @@ func (p player) crossplane(ctx context.Context) error {
 	connection := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "stringData": map[string]any{"kubeconfig": kubeconfig},
 	}}
+	bound := map[string]any{"resourceRef": map[string]any{"apiVersion": "illm.io/v1alpha1", "kind": "XGKECluster", "name": p.object.GetName() + "-xr"}}
 	connection.SetNamespace(crossplaneNamespace)
 	connection.SetName(p.object.GetName() + "-xr-cluster-conn")
+	if p.held(claims) {
+		bound = map[string]any{"crossplane": map[string]any{"compositionRef": map[string]any{"name": "gkeclusters.illm.io"}}}
+		connection.SetNamespace(p.object.GetNamespace())
+		connection.SetName(p.object.GetName() + "-cluster-conn")
+	}
 	connection.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: p.stage.Namespace + "/"})
 	connection.SetLabels(map[string]string{v1alpha1.LabelTarget: "connection"})
 	switch {
@@ -299,10 +324,10 @@ func (p player) crossplane(ctx context.Context) error {
 			return err
 		}
 		return p.dropFinalizer(ctx, crossplaneFinalizer)
-	case p.text("spec", "resourceRef", "name") == "":
+	case !slices.Contains(p.object.GetFinalizers(), crossplaneFinalizer):
 		return p.patch(ctx, map[string]any{
 			"metadata": map[string]any{"finalizers": append(p.object.GetFinalizers(), crossplaneFinalizer)},
-			"spec":     map[string]any{"resourceRef": map[string]any{"apiVersion": "illm.io/v1alpha1", "kind": "XGKECluster", "name": p.object.GetName() + "-xr"}},
+			"spec":     bound,
 		})
 	case p.held(clusterReady), p.text("status", "connectionDetails", "lastPublishedTime") != "",
 		p.held(connectionLeft) && p.text("status", "endpoint") != "":
@@ -444,7 +469,11 @@ func (p player) argoCD(ctx context.Context) error {
 // deploying says whether the Experiment has told that the Application is on its way.
 func (p player) deploying() bool {
 	e := p.owner()
-	return e != nil && targetState(e, p.object.GetLabels()[v1alpha1.LabelTarget]) == string(v1alpha1.TargetDeploying)
+	if e == nil || targetState(e, targetOf(p.object)) != string(v1alpha1.TargetDeploying) {
+		return false
+	}
+	component := componentIn(p.object)
+	return component == "" || componentState(e, targetOf(p.object), component) == string(v1alpha1.ComponentDeploying)
 }
 
 // registered says whether Argo CD has the credentials of the Application's cluster.

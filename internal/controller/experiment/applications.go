@@ -1,0 +1,269 @@
+package experiment
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// part is what one Application of a target deploys: all of its components, or a single one.
+type part struct {
+	// component is the reference to a single one; empty for all of them.
+	component string
+	tolerated argocd.Tolerated
+	// app is the Application; nil if it is not there.
+	app *unstructured.Unstructured
+	// desired is the Application as it is to be; nil while it is not its turn.
+	desired *unstructured.Unstructured
+	state   argocd.ApplicationState
+	// reason of the condition while it is not healthy, and why.
+	reason, message string
+}
+
+func (p *part) healthy() bool { return p.app != nil && p.state.Health == argocd.Healthy }
+
+// perComponent says whether each component of a target has an Application of its own.
+func perComponent(t v1alpha1.Target) bool {
+	return t.ApplicationPolicy == v1alpha1.ApplicationPerComponent
+}
+
+// partsOf are what the Applications of a target deploy, in their order.
+func partsOf(t v1alpha1.Target) []part {
+	if !perComponent(t) {
+		p := part{}
+		if len(t.Components) == 1 { // several cannot be told apart
+			p.tolerated = toleratedBy(t.Components[0])
+		}
+		return []part{p}
+	}
+	parts := make([]part, 0, len(t.Components))
+	for _, ref := range t.Components {
+		parts = append(parts, part{component: ref.String(), tolerated: toleratedBy(ref)})
+	}
+	return parts
+}
+
+func toleratedBy(ref v1alpha1.ComponentRef) argocd.Tolerated {
+	return argocd.Tolerated{
+		OutOfSync: slices.Contains(ref.Tolerations, v1alpha1.TolerateOutOfSync),
+		Degraded:  slices.Contains(ref.Tolerations, v1alpha1.TolerateDegraded),
+	}
+}
+
+// observedParts are the parts of a target with their Applications, and the Applications of
+// components that the spec does not name any more.
+func (n names) observedParts(t v1alpha1.Target, apps []*unstructured.Unstructured) (parts []part, removed []*unstructured.Unstructured) {
+	parts = partsOf(t)
+	for _, app := range apps {
+		i := slices.IndexFunc(parts, func(p part) bool { return n.application(t, p.component) == keyOf(app) })
+		if i < 0 {
+			removed = append(removed, app)
+			continue
+		}
+		parts[i].app, parts[i].state = app, argocd.ReadApplication(app, parts[i].tolerated)
+	}
+	return parts, removed
+}
+
+// deployedWell says whether every Application of a target is healthy, and no other is left.
+func deployedWell(parts []part, removed []*unstructured.Unstructured) bool {
+	return len(removed) == 0 && !slices.ContainsFunc(parts, func(p part) bool { return !p.healthy() })
+}
+
+// advanceApplications brings the Applications of a target whose cluster is up to what the spec says:
+// each when those before it are healthy, unless it is there already.
+func (f facts) advanceApplications(p *Plan, t *target, sources [][]argocd.Source) {
+	if !perComponent(t.spec) {
+		sources = [][]argocd.Source{slices.Concat(sources...)}
+	}
+	waitsFor := ""
+	for i := range t.parts {
+		part := &t.parts[i]
+		if part.app == nil && waitsFor != "" {
+			part.reason, part.message = v1alpha1.ReasonDependencyNotHealthy, "waits for component "+waitsFor
+			continue
+		}
+		var from []argocd.Source // none, and nothing is written, where they cannot be resolved
+		if i < len(sources) {
+			from = sources[i]
+		}
+		part.desired = f.desiredApplication(t, part.component, from)
+		if f.ensure(p, t, part.app, part.desired, v1alpha1.ConditionApplicationsHealthy) {
+			part.state = argocd.ApplicationState{Outdated: true}
+		}
+		f.judgePart(t, part)
+		if !part.healthy() && waitsFor == "" {
+			waitsFor = part.component
+		}
+	}
+	f.retire(p, t)
+	f.sumUp(t)
+}
+
+// retire deletes the Applications of components that the spec does not name any more, and frees those
+// that are being deleted with a cluster in mind that another has taken the place of: Argo CD does not
+// know it any more, and what they deployed has gone with it.
+func (f facts) retire(p *Plan, t *target) {
+	if f.frozen {
+		return
+	}
+	retired := func(action Action, app *unstructured.Unstructured) {
+		p.Writes = append(p.Writes, Write{Action: action, Object: app, Known: true, Target: t.spec.Name, Condition: v1alpha1.ConditionApplicationsHealthy})
+	}
+	// What the cluster is made by is confirmed as it is to be, so not before it has been changed.
+	settled := !slices.ContainsFunc(p.Writes, func(w Write) bool {
+		return w.Target == t.spec.Name && slices.Contains(t.provider.kinds(), w.Object.GroupVersionKind())
+	})
+	for _, app := range t.apps {
+		if going(app) && t.cluster != nil && settled && !f.names.registered(t.spec, t.objects, []*unstructured.Unstructured{app}) {
+			p.Confirm = append(p.Confirm, f.confirmed(t)...)
+			retired(Free, app)
+		}
+	}
+	for _, app := range t.removed {
+		if !going(app) {
+			retired(Delete, app)
+		}
+	}
+}
+
+// sumUp says of a target what is the matter with its Applications: the reason is that of the worst.
+func (f facts) sumUp(t *target) {
+	var messages []string
+	worst := len(severity)
+	for _, p := range t.parts {
+		if !p.healthy() {
+			worst = min(worst, slices.Index(severity, p.reason))
+		}
+		switch {
+		case p.message == "":
+		case p.component == "":
+			messages = append(messages, p.message)
+		case p.reason != v1alpha1.ReasonDependencyNotHealthy: // which the status of the component says
+			messages = append(messages, "component "+p.component+": "+p.message)
+		}
+	}
+	for _, app := range t.removed {
+		worst = min(worst, slices.Index(severity, v1alpha1.ReasonApplicationProgressing))
+		messages = append(messages, fmt.Sprintf("component %s: the spec does not name it any more, and %s is being deleted", componentOf(app), kube.Describe(app)))
+	}
+	t.message = strings.Join(messages, "; ")
+	if worst < len(severity) {
+		t.appReason = severity[worst]
+	}
+}
+
+// componentOf is the reference to the component that an Application of its own deploys.
+func componentOf(app *unstructured.Unstructured) string {
+	return app.GetAnnotations()[v1alpha1.AnnotationComponent]
+}
+
+func (f facts) judgePart(t *target, p *part) {
+	name := f.names.application(t.spec, p.component)
+	what := "Application " + name.String()
+	describe := "; see kubectl -n " + f.options.ArgoCDNamespace + " describe application " + name.Name
+	p.reason = v1alpha1.ReasonApplicationProgressing
+	switch {
+	case going(p.app):
+		p.message = what + " is being deleted by somebody; it is created again when it is gone"
+		p.state.Health = argocd.Progressing
+	case p.healthy():
+		p.reason, p.message = "", ""
+		if p.state.Message != "" {
+			p.message = what + ": " + p.state.Message
+		}
+	case p.state.Health == argocd.Degraded:
+		p.reason = v1alpha1.ReasonApplicationDegraded
+		p.message = what + " is degraded: " + p.state.Message + describe
+	case p.state.Health == argocd.Missing:
+		p.reason = v1alpha1.ReasonApplicationMissing
+		p.message = what + " has nothing on its cluster yet: " + p.state.Message
+	case p.state.Health == argocd.Failed:
+		p.reason = v1alpha1.ReasonApplicationError
+		p.message = what + " cannot be synced: " + p.state.Message + describe
+	default:
+		p.message = what + " is progressing"
+		if p.state.Message != "" {
+			p.message += ": " + p.state.Message
+		}
+	}
+}
+
+// enforceLabel is by which a namespace says the level of the Pod Security Standards that it enforces.
+const enforceLabel = "pod-security.kubernetes.io/enforce"
+
+// desiredApplication is the Application of a target's component, or of all of them. On the hub its
+// namespace is marked, to be taken down.
+func (f facts) desiredApplication(t *target, component string, sources []argocd.Source) *unstructured.Unstructured {
+	name := f.names.application(t.spec, component)
+	app := argocd.Application{
+		Namespace:            name.Namespace,
+		Name:                 name.Name,
+		Project:              orDefault(f.seen.Project, f.options.ArgoCDProject),
+		Sources:              sources,
+		DestinationNamespace: f.names.deployed(t.spec),
+	}
+	namespace := &unstructured.Unstructured{Object: map[string]any{}}
+	if level := t.spec.PodSecurity; level != "" {
+		namespace.SetLabels(map[string]string{enforceLabel: string(level)})
+	}
+	if t.hub() {
+		f.mark(t.spec, namespace)
+	} else {
+		app.Cluster = f.names.registration(t.spec, t.objects)
+	}
+	app.NamespaceLabels, app.NamespaceAnnotations = namespace.GetLabels(), namespace.GetAnnotations()
+	o := f.mark(t.spec, app.Object())
+	annotations := o.GetAnnotations()
+	if endpoint := f.endpoint(t); !t.hub() && t.cluster == nil && endpoint != "" {
+		// Nothing else that is seen says where such a cluster is.
+		annotations[v1alpha1.AnnotationEndpoint] = endpoint
+	}
+	if component != "" {
+		// By which it is found when the spec does not name the component any more.
+		annotations[v1alpha1.AnnotationComponent] = component
+	}
+	o.SetAnnotations(annotations)
+	return o
+}
+
+// deployedEndpoint is the address of an existing cluster as its Applications have it; empty while there
+// are none.
+func deployedEndpoint(apps []*unstructured.Unstructured) string {
+	for _, app := range apps {
+		if endpoint := app.GetAnnotations()[v1alpha1.AnnotationEndpoint]; endpoint != "" {
+			return endpoint
+		}
+	}
+	return ""
+}
+
+// componentStatuses are the components of a target as status shows them that have Applications of
+// their own.
+func (f facts) componentStatuses(t *target) (all []v1alpha1.TargetComponentStatus) {
+	for _, p := range t.parts {
+		s := v1alpha1.TargetComponentStatus{
+			Name: p.component, Application: f.names.application(t.spec, p.component).String(), State: v1alpha1.ComponentDeploying, Reason: p.reason,
+		}
+		switch {
+		case p.healthy():
+			s.State = v1alpha1.ComponentHealthy
+		case p.reason == v1alpha1.ReasonDependencyNotHealthy:
+			s.State = v1alpha1.ComponentBlocked
+		}
+		all = append(all, s)
+	}
+	for _, app := range t.removed {
+		all = append(all, v1alpha1.TargetComponentStatus{
+			Name: conditions.Line(componentOf(app)), Application: keyOf(app).String(), State: v1alpha1.ComponentRemoving, Reason: v1alpha1.ReasonApplicationProgressing,
+		})
+	}
+	return all
+}

@@ -1,0 +1,90 @@
+package experiment
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+)
+
+// A namespaced composite of Crossplane v2 has its kubeconfig beside it, and goes in the foreground, or it
+// would be gone before the cluster is.
+func TestNamespacedComposite(t *testing.T) {
+	for name, composites := range map[string]bool{"claim": false, "composite": true} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+			l.composites = composites
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+			l.remove()
+			l.settle(l.play)
+			if l.get() != nil {
+				t.Fatal("the Experiment is still there")
+			}
+			if got := slices.Equal(l.foreground, []string{"GKECluster"}); got != composites {
+				t.Errorf("deleted in the foreground are %v", l.foreground)
+			}
+		})
+	}
+}
+
+// What Argo CD's own identity is shown to must not be the choice of whoever writes a kubeconfig.
+func TestTrustInTheKubeconfigOfAComposite(t *testing.T) {
+	claim := object(crossplane.GKEClusterGVK, "lab", "app")
+	_ = unstructured.SetNestedField(claim.Object, "app-x", "spec", "resourceRef", "name")
+	composite := object(crossplane.GKEClusterGVK, "lab", "app")
+	_ = unstructured.SetNestedMap(composite.Object, map[string]any{}, "spec", "crossplane")
+	apart := composite.DeepCopy()
+	apart.SetNamespace("clusters")
+	for name, test := range map[string]struct {
+		cluster        *unstructured.Unstructured
+		claimNamespace string
+		keyless        bool
+		secret         string
+		trust          argocd.Trust
+		authors        bool
+		missing        string
+	}{
+		"a claim":                                {claim, "", false, "crossplane-system/app-x-cluster-conn", argocd.Trusted, false, ""},
+		"a claim, keyless":                       {claim, "", true, "crossplane-system/app-x-cluster-conn", argocd.KeylessGCP, false, ""},
+		"a composite":                            {composite, "", false, "lab/app-cluster-conn", argocd.Untrusted, true, ""},
+		"a composite, keyless":                   {composite, "", true, "", 0, false, "--claim-namespace"},
+		"a composite in the manager's namespace": {apart, "clusters", false, "clusters/app-cluster-conn", argocd.Trusted, false, ""},
+		"a composite in the manager's namespace, keyless": {apart, "clusters", true, "clusters/app-cluster-conn", argocd.KeylessGCP, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := names{experimentOf(), Options{CrossplaneNamespace: "crossplane-system", ClaimNamespace: test.claimNamespace, KeylessGKE: test.keyless}}
+			got := gke{}.kubeconfig(n, v1alpha1.Target{}, test.cluster)
+			if test.missing != "" {
+				if !strings.Contains(got.Missing, test.missing) || got.Secret.Name != "" {
+					t.Errorf("it is %+v", got)
+				}
+				return
+			}
+			if got.Secret.String() != test.secret || got.Trust != test.trust || got.Authors != test.authors || got.Missing != "" {
+				t.Errorf("it is %+v", got)
+			}
+		})
+	}
+}
+
+// Who writes the kubeconfig himself may not take the place of a cluster that Argo CD knows already.
+func TestKubeconfigOfACompositeThatClashes(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.composites = true
+	other := object(argocd.SecretGVK, "argocd", "theirs")
+	other.SetLabels(argocd.ClusterLabels())
+	other.Object["data"] = map[string]any{"server": encode("https://203.0.113.10"), "config": encode(`{"bearerToken":"another"}`)}
+	l.create(other)
+	for range 4 {
+		_ = l.reconcile()
+		l.play()
+	}
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+}
