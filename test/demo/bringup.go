@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"time"
 
@@ -150,7 +149,7 @@ func (d *demo) startManager(ctx context.Context) error {
 func (d *demo) awaitReady(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	for !answers(ctx, url) {
+	for !env.Answers(ctx, url) {
 		select {
 		case <-d.manager.Exited():
 			return d.manager.death()
@@ -160,18 +159,4 @@ func (d *demo) awaitReady(ctx context.Context, url string) error {
 		}
 	}
 	return nil
-}
-
-// answers says whether a URL can be had.
-func answers(ctx context.Context, url string) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return false
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false
-	}
-	defer response.Body.Close()
-	return response.StatusCode == http.StatusOK
 }

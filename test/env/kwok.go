@@ -3,7 +3,6 @@ package env
 import (
 	"context"
 	"errors"
-	"net/http"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -65,14 +64,5 @@ func (cp *ControlPlane) runKwok(ctx context.Context, path string, stageFiles []s
 func healthy(ctx context.Context, e endpoint) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.String()+"/healthz", nil)
-	if err != nil {
-		return false, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false, nil // not listening yet
-	}
-	defer response.Body.Close()
-	return response.StatusCode == http.StatusOK, nil
+	return Answers(ctx, "http://"+e.String()+"/healthz"), nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -212,16 +211,7 @@ func (m *manager) ready(ctx context.Context) bool {
 		return false
 	default:
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+probes+"/readyz", nil)
-	if err != nil {
-		return false
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false
-	}
-	defer response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	return env.Answers(ctx, "http://"+probes+"/readyz")
 }
 
 // log is everything that the manager has said, in all its lives.

@@ -3,7 +3,6 @@ package integration_test
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -119,7 +118,7 @@ func (l *lab) startManager(name string, args ...string) *manager {
 	m := &manager{Process: process}
 	Eventually(func(g Gomega) {
 		Expect(process.Exited()).NotTo(BeClosed(), process.Tail(15))
-		g.Expect(answers("http://" + probes + "/readyz")).To(BeTrue())
+		g.Expect(env.Answers(context.Background(), "http://"+probes+"/readyz")).To(BeTrue())
 	}).Should(Succeed())
 	written, err := os.ReadFile(pidFile)
 	Expect(err).NotTo(HaveOccurred())
@@ -157,15 +156,6 @@ func (m *manager) log() string {
 func restartShared() {
 	GinkgoHelper()
 	shared = hub.startManager("manager", "--leader-elect", "--leader-election-namespace="+managerNamespace)
-}
-
-func answers(url string) bool {
-	response, err := http.Get(url)
-	if err != nil {
-		return false
-	}
-	defer response.Body.Close()
-	return response.StatusCode == http.StatusOK
 }
 
 // kubectl runs the real one and returns what it prints.
