@@ -352,8 +352,10 @@ type ComponentRef struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() > 0 && k.size() <= 253 && self[k].size() <= 4096)",message="params: a name has 1 to 253 characters and a value at most 4096"
 	Params map[string]string `json:"params,omitempty"`
 	// tolerations are what the component's Application may be and be healthy all the same:
-	// OutOfSync, once it was synced, and Degraded. An error of Argo CD's is never tolerated. In a
-	// target with several components they need applicationPolicy PerComponent.
+	// OutOfSync, once it was synced, and Degraded, if Argo CD tells of nothing that is missing or on
+	// its way (it tells of single objects only with controller.resource.health.persist). An error of
+	// Argo CD's is never tolerated. In a target with several components they need applicationPolicy
+	// PerComponent.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=2

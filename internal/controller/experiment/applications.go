@@ -45,7 +45,10 @@ func partsOf(t v1alpha1.Target) []part {
 	}
 	parts := make([]part, 0, len(t.Components))
 	for _, ref := range t.Components {
-		parts = append(parts, part{component: ref.String(), tolerated: toleratedBy(ref)})
+		// One that is named twice is not accepted.
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.component == ref.String() }) {
+			parts = append(parts, part{component: ref.String(), tolerated: toleratedBy(ref)})
+		}
 	}
 	return parts
 }
@@ -86,6 +89,14 @@ func (f facts) advanceApplications(p *Plan, t *target, sources [][]argocd.Source
 	waitsFor := ""
 	for i := range t.parts {
 		part := &t.parts[i]
+		if f.strayed(t, part.app) {
+			// Argo CD takes the sync with the cluster of before for one with this, and would run no hooks.
+			part.state = argocd.ApplicationState{Outdated: true}
+			part.reason = v1alpha1.ReasonApplicationProgressing
+			part.message = kube.Describe(part.app) + " is deleted, and created again, because its cluster is another now"
+			waitsFor = orDefault(waitsFor, part.component)
+			continue
+		}
 		if part.app == nil && waitsFor != "" {
 			part.reason, part.message = v1alpha1.ReasonDependencyNotHealthy, "waits for component "+waitsFor
 			continue
@@ -99,39 +110,61 @@ func (f facts) advanceApplications(p *Plan, t *target, sources [][]argocd.Source
 			part.state = argocd.ApplicationState{Outdated: true}
 		}
 		f.judgePart(t, part)
-		if !part.healthy() && waitsFor == "" {
-			waitsFor = part.component
+		// One that degrades when the Workflow is there does not undo what it was before.
+		if !part.healthy() && (f.experiment.Status.Workflow == nil || part.state.Health != argocd.Degraded) {
+			waitsFor = orDefault(waitsFor, part.component)
 		}
 	}
 	f.retire(p, t)
 	f.sumUp(t)
 }
 
-// retire deletes the Applications of components that the spec does not name any more, and frees those
-// that are being deleted with a cluster in mind that another has taken the place of: Argo CD does not
-// know it any more, and what they deployed has gone with it.
+// strayed says whether an Application is for a cluster that another has taken the place of.
+func (f facts) strayed(t *target, app *unstructured.Unstructured) bool {
+	return app != nil && t.cluster != nil && !f.names.registered(t.spec, t.objects, []*unstructured.Unstructured{app})
+}
+
+// retire deletes the Applications of components that the spec does not name any more, the youngest first,
+// because it may need the others to go; and those of a cluster that another has taken the place of, which
+// it frees: Argo CD does not know it any more, and what they deployed has gone with it.
 func (f facts) retire(p *Plan, t *target) {
+	for _, app := range t.apps {
+		if going(app) || slices.Contains(t.removed, app) {
+			p.lookIn(f.nextLook(*app))
+		}
+	}
 	if f.frozen {
 		return
 	}
 	retired := func(action Action, app *unstructured.Unstructured) {
 		p.Writes = append(p.Writes, Write{Action: action, Object: app, Known: true, Target: t.spec.Name, Condition: v1alpha1.ConditionApplicationsHealthy})
 	}
-	// What the cluster is made by is confirmed as it is to be, so not before it has been changed.
-	settled := !slices.ContainsFunc(p.Writes, func(w Write) bool {
+	// What the cluster is made by is confirmed as it is to be, so not before it is.
+	settled := !slices.ContainsFunc(t.objects, going) && !slices.ContainsFunc(p.Writes, func(w Write) bool {
 		return w.Target == t.spec.Name && slices.Contains(t.provider.kinds(), w.Object.GroupVersionKind())
 	})
 	for _, app := range t.apps {
-		if going(app) && t.cluster != nil && settled && !f.names.registered(t.spec, t.objects, []*unstructured.Unstructured{app}) {
-			p.Confirm = append(p.Confirm, f.confirmed(t)...)
+		switch {
+		case !settled || !f.strayed(t, app):
+			continue
+		case going(app):
 			retired(Free, app)
-		}
-	}
-	for _, app := range t.removed {
-		if !going(app) {
+		default:
 			retired(Delete, app)
 		}
+		p.Confirm = append(p.Confirm, f.confirmed(t)...)
 	}
+	if removed := youngestFirst(t.removed); len(removed) > 0 && !going(removed[0]) && !f.strayed(t, removed[0]) {
+		retired(Delete, removed[0])
+	}
+}
+
+// youngestFirst are Applications in the order in which they can go: what was created later may need what
+// was there.
+func youngestFirst(apps []*unstructured.Unstructured) []*unstructured.Unstructured {
+	return slices.SortedStableFunc(slices.Values(apps), func(a, b *unstructured.Unstructured) int {
+		return b.GetCreationTimestamp().Compare(a.GetCreationTimestamp().Time)
+	})
 }
 
 // sumUp says of a target what is the matter with its Applications: the reason is that of the worst.
@@ -171,9 +204,14 @@ func (f facts) judgePart(t *target, p *part) {
 	describe := "; see kubectl -n " + f.options.ArgoCDNamespace + " describe application " + name.Name
 	p.reason = v1alpha1.ReasonApplicationProgressing
 	switch {
+	case going(p.app) && p.component != "": // by somebody, or because the spec has not named it for a while
+		p.message = what + " is being deleted; it is created again when it is gone"
+		p.state.Health = argocd.Progressing
 	case going(p.app):
 		p.message = what + " is being deleted by somebody; it is created again when it is gone"
 		p.state.Health = argocd.Progressing
+	case p.app == nil && f.frozen:
+		p.message = what + " is not created while the spec cannot be acted on"
 	case p.healthy():
 		p.reason, p.message = "", ""
 		if p.state.Message != "" {

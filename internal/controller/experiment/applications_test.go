@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -130,7 +131,7 @@ func TestPerComponentDegradesLater(t *testing.T) {
 	l.deleteObject(last)
 	l.finalize(l.appOf(layers[2].String()))
 	l.mustReconcile()
-	l.expectStates("app operator: Deploying ApplicationDegraded", "config operator: Healthy", "app search: Blocked DependencyNotHealthy")
+	l.expectStates("app operator: Deploying ApplicationDegraded", "config operator: Healthy", "app search: Deploying ApplicationProgressing")
 }
 
 // A component that the spec does not name any more goes, whatever the status says of it, and before the
@@ -175,12 +176,12 @@ func TestPerComponentRemoved(t *testing.T) {
 func TestPerComponentNamedAgain(t *testing.T) {
 	l := layered(t, v1alpha1.ClusterHub)
 	l.until(v1alpha1.PhaseRunning)
-	before := l.appOf(layers[1].String()).GetUID()
-	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Components = layers[:1] })
+	before := l.appOf(layers[2].String()).GetUID()
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Components = layers[:2] })
 	l.mustReconcile()
 	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Components = layers })
 	l.settle(l.play)
-	if app := l.appOf(layers[1].String()); app == nil || app.GetUID() == before || going(app) {
+	if app := l.appOf(layers[2].String()); app == nil || app.GetUID() == before || going(app) {
 		t.Errorf("its Application is %v", app)
 	}
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
@@ -300,6 +301,315 @@ func TestTolerations(t *testing.T) {
 			}
 			if n := len(l.list(argocd.ApplicationGVK)); n != 2 {
 				t.Errorf("there are %d Applications", n)
+			}
+		})
+	}
+}
+
+// replaceCluster lets somebody delete the claim, and Crossplane make the next.
+func (l *lab) replaceCluster() {
+	claim := l.list(crossplane.GKEClusterGVK)[0]
+	l.deleteObject(&claim)
+	claim = l.list(crossplane.GKEClusterGVK)[0]
+	l.finalize(&claim)
+	l.mustReconcile()
+	for _, claim := range l.list(crossplane.GKEClusterGVK) {
+		l.readyClaim(&claim)
+	}
+}
+
+// The API server takes no status that has a component twice, so nothing would be told at all.
+func TestComponentNamedTwiceIsToldOf(t *testing.T) {
+	l := layered(t, v1alpha1.ClusterHub)
+	l.until(v1alpha1.PhaseRunning)
+	l.edit(func(e *v1alpha1.Experiment) {
+		e.Spec.Targets[0].Components = []v1alpha1.ComponentRef{layers[0], layers[0]}
+	})
+	l.mustReconcile()
+	l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec)
+	seen := map[string]bool{}
+	for _, c := range l.get().Status.Targets[0].Components {
+		if seen[c.Name] {
+			t.Errorf("status.targets[0].components has %q twice; it is a map by name, and the API server refuses the whole status", c.Name)
+		}
+		seen[c.Name] = true
+	}
+}
+
+// However many layers there are, a paid cluster waits for its share of the deadline only.
+func TestStuckLayersDoNotKeepTheCluster(t *testing.T) {
+	target := targetOf("app", v1alpha1.ClusterGKE)
+	target.ApplicationPolicy = v1alpha1.ApplicationPerComponent
+	target.Components = nil
+	for _, name := range strings.Fields("a b c d e f g h i j") {
+		target.Components = append(target.Components, v1alpha1.ComponentRef{App: name})
+	}
+	l := newLab(t, experimentOf(target), nginx(), template())
+	l.reconciler.Options.Fallback = Fallback{RepoURL: "https://git.example.com/components.git", Revision: "v1"}
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	l.remove()
+	for at := time.Duration(0); at < 5*time.Hour; at += time.Minute {
+		l.later(at)
+		for range 3 {
+			_ = l.reconcile()
+			l.without(argocd.ApplicationGVK)()
+		}
+		claims := l.list(crossplane.GKEClusterGVK)
+		if len(claims) == 0 || going(&claims[0]) {
+			if at > 30*time.Minute {
+				t.Errorf("the cluster, which costs, is asked to go after %s; spec.deletion.deadline is 30m, and an Application may hold it up for a quarter of it", at)
+			}
+			return
+		}
+	}
+	t.Error("never")
+}
+
+// Of those that are taken out of the spec together the last goes first.
+func TestComponentsRemovedTogether(t *testing.T) {
+	l := layered(t, v1alpha1.ClusterHub)
+	for i, ref := range layers { // as an API server would
+		l.mustReconcile()
+		app := l.appOf(ref.String())
+		app.SetCreationTimestamp(metav1.NewTime(epoch.Add(time.Duration(i) * time.Minute)))
+		l.update(app)
+		l.appIs(app, "Healthy")
+	}
+	l.mustReconcile()
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Components = layers[2:] })
+	l.mustReconcile()
+	if !going(l.appOf("config operator")) || going(l.appOf("app operator")) {
+		t.Errorf("config operator goes: %v, app operator, which it needs to go, goes: %v", going(l.appOf("config operator")), going(l.appOf("app operator")))
+	}
+}
+
+// That a deletion was refused before the teardown takes nothing of its time.
+func TestRefusalOfBeforeIsNotOfTheTeardown(t *testing.T) {
+	l := layered(t, v1alpha1.ClusterGKE)
+	l.until(v1alpha1.PhaseRunning)
+	l.forbid("delete", "Application")
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Components = layers[:2] })
+	_ = l.reconcile()
+	l.refuse = nil
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Components = layers })
+	l.later(time.Hour)
+	l.mustReconcile()
+	l.remove()
+	l.tick(func() bool {
+		return l.letGo(func(o *unstructured.Unstructured) bool { return o.GroupVersionKind() == argoworkflows.WorkflowGVK })
+	})
+	// "load" depends on app and goes first.
+	l.tick(func() bool {
+		return l.letGo(func(o *unstructured.Unstructured) bool { return o.GetLabels()[v1alpha1.LabelTarget] == "load" })
+	})
+	if !going(l.appOf("app search")) {
+		t.Fatal("app search does not go")
+	}
+	if going(l.appOf("config operator")) {
+		t.Error("config operator goes while app search, which was asked to go now, is there")
+	}
+}
+
+// What degrades while the Workflow runs does not undo it, and keeps nothing else from coming back.
+func TestPerComponentDeletedWhileAnEarlierIsDegraded(t *testing.T) {
+	l := layered(t, v1alpha1.ClusterHub)
+	l.until(v1alpha1.PhaseRunning)
+	l.appIs(l.appOf(layers[0].String()), "Degraded")
+	l.deleteObject(l.appOf(layers[2].String()))
+	l.finalize(l.appOf(layers[2].String()))
+	l.settle(func() bool {
+		moved := false
+		for _, w := range l.list(argoworkflows.WorkflowGVK) {
+			moved = l.succeed(&w) || moved
+		}
+		if app := l.appOf(layers[2].String()); app != nil {
+			moved = l.appIs(app, "Healthy") || moved
+		}
+		return moved
+	})
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionTrue, v1alpha1.ReasonWorkflowSucceeded)
+}
+
+// An Application that wakes nobody is looked at all the same.
+func TestRetiredApplicationWithoutItsOwnerIsLookedAt(t *testing.T) {
+	l := layered(t, v1alpha1.ClusterHub)
+	l.until(v1alpha1.PhaseRunning)
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Components = layers[:2] })
+	l.mustReconcile()
+	app := l.appOf(layers[2].String())
+	annotations := app.GetAnnotations()
+	delete(annotations, v1alpha1.AnnotationOwner)
+	app.SetAnnotations(annotations)
+	l.update(app)
+	if wait := l.pass(); wait > time.Minute {
+		t.Errorf("an Application that goes and wakes nobody is looked at after %s", wait)
+	}
+}
+
+// The status knows it, too.
+func TestComponentThatHasLostItsAnnotation(t *testing.T) {
+	l := layered(t, v1alpha1.ClusterHub)
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	app := l.appOf(layers[2].String())
+	annotations := app.GetAnnotations()
+	delete(annotations, v1alpha1.AnnotationComponent)
+	app.SetAnnotations(annotations)
+	l.update(app)
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Components = layers[:2] })
+	l.remove()
+	l.settle(l.play)
+	if left := l.list(argocd.ApplicationGVK); l.get() == nil && len(left) > 0 {
+		t.Errorf("the Experiment is gone and %s is left", left[0].GetName())
+	}
+}
+
+// What Crossplane has not begun with may be a composite.
+func TestCompositeThatIsNotBoundYet(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.mustReconcile()
+	claim := l.list(crossplane.GKEClusterGVK)[0]
+	claim.SetFinalizers([]string{"composite.apiextensions.crossplane.io"})
+	l.update(&claim)
+	l.remove()
+	l.tick()
+	if !slices.Contains(l.foreground, "GKECluster") {
+		t.Errorf("a GKECluster of which is not seen yet what it is, is deleted in the background")
+	}
+}
+
+// Argo CD tries for ever to heal what is tolerated.
+func TestHealingDoesNotFlap(t *testing.T) {
+	target := targetOf("app", v1alpha1.ClusterHub)
+	target.Components[0].Tolerations = []v1alpha1.Toleration{v1alpha1.TolerateOutOfSync}
+	l := newLab(t, experimentOf(target), nginx(), template())
+	l.mustReconcile()
+	says := func(phase string) {
+		app := l.list(argocd.ApplicationGVK)[0]
+		sources, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources")
+		dest, _, _ := unstructured.NestedMap(app.Object, "spec", "destination")
+		app.Object["status"] = map[string]any{
+			"health": map[string]any{"status": "Healthy"}, "reconciledAt": "2026-03-01T11:00:01Z",
+			"operationState": map[string]any{"phase": phase, "finishedAt": "2026-03-01T11:00:00Z", "syncResult": map[string]any{"sources": sources},
+				"operation": map[string]any{"sync": map[string]any{"autoHealAttemptsCount": int64(3), "sources": sources}}},
+			"sync":      map[string]any{"status": "OutOfSync", "comparedTo": map[string]any{"sources": sources, "destination": dest}},
+			"resources": []any{map[string]any{"kind": "Deployment", "name": "web", "status": "OutOfSync"}},
+		}
+		l.update(&app)
+	}
+	says("Succeeded")
+	l.mustReconcile()
+	l.mustReconcile() // the Workflow
+	l.writes = nil
+	l.drain()
+	for range 10 { // Argo CD heals what a webhook changes again
+		says("Running")
+		l.mustReconcile()
+		says("Succeeded")
+		l.mustReconcile()
+	}
+	if len(l.writes) > 0 {
+		t.Errorf("writes %v, events %v", l.writes, l.drain())
+	}
+}
+
+// What a change creates comes before what it deletes.
+func TestWhatTakesThePlaceIsRefused(t *testing.T) {
+	l := layered(t, v1alpha1.ClusterHub)
+	l.until(v1alpha1.PhaseRunning)
+	l.forbid("create", "Application")
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Components = []v1alpha1.ComponentRef{{App: "other"}} })
+	_ = l.reconcile()
+	if app := l.appOf("app search"); going(app) && l.get().Status.Targets[0].State == v1alpha1.TargetHealthy {
+		t.Errorf("what takes its place is refused, %s goes all the same, and the status says %v", app.GetName(), l.componentStates())
+	}
+}
+
+// What is tolerated is not said to be Healthy and Synced.
+func TestWhatIsToldOfWhatIsTolerated(t *testing.T) {
+	l := layered(t, v1alpha1.ClusterHub)
+	l.edit(func(e *v1alpha1.Experiment) {
+		e.Spec.Targets[0].Components = slices.Clone(layers)
+		e.Spec.Targets[0].Components[1].Tolerations = []v1alpha1.Toleration{v1alpha1.TolerateDegraded}
+	})
+	for _, ref := range layers {
+		l.mustReconcile()
+		health := "Healthy"
+		if ref.Config != "" {
+			health = "Degraded"
+		}
+		l.appIs(l.appOf(ref.String()), health)
+	}
+	l.mustReconcile()
+	for _, app := range l.list(argocd.ApplicationGVK) {
+		if app.GetLabels()[v1alpha1.LabelTarget] == "load" {
+			l.appIs(&app, "Healthy")
+		}
+	}
+	l.mustReconcile()
+	for _, e := range l.drain() {
+		if strings.Contains(e, "Application  is Healthy") {
+			t.Errorf("event %q", e)
+		}
+	}
+	if c := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionApplicationsHealthy); c.Message == "Every Application is Healthy and Synced" {
+		t.Errorf("one is Degraded and tolerated, and the condition says %q", c.Message)
+	}
+}
+
+// While a cluster is not up, nothing is said of its components that nobody has looked at.
+func TestComponentStatesWhileTheClusterIsNot(t *testing.T) {
+	l := layered(t, v1alpha1.ClusterGKE)
+	for len(l.list(argocd.ApplicationGVK)) < 1 {
+		l.mustReconcile()
+		for _, claim := range l.list(crossplane.GKEClusterGVK) {
+			l.readyClaim(&claim)
+		}
+	}
+	l.appIs(l.appOf("app operator"), "Degraded")
+	l.mustReconcile()
+	l.claimSays("False", "True", "Unavailable", "x")
+	l.mustReconcile()
+	for _, c := range l.get().Status.Targets[0].Components {
+		if c.State == v1alpha1.ComponentDeploying && c.Reason == "" {
+			t.Errorf("component %s is %s without a reason", c.Name, c.State)
+		}
+	}
+}
+
+// On a cluster that takes the place of another everything is deployed anew, in its order: Argo CD would run
+// no hooks, and take what was synced for synced.
+func TestLayersOnAReplacedCluster(t *testing.T) {
+	for name, policy := range map[string]v1alpha1.ApplicationPolicy{"per component": v1alpha1.ApplicationPerComponent, "per target": v1alpha1.ApplicationPerTarget} {
+		t.Run(name, func(t *testing.T) {
+			l := layered(t, v1alpha1.ClusterGKE)
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].ApplicationPolicy = policy })
+			l.until(v1alpha1.PhaseRunning)
+			before := map[string]bool{}
+			for _, app := range l.list(argocd.ApplicationGVK) {
+				before[string(app.GetUID())] = app.GetLabels()[v1alpha1.LabelTarget] == "app"
+			}
+			old := l.list(crossplane.GKEClusterGVK)[0].GetUID()
+			l.replaceCluster()
+			l.mustReconcile()
+			if now := l.list(crossplane.GKEClusterGVK)[0].GetUID(); now == old {
+				t.Fatal("it is the same cluster")
+			}
+			// Argo CD cannot do anything for a cluster that it does not know any more.
+			for range 4 {
+				l.mustReconcile()
+			}
+			apps := slices.DeleteFunc(l.list(argocd.ApplicationGVK), func(app unstructured.Unstructured) bool { return app.GetLabels()[v1alpha1.LabelTarget] != "app" })
+			if len(apps) != 1 || before[string(apps[0].GetUID())] || going(&apps[0]) {
+				t.Errorf("there are %d Applications: %v", len(apps), apps)
+			}
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+			for _, app := range l.list(argocd.ApplicationGVK) {
+				if before[string(app.GetUID())] {
+					t.Errorf("%s is what it was", app.GetName())
+				}
 			}
 		})
 	}

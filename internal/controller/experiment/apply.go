@@ -21,7 +21,7 @@ import (
 )
 
 // apply carries the plan out, in its order. A write that fails ends those of its target, and
-// what is for the whole Experiment, and leaves the other targets alone. Deletions of one plan rest on
+// what is for the whole Experiment, and leaves the other targets alone. Deletions of a teardown rest on
 // nothing but that: one that is refused must not keep a cluster.
 func (s *scope) apply(ctx context.Context) error {
 	if s.plan.Expire {
@@ -39,11 +39,12 @@ func (s *scope) apply(ctx context.Context) error {
 	}
 	var errs []error
 	for _, w := range s.plan.Writes {
-		if w.Action != Delete && (s.failed[w.Target] != nil || w.Target == "" && len(errs) > 0) {
+		ends := w.Action == Delete && goingDown(s.experiment)
+		if !ends && (s.failed[w.Target] != nil || w.Target == "" && len(errs) > 0) {
 			continue
 		}
 		err := s.write(ctx, w)
-		if w.Action == Delete {
+		if ends {
 			s.asked(ctx, kube.Describe(w.Object), err)
 		}
 		if err != nil {
@@ -104,7 +105,7 @@ func (s *scope) write(ctx context.Context, w Write) error {
 	log := log.FromContext(ctx).WithValues("child", kube.Describe(w.Object))
 	if w.Action == Delete {
 		log.Info("Deleting child")
-		if crossplane.Namespaced(w.Object) {
+		if crossplane.Foreground(w.Object) {
 			// It goes when the cluster is gone.
 			return writer.Delete(ctx, w.Object, client.PropagationPolicy(metav1.DeletePropagationForeground))
 		}

@@ -56,7 +56,8 @@ func TestTrustInTheKubeconfigOfAComposite(t *testing.T) {
 		"a composite":                            {composite, "", false, "lab/app-cluster-conn", argocd.Untrusted, true, ""},
 		"a composite, keyless":                   {composite, "", true, "", 0, false, "--claim-namespace"},
 		"a composite in the manager's namespace": {apart, "clusters", false, "clusters/app-cluster-conn", argocd.Trusted, false, ""},
-		"a composite in the manager's namespace, keyless": {apart, "clusters", true, "clusters/app-cluster-conn", argocd.KeylessGCP, false, ""},
+		"a composite in the manager's namespace, keyless":        {apart, "clusters", true, "clusters/app-cluster-conn", argocd.KeylessGCP, false, ""},
+		"a composite where the manager looks, and the author is": {composite, "lab", true, "", 0, false, "--claim-namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := names{experimentOf(), Options{CrossplaneNamespace: "crossplane-system", ClaimNamespace: test.claimNamespace, KeylessGKE: test.keyless}}

@@ -17,7 +17,7 @@
 //     the claim is Ready its kubeconfig is read and registered with Argo CD as a cluster
 //     Secret, and the target's Application is created. The Application carries the UID of
 //     the claim that it was registered with, so that a claim which takes the place of
-//     another is registered again. A hub target gets only the Application. A target that
+//     another is registered again, and its Applications deleted and created anew. A hub target gets only the Application. A target that
 //     was begun stays so, whatever becomes of its dependencies.
 //  4. When every Application is Healthy and Synced, and nothing is being changed, the Workflow
 //     is submitted, once: its UID is recorded, and one that disappears without a verdict was
@@ -57,13 +57,15 @@
 //
 // A target has one Application with the sources of all its components, or with applicationPolicy
 // PerComponent one for each, in the order of the list: one is created when those before it are healthy,
-// and deleted before them. They are found by the UID of the Experiment, an index of the cache, and are
+// and deleted before them. (One that degrades once the Workflow is there holds nothing up.) They are found by the UID of the Experiment, an index of the cache, and are
 // its own if they have the name that the component in their annotation gives them; so one whose component
-// the spec does not name any more is found, and deleted. Nothing is validated before it is gone.
+// the spec does not name any more is found, and deleted, of several the youngest first. Nothing is validated
+// before it is gone.
 //
 // Healthy is what Argo CD says of the sources that the spec has now. What a component tolerates counts as
-// that, too: OutOfSync only after a sync with these sources, because before it is what was there until
-// then that is healthy.
+// that, too: OutOfSync only after a sync with these sources and revisions, and a comparison after it, because
+// before it is what was there until then that is healthy; Degraded only where nothing is known to be on its
+// way.
 //
 // A target whose cluster or Application takes longer than spec.progressDeadline fails the Experiment;
 // how long it has been in its state stands in its status. The Workflow's deadline is for Argo
@@ -109,12 +111,13 @@
 // submitted for an old spec stays the only one, one that the status records must not follow another,
 // and an Application must not go back; the kubeconfig Secret of a cluster that is Ready and not
 // registered, and of one whose Application cannot be compared, once a minute, with its cluster Secret;
-// with a kubeconfig that authors may write, the cluster Secrets of all, because Argo CD
-// finds clusters by their addresses and one with other credentials must not be registered twice; a
+// with a kubeconfig that authors may write, the cluster Secrets of all, because Argo CD finds clusters
+// by their addresses and one with other credentials must not be registered twice; a
 // Workflow whose UID is recorded and which the cache does not have; a template that the cache does not
 // have, where a Workflow that only waits takes its place; a child whose create says AlreadyExists, and
-// one that is changed; a claim, before its cluster is registered; every claim and Application once,
-// before a good verdict, after which nothing is looked at any more; in a teardown the cluster Secret
+// one that is changed; a claim, before its cluster is registered, and before Applications go that were
+// for the one whose place it has taken; every claim and Application once, before a good verdict, after
+// which nothing is looked at any more; in a teardown the cluster Secret
 // of every claim that is left and of every existing cluster, a list of Workflows and Applications
 // before the clusters go, one of every kind when the cache has nothing left, cannot see one of them or
 // the deadline is over, and the claim of an Application that is being deleted, where the cache has

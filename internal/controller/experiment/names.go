@@ -160,6 +160,11 @@ func (n names) children(gvk schema.GroupVersionKind) []types.NamespacedName {
 			for _, p := range partsOf(t) {
 				out = append(out, n.application(t, p.component))
 			}
+			if recorded := recordedTarget(n.experiment.Status.Targets, t.Name); recorded != nil {
+				for _, c := range recorded.Components { // which the spec may not name any more
+					out = append(out, n.application(t, c.Name))
+				}
+			}
 		case namespaceGVK:
 			if namespace := n.onHub(t); namespace != "" {
 				out = append(out, types.NamespacedName{Name: namespace})

@@ -55,14 +55,14 @@ func (gke) kubeconfig(n names, _ v1alpha1.Target, claim *unstructured.Unstructur
 		ref.Trust = argocd.KeylessGCP
 	}
 	if s.Namespaced {
-		ref.Secret.Namespace, ref.Authors = claim.GetNamespace(), n.options.ClaimNamespace == ""
+		ref.Secret.Namespace, ref.Authors = claim.GetNamespace(), claim.GetNamespace() == n.experiment.Namespace
 	}
 	switch {
 	case s.Composite == "":
 		return kubeconfigRef{Missing: "names no composite resource yet (spec.resourceRef)"}
 	case ref.Authors && n.options.KeylessGKE:
 		return kubeconfigRef{Missing: "is in the namespace of its author, who could have Argo CD log in anywhere with its own identity; " +
-			"start the manager with --claim-namespace, or without --keyless-gke"}
+			"start the manager with a --claim-namespace that no Experiments are in, or without --keyless-gke"}
 	case ref.Authors:
 		ref.Trust = argocd.Untrusted
 	}

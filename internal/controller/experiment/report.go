@@ -332,10 +332,15 @@ func recordedTarget(have []v1alpha1.TargetStatus, name string) *v1alpha1.TargetS
 }
 
 func targetEvent(t v1alpha1.TargetStatus) string {
-	if t.State == v1alpha1.TargetHealthy {
-		return "Target " + t.Name + ": Application " + t.Application + " is Healthy and Synced"
+	says := t.Message
+	switch {
+	case t.State != v1alpha1.TargetHealthy || says != "": // or what of it is tolerated
+	case len(t.Components) > 0:
+		says = "every Application is Healthy and Synced"
+	default:
+		says = "Application " + t.Application + " is Healthy and Synced"
 	}
-	return "Target " + t.Name + ": " + t.Message
+	return "Target " + t.Name + ": " + says
 }
 
 func eventType(c metav1.Condition) string {

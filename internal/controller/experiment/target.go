@@ -368,8 +368,10 @@ func (f facts) status(t *target) v1alpha1.TargetStatus {
 	}
 	switch {
 	case len(t.apps) == 0 && s.State != v1alpha1.TargetDeploying:
-	case perComponent(t.spec):
+	case perComponent(t.spec) && t.clusterUp:
 		s.Components = f.componentStatuses(t)
+	case perComponent(t.spec):
+		s.Components = ptr.Deref(recordedTarget(f.experiment.Status.Targets, s.Name), v1alpha1.TargetStatus{}).Components
 	default:
 		s.Application = f.names.application(t.spec, "").String()
 	}
@@ -389,7 +391,13 @@ func clustersStep(all []v1alpha1.TargetStatus, targets map[string]*target) condi
 }
 
 func applicationsStep(all []v1alpha1.TargetStatus, targets map[string]*target) conditions.Step {
-	return targetsStep(v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationsHealthy, "Every Application is Healthy and Synced",
+	done := "Every Application is Healthy and Synced"
+	for _, t := range targets {
+		if slices.ContainsFunc(t.parts, func(p part) bool { return p.healthy() && p.state.Message != "" }) {
+			done = "Every Application is Healthy and Synced, or what is tolerated"
+		}
+	}
+	return targetsStep(v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationsHealthy, done,
 		all, targets, func(t *target) string {
 			if t.healthy() {
 				return ""

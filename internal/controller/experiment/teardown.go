@@ -165,16 +165,14 @@ func (d *demolition) takeApplications() {
 	for _, spec := range d.experiment.Spec.Targets {
 		t := targets[spec.Name]
 		needed := ordered && d.needed(spec.Name)
-		for _, app := range t.removed {
+		// One that has had its time holds up the others of its target no more, nor do those that were
+		// to go after it.
+		layered := !slices.ContainsFunc(t.apps, func(app *unstructured.Unstructured) bool {
+			return going(app) && d.given(remnant{object: app}, 4)
+		})
+		for _, app := range t.leaving() {
 			d.takeApplication(t, app, needed)
-		}
-		needed = needed || d.awaits(t.removed...)
-		// What comes later in a target is deployed on what came before.
-		for _, part := range slices.Backward(t.parts) {
-			if part.app != nil {
-				d.takeApplication(t, part.app, needed)
-				needed = needed || d.awaits(part.app)
-			}
+			needed = needed || layered && d.awaits(app)
 		}
 	}
 	for _, apps := range d.seen.Applications {
@@ -182,6 +180,20 @@ func (d *demolition) takeApplications() {
 			d.lookIn(d.nextLook(*app))
 		}
 	}
+}
+
+// leaving are the Applications of a target in the order in which they go: what comes later in the list of
+// components is deployed on what came before. Of those that the list does not have only their age says so.
+func (t *target) leaving() (apps []*unstructured.Unstructured) {
+	if len(t.removed) > 0 {
+		return youngestFirst(t.apps)
+	}
+	for _, p := range slices.Backward(t.parts) {
+		if p.app != nil {
+			apps = append(apps, p.app)
+		}
+	}
+	return apps
 }
 
 // takeApplication deletes an Application, or waits for it where another needs it.

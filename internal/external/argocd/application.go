@@ -218,7 +218,8 @@ type ApplicationState struct {
 }
 
 // Tolerated is what an Application may be and be Healthy to whoever asks: OutOfSync, if it was synced
-// with the sources that it has now, and Degraded. Nothing is by default.
+// with the sources and revisions that it has now and compared after that, and Degraded, if nothing of it is
+// known to be missing or on its way. Nothing is by default.
 type Tolerated struct{ OutOfSync, Degraded bool }
 
 // ReadApplication reads an Application's state. Healthy alone proves nothing: Argo CD says
@@ -240,10 +241,14 @@ func ReadApplication(app *unstructured.Unstructured, tolerated Tolerated) Applic
 		// One that is Synced all the same has come to it without Argo CD's help.
 		message, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "message")
 		return ApplicationState{Health: Failed, Message: "sync " + operation + ": " + message}
-	case (operation == "Running" || operation == "Terminating") && health == "Healthy":
+	case operation != "Running" && operation != "Terminating":
+	case tolerated.OutOfSync && sync == "OutOfSync" && healing(app):
+		// What is tolerated would go and come again as often as Argo CD tries.
+	case health == "Healthy":
 		return ApplicationState{}
+	default:
+		tolerated.Degraded = false
 	}
-	tolerated.Degraded = tolerated.Degraded && operation != "Running" && operation != "Terminating"
 	return judge(app, health, sync, tolerated)
 }
 
@@ -253,7 +258,7 @@ func judge(app *unstructured.Unstructured, health, sync string, tolerated Tolera
 	both := "health " + orUnknown(health) + ", sync " + orUnknown(sync)
 	synced := sync == "Synced" || sync == "OutOfSync" && tolerated.OutOfSync && syncedOnce(app)
 	switch {
-	case synced && (health == "Healthy" || health == "Degraded" && tolerated.Degraded):
+	case synced && (health == "Healthy" || health == "Degraded" && tolerated.Degraded && unhealthyResources(app, "Missing")+unhealthyResources(app, "Progressing") == ""):
 		return deployed(app, health, sync, both)
 	case health == "Degraded":
 		return ApplicationState{Health: Degraded, Message: join(both, unhealthyResources(app, "Degraded"))}
@@ -321,13 +326,34 @@ func compared(app *unstructured.Unstructured) bool {
 	return true
 }
 
-// syncedOnce says whether the last sync was with the sources that the spec has now, and succeeded: an
-// Application is OutOfSync, too, while what it had before is still there and Healthy.
+// syncedOnce says whether the last sync was with what the Application is compared with now, and succeeded,
+// and was compared with what came of it: an Application is OutOfSync, too, while what it had before is
+// still there and Healthy, and Argo CD writes the end of a sync before it compares.
 func syncedOnce(app *unstructured.Unstructured) bool {
+	if healing(app) {
+		return true
+	}
+	operation, _, _ := unstructured.NestedMap(app.Object, "status", "operationState")
+	at := func(from map[string]any, path ...string) any {
+		value, _, _ := unstructured.NestedFieldNoCopy(from, path...)
+		return value
+	}
+	finished, _ := operation["finishedAt"].(string)
+	compared, _ := at(app.Object, "status", "reconciledAt").(string)
+	return operation["phase"] == "Succeeded" && at(operation, "operation", "sync", "dryRun") != true &&
+		reflect.DeepEqual(at(app.Object, "spec", "sources"), at(operation, "syncResult", "sources")) &&
+		reflect.DeepEqual(at(app.Object, "status", "sync", "revisions"), at(operation, "syncResult", "revisions")) &&
+		finished != "" && finished <= compared // both are in UTC, to the second
+}
+
+// healing says whether Argo CD is syncing what it has synced before, with the same sources and revisions,
+// because it is not what they say.
+func healing(app *unstructured.Unstructured) bool {
 	phase, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "phase")
+	attempts, _, _ := unstructured.NestedInt64(app.Object, "status", "operationState", "operation", "sync", "autoHealAttemptsCount")
 	now, _, _ := unstructured.NestedFieldNoCopy(app.Object, "spec", "sources")
-	with, _, _ := unstructured.NestedFieldNoCopy(app.Object, "status", "operationState", "syncResult", "sources")
-	return phase == "Succeeded" && reflect.DeepEqual(now, with)
+	with, _, _ := unstructured.NestedFieldNoCopy(app.Object, "status", "operationState", "operation", "sync", "sources")
+	return phase == "Running" && attempts > 0 && reflect.DeepEqual(now, with)
 }
 
 // hookFailed says whether a hook of the last sync failed: a hook is not a part of what is
@@ -396,13 +422,9 @@ func StripApplication(o any) (any, error) {
 	}
 	delete(status, "history")
 	delete(status, "summary")
-	unstructured.RemoveNestedField(status, "operationState", "operation")
+	stripOperation(status)
 	results, _, _ := unstructured.NestedSlice(status, "operationState", "syncResult", "resources")
-	sources, _, _ := unstructured.NestedFieldNoCopy(status, "operationState", "syncResult", "sources")
-	unstructured.RemoveNestedField(status, "operationState", "syncResult")
-	if sync, _, _ := unstructured.NestedString(status, "sync", "status"); sync == "OutOfSync" && sources != nil {
-		_ = unstructured.SetNestedField(status, sources, "operationState", "syncResult", "sources")
-	}
+	unstructured.RemoveNestedField(status, "operationState", "syncResult", "resources")
 	if failed := slices.DeleteFunc(results, func(r any) bool { return !isFailedHook(r) }); len(failed) > 0 {
 		_ = unstructured.SetNestedSlice(status, failed, "operationState", "syncResult", "resources")
 	}
@@ -417,4 +439,28 @@ func StripApplication(o any) (any, error) {
 		})
 	}
 	return u, nil
+}
+
+// stripOperation leaves of the last operation what tells with what an Application was synced that is
+// OutOfSync.
+func stripOperation(status map[string]any) {
+	keep := [][]string{
+		{"operation", "sync", "dryRun"}, {"operation", "sync", "autoHealAttemptsCount"}, {"operation", "sync", "sources"},
+		{"syncResult", "sources"}, {"syncResult", "revisions"}, {"syncResult", "resources"},
+	}
+	if sync, _, _ := unstructured.NestedString(status, "sync", "status"); sync != "OutOfSync" {
+		keep = keep[len(keep)-1:]
+	}
+	operation, _ := status["operationState"].(map[string]any)
+	kept := map[string]any{}
+	for _, path := range keep {
+		if value, found, _ := unstructured.NestedFieldNoCopy(operation, path...); found {
+			_ = unstructured.SetNestedField(kept, value, path...)
+		}
+	}
+	for _, field := range []string{"operation", "syncResult"} {
+		if delete(operation, field); kept[field] != nil {
+			operation[field] = kept[field]
+		}
+	}
 }

@@ -145,16 +145,23 @@ func TestPathsThatAreReadOrDropped(t *testing.T) {
 		"status.operationState.message":    "string",
 		"status.operationState.syncResult": "object",
 
-		"status.operationState.syncResult.resources.[].hookType":  "string",
-		"status.operationState.syncResult.resources.[].hookPhase": "string",
-		"status.operationState.operation":                         "object",
-		"status.resources.[].kind":                                "string",
-		"status.resources.[].name":                                "string",
-		"status.resources.[].health.status":                       "string",
-		"status.resources.[].health.message":                      "string",
-		"status.operationState.syncResult.sources":                "array",
-		"status.history":                                          "array",
-		"status.summary":                                          "object",
+		"status.operationState.syncResult.resources.[].hookType":     "string",
+		"status.operationState.syncResult.resources.[].hookPhase":    "string",
+		"status.operationState.operation":                            "object",
+		"status.resources.[].kind":                                   "string",
+		"status.resources.[].name":                                   "string",
+		"status.resources.[].health.status":                          "string",
+		"status.resources.[].health.message":                         "string",
+		"status.operationState.syncResult.sources":                   "array",
+		"status.operationState.syncResult.revisions":                 "array",
+		"status.operationState.finishedAt":                           "string",
+		"status.operationState.operation.sync.sources":               "array",
+		"status.operationState.operation.sync.dryRun":                "boolean",
+		"status.operationState.operation.sync.autoHealAttemptsCount": "integer",
+		"status.sync.revisions":                                      "array",
+		"status.reconciledAt":                                        "string",
+		"status.history":                                             "array",
+		"status.summary":                                             "object",
 	})
 	// What is compared whole must be of one type.
 	for _, path := range []string{"spec.sources.[].helm.parameters.[].value", "status.sync.comparedTo.sources.[].helm.parameters.[].value"} {
@@ -307,37 +314,65 @@ func TestReadApplication(t *testing.T) {
 
 // What is tolerated is Healthy only once it is what the sources say, and never an error.
 func TestWhatIsTolerated(t *testing.T) {
+	const sick = `
+  resources:
+  - {group: apps, version: v1, kind: Deployment, namespace: tutorial, name: web, status: Synced, health: {status: Degraded, message: quota}}
+`
 	is := func(health, sync string, more ...string) string {
-		return "status:\n  health: {status: " + health + "}\n" + fmt.Sprintf(syncOf, sync) + someResources + strings.Join(more, "")
+		return "status:\n  reconciledAt: \"2026-03-01T12:00:20Z\"\n  health: {status: " + health + "}\n" + fmt.Sprintf(syncOf, sync) + strings.Join(more, "")
 	}
-	synced := func(phase, version string) string {
-		return strings.Replace(fmt.Sprintf(operationOf, phase), "syncResult: {revision: abc}",
-			`syncResult: {revision: abc, sources: [{repoURL: "https://charts.example.com", chart: nginx, targetRevision: `+version+`, helm: {parameters: [{name: a, value: b}]}}]}`, 1)
+	const sources = `[{repoURL: "https://charts.example.com", chart: nginx, targetRevision: 1.2.3, helm: {parameters: [{name: a, value: b}]}}]`
+	operation := func(phase string) string {
+		return `
+  operationState:
+    phase: ` + phase + `
+    message: told
+    startedAt: "2026-03-01T12:00:00Z"
+    finishedAt: "2026-03-01T12:00:10Z"
+    operation: {sync: {revision: abc, sources: ` + sources + `}}
+    syncResult: {revision: abc, revisions: [abc], sources: ` + sources + `}
+`
 	}
+	compared := func(revision string) string {
+		return strings.Replace(is("Healthy", "OutOfSync"), "status: OutOfSync", "status: OutOfSync\n    revisions: ["+revision+"]", 1)
+	}
+	synced := compared("abc") + sick + operation("Succeeded")
 	outOfSync, degraded := Tolerated{OutOfSync: true}, Tolerated{Degraded: true}
 	both := Tolerated{OutOfSync: true, Degraded: true}
+	but := func(old, replacement string) string {
+		if !strings.Contains(synced, old) {
+			t.Fatalf("there is no %q", old)
+		}
+		return strings.ReplaceAll(synced, old, replacement)
+	}
 	tests := map[string]struct {
 		status    string
 		tolerated Tolerated
 		want      Health
 	}{
-		"out of sync after its sync":           {is("Healthy", "OutOfSync", synced("Succeeded", "1.2.3")), outOfSync, Healthy},
-		"out of sync, not asked for":           {is("Healthy", "OutOfSync", synced("Succeeded", "1.2.3")), degraded, Progressing},
-		"out of sync before its first sync":    {is("Healthy", "OutOfSync"), outOfSync, Progressing},
-		"out of sync, synced with others":      {is("Healthy", "OutOfSync", synced("Succeeded", "1.2.2")), outOfSync, Progressing},
-		"out of sync, being synced":            {is("Healthy", "OutOfSync", synced("Running", "1.2.3")), outOfSync, Progressing},
-		"out of sync, its sync failed":         {is("Healthy", "OutOfSync", synced("Failed", "1.2.3")), both, Failed},
-		"out of sync and progressing":          {is("Progressing", "OutOfSync", synced("Succeeded", "1.2.3")), both, Progressing},
-		"out of sync and missing":              {is("Missing", "OutOfSync", synced("Succeeded", "1.2.3")), both, Missing},
-		"degraded":                             {is("Degraded", "Synced"), degraded, Healthy},
-		"degraded, not asked for":              {is("Degraded", "Synced"), outOfSync, Degraded},
-		"degraded, being synced":               {is("Degraded", "Synced", synced("Running", "1.2.3")), degraded, Degraded},
-		"degraded and out of sync":             {is("Degraded", "OutOfSync", synced("Succeeded", "1.2.3")), both, Healthy},
-		"degraded and out of sync, half":       {is("Degraded", "OutOfSync", synced("Succeeded", "1.2.3")), degraded, Degraded},
-		"unknown":                              {is("Healthy", "Unknown"), both, Failed},
-		"an error":                             {is("Degraded", "Synced", "  conditions:\n  - {type: ComparisonError, message: x}\n"), both, Failed},
-		"degraded, compared with others":       {strings.ReplaceAll(is("Degraded", "Synced"), "1.2.3", "1.2.2"), both, Progressing},
-		"out of sync, and nothing is deployed": {strings.Replace(is("Healthy", "OutOfSync", synced("Succeeded", "1.2.3")), someResources, "", 1), outOfSync, Failed},
+		"out of sync after its sync":           {synced, outOfSync, Healthy},
+		"out of sync, not asked for":           {synced, degraded, Progressing},
+		"out of sync before its first sync":    {compared("abc") + sick, outOfSync, Progressing},
+		"out of sync, synced with others":      {strings.Replace(synced, "syncResult: {revision: abc, revisions: [abc], sources: "+sources, "syncResult: {revision: abc, revisions: [abc], sources: []", 1), outOfSync, Progressing},
+		"out of sync with another revision":    {but("    revisions: [abc]\n", "    revisions: [abd]\n"), outOfSync, Progressing},
+		"out of sync, compared before its end": {but("12:00:20Z", "12:00:09Z"), outOfSync, Progressing},
+		"out of sync, tried dry":               {but("sync: {revision: abc", "sync: {dryRun: true, revision: abc"), outOfSync, Progressing},
+		"out of sync, being synced":            {but("phase: Succeeded", "phase: Running"), outOfSync, Progressing},
+		"out of sync, being healed":            {strings.Replace(but("phase: Succeeded", "phase: Running"), "sync: {revision", "sync: {autoHealAttemptsCount: 2, revision", 1), outOfSync, Healthy},
+		"out of sync, healed, not asked for":   {strings.Replace(but("phase: Succeeded", "phase: Running"), "sync: {revision", "sync: {autoHealAttemptsCount: 2, revision", 1), Tolerated{}, Progressing},
+		"out of sync, its sync failed":         {but("phase: Succeeded", "phase: Failed"), both, Failed},
+		"out of sync and progressing":          {but("status: Healthy", "status: Progressing"), both, Progressing},
+		"out of sync and missing":              {but("status: Healthy", "status: Missing"), both, Missing},
+		"out of sync, and nothing is deployed": {but(sick, "\n"), outOfSync, Failed},
+		"degraded":                             {is("Degraded", "Synced", sick), degraded, Healthy},
+		"degraded, and more is wrong":          {is("Degraded", "Synced", someResources), degraded, Degraded},
+		"degraded, not asked for":              {is("Degraded", "Synced", sick), outOfSync, Degraded},
+		"degraded, being synced":               {is("Degraded", "Synced", sick, operation("Running")), degraded, Degraded},
+		"degraded and out of sync":             {but("status: Healthy", "status: Degraded"), both, Healthy},
+		"degraded and out of sync, half":       {but("status: Healthy", "status: Degraded"), degraded, Degraded},
+		"unknown":                              {is("Healthy", "Unknown", sick), both, Failed},
+		"an error":                             {is("Degraded", "Synced", sick, "  conditions:\n  - {type: ComparisonError, message: x}\n"), both, Failed},
+		"degraded, compared with others":       {strings.ReplaceAll(is("Degraded", "Synced", sick), "1.2.3", "1.2.2"), both, Progressing},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -84,6 +84,13 @@ func Namespaced(claim *unstructured.Unstructured) bool {
 	return found && claim.GroupVersionKind() == GKEClusterGVK
 }
 
+// Foreground says whether it is to be deleted in the foreground: a namespaced composite, and what may be
+// one, because Crossplane has not begun with it. For a claim that makes no difference.
+func Foreground(claim *unstructured.Unstructured) bool {
+	_, bound, _ := unstructured.NestedFieldNoCopy(claim.Object, "spec", "resourceRef")
+	return claim.GroupVersionKind() == GKEClusterGVK && !bound
+}
+
 // ReadClaim reads a claim's state.
 func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 	var s ClaimState

@@ -232,7 +232,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "removed-stays", RootCause: "what the spec does not name any more stays",
-		Edits:     edit1(apps, "		if !going(app) {\n			retired(Delete, app)", "		if app == nil {\n			retired(Delete, app)"),
+		Edits:     edit1(apps, "len(removed) > 0 && !going", "len(removed) > 99 && !going"),
 		Workloads: []string{"edit-running-component-removed"},
 	},
 	{
