@@ -67,6 +67,16 @@ func (w Writer) Create(ctx context.Context, desired *unstructured.Unstructured) 
 	return child, false, err
 }
 
+// Once creates a child that nobody changes: one that is there already stays as it is. It returns a conflict
+// while that is being deleted.
+func (w Writer) Once(ctx context.Context, desired *unstructured.Unstructured) error {
+	child, _, err := w.Create(ctx, desired)
+	if err == nil && child.GetDeletionTimestamp() != nil {
+		err = fmt.Errorf("creating %s: %w", Describe(desired), stale(desired, "it is being deleted"))
+	}
+	return err
+}
+
 // Apply brings a child that exists to the desired state by server-side apply, with the UID
 // as a precondition. The fields of its create are first moved to the applier, so that what
 // is no longer desired goes with the next change. It writes nothing where the child has all

@@ -279,7 +279,9 @@ var _ = Describe("What is accepted and not acted on yet", func() {
 			s.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonNotSupportedYet)
 			Expect(s.children(e)).To(BeEmpty())
 		},
-		Entry("talos", func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Cluster.Type = v1alpha1.ClusterTalos }, "cluster.type", "talos", "app"),
+		Entry("observability", func(e *v1alpha1.Experiment) {
+			e.Spec.Targets[0].Observability = &v1alpha1.TargetObservability{Enabled: true}
+		}, "observability.enabled", "app"),
 	)
 })
 

@@ -37,6 +37,14 @@ func withCluster(cluster string) string {
 	return targets("{name: a, cluster: " + cluster + ", components: [{app: x}]}")
 }
 
+// talos is what a Talos cluster is made of: templates of two kinds.
+func talos(cluster, machines string) string {
+	template := func(of string) string {
+		return "{apiVersion: infrastructure.cluster.x-k8s.io/v1beta1, kind: Docker" + of + "Template, name: x}"
+	}
+	return "{kubernetesVersion: v1.34.1, talosVersion: v1.11, controlPlanes: 3, infrastructure: {cluster: " + template(cluster) + ", machines: " + template(machines) + "}}"
+}
+
 func withComponents(components string) string {
 	return targets("{name: a, cluster: {type: hub}, components: " + components + "}")
 }
@@ -111,6 +119,14 @@ var _ = Describe("The schema", func() {
 		Entry("another cluster with a kubeconfig", withCluster("{type: gke, kubeconfigSecret: {name: x}}"), "spec.targets[0].cluster", "existing", "kubeconfigSecret"),
 		Entry("a privileged namespace on the hub", targets("{name: a, cluster: {type: hub}, components: [{app: x}], podSecurity: privileged}"), "podSecurity", "hub"),
 		Entry("an unknown level of pod security", targets("{name: a, cluster: {type: gke}, components: [{app: x}], podSecurity: high}"), "podSecurity"),
+		Entry("another cluster with what Talos is made of", withCluster("{type: gke, talos: "+talos("Cluster", "Machine")+"}"), "spec.targets[0].cluster", "talos"),
+		Entry("a Talos cluster with a zone", withCluster("{type: talos, zone: x, talos: "+talos("Cluster", "Machine")+"}"), "spec.targets[0].cluster", "talos.infrastructure", "zone"),
+		Entry("a Talos cluster of machines", withCluster("{type: talos, talos: "+talos("Machine", "Machine")+"}"), "cluster.talos.infrastructure.cluster", "ClusterTemplate"),
+		Entry("Talos machines of clusters", withCluster("{type: talos, talos: "+talos("Cluster", "Cluster")+"}"), "cluster.talos.infrastructure.machines", "MachineTemplate"),
+		Entry("a Talos cluster of something else", withCluster("{type: talos, talos: {kubernetesVersion: v1.34.1, infrastructure: {"+
+			"cluster: {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleClusterTemplate, name: x}, machines: {apiVersion: v1, kind: MachineTemplate, name: x}}}}"),
+			"cluster.talos.infrastructure.cluster.apiVersion", "cluster.talos.infrastructure.machines.apiVersion"),
+		Entry("Talos of no version", withCluster("{type: talos, talos: {kubernetesVersion: latest}}"), "cluster.talos.kubernetesVersion"),
 		Entry("an unknown policy of Applications", targets("{name: a, cluster: {type: hub}, components: [{app: x}], applicationPolicy: PerSource}"), "applicationPolicy"),
 		Entry("an unknown toleration", withComponents("[{app: x, tolerations: [Missing]}]"), "tolerations[0]"),
 		Entry("tolerations of one of several in an Application", withComponents("[{app: x}, {app: z, tolerations: [Degraded]}]"), "tolerations", "PerComponent"),
@@ -165,7 +181,8 @@ var _ = Describe("The schema", func() {
 		Entry("with a privileged namespace", targets("{name: a, cluster: {type: gke}, components: [{app: x}], podSecurity: privileged}")),
 		Entry("with a virtual cluster", withCluster("{type: vcluster, vcluster: {chartVersion: 0.29.0, values: \"sync: {}\"}}")),
 		Entry("with an existing cluster", withCluster("{type: existing, kubeconfigSecret: {name: x}}")),
-		Entry("with a cluster of a later version", withCluster("{type: talos, nodeCount: 3}")),
+		Entry("with a Talos cluster", withCluster("{type: talos, nodeCount: 3, talos: "+talos("Cluster", "Machine")+"}")),
+		Entry("with a Talos cluster that the design has, which a condition asks more of", withCluster("{type: talos, nodeCount: 3}")),
 		Entry("with every kind of component", withComponents("[{app: x}, {workflow: x}, {config: x.y, params: {a.b: c}}]")),
 		Entry("with dependencies", depending("[b]")),
 		Entry("with a tolerant component alone", withComponents("[{app: x, tolerations: [OutOfSync, Degraded]}]")),

@@ -87,6 +87,8 @@ const (
 	ReasonClusterProvisioning = "ClusterProvisioning"
 	// ReasonClusterFailed: the provider reports an error; it may still recover.
 	ReasonClusterFailed = "ClusterFailed"
+	// ReasonClusterTemplateNotFound: a template that the cluster is to be made of does not exist.
+	ReasonClusterTemplateNotFound = "ClusterTemplateNotFound"
 	// ReasonKubeconfigMissing: the cluster is up and its kubeconfig Secret is not there.
 	ReasonKubeconfigMissing = "KubeconfigMissing"
 	// ReasonKubeconfigInvalid: Argo CD cannot be given what the kubeconfig says.

@@ -24,6 +24,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || has(self.spec.workflow.__namespace__) == has(oldSelf.spec.workflow.__namespace__) && (!has(self.spec.workflow.__namespace__) || self.spec.workflow.__namespace__ == oldSelf.spec.workflow.__namespace__)",message="spec.workflow.namespace: it cannot change once the Experiment has started; delete it and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || oldSelf.spec.targets.all(o, !has(o.podSecurity) || self.spec.targets.exists(t, t.name == o.name && has(t.podSecurity)))",message="spec.targets[].podSecurity: it can be changed and not be removed once the Experiment has started, because the label would stay on the namespace; set another level"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, oldSelf.spec.targets.exists(o, o.name == t.name && (has(o.applicationPolicy) && o.applicationPolicy == 'PerComponent') == (has(t.applicationPolicy) && t.applicationPolicy == 'PerComponent')))",message="spec.targets[].applicationPolicy: it cannot change once the Experiment has started, because what is deployed would be taken down and deployed again; delete the Experiment and create another one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || oldSelf.spec.targets.all(o, self.spec.targets.exists(t, t.name == o.name && has(t.cluster.talos) == has(o.cluster.talos) && (!has(t.cluster.talos) || t.cluster.talos.infrastructure == o.cluster.talos.infrastructure)))",message="spec.targets[].cluster.talos.infrastructure: it cannot change once the Experiment has started; delete it and create another one"
 type Experiment struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -259,6 +260,8 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.type != 'existing' || !(has(self.zone) || has(self.nodeCount) || has(self.machineType) || has(self.preemptible) || has(self.diskSizeGb))",message="cluster: type existing is a cluster that is there already; zone, nodeCount, machineType, preemptible and diskSizeGb do not apply to it"
 // +kubebuilder:validation:XValidation:rule="self.type != 'vcluster' || !(has(self.zone) || has(self.nodeCount) || has(self.machineType) || has(self.preemptible) || has(self.diskSizeGb))",message="cluster: type vcluster has no machines of its own; zone, nodeCount, machineType, preemptible and diskSizeGb do not apply to it"
 // +kubebuilder:validation:XValidation:rule="self.type == 'vcluster' || !has(self.vcluster)",message="cluster: vcluster is for type vcluster"
+// +kubebuilder:validation:XValidation:rule="self.type == 'talos' || !has(self.talos)",message="cluster: talos is for type talos"
+// +kubebuilder:validation:XValidation:rule="self.type != 'talos' || !(has(self.zone) || has(self.machineType) || has(self.preemptible) || has(self.diskSizeGb))",message="cluster: what machines a cluster of type talos has say the templates of talos.infrastructure; zone, machineType, preemptible and diskSizeGb do not apply to it"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'existing') == has(self.kubeconfigSecret)",message="cluster: type existing needs kubeconfigSecret, and no other type takes it"
 type ClusterSpec struct {
 	// type says where the cluster comes from.
@@ -292,6 +295,68 @@ type ClusterSpec struct {
 	// vcluster says how a virtual cluster is made.
 	// +optional
 	VCluster *VCluster `json:"vcluster,omitempty"`
+	// talos says how a Talos Linux cluster is made; nodeCount is the number of its workers.
+	// +optional
+	Talos *Talos `json:"talos,omitempty"`
+}
+
+// Talos says how a Talos Linux cluster is made, by Cluster API.
+type Talos struct {
+	// kubernetesVersion of the cluster, such as v1.34.1.
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^v[0-9]+\.[0-9]+\.[0-9]+([-+][-+.0-9A-Za-z]+)?$`
+	KubernetesVersion string `json:"kubernetesVersion"`
+	// talosVersion that the configuration of the machines is made for, such as v1.11. Default: that of
+	// the providers.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^v[0-9]+\.[0-9]+(\.[0-9]+([-+][-+.0-9A-Za-z]+)?)?$`
+	TalosVersion string `json:"talosVersion,omitempty"`
+	// controlPlanes is the number of machines of the control plane: 1, which is the default, 3 or 5.
+	// +optional
+	// +kubebuilder:validation:Enum=1;3;5
+	ControlPlanes *int32 `json:"controlPlanes,omitempty"`
+	// infrastructure is what the cluster is made of. It cannot change once the Experiment has started.
+	// +required
+	Infrastructure Infrastructure `json:"infrastructure"`
+}
+
+// Infrastructure names templates of a Cluster API infrastructure provider, in the namespace of the
+// cluster's objects: that of the Experiment, or the manager's --claim-namespace. Each cluster gets copies of
+// its own.
+type Infrastructure struct {
+	// cluster is the template of the provider's cluster, for instance a DockerClusterTemplate.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self.kind.endsWith('ClusterTemplate')",message="cluster: its kind must end with ClusterTemplate"
+	Cluster TemplateRef `json:"cluster"`
+	// machines is the template of the machines, for instance a DockerMachineTemplate.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self.kind.endsWith('MachineTemplate')",message="machines: its kind must end with MachineTemplate"
+	Machines TemplateRef `json:"machines"`
+	// controlPlane is the template of the machines of the control plane. Default: machines.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.kind.endsWith('MachineTemplate')",message="controlPlane: its kind must end with MachineTemplate"
+	ControlPlane *TemplateRef `json:"controlPlane,omitempty"`
+}
+
+// TemplateRef names a template of a Cluster API infrastructure provider.
+type TemplateRef struct {
+	// apiVersion of the template: infrastructure.cluster.x-k8s.io/ and its version.
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:Pattern=`^infrastructure\.cluster\.x-k8s\.io/v[0-9]+((alpha|beta)[0-9]+)?$`
+	APIVersion string `json:"apiVersion"`
+	// kind of the template.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[A-Z][A-Za-z0-9]*Template$`
+	Kind string `json:"kind"`
+	// name of the template.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Name string `json:"name"`
 }
 
 // VCluster says how a virtual cluster is made: by the Helm chart vcluster, on the hub.

@@ -31,7 +31,8 @@ func TestReview(t *testing.T) {
 		"good":             {experiment: experimentOf(targetOf("app", v1alpha1.ClusterHub))},
 		"a cycle":          {experiment: circular(), refusal: "DependencyCycle: spec.targets[].depends: "},
 		"an account":       {experiment: validatedBy(func(w *v1alpha1.WorkflowSpec) { w.ServiceAccountName = "admin" }), refusal: "InvalidSpec: spec.workflow.serviceAccountName"},
-		"no such type yet": {experiment: experimentOf(targetOf("app", v1alpha1.ClusterTalos)), warning: "NotSupportedYet: "},
+		"no such type yet": {experiment: experimentOf(targetOf("app", "later")), warning: "NotSupportedYet: "},
+		"made of nothing":  {experiment: experimentOf(targetOf("app", v1alpha1.ClusterTalos)), refusal: "InvalidSpec: spec.targets: target app"},
 		"no template":      {experiment: validatedBy(func(w *v1alpha1.WorkflowSpec) { w.Template = "x" }), warning: "WorkflowTemplateNotFound: WorkflowTemplate argo/x"},
 		"a person's word": {experiment: validatedBy(func(w *v1alpha1.WorkflowSpec) {
 			w.Template, w.Completion.Mode = "x", v1alpha1.CompletionManual

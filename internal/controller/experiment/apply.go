@@ -27,7 +27,7 @@ func (s *scope) apply(ctx context.Context) error {
 	if s.plan.Expire {
 		return s.expire(ctx)
 	}
-	if slices.ContainsFunc(s.plan.Writes, func(w Write) bool { return w.Action == Ensure || !goingDown(s.experiment) }) {
+	if slices.ContainsFunc(s.plan.Writes, func(w Write) bool { return w.Action == Ensure || w.Action == Once || !goingDown(s.experiment) }) {
 		if err := s.current(ctx); err != nil {
 			s.plan.Steps, s.plan.Targets = nil, nil // they tell of what has not been done
 			return err
@@ -121,14 +121,13 @@ func (s *scope) write(ctx context.Context, w Write) error {
 		return err
 	}
 	log.Info("Creating child")
-	switch w.Object.GroupVersionKind() {
-	case argoworkflows.WorkflowGVK:
+	switch {
+	case w.Action == Once:
+		return writer.Once(ctx, w.Object)
+	case w.Object.GroupVersionKind() == argoworkflows.WorkflowGVK:
 		return s.submit(ctx, writer, w.Object)
-	case kube.RoleBindingGVK:
+	case w.Object.GroupVersionKind() == kube.RoleBindingGVK:
 		return writer.Grant(ctx, w.Object)
-	case namespaceGVK:
-		_, _, err := writer.Create(ctx, w.Object)
-		return err
 	}
 	_, err := writer.Ensure(ctx, w.Object)
 	return err

@@ -40,8 +40,15 @@ var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 var foreignKinds = []schema.GroupVersionKind{
 	crossplane.GKEClusterGVK, capi.ClusterGVK, capi.VClusterGVK, argocd.ApplicationGVK, argocd.SecretGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK,
-	argoworkflows.ClusterWorkflowTemplateGVK, kube.RoleBindingGVK,
+	argoworkflows.ClusterWorkflowTemplateGVK, kube.RoleBindingGVK, capi.TalosControlPlaneGVK, capi.TalosConfigTemplateGVK, capi.MachineDeploymentGVK,
 }
+
+// Kinds that nobody knows before a user names them.
+var (
+	dockerClusterGVK         = schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "DockerCluster"}
+	dockerClusterTemplateGVK = dockerClusterGVK.GroupVersion().WithKind("DockerClusterTemplate")
+	dockerMachineTemplateGVK = dockerClusterGVK.GroupVersion().WithKind("DockerMachineTemplate")
+)
 
 const kubeconfig = `apiVersion: v1
 kind: Config
@@ -94,6 +101,9 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 		if gvk != argoworkflows.ClusterWorkflowTemplateGVK {
 			mapper.Add(gvk, meta.RESTScopeNamespace)
 		}
+	}
+	for _, gvk := range []schema.GroupVersionKind{dockerClusterGVK, dockerClusterTemplateGVK, dockerMachineTemplateGVK} {
+		mapper.Add(gvk, meta.RESTScopeNamespace)
 	}
 	mapper.Add(argoworkflows.ClusterWorkflowTemplateGVK, meta.RESTScopeRoot)
 	mapper.Add(namespaceGVK, meta.RESTScopeRoot)
@@ -431,7 +441,7 @@ func (l *lab) readyClaim(claim *unstructured.Unstructured) bool {
 
 // readyCluster plays Cluster API and the provider of virtual clusters.
 func (l *lab) readyCluster(cluster *unstructured.Unstructured) bool {
-	if cluster.GetDeletionTimestamp() != nil || capi.ReadCluster(cluster).Ready || len(l.list(capi.VClusterGVK)) == 0 {
+	if cluster.GetDeletionTimestamp() != nil || capi.ReadCluster(cluster).Ready || len(l.list(capi.VClusterGVK))+len(l.list(capi.MachineDeploymentGVK)) == 0 {
 		return false
 	}
 	_ = unstructured.SetNestedMap(cluster.Object, map[string]any{"host": "203.0.113.10", "port": int64(443)}, "spec", "controlPlaneEndpoint")
@@ -456,6 +466,13 @@ func (l *lab) deleteCluster(cluster *unstructured.Unstructured) bool {
 	}
 	if len(l.list(argocd.ApplicationGVK)) > 0 {
 		l.t.Error("a Cluster is deleted before its Application")
+	}
+	if len(l.list(capi.TalosControlPlaneGVK)) > 0 {
+		// What Cluster API takes down itself.
+		for _, gvk := range []schema.GroupVersionKind{capi.MachineDeploymentGVK, capi.TalosControlPlaneGVK, dockerClusterGVK} {
+			l.delete(gvk)
+		}
+		return l.finalize(cluster)
 	}
 	vclusters := l.list(capi.VClusterGVK)
 	if !slices.ContainsFunc(vclusters, func(v unstructured.Unstructured) bool {

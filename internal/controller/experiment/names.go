@@ -141,7 +141,17 @@ func (n names) namespaceOf(gvk schema.GroupVersionKind) (namespace string, ours 
 	if slices.Contains(housedKinds(), gvk) {
 		return "", true
 	}
-	return n.claimNamespace(), slices.Contains(clusterKinds(), gvk)
+	return n.claimNamespace(), slices.Contains(clusterKinds(), gvk) || slices.Contains(n.copyKinds(), gvk)
+}
+
+// copyKinds are the kinds of what clusters get of the templates that the user names.
+func (n names) copyKinds() (kinds []schema.GroupVersionKind) {
+	for _, t := range n.experiment.Spec.Targets {
+		for _, c := range copiesOf(n, t) {
+			kinds = union(kinds, []schema.GroupVersionKind{c.gvk})
+		}
+	}
+	return kinds
 }
 
 // children are the names that the Experiment's children of a kind have. One of another name is not
@@ -170,7 +180,7 @@ func (n names) children(gvk schema.GroupVersionKind) []types.NamespacedName {
 				out = append(out, types.NamespacedName{Name: namespace})
 			}
 		default:
-			for _, o := range providerOf(t).objects(n, t) {
+			for _, o := range n.clusterObjects(t) {
 				if o.GroupVersionKind() == gvk {
 					out = append(out, keyOf(o))
 				}
@@ -178,6 +188,20 @@ func (n names) children(gvk schema.GroupVersionKind) []types.NamespacedName {
 		}
 	}
 	return out
+}
+
+// clusterObjects are those that a target's cluster is made by, and with no more than their names what it
+// gets of templates.
+func (n names) clusterObjects(t v1alpha1.Target) []*unstructured.Unstructured {
+	objects := providerOf(t).objects(n, t)
+	for _, c := range copiesOf(n, t) {
+		u := &unstructured.Unstructured{Object: map[string]any{}}
+		u.SetGroupVersionKind(c.gvk)
+		u.SetNamespace(c.key.Namespace)
+		u.SetName(c.key.Name)
+		objects = append(objects, u)
+	}
+	return objects
 }
 
 // keyOf is where an object is.

@@ -89,7 +89,10 @@ func TestNamespaces(t *testing.T) {
 			if diff := cmp.Diff(want, n.namespaces()); diff != "" {
 				t.Errorf("namespaces (-want +got):\n%s", diff)
 			}
-			live := map[string]string{"GKECluster": want.Claims, "Application": want.ArgoCD, "Secret": want.ArgoCD, "Workflow": want.Workflows}
+			live := map[string]string{"Application": want.ArgoCD, "Secret": want.ArgoCD, "Workflow": want.Workflows}
+			for _, gvk := range append((talos{}).kinds(), crossplane.GKEClusterGVK) {
+				live[gvk.Kind] = want.Claims
+			}
 			for what, child := range children(t, everything(), test.options) {
 				if child.GetNamespace() != live[child.GetKind()] {
 					t.Errorf("%s is in %s", what, child.GetNamespace())

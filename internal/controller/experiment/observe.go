@@ -35,6 +35,9 @@ type Observed struct {
 	// Homes are the metadata of the namespaces that targets have on the hub for the objects of their
 	// clusters, by target.
 	Homes map[string]*unstructured.Unstructured
+	// Copies are what clusters get of the templates that users name, by target, where the cluster is not
+	// there yet.
+	Copies map[string]Copies
 	// Applications by target, those of components that it does not name any more among them.
 	Applications map[string][]*unstructured.Unstructured
 	// Connections are the kubeconfigs of clusters that are up and that Argo CD does not have
@@ -106,6 +109,7 @@ func (s *scope) observe(ctx context.Context) error {
 		Homes:        map[string]*unstructured.Unstructured{},
 		Applications: map[string][]*unstructured.Unstructured{},
 		Connections:  map[string]Connection{},
+		Copies:       map[string]Copies{},
 	}
 	s.observeKinds()
 	if moved(s.experiment, s.names) {
@@ -127,8 +131,48 @@ func (s *scope) observe(ctx context.Context) error {
 	if err := s.observeComponents(ctx); err != nil {
 		return at(v1alpha1.ConditionComponentsResolved, err)
 	}
+	s.observeCopies(ctx)
 	s.observeConnections(ctx)
 	return at(v1alpha1.ConditionWorkflowSucceeded, s.observeTemplate(ctx))
+}
+
+// Copies are what a cluster gets of templates.
+type Copies struct {
+	// Objects as they are to be.
+	Objects []*unstructured.Unstructured
+	// Missing is the template that does not exist; empty for none.
+	Missing string
+	// ReadErr is why one cannot be read.
+	ReadErr error
+}
+
+// observeCopies reads the templates of clusters that are to be made.
+func (s *scope) observeCopies(ctx context.Context) {
+	if s.experiment.Status.StartedAt == nil {
+		return
+	}
+	for _, t := range s.experiment.Spec.Targets {
+		copies := copiesOf(s.names, t)
+		if len(copies) == 0 || s.seen.cluster(t.Name) != nil || s.blocked(t) {
+			continue
+		}
+		var made Copies
+		for _, c := range copies {
+			gvk, key := c.from()
+			template, err := kube.Get(ctx, s.Live, gvk, key)
+			switch {
+			case meta.IsNoMatchError(err):
+				made.Missing = orDefault(made.Missing, fmt.Sprintf("the kind %s, install its CustomResourceDefinition", gvk.Kind+"."+gvk.GroupVersion().String()))
+			case err != nil:
+				made.ReadErr = err
+			case template == nil:
+				made.Missing = orDefault(made.Missing, gvk.Kind+" "+key.String()+", create it")
+			default:
+				made.Objects = append(made.Objects, c.of(template))
+			}
+		}
+		s.seen.Copies[t.Name] = made
+	}
 }
 
 // observeKinds looks which of the kinds that it needs can be read.
@@ -350,6 +394,9 @@ func (o Observed) readErrors() error {
 	for _, name := range slices.Sorted(maps.Keys(o.Connections)) {
 		errs = append(errs, at(v1alpha1.ConditionClustersReady, o.Connections[name].ReadErr))
 	}
+	for _, name := range slices.Sorted(maps.Keys(o.Copies)) {
+		errs = append(errs, at(v1alpha1.ConditionClustersReady, o.Copies[name].ReadErr))
+	}
 	return errors.Join(errs...)
 }
 
@@ -471,7 +518,7 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 		return err // what goes wakes, and everything is listed when nothing is left, or before it is given up
 	}
 	known := s.seen.Workflow != nil || len(s.seen.Applications) > 0
-	if err := s.leftovers(ctx, append(neededKinds(s.experiment), argocd.SecretGVK, namespaceGVK)...); err != nil {
+	if err := s.leftovers(ctx, slices.Concat(neededKinds(s.experiment), s.names.copyKinds(), []schema.GroupVersionKind{argocd.SecretGVK, namespaceGVK})...); err != nil {
 		return err
 	}
 	s.seen.Unseen = s.seen.Unseen || !known
@@ -563,7 +610,8 @@ func (s *scope) tolerated(ctx context.Context, gvk schema.GroupVersionKind, err 
 func (s *scope) leftovers(ctx context.Context, kinds ...schema.GroupVersionKind) error {
 	for _, gvk := range kinds {
 		namespace, ours := s.names.namespaceOf(gvk)
-		state, foreign := s.seen.Kinds[gvk]
+		state, foreign := s.seen.Kinds[gvk] // missing, too, for a kind of copies, which are not watched
+		foreign = foreign || slices.Contains(s.names.copyKinds(), gvk)
 		switch {
 		case !ours:
 			continue

@@ -78,6 +78,8 @@ type Action int
 const (
 	// Ensure creates, or brings to the desired state what is there already.
 	Ensure Action = iota
+	// Once creates what nobody changes, and leaves what is there already as it is.
+	Once
 	// Delete asks for the deletion.
 	Delete
 	// Free takes Argo CD's finalizers off an Application that is being deleted.
@@ -259,7 +261,7 @@ func (f facts) accept() (*dag.Graph[string], conditions.Step) {
 	if problem := reservedParameter(spec); problem != "" {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
 	}
-	if problem := cmp.Or(f.valuesOnHub(), f.workflowElsewhere()); problem != "" {
+	if problem := cmp.Or(f.valuesOnHub(), f.workflowElsewhere(), withoutTalos(spec)); problem != "" {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
 	}
 	if missing := notSupported(spec); len(missing) > 0 {
@@ -303,6 +305,16 @@ func notSupported(spec v1alpha1.ExperimentSpec) []string {
 		}
 	}
 	return fields
+}
+
+// withoutTalos says which target does not tell what its Talos cluster is made of.
+func withoutTalos(spec v1alpha1.ExperimentSpec) string {
+	for _, t := range spec.Targets {
+		if t.Cluster.Type == v1alpha1.ClusterTalos && t.Cluster.Talos == nil {
+			return fmt.Sprintf("spec.targets: target %s does not say what its cluster is made of; set cluster.talos, with kubernetesVersion and infrastructure", t.Name)
+		}
+	}
+	return ""
 }
 
 // valuesOnHub says which target has chart values that its author may not choose.

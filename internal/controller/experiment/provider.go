@@ -65,6 +65,7 @@ var providers = map[v1alpha1.ClusterType]provider{
 	v1alpha1.ClusterGKE:      gke{},
 	v1alpha1.ClusterHub:      hub{},
 	v1alpha1.ClusterExisting: existing{},
+	v1alpha1.ClusterTalos:    talos{},
 	v1alpha1.ClusterVCluster: vcluster{},
 }
 

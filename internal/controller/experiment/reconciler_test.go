@@ -449,7 +449,7 @@ func TestSpecsThatAreNotBegun(t *testing.T) {
 		},
 		"talos": {
 			experimentOf(targetOf("app", v1alpha1.ClusterTalos)),
-			v1alpha1.ConditionAccepted, v1alpha1.ReasonNotSupportedYet, "cluster.type talos (target app)",
+			v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, "target app does not say what its cluster is made of; set cluster.talos",
 			func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Cluster.Type = v1alpha1.ClusterHub },
 		},
 		"reserved parameter": {

@@ -86,6 +86,9 @@ func everything() *v1alpha1.Experiment {
 		Type: v1alpha1.ClusterGKE, Zone: "europe-west4-b", MachineType: "n2-standard-4",
 		NodeCount: ptr.To[int32](3), DiskSizeGb: ptr.To[int32](100), Preemptible: ptr.To(true),
 	}
+	metal := talosTarget()
+	metal.Name, metal.Cluster.Talos.TalosVersion = "metal", "v1.11"
+	e.Spec.Targets = append(e.Spec.Targets, metal)
 	e.Spec.Workflow.Params = map[string]string{"duration": "5m", "empty": ""}
 	return e
 }
@@ -127,6 +130,7 @@ func TestMisspeltFieldsAreRefused(t *testing.T) {
 // free holds keys that are anybody's choice.
 var free = []string{
 	"metadata.labels.", "metadata.annotations.", "data.",
+	"spec.selector.matchLabels.", "spec.template.metadata.labels.",
 	"spec.syncPolicy.managedNamespaceMetadata.labels.", "spec.syncPolicy.managedNamespaceMetadata.annotations.",
 }
 

@@ -117,13 +117,16 @@ func (f facts) advance(p *Plan, t *target, sources [][]argocd.Source) {
 
 func (f facts) advanceCluster(p *Plan, t *target) {
 	desired, home, planned := f.desiredCluster(t.spec), f.seen.Homes[t.spec.Name], len(p.Writes)
+	what := t.describe(desired)
+	if !f.copy(p, t, what) {
+		return
+	}
 	if !going(t.cluster) && !going(home) { // or what else it is made by would be made again while it is taken down
 		f.house(p, t, home)
 		for i, o := range desired {
 			f.ensure(p, t, t.object(i), o, v1alpha1.ConditionClustersReady)
 		}
 	}
-	what := t.describe(desired)
 	t.clusterReason = v1alpha1.ReasonClusterProvisioning
 	switch {
 	case going(home):
@@ -151,6 +154,27 @@ func (f facts) advanceCluster(p *Plan, t *target) {
 	}
 }
 
+// copy makes what the cluster gets of the user's templates, before the cluster, and says whether it can.
+func (f facts) copy(p *Plan, t *target, what string) bool {
+	if t.cluster != nil || f.frozen || len(copiesOf(f.names, t.spec)) == 0 {
+		return true
+	}
+	copies := f.seen.Copies[t.spec.Name]
+	switch {
+	case copies.ReadErr != nil:
+		t.clusterReason, t.message = reasonOf(copies.ReadErr), message(copies.ReadErr)
+		return false
+	case copies.Missing != "":
+		t.clusterReason, t.message = v1alpha1.ReasonClusterTemplateNotFound, what+" waits for "+copies.Missing
+		p.lookIn(secretDelay) // nobody tells when it is there
+		return false
+	}
+	for _, o := range copies.Objects {
+		p.Writes = append(p.Writes, Write{Action: Once, Object: f.mark(t.spec, o), Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
+	}
+	return true
+}
+
 // house makes the namespace for a cluster that needs one, and lets the manager read the kubeconfig
 // that will be in it.
 func (f facts) house(p *Plan, t *target, home *unstructured.Unstructured) {
@@ -163,7 +187,7 @@ func (f facts) house(p *Plan, t *target, home *unstructured.Unstructured) {
 	// What runs in a virtual cluster runs on the hub.
 	namespace.SetLabels(map[string]string{enforceLabel: "baseline"})
 	if home == nil {
-		p.Writes = append(p.Writes, Write{Object: f.mark(t.spec, namespace), Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
+		p.Writes = append(p.Writes, Write{Action: Once, Object: f.mark(t.spec, namespace), Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
 	}
 	p.Writes = append(p.Writes, f.grant(t))
 }
@@ -410,7 +434,7 @@ func applicationsStep(all []v1alpha1.TargetStatus, targets map[string]*target) c
 var severity = []string{
 	v1alpha1.ReasonForbidden, v1alpha1.ReasonRejected, v1alpha1.ReasonReconcileError, v1alpha1.ReasonNameTaken,
 	v1alpha1.ReasonApplicationError, v1alpha1.ReasonApplicationDegraded, v1alpha1.ReasonClusterFailed,
-	v1alpha1.ReasonKubeconfigInvalid, v1alpha1.ReasonKubeconfigMissing, v1alpha1.ReasonApplicationMissing,
+	v1alpha1.ReasonKubeconfigInvalid, v1alpha1.ReasonKubeconfigMissing, v1alpha1.ReasonClusterTemplateNotFound, v1alpha1.ReasonApplicationMissing,
 	v1alpha1.ReasonClusterProvisioning, v1alpha1.ReasonApplicationProgressing, v1alpha1.ReasonPending,
 	v1alpha1.ReasonDependencyNotHealthy,
 }

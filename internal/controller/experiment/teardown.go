@@ -431,7 +431,7 @@ func (f facts) orphansObject(orphans []orphan) *unstructured.Unstructured {
 // has had its time, what else it was made by, too.
 func (d *demolition) clustersLeft() (left []unstructured.Unstructured) {
 	for _, t := range d.experiment.Spec.Targets {
-		objects := providerOf(t).objects(d.names, t)
+		objects := d.names.clusterObjects(t)
 		for i, o := range objects {
 			found := d.seen.Leftovers[o.GroupVersionKind()]
 			at := slices.IndexFunc(found, func(l unstructured.Unstructured) bool {

@@ -412,7 +412,7 @@ func TestNamespaceOfHiddenClusterWaits(t *testing.T) {
 
 // A version that does not know the type of a cluster does not let the Experiment go without it.
 func TestClusterOfALaterVersion(t *testing.T) {
-	e := experimentOf(targetOf("app", v1alpha1.ClusterTalos))
+	e := experimentOf(targetOf("app", "later"))
 	e.Status.StartedAt = &metav1.Time{Time: epoch}
 	e.Finalizers = []string{v1alpha1.Finalizer}
 	l := newLab(t, e, nginx(), template())
@@ -421,7 +421,7 @@ func TestClusterOfALaterVersion(t *testing.T) {
 	if l.get() == nil {
 		t.Fatal("it is let go")
 	}
-	if got := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(got, "type talos, which this version does not know") {
+	if got := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionReady).Message; !strings.Contains(got, "type later, which this version does not know") {
 		t.Errorf("message is %q", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/labkeeper/labkeeper/test/crds"
@@ -129,4 +130,73 @@ func TestPathsThatReadClusterReads(t *testing.T) {
 	crds.ExpectFields(t, VClusterGVK, map[string]string{
 		"status.ready": "boolean", "status.reason": "string", "status.message": "string",
 	})
+}
+
+func TestTalos(t *testing.T) {
+	gvk := schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "DockerMachineTemplate"}
+	objects := Talos{
+		Namespace: "lab", Name: "x", KubernetesVersion: "v1.34.1", TalosVersion: "v1.11", ControlPlanes: 3, Workers: 2,
+		Infrastructure: schema.GroupKind{Group: gvk.Group, Kind: "DockerCluster"},
+		ControlPlane:   Template{gvk, "x-control-plane"}, Worker: Template{gvk, "x-worker"},
+	}.Objects()
+	for _, o := range objects {
+		if err := crds.Require(t).Validate(o); err != nil {
+			t.Error(err)
+		}
+	}
+	for path, want := range map[string]any{
+		"0 spec.infrastructureRef.kind":                               "DockerCluster",
+		"0 spec.controlPlaneRef.kind":                                 "TalosControlPlane",
+		"1 spec.replicas":                                             int64(3),
+		"1 spec.version":                                              "v1.34.1",
+		"1 spec.infrastructureTemplate.name":                          "x-control-plane",
+		"1 spec.controlPlaneConfig.controlplane.generateType":         "controlplane",
+		"2 spec.template.spec.generateType":                           "worker",
+		"2 spec.template.spec.talosVersion":                           "v1.11",
+		"3 spec.replicas":                                             int64(2),
+		"3 spec.template.spec.bootstrap.configRef.kind":               "TalosConfigTemplate",
+		"3 spec.template.spec.bootstrap.configRef.name":               "x",
+		"3 spec.template.spec.infrastructureRef.name":                 "x-worker",
+		"3 spec.selector.matchLabels.[cluster.x-k8s.io/cluster-name]": "x",
+	} {
+		i, field, _ := strings.Cut(path, " ")
+		segments := strings.Split(field, ".")
+		if key, ok := strings.CutPrefix(field, "spec.selector.matchLabels.["); ok {
+			segments = []string{"spec", "selector", "matchLabels", strings.TrimSuffix(key, "]")}
+		}
+		got, _, _ := unstructured.NestedFieldNoCopy(objects[int(i[0]-'0')].Object, segments...)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", path, diff)
+		}
+	}
+}
+
+// What is made of a template has what the template is for, and nothing of the template itself.
+func TestTemplates(t *testing.T) {
+	template := crds.RequireObject(t, `
+apiVersion: infrastructure.cluster.x-k8s.io/v1beta1
+kind: DockerClusterTemplate
+metadata: {namespace: lab, name: lab, uid: u, resourceVersion: "1", labels: {a: b}, ownerReferences: [{apiVersion: v1, kind: Secret, name: x, uid: z}]}
+spec: {template: {metadata: {labels: {site: north}, annotations: {by: us}}, spec: {loadBalancer: {imageTag: v1}}}}
+`)
+	made, copied := FromTemplate(template, "clusters", "x"), CopyOf(template, "clusters", "y")
+	for u, want := range map[*unstructured.Unstructured]map[string]any{
+		made: {
+			"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "DockerCluster",
+			"metadata": map[string]any{"namespace": "clusters", "name": "x", "labels": map[string]any{"site": "north"}, "annotations": map[string]any{"by": "us"}},
+			"spec":     map[string]any{"loadBalancer": map[string]any{"imageTag": "v1"}},
+		},
+		copied: {
+			"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "DockerClusterTemplate",
+			"metadata": map[string]any{"namespace": "clusters", "name": "y"},
+			"spec":     template.Object["spec"],
+		},
+	} {
+		if diff := cmp.Diff(want, u.Object); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", u.GetKind(), diff)
+		}
+		if err := crds.Require(t).Validate(u); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -25,6 +25,12 @@ func inComponents(cluster string) any {
 	}
 }
 
+const dockerVersion = "infrastructure.cluster.x-k8s.io/v1beta1"
+
+func dockerTemplate(of string) any {
+	return map[string]any{"apiVersion": dockerVersion, "kind": "Docker" + of + "Template", "name": "lab"}
+}
+
 func newExperiment(targets ...any) *unstructured.Unstructured {
 	e := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{"targets": targets, "workflow": map[string]any{"template": "gateway-validation"}},
@@ -43,6 +49,22 @@ var (
 	onHub     = newExperiment(target("app", "hub", "nginx"))
 	// onVCluster has a virtual cluster, which two objects make.
 	onVCluster = newExperiment(target("app", "vcluster", "nginx"))
+	// onTalos has a Talos cluster, of templates that are the user's.
+	onTalos = newExperiment(map[string]any{
+		"name": "app", "components": []any{map[string]any{"app": "nginx"}},
+		"cluster": map[string]any{"type": "talos", "talos": map[string]any{
+			"kubernetesVersion": "v1.34.1",
+			"infrastructure":    map[string]any{"cluster": dockerTemplate("Cluster"), "machines": dockerTemplate("Machine")},
+		}},
+	})
+	clusterTemplate = &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": dockerVersion, "kind": "DockerClusterTemplate", "metadata": map[string]any{"name": "lab"},
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"loadBalancer": map[string]any{"imageTag": "v1"}}}},
+	}}
+	machineTemplate = &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": dockerVersion, "kind": "DockerMachineTemplate", "metadata": map[string]any{"name": "lab"},
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"customImage": "talos"}}},
+	}}
 	// onExisting has a cluster that is there already, and staging is the kubeconfig of it.
 	onExisting = newExperiment(map[string]any{
 		"name": "app", "components": []any{map[string]any{"app": "nginx"}},
@@ -111,6 +133,12 @@ var roads = []faults.Workload{
 	{
 		Name:    "own-workflow-namespace",
 		Objects: objects(inOwnNamespace),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
+		Done:    gone,
+	},
+	{
+		Name:    "talos",
+		Objects: objects(clusterTemplate, machineTemplate, onTalos),
 		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
 		Done:    gone,
 	},
@@ -313,6 +341,16 @@ var heldDeletions = []faults.Workload{
 	{
 		Name:    "delete-provisioning-vcluster-held",
 		Objects: objects(onVCluster),
+		Holds:   []string{clusterReady, clusterGone},
+		Steps: steps(
+			step(endpointTold, remove),
+			step(waitsFor("Cluster"), restart, release(clusterGone)),
+		),
+		Done: gone,
+	},
+	{
+		Name:    "delete-provisioning-talos-held",
+		Objects: objects(clusterTemplate, machineTemplate, onTalos),
 		Holds:   []string{clusterReady, clusterGone},
 		Steps: steps(
 			step(endpointTold, remove),

@@ -92,6 +92,11 @@ var world = faults.World{
 		{Group: "illm.io", Version: "v1alpha1", Resource: "gkeclusters"},
 		{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "clusters"},
 		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Resource: "vclusters"},
+		{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "machinedeployments"},
+		{Group: "controlplane.cluster.x-k8s.io", Version: "v1alpha3", Resource: "taloscontrolplanes"},
+		{Group: "bootstrap.cluster.x-k8s.io", Version: "v1alpha3", Resource: "talosconfigtemplates"},
+		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Resource: "dockerclusters"},
+		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Resource: "dockermachinetemplates"},
 		{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"},
 		{Group: "argoproj.io", Version: "v1alpha1", Resource: "workflows"},
 		{Version: "v1", Resource: "configmaps"},
@@ -365,21 +370,21 @@ func (p player) clusterAPI(ctx context.Context) error {
 	connection.SetName(p.object.GetName() + "-kubeconfig")
 	connection.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: p.stage.Namespace + "/"})
 	connection.SetLabels(map[string]string{v1alpha1.LabelTarget: "connection"})
-	provided := slices.IndexFunc(p.state.Of("VCluster"), func(v *unstructured.Unstructured) bool { return v.GetName() == p.object.GetName() })
+	provided, complete := p.provided()
 	switch {
 	case p.going():
 		// The namespace that it is in goes later.
 		if p.held(clusterGone) || !p.awaited(p.unlessHeld(clusterGone, "Secret")...) {
 			return nil
 		}
-		if provided >= 0 {
-			return p.stage.Client.Delete(ctx, p.state.Of("VCluster")[provided].DeepCopy())
+		if len(provided) > 0 {
+			return p.remove(ctx, provided)
 		}
 		if err := client.IgnoreNotFound(p.stage.Client.Delete(ctx, connection)); err != nil {
 			return err
 		}
 		return p.dropFinalizer(ctx, clusterAPIFinalizer)
-	case provided < 0:
+	case !complete:
 		return nil
 	case p.text("spec", "controlPlaneEndpoint", "host") == "":
 		return p.patch(ctx, map[string]any{
@@ -393,12 +398,43 @@ func (p player) clusterAPI(ctx context.Context) error {
 		return err
 	}
 	ready := client.RawPatch(types.MergePatchType, []byte(`{"status":{"ready":true}}`))
-	if err := p.stage.Client.Status().Patch(ctx, p.state.Of("VCluster")[provided].DeepCopy(), ready); err != nil {
-		return err
+	for _, o := range provided {
+		if o.GetKind() != "VCluster" {
+			continue
+		}
+		if err := p.stage.Client.Status().Patch(ctx, o.DeepCopy(), ready); err != nil {
+			return err
+		}
 	}
 	return p.patchStatus(ctx, map[string]any{"status": map[string]any{
 		"initialization": map[string]any{"infrastructureProvisioned": true, "controlPlaneInitialized": true},
 	}})
+}
+
+func (p player) remove(ctx context.Context, objects []*unstructured.Unstructured) error {
+	for _, o := range objects {
+		if err := client.IgnoreNotFound(p.stage.Client.Delete(ctx, o.DeepCopy())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// provided are the objects that Cluster API takes down with a Cluster, and whether all are there that it
+// makes one of.
+func (p player) provided() (objects []*unstructured.Unstructured, complete bool) {
+	kinds := []string{"VCluster"}
+	if p.text("spec", "controlPlaneRef", "kind") == "TalosControlPlane" {
+		kinds = []string{"MachineDeployment", "TalosControlPlane", "DockerCluster"}
+	}
+	for _, kind := range kinds {
+		for _, o := range p.state.Of(kind) {
+			if o.GetNamespace() == p.object.GetNamespace() && o.GetName() == p.object.GetName() {
+				objects = append(objects, o)
+			}
+		}
+	}
+	return objects, len(objects) == len(kinds)
 }
 
 func (p player) initialized() bool {

@@ -1,0 +1,95 @@
+package experiment
+
+import (
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/capi"
+)
+
+// talos asks Cluster API for a Talos Linux cluster, on machines of whatever infrastructure the user names
+// templates of.
+type talos struct{}
+
+func (talos) system() string { return "Cluster API" }
+
+func (talos) kinds() []schema.GroupVersionKind {
+	return []schema.GroupVersionKind{capi.ClusterGVK, capi.TalosControlPlaneGVK, capi.TalosConfigTemplateGVK, capi.MachineDeploymentGVK}
+}
+
+func (talos) housed() bool { return false }
+
+func (talos) objects(n names, t v1alpha1.Target) []*unstructured.Unstructured {
+	name, spec := n.cluster(t), ptr.Deref(t.Cluster.Talos, v1alpha1.Talos{})
+	template := func(c templateCopy) capi.Template { return capi.Template{GroupVersionKind: c.gvk, Name: c.key.Name} }
+	copies := copiesOf(n, t)
+	return capi.Talos{
+		Namespace: name.Namespace, Name: name.Name,
+		KubernetesVersion: spec.KubernetesVersion, TalosVersion: spec.TalosVersion,
+		ControlPlanes: int64(ptr.Deref(spec.ControlPlanes, 1)), Workers: int64(ptr.Deref(t.Cluster.NodeCount, 1)),
+		Infrastructure: copies[0].gvk.GroupKind(), Worker: template(copies[1]), ControlPlane: template(copies[2]),
+	}.Objects()
+}
+
+func (talos) read(objects []*unstructured.Unstructured) clusterState {
+	if cluster := standing(objects); cluster != nil {
+		return clusterState(capi.ReadCluster(cluster))
+	}
+	return clusterState{}
+}
+
+func (talos) kubeconfig(n names, t v1alpha1.Target, _ *unstructured.Unstructured) kubeconfigRef {
+	return kubeconfigRef{
+		Secret: capi.KubeconfigSecret(n.cluster(t)), Key: capi.KubeconfigKey, Remedy: "Cluster API must write it",
+		Authors: n.options.ClaimNamespace == "",
+	}
+}
+
+// templateCopy is what a cluster gets of a template that the user names. Its kind is only known from the
+// spec, so nothing of it is in the cache: it is made before the cluster, and looked for when that is gone.
+type templateCopy struct {
+	// template that it is made of.
+	template v1alpha1.TemplateRef
+	// gvk and key of what is made.
+	gvk schema.GroupVersionKind
+	key types.NamespacedName
+}
+
+// from is the kind and the name of the template, which is where the copy will be.
+func (c templateCopy) from() (schema.GroupVersionKind, types.NamespacedName) {
+	return schema.FromAPIVersionAndKind(c.template.APIVersion, c.template.Kind), types.NamespacedName{Namespace: c.key.Namespace, Name: c.template.Name}
+}
+
+// of is the copy of a template as it was read.
+func (c templateCopy) of(template *unstructured.Unstructured) *unstructured.Unstructured {
+	if c.gvk == template.GroupVersionKind() {
+		return capi.CopyOf(template, c.key.Namespace, c.key.Name)
+	}
+	return capi.FromTemplate(template, c.key.Namespace, c.key.Name)
+}
+
+// copiesOf are those of a target's cluster: the object of its infrastructure, and the templates of its
+// workers and its control plane. There are none but for talos.
+func copiesOf(n names, t v1alpha1.Target) []templateCopy {
+	if t.Cluster.Type != v1alpha1.ClusterTalos {
+		return nil
+	}
+	name, infrastructure := n.cluster(t), ptr.Deref(t.Cluster.Talos, v1alpha1.Talos{}).Infrastructure
+	copied := func(template v1alpha1.TemplateRef, suffix string) templateCopy {
+		return templateCopy{
+			template: template,
+			gvk:      schema.FromAPIVersionAndKind(template.APIVersion, template.Kind),
+			key:      types.NamespacedName{Namespace: name.Namespace, Name: name.Name + suffix},
+		}
+	}
+	cluster := copied(infrastructure.Cluster, "")
+	cluster.gvk = capi.Templated(cluster.gvk)
+	return []templateCopy{
+		cluster,
+		copied(infrastructure.Machines, "-worker"),
+		copied(ptr.Deref(infrastructure.ControlPlane, infrastructure.Machines), "-control-plane"),
+	}
+}
