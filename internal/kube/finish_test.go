@@ -313,25 +313,6 @@ func TestQuietConflicts(t *testing.T) {
 	}
 }
 
-func TestBackoff(t *testing.T) {
-	limiter, request := Backoff(), reconcile.Request{}
-	var first []time.Duration
-	for range 3 {
-		first = append(first, limiter.When(request))
-	}
-	if diff := cmp.Diff([]time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 800 * time.Millisecond}, first); diff != "" {
-		t.Errorf("delays (-want +got):\n%s", diff)
-	}
-	for range 100 {
-		if delay := limiter.When(request); delay > time.Minute {
-			t.Fatalf("it waits %s", delay)
-		}
-	}
-	if limiter.Forget(request); limiter.When(request) != 200*time.Millisecond {
-		t.Error("it does not forget")
-	}
-}
-
 // What a manager that is being stopped could not finish is no error.
 func TestStoppedPassesAreQuiet(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())

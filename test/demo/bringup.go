@@ -61,7 +61,7 @@ func (d *demo) bringUp(ctx context.Context, stageFiles []string) error {
 		return err
 	}
 	config := filepath.Join(env.Root(), "config")
-	if err := d.cp.Apply(ctx, filepath.Join(config, "rbac"), filepath.Join(config, "grants", "vcluster.yaml")); err != nil {
+	if err := d.cp.Apply(ctx, filepath.Join(config, "rbac"), filepath.Join(config, "grants", "vcluster.yaml"), filepath.Join(config, "grants", "talos.yaml")); err != nil {
 		return err
 	}
 	if _, err := d.cp.StartKwok(ctx, stageFiles...); err != nil {
@@ -95,6 +95,7 @@ func (d *demo) installCRDs(ctx context.Context) error {
 		filepath.Join(root, "config", "crd", "bases"),
 		filepath.Join(root, "bin", "crds", "argo-cd", "application-crd.yaml"),
 		filepath.Join(root, "bin", "crds", "cluster-api", "cluster.x-k8s.io_clusters.yaml"),
+		filepath.Join(root, "bin", "crds", "cluster-api", "cluster.x-k8s.io_machinedeployments.yaml"),
 		filepath.Join(root, "test", "crds"),
 	)
 	if err != nil {

@@ -28,6 +28,7 @@ const (
 	ourCRDs        = "config/crd/bases"
 	applicationCRD = "bin/crds/argo-cd/application-crd.yaml"
 	clusterCRD     = "bin/crds/cluster-api/cluster.x-k8s.io_clusters.yaml"
+	machineCRD     = "bin/crds/cluster-api/cluster.x-k8s.io_machinedeployments.yaml"
 	otherCRDs      = "test/crds"
 )
 

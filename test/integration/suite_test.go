@@ -47,7 +47,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultConsistentlyDuration(time.Second)
 	SetDefaultConsistentlyPollingInterval(40 * time.Millisecond)
 
-	hub = startLab(ctx, ourCRDs, applicationCRD, clusterCRD, otherCRDs)
+	hub = startLab(ctx, ourCRDs, applicationCRD, clusterCRD, machineCRD, otherCRDs)
 	hub.apply(ctx, "config/samples/components.yaml", "config/samples/workflowtemplate.yaml")
 	hub.world.watch(experiments, claims, clusters, applications, workflows, secrets, namespaces)
 

@@ -265,17 +265,25 @@ func (s *stage) playClusterAPI(u *unstructured.Unstructured) error {
 	if endpoint, _, _ := unstructured.NestedString(u.Object, "spec", "controlPlaneEndpoint", "host"); endpoint == "" {
 		return s.patch(clusters, u, map[string]any{"spec": map[string]any{"controlPlaneEndpoint": map[string]any{"host": clusterEndpoint, "port": 443}}})
 	}
-	vcluster := &unstructured.Unstructured{}
-	vcluster.SetGroupVersionKind(schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Kind: "VCluster"})
-	vcluster.SetNamespace(u.GetNamespace())
-	vcluster.SetName(u.GetName())
-	ready := client.RawPatch(types.MergePatchType, []byte(`{"status":{"ready":true}}`))
-	if err := s.client.Status().Patch(s.world.ctx, vcluster, ready); err != nil {
+	if err := s.readyVCluster(u); err != nil {
 		return err
 	}
 	return s.patch(clusters, u, map[string]any{"status": map[string]any{
 		"initialization": map[string]any{"infrastructureProvisioned": true, "controlPlaneInitialized": true},
 	}}, "status")
+}
+
+// readyVCluster is the provider of virtual clusters.
+func (s *stage) readyVCluster(u *unstructured.Unstructured) error {
+	if kind, _, _ := unstructured.NestedString(u.Object, "spec", "infrastructureRef", "kind"); kind != "VCluster" {
+		return nil
+	}
+	vcluster := &unstructured.Unstructured{}
+	vcluster.SetGroupVersionKind(schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Kind: "VCluster"})
+	vcluster.SetNamespace(u.GetNamespace())
+	vcluster.SetName(u.GetName())
+	ready := client.RawPatch(types.MergePatchType, []byte(`{"status":{"ready":true}}`))
+	return s.client.Status().Patch(s.world.ctx, vcluster, ready)
 }
 
 // connect leaves the kubeconfig where a composition leaves it.

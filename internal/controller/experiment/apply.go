@@ -27,7 +27,7 @@ func (s *scope) apply(ctx context.Context) error {
 	if s.plan.Expire {
 		return s.expire(ctx)
 	}
-	if slices.ContainsFunc(s.plan.Writes, func(w Write) bool { return w.Action == Ensure || w.Action == Once || !goingDown(s.experiment) }) {
+	if slices.ContainsFunc(s.plan.Writes, func(w Write) bool { return w.creates() || !goingDown(s.experiment) }) {
 		if err := s.current(ctx); err != nil {
 			s.plan.Steps, s.plan.Targets = nil, nil // they tell of what has not been done
 			return err

@@ -50,6 +50,13 @@
 // Pod Security Standards and no more, and values of the chart, which could grant any right on the hub,
 // are refused unless the manager is told to take them.
 //
+// A talos target's cluster is made by a Cluster of Cluster API, a TalosControlPlane, a TalosConfigTemplate and
+// a MachineDeployment, on an infrastructure that only the user knows: the spec names templates of it, in the
+// namespace of those objects. Of each the cluster gets a copy of its own before it is made, because Cluster
+// API makes templates the property of the clusters that use them, and deletes them with the last. The copies
+// are of kinds that cannot be watched, so they are written once and never changed, and looked for, by live
+// lists, when the cluster is gone. A template that is changed later concerns the clusters that come later.
+//
 // An existing target's cluster is there already: the kubeconfig that the user names is registered,
 // and nothing is made or deleted. It may be others' too, so the namespace has such a name there, and
 // stays, empty, because the manager talks to no cluster but the hub. What the kubeconfig says of its
@@ -89,11 +96,12 @@
 //
 // Experiments, Components, the metadata of Namespaces, because one may bind its Experiments to an Argo
 // CD project, and as foreign kinds (internal/kube.ForeignKinds) GKEClusters, Clusters of Cluster API,
-// VClusters, Applications and Workflows, these only where they carry our label, and the metadata of
+// VClusters, TalosControlPlanes, TalosConfigTemplates, MachineDeployments, Applications and Workflows, these
+// only where they carry our label, and the metadata of
 // WorkflowTemplates and ClusterWorkflowTemplates. An object wakes the Experiment that its annotation
 // names; a Component or template wakes the Experiments that name it. There is no polling, but for what
-// cannot be watched without reading every Secret of a namespace: a connection Secret that is late is
-// looked for every ten seconds; in a teardown a cluster Secret that was deleted after 0.1 s, one whose
+// cannot be watched without reading every Secret of a namespace: a connection Secret that is late, and
+// a template of a cluster that does not exist, are looked for every ten seconds; in a teardown a cluster Secret that was deleted after 0.1 s, one whose
 // deletion somebody's finalizer holds every two seconds, and so is a leftover or the Workflow when the
 // server has it and the cache does not. An object that somebody has taken the annotation off is looked
 // at every minute, and so are the kubeconfig of a cluster that Argo CD cannot use, one that Argo CD
@@ -109,7 +117,7 @@
 // Experiment, before a pass that creates or changes anything, and which ends when it is not what was
 // planned for, because what is created for one that is gone would stay for good, a Workflow that is
 // submitted for an old spec stays the only one, one that the status records must not follow another,
-// and an Application must not go back; the kubeconfig Secret of a cluster that is Ready and not
+// and an Application must not go back; the templates of a cluster that is to be made; the kubeconfig Secret of a cluster that is Ready and not
 // registered, and of one whose Application cannot be compared, once a minute, with its cluster Secret;
 // with a kubeconfig that authors may write, the cluster Secrets of all, because Argo CD finds clusters
 // by their addresses and one with other credentials must not be registered twice; a
@@ -125,7 +133,8 @@
 //
 // # What it owns
 //
-// One claim per gke target; a namespace, a RoleBinding, a Cluster and a VCluster per vcluster target; one
+// One claim per gke target; a namespace, a RoleBinding, a Cluster and a VCluster per vcluster target; a
+// Cluster, what it is made by and three copies of templates per talos target; one
 // cluster Secret for each that is not on the hub, one Application per target or component, one Workflow, one
 // namespace on the hub for each target there, and the ConfigMap with what is left behind, which nothing
 // deletes; all with deterministic names that hold a hash of the

@@ -156,23 +156,26 @@ func (s *scope) observeCopies(ctx context.Context) {
 		if len(copies) == 0 || s.seen.cluster(t.Name) != nil || s.blocked(t) {
 			continue
 		}
-		var made Copies
-		for _, c := range copies {
-			gvk, key := c.from()
-			template, err := kube.Get(ctx, s.Live, gvk, key)
-			switch {
-			case meta.IsNoMatchError(err):
-				made.Missing = orDefault(made.Missing, fmt.Sprintf("the kind %s, install its CustomResourceDefinition", gvk.Kind+"."+gvk.GroupVersion().String()))
-			case err != nil:
-				made.ReadErr = err
-			case template == nil:
-				made.Missing = orDefault(made.Missing, gvk.Kind+" "+key.String()+", create it")
-			default:
-				made.Objects = append(made.Objects, c.of(template))
-			}
-		}
-		s.seen.Copies[t.Name] = made
+		s.seen.Copies[t.Name] = s.copies(ctx, copies)
 	}
+}
+
+// copies are those of templates as they are now, unless there is one that cannot be made.
+func (s *scope) copies(ctx context.Context, wanted []templateCopy) (made Copies) {
+	for _, c := range wanted {
+		gvk, key := c.from()
+		template, err := kube.Get(ctx, s.Live, gvk, key)
+		switch {
+		case meta.IsNoMatchError(err):
+			return Copies{Missing: fmt.Sprintf("the kind %s.%s, install its CustomResourceDefinition", gvk.Kind, gvk.GroupVersion())}
+		case err != nil:
+			return Copies{ReadErr: err}
+		case template == nil:
+			return Copies{Missing: gvk.Kind + " " + key.String() + ", create it"}
+		}
+		made.Objects = append(made.Objects, c.of(template))
+	}
+	return made
 }
 
 // observeKinds looks which of the kinds that it needs can be read.

@@ -100,6 +100,9 @@ type Write struct {
 	Condition string
 }
 
+// creates says whether there may be an object more after it.
+func (w Write) creates() bool { return w.Action == Ensure || w.Action == Once }
+
 // facts are everything that plan decides on.
 type facts struct {
 	experiment *v1alpha1.Experiment

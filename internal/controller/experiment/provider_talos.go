@@ -44,7 +44,7 @@ func (talos) read(objects []*unstructured.Unstructured) clusterState {
 func (talos) kubeconfig(n names, t v1alpha1.Target, _ *unstructured.Unstructured) kubeconfigRef {
 	return kubeconfigRef{
 		Secret: capi.KubeconfigSecret(n.cluster(t)), Key: capi.KubeconfigKey, Remedy: "Cluster API must write it",
-		Authors: n.options.ClaimNamespace == "",
+		Authors: n.cluster(t).Namespace == n.experiment.Namespace,
 	}
 }
 

@@ -239,7 +239,7 @@ func TestTalosDeletedBySomebody(t *testing.T) {
 
 // A kubeconfig that authors may write is trusted no further than their own.
 func TestTalosKubeconfig(t *testing.T) {
-	for namespace, authors := range map[string]bool{"": true, "clusters": false} {
+	for namespace, authors := range map[string]bool{"": true, "lab": true, "clusters": false} {
 		n := names{experimentOf(talosTarget()), Options{ClaimNamespace: namespace}}
 		if got := (talos{}).kubeconfig(n, talosTarget(), nil); got.Authors != authors || got.Trust != argocd.Untrusted || !strings.HasSuffix(got.Secret.Name, "-kubeconfig") {
 			t.Errorf("in namespace %q it is %+v", namespace, got)

@@ -155,7 +155,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "changed-for-the-past", RootCause: "a child is put back to an old spec in the cache",
-		Edits:     edit1(applying, "func(w Write) bool { return w.Action == Ensure || w.Action == Once || !goingDown(s.experiment) })", "func(w Write) bool { return w.Action == Ensure && !w.Known })"),
+		Edits:     edit1(applying, "func(w Write) bool { return w.creates() || !goingDown(s.experiment) })", "func(w Write) bool { return w.Action == Ensure && !w.Known })"),
 		Workloads: []string{"edit-running-undone"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{

@@ -78,7 +78,10 @@ users:
 
 // installation is what the manager expects of its cluster.
 var installation = faults.Installation{
-	CRDs:             []string{"config/crd/bases", "bin/crds/argo-cd/application-crd.yaml", "bin/crds/cluster-api/cluster.x-k8s.io_clusters.yaml", "test/crds"},
+	CRDs: []string{
+		"config/crd/bases", "bin/crds/argo-cd/application-crd.yaml", "test/crds",
+		"bin/crds/cluster-api/cluster.x-k8s.io_clusters.yaml", "bin/crds/cluster-api/cluster.x-k8s.io_machinedeployments.yaml",
+	},
 	Namespaces:       []string{argoCDNamespace, workflowNamespace, crossplaneNamespace, managerNamespace},
 	Manifests:        []string{"config/rbac", "config/grants", "test/faults/experiment/testdata", "config/samples/components.yaml", "config/samples/workflowtemplate.yaml"},
 	AccountNamespace: managerNamespace,
