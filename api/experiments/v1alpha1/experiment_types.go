@@ -24,7 +24,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || has(self.spec.workflow.__namespace__) == has(oldSelf.spec.workflow.__namespace__) && (!has(self.spec.workflow.__namespace__) || self.spec.workflow.__namespace__ == oldSelf.spec.workflow.__namespace__)",message="spec.workflow.namespace: it cannot change once the Experiment has started; delete it and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || oldSelf.spec.targets.all(o, !has(o.podSecurity) || self.spec.targets.exists(t, t.name == o.name && has(t.podSecurity)))",message="spec.targets[].podSecurity: it can be changed and not be removed once the Experiment has started, because the label would stay on the namespace; set another level"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, oldSelf.spec.targets.exists(o, o.name == t.name && (has(o.applicationPolicy) && o.applicationPolicy == 'PerComponent') == (has(t.applicationPolicy) && t.applicationPolicy == 'PerComponent')))",message="spec.targets[].applicationPolicy: it cannot change once the Experiment has started, because what is deployed would be taken down and deployed again; delete the Experiment and create another one"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || oldSelf.spec.targets.all(o, self.spec.targets.exists(t, t.name == o.name && has(t.cluster.talos) == has(o.cluster.talos) && (!has(t.cluster.talos) || t.cluster.talos.infrastructure == o.cluster.talos.infrastructure)))",message="spec.targets[].cluster.talos.infrastructure: it cannot change once the Experiment has started; delete it and create another one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || oldSelf.spec.targets.all(o, self.spec.targets.exists(t, t.name == o.name && has(t.cluster.talos) == has(o.cluster.talos) && (!has(t.cluster.talos) || t.cluster.talos.infrastructure == o.cluster.talos.infrastructure && has(t.cluster.talos.talosVersion) == has(o.cluster.talos.talosVersion) && (!has(t.cluster.talos.talosVersion) || t.cluster.talos.talosVersion == o.cluster.talos.talosVersion))))",message="spec.targets[].cluster.talos: infrastructure and talosVersion cannot change once the Experiment has started; delete it and create another one"
 type Experiment struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -308,7 +308,7 @@ type Talos struct {
 	// +kubebuilder:validation:Pattern=`^v[0-9]+\.[0-9]+\.[0-9]+([-+][-+.0-9A-Za-z]+)?$`
 	KubernetesVersion string `json:"kubernetesVersion"`
 	// talosVersion that the configuration of the machines is made for, such as v1.11. Default: that of
-	// the providers.
+	// the providers. It cannot change once the Experiment has started.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:Pattern=`^v[0-9]+\.[0-9]+(\.[0-9]+([-+][-+.0-9A-Za-z]+)?)?$`

@@ -50,12 +50,14 @@
 // Pod Security Standards and no more, and values of the chart, which could grant any right on the hub,
 // are refused unless the manager is told to take them.
 //
-// A talos target's cluster is made by a Cluster of Cluster API, a TalosControlPlane, a TalosConfigTemplate and
-// a MachineDeployment, on an infrastructure that only the user knows: the spec names templates of it, in the
-// namespace of those objects. Of each the cluster gets a copy of its own before it is made, because Cluster
-// API makes templates the property of the clusters that use them, and deletes them with the last. The copies
-// are of kinds that cannot be watched, so they are written once and never changed, and looked for, by live
-// lists, when the cluster is gone. A template that is changed later concerns the clusters that come later.
+// A talos target's cluster is made by a Cluster of Cluster API, a TalosControlPlane, a TalosConfigTemplate
+// and a MachineDeployment, on an infrastructure that only the user knows: the spec names templates of it,
+// in the namespace of those objects. Of each the cluster gets a copy of its own before it is made, because
+// Cluster API makes templates the property of the clusters that use them, and they go with the last. The
+// copies are of kinds that cannot be watched: they are looked for in every pass, and every minute, until
+// the cluster is up, written once and never changed, and listed when the cluster is gone. Before that
+// nothing of it but the Cluster is deleted, however long it takes, because machines cannot go without what
+// they are made on. A template that is changed later concerns the clusters that come later.
 //
 // An existing target's cluster is there already: the kubeconfig that the user names is registered,
 // and nothing is made or deleted. It may be others' too, so the namespace has such a name there, and
@@ -94,41 +96,41 @@
 //
 // # What it watches
 //
-// Experiments, Components, the metadata of Namespaces, because one may bind its Experiments to an Argo
-// CD project, and as foreign kinds (internal/kube.ForeignKinds) GKEClusters, Clusters of Cluster API,
-// VClusters, TalosControlPlanes, TalosConfigTemplates, MachineDeployments, Applications and Workflows, these
-// only where they carry our label, and the metadata of
-// WorkflowTemplates and ClusterWorkflowTemplates. An object wakes the Experiment that its annotation
-// names; a Component or template wakes the Experiments that name it. There is no polling, but for what
-// cannot be watched without reading every Secret of a namespace: a connection Secret that is late, and
-// a template of a cluster that does not exist, are looked for every ten seconds; in a teardown a cluster Secret that was deleted after 0.1 s, one whose
-// deletion somebody's finalizer holds every two seconds, and so is a leftover or the Workflow when the
-// server has it and the cache does not. An object that somebody has taken the annotation off is looked
-// at every minute, and so are the kubeconfig of a cluster that Argo CD cannot use, one that Argo CD
-// has other credentials of, and a kind that a teardown cannot list. What is nearer to its end is
-// looked at first (kube.Enqueue), and a quarter of the workers, at least one, begins new ones,
-// namespaces in turn (kube.Gate), so that neither what is under way nor another namespace waits for a
-// thousand that come at once. Errors, a name that another's object has taken among them, are tried
-// again after 0.2 s, doubling up to a minute.
+// Experiments, Components, the metadata of Namespaces, because one may bind its Experiments to an Argo CD
+// project, and as foreign kinds (internal/kube.ForeignKinds) GKEClusters, Clusters of Cluster API,
+// VClusters, TalosControlPlanes, TalosConfigTemplates, MachineDeployments, Applications and Workflows,
+// these only where they carry our label, and the metadata of WorkflowTemplates and
+// ClusterWorkflowTemplates. An object wakes the Experiment that its annotation names; a Component or
+// template wakes the Experiments that name it. There is no polling, but for what cannot be watched without
+// reading every Secret of a namespace: a connection Secret that is late, and a template of a cluster that
+// does not exist, are looked for every ten seconds; in a teardown a cluster Secret that was deleted after
+// 0.1 s, one whose deletion somebody's finalizer holds every two seconds, and so is a leftover or the
+// Workflow when the server has it and the cache does not. An object that somebody has taken the annotation
+// off is looked at every minute, and so are the kubeconfig of a cluster that Argo CD cannot use, one that
+// Argo CD has other credentials of, and a kind that a teardown cannot list. What is nearer to its end is
+// looked at first (kube.Enqueue), and a quarter of the workers, at least one, begins new ones, namespaces
+// in turn (kube.Gate), so that neither what is under way nor another namespace waits for a thousand that
+// come at once. Errors, a name that another's object has taken among them, are tried again after 0.2 s,
+// doubling up to a minute.
 //
 // # What it reads live
 //
 // Everything comes from the cache, except: a Namespace that it does not have yet; the metadata of the
 // Experiment, before a pass that creates or changes anything, and which ends when it is not what was
 // planned for, because what is created for one that is gone would stay for good, a Workflow that is
-// submitted for an old spec stays the only one, one that the status records must not follow another,
-// and an Application must not go back; the templates of a cluster that is to be made; the kubeconfig Secret of a cluster that is Ready and not
-// registered, and of one whose Application cannot be compared, once a minute, with its cluster Secret;
-// with a kubeconfig that authors may write, the cluster Secrets of all, because Argo CD finds clusters
-// by their addresses and one with other credentials must not be registered twice; a
-// Workflow whose UID is recorded and which the cache does not have; a template that the cache does not
-// have, where a Workflow that only waits takes its place; a child whose create says AlreadyExists, and
-// one that is changed; a claim, before its cluster is registered, and before Applications go that were
-// for the one whose place it has taken; every claim and Application once, before a good verdict, after
-// which nothing is looked at any more; in a teardown the cluster Secret
-// of every claim that is left and of every existing cluster, a list of Workflows and Applications
-// before the clusters go, one of every kind when the cache has nothing left, cannot see one of them or
-// the deadline is over, and the claim of an Application that is being deleted, where the cache has
+// submitted for an old spec stays the only one, one that the status records must not follow another, and an
+// Application must not go back; the copies of templates, and the templates of those that are not there, of
+// a cluster that is not up; the kubeconfig Secret of a cluster that is Ready and not registered, and of one
+// whose Application cannot be compared, once a minute, with its cluster Secret; with a kubeconfig that
+// authors may write, the cluster Secrets of all, because Argo CD finds clusters by their addresses and one
+// with other credentials must not be registered twice; a Workflow whose UID is recorded and which the cache
+// does not have; a template that the cache does not have, where a Workflow that only waits takes its place;
+// a child whose create says AlreadyExists, and one that is changed; a claim, before its cluster is
+// registered, and before Applications go that were for the one whose place it has taken; every claim and
+// Application once, before a good verdict, after which nothing is looked at any more; in a teardown the
+// cluster Secret of every claim that is left and of every existing cluster, a list of Workflows and
+// Applications before the clusters go, one of every kind when the cache has nothing left, cannot see one of
+// them or the deadline is over, and the claim of an Application that is being deleted, where the cache has
 // none.
 //
 // # What it owns

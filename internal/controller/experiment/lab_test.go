@@ -96,7 +96,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 	if err := errors.Join(scheme.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
-	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: dockerClusterGVK.Group, Version: "v1beta2"}})
 	for _, gvk := range foreignKinds {
 		if gvk != argoworkflows.ClusterWorkflowTemplateGVK {
 			mapper.Add(gvk, meta.RESTScopeNamespace)
@@ -105,6 +105,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 	for _, gvk := range []schema.GroupVersionKind{dockerClusterGVK, dockerClusterTemplateGVK, dockerMachineTemplateGVK} {
 		mapper.Add(gvk, meta.RESTScopeNamespace)
 	}
+	mapper.Add(dockerClusterGVK.GroupKind().WithVersion("v1beta2"), meta.RESTScopeNamespace)
 	mapper.Add(argoworkflows.ClusterWorkflowTemplateGVK, meta.RESTScopeRoot)
 	mapper.Add(namespaceGVK, meta.RESTScopeRoot)
 	mapper.Add(v1alpha1.GroupVersion.WithKind("Experiment"), meta.RESTScopeNamespace)

@@ -223,7 +223,10 @@ func (n names) registration(t v1alpha1.Target, objects []*unstructured.Unstructu
 		return kube.ChildName(argocd.MaxApplicationName, n.experiment.UID, n.experiment.Name, t.Name)
 	}
 	uid := cluster.GetUID()
-	for _, o := range objects[1:] {
+	for i, o := range objects {
+		if i == 0 || i >= providerOf(t).identity() {
+			continue
+		}
 		uid += "/"
 		if o != nil {
 			uid += o.GetUID()

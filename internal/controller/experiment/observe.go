@@ -138,36 +138,47 @@ func (s *scope) observe(ctx context.Context) error {
 
 // Copies are what a cluster gets of templates.
 type Copies struct {
-	// Objects as they are to be.
+	// Objects that are not there, as they are to be.
 	Objects []*unstructured.Unstructured
-	// Missing is the template that does not exist; empty for none.
+	// Missing is what has to be done before they can be made; empty for nothing.
 	Missing string
-	// ReadErr is why one cannot be read.
+	// ReadErr is why that cannot be told.
 	ReadErr error
 }
 
-// observeCopies reads the templates of clusters that are to be made.
+// observeCopies looks, until a cluster is up, which of its copies are there, and reads the templates of
+// those that are not.
 func (s *scope) observeCopies(ctx context.Context) {
-	if s.experiment.Status.StartedAt == nil {
+	if s.experiment.Status.StartedAt == nil || s.experiment.Spec.Suspend {
 		return
 	}
 	for _, t := range s.experiment.Spec.Targets {
-		copies := copiesOf(s.names, t)
-		if len(copies) == 0 || s.seen.cluster(t.Name) != nil || s.blocked(t) {
-			continue
+		objects, begun := s.seen.Clusters[t.Name], s.seen.cluster(t.Name) != nil || len(s.seen.Applications[t.Name]) > 0
+		if copies := copiesOf(s.names, t); len(copies) > 0 && !providerOf(t).read(objects).Ready && (begun || !s.blocked(t)) {
+			s.seen.Copies[t.Name] = s.copies(ctx, copies, standing(objects))
 		}
-		s.seen.Copies[t.Name] = s.copies(ctx, copies)
 	}
 }
 
-// copies are those of templates as they are now, unless there is one that cannot be made.
-func (s *scope) copies(ctx context.Context, wanted []templateCopy) (made Copies) {
+// copies are those that a cluster does not have, unless there is one that cannot be made.
+func (s *scope) copies(ctx context.Context, wanted []templateCopy, cluster *unstructured.Unstructured) (made Copies) {
 	for _, c := range wanted {
+		live, err := kube.Get(ctx, s.Live, c.gvk, c.key)
+		switch {
+		case err != nil && !meta.IsNoMatchError(err):
+			return Copies{ReadErr: err}
+		case live == nil:
+		case going(live), cluster == nil && len(live.GetOwnerReferences()) > 0:
+			// That of a cluster which somebody has deleted goes with it.
+			return Copies{Missing: "that " + kube.Describe(live) + " is gone, which is of the cluster before"}
+		case marks.Owns(s.experiment, live):
+			continue
+		}
 		gvk, key := c.from()
 		template, err := kube.Get(ctx, s.Live, gvk, key)
 		switch {
 		case meta.IsNoMatchError(err):
-			return Copies{Missing: fmt.Sprintf("the kind %s.%s, install its CustomResourceDefinition", gvk.Kind, gvk.GroupVersion())}
+			return Copies{Missing: fmt.Sprintf("the kind %s.%s, which the cluster does not serve; install its CustomResourceDefinition", gvk.Kind, gvk.GroupVersion())}
 		case err != nil:
 			return Copies{ReadErr: err}
 		case template == nil:
@@ -597,7 +608,7 @@ func (s *scope) namespaceOnHub(ctx context.Context, t v1alpha1.Target) (*unstruc
 // tolerated says whether a teardown has to do without what it cannot read of a kind: it has tried for a
 // quarter of the deadline.
 func (s *scope) tolerated(ctx context.Context, gvk schema.GroupVersionKind, err error) bool {
-	s.refusals.note(ctx, s.experiment, gvk.Kind, err, s.now)
+	s.refusals.note(ctx, s.experiment, gvk.GroupKind().String(), err, s.now)
 	if err == nil || !(&demolition{facts: s.facts()}).given(remnant{gvk: gvk}, 4) {
 		return false
 	}
@@ -606,6 +617,16 @@ func (s *scope) tolerated(ctx context.Context, gvk schema.GroupVersionKind, err 
 	}
 	s.seen.Unreadable[gvk] = err
 	return true
+}
+
+// otherVersion says whether the cluster serves the kind of a copy in another version than that, in which
+// there may be some. Of the kinds that are watched their CustomResourceDefinitions say so.
+func (s *scope) otherVersion(gvk schema.GroupVersionKind) bool {
+	if !slices.Contains(s.names.copyKinds(), gvk) {
+		return false
+	}
+	mappings, err := s.Live.RESTMapper().RESTMappings(gvk.GroupKind())
+	return err == nil && slices.ContainsFunc(mappings, func(m *meta.RESTMapping) bool { return m.GroupVersionKind != gvk })
 }
 
 // leftovers lists live what there is of the Experiment's children. That a kind is not served at all
@@ -619,15 +640,18 @@ func (s *scope) leftovers(ctx context.Context, kinds ...schema.GroupVersionKind)
 		case !ours:
 			continue
 		case foreign && state == kube.KindUnserved:
-			s.refusals.note(ctx, s.experiment, gvk.Kind, errors.New(hidden(gvk)), s.now)
+			s.refusals.note(ctx, s.experiment, gvk.GroupKind().String(), errors.New(hidden(gvk)), s.now)
 			s.seen.Hidden = append(s.seen.Hidden, gvk)
 			continue
 		}
 		found, err := kube.List(ctx, s.Live, gvk, client.InNamespace(namespace), marks.Selector(s.experiment))
 		switch {
 		case err == nil:
-			s.refusals.note(ctx, s.experiment, gvk.Kind, nil, s.now)
+			s.refusals.note(ctx, s.experiment, gvk.GroupKind().String(), nil, s.now)
 		case foreign && state == kube.KindMissing && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err)):
+			if s.otherVersion(gvk) {
+				s.seen.Hidden = append(s.seen.Hidden, gvk)
+			}
 			continue
 		case s.tolerated(ctx, gvk, err):
 			continue

@@ -26,6 +26,9 @@ type provider interface {
 	// deleted first, and the others when it is gone. Their kinds and names depend on nothing that
 	// can change once the Experiment has started.
 	objects(n names, t v1alpha1.Target) []*unstructured.Unstructured
+	// identity is how many of them, from the first on, are the cluster: with another in the place of one it
+	// is another cluster.
+	identity() int
 	// read is what the objects say of a cluster: those of objects that are there, in their order, with
 	// nil for one that is not; none at all where nothing was looked for.
 	read(objects []*unstructured.Unstructured) clusterState
@@ -118,6 +121,7 @@ type nothing struct{}
 func (nothing) system() string                                              { return "" }
 func (nothing) kinds() []schema.GroupVersionKind                            { return nil }
 func (nothing) housed() bool                                                { return false }
+func (nothing) identity() int                                               { return 0 }
 func (nothing) objects(names, v1alpha1.Target) []*unstructured.Unstructured { return nil }
 func (nothing) read([]*unstructured.Unstructured) clusterState              { return clusterState{Ready: true} }
 func (nothing) kubeconfig(names, v1alpha1.Target, *unstructured.Unstructured) kubeconfigRef {

@@ -21,6 +21,8 @@ func (gke) kinds() []schema.GroupVersionKind {
 
 func (gke) housed() bool { return false }
 
+func (gke) identity() int { return 1 }
+
 func (gke) objects(n names, t v1alpha1.Target) []*unstructured.Unstructured {
 	c, name := t.Cluster, n.cluster(t)
 	return []*unstructured.Unstructured{crossplane.GKECluster{

@@ -22,6 +22,9 @@ func (talos) kinds() []schema.GroupVersionKind {
 
 func (talos) housed() bool { return false }
 
+// identity: workers may come and go.
+func (talos) identity() int { return 2 }
+
 func (talos) objects(n names, t v1alpha1.Target) []*unstructured.Unstructured {
 	name, spec := n.cluster(t), ptr.Deref(t.Cluster.Talos, v1alpha1.Talos{})
 	template := func(c templateCopy) capi.Template { return capi.Template{GroupVersionKind: c.gvk, Name: c.key.Name} }

@@ -21,6 +21,8 @@ func (vcluster) kinds() []schema.GroupVersionKind {
 
 func (vcluster) housed() bool { return true }
 
+func (vcluster) identity() int { return 2 }
+
 func (vcluster) objects(n names, t v1alpha1.Target) []*unstructured.Unstructured {
 	name, spec := n.cluster(t), ptr.Deref(t.Cluster.VCluster, v1alpha1.VCluster{})
 	return capi.VCluster{Namespace: name.Namespace, Name: name.Name, ChartVersion: spec.ChartVersion, Values: spec.Values}.Objects()

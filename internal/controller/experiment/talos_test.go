@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -181,7 +183,7 @@ func TestTalosOnInfrastructureThatIsNotInstalled(t *testing.T) {
 	l.getErrors["MoonMachineTemplate"], l.listErrors["MoonMachineTemplate"] = unknown, unknown
 	l.settle(l.play)
 	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonClusterTemplateNotFound)
-	if step := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionClustersReady); !strings.Contains(step.Message, "the kind MoonMachineTemplate.infrastructure.cluster.x-k8s.io/v1beta1, install its") {
+	if step := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionClustersReady); !strings.Contains(step.Message, "the kind MoonMachineTemplate.infrastructure.cluster.x-k8s.io/v1beta1, which the cluster does not serve; install its") {
 		t.Errorf("message is %q", step.Message)
 	}
 	l.remove()
@@ -245,4 +247,155 @@ func TestTalosKubeconfig(t *testing.T) {
 			t.Errorf("in namespace %q it is %+v", namespace, got)
 		}
 	}
+}
+
+// Somebody deletes the cluster of a target that was begun, while one that it depends on is not healthy.
+func TestTalosWhenADependencyIsNotHealthy(t *testing.T) {
+	dependent := talosTarget()
+	dependent.Depends = []string{"first"}
+	l := newLab(t, experimentOf(targetOf("first", v1alpha1.ClusterHub), dependent), nginx(), template(), dockerClusterTemplate(), dockerMachineTemplate())
+	l.until(v1alpha1.PhaseReady)
+	for _, app := range l.list(argocd.ApplicationGVK) {
+		if app.GetLabels()[v1alpha1.LabelTarget] == "first" {
+			l.appIs(&app, "Degraded")
+		}
+	}
+	l.gone(madeForTalos...)
+	for range 3 {
+		_ = l.reconcile()
+	}
+	if n, m := len(l.list(capi.ClusterGVK)), len(l.list(dockerClusterGVK)); n > m {
+		t.Errorf("there are %d Clusters and %d DockerClusters", n, m)
+	}
+}
+
+// The garbage collector is slower than the manager.
+func TestTalosAndTheGarbageCollector(t *testing.T) {
+	l := onTalos(t)
+	l.until(v1alpha1.PhaseReady)
+	cluster := l.list(capi.ClusterGVK)[0]
+	old := types.UID("gone")
+	for _, o := range l.list(dockerMachineTemplateGVK) {
+		if o.GetLabels()[v1alpha1.LabelTarget] == "" {
+			continue
+		}
+		o.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Cluster", Name: cluster.GetName(), UID: old}})
+		l.update(&o)
+	}
+	// Cluster API has taken these down, and the Cluster is gone.
+	l.gone(capi.MachineDeploymentGVK, capi.TalosControlPlaneGVK, dockerClusterGVK, capi.ClusterGVK)
+	_ = l.reconcile() // the manager is first
+	// the garbage collector comes then
+	for _, o := range l.list(dockerMachineTemplateGVK) {
+		if len(o.GetOwnerReferences()) > 0 && o.GetOwnerReferences()[0].UID == old {
+			l.deleteObject(&o)
+		}
+	}
+	for _, o := range l.list(dockerMachineTemplateGVK) {
+		l.finalize(&o)
+	}
+	for range 10 {
+		_ = l.reconcile()
+	}
+	if n, m := len(l.list(capi.ClusterGVK)), len(l.list(dockerMachineTemplateGVK)); n != 1 || m != 2 {
+		t.Errorf("there are %d Clusters and %d DockerMachineTemplates", n, m)
+	}
+}
+
+// A cluster that takes long to go keeps what its machines are taken down with.
+func TestTalosClusterThatTakesLongToGo(t *testing.T) {
+	l := onTalos(t)
+	l.until(v1alpha1.PhaseReady)
+	c := l.list(capi.ClusterGVK)[0]
+	c.SetFinalizers([]string{"cluster.cluster.x-k8s.io"})
+	l.update(&c)
+	for _, i := range l.list(dockerClusterGVK) {
+		i.SetFinalizers([]string{"docker"})
+		l.update(&i)
+	}
+	l.remove()
+	for range 60 {
+		_ = l.reconcile()
+		for _, gvk := range []schema.GroupVersionKind{argocd.ApplicationGVK} {
+			for _, o := range l.list(gvk) {
+				l.finalize(&o)
+			}
+		}
+		l.clock.SetTime(l.clock.Now().Add(time.Minute))
+		if l.get() == nil {
+			break
+		}
+		for _, i := range l.list(dockerClusterGVK) {
+			if going(&i) && len(l.list(capi.ClusterGVK)) > 0 {
+				t.Fatalf("the DockerCluster is being deleted before its Cluster is gone; writes %v", l.deleted())
+			}
+		}
+	}
+}
+
+// A version of the infrastructure that is not served any more proves nothing.
+func TestTalosInAVersionThatIsNotServed(t *testing.T) {
+	l := onTalos(t)
+	l.forbid("create", "Cluster")
+	_ = l.reconcile()
+	unserved := &meta.NoKindMatchError{GroupKind: dockerClusterGVK.GroupKind(), SearchedVersions: []string{"v1beta1"}}
+	l.listErrors["DockerCluster"] = unserved
+	l.remove()
+	l.settle(l.play)
+	if l.get() == nil {
+		t.Error("the Experiment is gone, and the DockerCluster may be left")
+	}
+}
+
+// A TalosConfigTemplate that somebody deletes is inert.
+func TestTalosConfigTemplateDeleted(t *testing.T) {
+	l := onTalos(t)
+	l.until(v1alpha1.PhaseReady)
+	app := l.list(argocd.ApplicationGVK)[0]
+	o := l.list(capi.TalosConfigTemplateGVK)[0]
+	l.deleteObject(&o)
+	l.writes = nil
+	l.settle(l.play)
+	if now := l.list(argocd.ApplicationGVK)[0]; now.GetUID() != app.GetUID() {
+		t.Errorf("the Application is another; writes %v", l.writes)
+	}
+}
+
+// gone deletes objects as Cluster API has them go.
+func (l *lab) gone(kinds ...schema.GroupVersionKind) {
+	for _, gvk := range kinds {
+		for _, o := range l.list(gvk) {
+			if !going(&o) {
+				l.deleteObject(&o)
+			}
+		}
+		for _, o := range l.list(gvk) {
+			l.finalize(&o)
+		}
+		if n := len(l.list(gvk)); n > 0 {
+			l.t.Fatalf("%d %s are left", n, gvk.Kind)
+		}
+	}
+}
+
+// A copy that somebody deletes while the cluster is on its way is made again.
+func TestTalosCopyDeletedBySomebody(t *testing.T) {
+	l := onTalos(t)
+	l.until(v1alpha1.PhaseProvisioning)
+	l.gone(dockerMachineTemplateGVK)
+	if wait := l.pass(); wait > lastLook {
+		t.Errorf("it looks again after %s", wait)
+	}
+	if n := len(l.list(dockerMachineTemplateGVK)); n != 2 {
+		t.Errorf("there are %d copies", n)
+	}
+}
+
+// What makes virtual clusters is no infrastructure of machines.
+func TestTalosOnVirtualClusters(t *testing.T) {
+	target := talosTarget()
+	target.Cluster.Talos.Infrastructure.Cluster.Kind = "VClusterTemplate"
+	l := newLab(t, experimentOf(target), nginx(), template())
+	l.mustReconcile()
+	l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec)
 }

@@ -154,25 +154,30 @@ func (f facts) advanceCluster(p *Plan, t *target) {
 	}
 }
 
-// copy makes what the cluster gets of the user's templates, before the cluster, and says whether it can.
+// copy makes what the cluster gets of the user's templates, before the cluster, and says whether that can be
+// made.
 func (f facts) copy(p *Plan, t *target, what string) bool {
-	if t.cluster != nil || f.frozen || len(copiesOf(f.names, t.spec)) == 0 {
+	if f.frozen || t.clusterState.Ready || going(t.cluster) || len(copiesOf(f.names, t.spec)) == 0 {
 		return true
 	}
-	copies := f.seen.Copies[t.spec.Name]
+	copies, looked := f.seen.Copies[t.spec.Name]
 	switch {
+	case !looked:
+		t.clusterReason, t.message = v1alpha1.ReasonClusterProvisioning, what+" is requested when its templates have been looked for"
+		p.lookIn(kube.AtOnce)
 	case copies.ReadErr != nil:
 		t.clusterReason, t.message = reasonOf(copies.ReadErr), message(copies.ReadErr)
-		return false
 	case copies.Missing != "":
 		t.clusterReason, t.message = v1alpha1.ReasonClusterTemplateNotFound, what+" waits for "+copies.Missing
 		p.lookIn(secretDelay) // nobody tells when it is there
-		return false
+	default:
+		for _, o := range copies.Objects {
+			p.Writes = append(p.Writes, Write{Action: Once, Object: f.mark(t.spec, o), Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
+		}
+		p.lookIn(lastLook) // nobody tells when one goes
+		return true
 	}
-	for _, o := range copies.Objects {
-		p.Writes = append(p.Writes, Write{Action: Once, Object: f.mark(t.spec, o), Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
-	}
-	return true
+	return t.cluster != nil
 }
 
 // house makes the namespace for a cluster that needs one, and lets the manager read the kubeconfig

@@ -67,7 +67,7 @@ func (r remnant) key() string {
 	if r.object != nil {
 		return kube.Describe(r.object)
 	}
-	return r.gvk.Kind
+	return r.gvk.GroupKind().String()
 }
 
 // teardown takes everything down, in this order: the Workflow; the Applications, while
@@ -441,7 +441,8 @@ func (d *demolition) clustersLeft() (left []unstructured.Unstructured) {
 				continue
 			}
 			left = append(left, found[at])
-			if i == 0 && len(objects) > 1 && !d.given(remnant{object: &found[at]}, 4) {
+			// What machines are made on is needed until the last of them has gone, with the Cluster.
+			if i == 0 && len(objects) > 1 && (len(copiesOf(d.names, t)) > 0 || !d.given(remnant{object: &found[at]}, 4)) {
 				break
 			}
 		}

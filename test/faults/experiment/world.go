@@ -137,7 +137,11 @@ func runOf(u *unstructured.Unstructured) string {
 
 // role says what a child is to its Experiment.
 func role(u *unstructured.Unstructured) string {
-	return strings.Join(slices.DeleteFunc([]string{u.GetKind(), targetOf(u), componentIn(u)}, func(s string) bool { return s == "" }), " ")
+	which := componentIn(u)
+	if u.GetKind() == "DockerMachineTemplate" && strings.HasSuffix(u.GetName(), "-worker") {
+		which = "worker"
+	}
+	return strings.Join(slices.DeleteFunc([]string{u.GetKind(), targetOf(u), which}, func(s string) bool { return s == "" }), " ")
 }
 
 var phases = []v1alpha1.Phase{
