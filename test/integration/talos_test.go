@@ -34,8 +34,8 @@ var _ = Describe("A Talos cluster", func() {
 		}
 		e = s.create(e)
 
-		By("waiting for the right to read the templates")
-		s.says(e, v1alpha1.ConditionClustersReady, v1alpha1.ReasonForbidden, "dockerclustertemplates")
+		By("waiting for the right to make one")
+		s.says(e, v1alpha1.ConditionClustersReady, v1alpha1.ReasonForbidden, "dockerclusters")
 		hub.apply(ctx, "config/grants/talos.yaml")
 		By("waiting for the templates")
 		s.says(e, v1alpha1.ConditionClustersReady, v1alpha1.ReasonClusterTemplateNotFound, "DockerClusterTemplate "+s.namespace+"/lab, create it")
