@@ -212,7 +212,7 @@ func (s *scope) told() bool {
 	// Levels: what is there counts, not what was said or seen before.
 	{
 		Name: "status-is-proof", RootCause: "the status is taken as proof that a child exists",
-		Edits:     edit1(targets, "	if f.frozen || seen != nil &&", "	if f.frozen || seen == nil && stateOf(f.experiment, t.spec.Name) == v1alpha1.TargetDeploying || seen != nil &&"),
+		Edits:     edit1(targets, "	if f.frozen || seen != nil &&", "	if f.frozen || seen == nil && ptr.Deref(recordedTarget(f.experiment.Status.Targets, t.spec.Name), v1alpha1.TargetStatus{}).State == v1alpha1.TargetDeploying || seen != nil &&"),
 		Workloads: []string{"application-deleted"},
 	},
 	{
