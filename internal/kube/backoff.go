@@ -16,10 +16,9 @@ const (
 	lastRetry = time.Minute
 )
 
-// Backoff is how objects are tried again after errors: after 0.2 s, and then after as long as they have
-// failed by now, up to a minute. Alone that doubles with every attempt, as those of client-go do. It does
-// not with attempts that something else has woken: those of a busy object would be minutes apart after an
-// error of seconds.
+// Backoff is how objects are tried again after errors: after 0.2 s, and as long as they have failed by now,
+// up to a minute. Alone that doubles with every attempt, as those of client-go do. It does not with attempts
+// that something else has woken: those of a busy object would be minutes apart after an error of seconds.
 func Backoff() workqueue.TypedRateLimiter[reconcile.Request] {
 	return &backoff{clock: clock.RealClock{}, failing: map[reconcile.Request]failure{}}
 }
@@ -48,7 +47,7 @@ func (b *backoff) When(r reconcile.Request) time.Duration {
 	}
 	f.times++
 	b.failing[r] = f
-	return min(max(firstRetry, now.Sub(f.since)), lastRetry)
+	return min(firstRetry+now.Sub(f.since), lastRetry)
 }
 
 // Forget says that it does not fail any more.
