@@ -143,15 +143,15 @@ func (f facts) retire(p *Plan, t *target) {
 	settled := !slices.ContainsFunc(t.objects, going) && !slices.ContainsFunc(p.Writes, func(w Write) bool {
 		return w.Target == t.spec.Name && slices.Contains(t.provider.kinds(), w.Object.GroupVersionKind())
 	})
-	for _, app := range t.apps {
-		switch {
-		case !settled || !f.strayed(t, app):
-			continue
-		case going(app):
+	strays := slices.DeleteFunc(slices.Clone(t.apps), func(app *unstructured.Unstructured) bool { return !settled || !f.strayed(t, app) })
+	for _, app := range strays {
+		if going(app) {
 			retired(Free, app)
-		default:
+		} else {
 			retired(Delete, app)
 		}
+	}
+	if len(strays) > 0 && len(strays) < len(t.apps) { // or its registration has confirmed it
 		p.Confirm = append(p.Confirm, f.confirmed(t)...)
 	}
 	if removed := youngestFirst(t.removed); len(removed) > 0 && !going(removed[0]) && !f.strayed(t, removed[0]) {

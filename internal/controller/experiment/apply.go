@@ -67,9 +67,8 @@ func (s *scope) asked(ctx context.Context, object string, err error) {
 }
 
 // current makes sure, before anything is created or changed, or deleted because the spec does not ask for
-// it any more, that the Experiment is the one that
-// was planned for: the cache may be behind. What is created for one that is gone, nobody would ever
-// take down; a Workflow that the status records is not submitted a second time when somebody has
+// it any more, that the Experiment is the one that was planned for: the cache may be behind. What is
+// created for one that is gone, nobody would ever take down; a Workflow that the status records is not submitted a second time when somebody has
 // deleted it; and an Application that is put back to what the spec was for a moment is a rollback.
 func (s *scope) current(ctx context.Context) error {
 	live := kube.Metadata(v1alpha1.GroupVersion.WithKind("Experiment"))

@@ -35,8 +35,7 @@ type Observed struct {
 	// Homes are the metadata of the namespaces that targets have on the hub for the objects of their
 	// clusters, by target.
 	Homes map[string]*unstructured.Unstructured
-	// Copies are what clusters get of the templates that users name, by target, where the cluster is not
-	// there yet.
+	// Copies are what clusters get of the templates that users name, by target, until the cluster is up.
 	Copies map[string]Copies
 	// Applications by target, those of components that it does not name any more among them.
 	Applications map[string][]*unstructured.Unstructured
@@ -619,6 +618,12 @@ func (s *scope) tolerated(ctx context.Context, gvk schema.GroupVersionKind, err 
 	return true
 }
 
+// hide notes that a kind is not served in the version that there may be some of it in, and since when.
+func (s *scope) hide(ctx context.Context, gvk schema.GroupVersionKind) {
+	s.refusals.note(ctx, s.experiment, gvk.GroupKind().String(), errors.New(hidden(gvk)), s.now)
+	s.seen.Hidden = append(s.seen.Hidden, gvk)
+}
+
 // otherVersion says whether the cluster serves the kind of a copy in another version than that, in which
 // there may be some. Of the kinds that are watched their CustomResourceDefinitions say so.
 func (s *scope) otherVersion(gvk schema.GroupVersionKind) bool {
@@ -640,8 +645,7 @@ func (s *scope) leftovers(ctx context.Context, kinds ...schema.GroupVersionKind)
 		case !ours:
 			continue
 		case foreign && state == kube.KindUnserved:
-			s.refusals.note(ctx, s.experiment, gvk.GroupKind().String(), errors.New(hidden(gvk)), s.now)
-			s.seen.Hidden = append(s.seen.Hidden, gvk)
+			s.hide(ctx, gvk)
 			continue
 		}
 		found, err := kube.List(ctx, s.Live, gvk, client.InNamespace(namespace), marks.Selector(s.experiment))
@@ -650,7 +654,7 @@ func (s *scope) leftovers(ctx context.Context, kinds ...schema.GroupVersionKind)
 			s.refusals.note(ctx, s.experiment, gvk.GroupKind().String(), nil, s.now)
 		case foreign && state == kube.KindMissing && (meta.IsNoMatchError(err) || apierrors.IsNotFound(err)):
 			if s.otherVersion(gvk) {
-				s.seen.Hidden = append(s.seen.Hidden, gvk)
+				s.hide(ctx, gvk)
 			}
 			continue
 		case s.tolerated(ctx, gvk, err):

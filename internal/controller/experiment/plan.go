@@ -311,16 +311,19 @@ func notSupported(spec v1alpha1.ExperimentSpec) []string {
 	return fields
 }
 
-// withoutTalos says which target does not tell what its Talos cluster is made of.
+// withoutTalos says which target does not tell what machines its Talos cluster is made of.
 func withoutTalos(spec v1alpha1.ExperimentSpec) string {
 	for _, t := range spec.Targets {
-		if t.Cluster.Type == v1alpha1.ClusterTalos && t.Cluster.Talos != nil {
-			if kind := capi.Templated(schema.FromAPIVersionAndKind(t.Cluster.Talos.Infrastructure.Cluster.APIVersion, t.Cluster.Talos.Infrastructure.Cluster.Kind)); slices.ContainsFunc(clusterKinds(), func(k schema.GroupVersionKind) bool { return k.Kind == kind.Kind }) {
-				return fmt.Sprintf("spec.targets: target %s: cluster.talos.infrastructure.cluster is for a %s, which is no infrastructure of machines", t.Name, kind.Kind)
-			}
+		if t.Cluster.Type != v1alpha1.ClusterTalos {
+			continue
 		}
-		if t.Cluster.Type == v1alpha1.ClusterTalos && t.Cluster.Talos == nil {
+		if t.Cluster.Talos == nil {
 			return fmt.Sprintf("spec.targets: target %s does not say what its cluster is made of; set cluster.talos, with kubernetesVersion and infrastructure", t.Name)
+		}
+		template := t.Cluster.Talos.Infrastructure.Cluster
+		kind := capi.Templated(schema.FromAPIVersionAndKind(template.APIVersion, template.Kind)).Kind
+		if slices.ContainsFunc(clusterKinds(), func(k schema.GroupVersionKind) bool { return k.Kind == kind }) {
+			return fmt.Sprintf("spec.targets: target %s: cluster.talos.infrastructure.cluster is for a %s, which is no infrastructure of machines", t.Name, kind)
 		}
 	}
 	return ""

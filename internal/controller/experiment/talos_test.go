@@ -106,32 +106,8 @@ func (l *lab) deleted() []string {
 	return slices.DeleteFunc(slices.Clone(l.writes), func(w string) bool { return !strings.HasPrefix(w, "delete ") })
 }
 
-// Every write fails once, up and down, with and without having taken place.
 func TestTalosWithEveryWriteFailingOnce(t *testing.T) {
-	reference := onTalos(t)
-	reference.settle(reference.play)
-	up, total := reference.end(), len(reference.writes)
-	for k := 1; k <= total; k++ {
-		for _, committed := range []bool{false, true} {
-			l := onTalos(t)
-			l.failAt, l.failWith, l.committed = k, errors.New("connection reset"), committed
-			l.settle(l.play)
-			if diff := cmp.Diff(up, l.end()); diff != "" {
-				t.Errorf("write %d failing once (-want +got):\n%s", k, diff)
-			}
-			l.writes = nil
-			l.remove()
-			l.settle(l.play)
-			for _, gvk := range madeForTalos {
-				if left := l.list(gvk); len(left) > 0 {
-					t.Errorf("write %d of the way down failing once: %v is left", k, left)
-				}
-			}
-			if l.get() != nil {
-				t.Errorf("write %d of the way down failing once: the Experiment is left", k)
-			}
-		}
-	}
+	everyWriteFailingOnce(t, onTalos, madeForTalos...)
 }
 
 // What was made before the cluster itself, and the cluster never was, goes as well.
@@ -344,6 +320,14 @@ func TestTalosInAVersionThatIsNotServed(t *testing.T) {
 	l.settle(l.play)
 	if l.get() == nil {
 		t.Error("the Experiment is gone, and the DockerCluster may be left")
+	}
+	// It is told of when the deadline is over.
+	l.later(defaultDeadline / 2)
+	_ = l.reconcile()
+	l.later(2 * defaultDeadline)
+	_ = l.reconcile()
+	if l.get() != nil {
+		t.Error("it is waited for for ever")
 	}
 }
 

@@ -65,14 +65,20 @@ func TestVClusterRoad(t *testing.T) {
 	}
 }
 
-// Every write fails once, up and down, with and without having taken place.
 func TestVClusterWithEveryWriteFailingOnce(t *testing.T) {
-	reference := onVCluster(t)
+	everyWriteFailingOnce(t, onVCluster, capi.ClusterGVK, capi.VClusterGVK, argocd.SecretGVK, namespaceGVK)
+}
+
+// everyWriteFailingOnce lets every write fail once, up and down, with and without having taken place:
+// nothing of some kinds must be left.
+func everyWriteFailingOnce(t *testing.T, begin func(*testing.T) *lab, kinds ...schema.GroupVersionKind) {
+	t.Helper()
+	reference := begin(t)
 	reference.settle(reference.play)
 	up, total := reference.end(), len(reference.writes)
 	for k := 1; k <= total; k++ {
 		for _, committed := range []bool{false, true} {
-			l := onVCluster(t)
+			l := begin(t)
 			l.failAt, l.failWith, l.committed = k, errors.New("connection reset"), committed
 			l.settle(l.play)
 			if diff := cmp.Diff(up, l.end()); diff != "" {
@@ -81,8 +87,13 @@ func TestVClusterWithEveryWriteFailingOnce(t *testing.T) {
 			l.writes = nil
 			l.remove()
 			l.settle(l.play)
-			if l.get() != nil || len(l.list(capi.ClusterGVK))+len(l.list(capi.VClusterGVK))+len(l.list(argocd.SecretGVK))+len(l.list(namespaceGVK)) > 0 {
-				t.Errorf("write %d of the way down failing once: something is left", k)
+			for _, gvk := range kinds {
+				if left := l.list(gvk); len(left) > 0 {
+					t.Errorf("write %d of the way down failing once: %v is left", k, left)
+				}
+			}
+			if l.get() != nil {
+				t.Errorf("write %d of the way down failing once: the Experiment is left", k)
 			}
 		}
 	}

@@ -39,12 +39,18 @@ func (c Cluster) Object() *unstructured.Unstructured {
 	ref := func(kind schema.GroupKind) map[string]any {
 		return map[string]any{"apiGroup": kind.Group, "kind": kind.Kind, "name": c.Name}
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{
-		"spec": map[string]any{"controlPlaneRef": ref(c.ControlPlane), "infrastructureRef": ref(c.Infrastructure)},
-	}}
-	u.SetGroupVersionKind(ClusterGVK)
-	u.SetNamespace(c.Namespace)
-	u.SetName(c.Name)
+	return object(ClusterGVK, c.Namespace, c.Name, map[string]any{"controlPlaneRef": ref(c.ControlPlane), "infrastructureRef": ref(c.Infrastructure)})
+}
+
+// object is an object with a spec, or without one where that is nil.
+func object(gvk schema.GroupVersionKind, namespace, name string, spec map[string]any) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	if spec != nil {
+		u.Object["spec"] = spec
+	}
+	u.SetGroupVersionKind(gvk)
+	u.SetNamespace(namespace)
+	u.SetName(name)
 	return u
 }
 

@@ -79,11 +79,7 @@ func (t Talos) Objects() []*unstructured.Unstructured {
 }
 
 func (t Talos) object(gvk schema.GroupVersionKind, spec map[string]any) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{"spec": runtime.DeepCopyJSON(spec)}}
-	u.SetGroupVersionKind(gvk)
-	u.SetNamespace(t.Namespace)
-	u.SetName(t.Name)
-	return u
+	return object(gvk, t.Namespace, t.Name, runtime.DeepCopyJSON(spec))
 }
 
 // templateSuffix is what the kind of a template has more than that of what is made of it.
@@ -98,16 +94,10 @@ func Templated(template schema.GroupVersionKind) schema.GroupVersionKind {
 // FromTemplate is what is made of a template, as Cluster API makes it of those of a ClusterClass: with
 // the labels, the annotations and the spec of spec.template.
 func FromTemplate(template *unstructured.Unstructured, namespace, name string) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{}}
-	spec, found, _ := unstructured.NestedMap(template.Object, "spec", "template", "spec")
-	if found {
-		u.Object["spec"] = spec
-	}
+	spec, _, _ := unstructured.NestedMap(template.Object, "spec", "template", "spec")
+	u := object(Templated(template.GroupVersionKind()), namespace, name, spec)
 	labels, _, _ := unstructured.NestedStringMap(template.Object, "spec", "template", "metadata", "labels")
 	annotations, _, _ := unstructured.NestedStringMap(template.Object, "spec", "template", "metadata", "annotations")
-	u.SetGroupVersionKind(Templated(template.GroupVersionKind()))
-	u.SetNamespace(namespace)
-	u.SetName(name)
 	u.SetLabels(labels)
 	u.SetAnnotations(annotations)
 	return u
@@ -116,13 +106,6 @@ func FromTemplate(template *unstructured.Unstructured, namespace, name string) *
 // CopyOf is a template of the same spec, for a cluster alone: Cluster API makes templates the property of
 // the clusters that use them, and they are deleted with the last.
 func CopyOf(template *unstructured.Unstructured, namespace, name string) *unstructured.Unstructured {
-	u := &unstructured.Unstructured{Object: map[string]any{}}
-	spec, found, _ := unstructured.NestedMap(template.Object, "spec")
-	if found {
-		u.Object["spec"] = spec
-	}
-	u.SetGroupVersionKind(template.GroupVersionKind())
-	u.SetNamespace(namespace)
-	u.SetName(name)
-	return u
+	spec, _, _ := unstructured.NestedMap(template.Object, "spec")
+	return object(template.GroupVersionKind(), namespace, name, spec)
 }

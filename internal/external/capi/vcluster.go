@@ -45,11 +45,8 @@ func (v VCluster) Objects() []*unstructured.Unstructured {
 	if v.ChartVersion != "" {
 		release["chart"] = map[string]any{"version": v.ChartVersion}
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"helmRelease": release}}}
+	u := object(VClusterGVK, v.Namespace, v.Name, map[string]any{"helmRelease": release})
 	u.SetAnnotations(map[string]string{skipPatch: "true"})
-	u.SetGroupVersionKind(VClusterGVK)
-	u.SetNamespace(v.Namespace)
-	u.SetName(v.Name)
 	return []*unstructured.Unstructured{
 		Cluster{Namespace: v.Namespace, Name: v.Name, ControlPlane: kind, Infrastructure: kind}.Object(), u,
 	}
