@@ -75,14 +75,17 @@
 // so that the last plan costs what the first did.
 //
 // No plan ends a sweep. What has failed is played once more at the end, alone, and stays failed;
-// that it "passed alone" says that load may be the reason. When the time of the test is nearly up
+// that it "passed alone" says that load may be the reason. One that broke no rule but took too long (O5)
+// is played three times alone, and counts as slow, not as failed, when it passes each time: the limit is
+// one of the manager, not of the machine. When the time of the test is nearly up
 // no plan begins any more. With -faults.record=FILE the next sweep of the same manager by the same
 // test leaves out what has passed; -faults.part=2/5 is the second of five parts.
 //
 // # Limits
 //
 // What a fault costs is its own: a run may take twice the time of the reference, that of the
-// fault, and one backoff, which by doubling is as long as the fault was. A plan whose fault does
+// fault, and one backoff, which by doubling is as long as the fault was (and another, as long as both,
+// where the workload has an error of its own). A plan whose fault does
 // not happen is played again, like one that parts from its reference before it, unless it has
 // broken a rule that no reference is needed for; both are counted, and at the third time fail.
 //

@@ -78,7 +78,7 @@ func (j *journal) has(p Plan) bool {
 func (j *journal) add(v Verdict) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.file != nil && len(v.Findings) == 0 {
+	if j.file != nil && !v.Failed() {
 		_, _ = fmt.Fprintln(j.file, j.line(v.Plan))
 	}
 }

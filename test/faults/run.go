@@ -134,7 +134,7 @@ func (r *run) play(ctx context.Context, reference *Reference) {
 			r.converged = true
 			return
 		}
-		if time.Since(from) > reference.limit(r.fault, min(r.proxy.span(), faultLimit), r.started) {
+		if time.Since(from) > reference.limit(r.workload, r.fault, min(r.proxy.span(), faultLimit), r.started) {
 			return
 		}
 		rest(changed)
@@ -257,8 +257,9 @@ func (r *run) close() {
 
 // limit is how long a run may take: twice as long as the reference, the time of the fault, one
 // backoff, and the start of another manager where the fault kills it. The backoff has doubled with
-// every attempt, so it is as long as the fault was; informers add as much again at random.
-func (ref *Reference) limit(fault Fault, span, start time.Duration) time.Duration {
+// every attempt, so it is as long as the fault was; informers add as much again at random. An error of the
+// workload's own that follows is tried again after as long as all of that took.
+func (ref *Reference) limit(workload Workload, fault Fault, span, start time.Duration) time.Duration {
 	if ref == nil {
 		return referenceLimit
 	}
@@ -270,6 +271,9 @@ func (ref *Reference) limit(fault Fault, span, start time.Duration) time.Duratio
 		after += 2 * start
 	case Travel, Behind: // what it writes is refused until the cache has caught up
 		after += span + 2*start
+	}
+	if len(workload.Logs) > 0 {
+		after += span + after
 	}
 	return 2*ref.Took + grace + span + after + backoff
 }

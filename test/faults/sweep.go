@@ -88,7 +88,7 @@ func missed(t *testing.T, report *Report, modes []Mode, asSample bool, done *jou
 // blame fails the test for every plan that broke a rule, and for those that were not played.
 func blame(t *testing.T, pkg string, report *Report) {
 	for _, v := range report.Verdicts {
-		if len(v.Findings) > 0 {
+		if v.Failed() {
 			t.Error(v.String() + "\n    again: " + again(t.Name(), pkg, v.Plan))
 		}
 	}
@@ -142,7 +142,7 @@ func trialOf(t *testing.T, modes []Mode, asSample bool, workloads int, done *jou
 		},
 		Alone: true,
 		Told: func(v Verdict) {
-			if len(v.Findings) > 0 {
+			if v.Failed() {
 				fmt.Fprintln(os.Stdout, "FAILED:", v)
 			}
 			if !asSample { // which watches for a shorter time
@@ -275,6 +275,8 @@ func (v Verdict) String() string {
 		fmt.Fprintf(&out, "\n    %s", f)
 	}
 	switch {
+	case v.Slow:
+		fmt.Fprintf(&out, "\n    passed alone, %d times", attempts)
 	case v.Again && len(v.Alone) == 0:
 		out.WriteString("\n    passed alone")
 	case v.Again:

@@ -153,6 +153,7 @@ func TestToy(t *testing.T) {
 			}
 		}
 	})
+	t.Run("slow", func(t *testing.T) { slow(t, lab) })
 	t.Run("alone", func(t *testing.T) { alone(t, lab.With(filepath.Join(lab.Dir(), "careless"))) })
 }
 
@@ -187,4 +188,44 @@ func alone(t *testing.T, careless *faults.Lab) {
 // disturbed are the verdicts of all but the references.
 func disturbed(report *faults.Report) []faults.Verdict {
 	return slices.DeleteFunc(slices.Clone(report.Verdicts), func(v faults.Verdict) bool { return v.Plan.Fault.K == 0 })
+}
+
+// slow tries what is done about a plan that takes too long, but only the first time.
+func slow(t *testing.T, lab *faults.Lab) {
+	busy, sleepy := filepath.Join(lab.Dir(), "busy"), filepath.Join(lab.Dir(), "sleepy")
+	// Its first start says how long a start takes; that after the crash is slower.
+	script := fmt.Sprintf(`#!/bin/sh
+trap 'exit 0' TERM
+if [ -e %[1]s.started ]; then sleep 20 & wait; fi
+if [ -e %[1]s ]; then touch %[1]s.started; fi
+exec %[2]s "$@"
+`, busy, lab.Binary())
+	if err := os.WriteFile(sleepy, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var told []bool
+	o := faults.Trial{
+		Parallel: 1, Alone: true,
+		Plans: func(_ int, w faults.Workload, _ *faults.Reference) []faults.Plan {
+			if err := os.WriteFile(busy, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			return []faults.Plan{{Workload: w, Fault: faults.Fault{Mode: faults.Crash, K: 1}}}
+		},
+		Told: func(v faults.Verdict) {
+			told = append(told, v.Failed())
+			_ = os.RemoveAll(busy)
+			_ = os.RemoveAll(busy + ".started")
+		},
+	}
+	report, err := lab.With(sleepy).Try(t.Context(), o, workloads[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := disturbed(report); len(v) != 1 || !v[0].Slow || v[0].Failed() || len(v[0].Findings) == 0 {
+		t.Errorf("what was too slow once: %v", v)
+	}
+	if !slices.Equal(told, []bool{true, false}) {
+		t.Errorf("told that it failed: %v", told)
+	}
 }
