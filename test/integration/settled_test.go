@@ -36,6 +36,8 @@ var _ = Describe("A settled system", Serial, Ordered, func() {
 	var s *stage
 	BeforeAll(func() {
 		By("taking everything else down")
+		// Those of specs that ended without a manager have waited for this one, and Kubernetes takes seconds to
+		// empty each Namespace that they had on the hub.
 		all := &v1alpha1.ExperimentList{}
 		Expect(hub.client.List(background(), all)).To(Succeed())
 		for _, e := range all.Items {
@@ -43,8 +45,12 @@ var _ = Describe("A settled system", Serial, Ordered, func() {
 		}
 		Eventually(func(g Gomega) {
 			g.Expect(hub.client.List(background(), all)).To(Succeed())
-			g.Expect(all.Items).To(BeEmpty())
-		}).Should(Succeed())
+			var left []string
+			for _, e := range all.Items {
+				left = append(left, e.Namespace+"/"+e.Name+" since "+e.DeletionTimestamp.String()+said(&e))
+			}
+			g.Expect(left).To(BeEmpty())
+		}).WithTimeout(2 * time.Minute).Should(Succeed())
 
 		By("bringing Experiments to every kind of rest")
 		s = hub.newStage()
