@@ -26,7 +26,7 @@ help: ## List the targets.
 .PHONY: demo
 demo: k8s build ## Watch Experiments run on a local control plane; CHECK=1 exits with a verdict, SAMPLES=all applies all samples.
 	@go build -buildvcs=false -o bin/demo ./test/demo
-	@bin/demo $(if $(filter-out 0,$(CHECK)),-check) $(if $(filter all,$(SAMPLES)),-samples=config/samples:config/samples/more)
+	@bin/demo $(if $(filter-out 0,$(CHECK)),-check) $(if $(filter all,$(SAMPLES)),-samples=config/samples:config/observability/components.yaml:config/samples/more)
 
 ##@ Develop
 
@@ -35,7 +35,7 @@ build: ## Build the manager: bin/manager.
 	@go build -buildvcs=false -trimpath -o bin/manager ./cmd
 
 .PHONY: test
-test: k8s kustomize ## Run all tests; TESTFLAGS are passed on to go test.
+test: k8s kustomize helm prometheus ## Run all tests; TESTFLAGS are passed on to go test.
 	@TIMEFORMAT='make test: %0R s'; time go test -vet=off -p 2 $(TESTFLAGS) ./...
 
 .PHONY: lint
@@ -150,6 +150,6 @@ k8s: ## Build the local control plane into bin/k8s and fetch the foreign CRDs in
 	@hack/build-k8s.sh bin/k8s
 	@hack/crds.sh bin/crds
 
-.PHONY: controller-gen kustomize golangci-lint
-controller-gen kustomize golangci-lint:
+.PHONY: controller-gen kustomize golangci-lint helm prometheus
+controller-gen kustomize golangci-lint helm prometheus:
 	@hack/build-tools.sh bin $@

@@ -6,7 +6,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -16,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/labkeeper/labkeeper/internal/controller"
+	"github.com/labkeeper/labkeeper/internal/controller/experiment"
 )
 
 // options are the manager's flags.
@@ -65,6 +68,16 @@ func parse(args []string) (options, error) {
 	fs.BoolVar(&e.StrictComponents, "strict-components", false, "Refuse Experiments that name Components which do not exist.")
 	fs.StringVar(&e.Fallback.RepoURL, "component-repo-url", "", "Git repository with components/<type>/<name> for Components that do not exist. Default: no fallback.")
 	fs.StringVar(&e.Fallback.Revision, "component-revision", "HEAD", "Revision of the repository of --component-repo-url.")
+	m := &e.Observability
+	fs.StringVar(&m.URL, "observability-url", "", "Where targets send metrics by Prometheus remote write (transport direct), as they reach it. Default: nowhere, and transport direct is refused.")
+	fs.StringVar(&m.HubURL, "observability-hub-url", "", "The same endpoint as the hub reaches it, for instance http://mimir-gateway.mimir.svc:8080/api/v1/push. Default: none, and metrics of the hub and transport tailscale are refused.")
+	fs.StringVar(&m.Tailnet, "observability-tailnet", "", "Domain of the tailnet that the hub is in, for instance tail1234.ts.net. Default: none, and transport tailscale is refused.")
+	fs.StringVar(&m.Host, "observability-host", "labkeeper-metrics", "Name of the hub's endpoint in the tailnet.")
+	fs.StringVar(&m.Service, "observability-service", "metrics-hub", "Name of the Service by which targets reach that.")
+	fs.StringVar(&m.Agent, "observability-agent", "metrics-agent", "Component of type app that collects metrics on targets.")
+	fs.StringVar(&m.Egress, "observability-egress", "metrics-egress", "Component of type config that brings the hub's endpoint to targets of transport tailscale.")
+	fs.StringVar(&m.Operator, "observability-operator", "tailscale-operator", "Component of type app that connects targets to the tailnet.")
+	fs.StringVar(&m.Monitors, "observability-monitors", "metrics-monitors", "Component of type config that makes the monitors of Components.")
 	fs.SetOutput(io.Discard) // the error says it, once
 	if err := fs.Parse(args); errors.Is(err, flag.ErrHelp) {
 		fs.SetOutput(os.Stdout)
@@ -116,6 +129,55 @@ func (o options) check() error {
 	}
 	if e.MaxConcurrentReconciles < 1 {
 		return fmt.Errorf("--max-concurrent-reconciles: %d is less than 1", e.MaxConcurrentReconciles)
+	}
+	return checkObservability(e.Observability)
+}
+
+// tailnet is what Tailscale's operator takes for the domain of one.
+var tailnet = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?\.ts\.net$`)
+
+// checkObservability refuses values of the flags --observability-* that could only fail later.
+func checkObservability(o experiment.Observability) error {
+	for _, f := range []struct {
+		flag, value string
+		valid       func(string) []string
+	}{
+		{"host", o.Host, validation.IsDNS1123Label},
+		{"service", o.Service, validation.IsDNS1035Label},
+		{"agent", o.Agent, validation.IsDNS1123Subdomain},
+		{"egress", o.Egress, validation.IsDNS1123Subdomain},
+		{"operator", o.Operator, validation.IsDNS1123Subdomain},
+		{"monitors", o.Monitors, validation.IsDNS1123Subdomain},
+	} {
+		if problems := f.valid(f.value); len(problems) > 0 {
+			return fmt.Errorf("--observability-%s: %q: %s", f.flag, f.value, strings.Join(problems, "; "))
+		}
+	}
+	if o.Tailnet != "" && !tailnet.MatchString(o.Tailnet) {
+		return fmt.Errorf("--observability-tailnet: %q is not the domain of a tailnet, such as tail1234.ts.net", o.Tailnet)
+	}
+	names := []string{o.Agent, o.Egress, o.Operator, o.Monitors}
+	if slices.Sort(names); len(slices.Compact(names)) < 4 {
+		return errors.New("--observability-agent, -egress, -operator and -monitors: they name one Component twice; each must be another")
+	}
+	if err := cmp.Or(checkEndpoint("url", o.URL), checkEndpoint("hub-url", o.HubURL)); err != nil {
+		return err
+	}
+	if o.Tailnet != "" && strings.HasPrefix(o.HubURL, "https:") {
+		return errors.New("--observability-hub-url: its certificate would not be for the name that targets in the tailnet know it by; write http, the tailnet encrypts")
+	}
+	return nil
+}
+
+// checkEndpoint refuses what metrics cannot be sent to. Its error does not repeat it: it may hold a password.
+func checkEndpoint(flag, value string) error {
+	u, err := url.Parse(value)
+	switch {
+	case value == "":
+	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "":
+		return fmt.Errorf("--observability-%s: it must be a URL as http://host:port/path", flag)
+	case u.User != nil:
+		return fmt.Errorf("--observability-%s: credentials do not go into a URL that everybody reads; remove them, and name a Secret in observability.credentialsSecret of the targets", flag)
 	}
 	return nil
 }

@@ -17,6 +17,10 @@ func defaults() options {
 		Options: controller.Options{Experiment: experiment.Options{
 			ArgoCDNamespace: "argocd", ArgoCDProject: "default", WorkflowNamespace: "argo", WorkflowServiceAccount: "argo-workflow",
 			CrossplaneNamespace: "crossplane-system", OrphansNamespace: "default", Fallback: experiment.Fallback{Revision: "HEAD"}, Events: true, MaxConcurrentReconciles: 4,
+			Observability: experiment.Observability{
+				Host: "labkeeper-metrics", Service: "metrics-hub",
+				Agent: "metrics-agent", Egress: "metrics-egress", Operator: "tailscale-operator", Monitors: "metrics-monitors",
+			},
 		}},
 		metricsAddress: ":8443", metricsSecure: true, probeAddress: ":8081", pprofAddress: "0",
 	}
@@ -28,6 +32,10 @@ func TestParse(t *testing.T) {
 		ArgoCDNamespace: "cd", ArgoCDProject: "labs", WorkflowNamespace: "wf", WorkflowServiceAccount: "runner", ClaimNamespace: "claims",
 		CrossplaneNamespace: "xp", OrphansNamespace: "orphans", KeylessGKE: true, VClusterValues: true, WorkflowsAnywhere: true, Webhook: true, Fallback: experiment.Fallback{RepoURL: "https://git.example.com/c.git", Revision: "v1"},
 		StrictComponents: true, MaxConcurrentReconciles: 9, // and no Events
+		Observability: experiment.Observability{
+			URL: "https://metrics.example.com/push", HubURL: "http://mimir:8080/push", Tailnet: "tail1.ts.net", Host: "lab", Service: "hub",
+			Agent: "agent", Egress: "egress", Operator: "operator", Monitors: "monitors",
+		},
 	}
 	everything.metricsAddress, everything.metricsSecure, everything.probeAddress = ":1", false, ":2"
 	everything.pprofAddress = "127.0.0.1:3"
@@ -45,6 +53,9 @@ func TestParse(t *testing.T) {
 			"--max-concurrent-reconciles=9", "--metrics-bind-address=:1", "--metrics-secure=false", "--health-probe-bind-address=:2",
 			"--leader-elect", "--leader-election-namespace", "lease", "--watch-namespaces=a,b", "--events=false", "--pprof-bind-address=127.0.0.1:3",
 			"--orphans-namespace=orphans", "--keyless-gke", "--vcluster-values", "--workflows-anywhere", "--webhook-port=9443", "--webhook-cert-dir=/certs",
+			"--observability-url=https://metrics.example.com/push", "--observability-hub-url=http://mimir:8080/push", "--observability-tailnet=tail1.ts.net",
+			"--observability-host=lab", "--observability-service=hub", "--observability-agent=agent", "--observability-egress=egress",
+			"--observability-operator=operator", "--observability-monitors=monitors",
 		}, everything},
 		"one namespace":   {[]string{"--watch-namespaces=a"}, func() options { o := defaults(); o.Experiment.WatchNamespaces = []string{"a"}; return o }()},
 		"every namespace": {[]string{"--watch-namespaces="}, defaults()},
@@ -92,7 +103,21 @@ func TestParseRefuses(t *testing.T) {
 		"--watch-namespaces=a,,b":          "--watch-namespaces",
 		"--watch-namespaces=a,":            "--watch-namespaces",
 		"--watch-namespaces=,":             "--watch-namespaces",
-		"run":                              `"run"`,
+		"--observability-url=metrics":      "--observability-url",
+		"--observability-url=ftp://a/b":    "--observability-url",
+		"--observability-url=https://a?b":  "--observability-url",
+		"--observability-hub-url=://":      "--observability-hub-url",
+		"--observability-tailnet=tail1":    "--observability-tailnet",
+		"--observability-tailnet=a.b":      "--observability-tailnet",
+		"--observability-host=a.b":         "--observability-host",
+		"--observability-service=1":        "--observability-service",
+		"--observability-agent=":           "--observability-agent",
+		"--observability-egress=A":         "--observability-egress",
+		"--observability-operator=-":       "--observability-operator",
+		"--observability-monitors=a b":     "--observability-monitors",
+		// one Component cannot be two
+		"--observability-egress=metrics-agent": "each must be another",
+		"run":                                  `"run"`,
 	} {
 		t.Run(arg, func(t *testing.T) {
 			_, err := parse([]string{"--argocd-project=labs", arg})
@@ -103,6 +128,25 @@ func TestParseRefuses(t *testing.T) {
 				t.Errorf("%q does not name %s", err, names)
 			}
 		})
+	}
+}
+
+// A password in a URL is refused, and not repeated.
+func TestParseKeepsPasswords(t *testing.T) {
+	for _, url := range []string{"https://user:hunter2@metrics.example.com", "https://user:hunter2@metrics.example.com?x", "https://user:hunter2@metrics.example.com:port"} {
+		_, err := parse([]string{"--observability-url=" + url})
+		if err == nil || !strings.Contains(err.Error(), "--observability-url") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// The certificate of the hub's endpoint would be for another name.
+func TestParseTailnet(t *testing.T) {
+	for url, ok := range map[string]bool{"http://mimir.mimir.svc:8080/push": true, "https://mimir.mimir.svc/push": false} {
+		if _, err := parse([]string{"--observability-tailnet=tail1.ts.net", "--observability-hub-url=" + url}); (err == nil) != ok {
+			t.Errorf("%s: %v", url, err)
+		}
 	}
 }
 

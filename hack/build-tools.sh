@@ -6,7 +6,7 @@ dir=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
-[[ $# -gt 0 ]] || set -- controller-gen kustomize golangci-lint
+[[ $# -gt 0 ]] || set -- controller-gen kustomize golangci-lint helm prometheus
 for name; do
 	case $name in
 	controller-gen)
@@ -21,6 +21,15 @@ for name; do
 	golangci-lint)
 		ldflags="-X main.version=$(pinned lint github.com/golangci/golangci-lint/v2)"
 		build golangci-lint lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+		;;
+	helm)
+		ldflags="-X helm.sh/helm/v3/internal/version.version=$(pinned helm helm.sh/helm/v3)"
+		build helm helm helm.sh/helm/v3/cmd/helm
+		;;
+	prometheus)
+		# Of what it can discover, Kubernetes is what the agent needs.
+		ldflags=
+		GOFLAGS="$GOFLAGS -tags=remove_all_sd,enable_kubernetes_sd" build prometheus prometheus github.com/prometheus/prometheus/cmd/prometheus
 		;;
 	*)
 		echo "hack/build-tools.sh: no tool is called $name" >&2

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Copies the CRDs of the systems we talk to from their Go modules: hack/crds.sh DIR; those of an older
-# Crossplane go to DIR-v1.
+# Copies what the systems we talk to define from their Go modules: hack/crds.sh DIR. Their CRDs go to DIR,
+# those of an older Crossplane to DIR-v1, and charts to DIR-charts.
 # Only the modules' zips are fetched, so neither their dependencies nor their Go version matter.
 set -euo pipefail
 
@@ -8,7 +8,7 @@ dir=$(mkdir -p "$1" && cd "$1" && pwd)
 hack=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export GOWORK=off GOTOOLCHAIN=local
 
-# copy NAME MODULE VERSION FOLDER: the CRDs of one module to DIR/NAME.
+# copy NAME MODULE VERSION FOLDER: what CRDs there are in a folder of a module, or a chart, to DIR/NAME.
 copy() {
 	local name=$1 module=$2 version=$3 folder=$4 source file stamp
 	stamp="$version $(cksum <"$hack/crds.sh")"
@@ -24,20 +24,30 @@ copy() {
 	fi
 	rm -rf "${dir:?}/$name"
 	mkdir "$dir/$name"
-	for file in "$source/$folder"/*.yaml; do
-		if grep -q '^kind: CustomResourceDefinition' "$file"; then
-			install -m 644 "$file" "$dir/$name/"
-		fi
-	done
-	printf 'copied %2d CRDs of %s %s\n' "$(find "$dir/$name" -name '*.yaml' | wc -l)" "$name" "$version"
+	if [[ -f $source/$folder/Chart.yaml ]]; then
+		cp -R "$source/$folder/." "$dir/$name"
+		chmod -R u+w "$dir/$name"
+		printf 'copied the chart %s %s\n' "$name" "$version"
+	else
+		for file in "$source/$folder"/*.yaml; do
+			if grep -q '^kind: CustomResourceDefinition' "$file"; then
+				install -m 644 "$file" "$dir/$name/"
+			fi
+		done
+		printf 'copied %2d CRDs of %s %s\n' "$(find "$dir/$name" -name '*.yaml' | wc -l)" "$name" "$version"
+	fi
 	echo "$stamp" >"$dir/$name/.stamp"
 }
 
 copy argo-cd github.com/argoproj/argo-cd/v3 v3.2.12 manifests/crds
 copy argo-rollouts github.com/argoproj/argo-rollouts v1.10.1 manifests/crds
 copy crossplane github.com/crossplane/crossplane/v2 v2.1.3 cluster/crds
+copy prometheus-operator github.com/prometheus-operator/prometheus-operator v0.85.0 example/prometheus-operator-crd
 copy cluster-api sigs.k8s.io/cluster-api v1.13.6 config/crd/bases
 
-# Beside them, because they define kinds of the above differently.
-dir=$(mkdir -p "$dir-v1" && cd "$dir-v1" && pwd)
+# Beside them, because they define kinds of the above differently, or none.
+crds=$dir
+dir=$(mkdir -p "$crds-v1" && cd "$crds-v1" && pwd)
 copy crossplane github.com/crossplane/crossplane v1.20.0 cluster/crds
+dir=$(mkdir -p "$crds-charts" && cd "$crds-charts" && pwd)
+copy tailscale-operator tailscale.com v1.102.5 cmd/k8s-operator/deploy/chart

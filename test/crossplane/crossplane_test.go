@@ -298,6 +298,24 @@ func TestCrossplaneAcceptsThem(t *testing.T) {
 	})
 }
 
+// The composite is ready when all that it is made of is: the Functions run in this order.
+func TestFunctions(t *testing.T) {
+	each(t, func(t *testing.T, v variant) {
+		pipeline, _, err := unstructured.NestedSlice(v.only(t, "Composition").Object, "spec", "pipeline")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var functions []string
+		for _, step := range pipeline {
+			name, _, _ := unstructured.NestedString(step.(map[string]any), "functionRef", "name")
+			functions = append(functions, name)
+		}
+		if want := []string{"function-patch-and-transform", "function-auto-ready"}; !slices.Equal(functions, want) {
+			t.Errorf("the Functions are %v, want %v", functions, want)
+		}
+	})
+}
+
 // TestInputOfPatchAndTransform holds the Function's input against spec.resources and spec.patchSets of
 // Crossplane v1.20, which had patch and transform built in.
 func TestInputOfPatchAndTransform(t *testing.T) {
@@ -417,6 +435,9 @@ func TestRender(t *testing.T) {
 				"subnetwork spec.forProvider.region":               "europe-west4",
 				"cluster spec.forProvider.location":                "europe-west4-b",
 				"cluster spec.forProvider.deletionProtection":      false,
+				"cluster spec.forProvider.removeDefaultNodePool":   true,
+				"cluster spec.forProvider.initialNodeCount":        float64(1),
+				"cluster spec.forProvider.binaryAuthorization":     map[string]any{"evaluationMode": "DISABLED"},
 				"cluster spec.writeConnectionSecretToRef":          secret,
 				"nodepool spec.forProvider.nodeCount":              int64(3),
 				"nodepool spec.forProvider.nodeConfig.spot":        preemptible,

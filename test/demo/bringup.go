@@ -138,6 +138,9 @@ func (d *demo) startManager(ctx context.Context) error {
 		"--kubeconfig="+kubeconfig,
 		"--metrics-bind-address=0",
 		"--health-probe-bind-address="+probes,
+		// Nothing listens there: the outsides that would ship metrics are played.
+		"--observability-hub-url=http://mimir-gateway.mimir.svc:8080/api/v1/push",
+		"--observability-tailnet=tail1234.ts.net",
 	)
 	if err != nil {
 		return err

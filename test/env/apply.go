@@ -47,7 +47,7 @@ func (cp *ControlPlane) ReadObjects(ctx context.Context, paths ...string) ([]*un
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", path, err)
 		}
-		found, err := decodeObjects(content)
+		found, err := DecodeObjects(content)
 		if err != nil {
 			return nil, fmt.Errorf("reading %s: %w", path, err)
 		}
@@ -103,8 +103,9 @@ func (cp *ControlPlane) kustomize(ctx context.Context, dir string) ([]byte, erro
 	return out, nil
 }
 
-// decodeObjects splits a stream of YAML documents.
-func decodeObjects(content []byte) ([]*unstructured.Unstructured, error) {
+// DecodeObjects splits a stream of YAML documents, of which each key stands once. Documents without a kind are
+// skipped.
+func DecodeObjects(content []byte) ([]*unstructured.Unstructured, error) {
 	var objects []*unstructured.Unstructured
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for {

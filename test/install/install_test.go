@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/test/env"
+	"github.com/labkeeper/labkeeper/test/env/testenv"
 )
 
 const (
@@ -55,7 +56,7 @@ func run(m *testing.M) int {
 // TestInstaller follows dist/install.yaml from its first application to make undeploy.
 func TestInstaller(t *testing.T) {
 	ctx := t.Context()
-	c := newClient(t)
+	c := testenv.Client(t, controlPlane)
 	objects := installer(t)
 
 	if err := controlPlane.ApplyObjects(ctx, copies(objects)...); !apierrors.IsNotFound(err) {
@@ -172,7 +173,7 @@ func TestDeploymentArgs(t *testing.T) {
 // TestInstall checks make install and make uninstall, and that the installer has every CRD.
 func TestInstall(t *testing.T) {
 	ctx := t.Context()
-	c := newClient(t)
+	c := testenv.Client(t, controlPlane)
 	for range 2 {
 		mustMake(t, "install")
 	}
@@ -318,15 +319,6 @@ func runMake(t *testing.T, environ []string, args ...string) (string, error) {
 	command.Stdout, command.Stderr = &out, &out
 	err = command.Run()
 	return out.String(), err
-}
-
-func newClient(t *testing.T) client.Client {
-	t.Helper()
-	c, err := client.New(controlPlane.Config(), client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
 }
 
 // generations returns the UID and, where there is one, the generation of each object.

@@ -156,7 +156,7 @@ func (m *manager) log() string {
 // restartShared starts the shared manager again after a spec has stopped it.
 func restartShared() {
 	GinkgoHelper()
-	shared = hub.startManager("manager", "--leader-elect", "--leader-election-namespace="+managerNamespace)
+	shared = hub.startManager("manager", sharedArgs()...)
 }
 
 // kubectl runs the real one and returns what it prints.

@@ -3,6 +3,7 @@ package integration_test
 import (
 	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -10,9 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // allConditions are those of every Experiment, in their order.
@@ -245,44 +248,114 @@ spec:
   workflow: {template: gateway-validation, completion: {mode: workflow}}
 `
 
-var _ = Describe("What is accepted and not acted on yet", func() {
-	It("waits, and goes on when it is removed", func(ctx SpecContext) {
+var _ = Describe("Observability", func() {
+	It("brings what ships the metrics to the hub", func(ctx SpecContext) {
 		s := hub.newStage()
-		e := &v1alpha1.Experiment{}
 		u := &unstructured.Unstructured{}
 		Expect(yaml.Unmarshal([]byte(asked), &u.Object)).To(Succeed())
 		u.SetNamespace(s.namespace)
 		Expect(hub.ApplyObjects(ctx, u)).To(Succeed())
-		e.Name, e.Namespace = u.GetName(), s.namespace
-		e = s.get(e)
-
-		s.says(e, v1alpha1.ConditionAccepted, v1alpha1.ReasonNotSupportedYet, "observability", "app")
-		s.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonNotSupportedYet)
-		Consistently(func(g Gomega) {
-			now := s.get(e)
-			g.Expect(now.Status.Phase).To(Equal(v1alpha1.PhasePending))
-			g.Expect(now.Status.StartedAt).To(BeNil())
-		}).Should(Succeed())
-		Expect(s.children(e)).To(BeEmpty())
-
-		Expect(s.edit(e, func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Observability = nil })).To(Succeed())
+		e := s.get(&v1alpha1.Experiment{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: u.GetName()}})
 		s.reaches(e, v1alpha1.PhaseComplete)
+
+		shipped := map[string]string{}
+		for _, child := range s.children(e) {
+			if child.GetKind() != "Application" {
+				continue
+			}
+			var sources []string
+			for _, source := range sourcesOf(&child) {
+				what, _, _ := unstructured.NestedString(source.(map[string]any), "helm", "releaseName")
+				parameters, _, _ := unstructured.NestedSlice(source.(map[string]any), "helm", "parameters")
+				for _, parameter := range parameters {
+					what += fmt.Sprintf(" %v=%v", parameter.(map[string]any)["name"], parameter.(map[string]any)["value"])
+				}
+				sources = append(sources, strings.TrimSpace(what))
+			}
+			if ignored, _, _ := unstructured.NestedSlice(child.Object, "spec", "ignoreDifferences"); len(ignored) > 0 {
+				sources = append(sources, "ignoring")
+			}
+			which := child.GetLabels()[v1alpha1.LabelTarget] + " " + child.GetAnnotations()[v1alpha1.AnnotationComponent]
+			shipped[strings.TrimSpace(which)] = strings.Join(sources, ", ")
+		}
+		Expect(shipped).To(Equal(map[string]string{
+			"app": "nginx replicaCount=2 service.type=ClusterIP, , metrics-monitors name=" + kube.ChildName(63, e.UID, "metrics", "nginx") +
+				" path=/metrics podLabels=app.kubernetes.io/name=nginx podMonitor=false port=9113 serviceMonitor=true",
+			"app app tailscale-operator": "tailscale-operator oauthSecretVolume.secret.secretName=operator-oauth",
+			"app config metrics-egress": "metrics-egress host=labkeeper-metrics.tail1234.ts.net port=8080 proxy=" + kube.ChildName(63, e.UID, "metrics", e.Name, "app") +
+				" service=metrics-hub, ignoring",
+			"app app metrics-agent": "metrics-agent auth.type=token labels.experiment=gateway-tutorial labels.experiment_namespace=" + s.namespace +
+				" labels.target=app shared=false tenant=lab url=http://metrics-hub:8080/api/v1/push",
+			"loadgen": "",
+		}))
+		Eventually(func(g Gomega) {
+			agent := &v1alpha1.Component{}
+			g.Expect(hub.client.Get(ctx, types.NamespacedName{Name: "metrics-agent"}, agent)).To(Succeed())
+			g.Expect(agent.Status.UsedBy).To(BeNumerically(">=", 1))
+		}).Should(Succeed())
 	})
 
-	DescribeTable("names the field",
+	DescribeTable("that the manager cannot give is refused with the flag, and begins nothing",
 		func(change func(*v1alpha1.Experiment), words ...string) {
 			s := hub.newStage()
 			e := tutorial()
 			change(e)
-			s.create(e)
-			s.says(e, v1alpha1.ConditionAccepted, v1alpha1.ReasonNotSupportedYet, words...)
-			s.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonNotSupportedYet)
+			e = s.create(e)
+			s.says(e, v1alpha1.ConditionAccepted, v1alpha1.ReasonNotConfigured, words...)
+			s.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonNotConfigured)
+			Consistently(func(g Gomega) {
+				now := s.get(e)
+				g.Expect(now.Status.Phase).To(Equal(v1alpha1.PhasePending))
+				g.Expect(now.Status.StartedAt).To(BeNil())
+			}).Should(Succeed())
 			Expect(s.children(e)).To(BeEmpty())
+
+			Expect(s.edit(e, func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Observability = nil })).To(Succeed())
+			s.reaches(e, v1alpha1.PhaseComplete)
 		},
-		Entry("observability", func(e *v1alpha1.Experiment) {
+		Entry("directly", func(e *v1alpha1.Experiment) {
 			e.Spec.Targets[0].Observability = &v1alpha1.TargetObservability{Enabled: true}
-		}, "observability.enabled", "app"),
+		}, "target app: observability", "--observability-url"),
 	)
+})
+
+var _ = Describe("Applications of components", func() {
+	It("come one after the other, and go when the spec does not name them any more", func() {
+		s := hub.newStage(applicationHealthy, workflowEnds)
+		e := experiment("layers", onHub("app", "nginx"))
+		e.Spec.Targets[0].ApplicationPolicy = v1alpha1.ApplicationPerComponent
+		e.Spec.Targets[0].Components = append(e.Spec.Targets[0].Components, v1alpha1.ComponentRef{App: "k6"})
+		e = s.create(e)
+		states := func() []string {
+			var all []string
+			for _, t := range s.get(e).Status.Targets {
+				for _, c := range t.Components {
+					all = append(all, c.Name+" "+string(c.State))
+				}
+			}
+			return all
+		}
+		apps := func() (count int) {
+			for _, child := range s.children(e) {
+				if child.GetKind() == "Application" {
+					count++
+				}
+			}
+			return count
+		}
+		Eventually(states).Should(Equal([]string{"app nginx Deploying", "app k6 Blocked"}))
+		Consistently(apps).Should(Equal(1))
+		s.release(applicationHealthy)
+		Eventually(states).Should(Equal([]string{"app nginx Healthy", "app k6 Healthy"}))
+		Expect(apps()).To(Equal(2))
+
+		Expect(s.edit(e, func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Components = e.Spec.Targets[0].Components[:1] })).To(Succeed())
+		Eventually(states).Should(Equal([]string{"app nginx Healthy"}))
+		Expect(apps()).To(Equal(1))
+		Expect(s.client.Delete(background(), e)).To(Succeed())
+		s.release(workflowEnds)
+		Eventually(func() int { return len(s.children(e)) }).Should(BeZero())
+	})
 })
 
 var _ = Describe("A dependency cycle", func() {

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -8,6 +9,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -98,6 +100,7 @@ var _ = Describe("The schema", func() {
 		Entry("two targets of one name", named("a", "a"), "spec.targets[1]", "Duplicate"),
 		Entry("a target without a name", targets("{cluster: {type: hub}, components: [{app: x}]}"), "spec.targets[0].name"),
 		Entry("an empty target name", named(""), "spec.targets[0].name"),
+		Entry("a target name that a parameter has", named("experiment"), "spec.targets[0].name", "experiment-name"),
 		Entry("a target name with capitals", named("App"), "spec.targets[0].name"),
 		Entry("a target name with a dot", named("a.b"), "spec.targets[0].name"),
 		Entry("a target name with a leading digit", named("1a"), "spec.targets[0].name"),
@@ -154,6 +157,7 @@ var _ = Describe("The schema", func() {
 		Entry("depending twice on one target", depending("[b, b]"), "spec.targets[0].depends[1]", "Duplicate"),
 		Entry("an unknown transport", targets("{name: a, cluster: {type: hub}, components: [{app: x}], observability: {transport: carrier-pigeon}}"),
 			"spec.targets[0].observability.transport"),
+		Entry("credentials that are no Secret", targets("{name: a, cluster: {type: hub}, components: [{app: x}], observability: {credentialsSecret: A_B}}"), "spec.targets[0].observability.credentialsSecret"),
 		Entry("no workflow", "{targets: [{name: a, cluster: {type: hub}, components: [{app: x}]}]}", "spec.workflow"),
 		Entry("no template", withWorkflow("{}"), "spec.workflow.template"),
 		Entry("an empty template", withWorkflow(`{template: ""}`), "spec.workflow.template"),
@@ -226,6 +230,7 @@ var _ = Describe("The schema", func() {
 		Entry("two parameters of one name", "{type: app, sources: [{repoURL: r, chart: c, targetRevision: 1.2.3}], parameters: [{name: a}, {name: a}]}", "spec.parameters[1]"),
 		Entry("an unknown parameter type", "{type: app, sources: [{repoURL: r, chart: c, targetRevision: 1.2.3}], parameters: [{name: a, type: list}]}", "spec.parameters[0].type"),
 		Entry("a port that is none", "{type: app, sources: [{repoURL: r, path: p}], observability: {metricsPort: 65536}}", "spec.observability.metricsPort"),
+		Entry("a parameter from nowhere", "{type: app, sources: [{repoURL: r, chart: c, targetRevision: 1.2.3}], parameters: [{name: a, from: Password}]}", "spec.parameters[0].from"),
 		Entry("an unknown field", "{type: app, sources: [{repoURL: r, path: p, branch: b}]}", "spec.sources[0].branch"),
 	)
 
@@ -236,6 +241,62 @@ var _ = Describe("The schema", func() {
 			"parameters: [{name: a, value: b, forceString: true}]}}, {repoURL: v}]}"),
 		Entry("with parameters", "{type: workflow, sources: [{repoURL: r, chart: c, targetRevision: 1.2.3}], parameters: [{name: a.b, type: boolean, default: \"true\", required: true}]}"),
 		Entry("with observability", "{type: app, sources: [{repoURL: r, path: p}], observability: {serviceMonitor: true, podLabels: {a: b}, metricsPort: 9090}}"),
+	)
+})
+
+// started is an Experiment that nothing is done for, and that says it was begun.
+func started(s *stage, spec string) *unstructured.Unstructured {
+	GinkgoHelper()
+	u := &unstructured.Unstructured{}
+	Expect(yaml.Unmarshal([]byte("metadata: {name: started}\nspec: "+spec), &u.Object)).To(Succeed())
+	u.SetAPIVersion(v1alpha1.GroupVersion.String())
+	u.SetKind("Experiment")
+	u.SetNamespace(s.namespace)
+	Expect(unstructured.SetNestedField(u.Object, true, "spec", "suspend")).To(Succeed())
+	Expect(s.client.Create(background(), u)).To(Succeed())
+	status := client.RawPatch(types.MergePatchType, []byte(`{"status": {"startedAt": "2026-01-01T00:00:00Z"}}`))
+	Expect(s.client.Status().Patch(background(), u, status)).To(Succeed())
+	return u
+}
+
+var _ = Describe("What was begun", func() {
+	const (
+		hubTarget = "{name: a, cluster: {type: hub}, components: [{app: x}]}"
+		another   = "{name: b, cluster: {type: hub}, components: [{app: x}]}"
+	)
+	secured := func(level string) string {
+		return targets("{name: a, cluster: {type: gke}, components: [{app: x}]" + level + "}")
+	}
+	existing := func(secret string) string {
+		return withCluster("{type: existing, kubeconfigSecret: {name: " + secret + "}}")
+	}
+	onTalos := func(talos string) string { return withCluster("{type: talos, talos: " + talos + "}") }
+	DescribeTable("stays what it is",
+		func(before, after, message string) {
+			s := hub.newStage()
+			u := started(s, before)
+			var spec map[string]any
+			Expect(yaml.Unmarshal([]byte(after), &spec)).To(Succeed())
+			spec["suspend"] = true
+			patch, err := json.Marshal([]any{map[string]any{"op": "replace", "path": "/spec", "value": spec}})
+			Expect(err).NotTo(HaveOccurred())
+			err = s.client.Patch(background(), u, client.RawPatch(types.JSONPatchType, patch), client.DryRunAll)
+			if message == "" {
+				Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
+			Expect(err.Error()).To(ContainSubstring(message))
+		},
+		Entry("another existing cluster", existing("a"), existing("b"), "spec.targets[].cluster.kubeconfigSecret: it cannot change once"),
+		Entry("other Talos machines", onTalos(talos("Cluster", "Machine")), onTalos(talos("Cluster", "OtherMachine")), "spec.targets[].cluster.talos: infrastructure and talosVersion cannot change once"),
+		Entry("another Talos", onTalos(talos("Cluster", "Machine")), onTalos(strings.Replace(talos("Cluster", "Machine"), "v1.11", "v1.12", 1)), "spec.targets[].cluster.talos: infrastructure and talosVersion cannot change once"),
+		Entry("another Kubernetes", onTalos(talos("Cluster", "Machine")), onTalos(strings.Replace(talos("Cluster", "Machine"), "v1.34.1", "v1.34.2", 1)), ""),
+		Entry("no level of Pod Security", secured(", podSecurity: baseline"), secured(""), "spec.targets[].podSecurity: it can be changed and not be removed"),
+		Entry("another level of Pod Security", secured(", podSecurity: baseline"), secured(", podSecurity: privileged"), ""),
+		Entry("targets in another order", targets(hubTarget+", "+another), targets(another+", "+hubTarget), ""), // field notes 36
+		Entry("no end", withWorkflow("{template: x}, terminate: true"), withWorkflow("{template: x}"), "terminate: it cannot be taken back"),
+		Entry("observability", targets(hubTarget), targets("{name: a, cluster: {type: hub}, components: [{app: x}], observability: {enabled: true}}"), ""),
 	)
 })
 

@@ -48,7 +48,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultConsistentlyPollingInterval(40 * time.Millisecond)
 
 	hub = startLab(ctx, ourCRDs, applicationCRD, clusterCRD, machineCRD, otherCRDs)
-	hub.apply(ctx, "config/samples/components.yaml", "config/samples/workflowtemplate.yaml")
+	hub.apply(ctx, "config/samples/components.yaml", "config/samples/workflowtemplate.yaml", "config/observability/components.yaml")
 	hub.world.watch(experiments, claims, clusters, applications, workflows, secrets, namespaces)
 
 	managerBinary = filepath.Join(hub.Dir(), "labkeeper-manager")
@@ -57,7 +57,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	output, err := build.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(output))
 
-	shared = hub.startManager("manager", "--leader-elect", "--leader-election-namespace="+managerNamespace)
+	shared = hub.startManager("manager", sharedArgs()...)
 })
 
 var _ = ReportAfterEach(func(report SpecReport) {
@@ -65,6 +65,14 @@ var _ = ReportAfterEach(func(report SpecReport) {
 		AddReportEntry("the end of the manager's log", shared.Tail(15))
 	}
 })
+
+// sharedArgs are those of the manager that most specs share. It is not told where metrics go directly.
+func sharedArgs() []string {
+	return []string{
+		"--leader-elect", "--leader-election-namespace=" + managerNamespace,
+		"--observability-hub-url=http://mimir-gateway.mimir.svc:8080/api/v1/push", "--observability-tailnet=tail1234.ts.net",
+	}
+}
 
 // background is the context of what outlives a node of a spec.
 func background() context.Context { return context.Background() }

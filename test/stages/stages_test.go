@@ -3,6 +3,7 @@ package stages_test
 import (
 	"context"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/labkeeper/labkeeper/test/env"
+	"github.com/labkeeper/labkeeper/test/env/testenv"
 	"github.com/labkeeper/labkeeper/test/stages"
 )
 
@@ -45,6 +47,20 @@ spec:
   - {repoURL: https://example.com/charts, chart: db, targetRevision: 1.2.3, helm: {parameters: [{name: a, value: b}]}}
   destination: {name: c1, namespace: lab}
 `
+	clusterManifest = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: v1}
+spec:
+  controlPlaneRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: VCluster, name: v1}
+  infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: VCluster, name: v1}
+`
+	vclusterManifest = `
+apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1
+kind: VCluster
+metadata: {name: v1}
+spec: {helmRelease: {}}
+`
 	workflowManifest = `
 apiVersion: argoproj.io/v1alpha1
 kind: Workflow
@@ -65,6 +81,8 @@ spec:
 )
 
 var (
+	clusters     = schema.GroupVersionResource{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "clusters"}
+	vclusters    = schema.GroupVersionResource{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Resource: "vclusters"}
 	claims       = schema.GroupVersionResource{Group: "illm.io", Version: "v1alpha1", Resource: "gkeclusters"}
 	applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
 	workflows    = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "workflows"}
@@ -84,15 +102,7 @@ func newWorld(t *testing.T, faults ...string) world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cp, err := env.Start(t.Context(), env.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cp.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	cp := testenv.Start(t)
 	crds := filepath.Join(env.Root(), "test", "crds")
 	application := filepath.Join(env.Root(), "bin", "crds", "argo-cd", "application-crd.yaml")
 	cluster := filepath.Join(env.Root(), "bin", "crds", "cluster-api", "cluster.x-k8s.io_clusters.yaml")
@@ -105,6 +115,8 @@ func newWorld(t *testing.T, faults ...string) world {
 		t.Fatal(err)
 	}
 	w.apply(claimManifest)
+	w.apply(clusterManifest)
+	w.apply(vclusterManifest)
 	w.apply(applicationManifest)
 	w.apply(waitingManifest) // before the one that ends
 	w.apply(workflowManifest)
@@ -170,7 +182,11 @@ func TestNormal(t *testing.T) {
 	if endpoint := text("status", "endpoint")(claim); !strings.HasPrefix(endpoint, "203.0.113.") {
 		t.Errorf("endpoint %q", endpoint)
 	}
-	w.checkConnection("gateway-tutorial-app-cluster-conn", "https://"+text("status", "endpoint")(claim))
+	w.checkConnection("crossplane-system", "gateway-tutorial-app-cluster-conn", "kubeconfig", "https://"+text("status", "endpoint")(claim))
+
+	w.await(vclusters, "v1", "true", flag("status", "ready"))
+	cluster := w.await(clusters, "v1", "true", flag("status", "initialization", "controlPlaneInitialized"))
+	w.checkConnection("default", "v1-kubeconfig", "value", "https://"+text("spec", "controlPlaneEndpoint", "host")(cluster)+":443")
 
 	w.await(applications, "a1", "Healthy", text("status", "health", "status"))
 	w.patch(applications, "a1", `[{"op": "replace", "path": "/spec/sources/0/targetRevision", "value": "v2"}]`)
@@ -193,6 +209,7 @@ func TestNormal(t *testing.T) {
 
 	w.patch(claims, "c1", `[{"op": "test", "path": "/metadata/finalizers/0", "value": "example.com/ours"}, {"op": "remove", "path": "/metadata/finalizers/0"}]`)
 	w.awaitGone(claims, "c1")
+	w.awaitGone(clusters, "v1")
 	w.awaitGone(applications, "a1")
 	w.awaitGone(workflows, "w1")
 }
@@ -206,6 +223,10 @@ func TestFaults(t *testing.T) {
 	if message := condition("Synced", "message")(claim); !strings.Contains(message, "Quota 'NETWORKS' exceeded") {
 		t.Errorf("the claim says %q", message)
 	}
+	if message := text("status", "message")(w.await(vclusters, "v1", "Failed", text("status", "phase"))); message == "" {
+		t.Error("the virtual cluster does not say why")
+	}
+	w.await(clusters, "v1", "False", condition("InfrastructureReady", "status"))
 	w.await(applications, "a1", "Degraded", text("status", "health", "status"))
 	workflow := w.await(workflows, "w1", "Failed", text("status", "phase"))
 	if message := text("status", "nodes", "w1-run", "message")(workflow); message == "" {
@@ -231,20 +252,20 @@ func (w world) patch(resource schema.GroupVersionResource, name, patch string) {
 }
 
 // checkConnection reads the connection Secret as a client of the cluster would.
-func (w world) checkConnection(name, server string) {
+func (w world) checkConnection(namespace, name, key, server string) {
 	w.Helper()
-	secret, err := kubernetes.NewForConfigOrDie(w.cp.Config()).CoreV1().Secrets("crossplane-system").
+	secret, err := kubernetes.NewForConfigOrDie(w.cp.Config()).CoreV1().Secrets(namespace).
 		Get(w.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		w.Fatal(err)
 	}
-	config, err := clientcmd.Load(secret.Data["kubeconfig"])
+	config, err := clientcmd.Load(secret.Data[key])
 	if err != nil {
 		w.Fatal(err)
 	}
 	current := config.Contexts[config.CurrentContext]
 	if current == nil || config.Clusters[current.Cluster].Server != server || len(config.AuthInfos[current.AuthInfo].ClientKeyData) == 0 {
-		w.Errorf("the kubeconfig is not for %s:\n%s", server, secret.Data["kubeconfig"])
+		w.Errorf("the kubeconfig is not for %s:\n%s", server, secret.Data[key])
 	}
 }
 
@@ -252,6 +273,17 @@ func text(path ...string) func(map[string]any) string {
 	return func(object map[string]any) string {
 		value, _, _ := unstructured.NestedString(object, path...)
 		return value
+	}
+}
+
+// flag reads a boolean; empty while it is not there.
+func flag(path ...string) func(map[string]any) string {
+	return func(object map[string]any) string {
+		value, found, _ := unstructured.NestedBool(object, path...)
+		if !found {
+			return ""
+		}
+		return strconv.FormatBool(value)
 	}
 }
 

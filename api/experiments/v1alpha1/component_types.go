@@ -176,6 +176,61 @@ const (
 	ParameterBoolean ParameterType = "boolean"
 )
 
+// ParameterSource is something that the manager knows of the target that a Component is deployed on.
+// +kubebuilder:validation:Enum=Experiment;ExperimentNamespace;Target;Namespace;SharedCluster;MetricsURL;MetricsTenant;MetricsSecret;MetricsService;MetricsHost;MetricsPort;MetricsProxy;TailnetSecret;MonitorName;MonitorService;MonitorPods;MonitorPodLabels;MonitorPath;MonitorPort
+type ParameterSource string
+
+// What there is on every target.
+const (
+	// FromExperiment is the name of the Experiment.
+	FromExperiment ParameterSource = "Experiment"
+	// FromExperimentNamespace is its namespace.
+	FromExperimentNamespace ParameterSource = "ExperimentNamespace"
+	// FromTarget is the name of the target.
+	FromTarget ParameterSource = "Target"
+	// FromNamespace is the namespace on the cluster that the components are deployed into.
+	FromNamespace ParameterSource = "Namespace"
+	// FromSharedCluster is true where the cluster is there for others, too: the hub, or an existing one.
+	FromSharedCluster ParameterSource = "SharedCluster"
+)
+
+// What there is on targets whose observability is enabled.
+const (
+	// FromMetricsURL is where metrics are sent by Prometheus remote write.
+	FromMetricsURL ParameterSource = "MetricsURL"
+	// FromMetricsTenant is whose they are, for the header X-Scope-OrgID.
+	FromMetricsTenant ParameterSource = "MetricsTenant"
+	// FromMetricsSecret is, for transport direct, the name of a Secret with credentials for MetricsURL, in the
+	// namespace of the components.
+	FromMetricsSecret ParameterSource = "MetricsSecret"
+	// FromMetricsService is, for transport tailscale, the name of the Service that MetricsURL names.
+	FromMetricsService ParameterSource = "MetricsService"
+	// FromMetricsHost is the full name of the hub's endpoint in the tailnet.
+	FromMetricsHost ParameterSource = "MetricsHost"
+	// FromMetricsPort is its port.
+	FromMetricsPort ParameterSource = "MetricsPort"
+	// FromMetricsProxy is a name for the machine in the tailnet by which the cluster reaches it.
+	FromMetricsProxy ParameterSource = "MetricsProxy"
+	// FromTailnetSecret is the name of a Secret with an OAuth client of the tailnet.
+	FromTailnetSecret ParameterSource = "TailnetSecret"
+)
+
+// What there is for the Component that makes the monitors of another one (see ComponentObservability).
+const (
+	// FromMonitorName is the name for its objects.
+	FromMonitorName ParameterSource = "MonitorName"
+	// FromMonitorService is true if a ServiceMonitor is asked for.
+	FromMonitorService ParameterSource = "MonitorService"
+	// FromMonitorPods is true if a PodMonitor is asked for.
+	FromMonitorPods ParameterSource = "MonitorPods"
+	// FromMonitorPodLabels are the labels of the pods, as a=b,c=d.
+	FromMonitorPodLabels ParameterSource = "MonitorPodLabels"
+	// FromMonitorPath is the path of the metrics.
+	FromMonitorPath ParameterSource = "MonitorPath"
+	// FromMonitorPort is the port of the metrics.
+	FromMonitorPort ParameterSource = "MonitorPort"
+)
+
 // ComponentParameter is a Helm parameter that references may set.
 type ComponentParameter struct {
 	// name is the path of the value, such as service.type.
@@ -187,7 +242,11 @@ type ComponentParameter struct {
 	// whatever it looks like. Without a type Helm decides.
 	// +optional
 	Type ParameterType `json:"type,omitempty"`
-	// default is used where the reference sets none.
+	// from is what the value is taken from: references cannot set it. What is not there, as MetricsURL on a
+	// target without observability, leaves the default.
+	// +optional
+	From ParameterSource `json:"from,omitempty"`
+	// default is used where the reference sets none, or there is nothing to take.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Default *string `json:"default,omitempty"`
@@ -200,7 +259,9 @@ type ComponentParameter struct {
 	Required bool `json:"required,omitempty"`
 }
 
-// ComponentObservability says how a Component's metrics are collected.
+// ComponentObservability says how a Component's metrics are collected on targets whose observability is
+// enabled: from a port of its pods. A headless Service for them is deployed with it, and what is asked for,
+// where the cluster has its kind. All needs podLabels and metricsPort.
 type ComponentObservability struct {
 	// serviceMonitor generates a ServiceMonitor.
 	// +optional
@@ -208,7 +269,7 @@ type ComponentObservability struct {
 	// podMonitor generates a PodMonitor.
 	// +optional
 	PodMonitor bool `json:"podMonitor,omitempty"`
-	// podLabels select the pods.
+	// podLabels select the pods, in the namespace of the components.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=16
 	PodLabels map[string]string `json:"podLabels,omitempty"`

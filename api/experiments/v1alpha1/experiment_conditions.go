@@ -57,6 +57,9 @@ const (
 	ReasonNamespacesChanged = "NamespacesChanged"
 	// ReasonSuspended: spec.suspend stops everything.
 	ReasonSuspended = "Suspended"
+	// ReasonNotConfigured: the spec asks for what the manager has not been told enough for; the message
+	// names its flag.
+	ReasonNotConfigured = "NotConfigured"
 	// ReasonNotSupportedYet: the spec asks for what this version does not do.
 	ReasonNotSupportedYet = "NotSupportedYet"
 )
@@ -200,6 +203,9 @@ const (
 	// AnnotationServiceAccounts is on a Namespace: the ServiceAccounts in the namespace of Argo
 	// Workflows, separated by commas, that the Workflows of the Experiments there may run as.
 	AnnotationServiceAccounts = "experiments.illm.io/workflow-service-accounts"
+	// AnnotationTenants is on a Namespace: the tenants that its Experiments may write metrics as,
+	// separated by commas. Without it they may as any.
+	AnnotationTenants = "experiments.illm.io/metrics-tenants"
 	// AnnotationOwner is the Experiment as namespace/name, in full.
 	AnnotationOwner = "experiments.illm.io/owner"
 	// Finalizer keeps an Experiment until everything it brought up is gone.

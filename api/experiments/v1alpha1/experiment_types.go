@@ -449,20 +449,38 @@ func (r ComponentRef) String() string { return string(r.Type()) + " " + r.Name()
 // +kubebuilder:validation:Enum=direct;tailscale
 type Transport string
 
-// TargetObservability ships a target's metrics to the hub.
+const (
+	// TransportDirect sends them to an address that the cluster can reach.
+	TransportDirect Transport = "direct"
+	// TransportTailscale sends them through a tailnet that the cluster and the hub are both in.
+	TransportTailscale Transport = "tailscale"
+)
+
+// TargetObservability ships a target's metrics to the hub: by Components that are deployed after those of
+// the target, each with an Application of its own, unless it names them itself.
 type TargetObservability struct {
-	// enabled turns it on. Not acted on by this version yet: the Experiment says so in its
-	// Accepted condition and waits.
+	// enabled turns it on.
 	// +optional
 	Enabled bool `json:"enabled,omitempty"`
-	// transport is how the metrics reach the hub.
+	// transport is how the metrics reach the hub: direct, to the manager's --observability-url, or
+	// tailscale, through a tailnet. A target on the hub needs none.
 	// +optional
 	// +kubebuilder:default=direct
 	Transport Transport `json:"transport,omitempty"`
-	// tenant the metrics belong to (X-Scope-OrgID).
+	// tenant the metrics belong to (X-Scope-OrgID): letters, digits and !-_.*'(). The annotation
+	// experiments.illm.io/metrics-tenants of the Experiment's Namespace lists those that it may be, if it is
+	// there.
 	// +optional
 	// +kubebuilder:validation:MaxLength=150
 	Tenant string `json:"tenant,omitempty"`
+	// credentialsSecret names a Secret on the target's cluster, in the namespace of the components,
+	// which a component of the target brings there: of transport direct the token, or username and
+	// password, for the hub; of tailscale client_id and client_secret of an OAuth client. Default: none
+	// for direct, operator-oauth for tailscale. Nothing is copied there.
+	// +optional
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	CredentialsSecret string `json:"credentialsSecret,omitempty"`
 }
 
 // OnMissingTemplate says what happens while a WorkflowTemplate does not exist.
@@ -685,11 +703,13 @@ type TargetStatus struct {
 	// Experiment's alone.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`
-	// application is the Argo CD Application, as namespace/name; empty where each component has one.
+	// application is the Argo CD Application of the target's components, as namespace/name; empty where
+	// each has one.
 	// +optional
 	Application string `json:"application,omitempty"`
-	// components are the Applications of a target with applicationPolicy PerComponent, in the order
-	// of the spec, and after them those of components that were taken out of it.
+	// components are the Applications of single components: those of a target with applicationPolicy
+	// PerComponent, in the order of the spec, those of observability, and after them those of components
+	// that are not wanted any more.
 	// +optional
 	// +listType=map
 	// +listMapKey=name

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +16,7 @@ import (
 
 // part is what one Application of a target deploys: all of its components, or a single one.
 type part struct {
-	// component is the reference to a single one; empty for all of them.
+	// component is the reference to a single one; empty for all that the target names.
 	component string
 	tolerated argocd.Tolerated
 	// app is the Application; nil if it is not there.
@@ -27,6 +28,26 @@ type part struct {
 	reason, message string
 }
 
+// String is the part as messages name it.
+func (p *part) String() string {
+	if p.component == "" {
+		return "the target's own components"
+	}
+	return "component " + p.component
+}
+
+// sourcesOf are the sources of each part of a target; none where its components could not be resolved.
+func sourcesOf(t v1alpha1.Target, deployments []deployment) (parts [][]argocd.Source) {
+	for i, d := range deployments {
+		if own := i < len(t.Components); own && i > 0 && !perComponent(t) {
+			parts[0] = append(parts[0], d.all()...)
+		} else {
+			parts = append(parts, d.all())
+		}
+	}
+	return parts
+}
+
 func (p *part) healthy() bool { return p.app != nil && p.state.Health == argocd.Healthy }
 
 // perComponent says whether each component of a target has an Application of its own.
@@ -35,16 +56,16 @@ func perComponent(t v1alpha1.Target) bool {
 }
 
 // partsOf are what the Applications of a target deploy, in their order.
-func partsOf(t v1alpha1.Target) []part {
+func (n names) partsOf(t v1alpha1.Target) (parts []part) {
+	refs := n.options.Observability.components(t)
 	if !perComponent(t) {
 		p := part{}
 		if len(t.Components) == 1 { // several cannot be told apart
 			p.tolerated = toleratedBy(t.Components[0])
 		}
-		return []part{p}
+		parts, refs = []part{p}, refs[len(t.Components):]
 	}
-	parts := make([]part, 0, len(t.Components))
-	for _, ref := range t.Components {
+	for _, ref := range refs {
 		// One that is named twice is not accepted.
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.component == ref.String() }) {
 			parts = append(parts, part{component: ref.String(), tolerated: toleratedBy(ref)})
@@ -63,7 +84,7 @@ func toleratedBy(ref v1alpha1.ComponentRef) argocd.Tolerated {
 // observedParts are the parts of a target with their Applications, and the Applications of
 // components that the spec does not name any more.
 func (n names) observedParts(t v1alpha1.Target, apps []*unstructured.Unstructured) (parts []part, removed []*unstructured.Unstructured) {
-	parts = partsOf(t)
+	parts = n.partsOf(t)
 	for _, app := range apps {
 		i := slices.IndexFunc(parts, func(p part) bool { return n.application(t, p.component) == keyOf(app) })
 		if i < 0 {
@@ -82,10 +103,8 @@ func deployedWell(parts []part, removed []*unstructured.Unstructured) bool {
 
 // advanceApplications brings the Applications of a target whose cluster is up to what the spec says:
 // each when those before it are healthy, unless it is there already.
-func (f facts) advanceApplications(p *Plan, t *target, sources [][]argocd.Source) {
-	if !perComponent(t.spec) {
-		sources = [][]argocd.Source{slices.Concat(sources...)}
-	}
+func (f facts) advanceApplications(p *Plan, t *target, deployments []deployment) {
+	sources := sourcesOf(t.spec, deployments)
 	waitsFor := ""
 	for i := range t.parts {
 		part := &t.parts[i]
@@ -94,11 +113,11 @@ func (f facts) advanceApplications(p *Plan, t *target, sources [][]argocd.Source
 			part.state = argocd.ApplicationState{Outdated: true}
 			part.reason = v1alpha1.ReasonApplicationProgressing
 			part.message = kube.Describe(part.app) + " is deleted, and created again, because its cluster is another now"
-			waitsFor = orDefault(waitsFor, part.component)
+			waitsFor = orDefault(waitsFor, part.String())
 			continue
 		}
 		if part.app == nil && waitsFor != "" {
-			part.reason, part.message = v1alpha1.ReasonDependencyNotHealthy, "waits for component "+waitsFor
+			part.reason, part.message = v1alpha1.ReasonDependencyNotHealthy, "waits for "+waitsFor
 			continue
 		}
 		var from []argocd.Source // none, and nothing is written, where they cannot be resolved
@@ -112,7 +131,7 @@ func (f facts) advanceApplications(p *Plan, t *target, sources [][]argocd.Source
 		f.judgePart(t, part)
 		// One that degrades when the Workflow is there does not undo what it was before.
 		if !part.healthy() && (f.experiment.Status.Workflow == nil || part.state.Health != argocd.Degraded) {
-			waitsFor = orDefault(waitsFor, part.component)
+			waitsFor = orDefault(waitsFor, part.String())
 		}
 	}
 	f.retire(p, t)
@@ -154,16 +173,26 @@ func (f facts) retire(p *Plan, t *target) {
 	if len(strays) > 0 && len(strays) < len(t.apps) { // or its registration has confirmed it
 		p.Confirm = append(p.Confirm, f.confirmed(t)...)
 	}
-	if removed := youngestFirst(t.removed); len(removed) > 0 && !going(removed[0]) && !f.strayed(t, removed[0]) {
+	if removed := f.lastFirst(t.removed); len(removed) > 0 && !going(removed[0]) && !f.strayed(t, removed[0]) {
 		retired(Delete, removed[0])
 	}
 }
 
-// youngestFirst are Applications in the order in which they can go: what was created later may need what
-// was there.
-func youngestFirst(apps []*unstructured.Unstructured) []*unstructured.Unstructured {
+// lastFirst are Applications in the order in which they can go, also those that the spec says nothing of any
+// more: what ships metrics before what that needs, and of others the youngest first, because what was created
+// later may need what was there; that of all components of a target last.
+func (f facts) lastFirst(apps []*unstructured.Unstructured) []*unstructured.Unstructured {
+	o := f.options.Observability
+	roles := []string{o.operator().String(), o.egress().String(), o.agent().String()}
+	rank := func(app *unstructured.Unstructured) int {
+		component := componentOf(app)
+		if component == "" {
+			return -2
+		}
+		return slices.Index(roles, component) // -1 for all others
+	}
 	return slices.SortedStableFunc(slices.Values(apps), func(a, b *unstructured.Unstructured) int {
-		return b.GetCreationTimestamp().Compare(a.GetCreationTimestamp().Time)
+		return cmp.Or(rank(b)-rank(a), b.GetCreationTimestamp().Compare(a.GetCreationTimestamp().Time))
 	})
 }
 
@@ -185,7 +214,7 @@ func (f facts) sumUp(t *target) {
 	}
 	for _, app := range t.removed {
 		worst = min(worst, slices.Index(severity, v1alpha1.ReasonApplicationProgressing))
-		messages = append(messages, fmt.Sprintf("component %s: the spec does not name it any more, and %s is being deleted", componentOf(app), kube.Describe(app)))
+		messages = append(messages, fmt.Sprintf("component %s: it is not wanted any more, and %s is being deleted", componentOf(app), kube.Describe(app)))
 	}
 	t.message = strings.Join(messages, "; ")
 	if worst < len(severity) {
@@ -258,6 +287,9 @@ func (f facts) desiredApplication(t *target, component string, sources []argocd.
 		app.Cluster = f.names.registration(t.spec, t.objects)
 	}
 	app.NamespaceLabels, app.NamespaceAnnotations = namespace.GetLabels(), namespace.GetAnnotations()
+	if o := f.options.Observability; o.hasEgress(t.spec, component) {
+		app.Ignored = append(app.Ignored, o.externalName())
+	}
 	o := f.mark(t.spec, app.Object())
 	annotations := o.GetAnnotations()
 	if endpoint := f.endpoint(t); !t.hub() && t.cluster == nil && endpoint != "" {
@@ -287,6 +319,9 @@ func deployedEndpoint(apps []*unstructured.Unstructured) string {
 // their own.
 func (f facts) componentStatuses(t *target) (all []v1alpha1.TargetComponentStatus) {
 	for _, p := range t.parts {
+		if p.component == "" {
+			continue
+		}
 		s := v1alpha1.TargetComponentStatus{
 			Name: p.component, Application: f.names.application(t.spec, p.component).String(), State: v1alpha1.ComponentDeploying, Reason: p.reason,
 		}

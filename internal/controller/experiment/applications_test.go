@@ -148,8 +148,12 @@ func TestPerComponentRemoved(t *testing.T) {
 	l.create(copied)
 	l.edit(func(e *v1alpha1.Experiment) {
 		e.Spec.Targets[0].Components = slices.Delete(slices.Clone(layers), 1, 2)
-		e.Status.Targets[0].Components = nil
 	})
+	e := l.get()
+	e.Status.Targets[0].Components = nil
+	if err := l.client.Status().Update(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
 	l.mustReconcile()
 	removed := l.appOf(layers[1].String())
 	if !going(removed) {

@@ -71,7 +71,12 @@ func readiness(c *v1alpha1.Component, users []v1alpha1.Experiment) conditions.St
 	if c.DeletionTimestamp != nil && len(users) > 0 {
 		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonInUse, "It goes when no Experiment names it any more: "+listed(users))
 	}
-	if _, err := resolveRef(exampleOf(c), c); err != nil {
+	ref, known := exampleOf(c)
+	_, err := resolveRef(ref, c, known, c.Name)
+	if err == nil {
+		err = unmonitored(c.Spec.Observability)
+	}
+	if err != nil {
 		return conditions.False(v1alpha1.ConditionReady, err.reason, err.message)
 	}
 	return conditions.True(v1alpha1.ConditionReady, v1alpha1.ReasonWellFormed, "It can be deployed, if its sources have what it says")
@@ -91,9 +96,9 @@ func listed(users []v1alpha1.Experiment) string {
 	return named
 }
 
-// exampleOf is a reference to a Component that sets what it must.
-func exampleOf(c *v1alpha1.Component) v1alpha1.ComponentRef {
-	ref := v1alpha1.ComponentRef{Params: map[string]string{}}
+// exampleOf is a reference to a Component that sets what it must, where the manager knows the rest.
+func exampleOf(c *v1alpha1.Component) (ref v1alpha1.ComponentRef, known values) {
+	ref, known = v1alpha1.ComponentRef{Params: map[string]string{}}, values{}
 	switch c.Spec.Type {
 	case v1alpha1.ComponentApp:
 		ref.App = c.Name
@@ -103,13 +108,18 @@ func exampleOf(c *v1alpha1.Component) v1alpha1.ComponentRef {
 		ref.Config = c.Name
 	}
 	for _, p := range c.Spec.Parameters {
-		if p.Default == nil {
-			ref.Params[p.Name] = map[v1alpha1.ParameterType]string{
-				v1alpha1.ParameterInteger: "1", v1alpha1.ParameterNumber: "1", v1alpha1.ParameterBoolean: "true",
-			}[p.Type]
+		example := map[v1alpha1.ParameterType]string{
+			v1alpha1.ParameterInteger: "1", v1alpha1.ParameterNumber: "1", v1alpha1.ParameterBoolean: "true",
+		}[p.Type]
+		switch {
+		case p.Default != nil:
+		case p.From != "":
+			known[p.From] = orDefault(example, "1")
+		default:
+			ref.Params[p.Name] = example
 		}
 	}
-	return ref
+	return ref, known
 }
 
 // setupComponents registers the reconciler, in a manager of all namespaces: another does not know who
@@ -122,7 +132,7 @@ func setupComponents(mgr ctrl.Manager, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("component").
 		For(&v1alpha1.Component{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, unprotected))).
-		Watches(&v1alpha1.Experiment{}, whatTheyName{}).
+		Watches(&v1alpha1.Experiment{}, whatTheyName{o.Observability}).
 		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: kube.Backoff()}).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(mgr.GetClient(), r)))
 }
@@ -133,32 +143,37 @@ var unprotected = predicate.NewPredicateFuncs(func(o client.Object) bool {
 })
 
 // whatTheyName wakes the Components that an Experiment names, or has named, a while later.
-type whatTheyName struct{}
+type whatTheyName struct{ Observability }
 
 type requests = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 var _ handler.EventHandler = whatTheyName{}
 
 // Create wakes what a new Experiment names.
-func (whatTheyName) Create(_ context.Context, e event.CreateEvent, q requests) { wake(q, e.Object) }
+func (w whatTheyName) Create(_ context.Context, e event.CreateEvent, q requests) {
+	wake(q, w.componentNames(e.Object))
+}
 
 // Delete wakes what a former one named.
-func (whatTheyName) Delete(_ context.Context, e event.DeleteEvent, q requests) { wake(q, e.Object) }
+func (w whatTheyName) Delete(_ context.Context, e event.DeleteEvent, q requests) {
+	wake(q, w.componentNames(e.Object))
+}
 
 // Generic is for sources that are none of ours.
 func (whatTheyName) Generic(context.Context, event.GenericEvent, requests) {}
 
 // Update wakes what the spec names now and before, if that is not the same.
-func (whatTheyName) Update(_ context.Context, e event.UpdateEvent, q requests) {
-	if e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() && !slices.Equal(componentNames(e.ObjectOld), componentNames(e.ObjectNew)) {
-		wake(q, e.ObjectOld, e.ObjectNew)
+func (w whatTheyName) Update(_ context.Context, e event.UpdateEvent, q requests) {
+	if e.ObjectOld.GetGeneration() == e.ObjectNew.GetGeneration() {
+		return
+	}
+	if before, after := w.componentNames(e.ObjectOld), w.componentNames(e.ObjectNew); !slices.Equal(before, after) {
+		wake(q, append(before, after...))
 	}
 }
 
-func wake(q requests, experiments ...client.Object) {
-	for _, e := range experiments {
-		for _, name := range componentNames(e) {
-			q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, usersDelay)
-		}
+func wake(q requests, components []string) {
+	for _, name := range components {
+		q.AddAfter(reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}, usersDelay)
 	}
 }

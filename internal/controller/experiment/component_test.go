@@ -37,7 +37,7 @@ func newShelf(t *testing.T, objects ...client.Object) *shelf {
 		t.Fatal(err)
 	}
 	c := fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&v1alpha1.Component{}).
-		WithIndex(&v1alpha1.Experiment{}, indexComponents, componentNames).WithObjects(objects...).Build()
+		WithIndex(&v1alpha1.Experiment{}, indexComponents, Observability{}.componentNames).WithObjects(objects...).Build()
 	return &shelf{t, c, &components{c, clocktesting.NewFakePassiveClock(epoch)}}
 }
 

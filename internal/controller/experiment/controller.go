@@ -77,6 +77,8 @@ type Options struct {
 	// OrphansNamespace is where ConfigMaps tell of what could not be taken down: the manager's own,
 	// so that they outlive the Experiment's.
 	OrphansNamespace string
+	// Observability says where the metrics of targets go.
+	Observability Observability
 	// Fallback is the convention path of Components that do not exist.
 	Fallback Fallback
 	// StrictComponents turns the fallback off.
@@ -207,7 +209,7 @@ func componentOwner(app client.Object) []string {
 // foreign is the cache of the kinds of CacheByObject; the manager must start it.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache, live client.Client, o Options) error {
 	indexer := mgr.GetFieldIndexer()
-	if err := indexer.IndexField(ctx, &v1alpha1.Experiment{}, indexComponents, componentNames); err != nil {
+	if err := indexer.IndexField(ctx, &v1alpha1.Experiment{}, indexComponents, o.Observability.componentNames); err != nil {
 		return err
 	}
 	if err := indexer.IndexField(ctx, &v1alpha1.Experiment{}, indexTemplate, templateName); err != nil {
@@ -281,34 +283,30 @@ var finalizerLost = predicate.NewPredicateFuncs(func(o client.Object) bool {
 	return o.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer)
 })
 
-// boundElsewhere lets a Namespace through of which the bounds of its Experiments have changed.
-var boundElsewhere = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false },
-	DeleteFunc: func(event.DeleteEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
-		return before[v1alpha1.AnnotationProject] != after[v1alpha1.AnnotationProject] ||
-			before[v1alpha1.AnnotationServiceAccounts] != after[v1alpha1.AnnotationServiceAccounts]
-	},
+var (
+	// boundElsewhere lets a Namespace through of which the bounds of its Experiments have changed.
+	boundElsewhere = changed(v1alpha1.AnnotationProject, v1alpha1.AnnotationServiceAccounts, v1alpha1.AnnotationTenants)
+	// annotated lets an Experiment through of which an annotation has changed that is acted on.
+	annotated = changed(v1alpha1.AnnotationExtend, v1alpha1.AnnotationComplete)
+)
+
+// changed lets an object through of which one of some annotations has changed.
+func changed(annotations ...string) predicate.Funcs {
+	return predicate.Funcs{
+		CreateFunc: func(event.CreateEvent) bool { return false },
+		DeleteFunc: func(event.DeleteEvent) bool { return false },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			before, after := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
+			return slices.ContainsFunc(annotations, func(a string) bool { return before[a] != after[a] })
+		},
+	}
 }
 
-// annotated lets an Experiment through of which an annotation has changed that is acted on.
-var annotated = predicate.Funcs{
-	CreateFunc: func(event.CreateEvent) bool { return false },
-	DeleteFunc: func(event.DeleteEvent) bool { return false },
-	UpdateFunc: func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
-		return before[v1alpha1.AnnotationExtend] != after[v1alpha1.AnnotationExtend] ||
-			before[v1alpha1.AnnotationComplete] != after[v1alpha1.AnnotationComplete]
-	},
-}
-
-func componentNames(o client.Object) []string {
+// componentNames are the Components that an Experiment may deploy.
+func (o Observability) componentNames(e client.Object) []string {
 	var out []string
-	for _, t := range o.(*v1alpha1.Experiment).Spec.Targets {
-		for _, ref := range t.Components {
-			out = append(out, ref.Name())
-		}
+	for _, t := range e.(*v1alpha1.Experiment).Spec.Targets {
+		out = append(out, o.named(t)...)
 	}
 	return out
 }

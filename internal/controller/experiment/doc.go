@@ -76,9 +76,26 @@
 // before it is what was there until then that is healthy; Degraded only where nothing is known to be on its
 // way.
 //
+// A target with observability has more components than its own: one that collects metrics and sends them to
+// the hub, and with transport tailscale those that bring the cluster into the tailnet and the hub's endpoint
+// to the cluster (observability.go). They are Components as all others, whose names are the manager's flags;
+// each has an Application of its own, whatever the policy, so that one which waits for its credentials fails
+// no sync of what is validated; they come last, because they may need what the target's own bring, and are the
+// target's own where it names them. They are resolved strictly: nothing takes their place, and one that cannot
+// be given what it is there for is an error. They are no part of what the Workflow validates: an administrator
+// changes them. What the manager knows reaches them, as any Component, by parameters that say where they
+// are from, which nobody else sets; so no chart is known to the manager, and no credential can get there: it
+// knows the name of a Secret, which somebody brings to the cluster, because a copy of the hub's on every
+// cluster that is thrown away would be everybody's. What a Component says of its own metrics becomes a source
+// of its Application, by yet another Component, whose chart sees which kinds of monitors the cluster has, and
+// the manager does not. On an existing cluster no operator is installed, because it would take the place of
+// another.
+//
 // A target whose cluster or Application takes longer than spec.progressDeadline fails the Experiment;
 // how long it has been in its state stands in its status. The Workflow's deadline is for Argo
 // Workflows to keep.
+//
+// A teardown goes by what is there: where somebody has taken the record of the start away, it is made anew.
 //
 // spec.terminate ends the Experiment, with the verdict that it has or as failed, and takes everything
 // down as a deletion does; the Experiment stays, and says in its condition CleanedUp how far that is.

@@ -633,6 +633,36 @@ func TestTeardownOrderWithKindsItCannotSee(t *testing.T) {
 	}
 }
 
+// What there is goes by its labels, whatever the record says, also when somebody has taken that away.
+func TestTeardownWithoutRecord(t *testing.T) { // field notes 34
+	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseProvisioning, v1alpha1.PhaseRunning} {
+		t.Run(string(phase), func(t *testing.T) {
+			l := tutorial(t)
+			l.until(phase)
+			e := l.get()
+			e.Status = v1alpha1.ExperimentStatus{}
+			if err := l.client.Status().Update(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			if l.get().Status.StartedAt != nil || len(l.list(crossplane.GKEClusterGVK)) == 0 {
+				t.Fatal("there is a record, or nothing to take down")
+			}
+			l.remove()
+			l.settle(l.play)
+			if l.get() != nil {
+				t.Fatalf("it is still there: %s", l.message(v1alpha1.ConditionReady))
+			}
+			for _, gvk := range []schema.GroupVersionKind{crossplane.GKEClusterGVK, argocd.ApplicationGVK, argoworkflows.WorkflowGVK, argocd.SecretGVK} {
+				for _, o := range l.list(gvk) {
+					if o.GetLabels()[v1alpha1.LabelExperimentUID] != "" {
+						t.Errorf("%s %s is left", o.GetKind(), o.GetName())
+					}
+				}
+			}
+		})
+	}
+}
+
 // Before anything was created there is nothing to wait for.
 func TestDeletionBeforeTheStart(t *testing.T) {
 	l := tutorial(t)

@@ -86,7 +86,7 @@ func (n names) ofComponent(o *unstructured.Unstructured) bool {
 	component := componentOf(o)
 	return component != "" && o.GroupVersionKind() == argocd.ApplicationGVK &&
 		slices.ContainsFunc(n.experiment.Spec.Targets, func(t v1alpha1.Target) bool {
-			return perComponent(t) && t.Name == o.GetLabels()[v1alpha1.LabelTarget] && n.application(t, component) == keyOf(o)
+			return t.Name == o.GetLabels()[v1alpha1.LabelTarget] && n.application(t, component) == keyOf(o)
 		})
 }
 
@@ -167,7 +167,7 @@ func (n names) children(gvk schema.GroupVersionKind) []types.NamespacedName {
 		case argocd.SecretGVK:
 			out = append(out, n.clusterSecret(t))
 		case argocd.ApplicationGVK:
-			for _, p := range partsOf(t) {
+			for _, p := range n.partsOf(t) {
 				out = append(out, n.application(t, p.component))
 			}
 			if recorded := recordedTarget(n.experiment.Status.Targets, t.Name); recorded != nil {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -48,6 +49,8 @@ type Observed struct {
 	Project string
 	// ServiceAccounts are those that it may use in the namespace of Argo Workflows, separated by commas.
 	ServiceAccounts string
+	// Tenants are those that it may write metrics as, separated by commas; nil is any.
+	Tenants *string
 	// TemplateFound says whether the template of the Workflow exists.
 	TemplateFound bool
 	// Leftovers is what a live look finds of the Experiment's children, by kind. Only a
@@ -234,10 +237,8 @@ func (s *scope) observeChildren(ctx context.Context) error {
 // observeApplications reads them by their names, and those of single components by the Experiment that
 // they belong to, because it may not name all of the components any more.
 func (s *scope) observeApplications(ctx context.Context) error {
-	listed := false
 	for _, t := range s.experiment.Spec.Targets {
 		if perComponent(t) {
-			listed = true
 			continue
 		}
 		app, err := s.child(ctx, argocd.ApplicationGVK, s.names.application(t, ""))
@@ -248,7 +249,7 @@ func (s *scope) observeApplications(ctx context.Context) error {
 			s.seen.Applications[t.Name] = []*unstructured.Unstructured{app}
 		}
 	}
-	if !listed || s.seen.Kinds[argocd.ApplicationGVK] != kube.KindServed {
+	if s.seen.Kinds[argocd.ApplicationGVK] != kube.KindServed {
 		return nil
 	}
 	apps, err := kube.List(ctx, s.Foreign, argocd.ApplicationGVK,
@@ -316,6 +317,9 @@ func (s *scope) observeNamespace(ctx context.Context) error {
 	}
 	s.seen.Project = namespace.GetAnnotations()[v1alpha1.AnnotationProject]
 	s.seen.ServiceAccounts = namespace.GetAnnotations()[v1alpha1.AnnotationServiceAccounts]
+	if tenants, bound := namespace.GetAnnotations()[v1alpha1.AnnotationTenants]; bound {
+		s.seen.Tenants = &tenants
+	}
 	return nil
 }
 
@@ -324,14 +328,14 @@ func (s *scope) observeNamespace(ctx context.Context) error {
 func (s *scope) observeComponents(ctx context.Context) error {
 	s.seen.Components = map[string]*v1alpha1.Component{}
 	for _, t := range s.experiment.Spec.Targets {
-		for _, ref := range t.Components {
+		for _, name := range s.Options.Observability.named(t) {
 			component := &v1alpha1.Component{}
-			err := s.Client.Get(ctx, types.NamespacedName{Name: ref.Name()}, component)
+			err := s.Client.Get(ctx, types.NamespacedName{Name: name}, component)
 			switch {
 			case err == nil:
-				s.seen.Components[ref.Name()] = component
+				s.seen.Components[name] = component
 			case !apierrors.IsNotFound(err):
-				return fmt.Errorf("looking up Component %s: %w", ref.Name(), err)
+				return fmt.Errorf("looking up Component %s: %w", name, err)
 			}
 		}
 	}
@@ -499,7 +503,7 @@ func (s *scope) observeTemplate(ctx context.Context) error {
 // observeTeardown looks live for what the cache cannot tell: of kinds that it does not have
 // yet, and, when it has nothing left that goes first, of all.
 func (s *scope) observeTeardown(ctx context.Context) error {
-	if s.experiment.Status.StartedAt == nil {
+	if !s.restoreStart() {
 		return nil // nothing was ever created
 	}
 	s.seen.Leftovers = map[schema.GroupVersionKind][]unstructured.Unstructured{}
@@ -536,6 +540,22 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 	}
 	s.seen.Unseen = s.seen.Unseen || !known
 	return nil
+}
+
+// restoreStart makes the record of the start anew where somebody has taken it away and the cache has any of the
+// Experiment's children, and says whether there is one.
+func (s *scope) restoreStart() bool {
+	if s.experiment.Status.StartedAt != nil {
+		return true
+	}
+	found := s.seen.Workflow != nil || len(s.seen.Applications) > 0
+	for _, objects := range s.seen.Clusters {
+		found = found || slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool { return u != nil })
+	}
+	if found {
+		s.experiment.Status.StartedAt, s.experiment.Status.Namespaces = timestamp(s.now), ptr.To(s.names.namespaces())
+	}
+	return found
 }
 
 // observeLast looks, where it costs little, for what goes last: clusters and namespaces in the

@@ -145,9 +145,9 @@ func (f facts) plan() Plan {
 func (f facts) terminated() Plan {
 	p := Plan{Targets: f.experiment.Status.Targets, Workflow: f.workflow()}
 	step := conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTerminated, "spec.terminate ended the Experiment before a verdict")
-	sources, resolved := f.resolve()
+	deployments, resolved := f.resolve()
 	if w := p.Workflow; w != nil && (argoworkflows.State{Phase: w.Phase}).Over() && holds(resolved) {
-		if judged := f.judge(&p, f.inputs(sources), false); p.Verdict {
+		if judged := f.judge(&p, f.inputs(deployments), false); p.Verdict {
 			step = judged // which nobody has recorded yet
 		}
 	}
@@ -166,14 +166,14 @@ func goingDown(e *v1alpha1.Experiment) bool {
 func (f facts) bringUp() Plan {
 	p := Plan{Targets: f.experiment.Status.Targets, Workflow: f.workflow()}
 	graph, accepted := f.accept()
-	sources, resolved := f.resolve()
+	deployments, resolved := f.resolve()
 	clusters, applications, workflow := f.missingKinds()
 	f.frozen = !holds(accepted) || !holds(resolved)
 	started, blind, settling := f.experiment.Status.StartedAt != nil, f.blind(), false
 	targets := f.targets()
 	switch {
 	case started && !blind && graph != nil:
-		settling = f.advanceAll(&p, graph, targets, sources)
+		settling = f.advanceAll(&p, graph, targets, deployments)
 		p.Targets = f.statuses(targets)
 		clusters, applications = clustersStep(p.Targets, targets), applicationsStep(p.Targets, targets)
 	case !started && !blind && !f.frozen:
@@ -181,7 +181,7 @@ func (f facts) bringUp() Plan {
 	}
 	p.Steps = []conditions.Step{accepted, resolved, clusters, applications, workflow}
 	if !blind {
-		f.validate(&p, sources, settling)
+		f.validate(&p, deployments, settling)
 	}
 	if started && (blind || graph == nil) {
 		// What cannot be looked at now stays as it was said.
@@ -199,10 +199,10 @@ func (f facts) bringUp() Plan {
 
 // advanceAll takes every target a step on, and says whether what they ask for is not, or not
 // provably, what is deployed.
-func (f facts) advanceAll(p *Plan, graph *dag.Graph[string], targets map[string]*target, sources map[string][][]argocd.Source) (settling bool) {
+func (f facts) advanceAll(p *Plan, graph *dag.Graph[string], targets map[string]*target, deployments map[string][]deployment) (settling bool) {
 	for _, name := range graph.Order() {
 		targets[name].blockedBy = blocked(name, graph, targets)
-		f.advance(p, targets[name], sources[name])
+		f.advance(p, targets[name], deployments[name])
 		settling = settling || targets[name].settling()
 	}
 	return settling || len(p.Writes) > 0
@@ -268,6 +268,11 @@ func (f facts) accept() (*dag.Graph[string], conditions.Step) {
 	if problem := cmp.Or(f.valuesOnHub(), f.workflowElsewhere(), withoutTalos(spec)); problem != "" {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
 	}
+	for _, t := range spec.Targets {
+		if problem, reason := f.unobservable(t); problem != "" {
+			return graph, conditions.False(v1alpha1.ConditionAccepted, reason, fmt.Sprintf("spec.targets: target %s: observability: %s", t.Name, problem))
+		}
+	}
 	if missing := notSupported(spec); len(missing) > 0 {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonNotSupportedYet,
 			"This version does not act on "+strings.Join(missing, ", ")+" yet; remove it, or wait for a version that does")
@@ -303,9 +308,6 @@ func notSupported(spec v1alpha1.ExperimentSpec) []string {
 	for _, t := range spec.Targets {
 		if providers[t.Cluster.Type] == nil {
 			fields = append(fields, fmt.Sprintf("cluster.type %s (target %s)", t.Cluster.Type, t.Name))
-		}
-		if t.Observability != nil && t.Observability.Enabled {
-			fields = append(fields, fmt.Sprintf("observability.enabled (target %s)", t.Name))
 		}
 	}
 	return fields
@@ -350,13 +352,16 @@ func (f facts) workflowElsewhere() string {
 		return "spec.workflow.namespace: remove it, or start the manager with --workflows-anywhere"
 	case w.Namespace != "" && !own:
 		return fmt.Sprintf("spec.workflow.namespace: %s is not the Experiment's own; write %s, or remove it", w.Namespace, f.experiment.Namespace)
-	case w.ServiceAccountName == "", own, slices.ContainsFunc(strings.Split(f.seen.ServiceAccounts, ","), func(granted string) bool {
-		return strings.TrimSpace(granted) == w.ServiceAccountName
-	}):
+	case w.ServiceAccountName == "", own, lists(f.seen.ServiceAccounts, w.ServiceAccountName):
 		return ""
 	}
 	return fmt.Sprintf("spec.workflow.serviceAccountName: Namespace %s may not use %s in %s; remove it, or list it in the annotation %s of the Namespace",
 		f.experiment.Namespace, w.ServiceAccountName, f.names.workflowNamespace(), v1alpha1.AnnotationServiceAccounts)
+}
+
+// lists says whether the annotation of a Namespace, names separated by commas, has one.
+func lists(annotation, name string) bool {
+	return slices.ContainsFunc(strings.Split(annotation, ","), func(listed string) bool { return strings.TrimSpace(listed) == name })
 }
 
 // template is the template of the Workflow as messages name it.
@@ -407,18 +412,21 @@ func givenParameters(e *v1alpha1.Experiment, targets []v1alpha1.TargetStatus) ma
 	return parameters
 }
 
-// resolve finds the sources of every target's components, in their order.
-func (f facts) resolve() (map[string][][]argocd.Source, conditions.Step) {
+// resolve finds what every target's components deploy, in their order.
+func (f facts) resolve() (map[string][]deployment, conditions.Step) {
 	fallback := f.options.Fallback
 	if f.options.StrictComponents {
 		fallback = Fallback{}
 	}
-	sources := map[string][][]argocd.Source{}
+	deployments := map[string][]deployment{}
 	var fallbacks, wrong []string
 	var reason string
 	for _, t := range f.experiment.Spec.Targets {
-		resolved, conventional, problems := resolve(t, f.seen.Components, fallback)
-		sources[t.Name] = resolved
+		if problem, _ := f.unobservable(t); problem != "" {
+			t.Observability = nil // which that is said of
+		}
+		resolved, conventional, problems := catalogue{f.names, f.seen.Components, fallback}.resolve(t)
+		deployments[t.Name] = resolved
 		fallbacks = append(fallbacks, conventional...)
 		for _, problem := range problems {
 			reason = cmp.Or(reason, problem.reason)
@@ -429,10 +437,10 @@ func (f facts) resolve() (map[string][][]argocd.Source, conditions.Step) {
 	case len(wrong) > 0:
 		return nil, conditions.False(v1alpha1.ConditionComponentsResolved, reason, strings.Join(wrong, "; "))
 	case len(fallbacks) > 0:
-		return sources, conditions.True(v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonComponentFallback,
+		return deployments, conditions.True(v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonComponentFallback,
 			"By convention, "+strings.Join(fallbacks, "; "))
 	}
-	return sources, conditions.True(v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonResolved, "Every reference names a Component")
+	return deployments, conditions.True(v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonResolved, "Every reference names a Component")
 }
 
 // blind says that the children cannot be seen: nothing is begun, and nothing is judged.
@@ -472,8 +480,8 @@ func (f facts) missingKinds() (clusters, applications, workflow conditions.Step)
 
 // validate submits the Workflow when everything before it holds, and reads its verdict. What
 // settling means says advanceAll.
-func (f facts) validate(p *Plan, sources map[string][][]argocd.Source, settling bool) {
-	last, inputs := &p.Steps[len(p.Steps)-1], f.inputs(sources)
+func (f facts) validate(p *Plan, deployments map[string][]deployment, settling bool) {
+	last, inputs := &p.Steps[len(p.Steps)-1], f.inputs(deployments)
 	switch {
 	case p.Workflow != nil:
 		*last = f.judge(p, inputs, settling)
@@ -545,15 +553,19 @@ func (f facts) stuck(planned []v1alpha1.TargetStatus) []v1alpha1.TargetStatus {
 // refusedTarget is by what refusals know the writes of a target.
 func refusedTarget(name string) string { return "target " + name }
 
-// inputs is a hash of what a Workflow validates: the clusters and the sources on each, and
-// the workflow of the spec. It begins with the version of the way it is made: one that was
-// made another way cannot be compared.
-func (f facts) inputs(sources map[string][][]argocd.Source) string {
+// inputs is a hash of what a Workflow validates: the clusters and the sources on each, and the workflow of the
+// spec; not what ships metrics, whose address no author can change back. It begins with the version of the way
+// it is made: one that was made another way cannot be compared.
+func (f facts) inputs(deployments map[string][]deployment) string {
 	targets := map[string]any{}
 	for _, t := range f.experiment.Spec.Targets {
 		rendered := []any{}
-		for _, s := range slices.Concat(sources[t.Name]...) {
-			rendered = append(rendered, s.Object())
+		for _, d := range deployments[t.Name] {
+			for _, s := range d.sources {
+				if !d.aside {
+					rendered = append(rendered, s.Object())
+				}
+			}
 		}
 		targets[t.Name] = map[string]any{"cluster": t.Cluster, "sources": rendered}
 	}

@@ -444,7 +444,7 @@ func TestSpecsThatAreNotBegun(t *testing.T) {
 		},
 		"observability": {
 			experimentOf(withObservability),
-			v1alpha1.ConditionAccepted, v1alpha1.ReasonNotSupportedYet, "observability.enabled (target app)",
+			v1alpha1.ConditionAccepted, v1alpha1.ReasonNotConfigured, "target app: observability: transport tailscale needs the hub's endpoint and its tailnet; start the manager with --observability-hub-url and --observability-tailnet",
 			func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Observability = nil },
 		},
 		"talos": {
@@ -488,7 +488,7 @@ func TestSpecsThatAreNotBegun(t *testing.T) {
 
 // What a spec asks for in addition while the Workflow runs is not what the Workflow has
 // validated.
-func TestNeverCompleteWithWhatIsNotSupported(t *testing.T) {
+func TestNeverCompleteWithWhatIsNotConfigured(t *testing.T) {
 	l := tutorial(t)
 	l.until(v1alpha1.PhaseRunning)
 	l.edit(func(e *v1alpha1.Experiment) {
@@ -498,7 +498,7 @@ func TestNeverCompleteWithWhatIsNotSupported(t *testing.T) {
 	if e := l.get(); e.Status.Phase != v1alpha1.PhaseRunning || e.Status.CompletedAt != nil {
 		t.Errorf("phase is %s", e.Status.Phase)
 	}
-	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNotSupportedYet)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNotConfigured)
 	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Observability = nil })
 	l.settle(l.play)
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)

@@ -23,30 +23,89 @@ type Fallback struct {
 // resolveError says why a reference cannot be deployed.
 type resolveError struct{ reason, message string }
 
-// resolve turns a target's references into their sources, in the order of the references. fallbacks describes the references that the convention path stands in
-// for; problems name the references that cannot be deployed.
-func resolve(t v1alpha1.Target, components map[string]*v1alpha1.Component, fallback Fallback) (sources [][]argocd.Source, fallbacks []string, problems []*resolveError) {
-	for _, ref := range t.Components {
-		component, found := components[ref.Name()]
-		if !found {
-			if fallback.RepoURL == "" {
-				problems = append(problems, &resolveError{v1alpha1.ReasonComponentNotFound,
-					fmt.Sprintf("Target %s: no Component %s exists; check the name, or create it", t.Name, ref.Name())})
-				continue
-			}
-			component = conventional(ref, fallback)
+// catalogue is where the references of a target are looked up, and what parameters can be taken from.
+type catalogue struct {
+	names      names
+	components map[string]*v1alpha1.Component
+	fallback   Fallback
+}
+
+// deployment is what a component deploys.
+type deployment struct {
+	// sources of the component, and those of the monitors that it asks for.
+	sources, monitors []argocd.Source
+	// aside: it looks on, and is no part of what is validated.
+	aside bool
+}
+
+func (d deployment) all() []argocd.Source { return slices.Concat(d.sources, d.monitors) }
+
+// resolve turns a target's references into what they deploy, in the order of the references. fallbacks
+// describes the references that the convention path stands in for; problems name the references that cannot
+// be deployed.
+func (c catalogue) resolve(t v1alpha1.Target) (deployments []deployment, fallbacks []string, problems []*resolveError) {
+	o, v := c.names.options.Observability, c.names.values(t)
+	roles := o.roles(t)
+	for _, ref := range o.components(t) {
+		component, serves := c.components[ref.Name()], serving(roles, ref)
+		if component == nil && serves == nil && c.fallback.RepoURL != "" {
+			component = conventional(ref, c.fallback)
 			fallbacks = append(fallbacks, fmt.Sprintf("target %s: no Component %s exists, using %s of %s",
-				t.Name, ref.Name(), component.Spec.Sources[0].Path, fallback.RepoURL))
+				t.Name, ref.Name(), component.Spec.Sources[0].Path, c.fallback.RepoURL))
 		}
-		s, err := resolveRef(ref, component)
+		var monitors []argocd.Source
+		sources, err := serves.resolve(ref, component, v, ref.Name())
+		if err == nil && observed(t) {
+			monitors, err = c.monitors(ref, component, v)
+		}
 		if err != nil {
 			err.message = fmt.Sprintf("Target %s, %s: %s", t.Name, ref, err.message)
 			problems = append(problems, err)
 			continue
 		}
-		sources = append(sources, s)
+		deployments = append(deployments, deployment{sources, monitors, serves != nil})
 	}
-	return sources, fallbacks, problems
+	return deployments, fallbacks, problems
+}
+
+// serving is what a reference does for the observability of a target; nil if it has none of its roles.
+func serving(roles []role, ref v1alpha1.ComponentRef) *role {
+	if i := slices.IndexFunc(roles, func(r role) bool { return r.ref.String() == ref.String() }); i >= 0 {
+		return &roles[i]
+	}
+	return nil
+}
+
+// monitors are the sources of what a component asks for its metrics.
+func (c catalogue) monitors(ref v1alpha1.ComponentRef, component *v1alpha1.Component, v values) ([]argocd.Source, *resolveError) {
+	if err := unmonitored(component.Spec.Observability); err != nil {
+		return nil, err
+	}
+	asked := monitoring(c.names.experiment, ref.Name(), component.Spec.Observability)
+	if asked == nil {
+		return nil, nil
+	}
+	monitors := c.names.options.Observability.monitors()
+	sources, err := monitors.resolve(monitors.ref, c.components[monitors.ref.Name()], v.with(asked), monitors.ref.Name()+"-"+ref.Name())
+	if err != nil {
+		err.message = fmt.Sprintf("its observability, %s: %s", monitors.ref, err.message)
+	}
+	return sources, err
+}
+
+// resolve are the sources of a reference, which may have a role.
+func (r *role) resolve(ref v1alpha1.ComponentRef, component *v1alpha1.Component, v values, as string) ([]argocd.Source, *resolveError) {
+	switch {
+	case component == nil && r == nil:
+		return nil, &resolveError{v1alpha1.ReasonComponentNotFound, fmt.Sprintf("no Component %s exists; check the name, or create it", ref.Name())}
+	case component == nil:
+		return nil, &resolveError{v1alpha1.ReasonComponentNotFound, fmt.Sprintf("no Component %s exists, which %s; kubectl apply -k config/observability installs one", ref.Name(), r.does)}
+	}
+	sources, err := resolveRef(ref, component, v, as)
+	if err == nil && r != nil {
+		err = r.misses(component, v)
+	}
+	return sources, err
 }
 
 // conventional is the Component that a reference means when nobody has written one.
@@ -61,17 +120,18 @@ func conventional(ref v1alpha1.ComponentRef, f Fallback) *v1alpha1.Component {
 	}}
 }
 
-func resolveRef(ref v1alpha1.ComponentRef, c *v1alpha1.Component) ([]argocd.Source, *resolveError) {
+// resolveRef are the sources of a reference to a Component, whose source of values files is named after it:
+// those of several Components may share one Application.
+func resolveRef(ref v1alpha1.ComponentRef, c *v1alpha1.Component, v values, as string) ([]argocd.Source, *resolveError) {
 	if c.Spec.Type != ref.Type() {
 		return nil, &resolveError{v1alpha1.ReasonComponentTypeMismatch,
 			fmt.Sprintf("the Component %s is of type %s; refer to it as %s", ref.Name(), c.Spec.Type, c.Spec.Type)}
 	}
-	parameters, err := parametersOf(ref, c.Spec.Parameters)
+	parameters, err := parametersOf(ref, c.Spec.Parameters, v)
 	if err != nil {
 		return nil, err
 	}
-	// Sources of several Components may share one Application, so each names its values apart.
-	valuesRef := "values-" + string(ref.Type()) + "-" + strings.ReplaceAll(ref.Name(), ".", "_")
+	valuesRef := "values-" + string(ref.Type()) + "-" + strings.ReplaceAll(as, ".", "_")
 	sources := make([]argocd.Source, 0, len(c.Spec.Sources))
 	for _, s := range c.Spec.Sources {
 		sources = append(sources, source(s, valuesRef))
@@ -125,23 +185,33 @@ func withValues(specs []v1alpha1.ComponentSource, sources []argocd.Source, value
 	return sources, nil
 }
 
-// parametersOf are the parameters of a reference: its own over the Component's defaults,
-// checked against what the Component declares, sorted by name.
-func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParameter) ([]argocd.Parameter, *resolveError) {
-	values := maps.Clone(ref.Params)
-	if values == nil {
-		values = map[string]string{}
+// parametersOf are the parameters of a reference: what the manager knows, its own, and the Component's
+// defaults, checked against what the Component declares, sorted by name.
+func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParameter, v values) ([]argocd.Parameter, *resolveError) {
+	for _, name := range slices.Sorted(maps.Keys(ref.Params)) {
+		if several(name, ref.Params[name]) {
+			return nil, &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s would be several to Helm; "+
+				"leave , = { } out of the name, and of a value that is a list in braces all other braces", name)}
+		}
+	}
+	set := maps.Clone(ref.Params)
+	if set == nil {
+		set = map[string]string{}
 	}
 	types := map[string]v1alpha1.ParameterType{}
 	var missing []string
 	for _, d := range declared {
 		types[d.Name] = d.Type
-		if _, set := values[d.Name]; set {
-			continue
-		}
+		_, given := set[d.Name]
 		switch {
+		case given && d.From != "":
+			// It may bound what the component can do, as SharedCluster does, or the tenant.
+			return nil, &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s is set by the manager (from: %s); remove it", d.Name, d.From)}
+		case given:
+		case v[d.From] != "":
+			set[d.Name] = v[d.From]
 		case d.Default != nil:
-			values[d.Name] = *d.Default
+			set[d.Name] = *d.Default
 		case d.Required:
 			missing = append(missing, d.Name)
 		}
@@ -150,16 +220,24 @@ func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParame
 		slices.Sort(missing)
 		return nil, &resolveError{v1alpha1.ReasonInvalidParameters, "params: required and not set: " + strings.Join(missing, ", ")}
 	}
-	parameters := make([]argocd.Parameter, 0, len(values))
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if !hasType(values[name], types[name]) {
+	parameters := make([]argocd.Parameter, 0, len(set))
+	for _, name := range slices.Sorted(maps.Keys(set)) {
+		if !hasType(set[name], types[name]) {
 			return nil, &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s must be of type %s", name, types[name])}
 		}
 		parameters = append(parameters, argocd.Parameter{
-			Name: name, Value: values[name], ForceString: types[name] == v1alpha1.ParameterString,
+			Name: name, Value: set[name], ForceString: types[name] == v1alpha1.ParameterString,
 		})
 	}
 	return parameters, nil
+}
+
+// several says whether Helm would read a parameter as more than one, of which others may be set by the manager:
+// Argo CD writes name=value for it, and escapes the commas of values that are not in braces.
+func several(name, value string) bool {
+	list, begins := strings.CutPrefix(value, "{")
+	list, ends := strings.CutSuffix(list, "}")
+	return strings.ContainsAny(name, ",={}") || strings.HasSuffix(name, `\`) || begins && ends && strings.ContainsAny(list, "{}")
 }
 
 func hasType(value string, t v1alpha1.ParameterType) bool {

@@ -46,6 +46,20 @@ func parametersIn(sources []argocd.Source) [][]string {
 	return out
 }
 
+// resolve looks the references of a target up, in a catalogue of these.
+func resolve(t v1alpha1.Target, components map[string]*v1alpha1.Component, fallback Fallback) ([]argocd.Source, []string, []*resolveError) {
+	deployments, fallbacks, problems := catalogue{names{experimentOf(t), labOptions}, components, fallback}.resolve(t)
+	return flat(deployments), fallbacks, problems
+}
+
+// flat are all sources of deployments.
+func flat(deployments []deployment) (sources []argocd.Source) {
+	for _, d := range deployments {
+		sources = append(sources, d.all()...)
+	}
+	return sources
+}
+
 func TestResolveParameters(t *testing.T) {
 	declared := func(p ...v1alpha1.ComponentParameter) []v1alpha1.ComponentParameter { return p }
 	typed := func(name string, t v1alpha1.ParameterType) v1alpha1.ComponentParameter {
@@ -104,7 +118,7 @@ func TestResolveParameters(t *testing.T) {
 			if problems != nil {
 				t.Fatal(problems)
 			}
-			if diff := cmp.Diff(test.want, parametersIn(slices.Concat(sources...))); diff != "" {
+			if diff := cmp.Diff(test.want, parametersIn(sources)); diff != "" {
 				t.Errorf("parameters (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(untouched, component); diff != "" {
@@ -129,7 +143,7 @@ func expectProblem(t *testing.T, problems []*resolveError, reason string, parts 
 func TestResolveTellsAllProblems(t *testing.T) {
 	e := experimentOf(v1alpha1.Target{Name: "main"})
 	e.Spec.Targets[0].Components = []v1alpha1.ComponentRef{{App: "missing"}, {Config: "nginx"}}
-	f := facts{experiment: e, seen: Observed{Components: map[string]*v1alpha1.Component{"nginx": nginx()}}}
+	f := facts{experiment: e, names: names{experiment: e}, seen: Observed{Components: map[string]*v1alpha1.Component{"nginx": nginx()}}}
 	_, step := f.resolve()
 	if step.Reason != v1alpha1.ReasonComponentNotFound {
 		t.Errorf("the reason is %s, want that of the first problem", step.Reason)
@@ -197,7 +211,7 @@ func TestResolveSources(t *testing.T) {
 			if problems != nil || fallbacks != nil {
 				t.Fatalf("fallbacks %v, problems %v", fallbacks, problems)
 			}
-			if diff := cmp.Diff(test.want, slices.Concat(sources...)); diff != "" {
+			if diff := cmp.Diff(test.want, sources); diff != "" {
 				t.Errorf("sources (-want +got):\n%s", diff)
 			}
 		})
@@ -216,7 +230,7 @@ func TestResolveFallback(t *testing.T) {
 		{RepoURL: "https://charts.example.com", TargetRevision: "1.2.3", Chart: "nginx"},
 		{RepoURL: fallback.RepoURL, TargetRevision: "v1", Path: "components/workflow/load"},
 	}
-	if diff := cmp.Diff(want, slices.Concat(sources...)); diff != "" {
+	if diff := cmp.Diff(want, sources); diff != "" {
 		t.Errorf("sources (-want +got):\n%s", diff)
 	}
 	if len(fallbacks) != 2 || !strings.Contains(fallbacks[0], "dash") || !strings.Contains(fallbacks[1], "load") {
@@ -239,13 +253,13 @@ func TestResolveIsTheSameEveryTime(t *testing.T) {
 	}
 	component.Spec.Sources = []v1alpha1.ComponentSource{chart(helm)}
 	target := v1alpha1.Target{Name: "main", Components: []v1alpha1.ComponentRef{app("web", params)}}
-	var first [][]argocd.Source
+	var first []argocd.Source
 	for range 20 {
 		sources, _, problems := resolve(target, map[string]*v1alpha1.Component{"web": component}, Fallback{})
 		if problems != nil {
 			t.Fatal(problems)
 		}
-		parameters := sources[0][0].Helm.Parameters
+		parameters := sources[0].Helm.Parameters
 		if len(parameters) != 60 || !slices.IsSortedFunc(parameters, func(a, b argocd.Parameter) int { return strings.Compare(a.Name, b.Name) }) {
 			t.Fatalf("%d parameters: %v", len(parameters), parameters)
 		}
@@ -300,10 +314,10 @@ func FuzzResolve(f *testing.F) {
 			return
 		}
 		e := experimentOf(target)
-		if err := valid(facts{experiment: e, options: labOptions, names: names{e, labOptions}}.desiredApplication(claimed(target), "", slices.Concat(sources...))); err != nil {
+		if err := valid(facts{experiment: e, options: labOptions, names: names{e, labOptions}}.desiredApplication(claimed(target), "", sources)); err != nil {
 			t.Error(err)
 		}
-		expectRefs(t, slices.Concat(sources...))
+		expectRefs(t, sources)
 	})
 }
 

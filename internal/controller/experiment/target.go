@@ -92,7 +92,7 @@ func blocked(name string, graph *dag.Graph[string], targets map[string]*target) 
 }
 
 // advance takes a target one step on: cluster, registration, Applications.
-func (f facts) advance(p *Plan, t *target, sources [][]argocd.Source) {
+func (f facts) advance(p *Plan, t *target, deployments []deployment) {
 	if len(t.blockedBy) > 0 && !t.begun() {
 		t.clusterUp = t.hub()
 		t.clusterReason, t.appReason = v1alpha1.ReasonDependencyNotHealthy, v1alpha1.ReasonDependencyNotHealthy
@@ -112,7 +112,7 @@ func (f facts) advance(p *Plan, t *target, sources [][]argocd.Source) {
 		t.appReason = v1alpha1.ReasonPending
 		return
 	}
-	f.advanceApplications(p, t, sources)
+	f.advanceApplications(p, t, deployments)
 }
 
 func (f facts) advanceCluster(p *Plan, t *target) {
@@ -395,13 +395,13 @@ func (f facts) status(t *target) v1alpha1.TargetStatus {
 	default:
 		s.Cluster = f.names.cluster(t.spec).String()
 	}
-	switch {
-	case len(t.apps) == 0 && s.State != v1alpha1.TargetDeploying:
-	case perComponent(t.spec) && t.clusterUp:
-		s.Components = f.componentStatuses(t)
-	case perComponent(t.spec):
+	if len(t.apps) == 0 && s.State != v1alpha1.TargetDeploying {
+		return s
+	}
+	if s.Components = f.componentStatuses(t); !t.clusterUp {
 		s.Components = ptr.Deref(recordedTarget(f.experiment.Status.Targets, s.Name), v1alpha1.TargetStatus{}).Components
-	default:
+	}
+	if !perComponent(t.spec) {
 		s.Application = f.names.application(t.spec, "").String()
 	}
 	return s

@@ -170,7 +170,7 @@ func (d *demolition) takeApplications() {
 		layered := !slices.ContainsFunc(t.apps, func(app *unstructured.Unstructured) bool {
 			return going(app) && d.given(remnant{object: app}, 4)
 		})
-		for _, app := range t.leaving() {
+		for _, app := range d.leaving(t) {
 			d.takeApplication(t, app, needed)
 			needed = needed || layered && d.awaits(app)
 		}
@@ -184,9 +184,9 @@ func (d *demolition) takeApplications() {
 
 // leaving are the Applications of a target in the order in which they go: what comes later in the list of
 // components is deployed on what came before. Of those that the list does not have only their age says so.
-func (t *target) leaving() (apps []*unstructured.Unstructured) {
+func (f facts) leaving(t *target) (apps []*unstructured.Unstructured) {
 	if len(t.removed) > 0 {
-		return youngestFirst(t.apps)
+		return f.lastFirst(t.apps)
 	}
 	for _, p := range slices.Backward(t.parts) {
 		if p.app != nil {

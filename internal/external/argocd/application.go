@@ -87,6 +87,22 @@ type Application struct {
 	// NamespaceLabels and NamespaceAnnotations mark the namespace, whether Argo CD creates it
 	// or finds it: the name must be one that nobody else can have.
 	NamespaceLabels, NamespaceAnnotations map[string]string
+	// Ignored are fields of what is deployed that others write.
+	Ignored []Ignored
+}
+
+// Ignored are fields of an object that somebody else writes: they are neither compared nor synced.
+type Ignored struct {
+	// Kind of the object, of the core group.
+	Kind string
+	// Name of the object.
+	Name string
+	// JSONPointers of the fields.
+	JSONPointers []string
+}
+
+func (i Ignored) object() map[string]any {
+	return map[string]any{"kind": i.Kind, "name": i.Name, "jsonPointers": untypedList(i.JSONPointers)}
 }
 
 // Object is the Application as Argo CD takes it: synced, pruned and healed by itself, tried
@@ -102,9 +118,13 @@ func (a Application) Object() *unstructured.Unstructured {
 	} else {
 		destination["name"] = a.Cluster
 	}
+	options := []string{"CreateNamespace=true", "ServerSideApply=true"}
+	if len(a.Ignored) > 0 {
+		options = append(options, "RespectIgnoreDifferences=true")
+	}
 	policy := map[string]any{
 		"automated":   map[string]any{"prune": true, "selfHeal": true},
-		"syncOptions": []any{"CreateNamespace=true", "ServerSideApply=true"},
+		"syncOptions": untypedList(options),
 		"retry": map[string]any{
 			"limit":   int64(5),
 			"backoff": map[string]any{"duration": "5s", "factor": int64(2), "maxDuration": "3m"},
@@ -120,19 +140,34 @@ func (a Application) Object() *unstructured.Unstructured {
 	if len(namespace) > 0 {
 		policy["managedNamespaceMetadata"] = namespace
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{
-		"spec": map[string]any{
-			"project":     a.Project,
-			"sources":     sources,
-			"destination": destination,
-			"syncPolicy":  policy,
-		},
-	}}
+	spec := map[string]any{
+		"project":     a.Project,
+		"sources":     sources,
+		"destination": destination,
+		"syncPolicy":  policy,
+	}
+	if len(a.Ignored) > 0 {
+		ignored := make([]any, 0, len(a.Ignored))
+		for _, i := range a.Ignored {
+			ignored = append(ignored, i.object())
+		}
+		spec["ignoreDifferences"] = ignored
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
 	u.SetGroupVersionKind(ApplicationGVK)
 	u.SetNamespace(a.Namespace)
 	u.SetName(a.Name)
 	u.SetFinalizers([]string{resourcesFinalizer})
 	return u
+}
+
+// untypedList is a list as unstructured content can hold it.
+func untypedList(l []string) []any {
+	out := make([]any, 0, len(l))
+	for _, v := range l {
+		out = append(out, v)
+	}
+	return out
 }
 
 // untyped is a map as unstructured content can hold it.
@@ -163,11 +198,7 @@ func (h Helm) object() map[string]any {
 	m := map[string]any{}
 	setString(m, "releaseName", h.ReleaseName)
 	if len(h.ValueFiles) > 0 {
-		files := make([]any, 0, len(h.ValueFiles))
-		for _, f := range h.ValueFiles {
-			files = append(files, f)
-		}
-		m["valueFiles"] = files
+		m["valueFiles"] = untypedList(h.ValueFiles)
 	}
 	if len(h.Parameters) > 0 {
 		parameters := make([]any, 0, len(h.Parameters))

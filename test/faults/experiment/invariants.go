@@ -61,7 +61,7 @@ var invariants = map[string]func([]faults.Entry) string{
 	inLayers: func(history []faults.Entry) string {
 		last := history[len(history)-1]
 		e := ownerOf(faults.StateOf(history), last.Object)
-		if e == nil || componentIn(last.Object) == "" {
+		if e == nil || last.Object.GetKind() != "Application" {
 			return ""
 		}
 		target, component := targetOf(last.Object), componentIn(last.Object)
@@ -134,10 +134,17 @@ func layersOf(e *unstructured.Unstructured) map[string][]string {
 	for _, t := range typed.Spec.Targets {
 		if t.ApplicationPolicy != v1alpha1.ApplicationPerComponent {
 			out[t.Name] = []string{""}
-			continue
+		} else {
+			for _, ref := range t.Components {
+				out[t.Name] = append(out[t.Name], ref.String())
+			}
 		}
-		for _, ref := range t.Components {
-			out[t.Name] = append(out[t.Name], ref.String())
+		switch {
+		case t.Observability == nil || !t.Observability.Enabled:
+		case t.Observability.Transport == v1alpha1.TransportTailscale:
+			out[t.Name] = append(out[t.Name], "app tailscale-operator", "config metrics-egress", "app metrics-agent")
+		default:
+			out[t.Name] = append(out[t.Name], "app metrics-agent")
 		}
 	}
 	return out

@@ -25,6 +25,15 @@ func inComponents(cluster string) any {
 	}
 }
 
+// inTheTailnet is a target whose metrics are shipped through a tailnet, by three components beside its own.
+func inTheTailnet(cluster string) any {
+	return map[string]any{
+		"name": "app", "cluster": map[string]any{"type": cluster}, "applicationPolicy": "PerComponent",
+		"components":    []any{map[string]any{"app": "nginx"}},
+		"observability": map[string]any{"enabled": true, "transport": "tailscale", "tenant": "lab"},
+	}
+}
+
 const dockerVersion = "infrastructure.cluster.x-k8s.io/v1beta1"
 
 func dockerTemplate(of string) any {
@@ -102,6 +111,7 @@ const (
 	resumedLarger = `[{"op": "remove", "path": "/spec/suspend"}, {"op": "add", "path": "/spec/targets/0/cluster/nodeCount", "value": 3}]`
 	withoutSecond = `[{"op": "remove", "path": "/spec/targets/0/components/1"}]`
 	terminated    = `[{"op": "add", "path": "/spec/terminate", "value": true}]`
+	shipped       = `[{"op": "add", "path": "/spec/targets/0/observability", "value": {"enabled": true, "tenant": "lab"}}]`
 	blocking      = `[{"op": "add", "path": "/spec/deletion", "value": {"policy": "Block"}}]`
 	notLonger     = `[{"op": "remove", "path": "/spec/workflow/params"}]`
 )
@@ -151,6 +161,12 @@ var roads = []faults.Workload{
 	{
 		Name:    "per-component",
 		Objects: objects(newExperiment(inComponents("gke"))),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
+		Done:    gone,
+	},
+	{
+		Name:    "observed",
+		Objects: objects(newExperiment(inTheTailnet("gke"))),
 		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
 		Done:    gone,
 	},
@@ -229,6 +245,18 @@ var edits = []faults.Workload{
 		Done: reached(v1alpha1.PhaseComplete),
 	},
 	{
+		// Another Application comes with it, when the first is healthy.
+		Name:    "edit-ready-observed",
+		Objects: objects(onHub),
+		Holds:   []string{applicationHealthy},
+		Steps: steps(
+			step(deploying, edit(shipped)),
+			step(observed(2), release(applicationHealthy)),
+			step(reached(v1alpha1.PhaseComplete), remove),
+		),
+		Done: gone,
+	},
+	{
 		// What was validated is not what is deployed now.
 		Name:    "edit-running",
 		Objects: objects(onHub),
@@ -246,7 +274,7 @@ var edits = []faults.Workload{
 		Holds:   []string{workflowEnds, applicationGone},
 		Steps: steps(
 			step(running, edit(withoutSecond)),
-			step(all(observed(2), telling("the spec does not name it any more")), restart, release(applicationGone)),
+			step(all(observed(2), telling("it is not wanted any more")), restart, release(applicationGone)),
 			step(all(child("Application", anything), healthy), release(workflowEnds)),
 		),
 		Done: all(reason(v1alpha1.ReasonWorkflowOutdated), healthy),

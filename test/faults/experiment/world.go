@@ -83,7 +83,7 @@ var installation = faults.Installation{
 		"bin/crds/cluster-api/cluster.x-k8s.io_clusters.yaml", "bin/crds/cluster-api/cluster.x-k8s.io_machinedeployments.yaml",
 	},
 	Namespaces:       []string{argoCDNamespace, workflowNamespace, crossplaneNamespace, managerNamespace},
-	Manifests:        []string{"config/rbac", "config/grants", "test/faults/experiment/testdata", "config/samples/components.yaml", "config/samples/workflowtemplate.yaml"},
+	Manifests:        []string{"config/rbac", "config/grants", "test/faults/experiment/testdata", "config/samples/components.yaml", "config/samples/workflowtemplate.yaml", "config/observability/components.yaml"},
 	AccountNamespace: managerNamespace,
 	Account:          managerAccount,
 }
@@ -122,7 +122,10 @@ var world = faults.World{
 	QuietWhenLate: true,
 	Secrets:       faults.Disguises(canary),
 	Manager: func(namespace string) []string {
-		return []string{"--watch-namespaces=" + namespace, "--orphans-namespace=" + managerNamespace, "--workflows-anywhere"}
+		return []string{
+			"--watch-namespaces=" + namespace, "--orphans-namespace=" + managerNamespace, "--workflows-anywhere",
+			"--observability-hub-url=http://mimir-gateway.mimir.svc:8080/api/v1/push", "--observability-tailnet=tail1234.ts.net",
+		}
 	},
 }
 
@@ -449,11 +452,15 @@ func (p player) initialized() bool {
 	return initialized
 }
 
-// endpointTold says whether the Experiment has told where the cluster's API server is.
+// endpointTold says whether the Experiment has told where the cluster's API server is: of this cluster,
+// not of one of the same name that it says is being deleted.
 func (p player) endpointTold() bool {
 	e := p.owner()
 	if e == nil {
 		return true
+	}
+	if says(e, p.self()+isDeleted) {
+		return false
 	}
 	targets, _, _ := unstructured.NestedSlice(e.Object, "status", "targets")
 	return slices.ContainsFunc(targets, func(t any) bool {
