@@ -59,6 +59,8 @@ type run struct {
 	seats *seats
 	// still is how long it had none.
 	still time.Duration
+	// caughtUp says that a manager which was put back in time has come back to the present.
+	caughtUp bool
 	// troubles are what the harness could not do.
 	troubles []string
 }
@@ -202,7 +204,7 @@ func (r *run) gated(do func() error) error {
 
 // turn is what the user and the outsides do when they see a state.
 func (r *run) turn(ctx context.Context, steps *[]Step, state State) error {
-	if len(*steps) > 0 && (*steps)[0].When(state) {
+	if len(*steps) > 0 && (*steps)[0].When(state) && !r.misled() {
 		step := (*steps)[0]
 		*steps = (*steps)[1:]
 		if err := step.Do(ctx, r.stage); err != nil {
@@ -214,6 +216,17 @@ func (r *run) turn(ctx context.Context, steps *[]Step, state State) error {
 		return nil // what changed it is on its way
 	}
 	return err
+}
+
+// misled says whether what there is may be what a manager that was put back in time has written. Its caches
+// come back one after the other, so for a moment it may say what it takes back at once; a user who acted on
+// that would make it last. One who acts on what was there before need not wait.
+func (r *run) misled() bool {
+	if r.fault.travels() && !r.caughtUp && len(stored(r.proxy.story())) > r.fault.K {
+		r.caughtUp = r.proxy.faultOver() && r.proxy.idle(stillness)
+		return !r.caughtUp
+	}
+	return false
 }
 
 // advance moves the manager's clock on.
