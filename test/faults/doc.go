@@ -60,7 +60,7 @@
 // It stops everybody, so these plans are played when all others are done, several for each
 // restart: every run waits at its write, stored and not answered, until the last one has come
 // to its own; then the outsides wait, the recorder catches up, and the API server is killed and
-// started again on the same port. The restarted one knows no moment before its start, so the
+// started again on the same port, and Kubernetes' own controllers after it. The restarted one knows no moment before its start, so the
 // recorder lists and tells what has changed since; nothing has, so nothing is lost or doubled.
 // A manager behind the proxy sees its connections dropped rather than refused.
 //

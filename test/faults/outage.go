@@ -56,5 +56,10 @@ func (r *restart) leave(ctx context.Context) {
 		if r.err == nil {
 			r.err = r.lab.ResumeAPIServer(ctx)
 		}
+		if r.err == nil {
+			// Its garbage collector may have asked a server that did not serve all kinds yet, and would do
+			// without the others for half a minute.
+			r.err = r.lab.RestartControllerManager(ctx)
+		}
 	}()
 }
