@@ -59,6 +59,8 @@ func shows(e v1alpha1.Experiment) map[string]bool {
 	for _, t := range e.Spec.Targets {
 		all["cluster "+string(t.Cluster.Type)], all["policy "+string(t.ApplicationPolicy)] = true, true
 		all["dependency"] = all["dependency"] || len(t.Depends) > 0
+		all["time to live of a target"] = all["time to live of a target"] || t.TTLAfterFinished != nil
+		all["namespace"] = all["namespace"] || t.Namespace != ""
 		all["Pod Security"] = all["Pod Security"] || t.PodSecurity != ""
 		if o := t.Observability; o != nil && o.Enabled {
 			all["transport "+string(o.Transport)] = true
@@ -84,7 +86,7 @@ func TestSamplesSpan(t *testing.T) {
 	}
 	for _, what := range []string{
 		"cluster gke", "cluster talos", "cluster vcluster", "cluster hub", "cluster existing", "policy ", "policy PerComponent", "tolerations", "parameters",
-		"dependency", "Pod Security", "transport ", "transport tailscale", "completion ", "completion manual", "cluster template", "deadlines", "time to live after the verdict", "deletion",
+		"dependency", "namespace", "Pod Security", "transport ", "transport tailscale", "completion ", "completion manual", "cluster template", "deadlines", "time to live after the verdict", "time to live of a target", "deletion",
 	} {
 		if !have[what] {
 			t.Errorf("no sample has %q", what)

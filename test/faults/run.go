@@ -59,6 +59,8 @@ type run struct {
 	seats *seats
 	// still is how long it had none.
 	still time.Duration
+	// due says that the moment of the next step has come.
+	due bool
 	// caughtUp says that a manager which was put back in time has come back to the present.
 	caughtUp bool
 	// troubles are what the harness could not do.
@@ -204,9 +206,10 @@ func (r *run) gated(do func() error) error {
 
 // turn is what the user and the outsides do when they see a state.
 func (r *run) turn(ctx context.Context, steps *[]Step, state State) error {
-	if len(*steps) > 0 && (*steps)[0].When(state) && !r.misled() {
+	r.due = len(*steps) > 0 && (r.due || (*steps)[0].When(state))
+	if r.due && !r.misled() {
 		step := (*steps)[0]
-		*steps = (*steps)[1:]
+		*steps, r.due = (*steps)[1:], false
 		if err := step.Do(ctx, r.stage); err != nil {
 			return fmt.Errorf("taking step: %w", err)
 		}

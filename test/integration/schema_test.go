@@ -121,6 +121,10 @@ var _ = Describe("The schema", func() {
 		Entry("another cluster with values of a virtual one", withCluster("{type: hub, vcluster: {values: x}}"), "spec.targets[0].cluster", "vcluster"),
 		Entry("another cluster with a kubeconfig", withCluster("{type: gke, kubeconfigSecret: {name: x}}"), "spec.targets[0].cluster", "existing", "kubeconfigSecret"),
 		Entry("a privileged namespace on the hub", targets("{name: a, cluster: {type: hub}, components: [{app: x}], podSecurity: privileged}"), "podSecurity", "hub"),
+		Entry("a namespace on the hub", targets("{name: a, cluster: {type: hub}, components: [{app: x}], namespace: web}"), "spec.targets[0]", "namespace", "hub"),
+		Entry("a namespace on an existing cluster", targets("{name: a, cluster: {type: existing, kubeconfigSecret: {name: x}}, components: [{app: x}], namespace: web}"), "spec.targets[0]", "namespace", "existing"),
+		Entry("a namespace that is the cluster's own", targets("{name: a, cluster: {type: gke}, components: [{app: x}], namespace: kube-system}"), "spec.targets[0].namespace", "kube-"),
+		Entry("a namespace that is no name", targets("{name: a, cluster: {type: gke}, components: [{app: x}], namespace: a.b}"), "spec.targets[0].namespace"),
 		Entry("an unknown level of pod security", targets("{name: a, cluster: {type: gke}, components: [{app: x}], podSecurity: high}"), "podSecurity"),
 		Entry("another cluster with what Talos is made of", withCluster("{type: gke, talos: "+talos("Cluster", "Machine")+"}"), "spec.targets[0].cluster", "talos"),
 		Entry("a Talos cluster with a zone", withCluster("{type: talos, zone: x, talos: "+talos("Cluster", "Machine")+"}"), "spec.targets[0].cluster", "talos.infrastructure", "zone"),
@@ -172,6 +176,9 @@ var _ = Describe("The schema", func() {
 		Entry("an unknown policy of deletion", withWorkflow("{template: x}, deletion: {policy: Orphan}"), "spec.deletion.policy"),
 		Entry("a deadline of progress in days", withWorkflow("{template: x}, progressDeadline: {clusters: 1d}"), "spec.progressDeadline.clusters"),
 		Entry("a negative time to live after the verdict", withWorkflow("{template: x}, ttlAfterFinished: -1h"), "spec.ttlAfterFinished"),
+		Entry("a time to live of a target in days", targets("{name: a, cluster: {type: hub}, components: [{app: x}], ttlAfterFinished: 1d}"), "spec.targets[0].ttlAfterFinished"),
+		Entry("a target that is to go before one that depends on it and stays", targets("{name: a, cluster: {type: hub}, components: [{app: x}], ttlAfterFinished: 1h}, "+
+			"{name: b, cluster: {type: hub}, components: [{app: x}], depends: [a]}"), "spec.targets", "ttlAfterFinished", "depend on it"),
 		Entry("an unknown field", withWorkflow("{template: x}, series: y"), "spec.series"),
 		Entry("a long description", withWorkflow("{template: x}, description: "+strings.Repeat("d", 1025)), "spec.description"),
 	)
@@ -183,6 +190,7 @@ var _ = Describe("The schema", func() {
 		Entry("with the longest target name", named(strings.Repeat("a", 63))),
 		Entry("with every field of a cluster", withCluster("{type: gke, zone: z, nodeCount: 3, machineType: m, preemptible: true, diskSizeGb: 10}")),
 		Entry("with a privileged namespace", targets("{name: a, cluster: {type: gke}, components: [{app: x}], podSecurity: privileged}")),
+		Entry("with a namespace of its choice", targets("{name: a, cluster: {type: gke}, components: [{app: x}], namespace: web}")),
 		Entry("with a virtual cluster", withCluster("{type: vcluster, vcluster: {chartVersion: 0.29.0, values: \"sync: {}\"}}")),
 		Entry("with an existing cluster", withCluster("{type: existing, kubeconfigSecret: {name: x}}")),
 		Entry("with a Talos cluster", withCluster("{type: talos, nodeCount: 3, talos: "+talos("Cluster", "Machine")+"}")),
@@ -197,6 +205,9 @@ var _ = Describe("The schema", func() {
 		Entry("with every deadline", withWorkflow("{template: x}, deletion: {deadline: 1h, policy: Block}, progressDeadline: {clusters: 30m, applications: 1h30m, workflow: 2h}")),
 		Entry("terminated", withWorkflow("{template: x}, terminate: true")),
 		Entry("with a time to live after the verdict", withWorkflow("{template: x}, ttlAfterFinished: 1h30m")),
+		Entry("with a target that goes at once", targets("{name: a, cluster: {type: hub}, components: [{app: x}], ttlAfterFinished: 0s}")),
+		Entry("with targets that go one after the other", targets("{name: a, cluster: {type: hub}, components: [{app: x}], ttlAfterFinished: 1h}, "+
+			"{name: b, cluster: {type: hub}, components: [{app: x}], depends: [a], ttlAfterFinished: 30m}")),
 		Entry("with 365 days to live", withWorkflow("{template: x}, ttlDays: 365")),
 		Entry("with observability", targets("{name: a, cluster: {type: hub}, components: [{app: x}], observability: {enabled: true, transport: tailscale, tenant: lab}}")),
 	)
@@ -294,6 +305,9 @@ var _ = Describe("What was begun", func() {
 		Entry("another Kubernetes", onTalos(talos("Cluster", "Machine")), onTalos(strings.Replace(talos("Cluster", "Machine"), "v1.34.1", "v1.34.2", 1)), ""),
 		Entry("no level of Pod Security", secured(", podSecurity: baseline"), secured(""), "spec.targets[].podSecurity: it can be changed and not be removed"),
 		Entry("another level of Pod Security", secured(", podSecurity: baseline"), secured(", podSecurity: privileged"), ""),
+		Entry("another namespace", secured(", namespace: a"), secured(", namespace: b"), "spec.targets[].namespace: it cannot change once"),
+		Entry("a namespace that was not chosen", secured(""), secured(", namespace: b"), "spec.targets[].namespace: it cannot change once"),
+		Entry("another time to live of a target", secured(", ttlAfterFinished: 1h"), secured(", ttlAfterFinished: 2h"), ""),
 		Entry("targets in another order", targets(hubTarget+", "+another), targets(another+", "+hubTarget), ""), // field notes 36
 		Entry("no end", withWorkflow("{template: x}, terminate: true"), withWorkflow("{template: x}"), "terminate: it cannot be taken back"),
 		Entry("observability", targets(hubTarget), targets("{name: a, cluster: {type: hub}, components: [{app: x}], observability: {enabled: true}}"), ""),

@@ -25,6 +25,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || oldSelf.spec.targets.all(o, !has(o.podSecurity) || self.spec.targets.exists(t, t.name == o.name && has(t.podSecurity)))",message="spec.targets[].podSecurity: it can be changed and not be removed once the Experiment has started, because the label would stay on the namespace; set another level"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, oldSelf.spec.targets.exists(o, o.name == t.name && (has(o.applicationPolicy) && o.applicationPolicy == 'PerComponent') == (has(t.applicationPolicy) && t.applicationPolicy == 'PerComponent')))",message="spec.targets[].applicationPolicy: it cannot change once the Experiment has started, because what is deployed would be taken down and deployed again; delete the Experiment and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || oldSelf.spec.targets.all(o, self.spec.targets.exists(t, t.name == o.name && has(t.cluster.talos) == has(o.cluster.talos) && (!has(t.cluster.talos) || t.cluster.talos.infrastructure == o.cluster.talos.infrastructure && has(t.cluster.talos.talosVersion) == has(o.cluster.talos.talosVersion) && (!has(t.cluster.talos.talosVersion) || t.cluster.talos.talosVersion == o.cluster.talos.talosVersion))))",message="spec.targets[].cluster.talos: infrastructure and talosVersion cannot change once the Experiment has started; delete it and create another one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, oldSelf.spec.targets.exists(o, o.name == t.name && has(o.__namespace__) == has(t.__namespace__) && (!has(t.__namespace__) || t.__namespace__ == o.__namespace__)))",message="spec.targets[].namespace: it cannot change once the Experiment has started, because what is deployed would stay in that of before; delete the Experiment and create another one"
 type Experiment struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -63,6 +64,7 @@ type ExperimentSpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.depends) || t.depends.all(d, d != t.name))",message="depends: a target cannot depend on itself"
 	// +kubebuilder:validation:XValidation:rule="self.all(t, !has(t.depends) || t.depends.all(d, self.exists(o, o.name == d)))",message="depends: names a target that is not in spec.targets"
+	// +kubebuilder:validation:XValidation:rule="self.all(t, has(t.ttlAfterFinished) || !has(t.depends) || !self.exists(o, has(o.ttlAfterFinished) && o.name in t.depends))",message="ttlAfterFinished: a target stays while others that depend on it do; set it for those, too"
 	Targets []Target `json:"targets"`
 
 	// workflow is the Argo Workflow that validates the Experiment once every target is
@@ -190,6 +192,7 @@ const (
 )
 
 // Target is one cluster and what is deployed on it.
+// +kubebuilder:validation:XValidation:rule="!has(self.__namespace__) || !(self.cluster.type in ['hub', 'existing'])",message="namespace: on the hub and on an existing cluster, which others share, it cannot be chosen; remove it, or use another type of cluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.podSecurity) || self.podSecurity == 'restricted' || self.cluster.type != 'hub'",message="podSecurity: what runs on the hub, which others share, can only be restricted; use another type of cluster"
 // +kubebuilder:validation:XValidation:rule="(has(self.applicationPolicy) && self.applicationPolicy == 'PerComponent') || self.components.size() == 1 || self.components.all(c, !has(c.tolerations))",message="components[].tolerations: several components of one Application cannot be told apart; set applicationPolicy to PerComponent"
 type Target struct {
@@ -218,6 +221,15 @@ type Target struct {
 	// +optional
 	ApplicationPolicy ApplicationPolicy `json:"applicationPolicy,omitempty"`
 
+	// namespace on the target's cluster that the components are deployed into, and that is made for them.
+	// Default: the Experiment's name. On the hub or an existing cluster, which others share, it is one that is
+	// the Experiment's alone, and cannot be chosen. It cannot change once the Experiment has started.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('kube-')",message="namespace: those that begin with kube- are the cluster's own; choose another"
+	Namespace string `json:"namespace,omitempty"`
+
 	// podSecurity is the level of the Pod Security Standards that the namespace of the components
 	// enforces, for instance privileged for agents that run on every node; on the hub, which others
 	// share, restricted alone. Default: what the cluster does.
@@ -227,6 +239,15 @@ type Target struct {
 	// observability ships the target's metrics to the hub.
 	// +optional
 	Observability *TargetObservability `json:"observability,omitempty"`
+
+	// ttlAfterFinished is how long after the Experiment's verdict this target is taken down, with its
+	// cluster, while the others and the record stay, as a duration such as 30m; 0s is at once. It goes after
+	// those that depend on it. The annotation experiments.illm.io/extend does not move it. Default: the target
+	// stays as long as the Experiment.
+	// +optional
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s)){1,3}$`
+	TTLAfterFinished *metav1.Duration `json:"ttlAfterFinished,omitempty"`
 
 	// depends names the targets that must be healthy before this one is begun.
 	// +optional
@@ -675,13 +696,18 @@ const (
 	TargetDeploying TargetState = "Deploying"
 	// TargetHealthy: its Application is Healthy and Synced.
 	TargetHealthy TargetState = "Healthy"
+	// TargetDeleting: its time to live is over, and it is being taken down.
+	TargetDeleting TargetState = "Deleting"
+	// TargetDeleted: nothing is left of it but the record.
+	TargetDeleted TargetState = "Deleted"
 )
 
 // TargetStatus is what was seen last of a target.
 type TargetStatus struct {
 	// name of the target.
 	Name string `json:"name"`
-	// state is Blocked, Provisioning, Deploying or Healthy.
+	// state is Blocked, Provisioning, Deploying or Healthy; and Deleting or Deleted when its own time to live,
+	// spec.targets[].ttlAfterFinished, is over.
 	// +optional
 	State TargetState `json:"state,omitempty"`
 	// since is when it came to this state.
@@ -698,7 +724,7 @@ type TargetStatus struct {
 	// endpoint of the cluster's API server.
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
-	// namespace on the cluster that the components are deployed into: the Experiment's
+	// namespace on the cluster that the components are deployed into: that of the spec, or the Experiment's
 	// name, and on the hub or an existing cluster, which others share, one that is the
 	// Experiment's alone.
 	// +optional

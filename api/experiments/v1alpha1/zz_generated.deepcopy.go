@@ -610,6 +610,11 @@ func (in *Target) DeepCopyInto(out *Target) {
 		*out = new(TargetObservability)
 		**out = **in
 	}
+	if in.TTLAfterFinished != nil {
+		in, out := &in.TTLAfterFinished, &out.TTLAfterFinished
+		*out = new(v1.Duration)
+		**out = **in
+	}
 	if in.Depends != nil {
 		in, out := &in.Depends, &out.Depends
 		*out = make([]string, len(*in))

@@ -129,6 +129,8 @@ type scope struct {
 	plan       Plan
 	// failed are the errors of this pass's writes by target.
 	failed map[string]error
+	// part: this is about some targets of an Experiment that stays.
+	part bool
 }
 
 // Reconcile takes an Experiment one step on.
@@ -169,12 +171,15 @@ func (s *scope) step(ctx context.Context) error {
 		}
 	}
 	s.plan = s.facts().plan()
+	if l := s.plan.Leaving; l != nil && l.Begun {
+		return s.takeTargets(ctx, l)
+	}
 	return errors.Join(s.apply(ctx), s.seen.readErrors())
 }
 
 // facts are what the pass knows by now.
 func (s *scope) facts() facts {
-	return facts{experiment: s.experiment, options: s.Options, names: s.names, seen: s.seen, now: s.now, refused: s.refusals.of(s.experiment)}
+	return facts{experiment: s.experiment, options: s.Options, names: s.names, seen: s.seen, now: s.now, refused: s.refusals.of(s.experiment), part: s.part}
 }
 
 // The priorities of what wakes an Experiment grow with how far it has come; a new or changed

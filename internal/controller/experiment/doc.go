@@ -35,7 +35,8 @@
 // A hub target's "cluster" is the one the manager runs on: nothing of it is provisioned,
 // registered or deleted but the namespace that Argo CD makes there for the Experiment. That
 // one has a name that nobody else's can be, because the hub is shared, and goes in the
-// teardown. On clusters of its own the Experiment's name is the namespace.
+// teardown. On clusters of its own the namespace is what the target says, or the
+// Experiment's name.
 //
 // A gke target's claim may be a namespaced composite of Crossplane v2, which has no claim: then its
 // kubeconfig is beside it, and it is deleted in the foreground, because it would be gone before the
@@ -96,6 +97,12 @@
 // Workflows to keep.
 //
 // A teardown goes by what is there: where somebody has taken the record of the start away, it is made anew.
+//
+// A target with a time to live of its own is taken down so long after the verdict, and after those that
+// depend on it, by the same teardown, as if the Experiment had no other targets and no Workflow. That it goes
+// is recorded before anything of it is deleted, so the deletion rests on the Experiment that the server has;
+// from then on it goes to its end, whatever the spec says. What keeps it is told of the target: the verdict
+// stands.
 //
 // spec.terminate ends the Experiment, with the verdict that it has or as failed, and takes everything
 // down as a deletion does; the Experiment stays, and says in its condition CleanedUp how far that is.

@@ -72,3 +72,54 @@ func (l lifetime) wait(now time.Time) time.Duration {
 	}
 	return l.end.Add(-notice).Sub(now)
 }
+
+// targetEnds are when targets are taken down before their Experiment is, by its verdict: each after what
+// depends on it. Those that stay as long are not in it.
+func targetEnds(e *v1alpha1.Experiment) map[string]time.Time {
+	ends := map[string]time.Time{}
+	if e.Status.CompletedAt == nil {
+		return ends
+	}
+	for _, t := range e.Spec.Targets {
+		if t.TTLAfterFinished != nil {
+			ends[t.Name] = e.Status.CompletedAt.Add(t.TTLAfterFinished.Duration)
+		}
+	}
+	for range e.Spec.Targets { // as often as the longest chain is long
+		for _, t := range e.Spec.Targets {
+			end, ok := ends[t.Name]
+			for _, dependency := range t.Depends {
+				if before, has := ends[dependency]; has && !ok {
+					delete(ends, dependency)
+				} else if has && before.Before(end) {
+					ends[dependency] = end
+				}
+			}
+		}
+	}
+	return ends
+}
+
+// leaving are the targets whose time is over and that are not gone yet, in the order of the spec, and when
+// the next one's will be; the zero time is never. What was begun is ended, whatever the spec says since.
+func leaving(e *v1alpha1.Experiment, now time.Time) (targets []string, next time.Time) {
+	if e.DeletionTimestamp != nil || e.Spec.Terminate || e.Status.CompletedAt == nil {
+		return nil, next // everything goes, or nothing yet
+	}
+	ends := targetEnds(e)
+	for _, t := range e.Spec.Targets {
+		var state v1alpha1.TargetState
+		if recorded := recordedTarget(e.Status.Targets, t.Name); recorded != nil {
+			state = recorded.State
+		}
+		end, ok := ends[t.Name]
+		switch {
+		case state == v1alpha1.TargetDeleted:
+		case state == v1alpha1.TargetDeleting, ok && !now.Before(end):
+			targets = append(targets, t.Name)
+		case ok && (next.IsZero() || end.Before(next)):
+			next = end
+		}
+	}
+	return targets, next
+}

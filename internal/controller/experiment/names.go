@@ -246,7 +246,7 @@ func (n names) deployed(t v1alpha1.Target) string {
 	if shared(t) {
 		return n.ownNamespace(t)
 	}
-	return kube.NamespaceName(n.experiment.UID, n.experiment.Name)
+	return orDefault(t.Namespace, kube.NamespaceName(n.experiment.UID, n.experiment.Name))
 }
 
 // maxNamespace is the longest name of a namespace.

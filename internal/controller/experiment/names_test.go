@@ -152,3 +152,25 @@ func TestSecretValue(t *testing.T) {
 		})
 	}
 }
+
+// A target's components are deployed where it says, on a cluster that is its own.
+func TestNamespaceOfATarget(t *testing.T) {
+	chosen := targetOf("app", v1alpha1.ClusterGKE)
+	chosen.Namespace = "web"
+	l := newLab(t, experimentOf(chosen), nginx(), template())
+	l.settle(l.play)
+	app := l.list(argocd.ApplicationGVK)[0]
+	if got, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "namespace"); got != "web" {
+		t.Errorf("it is deployed into %q", got)
+	}
+	if got := l.get().Status.Targets[0].Namespace; got != "web" {
+		t.Errorf("its status says %q", got)
+	}
+	n := names{experimentOf(), labOptions}
+	for _, cluster := range []v1alpha1.ClusterType{v1alpha1.ClusterHub, v1alpha1.ClusterExisting} {
+		chosen.Cluster.Type = cluster // which the schema refuses
+		if got := n.deployed(chosen); got != n.ownNamespace(chosen) {
+			t.Errorf("on a cluster of type %s, which others share, it is %s", cluster, got)
+		}
+	}
+}

@@ -194,19 +194,23 @@ func (s *scope) copies(ctx context.Context, wanted []templateCopy, cluster *unst
 // observeKinds looks which of the kinds that it needs can be read.
 func (s *scope) observeKinds() {
 	s.seen.Kinds = map[schema.GroupVersionKind]kube.KindState{}
-	for _, gvk := range neededKinds(s.experiment) {
+	for _, gvk := range s.neededKinds() {
 		s.seen.Kinds[gvk] = s.Kinds.State(gvk)
 	}
 }
 
-// neededKinds are the foreign kinds without which the Experiment cannot complete.
-func neededKinds(e *v1alpha1.Experiment) []schema.GroupVersionKind {
+// neededKinds are the foreign kinds without which the Experiment, or a part of it, cannot complete.
+func (s *scope) neededKinds() []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
-	for _, t := range e.Spec.Targets {
+	for _, t := range s.experiment.Spec.Targets {
 		kinds = union(kinds, providerOf(t).kinds())
 	}
-	template, _ := names{experiment: e}.template()
-	return append(kinds, argocd.ApplicationGVK, argoworkflows.WorkflowGVK, template)
+	kinds = append(kinds, argocd.ApplicationGVK)
+	if s.part {
+		return kinds
+	}
+	template, _ := s.names.template()
+	return append(kinds, argoworkflows.WorkflowGVK, template)
 }
 
 func (s *scope) observeChildren(ctx context.Context) error {
@@ -266,8 +270,8 @@ func (s *scope) observeApplications(ctx context.Context) error {
 
 // observeWorkflow reads the Workflow.
 func (s *scope) observeWorkflow(ctx context.Context) error {
-	if s.names.unwatched() {
-		return nil // there is none: it is not accepted
+	if s.part || s.names.unwatched() {
+		return nil // it stays, or there is none: it is not accepted
 	}
 	workflow, err := s.child(ctx, argoworkflows.WorkflowGVK, s.names.workflow())
 	if err == nil && workflow == nil && s.experiment.Status.Workflow != nil &&
@@ -507,38 +511,47 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 		return nil // nothing was ever created
 	}
 	s.seen.Leftovers = map[schema.GroupVersionKind][]unstructured.Unstructured{}
-	workflows, apps := argoworkflows.WorkflowGVK, argocd.ApplicationGVK
-	if s.seen.Kinds[workflows] != kube.KindServed {
-		s.seen.Unseen = true
-		if err := s.leftovers(ctx, workflows); err != nil {
-			return err
-		}
-	}
-	if s.seen.Kinds[apps] != kube.KindServed {
-		s.seen.Unseen = true
-		if err := s.leftovers(ctx, apps); err != nil {
-			return err
-		}
-		for _, app := range s.seen.Leftovers[apps] {
-			target := app.GetLabels()[v1alpha1.LabelTarget]
-			s.seen.Applications[target] = append(s.seen.Applications[target], &app)
-		}
+	if err := s.observeUncached(ctx); err != nil {
+		return err
 	}
 	s.observeClusterless(ctx)
 	s.observeDisconnected(ctx)
 	if d := (&demolition{facts: s.facts()}); d.takeFirst() {
 		return nil
 	}
-	served := !slices.ContainsFunc(neededKinds(s.experiment), func(gvk schema.GroupVersionKind) bool { return s.seen.Kinds[gvk] != kube.KindServed })
+	served := !slices.ContainsFunc(s.neededKinds(), func(gvk schema.GroupVersionKind) bool { return s.seen.Kinds[gvk] != kube.KindServed })
 	cached, err := s.observeLast(ctx)
 	if err != nil || cached && served && !s.facts().overdue() {
 		return err // what goes wakes, and everything is listed when nothing is left, or before it is given up
 	}
 	known := s.seen.Workflow != nil || len(s.seen.Applications) > 0
-	if err := s.leftovers(ctx, slices.Concat(neededKinds(s.experiment), s.names.copyKinds(), []schema.GroupVersionKind{argocd.SecretGVK, namespaceGVK})...); err != nil {
+	if err := s.leftovers(ctx, slices.Concat(s.neededKinds(), s.names.copyKinds(), []schema.GroupVersionKind{argocd.SecretGVK, namespaceGVK})...); err != nil {
 		return err
 	}
 	s.seen.Unseen = s.seen.Unseen || !known
+	return nil
+}
+
+// observeUncached looks live for what goes first, of kinds that the cache does not have.
+func (s *scope) observeUncached(ctx context.Context) error {
+	workflows, apps := argoworkflows.WorkflowGVK, argocd.ApplicationGVK
+	if !s.part && s.seen.Kinds[workflows] != kube.KindServed {
+		s.seen.Unseen = true
+		if err := s.leftovers(ctx, workflows); err != nil {
+			return err
+		}
+	}
+	if s.seen.Kinds[apps] == kube.KindServed {
+		return nil
+	}
+	s.seen.Unseen = true
+	if err := s.leftovers(ctx, apps); err != nil {
+		return err
+	}
+	for _, app := range s.seen.Leftovers[apps] {
+		target := app.GetLabels()[v1alpha1.LabelTarget]
+		s.seen.Applications[target] = append(s.seen.Applications[target], &app)
+	}
 	return nil
 }
 

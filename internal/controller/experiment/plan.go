@@ -52,6 +52,8 @@ type Plan struct {
 	Confirm []Write
 	// Expire deletes the Experiment: its time is over.
 	Expire bool
+	// Leaving are the targets that go before their Experiment does; nil if none do.
+	Leaving *Leaving
 	// Down says what a teardown still waits for; nil when there is no teardown.
 	Down []string
 	// Teardown is since when it waits for what; nil leaves what is recorded.
@@ -115,6 +117,8 @@ type facts struct {
 	refused map[string]refusal
 	// frozen: the spec cannot be acted on, so nothing is created or changed.
 	frozen bool
+	// part: these are some targets of an Experiment that stays, and its Workflow with it.
+	part bool
 }
 
 // plan decides. It is pure.
@@ -129,12 +133,14 @@ func (f facts) plan() Plan {
 	case goingDown(f.experiment):
 		p = f.teardown()
 	case f.experiment.Status.CompletedAt != nil:
+		p = f.finished()
 	case f.experiment.Spec.Terminate:
 		p = f.terminated()
 	default:
 		p = f.bringUp()
 	}
-	if p.Verdict && (f.experiment.Spec.TTLAfterFinished != nil || f.experiment.Spec.Terminate) {
+	if spec := f.experiment.Spec; p.Verdict && (spec.TTLAfterFinished != nil || spec.Terminate ||
+		slices.ContainsFunc(spec.Targets, func(t v1alpha1.Target) bool { return t.TTLAfterFinished != nil })) {
 		p.Wait = kube.AtOnce // the verdict may bring the end nearer
 	}
 	p.lookIn(life.wait(f.now))

@@ -37,6 +37,9 @@ func report(s *scope, err error, now time.Time) {
 	case goingDown(e): // the conditions tell of what fails, and the record stays what it was
 	case p.Targets != nil:
 		st.Targets = withFailures(p.Targets, st.Targets, s.failed)
+	case p.Leaving != nil:
+		st.Targets = p.Leaving.statuses(st.Targets, err, now)
+		err = nil // they tell of it; Ready goes on to say the verdict
 	}
 	if p.Workflow != nil && p.Workflow.UID != "" {
 		st.Workflow = p.Workflow

@@ -131,10 +131,12 @@ func (d *demolition) askedAt(r remnant) time.Time {
 
 // takeFirst takes down what comes before the clusters, and says whether they wait for it.
 func (d *demolition) takeFirst() (held bool) {
-	if w := d.seen.Workflow; w != nil {
+	switch w := d.seen.Workflow; {
+	case d.part: // it stays
+	case w != nil:
 		d.remove(*w)
 		d.lookIn(d.nextLook(*w))
-	} else {
+	default:
 		d.later(argoworkflows.WorkflowGVK)
 	}
 	if d.held() {

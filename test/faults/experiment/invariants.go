@@ -48,7 +48,7 @@ var invariants = map[string]func([]faults.Entry) string{
 	dependentsFirst: func(history []faults.Entry) string {
 		u, before := going(history)
 		e := ownerOf(before, u)
-		if e == nil || u.GetKind() != "Application" || e.GetDeletionTimestamp() == nil {
+		if e == nil || u.GetKind() != "Application" || e.GetDeletionTimestamp() == nil && !decided(e) {
 			return "" // outside of a teardown it comes again
 		}
 		for name, depends := range targetsOf(e) {
@@ -203,4 +203,10 @@ func targetsOf(e *unstructured.Unstructured) map[string][]string {
 		out[name], _, _ = unstructured.NestedStringSlice(target, "depends")
 	}
 	return out
+}
+
+// decided says whether there is a verdict: what goes after it goes for good.
+func decided(e *unstructured.Unstructured) bool {
+	completed, _, _ := unstructured.NestedString(e.Object, "status", "completedAt")
+	return completed != ""
 }

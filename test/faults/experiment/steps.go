@@ -120,6 +120,17 @@ func inState(state v1alpha1.TargetState) moment {
 	})
 }
 
+// state says whether the Experiment tells that a target is in a state.
+func state(target string, state v1alpha1.TargetState) moment {
+	return of(func(e *unstructured.Unstructured) bool { return targetState(e, target) == string(state) })
+}
+
+// extensionTold says whether the Experiment tells that somebody has moved its end.
+var extensionTold = of(func(e *unstructured.Unstructured) bool {
+	extension, _, _ := unstructured.NestedString(e.Object, "status", "extension")
+	return extension != ""
+})
+
 var (
 	// deploying: and the create of the Application has not failed.
 	deploying = all(inState(v1alpha1.TargetDeploying), not(none("Application")))

@@ -34,6 +34,20 @@ func inTheTailnet(cluster string) any {
 	}
 }
 
+// leaving is a target with a time to live of its own.
+func leaving(after time.Duration, target any) any {
+	target.(map[string]any)["ttlAfterFinished"] = after.String()
+	return target
+}
+
+// with is an Experiment with one field more.
+func with(e *unstructured.Unstructured, value string, path ...string) *unstructured.Unstructured {
+	if err := unstructured.SetNestedField(e.Object, value, path...); err != nil {
+		panic(err) // the path is written here
+	}
+	return e
+}
+
 const dockerVersion = "infrastructure.cluster.x-k8s.io/v1beta1"
 
 func dockerTemplate(of string) any {
@@ -96,6 +110,10 @@ var (
 		_ = unstructured.SetNestedMap(e.Object, workflow, "spec", "workflow")
 		return e
 	}()
+	// briefly is an Experiment that goes an hour after its verdict.
+	briefly = with(newExperiment(target("app", "hub", "nginx")), "1h", "spec", "ttlAfterFinished")
+	// impatient is one that waits for half an hour until what is deployed is healthy.
+	impatient = with(newExperiment(target("app", "hub", "nginx")), "30m", "spec", "progressDeadline", "applications")
 	// unresolved names a Component that does not exist.
 	unresolved = newExperiment(target("app", "hub", "missing"))
 )
@@ -106,6 +124,7 @@ const (
 	moreReplicas  = `[{"op": "add", "path": "/spec/targets/0/components/0/params", "value": {"replicaCount": "3"}}]`
 	longer        = `[{"op": "add", "path": "/spec/workflow/params", "value": {"duration": "5m"}}]`
 	completed     = `[{"op": "add", "path": "/metadata/annotations", "value": {"experiments.illm.io/complete": "Succeeded"}}]`
+	extended      = `[{"op": "add", "path": "/metadata/annotations", "value": {"experiments.illm.io/extend": "96h"}}]`
 	suspended     = `[{"op": "add", "path": "/spec/suspend", "value": true}]`
 	resumed       = `[{"op": "remove", "path": "/spec/suspend"}]`
 	resumedLarger = `[{"op": "remove", "path": "/spec/suspend"}, {"op": "add", "path": "/spec/targets/0/cluster/nodeCount", "value": 3}]`
@@ -118,7 +137,7 @@ const (
 
 // workloads are what users do with an Experiment, and what somebody does to what it owns. A
 // step is taken at a moment that lasts: whatever happens to the manager, it comes.
-var workloads = slices.Concat(roads, edits, lateEdits, deletions, heldDeletions, stuckDeletions, terminations, meddling, absences)
+var workloads = slices.Concat(roads, edits, lateEdits, deletions, heldDeletions, stuckDeletions, terminations, lifetimes, meddling, absences)
 
 // roads lead to a verdict.
 var roads = []faults.Workload{
@@ -642,6 +661,84 @@ var terminations = []faults.Workload{
 		Holds:   []string{clusterReady},
 		Steps:   steps(step(provisioning, sleep(2*time.Hour))),
 		Done:    reached(v1alpha1.PhaseFailed),
+	},
+}
+
+// lifetimes are what the time does to an Experiment or a part of it, and who holds it up.
+var lifetimes = []faults.Workload{
+	{
+		// What has loaded the cluster goes with the verdict, and the cluster stays.
+		Name:    "target-leaves",
+		Objects: objects(newExperiment(target("app", "gke", "nginx"), leaving(0, target("loadgen", "hub", "k6", "app")))),
+		Steps:   steps(step(state("loadgen", v1alpha1.TargetDeleted), remove)),
+		Done:    gone,
+	},
+	{
+		// One goes later than it would, because another depends on it.
+		Name:    "targets-leave",
+		Objects: objects(newExperiment(leaving(0, target("app", "gke", "nginx")), leaving(time.Hour, target("loadgen", "gke", "k6", "app")), target("page", "hub", "nginx"))),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), sleep(2*time.Hour))),
+		Done: all(reached(v1alpha1.PhaseComplete), state("app", v1alpha1.TargetDeleted), state("loadgen", v1alpha1.TargetDeleted),
+			state("page", v1alpha1.TargetHealthy), none("GKECluster")),
+	},
+	{
+		// The teardown of everything takes over from that of a target.
+		Name:    "target-leaves-deleted",
+		Objects: objects(newExperiment(leaving(0, target("app", "gke", "nginx")))),
+		Holds:   []string{clusterGone},
+		Steps: steps(
+			step(all(state("app", v1alpha1.TargetDeleting), claimGoing), remove),
+			step(clusterLeft, release(clusterGone)),
+		),
+		Done: gone,
+	},
+	{
+		Name:    "suspend-running",
+		Objects: objects(onHub),
+		Holds:   []string{workflowEnds},
+		Steps: steps(
+			step(running, edit(suspended)),
+			step(reason(v1alpha1.ReasonSuspended), release(workflowEnds)),
+			step(succeeded, edit(resumed)),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
+		Name:    "expire-finished",
+		Objects: objects(briefly),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), sleep(2*time.Hour))),
+		Done:    gone,
+	},
+	{
+		// It would have been over in between.
+		Name:    "extend-running",
+		Objects: objects(onHub),
+		Holds:   []string{workflowEnds},
+		Steps: steps(
+			step(running, edit(extended)),
+			step(extensionTold, sleep(48*time.Hour), release(workflowEnds)),
+			step(reached(v1alpha1.PhaseComplete), remove),
+		),
+		Done: gone,
+	},
+	{
+		Name:    "late-deploying",
+		Objects: objects(impatient),
+		Holds:   []string{applicationHealthy},
+		Steps:   steps(step(deploying, sleep(time.Hour))),
+		Done:    reached(v1alpha1.PhaseFailed),
+	},
+	{
+		Name:    "release-workflow",
+		Objects: objects(onHub),
+		Holds:   []string{workflowGone},
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), remove),
+			step(waitsFor("Workflow"), sleep(10*time.Minute)),
+			step(all(none("Application"), waitsFor("Workflow")), sleep(time.Hour)),
+		),
+		Done:   gone,
+		Leaves: []string{"Workflow"},
 	},
 }
 

@@ -269,14 +269,19 @@ func (p player) awaited(before ...string) bool {
 	if e == nil {
 		return true
 	}
-	ready := condition(e, v1alpha1.ConditionReady)
-	if ended := condition(e, v1alpha1.ConditionCleanedUp); ended != nil {
-		ready = ended
-	} else if e.GetDeletionTimestamp() == nil {
+	told := condition(e, v1alpha1.ConditionReady)
+	ended, target := condition(e, v1alpha1.ConditionCleanedUp), targetOf(p.object)
+	switch {
+	case ended != nil:
+		told = ended
+	case e.GetDeletionTimestamp() != nil:
+	case targetState(e, target) == string(v1alpha1.TargetDeleting):
+		told = map[string]any{"reason": v1alpha1.ReasonDeleting, "message": targetStatus(e, target)["message"]}
+	default:
 		return p.object.GetKind() == "Workflow" || says(e, p.self()+isDeleted)
 	}
-	message, _ := ready["message"].(string)
-	return ready["reason"] == v1alpha1.ReasonDeleting && strings.Contains(message, p.self()) &&
+	message, _ := told["message"].(string)
+	return told["reason"] == v1alpha1.ReasonDeleting && strings.Contains(message, p.self()) &&
 		!slices.ContainsFunc(before, func(kind string) bool { return strings.Contains(message, kind+" ") })
 }
 
@@ -329,7 +334,7 @@ func (p player) crossplane(ctx context.Context) error {
 		connection.SetName(p.object.GetName() + "-cluster-conn")
 	}
 	connection.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: p.stage.Namespace + "/"})
-	connection.SetLabels(map[string]string{v1alpha1.LabelTarget: "connection"})
+	connection.SetLabels(map[string]string{v1alpha1.LabelTarget: "connection-" + targetOf(p.object)})
 	switch {
 	case p.going():
 		if p.held(clusterGone) || !p.awaited(p.unlessHeld(clusterGone, "Secret", "Namespace")...) {
@@ -379,7 +384,7 @@ func (p player) clusterAPI(ctx context.Context) error {
 	connection.SetNamespace(p.object.GetNamespace())
 	connection.SetName(p.object.GetName() + "-kubeconfig")
 	connection.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: p.stage.Namespace + "/"})
-	connection.SetLabels(map[string]string{v1alpha1.LabelTarget: "connection"})
+	connection.SetLabels(map[string]string{v1alpha1.LabelTarget: "connection-" + targetOf(p.object)})
 	provided, complete := p.provided()
 	switch {
 	case p.going():
