@@ -223,6 +223,49 @@ func expectMarks(e *v1alpha1.Experiment, child *unstructured.Unstructured, targe
 	Expect(child.GetOwnerReferences()).To(BeEmpty())
 }
 
+var _ = Describe("A spec that is changed before the verdict", func() {
+	It("is validated by another Workflow", func() {
+		s := hub.newStage(workflowEnds)
+		e := s.create(experiment("edited", onHub("web", "nginx")))
+		s.reaches(e, v1alpha1.PhaseRunning)
+		first := s.object(workflows, s.workflow(e)).GetUID()
+		Expect(s.edit(e, func(e *v1alpha1.Experiment) { e.Spec.Workflow.Params = map[string]string{"duration": "5m"} })).To(Succeed())
+		Eventually(func(g Gomega) {
+			w := s.get(e).Status.Workflow
+			g.Expect(w.UID).NotTo(Equal(string(first)))
+			g.Expect(w.Superseded).To(BeFalse())
+		}).Should(Succeed())
+		s.release(workflowEnds)
+		s.reaches(e, v1alpha1.PhaseComplete)
+	})
+})
+
+var _ = Describe("A target with a time to live of its own", func() {
+	It("goes after the verdict with its cluster, and the rest stays", func() {
+		s := hub.newStage()
+		app, loadgen := onGKE("app", "nginx"), onGKE("loadgen", "k6", "app")
+		loadgen.TTLAfterFinished = &metav1.Duration{}
+		e := s.create(experiment("load-test", app, loadgen))
+		Eventually(func() v1alpha1.TargetState {
+			targets := s.get(e).Status.Targets
+			if len(targets) < 2 {
+				return ""
+			}
+			return targets[1].State
+		}).Should(Equal(v1alpha1.TargetDeleted))
+		now := s.get(e)
+		Expect(now.Status.Phase).To(Equal(v1alpha1.PhaseComplete), "conditions: %s", said(now))
+		Expect(now.Status.Targets[0].State).To(Equal(v1alpha1.TargetHealthy))
+		var left []string
+		for _, child := range s.children(e) {
+			left = append(left, strings.TrimSpace(child.GetKind()+" "+child.GetLabels()[v1alpha1.LabelTarget]))
+		}
+		Expect(left).To(ConsistOf("GKECluster app", "Secret app", "Application app", "Workflow"))
+		s.delete(e)
+		s.gone(e)
+	})
+})
+
 var _ = Describe("The two samples", func() {
 	It("complete beside each other", func() {
 		s := hub.newStage()

@@ -134,8 +134,8 @@ const (
 	ReasonWorkflowError = "WorkflowError"
 	// ReasonWorkflowDeleted: the Workflow was deleted before its verdict.
 	ReasonWorkflowDeleted = "WorkflowDeleted"
-	// ReasonWorkflowOutdated: the Workflow succeeded, and what it validated is not what the
-	// spec and its Components say now.
+	// ReasonWorkflowOutdated: what the Workflow validates is not what the spec and its Components say now;
+	// it is deleted, and another submitted in its place.
 	ReasonWorkflowOutdated = "WorkflowOutdated"
 	// ReasonTargetsNotSettled: the Workflow succeeded, and a cluster or Application that it
 	// validated is not up, is being deleted or is being brought back to the spec.

@@ -103,7 +103,7 @@ type ExperimentSpec struct {
 
 	// suspend stops everything that the manager does for the Experiment but its end: nothing is
 	// begun or changed and no Workflow submitted. Clusters that are up stay up, and cost; a
-	// Workflow that runs goes on; the time to live does, too.
+	// Workflow that runs goes on; the time to live does, too, and that of a target.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
@@ -242,8 +242,8 @@ type Target struct {
 
 	// ttlAfterFinished is how long after the Experiment's verdict this target is taken down, with its
 	// cluster, while the others and the record stay, as a duration such as 30m; 0s is at once. It goes after
-	// those that depend on it. The annotation experiments.illm.io/extend does not move it. Default: the target
-	// stays as long as the Experiment.
+	// those that depend on it. Neither the annotation experiments.illm.io/extend nor spec.suspend moves it.
+	// Default: the target stays as long as the Experiment.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s)){1,3}$`
@@ -780,12 +780,16 @@ type WorkflowStatus struct {
 	// name of the Workflow.
 	Name string `json:"name"`
 	// uid of the Workflow that was submitted. A Workflow that is gone without a verdict was
-	// deleted by somebody; another one under its name is not ours.
+	// deleted by somebody, unless it was superseded; another one under its name is not ours.
 	UID string `json:"uid"`
 	// inputs is a hash of the targets, their resolved components and the workflow of the
 	// spec as they were when the Workflow was submitted: what it validates.
 	// +optional
 	Inputs string `json:"inputs,omitempty"`
+	// superseded says that these are others by now: the Workflow is deleted, and another is submitted in its
+	// place when every target is as the spec asks for.
+	// +optional
+	Superseded bool `json:"superseded,omitempty"`
 	// phase as Argo Workflows reports it: Pending, Running, Succeeded, Failed or Error.
 	// +optional
 	Phase string `json:"phase,omitempty"`

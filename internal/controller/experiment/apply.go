@@ -29,7 +29,7 @@ func (s *scope) apply(ctx context.Context) error {
 	}
 	if slices.ContainsFunc(s.plan.Writes, func(w Write) bool { return w.creates() || !goingDown(s.experiment) }) {
 		if err := s.current(ctx); err != nil {
-			s.plan.Steps, s.plan.Targets = nil, nil // they tell of what has not been done
+			s.plan.Steps, s.plan.Targets, s.plan.Workflow = nil, nil, nil // they tell of what has not been done
 			return err
 		}
 	}

@@ -171,8 +171,8 @@ func (s *scope) step(ctx context.Context) error {
 		}
 	}
 	s.plan = s.facts().plan()
-	if l := s.plan.Leaving; l != nil && l.Begun {
-		return s.takeTargets(ctx, l)
+	if slices.ContainsFunc(s.plan.Leaving, func(l Leaving) bool { return l.Begun }) {
+		return s.takeTargets(ctx)
 	}
 	return errors.Join(s.apply(ctx), s.seen.readErrors())
 }

@@ -23,14 +23,15 @@
 //     is submitted, once: its UID is recorded, and one that disappears without a verdict was
 //     deleted by somebody. (One that somebody deletes in the moment between its creation and
 //     the record of it is submitted again.) With it goes a hash of what it validates (targets,
-//     resolved Components, workflow): its success does not count for what they have been
-//     changed to since.
+//     resolved Components, workflow): when they are changed before the verdict, that it is superseded is
+//     recorded, it is deleted, and when it is gone and every target as the spec asks for, another is
+//     submitted in its place.
 //  5. The verdict is recorded with status.completedAt. It is the Workflow's, or with completion
 //     mode manual a person's, who resumes the Workflow or annotates the Experiment: an Application
 //     that degrades in the meantime shows in its condition and does not undo it. A success
 //     whose cluster or Application has gone, or is being brought back to the spec, waits for
 //     that. From here on the only thing that still happens is the end of its time to live
-//     (lifetime.go), which deletes the Experiment, as it does in every phase.
+//     (lifetime.go), which deletes the Experiment, as it does in every phase, and that of a target's own.
 //
 // A hub target's "cluster" is the one the manager runs on: nothing of it is provisioned,
 // registered or deleted but the namespace that Argo CD makes there for the Experiment. That
@@ -99,10 +100,10 @@
 // A teardown goes by what is there: where somebody has taken the record of the start away, it is made anew.
 //
 // A target with a time to live of its own is taken down so long after the verdict, and after those that
-// depend on it, by the same teardown, as if the Experiment had no other targets and no Workflow. That it goes
-// is recorded before anything of it is deleted, so the deletion rests on the Experiment that the server has;
-// from then on it goes to its end, whatever the spec says. What keeps it is told of the target: the verdict
-// stands.
+// depend on it, by the same teardown, as if the Experiment had no other targets and no Workflow (leaving.go);
+// targets of which none depends on another do not wait for each other. That it goes is recorded before
+// anything of it is deleted, so the deletion rests on the Experiment that the server has; from then on it goes
+// to its end, whatever the spec says. What keeps it is told of the target: the verdict stands.
 //
 // spec.terminate ends the Experiment, with the verdict that it has or as failed, and takes everything
 // down as a deletion does; the Experiment stays, and says in its condition CleanedUp how far that is.
@@ -148,7 +149,7 @@
 // whose Application cannot be compared, once a minute, with its cluster Secret; with a kubeconfig that
 // authors may write, the cluster Secrets of all, because Argo CD finds clusters by their addresses and one
 // with other credentials must not be registered twice; a Workflow whose UID is recorded and which the cache
-// does not have; a template that the cache does not have, where a Workflow that only waits takes its place;
+// does not have, or has another of; a template that the cache does not have, where a Workflow that only waits takes its place;
 // a child whose create says AlreadyExists, and one that is changed; a claim, before its cluster is
 // registered, and before Applications go that were for the one whose place it has taken; every claim and
 // Application once, before a good verdict, after which nothing is looked at any more; in a teardown the

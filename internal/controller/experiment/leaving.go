@@ -7,37 +7,42 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
-// Leaving are targets whose own time is over: they are taken down, and their Experiment stays.
+// Leaving is a target whose own time is over: it is taken down, and its Experiment stays.
 type Leaving struct {
-	// Targets by name, in the order of the spec.
-	Targets []string
-	// Begun says that the status tells of all of them that they go.
+	// Target by name.
+	Target string
+	// Begun says that the status tells that it goes.
 	Begun bool
-	// Gone says that nothing is left of them.
+	// Gone says that nothing is left of it.
 	Gone bool
-	// Message says what is waited for.
+	// Message says what is waited for, or what keeps it.
 	Message string
 }
+
+const (
+	ownTimeOver = "Its own time to live is over"
+	nothingLeft = ownTimeOver + ", and everything of it is gone"
+)
 
 // finished is what there is to do after the verdict. That a target goes is recorded before anything of it
 // is deleted, so that one who has just given it more time is heard.
 func (f facts) finished() Plan {
 	var p Plan
 	targets, next := leaving(f.experiment, f.now)
-	if len(targets) > 0 {
-		p.Leaving = &Leaving{Targets: targets, Begun: !slices.ContainsFunc(targets, func(name string) bool {
-			recorded := recordedTarget(f.experiment.Status.Targets, name)
-			return recorded == nil || recorded.State != v1alpha1.TargetDeleting
-		})}
-		if !p.Leaving.Begun {
-			p.Wait = kube.AtOnce
+	for _, name := range targets {
+		l := Leaving{Target: name, Begun: targetStateOf(f.experiment, name) == v1alpha1.TargetDeleting}
+		if !l.Begun {
+			p.Wait, l.Message = kube.AtOnce, ownTimeOver
 		}
+		p.Leaving = append(p.Leaving, l)
 	}
 	if !next.IsZero() {
 		p.lookIn(next.Sub(f.now))
@@ -45,53 +50,106 @@ func (f facts) finished() Plan {
 	return p
 }
 
-// takeTargets takes targets down as the teardown of an Experiment that has no others would.
-func (s *scope) takeTargets(ctx context.Context, l *Leaving) error {
+// groups divide what goes: one waits for another only if it depends on it.
+func groups(e *v1alpha1.Experiment, leaving []*Leaving) (out [][]*Leaving) {
+	depends := func(a, b string) bool {
+		return slices.ContainsFunc(e.Spec.Targets, func(t v1alpha1.Target) bool { return t.Name == a && slices.Contains(t.Depends, b) })
+	}
+	for _, l := range leaving {
+		group := []*Leaving{l}
+		out = slices.DeleteFunc(out, func(other []*Leaving) bool {
+			connected := slices.ContainsFunc(other, func(o *Leaving) bool { return depends(l.Target, o.Target) || depends(o.Target, l.Target) })
+			if connected {
+				group = append(group, other...)
+			}
+			return connected
+		})
+		out = append(out, group)
+	}
+	return out
+}
+
+// takeTargets takes targets down, each group as the teardown of an Experiment that has no others would.
+func (s *scope) takeTargets(ctx context.Context) error {
+	if st := &s.experiment.Status; st.StartedAt == nil { // somebody has taken the record away
+		st.StartedAt, st.Namespaces = timestamp(s.now), ptr.To(s.names.namespaces())
+	}
+	var begun []*Leaving
+	for i := range s.plan.Leaving {
+		if s.plan.Leaving[i].Begun {
+			begun = append(begun, &s.plan.Leaving[i])
+		}
+	}
+	var errs []error
+	s.plan.Teardown = &v1alpha1.TeardownStatus{}
+	for _, group := range groups(s.experiment, begun) {
+		part := s.partOf(group)
+		err := part.observe(ctx)
+		if err == nil {
+			part.plan = part.facts().teardown()
+			err = errors.Join(part.apply(ctx), part.seen.readErrors())
+		}
+		s.plan.lookIn(part.plan.Wait)
+		switch {
+		case part.plan.Teardown != nil:
+			s.plan.Teardown.WaitsFor = append(s.plan.Teardown.WaitsFor, part.plan.Teardown.WaitsFor...)
+		case err != nil: // it was not looked at
+			s.plan.Teardown.WaitsFor = append(s.plan.Teardown.WaitsFor, part.names.waitedFor(argocd.ApplicationGVK)...)
+		}
+		for _, l := range group {
+			l.Gone, l.Message = err == nil && part.plan.Done, conditions.Line(goingDownMessage(part.plan))
+			if err != nil {
+				l.Message = conditions.Line(message(err))
+			}
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// partOf is a pass over some targets alone: as if the Experiment had no others, no Workflow, and were
+// terminated.
+func (s *scope) partOf(group []*Leaving) *scope {
 	e := s.experiment.DeepCopy()
 	e.Spec.Terminate = true
 	meta.RemoveStatusCondition(&e.Status.Conditions, v1alpha1.ConditionCleanedUp)
-	stays := func(name string) bool { return !slices.Contains(l.Targets, name) }
+	// The Workflow stays wherever it is, and it does not matter whether this manager looks there.
+	e.Spec.Workflow.Namespace = ""
+	if n := e.Status.Namespaces; n != nil {
+		n.Workflows = s.Options.WorkflowNamespace
+	}
+	stays := func(name string) bool {
+		return !slices.ContainsFunc(group, func(l *Leaving) bool { return l.Target == name })
+	}
 	e.Spec.Targets = slices.DeleteFunc(e.Spec.Targets, func(t v1alpha1.Target) bool { return stays(t.Name) })
 	for i := range e.Spec.Targets {
 		e.Spec.Targets[i].Depends = slices.DeleteFunc(e.Spec.Targets[i].Depends, stays)
 	}
-	part := &scope{Reconciler: s.Reconciler, experiment: e, names: names{e, s.Options}, now: s.now, failed: s.failed, part: true}
-	err := part.observe(ctx)
-	if err == nil {
-		part.plan = part.facts().teardown()
-		err = errors.Join(part.apply(ctx), part.seen.readErrors())
-	}
-	s.plan.Teardown = part.plan.Teardown
-	s.plan.lookIn(part.plan.Wait)
-	if l.Gone = err == nil && part.plan.Done; l.Gone {
-		s.refusals.forget(e)
-	}
-	l.Message = goingDownMessage(part.plan)
-	return err
+	return &scope{Reconciler: s.Reconciler, experiment: e, names: names{e, s.Options}, now: s.now, failed: map[string]error{}, part: true}
 }
 
-// statuses are the targets as the status tells of them while some go.
-func (l *Leaving) statuses(recorded []v1alpha1.TargetStatus, err error, now time.Time) []v1alpha1.TargetStatus {
+// withLeaving are the targets as the status tells of them while some go.
+func withLeaving(recorded []v1alpha1.TargetStatus, leaving []Leaving, now time.Time) []v1alpha1.TargetStatus {
 	out := slices.Clone(recorded)
-	for _, name := range l.Targets {
-		at := slices.IndexFunc(out, func(t v1alpha1.TargetStatus) bool { return t.Name == name })
+	for _, l := range leaving {
+		at := slices.IndexFunc(out, func(t v1alpha1.TargetStatus) bool { return t.Name == l.Target })
 		if at < 0 {
-			at, out = len(out), append(out, v1alpha1.TargetStatus{Name: name})
+			at, out = len(out), append(out, v1alpha1.TargetStatus{Name: l.Target})
 		}
-		t, state := &out[at], v1alpha1.TargetDeleting
-		switch {
-		case err != nil:
-			t.Message = conditions.Line(message(err))
+		switch t := &out[at]; {
 		case l.Gone:
-			state, t.Message = v1alpha1.TargetDeleted, "Its own time to live is over, and everything of it is gone"
+			out[at] = gone(*t, now)
+		case t.State != v1alpha1.TargetDeleting:
+			t.State, t.Since, t.Message = v1alpha1.TargetDeleting, timestamp(now), l.Message
 		case l.Begun:
-			t.Message = conditions.Line(l.Message)
-		default:
-			t.Message = "Its own time to live is over"
-		}
-		if t.State != state {
-			t.State, t.Since = state, timestamp(now)
+			t.Message = l.Message
 		}
 	}
 	return out
+}
+
+// gone is the record of a target of which nothing is left.
+func gone(t v1alpha1.TargetStatus, now time.Time) v1alpha1.TargetStatus {
+	t.State, t.Since, t.Message, t.BlockedBy, t.Components = v1alpha1.TargetDeleted, timestamp(now), nothingLeft, nil, nil
+	return t
 }

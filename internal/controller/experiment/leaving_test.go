@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,7 +10,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -249,6 +252,91 @@ func TestTeardownWhileATargetGoes(t *testing.T) {
 			if left := l.ofTargets(); len(left) > 0 {
 				t.Errorf("it leaves %v", left)
 			}
+			if l.get() != nil && l.states() != "app Healthy, loadgen Deleted" {
+				t.Errorf("its record is %s", l.states())
+			}
 		})
+	}
+}
+
+// Targets that do not depend on each other do not wait for each other, and each says what it waits for.
+func TestTargetsGoByThemselves(t *testing.T) {
+	l := newLab(t, experimentOf(
+		goingAfter(0, targetOf("a", v1alpha1.ClusterGKE)),
+		goingAfter(5*time.Minute, targetOf("b", v1alpha1.ClusterGKE)),
+		goingAfter(0, targetOf("c", v1alpha1.ClusterHub)),
+	), nginx(), template())
+	stuck := func(o *unstructured.Unstructured) bool {
+		return o.GetKind() != "Application" || o.GetLabels()[v1alpha1.LabelTarget] == "c"
+	}
+	l.until(v1alpha1.PhaseComplete)
+	l.settle(func() bool { return l.letGo(stuck) })
+	if got := l.states(); got != "a Deleting, b Healthy, c Deleted" {
+		t.Errorf("it is %s", got)
+	}
+	l.later(5 * time.Minute)
+	l.settle(func() bool { return l.letGo(stuck) })
+	// The Application of a has had its quarter of the half hour by now, and that of b has not.
+	l.later(8 * time.Minute)
+	l.settle(func() bool { return l.letGo(stuck) })
+	status := l.get().Status
+	if a, b := status.Targets[0].Message, status.Targets[1].Message; strings.Contains(a, "-b-") || !strings.Contains(b, "-b-") || strings.Contains(b, "-a-") {
+		t.Errorf("they wait: %s; %s", a, b)
+	}
+	if got := l.ofTargets(); got["GKECluster a"] != 0 || got["GKECluster b"] != 1 {
+		t.Errorf("there is %v", got)
+	}
+	l.settle(l.play)
+	if got := l.states(); got != "a Deleted, b Deleted, c Deleted" || l.get().Status.Teardown != nil {
+		t.Errorf("it is %s, %+v", got, l.get().Status.Teardown)
+	}
+}
+
+// A record that somebody has taken away is made anew before anything goes.
+func TestTargetGoesWithoutARecordOfTheStart(t *testing.T) {
+	l := newLab(t, experimentOf(goingAfter(time.Minute, targetOf("app", v1alpha1.ClusterGKE))), nginx(), template())
+	l.settle(l.play)
+	e := l.get()
+	e.Status.StartedAt, e.Status.Namespaces = nil, nil
+	l.update(e)
+	l.reconciler.Kinds = kindStates{} // the cache does not have them yet
+	l.later(time.Minute)
+	l.tick()
+	if l.states() != "app Deleting" || len(l.list(crossplane.GKEClusterGVK)) == 0 {
+		t.Errorf("it is %s, with %v", l.states(), l.ofTargets())
+	}
+	if l.get().Status.StartedAt == nil {
+		t.Error("the record is not made anew")
+	}
+}
+
+// Where Workflows are is nothing to a target that goes.
+func TestTargetGoesWithoutWorkflows(t *testing.T) {
+	l := loadTest(t)
+	l.settle(l.play)
+	l.reconciler.Options.WorkflowNamespace = "elsewhere"
+	l.getErrors["Workflow"] = apierrors.NewForbidden(schema.GroupResource{Resource: "workflows"}, "x", errors.New("no rights"))
+	l.forbid("list", "Workflow")
+	l.later(30 * time.Minute)
+	l.settle(l.play)
+	if got := l.states(); got != "app Healthy, loadgen Deleted" {
+		t.Errorf("it is %s: %s", got, l.get().Status.Targets[1].Message)
+	}
+}
+
+// What goes already holds what it depended on up no longer than it takes.
+func TestTargetIsGivenTimeTooLate(t *testing.T) {
+	l := newLab(t, experimentOf(
+		goingAfter(0, targetOf("app", v1alpha1.ClusterGKE)), goingAfter(30*time.Minute, targetOf("loadgen", v1alpha1.ClusterHub, "app")),
+	), nginx(), template())
+	l.until(v1alpha1.PhaseComplete)
+	l.later(30*time.Minute - time.Second)
+	l.pass()
+	l.later(30 * time.Minute)
+	l.pass()
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[1] = goingAfter(8*time.Hour, e.Spec.Targets[1]) })
+	l.settle(l.play)
+	if got := l.states(); got != "app Deleted, loadgen Deleted" {
+		t.Errorf("it is %s", got)
 	}
 }

@@ -3,6 +3,7 @@ package experiment
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,9 +86,13 @@ func targetEnds(e *v1alpha1.Experiment) map[string]time.Time {
 			ends[t.Name] = e.Status.CompletedAt.Add(t.TTLAfterFinished.Duration)
 		}
 	}
+	left := []v1alpha1.TargetState{v1alpha1.TargetDeleting, v1alpha1.TargetDeleted}
 	for range e.Spec.Targets { // as often as the longest chain is long
 		for _, t := range e.Spec.Targets {
 			end, ok := ends[t.Name]
+			if slices.Contains(left, targetStateOf(e, t.Name)) {
+				continue // it goes, or is gone, whatever its end is now
+			}
 			for _, dependency := range t.Depends {
 				if before, has := ends[dependency]; has && !ok {
 					delete(ends, dependency)
@@ -108,12 +113,8 @@ func leaving(e *v1alpha1.Experiment, now time.Time) (targets []string, next time
 	}
 	ends := targetEnds(e)
 	for _, t := range e.Spec.Targets {
-		var state v1alpha1.TargetState
-		if recorded := recordedTarget(e.Status.Targets, t.Name); recorded != nil {
-			state = recorded.State
-		}
 		end, ok := ends[t.Name]
-		switch {
+		switch state := targetStateOf(e, t.Name); {
 		case state == v1alpha1.TargetDeleted:
 		case state == v1alpha1.TargetDeleting, ok && !now.Before(end):
 			targets = append(targets, t.Name)
@@ -122,4 +123,12 @@ func leaving(e *v1alpha1.Experiment, now time.Time) (targets []string, next time
 		}
 	}
 	return targets, next
+}
+
+// targetStateOf is a target's state as the status has it; empty where it has none.
+func targetStateOf(e *v1alpha1.Experiment, name string) v1alpha1.TargetState {
+	if recorded := recordedTarget(e.Status.Targets, name); recorded != nil {
+		return recorded.State
+	}
+	return ""
 }

@@ -190,6 +190,38 @@ func (n names) children(gvk schema.GroupVersionKind) []types.NamespacedName {
 	return out
 }
 
+// waitedFor is what the status says was asked to go of the targets' clusters, and what goes with them, and
+// of the objects of more kinds.
+func (n names) waitedFor(more ...schema.GroupVersionKind) (waiting []v1alpha1.Waiting) {
+	if n.experiment.Status.Teardown == nil {
+		return nil
+	}
+	asked := map[string]bool{}
+	add := func(gvk schema.GroupVersionKind, keys ...types.NamespacedName) {
+		for _, key := range keys {
+			u := &unstructured.Unstructured{}
+			u.SetGroupVersionKind(gvk)
+			u.SetNamespace(key.Namespace)
+			u.SetName(key.Name)
+			asked[kube.Describe(u)] = true
+		}
+	}
+	for _, gvk := range append(more, argocd.SecretGVK, namespaceGVK) {
+		add(gvk, n.children(gvk)...)
+	}
+	for _, t := range n.experiment.Spec.Targets {
+		for _, o := range n.clusterObjects(t) {
+			add(o.GroupVersionKind(), keyOf(o))
+		}
+	}
+	for _, w := range n.experiment.Status.Teardown.WaitsFor {
+		if asked[w.Object] {
+			waiting = append(waiting, w)
+		}
+	}
+	return waiting
+}
+
 // clusterObjects are those that a target's cluster is made by, and with no more than their names what it
 // gets of templates.
 func (n names) clusterObjects(t v1alpha1.Target) []*unstructured.Unstructured {

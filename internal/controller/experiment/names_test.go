@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -166,6 +167,11 @@ func TestNamespaceOfATarget(t *testing.T) {
 	if got := l.get().Status.Targets[0].Namespace; got != "web" {
 		t.Errorf("its status says %q", got)
 	}
+	named := experimentOf(targetOf("app", v1alpha1.ClusterGKE))
+	named.Name = "kube-system"
+	l = newLab(t, named, nginx(), template())
+	l.tick(l.play)
+	l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec)
 	n := names{experimentOf(), labOptions}
 	for _, cluster := range []v1alpha1.ClusterType{v1alpha1.ClusterHub, v1alpha1.ClusterExisting} {
 		chosen.Cluster.Type = cluster // which the schema refuses

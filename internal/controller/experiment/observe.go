@@ -274,10 +274,10 @@ func (s *scope) observeWorkflow(ctx context.Context) error {
 		return nil // it stays, or there is none: it is not accepted
 	}
 	workflow, err := s.child(ctx, argoworkflows.WorkflowGVK, s.names.workflow())
-	if err == nil && workflow == nil && s.experiment.Status.Workflow != nil &&
+	if recorded := s.experiment.Status.Workflow; err == nil && recorded != nil && (workflow == nil || string(workflow.GetUID()) != recorded.UID) &&
 		(!goingDown(s.experiment) || len(s.seen.Applications) > 0) && s.seen.Kinds[argoworkflows.WorkflowGVK] == kube.KindServed {
-		// A recorded Workflow that the cache does not have is only gone if the server
-		// says so. (When a teardown has come past the Applications, lists say it.)
+		// A recorded Workflow that the cache does not have is only gone, or superseded by another, if the
+		// server says so. (When a teardown has come past the Applications, lists say it.)
 		workflow, err = kube.Get(ctx, s.Live, argoworkflows.WorkflowGVK, s.names.workflow())
 		if goingDown(s.experiment) && s.tolerated(ctx, argoworkflows.WorkflowGVK, err) {
 			err = nil
@@ -492,7 +492,8 @@ func (s *scope) clash(ctx context.Context, t v1alpha1.Target, credentials argocd
 func (s *scope) observeTemplate(ctx context.Context) error {
 	kinds := s.seen.Kinds
 	template, key := s.names.template()
-	if s.names.unwatched() || s.experiment.Status.Workflow != nil || s.seen.Workflow != nil || kinds[argoworkflows.WorkflowGVK] != kube.KindServed || kinds[template] != kube.KindServed {
+	recorded := s.experiment.Status.Workflow
+	if s.names.unwatched() || recorded != nil && !recorded.Superseded || s.seen.Workflow != nil || kinds[argoworkflows.WorkflowGVK] != kube.KindServed || kinds[template] != kube.KindServed {
 		return nil
 	}
 	err := s.Foreign.Get(ctx, key, kube.Metadata(template))
@@ -576,7 +577,7 @@ func (s *scope) restoreStart() bool {
 // that what needs it is gone. found says that a cluster or namespace is left: whoever sees it go
 // looks again, and lists everything then.
 func (s *scope) observeLast(ctx context.Context) (found bool, err error) {
-	staying, prior := false, []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK}
+	staying, prior := false, s.firstKinds()
 	add := func(o *unstructured.Unstructured) {
 		if o != nil {
 			gvk := o.GroupVersionKind()
@@ -611,6 +612,14 @@ func (s *scope) observeLast(ctx context.Context) (found bool, err error) {
 		return true, s.leftovers(ctx, prior...)
 	}
 	return found, nil
+}
+
+// firstKinds are those of what goes before the clusters.
+func (s *scope) firstKinds() []schema.GroupVersionKind {
+	if s.part {
+		return []schema.GroupVersionKind{argocd.ApplicationGVK}
+	}
+	return []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK}
 }
 
 // clusterSecret is the registration of a target's cluster; nil, too, where a teardown has to do without

@@ -52,8 +52,8 @@ type Plan struct {
 	Confirm []Write
 	// Expire deletes the Experiment: its time is over.
 	Expire bool
-	// Leaving are the targets that go before their Experiment does; nil if none do.
-	Leaving *Leaving
+	// Leaving are the targets that go before their Experiment does.
+	Leaving []Leaving
 	// Down says what a teardown still waits for; nil when there is no teardown.
 	Down []string
 	// Teardown is since when it waits for what; nil leaves what is recorded.
@@ -152,8 +152,8 @@ func (f facts) terminated() Plan {
 	p := Plan{Targets: f.experiment.Status.Targets, Workflow: f.workflow()}
 	step := conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTerminated, "spec.terminate ended the Experiment before a verdict")
 	deployments, resolved := f.resolve()
-	if w := p.Workflow; w != nil && (argoworkflows.State{Phase: w.Phase}).Over() && holds(resolved) {
-		if judged := f.judge(&p, f.inputs(deployments), false); p.Verdict {
+	if w := p.Workflow; w != nil && (argoworkflows.State{Phase: w.Phase}).Over() && holds(resolved) && !w.Superseded && !outdated(w.Inputs, f.inputs(deployments)) {
+		if judged := f.judge(&p, false); p.Verdict {
 			step = judged // which nobody has recorded yet
 		}
 	}
@@ -271,7 +271,7 @@ func (f facts) accept() (*dag.Graph[string], conditions.Step) {
 	if problem := reservedParameter(spec); problem != "" {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
 	}
-	if problem := cmp.Or(f.valuesOnHub(), f.workflowElsewhere(), withoutTalos(spec)); problem != "" {
+	if problem := cmp.Or(f.valuesOnHub(), f.workflowElsewhere(), withoutTalos(spec), f.inSystemNamespace()); problem != "" {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
 	}
 	for _, t := range spec.Targets {
@@ -332,6 +332,17 @@ func withoutTalos(spec v1alpha1.ExperimentSpec) string {
 		kind := capi.Templated(schema.FromAPIVersionAndKind(template.APIVersion, template.Kind)).Kind
 		if slices.ContainsFunc(clusterKinds(), func(k schema.GroupVersionKind) bool { return k.Kind == kind }) {
 			return fmt.Sprintf("spec.targets: target %s: cluster.talos.infrastructure.cluster is for a %s, which is no infrastructure of machines", t.Name, kind)
+		}
+	}
+	return ""
+}
+
+// inSystemNamespace says which target would be deployed into a namespace that is the cluster's own, because
+// the Experiment has its name.
+func (f facts) inSystemNamespace() string {
+	for _, t := range f.experiment.Spec.Targets {
+		if namespace := f.names.deployed(t); !shared(t) && strings.HasPrefix(namespace, "kube-") {
+			return fmt.Sprintf("spec.targets: target %s would be deployed into %s, which is the cluster's own; set its namespace to another", t.Name, namespace)
 		}
 	}
 	return ""
@@ -488,9 +499,17 @@ func (f facts) missingKinds() (clusters, applications, workflow conditions.Step)
 // settling means says advanceAll.
 func (f facts) validate(p *Plan, deployments map[string][]deployment, settling bool) {
 	last, inputs := &p.Steps[len(p.Steps)-1], f.inputs(deployments)
+	if w := p.Workflow; w != nil {
+		if !w.Superseded && (f.frozen || !outdated(w.Inputs, inputs)) {
+			*last = f.judge(p, settling)
+			return
+		}
+		gone := false
+		if *last, gone = f.supersede(p); !gone {
+			return
+		}
+	}
 	switch {
-	case p.Workflow != nil:
-		*last = f.judge(p, inputs, settling)
 	case !f.frozen && f.late(p, last):
 	case f.templateMissing():
 		// Said from the first pass on, while nothing has cost anything yet; not waited for until
@@ -503,6 +522,29 @@ func (f facts) validate(p *Plan, deployments map[string][]deployment, settling b
 		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning,
 			"Workflow "+f.names.workflow().String()+" is submitted"+f.hint())
 	}
+}
+
+// supersede takes a Workflow back that validates what the spec does not ask for any more. That is recorded
+// first: what goes then has not been deleted by somebody, even if the spec is changed back. It says whether the
+// Workflow is gone.
+func (f facts) supersede(p *Plan) (said conditions.Step, gone bool) {
+	w, seen := p.Workflow, f.seen.Workflow
+	message := "Workflow " + w.Namespace + "/" + w.Name + " validated what the spec or its Components do not say any more; "
+	switch {
+	case f.frozen:
+		message += "another is submitted when the spec can be acted on"
+	case !w.Superseded:
+		w.Superseded, p.Wait = true, kube.AtOnce
+		message += "it is deleted, and another submitted in its place"
+	case seen != nil:
+		if !going(seen) {
+			p.Writes = append(p.Writes, Write{Action: Delete, Object: seen, Known: true, Condition: v1alpha1.ConditionWorkflowSucceeded})
+		}
+		message += "another is submitted when it is gone"
+	default:
+		message, gone = message+"another is submitted when every target is as the spec asks for", true
+	}
+	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowOutdated, message), gone
 }
 
 // templateMissing says whether the template does not exist and nothing takes its place.
@@ -591,14 +633,16 @@ func outdated(validated, inputs string) bool {
 // replaced, keeps what was seen of it last.
 func (f facts) workflow() *v1alpha1.WorkflowStatus {
 	recorded, seen := f.experiment.Status.Workflow.DeepCopy(), f.seen.Workflow
-	if seen == nil || recorded != nil && recorded.UID != string(seen.GetUID()) {
+	another := recorded != nil && seen != nil && recorded.UID != string(seen.GetUID())
+	if seen == nil || another && (!recorded.Superseded || going(seen)) {
 		return recorded
 	}
 	state := argoworkflows.Read(seen)
-	if recorded != nil && ((argoworkflows.State{Phase: recorded.Phase}).Over() && !state.Over() || recorded.Phase != "" && state.Phase == "") {
+	if recorded != nil && !another && ((argoworkflows.State{Phase: recorded.Phase}).Over() && !state.Over() || recorded.Phase != "" && state.Phase == "") {
 		return recorded // a verdict stands, and what runs was not seen for the first time now
 	}
 	return &v1alpha1.WorkflowStatus{
+		Superseded: recorded != nil && recorded.Superseded && !another,
 		Namespace:  seen.GetNamespace(),
 		Name:       seen.GetName(),
 		UID:        string(seen.GetUID()),
@@ -610,11 +654,10 @@ func (f facts) workflow() *v1alpha1.WorkflowStatus {
 	}
 }
 
-// judge reads the verdict of the submitted Workflow. A success counts only for what was
-// validated: a spec that asks for more, or for something else by now, is not Complete, and
-// neither is one that has been changed back, before its Applications have been, nor one of
-// which a cluster or Application has gone, before it is there again.
-func (f facts) judge(p *Plan, inputs string, settling bool) conditions.Step {
+// judge reads the verdict of the Workflow that validates what the spec asks for. A success counts only when
+// that is what is deployed: not before Applications have been brought back to it, nor one of which a cluster
+// or Application has gone, before it is there again.
+func (f facts) judge(p *Plan, settling bool) conditions.Step {
 	w := p.Workflow
 	what := "Workflow " + w.Namespace + "/" + w.Name
 	failed := func(reason, message string) conditions.Step {
@@ -631,11 +674,6 @@ func (f facts) judge(p *Plan, inputs string, settling bool) conditions.Step {
 	}
 	switch phase {
 	case argoworkflows.PhaseSucceeded:
-		if !f.frozen && outdated(w.Inputs, inputs) {
-			return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowOutdated,
-				what+" succeeded, and targets, Components or workflow have changed since it was submitted; "+
-					"change them back, or delete the Experiment and create it again to validate what it says now")
-		}
 		if settling {
 			return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTargetsNotSettled,
 				what+" succeeded; the verdict waits until all that it validated is up, and as the spec asks for")

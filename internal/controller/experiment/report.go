@@ -35,10 +35,15 @@ func report(s *scope, err error, now time.Time) {
 	}
 	switch {
 	case goingDown(e): // the conditions tell of what fails, and the record stays what it was
+		for i, t := range st.Targets {
+			if p.Done && t.State == v1alpha1.TargetDeleting {
+				st.Targets[i] = gone(t, now)
+			}
+		}
 	case p.Targets != nil:
 		st.Targets = withFailures(p.Targets, st.Targets, s.failed)
 	case p.Leaving != nil:
-		st.Targets = p.Leaving.statuses(st.Targets, err, now)
+		st.Targets = withLeaving(st.Targets, p.Leaving, now)
 		err = nil // they tell of it; Ready goes on to say the verdict
 	}
 	if p.Workflow != nil && p.Workflow.UID != "" {

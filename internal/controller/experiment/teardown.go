@@ -86,11 +86,15 @@ func (f facts) teardown() Plan {
 		d.Down = []string{"nothing yet: " + f.unknown()}
 	default:
 		d.Workflow = f.workflow()
-		if !d.takeFirst() {
+		held := d.takeFirst()
+		if !held {
 			d.takeClusters()
 		}
 		d.end()
 		d.Teardown = d.record()
+		if held { // by what comes first; what comes later may have been asked to go before, and was not looked at
+			d.Teardown.WaitsFor = append(d.Teardown.WaitsFor, d.names.waitedFor()...)
+		}
 	}
 	return d.Plan
 }

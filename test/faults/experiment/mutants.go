@@ -107,7 +107,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "verdict-of-any", RootCause: "the verdict is read before the Workflow's UID is compared",
-		Edits:     edit1(plan, "	if seen == nil || recorded != nil && recorded.UID != string(seen.GetUID()) {", "	if seen == nil {"),
+		Edits:     edit1(plan, "	if seen == nil || another && (!recorded.Superseded || going(seen)) {", "	if seen == nil {"),
 		Workloads: []string{"away-workflow-replaced"},
 	},
 	{
@@ -217,7 +217,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "resubmitted", RootCause: "a Workflow that has vanished is submitted again",
-		Edits:     edit1(plan, "	case p.Workflow != nil:\n		*last", "	case p.Workflow != nil && f.seen.Workflow != nil:\n		*last"),
+		Edits:     edit1(plan, "	if w := p.Workflow; w != nil {\n		if", "	if w := p.Workflow; w != nil && f.seen.Workflow != nil {\n		if"),
 		Workloads: []string{"workflow-deleted"},
 	},
 	{
@@ -247,7 +247,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "inputs-ignored", RootCause: "success is taken for that of another spec (false Complete)",
-		Edits:     edit1(plan, "		if !f.frozen && outdated(w.Inputs, inputs) {", "		if !f.frozen && outdated(w.Inputs, inputs) && inputs == \"\" {"),
+		Edits:     edit1(plan, "		if !w.Superseded && (f.frozen || !outdated(w.Inputs, inputs)) {", "		if !w.Superseded {"),
 		Workloads: []string{"edit-running"},
 	},
 	{
@@ -274,9 +274,9 @@ func (s *scope) told() bool {
 				File: controller, Old: "		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizerLost, annotated))).",
 				New: "		For(&v1alpha1.Experiment{}).",
 			},
-			{File: plan, Old: "to validate what it says now\")", New: "to validate what it says at \"+f.experiment.ResourceVersion)"},
+			{File: plan, Old: " does not exist; create it\")", New: " does not exist; create it \"+f.experiment.ResourceVersion)"},
 		},
-		Workloads: []string{"edit-running"},
+		Workloads: []string{"template-missing"},
 	},
 
 	// Teardown.

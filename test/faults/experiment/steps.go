@@ -161,6 +161,12 @@ var running = of(func(e *unstructured.Unstructured) bool {
 	return phaseOf(e) == v1alpha1.PhaseRunning && phase == "Running"
 })
 
+// superseded says whether the Experiment has told that its Workflow validates what the spec does not say any more.
+var superseded = of(func(e *unstructured.Unstructured) bool {
+	superseded, _, _ := unstructured.NestedBool(e.Object, "status", "workflow", "superseded")
+	return superseded
+})
+
 // clusterUp and succeeded are what the outsides tell.
 var (
 	clusterUp = child("GKECluster", func(claim *unstructured.Unstructured) bool {

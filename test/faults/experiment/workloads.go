@@ -114,6 +114,8 @@ var (
 	briefly = with(newExperiment(target("app", "hub", "nginx")), "1h", "spec", "ttlAfterFinished")
 	// impatient is one that waits for half an hour until what is deployed is healthy.
 	impatient = with(newExperiment(target("app", "hub", "nginx")), "30m", "spec", "progressDeadline", "applications")
+	// untemplated names a WorkflowTemplate that does not exist.
+	untemplated = with(newExperiment(target("app", "hub", "nginx")), "missing", "spec", "workflow", "template")
 	// unresolved names a Component that does not exist.
 	unresolved = newExperiment(target("app", "hub", "missing"))
 )
@@ -276,38 +278,40 @@ var edits = []faults.Workload{
 		Done: gone,
 	},
 	{
-		// What was validated is not what is deployed now.
+		// What is validated is not what is deployed now: it is validated again.
 		Name:    "edit-running",
 		Objects: objects(onHub),
 		Holds:   []string{workflowEnds},
 		Steps: steps(
 			step(running, edit(moreReplicas)),
-			step(all(observed(2), edited, healthy), release(workflowEnds)),
+			step(all(observed(2), edited, healthy, running, not(superseded)), release(workflowEnds)),
 		),
-		Done: all(reason(v1alpha1.ReasonWorkflowOutdated), healthy),
+		Done: all(reached(v1alpha1.PhaseComplete), healthy),
 	},
 	{
-		// What is not named any more goes, and what it validated with it is not what is deployed now.
+		// What is not named any more goes, and what is validated with it is not what is deployed now.
 		Name:    "edit-running-component-removed",
 		Objects: objects(newExperiment(inComponents("hub"))),
 		Holds:   []string{workflowEnds, applicationGone},
 		Steps: steps(
 			step(running, edit(withoutSecond)),
 			step(all(observed(2), telling("it is not wanted any more")), restart, release(applicationGone)),
-			step(all(child("Application", anything), healthy), release(workflowEnds)),
+			step(all(child("Application", anything), healthy, running, not(superseded)), release(workflowEnds)),
 		),
-		Done: all(reason(v1alpha1.ReasonWorkflowOutdated), healthy),
+		Done: all(reached(v1alpha1.PhaseComplete), healthy),
 	},
 	{
+		// The Workflow that was submitted for the spec of before goes, although the spec is that again.
 		Name:    "edit-running-back",
 		Objects: objects(onHub),
-		Holds:   []string{workflowEnds},
+		Holds:   []string{workflowEnds, workflowGone},
 		Steps: steps(
 			step(running, edit(longer)),
-			step(observed(2), release(workflowEnds)),
-			step(reason(v1alpha1.ReasonWorkflowOutdated), edit(notLonger)),
+			step(telling("another is submitted when it is gone"), edit(notLonger)),
+			step(observed(3), release(workflowGone)),
+			step(all(running, not(superseded)), release(workflowEnds)),
 		),
-		Done: reached(v1alpha1.PhaseComplete),
+		Done: all(reached(v1alpha1.PhaseComplete), observed(3)),
 	},
 	{
 		Name:    "edit-running-undone",
@@ -315,8 +319,8 @@ var edits = []faults.Workload{
 		Holds:   []string{workflowEnds},
 		Steps: steps(
 			step(running, edit(moreReplicas)),
-			step(all(observed(2), edited, healthy), release(workflowEnds)),
-			step(reason(v1alpha1.ReasonWorkflowOutdated), edit(`[{"op": "remove", "path": "/spec/targets/0/components/0/params"}]`)),
+			step(all(observed(2), edited, healthy, running, not(superseded)), edit(`[{"op": "remove", "path": "/spec/targets/0/components/0/params"}]`)),
+			step(all(observed(3), not(edited), healthy, running, not(superseded)), release(workflowEnds)),
 		),
 		Done: all(reached(v1alpha1.PhaseComplete), observed(3), healthy),
 	},
@@ -875,6 +879,12 @@ var meddling = []faults.Workload{
 
 // absences are what the manager does not see happen.
 var absences = []faults.Workload{
+	{
+		// It waits, and asks for nothing.
+		Name:    "template-missing",
+		Objects: objects(untemplated),
+		Done:    all(healthy, reason(v1alpha1.ReasonWorkflowTemplateNotFound)),
+	},
 	{
 		Name:    "away-edited",
 		Objects: objects(onCluster),

@@ -278,7 +278,8 @@ func (p player) awaited(before ...string) bool {
 	case targetState(e, target) == string(v1alpha1.TargetDeleting):
 		told = map[string]any{"reason": v1alpha1.ReasonDeleting, "message": targetStatus(e, target)["message"]}
 	default:
-		return p.object.GetKind() == "Workflow" || says(e, p.self()+isDeleted)
+		// A Workflow that another takes the place of goes when that may come, not in the same moment.
+		return p.object.GetKind() == "Workflow" && (!superseded(p.state) || healthy(p.state)) || says(e, p.self()+isDeleted)
 	}
 	message, _ := told["message"].(string)
 	return told["reason"] == v1alpha1.ReasonDeleting && strings.Contains(message, p.self()) &&
