@@ -125,6 +125,14 @@ func state(target string, state v1alpha1.TargetState) moment {
 	return of(func(e *unstructured.Unstructured) bool { return targetState(e, target) == string(state) })
 }
 
+// clusterLeftOf says whether the Experiment tells that a target of it waits for nothing but its cluster to go.
+func clusterLeftOf(target string) moment {
+	return of(func(e *unstructured.Unstructured) bool {
+		message, _ := targetStatus(e, target)["message"].(string)
+		return strings.HasPrefix(message, "Waits for the deletion of GKECluster ") && !strings.Contains(message, ", ")
+	})
+}
+
 // extensionTold says whether the Experiment tells that somebody has moved its end.
 var extensionTold = of(func(e *unstructured.Unstructured) bool {
 	extension, _, _ := unstructured.NestedString(e.Object, "status", "extension")

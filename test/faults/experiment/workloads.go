@@ -691,7 +691,7 @@ var lifetimes = []faults.Workload{
 		Objects: objects(newExperiment(leaving(0, target("app", "gke", "nginx")))),
 		Holds:   []string{clusterGone},
 		Steps: steps(
-			step(all(state("app", v1alpha1.TargetDeleting), claimGoing), remove),
+			step(clusterLeftOf("app"), remove),
 			step(clusterLeft, release(clusterGone)),
 		),
 		Done: gone,
