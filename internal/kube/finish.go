@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -69,6 +70,9 @@ func EnsureFinalizer(ctx context.Context, c client.Client, o client.Object, fina
 	return patchFinalizers(ctx, c, o, append(slices.Clone(o.GetFinalizers()), finalizer))
 }
 
+// errNotKept says that a status was pruned to what it was before.
+var errNotKept = errors.New("patching status: the server keeps nothing of what is new in it; apply the CustomResourceDefinitions of this version")
+
 // Finish is the one exit of a reconciler: it patches the status once if it differs, emits
 // the events, and with no error drops the finalizer last. If the status patch fails, only
 // that error is returned: joined with a terminal one it would never be tried again. What is
@@ -88,6 +92,10 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 				return reconcile.Result{}, nil
 			}
 			return reconcile.Result{}, fmt.Errorf("patching status: %w", err)
+		}
+		if written.GetResourceVersion() == before.GetResourceVersion() {
+			// Another pass would want the same, and maybe at once.
+			return reconcile.Result{}, errNotKept
 		}
 	}
 	for _, e := range out.Events {

@@ -324,3 +324,24 @@ func TestStoppedPassesAreQuiet(t *testing.T) {
 		t.Errorf("it comes to %v, %v", result, err)
 	}
 }
+
+// A server with a CustomResourceDefinition that is older than the manager prunes what it does not know: to
+// want it again, at once, would never end.
+func TestFinishWithAStatusThatIsNotKept(t *testing.T) {
+	o := podOf(finalizer)
+	c := interceptor.NewClient(fake.NewClientBuilder().WithStatusSubresource(o).WithObjects(o).Build(), interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+			return c.Get(ctx, client.ObjectKeyFromObject(o), o) // as a patch that changes nothing answers
+		},
+	})
+	before := podOf()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), before); err != nil {
+		t.Fatal(err)
+	}
+	after := before.DeepCopy()
+	after.Status.Message = "superseded"
+	result, err := Finish(t.Context(), c, Silence, before, after, finalizer, Outcome{Wait: AtOnce})
+	if !errors.Is(err, errNotKept) || result.RequeueAfter != 0 {
+		t.Errorf("it is %+v, %v", result, err)
+	}
+}

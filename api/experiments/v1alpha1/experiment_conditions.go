@@ -186,6 +186,8 @@ const (
 	LabelTarget = "experiments.illm.io/target"
 	// AnnotationInputs is on a Workflow: the hash of what it validates.
 	AnnotationInputs = "experiments.illm.io/inputs"
+	// AnnotationRun is on a Workflow that has taken the place of another: its number, from 2 on.
+	AnnotationRun = "experiments.illm.io/run"
 	// AnnotationEndpoint is on the Application of an existing cluster: the URL of its API server.
 	AnnotationEndpoint = "experiments.illm.io/endpoint"
 	// AnnotationComponent is on the Application of a single component: the reference to it, for

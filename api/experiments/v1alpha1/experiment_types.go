@@ -790,6 +790,11 @@ type WorkflowStatus struct {
 	// place when every target is as the spec asks for.
 	// +optional
 	Superseded bool `json:"superseded,omitempty"`
+	// run counts the Workflows: 2 is the one that has taken the place of the first. Each has a name of its
+	// own, because Argo Workflows takes pods for a Workflow's by its name, and those of one that was deleted
+	// go later than it does.
+	// +optional
+	Run int32 `json:"run,omitempty"`
 	// phase as Argo Workflows reports it: Pending, Running, Succeeded, Failed or Error.
 	// +optional
 	Phase string `json:"phase,omitempty"`

@@ -130,7 +130,7 @@ func (f facts) advanceApplications(p *Plan, t *target, deployments []deployment)
 		}
 		f.judgePart(t, part)
 		// One that degrades when the Workflow is there does not undo what it was before.
-		if !part.healthy() && (f.experiment.Status.Workflow == nil || part.state.Health != argocd.Degraded) {
+		if w := f.experiment.Status.Workflow; !part.healthy() && (w == nil || w.Superseded || part.state.Health != argocd.Degraded) {
 			waitsFor = orDefault(waitsFor, part.String())
 		}
 	}

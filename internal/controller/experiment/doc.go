@@ -24,8 +24,11 @@
 //     deleted by somebody. (One that somebody deletes in the moment between its creation and
 //     the record of it is submitted again.) With it goes a hash of what it validates (targets,
 //     resolved Components, workflow): when they are changed before the verdict, that it is superseded is
-//     recorded, it is deleted, and when it is gone and every target as the spec asks for, another is
-//     submitted in its place.
+//     recorded, before anything else is changed; then it is deleted, what is deployed is brought to the spec,
+//     and when the Workflow is gone and every target as the spec asks for, by what the server says, another
+//     is submitted. It has a name of its own, because Argo Workflows takes the pods of a Workflow for its
+//     own by its name, and those of the first are deleted by the garbage collector, after it. While
+//     the spec cannot be acted on, an outdated Workflow has no verdict, and stays.
 //  5. The verdict is recorded with status.completedAt. It is the Workflow's, or with completion
 //     mode manual a person's, who resumes the Workflow or annotates the Experiment: an Application
 //     that degrades in the meantime shows in its condition and does not undo it. A success

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -748,6 +750,7 @@ func TestSubmittedWorkflowIsNotRewritten(t *testing.T) {
 	e := l.get()
 	s := &scope{Reconciler: l.reconciler, experiment: e, names: names{e, l.reconciler.Options}, failed: map[string]error{}}
 	f := facts{experiment: e, options: s.Options, names: s.names, now: epoch}
+	e.Status.Workflow = nil
 	s.plan = Plan{Workflow: &v1alpha1.WorkflowStatus{}, Writes: []Write{{Object: f.desiredWorkflow(nil, "v1-other")}}}
 	if err := s.apply(t.Context()); err != nil {
 		t.Fatal(err)
@@ -802,4 +805,290 @@ func TestStaleClaimIsNotRegisteredAgain(t *testing.T) {
 	if got := l.list(argocd.ApplicationGVK)[0]; got.GetResourceVersion() != app.GetResourceVersion() {
 		t.Error("the Application has changed")
 	}
+}
+
+// running is an Experiment on the hub whose Workflow runs, with whatever its spec says.
+func running(t *testing.T, change func(*v1alpha1.ExperimentSpec)) *lab {
+	t.Helper()
+	e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+	if change != nil {
+		change(&e.Spec)
+	}
+	l := newLab(t, e, nginx(), template())
+	for l.settle(l.deploy); l.get().Status.Phase != v1alpha1.PhaseRunning; {
+		t.Fatalf("it is %s", l.get().Status.Phase)
+	}
+	return l
+}
+
+// longer changes what is validated, and no target.
+func longer(e *v1alpha1.Experiment) { e.Spec.Workflow.Params = map[string]string{"duration": "5m"} }
+
+// Argo Workflows takes pods for those of a Workflow by its name, and those of one that was deleted are there
+// for longer than it is: what takes its place has another name.
+func TestEachWorkflowHasItsName(t *testing.T) {
+	l := running(t, nil)
+	seen := map[string]bool{}
+	for run := int32(1); run <= 4; run++ {
+		w := l.get().Status.Workflow
+		if objects := l.list(argoworkflows.WorkflowGVK); len(objects) != 1 || objects[0].GetName() != w.Name || string(objects[0].GetUID()) != w.UID {
+			t.Fatalf("run %d is %v, and %+v", run, kindsLeft(objects), w)
+		}
+		if want := run; seen[w.Name] || max(1, w.Run) != want || strings.Contains(w.Name, "validation-1-") {
+			t.Errorf("Workflow %d is %+v, after %v", run, w, seen)
+		}
+		seen[w.Name] = true
+		l.edit(func(e *v1alpha1.Experiment) {
+			e.Spec.Workflow.Params = map[string]string{"run": strconv.Itoa(int(run))}
+		})
+		l.settle(l.deploy)
+	}
+	l.remove()
+	l.settle(l.play)
+	if left := l.ours(); l.get() != nil || len(left) > 0 {
+		t.Errorf("%v are left", kindsLeft(left))
+	}
+}
+
+// One that nobody has recorded, because the manager died or somebody took the record away, is found.
+func TestUnrecordedSecondWorkflow(t *testing.T) {
+	for name, forget := range map[string]func(*v1alpha1.Experiment){
+		"not recorded": func(e *v1alpha1.Experiment) {},
+		"taken away":   func(e *v1alpha1.Experiment) { e.Status.Workflow = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := running(t, nil)
+			l.edit(longer)
+			l.settle(func() bool { // it is killed when the second is there
+				for _, w := range l.list(argoworkflows.WorkflowGVK) {
+					if w.GetAnnotations()[v1alpha1.AnnotationRun] == "2" {
+						l.refuse = func(verb, kind string) error { return errors.New("killed") }
+					}
+				}
+				return l.deploy()
+			})
+			l.refuse = nil
+			e := l.get()
+			if forget(e); len(l.list(argoworkflows.WorkflowGVK)) != 1 {
+				t.Fatalf("there are %v", l.list(argoworkflows.WorkflowGVK))
+			}
+			if err := l.client.Status().Update(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			if e.Status.Workflow != nil {
+				l.settle(l.deploy)
+				if w := l.get().Status.Workflow; w.Run != 2 || len(l.list(argoworkflows.WorkflowGVK)) != 1 {
+					t.Errorf("it has %+v", w)
+				}
+			}
+			l.remove()
+			l.settle(l.play)
+			if left := l.ours(); l.get() != nil || len(left) > 0 {
+				t.Errorf("%v are left", kindsLeft(left))
+			}
+		})
+	}
+}
+
+// The verdict that a person gave for the Workflow before is not that on the next.
+func TestVerdictByHandIsOfItsWorkflow(t *testing.T) {
+	l := running(t, func(s *v1alpha1.ExperimentSpec) { s.Workflow.Completion.Mode = v1alpha1.CompletionManual })
+	l.edit(func(e *v1alpha1.Experiment) {
+		longer(e)
+		e.Annotations = map[string]string{v1alpha1.AnnotationComplete: argoworkflows.PhaseSucceeded}
+	})
+	l.settle(l.deploy)
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowOutdated)
+	if m := l.message(v1alpha1.ConditionWorkflowSucceeded); l.get().Status.CompletedAt != nil || !strings.Contains(m, v1alpha1.AnnotationComplete) {
+		t.Errorf("it says %q", m)
+	}
+	annotate := func(annotations map[string]string) {
+		e := l.get()
+		e.Annotations = annotations
+		l.update(e)
+	}
+	annotate(nil)
+	l.settle(l.deploy)
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowRunning)
+	annotate(map[string]string{v1alpha1.AnnotationComplete: argoworkflows.PhaseSucceeded})
+	l.settle(l.deploy)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// What an edit is to mend has its time, from the edit on.
+func TestDeadlinesAfterAnEdit(t *testing.T) {
+	l := running(t, func(s *v1alpha1.ExperimentSpec) {
+		s.ProgressDeadline = &v1alpha1.ProgressDeadline{Applications: &metav1.Duration{Duration: 30 * time.Minute}}
+	})
+	degrade := func() {
+		l.spoil(argocd.ApplicationGVK, func(app *unstructured.Unstructured) { l.appIs(app, "Degraded") })
+	}
+	degrade()
+	l.mustReconcile()
+	l.later(time.Hour)
+	l.edit(longer)
+	l.mustReconcile()
+	if e := l.get(); e.Status.CompletedAt != nil || e.Status.Workflow == nil {
+		t.Fatalf("the edit is given no time: %s", l.message(v1alpha1.ConditionReady))
+	}
+	l.later(89 * time.Minute)
+	l.mustReconcile()
+	if l.get().Status.CompletedAt != nil {
+		t.Fatalf("too early: %s", l.message(v1alpha1.ConditionReady))
+	}
+	l.later(91 * time.Minute)
+	l.mustReconcile()
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
+}
+
+// Deadlines count, too, while the Workflow before does not go; and it says who holds it.
+func TestSupersededWorkflowThatDoesNotGo(t *testing.T) {
+	l := running(t, func(s *v1alpha1.ExperimentSpec) {
+		s.ProgressDeadline = &v1alpha1.ProgressDeadline{Applications: &metav1.Duration{Duration: 30 * time.Minute}}
+	})
+	l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) { w.SetFinalizers([]string{"workflows.argoproj.io/artifact-gc"}) })
+	l.edit(func(e *v1alpha1.Experiment) {
+		e.Spec.Targets[0].Components[0].Params = map[string]string{"replicas": "3"}
+	})
+	for range 2 {
+		l.mustReconcile()
+	}
+	if m := l.message(v1alpha1.ConditionWorkflowSucceeded); !strings.Contains(m, "workflows.argoproj.io/artifact-gc") || len(l.list(argoworkflows.WorkflowGVK)) != 1 {
+		t.Errorf("it says %q", m)
+	}
+	l.later(31 * time.Minute)
+	l.mustReconcile()
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
+}
+
+// Nothing is changed before it is recorded that the Workflow validates something else: what comes after a
+// manager that died must not take its verdict for that on what the spec says again.
+func TestNothingChangesUnderAWorkflow(t *testing.T) {
+	l := running(t, nil)
+	l.writes = nil
+	l.edit(func(e *v1alpha1.Experiment) {
+		e.Spec.Targets[0].Components[0].Params = map[string]string{"replicas": "3"}
+	})
+	l.pass()
+	if diff := cmp.Diff([]string{"patch Experiment/status"}, l.writes); diff != "" {
+		t.Errorf("the first pass (-want +got):\n%s", diff)
+	}
+	l.pass()
+	if diff := cmp.Diff([]string{"patch Experiment/status", "delete Workflow", "apply object"}, l.writes[:min(3, len(l.writes))]); diff != "" {
+		t.Errorf("and the second (-want +got):\n%s", diff)
+	}
+}
+
+// A failure is as little as a success a verdict on what was never deployed.
+func TestFailureOfBeforeWhileSuspended(t *testing.T) {
+	l := running(t, nil)
+	l.edit(func(e *v1alpha1.Experiment) {
+		longer(e)
+		e.Spec.Suspend = true
+	})
+	l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) {
+		w.Object["status"] = map[string]any{"phase": argoworkflows.PhaseFailed}
+	})
+	l.settle(l.deploy)
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowOutdated)
+	if l.get().Status.CompletedAt != nil {
+		t.Fatal("it has failed")
+	}
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Suspend = false })
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// A write that is refused does not keep a Workflow running that validates nothing any more.
+func TestSupersededWorkflowGoesFirst(t *testing.T) {
+	l := running(t, nil)
+	l.refuse = func(verb, _ string) error {
+		if verb == "apply" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "applications"}, "x", errors.New("no rights"))
+		}
+		return nil
+	}
+	l.edit(func(e *v1alpha1.Experiment) {
+		e.Spec.Targets[0].Components[0].Params = map[string]string{"replicas": "3"}
+	})
+	for range 4 {
+		_ = l.reconcile()
+	}
+	if left := l.list(argoworkflows.WorkflowGVK); len(left) > 0 {
+		t.Errorf("it is still there: %s", l.message(v1alpha1.ConditionWorkflowSucceeded))
+	}
+}
+
+// What a Workflow validates is known although somebody has taken the annotation off it.
+func TestInputsAreRemembered(t *testing.T) {
+	l := running(t, nil)
+	first := l.get().Status.Workflow
+	l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) {
+		annotations := w.GetAnnotations()
+		delete(annotations, v1alpha1.AnnotationInputs)
+		w.SetAnnotations(annotations)
+	})
+	l.mustReconcile()
+	l.edit(longer)
+	l.settle(l.deploy)
+	if w := l.get().Status.Workflow; w.UID == first.UID || w.Inputs == "" {
+		t.Errorf("it has %+v", w)
+	}
+}
+
+// Layers are created in their order also when the Workflow that they were validated by is taken back.
+func TestLayersAfterASupersededWorkflow(t *testing.T) {
+	l := layered(t, v1alpha1.ClusterHub)
+	for l.settle(l.deploy); l.get().Status.Phase != v1alpha1.PhaseRunning; {
+		t.Fatalf("it is %s", l.get().Status.Phase)
+	}
+	first := l.appOf("app operator")
+	l.appIs(first, "Degraded")
+	l.mustReconcile()
+	l.edit(func(e *v1alpha1.Experiment) {
+		e.Spec.Targets[0].Components = append(slices.Clone(layers), v1alpha1.ComponentRef{App: "late"})
+	})
+	l.mustReconcile()
+	if l.appOf("app late") != nil {
+		t.Error("what comes later is deployed on what is degraded")
+	}
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// Another Workflow is submitted on what the server has, not on what the cache has of before.
+func TestStaleApplicationsAreNotValidatedAgain(t *testing.T) {
+	l := running(t, nil)
+	params := func(p map[string]string) func(*v1alpha1.Experiment) {
+		return func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Components[0].Params = p }
+	}
+	were := l.list(argocd.ApplicationGVK)
+	l.edit(params(map[string]string{"replicas": "3"}))
+	l.mustReconcile()
+	l.edit(params(nil))
+	l.reconciler.Foreign = before{l.client, were}
+	l.mustReconcile()
+	if submitted := l.list(argoworkflows.WorkflowGVK); len(submitted) > 0 {
+		t.Error("another is submitted on what the cache has")
+	}
+	l.reconciler.Foreign = l.client
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// What was begun by a manager that allowed more goes on.
+func TestBegunInASystemNamespace(t *testing.T) {
+	e := experimentOf(targetOf("app", v1alpha1.ClusterGKE))
+	e.Name = "kube-prometheus"
+	l := newLab(t, e, nginx(), template())
+	l.mustReconcile()
+	l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec)
+	e = l.get()
+	n := names{e, l.reconciler.Options}.namespaces()
+	e.Status.StartedAt, e.Status.Namespaces = timestamp(epoch), &n
+	if err := l.client.Status().Update(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 }

@@ -77,6 +77,8 @@ type lab struct {
 	committed bool
 	// composites: Crossplane takes GKEClusters for namespaced composites.
 	composites bool
+	// stuck is a kind of which nothing is let go.
+	stuck string
 	// foreground are the kinds of what was deleted in the foreground.
 	foreground []string
 	// refuse says why a write does not take place; it may be nil.
@@ -396,7 +398,7 @@ func (l *lab) deploy() bool {
 
 // finalize ends a deletion that waits for a foreign finalizer.
 func (l *lab) finalize(o *unstructured.Unstructured) bool {
-	if o.GetDeletionTimestamp() == nil {
+	if o.GetDeletionTimestamp() == nil || o.GetKind() == l.stuck {
 		return false
 	}
 	o.SetFinalizers(nil)
@@ -462,10 +464,10 @@ func (l *lab) readyCluster(cluster *unstructured.Unstructured) bool {
 
 // deleteCluster plays the deletion of a Cluster, which leaves the object of its provider.
 func (l *lab) deleteCluster(cluster *unstructured.Unstructured) bool {
-	if cluster.GetDeletionTimestamp() == nil {
+	if cluster.GetDeletionTimestamp() == nil || cluster.GetKind() == l.stuck {
 		return false
 	}
-	if len(l.list(argocd.ApplicationGVK)) > 0 {
+	if len(l.list(argocd.ApplicationGVK)) > 0 && l.stuck != argocd.ApplicationGVK.Kind {
 		l.t.Error("a Cluster is deleted before its Application")
 	}
 	if len(l.list(capi.TalosControlPlaneGVK)) > 0 {

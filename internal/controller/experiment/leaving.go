@@ -81,6 +81,7 @@ func (s *scope) takeTargets(ctx context.Context) error {
 		}
 	}
 	var errs []error
+	blind := false
 	s.plan.Teardown = &v1alpha1.TeardownStatus{}
 	for _, group := range groups(s.experiment, begun) {
 		part := s.partOf(group)
@@ -95,6 +96,8 @@ func (s *scope) takeTargets(ctx context.Context) error {
 			s.plan.Teardown.WaitsFor = append(s.plan.Teardown.WaitsFor, part.plan.Teardown.WaitsFor...)
 		case err != nil: // it was not looked at
 			s.plan.Teardown.WaitsFor = append(s.plan.Teardown.WaitsFor, part.names.waitedFor(argocd.ApplicationGVK)...)
+		default: // nor may it be, by this manager
+			blind = true
 		}
 		for _, l := range group {
 			l.Gone, l.Message = err == nil && part.plan.Done, conditions.Line(goingDownMessage(part.plan))
@@ -103,6 +106,13 @@ func (s *scope) takeTargets(ctx context.Context) error {
 			}
 		}
 		errs = append(errs, err)
+	}
+	if recorded := s.experiment.Status.Teardown; blind && recorded != nil {
+		for _, w := range recorded.WaitsFor {
+			if !slices.ContainsFunc(s.plan.Teardown.WaitsFor, func(have v1alpha1.Waiting) bool { return have.Object == w.Object }) {
+				s.plan.Teardown.WaitsFor = append(s.plan.Teardown.WaitsFor, w)
+			}
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -340,3 +340,27 @@ func TestTargetIsGivenTimeTooLate(t *testing.T) {
 		t.Errorf("it is %s", got)
 	}
 }
+
+// A manager that is told other namespaces forgets nothing of what was asked to go.
+func TestTargetGoesWhileNamespacesAreOthers(t *testing.T) {
+	l := loadTest(t)
+	l.settle(l.play)
+	l.later(30 * time.Minute)
+	l.settle(l.without(argocd.ApplicationGVK))
+	before := l.get().Status.Teardown
+	if before == nil || len(before.WaitsFor) == 0 {
+		t.Fatalf("it waits for %+v", before)
+	}
+	right := l.reconciler.Options
+	l.reconciler.Options.ArgoCDNamespace = "argocd2"
+	l.later(31 * time.Minute)
+	l.settle(func() bool { return false })
+	if diff := cmp.Diff(before, l.get().Status.Teardown); diff != "" {
+		t.Errorf("what it waits for (-before +after):\n%s", diff)
+	}
+	l.reconciler.Options = right
+	l.settle(l.play)
+	if got := l.states(); got != "app Healthy, loadgen Deleted" {
+		t.Errorf("it is %s", got)
+	}
+}

@@ -143,7 +143,7 @@ func TestWorkflowSeenOnce(t *testing.T) {
 	seen.SetUID("uid")
 	for recorded, want := range map[string]string{"": "", "Running": "Running", "Succeeded": "Succeeded"} {
 		e.Status.Workflow = &v1alpha1.WorkflowStatus{UID: "uid", Phase: recorded}
-		if got := (facts{experiment: e, seen: Observed{Workflow: seen}}).workflow().Phase; got != want {
+		if got := (facts{experiment: e, names: names{experiment: e}, seen: Observed{Workflow: seen}}).workflow().Phase; got != want {
 			t.Errorf("after %q it is %q", recorded, got)
 		}
 	}

@@ -4,11 +4,13 @@ import (
 	"encoding/base64"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
@@ -90,11 +92,35 @@ func (n names) ofComponent(o *unstructured.Unstructured) bool {
 		})
 }
 
-func (n names) workflow() types.NamespacedName {
+// workflow is the name of the Workflow of a run.
+func (n names) workflow(run int32) types.NamespacedName {
+	parts := []string{n.experiment.Name, "validation"}
+	if run > 1 {
+		parts = append(parts, strconv.Itoa(int(run)))
+	}
 	return types.NamespacedName{
 		Namespace: n.workflowNamespace(),
-		Name:      kube.ChildName(argoworkflows.MaxWorkflowName, n.experiment.UID, n.experiment.Name, "validation"),
+		Name:      kube.ChildName(argoworkflows.MaxWorkflowName, n.experiment.UID, parts...),
 	}
+}
+
+// run is the number of the Workflow that the status records, or of the first.
+func (n names) run() int32 {
+	return max(1, ptr.Deref(n.experiment.Status.Workflow, v1alpha1.WorkflowStatus{}).Run)
+}
+
+// nextRun is that of the Workflow that would be submitted now.
+func (n names) nextRun() int32 {
+	if n.experiment.Status.Workflow == nil {
+		return 1
+	}
+	return n.run() + 1
+}
+
+// ofRun says whether an object is a Workflow of the Experiment's, by the name that its number gives it.
+func (n names) ofRun(o *unstructured.Unstructured) bool {
+	run, err := strconv.ParseInt(o.GetAnnotations()[v1alpha1.AnnotationRun], 10, 32)
+	return err == nil && o.GroupVersionKind() == argoworkflows.WorkflowGVK && n.workflow(int32(run)) == keyOf(o)
 }
 
 // workflowNamespace is where the Workflow is.
@@ -159,7 +185,7 @@ func (n names) copyKinds() (kinds []schema.GroupVersionKind) {
 // Argo CD labels whatever namespace an Application names.
 func (n names) children(gvk schema.GroupVersionKind) []types.NamespacedName {
 	if gvk == argoworkflows.WorkflowGVK {
-		return []types.NamespacedName{n.workflow()}
+		return []types.NamespacedName{n.workflow(n.run()), n.workflow(n.nextRun())}
 	}
 	var out []types.NamespacedName
 	for _, t := range n.experiment.Spec.Targets {

@@ -268,27 +268,39 @@ func (s *scope) observeApplications(ctx context.Context) error {
 	return err
 }
 
-// observeWorkflow reads the Workflow.
+// observeWorkflow reads the Workflow, or the one that has taken the place of it.
 func (s *scope) observeWorkflow(ctx context.Context) error {
 	if s.part || s.names.unwatched() {
 		return nil // it stays, or there is none: it is not accepted
 	}
-	workflow, err := s.child(ctx, argoworkflows.WorkflowGVK, s.names.workflow())
-	if recorded := s.experiment.Status.Workflow; err == nil && recorded != nil && (workflow == nil || string(workflow.GetUID()) != recorded.UID) &&
-		(!goingDown(s.experiment) || len(s.seen.Applications) > 0) && s.seen.Kinds[argoworkflows.WorkflowGVK] == kube.KindServed {
-		// A recorded Workflow that the cache does not have is only gone, or superseded by another, if the
-		// server says so. (When a teardown has come past the Applications, lists say it.)
-		workflow, err = kube.Get(ctx, s.Live, argoworkflows.WorkflowGVK, s.names.workflow())
-		if goingDown(s.experiment) && s.tolerated(ctx, argoworkflows.WorkflowGVK, err) {
-			err = nil
-		}
-		if workflow != nil && (goingDown(s.experiment) || string(workflow.GetUID()) != s.experiment.Status.Workflow.UID) {
-			workflow, err = s.owned(workflow, err)
-		}
-		s.seen.Unseen = workflow != nil
+	key, recorded := s.names.workflow(s.names.run()), s.experiment.Status.Workflow
+	workflow, err := s.child(ctx, argoworkflows.WorkflowGVK, key)
+	if err == nil && recorded != nil && (workflow == nil || string(workflow.GetUID()) != recorded.UID) {
+		workflow, err = s.recordedWorkflow(ctx, key, workflow)
+	}
+	if err == nil && workflow == nil && recorded != nil && recorded.Superseded {
+		workflow, err = s.child(ctx, argoworkflows.WorkflowGVK, s.names.workflow(s.names.nextRun()))
 	}
 	s.seen.Workflow = workflow
 	return err
+}
+
+// recordedWorkflow looks for a recorded Workflow that the cache does not have: it is only gone if the server
+// says so. (When a teardown has come past the Applications, lists say it.)
+func (s *scope) recordedWorkflow(ctx context.Context, key types.NamespacedName, cached *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	ends := goingDown(s.experiment)
+	if ends && len(s.seen.Applications) == 0 || s.seen.Kinds[argoworkflows.WorkflowGVK] != kube.KindServed {
+		return cached, nil
+	}
+	workflow, err := kube.Get(ctx, s.Live, argoworkflows.WorkflowGVK, key)
+	if ends && s.tolerated(ctx, argoworkflows.WorkflowGVK, err) {
+		err = nil
+	}
+	if workflow != nil && (ends || string(workflow.GetUID()) != s.experiment.Status.Workflow.UID) {
+		workflow, err = s.owned(workflow, err)
+	}
+	s.seen.Unseen = workflow != nil
+	return workflow, err
 }
 
 // child reads a child from the cache. The children of a kind that is not served are not
@@ -706,7 +718,7 @@ func (s *scope) leftovers(ctx context.Context, kinds ...schema.GroupVersionKind)
 		}
 		children := s.names.children(gvk)
 		s.seen.Leftovers[gvk] = slices.DeleteFunc(found, func(o unstructured.Unstructured) bool {
-			return !slices.Contains(children, client.ObjectKeyFromObject(&o)) && !s.names.ofComponent(&o)
+			return !slices.Contains(children, client.ObjectKeyFromObject(&o)) && !s.names.ofComponent(&o) && !s.names.ofRun(&o)
 		})
 	}
 	return nil

@@ -152,7 +152,7 @@ func (f facts) terminated() Plan {
 	p := Plan{Targets: f.experiment.Status.Targets, Workflow: f.workflow()}
 	step := conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTerminated, "spec.terminate ended the Experiment before a verdict")
 	deployments, resolved := f.resolve()
-	if w := p.Workflow; w != nil && (argoworkflows.State{Phase: w.Phase}).Over() && holds(resolved) && !w.Superseded && !outdated(w.Inputs, f.inputs(deployments)) {
+	if w := p.Workflow; w != nil && (argoworkflows.State{Phase: w.Phase}).Over() && holds(resolved) && !w.Superseded && !f.outdated(w, deployments) {
 		if judged := f.judge(&p, false); p.Verdict {
 			step = judged // which nobody has recorded yet
 		}
@@ -173,26 +173,13 @@ func (f facts) bringUp() Plan {
 	p := Plan{Targets: f.experiment.Status.Targets, Workflow: f.workflow()}
 	graph, accepted := f.accept()
 	deployments, resolved := f.resolve()
-	clusters, applications, workflow := f.missingKinds()
 	f.frozen = !holds(accepted) || !holds(resolved)
-	started, blind, settling := f.experiment.Status.StartedAt != nil, f.blind(), false
+	if !f.blind() && !f.frozen && f.outdated(p.Workflow, deployments) {
+		return f.supersede(p, accepted, resolved)
+	}
+	p.Steps = []conditions.Step{accepted, resolved}
 	targets := f.targets()
-	switch {
-	case started && !blind && graph != nil:
-		settling = f.advanceAll(&p, graph, targets, deployments)
-		p.Targets = f.statuses(targets)
-		clusters, applications = clustersStep(p.Targets, targets), applicationsStep(p.Targets, targets)
-	case !started && !blind && !f.frozen:
-		p.Start, p.Wait = true, kube.AtOnce
-	}
-	p.Steps = []conditions.Step{accepted, resolved, clusters, applications, workflow}
-	if !blind {
-		f.validate(&p, deployments, settling)
-	}
-	if started && (blind || graph == nil) {
-		// What cannot be looked at now stays as it was said.
-		p.Steps = slices.DeleteFunc(p.Steps, func(s conditions.Step) bool { return s.Reason == v1alpha1.ReasonPending })
-	}
+	f.follow(&p, graph, targets, deployments)
 	if p.Verdict {
 		p.Writes, p.Confirm = nil, nil
 	}
@@ -201,6 +188,28 @@ func (f facts) bringUp() Plan {
 	}
 	p.Confirm = append(p.Confirm, f.deployed(p, targets)...)
 	return p
+}
+
+// follow takes the targets and the Workflow a step on.
+func (f facts) follow(p *Plan, graph *dag.Graph[string], targets map[string]*target, deployments map[string][]deployment) {
+	clusters, applications, workflow := f.missingKinds()
+	started, blind, settling := f.experiment.Status.StartedAt != nil, f.blind(), false
+	switch {
+	case started && !blind && graph != nil:
+		settling = f.advanceAll(p, graph, targets, deployments)
+		p.Targets = f.statuses(targets)
+		clusters, applications = clustersStep(p.Targets, targets), applicationsStep(p.Targets, targets)
+	case !started && !blind && !f.frozen:
+		p.Start, p.Wait = true, kube.AtOnce
+	}
+	p.Steps = append(p.Steps, clusters, applications, workflow)
+	if !blind {
+		f.validate(p, deployments, settling)
+	}
+	if started && (blind || graph == nil) {
+		// What cannot be looked at now stays as it was said.
+		p.Steps = slices.DeleteFunc(p.Steps, func(s conditions.Step) bool { return s.Reason == v1alpha1.ReasonPending })
+	}
 }
 
 // advanceAll takes every target a step on, and says whether what they ask for is not, or not
@@ -214,9 +223,14 @@ func (f facts) advanceAll(p *Plan, graph *dag.Graph[string], targets map[string]
 	return settling || len(p.Writes) > 0
 }
 
-// deployed are the clusters and Applications that a verdict rests on; a bad one rests on none.
+// deployed are the clusters and Applications that a verdict rests on; a bad one rests on none. Another
+// Workflow does, too: what the cache has may be what was there before the spec was changed.
 func (f facts) deployed(p Plan, targets map[string]*target) (deployed []Write) {
-	if !p.Verdict || !holds(p.Steps[len(p.Steps)-1]) {
+	good := p.Verdict && holds(p.Steps[len(p.Steps)-1])
+	again := f.experiment.Status.Workflow != nil && slices.ContainsFunc(p.Writes, func(w Write) bool {
+		return w.Action == Ensure && w.Object.GroupVersionKind() == argoworkflows.WorkflowGVK
+	})
+	if !good && !again {
 		return nil
 	}
 	for _, spec := range f.experiment.Spec.Targets {
@@ -341,7 +355,7 @@ func withoutTalos(spec v1alpha1.ExperimentSpec) string {
 // the Experiment has its name.
 func (f facts) inSystemNamespace() string {
 	for _, t := range f.experiment.Spec.Targets {
-		if namespace := f.names.deployed(t); !shared(t) && strings.HasPrefix(namespace, "kube-") {
+		if namespace := f.names.deployed(t); f.experiment.Status.StartedAt == nil && !shared(t) && strings.HasPrefix(namespace, "kube-") {
 			return fmt.Sprintf("spec.targets: target %s would be deployed into %s, which is the cluster's own; set its namespace to another", t.Name, namespace)
 		}
 	}
@@ -498,16 +512,19 @@ func (f facts) missingKinds() (clusters, applications, workflow conditions.Step)
 // validate submits the Workflow when everything before it holds, and reads its verdict. What
 // settling means says advanceAll.
 func (f facts) validate(p *Plan, deployments map[string][]deployment, settling bool) {
-	last, inputs := &p.Steps[len(p.Steps)-1], f.inputs(deployments)
-	if w := p.Workflow; w != nil {
-		if !w.Superseded && (f.frozen || !outdated(w.Inputs, inputs)) {
-			*last = f.judge(p, settling)
+	last, w := &p.Steps[len(p.Steps)-1], p.Workflow
+	switch {
+	case w == nil:
+	case w.Superseded:
+		if !f.takenBack(p, last) {
 			return
 		}
-		gone := false
-		if *last, gone = f.supersede(p); !gone {
-			return
-		}
+	case f.outdated(w, deployments): // and frozen, or it would be superseded by now
+		*last = outdatedStep(w, "another is submitted when the spec can be acted on")
+		return
+	default:
+		*last = f.judge(p, settling)
+		return
 	}
 	switch {
 	case !f.frozen && f.late(p, last):
@@ -515,36 +532,78 @@ func (f facts) validate(p *Plan, deployments map[string][]deployment, settling b
 		// Said from the first pass on, while nothing has cost anything yet; not waited for until
 		// the Workflow is due, because a component of this Experiment may bring the template.
 		*last = f.withoutTemplate()
+	case w != nil && f.byHand() != "":
+		*last = outdatedStep(w, fmt.Sprintf("the annotation %s was given for it: remove it, and another is submitted, to be ended by a new one", v1alpha1.AnnotationComplete))
 	case p.Start || settling || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
 	default:
-		p.Writes = append(p.Writes, Write{Object: f.desiredWorkflow(p.Targets, inputs), Condition: v1alpha1.ConditionWorkflowSucceeded})
-		p.Workflow = &v1alpha1.WorkflowStatus{Namespace: f.names.workflow().Namespace, Name: f.names.workflow().Name, Inputs: inputs}
-		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning,
-			"Workflow "+f.names.workflow().String()+" is submitted"+f.hint())
+		*last = f.submit(p, f.inputs(deployments))
 	}
 }
 
+// submit plans the next Workflow.
+func (f facts) submit(p *Plan, inputs string) conditions.Step {
+	key := f.names.workflow(f.names.nextRun())
+	p.Writes = append(p.Writes, Write{Object: f.desiredWorkflow(p.Targets, inputs), Condition: v1alpha1.ConditionWorkflowSucceeded})
+	p.Workflow = &v1alpha1.WorkflowStatus{Namespace: key.Namespace, Name: key.Name, Run: recordedRun(f.names.nextRun()), Inputs: inputs}
+	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, "Workflow "+key.String()+" is submitted"+f.hint())
+}
+
+// recordedRun is the number of a run as the status has it: the first has none.
+func recordedRun(run int32) int32 {
+	if run == 1 {
+		return 0
+	}
+	return run
+}
+
 // supersede takes a Workflow back that validates what the spec does not ask for any more. That is recorded
-// first: what goes then has not been deleted by somebody, even if the spec is changed back. It says whether the
-// Workflow is gone.
-func (f facts) supersede(p *Plan) (said conditions.Step, gone bool) {
+// before anything is changed: whatever is changed then is not what it validates, even if the spec is changed
+// back, and a Workflow that goes then has not been deleted by somebody. What targets still need for what the
+// spec asks for counts from now.
+func (f facts) supersede(p Plan, steps ...conditions.Step) Plan {
+	p.Workflow.Superseded, p.Wait = true, kube.AtOnce
+	p.Steps = append(steps, outdatedStep(p.Workflow, "it is deleted, and another submitted in its place"))
+	p.Targets = slices.Clone(p.Targets)
+	for i, t := range p.Targets {
+		if t.State == v1alpha1.TargetProvisioning || t.State == v1alpha1.TargetDeploying {
+			p.Targets[i].Since = timestamp(f.now)
+		}
+	}
+	return p
+}
+
+// takenBack takes a superseded Workflow down, and says whether it is gone and another may be submitted.
+func (f facts) takenBack(p *Plan, last *conditions.Step) bool {
 	w, seen := p.Workflow, f.seen.Workflow
-	message := "Workflow " + w.Namespace + "/" + w.Name + " validated what the spec or its Components do not say any more; "
 	switch {
 	case f.frozen:
-		message += "another is submitted when the spec can be acted on"
-	case !w.Superseded:
-		w.Superseded, p.Wait = true, kube.AtOnce
-		message += "it is deleted, and another submitted in its place"
-	case seen != nil:
-		if !going(seen) {
-			p.Writes = append(p.Writes, Write{Action: Delete, Object: seen, Known: true, Condition: v1alpha1.ConditionWorkflowSucceeded})
-		}
-		message += "another is submitted when it is gone"
+		*last = outdatedStep(w, "another is submitted when the spec can be acted on")
+		return false
+	case seen == nil:
+		*last = outdatedStep(w, "another is submitted when every target is as the spec asks for")
+		return true
+	case f.late(p, last):
+	case going(seen):
+		*last = outdatedStep(w, "another is submitted when it is gone"+heldBy(seen))
 	default:
-		message, gone = message+"another is submitted when every target is as the spec asks for", true
+		// It goes first: whatever of the targets cannot be written must not keep it running.
+		p.Writes = slices.Insert(p.Writes, 0, Write{Action: Delete, Object: seen, Known: true, Condition: v1alpha1.ConditionWorkflowSucceeded})
+		*last = outdatedStep(w, "another is submitted when it is gone")
 	}
-	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowOutdated, message), gone
+	return false
+}
+
+// heldBy says which finalizers hold an object that is being deleted.
+func heldBy(o *unstructured.Unstructured) string {
+	if len(o.GetFinalizers()) == 0 {
+		return ""
+	}
+	return ", which its finalizers hold up: " + strings.Join(o.GetFinalizers(), ", ")
+}
+
+func outdatedStep(w *v1alpha1.WorkflowStatus, then string) conditions.Step {
+	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowOutdated,
+		"Workflow "+w.Namespace+"/"+w.Name+" validated what the spec or its Components do not say any more; "+then)
 }
 
 // templateMissing says whether the template does not exist and nothing takes its place.
@@ -624,29 +683,43 @@ func (f facts) inputs(deployments map[string][]deployment) string {
 
 const inputsVersion = "v1-"
 
-// outdated says whether a Workflow validated other inputs than these.
-func outdated(validated, inputs string) bool {
-	return strings.HasPrefix(validated, inputsVersion) && validated != inputs
+// outdated says whether a Workflow validates other inputs than the spec has, which is unknown where its
+// components cannot be resolved, and that is not recorded yet.
+func (f facts) outdated(w *v1alpha1.WorkflowStatus, deployments map[string][]deployment) bool {
+	return w != nil && deployments != nil && !w.Superseded && strings.HasPrefix(w.Inputs, inputsVersion) && w.Inputs != f.inputs(deployments)
 }
 
 // workflow is the submitted Workflow as it is seen now. One that is gone, or has been
 // replaced, keeps what was seen of it last.
 func (f facts) workflow() *v1alpha1.WorkflowStatus {
 	recorded, seen := f.experiment.Status.Workflow.DeepCopy(), f.seen.Workflow
-	another := recorded != nil && seen != nil && recorded.UID != string(seen.GetUID())
-	if seen == nil || another && (!recorded.Superseded || going(seen)) {
+	switch {
+	case seen == nil:
 		return recorded
+	case recorded == nil:
+		return read(seen, f.names.run(), "")
+	case recorded.UID == string(seen.GetUID()):
+		w := read(seen, f.names.run(), recorded.Inputs)
+		if (argoworkflows.State{Phase: recorded.Phase}).Over() && !(argoworkflows.State{Phase: w.Phase}).Over() || recorded.Phase != "" && w.Phase == "" {
+			return recorded // a verdict stands, and what runs was not seen for the first time now
+		}
+		w.Superseded = recorded.Superseded
+		return w
+	case recorded.Superseded && !going(seen) && keyOf(seen) == f.names.workflow(f.names.nextRun()):
+		return read(seen, f.names.nextRun(), "")
 	}
+	return recorded
+}
+
+// read is a Workflow as the status records it. Its inputs may be known: somebody may have taken them off it.
+func read(seen *unstructured.Unstructured, run int32, inputs string) *v1alpha1.WorkflowStatus {
 	state := argoworkflows.Read(seen)
-	if recorded != nil && !another && ((argoworkflows.State{Phase: recorded.Phase}).Over() && !state.Over() || recorded.Phase != "" && state.Phase == "") {
-		return recorded // a verdict stands, and what runs was not seen for the first time now
-	}
 	return &v1alpha1.WorkflowStatus{
-		Superseded: recorded != nil && recorded.Superseded && !another,
 		Namespace:  seen.GetNamespace(),
 		Name:       seen.GetName(),
 		UID:        string(seen.GetUID()),
-		Inputs:     seen.GetAnnotations()[v1alpha1.AnnotationInputs],
+		Inputs:     orDefault(inputs, seen.GetAnnotations()[v1alpha1.AnnotationInputs]),
+		Run:        recordedRun(run),
 		Phase:      state.Phase,
 		Message:    conditions.Line(state.Message),
 		StartedAt:  timestamp(state.StartedAt),

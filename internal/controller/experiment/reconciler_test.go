@@ -389,7 +389,7 @@ func TestForeignObjectsAreNotTouched(t *testing.T) { // field notes 39, 40
 				crossplane.GKEClusterGVK:  n.cluster(e.Spec.Targets[0]),
 				argocd.ApplicationGVK:     n.application(e.Spec.Targets[0], ""),
 				argocd.SecretGVK:          n.clusterSecret(e.Spec.Targets[0]),
-				argoworkflows.WorkflowGVK: n.workflow(),
+				argoworkflows.WorkflowGVK: n.workflow(1),
 			}[gvk].String()
 			namespace, name, _ := strings.Cut(key, "/")
 			foreign := object(gvk, namespace, name)

@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -320,7 +321,8 @@ func (f facts) endpoint(t *target) string {
 }
 
 func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus, inputs string) *unstructured.Unstructured {
-	name := f.names.workflow()
+	run := f.names.nextRun()
+	name := f.names.workflow(run)
 	parameters := givenParameters(f.experiment, targets)
 	for k, v := range f.experiment.Spec.Workflow.Params {
 		parameters[k] = v
@@ -339,7 +341,11 @@ func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus, inputs string) *
 		Parameters:     parameters,
 		Deadline:       ptr.Deref(deadline, metav1.Duration{}).Duration,
 	}.Object()
-	w.SetAnnotations(map[string]string{v1alpha1.AnnotationInputs: inputs})
+	annotations := map[string]string{v1alpha1.AnnotationInputs: inputs}
+	if run > 1 {
+		annotations[v1alpha1.AnnotationRun] = strconv.Itoa(int(run))
+	}
+	w.SetAnnotations(annotations)
 	marks.Set(f.experiment, w)
 	return w
 }

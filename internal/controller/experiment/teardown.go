@@ -48,7 +48,7 @@ type remnant struct {
 	object *unstructured.Unstructured
 	// asked says that it is asked to go, by this pass or one before.
 	asked bool
-	// err says why it cannot; nil where its version is not served.
+	// err says why it cannot, or is left; nil where its version is not served.
 	err error
 }
 
@@ -339,12 +339,28 @@ func teardownStart(e *v1alpha1.Experiment, now time.Time) *metav1.Time {
 // release lets the Experiment go without what is left, of which a ConfigMap tells.
 func (d *demolition) release() {
 	d.Writes, d.Down, d.Wait, d.Done = nil, nil, 0, true
-	orphans := make([]orphan, 0, len(d.left))
-	for _, r := range d.left {
+	left := append(d.left, d.unasked()...)
+	orphans := make([]orphan, 0, len(left))
+	for _, r := range left {
 		d.Orphans = append(d.Orphans, r.String())
 		orphans = append(orphans, d.orphansOf(r)...)
 	}
 	d.Writes = []Write{{Object: d.orphansObject(orphans), Condition: v1alpha1.ConditionReady}}
+}
+
+// unasked are the objects of clusters that were not asked to go, because those that are left need them.
+func (d *demolition) unasked() (unasked []remnant) {
+	for _, t := range d.experiment.Spec.Targets {
+		for i, o := range d.names.clusterObjects(t) {
+			for _, found := range d.seen.Leftovers[o.GroupVersionKind()] {
+				r := remnant{gvk: o.GroupVersionKind(), object: &found, err: fmt.Errorf("the cluster of target %s needs it until it is gone", t.Name)}
+				if i > 0 && keyOf(&found) == keyOf(o) && !slices.ContainsFunc(d.left, func(l remnant) bool { return l.object != nil && l.key() == r.key() }) {
+					unasked = append(unasked, r)
+				}
+			}
+		}
+	}
+	return unasked
 }
 
 // orphan is what a ConfigMap tells of something that is left behind.
@@ -384,7 +400,9 @@ func (d *demolition) orphan(r remnant) orphan {
 	case r.object != nil:
 		o.APIVersion, o.Kind = r.object.GetAPIVersion(), r.object.GetKind()
 		o.Namespace, o.Name, o.UID, o.Finalizers = r.object.GetNamespace(), r.object.GetName(), string(r.object.GetUID()), r.object.GetFinalizers()
-		o.Error = d.says(r.object)
+		if o.Error = d.says(r.object); r.err != nil {
+			o.Error = r.err.Error()
+		}
 		if going(r.object) {
 			o.DeletedAt = r.object.GetDeletionTimestamp().UTC().Format(time.RFC3339)
 		}

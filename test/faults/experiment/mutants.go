@@ -107,7 +107,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "verdict-of-any", RootCause: "the verdict is read before the Workflow's UID is compared",
-		Edits:     edit1(plan, "	if seen == nil || another && (!recorded.Superseded || going(seen)) {", "	if seen == nil {"),
+		Edits:     edit1(plan, "	case recorded == nil:\n		return read", "	case recorded == nil || !recorded.Superseded:\n		return read"),
 		Workloads: []string{"away-workflow-replaced"},
 	},
 	{
@@ -217,7 +217,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "resubmitted", RootCause: "a Workflow that has vanished is submitted again",
-		Edits:     edit1(plan, "	if w := p.Workflow; w != nil {\n		if", "	if w := p.Workflow; w != nil && f.seen.Workflow != nil {\n		if"),
+		Edits:     edit1(plan, "	case w == nil:\n	case w.Superseded:", "	case w == nil, f.seen.Workflow == nil:\n	case w.Superseded:"),
 		Workloads: []string{"workflow-deleted"},
 	},
 	{
@@ -247,7 +247,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "inputs-ignored", RootCause: "success is taken for that of another spec (false Complete)",
-		Edits:     edit1(plan, "		if !w.Superseded && (f.frozen || !outdated(w.Inputs, inputs)) {", "		if !w.Superseded {"),
+		Edits:     edit1(plan, "&& w.Inputs != f.inputs(deployments)", "&& w.Inputs == f.inputs(nil)"),
 		Workloads: []string{"edit-running"},
 	},
 	{

@@ -1,0 +1,268 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/capi"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// road is one way to a cluster and onto it.
+type road struct {
+	lab func(*testing.T) *lab
+	// cluster is the kind of what stands for the cluster; empty where it is not ours.
+	cluster schema.GroupVersionKind
+}
+
+// roads are all types of clusters and policies.
+func roads() map[string]road {
+	on := func(target v1alpha1.Target, more ...*unstructured.Unstructured) func(*testing.T) *lab {
+		return func(t *testing.T) *lab {
+			l := newLab(t, experimentOf(target), nginx(), template(), staging(kubeconfig))
+			for _, o := range more {
+				l.create(o.DeepCopy())
+			}
+			return l
+		}
+	}
+	existing := targetOf("app", v1alpha1.ClusterExisting)
+	existing.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
+	return map[string]road{
+		"hub": {lab: on(targetOf("app", v1alpha1.ClusterHub))},
+		"gke": {lab: on(targetOf("app", v1alpha1.ClusterGKE)), cluster: crossplane.GKEClusterGVK},
+		"composite": {lab: func(t *testing.T) *lab {
+			l := on(targetOf("app", v1alpha1.ClusterGKE))(t)
+			l.composites = true
+			return l
+		}, cluster: crossplane.GKEClusterGVK},
+		"existing": {lab: on(existing)},
+		"vcluster": {lab: onVCluster, cluster: capi.ClusterGVK},
+		"talos":    {lab: onTalos, cluster: capi.ClusterGVK},
+		"layers":   {lab: func(t *testing.T) *lab { return layered(t, v1alpha1.ClusterGKE) }, cluster: crossplane.GKEClusterGVK},
+		"observed": {lab: func(t *testing.T) *lab {
+			l := on(observedTarget(v1alpha1.ClusterGKE, v1alpha1.TargetObservability{Transport: "tailscale", Tenant: "lab"}))(t)
+			l.reconciler.Options.Observability = observability
+			for _, c := range observing() {
+				if c.Name != "nginx" {
+					l.create(c)
+				}
+			}
+			return l
+		}, cluster: crossplane.GKEClusterGVK},
+	}
+}
+
+// ends are the ways in which an Experiment comes to its end.
+var ends = map[string]func(*lab){
+	"deleted": (*lab).remove,
+	"expired": func(l *lab) { l.later(day) },
+	"terminated": func(l *lab) {
+		l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true })
+		l.settle(l.play)
+		l.remove()
+	},
+	"suspended": func(l *lab) {
+		l.edit(func(e *v1alpha1.Experiment) { e.Spec.Suspend = true })
+		l.settle(l.play)
+		l.remove()
+	},
+}
+
+// ours are all objects of the Experiment's, but for what went with its namespace.
+func (l *lab) ours() (all []unstructured.Unstructured) {
+	namespaces := l.list(namespaceGVK)
+	for _, gvk := range append(foreignKinds, dockerClusterGVK, dockerMachineTemplateGVK) {
+		all = append(all, l.list(gvk)...)
+	}
+	return append(namespaces, slices.DeleteFunc(all, func(o unstructured.Unstructured) bool {
+		return o.GetKind() == kube.RoleBindingGVK.Kind && !slices.ContainsFunc(namespaces, func(n unstructured.Unstructured) bool {
+			return n.GetName() == o.GetNamespace() && !going(&n)
+		})
+	})...)
+}
+
+// kindsLeft names objects by their kinds.
+func kindsLeft(all []unstructured.Unstructured) (kinds []string) {
+	for _, o := range all {
+		kinds = append(kinds, o.GetKind())
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+// step is half a round: the manager's, or the world's.
+func (l *lab) step(i int) {
+	l.t.Helper()
+	if i%2 == 1 {
+		l.play()
+	} else if err := l.reconcile(); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// stepsUp is how many steps a road has until nothing happens any more.
+func stepsUp(t *testing.T, r road) (steps int) {
+	l := r.lab(t)
+	for quiet := 0; quiet < 4; steps++ {
+		before := len(l.writes)
+		if l.step(steps); len(l.writes) > before {
+			quiet = 0
+		} else {
+			quiet++
+		}
+	}
+	if l.get().Status.Phase != v1alpha1.PhaseComplete {
+		t.Fatalf("it is %s: %s", l.get().Status.Phase, l.message(v1alpha1.ConditionReady))
+	}
+	return steps - 3
+}
+
+// Whatever brings an Experiment to its end, at any moment of its road, leaves nothing.
+func TestEndsAtAnyMoment(t *testing.T) {
+	for name, r := range roads() {
+		t.Run(name, func(t *testing.T) {
+			up := stepsUp(t, r)
+			for end, ends := range ends {
+				for moment := range up {
+					l := r.lab(t)
+					for i := range moment {
+						l.step(i)
+					}
+					ends(l)
+					l.settle(l.play)
+					if e := l.get(); e != nil {
+						t.Errorf("%s after %d steps: it is still there: %s", end, moment, l.message(v1alpha1.ConditionReady))
+					}
+					if left := l.ours(); len(left) > 0 {
+						t.Errorf("%s after %d steps: %v are left", end, moment, kindsLeft(left))
+					}
+				}
+			}
+		})
+	}
+}
+
+// The manager dies after a write whose answer it never saw, and then the Experiment is deleted: what
+// nobody has recorded is found again.
+func TestNothingUnrecordedIsLeft(t *testing.T) { // field notes 34
+	for name, r := range roads() {
+		t.Run(name, func(t *testing.T) {
+			reference := r.lab(t)
+			reference.settle(reference.play)
+			for k := 1; k <= len(reference.writes); k++ {
+				l := r.lab(t)
+				l.failAt, l.failWith, l.committed = k, errors.New("connection reset"), true
+				for i := 0; len(l.writes) < k; i++ {
+					if i%2 == 1 {
+						l.play()
+					} else {
+						_ = l.reconcile()
+					}
+				}
+				if l.get() == nil {
+					t.Fatalf("write %d is no write of the way up: %v", k, l.writes)
+				}
+				l.remove()
+				l.settle(l.play)
+				if left := l.ours(); l.get() != nil || len(left) > 0 {
+					t.Errorf("after write %d (%s): %v are left", k, l.writes[k-1], kindsLeft(left))
+				}
+			}
+		})
+	}
+}
+
+// stick lets nothing of a kind go any more, nor the namespaces of vclusters that have some.
+func (l *lab) stick(gvk schema.GroupVersionKind) {
+	l.stuck = gvk.Kind
+	objects := l.list(gvk)
+	if gvk == capi.ClusterGVK {
+		objects = append(objects, l.list(namespaceGVK)...)
+	}
+	for _, o := range objects {
+		if !going(&o) && !slices.Contains(o.GetFinalizers(), stuckFinalizer) {
+			o.SetFinalizers(append(o.GetFinalizers(), stuckFinalizer))
+			l.update(&o)
+		}
+	}
+}
+
+const stuckFinalizer = "example.com/stuck"
+
+// Whatever does not go, at whatever moment the Experiment is deleted: the rest goes, and when the deadline
+// is over, so does the Experiment, and the ConfigMap tells of exactly what is left.
+func TestStuckAtAnyMoment(t *testing.T) { // field notes 31
+	for name, r := range roads() {
+		up := stepsUp(t, r)
+		for _, stuck := range []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK, r.cluster} {
+			if stuck.Empty() {
+				continue
+			}
+			t.Run(name+" "+stuck.Kind, func(t *testing.T) {
+				for moment := range up {
+					stuckAt(t, r.lab(t), stuck, moment)
+				}
+			})
+		}
+	}
+}
+
+func stuckAt(t *testing.T, l *lab, stuck schema.GroupVersionKind, moment int) {
+	here := func(format string, args ...any) string {
+		return fmt.Sprintf("after %d steps: ", moment) + fmt.Sprintf(format, args...)
+	}
+	for i := range moment {
+		l.step(i)
+		l.stick(stuck)
+	}
+	l.remove()
+	// The quarter, the half and the whole of the deadline, of what goes first and of what comes after it.
+	for _, minute := range []time.Duration{0, 8, 16, 29, 31, 40, 48, 62} {
+		l.later(minute * time.Minute)
+		for range 4 {
+			_ = l.reconcile()
+			l.play()
+		}
+		if minute == 29 && l.get() == nil && len(l.list(stuck)) > 0 {
+			t.Error(here("it is released before the deadline"))
+		}
+	}
+	if l.get() != nil {
+		t.Error(here("it is still there: %s", l.message(v1alpha1.ConditionReady)))
+	}
+	left, told, needed := l.ours(), []string{}, 0
+	for _, o := range l.orphans() {
+		told = append(told, o.Kind)
+		if o.Error == "" {
+			t.Error(here("%s %s is left without a reason", o.Kind, o.Name))
+		}
+		if strings.HasSuffix(o.Error, "needs it until it is gone") {
+			needed++
+		}
+	}
+	slices.Sort(told)
+	if !slices.Equal(kindsLeft(left), told) {
+		t.Error(here("%v are left, and the ConfigMap tells of %v", kindsLeft(left), told))
+	}
+	held := 0
+	for _, o := range left {
+		if slices.Contains(o.GetFinalizers(), stuckFinalizer) {
+			held++
+		}
+	}
+	if held+needed != len(left) {
+		t.Error(here("%v are left, of which %d are held and %d needed", kindsLeft(left), held, needed))
+	}
+}
