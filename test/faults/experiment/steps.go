@@ -94,6 +94,9 @@ var cleanedUp = of(func(e *unstructured.Unstructured) bool {
 	return condition(e, v1alpha1.ConditionCleanedUp)["status"] == "True"
 })
 
+// awaitsItsEnd says whether the Experiment tells that its superseded Workflow has been deleted.
+var awaitsItsEnd = telling("another is submitted when it is gone")
+
 // losing says whether the Experiment tells that somebody deletes one of its objects.
 var losing = telling(deletedBySomebody)
 

@@ -307,7 +307,7 @@ var edits = []faults.Workload{
 		Holds:   []string{workflowEnds, workflowGone},
 		Steps: steps(
 			step(running, edit(longer)),
-			step(telling("another is submitted when it is gone"), edit(notLonger)),
+			step(awaitsItsEnd, edit(notLonger)),
 			step(observed(3), release(workflowGone)),
 			step(all(running, not(superseded)), release(workflowEnds)),
 		),

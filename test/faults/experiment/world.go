@@ -279,7 +279,7 @@ func (p player) awaited(before ...string) bool {
 		told = map[string]any{"reason": v1alpha1.ReasonDeleting, "message": targetStatus(e, target)["message"]}
 	default:
 		// A Workflow that another takes the place of goes when that may come, not in the same moment.
-		return p.object.GetKind() == "Workflow" && (!superseded(p.state) || healthy(p.state)) || says(e, p.self()+isDeleted)
+		return p.object.GetKind() == "Workflow" && (!superseded(p.state) || healthy(p.state) && awaitsItsEnd(p.state)) || says(e, p.self()+isDeleted)
 	}
 	message, _ := told["message"].(string)
 	return told["reason"] == v1alpha1.ReasonDeleting && strings.Contains(message, p.self()) &&
