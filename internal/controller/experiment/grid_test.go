@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -264,5 +266,122 @@ func stuckAt(t *testing.T, l *lab, stuck schema.GroupVersionKind, moment int) {
 	}
 	if held+needed != len(left) {
 		t.Error(here("%v are left, of which %d are held and %d needed", kindsLeft(left), held, needed))
+	}
+}
+
+// A cluster that is not there in time fails the Experiment, whoever makes it, and says which field bounds it.
+func TestDeadlineOfEveryCluster(t *testing.T) {
+	for name, r := range roads() {
+		if r.cluster.Empty() {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			l := r.lab(t)
+			l.settle(func() bool { return false })
+			if len(l.list(r.cluster)) != 1 {
+				t.Fatalf("there is no cluster: %s", l.message(v1alpha1.ConditionReady))
+			}
+			l.later(defaultClustersDeadline - time.Second)
+			l.mustReconcile()
+			if l.get().Status.CompletedAt != nil {
+				t.Error("it fails too early")
+			}
+			l.later(defaultClustersDeadline)
+			l.mustReconcile()
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
+			if m := l.message(v1alpha1.ConditionReady); l.get().Status.Phase != v1alpha1.PhaseFailed || !strings.Contains(m, "spec.progressDeadline.clusters") {
+				t.Errorf("it is %s and says %q", l.get().Status.Phase, m)
+			}
+		})
+	}
+}
+
+// Nothing is begun while a kind that the road needs is not served, and the condition names it; kinds that it
+// does not need may be missing.
+func TestMissingKindsOfEveryRoad(t *testing.T) { // field notes 9
+	for name, r := range roads() {
+		used := map[schema.GroupVersionKind]bool{argoworkflows.WorkflowTemplateGVK: true}
+		reference := r.lab(t)
+		reference.settle(reference.play)
+		for _, o := range reference.ours() {
+			used[o.GroupVersionKind()] = true
+		}
+		for _, gvk := range append(clusterKinds(), argocd.ApplicationGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK, argoworkflows.ClusterWorkflowTemplateGVK) {
+			t.Run(name+" "+gvk.Kind, func(t *testing.T) {
+				l := r.lab(t)
+				l.kinds[gvk] = kube.KindMissing
+				l.settle(l.play)
+				if !used[gvk] {
+					l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+					return
+				}
+				l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonCRDMissing)
+				if m := l.message(v1alpha1.ConditionReady); !strings.Contains(m, gvk.Kind+"."+gvk.Group) || l.get().Status.StartedAt != nil {
+					t.Errorf("it was begun at %v and says %q", l.get().Status.StartedAt, m)
+				}
+				l.kinds[gvk] = kube.KindServed
+				l.settle(l.play)
+				l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+			})
+		}
+	}
+}
+
+// A kubeconfig that was rotated is registered again when Argo CD is refused with the old one, wherever it is
+// from.
+func TestRotationOnEveryRoad(t *testing.T) {
+	for name, r := range roads() {
+		if name == "hub" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			l := r.lab(t)
+			l.settle(l.validating)
+			registered := func() string {
+				config := l.list(argocd.SecretGVK)[0].Object["data"].(map[string]any)["config"].(string)
+				return decode(config)
+			}
+			if !strings.Contains(registered(), "canary-token") {
+				t.Fatalf("it is registered with %s", registered())
+			}
+			l.rotate()
+			for _, app := range l.list(argocd.ApplicationGVK) {
+				app.Object["status"] = map[string]any{"conditions": []any{map[string]any{
+					"type": "ComparisonError", "message": "the server has asked for the client to provide credentials",
+				}}}
+				l.update(&app)
+			}
+			l.mustReconcile()
+			if !strings.Contains(registered(), "rotated-token") {
+				t.Errorf("it is registered with what was there before: %s", l.message(v1alpha1.ConditionApplicationsHealthy))
+			}
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+		})
+	}
+}
+
+// validating plays everything but the end of a Workflow.
+func (l *lab) validating() bool {
+	if len(l.list(argoworkflows.WorkflowGVK)) > 0 {
+		return l.deploy()
+	}
+	return l.play()
+}
+
+// rotate replaces the token in every kubeconfig.
+func (l *lab) rotate() {
+	l.t.Helper()
+	all := &corev1.SecretList{}
+	if err := l.client.List(l.t.Context(), all); err != nil {
+		l.t.Fatal(err)
+	}
+	for _, secret := range all.Items {
+		for key, value := range secret.Data {
+			if string(value) == kubeconfig {
+				secret.Data[key] = []byte(strings.Replace(kubeconfig, "canary-token", "rotated-token", 1))
+				l.update(&secret)
+			}
+		}
 	}
 }
