@@ -941,20 +941,43 @@ func TestDeadlinesAfterAnEdit(t *testing.T) {
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
 }
 
-// Deadlines count, too, while the Workflow before does not go; and it says who holds it.
-func TestSupersededWorkflowThatDoesNotGo(t *testing.T) {
-	l := running(t, func(s *v1alpha1.ExperimentSpec) {
-		s.ProgressDeadline = &v1alpha1.ProgressDeadline{Applications: &metav1.Duration{Duration: 30 * time.Minute}}
-	})
+// held is an Experiment whose superseded Workflow does not go.
+func held(t *testing.T, change func(*v1alpha1.ExperimentSpec)) *lab {
+	t.Helper()
+	l := running(t, change)
 	l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) { w.SetFinalizers([]string{"workflows.argoproj.io/artifact-gc"}) })
 	l.edit(func(e *v1alpha1.Experiment) {
 		e.Spec.Targets[0].Components[0].Params = map[string]string{"replicas": "3"}
 	})
-	for range 2 {
-		l.mustReconcile()
+	l.mustReconcile()
+	return l
+}
+
+// Who holds a superseded Workflow is said when it has been held for a while.
+func TestSupersededWorkflowThatIsHeld(t *testing.T) {
+	l := held(t, func(s *v1alpha1.ExperimentSpec) { s.TTLDays = 365 })
+	if wait := l.pass(); wait <= 0 || wait > lastLook {
+		t.Errorf("it is looked at after %s", wait)
 	}
-	if m := l.message(v1alpha1.ConditionWorkflowSucceeded); !strings.Contains(m, "workflows.argoproj.io/artifact-gc") || len(l.list(argoworkflows.WorkflowGVK)) != 1 {
+	if m := l.message(v1alpha1.ConditionWorkflowSucceeded); strings.Contains(m, "artifact-gc") {
+		t.Errorf("it says at once %q", m)
+	}
+	l.clock.SetTime(l.list(argoworkflows.WorkflowGVK)[0].GetDeletionTimestamp().Add(lastLook)) // which the client takes from the real clock
+	l.mustReconcile()
+	if m := l.message(v1alpha1.ConditionWorkflowSucceeded); !strings.Contains(m, "workflows.argoproj.io/artifact-gc") {
 		t.Errorf("it says %q", m)
+	}
+}
+
+// Deadlines count, too, while the Workflow before does not go.
+func TestSupersededWorkflowThatDoesNotGo(t *testing.T) {
+	l := held(t, func(s *v1alpha1.ExperimentSpec) {
+		s.ProgressDeadline = &v1alpha1.ProgressDeadline{Applications: &metav1.Duration{Duration: 30 * time.Minute}}
+	})
+	l.later(29 * time.Minute)
+	l.mustReconcile()
+	if l.get().Status.CompletedAt != nil {
+		t.Error("it fails too early")
 	}
 	l.later(31 * time.Minute)
 	l.mustReconcile()

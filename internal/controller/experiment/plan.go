@@ -584,7 +584,7 @@ func (f facts) takenBack(p *Plan, last *conditions.Step) bool {
 		return true
 	case f.late(p, last):
 	case going(seen):
-		*last = outdatedStep(w, "another is submitted when it is gone"+heldBy(seen))
+		*last = outdatedStep(w, "another is submitted when it is gone"+f.heldBy(p, seen))
 	default:
 		// It goes first: whatever of the targets cannot be written must not keep it running.
 		p.Writes = slices.Insert(p.Writes, 0, Write{Action: Delete, Object: seen, Known: true, Condition: v1alpha1.ConditionWorkflowSucceeded})
@@ -593,9 +593,10 @@ func (f facts) takenBack(p *Plan, last *conditions.Step) bool {
 	return false
 }
 
-// heldBy says which finalizers hold an object that is being deleted.
-func heldBy(o *unstructured.Unstructured) string {
-	if len(o.GetFinalizers()) == 0 {
+// heldBy says which finalizers have held an object for a while that is being deleted.
+func (f facts) heldBy(p *Plan, o *unstructured.Unstructured) string {
+	if left := o.GetDeletionTimestamp().Add(lastLook).Sub(f.now); left > 0 {
+		p.lookIn(min(left, lastLook)) // by the clock of the API server, which may be another
 		return ""
 	}
 	return ", which its finalizers hold up: " + strings.Join(o.GetFinalizers(), ", ")

@@ -18,14 +18,19 @@ func sum(counts map[string]int) int {
 	return total
 }
 
-// The formula, with C clusters and A Applications: 2+2C+A writes up beside the statuses, and
-// A+2C+2 down beside the namespaces on the hub.
+// The formula, with C clusters of Crossplane and A Applications: 2+2C+A writes up beside the statuses, and
+// A+2C+2 down beside the namespaces on the hub. A vcluster takes a namespace, a RoleBinding and another object
+// more, a talos cluster three objects and three copies.
 func TestFormula(t *testing.T) {
-	for name, s := range map[string]size{"1-1-0": {1, 1, 0}, "1-2-1": {1, 2, 1}, "0-1-1": {0, 1, 1}, "3-3-0": {3, 3, 0}} {
-		if up, want := sum(s.up()), 2+2*s.clusters+s.applications; up != want {
+	for name, s := range map[string]size{
+		"1-1-0": {gke: 1, applications: 1}, "1-2-1": {gke: 1, hub: 1, applications: 2}, "0-1-1": {hub: 1, applications: 1}, "3-3-0": {gke: 3, applications: 3},
+		"existing": {existing: 1, applications: 1}, "vcluster": {vcluster: 1, applications: 1}, "talos": {talos: 1, applications: 1},
+	} {
+		clusters := s.gke + s.vcluster + s.talos
+		if up, want := sum(s.up()), 2+2*clusters+s.existing+s.applications+3*s.vcluster+6*s.talos; up != want {
 			t.Errorf("%s: %d writes up, want %d", name, up, want)
 		}
-		if down, want := sum(s.down()), s.applications+2*s.clusters+2+s.namespaces; down != want {
+		if down, want := sum(s.down()), s.applications+2*clusters+s.existing+2+s.hub+2*s.vcluster+6*s.talos; down != want {
 			t.Errorf("%s: %d writes down, want %d", name, down, want)
 		}
 	}

@@ -1,87 +1,174 @@
 package experiment
 
 import (
+	"maps"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/test/load/harness"
 )
 
-// size is what the writes of an Experiment depend on: clusters, Applications, and namespaces
-// on the hub.
+// size is what the requests for an Experiment depend on: how many targets it has of each type, and how many
+// Applications.
 type size struct {
-	clusters, applications, namespaces int
+	gke, hub, existing, vcluster, talos int
+	applications                        int
+	// creating is how many passes create something.
+	creating int
+}
+
+// made are the objects that the cluster of a talos target is made by, and copied those that it gets of the
+// user's templates.
+var (
+	made   = []string{"clusters", "taloscontrolplanes", "talosconfigtemplates", "machinedeployments"}
+	copied = map[string]int{"dockerclusters": 1, "dockermachinetemplates": 2}
+)
+
+// registered are the clusters that Argo CD is told of.
+func (s size) registered() int { return s.gke + s.existing + s.vcluster + s.talos }
+
+// children are the objects that are created, and deleted but for those that go with a namespace.
+func (s size) children(verb string) map[string]int {
+	counts := map[string]int{
+		verb + " gkeclusters":  s.gke,
+		verb + " clusters":     s.vcluster + s.talos,
+		verb + " vclusters":    s.vcluster,
+		verb + " secrets":      s.registered(),
+		verb + " applications": s.applications,
+		verb + " workflows":    1,
+	}
+	for _, resource := range made[1:] {
+		counts[verb+" "+resource] = s.talos
+	}
+	for resource, n := range copied {
+		counts[verb+" "+resource] = n * s.talos
+	}
+	return counts
 }
 
 // up are the writes that bring an Experiment up, beside the statuses.
 func (s size) up() map[string]int {
-	return some(map[string]int{
-		"patch experiments":   1, // the finalizer
-		"create gkeclusters":  s.clusters,
-		"create secrets":      s.clusters,
-		"create applications": s.applications,
-		"create workflows":    1,
-	})
+	counts := s.children("create")
+	counts["patch experiments"] = 1 // the finalizer
+	counts["create namespaces"], counts["create rolebindings"] = s.vcluster, s.vcluster
+	return some(counts)
 }
 
 // down are the writes that take it down.
 func (s size) down() map[string]int {
-	return some(map[string]int{
-		"delete workflows":    1,
-		"delete applications": s.applications,
-		"delete secrets":      s.clusters,
-		"delete gkeclusters":  s.clusters,
-		"delete namespaces":   s.namespaces,
-		"patch experiments":   1,
-	})
+	counts := s.children("delete")
+	counts["patch experiments"] = 1
+	counts["delete namespaces"] = s.hub + s.vcluster
+	return some(counts)
 }
 
 // reads are the live ones that the package of the reconciler lists: of each cluster the
-// connection Secret and the claim before its cluster is registered, the Experiment's metadata before
-// a pass that creates, and every claim and Application before the verdict.
-func (s size) reads(creatingPasses int) map[string]int {
-	return some(map[string]int{
-		"get secrets":      s.clusters,
-		"get experiments":  creatingPasses,
-		"get gkeclusters":  2 * s.clusters,
+// connection Secret, and what it is made by before it is registered, the Experiment's metadata before
+// a pass that creates, and all of that and every Application before the verdict.
+func (s size) reads() map[string]int {
+	counts := map[string]int{
+		"get secrets":      s.registered(),
+		"list secrets":     s.existing + s.talos, // whose kubeconfigs authors may write
+		"get experiments":  s.creating,
+		"get gkeclusters":  2 * s.gke,
+		"get clusters":     2 * (s.vcluster + s.talos),
+		"get vclusters":    2 * s.vcluster,
 		"get applications": s.applications,
-	})
+	}
+	for _, resource := range made[1:] {
+		counts["get "+resource] = 2 * s.talos
+	}
+	return some(counts)
+}
+
+// may are the live reads of templates and what is made of them, which are looked for in every pass until the
+// cluster is up.
+func (s size) may() (may []string) {
+	if s.talos == 0 {
+		return nil
+	}
+	return []string{"get dockerclusters", "get dockermachinetemplates", "get dockerclustertemplates"}
 }
 
 func some(counts map[string]int) map[string]int {
-	for what, n := range counts {
-		if n == 0 {
-			delete(counts, what)
-		}
-	}
+	maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
 	return counts
 }
 
 // downReads are those of the way down: lists of what must be gone before the clusters go, and one
 // of every kind, which proves that nothing is left. How often the Workflow and the cluster Secrets
-// are looked for depends on how many events of Applications and claims come together.
+// are looked for depends on how many events of Applications and clusters come together.
 func (s size) downReads() map[string]int {
-	return some(map[string]int{
-		"list gkeclusters":  min(s.clusters, 1),
+	counts := map[string]int{
+		"list gkeclusters":  min(s.gke, 1),
+		"list clusters":     min(s.vcluster+s.talos, 1),
+		"list vclusters":    min(s.vcluster, 1),
 		"list applications": 2,
 		"list workflows":    2,
 		"list secrets":      1,
 		"list namespaces":   1,
-	})
+	}
+	for _, resource := range made[1:] {
+		counts["list "+resource] = min(s.talos, 1)
+	}
+	for resource := range copied {
+		counts["list "+resource] = min(s.talos, 1)
+	}
+	return some(counts)
 }
 
 // shapes are Experiments whose targets depend on each other in a line, so that what a pass
 // does is the same every time.
 func shapes() []harness.Shape {
-	shape := func(name string, s size, creatingPasses int, targets ...any) harness.Shape {
+	shape := func(name string, s size, targets ...any) harness.Shape {
 		return harness.Shape{
-			Name: name, Done: "Complete", Up: s.up(), Down: s.down(), Reads: s.reads(creatingPasses), DownReads: s.downReads(), DownMay: []string{"get secrets", "get workflows"},
+			Name: name, Done: "Complete", Up: s.up(), Down: s.down(), Reads: s.reads(), DownReads: s.downReads(), May: s.may(), DownMay: []string{"get secrets", "get workflows"},
 			New: func(namespace, name string) *unstructured.Unstructured { return object(namespace, name, targets...) },
 		}
 	}
-	return []harness.Shape{
-		shape("gke", size{1, 1, 0}, 3, gke("app", "0")),
-		shape("gke-hub", size{1, 2, 1}, 4, gke("app", "0"), hub("load", "app")),
-		shape("hub", size{0, 1, 1}, 2, hub("app")),
-		shape("three-gke", size{3, 3, 0}, 7, gke("app", "0"), gke("db", "0", "app"), gke("web", "0", "db")),
+	existing := shape("existing", size{existing: 1, applications: 1, creating: 2}, on(map[string]any{
+		"type": "existing", "kubeconfigSecret": map[string]any{"name": "staging"},
+	}))
+	existing.Beside = []harness.Beside{{Resource: secrets, Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "staging"}, "stringData": map[string]any{"kubeconfig": kubeconfig},
+	}}}
+	talos := shape("talos", size{talos: 1, applications: 1, creating: 3}, on(map[string]any{
+		"type": "talos", "talos": map[string]any{
+			"kubernetesVersion": "v1.34.1",
+			"infrastructure":    map[string]any{"cluster": dockerTemplate("Cluster"), "machines": dockerTemplate("Machine")},
+		},
+	}))
+	for _, kind := range []string{"Cluster", "Machine"} {
+		template := dockerTemplate(kind)
+		template["metadata"] = map[string]any{"name": template["name"]}
+		template["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
+		delete(template, "name")
+		talos.Beside = append(talos.Beside, harness.Beside{Resource: dockerTemplates[kind], Object: template})
 	}
+	layers := gke("app", "0")
+	layers["applicationPolicy"] = string(v1alpha1.ApplicationPerComponent)
+	layers["components"] = []any{map[string]any{"app": "nginx"}, map[string]any{"app": "k6"}}
+	return []harness.Shape{
+		shape("gke", size{gke: 1, applications: 1, creating: 3}, gke("app", "0")),
+		shape("gke-hub", size{gke: 1, hub: 1, applications: 2, creating: 4}, gke("app", "0"), hub("load", "app")),
+		shape("hub", size{hub: 1, applications: 1, creating: 2}, hub("app")),
+		shape("three-gke", size{gke: 3, applications: 3, creating: 7}, gke("app", "0"), gke("db", "0", "app"), gke("web", "0", "db")),
+		shape("layers", size{gke: 1, applications: 2, creating: 4}, layers),
+		existing,
+		shape("vcluster", size{vcluster: 1, applications: 1, creating: 3}, on(map[string]any{"type": "vcluster"})),
+		talos,
+	}
+}
+
+// on is a target on a cluster.
+func on(cluster map[string]any) map[string]any {
+	t := gke("app", "0")
+	t["cluster"] = cluster
+	return t
+}
+
+// dockerTemplate is a template that a user names.
+func dockerTemplate(kind string) map[string]any {
+	return map[string]any{"apiVersion": dockerTemplates[kind].GroupVersion().String(), "kind": "Docker" + kind + "Template", "name": "lab"}
 }

@@ -23,10 +23,18 @@ var (
 	experiments  = v1alpha1.GroupVersion.WithResource("experiments")
 	claims       = schema.GroupVersionResource{Group: "illm.io", Version: "v1alpha1", Resource: "gkeclusters"}
 	applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
+	clusters     = schema.GroupVersionResource{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "clusters"}
+	vclusters    = schema.GroupVersionResource{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Resource: "vclusters"}
 	workflows    = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "workflows"}
 	secrets      = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	namespaces   = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
+
+// dockerTemplates are the templates that talos targets name, by what they are of.
+var dockerTemplates = map[string]schema.GroupVersionResource{
+	"Cluster": {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Resource: "dockerclustertemplates"},
+	"Machine": {Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Resource: "dockermachinetemplates"},
+}
 
 // ours selects the children.
 const ours = v1alpha1.LabelExperimentUID
@@ -35,11 +43,15 @@ const ours = v1alpha1.LabelExperimentUID
 // cluster Secret, an Application and a Workflow.
 func Subject() *harness.Subject {
 	return &harness.Subject{
-		Name:             "experiment",
-		Resource:         experiments,
-		CRD:              "config/crd/bases/experiments.illm.io_experiments.yaml",
-		CRDs:             []string{"config/crd/bases", "bin/crds/argo-cd/application-crd.yaml", "test/crds"},
-		Manifests:        []string{"config/rbac", "config/samples/components.yaml", "config/samples/workflowtemplate.yaml"},
+		Name:     "experiment",
+		Resource: experiments,
+		CRD:      "config/crd/bases/experiments.illm.io_experiments.yaml",
+		CRDs: []string{
+			"config/crd/bases", "bin/crds/argo-cd/application-crd.yaml", "test/crds",
+			"bin/crds/cluster-api/cluster.x-k8s.io_clusters.yaml", "bin/crds/cluster-api/cluster.x-k8s.io_machinedeployments.yaml",
+		},
+		// The namespaces of the objects, where the kubeconfigs of some are, come and go.
+		Manifests:        []string{"config/rbac", "config/grants", "test/faults/experiment/testdata/kubeconfig-reader.yaml", "config/samples/components.yaml", "config/samples/workflowtemplate.yaml"},
 		Namespaces:       []string{managerNamespace, argoCDNamespace, workflowNamespace, crossplaneNamespace},
 		AccountNamespace: managerNamespace,
 		Account:          "labkeeper-controller-manager",

@@ -30,11 +30,13 @@ users:
   user: {token: not-a-token}
 `
 
-// world is Crossplane, Argo CD and Argo Workflows.
+// world is Crossplane, Cluster API, Argo CD and Argo Workflows.
 func world() harness.World {
 	return harness.World{
 		Watched: []harness.Watched{
 			{Resource: claims},
+			{Resource: clusters},
+			{Resource: vclusters},
 			{Resource: applications, Namespace: argoCDNamespace},
 			{Resource: workflows, Namespace: workflowNamespace},
 		},
@@ -42,6 +44,10 @@ func world() harness.World {
 			switch o.Resource {
 			case claims:
 				return crossplane(ctx, c, o, gone)
+			case clusters:
+				return clusterAPI(ctx, c, o, gone)
+			case vclusters:
+				return virtual(ctx, c, o, gone)
 			case applications:
 				return argoCD(ctx, c, o, gone)
 			default:
@@ -79,6 +85,37 @@ func crossplane(ctx context.Context, c *harness.Client, o *harness.Object, gone 
 		"endpoint":   "203.0.113.7",
 		"conditions": []any{condition("Ready", "Available"), condition("Synced", "ReconcileSuccess")},
 	}})
+}
+
+// clusterAPI tells the address of a cluster, then leaves its kubeconfig and says that it is up.
+func clusterAPI(ctx context.Context, c *harness.Client, o *harness.Object, gone bool) error {
+	connection := o.Metadata.Name + "-kubeconfig"
+	switch {
+	case gone:
+		return harness.Ignore(c.Delete(ctx, harness.Path(secrets, o.Metadata.Namespace, connection)), http.StatusNotFound)
+	case o.Metadata.DeletionTimestamp != "" || strings.Contains(string(o.Status), `"controlPlaneInitialized":true`):
+		return nil
+	case !strings.Contains(string(o.Spec), `"controlPlaneEndpoint"`):
+		return c.Patch(ctx, o.Path(), map[string]any{"spec": map[string]any{"controlPlaneEndpoint": map[string]any{"host": "203.0.113.7", "port": 443}}})
+	}
+	err := c.Create(ctx, secrets, o.Metadata.Namespace, map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": connection},
+		"stringData": map[string]any{"value": kubeconfig},
+	})
+	if harness.Ignore(err, http.StatusConflict) != nil {
+		return err
+	}
+	return c.Patch(ctx, o.Path()+"/status", map[string]any{"status": map[string]any{
+		"initialization": map[string]any{"infrastructureProvisioned": true, "controlPlaneInitialized": true},
+	}})
+}
+
+// virtual says that a virtual cluster is up.
+func virtual(ctx context.Context, c *harness.Client, o *harness.Object, gone bool) error {
+	if gone || o.Metadata.DeletionTimestamp != "" || strings.Contains(string(o.Status), `"ready":true`) {
+		return nil
+	}
+	return c.Patch(ctx, o.Path()+"/status", map[string]any{"status": map[string]any{"ready": true}})
 }
 
 // argoCD says Healthy and Synced at the sources that there are.

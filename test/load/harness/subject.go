@@ -160,6 +160,14 @@ type Shape struct {
 	Up, Down map[string]int
 	// Reads and DownReads are the live reads on the two ways, by what they are of.
 	Reads, DownReads map[string]int
-	// DownMay are live reads on the way down that are counted and may be any number.
-	DownMay []string
+	// May and DownMay are live reads on the two ways that are counted and may be any number.
+	May, DownMay []string
+	// Beside is what the objects need in their namespace.
+	Beside []Beside
+}
+
+// Beside is an object that somebody else brings.
+type Beside struct {
+	Resource schema.GroupVersionResource
+	Object   map[string]any
 }

@@ -59,6 +59,11 @@ func (c *counter) run(ctx context.Context) error {
 	if err := c.lab.Namespace(ctx, c.namespace); err != nil {
 		return err
 	}
+	for _, b := range c.shape.Beside {
+		if err := c.lab.Client.Create(ctx, b.Resource, c.namespace, b.Object); err != nil {
+			return err
+		}
+	}
 	c.from = time.Now()
 	for i := range c.n {
 		o := c.shape.New(c.namespace, c.name(i))
@@ -69,7 +74,7 @@ func (c *counter) run(ctx context.Context) error {
 	if err := c.until(ctx, c.shape.Done); err != nil {
 		return err
 	}
-	if err := c.count("up", c.shape.Up, c.shape.Reads, nil, 0); err != nil {
+	if err := c.count("up", c.shape.Up, c.shape.Reads, c.shape.May, 0); err != nil {
 		return err
 	}
 	before := c.statuses()
