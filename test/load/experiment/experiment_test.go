@@ -19,7 +19,7 @@ func sum(counts map[string]int) int {
 }
 
 // The formula, with C clusters of Crossplane and A Applications: 2+2C+A writes up beside the statuses, and
-// A+2C+2 down beside the namespaces on the hub. A vcluster takes a namespace, a RoleBinding and another object
+// A+2C+2 down beside the namespaces on the hub. A vcluster takes a namespace, a RoleBinding, a question and another object
 // more, a talos cluster three objects and three copies.
 func TestFormula(t *testing.T) {
 	for name, s := range map[string]size{
@@ -27,7 +27,7 @@ func TestFormula(t *testing.T) {
 		"existing": {existing: 1, applications: 1}, "vcluster": {vcluster: 1, applications: 1}, "talos": {talos: 1, applications: 1},
 	} {
 		clusters := s.gke + s.vcluster + s.talos
-		if up, want := sum(s.up()), 2+2*clusters+s.existing+s.applications+3*s.vcluster+6*s.talos; up != want {
+		if up, want := sum(s.up()), 2+2*clusters+s.existing+s.applications+4*s.vcluster+6*s.talos; up != want {
 			t.Errorf("%s: %d writes up, want %d", name, up, want)
 		}
 		if down, want := sum(s.down()), s.applications+2*clusters+s.existing+2+s.hub+2*s.vcluster+6*s.talos; down != want {

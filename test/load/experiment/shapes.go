@@ -47,11 +47,14 @@ func (s size) children(verb string) map[string]int {
 	return counts
 }
 
-// up are the writes that bring an Experiment up, beside the statuses.
+// up are the writes that bring an Experiment up, beside the statuses; with a vcluster the manager asks, by a
+// create that stores nothing, who it is, to let that read the Secrets beside the cluster.
 func (s size) up() map[string]int {
 	counts := s.children("create")
 	counts["patch experiments"] = 1 // the finalizer
-	counts["create namespaces"], counts["create rolebindings"] = s.vcluster, s.vcluster
+	for _, resource := range []string{"namespaces", "selfsubjectreviews", "rolebindings"} {
+		counts["create "+resource] = s.vcluster
+	}
 	return some(counts)
 }
 
@@ -96,24 +99,27 @@ func some(counts map[string]int) map[string]int {
 	return counts
 }
 
-// downReads are those of the way down: lists of what must be gone before the clusters go, and one
-// of every kind, which proves that nothing is left. How often the Workflow and the cluster Secrets
+// downReads are those of the way down: lists of what must be gone before anything of the clusters goes, and one
+// of every kind when the cache has nothing left, which finds what is not in the cache, and proves, then or once
+// more, that nothing is left. How often the Workflow and the cluster Secrets
 // are looked for depends on how many events of Applications and clusters come together.
 func (s size) downReads() map[string]int {
+	others := s.vcluster + s.talos // made by more than one object: the others go when the first is gone
+	uncached := s.existing + s.talos
 	counts := map[string]int{
 		"list gkeclusters":  min(s.gke, 1),
-		"list clusters":     min(s.vcluster+s.talos, 1),
-		"list vclusters":    min(s.vcluster, 1),
-		"list applications": 2,
-		"list workflows":    2,
-		"list secrets":      1,
-		"list namespaces":   1,
+		"list clusters":     2 * others,
+		"list vclusters":    2 * s.vcluster, // with those before the namespace
+		"list applications": 2 + 2*others,
+		"list workflows":    2 + 2*others,
+		"list secrets":      1 + uncached,
+		"list namespaces":   1 + uncached,
 	}
 	for _, resource := range made[1:] {
-		counts["list "+resource] = min(s.talos, 1)
+		counts["list "+resource] = 2 * s.talos
 	}
 	for resource := range copied {
-		counts["list "+resource] = min(s.talos, 1)
+		counts["list "+resource] = 2 * s.talos
 	}
 	return some(counts)
 }
