@@ -1,0 +1,257 @@
+package twin
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/labkeeper/labkeeper/internal/merge"
+)
+
+// kind is what the twins of a kind have of their own.
+type kind struct {
+	// lists that merge by keys.
+	lists merge.Lists
+	// keeps are the fields of the source's spec, beside the template, that the twin gets.
+	keeps []string
+	// sets are fields as they are before the merge.
+	sets map[string]any
+	// fixed are fields of the override that are refused, by what to say.
+	fixed map[string]string
+	// immutable are the fields that an update is refused of.
+	immutable []string
+	// typed is a new value of the spec's type, for a strict look at it; partly: of its template alone.
+	typed  func() any
+	partly bool
+}
+
+var (
+	notPaused = "a twin is never paused; set replicas to 0 instead"
+
+	deployment = kind{
+		lists: merge.DeploymentLists,
+		keeps: []string{"strategy", "minReadySeconds", "progressDeadlineSeconds"},
+		sets:  map[string]any{"revisionHistoryLimit": int64(2)}, // d9
+		fixed: map[string]string{"paused": notPaused},           // d4
+		typed: func() any { return &appsv1.DeploymentSpec{} },
+	}
+
+	statefulSet = kind{
+		lists: merge.StatefulSetLists,
+		keeps: []string{"serviceName", "minReadySeconds", "volumeClaimTemplates"},
+		sets: map[string]any{
+			"revisionHistoryLimit": int64(2),
+			"podManagementPolicy":  "Parallel",                                                                                      // s8: a broken pod must not hold up the template that mends it
+			"updateStrategy":       map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"partition": int64(0)}}, // s5
+			// s2: its volumes are new, and go with it.
+			"persistentVolumeClaimRetentionPolicy": map[string]any{"whenDeleted": "Delete", "whenScaled": "Delete"},
+		},
+		fixed:     map[string]string{"persistentVolumeClaimRetentionPolicy": "the volumes of a twin go with it"},
+		immutable: []string{"serviceName", "podManagementPolicy", "selector", "volumeClaimTemplates"}, // s1
+		typed:     func() any { return &appsv1.StatefulSetSpec{} },
+	}
+
+	rollout = kind{
+		lists: merge.RolloutLists,
+		keeps: []string{"minReadySeconds", "progressDeadlineSeconds"},
+		// r2 to r6: a plain strategy in whole, because parts of the source's need others.
+		sets: map[string]any{"revisionHistoryLimit": int64(2), "strategy": map[string]any{"canary": map[string]any{}}},
+		fixed: map[string]string{
+			"paused": notPaused, "restartAt": "change the template instead", // r7
+			"workloadRef":                    "its template is taken over; override that",                        // r1
+			"strategy.blueGreen":             "it needs a Service of its own; a twin shares those of its source", // r2
+			"strategy.canary.canaryService":  servicesOfRollouts,
+			"strategy.canary.stableService":  servicesOfRollouts,
+			"strategy.canary.pingPong":       servicesOfRollouts,
+			"strategy.canary.trafficRouting": "two controllers would write the same routes", // r3
+			"analysis":                       "it belongs to the source",
+		},
+		typed: func() any {
+			return &struct {
+				Template corev1.PodTemplateSpec `json:"template"`
+			}{}
+		},
+		partly: true,
+	}
+)
+
+const servicesOfRollouts = "a Rollout takes the Services that it names for its own; a twin shares those of its source"
+
+// refuse says which field of an override nobody may set (c7).
+func (k kind) refuse(override map[string]any) error {
+	for path, why := range map[string]string{
+		"selector":    "it is made from the identity of the twin, and cannot change",
+		"status":      "an override is of the spec",
+		"workloadRef": "a twin has a template of its own",
+	} {
+		if err := refuseAt(override, path, why); err != nil {
+			return err
+		}
+	}
+	for _, path := range sortedKeys(k.fixed) {
+		if err := refuseAt(override, path, k.fixed[path]); err != nil {
+			return err
+		}
+	}
+	template, ok := override["template"].(map[string]any)
+	if !ok {
+		return nil
+	}
+	metadata, _ := template["metadata"].(map[string]any)
+	for _, field := range sortedKeys(metadata) {
+		if field != "labels" && field != "annotations" {
+			return invalid("overrideSpec.template.metadata."+field, "only labels and annotations of pods can be set")
+		}
+		values, _ := metadata[field].(map[string]any)
+		for _, name := range sortedKeys(values) {
+			if strings.HasPrefix(name, Group+"/") {
+				return invalid("overrideSpec.template.metadata."+field+"."+name, "names that begin with %s/ are set by the manager", Group)
+			}
+		}
+	}
+	return nil
+}
+
+func refuseAt(override map[string]any, path, why string) error {
+	if _, found, err := unstructured.NestedFieldNoCopy(override, strings.Split(path, ".")...); found && err == nil {
+		return invalid("overrideSpec."+path, "%s; remove it", why)
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// sanitise is what a twin gets of a spec, beside the template.
+func (k kind) sanitise(from map[string]any) map[string]any {
+	out := runtime.DeepCopyJSON(k.sets)
+	for _, field := range k.keeps {
+		if value, ok := from[field]; ok {
+			out[field] = runtime.DeepCopyJSONValue(value)
+		}
+	}
+	if claims, ok := out["volumeClaimTemplates"].([]any); ok {
+		for i := range claims {
+			claims[i] = sanitiseClaim(claims[i])
+		}
+	}
+	return out
+}
+
+// sanitiseClaim is what a twin gets of a template of volumes: no volume that is there already (s3).
+func sanitiseClaim(claim any) any {
+	from, ok := claim.(map[string]any)
+	if !ok {
+		return claim
+	}
+	metadata := map[string]any{}
+	if name, ok, _ := unstructured.NestedString(from, "metadata", "name"); ok {
+		metadata["name"] = name
+	}
+	spec, _ := from["spec"].(map[string]any)
+	for _, field := range []string{"volumeName", "selector"} {
+		delete(spec, field)
+	}
+	return map[string]any{"metadata": metadata, "spec": spec}
+}
+
+// normalise takes out what the merge has left over.
+func (k kind) normalise(spec map[string]any) {
+	if strategy, ok := spec["strategy"].(map[string]any); ok && strategy["type"] == "Recreate" { // d7
+		delete(strategy, "rollingUpdate")
+	}
+}
+
+// check looks strictly at the spec: a field that nobody knows is a typo (c5), unless the source has it, from an
+// API server that is newer than this. Of a Rollout only the template is looked at; the API server knows the rest.
+func (k kind) check(base, spec map[string]any) error {
+	known, _ := k.strictly(base)
+	unknown, err := k.strictly(spec)
+	if err != nil {
+		return invalid("overrideSpec", "%v", err)
+	}
+	unknown = slices.DeleteFunc(unknown, func(problem string) bool { return slices.Contains(known, problem) })
+	if len(unknown) > 0 {
+		return invalid("overrideSpec", "%s", strings.Join(unknown, "; "))
+	}
+	return nil
+}
+
+// strictly are the unknown fields of a spec, by their paths, or what does not fit its type.
+func (k kind) strictly(spec map[string]any) (unknown []string, err error) {
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return nil, fmt.Errorf("encoding: %w", err)
+	}
+	strict, err := kjson.UnmarshalStrict(raw, k.typed())
+	if err != nil {
+		return nil, errors.New(misfit(err))
+	}
+	for _, e := range strict {
+		if !k.partly || strings.Contains(e.Error(), `"template.`) {
+			unknown = append(unknown, e.Error())
+		}
+	}
+	return unknown, nil
+}
+
+// misfit is what does not fit, without the value: it may be a secret.
+func misfit(err error) string {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Sprintf("%s must be a %s", wrong.Field, wrong.Type)
+	}
+	if _, what, found := strings.Cut(err.Error(), "cannot unmarshal "); found {
+		return "cannot unmarshal " + what
+	}
+	return "a value does not fit the type of its field"
+}
+
+// AnnotationFixed is on a twin whose kind has fields that cannot be changed: a hash of them as they were wanted.
+const AnnotationFixed = Group + "/fixed"
+
+// fix records what cannot be changed.
+func (k kind) fix(twin *unstructured.Unstructured) {
+	spec, _ := twin.Object["spec"].(map[string]any)
+	fixed := map[string]any{}
+	for _, field := range k.immutable {
+		fixed[field] = spec[field]
+	}
+	if len(fixed) == 0 {
+		return
+	}
+	annotations := twin.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[AnnotationFixed] = Hash(fixed)
+	twin.SetAnnotations(annotations)
+}
+
+// Replaced says whether a twin that is there must be deleted and created again to be the one that is wanted,
+// because they differ in what cannot be changed (s1). What the API server has made of it is not looked at: it
+// writes quantities its own way.
+func Replaced(live, desired *unstructured.Unstructured) bool {
+	was, recorded := live.GetAnnotations()[AnnotationFixed]
+	return recorded && was != desired.GetAnnotations()[AnnotationFixed]
+}
+
+func hash(raw []byte) string {
+	sum := sha256.Sum256(raw)
+	return hex.EncodeToString(sum[:])[:16]
+}

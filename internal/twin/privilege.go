@@ -1,0 +1,269 @@
+package twin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Privileges are what pods of a template may do that others may not, sorted: the account that they are, what of
+// their node they reach, and which Secrets and volumes. A twin must have none that its source does not have
+// (o3), or whoever can make a twin could run anything as anybody. Values of variables are not among them.
+func Privileges(template map[string]any) []string {
+	p := privileges{}
+	pod, _, _ := unstructured.NestedFieldNoCopy(template, "spec")
+	spec, _ := pod.(map[string]any)
+	p.pod(spec)
+	context, _ := spec["securityContext"].(map[string]any)
+	for _, c := range containers(spec) {
+		own, _ := c["securityContext"].(map[string]any)
+		p.context(context, own)
+		p.container(c)
+	}
+	all := make([]string, 0, len(p))
+	for name := range p {
+		all = append(all, name)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// Exceeding are the privileges of a twin's template that its source's does not have.
+func Exceeding(source, twin map[string]any) []string {
+	have := Privileges(source)
+	return slices.DeleteFunc(Privileges(twin), func(p string) bool { return slices.Contains(have, p) })
+}
+
+type privileges map[string]bool
+
+func (p privileges) add(format string, args ...any) { p[fmt.Sprintf(format, args...)] = true }
+
+// account is the one that pods have without another.
+const account = "default"
+
+func (p privileges) pod(spec map[string]any) {
+	p.identity(spec)
+	for _, field := range []string{"hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"} {
+		if spec[field] == true {
+			p.add("%s", field)
+		}
+	}
+	if spec["hostUsers"] != false {
+		p.add("the users of the node")
+	}
+	for _, field := range []string{"priorityClassName", "runtimeClassName", "nodeName", "schedulerName"} {
+		if value, ok := spec[field].(string); ok && value != "" && value != "default-scheduler" {
+			p.add("%s %s", field, value)
+		}
+	}
+	for _, claim := range objects(spec["resourceClaims"]) {
+		p.add("ResourceClaim %v%v", or(claim["resourceClaimName"]), or(claim["resourceClaimTemplateName"]))
+	}
+	sysctls, _, _ := unstructured.NestedFieldNoCopy(spec, "securityContext", "sysctls")
+	for _, s := range objects(sysctls) {
+		p.add("sysctl %v", s["name"])
+	}
+	writable := mountedToWrite(spec)
+	for _, v := range objects(spec["volumes"]) {
+		p.volume(v, writable[v["name"]])
+	}
+}
+
+// identity is who the pods are.
+func (p privileges) identity(spec map[string]any) {
+	name, _ := spec["serviceAccountName"].(string)
+	if name == "" {
+		name, _ = spec["serviceAccount"].(string)
+	}
+	if name == "" {
+		name = account
+	}
+	if mount, said := spec["automountServiceAccountToken"].(bool); !said || mount {
+		p.add("the token of ServiceAccount %s", name)
+	}
+	p.add("ServiceAccount %s", name)
+	for _, s := range objects(spec["imagePullSecrets"]) {
+		p.secret(s["name"])
+	}
+}
+
+// mountedToWrite are the volumes that a container may write, by their names.
+func mountedToWrite(spec map[string]any) map[any]bool {
+	writable := map[any]bool{}
+	for _, c := range containers(spec) {
+		for _, mount := range objects(c["volumeMounts"]) {
+			writable[mount["name"]] = writable[mount["name"]] || mount["readOnly"] != true
+		}
+		for _, device := range objects(c["volumeDevices"]) {
+			writable[device["name"]] = true
+		}
+	}
+	return writable
+}
+
+func or(value any) any {
+	if value == nil {
+		return ""
+	}
+	return value
+}
+
+func (p privileges) secret(name any) { p.add("Secret %v", or(name)) }
+
+// volume is what one gives access to, and whether it can be written.
+func (p privileges) volume(v map[string]any, writable bool) {
+	at := func(path ...string) any {
+		value, _, _ := unstructured.NestedFieldNoCopy(v, path...)
+		return value
+	}
+	if path := at("hostPath", "path"); path != nil {
+		p.add("hostPath %v", path)
+		if writable {
+			p.add("hostPath %v, to write", path)
+		}
+	}
+	if name := at("secret", "secretName"); name != nil {
+		p.secret(name)
+	}
+	if claim := at("persistentVolumeClaim", "claimName"); claim != nil {
+		p.add("PersistentVolumeClaim %v", claim)
+		if writable {
+			p.add("PersistentVolumeClaim %v, to write", claim)
+		}
+	}
+	projected, _, _ := unstructured.NestedFieldNoCopy(v, "projected", "sources")
+	for _, source := range objects(projected) {
+		p.projected(source)
+	}
+	plain := []string{"name", "configMap", "downwardAPI", "emptyDir", "ephemeral", "hostPath", "image", "persistentVolumeClaim", "projected", "secret"}
+	for kind, source := range v {
+		if slices.Contains(plain, kind) {
+			continue
+		}
+		// A driver, with whatever it is told: each is a privilege of its own.
+		p.add("volume %s %s", kind, hashOf(source))
+		of, _ := source.(map[string]any)
+		for field, ref := range of {
+			if named, ok := ref.(map[string]any); ok && strings.HasSuffix(strings.ToLower(field), "secretref") {
+				p.secret(named["name"])
+			}
+		}
+	}
+}
+
+// projected is what a source of a projected volume gives access to.
+func (p privileges) projected(source map[string]any) {
+	if name, ok, _ := unstructured.NestedString(source, "secret", "name"); ok {
+		p.secret(name)
+	}
+	if token, ok := source["serviceAccountToken"].(map[string]any); ok {
+		p.add("a token for audience %q", or(token["audience"]))
+	}
+	for _, kind := range []string{"clusterTrustBundle", "podCertificate"} {
+		if of, ok := source[kind].(map[string]any); ok {
+			p.add("%s %v%v", kind, or(of["name"]), or(of["signerName"]))
+		}
+	}
+}
+
+// hashOf stands for a value that is not shown.
+func hashOf(value any) string { return Hash(map[string]any{"": value}) }
+
+// usual are the capabilities that containers have unless they drop them.
+var usual = []string{
+	"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE", "NET_RAW",
+	"SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+}
+
+// context is what the securityContexts of a container and its pod give it: what is not denied, it has.
+func (p privileges) context(pod, container map[string]any) {
+	effective := func(field string) any {
+		if value, ok := container[field]; ok && value != nil {
+			return value
+		}
+		return pod[field]
+	}
+	if container["privileged"] == true {
+		p.add("privileged")
+	}
+	if container["allowPrivilegeEscalation"] != false {
+		p.add("privilege escalation")
+	}
+	if user := effective("runAsUser"); user == int64(0) || user == nil && effective("runAsNonRoot") != true {
+		p.add("user root")
+	}
+	if group := effective("runAsGroup"); group == int64(0) {
+		p.add("group root")
+	}
+	if mount, ok := container["procMount"].(string); ok && mount != "Default" {
+		p.add("procMount %s", mount)
+	}
+	p.profiles(effective("seccompProfile"), effective("appArmorProfile"))
+	for _, field := range []string{"seLinuxOptions", "windowsOptions"} {
+		if options := effective(field); options != nil {
+			p.add("%s %s", field, hashOf(options))
+		}
+	}
+	p.capabilities(container)
+}
+
+// profiles are what the kernel lets a container do.
+func (p privileges) profiles(seccomp, appArmor any) {
+	profile := func(value any) (kind, file string) {
+		of, _ := value.(map[string]any)
+		kind, _ = of["type"].(string)
+		file, _ = of["localhostProfile"].(string)
+		return kind, file
+	}
+	switch kind, file := profile(seccomp); kind {
+	case "", "Unconfined":
+		p.add("every system call")
+	case "Localhost":
+		p.add("the system calls of %s", file)
+	}
+	if kind, file := profile(appArmor); kind == "Unconfined" || kind == "Localhost" {
+		p.add("AppArmor %s %s", kind, file)
+	}
+}
+
+func (p privileges) capabilities(context map[string]any) {
+	list := func(field string) []string {
+		names, _, _ := unstructured.NestedStringSlice(context, "capabilities", field)
+		for i := range names {
+			names[i] = strings.TrimPrefix(strings.ToUpper(names[i]), "CAP_")
+		}
+		return names
+	}
+	dropped := list("drop")
+	for _, name := range usual {
+		if !slices.Contains(dropped, "ALL") && !slices.Contains(dropped, name) {
+			p.add("capability %s", name)
+		}
+	}
+	for _, name := range list("add") {
+		p.add("capability %s", name)
+	}
+}
+
+func (p privileges) container(c map[string]any) {
+	for _, port := range objects(c["ports"]) {
+		if number, ok := port["hostPort"].(int64); ok && number > 0 {
+			p.add("port %d of the node", number)
+		}
+	}
+	for _, variable := range objects(c["env"]) {
+		if name, ok, _ := unstructured.NestedString(variable, "valueFrom", "secretKeyRef", "name"); ok {
+			p.secret(name)
+		}
+	}
+	for _, from := range objects(c["envFrom"]) {
+		if name, ok, _ := unstructured.NestedString(from, "secretRef", "name"); ok {
+			p.secret(name)
+		}
+	}
+	for _, device := range objects(c["volumeDevices"]) {
+		p.add("device %v", device["devicePath"])
+	}
+}

@@ -1,0 +1,91 @@
+package twin
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Service is what is known of a Service beside the source.
+type Service struct {
+	Name     string
+	Selector map[string]string
+	// Headless has no address of its own: its clients see every pod.
+	Headless bool
+}
+
+// Sharing is a Service that selects the source's pods.
+type Sharing struct {
+	// Name of the Service.
+	Name string
+	// Shared says that it selects the twin's, too.
+	Shared bool
+	// Reason why not, in CamelCase; empty if it is.
+	Reason string
+	// Message why not.
+	Message string
+}
+
+// Reasons of Services that are not shared.
+const (
+	// ReasonPinned: it selects one version of a Rollout, by a hash that is the Rollout's to give (r8).
+	ReasonPinned = "ServicePinnedByRollout"
+	// ReasonSinglePod: it selects one pod of a StatefulSet (s9).
+	ReasonSinglePod = "ServiceOfSinglePod"
+	// ReasonRelabelled: the override has changed a label that it selects.
+	ReasonRelabelled = "LabelOverridden"
+)
+
+// share finds the Services that select the pods of a template, and puts the labels that they select back where the
+// override has changed them, unless that is allowed (p4). No label is forged: those that controllers give the
+// pods of the source are theirs.
+func (w Wanted) share(source map[string]string, spec map[string]any) []Sharing {
+	labels, _, _ := unstructured.NestedFieldNoCopy(spec, "template", "metadata", "labels")
+	twin, _ := labels.(map[string]any)
+	var all []Sharing
+	for _, service := range slices.SortedFunc(slices.Values(w.Services), func(a, b Service) int { return strings.Compare(a.Name, b.Name) }) {
+		asked := maps.Clone(service.Selector)
+		maps.DeleteFunc(asked, func(label, _ string) bool { return slices.Contains(ofPods, label) })
+		if len(asked) == 0 || !selects(asked, source) {
+			continue
+		}
+		var changed []string
+		for _, label := range sortedKeys(asked) {
+			if !w.AllowLabelOverride {
+				twin[label] = asked[label]
+			} else if twin[label] != asked[label] {
+				changed = append(changed, label)
+			}
+		}
+		all = append(all, sharing(service, changed))
+	}
+	return all
+}
+
+func selects(selector, labels map[string]string) bool {
+	for label, value := range selector {
+		if have, ok := labels[label]; !ok || have != value {
+			return false
+		}
+	}
+	return true
+}
+
+func sharing(service Service, changed []string) Sharing {
+	s := Sharing{Name: service.Name}
+	pins := slices.DeleteFunc(sortedKeys(service.Selector), func(label string) bool { return !slices.Contains(ofPods, label) })
+	switch {
+	case slices.Contains(pins, "statefulset.kubernetes.io/pod-name"), slices.Contains(pins, "apps.kubernetes.io/pod-index"):
+		s.Reason, s.Message = ReasonSinglePod, "It selects one pod of the source"
+	case len(pins) > 0:
+		s.Reason, s.Message = ReasonPinned, fmt.Sprintf("It selects %s, which says which version of the source is served", strings.Join(pins, ", "))
+	case len(changed) > 0:
+		s.Reason, s.Message = ReasonRelabelled, fmt.Sprintf("It selects %s, which the override has changed", strings.Join(changed, ", "))
+	default:
+		s.Shared = true
+	}
+	return s
+}

@@ -1,0 +1,356 @@
+// Package twin builds the twin of a workload: a smaller one of the same kind, with an override, behind the
+// Services of its source. It is pure.
+//
+// A twin is constructed, not copied: of the source only what is listed here gets into a new object
+// (sanitise), the override is merged into that (internal/merge), and what the twin rests on is put on top
+// (enforce), so that no override can take it away. What comes out is checked as strictly as the types of its kind
+// allow. What is not listed, trackers of GitOps tools, owners and finalizers among it, has no way in.
+//
+// The ids in comments and tests (d1, s2, …) are those of the traps that each answers.
+package twin
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/labkeeper/labkeeper/internal/merge"
+)
+
+// Group is the prefix of the labels and annotations of twins, which nobody else may set on one.
+const Group = "experiment-controller.example.com"
+
+// Labels of twins and their pods.
+const (
+	// LabelName is the name of the ExperimentDeployment, cut where it is longer than a label's value may be.
+	LabelName = Group + "/cr-name"
+	// LabelRole is always RoleExperiment.
+	LabelRole      = Group + "/role"
+	RoleExperiment = "experiment"
+	// LabelIsExperiment is always "true".
+	LabelIsExperiment = Group + "/is-experiment"
+	// LabelID is what the selector of a twin selects, and no other pod has.
+	LabelID = Group + "/experiment-id"
+)
+
+// MaxName is the longest name of a twin: that of a StatefulSet gets into a label with a hash of ten characters
+// and a dash (m15).
+const MaxName = 52
+
+// Strategy says how the override is merged.
+type Strategy string
+
+const (
+	// Replace is RFC 7386: lists replace.
+	Replace Strategy = "Replace"
+	// Strategic merges lists by their keys.
+	Strategic Strategy = "Strategic"
+)
+
+// Wanted is what is asked for.
+type Wanted struct {
+	// Name of the twin, at most MaxName characters, from the identity of what asks for it alone: its selector
+	// is made of it and can never change (d1).
+	Name string
+	// For is the value of LabelName.
+	For string
+	// Replicas over those of the override over 1; nil where nothing is said.
+	Replicas *int32
+	// Override of the source's spec.
+	Override map[string]any
+	// Strategy of the merge; Replace by default.
+	Strategy Strategy
+	// AllowPrivileges lets it have privileges that the source does not have.
+	AllowPrivileges bool
+	// AllowLabelOverride lets the override change labels that Services select.
+	AllowLabelOverride bool
+	// Annotations are prefixes of those that are copied beside the ones that always are.
+	Annotations []string
+	// Services of the source's namespace.
+	Services []Service
+}
+
+// Twin is what came of it.
+type Twin struct {
+	// Object has apiVersion, kind, name, namespace, labels, annotations and spec.
+	Object *unstructured.Unstructured
+	// Services that select the source's pods, by name.
+	Services []Sharing
+	// Warnings are what is dangerous and goes on, by reason and message, sorted.
+	Warnings []Warning
+}
+
+// Warning is something that may hurt the source.
+type Warning struct {
+	// Reason in CamelCase.
+	Reason string
+	// Message names what it is about.
+	Message string
+}
+
+// InvalidError is a refusal of what was asked for: it will not go away by itself.
+type InvalidError struct {
+	// Path of the field, from the spec on.
+	Path string
+	// Problem and what to do.
+	Problem string
+}
+
+// Error is the path and the problem.
+func (e *InvalidError) Error() string { return e.Path + ": " + e.Problem }
+
+func invalid(path, format string, args ...any) error {
+	return &InvalidError{Path: path, Problem: fmt.Sprintf(format, args...)}
+}
+
+// Build makes the twin of a source, whose template is that of the workload that it refers to if it refers to
+// one (r1). Errors: InvalidError.
+func Build(source *unstructured.Unstructured, template map[string]any, w Wanted) (*Twin, error) {
+	kind, err := kindOf(source.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	if source.GetLabels()[LabelRole] == RoleExperiment { // o10
+		return nil, invalid("sourceRef", "%s %s is itself a twin; name the workload that it is one of", source.GetKind(), source.GetName())
+	}
+	if err := kind.refuse(w.Override); err != nil {
+		return nil, err
+	}
+	replicas, err := replicasOf(w)
+	if err != nil {
+		return nil, err
+	}
+	from, _ := source.Object["spec"].(map[string]any)
+	if template == nil {
+		template, _ = from["template"].(map[string]any)
+	}
+	if template == nil {
+		return nil, invalid("sourceRef", "%s %s has no pod template", source.GetKind(), source.GetName())
+	}
+	base := kind.sanitise(from)
+	base["template"] = sanitiseTemplate(template, w.Annotations)
+	spec, err := w.merge(kind, base)
+	if err != nil {
+		return nil, err
+	}
+	kind.normalise(spec)
+	t := &Twin{Object: w.object(source)}
+	t.Object.Object["spec"] = spec
+	if err := w.enforce(spec, replicas); err != nil {
+		return nil, err
+	}
+	t.Services = w.share(labelsOf(template), spec)
+	if err := kind.check(base, spec); err != nil {
+		return nil, err
+	}
+	if more := Exceeding(map[string]any{"spec": template["spec"]}, spec["template"].(map[string]any)); len(more) > 0 && !w.AllowPrivileges {
+		return nil, invalid("overrideSpec.template", "it gives the pods what the source's do not have: %s", strings.Join(more, ", "))
+	}
+	kind.fix(t.Object)
+	t.Warnings = warnings(source, from, spec, w.Services)
+	return t, nil
+}
+
+// merge lays the override over the base.
+func (w Wanted) merge(kind kind, base map[string]any) (map[string]any, error) {
+	var spec map[string]any
+	var err error
+	if w.Strategy == Strategic {
+		spec, err = merge.Strategic(base, w.Override, kind.lists)
+	} else {
+		spec, err = merge.Replace(base, w.Override)
+	}
+	if err != nil {
+		return nil, invalid("overrideSpec", "%v", err)
+	}
+	return spec, nil
+}
+
+// replicasOf is how many there are to be (c6, d5): the source's are nobody's business here.
+func replicasOf(w Wanted) (int64, error) {
+	override, set := w.Override["replicas"]
+	n, whole := override.(int64)
+	switch {
+	case set && override != nil && (!whole || n < 0):
+		return 0, invalid("overrideSpec.replicas", "it must be a whole number, 0 or more")
+	case set && whole && w.Replicas != nil && int64(*w.Replicas) != n:
+		return 0, invalid("overrideSpec.replicas", "it is %d, and spec.replicas is %d; remove one of the two", n, *w.Replicas)
+	case w.Replicas != nil:
+		return int64(*w.Replicas), nil
+	case set && whole:
+		return n, nil
+	}
+	return 1, nil
+}
+
+// object is the twin without its spec.
+func (w Wanted) object(source *unstructured.Unstructured) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetGroupVersionKind(source.GroupVersionKind())
+	u.SetNamespace(source.GetNamespace())
+	u.SetName(w.Name)
+	labels := w.labels()
+	if id, ok := source.GetLabels()[instanceID]; ok { // m13: a controller with an instance id sees no others
+		labels[instanceID] = id
+	}
+	u.SetLabels(labels)
+	if annotations := copied(source.GetAnnotations(), nil, w.Annotations); len(annotations) > 0 {
+		u.SetAnnotations(annotations)
+	}
+	return u
+}
+
+const instanceID = "argo-rollouts.argoproj.io/controller-instance-id"
+
+// labels are those of the twin and its pods.
+func (w Wanted) labels() map[string]string {
+	return map[string]string{LabelName: w.For, LabelRole: RoleExperiment, LabelIsExperiment: "true", LabelID: w.Name}
+}
+
+// enforce puts on top what the twin rests on (d1, d2, d4).
+func (w Wanted) enforce(spec map[string]any, replicas int64) error {
+	metadata, err := templateMetadata(spec)
+	if err != nil {
+		return err
+	}
+	labels, ok := metadata["labels"].(map[string]any)
+	if !ok && metadata["labels"] != nil {
+		return invalid("overrideSpec.template.metadata.labels", "it must be an object")
+	}
+	if labels == nil {
+		labels = map[string]any{}
+	}
+	for name, value := range w.labels() {
+		labels[name] = value
+	}
+	metadata["labels"] = labels
+	spec["selector"] = map[string]any{"matchLabels": map[string]any{LabelID: w.Name}}
+	spec["replicas"] = replicas
+	return nil
+}
+
+// templateMetadata is that of the template, made if there is none.
+func templateMetadata(spec map[string]any) (map[string]any, error) {
+	template, ok := spec["template"].(map[string]any)
+	if !ok {
+		return nil, invalid("overrideSpec.template", "it must be an object")
+	}
+	metadata, ok := template["metadata"].(map[string]any)
+	if !ok && template["metadata"] != nil {
+		return nil, invalid("overrideSpec.template.metadata", "it must be an object")
+	}
+	if metadata == nil {
+		metadata = map[string]any{}
+		template["metadata"] = metadata
+	}
+	return metadata, nil
+}
+
+// labelsOf are the labels of a template.
+func labelsOf(template map[string]any) map[string]string {
+	labels, _, _ := unstructured.NestedMap(template, "metadata", "labels")
+	return stringsIn(labels)
+}
+
+// stringsIn are the values that are strings.
+func stringsIn(values map[string]any) map[string]string {
+	out := map[string]string{}
+	for name, value := range values {
+		if s, ok := value.(string); ok {
+			out[name] = s
+		}
+	}
+	return out
+}
+
+// Hash of a spec, which says whether another was wanted when an object was written.
+func Hash(spec map[string]any) string {
+	raw, err := json.Marshal(spec) // keys are sorted
+	if err != nil {
+		panic(err) // what JSON cannot say is in no object
+	}
+	return hash(raw)
+}
+
+// kinds by their group and kind; the version is that of the objects.
+var kinds = map[schema.GroupKind]kind{
+	{Group: "apps", Kind: "Deployment"}:     deployment,
+	{Group: "apps", Kind: "StatefulSet"}:    statefulSet,
+	{Group: "argoproj.io", Kind: "Rollout"}: rollout,
+}
+
+func kindOf(gvk schema.GroupVersionKind) (kind, error) {
+	k, ok := kinds[gvk.GroupKind()]
+	if !ok {
+		return kind{}, invalid("sourceRef.kind", "%s is none of Deployment, StatefulSet and Rollout", gvk.Kind)
+	}
+	return k, nil
+}
+
+// sanitiseTemplate is what a twin gets of a pod template: labels, but for those that controllers give pods
+// (s10, r9), annotations that are listed, and the spec (p1, p2, p3).
+func sanitiseTemplate(template map[string]any, prefixes []string) map[string]any {
+	labels := map[string]any{}
+	for name, value := range labelsOf(template) {
+		if !slices.Contains(ofPods, name) && !strings.HasPrefix(name, Group+"/") {
+			labels[name] = value
+		}
+	}
+	metadata := map[string]any{"labels": labels}
+	annotations, _, _ := unstructured.NestedMap(template, "metadata", "annotations")
+	if kept := copied(stringsIn(annotations), annotationsOfPods, prefixes); len(kept) > 0 {
+		values := map[string]any{}
+		for name, value := range kept {
+			values[name] = value
+		}
+		metadata["annotations"] = values
+	}
+	out := map[string]any{"metadata": metadata}
+	if spec, ok := template["spec"].(map[string]any); ok {
+		out["spec"] = runtime.DeepCopyJSON(spec)
+	}
+	return out
+}
+
+// ofPods are the labels that controllers give the pods that they make.
+var ofPods = []string{
+	"pod-template-hash", "rollouts-pod-template-hash", "controller-revision-hash",
+	"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
+}
+
+// annotationsOfPods are prefixes of what makes pods what they are: what is injected into them, how they are
+// scraped, and hashes of what they read.
+var annotationsOfPods = []string{
+	"ad.datadoghq.com/", "admission.datadoghq.com/", "checksum/", "cluster-autoscaler.kubernetes.io/safe-to-evict",
+	"config.linkerd.io/", "container.apparmor.security.beta.kubernetes.io/", "inject.istio.io/", "instrumentation.opentelemetry.io/",
+	"kubectl.kubernetes.io/default-container", "kubectl.kubernetes.io/default-logs-container", "linkerd.io/", "prometheus.io/",
+	"proxy.istio.io/", "sidecar.istio.io/", "sidecar.opentelemetry.io/", "traffic.sidecar.istio.io/", "vault.hashicorp.com/",
+}
+
+// never are annotations that say what a controller has found or done, or whose object it is, whatever is listed (m4 to m11).
+var never = []string{
+	"sidecar.istio.io/status", "kubectl.kubernetes.io/last-applied-configuration", "kubectl.kubernetes.io/restartedAt",
+	"argocd.argoproj.io/", "meta.helm.sh/", "helm.sh/", "deployment.kubernetes.io/", "deprecated.deployment.rollback.to",
+	"rollout.argoproj.io/", "notified.notifications.argoproj.io", "notifications.argoproj.io/", "kapp.k14s.io/",
+	"objectset.rio.cattle.io/", "config.k8s.io/owning-inventory", "configsync.gke.io/", "applyset.kubernetes.io/", "flagger-id", Group + "/",
+}
+
+// copied are the annotations that begin as any of some lists.
+func copied(annotations map[string]string, lists ...[]string) map[string]string {
+	out := maps.Clone(annotations)
+	begins := func(name string, prefixes []string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+	}
+	maps.DeleteFunc(out, func(name, _ string) bool {
+		family, _, _ := strings.Cut(name, "/")
+		return begins(name, never) || strings.HasSuffix(family, "toolkit.fluxcd.io") ||
+			!slices.ContainsFunc(lists, func(prefixes []string) bool { return begins(name, prefixes) })
+	})
+	return out
+}
