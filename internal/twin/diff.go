@@ -1,0 +1,151 @@
+package twin
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// MaxDiff is how long a diff may be, in bytes.
+const MaxDiff = 8 << 10
+
+// Diff is what the spec of a twin has that the source's does not have, and the other way round: a line for each
+// field, with its path, what it is in the source and what in the twin, sorted, of at most MaxDiff bytes. Values of variables that may be secrets, by
+// their names or what they look like, are not shown.
+func Diff(source, twin *unstructured.Unstructured) string {
+	d := differ{}
+	d.compare("", source.Object["spec"], twin.Object["spec"], false)
+	slices.Sort(d.lines)
+	text := strings.Join(d.lines, "\n")
+	const more = "\n…"
+	if len(text) <= MaxDiff {
+		return text
+	}
+	text = text[:MaxDiff-len(more)]
+	for !utf8.ValidString(text) {
+		text = text[:len(text)-1]
+	}
+	return text + more
+}
+
+type differ struct{ lines []string }
+
+// redacted stands for a value that is not shown.
+const redacted = "(not shown)"
+
+var (
+	secretName = regexp.MustCompile(`(?i)pass|pwd|secret|token|key|cred|auth|cert|private|salt|dsn|conn|sign|session|cookie|jwt|pin$`)
+	// secretValue: with a password in a URL, a header, or as a token looks: long, and without words.
+	secretValue = regexp.MustCompile(`://[^/\s]*:[^/\s]*@|(?i:bearer |basic |password=|-----begin)|^[A-Za-z0-9+/_=.-]{32,}$`)
+)
+
+func (d *differ) compare(path string, source, twin any, secret bool) {
+	s, sourceIs := source.(map[string]any)
+	t, twinIs := twin.(map[string]any)
+	if sourceIs && twinIs {
+		d.objects(path, s, t)
+		return
+	}
+	from, fromIs := source.([]any)
+	to, toIs := twin.([]any)
+	if fromIs && toIs && named(from) && named(to) {
+		d.lists(path, from, to)
+		return
+	}
+	was, is := shown(source, secret), shown(twin, secret)
+	if was != is || secret && fmt.Sprint(source) != fmt.Sprint(twin) {
+		d.lines = append(d.lines, fmt.Sprintf("%s: %s -> %s", path, was, is))
+	}
+}
+
+func (d *differ) objects(path string, source, twin map[string]any) {
+	name, _ := twin["name"].(string)
+	for _, field := range sortedKeys(union(source, twin)) {
+		d.compare(strings.TrimPrefix(path+"."+field, "."), source[field], twin[field], field == "value" && secretName.MatchString(name))
+	}
+}
+
+func union(a, b map[string]any) map[string]any {
+	all := map[string]any{}
+	for _, m := range []map[string]any{a, b} {
+		for name := range m {
+			all[name] = nil
+		}
+	}
+	return all
+}
+
+// named says whether every element of a list has a name, by which it is found in another.
+func named(list []any) bool {
+	return !slices.ContainsFunc(list, func(e any) bool {
+		o, _ := e.(map[string]any)
+		name, _ := o["name"].(string)
+		return name == ""
+	})
+}
+
+func (d *differ) lists(path string, source, twin []any) {
+	find := func(list []any, name any) any {
+		for _, e := range objects(list) {
+			if e["name"] == name {
+				return e
+			}
+		}
+		return nil
+	}
+	seen := map[any]bool{}
+	for _, e := range append(objects(source), objects(twin)...) {
+		name := e["name"]
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		d.compare(fmt.Sprintf("%s[%v]", path, name), find(source, name), find(twin, name), false)
+	}
+}
+
+// shown is a value as a diff shows it.
+func shown(value any, secret bool) string {
+	if value == nil {
+		return "nothing"
+	}
+	if secret {
+		return redacted
+	}
+	raw, err := json.Marshal(hide(value))
+	if err != nil {
+		return "what JSON cannot say"
+	}
+	return string(raw)
+}
+
+// hide takes out of a value what may be a secret.
+func hide(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		out := map[string]any{}
+		name, _ := v["name"].(string)
+		for field, below := range v {
+			if out[field] = hide(below); field == "value" && secretName.MatchString(name) {
+				out[field] = redacted
+			}
+		}
+		return out
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = hide(v[i])
+		}
+		return out
+	case string:
+		if secretValue.MatchString(v) {
+			return redacted
+		}
+	}
+	return value
+}

@@ -1,0 +1,78 @@
+package twin
+
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Autoscalers are how HorizontalPodAutoscalers and ScaledObjects of KEDA beside a source and its twin get in
+// their way, sorted (a1 to a4). They find pods by the selector of what they scale, not by who owns them.
+func Autoscalers(source, twin *unstructured.Unstructured, autoscalers []*unstructured.Unstructured) (messages []string) {
+	counted := selected(source, "selector", labelsOfPods(twin)) && !blueGreen(source)
+	for _, a := range autoscalers {
+		what := a.GetKind() + " " + a.GetName()
+		switch {
+		case scales(a, twin):
+			messages = append(messages, what+" scales the twin: neither it nor one of the source's can tell their pods apart, and both may stop; do not scale a twin")
+		case scales(a, source) && counted:
+			messages = append(messages, what+" scales the source, and counts the twin's pods: those that are not ready keep the source from growing")
+		}
+	}
+	slices.Sort(messages)
+	return messages
+}
+
+// scales says whether an autoscaler is for a workload. Of a ScaledObject the kind may be left out.
+func scales(autoscaler, workload *unstructured.Unstructured) bool {
+	kind, _, _ := unstructured.NestedString(autoscaler.Object, "spec", "scaleTargetRef", "kind")
+	name, _, _ := unstructured.NestedString(autoscaler.Object, "spec", "scaleTargetRef", "name")
+	if kind == "" {
+		kind = "Deployment"
+	}
+	return kind == workload.GetKind() && name == workload.GetName()
+}
+
+// blueGreen says whether a Rollout tells autoscalers the selector of its active pods alone (a3).
+func blueGreen(source *unstructured.Unstructured) bool {
+	_, is, _ := unstructured.NestedMap(source.Object, "spec", "strategy", "blueGreen")
+	return is && source.GetKind() == "Rollout"
+}
+
+// Budgets are the PodDisruptionBudgets that count both pods, sorted (a6).
+func Budgets(source, twin *unstructured.Unstructured, budgets []*unstructured.Unstructured) (messages []string) {
+	for _, b := range budgets {
+		if selected(b, "selector", labelsOfPods(source)) && selected(b, "selector", labelsOfPods(twin)) {
+			messages = append(messages, fmt.Sprintf("PodDisruptionBudget %s counts the pods of both: those of the twin that are not ready keep nodes from being drained, "+
+				"and those that are stand for the source's that are not", b.GetName()))
+		}
+	}
+	slices.Sort(messages)
+	return messages
+}
+
+// labelsOfPods are those of a workload's template.
+func labelsOfPods(workload *unstructured.Unstructured) map[string]string {
+	template, _, _ := unstructured.NestedFieldNoCopy(workload.Object, "spec", "template")
+	of, _ := template.(map[string]any)
+	return labelsOf(of)
+}
+
+// selected says whether a label selector of an object's spec selects pods of some labels; one that is not there,
+// or is none, selects nothing.
+func selected(o *unstructured.Unstructured, field string, pods map[string]string) bool {
+	content, found, err := unstructured.NestedMap(o.Object, "spec", field)
+	if !found || err != nil {
+		return false
+	}
+	selector := &metav1.LabelSelector{}
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(content, selector) != nil {
+		return false
+	}
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	return err == nil && s.Matches(labels.Set(pods))
+}

@@ -1,0 +1,143 @@
+package twin
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Health is how a twin is.
+type Health int
+
+const (
+	// Progressing: its controller is on its way.
+	Progressing Health = iota
+	// Ready: every pod that is wanted is there, new, and available.
+	Ready
+	// Degraded: its controller says that it cannot.
+	Degraded
+)
+
+// State is what the status of a twin says.
+type State struct {
+	Health Health
+	// Reason in CamelCase, and Message; what a controller says in its own words where it does.
+	Reason, Message string
+	// Replicas that there are, and how many of them are ready.
+	Replicas, ReadyReplicas int64
+}
+
+// Reasons of states.
+const (
+	ReasonReady        = "TwinReady"
+	ReasonScaledToZero = "ScaledToZero"
+	ReasonProgressing  = "TwinProgressing"
+	ReasonNotObserved  = "NotObserved"
+	// ReasonPodsRefused: an admission, a quota or a policy refuses its pods (p12).
+	ReasonPodsRefused = "PodsRefused"
+	// ReasonStuck: it takes longer than its progressDeadlineSeconds.
+	ReasonStuck = "ProgressDeadlineExceeded"
+	// ReasonPaused: a Rollout waits for somebody.
+	ReasonPaused = "TwinPaused"
+	// ReasonDegraded: a Rollout is Degraded.
+	ReasonDegraded = "TwinDegraded"
+	// ReasonInvalidSpec: the controller of Rollouts refuses the spec, which the API server does not know better (r14).
+	ReasonInvalidSpec = "InvalidSpec"
+)
+
+// Read is how a twin is by its own status (c8).
+func Read(twin *unstructured.Unstructured) State {
+	count := func(field string) int64 {
+		n, _, _ := unstructured.NestedInt64(twin.Object, "status", field)
+		return n
+	}
+	wanted, said, _ := unstructured.NestedInt64(twin.Object, "spec", "replicas")
+	if !said {
+		wanted = 1 // which the API server says, too
+	}
+	s := State{Replicas: count("replicas"), ReadyReplicas: count("readyReplicas"), Health: Progressing, Reason: ReasonProgressing}
+	s.Message = fmt.Sprintf("%d of %d pods are new, and %d are available", count("updatedReplicas"), wanted, count("availableReplicas"))
+	if observed(twin) < twin.GetGeneration() {
+		s.Reason, s.Message = ReasonNotObserved, "Its controller has not seen it yet"
+		return s
+	}
+	if refused, message := condition(twin, "ReplicaFailure", "True"); refused {
+		s.Health, s.Reason, s.Message = Degraded, ReasonPodsRefused, cmp.Or(message, "Its pods are refused")
+		return s
+	}
+	settled := count("updatedReplicas") == wanted && count("availableReplicas") == wanted && s.Replicas == wanted
+	switch twin.GetKind() {
+	case "Rollout":
+		return s.ofRollout(twin, wanted)
+	case "StatefulSet":
+		current, _, _ := unstructured.NestedString(twin.Object, "status", "currentRevision")
+		update, _, _ := unstructured.NestedString(twin.Object, "status", "updateRevision")
+		settled = count("availableReplicas") == wanted && s.Replicas == wanted && current == update
+	default:
+		if stuck, message := condition(twin, "Progressing", "False"); stuck {
+			s.Health, s.Reason, s.Message = Degraded, ReasonStuck, cmp.Or(message, s.Message)
+		}
+	}
+	if settled {
+		return s.ready(wanted)
+	}
+	return s
+}
+
+func (s State) ready(wanted int64) State {
+	s.Health, s.Reason, s.Message = Ready, ReasonReady, fmt.Sprintf("%d pods are ready", wanted)
+	if wanted == 0 {
+		s.Reason, s.Message = ReasonScaledToZero, "No pods are wanted"
+	}
+	return s
+}
+
+// ofRollout reads the phase that Argo Rollouts gives (r11).
+func (s State) ofRollout(twin *unstructured.Unstructured, wanted int64) State {
+	if wrong, message := condition(twin, "InvalidSpec", "True"); wrong {
+		s.Health, s.Reason, s.Message = Degraded, ReasonInvalidSpec, cmp.Or(message, "Argo Rollouts refuses the spec")
+		return s
+	}
+	phase, _, _ := unstructured.NestedString(twin.Object, "status", "phase")
+	message, _, _ := unstructured.NestedString(twin.Object, "status", "message")
+	message = cmp.Or(message, s.Message)
+	switch phase {
+	case "Healthy":
+		return s.ready(wanted)
+	case "Degraded":
+		s.Health, s.Reason, s.Message = Degraded, ReasonDegraded, message
+	case "Paused":
+		s.Reason, s.Message = ReasonPaused, message
+	}
+	return s
+}
+
+// observed is the generation that the status speaks of: a string in a Rollout's, where it may also be a hash of
+// long ago, which is none.
+func observed(twin *unstructured.Unstructured) int64 {
+	value, _, _ := unstructured.NestedFieldNoCopy(twin.Object, "status", "observedGeneration")
+	switch v := value.(type) {
+	case int64:
+		return v
+	case string:
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+// condition says whether the status has a condition, and what that says.
+func condition(twin *unstructured.Unstructured, conditionType, status string) (bool, string) {
+	all, _, _ := unstructured.NestedFieldNoCopy(twin.Object, "status", "conditions")
+	for _, c := range objects(all) {
+		if c["type"] == conditionType && c["status"] == status {
+			message, _ := c["message"].(string)
+			return true, message
+		}
+	}
+	return false, ""
+}
