@@ -176,6 +176,12 @@ type ExperimentDeploymentStatus struct {
 	// templateHash of the twin's pod template as it was wanted.
 	// +optional
 	TemplateHash string `json:"templateHash,omitempty"`
+	// twinGeneration is that of the twin after it was written last: another one is drift.
+	// +optional
+	TwinGeneration int64 `json:"twinGeneration,omitempty"`
+	// unreadySince is since when the twin with this templateHash has not been ready.
+	// +optional
+	UnreadySince *metav1.Time `json:"unreadySince,omitempty"`
 	// scaledToZero says of which templateHash the pods were taken away, because they were not ready, and since when.
 	// +optional
 	ScaledToZero *ScaledToZero `json:"scaledToZero,omitempty"`
@@ -192,7 +198,7 @@ type ExperimentDeploymentStatus struct {
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 	// conditions: Ready, which sums up Accepted, SourceFound, TwinReady; and ServiceShared,
-	// AutoscalerInterference and DisruptionInterference, which warn.
+	// AutoscalerInterference, DisruptionInterference and Warnings, which tell of what else there is.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

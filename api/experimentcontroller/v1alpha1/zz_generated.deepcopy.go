@@ -108,6 +108,10 @@ func (in *ExperimentDeploymentStatus) DeepCopyInto(out *ExperimentDeploymentStat
 		*out = new(ResourceRef)
 		**out = **in
 	}
+	if in.UnreadySince != nil {
+		in, out := &in.UnreadySince, &out.UnreadySince
+		*out = (*in).DeepCopy()
+	}
 	if in.ScaledToZero != nil {
 		in, out := &in.ScaledToZero, &out.ScaledToZero
 		*out = new(ScaledToZero)

@@ -1,0 +1,81 @@
+package v1alpha1
+
+// Condition types of an ExperimentDeployment.
+const (
+	// ConditionReady sums up Accepted, SourceFound and TwinReady.
+	ConditionReady = "Ready"
+	// ConditionAccepted is True when the spec can be acted on.
+	ConditionAccepted = "Accepted"
+	// ConditionSourceFound is True when the source is there and its kind is served.
+	ConditionSourceFound = "SourceFound"
+	// ConditionTwinReady is True when every pod of the twin that is wanted is there, new and available.
+	ConditionTwinReady = "TwinReady"
+	// ConditionServiceShared is True when every Service that selects the source's pods selects the twin's.
+	ConditionServiceShared = "ServiceShared"
+	// ConditionAutoscalerInterference is True when an autoscaler counts the twin's pods.
+	ConditionAutoscalerInterference = "AutoscalerInterference"
+	// ConditionDisruptionInterference is True when a PodDisruptionBudget counts the twin's pods.
+	ConditionDisruptionInterference = "DisruptionInterference"
+	// ConditionWarnings is True when something else about the twin may hurt its source.
+	ConditionWarnings = "Warnings"
+)
+
+// Reasons of the conditions of an ExperimentDeployment, beside those of internal/twin.
+const (
+	// ReasonPending: an earlier step comes first.
+	ReasonPending = "Pending"
+	// ReasonAccepted: the spec can be acted on.
+	ReasonAccepted = "Accepted"
+	// ReasonInvalidOverride: the override is refused; the message names the path.
+	ReasonInvalidOverride = "InvalidOverride"
+	// ReasonNotGranted: the namespace of the source does not list that of the ExperimentDeployment.
+	ReasonNotGranted = "NotGranted"
+	// ReasonDryRun: nothing is written.
+	ReasonDryRun = "DryRun"
+	// ReasonSourceFound: the source is there.
+	ReasonSourceFound = "SourceFound"
+	// ReasonSourceNotFound: there is no such workload, or what it refers to.
+	ReasonSourceNotFound = "SourceNotFound"
+	// ReasonSourceGoing: the source is being deleted.
+	ReasonSourceGoing = "SourceGoing"
+	// ReasonKindUnavailable: the cluster does not serve the kind.
+	ReasonKindUnavailable = "KindUnavailable"
+	// ReasonCreated: the twin was asked for and has not been seen yet.
+	ReasonCreated = "TwinCreated"
+	// ReasonRecreating: the twin is deleted, and created again, because fields differ that cannot be changed.
+	ReasonRecreating = "Recreating"
+	// ReasonUnready: the twin was scaled to zero because its pods were not ready.
+	ReasonUnready = "ScaledToZeroUnready"
+	// ReasonDeleting: the twin is being taken down.
+	ReasonDeleting = "Deleting"
+	// ReasonShared: every Service selects both.
+	ReasonShared = "ServicesShared"
+	// ReasonNotShared: a Service does not; the message names it.
+	ReasonNotShared = "ServicesNotShared"
+	// ReasonNoServices: no Service selects the source's pods.
+	ReasonNoServices = "NoServices"
+	// ReasonInterference: the message says whose.
+	ReasonInterference = "Interference"
+	// ReasonNone: there is nothing to say.
+	ReasonNone = "None"
+)
+
+// What marks a twin beside the labels of internal/twin, and the namespaces that sources are in.
+const (
+	// LabelUID is the UID of the ExperimentDeployment.
+	LabelUID = "experiment-controller.example.com/uid"
+	// LabelName is its name, cut where it is too long.
+	LabelName = "experiment-controller.example.com/cr-name"
+	// AnnotationOwner is the ExperimentDeployment as namespace/name, in full.
+	AnnotationOwner = "experiment-controller.example.com/owner"
+	// AnnotationWanted is a hash of the twin as it was wanted when it was written last.
+	AnnotationWanted = "experiment-controller.example.com/wanted"
+	// AnnotationAllowedNamespaces is on a Namespace: those, separated by commas, whose ExperimentDeployments may
+	// have twins here.
+	AnnotationAllowedNamespaces = "experiment-controller.example.com/allowed-namespaces"
+	// AnnotationAllowPrivileges is on a Namespace: "true" lets twins here have privileges that their sources do not
+	// have.
+	AnnotationAllowPrivileges = "experiment-controller.example.com/allow-privileges"
+	// Finalizer of an ExperimentDeployment.
+	Finalizer = "experiment-controller.example.com/finalizer"
+)

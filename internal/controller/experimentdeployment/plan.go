@@ -1,0 +1,442 @@
+package experimentdeployment
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/merge"
+	"github.com/labkeeper/labkeeper/internal/twin"
+)
+
+// marks are how twins are known.
+var marks = kube.Marks{UID: v1alpha1.LabelUID, Name: v1alpha1.LabelName, Owner: v1alpha1.AnnotationOwner}
+
+// defaultUnready is how long a twin may be unready where the spec does not say.
+const defaultUnready = 10 * time.Minute
+
+// Observed is what a pass has seen.
+type Observed struct {
+	// Served: the kind of the source can be read.
+	Served bool
+	// Source as it is; nil when the server has none.
+	Source *unstructured.Unstructured
+	// Template is that of the workload that the source refers to; nil where it has its own. Missing says which
+	// workload there is not.
+	Template map[string]any
+	Missing  string
+	// Granted: the namespace of the source lets the ExperimentDeployment have a twin there. Privileged: one with
+	// more privileges than its source.
+	Granted, Privileged bool
+	// Services, Autoscalers and Budgets beside the source.
+	Services             []twin.Service
+	Autoscalers, Budgets []*unstructured.Unstructured
+	// Pinned is the spec that was kept of the source, of its PinnedGeneration; nil if none was.
+	Pinned           map[string]any
+	PinnedGeneration int64
+	// Twin is the ExperimentDeployment's, under its name; nil if there is none.
+	Twin *unstructured.Unstructured
+}
+
+// Action is what is done about the twin.
+type Action int
+
+// Actions.
+const (
+	// Nothing is done.
+	Nothing Action = iota
+	// Create the twin.
+	Create
+	// Update it.
+	Update
+	// Delete it, in the foreground.
+	Delete
+)
+
+// Plan is what a pass does, and what the status says if that succeeds.
+type Plan struct {
+	// Action about Twin: what is wanted, or what is deleted.
+	Action Action
+	Twin   *unstructured.Unstructured
+	// Pin is the spec of the source that is kept, before anything else is written; nil if none is.
+	Pin map[string]any
+	// Steps are the conditions that Ready sums up, and Others those that it does not.
+	Steps, Others []conditions.Step
+	// Services are those of the source.
+	Services []twin.Sharing
+	// Built says that the twin was built, from a source of SourceGeneration: TemplateHash is that of its template,
+	// and Diff, with dryRun, what it would have that its source does not have.
+	Built            bool
+	SourceGeneration int64
+	TemplateHash     string
+	Diff             string
+	// UnreadySince is since when the twin has not been ready; zero if it is.
+	UnreadySince time.Time
+	// ScaleToZero: the twin's pods are taken away; with Record, that is recorded before it is done.
+	ScaleToZero, Record bool
+	// Expire deletes the ExperimentDeployment: its time is over.
+	Expire bool
+	// Done says that nothing is left of a deletion.
+	Done bool
+	// Wait is when to look again although nothing changed.
+	Wait time.Duration
+}
+
+// facts are everything that plan decides on.
+type facts struct {
+	owner *v1alpha1.ExperimentDeployment
+	seen  Observed
+	// annotations are prefixes of those that are copied beside the ones that always are.
+	annotations []string
+	now         time.Time
+}
+
+// key is where the twin is.
+func key(owner *v1alpha1.ExperimentDeployment) types.NamespacedName {
+	return types.NamespacedName{Namespace: sourceNamespace(owner), Name: kube.ChildName(twin.MaxName, owner.UID, owner.Spec.SourceRef.Name, "exp")}
+}
+
+// sourceNamespace is where the source is.
+func sourceNamespace(owner *v1alpha1.ExperimentDeployment) string {
+	if owner.Spec.SourceRef.Namespace != "" {
+		return owner.Spec.SourceRef.Namespace
+	}
+	return owner.Namespace
+}
+
+// plan decides. It is pure.
+func (f facts) plan() Plan {
+	switch left := f.left(); {
+	case f.owner.DeletionTimestamp != nil:
+		return f.teardown()
+	case left != nil && *left <= 0:
+		return Plan{Expire: true}
+	default:
+		p := f.follow()
+		if left != nil {
+			p.lookIn(*left)
+		}
+		return p
+	}
+}
+
+// left is how long it still lives; nil where it stays.
+func (f facts) left() *time.Duration {
+	if f.owner.Spec.TTL == nil {
+		return nil
+	}
+	left := f.owner.CreationTimestamp.Add(f.owner.Spec.TTL.Duration).Sub(f.now)
+	return &left
+}
+
+// lookIn makes sure that there is a pass when so much time has passed; 0 asks for none.
+func (p *Plan) lookIn(wait time.Duration) {
+	if wait > 0 && (p.Wait == 0 || wait < p.Wait) {
+		p.Wait = wait
+	}
+}
+
+// teardown deletes the twin, and waits until it is gone.
+func (f facts) teardown() Plan {
+	if f.seen.Twin == nil {
+		return Plan{Done: true}
+	}
+	p := Plan{Steps: []conditions.Step{conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonDeleting, "Waits for the deletion of "+kube.Describe(f.seen.Twin))}}
+	if f.seen.Twin.GetDeletionTimestamp() == nil {
+		p.Action, p.Twin = Delete, f.seen.Twin
+	}
+	return p
+}
+
+// follow brings the twin to what is asked for.
+func (f facts) follow() Plan {
+	found := f.found()
+	built, accepted := f.build(found)
+	p := Plan{Steps: []conditions.Step{accepted, found}}
+	if built != nil {
+		p.describe(f, built)
+	}
+	switch {
+	case built == nil:
+		p.Steps = append(p.Steps, f.kept())
+	case f.owner.Spec.DryRun:
+		p.Diff = twin.Diff(f.source(), built.Object)
+		p.Steps = append(p.Steps, conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonDryRun, "Nothing is written with spec.dryRun; status.diff says what the twin would be"))
+	default:
+		p.Steps = append(p.Steps, f.bring(&p, built.Object))
+	}
+	return p
+}
+
+// found says whether there is a source to follow.
+func (f facts) found() conditions.Step {
+	ref := f.owner.Spec.SourceRef
+	what := fmt.Sprintf("%s %s/%s", ref.Kind, sourceNamespace(f.owner), ref.Name)
+	missing := func(reason, message string) conditions.Step {
+		if f.seen.Twin != nil {
+			message += "; the twin stays as it is"
+		}
+		return conditions.False(v1alpha1.ConditionSourceFound, reason, message)
+	}
+	switch {
+	case !f.seen.Served:
+		return missing(v1alpha1.ReasonKindUnavailable, "The cluster does not serve "+ref.Kind+"s; install their CustomResourceDefinition")
+	case f.seen.Source == nil:
+		return missing(v1alpha1.ReasonSourceNotFound, what+" does not exist")
+	case f.seen.Source.GetDeletionTimestamp() != nil:
+		return missing(v1alpha1.ReasonSourceGoing, what+" is being deleted")
+	case f.seen.Missing != "":
+		return missing(v1alpha1.ReasonSourceNotFound, what+" refers to "+f.seen.Missing+", which does not exist")
+	}
+	return conditions.True(v1alpha1.ConditionSourceFound, v1alpha1.ReasonSourceFound, what+" is there")
+}
+
+// source is the source with the template that it refers to, or as it was pinned.
+func (f facts) source() *unstructured.Unstructured {
+	pinned := f.pinned()
+	if pinned == nil && f.seen.Template == nil {
+		return f.seen.Source
+	}
+	source := f.seen.Source.DeepCopy()
+	if pinned != nil {
+		source.Object["spec"] = runtime.DeepCopyJSON(pinned)
+	} else if spec, ok := source.Object["spec"].(map[string]any); ok {
+		spec["template"] = runtime.DeepCopyJSON(f.seen.Template)
+	}
+	return source
+}
+
+// pinned is the spec that the twin is made from; nil for the source's own.
+func (f facts) pinned() map[string]any {
+	if f.owner.Spec.SourcePolicy == v1alpha1.SourcePinned {
+		return f.seen.Pinned
+	}
+	return nil
+}
+
+// build makes the twin as it is wanted; nil where that cannot be done.
+func (f facts) build(found conditions.Step) (*twin.Twin, conditions.Step) {
+	refused := func(reason, message string) (*twin.Twin, conditions.Step) {
+		return nil, conditions.False(v1alpha1.ConditionAccepted, reason, message)
+	}
+	if namespace := sourceNamespace(f.owner); namespace != f.owner.Namespace && !f.seen.Granted {
+		return refused(v1alpha1.ReasonNotGranted, fmt.Sprintf("spec.sourceRef.namespace: Namespace %s does not list %s in its annotation %s",
+			namespace, f.owner.Namespace, v1alpha1.AnnotationAllowedNamespaces))
+	}
+	override, err := merge.Decode(f.owner.Spec.OverrideSpec.Raw)
+	if err != nil {
+		return refused(v1alpha1.ReasonInvalidOverride, "spec.overrideSpec: "+err.Error())
+	}
+	if found.Status != "True" {
+		return nil, conditions.True(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted, "The spec can be acted on")
+	}
+	built, err := twin.Build(f.source(), nil, twin.Wanted{
+		Name: key(f.owner).Name, For: kube.LabelValue(f.owner.Name), Replicas: f.owner.Spec.Replicas,
+		Override: override, Strategy: twin.Strategy(f.owner.Spec.MergeStrategy),
+		AllowPrivileges: f.seen.Privileged, AllowLabelOverride: f.owner.Spec.AllowLabelOverride,
+		Annotations: f.annotations, Services: f.seen.Services,
+	})
+	if wrong, ok := errors.AsType[*twin.InvalidError](err); ok {
+		return refused(v1alpha1.ReasonInvalidOverride, "spec."+wrong.Error())
+	}
+	f.mark(built.Object)
+	return built, conditions.True(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted, "The spec can be acted on")
+}
+
+// mark makes the twin the owner's: by what marks children everywhere, and where that works by an owner reference.
+func (f facts) mark(built *unstructured.Unstructured) {
+	marks.Set(f.owner, built)
+	if built.GetNamespace() == f.owner.Namespace {
+		controller := true
+		built.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExperimentDeployment", Name: f.owner.Name, UID: f.owner.UID,
+			Controller: &controller, BlockOwnerDeletion: &controller,
+		}})
+	}
+}
+
+// describe says what is known of the twin beside how it is.
+func (p *Plan) describe(f facts, built *twin.Twin) {
+	spec, _ := built.Object.Object["spec"].(map[string]any)
+	template, _ := spec["template"].(map[string]any)
+	generation := f.seen.Source.GetGeneration()
+	if f.pinned() != nil {
+		generation = f.seen.PinnedGeneration
+	}
+	p.Built, p.SourceGeneration, p.TemplateHash, p.Services = true, generation, twin.Hash(template), built.Services
+	p.Others = []conditions.Step{
+		shared(built.Services),
+		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(f.source(), built.Object, f.seen.Autoscalers)),
+		interference(v1alpha1.ConditionDisruptionInterference, twin.Budgets(f.source(), built.Object, f.seen.Budgets)),
+		warned(built.Warnings),
+	}
+}
+
+func shared(services []twin.Sharing) conditions.Step {
+	var not []string
+	reason := ""
+	for _, s := range services {
+		if !s.Shared {
+			not = append(not, "Service "+s.Name+": "+s.Message)
+			reason = s.Reason
+		}
+	}
+	switch {
+	case len(services) == 0:
+		return conditions.False(v1alpha1.ConditionServiceShared, v1alpha1.ReasonNoServices, "No Service selects the pods of the source")
+	case len(not) > 1:
+		reason = v1alpha1.ReasonNotShared
+		fallthrough
+	case len(not) == 1:
+		return conditions.False(v1alpha1.ConditionServiceShared, reason, strings.Join(not, "; "))
+	}
+	return conditions.True(v1alpha1.ConditionServiceShared, v1alpha1.ReasonShared, "Every Service that selects the pods of the source selects the twin's")
+}
+
+func interference(conditionType string, messages []string) conditions.Step {
+	if len(messages) > 0 {
+		return conditions.True(conditionType, v1alpha1.ReasonInterference, strings.Join(messages, "; "))
+	}
+	return conditions.False(conditionType, v1alpha1.ReasonNone, "Nothing counts the twin's pods for the source's")
+}
+
+func warned(warnings []twin.Warning) conditions.Step {
+	if len(warnings) == 0 {
+		return conditions.False(v1alpha1.ConditionWarnings, v1alpha1.ReasonNone, "Nothing is known that may hurt the source")
+	}
+	messages := make([]string, 0, len(warnings))
+	for _, w := range warnings {
+		messages = append(messages, w.Message)
+	}
+	return conditions.True(v1alpha1.ConditionWarnings, warnings[0].Reason, strings.Join(messages, "; "))
+}
+
+// kept is how a twin is that is left as it is.
+func (f facts) kept() conditions.Step {
+	if f.seen.Twin == nil {
+		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonPending, "Waits for the steps before it")
+	}
+	return step(twin.Read(f.seen.Twin))
+}
+
+func step(s twin.State) conditions.Step {
+	if s.Health == twin.Ready {
+		return conditions.True(v1alpha1.ConditionTwinReady, s.Reason, s.Message)
+	}
+	return conditions.False(v1alpha1.ConditionTwinReady, s.Reason, s.Message)
+}
+
+// bring brings the twin to what is wanted, and says how it is.
+func (f facts) bring(p *Plan, wanted *unstructured.Unstructured) conditions.Step {
+	seen := f.seen.Twin
+	state := twin.State{Health: twin.Progressing, Reason: v1alpha1.ReasonCreated, Message: kube.Describe(wanted) + " was created"}
+	if seen != nil {
+		state = twin.Read(seen)
+	}
+	said := step(state)
+	if scaled := f.unready(p, state); scaled != nil {
+		said = *scaled
+	}
+	if p.ScaleToZero {
+		_ = unstructured.SetNestedField(wanted.Object, int64(0), "spec", "replicas")
+	}
+	stamp(wanted)
+	if p.Record {
+		return said // nothing is changed before that stands
+	}
+	if f.owner.Spec.SourcePolicy == v1alpha1.SourcePinned && f.seen.Pinned == nil {
+		spec, _ := f.source().Object["spec"].(map[string]any)
+		p.Pin = runtime.DeepCopyJSON(spec)
+	}
+	switch {
+	case seen == nil:
+		p.Action, p.Twin = Create, wanted
+	case seen.GetDeletionTimestamp() != nil:
+		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonRecreating, kube.Describe(seen)+" is being deleted, and is created again when it is gone")
+	case twin.Replaced(seen, wanted):
+		p.Action, p.Twin = Delete, seen
+		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonRecreating,
+			kube.Describe(seen)+" is deleted, and created again when it is gone: it differs in fields that cannot be changed")
+	case f.drifted(wanted):
+		p.Action, p.Twin = Update, wanted
+		if said.Status == metav1.ConditionTrue { // of what it was
+			return conditions.False(v1alpha1.ConditionTwinReady, twin.ReasonProgressing, kube.Describe(wanted)+" is being brought to what is asked for")
+		}
+	}
+	return said
+}
+
+// stamp writes on the twin what is wanted of it.
+func stamp(wanted *unstructured.Unstructured) {
+	hash := twin.Hash(map[string]any{
+		"spec": wanted.Object["spec"], "metadata": wanted.Object["metadata"],
+	})
+	annotations := wanted.GetAnnotations()
+	annotations[v1alpha1.AnnotationWanted] = hash
+	wanted.SetAnnotations(annotations)
+}
+
+// drifted says whether the twin that is there is another than the one that is wanted: something else was wanted
+// when it was written, or somebody has changed it since, which its generation or its marks tell.
+func (f facts) drifted(wanted *unstructured.Unstructured) bool {
+	seen := f.seen.Twin
+	differ := func(have, want map[string]string) bool {
+		for name, value := range want {
+			if have[name] != value {
+				return true
+			}
+		}
+		return false
+	}
+	return seen.GetGeneration() != f.owner.Status.TwinGeneration ||
+		differ(seen.GetAnnotations(), wanted.GetAnnotations()) || differ(seen.GetLabels(), wanted.GetLabels()) ||
+		len(wanted.GetOwnerReferences()) > 0 && !slices.ContainsFunc(seen.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == f.owner.UID })
+}
+
+// unready decides about the pods of a twin that is not ready: nil where there is nothing to say of it.
+func (f facts) unready(p *Plan, state twin.State) *conditions.Step {
+	scaled := f.owner.Status.ScaledToZero
+	if scaled != nil && scaled.TemplateHash == p.TemplateHash {
+		p.ScaleToZero = true
+		said := conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonUnready,
+			"Its pods were taken away because they were not ready; change the override, or the template of the source, to try again")
+		return &said
+	}
+	if state.Health == twin.Ready || f.seen.Twin == nil {
+		return nil
+	}
+	p.UnreadySince = f.now
+	if since := f.owner.Status.UnreadySince; since != nil && f.owner.Status.TemplateHash == p.TemplateHash {
+		p.UnreadySince = since.Time
+	}
+	after, action := defaultUnready, v1alpha1.UnreadyScaleToZero
+	if o := f.owner.Spec.OnUnready; o != nil {
+		if o.After.Duration > 0 {
+			after = o.After.Duration
+		}
+		if o.Action != "" {
+			action = o.Action
+		}
+	}
+	if action == v1alpha1.UnreadyKeep {
+		return nil
+	}
+	left := p.UnreadySince.Add(after).Sub(f.now)
+	if left > 0 {
+		p.lookIn(left)
+		return nil
+	}
+	p.ScaleToZero, p.Record, p.Wait = true, true, kube.AtOnce
+	said := conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonUnready, fmt.Sprintf("Its pods have not been ready for %s, and are taken away: %s", after, state.Message))
+	return &said
+}

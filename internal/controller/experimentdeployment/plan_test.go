@@ -1,0 +1,434 @@
+package experimentdeployment
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/merge"
+	"github.com/labkeeper/labkeeper/internal/twin"
+)
+
+var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+const web = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, generation: 7}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "web:1"}]}
+`
+
+const db = `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: web, namespace: shop, generation: 1}
+spec:
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec: {containers: [{name: db, image: "db:1"}]}
+`
+
+func object(t testing.TB, text string) *unstructured.Unstructured {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := merge.Decode(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &unstructured.Unstructured{Object: o}
+}
+
+// newFacts are of an ExperimentDeployment that was just created, beside its source.
+func newFacts(t testing.TB, override string) facts {
+	t.Helper()
+	raw, err := yaml.YAMLToJSON([]byte(override))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts{
+		owner: &v1alpha1.ExperimentDeployment{
+			ObjectMeta: metav1.ObjectMeta{Name: "faster", Namespace: "shop", UID: "1-2-3", Generation: 1, CreationTimestamp: metav1.NewTime(epoch)},
+			Spec: v1alpha1.ExperimentDeploymentSpec{
+				SourceRef: v1alpha1.SourceRef{Kind: "Deployment", Name: "web"}, OverrideSpec: apiextensionsv1.JSON{Raw: raw},
+			},
+		},
+		seen: Observed{Served: true, Source: object(t, web), Services: []twin.Service{{Name: "web", Selector: map[string]string{"app": "web"}}}},
+		now:  epoch,
+	}
+}
+
+// written is what there is after a plan was carried out, as the API server and a report would leave it.
+func (f facts) written(t testing.TB, p Plan) facts {
+	t.Helper()
+	owner := f.owner.DeepCopy()
+	switch p.Action {
+	case Create, Update:
+		after := p.Twin.DeepCopy()
+		after.SetGeneration(1)
+		if p.Action == Update {
+			after.SetGeneration(f.seen.Twin.GetGeneration() + 1)
+		}
+		f.seen.Twin, owner.Status.TwinGeneration = after, after.GetGeneration()
+	case Delete:
+		f.seen.Twin = nil
+	}
+	if p.Pin != nil {
+		f.seen.Pinned, f.seen.PinnedGeneration = p.Pin, f.seen.Source.GetGeneration()
+	}
+	if p.Built {
+		owner.Status.TemplateHash, owner.Status.UnreadySince = p.TemplateHash, nil
+		if !p.UnreadySince.IsZero() {
+			owner.Status.UnreadySince = ptr.To(metav1.NewTime(p.UnreadySince))
+		}
+	}
+	if p.Record {
+		owner.Status.ScaledToZero = &v1alpha1.ScaledToZero{TemplateHash: p.TemplateHash, At: metav1.NewTime(f.now)}
+	}
+	f.owner = owner
+	return f
+}
+
+// settled are facts of a twin that is there, ready.
+func settled(t testing.TB, f facts) facts {
+	t.Helper()
+	p := f.plan()
+	if p.Action != Create {
+		t.Fatalf("it is not created: %+v", p)
+	}
+	f = f.written(t, p)
+	f.ready(1)
+	return f
+}
+
+// ready makes so many pods of the twin ready.
+func (f facts) ready(n int64) {
+	f.seen.Twin.Object["status"] = map[string]any{
+		"observedGeneration": f.seen.Twin.GetGeneration(), "replicas": n, "updatedReplicas": n, "readyReplicas": n, "availableReplicas": n,
+	}
+}
+
+func expect(t *testing.T, p Plan, conditionType string, status metav1.ConditionStatus, reason string) {
+	t.Helper()
+	all := append(slices.Clone(p.Steps), p.Others...)
+	i := slices.IndexFunc(all, func(s conditions.Step) bool { return s.Type == conditionType })
+	if i < 0 || all[i].Status != status || all[i].Reason != reason || all[i].Message == "" {
+		t.Errorf("%s is not %s %s: %+v", conditionType, status, reason, all)
+	}
+}
+
+func TestCreated(t *testing.T) {
+	f := newFacts(t, `{replicas: 2}`)
+	p := f.plan()
+	if p.Action != Create || p.Twin.GetNamespace() != "shop" || p.Twin.GetName() != key(f.owner).Name || !strings.HasPrefix(p.Twin.GetName(), "web-exp-") {
+		t.Fatalf("it is %+v", p)
+	}
+	if owners := p.Twin.GetOwnerReferences(); len(owners) != 1 || owners[0].UID != f.owner.UID || !marks.Owns(f.owner, p.Twin) {
+		t.Errorf("its owners are %v, its labels %v", owners, p.Twin.GetLabels())
+	}
+	expect(t, p, v1alpha1.ConditionAccepted, "True", v1alpha1.ReasonAccepted)
+	expect(t, p, v1alpha1.ConditionSourceFound, "True", v1alpha1.ReasonSourceFound)
+	expect(t, p, v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonCreated)
+	expect(t, p, v1alpha1.ConditionServiceShared, "True", v1alpha1.ReasonShared)
+	if p.SourceGeneration != 7 || p.TemplateHash == "" {
+		t.Errorf("it is of %d, %s", p.SourceGeneration, p.TemplateHash)
+	}
+}
+
+// A pass that finds nothing to do does nothing, whatever of the source changes that is no part of the twin.
+func TestSettled(t *testing.T) {
+	f := settled(t, newFacts(t, `{}`))
+	for name, change := range map[string]func(){
+		"nothing":              func() {},
+		"status of the source": func() { f.seen.Source.Object["status"] = map[string]any{"replicas": int64(3)} },
+		"its replicas":         func() { _ = unstructured.SetNestedField(f.seen.Source.Object, int64(9), "spec", "replicas") },
+		"its annotations":      func() { f.seen.Source.SetAnnotations(map[string]string{"deployment.kubernetes.io/revision": "9"}) },
+	} {
+		change()
+		p := f.plan()
+		if p.Action != Nothing || p.Wait != 0 || p.Record || p.Pin != nil || !p.UnreadySince.IsZero() {
+			t.Errorf("%s: %+v", name, p)
+		}
+		expect(t, p, v1alpha1.ConditionTwinReady, "True", twin.ReasonReady)
+	}
+}
+
+func TestBroughtBack(t *testing.T) {
+	for name, change := range map[string]func(f *facts){
+		"another override": func(f *facts) { f.owner.Spec.OverrideSpec.Raw = []byte(`{"minReadySeconds": 5}`) },
+		"more replicas":    func(f *facts) { f.owner.Spec.Replicas = ptr.To[int32](2) },
+		"another template": func(f *facts) {
+			_ = unstructured.SetNestedField(f.seen.Source.Object, "x", "spec", "template", "metadata", "labels", "new")
+		},
+		"somebody scales it":  func(f *facts) { f.seen.Twin.SetGeneration(9) },
+		"a label is taken":    func(f *facts) { f.seen.Twin.SetLabels(map[string]string{v1alpha1.LabelUID: "1-2-3"}) },
+		"its owner is taken":  func(f *facts) { f.seen.Twin.SetOwnerReferences(nil) },
+		"a lost record":       func(f *facts) { f.owner.Status.TwinGeneration = 0 },
+		"an annotation taken": func(f *facts) { f.seen.Twin.SetAnnotations(nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := settled(t, newFacts(t, `{}`))
+			change(&f)
+			p := f.plan()
+			if p.Action != Update {
+				t.Fatalf("it is %+v", p)
+			}
+			if i := slices.IndexFunc(p.Steps, func(s conditions.Step) bool { return s.Type == v1alpha1.ConditionTwinReady }); p.Steps[i].Status != "False" {
+				t.Errorf("it is said to be ready: %+v", p.Steps[i])
+			}
+			f = f.written(t, p)
+			f.ready(int64(ptr.Deref(f.owner.Spec.Replicas, 1)))
+			if p := f.plan(); p.Action != Nothing {
+				t.Errorf("and again: %+v", p)
+			}
+		})
+	}
+}
+
+// s1: deleted, waited for, and created again.
+func TestRecreated(t *testing.T) {
+	f := newFacts(t, `{}`)
+	f.owner.Spec.SourceRef.Kind, f.seen.Source = "StatefulSet", object(t, db)
+	f = settled(t, f)
+	f.owner.Spec.OverrideSpec.Raw = []byte(`{"serviceName": "other"}`)
+	p := f.plan()
+	if p.Action != Delete || p.Twin != f.seen.Twin {
+		t.Fatalf("it is %+v", p)
+	}
+	expect(t, p, v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonRecreating)
+	f.seen.Twin.SetDeletionTimestamp(&metav1.Time{Time: epoch})
+	p = f.plan()
+	if p.Action != Nothing {
+		t.Errorf("while it goes: %+v", p)
+	}
+	expect(t, p, v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonRecreating)
+	f.seen.Twin = nil
+	if p := f.plan(); p.Action != Create {
+		t.Errorf("when it is gone: %+v", p)
+	}
+}
+
+// o8: whatever becomes of the source, its twin stays.
+func TestWithoutSource(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(f *facts)
+		reason string
+	}{
+		"gone":              {func(f *facts) { f.seen.Source = nil }, v1alpha1.ReasonSourceNotFound},
+		"going":             {func(f *facts) { f.seen.Source.SetDeletionTimestamp(&metav1.Time{Time: epoch}) }, v1alpha1.ReasonSourceGoing},
+		"not served":        {func(f *facts) { f.seen.Served, f.seen.Source = false, nil }, v1alpha1.ReasonKindUnavailable},
+		"refers to nothing": {func(f *facts) { f.seen.Missing = "Deployment web" }, v1alpha1.ReasonSourceNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFacts(t, `{}`)
+			test.change(&f)
+			p := f.plan()
+			expect(t, p, v1alpha1.ConditionSourceFound, "False", test.reason)
+			expect(t, p, v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonPending)
+			if p.Action != Nothing {
+				t.Errorf("before there is a twin: %+v", p)
+			}
+			f = settled(t, newFacts(t, `{}`))
+			test.change(&f)
+			p = f.plan()
+			expect(t, p, v1alpha1.ConditionSourceFound, "False", test.reason)
+			expect(t, p, v1alpha1.ConditionTwinReady, "True", twin.ReasonReady)
+			if p.Action != Nothing || p.Built {
+				t.Errorf("it is %+v", p)
+			}
+		})
+	}
+}
+
+// What is refused leaves the last good twin as it is.
+func TestRefused(t *testing.T) {
+	for override, says := range map[string]string{
+		`null`: "spec.overrideSpec: it must be an object", `[]`: "must be an object", `{"selector": {}}`: "spec.overrideSpec.selector",
+		`{"replcas": 1}`: "replcas", `{"template": {"spec": {"hostPID": true}}}`: "hostPID",
+	} {
+		f := settled(t, newFacts(t, `{}`))
+		f.owner.Spec.OverrideSpec.Raw = []byte(override)
+		p := f.plan()
+		expect(t, p, v1alpha1.ConditionAccepted, "False", v1alpha1.ReasonInvalidOverride)
+		expect(t, p, v1alpha1.ConditionTwinReady, "True", twin.ReasonReady)
+		if p.Action != Nothing || p.Wait != 0 || !strings.Contains(p.Steps[0].Message, says) {
+			t.Errorf("%s: %+v", override, p)
+		}
+	}
+	f := newFacts(t, `{template: {spec: {hostPID: true}}}`)
+	f.seen.Privileged = true
+	if p := f.plan(); p.Action != Create {
+		t.Errorf("where that is allowed: %+v", p)
+	}
+}
+
+// o1, o3: in another namespace only where that grants it, and without an owner reference.
+func TestElsewhere(t *testing.T) {
+	f := newFacts(t, `{}`)
+	f.owner.Namespace, f.owner.Spec.SourceRef.Namespace = "lab", "shop"
+	p := f.plan()
+	expect(t, p, v1alpha1.ConditionAccepted, "False", v1alpha1.ReasonNotGranted)
+	if p.Action != Nothing {
+		t.Errorf("it is %+v", p)
+	}
+	f.seen.Granted = true
+	f = settled(t, f)
+	if f.seen.Twin.GetNamespace() != "shop" || len(f.seen.Twin.GetOwnerReferences()) > 0 || f.seen.Twin.GetAnnotations()[v1alpha1.AnnotationOwner] != "lab/faster" {
+		t.Errorf("it is %v", f.seen.Twin.Object["metadata"])
+	}
+	if p := f.plan(); p.Action != Nothing {
+		t.Errorf("and again: %+v", p)
+	}
+	f.seen.Granted = false // what is there stays, and nothing of it is changed
+	if p := f.plan(); p.Action != Nothing {
+		t.Errorf("when the grant is taken back: %+v", p)
+	}
+}
+
+func TestDryRun(t *testing.T) {
+	f := newFacts(t, `{template: {spec: {containers: [{name: web, image: "web:2"}]}}}`)
+	f.owner.Spec.DryRun = true
+	p := f.plan()
+	if p.Action != Nothing || p.Pin != nil || !strings.Contains(p.Diff, `"web:1" -> "web:2"`) {
+		t.Errorf("it is %+v", p)
+	}
+	expect(t, p, v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonDryRun)
+}
+
+// a1, a6: a twin that is not ready for long loses its pods; that is recorded first, and another template is
+// tried again.
+func TestUnready(t *testing.T) {
+	f := settled(t, newFacts(t, `{}`))
+	f.ready(0)
+	p := f.plan()
+	if p.Wait != defaultUnready || p.Action != Nothing || !p.UnreadySince.Equal(epoch) {
+		t.Fatalf("it is %+v", p)
+	}
+	f = f.written(t, p)
+	f.now = epoch.Add(defaultUnready - time.Second)
+	if p := f.plan(); p.Wait != time.Second || p.ScaleToZero {
+		t.Errorf("a second before: %+v", p)
+	}
+	f.now = epoch.Add(defaultUnready)
+	p = f.plan()
+	if !p.Record || p.Action != Nothing {
+		t.Fatalf("it is not recorded first: %+v", p)
+	}
+	expect(t, p, v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonUnready)
+	f = f.written(t, p)
+	p = f.plan()
+	if n, _, _ := unstructured.NestedInt64(p.Twin.Object, "spec", "replicas"); p.Action != Update || n != 0 {
+		t.Fatalf("its pods stay: %+v", p)
+	}
+	f = f.written(t, p)
+	f.ready(0)
+	if p := f.plan(); p.Action != Nothing || p.Wait != 0 {
+		t.Errorf("and then: %+v", p)
+	}
+	expect(t, f.plan(), v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonUnready)
+	_ = unstructured.SetNestedField(f.seen.Source.Object, "x", "spec", "template", "metadata", "labels", "new")
+	p = f.plan()
+	if n, _, _ := unstructured.NestedInt64(p.Twin.Object, "spec", "replicas"); p.Action != Update || n != 1 || p.ScaleToZero {
+		t.Errorf("with another template: %+v", p)
+	}
+}
+
+func TestUnreadyIsKept(t *testing.T) {
+	f := settled(t, newFacts(t, `{}`))
+	f.owner.Spec.OnUnready = &v1alpha1.OnUnready{Action: v1alpha1.UnreadyKeep}
+	f.ready(0)
+	f = f.written(t, f.plan())
+	f.now = epoch.Add(time.Hour)
+	if p := f.plan(); p.ScaleToZero || p.Wait != 0 {
+		t.Errorf("where it is to be kept: %+v", p)
+	}
+}
+
+// c10: pinned, it stays with what the source had; its override still counts.
+func TestPinned(t *testing.T) {
+	f := newFacts(t, `{}`)
+	f.owner.Spec.SourcePolicy = v1alpha1.SourcePinned
+	p := f.plan()
+	if p.Pin == nil || p.Action != Create {
+		t.Fatalf("it is %+v", p)
+	}
+	f = settled(t, f)
+	_ = unstructured.SetNestedField(f.seen.Source.Object, "x", "spec", "template", "metadata", "labels", "new")
+	f.seen.Source.SetGeneration(8)
+	if p := f.plan(); p.Action != Nothing || p.Pin != nil || p.SourceGeneration != 7 {
+		t.Errorf("it follows: %+v", p)
+	}
+	f.owner.Spec.Replicas = ptr.To[int32](2)
+	p = f.plan()
+	if _, new, _ := unstructured.NestedString(p.Twin.Object, "spec", "template", "metadata", "labels", "new"); p.Action != Update || new {
+		t.Errorf("with another override: %+v", p)
+	}
+	f.owner.Spec.SourcePolicy = v1alpha1.SourceFollow
+	p = f.plan()
+	if _, new, _ := unstructured.NestedString(p.Twin.Object, "spec", "template", "metadata", "labels", "new"); p.Action != Update || !new {
+		t.Errorf("when it follows again: %+v", p)
+	}
+}
+
+func TestEnds(t *testing.T) {
+	f := settled(t, newFacts(t, `{}`))
+	f.owner.Spec.TTL = &metav1.Duration{Duration: time.Hour}
+	f.now = epoch.Add(time.Hour - time.Second)
+	if p := f.plan(); p.Expire || p.Wait != time.Second {
+		t.Errorf("a second before its end: %+v", p)
+	}
+	f.now = epoch.Add(time.Hour)
+	if p := f.plan(); !p.Expire || p.Action != Nothing {
+		t.Errorf("at its end: %+v", p)
+	}
+	f.owner.DeletionTimestamp = &metav1.Time{Time: epoch}
+	f.owner.Spec.OverrideSpec.Raw = []byte(`nonsense`) // which keeps no teardown
+	f.seen.Source = nil
+	p := f.plan()
+	if p.Action != Delete || p.Done || p.Expire {
+		t.Errorf("deleted: %+v", p)
+	}
+	f.seen.Twin.SetDeletionTimestamp(&metav1.Time{Time: epoch})
+	if p := f.plan(); p.Action != Nothing || p.Done {
+		t.Errorf("while it goes: %+v", p)
+	}
+	f.seen.Twin = nil
+	if p := f.plan(); !p.Done {
+		t.Errorf("when it is gone: %+v", p)
+	}
+}
+
+// o7: the name is of the identity alone, whatever the spec says.
+func TestName(t *testing.T) {
+	f, long := newFacts(t, `{}`), newFacts(t, `{}`)
+	long.owner.Spec.SourceRef.Name = strings.Repeat("a-very-long-name.", 14)
+	for _, f := range []facts{f, long} {
+		if name := key(f.owner).Name; len(name) > twin.MaxName || strings.Contains(name, ".") {
+			t.Errorf("it is %s", name)
+		}
+	}
+	again := newFacts(t, `{}`)
+	again.owner.UID = "4-5-6"
+	if diff := cmp.Diff(key(f.owner), key(again.owner)); diff == "" {
+		t.Error("one that is created again has the name of the one before")
+	}
+}
