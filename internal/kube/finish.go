@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -70,8 +71,27 @@ func EnsureFinalizer(ctx context.Context, c client.Client, o client.Object, fina
 	return patchFinalizers(ctx, c, o, append(slices.Clone(o.GetFinalizers()), finalizer))
 }
 
-// errNotKept says that a status was pruned to what it was before.
-var errNotKept = errors.New("patching status: the server keeps nothing of what is new in it; apply the CustomResourceDefinitions of this version")
+// errNotKept says that something of a status was pruned.
+var errNotKept = errors.New("patching status: the server does not keep all of it; apply the CustomResourceDefinitions of this version")
+
+// pruned says whether the server's answer lacks anything of the status that was wanted, as JSON has it: times
+// are whole seconds there.
+func pruned(wanted, written client.Object) bool {
+	status := func(o client.Object) any {
+		var content struct {
+			Status any `json:"status"`
+		}
+		raw, err := json.Marshal(o)
+		if err == nil {
+			err = json.Unmarshal(raw, &content)
+		}
+		if err != nil {
+			return err
+		}
+		return content.Status
+	}
+	return !equality.Semantic.DeepEqual(status(wanted), status(written))
+}
 
 // Finish is the one exit of a reconciler: it patches the status once if it differs, emits
 // the events, and with no error drops the finalizer last. If the status patch fails, only
@@ -93,7 +113,7 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 			}
 			return reconcile.Result{}, fmt.Errorf("patching status: %w", err)
 		}
-		if written.GetResourceVersion() == before.GetResourceVersion() {
+		if !out.Done && pruned(after, written) {
 			// Another pass would want the same, and maybe at once.
 			return reconcile.Result{}, errNotKept
 		}

@@ -325,23 +325,33 @@ func TestStoppedPassesAreQuiet(t *testing.T) {
 	}
 }
 
-// A server with a CustomResourceDefinition that is older than the manager prunes what it does not know: to
-// want it again, at once, would never end.
+// A server with a CustomResourceDefinition that is older than the manager prunes what it does not know, of
+// all or of a part of what is new: to want it again, at once, would never end. What ends does.
 func TestFinishWithAStatusThatIsNotKept(t *testing.T) {
-	o := podOf(finalizer)
-	c := interceptor.NewClient(fake.NewClientBuilder().WithStatusSubresource(o).WithObjects(o).Build(), interceptor.Funcs{
-		SubResourcePatch: func(ctx context.Context, c client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
-			return c.Get(ctx, client.ObjectKeyFromObject(o), o) // as a patch that changes nothing answers
-		},
-	})
-	before := podOf()
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), before); err != nil {
-		t.Fatal(err)
-	}
-	after := before.DeepCopy()
-	after.Status.Message = "superseded"
-	result, err := Finish(t.Context(), c, Silence, before, after, finalizer, Outcome{Wait: AtOnce})
-	if !errors.Is(err, errNotKept) || result.RequeueAfter != 0 {
-		t.Errorf("it is %+v, %v", result, err)
+	for name, test := range map[string]struct {
+		reason string
+		done   bool
+		want   error
+	}{"nothing": {"", false, errNotKept}, "a part": {"kept", false, errNotKept}, "at the end": {"", true, nil}} {
+		t.Run(name, func(t *testing.T) {
+			o := podOf(finalizer, others)
+			c := interceptor.NewClient(fake.NewClientBuilder().WithStatusSubresource(o).WithObjects(o).Build(), interceptor.Funcs{
+				SubResourcePatch: func(ctx context.Context, c client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+					err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
+					o.(*corev1.Pod).Status.Reason = test.reason
+					return err
+				},
+			})
+			before := podOf()
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(o), before); err != nil {
+				t.Fatal(err)
+			}
+			after := before.DeepCopy()
+			after.Status.Message, after.Status.Reason = "superseded", test.reason
+			result, err := Finish(t.Context(), c, Silence, before, after, finalizer, Outcome{Wait: AtOnce, Done: test.done})
+			if !errors.Is(err, test.want) || result.RequeueAfter != 0 {
+				t.Errorf("it is %+v, %v", result, err)
+			}
+		})
 	}
 }

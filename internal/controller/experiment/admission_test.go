@@ -107,3 +107,13 @@ func TestReviewOfChanges(t *testing.T) {
 		t.Errorf("a deletion: %v, %v", warnings, err)
 	}
 }
+
+// Who changes what runs is not warned of a template that is there.
+func TestReviewOfWhatRuns(t *testing.T) {
+	l := running(t, nil)
+	after := l.get()
+	longer(after)
+	if warnings, err := (reviewer{l.reconciler}).ValidateUpdate(t.Context(), l.get(), after); err != nil || len(warnings) > 0 {
+		t.Errorf("%v, %v", warnings, err)
+	}
+}

@@ -197,8 +197,8 @@ const (
 	indexTemplate   = "template"
 )
 
-// indexOwner is the index by which the Applications of single components are found: the UID of their
-// Experiment.
+// indexOwner is the index by which the Applications of single components, and Workflows that have taken the place
+// of others, are found: the UID of their Experiment.
 const indexOwner = "owner"
 
 // componentOwner is the value of that index.
@@ -207,6 +207,14 @@ func componentOwner(app client.Object) []string {
 		return nil
 	}
 	return []string{app.GetLabels()[v1alpha1.LabelExperimentUID]}
+}
+
+// runOwner is the value of that index for Workflows that have taken the place of others.
+func runOwner(workflow client.Object) []string {
+	if workflow.GetAnnotations()[v1alpha1.AnnotationRun] == "" {
+		return nil
+	}
+	return []string{workflow.GetLabels()[v1alpha1.LabelExperimentUID]}
 }
 
 // SetupWithManager registers the reconciler.
@@ -239,7 +247,10 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 				GroupVersionKind: argocd.ApplicationGVK, Handler: kube.Enqueue(toOwner, priorityApplication),
 				Indexes: map[string]client.IndexerFunc{indexOwner: componentOwner},
 			},
-			{GroupVersionKind: argoworkflows.WorkflowGVK, Handler: kube.Enqueue(toOwner, priorityWorkflow)},
+			{
+				GroupVersionKind: argoworkflows.WorkflowGVK, Handler: kube.Enqueue(toOwner, priorityWorkflow),
+				Indexes: map[string]client.IndexerFunc{indexOwner: runOwner},
+			},
 			{GroupVersionKind: argoworkflows.WorkflowTemplateGVK, MetadataOnly: true, Handler: enqueueWhere(c, indexTemplate)},
 			{GroupVersionKind: argoworkflows.ClusterWorkflowTemplateGVK, MetadataOnly: true, Handler: enqueueWhere(c, indexTemplate)},
 		},

@@ -27,8 +27,11 @@
 //     recorded, before anything else is changed; then it is deleted, what is deployed is brought to the spec,
 //     and when the Workflow is gone and every target as the spec asks for, by what the server says, another
 //     is submitted. It has a name of its own, because Argo Workflows takes the pods of a Workflow for its
-//     own by its name, and those of the first are deleted by the garbage collector, after it. While
-//     the spec cannot be acted on, an outdated Workflow has no verdict, and stays.
+//     own by its name, and those of the first are deleted by the garbage collector, after it; they
+//     may still run for their grace period when the second begins. While the spec cannot be acted on, an
+//     outdated Workflow has no verdict, and stays; nor has one of which that is not known. A cluster that was
+//     changed counts when it says that it has seen that (observedGeneration); one that says nothing of it is
+//     taken at its word, and how far machines are replaced is not looked at.
 //  5. The verdict is recorded with status.completedAt. It is the Workflow's, or with completion
 //     mode manual a person's, who resumes the Workflow or annotates the Experiment: an Application
 //     that degrades in the meantime shows in its condition and does not undo it. A success

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -875,11 +876,9 @@ func TestUnrecordedSecondWorkflow(t *testing.T) {
 			if err := l.client.Status().Update(t.Context(), e); err != nil {
 				t.Fatal(err)
 			}
-			if e.Status.Workflow != nil {
-				l.settle(l.deploy)
-				if w := l.get().Status.Workflow; w.Run != 2 || len(l.list(argoworkflows.WorkflowGVK)) != 1 {
-					t.Errorf("it has %+v", w)
-				}
+			l.settle(l.deploy)
+			if w := l.get().Status.Workflow; w.Run != 2 || len(l.list(argoworkflows.WorkflowGVK)) != 1 {
+				t.Errorf("it has %+v", w)
 			}
 			l.remove()
 			l.settle(l.play)
@@ -1114,4 +1113,99 @@ func TestBegunInASystemNamespace(t *testing.T) {
 	}
 	l.settle(l.play)
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// Which Workflow is its own the record says by name, also where a version that did not know the numbers has
+// written it.
+func TestRecordsOfOtherVersions(t *testing.T) {
+	t.Run("no number", func(t *testing.T) {
+		l := running(t, nil)
+		l.edit(longer)
+		l.settle(l.deploy)
+		e := l.get()
+		e.Status.Workflow.Run = 0
+		if err := l.client.Status().Update(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		l.settle(l.deploy)
+		l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowRunning)
+	})
+	t.Run("that of another", func(t *testing.T) {
+		l := running(t, nil)
+		e := l.get()
+		e.Status.Workflow.Run = 2
+		if err := l.client.Status().Update(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		l.settle(l.deploy)
+		l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowRunning)
+		l.remove()
+		l.settle(l.play)
+		if left := l.ours(); l.get() != nil || len(left) > 0 {
+			t.Errorf("%v are left", kindsLeft(left))
+		}
+	})
+}
+
+// What a cluster said before it was changed says nothing of what it is to be.
+func TestChangedClusterIsNotValidatedAsItWas(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.settle(func() bool { return len(l.list(argoworkflows.WorkflowGVK)) == 0 && l.play() })
+	observed := func(generation, seen int64) {
+		l.spoil(crossplane.GKEClusterGVK, func(claim *unstructured.Unstructured) {
+			claim.SetGeneration(generation)
+			conditions, _, _ := unstructured.NestedSlice(claim.Object, "status", "conditions")
+			for _, c := range conditions {
+				c.(map[string]any)["observedGeneration"] = seen
+			}
+			_ = unstructured.SetNestedSlice(claim.Object, conditions, "status", "conditions")
+		})
+	}
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Cluster.NodeCount = ptr.To[int32](3) })
+	l.mustReconcile()
+	observed(2, 1)
+	l.settle(l.deploy)
+	if submitted := l.list(argoworkflows.WorkflowGVK); len(submitted) > 0 {
+		t.Fatal("the cluster is validated as it was")
+	}
+	observed(2, 2)
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// A failure waits, as a success does, until it is known what the spec asks for.
+func TestFailureWhileNothingIsResolved(t *testing.T) {
+	l := running(t, nil)
+	l.edit(func(e *v1alpha1.Experiment) {
+		longer(e)
+		e.Spec.Targets[0].Components[0].App = "ngnix"
+	})
+	l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) {
+		w.Object["status"] = map[string]any{"phase": argoworkflows.PhaseFailed}
+	})
+	l.settle(l.deploy)
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonTargetsNotSettled)
+	if l.get().Status.CompletedAt != nil {
+		t.Fatal("it has failed")
+	}
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Components[0].App = "nginx" })
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// Who ends an Experiment whose success waits has no success.
+func TestTerminateWhileASuccessWaits(t *testing.T) {
+	l := running(t, nil)
+	workflow := l.list(argoworkflows.WorkflowGVK)[0]
+	l.spoil(argocd.ApplicationGVK, func(app *unstructured.Unstructured) { delete(app.Object, "status") })
+	app := l.list(argocd.ApplicationGVK)[0]
+	app.SetFinalizers([]string{"example.com/held"})
+	l.update(&app)
+	l.deleteObject(&app)
+	l.succeed(&workflow)
+	l.mustReconcile()
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonTargetsNotSettled)
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true })
+	l.mustReconcile()
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonTerminated)
 }

@@ -127,6 +127,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 	l.client = fake.NewClientBuilder().WithScheme(s).WithRESTMapper(mapper).
 		WithStatusSubresource(&v1alpha1.Experiment{}).WithObjects(objects...).
 		WithIndex(object(argocd.ApplicationGVK, "", ""), indexOwner, componentOwner).
+		WithIndex(object(argoworkflows.WorkflowGVK, "", ""), indexOwner, runOwner).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if err := l.getErrors[kindOf(o)]; err != nil && l.armed {

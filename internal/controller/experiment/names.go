@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
@@ -104,9 +103,14 @@ func (n names) workflow(run int32) types.NamespacedName {
 	}
 }
 
-// run is the number of the Workflow that the status records, or of the first.
+// run is the number of the Workflow that the status records, or of the first: that of which it has the name,
+// because an older version that has written it does not know the number.
 func (n names) run() int32 {
-	return max(1, ptr.Deref(n.experiment.Status.Workflow, v1alpha1.WorkflowStatus{}).Run)
+	recorded := n.experiment.Status.Workflow
+	if recorded == nil || recorded.Name == n.workflow(1).Name {
+		return 1
+	}
+	return max(1, recorded.Run)
 }
 
 // nextRun is that of the Workflow that would be submitted now.
@@ -119,8 +123,16 @@ func (n names) nextRun() int32 {
 
 // ofRun says whether an object is a Workflow of the Experiment's, by the name that its number gives it.
 func (n names) ofRun(o *unstructured.Unstructured) bool {
-	run, err := strconv.ParseInt(o.GetAnnotations()[v1alpha1.AnnotationRun], 10, 32)
-	return err == nil && o.GroupVersionKind() == argoworkflows.WorkflowGVK && n.workflow(int32(run)) == keyOf(o)
+	return o.GroupVersionKind() == argoworkflows.WorkflowGVK && n.workflow(runOf(o)) == keyOf(o)
+}
+
+// runOf is the number of a Workflow, which the first does not carry.
+func runOf(workflow *unstructured.Unstructured) int32 {
+	run, err := strconv.ParseInt(workflow.GetAnnotations()[v1alpha1.AnnotationRun], 10, 32)
+	if err != nil {
+		return 1
+	}
+	return int32(run)
 }
 
 // workflowNamespace is where the Workflow is.

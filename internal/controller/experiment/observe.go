@@ -274,6 +274,9 @@ func (s *scope) observeWorkflow(ctx context.Context) error {
 		return nil // it stays, or there is none: it is not accepted
 	}
 	key, recorded := s.names.workflow(s.names.run()), s.experiment.Status.Workflow
+	if recorded != nil && recorded.Name != "" {
+		key.Name = recorded.Name
+	}
 	workflow, err := s.child(ctx, argoworkflows.WorkflowGVK, key)
 	if err == nil && recorded != nil && (workflow == nil || string(workflow.GetUID()) != recorded.UID) {
 		workflow, err = s.recordedWorkflow(ctx, key, workflow)
@@ -281,8 +284,27 @@ func (s *scope) observeWorkflow(ctx context.Context) error {
 	if err == nil && workflow == nil && recorded != nil && recorded.Superseded {
 		workflow, err = s.child(ctx, argoworkflows.WorkflowGVK, s.names.workflow(s.names.nextRun()))
 	}
+	if err == nil && workflow == nil && recorded == nil && s.experiment.Status.StartedAt != nil {
+		workflow, err = s.latestWorkflow(ctx)
+	}
 	s.seen.Workflow = workflow
 	return err
+}
+
+// latestWorkflow is the last of those that have taken the place of another, where somebody has taken the record of it away.
+func (s *scope) latestWorkflow(ctx context.Context) (latest *unstructured.Unstructured, err error) {
+	if s.seen.Kinds[argoworkflows.WorkflowGVK] != kube.KindServed {
+		return nil, nil
+	}
+	workflows, err := kube.List(ctx, s.Foreign, argoworkflows.WorkflowGVK,
+		client.InNamespace(s.names.workflowNamespace()), client.MatchingFields{indexOwner: string(s.experiment.UID)})
+	for i := range workflows {
+		w := &workflows[i]
+		if marks.Owns(s.experiment, w) && s.names.ofRun(w) && (latest == nil || runOf(latest) < runOf(w)) {
+			latest = w
+		}
+	}
+	return latest, err
 }
 
 // recordedWorkflow looks for a recorded Workflow that the cache does not have: it is only gone if the server

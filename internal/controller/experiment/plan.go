@@ -153,7 +153,8 @@ func (f facts) terminated() Plan {
 	step := conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTerminated, "spec.terminate ended the Experiment before a verdict")
 	deployments, resolved := f.resolve()
 	if w := p.Workflow; w != nil && (argoworkflows.State{Phase: w.Phase}).Over() && holds(resolved) && !w.Superseded && !f.outdated(w, deployments) {
-		if judged := f.judge(&p, false); p.Verdict {
+		waits := recordedStep(f.experiment.Status.Conditions, v1alpha1.ConditionWorkflowSucceeded).Reason == v1alpha1.ReasonTargetsNotSettled
+		if judged := f.judge(&p, waits); p.Verdict {
 			step = judged // which nobody has recorded yet
 		}
 	}
@@ -524,6 +525,11 @@ func (f facts) validate(p *Plan, deployments map[string][]deployment, settling b
 		return
 	default:
 		*last = f.judge(p, settling)
+		if p.Verdict && deployments == nil && f.byHand() != argoworkflows.PhaseFailed {
+			p.Verdict = false
+			*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTargetsNotSettled,
+				last.Message+"; whether that is of what the spec asks for is known when its components are resolved")
+		}
 		return
 	}
 	switch {
@@ -698,7 +704,7 @@ func (f facts) workflow() *v1alpha1.WorkflowStatus {
 	case seen == nil:
 		return recorded
 	case recorded == nil:
-		return read(seen, f.names.run(), "")
+		return read(seen, runOf(seen), "")
 	case recorded.UID == string(seen.GetUID()):
 		w := read(seen, f.names.run(), recorded.Inputs)
 		if (argoworkflows.State{Phase: recorded.Phase}).Over() && !(argoworkflows.State{Phase: w.Phase}).Over() || recorded.Phase != "" && w.Phase == "" {

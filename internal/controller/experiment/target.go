@@ -55,8 +55,25 @@ func (t *target) object(i int) *unstructured.Unstructured {
 
 // settling: what the target asks for is not, or not provably, what is deployed to stay.
 func (t *target) settling() bool {
-	return !t.clusterUp || len(t.removed) > 0 || slices.ContainsFunc(t.objects, going) ||
+	return !t.clusterUp || len(t.removed) > 0 || slices.ContainsFunc(t.objects, going) || slices.ContainsFunc(t.objects, outrun) ||
 		slices.ContainsFunc(t.parts, func(p part) bool { return p.desired == nil || p.state.Outdated || going(p.app) })
+}
+
+// outrun says whether what an object says is, by its own account, of a spec before. One that gives no account is
+// taken at its word.
+func outrun(o *unstructured.Unstructured) bool {
+	if o == nil {
+		return false
+	}
+	if observed, found, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration"); found && observed < o.GetGeneration() {
+		return true
+	}
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		observed, found, _ := unstructured.NestedInt64(condition, "observedGeneration")
+		return found && condition["type"] == "Ready" && observed < o.GetGeneration()
+	})
 }
 
 // going says whether a child is there and being deleted.
