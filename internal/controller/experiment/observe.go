@@ -273,18 +273,19 @@ func (s *scope) observeWorkflow(ctx context.Context) error {
 	if s.part || s.names.unwatched() {
 		return nil // it stays, or there is none: it is not accepted
 	}
-	key, recorded := s.names.workflow(s.names.run()), s.experiment.Status.Workflow
-	if recorded != nil && recorded.Name != "" {
-		key.Name = recorded.Name
+	recorded := s.experiment.Status.Workflow
+	key := s.names.workflow(s.names.run())
+	if recorded != nil {
+		key.Name = orDefault(recorded.Name, key.Name)
 	}
 	workflow, err := s.child(ctx, argoworkflows.WorkflowGVK, key)
-	if err == nil && recorded != nil && (workflow == nil || string(workflow.GetUID()) != recorded.UID) {
-		workflow, err = s.recordedWorkflow(ctx, key, workflow)
-	}
-	if err == nil && workflow == nil && recorded != nil && recorded.Superseded {
-		workflow, err = s.child(ctx, argoworkflows.WorkflowGVK, s.names.workflow(s.names.nextRun()))
-	}
-	if err == nil && workflow == nil && recorded == nil && s.experiment.Status.StartedAt != nil {
+	switch {
+	case err != nil:
+	case recorded != nil && (workflow == nil || string(workflow.GetUID()) != recorded.UID):
+		if workflow, err = s.recordedWorkflow(ctx, key, workflow); err == nil && workflow == nil && recorded.Superseded {
+			workflow, err = s.child(ctx, argoworkflows.WorkflowGVK, s.names.workflow(s.names.nextRun()))
+		}
+	case recorded == nil && workflow == nil && s.experiment.Status.StartedAt != nil:
 		workflow, err = s.latestWorkflow(ctx)
 	}
 	s.seen.Workflow = workflow

@@ -524,11 +524,8 @@ func (f facts) validate(p *Plan, deployments map[string][]deployment, settling b
 		*last = outdatedStep(w, "another is submitted when the spec can be acted on")
 		return
 	default:
-		*last = f.judge(p, settling)
-		if p.Verdict && deployments == nil && f.byHand() != argoworkflows.PhaseFailed {
-			p.Verdict = false
-			*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTargetsNotSettled,
-				last.Message+"; whether that is of what the spec asks for is known when its components are resolved")
+		if *last = f.judge(p, settling); deployments == nil {
+			f.holdBack(p, last)
 		}
 		return
 	}
@@ -543,6 +540,16 @@ func (f facts) validate(p *Plan, deployments map[string][]deployment, settling b
 	case p.Start || settling || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
 	default:
 		*last = f.submit(p, f.inputs(deployments))
+	}
+}
+
+// holdBack lets a verdict wait of which it is not known whether it is on what the spec asks for; but for one that a
+// person has given.
+func (f facts) holdBack(p *Plan, last *conditions.Step) {
+	if p.Verdict && f.byHand() != argoworkflows.PhaseFailed {
+		p.Verdict = false
+		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTargetsNotSettled,
+			last.Message+"; whether that is of what the spec asks for is known when its components are resolved")
 	}
 }
 
