@@ -1,4 +1,6 @@
-// Package v1alpha1 holds the ExperimentDeployment kind of experimentcontroller.example.com.
+// Package v1alpha1 holds the ExperimentDeployment kind of experimentcontroller.example.com. No
+// CustomResourceDefinition is made of it before something reconciles it.
+// +kubebuilder:skip
 // +kubebuilder:object:generate=true
 // +groupName=experimentcontroller.example.com
 package v1alpha1

@@ -158,7 +158,8 @@
 // does not have, or has another of; a template that the cache does not have, where a Workflow that only waits takes its place;
 // a child whose create says AlreadyExists, and one that is changed; a claim, before its cluster is
 // registered, and before Applications go that were for the one whose place it has taken; every claim and
-// Application once, before a good verdict, after which nothing is looked at any more; in a teardown the
+// Application once, before a good verdict, after which nothing is looked at any more, and before another Workflow
+// is submitted; in a teardown the
 // cluster Secret of every claim that is left and of every existing cluster, a list of Workflows and
 // Applications before anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of
 // them or the deadline is over, and the claim of an Application that is being deleted, where the cache has

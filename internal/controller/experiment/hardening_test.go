@@ -1147,30 +1147,46 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	})
 }
 
+// claimHasSeen makes the claim say that it has seen a generation of its spec, of another.
+func (l *lab) claimHasSeen(generation, observed int64) {
+	l.t.Helper()
+	l.spoil(crossplane.GKEClusterGVK, func(claim *unstructured.Unstructured) {
+		claim.SetGeneration(generation)
+		conditions, _, _ := unstructured.NestedSlice(claim.Object, "status", "conditions")
+		for _, c := range conditions {
+			c.(map[string]any)["observedGeneration"] = observed
+		}
+		_ = unstructured.SetNestedSlice(claim.Object, conditions, "status", "conditions")
+	})
+}
+
 // What a cluster said before it was changed says nothing of what it is to be.
 func TestChangedClusterIsNotValidatedAsItWas(t *testing.T) {
-	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
-	l.settle(func() bool { return len(l.list(argoworkflows.WorkflowGVK)) == 0 && l.play() })
-	observed := func(generation, seen int64) {
-		l.spoil(crossplane.GKEClusterGVK, func(claim *unstructured.Unstructured) {
-			claim.SetGeneration(generation)
-			conditions, _, _ := unstructured.NestedSlice(claim.Object, "status", "conditions")
-			for _, c := range conditions {
-				c.(map[string]any)["observedGeneration"] = seen
+	for name, test := range map[string]struct {
+		phase v1alpha1.Phase
+		says  string
+	}{
+		"before the first": {v1alpha1.PhaseReady, "the clusters of app still tell of before"},
+		"before another":   {v1alpha1.PhaseRunning, "another is submitted when every target is as the spec asks for"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+			l.until(test.phase)
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Cluster.NodeCount = ptr.To[int32](3) })
+			l.mustReconcile()
+			l.claimHasSeen(2, 1)
+			l.settle(l.deploy)
+			if submitted := l.list(argoworkflows.WorkflowGVK); len(submitted) > 0 {
+				t.Fatal("the cluster is validated as it was")
 			}
-			_ = unstructured.SetNestedSlice(claim.Object, conditions, "status", "conditions")
+			if m := l.message(v1alpha1.ConditionReady); !strings.Contains(m, test.says) {
+				t.Errorf("it says %q", m)
+			}
+			l.claimHasSeen(2, 2)
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 		})
 	}
-	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Cluster.NodeCount = ptr.To[int32](3) })
-	l.mustReconcile()
-	observed(2, 1)
-	l.settle(l.deploy)
-	if submitted := l.list(argoworkflows.WorkflowGVK); len(submitted) > 0 {
-		t.Fatal("the cluster is validated as it was")
-	}
-	observed(2, 2)
-	l.settle(l.play)
-	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 }
 
 // A failure waits, as a success does, until it is known what the spec asks for.

@@ -207,6 +207,12 @@ func (f facts) follow(p *Plan, graph *dag.Graph[string], targets map[string]*tar
 	if !blind {
 		f.validate(p, deployments, settling)
 	}
+	if last := &p.Steps[len(p.Steps)-1]; last.Reason == v1alpha1.ReasonPending {
+		if names := outrunTargets(targets); len(names) > 0 {
+			*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTargetsNotSettled,
+				"Waits until it is known of what has changed: the clusters of "+strings.Join(names, ", ")+" still tell of before")
+		}
+	}
 	if started && (blind || graph == nil) {
 		// What cannot be looked at now stays as it was said.
 		p.Steps = slices.DeleteFunc(p.Steps, func(s conditions.Step) bool { return s.Reason == v1alpha1.ReasonPending })

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -74,6 +75,16 @@ func outrun(o *unstructured.Unstructured) bool {
 		observed, found, _ := unstructured.NestedInt64(condition, "observedGeneration")
 		return found && condition["type"] == "Ready" && observed < o.GetGeneration()
 	})
+}
+
+// outrunTargets are those whose clusters do so, sorted.
+func outrunTargets(targets map[string]*target) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(targets)) {
+		if slices.ContainsFunc(targets[name].objects, outrun) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // going says whether a child is there and being deleted.
