@@ -37,7 +37,8 @@ func False(conditionType, reason, message string) Step {
 	return Step{conditionType, metav1.ConditionFalse, reason, message}
 }
 
-// Set writes the step into the conditions. The transition time moves only with the status.
+// Set writes the step into the conditions. The transition time moves only with the status, and is in whole seconds,
+// as the API server keeps it.
 func Set(conditions *[]metav1.Condition, s Step, generation int64, now time.Time) {
 	meta.SetStatusCondition(conditions, metav1.Condition{
 		Type:               s.Type,
@@ -45,7 +46,7 @@ func Set(conditions *[]metav1.Condition, s Step, generation int64, now time.Time
 		Reason:             s.Reason,
 		Message:            Line(s.Message),
 		ObservedGeneration: generation,
-		LastTransitionTime: metav1.NewTime(now),
+		LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
 	})
 }
 

@@ -74,9 +74,16 @@ func EnsureFinalizer(ctx context.Context, c client.Client, o client.Object, fina
 // errNotKept says that something of a status was pruned.
 var errNotKept = errors.New("patching status: the server does not keep all of it; apply the CustomResourceDefinitions of this version")
 
-// pruned says whether the server's answer lacks anything of the status that was wanted, as JSON has it: times
-// are whole seconds there.
+// pruned says whether the server's answer lacks anything of the status that was wanted. What differs but for
+// what a write changes itself is compared as JSON, where times are whole seconds.
 func pruned(wanted, written client.Object) bool {
+	same := wanted.DeepCopyObject().(client.Object)
+	same.GetObjectKind().SetGroupVersionKind(written.GetObjectKind().GroupVersionKind())
+	same.SetResourceVersion(written.GetResourceVersion())
+	same.SetManagedFields(written.GetManagedFields())
+	if equality.Semantic.DeepEqual(same, written) {
+		return false
+	}
 	status := func(o client.Object) any {
 		var content struct {
 			Status any `json:"status"`

@@ -156,7 +156,8 @@
 // authors may write, the cluster Secrets of all, because Argo CD finds clusters by their addresses and one
 // with other credentials must not be registered twice; a Workflow whose UID is recorded and which the cache
 // does not have, or has another of; a template that the cache does not have, where a Workflow that only waits takes its place;
-// a child whose create says AlreadyExists, and one that is changed; a claim, before its cluster is
+// a child whose create says AlreadyExists, and one that is changed; who the manager is, before it lets itself read
+// Secrets; a claim, before its cluster is
 // registered, and before Applications go that were for the one whose place it has taken; every claim and
 // Application once, before a good verdict, after which nothing is looked at any more, and before another Workflow
 // is submitted; in a teardown the

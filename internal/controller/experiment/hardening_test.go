@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -816,7 +817,7 @@ func running(t *testing.T, change func(*v1alpha1.ExperimentSpec)) *lab {
 		change(&e.Spec)
 	}
 	l := newLab(t, e, nginx(), template())
-	for l.settle(l.deploy); l.get().Status.Phase != v1alpha1.PhaseRunning; {
+	if l.settle(l.deploy); l.get().Status.Phase != v1alpha1.PhaseRunning {
 		t.Fatalf("it is %s", l.get().Status.Phase)
 	}
 	return l
@@ -1001,24 +1002,41 @@ func TestNothingChangesUnderAWorkflow(t *testing.T) {
 	}
 }
 
-// A failure is as little as a success a verdict on what was never deployed.
-func TestFailureOfBeforeWhileSuspended(t *testing.T) {
-	l := running(t, nil)
-	l.edit(func(e *v1alpha1.Experiment) {
-		longer(e)
-		e.Spec.Suspend = true
-	})
-	l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) {
-		w.Object["status"] = map[string]any{"phase": argoworkflows.PhaseFailed}
-	})
-	l.settle(l.deploy)
-	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowOutdated)
-	if l.get().Status.CompletedAt != nil {
-		t.Fatal("it has failed")
+// A failure is as little as a success a verdict on what was never deployed, and waits, as that does, until it is
+// known what the spec asks for.
+func TestFailureOfBefore(t *testing.T) {
+	for name, test := range map[string]struct {
+		do, undo func(*v1alpha1.Experiment)
+		reason   string
+	}{
+		"suspended": {
+			func(e *v1alpha1.Experiment) { e.Spec.Suspend = true },
+			func(e *v1alpha1.Experiment) { e.Spec.Suspend = false }, v1alpha1.ReasonWorkflowOutdated,
+		},
+		"not resolved": {
+			func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Components[0].App = "ngnix" },
+			func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Components[0].App = "nginx" }, v1alpha1.ReasonTargetsNotSettled,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := running(t, nil)
+			l.edit(func(e *v1alpha1.Experiment) {
+				longer(e)
+				test.do(e)
+			})
+			l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) {
+				w.Object["status"] = map[string]any{"phase": argoworkflows.PhaseFailed}
+			})
+			l.settle(l.deploy)
+			l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, test.reason)
+			if l.get().Status.CompletedAt != nil {
+				t.Fatal("it has failed")
+			}
+			l.edit(test.undo)
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+		})
 	}
-	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Suspend = false })
-	l.settle(l.play)
-	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 }
 
 // A write that is refused does not keep a Workflow running that validates nothing any more.
@@ -1061,7 +1079,7 @@ func TestInputsAreRemembered(t *testing.T) {
 // Layers are created in their order also when the Workflow that they were validated by is taken back.
 func TestLayersAfterASupersededWorkflow(t *testing.T) {
 	l := layered(t, v1alpha1.ClusterHub)
-	for l.settle(l.deploy); l.get().Status.Phase != v1alpha1.PhaseRunning; {
+	if l.settle(l.deploy); l.get().Status.Phase != v1alpha1.PhaseRunning {
 		t.Fatalf("it is %s", l.get().Status.Phase)
 	}
 	first := l.appOf("app operator")
@@ -1189,26 +1207,6 @@ func TestChangedClusterIsNotValidatedAsItWas(t *testing.T) {
 	}
 }
 
-// A failure waits, as a success does, until it is known what the spec asks for.
-func TestFailureWhileNothingIsResolved(t *testing.T) {
-	l := running(t, nil)
-	l.edit(func(e *v1alpha1.Experiment) {
-		longer(e)
-		e.Spec.Targets[0].Components[0].App = "ngnix"
-	})
-	l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) {
-		w.Object["status"] = map[string]any{"phase": argoworkflows.PhaseFailed}
-	})
-	l.settle(l.deploy)
-	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonTargetsNotSettled)
-	if l.get().Status.CompletedAt != nil {
-		t.Fatal("it has failed")
-	}
-	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Components[0].App = "nginx" })
-	l.settle(l.play)
-	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
-}
-
 // Who ends an Experiment whose success waits has no success.
 func TestTerminateWhileASuccessWaits(t *testing.T) {
 	l := running(t, nil)
@@ -1224,4 +1222,28 @@ func TestTerminateWhileASuccessWaits(t *testing.T) {
 	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true })
 	l.mustReconcile()
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonTerminated)
+}
+
+// Of Workflows that cannot be seen, what is told of as left is what there may be: the one that is recorded, and
+// another only where that may have been submitted.
+func TestWorkflowsThatMayBeLeft(t *testing.T) {
+	e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+	for name, test := range map[string]struct {
+		recorded *v1alpha1.WorkflowStatus
+		runs     []int32
+	}{
+		"none": {nil, []int32{1}}, "one": {&v1alpha1.WorkflowStatus{UID: "a"}, []int32{1}},
+		"a superseded one": {&v1alpha1.WorkflowStatus{UID: "a", Superseded: true}, []int32{1, 2}},
+		"the third":        {&v1alpha1.WorkflowStatus{UID: "c", Run: 3}, []int32{3}},
+	} {
+		e.Status.Workflow = test.recorded
+		n := names{e, Options{WorkflowNamespace: "argo"}}
+		var want []types.NamespacedName
+		for _, run := range test.runs {
+			want = append(want, n.workflow(run))
+		}
+		if diff := cmp.Diff(want, n.children(argoworkflows.WorkflowGVK)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
 }

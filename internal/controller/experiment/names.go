@@ -197,7 +197,11 @@ func (n names) copyKinds() (kinds []schema.GroupVersionKind) {
 // Argo CD labels whatever namespace an Application names.
 func (n names) children(gvk schema.GroupVersionKind) []types.NamespacedName {
 	if gvk == argoworkflows.WorkflowGVK {
-		return []types.NamespacedName{n.workflow(n.run()), n.workflow(n.nextRun())}
+		workflows := []types.NamespacedName{n.workflow(n.run())}
+		if w := n.experiment.Status.Workflow; w != nil && w.Superseded { // and another may be submitted by now
+			workflows = append(workflows, n.workflow(n.nextRun()))
+		}
+		return workflows
 	}
 	var out []types.NamespacedName
 	for _, t := range n.experiment.Spec.Targets {

@@ -526,7 +526,7 @@ func (f facts) validate(p *Plan, deployments map[string][]deployment, settling b
 		if !f.takenBack(p, last) {
 			return
 		}
-	case f.outdated(w, deployments): // and frozen, or it would be superseded by now
+	case f.frozen && f.outdated(w, deployments): // or it would be superseded by now
 		*last = outdatedStep(w, "another is submitted when the spec can be acted on")
 		return
 	default:

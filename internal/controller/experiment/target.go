@@ -69,8 +69,9 @@ func outrun(o *unstructured.Unstructured) bool {
 	if observed, found, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration"); found && observed < o.GetGeneration() {
 		return true
 	}
-	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
-	return slices.ContainsFunc(conditions, func(c any) bool {
+	conditions, _, _ := unstructured.NestedFieldNoCopy(o.Object, "status", "conditions")
+	list, _ := conditions.([]any)
+	return slices.ContainsFunc(list, func(c any) bool {
 		condition, _ := c.(map[string]any)
 		observed, found, _ := unstructured.NestedInt64(condition, "observedGeneration")
 		return found && condition["type"] == "Ready" && observed < o.GetGeneration()
