@@ -3,6 +3,7 @@ package twin
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,19 +66,11 @@ func (d *differ) compare(path string, source, twin any, secret bool) {
 
 func (d *differ) objects(path string, source, twin map[string]any) {
 	name, _ := twin["name"].(string)
-	for _, field := range sortedKeys(union(source, twin)) {
+	all := maps.Clone(source)
+	maps.Copy(all, twin)
+	for _, field := range slices.Sorted(maps.Keys(all)) {
 		d.compare(strings.TrimPrefix(path+"."+field, "."), source[field], twin[field], field == "value" && secretName.MatchString(name))
 	}
-}
-
-func union(a, b map[string]any) map[string]any {
-	all := map[string]any{}
-	for _, m := range []map[string]any{a, b} {
-		for name := range m {
-			all[name] = nil
-		}
-	}
-	return all
 }
 
 // named says whether every element of a list has a name, by which it is found in another.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -68,7 +69,6 @@ var (
 		sets: map[string]any{"revisionHistoryLimit": int64(2), "strategy": map[string]any{"canary": map[string]any{}}},
 		fixed: map[string]string{
 			"paused": notPaused, "restartAt": "change the template instead", // r7
-			"workloadRef":                    "its template is taken over; override that",                        // r1
 			"strategy.blueGreen":             "it needs a Service of its own; a twin shares those of its source", // r2
 			"strategy.canary.canaryService":  servicesOfRollouts,
 			"strategy.canary.stableService":  servicesOfRollouts,
@@ -87,20 +87,20 @@ var (
 
 const servicesOfRollouts = "a Rollout takes the Services that it names for its own; a twin shares those of its source"
 
-// refuse says which field of an override nobody may set (c7).
+// fixed are the fields of any override that are refused, by what to say.
+var fixed = map[string]string{
+	"selector":    "it is made from the identity of the twin, and cannot change",
+	"status":      "an override is of the spec",
+	"workloadRef": "a twin has a template of its own", // r1
+}
+
+// refuse says which field of an override nobody may set (c7): of several, always the same.
 func (k kind) refuse(override map[string]any) error {
-	for path, why := range map[string]string{
-		"selector":    "it is made from the identity of the twin, and cannot change",
-		"status":      "an override is of the spec",
-		"workloadRef": "a twin has a template of its own",
-	} {
-		if err := refuseAt(override, path, why); err != nil {
-			return err
-		}
-	}
-	for _, path := range sortedKeys(k.fixed) {
-		if err := refuseAt(override, path, k.fixed[path]); err != nil {
-			return err
+	for _, all := range []map[string]string{fixed, k.fixed} {
+		for _, path := range slices.Sorted(maps.Keys(all)) {
+			if err := refuseAt(override, path, all[path]); err != nil {
+				return err
+			}
 		}
 	}
 	template, ok := override["template"].(map[string]any)
@@ -108,12 +108,12 @@ func (k kind) refuse(override map[string]any) error {
 		return nil
 	}
 	metadata, _ := template["metadata"].(map[string]any)
-	for _, field := range sortedKeys(metadata) {
+	for _, field := range slices.Sorted(maps.Keys(metadata)) {
 		if field != "labels" && field != "annotations" {
 			return invalid("overrideSpec.template.metadata."+field, "only labels and annotations of pods can be set")
 		}
 		values, _ := metadata[field].(map[string]any)
-		for _, name := range sortedKeys(values) {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
 			if strings.HasPrefix(name, Group+"/") {
 				return invalid("overrideSpec.template.metadata."+field+"."+name, "names that begin with %s/ are set by the manager", Group)
 			}
@@ -127,15 +127,6 @@ func refuseAt(override map[string]any, path, why string) error {
 		return invalid("overrideSpec."+path, "%s; remove it", why)
 	}
 	return nil
-}
-
-func sortedKeys[V any](m map[string]V) []string {
-	keys := make([]string, 0, len(m))
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // sanitise is what a twin gets of a spec, beside the template.

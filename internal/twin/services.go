@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Service is what is known of a Service beside the source.
@@ -43,8 +44,8 @@ const (
 // override has changed them, unless that is allowed (p4). No label is forged: those that controllers give the
 // pods of the source are theirs.
 func (w Wanted) share(source map[string]string, spec map[string]any) []Sharing {
-	labels, _, _ := unstructured.NestedFieldNoCopy(spec, "template", "metadata", "labels")
-	twin, _ := labels.(map[string]any)
+	values, _, _ := unstructured.NestedFieldNoCopy(spec, "template", "metadata", "labels")
+	twin, _ := values.(map[string]any)
 	var all []Sharing
 	for _, service := range slices.SortedFunc(slices.Values(w.Services), func(a, b Service) int { return strings.Compare(a.Name, b.Name) }) {
 		asked := maps.Clone(service.Selector)
@@ -53,7 +54,7 @@ func (w Wanted) share(source map[string]string, spec map[string]any) []Sharing {
 			continue
 		}
 		var changed []string
-		for _, label := range sortedKeys(asked) {
+		for _, label := range slices.Sorted(maps.Keys(asked)) {
 			if !w.AllowLabelOverride {
 				twin[label] = asked[label]
 			} else if twin[label] != asked[label] {
@@ -65,18 +66,13 @@ func (w Wanted) share(source map[string]string, spec map[string]any) []Sharing {
 	return all
 }
 
-func selects(selector, labels map[string]string) bool {
-	for label, value := range selector {
-		if have, ok := labels[label]; !ok || have != value {
-			return false
-		}
-	}
-	return true
+func selects(selector, pods map[string]string) bool {
+	return labels.SelectorFromSet(selector).Matches(labels.Set(pods))
 }
 
 func sharing(service Service, changed []string) Sharing {
 	s := Sharing{Name: service.Name}
-	pins := slices.DeleteFunc(sortedKeys(service.Selector), func(label string) bool { return !slices.Contains(ofPods, label) })
+	pins := slices.DeleteFunc(slices.Sorted(maps.Keys(service.Selector)), func(label string) bool { return !slices.Contains(ofPods, label) })
 	switch {
 	case slices.Contains(pins, "statefulset.kubernetes.io/pod-name"), slices.Contains(pins, "apps.kubernetes.io/pod-index"):
 		s.Reason, s.Message = ReasonSinglePod, "It selects one pod of the source"

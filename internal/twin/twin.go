@@ -111,7 +111,7 @@ func invalid(path, format string, args ...any) error {
 
 // Build makes the twin of a source, whose template is that of the workload that it refers to if it refers to
 // one (r1). Errors: InvalidError.
-func Build(source *unstructured.Unstructured, template map[string]any, w Wanted) (*Twin, error) {
+func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 	kind, err := kindOf(source.GroupVersionKind())
 	if err != nil {
 		return nil, err
@@ -127,9 +127,7 @@ func Build(source *unstructured.Unstructured, template map[string]any, w Wanted)
 		return nil, err
 	}
 	from, _ := source.Object["spec"].(map[string]any)
-	if template == nil {
-		template, _ = from["template"].(map[string]any)
-	}
+	template, _ := from["template"].(map[string]any)
 	if template == nil {
 		return nil, invalid("sourceRef", "%s %s has no pod template", source.GetKind(), source.GetName())
 	}
@@ -254,19 +252,8 @@ func templateMetadata(spec map[string]any) (map[string]any, error) {
 
 // labelsOf are the labels of a template.
 func labelsOf(template map[string]any) map[string]string {
-	labels, _, _ := unstructured.NestedMap(template, "metadata", "labels")
-	return stringsIn(labels)
-}
-
-// stringsIn are the values that are strings.
-func stringsIn(values map[string]any) map[string]string {
-	out := map[string]string{}
-	for name, value := range values {
-		if s, ok := value.(string); ok {
-			out[name] = s
-		}
-	}
-	return out
+	values, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")
+	return values
 }
 
 // Hash of a spec, which says whether another was wanted when an object was written.
@@ -303,8 +290,8 @@ func sanitiseTemplate(template map[string]any, prefixes []string) map[string]any
 		}
 	}
 	metadata := map[string]any{"labels": labels}
-	annotations, _, _ := unstructured.NestedMap(template, "metadata", "annotations")
-	if kept := copied(stringsIn(annotations), annotationsOfPods, prefixes); len(kept) > 0 {
+	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
+	if kept := copied(annotations, annotationsOfPods, prefixes); len(kept) > 0 {
 		values := map[string]any{}
 		for name, value := range kept {
 			values[name] = value

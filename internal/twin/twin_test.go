@@ -161,14 +161,14 @@ func build(t *testing.T, text string, w Wanted) *Twin {
 	from := source(t, text)
 	before := from.DeepCopy()
 	override := runtime.DeepCopyJSON(w.Override)
-	twin, err := Build(from, nil, w)
+	twin, err := Build(from, w)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, from) + cmp.Diff(override, w.Override); diff != "" { // c4
 		t.Errorf("what was given is changed:\n%s", diff)
 	}
-	again, err := Build(from, nil, w)
+	again, err := Build(from, w)
 	if err != nil || Hash(again.Object.Object) != Hash(twin.Object.Object) {
 		t.Errorf("built again it is another: %v", err)
 	}
@@ -323,11 +323,11 @@ selector: {matchLabels: {experiment-controller.example.com/experiment-id: web-ex
 // r1: the template is that of the workload that the Rollout refers to, which is not scaled by another.
 func TestRolloutOfAWorkload(t *testing.T) {
 	rollout := source(t, `{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web, namespace: shop}, spec: {workloadRef: {kind: Deployment, name: web, scaleDown: onsuccess}}}`)
-	if _, err := Build(rollout, nil, wanted(t, `{}`)); err == nil || !strings.Contains(err.Error(), "no pod template") {
+	if _, err := Build(rollout, wanted(t, `{}`)); err == nil || !strings.Contains(err.Error(), "no pod template") {
 		t.Errorf("without a template: %v", err)
 	}
-	template := object(t, tracked)["spec"].(map[string]any)["template"].(map[string]any)
-	twin, err := Build(rollout, template, wanted(t, `{}`))
+	rollout.Object["spec"].(map[string]any)["template"] = object(t, tracked)["spec"].(map[string]any)["template"]
+	twin, err := Build(rollout, wanted(t, `{}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -359,7 +359,7 @@ func TestReplicas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := wanted(t, test.override)
 			w.Replicas = test.replicas
-			twin, err := Build(source(t, tracked), nil, w)
+			twin, err := Build(source(t, tracked), w)
 			if test.wrong != "" {
 				refused(t, err, test.wrong)
 				return
@@ -402,14 +402,14 @@ func TestRefused(t *testing.T) {
 		`{template: {spec: {containers: [{name: web, resources: {limits: {cpu: canary-value}}}]}}}`: "overrideSpec",
 	}
 	for override, says := range deployments {
-		_, err := Build(source(t, tracked), nil, wanted(t, override))
+		_, err := Build(source(t, tracked), wanted(t, override))
 		refused(t, err, says)
 	}
 	for override, says := range map[string]string{
 		`{persistentVolumeClaimRetentionPolicy: {whenDeleted: Retain}}`: "persistentVolumeClaimRetentionPolicy",
 		`{volumeClaimTemplatez: []}`:                                    "volumeClaimTemplatez",
 	} {
-		_, err := Build(source(t, database), nil, wanted(t, override))
+		_, err := Build(source(t, database), wanted(t, override))
 		refused(t, err, says)
 	}
 	for override, says := range map[string]string{
@@ -421,16 +421,16 @@ func TestRefused(t *testing.T) {
 		`{analysis: {}}`:                                "analysis",
 		`{template: {spec: {containerz: []}}}`:          "template.spec.containerz",
 	} {
-		_, err := Build(source(t, shifting), nil, wanted(t, override))
+		_, err := Build(source(t, shifting), wanted(t, override))
 		refused(t, err, says)
 	}
 	twin := source(t, tracked) // o10
 	twin.SetLabels(map[string]string{LabelRole: RoleExperiment})
-	_, err := Build(twin, nil, wanted(t, `{}`))
+	_, err := Build(twin, wanted(t, `{}`))
 	refused(t, err, "is itself a twin")
 	daemon := source(t, tracked)
 	daemon.SetKind("DaemonSet")
-	_, err = Build(daemon, nil, wanted(t, `{}`))
+	_, err = Build(daemon, wanted(t, `{}`))
 	refused(t, err, "sourceRef.kind")
 }
 
@@ -439,11 +439,11 @@ func TestUnknownFieldsOfOthers(t *testing.T) {
 	build(t, shifting, wanted(t, `{strategy: {canary: {maxSurge: 2, steps: [{setWeight: 10}]}}}`))
 	newer := source(t, tracked)
 	_ = unstructured.SetNestedField(newer.Object, true, "spec", "template", "spec", "fieldOfTheFuture")
-	if _, err := Build(newer, nil, wanted(t, `{}`)); err != nil {
+	if _, err := Build(newer, wanted(t, `{}`)); err != nil {
 		t.Error(err)
 	}
 	w := wanted(t, `{template: {spec: {fieldOfTheFuture: false, another: 1}}}`)
-	_, err := Build(newer, nil, w)
+	_, err := Build(newer, w)
 	refused(t, err, `unknown field "template.spec.another"`)
 }
 
@@ -465,7 +465,7 @@ func TestStrategicOverride(t *testing.T) {
 		t.Errorf("it is %v", c)
 	}
 	w.Override = object(t, `{template: {spec: {containers: [{image: canary-value}]}}}`)
-	_, err := Build(source(t, tracked), nil, w)
+	_, err := Build(source(t, tracked), w)
 	refused(t, err, "template.spec.containers[0] needs its name")
 }
 
@@ -520,7 +520,7 @@ func TestWarnings(t *testing.T) {
 	_ = unstructured.SetNestedField(from.Object, `["10.0.0.7"]`, "spec", "template", "metadata", "annotations", "cni.projectcalico.org/ipAddrs")
 	w := wanted(t, `{template: {spec: {containers: [{name: web, image: "web:1", ports: [{containerPort: 80, hostPort: 80}]}]}}}`)
 	w.Replicas, w.Annotations, w.AllowPrivileges = ptr.To[int32](3), []string{"cni.projectcalico.org/"}, true
-	twin, err := Build(from, nil, w)
+	twin, err := Build(from, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -566,11 +566,11 @@ func TestMorePrivileged(t *testing.T) {
 		one(`envFrom: [{secretRef: {name: db}}]`):                                                                               "Secret db",
 		one(`ports: [{containerPort: 80, hostPort: 80}]`):                                                                       "port 80 of the node",
 	} {
-		_, err := Build(source(t, tracked), nil, wanted(t, override))
+		_, err := Build(source(t, tracked), wanted(t, override))
 		refused(t, err, says)
 		w := wanted(t, override)
 		w.AllowPrivileges = true
-		if _, err := Build(source(t, tracked), nil, w); err != nil {
+		if _, err := Build(source(t, tracked), w); err != nil {
 			t.Errorf("%s, where that is allowed: %v", override, err)
 		}
 	}
@@ -581,7 +581,7 @@ func TestReadOnlyVolumes(t *testing.T) {
 	from := source(t, database)
 	_ = unstructured.SetNestedSlice(from.Object, []any{object(t, `{name: logs, hostPath: {path: /var/log}}`)}, "spec", "template", "spec", "volumes")
 	_ = unstructured.SetNestedSlice(from.Object, []any{object(t, `{name: db, image: "db:1", volumeMounts: [{name: logs, mountPath: /logs, readOnly: true}]}`)}, "spec", "template", "spec", "containers")
-	_, err := Build(from, nil, wanted(t, `{template: {spec: {containers: [{name: db, image: "db:1", volumeMounts: [{name: logs, mountPath: /logs}]}]}}}`))
+	_, err := Build(from, wanted(t, `{template: {spec: {containers: [{name: db, image: "db:1", volumeMounts: [{name: logs, mountPath: /logs}]}]}}}`))
 	refused(t, err, "hostPath /var/log, to write")
 }
 
@@ -614,7 +614,7 @@ func TestProperties(t *testing.T) {
 		}
 		from := source(t, []string{tracked, database, shifting}[r.IntN(3)])
 		w := Wanted{Name: "x-exp-1", For: "x", Override: override, Strategy: []Strategy{Replace, Strategic}[r.IntN(2)], Services: []Service{{Name: "s", Selector: map[string]string{"app": labelsOf(from.Object["spec"].(map[string]any)["template"].(map[string]any))["app"]}}}}
-		twin, err := Build(from, nil, w)
+		twin, err := Build(from, w)
 		if err != nil {
 			refused(t, err, "")
 			continue

@@ -3,6 +3,7 @@ package twin
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -52,7 +53,7 @@ func warnings(source *unstructured.Unstructured, from, spec map[string]any, serv
 		warn(WarnNotSmaller, "The twin has %d replicas, and its source %d", mine, replicas)
 	}
 	annotations, _, _ := unstructured.NestedMap(spec, "template", "metadata", "annotations")
-	for _, name := range sortedKeys(annotations) {
+	for _, name := range slices.Sorted(maps.Keys(annotations)) {
 		if slices.ContainsFunc(staticAddresses, func(p string) bool { return strings.HasPrefix(name, p) }) {
 			warn(WarnStaticAddress, "The annotation %s of the pods gives them an address that the source's may have", name)
 		}

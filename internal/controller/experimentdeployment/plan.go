@@ -1,7 +1,6 @@
 package experimentdeployment
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
@@ -161,22 +161,32 @@ func (f facts) teardown() Plan {
 // follow brings the twin to what is asked for.
 func (f facts) follow() Plan {
 	found := f.found()
-	built, accepted := f.build(found)
+	var source *unstructured.Unstructured
+	if holds(found) {
+		source = f.source()
+	}
+	built, accepted := f.build(source)
 	p := Plan{Steps: []conditions.Step{accepted, found}}
 	if built != nil {
-		p.describe(f, built)
+		p.describe(f, source, built)
 	}
 	switch {
 	case built == nil:
 		p.Steps = append(p.Steps, f.kept())
 	case f.owner.Spec.DryRun:
-		p.Diff = twin.Diff(f.source(), built.Object)
+		p.Diff = twin.Diff(source, built.Object)
 		p.Steps = append(p.Steps, conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonDryRun, "Nothing is written with spec.dryRun; status.diff says what the twin would be"))
 	default:
+		if f.owner.Spec.SourcePolicy == v1alpha1.SourcePinned && f.seen.Pinned == nil {
+			spec, _ := source.Object["spec"].(map[string]any)
+			p.Pin = runtime.DeepCopyJSON(spec)
+		}
 		p.Steps = append(p.Steps, f.bring(&p, built.Object))
 	}
 	return p
 }
+
+func holds(s conditions.Step) bool { return s.Status == metav1.ConditionTrue }
 
 // found says whether there is a source to follow.
 func (f facts) found() conditions.Step {
@@ -224,8 +234,8 @@ func (f facts) pinned() map[string]any {
 	return nil
 }
 
-// build makes the twin as it is wanted; nil where that cannot be done.
-func (f facts) build(found conditions.Step) (*twin.Twin, conditions.Step) {
+// build makes the twin of a source as it is wanted; nil where that cannot be done, or there is no source.
+func (f facts) build(source *unstructured.Unstructured) (*twin.Twin, conditions.Step) {
 	refused := func(reason, message string) (*twin.Twin, conditions.Step) {
 		return nil, conditions.False(v1alpha1.ConditionAccepted, reason, message)
 	}
@@ -237,36 +247,36 @@ func (f facts) build(found conditions.Step) (*twin.Twin, conditions.Step) {
 	if err != nil {
 		return refused(v1alpha1.ReasonInvalidOverride, "spec.overrideSpec: "+err.Error())
 	}
-	if found.Status != "True" {
-		return nil, conditions.True(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted, "The spec can be acted on")
+	accepted := conditions.True(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted, "The spec can be acted on")
+	if source == nil {
+		return nil, accepted
 	}
-	built, err := twin.Build(f.source(), nil, twin.Wanted{
+	built, err := twin.Build(source, twin.Wanted{
 		Name: key(f.owner).Name, For: kube.LabelValue(f.owner.Name), Replicas: f.owner.Spec.Replicas,
 		Override: override, Strategy: twin.Strategy(f.owner.Spec.MergeStrategy),
 		AllowPrivileges: f.seen.Privileged, AllowLabelOverride: f.owner.Spec.AllowLabelOverride,
 		Annotations: f.annotations, Services: f.seen.Services,
 	})
-	if wrong, ok := errors.AsType[*twin.InvalidError](err); ok {
-		return refused(v1alpha1.ReasonInvalidOverride, "spec."+wrong.Error())
+	if err != nil {
+		return refused(v1alpha1.ReasonInvalidOverride, "spec."+err.Error())
 	}
 	f.mark(built.Object)
-	return built, conditions.True(v1alpha1.ConditionAccepted, v1alpha1.ReasonAccepted, "The spec can be acted on")
+	return built, accepted
 }
 
 // mark makes the twin the owner's: by what marks children everywhere, and where that works by an owner reference.
 func (f facts) mark(built *unstructured.Unstructured) {
 	marks.Set(f.owner, built)
 	if built.GetNamespace() == f.owner.Namespace {
-		controller := true
 		built.SetOwnerReferences([]metav1.OwnerReference{{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExperimentDeployment", Name: f.owner.Name, UID: f.owner.UID,
-			Controller: &controller, BlockOwnerDeletion: &controller,
+			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
 		}})
 	}
 }
 
 // describe says what is known of the twin beside how it is.
-func (p *Plan) describe(f facts, built *twin.Twin) {
+func (p *Plan) describe(f facts, source *unstructured.Unstructured, built *twin.Twin) {
 	spec, _ := built.Object.Object["spec"].(map[string]any)
 	template, _ := spec["template"].(map[string]any)
 	generation := f.seen.Source.GetGeneration()
@@ -276,8 +286,8 @@ func (p *Plan) describe(f facts, built *twin.Twin) {
 	p.Built, p.SourceGeneration, p.TemplateHash, p.Services = true, generation, twin.Hash(template), built.Services
 	p.Others = []conditions.Step{
 		shared(built.Services),
-		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(f.source(), built.Object, f.seen.Autoscalers)),
-		interference(v1alpha1.ConditionDisruptionInterference, twin.Budgets(f.source(), built.Object, f.seen.Budgets)),
+		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(source, built.Object, f.seen.Autoscalers)),
+		interference(v1alpha1.ConditionDisruptionInterference, twin.Budgets(source, built.Object, f.seen.Budgets)),
 		warned(built.Warnings),
 	}
 }
@@ -354,10 +364,6 @@ func (f facts) bring(p *Plan, wanted *unstructured.Unstructured) conditions.Step
 	if p.Record {
 		return said // nothing is changed before that stands
 	}
-	if f.owner.Spec.SourcePolicy == v1alpha1.SourcePinned && f.seen.Pinned == nil {
-		spec, _ := f.source().Object["spec"].(map[string]any)
-		p.Pin = runtime.DeepCopyJSON(spec)
-	}
 	switch {
 	case seen == nil:
 		p.Action, p.Twin = Create, wanted
@@ -369,7 +375,7 @@ func (f facts) bring(p *Plan, wanted *unstructured.Unstructured) conditions.Step
 			kube.Describe(seen)+" is deleted, and created again when it is gone: it differs in fields that cannot be changed")
 	case f.drifted(wanted):
 		p.Action, p.Twin = Update, wanted
-		if said.Status == metav1.ConditionTrue { // of what it was
+		if holds(said) { // of what it was
 			return conditions.False(v1alpha1.ConditionTwinReady, twin.ReasonProgressing, kube.Describe(wanted)+" is being brought to what is asked for")
 		}
 	}
@@ -390,16 +396,7 @@ func stamp(wanted *unstructured.Unstructured) {
 // when it was written, or somebody has changed it since, which its generation or its marks tell.
 func (f facts) drifted(wanted *unstructured.Unstructured) bool {
 	seen := f.seen.Twin
-	differ := func(have, want map[string]string) bool {
-		for name, value := range want {
-			if have[name] != value {
-				return true
-			}
-		}
-		return false
-	}
-	return seen.GetGeneration() != f.owner.Status.TwinGeneration ||
-		differ(seen.GetAnnotations(), wanted.GetAnnotations()) || differ(seen.GetLabels(), wanted.GetLabels()) ||
+	return seen.GetGeneration() != f.owner.Status.TwinGeneration || !kube.Marked(seen, wanted) ||
 		len(wanted.GetOwnerReferences()) > 0 && !slices.ContainsFunc(seen.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == f.owner.UID })
 }
 
