@@ -697,13 +697,14 @@ var lifetimes = []faults.Workload{
 		Done: gone,
 	},
 	{
+		// The end of the Workflow and the edit are seen together: of two watches, either would come first.
 		Name:    "suspend-running",
 		Objects: objects(onHub),
 		Holds:   []string{workflowEnds},
 		Steps: steps(
 			step(running, edit(suspended)),
-			step(reason(v1alpha1.ReasonSuspended), release(workflowEnds)),
-			step(succeeded, edit(resumed)),
+			step(reason(v1alpha1.ReasonSuspended), kill, edit(resumed), release(workflowEnds)),
+			step(succeeded, start),
 		),
 		Done: reached(v1alpha1.PhaseComplete),
 	},
