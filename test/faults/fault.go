@@ -159,6 +159,9 @@ func (f Fault) concerns(first, w Write) bool {
 
 // possible says whether a fault can happen at its write of a reference.
 func (f Fault) possible(reference *Reference) bool {
+	if f.K > len(reference.Writes) {
+		return false
+	}
 	w := reference.Writes[f.K-1]
 	switch f.Mode {
 	case Terminating, Quota:

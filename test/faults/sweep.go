@@ -277,6 +277,8 @@ func (v Verdict) String() string {
 	switch {
 	case v.Slow:
 		fmt.Fprintf(&out, "\n    passed alone, %d times", attempts)
+	case v.Strayed:
+		out.WriteString("\n    passed alone, where the reference is another")
 	case v.Again && len(v.Alone) == 0:
 		out.WriteString("\n    passed alone")
 	case v.Again:

@@ -48,7 +48,7 @@ type Trial struct {
 	// far everything is; it may be nil.
 	Progress func(line string)
 	// Told is told the verdict of every plan when it is there, and once more when it turns out to have been
-	// slow beside others only; it may be nil.
+	// slow or off its reference beside others only; it may be nil.
 	Told func(Verdict)
 }
 
@@ -68,12 +68,17 @@ type Verdict struct {
 	Alone []Finding
 	// Slow says that it only took too long beside others, and alone never.
 	Slow bool
+	// Strayed says that its fault had no place, because beside others its reference was one that the
+	// workload alone does not follow, and that it passed alone with the one that it does.
+	Strayed bool
 
+	// off says that it parted from its reference before its fault, or came to its end without.
+	off     bool
 	planned planned
 }
 
 // Failed says whether the plan broke a rule.
-func (v Verdict) Failed() bool { return len(v.Findings) > 0 && !v.Slow }
+func (v Verdict) Failed() bool { return len(v.Findings) > 0 && !v.Slow && !v.Strayed }
 
 // Report is what a trial came to.
 type Report struct {
@@ -332,7 +337,8 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	if n := min(k, len(before), len(p.reference.Writes)); n > 0 {
 		apart = differ(before[:n], p.reference.Writes[:n])
 	}
-	if attempt < attempts && (apart != "" || !r.proxy.faultOver() || len(r.troubles) > 0) && !slices.ContainsFunc(findings, Finding.absolute) {
+	off := apart != "" || !r.proxy.faultOver()
+	if attempt < attempts && (off || len(r.troubles) > 0) && !slices.ContainsFunc(findings, Finding.absolute) {
 		t.report.mu.Lock()
 		defer t.report.mu.Unlock()
 		t.report.replayed++
@@ -343,7 +349,7 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	}
 	return Verdict{
 		Plan: p.Plan, Write: p.reference.Writes[p.Fault.K-1].Signature(), Findings: findings, Tally: r.proxy.tally(),
-		Refused: len(all) - len(before), planned: p,
+		Refused: len(all) - len(before), planned: p, off: off,
 	}, true
 }
 
@@ -418,7 +424,8 @@ func (t *trial) group(ctx context.Context, group []planned, ending *sync.WaitGro
 }
 
 // again plays the plans that have findings once more, each alone. One that only took too long says
-// something of how busy the machine was, unless it takes too long alone in any of some attempts.
+// something of how busy the machine was, unless it takes too long alone in any of some attempts, and so
+// does one whose reference is another now that nothing else is played.
 func (t *trial) again(ctx context.Context) {
 	n := 0
 	for i := range t.report.Verdicts {
@@ -430,17 +437,44 @@ func (t *trial) again(ctx context.Context) {
 			return
 		}
 		v.Again, v.Alone = true, t.alone(ctx, v.planned)
-		if len(v.Alone) == 0 && !slices.ContainsFunc(v.Findings, func(f Finding) bool { return f.Oracle != "O5" }) {
-			for i := 1; i < attempts && len(v.Alone) == 0; i++ {
-				v.Alone = t.alone(ctx, v.planned)
-			}
+		switch {
+		case v.off && !v.broke("plan", "O5"):
+			v.Strayed = t.strayed(ctx, v.planned)
+		case len(v.Alone) == 0 && !v.broke("O5"):
+			v.Alone = t.often(ctx, v.planned, attempts-1)
 			v.Slow = len(v.Alone) == 0
 		}
 		t.say("alone: %s", v)
-		if v.Slow && t.Told != nil {
+		if (v.Slow || v.Strayed) && t.Told != nil {
 			t.Told(*v)
 		}
 	}
+}
+
+// broke says whether the plan broke any rule but some.
+func (v *Verdict) broke(but ...string) bool {
+	return slices.ContainsFunc(v.Findings, func(f Finding) bool { return !slices.Contains(but, f.Oracle) })
+}
+
+// strayed says whether a plan that was off its reference follows another one alone, and passes at its
+// write, if there is such a write.
+func (t *trial) strayed(ctx context.Context, p planned) bool {
+	reference, err := t.reference(ctx, p.Workload)
+	if err != nil || differ(reference.Writes, p.reference.Writes) == "" {
+		return false
+	}
+	p.reference = reference
+	return !p.Fault.possible(reference) || len(t.often(ctx, p, attempts)) == 0
+}
+
+// often is what is found when a plan is played alone a number of times, or until something is.
+func (t *trial) often(ctx context.Context, p planned, times int) []Finding {
+	for range times {
+		if found := t.alone(ctx, p); len(found) > 0 {
+			return found
+		}
+	}
+	return nil
 }
 
 // alone is what is found when nothing else is played.
@@ -576,7 +610,7 @@ func (r *Report) plansOf(m Mode) int {
 func (r *Report) print(to io.Writer, workloads []Workload, took time.Duration) {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "workload\twrites\tplans\tfailures\trefused writes\treference")
-	failures, slow := 0, 0
+	failures, slow, strayed := 0, 0, 0
 	for _, w := range workloads {
 		reference := r.References[w.Name]
 		if reference == nil {
@@ -595,6 +629,9 @@ func (r *Report) print(to io.Writer, workloads []Workload, took time.Duration) {
 			}
 			if v.Slow {
 				slow++
+			}
+			if v.Strayed {
+				strayed++
 			}
 			refused += v.Refused
 		}
@@ -615,6 +652,9 @@ func (r *Report) print(to io.Writer, workloads []Workload, took time.Duration) {
 	}
 	if slow > 0 {
 		fmt.Fprintf(to, "%d plans took too long beside others, and alone not once in %d times\n", slow, attempts)
+	}
+	if strayed > 0 {
+		fmt.Fprintf(to, "%d plans had a reference that their workloads alone do not follow, and passed with the one that they do\n", strayed)
 	}
 	r.cost.print(to)
 	printCPU(to)
