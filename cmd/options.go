@@ -39,7 +39,7 @@ type options struct {
 // parse reads the flags. Its error names the flag and what is wrong with its value.
 func parse(args []string) (options, error) {
 	var o options
-	var watch string
+	var watch, annotations string
 	e := &o.Experiment
 	fs := flag.NewFlagSet("manager", flag.ContinueOnError)
 	config.RegisterFlags(fs)
@@ -68,6 +68,7 @@ func parse(args []string) (options, error) {
 	fs.BoolVar(&e.StrictComponents, "strict-components", false, "Refuse Experiments that name Components which do not exist.")
 	fs.StringVar(&e.Fallback.RepoURL, "component-repo-url", "", "Git repository with components/<type>/<name> for Components that do not exist. Default: no fallback.")
 	fs.StringVar(&e.Fallback.Revision, "component-revision", "HEAD", "Revision of the repository of --component-repo-url.")
+	fs.StringVar(&annotations, "twin-annotations", "", "Comma-separated prefixes of annotations that twins of ExperimentDeployments get from their sources, beside those that are known to make pods what they are.")
 	m := &e.Observability
 	fs.StringVar(&m.URL, "observability-url", "", "Where targets send metrics by Prometheus remote write (transport direct), as they reach it. Default: nowhere, and transport direct is refused.")
 	fs.StringVar(&m.HubURL, "observability-hub-url", "", "The same endpoint as the hub reaches it, for instance http://mimir-gateway.mimir.svc:8080/api/v1/push. Default: none, and metrics of the hub and transport tailscale are refused.")
@@ -96,6 +97,10 @@ func parse(args []string) (options, error) {
 		e.OrphansNamespace = cmp.Or(ownNamespace(), o.leaderElectionNamespace, metav1.NamespaceDefault)
 	}
 	o.Experiment.Webhook = o.webhookPort != 0
+	if annotations != "" {
+		o.Twins.Annotations = strings.Split(annotations, ",")
+	}
+	o.Twins.WatchNamespaces, o.Twins.Webhook, o.Twins.Events, o.Twins.MaxConcurrentReconciles = e.WatchNamespaces, e.Webhook, e.Events, e.MaxConcurrentReconciles
 	return o, o.check()
 }
 
@@ -120,6 +125,9 @@ func (o options) check() error {
 	}
 	if slices.Contains(o.Experiment.WatchNamespaces, "") {
 		return errors.New("--watch-namespaces: an empty name in the list; write a,b")
+	}
+	if slices.Contains(o.Twins.Annotations, "") {
+		return errors.New("--twin-annotations: an empty prefix in the list, which is that of every annotation; write example.com/,prometheus.io/")
 	}
 	if o.webhookPort < 0 || o.webhookPort > 65535 {
 		return fmt.Errorf("--webhook-port: %d is not a port", o.webhookPort)

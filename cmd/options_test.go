@@ -9,6 +9,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/internal/controller"
 	"github.com/labkeeper/labkeeper/internal/controller/experiment"
+	"github.com/labkeeper/labkeeper/internal/controller/experimentdeployment"
 )
 
 // defaults are what the usage promises.
@@ -21,7 +22,7 @@ func defaults() options {
 				Host: "labkeeper-metrics", Service: "metrics-hub",
 				Agent: "metrics-agent", Egress: "metrics-egress", Operator: "tailscale-operator", Monitors: "metrics-monitors",
 			},
-		}},
+		}, Twins: experimentdeployment.Options{Events: true, MaxConcurrentReconciles: 4}},
 		metricsAddress: ":8443", metricsSecure: true, probeAddress: ":8081", pprofAddress: "0",
 	}
 }
@@ -42,6 +43,9 @@ func TestParse(t *testing.T) {
 	everything.webhookPort, everything.webhookCertDir = 9443, "/certs"
 	everything.leaderElect, everything.leaderElectionNamespace = true, "lease"
 	everything.Experiment.WatchNamespaces = []string{"a", "b"}
+	everything.Twins = experimentdeployment.Options{
+		Annotations: []string{"policy.example.com/", "team"}, WatchNamespaces: []string{"a", "b"}, Webhook: true, MaxConcurrentReconciles: 9,
+	}
 	tests := map[string]struct {
 		args []string
 		want options
@@ -55,9 +59,13 @@ func TestParse(t *testing.T) {
 			"--orphans-namespace=orphans", "--keyless-gke", "--vcluster-values", "--workflows-anywhere", "--webhook-port=9443", "--webhook-cert-dir=/certs",
 			"--observability-url=https://metrics.example.com/push", "--observability-hub-url=http://mimir:8080/push", "--observability-tailnet=tail1.ts.net",
 			"--observability-host=lab", "--observability-service=hub", "--observability-agent=agent", "--observability-egress=egress",
-			"--observability-operator=operator", "--observability-monitors=monitors",
+			"--observability-operator=operator", "--observability-monitors=monitors", "--twin-annotations=policy.example.com/,team",
 		}, everything},
-		"one namespace":   {[]string{"--watch-namespaces=a"}, func() options { o := defaults(); o.Experiment.WatchNamespaces = []string{"a"}; return o }()},
+		"one namespace": {[]string{"--watch-namespaces=a"}, func() options {
+			o := defaults()
+			o.Experiment.WatchNamespaces, o.Twins.WatchNamespaces = []string{"a"}, []string{"a"}
+			return o
+		}()},
 		"every namespace": {[]string{"--watch-namespaces="}, defaults()},
 		"of a log":        {[]string{"--zap-log-level=debug", "--zap-devel"}, defaults()},
 	}
@@ -101,6 +109,7 @@ func TestParseRefuses(t *testing.T) {
 		"--watch-namespaces=a,b.c":         "--watch-namespaces",
 		"--watch-namespaces=a, b":          "--watch-namespaces",
 		"--watch-namespaces=a,,b":          "--watch-namespaces",
+		"--twin-annotations=a/,":           "--twin-annotations",
 		"--watch-namespaces=a,":            "--watch-namespaces",
 		"--watch-namespaces=,":             "--watch-namespaces",
 		"--observability-url=metrics":      "--observability-url",

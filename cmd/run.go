@@ -92,6 +92,7 @@ func run(ctx context.Context, o options) error {
 	if o.Experiment.Clock, err = systemClock(); err != nil {
 		return fmt.Errorf("reading the clock: %w", err)
 	}
+	o.Twins.Clock = o.Experiment.Clock
 	if err := controller.Setup(ctx, mgr, live, o.Options); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ package controller
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,8 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	twins "github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/controller/experiment"
+	"github.com/labkeeper/labkeeper/internal/controller/experimentdeployment"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -23,12 +26,14 @@ import (
 type Options struct {
 	// Experiment are those of the Experiment reconciler.
 	Experiment experiment.Options
+	// Twins are those of the ExperimentDeployment reconciler.
+	Twins experimentdeployment.Options
 }
 
 // Scheme knows the kinds that are read and written as Go types.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, twins.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
@@ -39,27 +44,30 @@ func Scheme() (*runtime.Scheme, error) {
 // CacheOptions are those of the manager's cache, which has our own kinds and those that every
 // cluster has, without what is never read.
 func CacheOptions(o Options) cache.Options {
+	byObject := experimentdeployment.CacheByObject()
+	byObject[kube.CRD()] = cache.ByObject{Transform: kube.StripCRD}
 	return cache.Options{
 		// A read through the cache must never begin to watch a kind by accident.
 		ReaderFailOnMissingInformer: true,
 		DefaultNamespaces:           namespaces(o.Experiment.WatchNamespaces),
 		DefaultTransform:            StripManagedFields,
-		ByObject: map[client.Object]cache.ByObject{
-			kube.CRD(): {Transform: kube.StripCRD},
-		},
+		ByObject:                    byObject,
 	}
 }
 
 // ForeignCacheOptions are those of the cache of foreign kinds. It is one of its own because
 // whoever waits for a cache waits for everything in it, and one of these kinds may never come.
 func ForeignCacheOptions(o Options, scheme *runtime.Scheme, mapper meta.RESTMapper) cache.Options {
+	kinds, byObject := experiment.ForeignKinds(), experiment.CacheByObject(o.Experiment)
+	maps.Copy(kinds, experimentdeployment.ForeignKinds())
+	maps.Copy(byObject, experimentdeployment.ForeignCacheByObject())
 	return cache.Options{
 		Scheme:                      scheme,
-		Mapper:                      kube.Foreign(mapper, experiment.ForeignKinds()),
+		Mapper:                      kube.Foreign(mapper, kinds),
 		ReaderFailOnMissingInformer: true,
 		DefaultNamespaces:           namespaces(o.Experiment.WatchNamespaces),
 		DefaultTransform:            StripManagedFields,
-		ByObject:                    experiment.CacheByObject(o.Experiment),
+		ByObject:                    byObject,
 	}
 }
 
@@ -100,6 +108,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options)
 	}
 	if err := experiment.SetupWithManager(ctx, mgr, foreign, live, o.Experiment); err != nil {
 		return fmt.Errorf("setting up the Experiment reconciler: %w", err)
+	}
+	if err := experimentdeployment.SetupWithManager(ctx, mgr, foreign, live, o.Twins); err != nil {
+		return fmt.Errorf("setting up the ExperimentDeployment reconciler: %w", err)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -57,4 +58,42 @@ func Errors(err error) []error {
 		out = append(out, Errors(e)...)
 	}
 	return out
+}
+
+// Reasons of errors as conditions say them.
+const (
+	// ReasonNameTaken: an object of somebody else has the name that a child needs.
+	ReasonNameTaken = "NameTaken"
+	// ReasonForbidden: the manager may not do it.
+	ReasonForbidden = "Forbidden"
+	// ReasonRejected: the API server refuses what was written.
+	ReasonRejected = "Rejected"
+	// ReasonReconcileError: any other error, which may pass.
+	ReasonReconcileError = "ReconcileError"
+)
+
+// Reason is that of an error; of several, that of the first which lasts.
+func Reason(err error) string {
+	for _, e := range Errors(err) {
+		var taken *NameTakenError
+		switch {
+		case errors.As(e, &taken):
+			return ReasonNameTaken
+		case apierrors.IsForbidden(e):
+			return ReasonForbidden
+		case apierrors.IsInvalid(e), apierrors.IsBadRequest(e):
+			return ReasonRejected
+		}
+	}
+	return ReasonReconcileError
+}
+
+// Message is an error as a condition says it; of several, all, in their order.
+func Message(err error) string {
+	var all []string
+	for _, e := range Errors(err) {
+		all = append(all, e.Error())
+	}
+	s := strings.Join(all, "; ")
+	return strings.ToUpper(s[:1]) + s[1:]
 }

@@ -34,7 +34,7 @@ const (
 var crdGVK = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
 // CRD is an empty CustomResourceDefinition, to configure the cache by.
-func CRD() *unstructured.Unstructured { return empty(crdGVK) }
+func CRD() *unstructured.Unstructured { return Empty(crdGVK) }
 
 // StripCRD is the cache's transform for CustomResourceDefinitions: of their megabytes of
 // schema only the names, versions and conditions are ever read.
@@ -259,7 +259,7 @@ func (k ForeignKind) Object() client.Object {
 	if k.MetadataOnly {
 		return Metadata(k.GroupVersionKind)
 	}
-	return empty(k.GroupVersionKind)
+	return Empty(k.GroupVersionKind)
 }
 
 // Foreign is a mapper for the cache that knows the foreign kinds before they are installed:
@@ -310,7 +310,8 @@ func established(crd *unstructured.Unstructured) bool {
 	return false
 }
 
-func empty(gvk schema.GroupVersionKind) *unstructured.Unstructured {
+// Empty is an empty object of a kind.
+func Empty(gvk schema.GroupVersionKind) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(gvk)
 	return u

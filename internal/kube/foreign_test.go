@@ -177,7 +177,7 @@ func watch(t *testing.T, mapper meta.RESTMapper, installed ...*unstructured.Unst
 		t.Errorf("before the start the state is %d", got)
 	}
 	// The informers are made first: the fake cache is no friend of goroutines.
-	for _, o := range []client.Object{CRD(), empty(widgetGVK)} {
+	for _, o := range []client.Object{CRD(), Empty(widgetGVK)} {
 		if _, err := w.informers.GetInformer(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
@@ -262,7 +262,7 @@ func widgetMapper() meta.RESTMapper {
 func TestForeignKindInstalledBefore(t *testing.T) {
 	w := watch(t, widgetMapper(), widgetCRD(t))
 	w.becomes(KindServed) // and nobody is woken: no worker has looked yet
-	informer, err := w.informers.FakeInformerFor(t.Context(), empty(widgetGVK))
+	informer, err := w.informers.FakeInformerFor(t.Context(), Empty(widgetGVK))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 // Get reads an object of a kind that is not in the scheme. An object that is not there is
 // nil, without an error.
 func Get(ctx context.Context, c client.Reader, gvk schema.GroupVersionKind, key types.NamespacedName) (*unstructured.Unstructured, error) {
-	u := empty(gvk)
+	u := Empty(gvk)
 	if err := c.Get(ctx, key, u); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil, nil

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -101,6 +103,43 @@ func (w Writer) Apply(ctx context.Context, desired *unstructured.Unstructured) (
 		return nil, fmt.Errorf("applying %s: %w", Describe(desired), err)
 	}
 	return apply, nil
+}
+
+// Update brings a child, as it was seen, to the desired state by an update that carries its resourceVersion and
+// returns what the server has then: for kinds whose objects server-side apply may refuse, because their lists
+// have an element twice. The fields of desired beside the metadata replace those of the child. Labels and
+// annotations that others have put there stay, but those that old tells of, and so do finalizers.
+func (w Writer) Update(ctx context.Context, seen, desired *unstructured.Unstructured, old func(key string) bool) (*unstructured.Unstructured, error) {
+	if !w.Marks.Owns(w.Owner, seen) {
+		return nil, &NameTakenError{Object: Describe(seen)}
+	}
+	written := desired.DeepCopy()
+	written.SetUID(seen.GetUID())
+	written.SetResourceVersion(seen.GetResourceVersion())
+	written.SetLabels(over(seen.GetLabels(), desired.GetLabels(), old))
+	written.SetAnnotations(over(seen.GetAnnotations(), desired.GetAnnotations(), old))
+	written.SetFinalizers(seen.GetFinalizers())
+	if status, ok := seen.Object["status"]; ok { // which counts where the kind has no subresource for it
+		written.Object["status"] = runtime.DeepCopyJSONValue(status)
+	}
+	if err := w.Client.Update(ctx, written, client.FieldOwner(FieldOwner), client.FieldValidation("Strict")); err != nil {
+		if apierrors.IsNotFound(err) {
+			err = stale(desired, "it is gone")
+		}
+		return nil, fmt.Errorf("updating %s: %w", Describe(desired), err)
+	}
+	return written, nil
+}
+
+// over are the desired values over those that there are and that are not old.
+func over(have, desired map[string]string, old func(key string) bool) map[string]string {
+	out := maps.Clone(have)
+	if out == nil {
+		out = map[string]string{}
+	}
+	maps.DeleteFunc(out, func(key, _ string) bool { return old(key) })
+	maps.Copy(out, desired)
+	return out
 }
 
 // Delete asks for the child's deletion, with the UID as a precondition, and with what else is wanted. A

@@ -26,7 +26,7 @@ var widgetGVK = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kin
 
 // widget is one of our owner's unless it is changed.
 func widget(change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
-	u := empty(widgetGVK)
+	u := Empty(widgetGVK)
 	u.SetNamespace("lab")
 	u.SetName("w")
 	u.Object["spec"] = map[string]any{"size": int64(1), "parts": []any{"a", "b"}, "box": map[string]any{"color": "red"}}
@@ -229,7 +229,7 @@ func TestApplyTakesAway(t *testing.T) {
 		t.Fatal("the fake client tracks no managed fields: this test proves nothing")
 	}
 	// Somebody else's field stays.
-	other := empty(widgetGVK)
+	other := Empty(widgetGVK)
 	other.SetNamespace("lab")
 	other.SetName("w")
 	other.Object["spec"] = map[string]any{"theirs": "z"}

@@ -272,6 +272,16 @@ var kinds = map[schema.GroupKind]kind{
 	{Group: "argoproj.io", Kind: "Rollout"}: rollout,
 }
 
+// Kinds of twins and their sources by their names, in the versions that are read and written.
+var Kinds = map[string]schema.GroupVersionKind{
+	"Deployment":  {Group: "apps", Version: "v1", Kind: "Deployment"},
+	"StatefulSet": {Group: "apps", Version: "v1", Kind: "StatefulSet"},
+	"Rollout":     RolloutGVK,
+}
+
+// RolloutGVK is the Rollout of Argo Rollouts, which may not be installed.
+var RolloutGVK = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Rollout"}
+
 func kindOf(gvk schema.GroupVersionKind) (kind, error) {
 	k, ok := kinds[gvk.GroupKind()]
 	if !ok {
@@ -331,13 +341,15 @@ var never = []string{
 // copied are the annotations that begin as any of some lists.
 func copied(annotations map[string]string, lists ...[]string) map[string]string {
 	out := maps.Clone(annotations)
-	begins := func(name string, prefixes []string) bool {
+	maps.DeleteFunc(out, func(name, _ string) bool { return !Copies(name, lists...) })
+	return out
+}
+
+// Copies says whether an annotation is one that is copied if it begins as any of some lists.
+func Copies(name string, lists ...[]string) bool {
+	begins := func(prefixes []string) bool {
 		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 	}
-	maps.DeleteFunc(out, func(name, _ string) bool {
-		family, _, _ := strings.Cut(name, "/")
-		return begins(name, never) || strings.HasSuffix(family, "toolkit.fluxcd.io") ||
-			!slices.ContainsFunc(lists, func(prefixes []string) bool { return begins(name, prefixes) })
-	})
-	return out
+	family, _, _ := strings.Cut(name, "/")
+	return !begins(never) && !strings.HasSuffix(family, "toolkit.fluxcd.io") && slices.ContainsFunc(lists, begins)
 }

@@ -91,9 +91,11 @@ func (l *lab) serveWebhook() []string {
 	Expect(err).NotTo(HaveOccurred())
 	webhook := &admissionregistrationv1.ValidatingWebhookConfiguration{}
 	Expect(yaml.UnmarshalStrict(text, webhook)).To(Succeed())
-	config := &webhook.Webhooks[0].ClientConfig
-	config.URL, config.CABundle = ptr.To("https://"+net.JoinHostPort("127.0.0.1", port)+*config.Service.Path), certificate
-	config.Service = nil
+	for i := range webhook.Webhooks {
+		config := &webhook.Webhooks[i].ClientConfig
+		config.URL, config.CABundle = ptr.To("https://"+net.JoinHostPort("127.0.0.1", port)+*config.Service.Path), certificate
+		config.Service = nil
+	}
 	Expect(l.client.Create(background(), webhook)).To(Succeed())
 	DeferCleanup(func() { Expect(l.client.Delete(background(), webhook)).To(Succeed()) })
 	return []string{"--webhook-port=" + port, "--webhook-cert-dir=" + dir}

@@ -30,6 +30,8 @@ const (
 	ReasonInvalidOverride = "InvalidOverride"
 	// ReasonNotGranted: the namespace of the source does not list that of the ExperimentDeployment.
 	ReasonNotGranted = "NotGranted"
+	// ReasonNotWatched: the manager acts in other namespaces than that of the source alone.
+	ReasonNotWatched = "NamespaceNotWatched"
 	// ReasonDryRun: nothing is written.
 	ReasonDryRun = "DryRun"
 	// ReasonSourceFound: the source is there.
@@ -44,6 +46,20 @@ const (
 	ReasonCreated = "TwinCreated"
 	// ReasonRecreating: the twin is deleted, and created again, because fields differ that cannot be changed.
 	ReasonRecreating = "Recreating"
+	// ReasonSourceDeleted: the twin is taken down, because its source was deleted.
+	ReasonSourceDeleted = "SourceDeleted"
+	// ReasonDrifted: somebody has changed the twin, and it was put right.
+	ReasonDrifted = "TwinPutRight"
+	// ReasonExpired: the time of the ExperimentDeployment is over.
+	ReasonExpired = "Expired"
+	// ReasonNameTaken: an object that is not this ExperimentDeployment's has the name of its twin.
+	ReasonNameTaken = "NameTaken"
+	// ReasonForbidden: the manager may not do what the step needs.
+	ReasonForbidden = "Forbidden"
+	// ReasonRejected: the API server refuses the twin as invalid.
+	ReasonRejected = "Rejected"
+	// ReasonReconcileError: a call failed and is tried again with growing delays.
+	ReasonReconcileError = "ReconcileError"
 	// ReasonUnready: the twin was scaled to zero because its pods were not ready.
 	ReasonUnready = "ScaledToZeroUnready"
 	// ReasonDeleting: the twin is being taken down.
@@ -70,6 +86,10 @@ const (
 	AnnotationOwner = "experiment-controller.example.com/owner"
 	// AnnotationWanted is a hash of the twin as it was wanted when it was written last.
 	AnnotationWanted = "experiment-controller.example.com/wanted"
+	// AnnotationPinned is on a twin that is made of what was kept of its source: the generation of that.
+	AnnotationPinned = "experiment-controller.example.com/pinned"
+	// AnnotationSource is on a twin: the name of its source.
+	AnnotationSource = "experiment-controller.example.com/source"
 	// AnnotationAllowedNamespaces is on a Namespace: those, separated by commas, whose ExperimentDeployments may
 	// have twins here.
 	AnnotationAllowedNamespaces = "experiment-controller.example.com/allowed-namespaces"

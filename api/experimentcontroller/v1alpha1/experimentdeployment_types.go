@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // ExperimentDeployment is a smaller twin of a workload, with overrides, behind the Services of its source.
@@ -72,6 +73,12 @@ type ExperimentDeploymentSpec struct {
 	// +kubebuilder:default=Follow
 	SourcePolicy SourcePolicy `json:"sourcePolicy,omitempty"`
 
+	// onSourceDeleted says what becomes of the twin when its source is deleted: Keep leaves it as it is, Delete takes
+	// it down until there is such a source again.
+	// +optional
+	// +kubebuilder:default=Keep
+	OnSourceDeleted SourceDeletedAction `json:"onSourceDeleted,omitempty"`
+
 	// onUnready says what becomes of a twin whose pods are not ready for long: they count for autoscalers and
 	// disruption budgets of the source. Without it they are scaled to zero after ten minutes.
 	// +optional
@@ -132,6 +139,17 @@ const (
 	SourcePinned SourcePolicy = "Pinned"
 )
 
+// SourceDeletedAction is what becomes of a twin without a source.
+// +kubebuilder:validation:Enum=Keep;Delete
+type SourceDeletedAction string
+
+const (
+	// SourceDeletedKeep leaves it.
+	SourceDeletedKeep SourceDeletedAction = "Keep"
+	// SourceDeletedDelete takes it down.
+	SourceDeletedDelete SourceDeletedAction = "Delete"
+)
+
 // OnUnready is what happens to a twin whose pods are not ready.
 type OnUnready struct {
 	// after so long.
@@ -170,7 +188,8 @@ type ExperimentDeploymentStatus struct {
 	// readyReplicas of the twin.
 	// +optional
 	ReadyReplicas int32 `json:"readyReplicas"`
-	// sourceGeneration is that of the source which the twin was built from.
+	// sourceGeneration is that of the source which the twin was built from; what of the source changes later
+	// and is no part of the twin does not count.
 	// +optional
 	SourceGeneration int64 `json:"sourceGeneration,omitempty"`
 	// templateHash of the twin's pod template as it was wanted.
@@ -213,6 +232,9 @@ type ResourceRef struct {
 	Name string `json:"name"`
 	// namespace of the object.
 	Namespace string `json:"namespace"`
+	// uid of the object.
+	// +optional
+	UID types.UID `json:"uid,omitempty"`
 }
 
 // ScaledToZero is a twin without pods.

@@ -1,6 +1,4 @@
-// Package v1alpha1 holds the ExperimentDeployment kind of experimentcontroller.example.com. No
-// CustomResourceDefinition is made of it before something reconciles it.
-// +kubebuilder:skip
+// Package v1alpha1 holds the ExperimentDeployment kind of experimentcontroller.example.com.
 // +kubebuilder:object:generate=true
 // +groupName=experimentcontroller.example.com
 package v1alpha1

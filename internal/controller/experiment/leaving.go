@@ -102,7 +102,7 @@ func (s *scope) takeTargets(ctx context.Context) error {
 		for _, l := range group {
 			l.Gone, l.Message = err == nil && part.plan.Done, conditions.Line(goingDownMessage(part.plan))
 			if err != nil {
-				l.Message = conditions.Line(message(err))
+				l.Message = conditions.Line(kube.Message(err))
 			}
 		}
 		errs = append(errs, err)

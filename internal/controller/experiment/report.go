@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -89,7 +88,7 @@ func withFailures(planned, before []v1alpha1.TargetStatus, failed map[string]err
 		} else {
 			out[i] = v1alpha1.TargetStatus{Name: t.Name, Namespace: t.Namespace, State: v1alpha1.TargetProvisioning, Since: t.Since}
 		}
-		out[i].Message = conditions.Line(message(failed[t.Name]))
+		out[i].Message = conditions.Line(kube.Message(failed[t.Name]))
 	}
 	return out
 }
@@ -135,7 +134,7 @@ func ready(e *v1alpha1.Experiment, p Plan, err error) (step conditions.Step, cha
 	case p.Verdict:
 		return verdict(e), true
 	case err != nil:
-		return conditions.False(v1alpha1.ConditionReady, reasonOf(err), message(err)), true
+		return conditions.False(v1alpha1.ConditionReady, kube.Reason(err), kube.Message(err)), true
 	case e.DeletionTimestamp != nil && (p.Down != nil || p.Done):
 		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonDeleting, goingDownMessage(p)), true
 	case e.Status.CompletedAt != nil:
@@ -154,7 +153,7 @@ func ready(e *v1alpha1.Experiment, p Plan, err error) (step conditions.Step, cha
 func cleanedUp(p Plan, err error) conditions.Step {
 	switch {
 	case err != nil:
-		return conditions.False(v1alpha1.ConditionCleanedUp, reasonOf(err), message(err))
+		return conditions.False(v1alpha1.ConditionCleanedUp, kube.Reason(err), kube.Message(err))
 	case p.Done:
 		return conditions.True(v1alpha1.ConditionCleanedUp, v1alpha1.ReasonCleanedUp, goingDownMessage(p))
 	}
@@ -199,39 +198,13 @@ func failures(err error) (lasting []conditions.Step, passing map[string]bool) {
 		if !errors.As(err, &step) || step.condition == v1alpha1.ConditionReady {
 			continue
 		}
-		if reason := reasonOf(err); reason != v1alpha1.ReasonReconcileError {
-			lasting = append(lasting, conditions.False(step.condition, reason, message(err)))
+		if reason := kube.Reason(err); reason != v1alpha1.ReasonReconcileError {
+			lasting = append(lasting, conditions.False(step.condition, reason, kube.Message(err)))
 		} else {
 			passing[step.condition] = true
 		}
 	}
 	return lasting, passing
-}
-
-// reasonOf is the reason of an error; of several, that of the first which lasts.
-func reasonOf(err error) string {
-	for _, e := range kube.Errors(err) {
-		var taken *kube.NameTakenError
-		switch {
-		case errors.As(e, &taken):
-			return v1alpha1.ReasonNameTaken
-		case apierrors.IsForbidden(e):
-			return v1alpha1.ReasonForbidden
-		case apierrors.IsInvalid(e), apierrors.IsBadRequest(e):
-			return v1alpha1.ReasonRejected
-		}
-	}
-	return v1alpha1.ReasonReconcileError
-}
-
-// message is an error as a condition says it; of several, all, in their order.
-func message(err error) string {
-	var all []string
-	for _, e := range kube.Errors(err) {
-		all = append(all, e.Error())
-	}
-	s := strings.Join(all, "; ")
-	return strings.ToUpper(s[:1]) + s[1:]
 }
 
 // phase is how far the Experiment has come. It never goes back while it lives.

@@ -196,7 +196,7 @@ func (f facts) copy(p *Plan, t *target, what string) bool {
 		t.clusterReason, t.message = v1alpha1.ReasonClusterProvisioning, what+" is requested when its templates have been looked for"
 		p.lookIn(kube.AtOnce)
 	case copies.ReadErr != nil:
-		t.clusterReason, t.message = reasonOf(copies.ReadErr), message(copies.ReadErr)
+		t.clusterReason, t.message = kube.Reason(copies.ReadErr), kube.Message(copies.ReadErr)
 	case copies.Missing != "":
 		t.clusterReason, t.message = v1alpha1.ReasonClusterTemplateNotFound, what+" waits for "+copies.Missing
 		p.lookIn(secretDelay) // nobody tells when it is there
@@ -249,7 +249,7 @@ func (f facts) register(p *Plan, t *target, what string) {
 	case f.frozen:
 		t.message = what + " is up and is not registered while the spec cannot be acted on"
 	case c.ReadErr != nil:
-		t.clusterReason, t.message = reasonOf(c.ReadErr), message(c.ReadErr)
+		t.clusterReason, t.message = kube.Reason(c.ReadErr), kube.Message(c.ReadErr)
 		if t.provider.housed() && t.clusterReason == v1alpha1.ReasonForbidden {
 			p.Writes = append(p.Writes, f.grant(t)) // somebody has taken it away, or the manager is another account now
 		}

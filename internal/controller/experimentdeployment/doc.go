@@ -1,14 +1,16 @@
-// Package experimentdeployment will reconcile ExperimentDeployments. This is its design; what there is of it is
-// internal/twin (what a twin is, and what its surroundings say) and internal/merge (how an override is merged).
+// Package experimentdeployment reconciles ExperimentDeployments: twins of workloads. What a twin is, and what its
+// surroundings say, is internal/twin; how an override is merged is internal/merge.
 //
 // # The road
 //
 //  1. The spec is checked and the source looked up: a kind that is not served is SourceFound=False KindUnavailable
 //     and waited for, as Rollouts may be installed later; a source that does not exist, or is being deleted, is
-//     SourceFound=False, and the twin stays as it is, whatever the cache says: the server is asked first.
+//     SourceFound=False, and the twin stays as it is, or goes where onSourceDeleted says so; the server is asked
+//     first, whatever the cache says.
 //  2. A source in another namespace than the ExperimentDeployment's must be granted: the Namespace of the source
 //     lists that of the ExperimentDeployment in an annotation. Whoever may create an ExperimentDeployment may run
-//     pods beside its source; with the webhook the API server is asked whether he may.
+//     pods beside its source; with the webhook the API server is asked whether he may (admission.go), and what
+//     cannot be asked is refused.
 //  3. The twin is built (internal/twin). What is refused is Accepted=False InvalidOverride with the path, is not
 //     tried again before something changes, and leaves the last good twin as it is.
 //  4. It is created; changed by an update that carries the resourceVersion, because server-side apply refuses
@@ -32,16 +34,25 @@
 // UID of the ExperimentDeployment, and it carries that as a label, and the owner's full name as an annotation; an
 // object of that name without the label is NameTaken. In the ExperimentDeployment's own namespace it has an owner
 // reference as well; in another it must not have one, because the garbage collector looks for owners beside
-// what they own, and would delete it (o1). The finalizer deletes it explicitly, and waits, in both.
+// what they own, and would delete it (o1). The finalizer deletes it explicitly, in the foreground, and waits, in
+// both, until the server says that it is gone. A twin whose owner was forced away is taken down when it is seen,
+// and so at every start (wake.go), if its name is the one that its owner's UID and its source make: a copy that
+// somebody has made of a twin has its marks, and another name.
 //
-// Nothing else is ever written: no Service, no autoscaler, no budget (a2, a7), and nothing of the source.
+// Labels and annotations that others put on the twin stay; those that would be copied, or are ours, go when they
+// are no longer wanted. Nothing else is ever written: no Service, no autoscaler, no budget (a2, a7), and nothing
+// of the source.
+//
+// What the API server refuses as invalid is told of (Ready=False Rejected) and tried again when something
+// changes. Somebody who changes the twin is put right at once, each time, with an Event; whoever does so by a
+// program has both at work.
 //
 // # What it watches
 //
 // ExperimentDeployments; Deployments, StatefulSets and, once they are installed, Rollouts, without what is never
 // read of them, each of which wakes those that name it as a source or own it as a twin; Services,
 // HorizontalPodAutoscalers, ScaledObjects and PodDisruptionBudgets of namespaces that have a source; the
-// metadata of Namespaces.
+// metadata of Namespaces. With --watch-namespaces a source in another namespace is refused: nobody would see it.
 //
 // # What a change costs
 //

@@ -3,9 +3,12 @@ package experimentdeployment
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +25,9 @@ import (
 // marks are how twins are known.
 var marks = kube.Marks{UID: v1alpha1.LabelUID, Name: v1alpha1.LabelName, Owner: v1alpha1.AnnotationOwner}
 
+// takenAgain is when to look again whether somebody else's object still has the name.
+const takenAgain = time.Minute
+
 // defaultUnready is how long a twin may be unready where the spec does not say.
 const defaultUnready = 10 * time.Minute
 
@@ -35,17 +41,20 @@ type Observed struct {
 	// workload there is not.
 	Template map[string]any
 	Missing  string
+	// Unwatched: the manager does not act in the namespace of the source.
+	Unwatched bool
 	// Granted: the namespace of the source lets the ExperimentDeployment have a twin there. Privileged: one with
 	// more privileges than its source.
 	Granted, Privileged bool
 	// Services, Autoscalers and Budgets beside the source.
 	Services             []twin.Service
 	Autoscalers, Budgets []*unstructured.Unstructured
-	// Pinned is the spec that was kept of the source, of its PinnedGeneration; nil if none was.
-	Pinned           map[string]any
-	PinnedGeneration int64
-	// Twin is the ExperimentDeployment's, under its name; nil if there is none.
-	Twin *unstructured.Unstructured
+	// Pin is the ControllerRevision that keeps the spec of the source; nil if there is none.
+	Pin *unstructured.Unstructured
+	// Twin is the ExperimentDeployment's, under its name; nil if there is none. Taken is an object of somebody else
+	// that has the name.
+	Twin  *unstructured.Unstructured
+	Taken string
 }
 
 // Action is what is done about the twin.
@@ -68,8 +77,11 @@ type Plan struct {
 	// Action about Twin: what is wanted, or what is deleted.
 	Action Action
 	Twin   *unstructured.Unstructured
-	// Pin is the spec of the source that is kept, before anything else is written; nil if none is.
-	Pin map[string]any
+	// Pin is the ControllerRevision that is made, and Unpin one that is deleted, before anything else is written;
+	// nil if there is nothing to do.
+	Pin, Unpin *unstructured.Unstructured
+	// Drifted: somebody has changed the twin.
+	Drifted bool
 	// Steps are the conditions that Ready sums up, and Others those that it does not.
 	Steps, Others []conditions.Step
 	// Services are those of the source.
@@ -149,9 +161,9 @@ func (p *Plan) lookIn(wait time.Duration) {
 // teardown deletes the twin, and waits until it is gone.
 func (f facts) teardown() Plan {
 	if f.seen.Twin == nil {
-		return Plan{Done: true}
+		return Plan{Done: true, Unpin: f.seen.Pin}
 	}
-	p := Plan{Steps: []conditions.Step{conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonDeleting, "Waits for the deletion of "+kube.Describe(f.seen.Twin))}}
+	p := Plan{Unpin: f.seen.Pin, Steps: []conditions.Step{conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonDeleting, "Waits for the deletion of "+kube.Describe(f.seen.Twin))}}
 	if f.seen.Twin.GetDeletionTimestamp() == nil {
 		p.Action, p.Twin = Delete, f.seen.Twin
 	}
@@ -171,20 +183,60 @@ func (f facts) follow() Plan {
 		p.describe(f, source, built)
 	}
 	switch {
+	case f.orphaned(found):
+		p.Steps = append(p.Steps, f.bereave(&p))
 	case built == nil:
 		p.Steps = append(p.Steps, f.kept())
 	case f.owner.Spec.DryRun:
 		p.Diff = twin.Diff(source, built.Object)
 		p.Steps = append(p.Steps, conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonDryRun, "Nothing is written with spec.dryRun; status.diff says what the twin would be"))
 	default:
-		if f.owner.Spec.SourcePolicy == v1alpha1.SourcePinned && f.seen.Pinned == nil {
-			spec, _ := source.Object["spec"].(map[string]any)
-			p.Pin = runtime.DeepCopyJSON(spec)
+		switch pins := f.pins(); {
+		case pins && f.seen.Pin == nil:
+			p.Pin = f.pin(source)
+		case !pins:
+			p.Unpin = f.seen.Pin
 		}
 		p.Steps = append(p.Steps, f.bring(&p, built.Object))
 	}
 	return p
 }
+
+// orphaned says whether the source is gone and the twin is to go with it.
+func (f facts) orphaned(found conditions.Step) bool {
+	return found.Reason == v1alpha1.ReasonSourceNotFound && f.seen.Source == nil &&
+		f.owner.Spec.OnSourceDeleted == v1alpha1.SourceDeletedDelete && !f.owner.Spec.DryRun
+}
+
+// bereave takes the twin down until there is a source again.
+func (f facts) bereave(p *Plan) conditions.Step {
+	switch twin := f.seen.Twin; {
+	case twin == nil:
+		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonSourceDeleted, "There is no twin without its source (spec.onSourceDeleted: Delete)")
+	case twin.GetDeletionTimestamp() == nil:
+		p.Action, p.Twin = Delete, twin
+	}
+	return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonSourceDeleted, kube.Describe(f.seen.Twin)+" goes with its source (spec.onSourceDeleted: Delete)")
+}
+
+// pins says whether the twin is made of what is kept of the source.
+func (f facts) pins() bool { return f.owner.Spec.SourcePolicy == v1alpha1.SourcePinned }
+
+// pin is the ControllerRevision that keeps the spec of a source.
+func (f facts) pin(source *unstructured.Unstructured) *unstructured.Unstructured {
+	spec, _ := source.Object["spec"].(map[string]any)
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"data": map[string]any{"spec": runtime.DeepCopyJSON(spec)}, "revision": source.GetGeneration(),
+	}}
+	u.SetGroupVersionKind(revisionGVK)
+	u.SetNamespace(key(f.owner).Namespace)
+	u.SetName(key(f.owner).Name)
+	f.mark(u)
+	return u
+}
+
+// revisionGVK is what the specs of sources are kept in.
+var revisionGVK = appsv1.SchemeGroupVersion.WithKind("ControllerRevision")
 
 func holds(s conditions.Step) bool { return s.Status == metav1.ConditionTrue }
 
@@ -228,10 +280,20 @@ func (f facts) source() *unstructured.Unstructured {
 
 // pinned is the spec that the twin is made from; nil for the source's own.
 func (f facts) pinned() map[string]any {
-	if f.owner.Spec.SourcePolicy == v1alpha1.SourcePinned {
-		return f.seen.Pinned
+	if !f.pins() || f.seen.Pin == nil {
+		return nil
 	}
-	return nil
+	spec, _, _ := unstructured.NestedMap(f.seen.Pin.Object, "data", "spec")
+	return spec
+}
+
+// generation is that of the source which the twin is made of.
+func (f facts) generation() int64 {
+	if f.pinned() == nil {
+		return f.seen.Source.GetGeneration()
+	}
+	revision, _, _ := unstructured.NestedInt64(f.seen.Pin.Object, "revision")
+	return revision
 }
 
 // build makes the twin of a source as it is wanted; nil where that cannot be done, or there is no source.
@@ -239,7 +301,11 @@ func (f facts) build(source *unstructured.Unstructured) (*twin.Twin, conditions.
 	refused := func(reason, message string) (*twin.Twin, conditions.Step) {
 		return nil, conditions.False(v1alpha1.ConditionAccepted, reason, message)
 	}
-	if namespace := sourceNamespace(f.owner); namespace != f.owner.Namespace && !f.seen.Granted {
+	namespace := sourceNamespace(f.owner)
+	if f.seen.Unwatched {
+		return refused(v1alpha1.ReasonNotWatched, fmt.Sprintf("spec.sourceRef.namespace: the manager does not act in Namespace %s (--watch-namespaces)", namespace))
+	}
+	if namespace != f.owner.Namespace && !f.seen.Granted {
 		return refused(v1alpha1.ReasonNotGranted, fmt.Sprintf("spec.sourceRef.namespace: Namespace %s does not list %s in its annotation %s",
 			namespace, f.owner.Namespace, v1alpha1.AnnotationAllowedNamespaces))
 	}
@@ -261,6 +327,12 @@ func (f facts) build(source *unstructured.Unstructured) (*twin.Twin, conditions.
 		return refused(v1alpha1.ReasonInvalidOverride, "spec."+err.Error())
 	}
 	f.mark(built.Object)
+	annotations := built.Object.GetAnnotations()
+	annotations[v1alpha1.AnnotationSource] = f.owner.Spec.SourceRef.Name
+	if f.pins() {
+		annotations[v1alpha1.AnnotationPinned] = strconv.FormatInt(f.generation(), 10)
+	}
+	built.Object.SetAnnotations(annotations)
 	return built, accepted
 }
 
@@ -279,11 +351,7 @@ func (f facts) mark(built *unstructured.Unstructured) {
 func (p *Plan) describe(f facts, source *unstructured.Unstructured, built *twin.Twin) {
 	spec, _ := built.Object.Object["spec"].(map[string]any)
 	template, _ := spec["template"].(map[string]any)
-	generation := f.seen.Source.GetGeneration()
-	if f.pinned() != nil {
-		generation = f.seen.PinnedGeneration
-	}
-	p.Built, p.SourceGeneration, p.TemplateHash, p.Services = true, generation, twin.Hash(template), built.Services
+	p.Built, p.SourceGeneration, p.TemplateHash, p.Services = true, f.generation(), twin.Hash(template), built.Services
 	p.Others = []conditions.Step{
 		shared(built.Services),
 		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(source, built.Object, f.seen.Autoscalers)),
@@ -336,10 +404,14 @@ func (f facts) kept() conditions.Step {
 	if f.seen.Twin == nil {
 		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonPending, "Waits for the steps before it")
 	}
-	return step(twin.Read(f.seen.Twin))
+	return f.step(twin.Read(f.seen.Twin))
 }
 
-func step(s twin.State) conditions.Step {
+// step is how a twin is. That its controller has not seen yet what was written is nothing to tell of.
+func (f facts) step(s twin.State) conditions.Step {
+	if was := meta.FindStatusCondition(f.owner.Status.Conditions, v1alpha1.ConditionTwinReady); s.Reason == twin.ReasonNotObserved && was != nil && was.Status == metav1.ConditionFalse {
+		return conditions.False(was.Type, was.Reason, was.Message)
+	}
 	if s.Health == twin.Ready {
 		return conditions.True(v1alpha1.ConditionTwinReady, s.Reason, s.Message)
 	}
@@ -353,7 +425,7 @@ func (f facts) bring(p *Plan, wanted *unstructured.Unstructured) conditions.Step
 	if seen != nil {
 		state = twin.Read(seen)
 	}
-	said := step(state)
+	said := f.step(state)
 	if scaled := f.unready(p, state); scaled != nil {
 		said = *scaled
 	}
@@ -365,6 +437,9 @@ func (f facts) bring(p *Plan, wanted *unstructured.Unstructured) conditions.Step
 		return said // nothing is changed before that stands
 	}
 	switch {
+	case f.seen.Taken != "":
+		p.lookIn(takenAgain)
+		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonNameTaken, (&kube.NameTakenError{Object: f.seen.Taken}).Error())
 	case seen == nil:
 		p.Action, p.Twin = Create, wanted
 	case seen.GetDeletionTimestamp() != nil:
@@ -373,8 +448,10 @@ func (f facts) bring(p *Plan, wanted *unstructured.Unstructured) conditions.Step
 		p.Action, p.Twin = Delete, seen
 		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonRecreating,
 			kube.Describe(seen)+" is deleted, and created again when it is gone: it differs in fields that cannot be changed")
+	case f.behind():
 	case f.drifted(wanted):
 		p.Action, p.Twin = Update, wanted
+		p.Drifted = seen.GetAnnotations()[v1alpha1.AnnotationWanted] == wanted.GetAnnotations()[v1alpha1.AnnotationWanted] && f.owner.Status.TwinGeneration != 0
 		if holds(said) { // of what it was
 			return conditions.False(v1alpha1.ConditionTwinReady, twin.ReasonProgressing, kube.Describe(wanted)+" is being brought to what is asked for")
 		}
@@ -390,6 +467,12 @@ func stamp(wanted *unstructured.Unstructured) {
 	annotations := wanted.GetAnnotations()
 	annotations[v1alpha1.AnnotationWanted] = hash
 	wanted.SetAnnotations(annotations)
+}
+
+// behind says whether the cache has not seen yet what was written last.
+func (f facts) behind() bool {
+	ref := f.owner.Status.ExperimentResourceRef
+	return ref != nil && ref.UID == f.seen.Twin.GetUID() && f.seen.Twin.GetGeneration() < f.owner.Status.TwinGeneration
 }
 
 // drifted says whether the twin that is there is another than the one that is wanted: something else was wanted

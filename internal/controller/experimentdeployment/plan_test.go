@@ -93,7 +93,7 @@ func (f facts) written(t testing.TB, p Plan) facts {
 		f.seen.Twin = nil
 	}
 	if p.Pin != nil {
-		f.seen.Pinned, f.seen.PinnedGeneration = p.Pin, f.seen.Source.GetGeneration()
+		f.seen.Pin = p.Pin
 	}
 	if p.Built {
 		owner.Status.TemplateHash, owner.Status.UnreadySince = p.TemplateHash, nil

@@ -1,0 +1,97 @@
+package experimentdeployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/twin"
+)
+
+// foreground deletes what a twin has made before the twin, so that one that is gone has no pods.
+var foreground = client.PropagationPolicy(metav1.DeletePropagationForeground)
+
+func (s *scope) writer() kube.Writer {
+	return kube.Writer{Client: s.Live, Marks: marks, Owner: s.owner}
+}
+
+// apply carries the plan out.
+func (s *scope) apply(ctx context.Context) error {
+	if s.plan.Expire {
+		return s.expire(ctx)
+	}
+	if s.plan.Pin != nil {
+		if _, created, err := s.writer().Create(ctx, s.plan.Pin); err != nil || !created {
+			return errors.Join(err, behind(err == nil, s.plan.Pin.GroupVersionKind(), s.plan.Pin.GetName()))
+		}
+	}
+	if s.plan.Unpin != nil {
+		if err := s.writer().Delete(ctx, s.plan.Unpin); err != nil {
+			return err
+		}
+	}
+	log := log.FromContext(ctx)
+	switch s.plan.Action {
+	case Create:
+		log.Info("Creating twin", "twin", kube.Describe(s.plan.Twin))
+		written, created, err := s.writer().Create(ctx, s.plan.Twin)
+		if err == nil {
+			s.written = written
+			err = behind(!created, s.plan.Twin.GroupVersionKind(), s.plan.Twin.GetName())
+		}
+		return err
+	case Update:
+		log.Info("Updating twin", "twin", kube.Describe(s.plan.Twin))
+		written, err := s.writer().Update(ctx, s.seen.Twin, s.plan.Twin, s.ours)
+		if err == nil {
+			s.written = written
+		}
+		return err
+	case Delete:
+		log.Info("Deleting twin", "twin", kube.Describe(s.plan.Twin))
+		return s.writer().Delete(ctx, s.plan.Twin, foreground)
+	}
+	return nil
+}
+
+// ours says whether a label or an annotation of a twin is one that only we give it.
+func (s *scope) ours(name string) bool {
+	return strings.HasPrefix(name, twin.Group+"/") || twin.Copies(name, s.Options.Annotations)
+}
+
+// behind is a conflict of what was written with what the cache has.
+func behind(is bool, gvk schema.GroupVersionKind, name string) error {
+	if !is {
+		return nil
+	}
+	return apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, name, errors.New("it is there already, which the cache has not seen yet"))
+}
+
+// unpin deletes what was kept of a source.
+func unpin(ctx context.Context, writer kube.Writer, at types.NamespacedName) error {
+	pin, err := kube.Get(ctx, writer.Client, revisionGVK, at)
+	if err != nil || pin == nil || !marks.Owns(writer.Owner, pin) {
+		return err
+	}
+	return writer.Delete(ctx, pin)
+}
+
+// expire deletes the ExperimentDeployment that was looked at, and no other version of it.
+func (s *scope) expire(ctx context.Context) error {
+	log.FromContext(ctx).Info("Deleting expired ExperimentDeployment")
+	err := s.Client.Delete(ctx, s.owner.DeepCopy(), client.Preconditions{UID: ptr.To(s.owner.GetUID()), ResourceVersion: ptr.To(s.owner.GetResourceVersion())})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting expired ExperimentDeployment: %w", err)
+	}
+	return nil
+}

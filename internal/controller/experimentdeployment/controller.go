@@ -1,0 +1,235 @@
+package experimentdeployment
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/twin"
+)
+
+// +kubebuilder:rbac:groups=experimentcontroller.example.com,resources=experimentdeployments,verbs=get;list;watch;patch;delete
+// +kubebuilder:rbac:groups=experimentcontroller.example.com,resources=experimentdeployments/status,verbs=patch
+// +kubebuilder:rbac:groups=experimentcontroller.example.com,resources=experimentdeployments/finalizers,verbs=update
+// +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch
+// +kubebuilder:rbac:groups=argoproj.io,resources=rollouts,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch
+// +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch
+// +kubebuilder:rbac:groups=keda.sh,resources=scaledobjects,verbs=get;list;watch
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// timeout ends a pass that a call does not come back to.
+const timeout = time.Minute
+
+// The kinds beside those of twins that are read.
+var (
+	serviceGVK      = corev1.SchemeGroupVersion.WithKind("Service")
+	autoscalerGVK   = autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler")
+	budgetGVK       = policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")
+	namespaceGVK    = corev1.SchemeGroupVersion.WithKind("Namespace")
+	scaledObjectGVK = schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"}
+)
+
+// Options of the reconciler.
+type Options struct {
+	// Annotations are prefixes of those that twins get from their sources beside the ones that are known.
+	Annotations []string
+	// WatchNamespaces are those to act in; empty is all.
+	WatchNamespaces []string
+	// Webhook says whether ExperimentDeployments are reviewed when they are created or changed.
+	Webhook bool
+	// Events says whether Events are recorded of what happens.
+	Events bool
+	// MaxConcurrentReconciles is how many ExperimentDeployments are looked at at the same time.
+	MaxConcurrentReconciles int
+	// Clock tells the time.
+	Clock clock.PassiveClock
+}
+
+// Reconciler keeps twins of workloads.
+type Reconciler struct {
+	// Client reads from the cache.
+	Client client.Client
+	// Foreign reads the kinds of other systems from their cache.
+	Foreign client.Reader
+	// Live reads from the server, and writes.
+	Live client.Client
+	// Kinds of other systems that can be read.
+	Kinds interface {
+		State(gvk schema.GroupVersionKind) kube.KindState
+	}
+	// Recorder of events.
+	Recorder events.EventRecorder
+	// Clock tells the time.
+	Clock clock.PassiveClock
+	// Options of the manager.
+	Options Options
+}
+
+// scope is what a pass over one ExperimentDeployment knows.
+type scope struct {
+	*Reconciler
+	owner *v1alpha1.ExperimentDeployment
+	seen  Observed
+	now   time.Time
+	plan  Plan
+	// written is the twin as it was written; nil if it was not.
+	written client.Object
+}
+
+// Reconcile takes an ExperimentDeployment one step on.
+func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.ExperimentDeployment) (ctrl.Result, error) {
+	if err := kube.EnsureFinalizer(ctx, r.Client, owner, v1alpha1.Finalizer); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	before := owner.DeepCopy()
+	s := &scope{Reconciler: r, owner: owner, now: r.Clock.Now()}
+	err := s.step(ctx)
+	report(s, err)
+	return kube.Finish(ctx, r.Client, r.Recorder, before, owner, v1alpha1.Finalizer, kube.Outcome{
+		Wait: s.plan.Wait, Done: s.plan.Done, Events: happened(before, owner, s.plan, err), Err: passing(err),
+	})
+}
+
+// passing are the errors that are tried again: what the API server refuses as invalid stays so until something
+// changes, which wakes.
+func passing(err error) error {
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return nil
+	}
+	return err
+}
+
+// step observes, decides and writes.
+func (s *scope) step(ctx context.Context) error {
+	if err := s.observe(ctx); err != nil {
+		return err
+	}
+	s.plan = facts{owner: s.owner, seen: s.seen, annotations: s.Options.Annotations, now: s.now}.plan()
+	return s.apply(ctx)
+}
+
+// The priority of what wakes: a twin is nearer to its end than what is new.
+const priorityTwin = 10
+
+// The indexes by which ExperimentDeployments are found, and workloads that are made of others.
+const (
+	// indexSource is Kind/namespace/name of the source.
+	indexSource = "source"
+	// indexNamespace is the namespace of the source.
+	indexNamespace = "sourceNamespace"
+	// indexOwner is the annotation of a twin that names its owner.
+	indexOwner = "owner"
+	// indexWorkload is the name of the Deployment that a Rollout refers to.
+	indexWorkload = "workload"
+)
+
+func sourceKey(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
+
+// SetupWithManager registers the reconciler.
+//
+// foreign is the cache of the kinds of other systems; the manager must start it.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache, live client.Client, o Options) error {
+	r := &Reconciler{
+		Client: mgr.GetClient(), Foreign: foreign, Live: live, Recorder: kube.Silence, Clock: o.Clock, Options: o,
+	}
+	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	if o.Events {
+		r.Recorder = mgr.GetEventRecorder("experimentdeployment-controller")
+	}
+	if o.Webhook {
+		if err := setupWebhook(mgr, r); err != nil {
+			return err
+		}
+	}
+	kinds := &kube.ForeignKinds{
+		CRDs: mgr.GetCache(), Cache: foreign, Mapper: mgr.GetRESTMapper(),
+		Kinds: []kube.ForeignKind{
+			{
+				GroupVersionKind: twin.RolloutGVK, Handler: r.ofWorkload(),
+				Indexes: map[string]client.IndexerFunc{indexOwner: ownerOf, indexWorkload: workloadOf},
+			},
+			{GroupVersionKind: scaledObjectGVK, Handler: r.ofNeighbour()},
+		},
+		Wake: func(ctx context.Context) []reconcile.Request { return r.find(ctx) },
+	}
+	r.Kinds = kinds
+	b := ctrl.NewControllerManagedBy(mgr).
+		Named("experimentdeployment").
+		For(&v1alpha1.ExperimentDeployment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizerLost))).
+		WatchesMetadata(&corev1.Namespace{}, r.ofGrant(), builder.WithPredicates(granted)).
+		WatchesRawSource(kinds)
+	for _, gvk := range builtIn {
+		handler := r.ofNeighbour()
+		if isWorkload(gvk) {
+			handler = r.ofWorkload()
+		}
+		b = b.Watches(kube.Empty(gvk), handler)
+	}
+	return b.WithOptions(controller.Options{
+		MaxConcurrentReconciles: o.MaxConcurrentReconciles, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(),
+		// A manager that waits to lead has all that it needs to act at once.
+		EnableWarmup: ptr.To(true),
+	}).Complete(kube.QuietConflicts(r.sweeping(reconcile.AsReconciler(r.Client, r))))
+}
+
+// index makes the indexes of what every cluster has.
+func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) error {
+	owner := &v1alpha1.ExperimentDeployment{}
+	for name, value := range map[string]func(*v1alpha1.ExperimentDeployment) string{
+		indexSource: func(e *v1alpha1.ExperimentDeployment) string {
+			return sourceKey(e.Spec.SourceRef.Kind, sourceNamespace(e), e.Spec.SourceRef.Name)
+		},
+		indexNamespace: sourceNamespace,
+	} {
+		if err := indexer.IndexField(ctx, owner, name, func(o client.Object) []string {
+			return []string{value(o.(*v1alpha1.ExperimentDeployment))}
+		}); err != nil {
+			return err
+		}
+	}
+	for _, gvk := range builtIn {
+		if isWorkload(gvk) {
+			if err := indexer.IndexField(ctx, kube.Empty(gvk), indexOwner, ownerOf); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// finalizerLost lets an ExperimentDeployment through that somebody has replaced by a manifest without our
+// finalizer.
+var finalizerLost = predicate.NewPredicateFuncs(func(o client.Object) bool {
+	return o.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer)
+})
+
+// watched says whether the manager acts in a namespace.
+func (o Options) watched(namespace string) bool {
+	return len(o.WatchNamespaces) == 0 || slices.Contains(o.WatchNamespaces, namespace)
+}

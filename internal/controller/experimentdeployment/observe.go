@@ -1,0 +1,192 @@
+package experimentdeployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/twin"
+)
+
+// observe reads what the plan decides on.
+func (s *scope) observe(ctx context.Context) error {
+	gvk, known := twin.Kinds[s.owner.Spec.SourceRef.Kind]
+	if !known {
+		return nil // which the API server does not let through: the kind cannot be served
+	}
+	if s.owner.DeletionTimestamp != nil {
+		return s.observeTeardown(ctx, gvk)
+	}
+	if s.seen.Unwatched = !s.Options.watched(sourceNamespace(s.owner)); s.seen.Unwatched {
+		return nil
+	}
+	s.seen.Served = slices.Contains(s.served(), gvk)
+	if !s.seen.Served {
+		return nil
+	}
+	for _, read := range []func(context.Context, schema.GroupVersionKind) error{s.observeTwin, s.observeSource, s.observeTemplate, s.observePin} {
+		if err := read(ctx, gvk); err != nil {
+			return err
+		}
+	}
+	if err := s.observeGrants(ctx); err != nil || s.seen.Source == nil {
+		return err
+	}
+	return s.observeNeighbours(ctx)
+}
+
+// observeTwin reads the twin. What has its name and not its marks is somebody else's.
+func (s *scope) observeTwin(ctx context.Context, gvk schema.GroupVersionKind) error {
+	found, err := kube.Get(ctx, s.reader(gvk), gvk, key(s.owner))
+	s.take(found)
+	return err
+}
+
+func (s *scope) take(found *unstructured.Unstructured) {
+	switch {
+	case found == nil:
+	case marks.Owns(s.owner, found):
+		s.seen.Twin = found
+	default:
+		s.seen.Taken = kube.Describe(found)
+	}
+}
+
+// observeTeardown looks for what is left: the server must say that there is nothing.
+func (s *scope) observeTeardown(ctx context.Context, gvk schema.GroupVersionKind) error {
+	found, err := kube.Get(ctx, s.Live, gvk, key(s.owner))
+	if meta.IsNoMatchError(err) {
+		found, err = nil, s.otherVersion(gvk) // its objects have gone with their kind
+	}
+	if err != nil {
+		return err
+	}
+	s.take(found)
+	return s.observePin(ctx, gvk)
+}
+
+// otherVersion is an error if the cluster serves the kind in another version than that, in which the twin may be.
+func (s *scope) otherVersion(gvk schema.GroupVersionKind) error {
+	mappings, err := s.Live.RESTMapper().RESTMappings(gvk.GroupKind())
+	if err == nil && len(mappings) > 0 {
+		return fmt.Errorf("reading %s %s: the cluster does not serve %s, but another version of it, in which the twin may be", gvk.Kind, key(s.owner), gvk.GroupVersion())
+	}
+	return nil
+}
+
+// observeSource reads the source. That there is none the server must say.
+func (s *scope) observeSource(ctx context.Context, gvk schema.GroupVersionKind) error {
+	source, err := s.certain(ctx, gvk, s.owner.Spec.SourceRef.Name)
+	s.seen.Source = source
+	return err
+}
+
+// certain is an object beside the source as the cache has it; nil if the server says that there is none. One that
+// the cache does not have yet is a conflict.
+func (s *scope) certain(ctx context.Context, gvk schema.GroupVersionKind, name string) (*unstructured.Unstructured, error) {
+	at := types.NamespacedName{Namespace: sourceNamespace(s.owner), Name: name}
+	found, err := kube.Get(ctx, s.reader(gvk), gvk, at)
+	if err != nil || found != nil {
+		return found, err
+	}
+	found, err = kube.Get(ctx, s.Live, gvk, at)
+	if err != nil || found == nil {
+		return nil, err
+	}
+	return nil, apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, name, errors.New("the cache does not have it yet"))
+}
+
+// observeTemplate reads the workload that the source refers to (r1).
+func (s *scope) observeTemplate(ctx context.Context, _ schema.GroupVersionKind) error {
+	if s.seen.Source == nil {
+		return nil
+	}
+	ref := referred(s.seen.Source)
+	if ref == (reference{}) {
+		return nil
+	}
+	if ref.kind != "Deployment" {
+		s.seen.Missing = fmt.Sprintf("a %s by spec.workloadRef, which is not supported: of those, only Deployments are followed", ref.kind)
+		return nil
+	}
+	workload, err := s.certain(ctx, twin.Kinds[ref.kind], ref.name)
+	if err != nil {
+		return err
+	}
+	if workload == nil {
+		s.seen.Missing = fmt.Sprintf("Deployment %s/%s, which does not exist", sourceNamespace(s.owner), ref.name)
+		return nil
+	}
+	s.seen.Template, _, err = unstructured.NestedMap(workload.Object, "spec", "template")
+	return err
+}
+
+// observePin reads what was kept of the source, where something may have been.
+func (s *scope) observePin(ctx context.Context, _ schema.GroupVersionKind) error {
+	pinned := s.owner.Spec.SourcePolicy == v1alpha1.SourcePinned || s.owner.DeletionTimestamp != nil ||
+		s.seen.Twin != nil && s.seen.Twin.GetAnnotations()[v1alpha1.AnnotationPinned] != ""
+	if !pinned {
+		return nil
+	}
+	pin, err := kube.Get(ctx, s.Live, revisionGVK, key(s.owner))
+	if err != nil || pin == nil || !marks.Owns(s.owner, pin) {
+		return err
+	}
+	s.seen.Pin = pin
+	return nil
+}
+
+// observeGrants reads what the namespace of the source allows.
+func (s *scope) observeGrants(ctx context.Context) error {
+	namespace, name := kube.Metadata(namespaceGVK), sourceNamespace(s.owner)
+	if err := s.Client.Get(ctx, types.NamespacedName{Name: name}, namespace); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading Namespace %s: %w", name, err)
+	}
+	s.seen.Privileged = namespace.GetAnnotations()[v1alpha1.AnnotationAllowPrivileges] == "true"
+	for allowed := range strings.SplitSeq(namespace.GetAnnotations()[v1alpha1.AnnotationAllowedNamespaces], ",") {
+		s.seen.Granted = s.seen.Granted || strings.TrimSpace(allowed) == s.owner.Namespace
+	}
+	return nil
+}
+
+// observeNeighbours reads what selects the pods of the source, from the cache: it must not be changed.
+func (s *scope) observeNeighbours(ctx context.Context) error {
+	beside := []client.ListOption{client.InNamespace(sourceNamespace(s.owner)), client.UnsafeDisableDeepCopy}
+	services, err := kube.List(ctx, s.Client, serviceGVK, beside...)
+	if err != nil {
+		return err
+	}
+	for i := range services {
+		selector, _, _ := unstructured.NestedStringMap(services[i].Object, "spec", "selector")
+		address, _, _ := unstructured.NestedString(services[i].Object, "spec", "clusterIP")
+		s.seen.Services = append(s.seen.Services, twin.Service{Name: services[i].GetName(), Selector: selector, Headless: address == corev1.ClusterIPNone})
+	}
+	list := func(gvk schema.GroupVersionKind, to *[]*unstructured.Unstructured) error {
+		found, err := kube.List(ctx, s.reader(gvk), gvk, beside...)
+		for i := range found {
+			*to = append(*to, &found[i])
+		}
+		return err
+	}
+	if err := list(autoscalerGVK, &s.seen.Autoscalers); err != nil {
+		return err
+	}
+	if s.Kinds.State(scaledObjectGVK) == kube.KindServed {
+		if err := list(scaledObjectGVK, &s.seen.Autoscalers); err != nil {
+			return err
+		}
+	}
+	return list(budgetGVK, &s.seen.Budgets)
+}

@@ -1,0 +1,146 @@
+package experimentdeployment
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/twin"
+)
+
+// steps are the conditions that Ready sums up, in the order of the road.
+var steps = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionSourceFound, v1alpha1.ConditionTwinReady}
+
+// report writes into the status what the pass saw, did and failed at. It is pure.
+func report(s *scope, err error) {
+	owner, p, st := s.owner, s.plan, &s.owner.Status
+	st.ObservedGeneration = owner.Generation
+	if owner.Spec.TTL != nil {
+		end := metav1.NewTime(owner.CreationTimestamp.Add(owner.Spec.TTL.Duration))
+		st.ExpiresAt = &end
+	} else {
+		st.ExpiresAt = nil
+	}
+	if p.Built && err == nil {
+		reportBuilt(s)
+	}
+	if p.Steps != nil || p.Done {
+		reportTwin(s)
+	}
+	for _, step := range p.Steps {
+		conditions.Set(&st.Conditions, step, owner.Generation, s.now)
+	}
+	for _, step := range p.Others {
+		conditions.Set(&st.Conditions, step, owner.Generation, s.now)
+	}
+	conditions.Set(&st.Conditions, ready(owner, err), owner.Generation, s.now)
+	slices.SortStableFunc(st.Conditions, func(a, b metav1.Condition) int { return rank(a.Type) - rank(b.Type) })
+}
+
+// rank puts Ready first, and what it does not sum up last.
+func rank(conditionType string) int {
+	if conditionType == v1alpha1.ConditionReady {
+		return -1
+	}
+	if i := slices.Index(steps, conditionType); i >= 0 {
+		return i
+	}
+	return len(steps)
+}
+
+// ready sums the steps up. An error says more than they do.
+func ready(owner *v1alpha1.ExperimentDeployment, err error) conditions.Step {
+	if err != nil {
+		return conditions.False(v1alpha1.ConditionReady, kube.Reason(err), kube.Message(err))
+	}
+	current := make([]conditions.Step, 0, len(steps))
+	message := ""
+	for _, t := range steps {
+		step := conditions.Step{Type: t, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending, Message: "Not looked at yet"}
+		if c := meta.FindStatusCondition(owner.Status.Conditions, t); c != nil {
+			step = conditions.Step{Type: t, Status: c.Status, Reason: c.Reason, Message: c.Message}
+		}
+		current, message = append(current, step), step.Message
+	}
+	return conditions.Summary(v1alpha1.ConditionReady, current[len(current)-1].Reason, message, v1alpha1.ReasonPending, current)
+}
+
+// reportBuilt writes what is known of the twin that was built. The generation of its source counts from when
+// something of the twin has changed with it: an autoscaler's replicas are nothing to tell of.
+func reportBuilt(s *scope) {
+	p, st := s.plan, &s.owner.Status
+	if p.Action != Nothing || st.SourceGeneration == 0 || st.TemplateHash != p.TemplateHash || st.Diff != p.Diff {
+		st.SourceGeneration = p.SourceGeneration
+	}
+	st.TemplateHash, st.Diff, st.UnreadySince, st.Services = p.TemplateHash, p.Diff, nil, nil
+	if !p.UnreadySince.IsZero() {
+		since := metav1.NewTime(p.UnreadySince.Truncate(1e9))
+		st.UnreadySince = &since
+	}
+	for _, shared := range p.Services {
+		st.Services = append(st.Services, v1alpha1.ServiceStatus{Name: shared.Name, Shared: shared.Shared, Reason: shared.Reason, Message: shared.Message})
+	}
+	switch {
+	case p.Record:
+		st.ScaledToZero = &v1alpha1.ScaledToZero{TemplateHash: p.TemplateHash, At: metav1.NewTime(s.now.Truncate(1e9))}
+	case !p.ScaleToZero:
+		st.ScaledToZero = nil
+	}
+}
+
+// reportTwin writes how the twin is.
+func reportTwin(s *scope) {
+	st := &s.owner.Status
+	st.Replicas, st.ReadyReplicas = 0, 0
+	if s.seen.Twin != nil {
+		state := twin.Read(s.seen.Twin)
+		st.Replicas, st.ReadyReplicas = int32(state.Replicas), int32(state.ReadyReplicas)
+	}
+	switch {
+	case s.written != nil:
+		st.TwinGeneration = s.written.GetGeneration()
+		st.ExperimentResourceRef = &v1alpha1.ResourceRef{
+			Kind: s.owner.Spec.SourceRef.Kind, Name: s.written.GetName(), Namespace: s.written.GetNamespace(), UID: s.written.GetUID(),
+		}
+	case s.seen.Twin == nil && s.seen.Served || s.plan.Done:
+		st.TwinGeneration, st.ExperimentResourceRef = 0, nil
+	}
+}
+
+// quiet are reasons that tell of nothing that anybody waits for.
+var quiet = []string{
+	v1alpha1.ReasonPending, v1alpha1.ReasonAccepted, v1alpha1.ReasonSourceFound, v1alpha1.ReasonNone, v1alpha1.ReasonShared, v1alpha1.ReasonNoServices,
+	twin.ReasonProgressing, twin.ReasonNotObserved,
+}
+
+// good are the reasons of conditions that are False and are nothing to warn of.
+var good = []string{v1alpha1.ReasonDryRun, v1alpha1.ReasonDeleting, v1alpha1.ReasonCreated, v1alpha1.ReasonRecreating, v1alpha1.ReasonSourceDeleted}
+
+// bad are the conditions that are no good when they are True.
+var bad = []string{v1alpha1.ConditionAutoscalerInterference, v1alpha1.ConditionDisruptionInterference, v1alpha1.ConditionWarnings}
+
+// happened are the events between two statuses.
+func happened(before, after *v1alpha1.ExperimentDeployment, p Plan, err error) (out []kube.Event) {
+	if p.Expire {
+		return []kube.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonExpired, Message: "Its time is over, and the twin is taken down"}}
+	}
+	if p.Drifted && err == nil {
+		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonDrifted, Message: "Somebody has changed " + kube.Describe(p.Twin) + ", and it was put right"})
+	}
+	for _, c := range conditions.Changed(before.Status.Conditions, after.Status.Conditions) {
+		if slices.Contains(quiet, c.Reason) || c.Type == v1alpha1.ConditionReady && err == nil {
+			continue // Ready repeats what another condition says
+		}
+		kind := corev1.EventTypeWarning
+		if (c.Status == metav1.ConditionTrue) != slices.Contains(bad, c.Type) || slices.Contains(good, c.Reason) {
+			kind = corev1.EventTypeNormal
+		}
+		out = append(out, kube.Event{Type: kind, Reason: c.Reason, Message: c.Message})
+	}
+	return out
+}

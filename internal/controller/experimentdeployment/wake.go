@@ -1,0 +1,195 @@
+package experimentdeployment
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/twin"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// find lists the ExperimentDeployments of the cache; it cannot fail there.
+func (r *Reconciler) find(ctx context.Context, opts ...client.ListOption) []reconcile.Request {
+	list := &v1alpha1.ExperimentDeploymentList{}
+	if err := r.Client.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
+		log.FromContext(ctx).Error(err, "Listing ExperimentDeployments to wake")
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(list.Items))
+	for i := range list.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return requests
+}
+
+// ofWorkload wakes the owner of a twin, and those whose source a workload is, or is made of, if what it asks
+// for has changed.
+func (r *Reconciler) ofWorkload() handler.EventHandler {
+	owner := kube.Enqueue(func(_ context.Context, o client.Object) []reconcile.Request {
+		requests := marks.Request(o)
+		if len(requests) > 0 && !r.Options.watched(requests[0].Namespace) {
+			return nil // another manager looks after it
+		}
+		return requests
+	}, priorityTwin)
+	return both(owner, respecified(handler.EnqueueRequestsFromMapFunc(r.followers)))
+}
+
+// followers are those whose source a workload is, or is made of.
+func (r *Reconciler) followers(ctx context.Context, o client.Object) []reconcile.Request {
+	kind := o.GetObjectKind().GroupVersionKind().Kind
+	requests := r.find(ctx, client.MatchingFields{indexSource: sourceKey(kind, o.GetNamespace(), o.GetName())})
+	if kind != "Deployment" || r.Kinds.State(twin.RolloutGVK) != kube.KindServed {
+		return requests
+	}
+	rollouts, err := kube.List(ctx, r.Foreign, twin.RolloutGVK, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexWorkload: o.GetName()}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Listing Rollouts of a Deployment")
+	}
+	for i := range rollouts {
+		requests = append(requests, r.find(ctx, client.MatchingFields{indexSource: sourceKey("Rollout", o.GetNamespace(), rollouts[i].GetName())})...)
+	}
+	return requests
+}
+
+// ofNeighbour wakes those with a source in the namespace, if what the object asks for has changed.
+func (r *Reconciler) ofNeighbour() handler.EventHandler {
+	return respecified(handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		return r.find(ctx, client.MatchingFields{indexNamespace: o.GetNamespace()})
+	}))
+}
+
+// ofGrant wakes those with a source in a Namespace.
+func (r *Reconciler) ofGrant() handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		return r.find(ctx, client.MatchingFields{indexNamespace: o.GetName()})
+	})
+}
+
+// granted lets a Namespace through of which the grants have changed.
+var granted = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return len(grants(e.Object)) > 0 && !e.IsInInitialList },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(grants(e.ObjectOld), grants(e.ObjectNew))
+	},
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+func grants(namespace client.Object) map[string]string {
+	out := map[string]string{}
+	for _, a := range []string{v1alpha1.AnnotationAllowedNamespaces, v1alpha1.AnnotationAllowPrivileges} {
+		if value, ok := namespace.GetAnnotations()[a]; ok {
+			out[a] = value
+		}
+	}
+	return out
+}
+
+// both hands events to two handlers.
+func both(a, b handler.EventHandler) handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { a.Create(ctx, e, q); b.Create(ctx, e, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { a.Update(ctx, e, q); b.Update(ctx, e, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { a.Delete(ctx, e, q); b.Delete(ctx, e, q) },
+	}
+}
+
+// respecified hands on the updates by which an object asks for something else.
+func respecified(to handler.EventHandler) handler.EventHandler {
+	return handler.Funcs{
+		CreateFunc: to.Create, DeleteFunc: to.Delete,
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			if asksFor(e.ObjectOld, e.ObjectNew) {
+				to.Update(ctx, e, q)
+			}
+		},
+	}
+}
+
+// asksFor says whether an object asks for something else than before. Services and autoscalers have no generation
+// that says so.
+func asksFor(before, now client.Object) bool {
+	was, ok := before.(*unstructured.Unstructured)
+	is, both := now.(*unstructured.Unstructured)
+	if !ok || !both || (was.GetDeletionTimestamp() == nil) != (is.GetDeletionTimestamp() == nil) {
+		return true
+	}
+	same := was.GetGeneration() != 0 && was.GetGeneration() == is.GetGeneration() || equality.Semantic.DeepEqual(was.Object["spec"], is.Object["spec"])
+	return !same || !equality.Semantic.DeepEqual(was.GetLabels(), is.GetLabels()) || !equality.Semantic.DeepEqual(was.GetAnnotations(), is.GetAnnotations())
+}
+
+// sweeping takes the twins down whose owners are gone without it, because somebody has taken the finalizer off: in
+// another namespace nobody else does. They are found when they are first seen, and so at every start.
+func (r *Reconciler) sweeping(next reconcile.Reconciler) reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
+		owner := kube.Metadata(v1alpha1.GroupVersion.WithKind("ExperimentDeployment"))
+		err := r.Client.Get(ctx, request.NamespacedName, &v1alpha1.ExperimentDeployment{})
+		if !apierrors.IsNotFound(err) {
+			return next.Reconcile(ctx, request)
+		}
+		twins, err := r.twinsOf(ctx, request.NamespacedName)
+		if err != nil || len(twins) == 0 {
+			return ctrl.Result{}, err
+		}
+		err = r.Live.Get(ctx, request.NamespacedName, owner)
+		if !apierrors.IsNotFound(err) {
+			return ctrl.Result{Requeue: err == nil}, err //nolint:staticcheck,forbidigo // the cache is behind: as a conflict
+		}
+		for i := range twins {
+			if err := r.sweep(ctx, &twins[i]); err != nil {
+				return ctrl.Result{}, err
+			}
+		}
+		return ctrl.Result{}, nil
+	})
+}
+
+// twinsOf are the twins of an owner's name.
+func (r *Reconciler) twinsOf(ctx context.Context, owner types.NamespacedName) (all []unstructured.Unstructured, err error) {
+	for _, gvk := range r.served() {
+		some, err := kube.List(ctx, r.reader(gvk), gvk, client.MatchingFields{indexOwner: owner.String()})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// sweep deletes a twin without an owner, if its name proves that it is one: a copy that somebody has made of a twin
+// has its marks, and another name.
+func (r *Reconciler) sweep(ctx context.Context, orphan *unstructured.Unstructured) error {
+	owner := &v1alpha1.ExperimentDeployment{}
+	owner.UID = types.UID(orphan.GetLabels()[v1alpha1.LabelUID])
+	owner.Spec.SourceRef.Name = orphan.GetAnnotations()[v1alpha1.AnnotationSource]
+	if orphan.GetDeletionTimestamp() != nil || owner.UID == "" || orphan.GetName() != key(owner).Name {
+		return nil
+	}
+	log.FromContext(ctx).Info("Deleting twin whose ExperimentDeployment is gone", "twin", kube.Describe(orphan))
+	writer := kube.Writer{Client: r.Live, Marks: marks, Owner: owner}
+	if orphan.GetAnnotations()[v1alpha1.AnnotationPinned] != "" {
+		if err := unpin(ctx, writer, client.ObjectKeyFromObject(orphan)); err != nil {
+			return err
+		}
+	}
+	if err := writer.Delete(ctx, orphan, foreground); err != nil {
+		return fmt.Errorf("taking a twin down without an owner: %w", err)
+	}
+	return nil
+}
