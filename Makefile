@@ -99,7 +99,7 @@ install: ## Install the CRDs.
 	@$(apply) -f config/crd/bases
 
 .PHONY: uninstall
-uninstall: ## Remove the CRDs, unless there are Experiments or Components.
+uninstall: ## Remove the CRDs, unless there are objects of our kinds.
 	@$(nothing-left)
 	@$(kubectl) delete --ignore-not-found -f config/crd/bases
 
@@ -108,7 +108,7 @@ deploy: installer ## Install everything, with the manager's image IMG.
 	@$(apply) -f bin/installer/install.yaml
 
 .PHONY: undeploy
-undeploy: kustomize ## Remove everything, unless there are Experiments or Components.
+undeploy: kustomize ## Remove everything, unless there are objects of our kinds.
 	@$(nothing-left)
 	@bin/kustomize build config/default | $(kubectl) delete --ignore-not-found --timeout=2m -f -
 
@@ -135,7 +135,7 @@ installer: kustomize
 # hang, with what they made outside, because their manager goes too. (Listing a kind also waits
 # for its storage: a CRD that is deleted before that can take minutes to go.)
 define nothing-left
-for kind in experiments.experiments.illm.io components.experiments.illm.io; do \
+for kind in experiments.experiments.illm.io components.experiments.illm.io experimentdeployments.experimentcontroller.example.com; do \
 	crd=$$($(kubectl) get crd $$kind --ignore-not-found -o name); \
 	[[ -n $$crd ]] || continue; \
 	objects=$$($(kubectl) get $$kind -A -o name); \
