@@ -105,6 +105,18 @@ type Step struct {
 	Do   func(context.Context, *Stage) error
 }
 
+// At is a step of several actions at one moment.
+func At(when func(State) bool, do ...func(context.Context, *Stage) error) Step {
+	return Step{When: when, Do: func(ctx context.Context, s *Stage) error {
+		for _, act := range do {
+			if err := act(ctx, s); err != nil {
+				return err
+			}
+		}
+		return nil
+	}}
+}
+
 // Stage is where a run takes place.
 type Stage struct {
 	Namespace string

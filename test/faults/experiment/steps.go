@@ -31,16 +31,7 @@ type (
 func steps(all ...faults.Step) []faults.Step { return all }
 
 // step is several actions at one moment.
-func step(when moment, do ...action) faults.Step {
-	return faults.Step{When: when, Do: func(ctx context.Context, s *faults.Stage) error {
-		for _, act := range do {
-			if err := act(ctx, s); err != nil {
-				return err
-			}
-		}
-		return nil
-	}}
-}
+func step(when moment, do ...action) faults.Step { return faults.At(when, do...) }
 
 func objects(all ...*unstructured.Unstructured) []*unstructured.Unstructured { return all }
 

@@ -1,0 +1,321 @@
+package experimentdeployment
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
+	"github.com/labkeeper/labkeeper/test/faults"
+)
+
+type (
+	moment = func(faults.State) bool
+	action = func(context.Context, *faults.Stage) error
+)
+
+const source = `
+apiVersion: apps/v1
+kind: KIND
+metadata: {name: web}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: web, image: "example/web:1"}]
+`
+
+const faster = `
+apiVersion: experimentcontroller.example.com/v1alpha1
+kind: ExperimentDeployment
+metadata: {name: faster}
+spec:
+  sourceRef: {kind: KIND, name: web}
+  replicas: REPLICAS
+  mergeStrategy: Strategic
+  overrideSpec: {template: {spec: {containers: [{name: web, image: "example/web:2"}]}}}
+`
+
+// objects are a source of a kind and an ExperimentDeployment, with more of a spec. There is no Service: whether the
+// manager sees that before or after it has told of the rest is different in every run.
+func objects(kind string, more ...string) (all []*unstructured.Unstructured) {
+	of, replicas := strings.Replace(source, "KIND", kind, 1), "0"
+	if kind == "Rollout" {
+		replicas = "1"
+		of = strings.NewReplacer("apps/v1", "argoproj.io/v1alpha1", "spec:\n  replicas", "spec:\n  strategy: {canary: {}}\n  replicas").Replace(of)
+	}
+	for _, text := range []string{of, strings.NewReplacer("KIND", kind, "REPLICAS", replicas).Replace(faster) + strings.Join(more, "")} {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), u); err != nil {
+			panic(err) // it is a constant
+		}
+		all = append(all, u)
+	}
+	return all
+}
+
+// Moments.
+
+// tells is when a condition of a spec's generation has a reason.
+func tells(generation int64, conditionType, reason string) moment {
+	return func(s faults.State) bool {
+		for _, e := range s.Of("ExperimentDeployment") {
+			all, _, _ := unstructured.NestedSlice(e.Object, "status", "conditions")
+			for _, c := range all {
+				condition, _ := c.(map[string]any)
+				if condition["type"] == conditionType && condition["reason"] == reason && condition["observedGeneration"] == generation {
+					return true
+				}
+			}
+		}
+		return false
+	}
+}
+
+// up is when the twin is told to be as it is wanted.
+func up(generation int64, reason string, is func(*unstructured.Unstructured) bool) moment {
+	ready := tells(generation, v1alpha1.ConditionReady, reason)
+	return func(s faults.State) bool {
+		t := theTwin(s)
+		return ready(s) && t != nil && t.GetDeletionTimestamp() == nil && told(s, t) && is(t)
+	}
+}
+
+func anyhow(*unstructured.Unstructured) bool { return true }
+
+// labelled is when the template of a twin has a label.
+func labelled(u *unstructured.Unstructured) bool {
+	_, found, _ := unstructured.NestedString(u.Object, "spec", "template", "metadata", "labels", "new")
+	return found
+}
+
+func imaged(image string) func(*unstructured.Unstructured) bool {
+	return func(u *unstructured.Unstructured) bool {
+		all, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+		return len(all) == 1 && all[0].(map[string]any)["image"] == image
+	}
+}
+
+// unscaled is when a twin has the replicas that were asked for.
+func unscaled(u *unstructured.Unstructured) bool {
+	n, _, _ := unstructured.NestedInt64(u.Object, "spec", "replicas")
+	return n == 0
+}
+
+// elsewhere is when it has another Service for its pods' names.
+func elsewhere(u *unstructured.Unstructured) bool {
+	name, _, _ := unstructured.NestedString(u.Object, "spec", "serviceName")
+	return name == "elsewhere"
+}
+
+func theTwin(s faults.State) *unstructured.Unstructured {
+	for _, kind := range []string{"Deployment", "StatefulSet", "Rollout"} {
+		for _, u := range s.Of(kind) {
+			if twin(u) {
+				return u
+			}
+		}
+	}
+	return nil
+}
+
+func all(moments ...moment) moment {
+	return func(s faults.State) bool {
+		for _, m := range moments {
+			if !m(s) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func without(kinds ...string) moment {
+	return func(s faults.State) bool {
+		for _, kind := range kinds {
+			for _, u := range s.Of(kind) {
+				if kind == "ExperimentDeployment" || twin(u) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+}
+
+var gone = without("ExperimentDeployment", "Deployment", "StatefulSet", "Rollout", "ControllerRevision")
+
+// Actions.
+
+func kill(_ context.Context, s *faults.Stage) error    { return s.StopManager(true) }
+func start(ctx context.Context, s *faults.Stage) error { return s.StartManager(ctx) }
+
+func sleep(d time.Duration) action {
+	return func(ctx context.Context, s *faults.Stage) error { return s.Advance(ctx, d) }
+}
+
+// of is an object of the run by its kind and name.
+func of(s *faults.Stage, version, kind, name string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(version)
+	u.SetKind(kind)
+	u.SetNamespace(s.Namespace)
+	u.SetName(name)
+	return u
+}
+
+func theOwner(s *faults.Stage) *unstructured.Unstructured {
+	return of(s, v1alpha1.GroupVersion.String(), "ExperimentDeployment", "faster")
+}
+
+func remove(ctx context.Context, s *faults.Stage) error { return s.Client.Delete(ctx, theOwner(s)) }
+
+func edit(patch string) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		return s.Client.Patch(ctx, theOwner(s), client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+}
+
+// editSource and removeSource are what somebody does to the source.
+func editSource(kind, patch string) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		return s.Client.Patch(ctx, of(s, versions[kind], kind, "web"), client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+}
+
+func removeSource(kind string) action {
+	return func(ctx context.Context, s *faults.Stage) error { return s.Client.Delete(ctx, of(s, versions[kind], kind, "web")) }
+}
+
+var versions = map[string]string{"Deployment": "apps/v1", "StatefulSet": "apps/v1", "Rollout": "argoproj.io/v1alpha1"}
+
+// onTwin does something to the twin.
+func onTwin(kind string, do func(context.Context, client.Client, *unstructured.Unstructured) error) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(versions[kind])
+		list.SetKind(kind + "List")
+		if err := s.Client.List(ctx, list, client.InNamespace(s.Namespace), client.HasLabels{v1alpha1.LabelUID}); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if err := do(ctx, s.Client, &list.Items[i]); err != nil {
+				return fmt.Errorf("meddling with the twin: %w", err)
+			}
+		}
+		return nil
+	}
+}
+
+func scale(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+	return c.Patch(ctx, u, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"revisionHistoryLimit":7}}`)))
+}
+
+func limited(u *unstructured.Unstructured) bool {
+	n, _, _ := unstructured.NestedInt64(u.Object, "spec", "revisionHistoryLimit")
+	return n == 2
+}
+
+func lose(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+	return c.Delete(ctx, u, client.PropagationPolicy("Background"))
+}
+
+const (
+	newLabel  = `{"spec":{"template":{"metadata":{"labels":{"new":"yes"}}}}}`
+	newImage  = `{"spec":{"overrideSpec":{"template":{"spec":{"containers":[{"name":"web","image":"example/web:3"}]}}}}}`
+	zero      = "ScaledToZero"
+	isReady   = "TwinReady"
+	unready   = v1alpha1.ReasonUnready
+	condition = v1alpha1.ConditionReady
+)
+
+var workloads = []faults.Workload{
+	{Name: "deployment", Objects: objects("Deployment"), Done: up(1, zero, imaged("example/web:2"))},
+	{
+		Name:    "deployment-edited",
+		Objects: objects("Deployment"),
+		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), edit(newImage)), faults.At(up(2, zero, imaged("example/web:3")), remove)},
+		Done:    gone,
+	},
+	{
+		Name:    "deployment-source-edited",
+		Objects: objects("Deployment"),
+		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), editSource("Deployment", newLabel))},
+		Done:    up(1, zero, labelled),
+	},
+	{
+		Name:    "deployment-meddled",
+		Objects: objects("Deployment"),
+		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), onTwin("Deployment", scale))},
+		Done:    up(1, zero, limited),
+	},
+	{
+		Name:    "deployment-lost",
+		Objects: objects("Deployment"),
+		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), kill, onTwin("Deployment", lose)), faults.At(without("Deployment"), start)},
+		Done:    up(1, zero, anyhow),
+	},
+	{
+		Name:    "deployment-refused",
+		Objects: objects("Deployment"),
+		Steps: []faults.Step{
+			faults.At(up(1, zero, anyhow), edit(`{"spec":{"overrideSpec":{"replcas":1}}}`)),
+			faults.At(tells(2, condition, v1alpha1.ReasonInvalidOverride), edit(`{"spec":{"overrideSpec":{"replcas":null}}}`)),
+		},
+		Done: up(3, zero, anyhow),
+	},
+	{
+		Name:    "deployment-bereaved",
+		Objects: objects("Deployment", "  onSourceDeleted: Delete\n"),
+		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), removeSource("Deployment"))},
+		Done:    all(tells(1, v1alpha1.ConditionTwinReady, v1alpha1.ReasonSourceDeleted), without("Deployment")),
+	},
+	{
+		Name:    "deployment-ends",
+		Objects: objects("Deployment", "  ttl: 1h\n"),
+		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), sleep(2*time.Hour))},
+		Done:    gone,
+	},
+	{
+		Name:    "statefulset-recreated",
+		Objects: objects("StatefulSet"),
+		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), edit(`{"spec":{"overrideSpec":{"serviceName":"elsewhere"}}}`)), faults.At(up(2, zero, elsewhere), remove)},
+		Done:    gone,
+	},
+	{
+		Name:    "statefulset-pinned",
+		Objects: objects("StatefulSet", "  sourcePolicy: Pinned\n"),
+		Steps: []faults.Step{
+			faults.At(up(1, zero, anyhow), editSource("StatefulSet", newLabel), edit(newImage)),
+			faults.At(up(2, zero, imaged("example/web:3")), edit(`{"spec":{"sourcePolicy":"Follow"}}`)),
+		},
+		Done: all(up(3, zero, labelled), without("ControllerRevision")),
+	},
+	{
+		Name:    "statefulset-pinned-deleted",
+		Objects: objects("StatefulSet", "  sourcePolicy: Pinned\n"),
+		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), remove)},
+		Done:    gone,
+	},
+	{
+		Name:    "rollout",
+		Objects: objects("Rollout"),
+		Steps:   []faults.Step{faults.At(up(1, isReady, anyhow), edit(newImage)), faults.At(up(2, isReady, imaged("example/web:3")), remove)},
+		Done:    gone,
+	},
+	{
+		Name:    "rollout-unready",
+		Objects: objects("Rollout", "  onUnready: {after: 10m}\n"),
+		Holds:   []string{healthy},
+		Steps:   []faults.Step{faults.At(tells(1, condition, v1alpha1.ReasonCreated), sleep(time.Hour))},
+		Done:    up(1, unready, unscaled),
+	},
+}

@@ -1,0 +1,111 @@
+package experimentdeployment
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
+	"github.com/labkeeper/labkeeper/test/faults"
+)
+
+const managerNamespace = "labkeeper-system"
+
+// healthy is when Argo Rollouts has brought a twin up; a workload can hold it.
+const healthy = "healthy"
+
+// installation is what the manager expects of its cluster.
+var installation = faults.Installation{
+	CRDs:             []string{"config/crd/bases", "bin/crds/argo-rollouts/rollout-crd.yaml"},
+	Namespaces:       []string{"argocd", "argo", "crossplane-system", managerNamespace},
+	Manifests:        []string{"config/rbac"},
+	AccountNamespace: managerNamespace,
+	Account:          "labkeeper-controller-manager",
+}
+
+// world is everything around an ExperimentDeployment.
+var world = faults.World{
+	Kinds: []schema.GroupVersionResource{
+		v1alpha1.GroupVersion.WithResource("experimentdeployments"),
+		{Group: "apps", Version: "v1", Resource: "deployments"},
+		{Group: "apps", Version: "v1", Resource: "statefulsets"},
+		{Group: "apps", Version: "v1", Resource: "controllerrevisions"},
+		{Group: "argoproj.io", Version: "v1alpha1", Resource: "rollouts"},
+	},
+	Run: func(u *unstructured.Unstructured) string {
+		if u.GetKind() == "ControllerRevision" && !twin(u) {
+			return "" // a StatefulSet's
+		}
+		return u.GetNamespace()
+	},
+	Role: func(u *unstructured.Unstructured) string {
+		switch {
+		case u.GetKind() == "ExperimentDeployment":
+			return u.GetKind()
+		case twin(u):
+			return "Twin " + u.GetKind()
+		}
+		return "Source " + u.GetKind()
+	},
+	Owner: func(u *unstructured.Unstructured) types.UID { return types.UID(u.GetLabels()[v1alpha1.LabelUID]) },
+	Rank:  func(*unstructured.Unstructured) (int, bool) { return 0, false },
+	Invariants: map[string]func([]faults.Entry) string{
+		"source": untouched,
+	},
+	Play:          play,
+	QuietWhenLate: true,
+	Manager: func(namespace string) []string {
+		return []string{"--watch-namespaces=" + namespace, "--orphans-namespace=" + managerNamespace}
+	},
+}
+
+func twin(u *unstructured.Unstructured) bool { return u.GetLabels()[v1alpha1.LabelUID] != "" }
+
+// untouched says what the manager has done to something that is not its own.
+func untouched(history []faults.Entry) string {
+	last := history[len(history)-1].Object
+	if last.GetKind() == "ExperimentDeployment" || twin(last) {
+		return ""
+	}
+	for _, f := range last.GetManagedFields() {
+		if f.Manager == "labkeeper" {
+			return last.GetKind() + " " + last.GetName() + " was written by the manager"
+		}
+	}
+	return ""
+}
+
+// play is Argo Rollouts: it tells of a Rollout that it is Healthy, when the manager has told that it made it.
+func play(ctx context.Context, stage *faults.Stage, state faults.State) error {
+	for _, r := range state.Of("Rollout") {
+		observed, _, _ := unstructured.NestedString(r.Object, "status", "observedGeneration")
+		generation := strconv.FormatInt(r.GetGeneration(), 10)
+		if observed == generation || twin(r) && (!told(state, r) || stage.Held(healthy)) {
+			continue
+		}
+		replicas, _, _ := unstructured.NestedInt64(r.Object, "spec", "replicas")
+		after := r.DeepCopy()
+		after.Object["status"] = map[string]any{
+			"observedGeneration": generation, "phase": "Healthy", "replicas": replicas, "readyReplicas": replicas, "updatedReplicas": replicas, "availableReplicas": replicas,
+		}
+		if err := stage.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(r, client.MergeFromWithOptimisticLock{})); err != nil {
+			return fmt.Errorf("telling of Rollout %s: %w", r.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// told says whether the status speaks of a twin as it is now.
+func told(state faults.State, u *unstructured.Unstructured) bool {
+	for _, e := range state.Of("ExperimentDeployment") {
+		if generation, _, _ := unstructured.NestedInt64(e.Object, "status", "twinGeneration"); generation == u.GetGeneration() {
+			return true
+		}
+	}
+	return false
+}
