@@ -76,11 +76,11 @@ LOADFLAGS ?=
 
 .PHONY: sweep
 sweep: k8s ## Kill the manager after every write of every workload; SWEEPFLAGS are passed on.
-	@go test ./test/faults/... -count=1 -v -timeout 60m -run TestSweep -faults.full=C1 $(SWEEPFLAGS)
+	@go test ./test/faults/... -p 1 -count=1 -v -timeout 60m -run TestSweep -faults.full=C1 $(SWEEPFLAGS)
 
 .PHONY: sweep-full
 sweep-full: k8s ## Let every fault happen at every write of every workload; with SWEEPFLAGS=-faults.record=FILE it goes on where it ended.
-	@go test ./test/faults/... -count=1 -v -timeout 300m -run TestSweep -faults.full=all $(SWEEPFLAGS)
+	@go test ./test/faults/... -p 1 -count=1 -v -timeout 300m -run TestSweep -faults.full=all $(SWEEPFLAGS)
 
 .PHONY: sweep-mutants
 sweep-mutants: k8s ## Plant bugs in the manager and fail if the sweep does not find one of them.

@@ -103,6 +103,11 @@ func (k kind) refuse(override map[string]any) error {
 			}
 		}
 	}
+	for _, field := range slices.Sorted(maps.Keys(override)) {
+		if strings.HasPrefix(field, "$") { // it would take away what is set before the merge
+			return invalid("overrideSpec."+field, "the spec as a whole cannot be replaced; remove it")
+		}
+	}
 	template, ok := override["template"].(map[string]any)
 	if !ok {
 		return nil

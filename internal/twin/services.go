@@ -49,7 +49,9 @@ func (w Wanted) share(source map[string]string, spec map[string]any) []Sharing {
 	var all []Sharing
 	for _, service := range slices.SortedFunc(slices.Values(w.Services), func(a, b Service) int { return strings.Compare(a.Name, b.Name) }) {
 		asked := maps.Clone(service.Selector)
-		maps.DeleteFunc(asked, func(label, _ string) bool { return slices.Contains(ofPods, label) })
+		maps.DeleteFunc(asked, func(label, _ string) bool {
+			return slices.Contains(ofPods, label) || strings.HasPrefix(label, Group+"/")
+		})
 		if len(asked) == 0 || !selects(asked, source) {
 			continue
 		}

@@ -194,8 +194,8 @@ func (w Wanted) object(source *unstructured.Unstructured) *unstructured.Unstruct
 	u.SetNamespace(source.GetNamespace())
 	u.SetName(w.Name)
 	labels := w.labels()
-	if id, ok := source.GetLabels()[instanceID]; ok { // m13: a controller with an instance id sees no others
-		labels[instanceID] = id
+	if id, ok := source.GetLabels()[InstanceID]; ok { // m13: a controller with an instance id sees no others
+		labels[InstanceID] = id
 	}
 	u.SetLabels(labels)
 	if annotations := copied(source.GetAnnotations(), nil, w.Annotations); len(annotations) > 0 {
@@ -204,7 +204,8 @@ func (w Wanted) object(source *unstructured.Unstructured) *unstructured.Unstruct
 	return u
 }
 
-const instanceID = "argo-rollouts.argoproj.io/controller-instance-id"
+// InstanceID is the label of Rollouts that says which controller looks after them.
+const InstanceID = "argo-rollouts.argoproj.io/controller-instance-id"
 
 // labels are those of the twin and its pods.
 func (w Wanted) labels() map[string]string {

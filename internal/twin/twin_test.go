@@ -310,7 +310,7 @@ revisionHistoryLimit: 2
 strategy: {canary: {}}
 selector: {matchLabels: {experiment-controller.example.com/experiment-id: web-exp-abc}}
 `, spec)
-			if want := map[string]string{"canary": "blue"}[name]; twin.Object.GetLabels()[instanceID] != want {
+			if want := map[string]string{"canary": "blue"}[name]; twin.Object.GetLabels()[InstanceID] != want {
 				t.Errorf("labels are %v", twin.Object.GetLabels())
 			}
 			if len(twin.Object.GetAnnotations()) > 0 {

@@ -50,7 +50,7 @@ func warnings(source *unstructured.Unstructured, from, spec map[string]any, serv
 	}
 	replicas, said, _ := unstructured.NestedInt64(from, "replicas")
 	if mine, _, _ := unstructured.NestedInt64(spec, "replicas"); said && replicas > 0 && mine >= replicas {
-		warn(WarnNotSmaller, "The twin has %d replicas, and its source %d", mine, replicas)
+		warn(WarnNotSmaller, "The twin has no fewer replicas than its source")
 	}
 	annotations, _, _ := unstructured.NestedMap(spec, "template", "metadata", "annotations")
 	for _, name := range slices.Sorted(maps.Keys(annotations)) {

@@ -484,6 +484,9 @@ var verbs = map[string]string{
 // readWrite reads what a request asks to change. Leases and events are written at any time
 // and are not counted; reviews change nothing.
 func readWrite(r *http.Request) (Write, bool) {
+	if r.URL.Query().Has("dryRun") {
+		return Write{}, false // nothing is stored
+	}
 	verb, changes := verbs[r.Method]
 	if !changes {
 		return Write{}, false

@@ -378,6 +378,13 @@ var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 		s.edit(ctx, "other", func(e *twins.ExperimentDeployment) { e.Spec.OverrideSpec.Raw = []byte(`{"serviceName":"elsewhere"}`) })
 		e = s.ready(ctx, "other")
 		again := s.twin(ctx, e)
+		By("not before it is known that it can be")
+		s.edit(ctx, "other", func(e *twins.ExperimentDeployment) {
+			e.Spec.OverrideSpec.Raw = []byte(`{"serviceName":"nowhere","template":{"spec":{"containers":[{"name":"db","resources":{"requests":{"cpu":"2"},"limits":{"cpu":"1"}}}]}}}`)
+		})
+		s.says(ctx, "other", twins.ConditionReady, metav1.ConditionFalse, twins.ReasonRejected, "must be less than or equal to")
+		s.says(ctx, "other", twins.ConditionTwinReady, metav1.ConditionTrue, twin.ReasonReady)
+		Expect(s.twin(ctx, e).GetUID()).To(Equal(again.GetUID()))
 		Expect(again.GetUID()).NotTo(Equal(first.GetUID()))
 		Expect(again.GetName()).To(Equal(first.GetName()))
 		Expect(s.client.Delete(ctx, e)).To(Succeed())
@@ -461,8 +468,13 @@ var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 		copied.SetName("copy")
 		copied.SetResourceVersion("")
 		Expect(lab.client.Create(ctx, copied)).To(Succeed())
+		lab.create(ctx, strings.Replace(faster, "name: web}", "name: web, namespace: "+s.namespace+"}", 1)) // it takes the name, and nothing else
 		restartShared()
-		lab.gone(ctx, e)
+		orphan := copied.DeepCopy()
+		Eventually(func() bool {
+			return apierrors.IsNotFound(lab.client.Get(ctx, types.NamespacedName{Namespace: s.namespace, Name: e.Status.ExperimentResourceRef.Name}, orphan))
+		}).Should(BeTrue())
+		Expect(lab.twin(ctx, lab.ready(ctx, "faster")).GetName()).NotTo(Equal(e.Status.ExperimentResourceRef.Name))
 		Consistently(func() error { return lab.client.Get(ctx, client.ObjectKeyFromObject(copied), copied) }).Should(Succeed())
 	})
 

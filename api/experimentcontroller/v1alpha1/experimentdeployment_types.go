@@ -198,10 +198,11 @@ type ExperimentDeploymentStatus struct {
 	// twinGeneration is that of the twin after it was written last: another one is drift.
 	// +optional
 	TwinGeneration int64 `json:"twinGeneration,omitempty"`
-	// unreadySince is since when the twin with this templateHash has not been ready.
+	// unreadySince is since when the twin with this templateHash has not been ready for longer than a moment: first
+	// its creation; where it is ready, since when it was not before.
 	// +optional
 	UnreadySince *metav1.Time `json:"unreadySince,omitempty"`
-	// scaledToZero says of which templateHash the pods were taken away, because they were not ready, and since when.
+	// scaledToZero says of which spec the pods were taken away, because they were not ready, and since when.
 	// +optional
 	ScaledToZero *ScaledToZero `json:"scaledToZero,omitempty"`
 	// services that select the pods of the source.
@@ -239,8 +240,8 @@ type ResourceRef struct {
 
 // ScaledToZero is a twin without pods.
 type ScaledToZero struct {
-	// templateHash of the template whose pods were not ready.
-	TemplateHash string `json:"templateHash"`
+	// wantedHash of the spec whose pods were not ready.
+	WantedHash string `json:"wantedHash"`
 	// at is when they were taken away.
 	At metav1.Time `json:"at"`
 }

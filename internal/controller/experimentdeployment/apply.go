@@ -54,10 +54,13 @@ func (s *scope) apply(ctx context.Context) error {
 		log.Info("Updating twin", "twin", kube.Describe(s.plan.Twin))
 		written, err := s.writer().Update(ctx, s.seen.Twin, s.plan.Twin, s.ours)
 		if err == nil {
-			s.written = written
+			s.written, s.unchanged = written, written.GetResourceVersion() == s.seen.Twin.GetResourceVersion()
 		}
 		return err
 	case Delete:
+		if err := s.possible(ctx); err != nil {
+			return err
+		}
 		log.Info("Deleting twin", "twin", kube.Describe(s.plan.Twin))
 		return s.writer().Delete(ctx, s.plan.Twin, foreground)
 	}
@@ -66,7 +69,20 @@ func (s *scope) apply(ctx context.Context) error {
 
 // ours says whether a label or an annotation of a twin is one that only we give it.
 func (s *scope) ours(name string) bool {
-	return strings.HasPrefix(name, twin.Group+"/") || twin.Copies(name, s.Options.Annotations)
+	return strings.HasPrefix(name, twin.Group+"/") || name == twin.InstanceID || twin.Copies(name, s.Options.Annotations)
+}
+
+// possible is an error if the API server would refuse what is to take the place of the twin, which then stays.
+func (s *scope) possible(ctx context.Context) error {
+	if s.plan.Next == nil {
+		return nil
+	}
+	next := s.plan.Next.DeepCopy()
+	next.SetName(next.GetName() + "-next") // its own name is taken
+	if err := s.Live.Create(ctx, next, client.DryRunAll, client.FieldOwner(kube.FieldOwner), client.FieldValidation("Strict")); err != nil {
+		return fmt.Errorf("trying %s: %w", kube.Describe(s.plan.Next), err)
+	}
+	return nil
 }
 
 // behind is a conflict of what was written with what the cache has.

@@ -32,6 +32,7 @@ import (
 // +kubebuilder:rbac:groups=experimentcontroller.example.com,resources=experimentdeployments/finalizers,verbs=update
 // +kubebuilder:rbac:groups=apps,resources=deployments;statefulsets,verbs=get;list;watch
 // +kubebuilder:rbac:groups=argoproj.io,resources=rollouts,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps,resources=controllerrevisions,verbs=get
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=keda.sh,resources=scaledobjects,verbs=get;list;watch
@@ -96,8 +97,9 @@ type scope struct {
 	seen  Observed
 	now   time.Time
 	plan  Plan
-	// written is the twin as it was written; nil if it was not.
-	written client.Object
+	// written is the twin as it was written; nil if it was not. Unchanged says that the server had it so already.
+	written   client.Object
+	unchanged bool
 }
 
 // Reconcile takes an ExperimentDeployment one step on.
@@ -109,15 +111,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.ExperimentDe
 	s := &scope{Reconciler: r, owner: owner, now: r.Clock.Now()}
 	err := s.step(ctx)
 	report(s, err)
+	retried := s.passing(err)
 	return kube.Finish(ctx, r.Client, r.Recorder, before, owner, v1alpha1.Finalizer, kube.Outcome{
-		Wait: s.plan.Wait, Done: s.plan.Done, Events: happened(before, owner, s.plan, err), Err: passing(err),
+		Wait: s.plan.Wait, Done: s.plan.Done && err == nil, Events: happened(before, owner, s, err), Err: retried,
 	})
 }
 
-// passing are the errors that are tried again: what the API server refuses as invalid stays so until something
-// changes, which wakes.
-func passing(err error) error {
+// refusedAgain is when to try again what the API server refuses as invalid: a policy may have been mended.
+const refusedAgain = 5 * time.Minute
+
+// passing are the errors that are tried again with growing delays: what the API server refuses as invalid mostly
+// stays so until something changes, which wakes.
+func (s *scope) passing(err error) error {
 	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		s.plan.lookIn(refusedAgain)
 		return nil
 	}
 	return err

@@ -36,13 +36,19 @@ func (s *scope) observe(ctx context.Context) error {
 	if !s.seen.Served {
 		return nil
 	}
-	for _, read := range []func(context.Context, schema.GroupVersionKind) error{s.observeTwin, s.observeSource, s.observeTemplate, s.observePin} {
+	if err := s.observeTwin(ctx, gvk); err != nil {
+		return err
+	}
+	if err := s.observeGrants(ctx); err != nil || (facts{owner: s.owner, seen: s.seen}).withheld() {
+		return err
+	}
+	for _, read := range []func(context.Context, schema.GroupVersionKind) error{s.observeSource, s.observeTemplate, s.observePin} {
 		if err := read(ctx, gvk); err != nil {
 			return err
 		}
 	}
-	if err := s.observeGrants(ctx); err != nil || s.seen.Source == nil {
-		return err
+	if s.seen.Source == nil {
+		return nil
 	}
 	return s.observeNeighbours(ctx)
 }
@@ -118,7 +124,7 @@ func (s *scope) observeTemplate(ctx context.Context, _ schema.GroupVersionKind) 
 		return nil
 	}
 	if ref.kind != "Deployment" {
-		s.seen.Missing = fmt.Sprintf("a %s by spec.workloadRef, which is not supported: of those, only Deployments are followed", ref.kind)
+		s.seen.Missing = fmt.Sprintf("a %s by spec.workloadRef: of those, only Deployments are followed", ref.kind)
 		return nil
 	}
 	workload, err := s.certain(ctx, twin.Kinds[ref.kind], ref.name)
@@ -129,14 +135,16 @@ func (s *scope) observeTemplate(ctx context.Context, _ schema.GroupVersionKind) 
 		s.seen.Missing = fmt.Sprintf("Deployment %s/%s, which does not exist", sourceNamespace(s.owner), ref.name)
 		return nil
 	}
-	s.seen.Template, _, err = unstructured.NestedMap(workload.Object, "spec", "template")
+	s.seen.Workload, _, err = unstructured.NestedMap(workload.Object, "spec")
 	return err
 }
 
-// observePin reads what was kept of the source, where something may have been.
+// observePin reads what was kept of the source, where something may have been: it may have been pinned before it was
+// edited.
 func (s *scope) observePin(ctx context.Context, _ schema.GroupVersionKind) error {
 	pinned := s.owner.Spec.SourcePolicy == v1alpha1.SourcePinned || s.owner.DeletionTimestamp != nil ||
-		s.seen.Twin != nil && s.seen.Twin.GetAnnotations()[v1alpha1.AnnotationPinned] != ""
+		s.seen.Twin != nil && s.seen.Twin.GetAnnotations()[v1alpha1.AnnotationPinned] != "" ||
+		s.owner.Status.ObservedGeneration != 0 && s.owner.Status.ObservedGeneration != s.owner.Generation
 	if !pinned {
 		return nil
 	}

@@ -25,6 +25,13 @@ import (
 // marks are how twins are known.
 var marks = kube.Marks{UID: v1alpha1.LabelUID, Name: v1alpha1.LabelName, Owner: v1alpha1.AnnotationOwner}
 
+// stillThere is when to look again at a twin that is being deleted: its end may come to nobody's ears, where another
+// manager's namespaces are watched now.
+const stillThere = time.Minute
+
+// steady is how long a twin must have been ready to have been: pods that crash after a moment are not.
+const steady = time.Minute
+
 // takenAgain is when to look again whether somebody else's object still has the name.
 const takenAgain = time.Minute
 
@@ -37,9 +44,9 @@ type Observed struct {
 	Served bool
 	// Source as it is; nil when the server has none.
 	Source *unstructured.Unstructured
-	// Template is that of the workload that the source refers to; nil where it has its own. Missing says which
-	// workload there is not.
-	Template map[string]any
+	// Workload is the spec of the one that the source refers to; nil where it has a template of its own. Missing
+	// says which workload there is not.
+	Workload map[string]any
 	Missing  string
 	// Unwatched: the manager does not act in the namespace of the source.
 	Unwatched bool
@@ -82,6 +89,10 @@ type Plan struct {
 	Pin, Unpin *unstructured.Unstructured
 	// Drifted: somebody has changed the twin.
 	Drifted bool
+	// Next is what takes the place of a twin that is deleted; nil if nothing does.
+	Next *unstructured.Unstructured
+	// Unchanged is what the status says of the twin if nothing about it is changed after all.
+	Unchanged conditions.Step
 	// Steps are the conditions that Ready sums up, and Others those that it does not.
 	Steps, Others []conditions.Step
 	// Services are those of the source.
@@ -92,6 +103,8 @@ type Plan struct {
 	SourceGeneration int64
 	TemplateHash     string
 	Diff             string
+	// WantedHash is that of the spec that was asked for.
+	WantedHash string
 	// UnreadySince is since when the twin has not been ready; zero if it is.
 	UnreadySince time.Time
 	// ScaleToZero: the twin's pods are taken away; with Record, that is recorded before it is done.
@@ -163,7 +176,7 @@ func (f facts) teardown() Plan {
 	if f.seen.Twin == nil {
 		return Plan{Done: true, Unpin: f.seen.Pin}
 	}
-	p := Plan{Unpin: f.seen.Pin, Steps: []conditions.Step{conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonDeleting, "Waits for the deletion of "+kube.Describe(f.seen.Twin))}}
+	p := Plan{Unpin: f.seen.Pin, Wait: stillThere, Steps: []conditions.Step{conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonDeleting, "Waits for the deletion of "+kube.Describe(f.seen.Twin))}}
 	if f.seen.Twin.GetDeletionTimestamp() == nil {
 		p.Action, p.Twin = Delete, f.seen.Twin
 	}
@@ -251,6 +264,8 @@ func (f facts) found() conditions.Step {
 		return conditions.False(v1alpha1.ConditionSourceFound, reason, message)
 	}
 	switch {
+	case f.withheld():
+		return conditions.False(v1alpha1.ConditionSourceFound, v1alpha1.ReasonPending, "It is not looked for")
 	case !f.seen.Served:
 		return missing(v1alpha1.ReasonKindUnavailable, "The cluster does not serve "+ref.Kind+"s; install their CustomResourceDefinition")
 	case f.seen.Source == nil:
@@ -258,7 +273,7 @@ func (f facts) found() conditions.Step {
 	case f.seen.Source.GetDeletionTimestamp() != nil:
 		return missing(v1alpha1.ReasonSourceGoing, what+" is being deleted")
 	case f.seen.Missing != "":
-		return missing(v1alpha1.ReasonSourceNotFound, what+" refers to "+f.seen.Missing+", which does not exist")
+		return missing(v1alpha1.ReasonSourceNotFound, what+" refers to "+f.seen.Missing)
 	}
 	return conditions.True(v1alpha1.ConditionSourceFound, v1alpha1.ReasonSourceFound, what+" is there")
 }
@@ -266,14 +281,18 @@ func (f facts) found() conditions.Step {
 // source is the source with the template that it refers to, or as it was pinned.
 func (f facts) source() *unstructured.Unstructured {
 	pinned := f.pinned()
-	if pinned == nil && f.seen.Template == nil {
+	if pinned == nil && f.seen.Workload == nil {
 		return f.seen.Source
 	}
 	source := f.seen.Source.DeepCopy()
 	if pinned != nil {
 		source.Object["spec"] = runtime.DeepCopyJSON(pinned)
 	} else if spec, ok := source.Object["spec"].(map[string]any); ok {
-		spec["template"] = runtime.DeepCopyJSON(f.seen.Template)
+		for _, field := range []string{"template", "selector"} {
+			if of, ok := f.seen.Workload[field].(map[string]any); ok && (field == "template" || spec[field] == nil) {
+				spec[field] = runtime.DeepCopyJSON(of)
+			}
+		}
 	}
 	return source
 }
@@ -305,7 +324,7 @@ func (f facts) build(source *unstructured.Unstructured) (*twin.Twin, conditions.
 	if f.seen.Unwatched {
 		return refused(v1alpha1.ReasonNotWatched, fmt.Sprintf("spec.sourceRef.namespace: the manager does not act in Namespace %s (--watch-namespaces)", namespace))
 	}
-	if namespace != f.owner.Namespace && !f.seen.Granted {
+	if f.withheld() {
 		return refused(v1alpha1.ReasonNotGranted, fmt.Sprintf("spec.sourceRef.namespace: Namespace %s does not list %s in its annotation %s",
 			namespace, f.owner.Namespace, v1alpha1.AnnotationAllowedNamespaces))
 	}
@@ -334,6 +353,11 @@ func (f facts) build(source *unstructured.Unstructured) (*twin.Twin, conditions.
 	}
 	built.Object.SetAnnotations(annotations)
 	return built, accepted
+}
+
+// withheld says whether the source is none of the author's business.
+func (f facts) withheld() bool {
+	return f.seen.Unwatched || sourceNamespace(f.owner) != f.owner.Namespace && !f.seen.Granted
 }
 
 // mark makes the twin the owner's: by what marks children everywhere, and where that works by an owner reference.
@@ -426,9 +450,11 @@ func (f facts) bring(p *Plan, wanted *unstructured.Unstructured) conditions.Step
 		state = twin.Read(seen)
 	}
 	said := f.step(state)
+	p.WantedHash = twin.Hash(map[string]any{"spec": wanted.Object["spec"]})
 	if scaled := f.unready(p, state); scaled != nil {
 		said = *scaled
 	}
+	p.Unchanged = said
 	if p.ScaleToZero {
 		_ = unstructured.SetNestedField(wanted.Object, int64(0), "spec", "replicas")
 	}
@@ -445,10 +471,13 @@ func (f facts) bring(p *Plan, wanted *unstructured.Unstructured) conditions.Step
 	case seen.GetDeletionTimestamp() != nil:
 		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonRecreating, kube.Describe(seen)+" is being deleted, and is created again when it is gone")
 	case twin.Replaced(seen, wanted):
-		p.Action, p.Twin = Delete, seen
+		p.Action, p.Twin, p.Next = Delete, seen, wanted
 		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonRecreating,
 			kube.Describe(seen)+" is deleted, and created again when it is gone: it differs in fields that cannot be changed")
 	case f.behind():
+		if holds(said) { // of what it was before
+			return conditions.False(v1alpha1.ConditionTwinReady, twin.ReasonProgressing, kube.Describe(wanted)+" is being brought to what is asked for")
+		}
 	case f.drifted(wanted):
 		p.Action, p.Twin = Update, wanted
 		p.Drifted = seen.GetAnnotations()[v1alpha1.AnnotationWanted] == wanted.GetAnnotations()[v1alpha1.AnnotationWanted] && f.owner.Status.TwinGeneration != 0
@@ -479,26 +508,34 @@ func (f facts) behind() bool {
 // when it was written, or somebody has changed it since, which its generation or its marks tell.
 func (f facts) drifted(wanted *unstructured.Unstructured) bool {
 	seen := f.seen.Twin
-	return seen.GetGeneration() != f.owner.Status.TwinGeneration || !kube.Marked(seen, wanted) ||
+	// What is not ours an admission may give another value, each time.
+	lost := func(have, want map[string]string) bool {
+		for name, value := range want {
+			if strings.HasPrefix(name, twin.Group+"/") && have[name] != value {
+				return true
+			}
+		}
+		return false
+	}
+	return seen.GetGeneration() != f.owner.Status.TwinGeneration || lost(seen.GetLabels(), wanted.GetLabels()) || lost(seen.GetAnnotations(), wanted.GetAnnotations()) ||
 		len(wanted.GetOwnerReferences()) > 0 && !slices.ContainsFunc(seen.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == f.owner.UID })
+}
+
+// since is since when the twin has not been ready for longer than a moment: a new one, or a new template, from the
+// beginning. While it is ready, that stays to be known.
+func (f facts) since(p *Plan, ready bool) time.Time {
+	st := f.owner.Status
+	was := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionTwinReady)
+	longReady := was != nil && was.Status == metav1.ConditionTrue && f.now.Sub(was.LastTransitionTime.Time) >= steady
+	another := st.ScaledToZero != nil && st.ScaledToZero.WantedHash != p.WantedHash
+	if st.UnreadySince == nil || st.TemplateHash != p.TemplateHash || another || !ready && longReady {
+		return f.now
+	}
+	return st.UnreadySince.Time
 }
 
 // unready decides about the pods of a twin that is not ready: nil where there is nothing to say of it.
 func (f facts) unready(p *Plan, state twin.State) *conditions.Step {
-	scaled := f.owner.Status.ScaledToZero
-	if scaled != nil && scaled.TemplateHash == p.TemplateHash {
-		p.ScaleToZero = true
-		said := conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonUnready,
-			"Its pods were taken away because they were not ready; change the override, or the template of the source, to try again")
-		return &said
-	}
-	if state.Health == twin.Ready || f.seen.Twin == nil {
-		return nil
-	}
-	p.UnreadySince = f.now
-	if since := f.owner.Status.UnreadySince; since != nil && f.owner.Status.TemplateHash == p.TemplateHash {
-		p.UnreadySince = since.Time
-	}
 	after, action := defaultUnready, v1alpha1.UnreadyScaleToZero
 	if o := f.owner.Spec.OnUnready; o != nil {
 		if o.After.Duration > 0 {
@@ -508,7 +545,19 @@ func (f facts) unready(p *Plan, state twin.State) *conditions.Step {
 			action = o.Action
 		}
 	}
-	if action == v1alpha1.UnreadyKeep {
+	scaled := f.owner.Status.ScaledToZero
+	if scaled != nil && scaled.WantedHash == p.WantedHash && action != v1alpha1.UnreadyKeep {
+		p.ScaleToZero = true
+		said := conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonUnready,
+			"Its pods were taken away because they were not ready; change the override, or the template of the source, to try again")
+		return &said
+	}
+	if f.seen.Twin == nil {
+		p.UnreadySince = f.now
+		return nil
+	}
+	ready := state.Health == twin.Ready
+	if p.UnreadySince = f.since(p, ready); ready || f.seen.Twin.GetDeletionTimestamp() != nil || action == v1alpha1.UnreadyKeep {
 		return nil
 	}
 	left := p.UnreadySince.Add(after).Sub(f.now)

@@ -1,6 +1,7 @@
 package experimentdeployment
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -102,7 +103,7 @@ func (f facts) written(t testing.TB, p Plan) facts {
 		}
 	}
 	if p.Record {
-		owner.Status.ScaledToZero = &v1alpha1.ScaledToZero{TemplateHash: p.TemplateHash, At: metav1.NewTime(f.now)}
+		owner.Status.ScaledToZero = &v1alpha1.ScaledToZero{WantedHash: p.WantedHash, At: metav1.NewTime(f.now)}
 	}
 	f.owner = owner
 	return f
@@ -165,7 +166,7 @@ func TestSettled(t *testing.T) {
 	} {
 		change()
 		p := f.plan()
-		if p.Action != Nothing || p.Wait != 0 || p.Record || p.Pin != nil || !p.UnreadySince.IsZero() {
+		if p.Action != Nothing || p.Wait != 0 || p.Record || p.Pin != nil || !p.UnreadySince.Equal(epoch) {
 			t.Errorf("%s: %+v", name, p)
 		}
 		expect(t, p, v1alpha1.ConditionTwinReady, "True", twin.ReasonReady)
@@ -431,4 +432,155 @@ func TestName(t *testing.T) {
 	if diff := cmp.Diff(key(f.owner), key(again.owner)); diff == "" {
 		t.Error("one that is created again has the name of the one before")
 	}
+}
+
+// says puts a condition of the twin into the status, as of a time.
+func (f facts) says(status metav1.ConditionStatus, since time.Time) {
+	f.owner.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionTwinReady, Status: status, Reason: "R", Message: "m", LastTransitionTime: metav1.NewTime(since)}}
+}
+
+// a1: pods that crash are ready for a moment whenever they start.
+func TestUnreadyWhileItCrashes(t *testing.T) {
+	f := settled(t, newFacts(t, `{}`))
+	f.ready(0)
+	f = f.written(t, f.plan())
+	f.says("False", epoch)
+	f.ready(1)
+	f.now = epoch.Add(5 * time.Minute)
+	f = f.written(t, f.plan())
+	f.says("True", f.now)
+	f.ready(0)
+	f.now = f.now.Add(steady - time.Second)
+	if p := f.plan(); !p.UnreadySince.Equal(epoch) {
+		t.Errorf("after a moment it counts from %v", p.UnreadySince)
+	}
+	f.now = f.now.Add(time.Second)
+	if p := f.plan(); !p.UnreadySince.Equal(f.now) {
+		t.Errorf("after it was ready for long it counts from %v", p.UnreadySince)
+	}
+}
+
+// A twin that goes is not ready, which says nothing of its pods.
+func TestGoingIsNotUnready(t *testing.T) {
+	f := settled(t, newFacts(t, `{}`))
+	f.ready(0)
+	f = f.written(t, f.plan())
+	f.seen.Twin.SetDeletionTimestamp(&metav1.Time{Time: epoch})
+	f.now = epoch.Add(time.Hour)
+	if p := f.plan(); p.Record || p.ScaleToZero {
+		t.Errorf("it is %+v", p)
+	}
+}
+
+// Whatever of the override changes is another try, and so is to keep it.
+func TestUnreadyIsTriedAgain(t *testing.T) {
+	for name, change := range map[string]func(f *facts){
+		"replicas": func(f *facts) { f.owner.Spec.Replicas = ptr.To[int32](2) },
+		"strategy": func(f *facts) { f.owner.Spec.OverrideSpec.Raw = []byte(`{"minReadySeconds": 5}`) },
+		"kept":     func(f *facts) { f.owner.Spec.OnUnready = &v1alpha1.OnUnready{Action: v1alpha1.UnreadyKeep} },
+	} {
+		f := settled(t, newFacts(t, `{}`))
+		f.ready(0)
+		f = f.written(t, f.plan())
+		f.now = epoch.Add(defaultUnready)
+		f = f.written(t, f.plan())
+		if p := f.plan(); !p.ScaleToZero {
+			t.Fatalf("%s: it is not scaled to zero: %+v", name, p)
+		}
+		change(&f)
+		if p := f.plan(); p.ScaleToZero {
+			t.Errorf("%s: its pods stay away: %+v", name, p)
+		}
+	}
+}
+
+// What the cache has is older than what was written: that is not what was asked for.
+func TestBehind(t *testing.T) {
+	f := settled(t, newFacts(t, `{}`))
+	f.owner.Status.ExperimentResourceRef = &v1alpha1.ResourceRef{UID: f.seen.Twin.GetUID()}
+	f.owner.Status.TwinGeneration = 2
+	p := f.plan()
+	if p.Action != Nothing {
+		t.Errorf("it is written again: %+v", p)
+	}
+	expect(t, p, v1alpha1.ConditionTwinReady, "False", twin.ReasonProgressing)
+}
+
+// An admission may give what is not ours another value, each time.
+func TestAdmittedOtherwise(t *testing.T) {
+	f := settled(t, newFacts(t, `{}`))
+	labels := f.seen.Twin.GetLabels()
+	labels["app.kubernetes.io/managed-by"] = "platform"
+	f.seen.Twin.SetLabels(labels)
+	if p := f.plan(); p.Action != Nothing {
+		t.Errorf("it is %+v", p)
+	}
+}
+
+// Of a source that its namespace grants to nobody here, nothing is told.
+func TestWithheld(t *testing.T) {
+	f := newFacts(t, `{}`)
+	f.owner.Namespace, f.owner.Spec.SourceRef.Namespace = "lab", "shop"
+	f.seen.Source = nil
+	expect(t, f.plan(), v1alpha1.ConditionSourceFound, "False", v1alpha1.ReasonPending)
+}
+
+// r1: the selector of what a Rollout refers to is its own, too.
+func TestReferred(t *testing.T) {
+	f := newFacts(t, `{}`)
+	spec, _ := object(t, web).Object["spec"].(map[string]any)
+	f.seen.Workload = spec
+	f.seen.Source = object(t, `
+apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {name: web, namespace: shop, generation: 7}
+spec: {strategy: {canary: {}}, workloadRef: {apiVersion: apps/v1, kind: Deployment, name: web}}
+`)
+	f.owner.Spec.SourceRef.Kind = "Rollout"
+	f.seen.Autoscalers = []*unstructured.Unstructured{object(t, `
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: shop}
+spec: {scaleTargetRef: {apiVersion: argoproj.io/v1alpha1, kind: Rollout, name: web}}
+`)}
+	p := f.plan()
+	if _, found := p.Twin.Object["spec"].(map[string]any)["workloadRef"]; p.Action != Create || found {
+		t.Errorf("it is %+v", p)
+	}
+	expect(t, p, v1alpha1.ConditionAutoscalerInterference, "True", v1alpha1.ReasonInterference)
+}
+
+// What could not be written, or was there already, is not told of as done.
+func TestToldAsItCameOut(t *testing.T) {
+	f := settled(t, newFacts(t, `{}`))
+	f.owner.Status.TwinGeneration = 9 // a record that was lost, or an annotation of somebody else's
+	s := &scope{owner: f.owner, seen: f.seen, now: epoch, plan: f.plan()}
+	if s.plan.Action != Update {
+		t.Fatalf("it is %+v", s.plan)
+	}
+	ready := func(s *scope, err error) conditions.Step {
+		all := s.told(err)
+		return all[slices.IndexFunc(all, func(c conditions.Step) bool { return c.Type == v1alpha1.ConditionTwinReady })]
+	}
+	if got := ready(s, nil); holds(got) {
+		t.Errorf("changed it is %+v", got)
+	}
+	if got := ready(s, errors.New("refused")); !holds(got) {
+		t.Errorf("refused it is %+v", got)
+	}
+	if s.unchanged = true; !holds(ready(s, nil)) {
+		t.Errorf("unchanged it is %+v", ready(s, nil))
+	}
+	f = newFacts(t, `{}`)
+	s = &scope{owner: f.owner, seen: f.seen, now: epoch, plan: f.plan()}
+	if got := ready(s, errors.New("refused")); got.Reason != v1alpha1.ReasonPending {
+		t.Errorf("never created it is %+v", got)
+	}
+}
+
+// A directive at the root would take away what is set before the merge.
+func TestRootDirective(t *testing.T) {
+	f := newFacts(t, `{"$patch": replace, template: {spec: {containers: []}}}`)
+	f.owner.Spec.MergeStrategy = v1alpha1.MergeStrategic
+	expect(t, f.plan(), v1alpha1.ConditionAccepted, "False", v1alpha1.ReasonInvalidOverride)
 }

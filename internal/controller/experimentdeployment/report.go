@@ -28,11 +28,13 @@ func report(s *scope, err error) {
 	}
 	if p.Built && err == nil {
 		reportBuilt(s)
+	} else if !owner.Spec.DryRun {
+		st.Diff = ""
 	}
 	if p.Steps != nil || p.Done {
 		reportTwin(s)
 	}
-	for _, step := range p.Steps {
+	for _, step := range s.told(err) {
 		conditions.Set(&st.Conditions, step, owner.Generation, s.now)
 	}
 	for _, step := range p.Others {
@@ -40,6 +42,21 @@ func report(s *scope, err error) {
 	}
 	conditions.Set(&st.Conditions, ready(owner, err), owner.Generation, s.now)
 	slices.SortStableFunc(st.Conditions, func(a, b metav1.Condition) int { return rank(a.Type) - rank(b.Type) })
+}
+
+// told are the steps of the plan as they have come out: what was not written, or was there already, has not changed
+// the twin.
+func (s *scope) told(err error) []conditions.Step {
+	out := slices.Clone(s.plan.Steps)
+	for i, step := range out {
+		if step.Type == v1alpha1.ConditionTwinReady && s.plan.Unchanged.Type != "" && (err != nil || s.unchanged) {
+			out[i] = s.plan.Unchanged
+			if s.seen.Twin == nil {
+				out[i] = conditions.False(step.Type, v1alpha1.ReasonPending, "It has not been created yet")
+			}
+		}
+	}
+	return out
 }
 
 // rank puts Ready first, and what it does not sum up last.
@@ -87,8 +104,8 @@ func reportBuilt(s *scope) {
 	}
 	switch {
 	case p.Record:
-		st.ScaledToZero = &v1alpha1.ScaledToZero{TemplateHash: p.TemplateHash, At: metav1.NewTime(s.now.Truncate(1e9))}
-	case !p.ScaleToZero:
+		st.ScaledToZero = &v1alpha1.ScaledToZero{WantedHash: p.WantedHash, At: metav1.NewTime(s.now.Truncate(1e9))}
+	case !p.ScaleToZero && !s.owner.Spec.DryRun:
 		st.ScaledToZero = nil
 	}
 }
@@ -125,11 +142,12 @@ var good = []string{v1alpha1.ReasonDryRun, v1alpha1.ReasonDeleting, v1alpha1.Rea
 var bad = []string{v1alpha1.ConditionAutoscalerInterference, v1alpha1.ConditionDisruptionInterference, v1alpha1.ConditionWarnings}
 
 // happened are the events between two statuses.
-func happened(before, after *v1alpha1.ExperimentDeployment, p Plan, err error) (out []kube.Event) {
+func happened(before, after *v1alpha1.ExperimentDeployment, s *scope, err error) (out []kube.Event) {
+	p := s.plan
 	if p.Expire {
 		return []kube.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonExpired, Message: "Its time is over, and the twin is taken down"}}
 	}
-	if p.Drifted && err == nil {
+	if p.Drifted && err == nil && !s.unchanged {
 		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonDrifted, Message: "Somebody has changed " + kube.Describe(p.Twin) + ", and it was put right"})
 	}
 	for _, c := range conditions.Changed(before.Status.Conditions, after.Status.Conditions) {

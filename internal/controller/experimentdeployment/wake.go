@@ -3,9 +3,9 @@ package experimentdeployment
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -24,10 +24,13 @@ import (
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// find lists the ExperimentDeployments of the cache; it cannot fail there.
+// find lists the ExperimentDeployments of the cache; it cannot fail there, but for the end of the manager.
 func (r *Reconciler) find(ctx context.Context, opts ...client.ListOption) []reconcile.Request {
 	list := &v1alpha1.ExperimentDeploymentList{}
 	if err := r.Client.List(ctx, list, append(opts, client.UnsafeDisableDeepCopy)...); err != nil {
+		if ctx.Err() != nil {
+			return nil // the manager is being stopped
+		}
 		log.FromContext(ctx).Error(err, "Listing ExperimentDeployments to wake")
 		return nil
 	}
@@ -138,38 +141,44 @@ func asksFor(before, now client.Object) bool {
 // another namespace nobody else does. They are found when they are first seen, and so at every start.
 func (r *Reconciler) sweeping(next reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
-		owner := kube.Metadata(v1alpha1.GroupVersion.WithKind("ExperimentDeployment"))
-		err := r.Client.Get(ctx, request.NamespacedName, &v1alpha1.ExperimentDeployment{})
-		if !apierrors.IsNotFound(err) {
-			return next.Reconcile(ctx, request)
-		}
-		twins, err := r.twinsOf(ctx, request.NamespacedName)
-		if err != nil || len(twins) == 0 {
+		orphans, err := r.orphansOf(ctx, request.NamespacedName)
+		if err != nil {
 			return ctrl.Result{}, err
 		}
-		err = r.Live.Get(ctx, request.NamespacedName, owner)
-		if !apierrors.IsNotFound(err) {
-			return ctrl.Result{Requeue: err == nil}, err //nolint:staticcheck,forbidigo // the cache is behind: as a conflict
-		}
-		for i := range twins {
-			if err := r.sweep(ctx, &twins[i]); err != nil {
+		for _, orphan := range orphans {
+			if err := r.sweep(ctx, orphan); err != nil {
 				return ctrl.Result{}, err
 			}
 		}
-		return ctrl.Result{}, nil
+		return next.Reconcile(ctx, request)
 	})
 }
 
-// twinsOf are the twins of an owner's name.
-func (r *Reconciler) twinsOf(ctx context.Context, owner types.NamespacedName) (all []unstructured.Unstructured, err error) {
+// orphansOf are the twins of an owner's name that are not of the one that has it now, which the server must say.
+func (r *Reconciler) orphansOf(ctx context.Context, at types.NamespacedName) (all []*unstructured.Unstructured, err error) {
+	owner := &v1alpha1.ExperimentDeployment{}
+	if err := r.Client.Get(ctx, at, owner); client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
 	for _, gvk := range r.served() {
-		some, err := kube.List(ctx, r.reader(gvk), gvk, client.MatchingFields{indexOwner: owner.String()})
+		twins, err := kube.List(ctx, r.reader(gvk), gvk, client.MatchingFields{indexOwner: at.String()}, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, some...)
+		for i := range twins {
+			if !marks.Owns(owner, &twins[i]) {
+				all = append(all, twins[i].DeepCopy())
+			}
+		}
 	}
-	return all, nil
+	if len(all) == 0 {
+		return nil, nil
+	}
+	now := kube.Metadata(v1alpha1.GroupVersion.WithKind("ExperimentDeployment"))
+	if err := r.Live.Get(ctx, at, now); client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(u *unstructured.Unstructured) bool { return marks.Owns(now, u) }), nil
 }
 
 // sweep deletes a twin without an owner, if its name proves that it is one: a copy that somebody has made of a twin

@@ -89,6 +89,22 @@ func up(generation int64, reason string, is func(*unstructured.Unstructured) boo
 	}
 }
 
+// written is when the twin is told of as it is.
+func written(s faults.State) bool {
+	t := theTwin(s)
+	return t != nil && told(s, t)
+}
+
+// forgotten is when there is no twin to tell of.
+func forgotten(s faults.State) bool {
+	for _, e := range s.Of("ExperimentDeployment") {
+		if _, found, _ := unstructured.NestedMap(e.Object, "status", "experimentResourceRef"); found {
+			return false
+		}
+	}
+	return true
+}
+
 func anyhow(*unstructured.Unstructured) bool { return true }
 
 // labelled is when the template of a twin has a label.
@@ -155,9 +171,6 @@ var gone = without("ExperimentDeployment", "Deployment", "StatefulSet", "Rollout
 
 // Actions.
 
-func kill(_ context.Context, s *faults.Stage) error    { return s.StopManager(true) }
-func start(ctx context.Context, s *faults.Stage) error { return s.StartManager(ctx) }
-
 func sleep(d time.Duration) action {
 	return func(ctx context.Context, s *faults.Stage) error { return s.Advance(ctx, d) }
 }
@@ -192,7 +205,9 @@ func editSource(kind, patch string) action {
 }
 
 func removeSource(kind string) action {
-	return func(ctx context.Context, s *faults.Stage) error { return s.Client.Delete(ctx, of(s, versions[kind], kind, "web")) }
+	return func(ctx context.Context, s *faults.Stage) error {
+		return s.Client.Delete(ctx, of(s, versions[kind], kind, "web"))
+	}
 }
 
 var versions = map[string]string{"Deployment": "apps/v1", "StatefulSet": "apps/v1", "Rollout": "argoproj.io/v1alpha1"}
@@ -219,13 +234,10 @@ func scale(ctx context.Context, c client.Client, u *unstructured.Unstructured) e
 	return c.Patch(ctx, u, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"revisionHistoryLimit":7}}`)))
 }
 
+// limited is when that was put right: the third spec of the twin.
 func limited(u *unstructured.Unstructured) bool {
 	n, _, _ := unstructured.NestedInt64(u.Object, "spec", "revisionHistoryLimit")
-	return n == 2
-}
-
-func lose(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
-	return c.Delete(ctx, u, client.PropagationPolicy("Background"))
+	return n == 2 && u.GetGeneration() == 3
 }
 
 const (
@@ -258,12 +270,6 @@ var workloads = []faults.Workload{
 		Done:    up(1, zero, limited),
 	},
 	{
-		Name:    "deployment-lost",
-		Objects: objects("Deployment"),
-		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), kill, onTwin("Deployment", lose)), faults.At(without("Deployment"), start)},
-		Done:    up(1, zero, anyhow),
-	},
-	{
 		Name:    "deployment-refused",
 		Objects: objects("Deployment"),
 		Steps: []faults.Step{
@@ -276,7 +282,7 @@ var workloads = []faults.Workload{
 		Name:    "deployment-bereaved",
 		Objects: objects("Deployment", "  onSourceDeleted: Delete\n"),
 		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), removeSource("Deployment"))},
-		Done:    all(tells(1, v1alpha1.ConditionTwinReady, v1alpha1.ReasonSourceDeleted), without("Deployment")),
+		Done:    all(tells(1, v1alpha1.ConditionTwinReady, v1alpha1.ReasonSourceDeleted), without("Deployment"), forgotten),
 	},
 	{
 		Name:    "deployment-ends",
@@ -315,7 +321,7 @@ var workloads = []faults.Workload{
 		Name:    "rollout-unready",
 		Objects: objects("Rollout", "  onUnready: {after: 10m}\n"),
 		Holds:   []string{healthy},
-		Steps:   []faults.Step{faults.At(tells(1, condition, v1alpha1.ReasonCreated), sleep(time.Hour))},
+		Steps:   []faults.Step{faults.At(written, sleep(time.Hour))},
 		Done:    up(1, unready, unscaled),
 	},
 }
