@@ -230,11 +230,6 @@ func UpToDate(live, desired *unstructured.Unstructured) bool {
 			return false
 		}
 	}
-	return Marked(live, desired)
-}
-
-// Marked says whether an object has the labels and annotations of another.
-func Marked(live, desired client.Object) bool {
 	return subset(live.GetLabels(), desired.GetLabels()) && subset(live.GetAnnotations(), desired.GetAnnotations())
 }
 

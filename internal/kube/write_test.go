@@ -387,3 +387,46 @@ func TestGetAndList(t *testing.T) {
 		t.Errorf("listing another's: %v, %v", all, err)
 	}
 }
+
+// What others have put on a child stays with an update, but what is old; and a child that has changed meanwhile, is
+// gone or another's is not written.
+func TestUpdate(t *testing.T) {
+	live := widget(
+		set("theirs", "metadata", "labels", "their-label"), set("old", "metadata", "annotations", "ours/old"),
+		set("theirs", "metadata", "annotations", "their-annotation"), set("told", "status", "phase"),
+		func(u *unstructured.Unstructured) { u.SetFinalizers([]string{"theirs"}) },
+	)
+	s := newServer(t, live)
+	seen, err := Get(t.Context(), s, widgetGVK, client.ObjectKeyFromObject(live))
+	if err != nil || seen == nil {
+		t.Fatal(seen, err)
+	}
+	desired := widget(set(int64(2), "spec", "size"), set(nil, "spec", "box"))
+	w := Writer{Client: s, Marks: marks, Owner: ownerOf("tutorial", uid)}
+	old := func(key string) bool { return strings.HasPrefix(key, "ours/") }
+	written, err := w.Update(t.Context(), seen, desired, old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := desired.DeepCopy()
+	want.SetResourceVersion(written.GetResourceVersion())
+	want.SetFinalizers([]string{"theirs"})
+	set("theirs", "metadata", "labels", "their-label")(want)
+	set("theirs", "metadata", "annotations", "their-annotation")(want)
+	set("told", "status", "phase")(want)
+	written.SetManagedFields(nil)
+	if diff := cmp.Diff(want.Object, written.Object); diff != "" {
+		t.Errorf("written (-want +got):\n%s", diff)
+	}
+	if _, err := w.Update(t.Context(), seen, desired, old); !Conflict(err) {
+		t.Errorf("one that has changed meanwhile: %v", err)
+	}
+	foreign(seen)
+	var taken *NameTakenError
+	if _, err := w.Update(t.Context(), seen, desired, old); !errors.As(err, &taken) {
+		t.Errorf("another's: %v", err)
+	}
+	if _, err := w.Update(t.Context(), widget(func(u *unstructured.Unstructured) { u.SetName("gone") }), widget(func(u *unstructured.Unstructured) { u.SetName("gone") }), old); !Conflict(err) {
+		t.Errorf("one that is gone: %v", err)
+	}
+}

@@ -13,6 +13,12 @@ import (
 // (o3), or whoever can make a twin could run anything as anybody. Values of variables are not among them.
 func Privileges(template map[string]any) []string {
 	p := privileges{}
+	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
+	for name, value := range annotations {
+		if slices.ContainsFunc(granting, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			p.add("annotation %s %s", name, hashOf(value))
+		}
+	}
 	pod, _, _ := unstructured.NestedFieldNoCopy(template, "spec")
 	spec, _ := pod.(map[string]any)
 	p.pod(spec)
@@ -32,8 +38,31 @@ func Privileges(template map[string]any) []string {
 
 // Exceeding are the privileges of a twin's template that its source's does not have.
 func Exceeding(source, twin map[string]any) []string {
-	have := Privileges(source)
-	return slices.DeleteFunc(Privileges(twin), func(p string) bool { return slices.Contains(have, p) })
+	return without(Privileges(twin), Privileges(source))
+}
+
+func without(all, have []string) []string {
+	return slices.DeleteFunc(all, func(p string) bool { return slices.Contains(have, p) })
+}
+
+// granting are prefixes of annotations by which pods get more than their spec says: profiles, identities, secrets
+// and networks.
+var granting = []string{
+	"container.apparmor.security.beta.kubernetes.io/", "iam.amazonaws.com/", "k8s.v1.cni.cncf.io/", "seccomp.security.alpha.kubernetes.io/",
+	"container.seccomp.security.alpha.kubernetes.io/", "vault.hashicorp.com/",
+}
+
+// claimed is what the volumes of a StatefulSet's spec are made of, beside new room: data that is there already.
+func claimed(spec map[string]any) (all []string) {
+	for _, claim := range objects(spec["volumeClaimTemplates"]) {
+		of, _ := claim["spec"].(map[string]any)
+		for _, field := range []string{"dataSource", "dataSourceRef", "selector", "volumeName"} {
+			if value := of[field]; value != nil {
+				all = append(all, fmt.Sprintf("%s %s of a volumeClaimTemplate", field, hashOf(value)))
+			}
+		}
+	}
+	return all
 }
 
 type privileges map[string]bool
@@ -85,7 +114,14 @@ func (p privileges) identity(spec map[string]any) {
 	}
 	p.add("ServiceAccount %s", name)
 	for _, s := range objects(spec["imagePullSecrets"]) {
-		p.secret(s["name"])
+		p.add("Secret %v, to pull images", or(s["name"]))
+	}
+	groups, _, _ := unstructured.NestedSlice(spec, "securityContext", "supplementalGroups")
+	if own, found, _ := unstructured.NestedFieldNoCopy(spec, "securityContext", "fsGroup"); found {
+		groups = append(groups, own)
+	}
+	for _, group := range groups {
+		p.add("group %v", group)
 	}
 }
 
@@ -137,7 +173,7 @@ func (p privileges) volume(v map[string]any, writable bool) {
 	for _, source := range objects(projected) {
 		p.projected(source)
 	}
-	plain := []string{"name", "configMap", "downwardAPI", "emptyDir", "ephemeral", "hostPath", "image", "persistentVolumeClaim", "projected", "secret"}
+	plain := []string{"name", "configMap", "downwardAPI", "emptyDir", "hostPath", "image", "persistentVolumeClaim", "projected", "secret"}
 	for kind, source := range v {
 		if slices.Contains(plain, kind) {
 			continue

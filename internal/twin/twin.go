@@ -147,8 +147,9 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 	if err := kind.check(base, spec); err != nil {
 		return nil, err
 	}
-	if more := Exceeding(map[string]any{"spec": template["spec"]}, spec["template"].(map[string]any)); len(more) > 0 && !w.AllowPrivileges {
-		return nil, invalid("overrideSpec.template", "it gives the pods what the source's do not have: %s", strings.Join(more, ", "))
+	more := append(Exceeding(template, spec["template"].(map[string]any)), without(claimed(spec), claimed(from))...)
+	if len(more) > 0 && !w.AllowPrivileges {
+		return nil, invalid("overrideSpec", "it gives the pods what the source's do not have: %s", strings.Join(more, ", "))
 	}
 	kind.fix(t.Object)
 	t.Warnings = warnings(source, from, spec, w.Services)

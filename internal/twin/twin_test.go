@@ -541,30 +541,35 @@ func TestMorePrivileged(t *testing.T) {
 		return `{template: {spec: {containers: [{name: web, image: "web:1", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}, ` + container + `}]}}}`
 	}
 	for override, says := range map[string]string{
-		`{template: {spec: {serviceAccountName: admin}}}`:                                                                       "ServiceAccount admin",
-		`{template: {spec: {serviceAccountName: null}}}`:                                                                        "ServiceAccount default",
-		`{template: {spec: {hostNetwork: true}}}`:                                                                               "hostNetwork",
-		`{template: {spec: {hostPID: true}}}`:                                                                                   "hostPID",
-		`{template: {spec: {volumes: [{name: v, hostPath: {path: /}}]}}}`:                                                       "hostPath /",
-		`{template: {spec: {volumes: [{name: v, secret: {secretName: db}}]}}}`:                                                  "Secret db",
-		`{template: {spec: {volumes: [{name: v, projected: {sources: [{secret: {name: db}}]}}]}}}`:                              "Secret db",
-		`{template: {spec: {volumes: [{name: v, projected: {sources: [{serviceAccountToken: {audience: vault, path: t}}]}}]}}}`: `audience "vault"`,
-		`{template: {spec: {volumes: [{name: v, csi: {driver: secrets-store.csi.k8s.io, nodePublishSecretRef: {name: db}}}]}}}`: "Secret db",
-		`{template: {spec: {volumes: [{name: v, persistentVolumeClaim: {claimName: db}}]}}}`:                                    "PersistentVolumeClaim db",
-		`{template: {spec: {imagePullSecrets: [{name: registry}]}}}`:                                                            "Secret registry",
-		`{template: {spec: {securityContext: {runAsNonRoot: false}}}}`:                                                          "user root",
-		`{template: {spec: {securityContext: {runAsNonRoot: null}}}}`:                                                           "user root",
-		`{template: {spec: {securityContext: {runAsUser: 0}}}}`:                                                                 "user root",
-		`{template: {spec: {securityContext: {seccompProfile: null}}}}`:                                                         "every system call",
-		`{template: {spec: {securityContext: {sysctls: [{name: kernel.msgmax, value: "1"}]}}}}`:                                 "sysctl kernel.msgmax",
-		`{template: {spec: {priorityClassName: system-node-critical}}}`:                                                         "priorityClassName system-node-critical",
-		`{template: {spec: {nodeName: control-plane}}}`:                                                                         "nodeName control-plane",
-		`{template: {spec: {containers: [{name: web, image: "web:1"}]}}}`:                                                       "privilege escalation",
-		`{template: {spec: {containers: [{name: web, image: "web:1", securityContext: {allowPrivilegeEscalation: false}}]}}}`:   "capability NET_RAW",
-		`{template: {spec: {initContainers: [{name: first, image: x, securityContext: {privileged: true}}]}}}`:                  "privileged",
-		one(`env: [{name: P, valueFrom: {secretKeyRef: {name: db, key: p}}}]`):                                                  "Secret db",
-		one(`envFrom: [{secretRef: {name: db}}]`):                                                                               "Secret db",
-		one(`ports: [{containerPort: 80, hostPort: 80}]`):                                                                       "port 80 of the node",
+		`{template: {spec: {serviceAccountName: admin}}}`:                                                                                             "ServiceAccount admin",
+		`{template: {spec: {serviceAccountName: null}}}`:                                                                                              "ServiceAccount default",
+		`{template: {spec: {hostNetwork: true}}}`:                                                                                                     "hostNetwork",
+		`{template: {spec: {hostPID: true}}}`:                                                                                                         "hostPID",
+		`{template: {spec: {volumes: [{name: v, hostPath: {path: /}}]}}}`:                                                                             "hostPath /",
+		`{template: {spec: {volumes: [{name: v, secret: {secretName: db}}]}}}`:                                                                        "Secret db",
+		`{template: {spec: {volumes: [{name: v, projected: {sources: [{secret: {name: db}}]}}]}}}`:                                                    "Secret db",
+		`{template: {spec: {volumes: [{name: v, projected: {sources: [{serviceAccountToken: {audience: vault, path: t}}]}}]}}}`:                       `audience "vault"`,
+		`{template: {spec: {volumes: [{name: v, csi: {driver: secrets-store.csi.k8s.io, nodePublishSecretRef: {name: db}}}]}}}`:                       "Secret db",
+		`{template: {spec: {volumes: [{name: v, persistentVolumeClaim: {claimName: db}}]}}}`:                                                          "PersistentVolumeClaim db",
+		`{template: {spec: {imagePullSecrets: [{name: registry}]}}}`:                                                                                  "Secret registry",
+		`{template: {spec: {securityContext: {runAsNonRoot: false}}}}`:                                                                                "user root",
+		`{template: {spec: {securityContext: {runAsNonRoot: null}}}}`:                                                                                 "user root",
+		`{template: {spec: {securityContext: {runAsUser: 0}}}}`:                                                                                       "user root",
+		`{template: {spec: {securityContext: {seccompProfile: null}}}}`:                                                                               "every system call",
+		`{template: {spec: {securityContext: {sysctls: [{name: kernel.msgmax, value: "1"}]}}}}`:                                                       "sysctl kernel.msgmax",
+		`{template: {spec: {priorityClassName: system-node-critical}}}`:                                                                               "priorityClassName system-node-critical",
+		`{template: {spec: {nodeName: control-plane}}}`:                                                                                               "nodeName control-plane",
+		`{template: {spec: {containers: [{name: web, image: "web:1"}]}}}`:                                                                             "privilege escalation",
+		`{template: {spec: {containers: [{name: web, image: "web:1", securityContext: {allowPrivilegeEscalation: false}}]}}}`:                         "capability NET_RAW",
+		`{template: {spec: {initContainers: [{name: first, image: x, securityContext: {privileged: true}}]}}}`:                                        "privileged",
+		`{template: {spec: {securityContext: {supplementalGroups: [0]}}}}`:                                                                            "group 0",
+		`{template: {spec: {securityContext: {fsGroup: 5}}}}`:                                                                                         "group 5",
+		`{template: {spec: {volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {dataSource: {kind: PersistentVolumeClaim, name: db}}}}}]}}}`: "volume ephemeral",
+		`{template: {metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/web: unconfined}}}}`:                                     "annotation container.apparmor.security.beta.kubernetes.io/web",
+		`{template: {metadata: {annotations: {iam.amazonaws.com/role: admin}}}}`:                                                                      "annotation iam.amazonaws.com/role",
+		one(`env: [{name: P, valueFrom: {secretKeyRef: {name: db, key: p}}}]`):                                                                        "Secret db",
+		one(`envFrom: [{secretRef: {name: db}}]`):                                                                                                     "Secret db",
+		one(`ports: [{containerPort: 80, hostPort: 80}]`):                                                                                             "port 80 of the node",
 	} {
 		_, err := Build(source(t, tracked), wanted(t, override))
 		refused(t, err, says)
@@ -573,6 +578,24 @@ func TestMorePrivileged(t *testing.T) {
 		if _, err := Build(source(t, tracked), w); err != nil {
 			t.Errorf("%s, where that is allowed: %v", override, err)
 		}
+	}
+}
+
+// A Secret that images are pulled with is no Secret that pods may read.
+func TestPullSecretIsNotRead(t *testing.T) {
+	from := source(t, tracked)
+	_ = unstructured.SetNestedSlice(from.Object, []any{map[string]any{"name": "registry"}}, "spec", "template", "spec", "imagePullSecrets")
+	_, err := Build(from, wanted(t, `{template: {spec: {volumes: [{name: v, secret: {secretName: registry}}]}}}`))
+	refused(t, err, "Secret registry")
+}
+
+// What is on a volume of somebody else is not the twin's to read.
+func TestClaimedData(t *testing.T) {
+	for _, claim := range []string{`dataSource: {kind: PersistentVolumeClaim, name: other}`, `volumeName: pv-1`, `selector: {matchLabels: {other: "yes"}}`} {
+		override := `{volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, ` + claim + `}}]}`
+		_, err := Build(source(t, database), wanted(t, override))
+		field, _, _ := strings.Cut(claim, ":")
+		refused(t, err, field+" ")
 	}
 }
 

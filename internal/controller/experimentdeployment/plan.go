@@ -103,6 +103,8 @@ type Plan struct {
 	SourceGeneration int64
 	TemplateHash     string
 	Diff             string
+	// Kept: the twin is left as it is, because there is none to be built.
+	Kept bool
 	// WantedHash is that of the spec that was asked for.
 	WantedHash string
 	// UnreadySince is since when the twin has not been ready; zero if it is.
@@ -199,7 +201,7 @@ func (f facts) follow() Plan {
 	case f.orphaned(found):
 		p.Steps = append(p.Steps, f.bereave(&p))
 	case built == nil:
-		p.Steps = append(p.Steps, f.kept())
+		p.Steps = append(p.Steps, f.keep(&p))
 	case f.owner.Spec.DryRun:
 		p.Diff = twin.Diff(source, built.Object)
 		p.Steps = append(p.Steps, conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonDryRun, "Nothing is written with spec.dryRun; status.diff says what the twin would be"))
@@ -423,12 +425,40 @@ func warned(warnings []twin.Warning) conditions.Step {
 	return conditions.True(v1alpha1.ConditionWarnings, warnings[0].Reason, strings.Join(messages, "; "))
 }
 
-// kept is how a twin is that is left as it is.
-func (f facts) kept() conditions.Step {
-	if f.seen.Twin == nil {
+// asItIs stands for the hash of a spec that cannot be built.
+const asItIs = "as it is"
+
+// keep leaves a twin as it is, and says how. Its pods count for the source's autoscaler all the same, and are taken
+// away where they are not ready.
+func (f facts) keep(p *Plan) conditions.Step {
+	seen := f.seen.Twin
+	if seen == nil {
 		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonPending, "Waits for the steps before it")
 	}
-	return f.step(twin.Read(f.seen.Twin))
+	state, st := twin.Read(seen), f.owner.Status
+	p.Kept, p.TemplateHash, p.WantedHash = true, st.TemplateHash, asItIs
+	if st.ScaledToZero != nil {
+		p.WantedHash = st.ScaledToZero.WantedHash
+	}
+	said := f.unready(p, state)
+	p.Unchanged = f.step(state)
+	if said == nil {
+		return p.Unchanged
+	}
+	if replicas, _, _ := unstructured.NestedInt64(seen.Object, "spec", "replicas"); p.ScaleToZero && !p.Record && replicas != 0 && seen.GetDeletionTimestamp() == nil {
+		p.Action, p.Twin = Update, scaledToZero(seen)
+	}
+	return *said
+}
+
+// scaledToZero is a twin without pods, which is another than was wanted: so it is brought back when it can be.
+func scaledToZero(seen *unstructured.Unstructured) *unstructured.Unstructured {
+	u := seen.DeepCopy()
+	annotations := u.GetAnnotations()
+	delete(annotations, v1alpha1.AnnotationWanted)
+	u.SetAnnotations(annotations)
+	_ = unstructured.SetNestedField(u.Object, int64(0), "spec", "replicas")
+	return u
 }
 
 // step is how a twin is. That its controller has not seen yet what was written is nothing to tell of.

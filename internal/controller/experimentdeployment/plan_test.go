@@ -460,6 +460,37 @@ func TestUnreadyWhileItCrashes(t *testing.T) {
 	}
 }
 
+// A twin that is left as it is, because its override is refused or its source gone, counts all the same.
+func TestUnreadyWhileItIsKept(t *testing.T) {
+	f := settled(t, newFacts(t, `{}`))
+	good := f.owner.Spec.OverrideSpec.Raw
+	f.ready(0)
+	f.owner.Spec.OverrideSpec.Raw = []byte(`{"replcas": 1}`)
+	f.now = epoch.Add(defaultUnready)
+	p := f.plan()
+	if !p.Record || p.Action != Nothing {
+		t.Fatalf("it is not recorded first: %+v", p)
+	}
+	f.owner.Status.ScaledToZero = &v1alpha1.ScaledToZero{WantedHash: p.WantedHash}
+	p = f.plan()
+	if n, _, _ := unstructured.NestedInt64(p.Twin.Object, "spec", "replicas"); p.Action != Update || n != 0 {
+		t.Fatalf("its pods stay: %+v", p)
+	}
+	expect(t, p, v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonUnready)
+	f = f.written(t, p)
+	f.ready(0)
+	p = f.plan()
+	if p.Action != Nothing || p.Record {
+		t.Errorf("and then: %+v", p)
+	}
+	expect(t, p, v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonUnready)
+	f.owner.Spec.OverrideSpec.Raw = good
+	p = f.plan()
+	if n, _, _ := unstructured.NestedInt64(p.Twin.Object, "spec", "replicas"); p.Action != Update || n != 1 || p.ScaleToZero {
+		t.Errorf("when it is mended: %+v", p)
+	}
+}
+
 // A twin that goes is not ready, which says nothing of its pods.
 func TestGoingIsNotUnready(t *testing.T) {
 	f := settled(t, newFacts(t, `{}`))

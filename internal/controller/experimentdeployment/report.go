@@ -2,6 +2,7 @@ package experimentdeployment
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -25,6 +26,9 @@ func report(s *scope, err error) {
 		st.ExpiresAt = &end
 	} else {
 		st.ExpiresAt = nil
+	}
+	if (p.Built || p.Kept) && err == nil {
+		reportUnready(s)
 	}
 	if p.Built && err == nil {
 		reportBuilt(s)
@@ -94,17 +98,25 @@ func reportBuilt(s *scope) {
 	if p.Action != Nothing || st.SourceGeneration == 0 || st.TemplateHash != p.TemplateHash || st.Diff != p.Diff {
 		st.SourceGeneration = p.SourceGeneration
 	}
-	st.TemplateHash, st.Diff, st.UnreadySince, st.Services = p.TemplateHash, p.Diff, nil, nil
-	if !p.UnreadySince.IsZero() {
-		since := metav1.NewTime(p.UnreadySince.Truncate(1e9))
-		st.UnreadySince = &since
-	}
+	st.TemplateHash, st.Diff, st.Services = p.TemplateHash, p.Diff, nil
 	for _, shared := range p.Services {
 		st.Services = append(st.Services, v1alpha1.ServiceStatus{Name: shared.Name, Shared: shared.Shared, Reason: shared.Reason, Message: shared.Message})
 	}
+}
+
+// reportUnready writes since when the twin has not been ready, and of which spec its pods were taken away.
+func reportUnready(s *scope) {
+	p, st := s.plan, &s.owner.Status
+	if !p.ScaleToZero || p.Record {
+		st.UnreadySince = nil
+	}
+	if !p.UnreadySince.IsZero() {
+		since := metav1.NewTime(p.UnreadySince.Truncate(time.Second))
+		st.UnreadySince = &since
+	}
 	switch {
 	case p.Record:
-		st.ScaledToZero = &v1alpha1.ScaledToZero{WantedHash: p.WantedHash, At: metav1.NewTime(s.now.Truncate(1e9))}
+		st.ScaledToZero = &v1alpha1.ScaledToZero{WantedHash: p.WantedHash, At: metav1.NewTime(s.now.Truncate(time.Second))}
 	case !p.ScaleToZero && !s.owner.Spec.DryRun:
 		st.ScaledToZero = nil
 	}
