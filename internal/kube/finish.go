@@ -12,8 +12,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -69,6 +71,26 @@ func EnsureFinalizer(ctx context.Context, c client.Client, o client.Object, fina
 		return nil
 	}
 	return patchFinalizers(ctx, c, o, append(slices.Clone(o.GetFinalizers()), finalizer))
+}
+
+// Unprotected lets objects through that somebody has taken the finalizer off, or replaced by a manifest without it:
+// deleted now, they would leave behind what it stands for.
+func Unprotected(finalizer string) predicate.Predicate {
+	return predicate.NewPredicateFuncs(func(o client.Object) bool {
+		return o.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(o, finalizer)
+	})
+}
+
+// Expire deletes an object as it was looked at, and no other version of it: one whose time has been extended
+// meanwhile stays.
+func Expire(ctx context.Context, c client.Client, o client.Object) error {
+	err := c.Delete(ctx, o.DeepCopyObject().(client.Object), client.Preconditions{
+		UID: ptr.To(o.GetUID()), ResourceVersion: ptr.To(o.GetResourceVersion()),
+	})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting what has expired: %w", err)
+	}
+	return nil
 }
 
 // errNotKept says that something of a status was pruned.

@@ -1,10 +1,13 @@
 package kube
 
 import (
+	"context"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -63,4 +66,14 @@ func (m Marks) Request(child client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}}
+}
+
+// Owners maps children to their owners in some namespaces; without any, in all. Another manager may look after the
+// others, which the cache of this one does not have.
+func (m Marks) Owners(namespaces []string) handler.MapFunc {
+	return func(_ context.Context, child client.Object) []reconcile.Request {
+		return slices.DeleteFunc(m.Request(child), func(r reconcile.Request) bool {
+			return len(namespaces) > 0 && !slices.Contains(namespaces, r.Namespace)
+		})
+	}
 }

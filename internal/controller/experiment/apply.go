@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -25,7 +24,8 @@ import (
 // nothing but that: one that is refused must not keep a cluster.
 func (s *scope) apply(ctx context.Context) error {
 	if s.plan.Expire {
-		return s.expire(ctx)
+		log.FromContext(ctx).Info("Deleting expired Experiment")
+		return kube.Expire(ctx, s.Client, s.experiment)
 	}
 	if slices.ContainsFunc(s.plan.Writes, func(w Write) bool { return w.creates() || !goingDown(s.experiment) }) {
 		if err := s.current(ctx); err != nil {
@@ -140,19 +140,5 @@ func (s *scope) submit(ctx context.Context, writer kube.Writer, workflow *unstru
 	}
 	s.plan.Workflow.UID = string(submitted.GetUID())
 	s.plan.Workflow.Inputs = submitted.GetAnnotations()[v1alpha1.AnnotationInputs]
-	return nil
-}
-
-// expire deletes the Experiment that was looked at, and no other version of it: one whose
-// time to live has been extended meanwhile stays.
-func (s *scope) expire(ctx context.Context) error {
-	log.FromContext(ctx).Info("Deleting expired Experiment")
-	err := s.Client.Delete(ctx, s.experiment.DeepCopy(), client.Preconditions{
-		UID:             ptr.To(s.experiment.GetUID()),
-		ResourceVersion: ptr.To(s.experiment.GetResourceVersion()),
-	})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting expired Experiment: %w", err)
-	}
 	return nil
 }

@@ -66,7 +66,7 @@ func TestALostFinalizerIsSeen(t *testing.T) {
 		after *v1alpha1.Experiment
 		want  bool
 	}{"lost": {&v1alpha1.Experiment{}, true}, "kept": {with, false}, "taken off at the end": {going, false}} {
-		if got := finalizerLost.Update(event.UpdateEvent{ObjectOld: with, ObjectNew: test.after}); got != test.want {
+		if got := kube.Unprotected(v1alpha1.Finalizer).Update(event.UpdateEvent{ObjectOld: with, ObjectNew: test.after}); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -131,16 +130,11 @@ func setupComponents(mgr ctrl.Manager, o Options) error {
 	r := &components{Client: mgr.GetClient(), clock: o.Clock}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("component").
-		For(&v1alpha1.Component{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, unprotected))).
+		For(&v1alpha1.Component{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.ComponentFinalizer)))).
 		Watches(&v1alpha1.Experiment{}, whatTheyName{o.Observability}).
 		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: kube.Backoff()}).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(mgr.GetClient(), r)))
 }
-
-// unprotected lets a Component through that somebody has taken the finalizer off.
-var unprotected = predicate.NewPredicateFuncs(func(o client.Object) bool {
-	return o.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(o, v1alpha1.ComponentFinalizer)
-})
 
 // whatTheyName wakes the Components that an Experiment names, or has named, a while later.
 type whatTheyName struct{ Observability }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // shelf has a Component and the Experiments that may name it.
@@ -178,6 +179,7 @@ func TestWhoWakesComponents(t *testing.T) {
 			}
 		})
 	}
+	unprotected := kube.Unprotected(v1alpha1.ComponentFinalizer)
 	if !unprotected.Create(event.CreateEvent{Object: nginx()}) || unprotected.Create(event.CreateEvent{Object: &v1alpha1.Component{
 		ObjectMeta: metav1.ObjectMeta{Finalizers: []string{v1alpha1.ComponentFinalizer}}}}) {
 		t.Error("one without the finalizer, and no other, is looked at")

@@ -232,12 +232,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		return err
 	}
 	c := mgr.GetClient()
-	toOwner := func(_ context.Context, child client.Object) []reconcile.Request {
-		return slices.DeleteFunc(marks.Request(child), func(r reconcile.Request) bool {
-			// Another manager may look after the namespace; our cache does not have it.
-			return len(o.WatchNamespaces) > 0 && !slices.Contains(o.WatchNamespaces, r.Namespace)
-		})
-	}
+	toOwner := marks.Owners(o.WatchNamespaces)
 	kinds := &kube.ForeignKinds{
 		CRDs:   mgr.GetCache(),
 		Cache:  foreign,
@@ -277,7 +272,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("experiment").
-		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizerLost, annotated))).
+		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), annotated))).
 		Watches(&v1alpha1.Component{}, enqueueWhere(c, indexComponents), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Namespace{}, kube.Enqueue(toOwner, priorityNamespace)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
@@ -292,12 +287,6 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		}).
 		Complete(r.Gate.Wrap(kube.QuietConflicts(reconcile.AsReconciler(c, r))))
 }
-
-// finalizerLost lets an Experiment through that somebody has replaced by a manifest without our
-// finalizer: deleted now, it would leave everything behind.
-var finalizerLost = predicate.NewPredicateFuncs(func(o client.Object) bool {
-	return o.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer)
-})
 
 var (
 	// boundElsewhere lets a Namespace through of which the bounds of its Experiments have changed.

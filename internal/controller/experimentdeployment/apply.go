@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -28,7 +27,8 @@ func (s *scope) writer() kube.Writer {
 // apply carries the plan out.
 func (s *scope) apply(ctx context.Context) error {
 	if s.plan.Expire {
-		return s.expire(ctx)
+		log.FromContext(ctx).Info("Deleting expired ExperimentDeployment")
+		return kube.Expire(ctx, s.Client, s.owner)
 	}
 	if s.plan.Pin != nil {
 		if _, created, err := s.writer().Create(ctx, s.plan.Pin); err != nil || !created {
@@ -100,14 +100,4 @@ func unpin(ctx context.Context, writer kube.Writer, at types.NamespacedName) err
 		return err
 	}
 	return writer.Delete(ctx, pin)
-}
-
-// expire deletes the ExperimentDeployment that was looked at, and no other version of it.
-func (s *scope) expire(ctx context.Context) error {
-	log.FromContext(ctx).Info("Deleting expired ExperimentDeployment")
-	err := s.Client.Delete(ctx, s.owner.DeepCopy(), client.Preconditions{UID: ptr.To(s.owner.GetUID()), ResourceVersion: ptr.To(s.owner.GetResourceVersion())})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting expired ExperimentDeployment: %w", err)
-	}
-	return nil
 }

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -188,7 +187,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	r.Kinds = kinds
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("experimentdeployment").
-		For(&v1alpha1.ExperimentDeployment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizerLost))).
+		For(&v1alpha1.ExperimentDeployment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer)))).
 		WatchesMetadata(&corev1.Namespace{}, r.ofGrant(), builder.WithPredicates(granted)).
 		WatchesRawSource(kinds)
 	for _, gvk := range builtIn {
@@ -229,12 +228,6 @@ func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) err
 	}
 	return nil
 }
-
-// finalizerLost lets an ExperimentDeployment through that somebody has replaced by a manifest without our
-// finalizer.
-var finalizerLost = predicate.NewPredicateFuncs(func(o client.Object) bool {
-	return o.GetDeletionTimestamp() == nil && !controllerutil.ContainsFinalizer(o, v1alpha1.Finalizer)
-})
 
 // watched says whether the manager acts in a namespace.
 func (o Options) watched(namespace string) bool {

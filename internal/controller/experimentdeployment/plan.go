@@ -260,7 +260,7 @@ func (f facts) found() conditions.Step {
 	ref := f.owner.Spec.SourceRef
 	what := fmt.Sprintf("%s %s/%s", ref.Kind, sourceNamespace(f.owner), ref.Name)
 	missing := func(reason, message string) conditions.Step {
-		if f.seen.Twin != nil {
+		if f.seen.Twin != nil && f.owner.Spec.OnSourceDeleted != v1alpha1.SourceDeletedDelete {
 			message += "; the twin stays as it is"
 		}
 		return conditions.False(v1alpha1.ConditionSourceFound, reason, message)

@@ -44,14 +44,7 @@ func (r *Reconciler) find(ctx context.Context, opts ...client.ListOption) []reco
 // ofWorkload wakes the owner of a twin, and those whose source a workload is, or is made of, if what it asks
 // for has changed.
 func (r *Reconciler) ofWorkload() handler.EventHandler {
-	owner := kube.Enqueue(func(_ context.Context, o client.Object) []reconcile.Request {
-		requests := marks.Request(o)
-		if len(requests) > 0 && !r.Options.watched(requests[0].Namespace) {
-			return nil // another manager looks after it
-		}
-		return requests
-	}, priorityTwin)
-	return both(owner, respecified(handler.EnqueueRequestsFromMapFunc(r.followers)))
+	return both(kube.Enqueue(marks.Owners(r.Options.WatchNamespaces), priorityTwin), respecified(handler.EnqueueRequestsFromMapFunc(r.followers)))
 }
 
 // followers are those whose source a workload is, or is made of.
@@ -157,7 +150,7 @@ func (r *Reconciler) sweeping(next reconcile.Reconciler) reconcile.Reconciler {
 // orphansOf are the twins of an owner's name that are not of the one that has it now, which the server must say.
 func (r *Reconciler) orphansOf(ctx context.Context, at types.NamespacedName) (all []*unstructured.Unstructured, err error) {
 	owner := &v1alpha1.ExperimentDeployment{}
-	if err := r.Client.Get(ctx, at, owner); client.IgnoreNotFound(err) != nil {
+	if err := r.Client.Get(ctx, at, owner, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}
 	for _, gvk := range r.served() {

@@ -271,7 +271,7 @@ func (s *scope) told() bool {
 		Name: "hot-loop", RootCause: "a message that changes with every write wakes its own reconciler",
 		Edits: []faults.Edit{
 			{
-				File: controller, Old: "		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, finalizerLost, annotated))).",
+				File: controller, Old: "		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), annotated))).",
 				New: "		For(&v1alpha1.Experiment{}).",
 			},
 			{File: plan, Old: " does not exist; create it\")", New: " does not exist; create it \"+f.experiment.ResourceVersion)"},
