@@ -16,11 +16,18 @@ import (
 const MaxDiff = 8 << 10
 
 // Diff is what the spec of a twin has that the source's does not have, and the other way round: a line for each
-// field, with its path, what it is in the source and what in the twin, sorted, of at most MaxDiff bytes. Values of variables that may be secrets, by
-// their names or what they look like, are not shown.
+// field, with its path, what it is in the source and what in the twin, sorted, of at most MaxDiff bytes. Values of
+// variables that may be secrets, by their names or what they look like, are not shown; nor are the source's replicas,
+// which change all the time where something scales it.
 func Diff(source, twin *unstructured.Unstructured) string {
 	d := differ{}
-	d.compare("", source.Object["spec"], twin.Object["spec"], false)
+	from, _ := source.Object["spec"].(map[string]any)
+	to, _ := twin.Object["spec"].(map[string]any)
+	from, to = maps.Clone(from), maps.Clone(to)
+	d.lines = append(d.lines, fmt.Sprintf("replicas: the source's -> %v", to["replicas"]))
+	delete(from, "replicas")
+	delete(to, "replicas")
+	d.objects("", from, to)
 	slices.Sort(d.lines)
 	text := strings.Join(d.lines, "\n")
 	const more = "\n…"

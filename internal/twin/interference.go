@@ -13,7 +13,7 @@ import (
 // Autoscalers are how HorizontalPodAutoscalers and ScaledObjects of KEDA beside a source and its twin get in
 // their way, sorted (a1 to a4). They find pods by the selector of what they scale, not by who owns them.
 func Autoscalers(source, twin *unstructured.Unstructured, autoscalers []*unstructured.Unstructured) (messages []string) {
-	counted := selected(source, "selector", labelsOfPods(twin)) && !blueGreen(source)
+	counted := Overlaps(source, twin) && !blueGreen(source)
 	for _, a := range autoscalers {
 		what := a.GetKind() + " " + a.GetName()
 		switch {
@@ -53,6 +53,12 @@ func Budgets(source, twin *unstructured.Unstructured, budgets []*unstructured.Un
 	}
 	slices.Sort(messages)
 	return messages
+}
+
+// Overlaps says whether the selector of a source selects the pods of its twin, which are told from the source's by their
+// owner alone (d3). It must, where Services select what the source does.
+func Overlaps(source, twin *unstructured.Unstructured) bool {
+	return selected(source, "selector", labelsOfPods(twin))
 }
 
 // labelsOfPods are those of a workload's template.

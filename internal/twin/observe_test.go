@@ -87,12 +87,23 @@ func TestInterference(t *testing.T) {
 	}
 }
 
+// d3.
+func TestOverlaps(t *testing.T) {
+	if from := source(t, tracked); !Overlaps(from, build(t, tracked, wanted(t, `{}`)).Object) {
+		t.Error("labels that Services select are those of the source's selector")
+	}
+	w := wanted(t, `{template: {metadata: {labels: {app: another}}}}`)
+	if from := source(t, tracked); Overlaps(from, build(t, tracked, w).Object) {
+		t.Error("another label")
+	}
+}
+
 func TestDiff(t *testing.T) {
 	w := wanted(t, `{replicas: 2, template: {spec: {containers: [{name: web, image: "web:2", env: [{name: MODE, value: test}, {name: API_TOKEN, value: canary-1}, {name: URL, value: "http://u:canary-2@db"}],
   args: ["--password=canary-3"], securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}, {name: more, image: x, env: [{name: DB_PASSWORD, value: canary-4}], securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]}}}`)
 	diff := Diff(source(t, tracked), build(t, tracked, w).Object)
 	for _, line := range []string{
-		`replicas: 3 -> 2`, `template.spec.containers[web].image: "web:1" -> "web:2"`, `template.spec.containers[web].env[MODE].value: "production" -> "test"`,
+		`replicas: the source's -> 2`, `template.spec.containers[web].image: "web:1" -> "web:2"`, `template.spec.containers[web].env[MODE].value: "production" -> "test"`,
 		`template.spec.containers[web].env[TOKEN]: {"name":"TOKEN","valueFrom":{"secretKeyRef":{"key":"token","name":"web"}}} -> nothing`,
 		`template.spec.containers[more]: nothing -> `, `template.spec.containers[web].args: nothing -> ["(not shown)"]`,
 	} {
@@ -103,7 +114,9 @@ func TestDiff(t *testing.T) {
 	if strings.Contains(diff, "canary") {
 		t.Errorf("it tells secrets:\n%s", diff)
 	}
-	if d := Diff(source(t, tracked), source(t, tracked)); d != "" {
+	scaled := source(t, tracked)
+	_ = unstructured.SetNestedField(scaled.Object, int64(30), "spec", "replicas")
+	if d := Diff(scaled, source(t, tracked)); d != "replicas: the source's -> 3" {
 		t.Errorf("of the same: %s", d)
 	}
 	long := source(t, tracked)
@@ -116,7 +129,7 @@ func TestDiff(t *testing.T) {
 	one, other := source(t, tracked), source(t, tracked)
 	_ = unstructured.SetNestedSlice(one.Object, []any{map[string]any{"name": "KEY", "value": "canary-a"}}, "spec", "env")
 	_ = unstructured.SetNestedSlice(other.Object, []any{map[string]any{"name": "KEY", "value": "canary-b"}}, "spec", "env")
-	if d := cmp.Diff("env[KEY].value: (not shown) -> (not shown)", Diff(one, other)); d != "" {
+	if d := cmp.Diff("env[KEY].value: (not shown) -> (not shown)\nreplicas: the source's -> 3", Diff(one, other)); d != "" {
 		t.Errorf("another secret (-want +got):\n%s", d)
 	}
 }

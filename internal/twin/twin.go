@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -74,6 +75,10 @@ type Wanted struct {
 	Annotations []string
 	// Services of the source's namespace.
 	Services []Service
+	// Claims are the access modes of its PersistentVolumeClaims, by name: at least of those that Claims lists.
+	Claims map[string][]string
+	// Rollout is the name of the one that runs the template of the source, by its workloadRef; mostly empty.
+	Rollout string
 }
 
 // Twin is what came of it.
@@ -147,13 +152,28 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 	if err := kind.check(base, spec); err != nil {
 		return nil, err
 	}
+	if err := w.mounts(spec); err != nil {
+		return nil, err
+	}
 	more := append(Exceeding(template, spec["template"].(map[string]any)), without(claimed(spec), claimed(from))...)
 	if len(more) > 0 && !w.AllowPrivileges {
 		return nil, invalid("overrideSpec", "it gives the pods what the source's do not have: %s", strings.Join(more, ", "))
 	}
 	kind.fix(t.Object)
-	t.Warnings = warnings(source, from, spec, w.Services)
+	t.Warnings = w.warnings(source, from, spec)
 	return t, nil
+}
+
+// mounts is an error if the pods use a volume that one pod alone may use: the twin's would wait for it for ever, or
+// the source's next would wait for the twin's (p6).
+func (w Wanted) mounts(spec map[string]any) error {
+	pod, _, _ := unstructured.NestedMap(spec, "template", "spec")
+	for _, claim := range claimsOf(pod) {
+		if slices.Contains(w.Claims[claim], string(corev1.ReadWriteOncePod)) {
+			return invalid("overrideSpec.template.spec.volumes", "PersistentVolumeClaim %s is for one pod alone (ReadWriteOncePod), which is the source's; put another volume in its place", claim)
+		}
+	}
+	return nil
 }
 
 // merge lays the override over the base.

@@ -505,7 +505,7 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// d8, s4, p2, p5, p6, p7, o9.
+// d8, s4, s6, p2, p5, p6, p7, o9.
 func TestWarnings(t *testing.T) {
 	reasons := func(twin *Twin) (out []string) {
 		for _, w := range twin.Warnings {
@@ -530,8 +530,85 @@ func TestWarnings(t *testing.T) {
 	}
 	w = wanted(t, `{}`)
 	w.Services = []Service{{Name: "db", Headless: true, Selector: map[string]string{"app": "db"}}}
-	if diff := cmp.Diff([]string{WarnPeerDiscovery}, reasons(build(t, database, w))); diff != "" {
+	if diff := cmp.Diff([]string{WarnOrdinals, WarnPeerDiscovery}, reasons(build(t, database, w))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// says is the message of a twin's warning; empty if there is none of the reason.
+func says(twin *Twin, reason string) string {
+	for _, w := range twin.Warnings {
+		if w.Reason == reason {
+			return w.Message
+		}
+	}
+	return ""
+}
+
+// s3, s6: volumes that begin with data, and numbers that ids are made of.
+func TestWarningsOfSets(t *testing.T) {
+	twin := build(t, database, wanted(t, `{ordinals: {start: 5}}`))
+	if len(twin.Warnings) > 0 {
+		t.Errorf("numbered as the source is: %v", twin.Warnings)
+	}
+	cloned := strings.Replace(database, "volumeName: pv-7", "dataSource: {kind: VolumeSnapshot, name: nightly}", 1)
+	if said := says(build(t, cloned, wanted(t, `{}`)), WarnSourceData); !strings.Contains(said, "volumeClaimTemplate data begin with the data of VolumeSnapshot nightly") {
+		t.Errorf("it says %q", said)
+	}
+	empty := wanted(t, `{volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}`)
+	if said := says(build(t, cloned, empty), WarnSourceData); said != "" {
+		t.Errorf("with volumes of its own it says %q", said)
+	}
+}
+
+// p7: what a node, or the cluster, has once.
+func TestWarningsOfPods(t *testing.T) {
+	pod := func(fields string) string {
+		return strings.Replace(tracked, "      serviceAccountName: web\n", "      serviceAccountName: web\n      "+fields+"\n", 1)
+	}
+	for fields, reason := range map[string]string{
+		`hostNetwork: true`: WarnPlacement, `{hostname: a}`: "", `nodeName: n1`: WarnPlacement,
+		`resourceClaims: [{name: gpu, resourceClaimName: gpu-0}]`:         WarnSharedVolume,
+		`resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu-0}]`: "",
+	} {
+		twin := build(t, pod(strings.Trim(fields, "{}")), wanted(t, `{}`))
+		if found := says(twin, WarnPlacement) + says(twin, WarnSharedVolume); (found == "") != (reason == "") || reason != "" && says(twin, reason) == "" {
+			t.Errorf("%s: %v", fields, twin.Warnings)
+		}
+	}
+	if said := says(build(t, pod("hostname: a\n      subdomain: peers"), wanted(t, `{}`)), WarnPeerDiscovery); !strings.Contains(said, "a.peers") {
+		t.Errorf("it says %q", said)
+	}
+}
+
+// p6: a volume of one pod alone is refused, unless the override puts another in its place; others are warned of.
+func TestClaims(t *testing.T) {
+	from := strings.Replace(tracked, "      serviceAccountName: web\n", "      serviceAccountName: web\n      volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]\n", 1)
+	w := wanted(t, `{}`)
+	w.Claims = map[string][]string{"data": {"ReadWriteOnce"}, "own": {"ReadWriteOncePod"}}
+	if said := says(build(t, from, w), WarnSharedVolume); !strings.Contains(said, "data (ReadWriteOnce)") {
+		t.Errorf("it says %q", said)
+	}
+	w.Claims["data"] = []string{"ReadWriteOncePod"}
+	_, err := Build(source(t, from), w)
+	refused(t, err, "PersistentVolumeClaim data is for one pod alone")
+	w.Override = object(t, `{template: {spec: {volumes: [{name: data, emptyDir: {}}]}}}`)
+	if _, err := Build(source(t, from), w); err != nil {
+		t.Errorf("with another volume: %v", err)
+	}
+	w.Override = object(t, `{template: {spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: own}}]}}}`)
+	template, _, _ := unstructured.NestedMap(source(t, from).Object, "spec", "template")
+	if diff := cmp.Diff([]string{"data", "own"}, Claims(template, w.Override)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// r13: a source that is a template for a Rollout.
+func TestSourceOfRollout(t *testing.T) {
+	w := wanted(t, `{}`)
+	w.Rollout = "front"
+	if said := says(build(t, tracked, w), WarnReferred); !strings.Contains(said, "Rollout front") {
+		t.Errorf("it says %q", said)
 	}
 }
 

@@ -26,13 +26,19 @@ const (
 	WarnManaged = "SourceIsManaged"
 	// WarnNotSmaller: the twin has as many pods as the source.
 	WarnNotSmaller = "NotSmaller"
+	// WarnSourceData: the twin's volumes begin as copies of data (s3).
+	WarnSourceData = "SourceData"
+	// WarnOrdinals: the twin's pods are numbered otherwise than the source's (s6).
+	WarnOrdinals = "OrdinalsDiffer"
+	// WarnReferred: a Rollout runs the source's template (r13).
+	WarnReferred = "SourceOfRollout"
 )
 
 // staticAddresses are prefixes of annotations that give a pod an address.
 var staticAddresses = []string{"cni.projectcalico.org/ipAddrs", "cni.projectcalico.org/hwAddr", "ovn.kubernetes.io/ip_address", "ovn.kubernetes.io/mac_address", "k8s.v1.cni.cncf.io/networks"}
 
 // warnings are what is dangerous about a twin and goes on all the same.
-func warnings(source *unstructured.Unstructured, from, spec map[string]any, services []Service) (all []Warning) {
+func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[string]any) (all []Warning) {
 	warn := func(reason, format string, args ...any) {
 		all = append(all, Warning{Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}
@@ -45,9 +51,13 @@ func warnings(source *unstructured.Unstructured, from, spec map[string]any, serv
 		}
 	}
 	name, _, _ := unstructured.NestedString(spec, "serviceName")
-	if slices.ContainsFunc(services, func(s Service) bool { return s.Name == name && s.Headless && name != "" }) {
+	if slices.ContainsFunc(w.Services, func(s Service) bool { return s.Name == name && s.Headless && name != "" }) {
 		warn(WarnPeerDiscovery, "The headless Service %s governs both: pods that look for their peers by it find the twin's among the source's", name)
 	}
+	if w.Rollout != "" {
+		warn(WarnReferred, "Rollout %s runs the template of the source: what serves are its pods, and a twin of it has its Services", w.Rollout)
+	}
+	all = append(all, setWarnings(from, spec)...)
 	replicas, said, _ := unstructured.NestedInt64(from, "replicas")
 	if mine, _, _ := unstructured.NestedInt64(spec, "replicas"); said && replicas > 0 && mine >= replicas {
 		warn(WarnNotSmaller, "The twin has no fewer replicas than its source")
@@ -59,21 +69,62 @@ func warnings(source *unstructured.Unstructured, from, spec map[string]any, serv
 		}
 	}
 	pod, _, _ := unstructured.NestedMap(spec, "template", "spec")
-	all = append(all, podWarnings(pod)...)
+	all = append(all, w.podWarnings(pod)...)
 	slices.SortFunc(all, func(a, b Warning) int {
 		return cmp.Or(strings.Compare(a.Reason, b.Reason), strings.Compare(a.Message, b.Message))
 	})
 	return slices.Compact(all)
 }
 
-func podWarnings(pod map[string]any) (all []Warning) {
+// setWarnings are those of StatefulSets.
+func setWarnings(from, spec map[string]any) (all []Warning) {
+	theirs, _, _ := unstructured.NestedInt64(from, "ordinals", "start")
+	if mine, _, _ := unstructured.NestedInt64(spec, "ordinals", "start"); mine != theirs {
+		all = append(all, Warning{Reason: WarnOrdinals, Message: fmt.Sprintf(
+			"The source's pods are numbered from %d and the twin's from %d: an id that is made of the number may be one that another pod has", theirs, mine)})
+	}
+	for _, claim := range objects(spec["volumeClaimTemplates"]) {
+		name, _, _ := unstructured.NestedString(claim, "metadata", "name")
+		for _, field := range []string{"dataSource", "dataSourceRef"} {
+			if of, ok, _ := unstructured.NestedMap(claim, "spec", field); ok {
+				all = append(all, Warning{Reason: WarnSourceData, Message: fmt.Sprintf("The volumes of volumeClaimTemplate %s begin with the data of %v %v", name, of["kind"], of["name"])})
+			}
+		}
+	}
+	return all
+}
+
+func (w Wanted) podWarnings(pod map[string]any) []Warning {
+	return slices.Concat(w.volumeWarnings(pod), placeWarnings(pod))
+}
+
+// volumeWarnings are of what both may write.
+func (w Wanted) volumeWarnings(pod map[string]any) (all []Warning) {
+	for _, claim := range claimsOf(pod) {
+		modes := ""
+		if of := w.Claims[claim]; len(of) > 0 {
+			modes = " (" + strings.Join(of, ", ") + ")"
+		}
+		all = append(all, Warning{WarnSharedVolume, fmt.Sprintf("The pods use PersistentVolumeClaim %s%s, as the source's do", claim, modes)})
+	}
+	for _, c := range objects(pod["resourceClaims"]) {
+		if name, ok := c["resourceClaimName"].(string); ok {
+			all = append(all, Warning{WarnSharedVolume, fmt.Sprintf("The pods use ResourceClaim %s, as the source's do", name)})
+		}
+	}
+	return all
+}
+
+// placeWarnings are of where the pods run, and what they are there.
+func placeWarnings(pod map[string]any) (all []Warning) {
 	warn := func(reason, format string, args ...any) {
 		all = append(all, Warning{Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}
-	for _, v := range objects(pod["volumes"]) {
-		if claim, ok, _ := unstructured.NestedString(v, "persistentVolumeClaim", "claimName"); ok {
-			warn(WarnSharedVolume, "The pods use PersistentVolumeClaim %s, as the source's do", claim)
-		}
+	if host, ok := pod["hostNetwork"].(bool); ok && host {
+		warn(WarnPlacement, "The pods use the network of their nodes: a port that both listen on only one of them has there")
+	}
+	if name, ok := pod["hostname"].(string); ok && pod["subdomain"] != nil {
+		warn(WarnPeerDiscovery, "The pods have the name %s.%v, which is that of the source's", name, pod["subdomain"])
 	}
 	for _, field := range []string{"affinity", "topologySpreadConstraints"} {
 		if _, ok := pod[field]; ok {
@@ -91,6 +142,29 @@ func podWarnings(pod map[string]any) (all []Warning) {
 		}
 	}
 	return all
+}
+
+// claimsOf are the PersistentVolumeClaims that a pod names.
+func claimsOf(pod map[string]any) (all []string) {
+	for _, v := range objects(pod["volumes"]) {
+		if claim, ok, _ := unstructured.NestedString(v, "persistentVolumeClaim", "claimName"); ok {
+			all = append(all, claim)
+		}
+	}
+	return all
+}
+
+// Claims are the PersistentVolumeClaims that a twin of a template with an override may use, sorted.
+func Claims(template, override map[string]any) []string {
+	var all []string
+	for _, of := range []map[string]any{{"template": template}, override} {
+		pod, _, _ := unstructured.NestedFieldNoCopy(of, "template", "spec")
+		if spec, ok := pod.(map[string]any); ok {
+			all = append(all, claimsOf(spec)...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // containers are all of a pod.

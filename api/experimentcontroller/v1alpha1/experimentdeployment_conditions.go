@@ -16,6 +16,10 @@ const (
 	ConditionAutoscalerInterference = "AutoscalerInterference"
 	// ConditionDisruptionInterference is True when a PodDisruptionBudget counts the twin's pods.
 	ConditionDisruptionInterference = "DisruptionInterference"
+	// ConditionSourceSelectorOverlap is True when the source's selector selects the twin's pods, as it must where
+	// Services select the same: pods that lose their owner (a deletion with --cascade=orphan, a backup that is put
+	// back) the source takes for its own.
+	ConditionSourceSelectorOverlap = "SourceSelectorOverlap"
 	// ConditionWarnings is True when something else about the twin may hurt its source.
 	ConditionWarnings = "Warnings"
 )
@@ -50,6 +54,8 @@ const (
 	ReasonSourceDeleted = "SourceDeleted"
 	// ReasonDrifted: somebody has changed the twin, and it was put right.
 	ReasonDrifted = "TwinPutRight"
+	// ReasonContended: somebody changes the twin again and again.
+	ReasonContended = "TwinContended"
 	// ReasonExpired: the time of the ExperimentDeployment is over.
 	ReasonExpired = "Expired"
 	// ReasonNameTaken: an object that is not this ExperimentDeployment's has the name of its twin.
@@ -70,6 +76,8 @@ const (
 	ReasonNotShared = "ServicesNotShared"
 	// ReasonNoServices: no Service selects the source's pods.
 	ReasonNoServices = "NoServices"
+	// ReasonSelectorOverlap: the pods are told apart by their owners alone.
+	ReasonSelectorOverlap = "ToldApartByOwner"
 	// ReasonInterference: the message says whose.
 	ReasonInterference = "Interference"
 	// ReasonNone: there is nothing to say.

@@ -218,7 +218,8 @@ type ExperimentDeploymentStatus struct {
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 	// conditions: Ready, which sums up Accepted, SourceFound, TwinReady; and ServiceShared,
-	// AutoscalerInterference, DisruptionInterference and Warnings, which tell of what else there is.
+	// AutoscalerInterference, DisruptionInterference, SourceSelectorOverlap and Warnings, which tell of what else
+	// there is.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

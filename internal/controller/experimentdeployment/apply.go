@@ -51,6 +51,9 @@ func (s *scope) apply(ctx context.Context) error {
 		}
 		return err
 	case Update:
+		if s.contended = s.plan.Drifted && s.contend(); s.contended {
+			return nil
+		}
 		log.Info("Updating twin", "twin", kube.Describe(s.plan.Twin))
 		written, err := s.writer().Update(ctx, s.seen.Twin, s.plan.Twin, s.ours)
 		if err == nil {
@@ -65,6 +68,13 @@ func (s *scope) apply(ctx context.Context) error {
 		return s.writer().Delete(ctx, s.plan.Twin, foreground)
 	}
 	return nil
+}
+
+// contend says whether the twin must wait to be put right.
+func (s *scope) contend() bool {
+	wait := s.fights.wait(s.owner.UID, s.now)
+	s.plan.lookIn(wait)
+	return wait > 0
 }
 
 // ours says whether a label or an annotation of a twin is one that only we give it.

@@ -37,6 +37,7 @@ import (
 // +kubebuilder:rbac:groups=keda.sh,resources=scaledobjects,verbs=get;list;watch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
@@ -49,6 +50,7 @@ var (
 	serviceGVK      = corev1.SchemeGroupVersion.WithKind("Service")
 	autoscalerGVK   = autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler")
 	budgetGVK       = policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget")
+	claimGVK        = corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
 	namespaceGVK    = corev1.SchemeGroupVersion.WithKind("Namespace")
 	scaledObjectGVK = schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"}
 )
@@ -87,6 +89,8 @@ type Reconciler struct {
 	Clock clock.PassiveClock
 	// Options of the manager.
 	Options Options
+
+	fights fights
 }
 
 // scope is what a pass over one ExperimentDeployment knows.
@@ -96,9 +100,10 @@ type scope struct {
 	seen  Observed
 	now   time.Time
 	plan  Plan
-	// written is the twin as it was written; nil if it was not. Unchanged says that the server had it so already.
-	written   client.Object
-	unchanged bool
+	// written is the twin as it was written; nil if it was not. Unchanged says that the server had it so already,
+	// and contended that somebody changes it too often to be put right now.
+	written              client.Object
+	unchanged, contended bool
 }
 
 // Reconcile takes an ExperimentDeployment one step on.

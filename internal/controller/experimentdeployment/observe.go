@@ -17,6 +17,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/merge"
 	"github.com/labkeeper/labkeeper/internal/twin"
 )
 
@@ -50,7 +51,12 @@ func (s *scope) observe(ctx context.Context) error {
 	if s.seen.Source == nil {
 		return nil
 	}
-	return s.observeNeighbours(ctx)
+	for _, read := range []func(context.Context) error{s.observeNeighbours, s.observeReferrer, s.observeClaims} {
+		if err := read(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // observeTwin reads the twin. What has its name and not its marks is somebody else's.
@@ -197,4 +203,38 @@ func (s *scope) observeNeighbours(ctx context.Context) error {
 		}
 	}
 	return list(budgetGVK, &s.seen.Budgets)
+}
+
+// observeReferrer looks for a Rollout that runs the template of the source (r13).
+func (s *scope) observeReferrer(ctx context.Context) error {
+	rollouts, err := s.rolloutsOf(ctx, s.seen.Source)
+	for i := range rollouts {
+		s.seen.Referrer = max(s.seen.Referrer, rollouts[i].GetName())
+	}
+	return err
+}
+
+// observeClaims reads how the volumes may be used that the pods of the twin may name (p6), from the server: hardly any
+// source has one, and nothing of another is cached.
+func (s *scope) observeClaims(ctx context.Context) error {
+	override, err := merge.Decode(s.owner.Spec.OverrideSpec.Raw)
+	if err != nil {
+		return nil //nolint:nilerr // the plan refuses it
+	}
+	source := facts{owner: s.owner, seen: s.seen}.source()
+	template, _, _ := unstructured.NestedMap(source.Object, "spec", "template")
+	for _, name := range twin.Claims(template, override) {
+		claim, err := kube.Get(ctx, s.Live, claimGVK, types.NamespacedName{Namespace: sourceNamespace(s.owner), Name: name})
+		if err != nil {
+			return err
+		}
+		if claim == nil {
+			continue
+		}
+		if s.seen.Claims == nil {
+			s.seen.Claims = map[string][]string{}
+		}
+		s.seen.Claims[name], _, _ = unstructured.NestedStringSlice(claim.Object, "spec", "accessModes")
+	}
+	return nil
 }

@@ -56,6 +56,10 @@ type Observed struct {
 	// Services, Autoscalers and Budgets beside the source.
 	Services             []twin.Service
 	Autoscalers, Budgets []*unstructured.Unstructured
+	// Claims are the access modes of PersistentVolumeClaims that the pods may use, by name.
+	Claims map[string][]string
+	// Referrer is a Rollout that runs the template of the source; mostly empty.
+	Referrer string
 	// Pin is the ControllerRevision that keeps the spec of the source; nil if there is none.
 	Pin *unstructured.Unstructured
 	// Twin is the ExperimentDeployment's, under its name; nil if there is none. Taken is an object of somebody else
@@ -342,7 +346,7 @@ func (f facts) build(source *unstructured.Unstructured) (*twin.Twin, conditions.
 		Name: key(f.owner).Name, For: kube.LabelValue(f.owner.Name), Replicas: f.owner.Spec.Replicas,
 		Override: override, Strategy: twin.Strategy(f.owner.Spec.MergeStrategy),
 		AllowPrivileges: f.seen.Privileged, AllowLabelOverride: f.owner.Spec.AllowLabelOverride,
-		Annotations: f.annotations, Services: f.seen.Services,
+		Annotations: f.annotations, Services: f.seen.Services, Claims: f.seen.Claims, Rollout: f.seen.Referrer,
 	})
 	if err != nil {
 		return refused(v1alpha1.ReasonInvalidOverride, "spec."+err.Error())
@@ -382,6 +386,7 @@ func (p *Plan) describe(f facts, source *unstructured.Unstructured, built *twin.
 		shared(built.Services),
 		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(source, built.Object, f.seen.Autoscalers)),
 		interference(v1alpha1.ConditionDisruptionInterference, twin.Budgets(source, built.Object, f.seen.Budgets)),
+		overlaps(twin.Overlaps(source, built.Object)),
 		warned(built.Warnings),
 	}
 }
@@ -412,6 +417,14 @@ func interference(conditionType string, messages []string) conditions.Step {
 		return conditions.True(conditionType, v1alpha1.ReasonInterference, strings.Join(messages, "; "))
 	}
 	return conditions.False(conditionType, v1alpha1.ReasonNone, "Nothing counts the twin's pods for the source's")
+}
+
+func overlaps(is bool) conditions.Step {
+	if is {
+		return conditions.True(v1alpha1.ConditionSourceSelectorOverlap, v1alpha1.ReasonSelectorOverlap,
+			"The source's selector selects the twin's pods, too: those that lose their owner the source takes for its own; do not delete a twin with --cascade=orphan")
+	}
+	return conditions.False(v1alpha1.ConditionSourceSelectorOverlap, v1alpha1.ReasonNone, "The source's selector does not select the twin's pods")
 }
 
 func warned(warnings []twin.Warning) conditions.Step {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/merge"
 	"github.com/labkeeper/labkeeper/internal/twin"
 )
@@ -606,6 +608,61 @@ func TestToldAsItCameOut(t *testing.T) {
 	s = &scope{owner: f.owner, seen: f.seen, now: epoch, plan: f.plan()}
 	if got := ready(s, errors.New("refused")); got.Reason != v1alpha1.ReasonPending {
 		t.Errorf("never created it is %+v", got)
+	}
+}
+
+// Somebody who changes a twin by a program does not have the manager do so, too.
+func TestContended(t *testing.T) {
+	f := settled(t, newFacts(t, `{}`))
+	fight := &fights{}
+	for i := range contendAtOnce {
+		if wait := fight.wait("1-2-3", epoch.Add(time.Duration(i)*time.Second)); wait != 0 {
+			t.Fatalf("the %d. time waits %s", i+1, wait)
+		}
+	}
+	if fight.wait("another", epoch) != 0 {
+		t.Error("another waits, too")
+	}
+	wait := fight.wait("1-2-3", epoch.Add(5*time.Second))
+	if wait <= 0 || wait > contendAgain {
+		t.Errorf("it waits %s", wait)
+	}
+	if again := fight.wait("1-2-3", epoch.Add(5*time.Second)); again != wait {
+		t.Errorf("to ask makes it wait longer: %s, then %s", wait, again)
+	}
+	if again := fight.wait("1-2-3", epoch.Add(5*time.Second+wait)); again != 0 {
+		t.Errorf("then it waits %s more", again)
+	}
+	f.seen.Twin.SetGeneration(9)
+	s := &scope{Reconciler: &Reconciler{}, owner: f.owner, seen: f.seen, now: epoch, plan: f.plan(), contended: true}
+	report(s, nil)
+	ready := meta.FindStatusCondition(f.owner.Status.Conditions, v1alpha1.ConditionReady)
+	if ready == nil || ready.Status != "False" || ready.Reason != v1alpha1.ReasonContended {
+		t.Errorf("it says %+v", ready)
+	}
+	if told := happened(&v1alpha1.ExperimentDeployment{}, f.owner, s, nil); slices.ContainsFunc(told, func(e kube.Event) bool { return e.Reason == v1alpha1.ReasonDrifted }) {
+		t.Errorf("it was not put right: %v", told)
+	}
+}
+
+// What was said of a twin goes with it.
+func TestNothingToTellOf(t *testing.T) {
+	f := settled(t, newFacts(t, `{}`))
+	tell := func() {
+		s := &scope{Reconciler: &Reconciler{}, owner: f.owner, seen: f.seen, now: epoch, plan: f.plan()}
+		report(s, nil)
+	}
+	tell()
+	if len(f.owner.Status.Services) != 1 || meta.FindStatusCondition(f.owner.Status.Conditions, v1alpha1.ConditionServiceShared) == nil {
+		t.Fatalf("it says %+v", f.owner.Status)
+	}
+	f.seen.Source = nil
+	if tell(); len(f.owner.Status.Services) != 1 {
+		t.Error("the twin that stays is still behind its Service")
+	}
+	f.seen.Twin = nil
+	if tell(); len(f.owner.Status.Services) != 0 || meta.FindStatusCondition(f.owner.Status.Conditions, v1alpha1.ConditionServiceShared) != nil {
+		t.Errorf("without a twin it says %+v", f.owner.Status)
 	}
 }
 

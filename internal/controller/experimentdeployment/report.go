@@ -1,6 +1,7 @@
 package experimentdeployment
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -35,6 +36,9 @@ func report(s *scope, err error) {
 	} else if !owner.Spec.DryRun {
 		st.Diff = ""
 	}
+	if !p.Built && err == nil && s.seen.Twin == nil {
+		reportNothing(st)
+	}
 	if p.Steps != nil || p.Done {
 		reportTwin(s)
 	}
@@ -53,7 +57,9 @@ func report(s *scope, err error) {
 func (s *scope) told(err error) []conditions.Step {
 	out := slices.Clone(s.plan.Steps)
 	for i, step := range out {
-		if step.Type == v1alpha1.ConditionTwinReady && s.plan.Unchanged.Type != "" && (err != nil || s.unchanged) {
+		if s.contended && step.Type == v1alpha1.ConditionTwinReady {
+			out[i] = conditions.False(step.Type, v1alpha1.ReasonContended, fmt.Sprintf("Somebody changes %s again and again; it is put right once in %s", kube.Describe(s.plan.Twin), contendAgain))
+		} else if step.Type == v1alpha1.ConditionTwinReady && s.plan.Unchanged.Type != "" && (err != nil || s.unchanged) {
 			out[i] = s.plan.Unchanged
 			if s.seen.Twin == nil {
 				out[i] = conditions.False(step.Type, v1alpha1.ReasonPending, "It has not been created yet")
@@ -104,6 +110,14 @@ func reportBuilt(s *scope) {
 	}
 }
 
+// reportNothing takes back what was said of a twin that there is not, and cannot be.
+func reportNothing(st *v1alpha1.ExperimentDeploymentStatus) {
+	st.Services = nil
+	st.Conditions = slices.DeleteFunc(st.Conditions, func(c metav1.Condition) bool {
+		return c.Type != v1alpha1.ConditionReady && !slices.Contains(steps, c.Type)
+	})
+}
+
 // reportUnready writes since when the twin has not been ready, and of which spec its pods were taken away.
 func reportUnready(s *scope) {
 	p, st := s.plan, &s.owner.Status
@@ -143,7 +157,7 @@ func reportTwin(s *scope) {
 
 // quiet are reasons that tell of nothing that anybody waits for.
 var quiet = []string{
-	v1alpha1.ReasonPending, v1alpha1.ReasonAccepted, v1alpha1.ReasonSourceFound, v1alpha1.ReasonNone, v1alpha1.ReasonShared, v1alpha1.ReasonNoServices,
+	v1alpha1.ReasonPending, v1alpha1.ReasonAccepted, v1alpha1.ReasonSourceFound, v1alpha1.ReasonNone, v1alpha1.ReasonShared, v1alpha1.ReasonNoServices, v1alpha1.ReasonSelectorOverlap,
 	twin.ReasonProgressing, twin.ReasonNotObserved,
 }
 
@@ -151,7 +165,7 @@ var quiet = []string{
 var good = []string{v1alpha1.ReasonDryRun, v1alpha1.ReasonDeleting, v1alpha1.ReasonCreated, v1alpha1.ReasonRecreating, v1alpha1.ReasonSourceDeleted}
 
 // bad are the conditions that are no good when they are True.
-var bad = []string{v1alpha1.ConditionAutoscalerInterference, v1alpha1.ConditionDisruptionInterference, v1alpha1.ConditionWarnings}
+var bad = []string{v1alpha1.ConditionAutoscalerInterference, v1alpha1.ConditionDisruptionInterference, v1alpha1.ConditionSourceSelectorOverlap, v1alpha1.ConditionWarnings}
 
 // happened are the events between two statuses.
 func happened(before, after *v1alpha1.ExperimentDeployment, s *scope, err error) (out []kube.Event) {
@@ -159,7 +173,7 @@ func happened(before, after *v1alpha1.ExperimentDeployment, s *scope, err error)
 	if p.Expire {
 		return []kube.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonExpired, Message: "Its time is over, and the twin is taken down"}}
 	}
-	if p.Drifted && err == nil && !s.unchanged {
+	if p.Drifted && s.written != nil && !s.unchanged {
 		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonDrifted, Message: "Somebody has changed " + kube.Describe(p.Twin) + ", and it was put right"})
 	}
 	for _, c := range conditions.Changed(before.Status.Conditions, after.Status.Conditions) {

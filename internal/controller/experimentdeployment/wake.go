@@ -47,21 +47,29 @@ func (r *Reconciler) ofWorkload() handler.EventHandler {
 	return both(kube.Enqueue(marks.Owners(r.Options.WatchNamespaces), priorityTwin), respecified(handler.EnqueueRequestsFromMapFunc(r.followers)))
 }
 
-// followers are those whose source a workload is, or is made of.
+// followers are those whose source a workload is, or is made of, or says something of by what it is made of itself.
 func (r *Reconciler) followers(ctx context.Context, o client.Object) []reconcile.Request {
 	kind := o.GetObjectKind().GroupVersionKind().Kind
 	requests := r.find(ctx, client.MatchingFields{indexSource: sourceKey(kind, o.GetNamespace(), o.GetName())})
-	if kind != "Deployment" || r.Kinds.State(twin.RolloutGVK) != kube.KindServed {
-		return requests
-	}
-	rollouts, err := kube.List(ctx, r.Foreign, twin.RolloutGVK, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexWorkload: o.GetName()}, client.UnsafeDisableDeepCopy)
+	rollouts, err := r.rolloutsOf(ctx, o)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Listing Rollouts of a Deployment")
 	}
 	for i := range rollouts {
 		requests = append(requests, r.find(ctx, client.MatchingFields{indexSource: sourceKey("Rollout", o.GetNamespace(), rollouts[i].GetName())})...)
 	}
+	for _, deployment := range workloadOf(o) {
+		requests = append(requests, r.find(ctx, client.MatchingFields{indexSource: sourceKey("Deployment", o.GetNamespace(), deployment)})...)
+	}
 	return requests
+}
+
+// rolloutsOf are those that run the template of a Deployment.
+func (r *Reconciler) rolloutsOf(ctx context.Context, o client.Object) ([]unstructured.Unstructured, error) {
+	if o.GetObjectKind().GroupVersionKind().Kind != "Deployment" || r.Kinds.State(twin.RolloutGVK) != kube.KindServed {
+		return nil, nil
+	}
+	return kube.List(ctx, r.Foreign, twin.RolloutGVK, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexWorkload: o.GetName()}, client.UnsafeDisableDeepCopy)
 }
 
 // ofNeighbour wakes those with a source in the namespace, if what the object asks for has changed.
