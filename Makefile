@@ -26,7 +26,7 @@ help: ## List the targets.
 .PHONY: demo
 demo: k8s build ## Watch Experiments run on a local control plane; CHECK=1 exits with a verdict, SAMPLES=all applies all samples.
 	@go build -buildvcs=false -o bin/demo ./test/demo
-	@bin/demo $(if $(filter-out 0,$(CHECK)),-check) $(if $(filter all,$(SAMPLES)),-samples=config/samples:config/observability/components.yaml:config/samples/more)
+	@bin/demo $(if $(filter-out 0,$(CHECK)),-check) $(if $(filter all,$(SAMPLES)),-samples=config/samples:config/observability/components.yaml:config/samples/more:config/samples/twins)
 
 ##@ Develop
 
@@ -37,6 +37,10 @@ build: ## Build the manager: bin/manager.
 .PHONY: test
 test: k8s kustomize helm prometheus ## Run all tests; TESTFLAGS are passed on to go test.
 	@TIMEFORMAT='make test: %0R s'; time go test -vet=off -p 2 $(TESTFLAGS) ./...
+
+.PHONY: test-rollouts
+test-rollouts: k8s rollouts ## Run twins of Rollouts beside the controller of Argo Rollouts (which takes minutes to build, once).
+	@go test -tags rollouts ./test/integration -count=1 -ginkgo.label-filter=rollouts $(TESTFLAGS)
 
 .PHONY: lint
 lint: golangci-lint ## Run golangci-lint (the nested modules under hack/ hold no code worth it).
@@ -88,9 +92,9 @@ sweep-mutants: k8s ## Plant bugs in the manager and fail if the sweep does not f
 	@go test -tags mutants ./test/faults/experiment -count=1 -v -timeout 90m -run TestMutants $(SWEEPFLAGS)
 
 .PHONY: load
-load: k8s ## Measure: make load SCENARIO=experiment-burst N=1000 REPS=5; LOADFLAGS are passed on.
+load: k8s $(PEER) ## Measure: make load SCENARIO=experiment-burst N=1000 REPS=5; PEER=rollouts beside it; LOADFLAGS are passed on.
 	@go build -buildvcs=false -o bin/load/load ./test/load
-	@bin/load/load -scenario "$(SCENARIO)" $(if $(N),-n $(N)) $(if $(REPS),-reps $(REPS)) $(LOADFLAGS)
+	@bin/load/load -scenario "$(SCENARIO)" $(if $(N),-n $(N)) $(if $(REPS),-reps $(REPS)) $(if $(PEER),-peer $(PEER)) $(LOADFLAGS)
 
 ##@ Install into a cluster (that of KUBECONFIG)
 
@@ -150,6 +154,6 @@ k8s: ## Build the local control plane into bin/k8s and fetch the foreign CRDs in
 	@hack/build-k8s.sh bin/k8s
 	@hack/crds.sh bin/crds
 
-.PHONY: controller-gen kustomize golangci-lint helm prometheus
-controller-gen kustomize golangci-lint helm prometheus:
+.PHONY: controller-gen kustomize golangci-lint helm prometheus rollouts
+controller-gen kustomize golangci-lint helm prometheus rollouts:
 	@hack/build-tools.sh bin $@

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the developers' tools from Go modules: hack/build-tools.sh DIR [NAME...], by default all.
+# Builds the developers' tools from Go modules: hack/build-tools.sh DIR [NAME...], by default those that make test needs, and the developers'.
 set -euo pipefail
 
 dir=$(mkdir -p "$1" && cd "$1" && pwd)
@@ -30,6 +30,10 @@ for name; do
 		# Of what it can discover, Kubernetes is what the agent needs.
 		ldflags=
 		GOFLAGS="$GOFLAGS -tags=remove_all_sd,enable_kubernetes_sd" build prometheus prometheus github.com/prometheus/prometheus/cmd/prometheus
+		;;
+	rollouts)
+		ldflags="-X github.com/argoproj/argo-rollouts/utils/version.version=$(pinned rollouts github.com/argoproj/argo-rollouts)"
+		build rollouts-controller rollouts github.com/argoproj/argo-rollouts/cmd/rollouts-controller
 		;;
 	*)
 		echo "hack/build-tools.sh: no tool is called $name" >&2

@@ -64,10 +64,10 @@ func (d *demo) bringUp(ctx context.Context, stageFiles []string) error {
 	if err := d.cp.Apply(ctx, filepath.Join(config, "rbac"), filepath.Join(config, "grants", "vcluster.yaml"), filepath.Join(config, "grants", "talos.yaml")); err != nil {
 		return err
 	}
-	if _, err := d.cp.StartKwok(ctx, stageFiles...); err != nil {
+	if _, err := d.cp.StartKwok(ctx, append(stageFiles, filepath.Join(env.Root(), "test", "stages", "pods.yaml"))...); err != nil {
 		return err
 	}
-	say("Crossplane, Cluster API, Argo CD and Argo Workflows are simulated%s", d.faultNote())
+	say("Crossplane, Cluster API, Argo CD, Argo Workflows and a node are simulated%s", d.faultNote())
 	if err := d.startManager(ctx); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (d *demo) installCRDs(ctx context.Context) error {
 	return nil
 }
 
-// createNamespaces creates the namespaces that config/rbac expects.
+// createNamespaces creates the namespaces that config/rbac expects, and a node that kwok plays.
 func (d *demo) createNamespaces(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(d.cp.Config())
 	if err != nil {
@@ -117,6 +117,10 @@ func (d *demo) createNamespaces(ctx context.Context) error {
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("creating Namespace %s: %w", name, err)
 		}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", Labels: map[string]string{"labkeeper.dev/kwok": "true"}}}
+	if _, err := client.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("creating Node: %w", err)
 	}
 	return nil
 }

@@ -34,10 +34,11 @@ type options struct {
 
 func main() {
 	o := options{fault: os.Getenv(faultVariable)}
-	flag.BoolVar(&o.check, "check", false, "end by itself: with success only if every sample reached phase Complete")
+	flag.BoolVar(&o.check, "check", false, "end by itself: with success only if every Experiment reached phase Complete, and every twin is ready")
 	flag.DurationVar(&o.timeout, "timeout", 90*time.Second, "how long the samples may take")
 	flag.StringVar(&o.manager, "manager", filepath.Join(env.Root(), "bin", "manager"), "the operator's binary")
-	flag.StringVar(&o.samples, "samples", filepath.Join(env.Root(), "config", "samples"), "files or folders with the samples, separated by colons")
+	samples := filepath.Join(env.Root(), "config", "samples")
+	flag.StringVar(&o.samples, "samples", samples+string(filepath.ListSeparator)+filepath.Join(samples, "twins"), "files or folders with the samples, separated by colons")
 	flag.Parse()
 
 	// A closed terminal must leave as little behind as Ctrl-C does.
@@ -64,7 +65,7 @@ func run(ctx context.Context, o options) (err error) {
 	if _, err := os.Stat(o.manager); err != nil {
 		return fmt.Errorf("finding the operator: %w; run `make build`", err)
 	}
-	cp, err := env.Start(ctx, env.Options{KeepSignals: true})
+	cp, err := env.Start(ctx, env.Options{KeepSignals: true, Scheduler: true})
 	if err != nil {
 		return err
 	}
@@ -96,6 +97,7 @@ Everything stays up until Ctrl-C. To look around, in another terminal:
   kubectl get experiments -o wide
   kubectl describe experiments
   kubectl get gkeclusters,applications,workflows --all-namespaces
+  kubectl get expdep,deployments,pods
 
 The operator's log is %s
 `, d.cp.Kubeconfig(), filepath.Dir(kubectl), d.manager.Log())

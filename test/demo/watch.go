@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +21,8 @@ import (
 const (
 	// table is what the user would type; the full name because Argo Rollouts has Experiments too.
 	table = "experiments.experiments.illm.io"
+	// twins are shown when all is done.
+	twins = "experimentdeployments"
 	// settled is how long nothing changes before a faulty run counts as stuck. It is more than
 	// the longest single step of an outside.
 	settled = 8 * time.Second
@@ -27,9 +31,27 @@ const (
 	complete = "Complete"
 )
 
-var experiments = schema.GroupVersionResource{Group: "experiments.illm.io", Version: "v1alpha1", Resource: "experiments"}
+// kind is one that samples are of.
+type kind struct {
+	resource schema.GroupVersionResource
+	// name of it for kubectl.
+	name string
+	// done says whether an object has come to where it should, and is in how far it has come in words.
+	done func(unstructured.Unstructured) bool
+	is   func(unstructured.Unstructured) string
+}
 
-// watch shows the table until all Experiments are Complete, and returns an error if they do not get
+var kinds = []kind{{
+	resource: schema.GroupVersionResource{Group: "experiments.illm.io", Version: "v1alpha1", Resource: "experiments"}, name: table,
+	done: func(o unstructured.Unstructured) bool { return phase(o) == complete },
+	is:   func(o unstructured.Unstructured) string { return cmp.Or(phase(o), "without a phase") + ", not " + complete },
+}, {
+	resource: schema.GroupVersionResource{Group: "experimentcontroller.example.com", Version: "v1alpha1", Resource: twins}, name: twins,
+	done: func(o unstructured.Unstructured) bool { return condition(o, "Ready")["status"] == "True" },
+	is:   func(unstructured.Unstructured) string { return "not ready" },
+}}
+
+// watch shows the table until all Experiments are Complete, and returns an error if they, or the twins, do not get
 // there.
 func (d *demo) watch(ctx context.Context) error {
 	fmt.Printf("\n$ kubectl get %s --namespace default --watch\n", table)
@@ -46,10 +68,12 @@ func (d *demo) watch(ctx context.Context) error {
 	if err != nil && ctx.Err() == nil && d.manager.running() {
 		return errors.Join(err, d.explain(ctx))
 	}
-	if err == nil {
-		say("every Experiment is %s", complete)
+	if err != nil {
+		return err
 	}
-	return err
+	say("every Experiment is %s, and every twin ready", complete)
+	fmt.Printf("\n$ kubectl get %s --namespace default\n", twins)
+	return d.kubectl(ctx, "get", twins, "--namespace=default").Run()
 }
 
 // showTable lets kubectl print the table, so that it is exactly what a user sees.
@@ -73,7 +97,7 @@ func (d *demo) kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	return command
 }
 
-// awaitComplete waits until all Experiments are Complete. It gives up at the timeout; where a fault was
+// awaitComplete waits until all Experiments are Complete, and the twins ready. It gives up at the timeout; where a fault was
 // asked for, already when nothing changes any more; and at once when the operator ends.
 func (d *demo) awaitComplete(ctx context.Context) error {
 	timeout := time.After(d.timeout)
@@ -82,14 +106,19 @@ func (d *demo) awaitComplete(ctx context.Context) error {
 	var versions map[string]string
 	changed := time.Now()
 	for {
-		list, err := d.list(ctx)
-		if err != nil {
-			return err
+		left, now := 0, map[string]string{}
+		for _, k := range kinds {
+			list, err := d.list(ctx, k)
+			if err != nil {
+				return err
+			}
+			left += len(incomplete(k, list))
+			maps.Copy(now, resourceVersions(list))
 		}
-		if len(list) > 0 && len(incomplete(list)) == 0 {
+		if len(now) > 0 && left == 0 {
 			return nil
 		}
-		if now := resourceVersions(list); !maps.Equal(now, versions) {
+		if !maps.Equal(now, versions) {
 			versions, changed = now, time.Now()
 		}
 		if d.fault != "" && time.Since(changed) > settled {
@@ -107,28 +136,22 @@ func (d *demo) awaitComplete(ctx context.Context) error {
 	}
 }
 
-// list returns all Experiments.
-func (d *demo) list(ctx context.Context) ([]unstructured.Unstructured, error) {
+// list returns all objects of a kind.
+func (d *demo) list(ctx context.Context, of kind) ([]unstructured.Unstructured, error) {
 	client, err := dynamic.NewForConfig(d.cp.Config())
 	if err != nil {
 		return nil, fmt.Errorf("creating client: %w", err)
 	}
-	list, err := client.Resource(experiments).List(ctx, metav1.ListOptions{})
+	list, err := client.Resource(of.resource).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("listing Experiments: %w", err)
+		return nil, fmt.Errorf("listing %s: %w", of.name, err)
 	}
 	return list.Items, nil
 }
 
-// incomplete returns the Experiments that are not Complete.
-func incomplete(list []unstructured.Unstructured) []unstructured.Unstructured {
-	var left []unstructured.Unstructured
-	for _, experiment := range list {
-		if phase(experiment) != complete {
-			left = append(left, experiment)
-		}
-	}
-	return left
+// incomplete returns the objects that have not come to where they should.
+func incomplete(of kind, list []unstructured.Unstructured) []unstructured.Unstructured {
+	return slices.DeleteFunc(list, of.done)
 }
 
 func phase(experiment unstructured.Unstructured) string {
@@ -144,50 +167,51 @@ func resourceVersions(list []unstructured.Unstructured) map[string]string {
 	return versions
 }
 
-// explain shows the Experiments that are not Complete as a user would look at them, and returns in one
-// line each what the operator says of them.
+// explain shows what has not come to where it should as a user would look at it, and returns in one
+// line each what the operator says of it.
 func (d *demo) explain(ctx context.Context) error {
-	list, err := d.list(ctx)
-	if err != nil {
-		return err
-	}
-	if len(list) == 0 {
-		return errors.New("there is no Experiment among the samples")
-	}
-	fmt.Printf("$ kubectl get %s --namespace default -o wide\n", table)
-	if err := d.kubectl(ctx, "get", table, "--namespace=default", "-o=wide").Run(); err != nil {
-		return fmt.Errorf("running kubectl get: %w", err)
-	}
 	var errs []error
-	for _, experiment := range incomplete(list) {
-		name, namespace := experiment.GetName(), experiment.GetNamespace()
-		fmt.Printf("\n$ kubectl describe %s --namespace %s %s\n", table, namespace, name)
-		if err := d.kubectl(ctx, "describe", table, "--namespace="+namespace, name).Run(); err != nil {
-			return fmt.Errorf("running kubectl describe: %w", err)
+	for _, k := range kinds {
+		list, err := d.list(ctx, k)
+		if err != nil {
+			return err
 		}
-		errs = append(errs, fmt.Errorf("%s %s/%s is %s, not %s: %s",
-			experiment.GetKind(), namespace, name, or(phase(experiment), "without a phase"), complete, ready(experiment)))
+		if len(list) == 0 {
+			continue
+		}
+		fmt.Printf("$ kubectl get %s --namespace default -o wide\n", k.name)
+		if err := d.kubectl(ctx, "get", k.name, "--namespace=default", "-o=wide").Run(); err != nil {
+			return fmt.Errorf("running kubectl get: %w", err)
+		}
+		for _, o := range incomplete(k, list) {
+			name, namespace := o.GetName(), o.GetNamespace()
+			fmt.Printf("\n$ kubectl describe %s --namespace %s %s\n", k.name, namespace, name)
+			if err := d.kubectl(ctx, "describe", k.name, "--namespace="+namespace, name).Run(); err != nil {
+				return fmt.Errorf("running kubectl describe: %w", err)
+			}
+			errs = append(errs, fmt.Errorf("%s %s/%s is %s: %s", o.GetKind(), namespace, name, k.is(o), ready(o)))
+		}
 	}
 	fmt.Println()
 	return errors.Join(errs...)
 }
 
 // ready is what the Ready condition says.
-func ready(experiment unstructured.Unstructured) string {
-	conditions, _, _ := unstructured.NestedSlice(experiment.Object, "status", "conditions")
-	for _, c := range conditions {
-		condition, _ := c.(map[string]any)
-		if condition["type"] == "Ready" {
-			said := fmt.Sprintf("Ready=%v %v: %v", condition["status"], condition["reason"], condition["message"])
-			return strings.TrimSpace(said)
-		}
+func ready(o unstructured.Unstructured) string {
+	c := condition(o, "Ready")
+	if c == nil {
+		return "it has no Ready condition"
 	}
-	return "it has no Ready condition"
+	return strings.TrimSpace(fmt.Sprintf("Ready=%v %v: %v", c["status"], c["reason"], c["message"]))
 }
 
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
+// condition is one of an object's; nil if it does not have it.
+func condition(o unstructured.Unstructured, conditionType string) map[string]any {
+	conditions, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, c := range conditions {
+		if condition, _ := c.(map[string]any); condition["type"] == conditionType {
+			return condition
+		}
 	}
-	return s
+	return nil
 }

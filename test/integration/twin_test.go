@@ -255,14 +255,21 @@ func (s *shop) versions(ctx context.Context) map[string]string {
 	return all
 }
 
-var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
-	BeforeAll(func(ctx SpecContext) {
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "twins", Labels: map[string]string{"labkeeper.dev/kwok": "true"}}}
-		Expect(hub.client.Create(ctx, node)).To(Succeed())
-		stop, err := hub.StartKwok(ctx, fromRoot([]string{"test/stages/pods.yaml"})...)
-		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(stop()).To(Succeed()) })
+// startNode is a node, called twins, that kwok plays.
+func startNode(ctx SpecContext) {
+	GinkgoHelper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "twins", Labels: map[string]string{"labkeeper.dev/kwok": "true"}}}
+	Expect(hub.client.Create(ctx, node)).To(Succeed())
+	stop, err := hub.StartKwok(ctx, fromRoot([]string{"test/stages/pods.yaml"})...)
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(stop()).To(Succeed())
+		Expect(hub.client.Delete(ctx, node)).To(Succeed())
 	})
+}
+
+var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
+	BeforeAll(startNode)
 
 	It("is a twin behind the Service of its source, which does not notice", func(ctx SpecContext) {
 		s := newShop(ctx, web, webNeighbours)

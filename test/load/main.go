@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -24,6 +25,7 @@ import (
 	"github.com/labkeeper/labkeeper/test/load/machine"
 	"github.com/labkeeper/labkeeper/test/load/measure"
 	"github.com/labkeeper/labkeeper/test/load/scenario"
+	"github.com/labkeeper/labkeeper/test/load/twin"
 )
 
 //go:embed rangespec.json
@@ -35,8 +37,10 @@ const (
 	leastFloor = 3 * time.Second
 )
 
-// subjects are the kinds that can be measured.
-func subjects() []*harness.Subject { return []*harness.Subject{experiment.Subject()} }
+// subjects are the kinds that can be measured, and peers what can be measured beside them.
+func subjects() []*harness.Subject { return []*harness.Subject{experiment.Subject(), twin.Subject()} }
+
+func peers() []*harness.Peer { return []*harness.Peer{twin.Rollouts()} }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -64,6 +68,15 @@ func worldMain(ctx context.Context, args []string) error {
 	return harness.RunWorld(ctx, args[2], subject.World, os.Stderr)
 }
 
+func peerNamed(name string) (*harness.Peer, error) {
+	for _, p := range peers() {
+		if p.Subject.Name == name {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("-peer: there is no %q", name)
+}
+
 func subjectNamed(name string) (*harness.Subject, error) {
 	for _, s := range subjects() {
 		if s.Name == name {
@@ -77,6 +90,7 @@ func subjectNamed(name string) (*harness.Subject, error) {
 type options struct {
 	scenario harness.Scenario
 	subject  *harness.Subject
+	peer     *harness.Peer
 	n, reps  int
 	floor    time.Duration
 	duration time.Duration
@@ -92,7 +106,8 @@ func parse(args []string) (options, error) {
 	fs := flag.NewFlagSet("load", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	name := fs.String("scenario", "", "What to measure.")
-	subject := fs.String("subject", defaultSubject, "The kind to measure.")
+	subject := fs.String("subject", "", "The kind to measure. Default: the scenario's own, mostly "+defaultSubject+".")
+	peer := fs.String("peer", "", "What to measure beside it, in scenarios that do so: rollouts.")
 	fs.IntVar(&o.n, "n", 0, "How many objects. Default: the scenario's own.")
 	fs.IntVar(&o.reps, "reps", 1, "How many repetitions count.")
 	fs.DurationVar(&o.floor, "floor", 10*time.Second, "How long the floor is measured, before and after.")
@@ -108,11 +123,17 @@ func parse(args []string) (options, error) {
 		return o, err
 	}
 	var err error
-	if o.subject, err = subjectNamed(*subject); err != nil {
-		return o, err
-	}
 	if o.scenario, err = scenarioNamed(*name); err != nil {
 		return o, err
+	}
+	usual := cmp.Or(o.scenario.Subject, defaultSubject)
+	if o.subject, err = subjectNamed(cmp.Or(*subject, usual)); err != nil {
+		return o, err
+	}
+	if *peer != "" {
+		if o.peer, err = peerNamed(*peer); err != nil {
+			return o, err
+		}
 	}
 	if o.n == 0 {
 		o.n = o.scenario.N
@@ -129,7 +150,7 @@ func parse(args []string) (options, error) {
 	}
 	if o.out == "" {
 		file := o.scenario.Name + ".json"
-		if o.subject.Name != defaultSubject {
+		if o.subject.Name != usual {
 			file = o.subject.Name + "-" + file
 		}
 		o.out = filepath.Join(env.Root(), "bin", "load", file)
@@ -228,7 +249,7 @@ func labOptions(ctx context.Context, o options, dir string) (harness.Options, er
 	}
 	start := time.Now()
 	lab := harness.Options{
-		Manager: o.manager, ManagerArgs: strings.Fields(o.args), World: []string{self, "world", o.subject.Name}, Floor: o.floor, Duration: o.duration,
+		Manager: o.manager, ManagerArgs: strings.Fields(o.args), World: []string{self, "world", o.subject.Name}, Floor: o.floor, Duration: o.duration, Peer: o.peer,
 		Tell: func(format string, args ...any) {
 			fmt.Fprintf(os.Stderr, "%6.1f s  "+format+"\n", append([]any{time.Since(start).Seconds()}, args...)...)
 		},

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -57,7 +58,11 @@ func (l *Lab) installCRDs(ctx context.Context) error {
 	if err := os.WriteFile(path, content, 0o644); err != nil {
 		return err
 	}
-	return l.InstallCRDs(ctx, append(fromRoot(l.Subject.CRDs), path)...)
+	crds := l.Subject.CRDs
+	if l.options.Peer != nil {
+		crds = slices.Concat(crds, l.options.Peer.Subject.CRDs)
+	}
+	return l.InstallCRDs(ctx, append(fromRoot(crds), path)...)
 }
 
 // Floor measures what bare writes of objects of the subject's size cost, with nobody who

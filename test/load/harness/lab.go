@@ -39,6 +39,8 @@ type Options struct {
 	Duration time.Duration
 	// Profile is where a CPU profile of the manager is written; empty for none.
 	Profile string
+	// Peer is measured beside; nil for none.
+	Peer *Peer
 	// Version is told of the control plane.
 	Version func(*env.ControlPlane)
 	// Tell is told how it goes.
@@ -99,7 +101,7 @@ func (l *Lab) install(ctx, background context.Context) error {
 		return err
 	}
 	for _, name := range s.Namespaces {
-		if err := l.Namespace(ctx, name); err != nil {
+		if err := l.namespace(ctx, name); err != nil {
 			return err
 		}
 	}
@@ -122,8 +124,20 @@ func (l *Lab) install(ctx, background context.Context) error {
 	return err
 }
 
-// Namespace creates a namespace.
+// Namespace creates a namespace, and in it what the objects need.
 func (l *Lab) Namespace(ctx context.Context, name string) error {
+	if err := l.namespace(ctx, name); err != nil {
+		return err
+	}
+	for _, b := range l.Subject.Beside {
+		if err := Ignore(l.Client.Create(ctx, b.Resource, name, b.Object), http.StatusConflict); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *Lab) namespace(ctx context.Context, name string) error {
 	namespace := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}}
 	err := l.Client.Create(ctx, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", namespace)
 	return Ignore(err, http.StatusConflict)

@@ -78,10 +78,14 @@ func (l *Lab) Begin(ctx context.Context, namespaces ...string) (*Manager, error)
 // Counted are the stories of the objects of a namespace that count, and an error of those
 // that do not.
 func (l *Lab) Counted(namespace string, n int) []*Story {
-	stories := l.Watcher.Stories(namespace)
+	return l.counted(l.Watcher, l.Subject.Needs, namespace, n)
+}
+
+func (l *Lab) counted(watcher *Watcher, needs []string, namespace string, n int) []*Story {
+	stories := watcher.Stories(namespace)
 	var counted []*Story
 	for _, s := range stories {
-		if missing := s.lacks(l.Subject.Needs); missing != "" {
+		if missing := s.lacks(needs); missing != "" {
 			l.Fail(fmt.Errorf("%s/%s does not count: the watcher has not seen %q", s.Namespace, s.Name, missing))
 			continue
 		}
@@ -104,8 +108,12 @@ func (s *Story) lacks(needs []string) string {
 
 // Reactions are how long the manager took for each of the subject's reactions, by name.
 func (l *Lab) Reactions(stories []*Story) map[string][]time.Duration {
+	return timed(l.Subject.Reactions, stories)
+}
+
+func timed(reactions []Reaction, stories []*Story) map[string][]time.Duration {
 	all := map[string][]time.Duration{}
-	for _, r := range l.Subject.Reactions {
+	for _, r := range reactions {
 		for _, s := range stories {
 			cause, effect := s.Marks[r.Cause], s.Marks[r.Effect]
 			if !cause.IsZero() && !effect.IsZero() {

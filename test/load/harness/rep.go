@@ -19,6 +19,8 @@ type Scenario struct {
 	// Counts says that it counts and times nothing: it needs no floor, and others on the
 	// machine do not matter. The audit log is on.
 	Counts bool
+	// Subject is the one to measure where none is asked for; empty for the usual one.
+	Subject string
 	// N and Least are how many objects it takes by default and at least.
 	N, Least int
 	// Run measures n objects in a new lab.

@@ -20,6 +20,8 @@ type Subject struct {
 	CRDs, Manifests []string
 	// Namespaces are created first.
 	Namespaces []string
+	// Beside is what the objects need in each namespace that they are created in.
+	Beside []Beside
 	// AccountNamespace and Account are the ServiceAccount of the manager.
 	AccountNamespace, Account string
 	// Lease is the name of the Lease in AccountNamespace.
@@ -139,11 +141,22 @@ type Metadata struct {
 	Generation        int64             `json:"generation"`
 	DeletionTimestamp string            `json:"deletionTimestamp"`
 	Labels            map[string]string `json:"labels"`
+	OwnerReferences   []struct {
+		UID string `json:"uid"`
+	} `json:"ownerReferences"`
 	Annotations       map[string]string `json:"annotations"`
 	Finalizers        []string          `json:"finalizers"`
 	ManagedFields     []struct {
 		Manager string `json:"manager"`
 	} `json:"managedFields"`
+}
+
+// Owner is the UID of the object that owns it; empty for none.
+func (m Metadata) Owner() string {
+	if len(m.OwnerReferences) == 0 {
+		return ""
+	}
+	return m.OwnerReferences[0].UID
 }
 
 // Path is the object's path on the server.

@@ -142,16 +142,21 @@ func (w *Window) counters(ctx context.Context) (manager, server Metrics, err err
 
 // PutReactions puts the quantiles of each reaction, and of all together, into the figures.
 func (l *Lab) PutReactions(stories []*Story, f measure.Figures) {
+	putReactions("", l.Subject.Reactions, stories, f)
+}
+
+func putReactions(prefix string, reactions []Reaction, stories []*Story, f measure.Figures) {
 	var all []time.Duration
-	for name, samples := range l.Reactions(stories) {
-		f.Put("reaction_"+name+"_p50_ms", measure.Quantile(samples, 0.5))
-		f.Put("reaction_"+name+"_p99_ms", measure.Quantile(samples, 0.99))
+	prefix += "reaction_"
+	for name, samples := range timed(reactions, stories) {
+		f.Put(prefix+name+"_p50_ms", measure.Quantile(samples, 0.5))
+		f.Put(prefix+name+"_p99_ms", measure.Quantile(samples, 0.99))
 		all = append(all, samples...)
 	}
-	f.Put("reaction_p50_ms", measure.Quantile(all, 0.5))
-	f.Put("reaction_p90_ms", measure.Quantile(all, 0.9))
-	f.Put("reaction_p99_ms", measure.Quantile(all, 0.99))
-	f.Put("reaction_max_ms", measure.Quantile(all, 1))
+	f.Put(prefix+"p50_ms", measure.Quantile(all, 0.5))
+	f.Put(prefix+"p90_ms", measure.Quantile(all, 0.9))
+	f.Put(prefix+"p99_ms", measure.Quantile(all, 0.99))
+	f.Put(prefix+"max_ms", measure.Quantile(all, 1))
 }
 
 func (l *Lab) cores() int { return machine.ThisHost().Cores }
