@@ -66,7 +66,7 @@ verify: generate manifests ## Regenerate everything and fail if that, go.mod or 
 	@git --no-pager diff --exit-code -- $(generated) && [[ -z $$(git ls-files --others --exclude-standard -- $(generated)) ]] || \
 		{ echo 'verify: generated files are out of date: run make generate manifests, and commit what changed' >&2; exit 1; }
 	@go mod tidy -diff || { echo 'verify: go.mod or go.sum is out of date: run go mod tidy' >&2; exit 1; }
-	@go vet ./... || { echo 'verify: go vet found the above' >&2; exit 1; }
+	@go vet ./... && go vet -tags mutants,rollouts ./test/faults/... ./test/integration || { echo 'verify: go vet found the above' >&2; exit 1; }
 
 .PHONY: clean
 clean: ## Remove everything that was built.
@@ -89,7 +89,7 @@ sweep-full: k8s ## Let every fault happen at every write of every workload; with
 .PHONY: sweep-mutants
 sweep-mutants: k8s ## Plant bugs in the manager and fail if the sweep does not find one of them.
 	@go test -tags mutants ./test/faults -count=1 -run TestOverlay
-	@go test -tags mutants ./test/faults/experiment -count=1 -v -timeout 90m -run TestMutants $(SWEEPFLAGS)
+	@go test -tags mutants ./test/faults/experiment ./test/faults/experimentdeployment -p 1 -count=1 -v -timeout 90m -run TestMutants $(SWEEPFLAGS)
 
 .PHONY: load
 load: k8s $(PEER) ## Measure: make load SCENARIO=experiment-burst N=1000 REPS=5; PEER=rollouts beside it; LOADFLAGS are passed on.

@@ -141,6 +141,8 @@ func parse(args []string) (options, error) {
 	switch {
 	case fs.NArg() > 0:
 		return o, fmt.Errorf("unknown argument %q", fs.Arg(0))
+	case o.peer != nil && !o.scenario.Peers:
+		return o, fmt.Errorf("-peer: %s measures nothing beside", o.scenario.Name)
 	case o.n < o.scenario.Least:
 		return o, fmt.Errorf("-n: %s takes at least %d", o.scenario.Name, o.scenario.Least)
 	case o.reps < 1:

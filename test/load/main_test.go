@@ -15,6 +15,11 @@ func TestLimitsAreOfScenarios(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	for _, s := range scenario.All() {
+		if _, err := subjectNamed(s.Subject); s.Subject != "" && err != nil {
+			t.Errorf("%s: %v", s.Name, err)
+		}
+	}
 	for subject, scenarios := range spec {
 		if _, err := subjectNamed(subject); err != nil {
 			t.Error(err)

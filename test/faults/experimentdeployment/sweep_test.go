@@ -8,6 +8,12 @@ import (
 
 // TestSweep plays what the flags -faults.* ask for; by default a fixed sample.
 func TestSweep(t *testing.T) {
+	faults.Sweep(t, start(t), "./test/faults/experimentdeployment", workloads...)
+}
+
+// start starts a lab that ends with the test.
+func start(t *testing.T) *faults.Lab {
+	t.Helper()
 	i := installation
 	i.Binary = faults.Binary()
 	lab, err := faults.Start(t.Context(), i, world)
@@ -19,5 +25,5 @@ func TestSweep(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	faults.Sweep(t, lab, "./test/faults/experimentdeployment", workloads...)
+	return lab
 }

@@ -297,6 +297,16 @@ var workloads = []faults.Workload{
 		Done:    gone,
 	},
 	{
+		// The API server refuses the twin that is to take the place of the one that there is, which stays.
+		Name:    "statefulset-impossible",
+		Objects: objects("StatefulSet"),
+		Steps: []faults.Step{
+			faults.At(up(1, zero, anyhow), edit(`{"spec":{"overrideSpec":{"podManagementPolicy":"Sometimes"}}}`)),
+			faults.At(all(tells(2, condition, v1alpha1.ReasonRejected), written), edit(`{"spec":{"overrideSpec":{"podManagementPolicy":null}}}`)),
+		},
+		Done: up(3, zero, anyhow),
+	},
+	{
 		Name:    "statefulset-pinned",
 		Objects: objects("StatefulSet", "  sourcePolicy: Pinned\n"),
 		Steps: []faults.Step{

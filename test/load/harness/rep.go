@@ -21,6 +21,8 @@ type Scenario struct {
 	Counts bool
 	// Subject is the one to measure where none is asked for; empty for the usual one.
 	Subject string
+	// Peers says that it measures a peer beside the subject.
+	Peers bool
 	// N and Least are how many objects it takes by default and at least.
 	N, Least int
 	// Run measures n objects in a new lab.

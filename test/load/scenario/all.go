@@ -16,7 +16,7 @@ func All() []harness.Scenario {
 		{Name: "startup", About: "a manager starts with objects in store", N: 10000, Least: 20, Run: startup},
 		{Name: "failover", About: "the leader is killed, and asked to stop", N: 10, Least: 1, Run: failover},
 		{Name: "spec-storm", About: "specs are edited faster than they are acted on", N: 100, Least: 2, Run: specStorm},
-		{Name: "twin", About: "objects one by one, in turns with those of a peer (-peer)", Subject: "twin", N: 200, Least: 10, Run: twin},
+		{Name: "twin", About: "objects one by one, in turns with those of a peer (-peer)", Subject: "twin", Peers: true, N: 200, Least: 10, Run: twin},
 		{Name: "noisy-neighbour", About: "one object beside a burst in another namespace", N: 5000, Least: 10, Run: noisyNeighbour},
 	}
 }

@@ -1,0 +1,86 @@
+//go:build mutants
+
+package experimentdeployment
+
+import "github.com/labkeeper/labkeeper/test/faults"
+
+// The files that have bugs planted.
+const (
+	controller = "internal/controller/experimentdeployment/controller.go"
+	observe    = "internal/controller/experimentdeployment/observe.go"
+	plan       = "internal/controller/experimentdeployment/plan.go"
+	applying   = "internal/controller/experimentdeployment/apply.go"
+)
+
+func edit1(file, before, after string) []faults.Edit {
+	return []faults.Edit{{File: file, Old: before, New: after}}
+}
+
+// mutants are bugs that a reconciler of twins may have, and that of Experiments does not.
+var mutants = []faults.Mutant{
+	{
+		Name: "lost-answer", RootCause: "a create whose answer is lost makes a second twin (random name)",
+		Edits: []faults.Edit{
+			{File: plan, Old: `Name: kube.ChildName(twin.MaxName, owner.UID, owner.Spec.SourceRef.Name, "exp")}`,
+				New: `Name: known(owner)}`},
+			{File: plan, Old: "// sourceNamespace is where the source is.\n", New: `// known is the name that the status tells of, or a new one.
+func known(owner *v1alpha1.ExperimentDeployment) string {
+	if ref := owner.Status.ExperimentResourceRef; ref != nil {
+		return ref.Name
+	}
+	return kube.ChildName(twin.MaxName, types.UID(strconv.FormatInt(time.Now().UnixNano(), 36)), owner.Spec.SourceRef.Name, "exp") //nolint:forbidigo // it is a bug
+}
+
+// sourceNamespace is where the source is.
+`},
+		},
+		Workloads: []string{"deployment"}, Modes: []faults.Mode{faults.Crash, faults.Lost},
+	},
+	{
+		Name: "finalizer-early", RootCause: "finalizer dropped when the deletion of the twin was asked for",
+		Edits: edit1(plan, "	if f.seen.Twin == nil {\n		return Plan{Done: true, Unpin: f.seen.Pin}",
+			"	if f.seen.Twin == nil || f.seen.Twin.GetDeletionTimestamp() != nil {\n		return Plan{Done: true, Unpin: f.seen.Pin}"),
+		Workloads: []string{"deployment-edited"},
+	},
+	{
+		Name: "record-late", RootCause: "pods taken away before it is recorded why: the next pass brings them back",
+		Edits: edit1(plan, "	if p.Record {\n		return said // nothing is changed before that stands\n	}\n	switch {\n	case f.seen.Taken",
+			"	switch {\n	case f.seen.Taken"),
+		Workloads: []string{"rollout-unready"},
+	},
+	{
+		Name: "drift-unseen", RootCause: "only what the owner asks for is compared, not what there is",
+		Edits:     edit1(plan, "	return seen.GetGeneration() != f.owner.Status.TwinGeneration || lost(", "	return lost("),
+		Workloads: []string{"deployment-meddled"},
+	},
+	{
+		Name: "edit-unseen", RootCause: "what was wanted is recorded from what is there, not from what is wanted",
+		Edits:     edit1(plan, "		\"spec\": wanted.Object[\"spec\"], \"metadata\": wanted.Object[\"metadata\"],\n", "		\"spec\": nil, \"metadata\": wanted.Object[\"metadata\"],\n"),
+		Workloads: []string{"deployment-edited"},
+	},
+	{
+		Name: "cache-miss-is-gone", RootCause: "a source that the cache does not have is taken for deleted",
+		Edits:     edit1(observe, "	found, err := kube.Get(ctx, s.reader(gvk), gvk, at)\n	if err != nil || found != nil {\n		return found, err\n	}\n", "	found, err := kube.Get(ctx, s.reader(gvk), gvk, at)\n	if true {\n		return found, err\n	}\n"),
+		Workloads: []string{"deployment-ends", "deployment-bereaved"}, Modes: []faults.Mode{faults.Crash, faults.Travel, faults.Behind},
+	},
+	{
+		Name: "last-good-destroyed", RootCause: "the twin is deleted before it is known that the next one can be",
+		Edits:     edit1(applying, "		if err := s.possible(ctx); err != nil {\n			return err\n		}\n", ""),
+		Workloads: []string{"statefulset-impossible"},
+	},
+	{
+		Name: "refused-hot", RootCause: "what the API server refuses as invalid is sent again and again",
+		Edits:     edit1(controller, "	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {\n", "	if false && apierrors.IsInvalid(err) {\n"),
+		Workloads: []string{"statefulset-impossible"},
+	},
+	{
+		Name: "teardown-by-cache", RootCause: "that nothing is left is taken from the cache",
+		Edits:     edit1(observe, "	found, err := kube.Get(ctx, s.Live, gvk, key(s.owner))\n	if meta.IsNoMatchError(err) {", "	found, err := kube.Get(ctx, s.reader(gvk), gvk, key(s.owner))\n	if meta.IsNoMatchError(err) {"),
+		Workloads: []string{"deployment-edited"}, Modes: []faults.Mode{faults.Crash, faults.Travel, faults.Behind},
+	},
+	{
+		Name: "own-write-unseen", RootCause: "a twin that the cache has not seen changed yet is changed again",
+		Edits:     edit1(plan, "	case f.behind():\n", "	case f.behind() && false:\n"),
+		Workloads: []string{"deployment-edited"}, Modes: []faults.Mode{faults.Held, faults.Travel},
+	},
+}
