@@ -1,6 +1,9 @@
 package dag
 
-import "slices"
+import (
+	"iter"
+	"slices"
+)
 
 // Graph is an acyclic graph of nodes and what each of them depends on. The zero value is an
 // empty graph.
@@ -78,6 +81,28 @@ func (g *Graph[K]) Has(k K) bool {
 // Order returns all nodes, each after everything it depends on: by depth, then by position in
 // the input (see the package comment). The slice is the caller's.
 func (g *Graph[K]) Order() []K { return g.keys(g.order) }
+
+// All yields every node with its direct dependencies, each once and in the order of the input, in the order of
+// [Graph.Order].
+func (g *Graph[K]) All() iter.Seq2[K, iter.Seq[K]] {
+	return func(yield func(K, iter.Seq[K]) bool) {
+		for _, i := range g.order {
+			if !yield(g.nodes[i], g.each(g.dependencies.row(i))) {
+				return
+			}
+		}
+	}
+}
+
+func (g *Graph[K]) each(positions []int32) iter.Seq[K] {
+	return func(yield func(K) bool) {
+		for _, p := range positions {
+			if !yield(g.nodes[p]) {
+				return
+			}
+		}
+	}
+}
 
 // Ready returns the nodes that are not done and whose direct dependencies all are, in the order
 // of [Graph.Order]. It is empty when all nodes are done, and only then.

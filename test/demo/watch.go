@@ -44,7 +44,9 @@ type kind struct {
 var kinds = []kind{{
 	resource: schema.GroupVersionResource{Group: "experiments.illm.io", Version: "v1alpha1", Resource: "experiments"}, name: table,
 	done: func(o unstructured.Unstructured) bool { return phase(o) == complete },
-	is:   func(o unstructured.Unstructured) string { return cmp.Or(phase(o), "without a phase") + ", not " + complete },
+	is: func(o unstructured.Unstructured) string {
+		return cmp.Or(phase(o), "without a phase") + ", not " + complete
+	},
 }, {
 	resource: schema.GroupVersionResource{Group: "experimentcontroller.example.com", Version: "v1alpha1", Resource: twins}, name: twins,
 	done: func(o unstructured.Unstructured) bool { return condition(o, "Ready")["status"] == "True" },

@@ -144,9 +144,9 @@ type Metadata struct {
 	OwnerReferences   []struct {
 		UID string `json:"uid"`
 	} `json:"ownerReferences"`
-	Annotations       map[string]string `json:"annotations"`
-	Finalizers        []string          `json:"finalizers"`
-	ManagedFields     []struct {
+	Annotations   map[string]string `json:"annotations"`
+	Finalizers    []string          `json:"finalizers"`
+	ManagedFields []struct {
 		Manager string `json:"manager"`
 	} `json:"managedFields"`
 }
