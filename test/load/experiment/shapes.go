@@ -13,7 +13,9 @@ import (
 // Applications.
 type size struct {
 	gke, hub, existing, vcluster, talos int
-	applications                        int
+	// composites are gke targets whose claims are namespaced composites of Crossplane v2.
+	composites   int
+	applications int
 	// creating is how many passes create something.
 	creating int
 }
@@ -26,12 +28,15 @@ var (
 )
 
 // registered are the clusters that Argo CD is told of.
-func (s size) registered() int { return s.gke + s.existing + s.vcluster + s.talos }
+func (s size) registered() int { return s.claims() + s.existing + s.vcluster + s.talos }
+
+// claims are what Crossplane makes clusters of.
+func (s size) claims() int { return s.gke + s.composites }
 
 // children are the objects that are created, and deleted but for those that go with a namespace.
 func (s size) children(verb string) map[string]int {
 	counts := map[string]int{
-		verb + " gkeclusters":  s.gke,
+		verb + " gkeclusters":  s.claims(),
 		verb + " clusters":     s.vcluster + s.talos,
 		verb + " vclusters":    s.vcluster,
 		verb + " secrets":      s.registered(),
@@ -72,9 +77,9 @@ func (s size) down() map[string]int {
 func (s size) reads() map[string]int {
 	counts := map[string]int{
 		"get secrets":      s.registered(),
-		"list secrets":     s.existing + s.talos, // whose kubeconfigs authors may write
+		"list secrets":     s.existing + s.talos + s.composites, // whose kubeconfigs authors may write
 		"get experiments":  s.creating,
-		"get gkeclusters":  2 * s.gke,
+		"get gkeclusters":  2 * s.claims(),
 		"get clusters":     2 * (s.vcluster + s.talos),
 		"get vclusters":    2 * s.vcluster,
 		"get applications": s.applications,
@@ -105,9 +110,9 @@ func some(counts map[string]int) map[string]int {
 // are looked for depends on how many events of Applications and clusters come together.
 func (s size) downReads() map[string]int {
 	others := s.vcluster + s.talos // made by more than one object: the others go when the first is gone
-	uncached := s.existing + s.talos
+	uncached := s.existing + s.talos + s.composites
 	counts := map[string]int{
-		"list gkeclusters":  min(s.gke, 1),
+		"list gkeclusters":  min(s.claims(), 1),
 		"list clusters":     2 * others,
 		"list vclusters":    2 * s.vcluster, // with those before the namespace
 		"list applications": 2 + 2*others,
@@ -155,8 +160,12 @@ func shapes() []harness.Shape {
 	layers := gke("app", "0")
 	layers["applicationPolicy"] = string(v1alpha1.ApplicationPerComponent)
 	layers["components"] = []any{map[string]any{"app": "nginx"}, map[string]any{"app": "k6"}}
+	observed := gke("app", "0")
+	observed["observability"] = map[string]any{"enabled": true}
 	return []harness.Shape{
 		shape("gke", size{gke: 1, applications: 1, creating: 3}, gke("app", "0")),
+		shape(compositeShape, size{composites: 1, applications: 1, creating: 3}, gke("app", "0")),
+		shape("observed", size{gke: 1, applications: 2, creating: 4}, observed),
 		shape("gke-hub", size{gke: 1, hub: 1, applications: 2, creating: 4}, gke("app", "0"), hub("load", "app")),
 		shape("hub", size{hub: 1, applications: 1, creating: 2}, hub("app")),
 		shape("three-gke", size{gke: 3, applications: 3, creating: 7}, gke("app", "0"), gke("db", "0", "app"), gke("web", "0", "db")),
@@ -166,6 +175,9 @@ func shapes() []harness.Shape {
 		talos,
 	}
 }
+
+// compositeShape begins the names of those whose claims Crossplane takes for namespaced composites.
+const compositeShape = "composite"
 
 // on is a target on a cluster.
 func on(cluster map[string]any) map[string]any {

@@ -51,12 +51,14 @@ func Subject() *harness.Subject {
 			"bin/crds/cluster-api/cluster.x-k8s.io_clusters.yaml", "bin/crds/cluster-api/cluster.x-k8s.io_machinedeployments.yaml",
 		},
 		// The namespaces of the objects, where the kubeconfigs of some are, come and go.
-		Manifests:        []string{"config/rbac", "config/grants", "test/faults/experiment/testdata/kubeconfig-reader.yaml", "config/samples/components.yaml", "config/samples/workflowtemplate.yaml"},
+		Manifests:        []string{"config/rbac", "config/grants", "test/faults/experiment/testdata/kubeconfig-reader.yaml", "config/samples/components.yaml", "config/observability/components.yaml", "config/samples/workflowtemplate.yaml"},
 		Namespaces:       []string{managerNamespace, argoCDNamespace, workflowNamespace, crossplaneNamespace},
 		AccountNamespace: managerNamespace,
 		Account:          "labkeeper-controller-manager",
 		Lease:            "labkeeper",
 		FieldManager:     "labkeeper",
+		// For the shape that is observed; no other notices.
+		Args: []string{"--observability-url=https://metrics.example.com/api/v1/push"},
 
 		New:    New,
 		Status: status,

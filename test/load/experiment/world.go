@@ -59,19 +59,22 @@ func world() harness.World {
 
 // crossplane binds a claim, then leaves the kubeconfig and says Ready.
 func crossplane(ctx context.Context, c *harness.Client, o *harness.Object, gone bool) error {
-	composite := o.Metadata.Name + "-xr"
+	composite, namespace := o.Metadata.Name+"-xr", crossplaneNamespace
+	bound := map[string]any{"resourceRef": map[string]any{"apiVersion": "illm.io/v1alpha1", "kind": "XGKECluster", "name": composite}}
+	if strings.HasPrefix(o.Metadata.Name, compositeShape) {
+		composite, namespace = o.Metadata.Name, o.Metadata.Namespace
+		bound = map[string]any{"crossplane": map[string]any{"compositionRef": map[string]any{"name": "gke"}}}
+	}
 	connection := composite + "-cluster-conn"
 	switch {
 	case gone:
-		return c.Delete(ctx, harness.Path(secrets, crossplaneNamespace, connection))
+		return c.Delete(ctx, harness.Path(secrets, namespace, connection))
 	case o.Metadata.DeletionTimestamp != "" || ready(o):
 		return nil
-	case !strings.Contains(string(o.Spec), `"resourceRef"`):
-		return c.Patch(ctx, o.Path(), map[string]any{"spec": map[string]any{
-			"resourceRef": map[string]any{"apiVersion": "illm.io/v1alpha1", "kind": "XGKECluster", "name": composite},
-		}})
+	case !strings.Contains(string(o.Spec), `"resourceRef"`) && !strings.Contains(string(o.Spec), `"crossplane"`):
+		return c.Patch(ctx, o.Path(), map[string]any{"spec": bound})
 	}
-	err := c.Create(ctx, secrets, crossplaneNamespace, map[string]any{
+	err := c.Create(ctx, secrets, namespace, map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": connection},
 		"stringData": map[string]any{"kubeconfig": kubeconfig},
 	})

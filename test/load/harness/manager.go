@@ -35,7 +35,7 @@ type Manager struct {
 }
 
 // StartManager starts a manager as its ServiceAccount, with leader election and otherwise its
-// default flags, and returns at once.
+// default flags and those that the subject needs, and returns at once.
 func (l *Lab) StartManager() (*Manager, error) {
 	addresses := make([]string, 3)
 	for i := range addresses {
@@ -51,7 +51,7 @@ func (l *Lab) StartManager() (*Manager, error) {
 		"--health-probe-bind-address=" + addresses[0],
 		"--metrics-bind-address=" + addresses[1], "--metrics-secure=false",
 	}
-	args = append(args, l.options.ManagerArgs...)
+	args = append(append(args, l.Subject.Args...), l.options.ManagerArgs...)
 	m := &Manager{probes: addresses[0], metrics: addresses[1]}
 	if l.options.Pprof {
 		args = append(args, "--pprof-bind-address="+addresses[2])

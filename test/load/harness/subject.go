@@ -26,6 +26,8 @@ type Subject struct {
 	AccountNamespace, Account string
 	// Lease is the name of the Lease in AccountNamespace.
 	Lease string
+	// Args are flags of the manager that the objects need.
+	Args []string
 	// FieldManager is the name by which the server knows what the manager created.
 	FieldManager string
 
