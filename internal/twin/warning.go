@@ -55,7 +55,7 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 		warn(WarnPeerDiscovery, "The headless Service %s governs both: pods that look for their peers by it find the twin's among the source's", name)
 	}
 	if w.Rollout != "" {
-		warn(WarnReferred, "Rollout %s runs the template of the source: what serves are its pods, and a twin of it has its Services", w.Rollout)
+		warn(WarnReferred, "Rollout %s runs the template of the source, whose own pods it takes away: a twin of the Rollout is told what serves", w.Rollout)
 	}
 	all = append(all, setWarnings(from, spec)...)
 	replicas, said, _ := unstructured.NestedInt64(from, "replicas")

@@ -6,6 +6,7 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"path/filepath"
 	"time"
@@ -148,11 +149,11 @@ func (s *shop) healthy(ctx context.Context, phase string) map[string]string {
 		g.Expect(source.Object["status"]).To(HaveKeyWithValue("observedGeneration", fmt.Sprint(source.GetGeneration())))
 	}).WithTimeout(time.Minute).Should(Succeed())
 	var last map[string]string
-	Eventually(func() map[string]string {
+	Eventually(func() bool {
 		before := last
 		last = s.production(ctx)
-		return before
-	}).WithPolling(2 * time.Second).WithTimeout(time.Minute).Should(SatisfyAll(Not(BeNil()), WithTransform(func(before map[string]string) string { return fmt.Sprint(before) }, Equal(fmt.Sprint(last)))))
+		return before != nil && maps.Equal(before, last)
+	}).WithPolling(2 * time.Second).WithTimeout(time.Minute).Should(BeTrue())
 	return last
 }
 
@@ -256,7 +257,7 @@ var _ = Describe("A twin of a Rollout", Label("rollouts"), Ordered, ContinueOnFa
 
 		By("saying of a twin of that Deployment whose template it is")
 		s.create(ctx, faster)
-		s.says(ctx, "faster", twins.ConditionWarnings, metav1.ConditionTrue, twin.WarnReferred, "Rollout web")
+		s.says(ctx, "faster", twins.ConditionWarnings, metav1.ConditionTrue, twin.WarnPlacement, "Rollout web runs the template")
 	})
 
 	It("tells what Argo Rollouts refuses", func(ctx SpecContext) {
