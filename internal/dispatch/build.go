@@ -3,6 +3,7 @@ package dispatch
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/labkeeper/labkeeper/internal/dag"
@@ -59,6 +60,7 @@ func (b *builder) read() {
 	}
 	switch b.spec.Type {
 	case Sequential:
+		b.limits = []int{1}
 		all := make([]int, len(b.spec.Targets))
 		for i := range all {
 			all[i] = i
@@ -182,9 +184,9 @@ func (b *builder) cycle(err error) error {
 	if !errors.As(err, &cycle) {
 		return err
 	}
-	var names []string
-	for _, i := range cycle.Cycle {
-		names = append([]string{b.spec.Targets[i]}, names...) // from what stops first
+	names := make([]string, 0, len(cycle.Cycle)+1)
+	for _, i := range slices.Backward(cycle.Cycle) { // from what stops first
+		names = append(names, b.spec.Targets[i])
 	}
 	const shown = 20
 	names = append(names, names[0])

@@ -19,10 +19,15 @@
 // BestEffort the order of lists and stages is one of time alone, and what comes later starts all the same;
 // dependencies hold.
 //
-// With FailFast nothing more stops after a failure. It does not hold up waking: what can be awake should be.
+// With FailFast, unless BestEffort is wanted, nothing more stops after a failure. It does not hold up waking: what can
+// be awake should be.
+//
+// A target that is done already, or has nothing to be done, does not let those after it start before those that come
+// before it.
 //
 // # Cost
 //
-// Building an [Order] and each look at it are linear in targets and dependencies: between two stages is one node that
-// waits for the first and that the second waits for, not an edge for every pair.
+// Building an [Order] is linear in targets and dependencies, and so is each look at it, but for the sorting of what may
+// start: between two stages is one node that waits for the first and that the second waits for, not an edge for every
+// pair.
 package dispatch

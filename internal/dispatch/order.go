@@ -66,13 +66,15 @@ const (
 	Completed
 	// Failed has ended, and is not what it should be.
 	Failed
+	// Waiting has failed and is tried again, not yet: what comes after it waits, and others may have its place.
+	Waiting
 )
 
 // Policy says what a failure does.
 type Policy struct {
 	// FailFast stops nothing more after a failure.
 	FailFast bool
-	// BestEffort goes on with what the order alone puts later.
+	// BestEffort goes on with what the order alone puts later, and FailFast says nothing then.
 	BestEffort bool
 }
 
@@ -82,7 +84,7 @@ type Step struct {
 	Start []int
 	// Blocked are those that do not start unless what has failed is tried again, by position.
 	Blocked []int
-	// Done says that nothing runs and nothing is to start.
+	// Done says that nothing runs, nothing waits to be tried again, and nothing is to start.
 	Done bool
 }
 
@@ -170,7 +172,7 @@ func (o *Order) Next(operation Operation, states []State, policy Policy) Step {
 		return cmp.Or(cmp.Compare(o.ahead[operation][b], o.ahead[operation][a]), tie)
 	})
 	for _, i := range ready {
-		if o.spec.MaxConcurrency > 0 && running == o.spec.MaxConcurrency {
+		if o.spec.MaxConcurrency > 0 && running >= o.spec.MaxConcurrency {
 			break
 		}
 		if group := o.groups[i]; o.limits[group] == 0 || busy[group] < o.limits[group] {
@@ -180,14 +182,14 @@ func (o *Order) Next(operation Operation, states []State, policy Policy) Step {
 		}
 	}
 	slices.Sort(blocked)
-	step.Blocked, step.Done = blocked, running == 0
+	step.Blocked, step.Done = blocked, running == 0 && !slices.Contains(states, Waiting)
 	return step
 }
 
 // look finds what may start, as far as the order goes, and what may not any more.
 func (o *Order) look(operation Operation, states []State, policy Policy) (ready, blocked []int) {
 	lenient := policy.BestEffort && o.spec.Type != DAG
-	stopped := policy.FailFast && operation == Shutdown && slices.Contains(states, Failed)
+	stopped := policy.FailFast && !policy.BestEffort && operation == Shutdown && slices.Contains(states, Failed)
 	is := make([]standing, o.graphs[operation].Len())
 	for i, before := range o.graphs[operation].All() {
 		is[i] = free
@@ -198,10 +200,10 @@ func (o *Order) look(operation Operation, states []State, policy Policy) (ready,
 			continue
 		}
 		is[i] = is[i].of(states[i], lenient, stopped)
-		switch is[i] {
-		case startable:
+		switch {
+		case is[i] == startable:
 			ready = append(ready, i)
-		case barred:
+		case is[i] == barred && states[i] == Pending:
 			blocked = append(blocked, i)
 		}
 	}
@@ -212,7 +214,7 @@ func (o *Order) look(operation Operation, states []State, policy Policy) (ready,
 type standing int
 
 const (
-	// free is done.
+	// free is done, and so is all that comes before it.
 	free standing = iota
 	// startable and waiting are not done.
 	startable
@@ -233,15 +235,16 @@ func (s standing) holds() standing {
 	return waiting
 }
 
-// of is the standing of a target in a state, of which those before it make what s says.
+// of is the standing of a target in a state, of which those before it make what s says. One that is done does not let
+// those after it pass what comes before it.
 func (s standing) of(state State, lenient, stopped bool) standing {
 	switch {
 	case state == Completed, state == Failed && lenient:
-		return free
+		return s
 	case state == Failed:
 		return broken
-	case state == Running:
-		return waiting
+	case state == Running, state == Waiting:
+		return max(s, waiting)
 	case stopped:
 		return barred
 	case s == free:

@@ -31,6 +31,8 @@ type run struct {
 	fails     map[string]bool
 	// states may be given; others are Pending.
 	states []State
+	// done are the states that were given.
+	done []State
 
 	story    []string
 	makespan time.Duration
@@ -170,6 +172,10 @@ func TestStories(t *testing.T) {
 			"0s start web; 1m0s failed web; 1m0s start api; 2m0s start jobs cache; 3m0s start db", nil},
 		"best effort holds what depends": {dependent(), run{policy: Policy{BestEffort: true}, fails: set("web")},
 			"0s start web jobs; 1m0s failed web; 1m0s blocked api cache db", nil},
+		"best effort is not stopped": {Spec{Targets: shop[:2], Type: Sequential}, run{policy: Policy{FailFast: true, BestEffort: true}, fails: set("web")},
+			"0s start web; 1m0s failed web; 1m0s start api", nil},
+		"what is done lets nothing pass":     {Spec{Targets: shop[:3], Type: Sequential}, run{states: []State{Pending, Completed, Pending}}, "0s start web; 1m0s start jobs", nil},
+		"nor a stage that is":                {staged3(), run{states: []State{Pending, Pending, Completed, Completed, Pending}}, "0s start web; 1m0s start api; 2m0s start db", nil},
 		"what is done stays":                 {dependent(), run{states: []State{Completed, Completed, Pending, Pending, Pending}}, "0s start jobs cache; 1m0s start db", nil},
 		"what has failed is not tried again": {dependent(), run{states: []State{Completed, Failed, Completed, Pending, Pending}}, "0s blocked cache db", nil},
 		"what took long before goes first": {Spec{Targets: shop, Type: Parallel, MaxConcurrency: 2}, run{takes: slow("jobs", 5*time.Minute)},
@@ -183,6 +189,38 @@ func TestStories(t *testing.T) {
 			}
 			if diff := cmp.Diff(test.story, strings.Join(test.run.simulate(t).story, "; ")); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// staged3 has a stage in the middle.
+func staged3() Spec {
+	return Spec{Targets: shop, Type: Staged, Stages: []Stage{
+		{Name: "front", Targets: []string{"web", "api"}}, {Name: "middle", Parallel: true, Targets: []string{"jobs", "cache"}}, {Name: "back", Targets: []string{"db"}},
+	}}
+}
+
+// What is tried again holds up what comes after it, and takes nobody's place.
+func TestWaiting(t *testing.T) {
+	for name, test := range map[string]struct {
+		spec   Spec
+		states []State
+		policy Policy
+		start  []int
+		done   bool
+	}{
+		"alone":                       {Spec{Targets: shop[:2], Type: Sequential}, []State{Waiting, Pending}, Policy{}, nil, false},
+		"best effort waits":           {Spec{Targets: shop[:2], Type: Sequential}, []State{Waiting, Pending}, Policy{BestEffort: true}, nil, false},
+		"fail fast does not":          {Spec{Targets: shop[:2], Type: Parallel, MaxConcurrency: 1}, []State{Waiting, Pending}, Policy{FailFast: true}, []int{1}, false},
+		"too many run":                {Spec{Targets: shop, Type: Parallel, MaxConcurrency: 2}, []State{Running, Running, Running, Pending, Pending}, Policy{}, nil, false},
+		"again, beside its successor": {Spec{Targets: shop[:3], Type: Sequential}, []State{Pending, Running, Pending}, Policy{BestEffort: true}, nil, false},
+		"over":                        {Spec{Targets: shop[:2], Type: Sequential}, []State{Completed, Failed}, Policy{}, nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			step := mustNew(t, test.spec).Next(Shutdown, test.states, test.policy)
+			if diff := cmp.Diff(test.start, step.Start); diff != "" || step.Done != test.done {
+				t.Errorf("it is %+v", step)
 			}
 		})
 	}
@@ -289,8 +327,8 @@ func edges(r *rand.Rand, targets []string, each float64) (all []Dependency) {
 	return all
 }
 
-// before says whether a must have ended before b starts, by the spec alone.
-func before(s Spec, operation Operation, a, b int) bool {
+// direct says whether a must have ended before b starts, by the spec alone.
+func direct(s Spec, operation Operation, a, b int) bool {
 	if operation == WakeUp {
 		a, b = b, a
 	}
@@ -321,7 +359,15 @@ func TestProperties(t *testing.T) {
 				fails[spec.Targets[i]] = r.IntN(8) == 0
 			}
 			policy := Policy{FailFast: r.IntN(4) == 0, BestEffort: r.IntN(2) == 0}
-			played := (&run{order: mustNew(t, spec), operation: operation, policy: policy, fails: fails, takes: func(i int) time.Duration { return takes[i] }}).simulate(t)
+			states := make([]State, len(spec.Targets))
+			for i := range states { // some have nothing to be done
+				if r.IntN(4) == 0 {
+					states[i] = Completed
+				}
+			}
+			done := slices.Clone(states)
+			played := (&run{states: states, order: mustNew(t, spec), operation: operation, policy: policy, fails: fails, takes: func(i int) time.Duration { return takes[i] }}).simulate(t)
+			played.done = done
 			checkOrder(t, fmt.Sprintf("round %d, %s, operation %d, %+v", round, spec.Type, operation, policy), spec, operation, played)
 			checkConcurrency(t, spec, played)
 			if !slices.Contains(played.states, Failed) && slices.Contains(played.states, Pending) {
@@ -334,10 +380,11 @@ func TestProperties(t *testing.T) {
 func checkOrder(t *testing.T, what string, spec Spec, operation Operation, r *run) {
 	t.Helper()
 	hard := !r.policy.BestEffort || spec.Type == DAG
+	before := closure(spec, operation)
 	for a := range spec.Targets {
 		for b := range spec.Targets {
 			switch {
-			case r.states[b] == Pending || !before(spec, operation, a, b):
+			case r.states[b] == Pending || r.done[a] == Completed || r.done[b] == Completed || !before[[2]int{a, b}]:
 			case r.states[a] == Pending, r.ended[a] > r.started[b]:
 				t.Errorf("%s: %s has not ended, and %s starts: %v", what, spec.Targets[a], spec.Targets[b], r.story)
 			case hard && r.states[a] == Failed:
@@ -347,33 +394,57 @@ func checkOrder(t *testing.T, what string, spec Spec, operation Operation, r *ru
 	}
 }
 
+// closure is direct, over all that lies between.
+func closure(spec Spec, operation Operation) map[[2]int]bool {
+	n, is := len(spec.Targets), map[[2]int]bool{}
+	for a := range n {
+		for b := range n {
+			is[[2]int{a, b}] = direct(spec, operation, a, b)
+		}
+	}
+	for via := range n {
+		for a := range n {
+			for b := range n {
+				is[[2]int{a, b}] = is[[2]int{a, b}] || is[[2]int{a, via}] && is[[2]int{via, b}]
+			}
+		}
+	}
+	return is
+}
+
 func checkConcurrency(t *testing.T, spec Spec, r *run) {
 	t.Helper()
-	atOnce := func(at int, of []string) (n int) {
-		for i, name := range spec.Targets {
-			if slices.Contains(of, name) && r.states[i] != Pending && r.started[i] <= r.started[at] && r.ended[i] > r.started[at] {
-				n++
-			}
-		}
-		return n
-	}
-	for i := range spec.Targets {
-		if r.states[i] == Pending {
-			continue
-		}
-		if limit := spec.MaxConcurrency; limit > 0 && atOnce(i, spec.Targets) > limit {
-			t.Errorf("more than %d run: %v", limit, r.story)
-		}
-		for _, stage := range spec.Stages {
-			limit := stage.MaxConcurrency
-			if !stage.Parallel {
-				limit = 1
-			}
-			if limit > 0 && atOnce(i, stage.Targets) > limit {
-				t.Errorf("more than %d of stage %s run: %v", limit, stage.Name, r.story)
+	check := func(what string, limit int, of []string) {
+		for i := range spec.Targets {
+			if n := r.atOnce(i, of); limit > 0 && n > limit {
+				t.Errorf("%d of %s run, of at most %d: %v", n, what, limit, r.story)
 			}
 		}
 	}
+	check("all", spec.MaxConcurrency, spec.Targets)
+	for _, stage := range spec.Stages {
+		if stage.Parallel {
+			check(stage.Name, stage.MaxConcurrency, stage.Targets)
+		} else {
+			check(stage.Name, 1, stage.Targets)
+		}
+	}
+}
+
+// ran says whether a target was started.
+func (r *run) ran(i int) bool { return r.states[i] != Pending && r.done[i] == Pending }
+
+// atOnce is how many of some targets run when one starts.
+func (r *run) atOnce(at int, of []string) (n int) {
+	if !r.ran(at) {
+		return 0
+	}
+	for i, name := range r.order.spec.Targets {
+		if slices.Contains(of, name) && r.ran(i) && r.started[i] <= r.started[at] && r.ended[i] > r.started[at] {
+			n++
+		}
+	}
+	return n
 }
 
 // The whole takes at most 1.15 of what the longest path, or the work by so many at a time, must take.

@@ -152,25 +152,27 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 	if err := kind.check(base, spec); err != nil {
 		return nil, err
 	}
-	if err := w.mounts(spec); err != nil {
-		return nil, err
-	}
 	more := append(Exceeding(template, spec["template"].(map[string]any)), without(claimed(spec), claimed(from))...)
 	if len(more) > 0 && !w.AllowPrivileges {
 		return nil, invalid("overrideSpec", "it gives the pods what the source's do not have: %s", strings.Join(more, ", "))
+	}
+	if err := w.mounts(template, spec); err != nil {
+		return nil, err
 	}
 	kind.fix(t.Object)
 	t.Warnings = w.warnings(source, from, spec)
 	return t, nil
 }
 
-// mounts is an error if the pods use a volume that one pod alone may use: the twin's would wait for it for ever, or
-// the source's next would wait for the twin's (p6).
-func (w Wanted) mounts(spec map[string]any) error {
+// mounts is an error if the pods use a volume of the source's that one pod alone may use: the twin's would wait for it
+// for ever, or the source's next would wait for the twin's (p6).
+func (w Wanted) mounts(template, spec map[string]any) error {
+	theirs, _, _ := unstructured.NestedMap(template, "spec")
 	pod, _, _ := unstructured.NestedMap(spec, "template", "spec")
-	for _, claim := range claimsOf(pod) {
+	for _, claim := range both(claimsOf(pod), claimsOf(theirs)) {
 		if slices.Contains(w.Claims[claim], string(corev1.ReadWriteOncePod)) {
-			return invalid("overrideSpec.template.spec.volumes", "PersistentVolumeClaim %s is for one pod alone (ReadWriteOncePod), which is the source's; put another volume in its place", claim)
+			return invalid("overrideSpec.template.spec.volumes", "PersistentVolumeClaim %s is for one pod alone (ReadWriteOncePod), which is the source's; "+
+				"put another volume in its place (with mergeStrategy Strategic beside persistentVolumeClaim: null)", claim)
 		}
 	}
 	return nil

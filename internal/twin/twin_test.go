@@ -530,7 +530,7 @@ func TestWarnings(t *testing.T) {
 	}
 	w = wanted(t, `{}`)
 	w.Services = []Service{{Name: "db", Headless: true, Selector: map[string]string{"app": "db"}}}
-	if diff := cmp.Diff([]string{WarnOrdinals, WarnPeerDiscovery}, reasons(build(t, database, w))); diff != "" {
+	if diff := cmp.Diff([]string{WarnPeerDiscovery}, reasons(build(t, database, w))); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -547,9 +547,16 @@ func says(twin *Twin, reason string) string {
 
 // s3, s6: volumes that begin with data, and numbers that ids are made of.
 func TestWarningsOfSets(t *testing.T) {
-	twin := build(t, database, wanted(t, `{ordinals: {start: 5}}`))
-	if len(twin.Warnings) > 0 {
-		t.Errorf("numbered as the source is: %v", twin.Warnings)
+	for override, same := range map[string]bool{
+		`{}`: false, `{ordinals: {start: 5}}`: true, `{ordinals: {start: 7}}`: true, `{ordinals: {start: 8}}`: false,
+		`{ordinals: {start: 4}}`: false, `{ordinals: {start: 4}, replicas: 2}`: true, `{ordinals: {start: 6}, replicas: 0}`: false,
+	} {
+		if twin := build(t, database, wanted(t, override)); (says(twin, WarnOrdinals) != "") != same {
+			t.Errorf("%s: %v", override, twin.Warnings)
+		}
+	}
+	if twin := build(t, tracked, wanted(t, `{}`)); says(twin, WarnOrdinals) != "" {
+		t.Errorf("a Deployment: %v", twin.Warnings)
 	}
 	cloned := strings.Replace(database, "volumeName: pv-7", "dataSource: {kind: VolumeSnapshot, name: nightly}", 1)
 	if said := says(build(t, cloned, wanted(t, `{}`)), WarnSourceData); !strings.Contains(said, "volumeClaimTemplate data begin with the data of VolumeSnapshot nightly") {
@@ -576,8 +583,12 @@ func TestWarningsOfPods(t *testing.T) {
 			t.Errorf("%s: %v", fields, twin.Warnings)
 		}
 	}
-	if said := says(build(t, pod("hostname: a\n      subdomain: peers"), wanted(t, `{}`)), WarnPeerDiscovery); !strings.Contains(said, "a.peers") {
+	named := pod("hostname: a\n      subdomain: peers")
+	if said := says(build(t, named, wanted(t, `{}`)), WarnPeerDiscovery); !strings.Contains(said, "a.peers") {
 		t.Errorf("it says %q", said)
+	}
+	if said := says(build(t, named, wanted(t, `{template: {spec: {hostname: b}}}`)), WarnPeerDiscovery); said != "" {
+		t.Errorf("of another name it says %q", said)
 	}
 }
 
@@ -597,6 +608,11 @@ func TestClaims(t *testing.T) {
 		t.Errorf("with another volume: %v", err)
 	}
 	w.Override = object(t, `{template: {spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: own}}]}}}`)
+	w.AllowPrivileges = true
+	own, err := Build(source(t, from), w)
+	if err != nil || says(own, WarnSharedVolume) != "" {
+		t.Errorf("with one of its own: %v, %+v", err, own)
+	}
 	template, _, _ := unstructured.NestedMap(source(t, from).Object, "spec", "template")
 	if diff := cmp.Diff([]string{"data", "own"}, Claims(template, w.Override)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -28,8 +28,8 @@ const (
 	WarnNotSmaller = "NotSmaller"
 	// WarnSourceData: the twin's volumes begin as copies of data (s3).
 	WarnSourceData = "SourceData"
-	// WarnOrdinals: the twin's pods are numbered otherwise than the source's (s6).
-	WarnOrdinals = "OrdinalsDiffer"
+	// WarnOrdinals: pods of both have the same numbers (s6).
+	WarnOrdinals = "SameOrdinals"
 	// WarnReferred: a Rollout runs the source's template (r13).
 	WarnReferred = "SourceOfRollout"
 )
@@ -55,9 +55,11 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 		warn(WarnPeerDiscovery, "The headless Service %s governs both: pods that look for their peers by it find the twin's among the source's", name)
 	}
 	if w.Rollout != "" {
-		warn(WarnReferred, "Rollout %s runs the template of the source, whose own pods it takes away: a twin of the Rollout is told what serves", w.Rollout)
+		warn(WarnReferred, "Rollout %s runs the template of the source as well; name the Rollout in spec.sourceRef if its pods are what serves", w.Rollout)
 	}
-	all = append(all, setWarnings(from, spec)...)
+	if source.GetKind() == "StatefulSet" {
+		all = append(all, setWarnings(from, spec)...)
+	}
 	replicas, said, _ := unstructured.NestedInt64(from, "replicas")
 	if mine, _, _ := unstructured.NestedInt64(spec, "replicas"); said && replicas > 0 && mine >= replicas {
 		warn(WarnNotSmaller, "The twin has no fewer replicas than its source")
@@ -69,7 +71,9 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 		}
 	}
 	pod, _, _ := unstructured.NestedMap(spec, "template", "spec")
-	all = append(all, w.podWarnings(pod)...)
+	theirs, _, _ := unstructured.NestedMap(from, "template", "spec")
+	all = append(all, w.volumeWarnings(theirs, pod)...)
+	all = append(all, placeWarnings(theirs, pod)...)
 	slices.SortFunc(all, func(a, b Warning) int {
 		return cmp.Or(strings.Compare(a.Reason, b.Reason), strings.Compare(a.Message, b.Message))
 	})
@@ -78,10 +82,9 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 
 // setWarnings are those of StatefulSets.
 func setWarnings(from, spec map[string]any) (all []Warning) {
-	theirs, _, _ := unstructured.NestedInt64(from, "ordinals", "start")
-	if mine, _, _ := unstructured.NestedInt64(spec, "ordinals", "start"); mine != theirs {
-		all = append(all, Warning{Reason: WarnOrdinals, Message: fmt.Sprintf(
-			"The source's pods are numbered from %d and the twin's from %d: an id that is made of the number may be one that another pod has", theirs, mine)})
+	first, last := numbers(spec)
+	if theirFirst, theirLast := numbers(from); max(first, theirFirst) <= min(last, theirLast) {
+		all = append(all, Warning{Reason: WarnOrdinals, Message: "Pods of the twin have the numbers of pods of the source, and what makes ids of them has one twice; set overrideSpec.ordinals.start"})
 	}
 	for _, claim := range objects(spec["volumeClaimTemplates"]) {
 		name, _, _ := unstructured.NestedString(claim, "metadata", "name")
@@ -94,36 +97,55 @@ func setWarnings(from, spec map[string]any) (all []Warning) {
 	return all
 }
 
-func (w Wanted) podWarnings(pod map[string]any) []Warning {
-	return slices.Concat(w.volumeWarnings(pod), placeWarnings(pod))
+// numbers are those of the first and the last pod of a StatefulSet; of none the last is before the first.
+func numbers(spec map[string]any) (first, last int64) {
+	first, _, _ = unstructured.NestedInt64(spec, "ordinals", "start")
+	replicas, said, _ := unstructured.NestedInt64(spec, "replicas")
+	if !said {
+		replicas = 1
+	}
+	return first, first + replicas - 1
+}
+
+// both are those of a list that another has, too.
+func both(list, other []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return !slices.Contains(other, s) })
 }
 
 // volumeWarnings are of what both may write.
-func (w Wanted) volumeWarnings(pod map[string]any) (all []Warning) {
-	for _, claim := range claimsOf(pod) {
+func (w Wanted) volumeWarnings(theirs, pod map[string]any) (all []Warning) {
+	for _, claim := range both(claimsOf(pod), claimsOf(theirs)) {
 		modes := ""
 		if of := w.Claims[claim]; len(of) > 0 {
 			modes = " (" + strings.Join(of, ", ") + ")"
 		}
 		all = append(all, Warning{WarnSharedVolume, fmt.Sprintf("The pods use PersistentVolumeClaim %s%s, as the source's do", claim, modes)})
 	}
+	for _, name := range both(devices(pod), devices(theirs)) {
+		all = append(all, Warning{WarnSharedVolume, fmt.Sprintf("The pods use ResourceClaim %s, as the source's do", name)})
+	}
+	return all
+}
+
+// devices are the ResourceClaims that a pod names.
+func devices(pod map[string]any) (all []string) {
 	for _, c := range objects(pod["resourceClaims"]) {
 		if name, ok := c["resourceClaimName"].(string); ok {
-			all = append(all, Warning{WarnSharedVolume, fmt.Sprintf("The pods use ResourceClaim %s, as the source's do", name)})
+			all = append(all, name)
 		}
 	}
 	return all
 }
 
 // placeWarnings are of where the pods run, and what they are there.
-func placeWarnings(pod map[string]any) (all []Warning) {
+func placeWarnings(theirs, pod map[string]any) (all []Warning) {
 	warn := func(reason, format string, args ...any) {
 		all = append(all, Warning{Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}
 	if host, ok := pod["hostNetwork"].(bool); ok && host {
 		warn(WarnPlacement, "The pods use the network of their nodes: a port that both listen on only one of them has there")
 	}
-	if name, ok := pod["hostname"].(string); ok && pod["subdomain"] != nil {
+	if name, ok := pod["hostname"].(string); ok && pod["subdomain"] != nil && name == theirs["hostname"] && pod["subdomain"] == theirs["subdomain"] {
 		warn(WarnPeerDiscovery, "The pods have the name %s.%v, which is that of the source's", name, pod["subdomain"])
 	}
 	for _, field := range []string{"affinity", "topologySpreadConstraints"} {

@@ -75,10 +75,12 @@ func Mutants(t *testing.T, lab *Lab, mutants []Mutant, workloads ...Workload) {
 	}
 	if *onlyMutants != "" {
 		names := strings.Split(*onlyMutants, ",")
-		mutants = slices.DeleteFunc(slices.Clone(mutants), func(m Mutant) bool { return !slices.Contains(names, m.Name) })
-		if len(mutants) == 0 { // the others may be those of another package
-			t.Fatalf("there is no mutant %q", *onlyMutants)
+		for _, name := range names {
+			if !slices.ContainsFunc(mutants, func(m Mutant) bool { return m.Name == name }) {
+				t.Fatalf("there is no mutant %q", name)
+			}
 		}
+		mutants = slices.DeleteFunc(slices.Clone(mutants), func(m Mutant) bool { return !slices.Contains(names, m.Name) })
 	}
 	h := &hunt{t: t, trial: &trial{
 		Trial: Trial{Quiet: quietSample, Parallel: *parallel, Told: func(v Verdict) {

@@ -1,6 +1,7 @@
 package experimentdeployment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,11 +9,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/twin"
 )
@@ -41,23 +44,23 @@ func (s *scope) apply(ctx context.Context) error {
 		}
 	}
 	log := log.FromContext(ctx)
+	if s.contended = s.contend(); s.contended {
+		return nil
+	}
 	switch s.plan.Action {
 	case Create:
 		log.Info("Creating twin", "twin", kube.Describe(s.plan.Twin))
 		written, created, err := s.writer().Create(ctx, s.plan.Twin)
 		if err == nil {
-			s.written = written
+			s.wrote(written, created)
 			err = behind(!created, s.plan.Twin.GroupVersionKind(), s.plan.Twin.GetName())
 		}
 		return err
 	case Update:
-		if s.contended = s.plan.Drifted && s.contend(); s.contended {
-			return nil
-		}
 		log.Info("Updating twin", "twin", kube.Describe(s.plan.Twin))
 		written, err := s.writer().Update(ctx, s.seen.Twin, s.plan.Twin, s.ours)
 		if err == nil {
-			s.written, s.unchanged = written, written.GetResourceVersion() == s.seen.Twin.GetResourceVersion()
+			s.wrote(written, written.GetResourceVersion() != s.seen.Twin.GetResourceVersion())
 		}
 		return err
 	case Delete:
@@ -72,9 +75,25 @@ func (s *scope) apply(ctx context.Context) error {
 
 // contend says whether the twin must wait to be put right.
 func (s *scope) contend() bool {
-	wait := s.fights.wait(s.owner.UID, s.now)
+	if s.plan.Action != Create && s.plan.Action != Update {
+		return false
+	}
+	wait := s.fights.wait(s.owner.UID, content(s.plan.Twin), s.now)
 	s.plan.lookIn(wait)
 	return wait > 0
+}
+
+// wrote takes in what the server has now, and whether that is something else than before.
+func (s *scope) wrote(written client.Object, changed bool) {
+	s.written, s.unchanged = written, !changed
+	if changed {
+		s.fights.wrote(s.owner.UID, content(s.plan.Twin), s.now)
+	}
+}
+
+// content tells twins apart by what they are made to be.
+func content(wanted *unstructured.Unstructured) string {
+	return cmp.Or(wanted.GetAnnotations()[v1alpha1.AnnotationWanted], asItIs)
 }
 
 // ours says whether a label or an annotation of a twin is one that only we give it.

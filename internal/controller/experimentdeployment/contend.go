@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// A twin that somebody changes is put right at once so many times, and from then on once in contendAgain: who changes
-// it by a program would have both at work for ever.
+// The same twin is written again at once so many times, and from then on once in contendAgain: who changes it, or
+// deletes it, by a program would have both at work for ever.
 const (
 	contendAtOnce = 5
 	contendAgain  = time.Minute
@@ -22,22 +22,45 @@ type fights struct {
 	known *lru.Cache
 }
 
-// wait is how long the next time has to wait; where it is 0, that time is taken.
-func (f *fights) wait(owner types.UID, now time.Time) time.Duration {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
+// fight is about one twin.
+type fight struct {
+	// wanted is a hash of what was written last.
+	wanted string
+	again  *rate.Limiter
+}
+
+func (f *fights) of(owner types.UID) *fight {
 	if f.known == nil {
 		f.known = lru.New(1024)
 	}
-	limiter, ok := f.known.Get(owner)
-	if !ok {
-		limiter = rate.NewLimiter(rate.Every(contendAgain), contendAtOnce)
-		f.known.Add(owner, limiter)
+	if known, ok := f.known.Get(owner); ok {
+		return known.(*fight)
 	}
-	reserved := limiter.(*rate.Limiter).ReserveN(now, 1)
-	wait := reserved.DelayFrom(now)
-	if wait > 0 {
-		reserved.CancelAt(now)
+	known := &fight{again: rate.NewLimiter(rate.Every(contendAgain), contendAtOnce)}
+	f.known.Add(owner, known)
+	return known
+}
+
+// wait is how long the next write has to wait that makes the twin what it was made by the last.
+func (f *fights) wait(owner types.UID, wanted string, now time.Time) time.Duration {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	known := f.of(owner)
+	if known.wanted != wanted {
+		return 0
 	}
-	return wait
+	reserved := known.again.ReserveN(now, 1)
+	defer reserved.CancelAt(now)
+	return reserved.DelayFrom(now)
+}
+
+// wrote counts a write that has changed something.
+func (f *fights) wrote(owner types.UID, wanted string, now time.Time) {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	if known := f.of(owner); known.wanted == wanted {
+		known.again.AllowN(now, 1)
+	} else {
+		known.wanted = wanted
+	}
 }

@@ -44,16 +44,16 @@
 // of the source.
 //
 // What the API server refuses as invalid is told of (Ready=False Rejected) and tried again when something
-// changes. A twin that somebody changes is put right at once, with an Event; five times, and from then on once a
-// minute, so that whoever does so by a program has not both at work for ever (contend.go).
+// changes. A twin that somebody changes, or deletes, is put right at once, with an Event; five times, and from then
+// on once a minute, so that whoever does so by a program has not both at work for ever (contend.go).
 //
 // # What it watches
 //
 // ExperimentDeployments; Deployments, StatefulSets and, once they are installed, Rollouts, without what is never
 // read of them, each of which wakes those that name it as a source or own it as a twin; Services,
 // HorizontalPodAutoscalers, ScaledObjects and PodDisruptionBudgets of namespaces that have a source; the
-// metadata of Namespaces. How a volume may be used that the pods name is asked of the server in each pass; hardly any
-// source has one. With --watch-namespaces a source in another namespace is refused: nobody would see it.
+// metadata of Namespaces. How a volume may be used that the pods name is asked of the server in each pass, and, where there
+// is none or it is for one pod alone, every five minutes; hardly any source has one. With --watch-namespaces a source in another namespace is refused: nobody would see it.
 //
 // # What a change costs
 //

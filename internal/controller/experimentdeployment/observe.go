@@ -229,12 +229,15 @@ func (s *scope) observeClaims(ctx context.Context) error {
 			return err
 		}
 		if claim == nil {
+			s.seen.Unsure = true
 			continue
 		}
 		if s.seen.Claims == nil {
 			s.seen.Claims = map[string][]string{}
 		}
-		s.seen.Claims[name], _, _ = unstructured.NestedStringSlice(claim.Object, "spec", "accessModes")
+		modes, _, _ := unstructured.NestedStringSlice(claim.Object, "spec", "accessModes")
+		s.seen.Claims[name] = modes
+		s.seen.Unsure = s.seen.Unsure || slices.Contains(modes, string(corev1.ReadWriteOncePod))
 	}
 	return nil
 }

@@ -56,8 +56,10 @@ type Observed struct {
 	// Services, Autoscalers and Budgets beside the source.
 	Services             []twin.Service
 	Autoscalers, Budgets []*unstructured.Unstructured
-	// Claims are the access modes of PersistentVolumeClaims that the pods may use, by name.
+	// Claims are the access modes of PersistentVolumeClaims that the pods may use, by name. Unsure says that one is
+	// not there, or for one pod alone: nobody tells when that changes.
 	Claims map[string][]string
+	Unsure bool
 	// Referrer is a Rollout that runs the template of the source; mostly empty.
 	Referrer string
 	// Pin is the ControllerRevision that keeps the spec of the source; nil if there is none.
@@ -198,6 +200,9 @@ func (f facts) follow() Plan {
 	}
 	built, accepted := f.build(source)
 	p := Plan{Steps: []conditions.Step{accepted, found}}
+	if f.seen.Unsure {
+		p.lookIn(refusedAgain)
+	}
 	if built != nil {
 		p.describe(f, source, built)
 	}
@@ -386,7 +391,7 @@ func (p *Plan) describe(f facts, source *unstructured.Unstructured, built *twin.
 		shared(built.Services),
 		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(source, built.Object, f.seen.Autoscalers)),
 		interference(v1alpha1.ConditionDisruptionInterference, twin.Budgets(source, built.Object, f.seen.Budgets)),
-		overlaps(twin.Overlaps(source, built.Object)),
+		overlaps(twin.Overlaps(source, built.Object), source.GetKind()),
 		warned(built.Warnings),
 	}
 }
@@ -419,10 +424,14 @@ func interference(conditionType string, messages []string) conditions.Step {
 	return conditions.False(conditionType, v1alpha1.ReasonNone, "Nothing counts the twin's pods for the source's")
 }
 
-func overlaps(is bool) conditions.Step {
-	if is {
+func overlaps(is bool, kind string) conditions.Step {
+	const message = "The source's selector selects the twin's pods, too"
+	switch {
+	case is && kind == "StatefulSet": // which takes pods of its own names alone (s7)
+		return conditions.True(v1alpha1.ConditionSourceSelectorOverlap, v1alpha1.ReasonSelectorOverlap, message+": what finds pods by it finds both")
+	case is:
 		return conditions.True(v1alpha1.ConditionSourceSelectorOverlap, v1alpha1.ReasonSelectorOverlap,
-			"The source's selector selects the twin's pods, too: those that lose their owner the source takes for its own; do not delete a twin with --cascade=orphan")
+			message+": those that lose their owner the source takes for its own; do not delete a twin with --cascade=orphan")
 	}
 	return conditions.False(v1alpha1.ConditionSourceSelectorOverlap, v1alpha1.ReasonNone, "The source's selector does not select the twin's pods")
 }
@@ -571,7 +580,8 @@ func (f facts) since(p *Plan, ready bool) time.Time {
 	was := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionTwinReady)
 	longReady := was != nil && was.Status == metav1.ConditionTrue && f.now.Sub(was.LastTransitionTime.Time) >= steady
 	another := st.ScaledToZero != nil && st.ScaledToZero.WantedHash != p.WantedHash
-	if st.UnreadySince == nil || st.TemplateHash != p.TemplateHash || another || !ready && longReady {
+	contended := was != nil && was.Reason == v1alpha1.ReasonContended // which says nothing of the pods
+	if st.UnreadySince == nil || st.TemplateHash != p.TemplateHash || another || !ready && longReady || ready && contended {
 		return f.now
 	}
 	return st.UnreadySince.Time

@@ -1,6 +1,7 @@
 package experimentdeployment
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -9,10 +10,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
 	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
@@ -611,30 +617,68 @@ func TestToldAsItCameOut(t *testing.T) {
 	}
 }
 
-// Somebody who changes a twin by a program does not have the manager do so, too.
+// fought is a twin that somebody has changed before each pass.
+type fought struct {
+	facts
+	*Reconciler
+	t *testing.T
+	// refused: the server does not let it be changed.
+	refused bool
+}
+
+func newFought(t *testing.T) *fought {
+	f := &fought{facts: settled(t, newFacts(t, `{}`)), t: t}
+	f.seen.Twin.SetUID("4-5-6")
+	f.Reconciler = &Reconciler{Live: interceptor.NewClient(fake.NewClientBuilder().WithObjects(f.seen.Twin.DeepCopy()).Build(), interceptor.Funcs{
+		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+			if f.refused {
+				return apierrors.NewForbidden(schema.GroupResource{}, o.GetName(), errors.New("a policy"))
+			}
+			return c.Update(ctx, o, opts...)
+		},
+	})}
+	return f
+}
+
+func (f *fought) pass(now time.Time) *scope {
+	f.t.Helper()
+	there := kube.Empty(twin.Kinds["Deployment"])
+	if err := f.Live.Get(f.t.Context(), client.ObjectKeyFromObject(f.seen.Twin), there); err != nil {
+		f.t.Fatal(err)
+	}
+	there.SetGeneration(f.owner.Status.TwinGeneration + 1)
+	_ = unstructured.SetNestedField(there.Object, int64(9), "spec", "revisionHistoryLimit")
+	f.seen.Twin, f.now = there, now
+	s := &scope{Reconciler: f.Reconciler, owner: f.owner, seen: f.seen, now: now, plan: f.plan()}
+	if err := s.apply(f.t.Context()); err != nil && !f.refused {
+		f.t.Fatal(err)
+	}
+	if s.plan.Action != Update || s.contended != (s.written == nil && !f.refused) {
+		f.t.Fatalf("contended %v, written %v: %+v", s.contended, s.written, s.plan)
+	}
+	return s
+}
+
+// A twin that somebody changes again and again is put right at once, then once a minute; what the server refuses is
+// nobody's doing.
 func TestContended(t *testing.T) {
-	f := settled(t, newFacts(t, `{}`))
-	fight := &fights{}
-	for i := range contendAtOnce {
-		if wait := fight.wait("1-2-3", epoch.Add(time.Duration(i)*time.Second)); wait != 0 {
-			t.Fatalf("the %d. time waits %s", i+1, wait)
+	f := newFought(t)
+	f.refused = true
+	for range 2 * contendAtOnce {
+		if f.pass(epoch).contended {
+			t.Fatal("what is refused is told of as somebody's doing")
 		}
 	}
-	if fight.wait("another", epoch) != 0 {
-		t.Error("another waits, too")
+	f.refused = false
+	for i := range contendAtOnce + 1 { // the first is what the others repeat
+		if f.pass(epoch).contended {
+			t.Fatalf("the %d. time it is not put right", i+1)
+		}
 	}
-	wait := fight.wait("1-2-3", epoch.Add(5*time.Second))
-	if wait <= 0 || wait > contendAgain {
-		t.Errorf("it waits %s", wait)
+	s := f.pass(epoch.Add(time.Second))
+	if !s.contended || s.plan.Wait <= 0 || s.plan.Wait > contendAgain {
+		t.Fatalf("it is put right again, or when is not known: %s", s.plan.Wait)
 	}
-	if again := fight.wait("1-2-3", epoch.Add(5*time.Second)); again != wait {
-		t.Errorf("to ask makes it wait longer: %s, then %s", wait, again)
-	}
-	if again := fight.wait("1-2-3", epoch.Add(5*time.Second+wait)); again != 0 {
-		t.Errorf("then it waits %s more", again)
-	}
-	f.seen.Twin.SetGeneration(9)
-	s := &scope{Reconciler: &Reconciler{}, owner: f.owner, seen: f.seen, now: epoch, plan: f.plan(), contended: true}
 	report(s, nil)
 	ready := meta.FindStatusCondition(f.owner.Status.Conditions, v1alpha1.ConditionReady)
 	if ready == nil || ready.Status != "False" || ready.Reason != v1alpha1.ReasonContended {
@@ -642,6 +686,25 @@ func TestContended(t *testing.T) {
 	}
 	if told := happened(&v1alpha1.ExperimentDeployment{}, f.owner, s, nil); slices.ContainsFunc(told, func(e kube.Event) bool { return e.Reason == v1alpha1.ReasonDrifted }) {
 		t.Errorf("it was not put right: %v", told)
+	}
+	if f.pass(epoch.Add(2 * contendAgain)).contended {
+		t.Error("later it is not put right")
+	}
+	f.owner.Spec.OverrideSpec.Raw = []byte(`{"minReadySeconds":3}`)
+	if f.pass(epoch.Add(2 * contendAgain)).contended {
+		t.Error("something else is not written at once")
+	}
+}
+
+// Pods that are ready in a fight have been ready.
+func TestContendedIsNotUnready(t *testing.T) {
+	f := settled(t, newFacts(t, `{}`))
+	meta.SetStatusCondition(&f.owner.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionTwinReady, Status: "False", Reason: v1alpha1.ReasonContended, LastTransitionTime: metav1.NewTime(epoch)})
+	f.owner.Status.UnreadySince = ptr.To(metav1.NewTime(epoch))
+	f.ready(1)
+	f.now = epoch.Add(time.Hour)
+	if p := f.plan(); p.ScaleToZero || !p.UnreadySince.Equal(f.now) {
+		t.Errorf("it is %+v", p)
 	}
 }
 
@@ -660,7 +723,11 @@ func TestNothingToTellOf(t *testing.T) {
 	if tell(); len(f.owner.Status.Services) != 1 {
 		t.Error("the twin that stays is still behind its Service")
 	}
-	f.seen.Twin = nil
+	f.seen.Twin, f.seen.Served = nil, false
+	if tell(); len(f.owner.Status.Services) != 1 {
+		t.Error("there may be a twin that cannot be seen")
+	}
+	f.seen.Served = true
 	if tell(); len(f.owner.Status.Services) != 0 || meta.FindStatusCondition(f.owner.Status.Conditions, v1alpha1.ConditionServiceShared) != nil {
 		t.Errorf("without a twin it says %+v", f.owner.Status)
 	}

@@ -21,23 +21,16 @@ var steps = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionSourceFound, 
 // report writes into the status what the pass saw, did and failed at. It is pure.
 func report(s *scope, err error) {
 	owner, p, st := s.owner, s.plan, &s.owner.Status
-	st.ObservedGeneration = owner.Generation
+	st.ObservedGeneration, st.ExpiresAt = owner.Generation, nil
 	if owner.Spec.TTL != nil {
 		end := metav1.NewTime(owner.CreationTimestamp.Add(owner.Spec.TTL.Duration))
 		st.ExpiresAt = &end
-	} else {
-		st.ExpiresAt = nil
 	}
-	if (p.Built || p.Kept) && err == nil {
-		reportUnready(s)
-	}
-	if p.Built && err == nil {
-		reportBuilt(s)
-	} else if !owner.Spec.DryRun {
+	if !owner.Spec.DryRun {
 		st.Diff = ""
 	}
-	if !p.Built && err == nil && s.seen.Twin == nil {
-		reportNothing(st)
+	if err == nil {
+		reportSeen(s)
 	}
 	if p.Steps != nil || p.Done {
 		reportTwin(s)
@@ -58,7 +51,7 @@ func (s *scope) told(err error) []conditions.Step {
 	out := slices.Clone(s.plan.Steps)
 	for i, step := range out {
 		if s.contended && step.Type == v1alpha1.ConditionTwinReady {
-			out[i] = conditions.False(step.Type, v1alpha1.ReasonContended, fmt.Sprintf("Somebody changes %s again and again; it is put right once in %s", kube.Describe(s.plan.Twin), contendAgain))
+			out[i] = conditions.False(step.Type, v1alpha1.ReasonContended, fmt.Sprintf("Somebody changes or deletes %s again and again; it is put right once in %s", kube.Describe(s.plan.Twin), contendAgain))
 		} else if step.Type == v1alpha1.ConditionTwinReady && s.plan.Unchanged.Type != "" && (err != nil || s.unchanged) {
 			out[i] = s.plan.Unchanged
 			if s.seen.Twin == nil {
@@ -107,6 +100,20 @@ func reportBuilt(s *scope) {
 	st.TemplateHash, st.Diff, st.Services = p.TemplateHash, p.Diff, nil
 	for _, shared := range p.Services {
 		st.Services = append(st.Services, v1alpha1.ServiceStatus{Name: shared.Name, Shared: shared.Shared, Reason: shared.Reason, Message: shared.Message})
+	}
+}
+
+// reportSeen writes what a pass that has not failed knows of the twin beside how it is.
+func reportSeen(s *scope) {
+	p := s.plan
+	if p.Built || p.Kept {
+		reportUnready(s)
+	}
+	switch {
+	case p.Built:
+		reportBuilt(s)
+	case s.seen.Twin == nil && (s.seen.Served || p.Done):
+		reportNothing(&s.owner.Status)
 	}
 }
 
