@@ -678,9 +678,10 @@ var lifetimes = []faults.Workload{
 		Done:    gone,
 	},
 	{
-		// One goes later than it would, because another depends on it.
+		// One goes later than it would, because another depends on it; what they depend on stays, and is healthy first, or
+		// either of two Applications would be.
 		Name:    "targets-leave",
-		Objects: objects(newExperiment(leaving(0, target("app", "gke", "nginx")), leaving(time.Hour, target("loadgen", "gke", "k6", "app")), target("page", "hub", "nginx"))),
+		Objects: objects(newExperiment(leaving(0, target("app", "gke", "nginx", "page")), leaving(time.Hour, target("loadgen", "gke", "k6", "app")), target("page", "hub", "nginx"))),
 		Steps:   steps(step(reached(v1alpha1.PhaseComplete), sleep(2*time.Hour))),
 		Done: all(reached(v1alpha1.PhaseComplete), state("app", v1alpha1.TargetDeleted), state("loadgen", v1alpha1.TargetDeleted),
 			state("page", v1alpha1.TargetHealthy), none("GKECluster")),
