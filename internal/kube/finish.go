@@ -62,6 +62,8 @@ type Outcome struct {
 	Events []Event
 	// Err is tried again with growing delays.
 	Err error
+	// Told learns which status was written; it may be nil.
+	Told *Told
 }
 
 // EnsureFinalizer adds the finalizer to an object that is not being deleted. The patch
@@ -141,6 +143,9 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 				return reconcile.Result{}, nil
 			}
 			return reconcile.Result{}, fmt.Errorf("patching status: %w", err)
+		}
+		if out.Told != nil {
+			out.Told.Wrote(written)
 		}
 		if !out.Done && pruned(after, written) {
 			// Another pass would want the same, and maybe at once.

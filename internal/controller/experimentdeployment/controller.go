@@ -8,6 +8,7 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
@@ -91,6 +92,7 @@ type Reconciler struct {
 	Options Options
 
 	fights fights
+	told   *kube.Told
 }
 
 // scope is what a pass over one ExperimentDeployment knows.
@@ -117,7 +119,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.ExperimentDe
 	report(s, err)
 	retried := s.passing(err)
 	return kube.Finish(ctx, r.Client, r.Recorder, before, owner, v1alpha1.Finalizer, kube.Outcome{
-		Wait: s.plan.Wait, Done: s.plan.Done && err == nil, Events: happened(before, owner, s, err), Err: retried,
+		Wait: s.plan.Wait, Done: s.plan.Done && err == nil, Events: happened(before, owner, s, err), Err: retried, Told: r.told,
 	})
 }
 
@@ -165,7 +167,7 @@ func sourceKey(kind, namespace, name string) string { return kind + "/" + namesp
 // foreign is the cache of the kinds of other systems; the manager must start it.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache, live client.Client, o Options) error {
 	r := &Reconciler{
-		Client: mgr.GetClient(), Foreign: foreign, Live: live, Recorder: kube.Silence, Clock: o.Clock, Options: o,
+		Client: mgr.GetClient(), Foreign: foreign, Live: live, Recorder: kube.Silence, Clock: o.Clock, Options: o, told: kube.NewTold(),
 	}
 	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -192,7 +194,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	r.Kinds = kinds
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("experimentdeployment").
-		For(&v1alpha1.ExperimentDeployment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer)))).
+		For(&v1alpha1.ExperimentDeployment{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), r.told.ByOthers(sameStatus),
+		))).
 		WatchesMetadata(&corev1.Namespace{}, r.ofGrant(), builder.WithPredicates(granted)).
 		WatchesRawSource(kinds)
 	for _, gvk := range builtIn {
@@ -207,6 +211,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		// A manager that waits to lead has all that it needs to act at once.
 		EnableWarmup: ptr.To(true),
 	}).Complete(kube.QuietConflicts(r.sweeping(reconcile.AsReconciler(r.Client, r))))
+}
+
+func sameStatus(before, after client.Object) bool {
+	was, is := before.(*v1alpha1.ExperimentDeployment), after.(*v1alpha1.ExperimentDeployment)
+	return equality.Semantic.DeepEqual(was.Status, is.Status)
 }
 
 // index makes the indexes of what every cluster has.

@@ -49,7 +49,7 @@
 //
 // # What it watches
 //
-// ExperimentDeployments; Deployments, StatefulSets and, once they are installed, Rollouts, without what is never
+// ExperimentDeployments, their statuses too where another manager has written them (kube.Told); Deployments, StatefulSets and, once they are installed, Rollouts, without what is never
 // read of them, each of which wakes those that name it as a source or own it as a twin; Services,
 // HorizontalPodAutoscalers, ScaledObjects and PodDisruptionBudgets of namespaces that have a source; the
 // metadata of Namespaces. How a volume may be used that the pods name is asked of the server in each pass, and, where there

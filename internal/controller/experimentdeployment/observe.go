@@ -76,8 +76,13 @@ func (s *scope) take(found *unstructured.Unstructured) {
 	}
 }
 
-// observeTeardown looks for what is left: the server must say that there is nothing.
+// observeTeardown looks for what is left: that there is nothing the server must say.
 func (s *scope) observeTeardown(ctx context.Context, gvk schema.GroupVersionKind) error {
+	if slices.Contains(s.served(), gvk) {
+		if err := s.observeTwin(ctx, gvk); err != nil || s.seen.Twin != nil {
+			return err
+		}
+	}
 	found, err := kube.Get(ctx, s.Live, gvk, key(s.owner))
 	if meta.IsNoMatchError(err) {
 		found, err = nil, s.otherVersion(gvk) // its objects have gone with their kind

@@ -210,6 +210,15 @@ func removeSource(kind string) action {
 	}
 }
 
+// createSource is what somebody does who has deleted it.
+func createSource(kind string) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		u := objects(kind)[0]
+		u.SetNamespace(s.Namespace)
+		return s.Client.Create(ctx, u)
+	}
+}
+
 var versions = map[string]string{"Deployment": "apps/v1", "StatefulSet": "apps/v1", "Rollout": "argoproj.io/v1alpha1"}
 
 // onTwin does something to the twin.
@@ -283,6 +292,16 @@ var workloads = []faults.Workload{
 		Objects: objects("Deployment", "  onSourceDeleted: Delete\n"),
 		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), removeSource("Deployment"))},
 		Done:    all(tells(1, v1alpha1.ConditionTwinReady, v1alpha1.ReasonSourceDeleted), without("Deployment"), forgotten),
+	},
+	{
+		// A cache that is put back in time has no source where there is one.
+		Name:    "deployment-source-back",
+		Objects: objects("Deployment", "  onSourceDeleted: Delete\n"),
+		Steps: []faults.Step{
+			faults.At(up(1, zero, anyhow), removeSource("Deployment")),
+			faults.At(all(tells(1, v1alpha1.ConditionTwinReady, v1alpha1.ReasonSourceDeleted), without("Deployment"), forgotten), createSource("Deployment")),
+		},
+		Done: up(1, zero, anyhow),
 	},
 	{
 		Name:    "deployment-ends",

@@ -110,7 +110,7 @@ func some(counts map[string]int) map[string]int {
 // are looked for depends on how many events of Applications and clusters come together.
 func (s size) downReads() map[string]int {
 	others := s.vcluster + s.talos // made by more than one object: the others go when the first is gone
-	uncached := s.existing + s.talos + s.composites
+	uncached := s.existing + s.talos
 	counts := map[string]int{
 		"list gkeclusters":  min(s.claims(), 1),
 		"list clusters":     2 * others,

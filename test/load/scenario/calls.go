@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -187,7 +188,8 @@ func noopPasses(ctx context.Context, l *harness.Lab, m *harness.Manager, n int, 
 	}
 	from := time.Now()
 	for _, path := range touched {
-		touch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{"touched": from.String()}}}
+		// Not an annotation: that of a Deployment is a new generation of it.
+		touch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"touched": strconv.FormatInt(from.UnixNano(), 10)}}}
 		if err := l.Client.Patch(ctx, path, touch); err != nil {
 			return err
 		}

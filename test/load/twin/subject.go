@@ -36,7 +36,7 @@ func Subject() *harness.Subject {
 		CRD:              "config/crd/bases/experimentcontroller.example.com_experimentdeployments.yaml",
 		CRDs:             []string{"config/crd/bases", "test/crds"},
 		Manifests:        []string{"config/rbac"},
-		Namespaces:       []string{managerNamespace},
+		Namespaces:       []string{managerNamespace, "argocd", "argo", "crossplane-system"}, // which Roles are in
 		Beside:           []harness.Beside{{Resource: deployments, Object: source()}, {Resource: services, Object: service()}},
 		AccountNamespace: managerNamespace,
 		Account:          "labkeeper-controller-manager",
