@@ -33,6 +33,9 @@ func (s *scope) apply(ctx context.Context) error {
 		log.FromContext(ctx).Info("Deleting expired ExperimentDeployment")
 		return kube.Expire(ctx, s.Client, s.owner)
 	}
+	if err := s.current(ctx); err != nil {
+		return err
+	}
 	if s.plan.Pin != nil {
 		if _, created, err := s.writer().Create(ctx, s.plan.Pin); err != nil || !created {
 			return errors.Join(err, behind(err == nil, s.plan.Pin.GroupVersionKind(), s.plan.Pin.GetName()))
@@ -83,6 +86,21 @@ func (s *scope) contend() bool {
 	return wait > 0
 }
 
+// current is a conflict if something would be written for an owner that is another by now: a manager that has just started
+// may see it as it was a moment ago, not edited, not being deleted, or without the record of what was done last. A
+// deletion is not taken back, so the teardown need not know.
+func (s *scope) current(ctx context.Context) error {
+	idle := s.plan.Action == Nothing && s.plan.Pin == nil && s.plan.Unpin == nil
+	if idle || s.proven || s.owner.DeletionTimestamp != nil {
+		return nil
+	}
+	now := kube.Metadata(v1alpha1.GroupVersion.WithKind("ExperimentDeployment"))
+	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(s.owner), now); err != nil {
+		return fmt.Errorf("reading ExperimentDeployment: %w", err)
+	}
+	return behind(now.ResourceVersion != s.owner.ResourceVersion, v1alpha1.GroupVersion.WithKind("ExperimentDeployment"), s.owner.Name)
+}
+
 // wrote takes in what the server has now, and whether that is something else than before.
 func (s *scope) wrote(written client.Object, changed bool) {
 	s.written, s.unchanged = written, !changed
@@ -119,7 +137,7 @@ func behind(is bool, gvk schema.GroupVersionKind, name string) error {
 	if !is {
 		return nil
 	}
-	return apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, name, errors.New("it is there already, which the cache has not seen yet"))
+	return apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, name, errors.New("the cache has not seen it yet as it is"))
 }
 
 // unpin deletes what was kept of a source.

@@ -102,6 +102,8 @@ type scope struct {
 	seen  Observed
 	now   time.Time
 	plan  Plan
+	// proven: the server has just said that the owner is the one of now.
+	proven bool
 	// written is the twin as it was written; nil if it was not. Unchanged says that the server had it so already,
 	// and contended that somebody changes it too often to be put right now.
 	written              client.Object
@@ -110,11 +112,12 @@ type scope struct {
 
 // Reconcile takes an ExperimentDeployment one step on.
 func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.ExperimentDeployment) (ctrl.Result, error) {
+	seen := owner.ResourceVersion
 	if err := kube.EnsureFinalizer(ctx, r.Client, owner, v1alpha1.Finalizer); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	before := owner.DeepCopy()
-	s := &scope{Reconciler: r, owner: owner, now: r.Clock.Now()}
+	s := &scope{Reconciler: r, owner: owner, now: r.Clock.Now(), proven: owner.ResourceVersion != seen}
 	err := s.step(ctx)
 	report(s, err)
 	retried := s.passing(err)

@@ -59,9 +59,13 @@ func (s *scope) observe(ctx context.Context) error {
 	return nil
 }
 
-// observeTwin reads the twin. What has its name and not its marks is somebody else's.
+// observeTwin reads the twin. What has its name and not its marks is somebody else's. That one which was there is not
+// any more the server must say.
 func (s *scope) observeTwin(ctx context.Context, gvk schema.GroupVersionKind) error {
 	found, err := kube.Get(ctx, s.reader(gvk), gvk, key(s.owner))
+	if err == nil && found == nil && s.owner.Status.ExperimentResourceRef != nil {
+		found, err = s.certain(ctx, gvk, key(s.owner).Name)
+	}
 	s.take(found)
 	return err
 }
@@ -79,7 +83,8 @@ func (s *scope) take(found *unstructured.Unstructured) {
 // observeTeardown looks for what is left: that there is nothing the server must say.
 func (s *scope) observeTeardown(ctx context.Context, gvk schema.GroupVersionKind) error {
 	if slices.Contains(s.served(), gvk) {
-		if err := s.observeTwin(ctx, gvk); err != nil || s.seen.Twin != nil {
+		cached, err := kube.Get(ctx, s.reader(gvk), gvk, key(s.owner))
+		if s.take(cached); err != nil || s.seen.Twin != nil {
 			return err
 		}
 	}

@@ -521,11 +521,10 @@ func (f facts) bring(p *Plan, wanted *unstructured.Unstructured) conditions.Step
 	case seen == nil:
 		p.Action, p.Twin = Create, wanted
 	case seen.GetDeletionTimestamp() != nil:
-		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonRecreating, kube.Describe(seen)+" is being deleted, and is created again when it is gone")
+		return recreating(seen)
 	case twin.Replaced(seen, wanted):
 		p.Action, p.Twin, p.Next = Delete, seen, wanted
-		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonRecreating,
-			kube.Describe(seen)+" is deleted, and created again when it is gone: it differs in fields that cannot be changed")
+		return recreating(seen)
 	case f.behind():
 		if holds(said) { // of what it was before
 			return conditions.False(v1alpha1.ConditionTwinReady, twin.ReasonProgressing, kube.Describe(wanted)+" is being brought to what is asked for")
@@ -538,6 +537,10 @@ func (f facts) bring(p *Plan, wanted *unstructured.Unstructured) conditions.Step
 		}
 	}
 	return said
+}
+
+func recreating(seen *unstructured.Unstructured) conditions.Step {
+	return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonRecreating, kube.Describe(seen)+" is being deleted, and is created again when it is gone")
 }
 
 // stamp writes on the twin what is wanted of it.

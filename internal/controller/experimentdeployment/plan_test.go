@@ -14,7 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -629,7 +631,12 @@ type fought struct {
 func newFought(t *testing.T) *fought {
 	f := &fought{facts: settled(t, newFacts(t, `{}`)), t: t}
 	f.seen.Twin.SetUID("4-5-6")
-	f.Reconciler = &Reconciler{Live: interceptor.NewClient(fake.NewClientBuilder().WithObjects(f.seen.Twin.DeepCopy()).Build(), interceptor.Funcs{
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	f.owner.ResourceVersion = "42"
+	f.Reconciler = &Reconciler{Live: interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(f.seen.Twin.DeepCopy(), f.owner.DeepCopy()).Build(), interceptor.Funcs{
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
 			if f.refused {
 				return apierrors.NewForbidden(schema.GroupResource{}, o.GetName(), errors.New("a policy"))
@@ -657,6 +664,20 @@ func (f *fought) pass(now time.Time) *scope {
 		f.t.Fatalf("contended %v, written %v: %+v", s.contended, s.written, s.plan)
 	}
 	return s
+}
+
+// A manager that has just started may see its owner as it was before it recorded what it has done to the twin.
+func TestDriftOfAnOldRecord(t *testing.T) {
+	f := newFought(t)
+	f.pass(epoch)
+	f.owner.ResourceVersion = "41"
+	there := f.seen.Twin.DeepCopy()
+	there.SetGeneration(f.owner.Status.TwinGeneration + 1)
+	f.seen.Twin = there
+	s := &scope{Reconciler: f.Reconciler, owner: f.owner, seen: f.seen, now: epoch, plan: f.plan()}
+	if err := s.apply(t.Context()); err == nil || !kube.Conflict(err) || s.written != nil {
+		t.Errorf("it is written by an old record: %v", err)
+	}
 }
 
 // A twin that somebody changes again and again is put right at once, then once a minute; what the server refuses is

@@ -165,11 +165,11 @@ func reportTwin(s *scope) {
 // quiet are reasons that tell of nothing that anybody waits for.
 var quiet = []string{
 	v1alpha1.ReasonPending, v1alpha1.ReasonAccepted, v1alpha1.ReasonSourceFound, v1alpha1.ReasonNone, v1alpha1.ReasonShared, v1alpha1.ReasonNoServices, v1alpha1.ReasonSelectorOverlap,
-	twin.ReasonProgressing, twin.ReasonNotObserved,
+	v1alpha1.ReasonRecreating, twin.ReasonProgressing, twin.ReasonNotObserved,
 }
 
 // good are the reasons of conditions that are False and are nothing to warn of.
-var good = []string{v1alpha1.ReasonDryRun, v1alpha1.ReasonDeleting, v1alpha1.ReasonCreated, v1alpha1.ReasonRecreating, v1alpha1.ReasonSourceDeleted}
+var good = []string{v1alpha1.ReasonDryRun, v1alpha1.ReasonDeleting, v1alpha1.ReasonCreated, v1alpha1.ReasonSourceDeleted}
 
 // bad are the conditions that are no good when they are True.
 var bad = []string{v1alpha1.ConditionAutoscalerInterference, v1alpha1.ConditionDisruptionInterference, v1alpha1.ConditionSourceSelectorOverlap, v1alpha1.ConditionWarnings}
@@ -182,6 +182,9 @@ func happened(before, after *v1alpha1.ExperimentDeployment, s *scope, err error)
 	}
 	if p.Drifted && s.written != nil && !s.unchanged {
 		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonDrifted, Message: "Somebody has changed " + kube.Describe(p.Twin) + ", and it was put right"})
+	}
+	if p.Next != nil && err == nil {
+		out = append(out, kube.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonRecreating, Message: kube.Describe(p.Twin) + " is deleted, and created again when it is gone: it differs in fields that cannot be changed"})
 	}
 	for _, c := range conditions.Changed(before.Status.Conditions, after.Status.Conditions) {
 		if slices.Contains(quiet, c.Reason) || c.Type == v1alpha1.ConditionReady && err == nil {

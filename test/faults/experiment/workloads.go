@@ -678,11 +678,15 @@ var lifetimes = []faults.Workload{
 		Done:    gone,
 	},
 	{
-		// One goes later than it would, because another depends on it; what they depend on stays, and is healthy first, or
-		// either of two Applications would be.
+		// One goes later than it would, because another depends on it. One thing happens at a time, or the statuses would be
+		// one more or one less: what they depend on stays, and is healthy first, and the second is gone last.
 		Name:    "targets-leave",
-		Objects: objects(newExperiment(leaving(0, target("app", "gke", "nginx", "page")), leaving(time.Hour, target("loadgen", "gke", "k6", "app")), target("page", "hub", "nginx"))),
-		Steps:   steps(step(reached(v1alpha1.PhaseComplete), sleep(2*time.Hour))),
+		Objects: objects(newExperiment(leaving(0, target("app", "gke", "nginx", "page")), leaving(time.Hour, target("loadgen", "hub", "k6", "app")), target("page", "hub", "nginx"))),
+		Holds:   []string{namespaceGone},
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), sleep(2*time.Hour)),
+			step(state("app", v1alpha1.TargetDeleted), release(namespaceGone)),
+		),
 		Done: all(reached(v1alpha1.PhaseComplete), state("app", v1alpha1.TargetDeleted), state("loadgen", v1alpha1.TargetDeleted),
 			state("page", v1alpha1.TargetHealthy), none("GKECluster")),
 	},
