@@ -85,6 +85,7 @@ func (b *builder) chain(targets []int) {
 
 func (b *builder) dependencies() {
 	path := func(i int, field string) string { return fmt.Sprintf("%s.dependencies[%d]%s", strategy, i, field) }
+	edges, count := make([][2]int, 0, len(b.spec.Dependencies)), make([]int, len(b.spec.Targets))
 	for i, d := range b.spec.Dependencies {
 		from, hasFrom := b.position[d.From]
 		to, hasTo := b.position[d.To]
@@ -99,8 +100,16 @@ func (b *builder) dependencies() {
 		case from == to:
 			b.refuse(path(i, ""), "%s cannot come before itself; remove it", d.From)
 		default:
-			b.after[to] = append(b.after[to], from)
+			edges = append(edges, [2]int{from, to})
+			count[to]++
 		}
+	}
+	all := make([]int, len(edges)) // one piece of memory instead of one for each target
+	for i, n := range count {
+		b.after[i], all = all[:0:n], all[n:]
+	}
+	for _, e := range edges {
+		b.after[e[1]] = append(b.after[e[1]], e[0])
 	}
 }
 
