@@ -238,6 +238,26 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
+func TestAll(t *testing.T) {
+	g := mustBuild(t, "top: r l r; l: base; r: base; base")
+	var order []string
+	for node, dependencies := range g.All() {
+		order = append(order, node)
+		if diff := cmp.Diff(g.Dependencies(node), slices.Collect(dependencies)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", node, diff)
+		}
+	}
+	if diff := cmp.Diff(g.Order(), order); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	for node := range g.All() {
+		if node != g.Order()[0] {
+			t.Errorf("it goes on with %s", node)
+		}
+		break
+	}
+}
+
 func TestZeroGraph(t *testing.T) {
 	var g dag.Graph[string]
 	if g.Len() != 0 || g.Has("a") || g.Order() != nil || g.Ready(func(string) bool { return false }) != nil ||

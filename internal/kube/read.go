@@ -40,3 +40,19 @@ func Metadata(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadata {
 	m.SetGroupVersionKind(gvk)
 	return m
 }
+
+// Current is a conflict unless the server has an object as it was looked at. A cache may be behind, above all that of a
+// manager that has just started: an object that it still has may be gone, edited, or on its way down.
+func Current(ctx context.Context, live client.Reader, gvk schema.GroupVersionKind, o client.Object) error {
+	now := Metadata(gvk)
+	err := live.Get(ctx, client.ObjectKeyFromObject(o), now)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading %s: %w", gvk.Kind, err)
+	}
+	if err == nil && now.ResourceVersion == o.GetResourceVersion() {
+		return nil
+	}
+	was := Metadata(gvk)
+	was.SetName(o.GetName())
+	return Stale(was, "it was deleted or changed, which the cache has not seen yet")
+}

@@ -1,8 +1,6 @@
 package kube
 
 import (
-	"sync"
-
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,7 +12,6 @@ import (
 // did not know of: a manager that starts may find its objects as they were a moment ago, want just what their statuses
 // said then, and so write nothing. Nothing else would tell it that they say something else by now.
 type Told struct {
-	mutex sync.Mutex
 	known *lru.Cache // resourceVersion by UID
 }
 
@@ -23,14 +20,10 @@ func NewTold() *Told { return &Told{known: lru.New(4096)} }
 
 // Wrote takes an object in as the server has it after a status of it was written.
 func (t *Told) Wrote(o client.Object) {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
 	t.known.Add(o.GetUID(), o.GetResourceVersion())
 }
 
 func (t *Told) wrote(uid types.UID, version string) bool {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
 	last, known := t.known.Get(uid)
 	return known && last == version
 }

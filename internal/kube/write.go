@@ -74,7 +74,7 @@ func (w Writer) Create(ctx context.Context, desired *unstructured.Unstructured) 
 func (w Writer) Once(ctx context.Context, desired *unstructured.Unstructured) error {
 	child, _, err := w.Create(ctx, desired)
 	if err == nil && child.GetDeletionTimestamp() != nil {
-		err = fmt.Errorf("creating %s: %w", Describe(desired), stale(desired, "it is being deleted"))
+		err = fmt.Errorf("creating %s: %w", Describe(desired), Stale(desired, "it is being deleted"))
 	}
 	return err
 }
@@ -124,7 +124,7 @@ func (w Writer) Update(ctx context.Context, seen, desired *unstructured.Unstruct
 	}
 	if err := w.Client.Update(ctx, written, client.FieldOwner(FieldOwner), client.FieldValidation("Strict")); err != nil {
 		if apierrors.IsNotFound(err) {
-			err = stale(desired, "it is gone")
+			err = Stale(desired, "it is gone")
 		}
 		return nil, fmt.Errorf("updating %s: %w", Describe(desired), err)
 	}
@@ -180,7 +180,7 @@ func (w Writer) Free(ctx context.Context, child *unstructured.Unstructured, free
 func (w Writer) Confirm(ctx context.Context, desired *unstructured.Unstructured) error {
 	live, err := w.live(ctx, desired)
 	if err == nil && (live.GetDeletionTimestamp() != nil || desired.GetUID() != "" && desired.GetUID() != live.GetUID() || !UpToDate(live, desired)) {
-		return fmt.Errorf("confirming %s: %w", Describe(desired), stale(desired, "it is not what the cache has"))
+		return fmt.Errorf("confirming %s: %w", Describe(desired), Stale(desired, "it is not what the cache has"))
 	}
 	return err
 }
@@ -192,7 +192,7 @@ func (w Writer) live(ctx context.Context, child *unstructured.Unstructured) (*un
 	live.SetGroupVersionKind(child.GroupVersionKind())
 	err := w.Client.Get(ctx, client.ObjectKeyFromObject(child), live)
 	if apierrors.IsNotFound(err) {
-		err = stale(child, "it is gone")
+		err = Stale(child, "it is gone")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", Describe(child), err)
@@ -203,10 +203,10 @@ func (w Writer) live(ctx context.Context, child *unstructured.Unstructured) (*un
 	return live, nil
 }
 
-// stale is a conflict of what was planned with what there is.
-func stale(child *unstructured.Unstructured, why string) error {
-	gvk := child.GroupVersionKind()
-	return apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, child.GetName(), errors.New(why))
+// Stale is a conflict of what was planned with what there is of an object that knows its kind.
+func Stale(o client.Object, why string) error {
+	gvk := o.GetObjectKind().GroupVersionKind()
+	return apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, o.GetName(), errors.New(why))
 }
 
 // Describe names an object as "Kind namespace/name".

@@ -36,13 +36,15 @@ type kind struct {
 	resource schema.GroupVersionResource
 	// name of it for kubectl.
 	name string
+	// needed: samples without one show nothing.
+	needed bool
 	// done says whether an object has come to where it should, and is in how far it has come in words.
 	done func(unstructured.Unstructured) bool
 	is   func(unstructured.Unstructured) string
 }
 
 var kinds = []kind{{
-	resource: schema.GroupVersionResource{Group: "experiments.illm.io", Version: "v1alpha1", Resource: "experiments"}, name: table,
+	resource: schema.GroupVersionResource{Group: "experiments.illm.io", Version: "v1alpha1", Resource: "experiments"}, name: table, needed: true,
 	done: func(o unstructured.Unstructured) bool { return phase(o) == complete },
 	is: func(o unstructured.Unstructured) string {
 		return cmp.Or(phase(o), "without a phase") + ", not " + complete
@@ -99,8 +101,8 @@ func (d *demo) kubectl(ctx context.Context, args ...string) *exec.Cmd {
 	return command
 }
 
-// awaitComplete waits until all Experiments are Complete, and the twins ready. It gives up at the timeout; where a fault was
-// asked for, already when nothing changes any more; and at once when the operator ends.
+// awaitComplete waits until all Experiments are Complete, and the twins ready. It gives up at the timeout; where a
+// fault was asked for, already when nothing changes any more; and at once when the operator ends.
 func (d *demo) awaitComplete(ctx context.Context) error {
 	timeout := time.After(d.timeout)
 	tick := time.NewTicker(250 * time.Millisecond)
@@ -108,16 +110,16 @@ func (d *demo) awaitComplete(ctx context.Context) error {
 	var versions map[string]string
 	changed := time.Now()
 	for {
-		left, now := 0, map[string]string{}
+		all, now := true, map[string]string{}
 		for _, k := range kinds {
 			list, err := d.list(ctx, k)
 			if err != nil {
 				return err
 			}
-			left += len(incomplete(k, list))
+			all = all && (len(list) > 0 || !k.needed) && !slices.ContainsFunc(list, k.lacks)
 			maps.Copy(now, resourceVersions(list))
 		}
-		if len(now) > 0 && left == 0 {
+		if all {
 			return nil
 		}
 		if !maps.Equal(now, versions) {
@@ -151,10 +153,8 @@ func (d *demo) list(ctx context.Context, of kind) ([]unstructured.Unstructured, 
 	return list.Items, nil
 }
 
-// incomplete returns the objects that have not come to where they should.
-func incomplete(of kind, list []unstructured.Unstructured) []unstructured.Unstructured {
-	return slices.DeleteFunc(list, of.done)
-}
+// lacks says whether an object has not come to where it should.
+func (k kind) lacks(o unstructured.Unstructured) bool { return !k.done(o) }
 
 func phase(experiment unstructured.Unstructured) string {
 	phase, _, _ := unstructured.NestedString(experiment.Object, "status", "phase")
@@ -178,14 +178,17 @@ func (d *demo) explain(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(list) == 0 {
+		switch {
+		case len(list) == 0 && k.needed:
+			return fmt.Errorf("there is none of %s among the samples", k.name)
+		case len(list) == 0:
 			continue
 		}
 		fmt.Printf("$ kubectl get %s --namespace default -o wide\n", k.name)
 		if err := d.kubectl(ctx, "get", k.name, "--namespace=default", "-o=wide").Run(); err != nil {
 			return fmt.Errorf("running kubectl get: %w", err)
 		}
-		for _, o := range incomplete(k, list) {
+		for _, o := range slices.DeleteFunc(list, k.done) {
 			name, namespace := o.GetName(), o.GetNamespace()
 			fmt.Printf("\n$ kubectl describe %s --namespace %s %s\n", k.name, namespace, name)
 			if err := d.kubectl(ctx, "describe", k.name, "--namespace="+namespace, name).Run(); err != nil {

@@ -3,10 +3,8 @@ package experiment
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -71,16 +69,7 @@ func (s *scope) asked(ctx context.Context, object string, err error) {
 // created for one that is gone, nobody would ever take down; a Workflow that the status records is not submitted a second time when somebody has
 // deleted it; and an Application that is put back to what the spec was for a moment is a rollback.
 func (s *scope) current(ctx context.Context) error {
-	live := kube.Metadata(v1alpha1.GroupVersion.WithKind("Experiment"))
-	err := s.Live.Get(ctx, client.ObjectKeyFromObject(s.experiment), live)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading Experiment: %w", err)
-	}
-	if err != nil || live.ResourceVersion != s.experiment.ResourceVersion {
-		return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("experiments").GroupResource(),
-			s.experiment.Name, errors.New("it was deleted or changed, which the cache has not seen yet"))
-	}
-	return nil
+	return kube.Current(ctx, s.Live, v1alpha1.GroupVersion.WithKind("Experiment"), s.experiment)
 }
 
 // confirm makes sure that the server has what the plan rests on.

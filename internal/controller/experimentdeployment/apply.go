@@ -3,14 +3,11 @@ package experimentdeployment
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -37,8 +34,8 @@ func (s *scope) apply(ctx context.Context) error {
 		return err
 	}
 	if s.plan.Pin != nil {
-		if _, created, err := s.writer().Create(ctx, s.plan.Pin); err != nil || !created {
-			return errors.Join(err, behind(err == nil, s.plan.Pin.GroupVersionKind(), s.plan.Pin.GetName()))
+		if _, _, err := s.create(ctx, s.plan.Pin); err != nil {
+			return err
 		}
 	}
 	if s.plan.Unpin != nil {
@@ -53,10 +50,9 @@ func (s *scope) apply(ctx context.Context) error {
 	switch s.plan.Action {
 	case Create:
 		log.Info("Creating twin", "twin", kube.Describe(s.plan.Twin))
-		written, created, err := s.writer().Create(ctx, s.plan.Twin)
-		if err == nil {
+		written, created, err := s.create(ctx, s.plan.Twin)
+		if written != nil {
 			s.wrote(written, created)
-			err = behind(!created, s.plan.Twin.GroupVersionKind(), s.plan.Twin.GetName())
 		}
 		return err
 	case Update:
@@ -76,6 +72,15 @@ func (s *scope) apply(ctx context.Context) error {
 	return nil
 }
 
+// create creates what the cache does not have. It returns a conflict, and what there is, where the server has it already.
+func (s *scope) create(ctx context.Context, desired *unstructured.Unstructured) (*unstructured.Unstructured, bool, error) {
+	written, created, err := s.writer().Create(ctx, desired)
+	if err == nil && !created {
+		err = kube.Stale(desired, "it is there already, which the cache has not seen yet")
+	}
+	return written, created, err
+}
+
 // contend says whether the twin must wait to be put right.
 func (s *scope) contend() bool {
 	if s.plan.Action != Create && s.plan.Action != Update {
@@ -86,19 +91,14 @@ func (s *scope) contend() bool {
 	return wait > 0
 }
 
-// current is a conflict if something would be written for an owner that is another by now: a manager that has just started
-// may see it as it was a moment ago, not edited, not being deleted, or without the record of what was done last. A
-// deletion is not taken back, so the teardown need not know.
+// current is a conflict if something would be written for an owner that is another by now: not edited, not being deleted,
+// or without the record of what was done last. A deletion is not taken back, so the teardown need not know.
 func (s *scope) current(ctx context.Context) error {
 	idle := s.plan.Action == Nothing && s.plan.Pin == nil && s.plan.Unpin == nil
 	if idle || s.proven || s.owner.DeletionTimestamp != nil {
 		return nil
 	}
-	now := kube.Metadata(v1alpha1.GroupVersion.WithKind("ExperimentDeployment"))
-	if err := s.Live.Get(ctx, client.ObjectKeyFromObject(s.owner), now); err != nil {
-		return fmt.Errorf("reading ExperimentDeployment: %w", err)
-	}
-	return behind(now.ResourceVersion != s.owner.ResourceVersion, v1alpha1.GroupVersion.WithKind("ExperimentDeployment"), s.owner.Name)
+	return kube.Current(ctx, s.Live, v1alpha1.GroupVersion.WithKind("ExperimentDeployment"), s.owner)
 }
 
 // wrote takes in what the server has now, and whether that is something else than before.
@@ -130,14 +130,6 @@ func (s *scope) possible(ctx context.Context) error {
 		return fmt.Errorf("trying %s: %w", kube.Describe(s.plan.Next), err)
 	}
 	return nil
-}
-
-// behind is a conflict of what was written with what the cache has.
-func behind(is bool, gvk schema.GroupVersionKind, name string) error {
-	if !is {
-		return nil
-	}
-	return apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, name, errors.New("the cache has not seen it yet as it is"))
 }
 
 // unpin deletes what was kept of a source.

@@ -2,13 +2,11 @@ package experimentdeployment
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -95,7 +93,9 @@ func (s *scope) observeTeardown(ctx context.Context, gvk schema.GroupVersionKind
 	if err != nil {
 		return err
 	}
-	s.take(found)
+	if s.take(found); s.seen.Twin != nil {
+		return nil // what was kept goes when the twin has gone
+	}
 	return s.observePin(ctx, gvk)
 }
 
@@ -127,7 +127,7 @@ func (s *scope) certain(ctx context.Context, gvk schema.GroupVersionKind, name s
 	if err != nil || found == nil {
 		return nil, err
 	}
-	return nil, apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, name, errors.New("the cache does not have it yet"))
+	return nil, kube.Stale(found, "the cache does not have it yet")
 }
 
 // observeTemplate reads the workload that the source refers to (r1).
@@ -232,7 +232,8 @@ func (s *scope) observeClaims(ctx context.Context) error {
 		return nil //nolint:nilerr // the plan refuses it
 	}
 	source := facts{owner: s.owner, seen: s.seen}.source()
-	template, _, _ := unstructured.NestedMap(source.Object, "spec", "template")
+	of, _, _ := unstructured.NestedFieldNoCopy(source.Object, "spec", "template")
+	template, _ := of.(map[string]any)
 	for _, name := range twin.Claims(template, override) {
 		claim, err := kube.Get(ctx, s.Live, claimGVK, types.NamespacedName{Namespace: sourceNamespace(s.owner), Name: name})
 		if err != nil {

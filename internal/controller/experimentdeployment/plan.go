@@ -184,7 +184,7 @@ func (f facts) teardown() Plan {
 	if f.seen.Twin == nil {
 		return Plan{Done: true, Unpin: f.seen.Pin}
 	}
-	p := Plan{Unpin: f.seen.Pin, Wait: stillThere, Steps: []conditions.Step{conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonDeleting, "Waits for the deletion of "+kube.Describe(f.seen.Twin))}}
+	p := Plan{Wait: stillThere, Steps: []conditions.Step{conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonDeleting, "Waits for the deletion of "+kube.Describe(f.seen.Twin))}}
 	if f.seen.Twin.GetDeletionTimestamp() == nil {
 		p.Action, p.Twin = Delete, f.seen.Twin
 	}

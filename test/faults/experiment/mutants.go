@@ -16,6 +16,7 @@ const (
 	reporting   = "internal/controller/experiment/report.go"
 	naming      = "internal/controller/experiment/names.go"
 	finishing   = "internal/kube/finish.go"
+	reading     = "internal/kube/read.go"
 	writing     = "internal/kube/write.go"
 	marking     = "internal/kube/marks.go"
 	conflicts   = "internal/kube/conflict.go"
@@ -139,18 +140,18 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "created-for-the-dead", RootCause: "children are created for an owner that only the cache still has",
-		Edits:     edit1(applying, "	if err != nil || live.ResourceVersion != s.experiment.ResourceVersion {", "	if false {"),
+		Edits:     edit1(reading, "	if err == nil && now.ResourceVersion == o.GetResourceVersion() {", "	if true {"),
 		Workloads: []string{"delete-provisioned"}, Modes: []faults.Mode{faults.Held},
 	},
 	{
 		Name: "created-for-the-past", RootCause: "children are created as an old spec in the cache asks for",
-		Edits:     edit1(applying, "live.ResourceVersion != s.experiment.ResourceVersion {", "live.UID != s.experiment.UID || live.DeletionTimestamp != nil {"),
+		Edits:     edit1(reading, "now.ResourceVersion == o.GetResourceVersion() {", "now.UID == o.GetUID() && now.DeletionTimestamp == nil {"),
 		Workloads: []string{"edit-provisioning"}, Modes: []faults.Mode{faults.Travel},
 	},
 	{
 		Name: "submitted-twice", RootCause: "what the cached status does not record yet is taken for not done",
-		Edits: edit1(applying, "live.ResourceVersion != s.experiment.ResourceVersion {",
-			"live.UID != s.experiment.UID || live.DeletionTimestamp != nil || live.Generation != s.experiment.Generation {"),
+		Edits: edit1(reading, "now.ResourceVersion == o.GetResourceVersion() {",
+			"now.UID == o.GetUID() && now.DeletionTimestamp == nil && now.Generation == o.GetGeneration() {"),
 		Workloads: []string{"workflow-deleted"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{

@@ -39,14 +39,9 @@ func story(e harness.Event) harness.Beat {
 func own(e harness.Event) harness.Beat {
 	o := &e.Object
 	beat := harness.Beat{Owner: o.Metadata.UID, Where: "spec", Version: replicasOf(o)}
-	switch e.Type {
-	case "DELETED":
-		beat.Marks = []string{"gone"}
+	beat.Marks = []string{e.Moment()}
+	if beat.Marks[0] == harness.Gone {
 		return beat
-	case "ADDED":
-		beat.Marks = []string{"created"}
-	default:
-		beat.Marks = []string{"acted"}
 	}
 	var s struct {
 		Phase    string

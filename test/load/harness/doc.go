@@ -31,6 +31,6 @@
 //     mean of the floors before and after, and if those are too far apart, the floor of a new
 //     store tells whether the machine has changed.
 //   - etcd syncs its log to the disk, the audit log is off, nobody limits the clients, and the
-//     manager has its default flags, and those that the subject needs. The scenarios that count requests have the audit log on;
-//     they time nothing.
+//     manager has its default flags, and those that the subject needs. The scenarios that count
+//     requests have the audit log on; they time nothing.
 package harness

@@ -123,6 +123,24 @@ type Event struct {
 	Object Object
 }
 
+// The marks of a life that every kind has.
+const (
+	Created = "created"
+	Acted   = "acted"
+	Gone    = "gone"
+)
+
+// Moment is the mark of an event of an object of the kind itself.
+func (e Event) Moment() string {
+	switch e.Type {
+	case "DELETED":
+		return Gone
+	case "ADDED":
+		return Created
+	}
+	return Acted
+}
+
 // Object is what is read of an object.
 type Object struct {
 	Kind     string          `json:"kind"`

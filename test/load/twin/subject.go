@@ -53,9 +53,9 @@ func Subject() *harness.Subject {
 		Watched: []harness.Watched{{Resource: experiments}, {Resource: deployments, Labels: v1alpha1.LabelUID}},
 		Story:   story,
 		Needs:   []string{"Deployment", "Deployment ready", "Ready"},
-		Created: "created",
-		Gone:    "gone",
-		Acted:   "acted",
+		Created: harness.Created,
+		Gone:    harness.Gone,
+		Acted:   harness.Acted,
 		Done:    "Ready",
 		Held:    "told " + twin.ReasonProgressing,
 		Refused: "refused",
@@ -190,14 +190,9 @@ func story(e harness.Event) harness.Beat {
 func own(e harness.Event) harness.Beat {
 	o := &e.Object
 	beat := harness.Beat{Owner: o.Metadata.UID, Where: "spec", Version: versionOf(o.Spec, "overrideSpec", "template", "spec", "containers")}
-	switch e.Type {
-	case "DELETED":
-		beat.Marks = []string{"gone"}
+	beat.Marks = []string{e.Moment()}
+	if beat.Marks[0] == harness.Gone {
 		return beat
-	case "ADDED":
-		beat.Marks = []string{"created"}
-	default:
-		beat.Marks = []string{"acted"}
 	}
 	var s struct {
 		Conditions []struct{ Type, Status, Reason string }
