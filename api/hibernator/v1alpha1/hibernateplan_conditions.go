@@ -1,0 +1,101 @@
+package v1alpha1
+
+// Condition types of a HibernatePlan.
+const (
+	// ConditionReady is True when the plan is accepted, and nothing of it has failed.
+	ConditionReady = "Ready"
+	// ConditionScheduled is True when the plan can be acted on and the schedule says when.
+	ConditionScheduled = "Scheduled"
+	// ConditionHibernated is True when every target is asleep that should be.
+	ConditionHibernated = "Hibernated"
+	// ConditionRestorePointSaved is True when what every target that sleeps was like is kept.
+	ConditionRestorePointSaved = "RestorePointSaved"
+	// ConditionDegraded is True when targets are not as they should be, which the message names.
+	ConditionDegraded = "Degraded"
+)
+
+// Reasons of the conditions of a HibernatePlan.
+const (
+	// ReasonPending: an earlier step comes first.
+	ReasonPending = "Pending"
+	// ReasonAccepted: the plan can be acted on.
+	ReasonAccepted = "Accepted"
+	// ReasonInvalid: the spec is refused; the message names the field.
+	ReasonInvalid = "InvalidSpec"
+	// ReasonTooLarge: the plan has more than can be kept of it.
+	ReasonTooLarge = "TooLarge"
+	// ReasonNotGranted: a connector or a namespace of another namespace does not name that of the plan.
+	ReasonNotGranted = "NotGranted"
+	// ReasonConnectorNotReady: a connector cannot be used.
+	ReasonConnectorNotReady = "ConnectorNotReady"
+	// ReasonNoRunnerImage: the manager was not told which image Jobs run.
+	ReasonNoRunnerImage = "NoRunnerImage"
+	// ReasonAwake: everything is awake.
+	ReasonAwake = "Awake"
+	// ReasonHibernating: targets are being put to sleep.
+	ReasonHibernating = "Hibernating"
+	// ReasonHibernated: everything is asleep.
+	ReasonHibernated = "Hibernated"
+	// ReasonPartly: some targets could not be put to sleep.
+	ReasonPartly = "PartlyHibernated"
+	// ReasonWakingUp: targets are being woken.
+	ReasonWakingUp = "WakingUp"
+	// ReasonSuspended: nothing starts.
+	ReasonSuspended = "Suspended"
+	// ReasonShutdownFailed: a target could not be put to sleep.
+	ReasonShutdownFailed = "ShutdownFailed"
+	// ReasonWakeUpFailed: a target could not be woken.
+	ReasonWakeUpFailed = "WakeUpFailed"
+	// ReasonAsExpected: every target is as it should be.
+	ReasonAsExpected = "AsExpected"
+	// ReasonRetrying: a target has failed and is tried again.
+	ReasonRetrying = "Retrying"
+	// ReasonSaved: restore points are kept.
+	ReasonSaved = "Saved"
+	// ReasonNothingAsleep: there is nothing to keep.
+	ReasonNothingAsleep = "NothingAsleep"
+	// ReasonRestorePointLost: a restore point is not there any more, or not as it was written.
+	ReasonRestorePointLost = "RestorePointLost"
+	// ReasonCycleLost: what the current cycle began with is not there any more.
+	ReasonCycleLost = "CycleLost"
+	// ReasonDryRun: nothing is started.
+	ReasonDryRun = "DryRun"
+	// ReasonDeleting: what sleeps is woken before the plan goes.
+	ReasonDeleting = "Deleting"
+	// ReasonLeftAsleep: the plan has gone, and targets of it sleep.
+	ReasonLeftAsleep = "LeftAsleep"
+	// ReasonTargetStarted, ReasonTargetCompleted and ReasonTargetFailed are of Events about one target.
+	ReasonTargetStarted   = "TargetStarted"
+	ReasonTargetCompleted = "TargetCompleted"
+	ReasonTargetFailed    = "TargetFailed"
+	// ReasonAcknowledged: an annotation was acted on.
+	ReasonAcknowledged = "Acknowledged"
+)
+
+// What the plan is known by outside of its own object.
+const (
+	// Finalizer keeps a HibernatePlan until its targets are awake.
+	Finalizer = "hibernator.ardikabs.com/wake-up"
+	// FinalizerRestorePoint keeps a restore point that is still needed from being deleted.
+	FinalizerRestorePoint = "hibernator.ardikabs.com/restore-point"
+	// LabelUID, LabelName and AnnotationOwner mark what is a plan's.
+	LabelUID        = "hibernator.ardikabs.com/plan-uid"
+	LabelName       = "hibernator.ardikabs.com/plan"
+	AnnotationOwner = "hibernator.ardikabs.com/owner"
+	// LabelTarget, LabelOperation and LabelCycle are on Jobs and pods, to be found by.
+	LabelTarget    = "hibernator.ardikabs.com/target"
+	LabelOperation = "hibernator.ardikabs.com/operation"
+	LabelCycle     = "hibernator.ardikabs.com/cycle"
+	// AnnotationPlan and AnnotationTarget are on every Job.
+	AnnotationPlan   = "hibernator/plan"
+	AnnotationTarget = "hibernator/target"
+	// AnnotationAllowedNamespaces of a connector, or of a Namespace with workloads, names the namespaces whose plans
+	// may use it, comma-separated; * is all.
+	AnnotationAllowedNamespaces = "hibernator.ardikabs.com/allowed-namespaces"
+	// AnnotationHibernateNow, AnnotationWakeNow, AnnotationSkipNext and AnnotationRetryNow of a plan ask for something
+	// once: each new value of one is acted on.
+	AnnotationHibernateNow = "hibernator.ardikabs.com/hibernate-now"
+	AnnotationWakeNow      = "hibernator.ardikabs.com/wake-now"
+	AnnotationSkipNext     = "hibernator.ardikabs.com/skip-next"
+	AnnotationRetryNow     = "hibernator.ardikabs.com/retry-now"
+)
