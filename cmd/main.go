@@ -1,4 +1,5 @@
-// Command manager is Labkeeper: one process that reconciles every kind of the project.
+// Command manager is Labkeeper: one process that reconciles every kind of the project. "manager runner" is another, which
+// it starts in Jobs: see internal/runner.
 package main
 
 import (
@@ -10,6 +11,9 @@ import (
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "runner" {
+		os.Exit(runRunner(ctrl.SetupSignalHandler(), os.Args[2:], os.Getenv, os.Stdout, os.Stderr))
+	}
 	o, err := parse(os.Args[1:])
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "manager: %v; manager --help lists the flags\n", err)

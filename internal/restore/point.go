@@ -12,6 +12,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // MaxSize is how long a point may be as it is written, in bytes: an object of the API server has at most 1 MiB, and
@@ -29,6 +30,8 @@ type Point struct {
 	Executor string `json:"executor"`
 	// Cycle is the one that the target was put to sleep in.
 	Cycle string `json:"cycle"`
+	// Captures are how many resources it has ever had: the Order of the next.
+	Captures int `json:"captures"`
 	// Resources by their keys, sorted.
 	Resources []Resource `json:"resources"`
 }
@@ -60,6 +63,9 @@ type Resource struct {
 	Slept json.RawMessage `json:"slept,omitempty"`
 	// Note says why it was left.
 	Note string `json:"note,omitempty"`
+	// Order is its place among the resources as they were captured, which is how they are put to sleep, and backwards
+	// how they are woken.
+	Order int `json:"order"`
 }
 
 // TooLargeError is a point that cannot be kept.
@@ -98,27 +104,32 @@ func (p *Point) Resource(key string) *Resource {
 }
 
 // Capture takes in how a resource is, if nothing is known of how it was, and says whether it did. What was restored,
-// or left, in an operation that has not come to its end is captured again: it is awake.
+// or left, in an operation that has not come to its end is captured again, in the place that it had: it is awake.
 func (p *Point) Capture(key string, before json.RawMessage) bool {
 	i, found := p.find(key)
+	r := Resource{Key: key, State: Captured, Before: slices.Clone(before)}
 	switch {
 	case !found:
-		p.Resources = slices.Insert(p.Resources, i, Resource{Key: key, State: Captured, Before: slices.Clone(before)})
-	case p.Resources[i].over():
-		p.Resources[i] = Resource{Key: key, State: Captured, Before: slices.Clone(before)}
+		r.Order = p.Captures
+		p.Captures++
+		p.Resources = slices.Insert(p.Resources, i, r)
+	case p.Resources[i].Over():
+		r.Order = p.Resources[i].Order
+		p.Resources[i] = r
 	default:
 		return false
 	}
 	return true
 }
 
-func (r *Resource) over() bool { return r.State == Restored || r.State == Left }
+// Over says that nothing is to be restored any more.
+func (r *Resource) Over() bool { return r.State == Restored || r.State == Left }
 
 // Slept notes that a captured resource is asleep, and what it was made. It returns false for one that is not captured:
 // then nothing may be done to it.
 func (p *Point) Slept(key string, slept json.RawMessage) bool {
 	r := p.Resource(key)
-	if r == nil || r.over() {
+	if r == nil || r.Over() {
 		return false
 	}
 	r.State, r.Slept = Asleep, slices.Clone(slept)
@@ -132,9 +143,16 @@ func (p *Point) End(key string, state State, note string) {
 	}
 }
 
-// Open are the resources that are still to be restored.
+// Open are the resources that are still to be restored, in the order of their capture.
 func (p *Point) Open() []Resource {
-	return slices.DeleteFunc(slices.Clone(p.Resources), func(r Resource) bool { return r.over() })
+	open := slices.DeleteFunc(slices.Clone(p.Resources), func(r Resource) bool { return r.Over() })
+	slices.SortStableFunc(open, func(a, b Resource) int { return cmp.Compare(a.Order, b.Order) })
+	return open
+}
+
+// Forget lets go of resources: of those that are over, and of those that were captured and never touched.
+func (p *Point) Forget(which func(Resource) bool) {
+	p.Resources = slices.DeleteFunc(p.Resources, which)
 }
 
 // written is a point with what proves it.
@@ -172,9 +190,14 @@ func (p *Point) Encode() ([]byte, error) {
 	return short, nil
 }
 
+// writers are used again: each has about a megabyte of tables, and points are written often.
+var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
 func compressed(content []byte) ([]byte, error) {
 	var out bytes.Buffer
-	w := gzip.NewWriter(&out)
+	w := writers.Get().(*gzip.Writer)
+	defer writers.Put(w)
+	w.Reset(&out)
 	_, err := w.Write(content)
 	err = errors.Join(err, w.Close())
 	return out.Bytes(), err

@@ -81,6 +81,55 @@ func TestOpen(t *testing.T) {
 	}
 }
 
+// They are woken in the reverse of the order that they were put to sleep in, whatever their keys, and whatever was
+// restored and captured again in between.
+func TestOrder(t *testing.T) {
+	p := newPoint()
+	order := func() (keys []string) {
+		for _, r := range p.Open() {
+			keys = append(keys, r.Key)
+		}
+		return keys
+	}
+	for _, key := range []string{"c", "a", "d", "b"} {
+		p.Capture(key, raw("1"))
+	}
+	p.Slept("a", raw("0"))
+	p.End("c", Restored, "")
+	p.End("d", Left, "it is gone")
+	if diff := cmp.Diff([]string{"a", "b"}, order()); diff != "" {
+		t.Errorf("open (-want +got):\n%s", diff)
+	}
+	p.Capture("0", raw("1"))
+	p.Capture("c", raw("2"))
+	content, err := p.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err = Decode(content); err != nil {
+		t.Fatal(err)
+	}
+	p.Capture("00", raw("1"))
+	if diff := cmp.Diff([]string{"c", "a", "b", "0", "00"}, order()); diff != "" {
+		t.Errorf("captured again (-want +got):\n%s", diff)
+	}
+}
+
+func TestForget(t *testing.T) {
+	p := newPoint()
+	for _, key := range []string{"a", "b", "c"} {
+		p.Capture(key, raw("1"))
+	}
+	p.End("b", Restored, "")
+	p.Forget(func(r Resource) bool { return r.Over() })
+	if p.Resource("b") != nil || p.Resource("a") == nil || p.Resource("c") == nil {
+		t.Errorf("it is %+v", p)
+	}
+	if p.Capture("d", raw("1")); p.Resource("d").Order != 3 {
+		t.Errorf("a place is taken twice: %+v", p)
+	}
+}
+
 func filled(n int) *Point {
 	p := newPoint()
 	for i := range n {

@@ -1,0 +1,81 @@
+// Package cluster reads and writes the objects of a target's cluster: other people's. Only fields that change are
+// written, with the resourceVersion that they were read at, by plain updates and patches: what is applied and not
+// applied again later would be taken away.
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/util/retry"
+)
+
+const (
+	// FieldManager is who writes.
+	FieldManager = "labkeeper-runner"
+	// PageSize is how many objects are listed at a time.
+	PageSize = 500
+)
+
+// List returns all objects that options let through, page by page. A list that grows too old between two pages starts
+// anew.
+func List(ctx context.Context, of dynamic.ResourceInterface, options metav1.ListOptions) ([]unstructured.Unstructured, error) {
+	if options.Limit == 0 {
+		options.Limit = PageSize
+	}
+	var found []unstructured.Unstructured
+	for {
+		page, err := of.List(ctx, options)
+		if apierrors.IsResourceExpired(err) && options.Continue != "" {
+			found, options.Continue, options.Limit = nil, "", 0 // at once: what is old once may be so again
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, page.Items...)
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return found, nil
+		}
+	}
+}
+
+// Patch sends changes, a merge patch, if the object is still as it was read. It returns what the server has then.
+func Patch(ctx context.Context, in dynamic.ResourceInterface, read *unstructured.Unstructured, changes map[string]any) (*unstructured.Unstructured, error) {
+	metadata, _ := changes["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata["resourceVersion"] = read.GetResourceVersion()
+	changes["metadata"] = metadata
+	raw, err := json.Marshal(changes)
+	if err != nil {
+		return nil, fmt.Errorf("encoding: %w", err)
+	}
+	return in.Patch(ctx, read.GetName(), types.MergePatchType, raw, metav1.PatchOptions{FieldManager: FieldManager})
+}
+
+// Scale sets spec.replicas by subresource scale, if the object is still as it was read: itself, or its Scale.
+func Scale(ctx context.Context, in dynamic.ResourceInterface, read *unstructured.Unstructured, replicas int64) error {
+	scale := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "autoscaling/v1",
+		"kind":       "Scale",
+		"metadata": map[string]any{
+			"name": read.GetName(), "namespace": read.GetNamespace(), "resourceVersion": read.GetResourceVersion(),
+		},
+		"spec": map[string]any{"replicas": replicas},
+	}}
+	_, err := in.Update(ctx, scale, metav1.UpdateOptions{FieldManager: FieldManager}, "scale")
+	return err
+}
+
+// Retry reads and writes again, a few times, if somebody else was faster.
+func Retry(ctx context.Context, write func() error) error {
+	return retry.OnError(retry.DefaultBackoff, func(err error) bool { return ctx.Err() == nil && apierrors.IsConflict(err) }, write)
+}

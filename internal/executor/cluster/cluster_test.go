@@ -1,0 +1,117 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/labkeeper/labkeeper/internal/executor/cluster"
+)
+
+// shelf is a kind with as many objects, of which the server has forgotten the pages after the first one.
+type shelf struct {
+	dynamic.ResourceInterface
+	objects int
+	expired bool
+	asked   []string
+}
+
+func (s *shelf) List(_ context.Context, o metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	s.asked = append(s.asked, fmt.Sprintf("%d from %q of %s", o.Limit, o.Continue, o.LabelSelector))
+	from := 0
+	if o.Continue != "" {
+		if s.expired {
+			return nil, apierrors.NewResourceExpired("too old")
+		}
+		if _, err := fmt.Sscan(o.Continue, &from); err != nil {
+			return nil, err
+		}
+	}
+	list, to := &unstructured.UnstructuredList{}, s.objects
+	if o.Limit > 0 {
+		to = min(to, from+int(o.Limit))
+	}
+	for i := from; i < to; i++ {
+		object := unstructured.Unstructured{Object: map[string]any{}}
+		object.SetName(fmt.Sprint(i))
+		list.Items = append(list.Items, object)
+	}
+	if to < s.objects {
+		list.SetContinue(fmt.Sprint(to))
+	}
+	return list, nil
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		shelf shelf
+		asked []string
+	}{
+		"none":      {shelf{}, []string{`2 from "" of a=b`}},
+		"one page":  {shelf{objects: 2}, []string{`2 from "" of a=b`}},
+		"pages":     {shelf{objects: 5}, []string{`2 from "" of a=b`, `2 from "2" of a=b`, `2 from "4" of a=b`}},
+		"forgotten": {shelf{objects: 5, expired: true}, []string{`2 from "" of a=b`, `2 from "2" of a=b`, `0 from "" of a=b`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found, err := cluster.List(t.Context(), &test.shelf, metav1.ListOptions{LabelSelector: "a=b", Limit: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for i := range found {
+				names = append(names, found[i].GetName())
+			}
+			if want := []string{"0", "1", "2", "3", "4"}[:test.shelf.objects]; !slices.Equal(names, want) {
+				t.Errorf("found %q, want %q", names, want)
+			}
+			if !slices.Equal(test.shelf.asked, test.asked) {
+				t.Errorf("asked %q, want %q", test.shelf.asked, test.asked)
+			}
+		})
+	}
+}
+
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "things"}, "a", errors.New("changed"))
+	other := errors.New("other")
+	for name, test := range map[string]struct {
+		errs  []error
+		tries int
+		want  error
+	}{
+		"at once":   {nil, 1, nil},
+		"conflicts": {[]error{conflict, fmt.Errorf("writing: %w", conflict)}, 3, nil},
+		"other":     {[]error{conflict, other}, 2, other},
+		"lasting":   {[]error{conflict, conflict, conflict, conflict, conflict, conflict}, 4, conflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tries := 0
+			err := cluster.Retry(t.Context(), func() error {
+				if tries++; tries <= len(test.errs) {
+					return test.errs[tries-1]
+				}
+				return nil
+			})
+			if tries != test.tries || !errors.Is(err, test.want) {
+				t.Errorf("got %v after %d tries, want %v after %d", err, tries, test.want, test.tries)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	tries := 0
+	if err := cluster.Retry(ctx, func() error { tries++; cancel(); return conflict }); err == nil || tries != 1 {
+		t.Errorf("interrupted: got %v after %d tries", err, tries)
+	}
+}

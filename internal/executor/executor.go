@@ -1,0 +1,124 @@
+// Package executor is how targets of one type are put to sleep and woken: the interface, and the registry of those
+// that there are. An executor knows how its resources are read and written. What is kept of them, in what order that
+// is written, and when it is let go is the runner's (internal/runner).
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/labkeeper/labkeeper/internal/dispatch"
+	"github.com/labkeeper/labkeeper/internal/restore"
+)
+
+// Executor puts targets of one type to sleep, and wakes them. It has no state.
+type Executor interface {
+	// Parse reads parameters, strictly: an unknown key is an error that names it. Errors: *InvalidError. It needs no
+	// cluster; the manager calls it before anything is started.
+	Parse(parameters json.RawMessage) (Parameters, error)
+}
+
+// Parameters are what a target says of itself, as its executor has read them.
+type Parameters interface {
+	// Needs are what a runner must be granted.
+	Needs() Needs
+	// Open readies a target to be acted on.
+	Open(ctx context.Context, session Session) (Target, error)
+}
+
+// Needs are what a runner of a target in the manager's own cluster is granted. A target in another cluster is reached
+// by the credentials of its connector.
+type Needs struct {
+	// ClusterRole that is bound in each namespace of the target, and where Cluster is set in the whole cluster.
+	// Empty: nothing is bound.
+	ClusterRole string
+	// Namespaces of the target by name, and those with the labels of Selector.
+	Namespaces []string
+	Selector   *metav1.LabelSelector
+	// Cluster: the target has resources without a namespace.
+	Cluster bool
+}
+
+// Session is a run of an executor on one target.
+type Session struct {
+	// Config reaches the cluster of the target.
+	Config *rest.Config
+	// Namespaces of the target: what Needs comes to, sorted.
+	Namespaces []string
+	// Operation that the run is for, and which attempt at it this is, from 1.
+	Operation dispatch.Operation
+	Attempt   int
+}
+
+// Target is what an executor acts on. Every method can be called again after it has failed, or was interrupted, with
+// the same outcome.
+type Target interface {
+	// Snapshot lists the resources of the target in the order that they are put to sleep in, and how each is now. It
+	// changes nothing. All that can be found is found, or it is an error.
+	Snapshot(ctx context.Context) ([]Resource, error)
+	// Shutdown puts a resource to sleep that was as before says. It returns what it has made of it, by which WakeUp knows
+	// what somebody else has changed since; the same for a resource that is asleep already. A resource that is gone is
+	// no error: Gone.
+	Shutdown(ctx context.Context, key string, before json.RawMessage) (slept json.RawMessage, err error)
+	// WakeUp brings a resource back to what it was: only what Shutdown has changed, and only where that is still as
+	// Shutdown has left it. Slept is empty where the run that put it to sleep ended before it was told: then it may
+	// have been changed or not.
+	WakeUp(ctx context.Context, resource restore.Resource) (Ending, error)
+	// Settled says whether a resource has come to where the operation takes it, by itself: pods are gone, or ready. What
+	// is still missing is in words; empty is nothing.
+	Settled(ctx context.Context, resource restore.Resource) (missing string, err error)
+	// Await is how long Settled may take; 0 is not at all, then it is not asked.
+	Await() time.Duration
+}
+
+// Resource is one of a target as it is.
+type Resource struct {
+	// Key of it within the target, for instance Deployment.apps/shop/web.
+	Key string
+	// State is what WakeUp needs to bring it back.
+	State json.RawMessage
+}
+
+// Ending is what became of a resource that was to be woken.
+type Ending struct {
+	// State: restore.Restored or restore.Left.
+	State restore.State
+	// Note says why it was left: somebody has changed it, or it is gone.
+	Note string
+}
+
+// Gone is what Shutdown makes of a resource that is not there any more.
+var Gone = json.RawMessage(`"gone"`)
+
+// InvalidError is a mistake in parameters.
+type InvalidError struct {
+	// Path of the field within parameters; empty is all of them.
+	Path string
+	// Problem and what to do.
+	Problem string
+}
+
+// Error is the path and the problem.
+func (e *InvalidError) Error() string {
+	return strings.TrimPrefix(e.Path+": "+e.Problem, ": ")
+}
+
+// Registry is the executors by the types of their targets.
+type Registry map[string]Executor
+
+// Parse reads the parameters of a target of some type. Errors: *InvalidError, for a type that there is not, too.
+func (r Registry) Parse(targetType string, parameters json.RawMessage) (Parameters, error) {
+	executor, ok := r[targetType]
+	if !ok {
+		return nil, &InvalidError{Problem: fmt.Sprintf("there is no executor %q; write one of %s", targetType, strings.Join(slices.Sorted(maps.Keys(r)), ", "))}
+	}
+	return executor.Parse(parameters)
+}

@@ -1,0 +1,265 @@
+// Package executortest is what tests of executors share: a runner that keeps its restore point in memory, and one that
+// is killed at any request.
+package executortest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+
+	"github.com/labkeeper/labkeeper/internal/dispatch"
+	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/restore"
+	"github.com/labkeeper/labkeeper/test/env"
+)
+
+// Runner carries out operations on a target, one after the other.
+type Runner struct {
+	Parameters executor.Parameters
+	Config     *rest.Config
+	Namespaces []string
+	// Backwards wakes in the other order.
+	Backwards bool
+	// Once calls Shutdown once for a resource, and not again to see that it changes nothing.
+	Once bool
+	// Adjust changes a target that was opened, nil does not.
+	Adjust func(executor.Target)
+
+	// Point is what it knows. It is written and read back wherever a runner would.
+	Point   *restore.Point
+	attempt int
+}
+
+// New makes a runner for parameters.
+func New(t testing.TB, e executor.Executor, parameters string, config *rest.Config, namespaces ...string) *Runner {
+	t.Helper()
+	p, err := e.Parse(json.RawMessage(parameters))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Runner{Parameters: p, Config: config, Namespaces: namespaces, Point: &restore.Point{Plan: "lab/night", Target: "t", Executor: "e", Cycle: "1"}}
+}
+
+// Open opens the target.
+func (r *Runner) Open(ctx context.Context, operation dispatch.Operation) (executor.Target, error) {
+	r.attempt++
+	target, err := r.Parameters.Open(ctx, executor.Session{Config: r.Config, Namespaces: r.Namespaces, Operation: operation, Attempt: r.attempt})
+	if err == nil && r.Adjust != nil {
+		r.Adjust(target)
+	}
+	return target, err
+}
+
+// Shutdown puts everything to sleep.
+func (r *Runner) Shutdown(ctx context.Context) error {
+	target, err := r.Open(ctx, dispatch.Shutdown)
+	if err != nil {
+		return err
+	}
+	snapshot, err := target.Snapshot(ctx)
+	if err != nil {
+		return err
+	}
+	var keys []string
+	for _, resource := range snapshot {
+		r.Point.Capture(resource.Key, resource.State)
+		keys = append(keys, resource.Key)
+	}
+	for _, resource := range r.Point.Open() {
+		if !slices.Contains(keys, resource.Key) {
+			keys = append(keys, resource.Key)
+		}
+	}
+	if err := r.keep(); err != nil {
+		return err
+	}
+	for _, key := range keys {
+		slept, err := target.Shutdown(ctx, key, r.Point.Resource(key).Before)
+		if err != nil {
+			return err
+		}
+		if err := r.again(ctx, target, key, slept); err != nil {
+			return err
+		}
+		if !r.Point.Slept(key, slept) {
+			return fmt.Errorf("%s is not captured", key)
+		}
+		if err := r.keep(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// again puts a resource to sleep that is asleep.
+func (r *Runner) again(ctx context.Context, target executor.Target, key string, slept json.RawMessage) error {
+	if r.Once {
+		return nil
+	}
+	again, err := target.Shutdown(ctx, key, r.Point.Resource(key).Before)
+	if err == nil && string(again) != string(slept) {
+		err = fmt.Errorf("%s is %s, and then %s", key, slept, again)
+	}
+	return err
+}
+
+// WakeUp wakes everything.
+func (r *Runner) WakeUp(ctx context.Context) error {
+	target, err := r.Open(ctx, dispatch.WakeUp)
+	if err != nil {
+		return err
+	}
+	resources := r.Point.Open()
+	if r.Backwards {
+		slices.Reverse(resources)
+	}
+	for _, resource := range resources {
+		ending, err := target.WakeUp(ctx, resource)
+		if err != nil {
+			return err
+		}
+		r.Point.End(resource.Key, ending.State, ending.Note)
+		if err := r.keep(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keep writes the point, and reads it back.
+func (r *Runner) keep() error {
+	raw, err := r.Point.Encode()
+	if err != nil {
+		return err
+	}
+	r.Point, err = restore.Decode(raw)
+	return err
+}
+
+// Missing is what is not settled, by resource.
+func (r *Runner) Missing(t testing.TB, operation dispatch.Operation) string {
+	t.Helper()
+	target, err := r.Open(t.Context(), operation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, resource := range r.Point.Resources {
+		missing, err := target.Settled(t.Context(), resource)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if missing != "" {
+			all = append(all, resource.Key+": "+missing)
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// Left is what was left, by resource, with the notes.
+func (r *Runner) Left() string {
+	var all []string
+	for _, resource := range r.Point.Resources {
+		if resource.State != restore.Restored {
+			all = append(all, fmt.Sprintf("%s %s: %s", resource.Key, resource.State, resource.Note))
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// Kill is a configuration whose n-th request, from 1, is the last one: it does not reach the server, or its answer is
+// lost. The context is cancelled then; Survived says that it never came to it.
+func Kill(ctx context.Context, config *rest.Config, n int, lost bool) (killed *rest.Config, until context.Context, survived func() bool) {
+	until, cancel := context.WithCancel(ctx)
+	var mutex sync.Mutex
+	next := 0
+	killed = rest.CopyConfig(config)
+	killed.Wrap(func(inner http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			mutex.Lock()
+			next++
+			at := next
+			mutex.Unlock()
+			if at < n {
+				return inner.RoundTrip(request)
+			}
+			if at == n && lost {
+				response, err := inner.RoundTrip(request)
+				if err == nil {
+					response.Body.Close()
+				}
+			}
+			cancel()
+			return nil, context.Canceled
+		})
+	})
+	return killed, until, func() bool { mutex.Lock(); defer mutex.Unlock(); return next < n }
+}
+
+// Race is a configuration that calls before each request what may come before it.
+func Race(config *rest.Config, before func(*http.Request)) *rest.Config {
+	raced := rest.CopyConfig(config)
+	raced.Wrap(func(inner http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			before(request)
+			return inner.RoundTrip(request)
+		})
+	})
+	return raced
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// Bytes is an object as it must be again: without what the server counts and notes for itself.
+func Bytes(t testing.TB, object *unstructured.Unstructured) string {
+	t.Helper()
+	object = object.DeepCopy()
+	unstructured.RemoveNestedField(object.Object, "status")
+	for _, field := range []string{"generation", "resourceVersion", "managedFields"} {
+		unstructured.RemoveNestedField(object.Object, "metadata", field)
+	}
+	raw, err := json.MarshalIndent(object.Object, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// Until waits until a condition holds, or ends the test.
+func Until(t testing.TB, what string, holds func(context.Context) (bool, error)) {
+	t.Helper()
+	if err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, time.Minute, true, holds); err != nil {
+		t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+// Objects are those of a YAML text.
+func Objects(t testing.TB, text string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := env.DecodeObjects([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, object := range objects {
+		raw, err := json.Marshal(object.Object)
+		if err == nil {
+			err = object.UnmarshalJSON(raw) // whole numbers are int64, as a server sends them
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return objects
+}

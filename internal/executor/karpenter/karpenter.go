@@ -1,0 +1,364 @@
+// Package karpenter puts NodePools of Karpenter to sleep: it takes their nodes, and lets them have none.
+//
+// # Parameters
+//
+//	nodePools: [gpu, spot]                  # by their names
+//	nodeSelector: {matchLabels: {team: ml}} # or by their own labels; neither is all
+//	awaitCompletion: {enabled: true, timeout: 5m}
+//
+// # What is changed
+//
+// spec.limits.cpu of a NodePool (karpenter.sh/v1) is set to "0", so that Karpenter makes no more nodes for it; other
+// limits stay. Then its NodeClaims are deleted, which drains their nodes as they would be for any other reason: budgets
+// of pods and karpenter.sh/do-not-disrupt hold that up until terminationGracePeriod of the NodePool. The NodePool itself
+// is never deleted: it may be in GitOps, and nothing of it but the limit has to be kept. To wake is to bring back that
+// limit; Karpenter makes nodes as pods need them, so that is settled at once.
+//
+// A NodeClaim that Karpenter was making when the limit came is deleted by the next call of Shutdown; until then Settled
+// says that it is there. A NodePool with static capacity (spec.replicas) takes no limit of cpu: the API server refuses
+// it, and the error names the pool.
+//
+// # What others change meanwhile
+//
+// It stays: a limit that is not "0" any more is left, and so is a NodePool that is gone, or was deleted and created
+// again.
+package karpenter
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/labkeeper/labkeeper/internal/dispatch"
+	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/executor/cluster"
+	"github.com/labkeeper/labkeeper/internal/restore"
+)
+
+const (
+	// Type of targets.
+	Type = "karpenter"
+	// ClusterRole of runners.
+	ClusterRole = "labkeeper-runner-karpenter"
+
+	usualTimeout = 5 * time.Minute
+	// labelPool is on the NodeClaims and the Nodes of a NodePool.
+	labelPool = "karpenter.sh/nodepool"
+	prefix    = "NodePool.karpenter.sh/"
+)
+
+var (
+	nodePools  = schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodepools"}
+	nodeClaims = schema.GroupVersionResource{Group: "karpenter.sh", Version: "v1", Resource: "nodeclaims"}
+	nodes      = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+)
+
+// Executor is that of NodePools.
+type Executor struct{}
+
+// spec is the parameters as they are written.
+type spec struct {
+	NodePools       []string                  `json:"nodePools"`
+	NodeSelector    *metav1.LabelSelector     `json:"nodeSelector"`
+	AwaitCompletion *executor.AwaitCompletion `json:"awaitCompletion"`
+}
+
+// parameters are what was read.
+type parameters struct {
+	names    []string
+	selector string
+	await    time.Duration
+}
+
+// Parse reads parameters.
+func (Executor) Parse(raw json.RawMessage) (executor.Parameters, error) {
+	var s spec
+	if err := executor.Decode(raw, &s); err != nil {
+		return nil, err
+	}
+	p := &parameters{names: slices.Clone(s.NodePools)}
+	slices.Sort(p.names)
+	p.names = slices.Compact(p.names)
+	if slices.Contains(p.names, "") {
+		return nil, &executor.InvalidError{Path: "nodePools", Problem: "a name is empty"}
+	}
+	if s.NodeSelector != nil && len(p.names) > 0 {
+		return nil, &executor.InvalidError{Path: "nodeSelector", Problem: "there are nodePools; write one of the two"}
+	}
+	var err error
+	if p.selector, err = executor.Selector("nodeSelector", s.NodeSelector); err != nil {
+		return nil, err
+	}
+	if p.await, err = s.AwaitCompletion.For(usualTimeout); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Needs are rights in the cluster.
+func (p *parameters) Needs() executor.Needs {
+	return executor.Needs{ClusterRole: ClusterRole, Cluster: true}
+}
+
+// Open readies the target.
+func (p *parameters) Open(_ context.Context, session executor.Session) (executor.Target, error) {
+	client, err := dynamic.NewForConfig(session.Config)
+	if err != nil {
+		return nil, fmt.Errorf("creating client: %w", err)
+	}
+	return &target{parameters: p, session: session, client: client}, nil
+}
+
+// target is what a plan names.
+type target struct {
+	*parameters
+	session executor.Session
+	client  dynamic.Interface
+}
+
+// state of a NodePool.
+type state struct {
+	UID types.UID `json:"uid"`
+	// Limits of it, null where there are none.
+	Limits map[string]any `json:"limits"`
+}
+
+// asleep is spec.limits.cpu of a NodePool that sleeps.
+const asleep = "0"
+
+// Snapshot lists the NodePools.
+func (t *target) Snapshot(ctx context.Context) ([]executor.Resource, error) {
+	found, err := cluster.List(ctx, t.client.Resource(nodePools), metav1.ListOptions{LabelSelector: t.selector})
+	if apierrors.IsNotFound(err) {
+		return nil, errors.New("listing NodePools: the cluster does not serve karpenter.sh/v1; install Karpenter, or remove the target")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing NodePools: %w", err)
+	}
+	missing := slices.Clone(t.names)
+	var resources []executor.Resource
+	for i := range found {
+		pool := &found[i]
+		if len(t.names) > 0 && !slices.Contains(t.names, pool.GetName()) {
+			continue
+		}
+		missing = slices.DeleteFunc(missing, func(name string) bool { return name == pool.GetName() })
+		resources = append(resources, executor.Resource{Key: prefix + pool.GetName(), State: encode(look(pool))})
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("listing NodePools: there is no %s; correct nodePools", strings.Join(missing, ", "))
+	}
+	return resources, nil
+}
+
+// look is how a NodePool is.
+func look(pool *unstructured.Unstructured) state {
+	limits, _, _ := unstructured.NestedMap(pool.Object, "spec", "limits")
+	return state{UID: pool.GetUID(), Limits: limits}
+}
+
+// Shutdown lets a NodePool have no nodes any more, and deletes its NodeClaims.
+func (t *target) Shutdown(ctx context.Context, key string, raw json.RawMessage) (json.RawMessage, error) {
+	before, err := decode(key, raw)
+	if err != nil {
+		return nil, err
+	}
+	var slept *state
+	err = cluster.Retry(ctx, func() error {
+		slept = nil
+		pool, err := t.read(ctx, key)
+		if err != nil || pool == nil || pool.GetUID() != before.UID {
+			return err
+		}
+		if !isAsleep(look(pool)) {
+			limits := map[string]any{"spec": map[string]any{"limits": map[string]any{"cpu": asleep}}}
+			if pool, err = cluster.Patch(ctx, t.client.Resource(nodePools), pool, limits); err != nil {
+				return err
+			}
+		}
+		now := look(pool)
+		slept = &now
+		return nil
+	})
+	if apierrors.IsNotFound(err) || err == nil && slept == nil {
+		return executor.Gone, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("limiting %s: %w", name(key), err)
+	}
+	if err := t.deleteClaims(ctx, key); err != nil {
+		return nil, err
+	}
+	return encode(slept), nil
+}
+
+// deleteClaims deletes the NodeClaims of a NodePool, all that can be.
+func (t *target) deleteClaims(ctx context.Context, key string) error {
+	claims, err := t.of(ctx, nodeClaims, key)
+	if err != nil {
+		return err
+	}
+	var problems []error
+	for i := range claims {
+		if claims[i].GetDeletionTimestamp() != nil {
+			continue
+		}
+		uid := claims[i].GetUID()
+		err := t.client.Resource(nodeClaims).Delete(ctx, claims[i].GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // another has its name by now
+			problems = append(problems, fmt.Errorf("deleting NodeClaim %s: %w", claims[i].GetName(), err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// of is the NodeClaims or Nodes of a NodePool.
+func (t *target) of(ctx context.Context, gvr schema.GroupVersionResource, key string) ([]unstructured.Unstructured, error) {
+	found, err := cluster.List(ctx, t.client.Resource(gvr), metav1.ListOptions{LabelSelector: labelPool + "=" + strings.TrimPrefix(key, prefix)})
+	if err != nil {
+		return nil, fmt.Errorf("listing %s of %s: %w", gvr.Resource, name(key), err)
+	}
+	return found, nil
+}
+
+// WakeUp gives a NodePool its limits back.
+func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executor.Ending, error) {
+	before, err := decode(resource.Key, resource.Before)
+	if err != nil {
+		return executor.Ending{}, err
+	}
+	var note string
+	err = cluster.Retry(ctx, func() error {
+		pool, err := t.read(ctx, resource.Key)
+		if err != nil {
+			return err
+		}
+		var changes any
+		if changes, note = wake(pool, before); changes == nil {
+			return nil
+		}
+		_, err = cluster.Patch(ctx, t.client.Resource(nodePools), pool, map[string]any{"spec": changes})
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		note, err = isGone, nil
+	}
+	switch {
+	case err != nil:
+		return executor.Ending{}, fmt.Errorf("waking %s: %w", name(resource.Key), err)
+	case note != "":
+		return executor.Ending{State: restore.Left, Note: note}, nil
+	}
+	return executor.Ending{State: restore.Restored}, nil
+}
+
+const isGone = "it is gone"
+
+// wake is what brings a NodePool back, nil if nothing has to be, or why it is left.
+func wake(pool *unstructured.Unstructured, before state) (changes any, note string) {
+	if pool == nil {
+		return nil, isGone
+	}
+	now := look(pool)
+	cpu := before.Limits["cpu"] // nil, which takes it away, where there was none
+	switch {
+	case now.UID != before.UID:
+		return nil, "it was deleted and created again while it was asleep"
+	case same(now.Limits["cpu"], cpu):
+		return nil, ""
+	case !isAsleep(now):
+		return nil, fmt.Sprintf("somebody has changed it while it was asleep: spec.limits.cpu is %s", encode(now.Limits["cpu"]))
+	case before.Limits == nil && len(now.Limits) == 1:
+		return map[string]any{"limits": nil}, ""
+	}
+	return map[string]any{"limits": map[string]any{"cpu": cpu}}, ""
+}
+
+// Settled says whether the nodes of a NodePool are gone.
+func (t *target) Settled(ctx context.Context, resource restore.Resource) (string, error) {
+	if t.session.Operation != dispatch.Shutdown || bytes.Equal(resource.Slept, executor.Gone) {
+		return "", nil
+	}
+	before, err := decode(resource.Key, resource.Before)
+	if err != nil {
+		return "", err
+	}
+	pool, err := t.read(ctx, resource.Key)
+	if err != nil || pool == nil || pool.GetUID() != before.UID {
+		return "", err
+	}
+	if now := look(pool); !isAsleep(now) {
+		return fmt.Sprintf("spec.limits.cpu is %s again", encode(now.Limits["cpu"])), nil
+	}
+	var left []string
+	for _, gvr := range []schema.GroupVersionResource{nodeClaims, nodes} {
+		found, err := t.of(ctx, gvr, resource.Key)
+		if err != nil {
+			return "", err
+		}
+		if len(found) > 0 {
+			left = append(left, fmt.Sprintf("%d %ss, the first %s", len(found), found[0].GetKind(), found[0].GetName()))
+		}
+	}
+	if len(left) == 0 {
+		return "", nil
+	}
+	return strings.Join(left, ", and ") + ", are left", nil
+}
+
+// Await is how long nodes may take.
+func (t *target) Await() time.Duration { return t.await }
+
+// read is a NodePool; nil if there is none.
+func (t *target) read(ctx context.Context, key string) (*unstructured.Unstructured, error) {
+	pool, err := t.client.Resource(nodePools).Get(ctx, strings.TrimPrefix(key, prefix), metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name(key), err)
+	}
+	return pool, nil
+}
+
+// name of a NodePool as people read it.
+func name(key string) string { return "NodePool " + strings.TrimPrefix(key, prefix) }
+
+func isAsleep(s state) bool { return same(s.Limits["cpu"], asleep) || same(s.Limits["cpu"], 0) }
+
+func same(a, b any) bool { return bytes.Equal(encode(a), encode(b)) }
+
+// decode reads how a NodePool was.
+func decode(key string, raw json.RawMessage) (state, error) {
+	var s state
+	decoder := json.NewDecoder(bytes.NewReader(raw))
+	decoder.UseNumber()
+	if err := decoder.Decode(&s); err != nil {
+		return s, fmt.Errorf("reading state of %s: %w", name(key), err)
+	}
+	if s.UID == "" || !strings.HasPrefix(key, prefix) {
+		return s, fmt.Errorf("reading state of %s: it is not whole", name(key))
+	}
+	return s, nil
+}
+
+// encode is a value that came from JSON.
+func encode(value any) json.RawMessage {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // it came from JSON
+	}
+	return raw
+}

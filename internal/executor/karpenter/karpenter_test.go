@@ -1,0 +1,423 @@
+package karpenter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+
+	"github.com/labkeeper/labkeeper/internal/dispatch"
+	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/executor/executortest"
+	"github.com/labkeeper/labkeeper/test/env"
+)
+
+var controlPlane *env.ControlPlane
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+const rights = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: runner}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: labkeeper-runner-karpenter}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: runner}]
+`
+
+func run(m *testing.M) int {
+	ctx := context.Background()
+	var err error
+	if controlPlane, err = env.Start(ctx, env.Options{}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = controlPlane.Stop() }()
+	err = errors.Join(controlPlane.InstallCRDs(ctx, filepath.Join("testdata", "crds.yaml")),
+		controlPlane.Apply(ctx, filepath.Join(env.Root(), "config", "rbac", "runner_roles.yaml")))
+	bindings, decodeErr := env.DecodeObjects([]byte(rights))
+	if err = errors.Join(err, decodeErr, controlPlane.ApplyObjects(ctx, bindings...)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// world is a cluster without NodePools, and a runner that may do in it what ClusterRole says. Tests come one after the
+// other: their objects have no namespaces.
+type world struct {
+	*testing.T
+	admin  dynamic.Interface
+	runner *rest.Config
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{T: t, runner: controlPlane.Config(), admin: dynamic.NewForConfigOrDie(controlPlane.Config())}
+	w.runner.Impersonate = rest.ImpersonationConfig{UserName: "runner"}
+	for _, gvr := range []schema.GroupVersionResource{nodePools, nodeClaims, nodes} {
+		w.must(w.admin.Resource(gvr).DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+		executortest.Until(t, "no "+gvr.Resource, func(ctx context.Context) (bool, error) {
+			list, err := w.admin.Resource(gvr).List(ctx, metav1.ListOptions{})
+			return err == nil && len(list.Items) == 0, err
+		})
+	}
+	return w
+}
+
+func (w *world) apply(text string) {
+	w.Helper()
+	w.must(controlPlane.ApplyObjects(w.Context(), executortest.Objects(w, text)...))
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) patch(gvr schema.GroupVersionResource, name, patch string) {
+	w.Helper()
+	_, err := w.admin.Resource(gvr).Patch(w.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	w.must(err)
+}
+
+func (w *world) remove(gvr schema.GroupVersionResource, name string) {
+	w.Helper()
+	w.must(w.admin.Resource(gvr).Delete(w.Context(), name, metav1.DeleteOptions{}))
+}
+
+// bytes are all NodePools as they must be again.
+func (w *world) bytes() map[string]string {
+	w.Helper()
+	all := map[string]string{}
+	for _, pool := range w.list(nodePools) {
+		all[pool.GetName()] = executortest.Bytes(w, &pool)
+	}
+	return all
+}
+
+func (w *world) list(gvr schema.GroupVersionResource) []unstructured.Unstructured {
+	w.Helper()
+	list, err := w.admin.Resource(gvr).List(w.Context(), metav1.ListOptions{})
+	w.must(err)
+	return list.Items
+}
+
+// limits of all NodePools by their names.
+func (w *world) limits() map[string]string {
+	w.Helper()
+	all := map[string]string{}
+	for _, pool := range w.list(nodePools) {
+		limits, _, _ := unstructured.NestedMap(pool.Object, "spec", "limits")
+		all[pool.GetName()] = string(encode(limits))
+	}
+	return all
+}
+
+// names of objects, in one line.
+func (w *world) names(gvr schema.GroupVersionResource) string {
+	w.Helper()
+	var names []string
+	for _, o := range w.list(gvr) {
+		names = append(names, o.GetName())
+	}
+	return strings.Join(names, " ")
+}
+
+func (w *world) expect(want map[string]string) {
+	w.Helper()
+	if diff := cmp.Diff(want, w.limits()); diff != "" {
+		w.Errorf("limits (-want +got):\n%s", diff)
+	}
+}
+
+func pool(name, spec string) string {
+	return fmt.Sprintf("---\n{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: %s, labels: {team: '%s'}, annotations: {a: b}}, spec: {%s template: {spec: {x: 1}}}}\n", name, name[:1], spec)
+}
+
+func claim(name, of string) string {
+	return fmt.Sprintf("---\n{apiVersion: karpenter.sh/v1, kind: NodeClaim, metadata: {name: %s, labels: {karpenter.sh/nodepool: %s}}, spec: {}}\n", name, of)
+}
+
+func node(name, of string) string {
+	return fmt.Sprintf("---\n{apiVersion: v1, kind: Node, metadata: {name: %s, labels: {karpenter.sh/nodepool: %s}}}\n", name, of)
+}
+
+// pools are NodePools with limits of every kind.
+var (
+	few   = pool("none", "") + pool("text", "limits: {cpu: '1000', memory: 1000Gi},") + claims
+	pools = few + pool("empty", "limits: {},") + pool("number", "limits: {cpu: 16, nodes: 3},") +
+		pool("memory", "limits: {memory: 1Ti},") + pool("zero", "limits: {cpu: '0'},") + node("text-1", "text")
+	claims = claim("none-1", "none") + claim("text-1", "text") + claim("text-2", "text")
+)
+
+var poolsAsleep = map[string]string{
+	"none": `{"cpu":"0"}`, "empty": `{"cpu":"0"}`, "text": `{"cpu":"0","memory":"1000Gi"}`, "number": `{"cpu":"0","nodes":3}`,
+	"memory": `{"cpu":"0","memory":"1Ti"}`, "zero": `{"cpu":"0"}`,
+}
+
+func TestRoundTrip(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pools)
+	before := w.bytes()
+	r := executortest.New(t, Executor{}, `{}`, w.runner)
+	for range 2 {
+		w.must(r.Shutdown(t.Context()))
+		w.expect(poolsAsleep)
+		if left := w.names(nodeClaims); left != "" {
+			t.Errorf("NodeClaims %s are left", left)
+		}
+		w.must(r.Shutdown(t.Context()))
+		w.must(r.WakeUp(t.Context()))
+		if missing := r.Missing(t, dispatch.WakeUp); missing != "" || r.Left() != "" {
+			t.Errorf("missing: %s, left: %s", missing, r.Left())
+		}
+		if diff := cmp.Diff(before, w.bytes()); diff != "" {
+			t.Fatalf("not as it was (-before +after):\n%s", diff)
+		}
+	}
+}
+
+// TestKill kills the runner at every request, before the server has seen it and after, and lets another take over.
+func TestKill(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		t.Run(fmt.Sprintf("answer lost %t", lost), func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(few)
+			before := w.bytes()
+			for n := 1; ; n++ {
+				w.apply(claims)
+				r := executortest.New(t, Executor{}, `{}`, w.runner)
+				r.Once = true
+				slept := w.killed(r, n, lost, r.Shutdown)
+				w.must(r.Shutdown(t.Context()))
+				w.expect(map[string]string{"none": poolsAsleep["none"], "text": poolsAsleep["text"]})
+				if left := w.names(nodeClaims); left != "" {
+					t.Errorf("killed at request %d: NodeClaims %s are left", n, left)
+				}
+				woke := w.killed(r, n, lost, r.WakeUp)
+				w.must(r.WakeUp(t.Context()))
+				if diff := cmp.Diff(before, w.bytes()); diff != "" || r.Left() != "" {
+					t.Fatalf("killed at request %d: left %q, not as it was (-before +after):\n%s", n, r.Left(), diff)
+				}
+				if slept && woke {
+					if n < 8 {
+						t.Errorf("an operation makes less than %d requests: it was not killed at all of them", n)
+					}
+					return
+				}
+			}
+		})
+	}
+}
+
+// killed lets an operation come as far as the n-th request, and says whether it came to its end.
+func (w *world) killed(r *executortest.Runner, n int, lost bool, operation func(context.Context) error) bool {
+	w.Helper()
+	config, ctx, survived := executortest.Kill(w.Context(), w.runner, n, lost)
+	r.Config = config
+	err := operation(ctx)
+	r.Config = w.runner
+	if survived() != (err == nil) {
+		w.Errorf("killed at request %d: %t, with error %v", n, !survived(), err)
+	}
+	return survived()
+}
+
+// TestSettled follows what is left of a NodePool.
+func TestSettled(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("gpu", "") + claim("gpu-1", "gpu") + claim("gpu-2", "gpu") + claim("spot-1", "spot") + node("n1", "gpu") + node("n2", "spot"))
+	w.patch(nodeClaims, "gpu-2", `{"metadata": {"finalizers": ["karpenter.sh/termination"]}}`)
+	r := executortest.New(t, Executor{}, `{}`, w.runner)
+	w.must(r.Shutdown(t.Context()))
+	missing := func(want string) {
+		t.Helper()
+		if want != "" {
+			want = "NodePool.karpenter.sh/gpu: " + want
+		}
+		if got := r.Missing(t, dispatch.Shutdown); got != want {
+			t.Errorf("missing %q, want %q", got, want)
+		}
+	}
+	missing("1 NodeClaims, the first gpu-2, and 1 Nodes, the first n1, are left")
+	w.apply(claim("gpu-3", "gpu")) // which Karpenter was making
+	missing("2 NodeClaims, the first gpu-2, and 1 Nodes, the first n1, are left")
+	w.must(r.Shutdown(t.Context()))
+	w.patch(nodeClaims, "gpu-2", `{"metadata": {"finalizers": null}}`)
+	missing("1 Nodes, the first n1, are left")
+	w.remove(nodes, "n1")
+	missing("")
+	w.patch(nodePools, "gpu", `{"spec": {"limits": {"cpu": "4"}}}`)
+	missing(`spec.limits.cpu is "4" again`)
+	if got := w.names(nodeClaims) + " " + w.names(nodes); got != "spot-1 n2" {
+		t.Errorf("there are %s", got)
+	}
+}
+
+// TestChangedMeanwhile is what becomes of NodePools that somebody changes while they are asleep.
+func TestChangedMeanwhile(t *testing.T) {
+	for name, test := range map[string]struct {
+		before string
+		change func(*world)
+		limits map[string]string
+		left   string
+	}{
+		"limit": {"limits: {cpu: 8},", func(w *world) { w.patch(nodePools, "p", `{"spec": {"limits": {"cpu": 4}}}`) },
+			map[string]string{"p": `{"cpu":4}`}, "somebody has changed it while it was asleep: spec.limits.cpu is 4"},
+		"no limit": {"limits: {cpu: 8},", func(w *world) { w.patch(nodePools, "p", `{"spec": {"limits": null}}`) },
+			map[string]string{"p": "null"}, "somebody has changed it while it was asleep: spec.limits.cpu is null"},
+		"the same limit": {"limits: {cpu: 8},", func(w *world) { w.patch(nodePools, "p", `{"spec": {"limits": {"cpu": 8}}}`) },
+			map[string]string{"p": `{"cpu":8}`}, ""},
+		"another limit": {"limits: {cpu: 8},", func(w *world) { w.patch(nodePools, "p", `{"spec": {"limits": {"memory": "1Gi"}}}`) },
+			map[string]string{"p": `{"cpu":8,"memory":"1Gi"}`}, ""},
+		"another limit of none": {"", func(w *world) { w.patch(nodePools, "p", `{"spec": {"limits": {"memory": "1Gi"}}}`) },
+			map[string]string{"p": `{"memory":"1Gi"}`}, ""},
+		"zero as a number": {"limits: {cpu: 8},", func(w *world) { w.patch(nodePools, "p", `{"spec": {"limits": {"cpu": 0}}}`) },
+			map[string]string{"p": `{"cpu":8}`}, ""},
+		"gone": {"limits: {cpu: 8},", func(w *world) { w.remove(nodePools, "p") }, map[string]string{}, "it is gone"},
+		"created again": {"limits: {cpu: 8},", func(w *world) {
+			w.remove(nodePools, "p")
+			w.apply(pool("p", "limits: {cpu: '0'},"))
+		}, map[string]string{"p": `{"cpu":"0"}`}, "it was deleted and created again while it was asleep"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(pool("p", test.before))
+			r := executortest.New(t, Executor{}, `{"nodePools": ["p"]}`, w.runner)
+			w.must(r.Shutdown(t.Context()))
+			test.change(w)
+			w.must(r.WakeUp(t.Context()))
+			w.expect(test.limits)
+			if left := strings.TrimPrefix(r.Left(), "NodePool.karpenter.sh/p Left: "); left != test.left {
+				t.Errorf("left: %q, want %q", left, test.left)
+			}
+		})
+	}
+}
+
+// TestGone is of NodePools that go, and come again, before they are put to sleep.
+func TestGone(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("a", "") + pool("b", ""))
+	r := executortest.New(t, Executor{}, `{}`, w.runner)
+	once := true
+	r.Config = executortest.Race(w.runner, func(request *http.Request) {
+		if once && strings.HasSuffix(request.URL.Path, "/nodepools/a") {
+			once = false
+			w.remove(nodePools, "a")
+			w.remove(nodePools, "b")
+			w.apply(pool("b", "") + claim("b-1", "b"))
+		}
+	})
+	w.must(r.Shutdown(t.Context()))
+	w.expect(map[string]string{"b": "null"})
+	if got := w.names(nodeClaims); got != "b-1" {
+		t.Errorf("there are NodeClaims %q", got)
+	}
+	if missing := r.Missing(t, dispatch.Shutdown); missing != "" {
+		t.Errorf("missing: %s", missing)
+	}
+	w.must(r.WakeUp(t.Context()))
+	w.expect(map[string]string{"b": "null"})
+	if left := r.Left(); !strings.Contains(left, "a Left: it is gone") || !strings.Contains(left, "b Left: it was deleted and created again") {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
+// TestConflict changes a NodePool right before each first write: the write is made again, and the change stays.
+func TestConflict(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("p", "limits: {cpu: 8},"))
+	tries := 0
+	r := executortest.New(t, Executor{}, `{}`, executortest.Race(w.runner, func(request *http.Request) {
+		if request.Method == http.MethodPatch {
+			if tries++; tries%2 == 1 {
+				w.patch(nodePools, "p", fmt.Sprintf(`{"spec": {"limits": {"memory": "%dGi"}}}`, tries))
+			}
+		}
+	}))
+	w.must(r.Shutdown(t.Context()))
+	w.expect(map[string]string{"p": `{"cpu":"0","memory":"1Gi"}`})
+	w.must(r.WakeUp(t.Context()))
+	w.expect(map[string]string{"p": `{"cpu":8,"memory":"3Gi"}`})
+	if tries != 4 {
+		t.Errorf("it took %d writes, want 4", tries)
+	}
+}
+
+// TestSelect is which NodePools a target has, and what is no target.
+func TestSelect(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("gpu", "") + pool("spot", "") + pool("static", "replicas: 2,"))
+	for parameters, want := range map[string]string{
+		`{}`: "gpu spot static", `{"nodeSelector": {}}`: "gpu spot static",
+		`{"nodePools": ["spot", "gpu", "spot"]}`:                "gpu spot",
+		`{"nodeSelector": {"matchLabels": {"team": "g"}}}`:      "gpu",
+		`{"nodeSelector": {"matchLabels": {"team": "nobody"}}}`: "",
+	} {
+		target, err := executortest.New(t, Executor{}, parameters, w.runner).Open(t.Context(), dispatch.Shutdown)
+		w.must(err)
+		resources, err := target.Snapshot(t.Context())
+		w.must(err)
+		var names []string
+		for _, r := range resources {
+			names = append(names, strings.TrimPrefix(r.Key, "NodePool.karpenter.sh/"))
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s has %q, want %q", parameters, got, want)
+		}
+	}
+	for name, test := range map[string]struct {
+		parameters, want string
+		change           func(*http.Request)
+	}{
+		"missing":      {`{"nodePools": ["a", "gpu", "b"]}`, "listing NodePools: there is no a, b", func(*http.Request) {}},
+		"static":       {`{"nodePools": ["static"]}`, "limiting NodePool static: ", func(*http.Request) {}},
+		"no Karpenter": {`{}`, "listing NodePools: the cluster does not serve karpenter.sh/v1", func(r *http.Request) { r.URL.Path = "/apis/karpenter.sh/v9/nodepools" }},
+		"no rights":    {`{}`, "listing NodePools: nodepools.karpenter.sh is forbidden", func(r *http.Request) { r.Header.Set("Impersonate-User", "nobody") }},
+	} {
+		r := executortest.New(t, Executor{}, test.parameters, executortest.Race(controlPlane.Config(), test.change))
+		if err := r.Shutdown(t.Context()); err == nil || !strings.HasPrefix(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %s", name, err, test.want)
+		}
+	}
+}
+
+func TestParse(t *testing.T) {
+	for parameters, path := range map[string]string{
+		``:                        "-",
+		`{"nodePools": []}`:       "-",
+		`{"awaitCompletion": {}}`: "-",
+		`{"nodePool": ["a"]}`:     "nodePool",
+		`{"nodePools": [""]}`:     "nodePools",
+		`{"nodePools": ["a"], "nodeSelector": {}}`:                                   "nodeSelector",
+		`{"nodeSelector": {"matchLabels": {"a": "b c"}}}`:                            "nodeSelector",
+		`{"nodeSelector": {"team": "a"}}`:                                            "nodeSelector.team",
+		`{"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}`: "nodeSelector",
+		`{"awaitCompletion": {"timeout": "x"}}`:                                      "awaitCompletion.timeout",
+	} {
+		p, err := Executor{}.Parse(json.RawMessage(parameters))
+		invalid, is := errors.AsType[*executor.InvalidError](err)
+		if path == "-" && err != nil || path != "-" && (!is || invalid.Path != path) {
+			t.Errorf("%s: got %v, want an error of %s", parameters, err, path)
+		}
+		if path == "-" && !cmp.Equal(p.Needs(), executor.Needs{ClusterRole: "labkeeper-runner-karpenter", Cluster: true}) {
+			t.Errorf("%s: needs %+v", parameters, p.Needs())
+		}
+	}
+}

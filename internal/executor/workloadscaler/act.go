@@ -1,0 +1,270 @@
+package workloadscaler
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/executor/cluster"
+	"github.com/labkeeper/labkeeper/internal/restore"
+)
+
+// live is an object of a part as it is now.
+type live struct {
+	// object is nil if it is not there.
+	object *unstructured.Unstructured
+	// at is what carries the resourceVersion that a write is made at: the object, or its Scale.
+	at *unstructured.Unstructured
+	// value of the field.
+	value any
+	// other says that the object is another by now.
+	other bool
+}
+
+func (l live) there() bool { return l.object != nil && !l.other }
+
+// read is the object of a part.
+func (t *target) read(ctx context.Context, p part) (live, error) {
+	k := p.of()
+	object, err := t.client.Resource(k.gvr).Namespace(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return live{}, nil
+	}
+	if err != nil {
+		return live{}, fmt.Errorf("reading %s: %w", p, err)
+	}
+	l := live{object: object, at: object, value: k.field.read(object), other: object.GetUID() != p.UID}
+	if k.foreign && !l.other {
+		scale, err := t.scale(ctx, k, object)
+		if err != nil || scale == nil {
+			return live{}, err
+		}
+		n, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas")
+		l.at, l.value = scale, n
+	}
+	return l, nil
+}
+
+// write gives the field of a part a value, which is what the server then says that it is.
+func (t *target) write(ctx context.Context, p part, l live, value any, changes map[string]any) (any, error) {
+	k := p.of()
+	in := t.client.Resource(k.gvr).Namespace(p.Namespace)
+	if n, ok := value.(int64); ok && k.scaled {
+		return value, cluster.Scale(ctx, in, l.at, n)
+	}
+	patched, err := cluster.Patch(ctx, in, l.object, changes)
+	if err != nil {
+		return nil, err
+	}
+	return k.field.read(patched), nil
+}
+
+// Shutdown puts a workload to sleep, its autoscalers before it.
+func (t *target) Shutdown(ctx context.Context, key string, raw json.RawMessage) (json.RawMessage, error) {
+	before, err := decodeState(key, raw)
+	if err != nil {
+		return nil, err
+	}
+	now, err := t.read(ctx, before.part)
+	if err != nil {
+		return nil, err
+	}
+	if !now.there() {
+		return executor.Gone, nil
+	}
+	slept := &state{part: before.part}
+	for _, scaler := range before.Autoscalers {
+		value, there, err := t.sleep(ctx, scaler)
+		if err != nil {
+			return nil, err
+		}
+		if there {
+			scaler.Value = encode(value)
+			slept.Autoscalers = append(slept.Autoscalers, scaler)
+		}
+	}
+	value, there, err := t.sleep(ctx, before.part)
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		return executor.Gone, nil
+	}
+	slept.Value = encode(value)
+	return encode(slept), nil
+}
+
+// sleep puts the object of a part to sleep, and returns the value that its field has then. It is not there if it has
+// gone, or is another by now.
+func (t *target) sleep(ctx context.Context, p part) (value any, there bool, err error) {
+	f := p.of().field
+	err = cluster.Retry(ctx, func() error {
+		now, err := t.read(ctx, p)
+		if there, value = now.there(), now.value; err != nil || !there || f.isAsleep(value) {
+			return err
+		}
+		value, err = t.write(ctx, p, now, f.asleep, f.sleep())
+		if apierrors.IsNotFound(err) {
+			there, err = false, nil
+		}
+		return err
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("putting %s to sleep: %w", p, err)
+	}
+	return value, there, nil
+}
+
+// WakeUp brings a workload back, and its autoscalers after it.
+func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executor.Ending, error) {
+	before, err := decodeState(resource.Key, resource.Before)
+	if err != nil {
+		return executor.Ending{}, err
+	}
+	slept, err := decodeSlept(resource.Key, resource.Slept)
+	if err != nil {
+		return executor.Ending{}, err
+	}
+	if err := t.hold(ctx, before, slept); err != nil {
+		return executor.Ending{}, err
+	}
+	var asleep *part
+	if slept != nil {
+		asleep = &slept.part
+	}
+	var notes []string
+	note, err := t.wake(ctx, before.part, asleep)
+	if err != nil {
+		return executor.Ending{}, err
+	}
+	if note != "" {
+		notes = append(notes, note)
+	}
+	for _, scaler := range slices.Backward(before.Autoscalers) {
+		note, err := t.wake(ctx, scaler, slept.autoscaler(scaler.key()), held(before)...)
+		if err != nil {
+			return executor.Ending{}, err
+		}
+		if note != "" {
+			notes = append(notes, fmt.Sprintf("%s: %s", scaler, note))
+		}
+	}
+	if len(notes) > 0 {
+		return executor.Ending{State: restore.Left, Note: strings.Join(notes, "; ")}, nil
+	}
+	return executor.Ending{State: restore.Restored}, nil
+}
+
+// held is the value by which KEDA keeps the replicas that a workload is about to have again.
+func held(before *state) []any {
+	if n := wanted(before.part); before.of().scaled && n > 0 {
+		return []any{strconv.FormatInt(n, 10)}
+	}
+	return nil
+}
+
+// hold lets KEDA keep the replicas that the workload is about to have again: for as long as it was told to keep 0, it
+// would take them.
+func (t *target) hold(ctx context.Context, before, slept *state) error {
+	now, err := t.read(ctx, before.part)
+	if err != nil || !now.there() || !before.of().field.isAsleep(now.value) {
+		return err
+	}
+	for _, scaler := range before.Autoscalers {
+		k := scaler.of()
+		for _, value := range held(before) {
+			if k.gvr != scaledObjects.gvr {
+				continue
+			}
+			was := slept.autoscaler(scaler.key())
+			if err := t.change(ctx, scaler, value, func(now any) bool { return isLeft(scaler, was, now) && !equal(encode(now), scaler.Value) }); err != nil {
+				return fmt.Errorf("readying %s to wake: %w", scaler, err)
+			}
+		}
+	}
+	return nil
+}
+
+// change gives the field of a part a value where it may be.
+func (t *target) change(ctx context.Context, p part, value any, may func(now any) bool) error {
+	return cluster.Retry(ctx, func() error {
+		now, err := t.read(ctx, p)
+		if err != nil || !now.there() || !may(now.value) {
+			return err
+		}
+		_, err = t.write(ctx, p, now, value, p.of().field.set(value))
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+}
+
+// isLeft says whether a value is the one that Shutdown has left.
+func isLeft(p part, slept *part, now any) bool {
+	if slept != nil {
+		return equal(encode(now), slept.Value)
+	}
+	return p.of().field.isAsleep(now)
+}
+
+const isGone = "it is gone"
+
+// wake brings the object of a part back where it is as Shutdown has left it, or has one of some values that are on the
+// way. The note is why it was left; empty is that it is as it was.
+func (t *target) wake(ctx context.Context, p part, slept *part, onTheWay ...any) (note string, err error) {
+	value := decode(p.Value)
+	err = cluster.Retry(ctx, func() error {
+		now, err := t.read(ctx, p)
+		switch {
+		case err != nil:
+			return err
+		case now.object == nil:
+			note = isGone
+			return nil
+		case now.other:
+			note = "it was deleted and created again while it was asleep"
+			return nil
+		case equal(encode(now.value), p.Value):
+			note = ""
+			return nil
+		case !isLeft(p, slept, now.value) && !slices.Contains(onTheWay, now.value):
+			note = fmt.Sprintf("somebody has changed it while it was asleep: %s is %s%s", strings.Join(p.of().field.path, "."), said(now.value), keeper(now.object))
+			return nil
+		}
+		note = ""
+		_, err = t.write(ctx, p, now, value, p.of().field.set(value))
+		return err
+	})
+	if apierrors.IsNotFound(err) {
+		return isGone, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("waking %s: %w", p, err)
+	}
+	return note, nil
+}
+
+// said is a value as a note says it.
+func said(value any) string {
+	if value == nil {
+		return "not set"
+	}
+	return string(encode(value))
+}
+
+// wanted is how many replicas a workload had; without any it is one of 1.
+func wanted(p part) int64 {
+	if n, ok := decode(p.Value).(int64); ok {
+		return n
+	}
+	return 1
+}

@@ -1,0 +1,212 @@
+package workloadscaler
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/labkeeper/labkeeper/internal/dispatch"
+	"github.com/labkeeper/labkeeper/internal/executor/executortest"
+)
+
+const (
+	tracked = `"metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "storefront:apps/Deployment:shop/web"}}`
+	byHelm  = `"metadata": {"labels": {"app.kubernetes.io/instance": "storefront"}}`
+	argoCD  = "; Argo CD manages it, by Application storefront: let that ignore the difference, or turn its self-heal off"
+	scaled5 = "Deployment.apps/NS/web Left: somebody has changed it while it was asleep: spec.replicas is 5"
+)
+
+// TestChangedMeanwhile is what becomes of a Deployment of 3 and its ScaledObject that somebody changes while they are
+// asleep.
+func TestChangedMeanwhile(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*world)
+		left   string
+		// replicas and pause in the end; nothing where the object is gone.
+		replicas, pause string
+	}{
+		"nothing":           {func(*world) {}, "", "3", "<nil>"},
+		"another field":     {func(w *world) { w.patch("Deployment", "web", `{"spec": {"minReadySeconds": 7}}`) }, "", "3", "<nil>"},
+		"scaled":            {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 5}}`) }, scaled5, "5", "<nil>"},
+		"scaled as it was":  {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 3}}`) }, "", "3", "<nil>"},
+		"scaled by Argo CD": {func(w *world) { w.patch("Deployment", "web", `{`+tracked+`, "spec": {"replicas": 5}}`) }, scaled5 + argoCD, "5", "<nil>"},
+		"scaled by Helm":    {func(w *world) { w.patch("Deployment", "web", `{`+byHelm+`, "spec": {"replicas": 5}}`) }, scaled5, "5", "<nil>"},
+		"scaled by Argo CD by its label": {func(w *world) {
+			w.patchAs("argocd-controller", "Deployment", "web", `{`+byHelm+`, "spec": {"replicas": 5}}`)
+		}, scaled5 + argoCD, "5", "<nil>"},
+		"gone": {func(w *world) { w.remove("Deployment", "web") }, "Deployment.apps/NS/web Left: it is gone", "", "<nil>"},
+		"created again": {func(w *world) {
+			w.remove("Deployment", "web")
+			w.apply(deployment("web", 0))
+		}, "Deployment.apps/NS/web Left: it was deleted and created again while it was asleep", "0", "<nil>"},
+		"paused elsewhere":    {func(w *world) { w.pause(`"7"`) }, "Deployment.apps/NS/web Left: ScaledObject NS/by-web: somebody has changed it while it was asleep: metadata.annotations.autoscaling.keda.sh/paused-replicas is \"7\"", "3", "7"},
+		"not paused any more": {func(w *world) { w.pause(`null`) }, "", "3", "<nil>"},
+		"by hand, both": {func(w *world) {
+			w.pause(`null`)
+			w.patch("Deployment", "web", `{"spec": {"replicas": 5}}`)
+		}, scaled5, "5", "<nil>"},
+		"ScaledObject gone": {func(w *world) { w.remove("ScaledObject", "by-web") }, "Deployment.apps/NS/web Left: ScaledObject NS/by-web: it is gone", "3", ""},
+		"ScaledObject created again": {func(w *world) {
+			w.remove("ScaledObject", "by-web")
+			w.apply(scaledObject("by-web", "{name: web}", ", annotations: {autoscaling.keda.sh/paused-replicas: '0'}"))
+		}, "Deployment.apps/NS/web Left: ScaledObject NS/by-web: it was deleted and created again while it was asleep", "3", "0"},
+		"both gone": {func(w *world) {
+			w.remove("Deployment", "web")
+			w.remove("ScaledObject", "by-web")
+		}, "Deployment.apps/NS/web Left: it is gone; ScaledObject NS/by-web: it is gone", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(deployment("web", 3) + scaledObject("by-web", "{name: web}", ""))
+			r := w.night("{}")
+			w.must(r.Shutdown(t.Context()))
+			test.change(w)
+			w.must(r.WakeUp(t.Context()))
+			if left := strings.ReplaceAll(r.Left(), w.namespace, "NS"); left != test.left {
+				t.Errorf("left:\n%s\nwant:\n%s", left, test.left)
+			}
+			w.expectOrGone(test.replicas, "Deployment", "web", specReplicas...)
+			w.expectOrGone(test.pause, "ScaledObject", "by-web", annotation...)
+		})
+	}
+}
+
+func (w *world) pause(value string) {
+	w.Helper()
+	w.patch("ScaledObject", "by-web", `{"metadata": {"annotations": {"autoscaling.keda.sh/paused-replicas": `+value+`}}}`)
+}
+
+func (w *world) expectOrGone(want, kind, name string, path ...string) {
+	w.Helper()
+	if want != "" {
+		w.expect(want, kind, name, path...)
+		return
+	}
+	if _, err := w.in(kind).Get(w.Context(), name, metav1.GetOptions{}); err == nil {
+		w.Errorf("%s %s is there", kind, name)
+	}
+}
+
+// TestAbsentStaysAbsent is that a Rollout without replicas which somebody has scaled is left so.
+func TestAbsentStaysAbsent(t *testing.T) {
+	w := newWorld(t)
+	w.apply(rollout("plain", "") + cronJob("report", false))
+	r := w.night(`{"includedGroups": ["Rollout", "CronJob"]}`)
+	w.must(r.Shutdown(t.Context()))
+	w.patch("Rollout", "plain", `{"spec": {"replicas": 2}}`)
+	w.patch("CronJob", "report", `{"spec": {"suspend": null}}`)
+	w.must(r.WakeUp(t.Context()))
+	w.expect("2", "Rollout", "plain", specReplicas...)
+	w.expect("false", "CronJob", "report", suspend.path...)
+	if left := r.Left(); !strings.Contains(left, "plain Left: somebody has changed it") || strings.Contains(left, "report") {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
+// TestGone is of what goes, and comes again, between Snapshot and Shutdown.
+func TestGone(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("a", 3) + deployment("b", 3) + scaledObject("by-b", "{name: b}", ""))
+	r := w.night("{}")
+	r.Config = executortest.Race(w.runner, func(request *http.Request) {
+		if request.Method != http.MethodGet || !strings.HasSuffix(request.URL.Path, "/horizontalpodautoscalers") {
+			return
+		}
+		w.remove("Deployment", "a") // everything is listed but these
+		w.remove("Deployment", "b")
+		w.apply(deployment("b", 2))
+	})
+	w.must(r.Shutdown(t.Context()))
+	for _, resource := range r.Point.Resources {
+		if string(resource.Slept) != `"gone"` {
+			t.Errorf("%s is %s", resource.Key, resource.Slept)
+		}
+	}
+	if len(r.Point.Resources) != 2 {
+		t.Errorf("there are %d resources", len(r.Point.Resources))
+	}
+	w.expect("2", "Deployment", "b", specReplicas...)
+	w.expect("<nil>", "ScaledObject", "by-b", annotation...)
+	if missing := r.Missing(t, dispatch.Shutdown); missing != "" {
+		t.Errorf("missing: %s", missing)
+	}
+	r.Config = w.runner
+	w.must(r.WakeUp(t.Context()))
+	w.expect("2", "Deployment", "b", specReplicas...)
+	if left := r.Left(); !strings.Contains(left, "a Left: it is gone") || !strings.Contains(left, "b Left: it was deleted and created again") {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
+// TestSelfHeal is of replicas that come back while the target is put to sleep: it says so, and another attempt takes
+// them again.
+func TestSelfHeal(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("web", 3) + cronJob("report", false) + deployment("queue", 0) + scaledObject("by-web", "{name: queue}", ""))
+	r := w.night(`{"includedGroups": ["Deployment", "CronJob"]}`)
+	w.must(r.Shutdown(t.Context()))
+	w.pause("null")
+	w.patch("Deployment", "web", `{`+tracked+`, "spec": {"replicas": 3}}`)
+	w.patch("CronJob", "report", `{"spec": {"suspend": false}}`)
+	missing := strings.ReplaceAll(r.Missing(t, dispatch.Shutdown), w.namespace, "NS")
+	if want := "CronJob.batch/NS/report: spec.suspend is false again\n" +
+		"Deployment.apps/NS/queue: ScaledObject NS/by-web: metadata.annotations.autoscaling.keda.sh/paused-replicas is not set again\n" +
+		"Deployment.apps/NS/web: spec.replicas is 3 again" + argoCD; missing != want {
+		t.Errorf("missing:\n%s\nwant:\n%s", missing, want)
+	}
+	w.must(r.Shutdown(t.Context()))
+	w.expect("0", "Deployment", "web", specReplicas...)
+	w.expect("0", "ScaledObject", "by-web", annotation...)
+	w.must(r.WakeUp(t.Context()))
+	w.expect("3", "Deployment", "web", specReplicas...)
+	if left := r.Left(); left != "" {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
+// TestScaleUp puts the field of a HorizontalPodAutoscaler to sleep by which one with minReplicas 0 is held (which an API
+// server lets through by a feature gate alone), and wakes it.
+func TestScaleUp(t *testing.T) {
+	for name, behavior := range map[string]string{
+		"no behavior":   "",
+		"some behavior": "behavior: {scaleUp: {policies: [{type: Pods, value: 2, periodSeconds: 30}], stabilizationWindowSeconds: 5}},",
+		"disabled":      "behavior: {scaleUp: {selectPolicy: Disabled}},",
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.apply("{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web}, spec: {" + behavior + " minReplicas: 1, maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: none}}}")
+			before := w.bytes()["HorizontalPodAutoscaler web"]
+			object := w.get("HorizontalPodAutoscaler", "web")
+			p := newPart(autoscalers, object, scaleUp.read(object))
+			opened, err := w.night("{}").Open(t.Context(), dispatch.Shutdown)
+			w.must(err)
+			hibernation := opened.(*target)
+			value, there, err := hibernation.sleep(t.Context(), p)
+			w.must(err)
+			w.expect("Disabled", "HorizontalPodAutoscaler", "web", "spec", "behavior", "scaleUp", "selectPolicy")
+			slept := p
+			slept.Value = encode(value)
+			w.patch("HorizontalPodAutoscaler", "web", `{"spec": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 7}}}}`)
+			if note, err := hibernation.wake(t.Context(), p, &slept); err != nil || !strings.Contains(note, "somebody has changed it") {
+				t.Errorf("a policy was changed, and it was not left: %q (%v)", note, err)
+			}
+			w.patch("HorizontalPodAutoscaler", "web", `{"spec": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": null}}}}`)
+			if note, err := hibernation.wake(t.Context(), p, &slept); err != nil || note != "" || !there {
+				t.Errorf("left: %s (%v)", note, err)
+			}
+			if after := w.bytes()["HorizontalPodAutoscaler web"]; after != before {
+				t.Errorf("it is\n%s\nand was\n%s", after, before)
+			}
+		})
+	}
+}
+
+// patchAs changes an object as somebody with a name.
+func (w *world) patchAs(manager, kind, name, patch string) {
+	w.Helper()
+	if _, err := w.in(kind).Patch(w.Context(), name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{FieldManager: manager}); err != nil {
+		w.Fatal(err)
+	}
+}

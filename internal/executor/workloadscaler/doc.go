@@ -1,0 +1,46 @@
+// Package workloadscaler puts workloads to sleep by taking their pods: what has replicas is scaled to 0, and a CronJob
+// is suspended.
+//
+// # Parameters
+//
+//	includedGroups: [Deployment, StatefulSet, Rollout, CronJob, ReplicaSet, Kind.group, group/version/resource]
+//	namespace: {literals: [shop]}          # or {selector: {team: shop}}
+//	workloadSelector: {matchLabels: {…}}   # all, unless it is said
+//	exclude: {names: [proxy, shop/db], labels: {keep: "true"}}
+//	awaitCompletion: {enabled: true, timeout: 5m}
+//
+// Kinds are put to sleep in the order of includedGroups, and those of one kind by their names. Of what is excluded by
+// labels, an object has all of them. A kind that is not one of the five needs subresource scale; a runner in the
+// manager's own cluster gets the rights for it by a ClusterRole labelled
+// hibernator.ardikabs.com/aggregate-to-workloadscaler: "true".
+//
+// Not touched is what another of the target's resources, or one that is excluded, controls, and a ReplicaSet that
+// anything controls. A Job that runs comes to its end: only new ones are held back, and Kubernetes makes up for the
+// last one that was missed when the CronJob wakes, unless that is longer ago than its startingDeadlineSeconds. A
+// StatefulSet that deletes its volumes when it is scaled down is an error, before anything is stopped.
+//
+// # What is changed
+//
+// Replicas are written by subresource scale, everything else by a merge patch of the one field, both with the
+// resourceVersion that was read. A Rollout without replicas, which is one of 1, has none again afterwards.
+//
+// Autoscalers are part of their workload: they sleep before it, in the same step, and wake after it. So nothing rests on
+// the order in which a runner takes the resources of a target.
+//
+// A ScaledObject (KEDA) is paused by annotation autoscaling.keda.sh/paused-replicas: "0". To wake, the annotation is
+// first set to the replicas that there were, then the workload is scaled, and then the annotation is what it was,
+// which is mostly none. KEDA never sees replicas that it is not told to have: a paused one it scales to what the
+// annotation says whenever it looks, and one that is not it scales from 0 by its triggers.
+//
+// A HorizontalPodAutoscaler does nothing while its target has 0 replicas (condition ScalingActive is False, with reason
+// ScalingDisabled), and goes on when it has some: it need not be changed, and so its bounds cannot be lost. Workloads
+// wake in one step to what they had, so it does not start from 1. The exception is one with minReplicas 0 (feature gate
+// HPAScaleToZero): before Kubernetes 1.36 it scales anything from 0, since then only what it has scaled to 0 itself. As
+// minReplicas 1 would make the latter scale up at once, not that is changed but spec.behavior.scaleUp.selectPolicy, to
+// Disabled. The HorizontalPodAutoscaler of a ScaledObject is KEDA's, which deletes and makes it.
+//
+// # What others change meanwhile
+//
+// It stays. A field is brought back if it still has the value that it was put to sleep with, in the same object: by
+// its UID. Everything else is left, and the note says what it is, and that Argo CD manages the object, where it does.
+package workloadscaler

@@ -1,0 +1,146 @@
+package workloadscaler
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/labkeeper/labkeeper/internal/dispatch"
+	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/restore"
+)
+
+// Await is how long pods may take.
+func (t *target) Await() time.Duration { return t.await }
+
+// Settled says whether the pods of a workload are gone, or ready.
+func (t *target) Settled(ctx context.Context, resource restore.Resource) (string, error) {
+	before, err := decodeState(resource.Key, resource.Before)
+	if err != nil || resource.State == restore.Left {
+		return "", err
+	}
+	now, err := t.read(ctx, before.part)
+	if err != nil || !now.there() {
+		return "", err
+	}
+	if t.session.Operation == dispatch.Shutdown {
+		if woken, err := t.woken(ctx, before, now); err != nil || woken != "" {
+			return woken, err
+		}
+	}
+	switch {
+	case !before.of().scaled:
+		return "", nil
+	case t.session.Operation == dispatch.Shutdown:
+		return gone(now), nil
+	}
+	return ready(now, wanted(before.part)), nil
+}
+
+// woken says what of a workload is not asleep any more: itself, or an autoscaler, which would wake it.
+func (t *target) woken(ctx context.Context, before *state, now live) (string, error) {
+	again := func(p part, now live) string {
+		f := p.of().field
+		if !now.there() || f.isAsleep(now.value) {
+			return ""
+		}
+		return fmt.Sprintf("%s is %s again%s", strings.Join(f.path, "."), said(now.value), keeper(now.object))
+	}
+	if woken := again(before.part, now); woken != "" {
+		return woken, nil
+	}
+	for _, scaler := range before.Autoscalers {
+		now, err := t.read(ctx, scaler)
+		if err != nil {
+			return "", err
+		}
+		if woken := again(scaler, now); woken != "" {
+			return fmt.Sprintf("%s: %s", scaler, woken), nil
+		}
+	}
+	return "", nil
+}
+
+// gone says which pods a workload of 0 replicas still has.
+func gone(now live) string {
+	if now.at == now.object && !observed(now.object) {
+		return "its controller has not seen it yet"
+	}
+	left := count(now.at, "replicas") + count(now.object, "terminatingReplicas")
+	if left == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d pods are left", left)
+}
+
+// ready says how many pods are not ready of those that a workload had. Those that an autoscaler has taken since are not
+// missing.
+func ready(now live, had int64) string {
+	n := had
+	if spec, ok := now.value.(int64); ok {
+		n = min(n, spec)
+	}
+	if n == 0 {
+		return ""
+	}
+	if !observed(now.object) {
+		return "its controller has not seen it yet"
+	}
+	are, said := count(now.object, "readyReplicas"), "ready"
+	if _, has, _ := unstructured.NestedFieldNoCopy(now.object.Object, "status", "readyReplicas"); !has && now.at != now.object {
+		are, said = count(now.at, "replicas"), "there"
+	}
+	if are >= n {
+		return ""
+	}
+	return fmt.Sprintf("%d of %d pods are %s", are, n, said)
+}
+
+// count is a number of the status; 0 where there is none.
+func count(object *unstructured.Unstructured, name string) int64 {
+	n, _, _ := unstructured.NestedInt64(object.Object, "status", name)
+	return n
+}
+
+// observed says whether the status speaks of the spec as it is. A kind that does not say is believed; a Rollout says
+// it as a string.
+func observed(object *unstructured.Unstructured) bool {
+	value, has, _ := unstructured.NestedFieldNoCopy(object.Object, "status", "observedGeneration")
+	if !has {
+		return object.GroupVersionKind().Group != deployments.gvr.Group && object.GroupVersionKind().Group != rollouts.gvr.Group
+	}
+	n, err := strconv.ParseInt(fmt.Sprint(value), 10, 64)
+	return err == nil && n >= object.GetGeneration()
+}
+
+const (
+	trackingID      = "argocd.argoproj.io/tracking-id"
+	trackingLabel   = "app.kubernetes.io/instance"
+	argoCDInstance  = "argocd.argoproj.io/instance"
+	argoCDFieldName = "argocd"
+)
+
+// keeper says that Argo CD manages an object, which is then who changes it back; empty if it does not. Label
+// app.kubernetes.io/instance is that of Helm, too: it counts where Argo CD has written the object.
+func keeper(object *unstructured.Unstructured) string {
+	app, _, _ := strings.Cut(object.GetAnnotations()[trackingID], ":")
+	app = cmp.Or(app, object.GetAnnotations()[argoCDInstance], object.GetLabels()[argoCDInstance])
+	if app == "" {
+		for _, entry := range object.GetManagedFields() {
+			if strings.HasPrefix(entry.Manager, argoCDFieldName) {
+				app = object.GetLabels()[trackingLabel]
+			}
+		}
+	}
+	if app == "" {
+		return ""
+	}
+	return fmt.Sprintf("; Argo CD manages it, by Application %s: let that ignore the difference, or turn its self-heal off", app)
+}
+
+var _ executor.Target = (*target)(nil)

@@ -1,0 +1,192 @@
+package workloadscaler
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/executor/cluster"
+)
+
+// target is what a plan names.
+type target struct {
+	*parameters
+	session   executor.Session
+	client    dynamic.Interface
+	discovery discovery.DiscoveryInterface
+	// page is how many objects are listed at a time; 0 is as many as usual.
+	page int64
+}
+
+// found is an object of the target.
+type found struct {
+	kind   kind
+	object *unstructured.Unstructured
+}
+
+// Snapshot lists the workloads.
+func (t *target) Snapshot(ctx context.Context) ([]executor.Resource, error) {
+	all, err := t.list(ctx)
+	if err != nil {
+		return nil, err
+	}
+	scalers := map[string]map[string][]part{} // by namespace and the key of what they scale
+	var resources []executor.Resource
+	for _, f := range owned(all) {
+		if t.exclude.has(f.object) {
+			continue
+		}
+		s, err := t.capture(ctx, f)
+		if err != nil {
+			return nil, err
+		}
+		if s == nil {
+			continue
+		}
+		if f.kind.scaled {
+			if scalers[s.Namespace] == nil {
+				if scalers[s.Namespace], err = t.listAutoscalers(ctx, s.Namespace); err != nil {
+					return nil, err
+				}
+			}
+			s.Autoscalers = scalers[s.Namespace][s.key()]
+		}
+		resources = append(resources, executor.Resource{Key: s.key(), State: encode(s)})
+	}
+	return resources, nil
+}
+
+// list is all objects of the kinds in the namespaces, in the order that they sleep in.
+func (t *target) list(ctx context.Context) ([]found, error) {
+	var all []found
+	seen := sets.New[schema.GroupResource]()
+	for _, g := range t.groups {
+		k, err := resolve(g, t.discovery)
+		if err != nil {
+			return nil, err
+		}
+		if seen.Has(k.gvr.GroupResource()) {
+			continue
+		}
+		seen.Insert(k.gvr.GroupResource())
+		for _, namespace := range t.session.Namespaces {
+			objects, err := t.listOf(ctx, k, namespace, t.selector)
+			if apierrors.IsNotFound(err) {
+				return nil, fmt.Errorf("listing %s: the cluster does not serve them; install the kind, or remove it from includedGroups", resourceText(k.gvr))
+			}
+			if err != nil {
+				return nil, err
+			}
+			for i := range objects {
+				all = append(all, found{kind: k, object: &objects[i]})
+			}
+		}
+	}
+	return all, nil
+}
+
+func (t *target) listOf(ctx context.Context, k kind, namespace, selector string) ([]unstructured.Unstructured, error) {
+	objects, err := cluster.List(ctx, t.client.Resource(k.gvr).Namespace(namespace), metav1.ListOptions{LabelSelector: selector, Limit: t.page})
+	if err != nil {
+		return nil, fmt.Errorf("listing %s in %s: %w", resourceText(k.gvr), namespace, err)
+	}
+	return objects, nil
+}
+
+// owned are those that nothing else in the target controls, and no ReplicaSet that anything controls.
+func owned(all []found) []found {
+	uids := sets.New[types.UID]()
+	for _, f := range all {
+		uids.Insert(f.object.GetUID())
+	}
+	return slices.DeleteFunc(all, func(f found) bool {
+		controller := metav1.GetControllerOfNoCopy(f.object)
+		return controller != nil && (f.kind.gvr == replicaSets.gvr || uids.Has(controller.UID))
+	})
+}
+
+// capture is how an object is; nil if it has gone.
+func (t *target) capture(ctx context.Context, f found) (*state, error) {
+	value := f.kind.field.read(f.object)
+	if f.kind.foreign {
+		scale, err := t.scale(ctx, f.kind, f.object)
+		if err != nil || scale == nil {
+			return nil, err
+		}
+		value, _, _ = unstructured.NestedInt64(scale.Object, "spec", "replicas")
+	}
+	s := &state{part: newPart(f.kind, f.object, value)}
+	policy, _, _ := unstructured.NestedString(f.object.Object, "spec", "persistentVolumeClaimRetentionPolicy", "whenScaled")
+	if f.kind.gvr == statefulSets.gvr && policy == "Delete" && !f.kind.field.isAsleep(value) {
+		return nil, fmt.Errorf("looking at %s: it deletes its volumes when it is scaled down; set spec.persistentVolumeClaimRetentionPolicy.whenScaled to Retain, or exclude it", s)
+	}
+	return s, nil
+}
+
+// scale is the subresource of an object; nil if the object has gone.
+func (t *target) scale(ctx context.Context, k kind, object *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	in := t.client.Resource(k.gvr).Namespace(object.GetNamespace())
+	scale, err := in.Get(ctx, object.GetName(), metav1.GetOptions{}, "scale")
+	if apierrors.IsNotFound(err) {
+		if _, gone := in.Get(ctx, object.GetName(), metav1.GetOptions{}); apierrors.IsNotFound(gone) {
+			return nil, nil
+		}
+		err = fmt.Errorf("%s has no subresource scale; remove it from includedGroups", resourceText(k.gvr))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading scale of %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
+	}
+	return scale, nil
+}
+
+// listAutoscalers is the autoscalers of a namespace that would scale something from 0, by the keys of what they scale.
+func (t *target) listAutoscalers(ctx context.Context, namespace string) (map[string][]part, error) {
+	by := map[string][]part{}
+	objects, err := t.listOf(ctx, scaledObjects, namespace, "")
+	if err != nil && !apierrors.IsNotFound(err) { // KEDA need not be there
+		return nil, err
+	}
+	for i := range objects {
+		key := scaled(&objects[i], "apps/v1", deployments.name)
+		by[key] = append(by[key], newPart(scaledObjects, &objects[i], paused.read(&objects[i])))
+	}
+	if objects, err = t.listOf(ctx, autoscalers, namespace, ""); err != nil {
+		return nil, err
+	}
+	for i := range objects {
+		least, said, _ := unstructured.NestedInt64(objects[i].Object, "spec", "minReplicas")
+		controller := metav1.GetControllerOfNoCopy(&objects[i])
+		if !said || least > 0 || controller != nil && controller.Kind == scaledObjects.name {
+			continue
+		}
+		key := scaled(&objects[i], "", "")
+		by[key] = append(by[key], newPart(autoscalers, &objects[i], scaleUp.read(&objects[i])))
+	}
+	for _, parts := range by {
+		slices.SortFunc(parts, func(a, b part) int { return strings.Compare(a.key(), b.key()) })
+	}
+	return by, nil
+}
+
+// scaled is the key of what an autoscaler scales.
+func scaled(scaler *unstructured.Unstructured, usualVersion, usualKind string) string {
+	of := func(name string) string {
+		s, _, _ := unstructured.NestedString(scaler.Object, "spec", "scaleTargetRef", name)
+		return s
+	}
+	gv, _ := schema.ParseGroupVersion(cmp.Or(of("apiVersion"), usualVersion))
+	gk := schema.GroupKind{Group: gv.Group, Kind: cmp.Or(of("kind"), usualKind)}
+	return gk.String() + "/" + scaler.GetNamespace() + "/" + of("name")
+}

@@ -1,0 +1,31 @@
+// Package runner carries out one operation on one target, in a pod of its own: "manager runner".
+//
+// # What it promises
+//
+// After a shutdown and a wake-up, whatever was killed, cut off or started again in between, every resource is as it was
+// before the shutdown; or it was left as somebody else has made it, and the [Result] names it. A Result is Completed
+// only when everything is as the operation wants it and the restore point that says so has been written.
+//
+// # The order of writes
+//
+// A shutdown captures all that it is going to change, and writes that in one update before its first change. If that
+// cannot be written, for instance because it is too large, nothing is changed. What it has made of the resources is
+// written at most a second later or every 50 resources, and at the end: a run that is killed in between has changed
+// what is known as captured, and a wake-up brings that back too. Nothing that was captured and may have been changed
+// is captured again. A run that ends in good order before it has touched a resource forgets it: it was not asleep, and
+// others may change it.
+//
+// A wake-up goes backwards through what is still to be restored, and notes what it has restored, or left, in the same
+// steps. What it was killed before it noted is woken again, which changes nothing.
+//
+// # The fence
+//
+// The ConfigMap of a restore point names the execution that may write to it. A runner reads that before it acts, and
+// each of its writes is an update of what it has read: once another execution is named, or another runner has written,
+// it writes nothing, stops, and says Superseded. Between two writes, which is about a second, it does not know; whoever
+// names another execution first sees to it that the pod of the former is gone.
+//
+// # When it is told to stop
+//
+// By a signal or by its deadline: the call in hand is given ten seconds to end, and what is known is written.
+package runner

@@ -1,0 +1,57 @@
+package runner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/clientcmd/api"
+)
+
+// TargetConfig reads the current context of a kubeconfig file. It refuses what would run programs or read files as the
+// runner: exec plugins, auth providers and paths. Its errors carry nothing of the kubeconfig but names.
+func TargetConfig(path string) (*rest.Config, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
+	}
+	config, err := clientcmd.Load(content)
+	if err != nil {
+		// The parser's error quotes what it could not parse.
+		return nil, fmt.Errorf("reading kubeconfig %s: it is not one", path)
+	}
+	if err := usable(config); err != nil {
+		return nil, fmt.Errorf("reading kubeconfig %s: %w", path, err)
+	}
+	c, err := clientcmd.NewDefaultClientConfig(*config, &clientcmd.ConfigOverrides{}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig %s: its current context cannot be used", path)
+	}
+	return c, nil
+}
+
+// usable refuses a current context that is not whole, or that could do more than log in.
+func usable(config *api.Config) error {
+	context, ok := config.Contexts[config.CurrentContext]
+	if !ok {
+		return fmt.Errorf("its current-context %q does not exist", config.CurrentContext)
+	}
+	cluster, ok := config.Clusters[context.Cluster]
+	if !ok || cluster.Server == "" {
+		return fmt.Errorf("its cluster %q does not exist or has no server", context.Cluster)
+	}
+	user, ok := config.AuthInfos[context.AuthInfo]
+	switch {
+	case !ok:
+		return fmt.Errorf("its user %q does not exist", context.AuthInfo)
+	case user.Exec != nil:
+		return fmt.Errorf("its user runs the exec plugin %q; give the user a token or a client certificate", user.Exec.Command)
+	case user.AuthProvider != nil:
+		return fmt.Errorf("its user has the auth provider %q; give the user a token or a client certificate", user.AuthProvider.Name)
+	case user.ClientCertificate != "" || user.ClientKey != "" || user.TokenFile != "" || cluster.CertificateAuthority != "":
+		return errors.New("it names files; embed them as data")
+	}
+	return nil
+}

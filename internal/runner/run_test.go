@@ -1,0 +1,442 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/restore"
+)
+
+const (
+	shutdown = v1alpha1.OperationShutdown
+	wakeUp   = v1alpha1.OperationWakeUp
+)
+
+func (w *world) mustComplete(operation v1alpha1.Operation) Result {
+	w.t.Helper()
+	r := w.run(operation, "", 0)
+	if r == nil || !r.Completed {
+		w.t.Fatalf("%s is not completed: %+v", operation, r)
+	}
+	return *r
+}
+
+// The order of things: all is written before the first change; those first put to sleep wake last.
+func TestOrderOfWrites(t *testing.T) {
+	w := newWorld(t)
+	before := maps.Clone(w.have)
+	r := w.mustComplete(shutdown)
+	if r.Resources != 6 || r.Done != 6 || len(r.Left) > 0 {
+		t.Errorf("the result is %+v", r)
+	}
+	if diff := cmp.Diff([]string{"Load", "Snapshot", "Save", "Shutdown web"}, w.calls[:4]); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(w.listed, w.keys("Shutdown")); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	r = w.mustComplete(wakeUp)
+	if r.Resources != 6 || r.Done != 6 || len(r.Left) > 0 {
+		t.Errorf("the result is %+v", r)
+	}
+	want := slices.Clone(w.listed)
+	slices.Reverse(want)
+	if diff := cmp.Diff(want, w.keys("WakeUp")); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, w.have); diff != "" {
+		t.Errorf("world (-want +got):\n%s", diff)
+	}
+}
+
+// everyFault runs an operation from a state with each of the faults at each call, until a run is too short for it, and
+// hands on what there is then.
+func everyFault(w *world, operation v1alpha1.Operation, faults []fault, then func(what string, w *world)) {
+	for _, f := range faults {
+		for at := 1; ; at++ {
+			c := w.clone()
+			r := c.run(operation, f, at)
+			if len(c.calls) < at {
+				break
+			}
+			if f == down && r.Completed {
+				c.t.Errorf("%s at call %d of %s: it is completed", f, at, operation)
+			}
+			then(fmt.Sprintf("%s at call %d (%s) of %s", f, at, c.calls[at-1], operation), c)
+		}
+	}
+}
+
+// A shutdown with a fault, perhaps another try at it, then a wake-up with a fault, perhaps another try: the world is as
+// it was, or nothing says that it is.
+func TestEveryFault(t *testing.T) {
+	start := newWorld(t)
+	before := maps.Clone(start.have)
+	runs := 0
+	check := func(what string, w *world) {
+		runs++
+		if diff := cmp.Diff(before, w.have); diff != "" {
+			t.Errorf("%s: world (-want +got):\n%s", what, diff)
+		}
+	}
+	wake := func(what string, w *world) {
+		everyFault(w, wakeUp, faults, func(then string, w *world) {
+			if w.told != nil && w.told.Execution == w.fence && w.told.Completed {
+				check(what+", "+then, w.clone())
+			}
+			r := w.mustComplete(wakeUp)
+			if len(r.Left) > 0 {
+				t.Errorf("%s, %s: left are %v", what, then, r.Left)
+			}
+			check(what+", "+then, w)
+		})
+	}
+	everyFault(start, shutdown, faults, func(what string, w *world) {
+		again := w.clone()
+		again.mustComplete(shutdown)
+		wake(what+", again", again)
+		wake(what, w)
+		if t.Failed() {
+			t.FailNow()
+		}
+	})
+	t.Logf("%d ways", runs)
+	if runs < 1000 {
+		t.Errorf("these were only %d ways", runs)
+	}
+}
+
+// A wake-up that was cut short, and then the next night before it was tried again: what is awake is captured as it is
+// then, and what still sleeps as it was.
+func TestSleepAgainAfterHalfAWakeUp(t *testing.T) {
+	start := newWorld(t)
+	before := maps.Clone(start.have)
+	start.mustComplete(shutdown)
+	everyFault(start, wakeUp, []fault{killAfter, refused, signal}, func(first string, w *world) {
+		everyFault(w, shutdown, []fault{killBefore, lost, signal, down}, func(then string, w *world) {
+			w.mustComplete(shutdown)
+			w.mustComplete(wakeUp)
+			if diff := cmp.Diff(before, w.have); diff != "" {
+				t.Fatalf("%s, %s: world (-want +got):\n%s", first, then, diff)
+			}
+		})
+	})
+}
+
+func TestRetryDoesNotCaptureAgain(t *testing.T) {
+	w := newWorld(t)
+	w.broken["api"] = apierrors.NewForbidden(schema.GroupResource{Resource: "deployments"}, "api", errors.New("no"))
+	w.broken["db"] = errors.New("the database is locked")
+	r := w.run(shutdown, "", 0)
+	if r.Completed || r.Reason != ReasonForbidden || r.Resources != 6 || r.Done != 4 ||
+		!strings.Contains(r.Message, "api: ") || !strings.Contains(r.Message, "db: the database is locked") {
+		t.Errorf("the result is %+v", r)
+	}
+	if diff := cmp.Diff(w.listed, w.keys("Shutdown")); diff != "" {
+		t.Errorf("a failure has kept others from being tried (-want +got):\n%s", diff)
+	}
+	w.broken = map[string]error{}
+	w.mustComplete(shutdown)
+	if diff := cmp.Diff(w.listed, w.keys("Shutdown")); diff != "" { // pools, which a snapshot lists no more, too
+		t.Errorf("again (-want +got):\n%s", diff)
+	}
+	for key, before := range newWorld(t).have {
+		if got := w.point().Resource(key); got == nil || string(got.Before) != fmt.Sprint(before) {
+			t.Errorf("%s was %d, and is captured as %+v", key, before, got)
+		}
+	}
+}
+
+func TestSomebodyElse(t *testing.T) {
+	w := newWorld(t)
+	w.mustComplete(shutdown)
+	w.have["web"] = 9
+	delete(w.have, "db")
+	r := w.mustComplete(wakeUp)
+	if diff := cmp.Diff([]string{"db: it is gone", "web: somebody has made it 9"}, r.Left); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	want := map[string]int{"web": 9, "api": 2, "pool-b": 5, "idle": asleepValue, "pool-a": 4}
+	if diff := cmp.Diff(want, w.have); diff != "" {
+		t.Errorf("world (-want +got):\n%s", diff)
+	}
+	if r := w.mustComplete(wakeUp); len(r.Left) != 2 || w.have["web"] != 9 {
+		t.Errorf("again: %+v, %v", r, w.have)
+	}
+	// The next night sleeps and wakes by what is there now.
+	w.mustComplete(shutdown)
+	if w.point().Resource("db") != nil {
+		t.Error("what is gone is remembered")
+	}
+	if r := w.mustComplete(wakeUp); len(r.Left) > 0 || w.have["web"] != 9 {
+		t.Errorf("the next night: %+v, %v", r, w.have)
+	}
+}
+
+// What was left in a wake-up that has not come to its end is not told of again after the next night.
+func TestLeftLastNight(t *testing.T) {
+	w := newWorld(t)
+	w.mustComplete(shutdown)
+	delete(w.have, "db")
+	w.broken["web"] = errors.New("no")
+	if r := w.run(wakeUp, "", 0); r.Completed || r.Reason != ReasonFailed || r.Done != 5 || len(r.Left) != 1 {
+		t.Errorf("the result is %+v", r)
+	}
+	w.broken = map[string]error{}
+	w.mustComplete(shutdown)
+	if r := w.mustComplete(wakeUp); len(r.Left) > 0 || r.Resources != 5 || w.have["web"] != 3 || w.have["api"] != 2 {
+		t.Errorf("the result is %+v, and the world %v", r, w.have)
+	}
+}
+
+// The type of a target that is awake may change.
+func TestAnotherTypeAwake(t *testing.T) {
+	w := newWorld(t)
+	w.mustComplete(shutdown)
+	w.mustComplete(wakeUp)
+	w.fence = "e"
+	task := Task{Operation: wakeUp, Plan: "shop/nights", Target: "all", Type: "none", Execution: "e", Attempt: 1, Deadline: time.Hour}
+	if r := w.runTask(t.Context(), task); !r.Completed || r.Done != 6 {
+		t.Errorf("the result is %+v", r)
+	}
+}
+
+// What is known of a resource that was put to sleep stays known if it is gone when that is tried again.
+func TestGoneMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	w.lag = 1000
+	w.run(shutdown, "", 0)
+	delete(w.have, "db")
+	w.lag = 0
+	w.mustComplete(shutdown)
+	if got := string(w.point().Resource("db").Slept); got != "0" {
+		t.Errorf("it was made %s", got)
+	}
+	w = newWorld(t)
+	w.listed, w.have["ghost"] = append(w.listed, "ghost"), 1
+	w.onCall = func(name string) {
+		if name == "Save" {
+			delete(w.have, "ghost")
+		}
+	}
+	w.mustComplete(shutdown)
+	if keys := w.keys("Settled"); slices.Contains(keys, "ghost") || !gone(w.point().Resource("ghost").Slept) {
+		t.Errorf("what is gone is waited for: %v", keys)
+	}
+	if r := w.mustComplete(wakeUp); len(r.Left) != 1 {
+		t.Errorf("the result is %+v", r)
+	}
+}
+
+// What a run has captured and not touched is awake, and belongs to others.
+func TestUntouchedIsForgotten(t *testing.T) {
+	w := newWorld(t)
+	r := w.run(shutdown, signal, 5) // the second resource
+	if r.Reason != ReasonInterrupted || r.Done != 2 || w.asleep("db") {
+		t.Errorf("the result is %+v", r)
+	}
+	if p := w.point(); len(p.Resources) != 2 || p.Resource("web").State != restore.Asleep || p.Resource("api").State != restore.Asleep {
+		t.Errorf("the point is %+v", p)
+	}
+	w.have["db"] = 7
+	w.mustComplete(shutdown)
+	w.mustComplete(wakeUp)
+	if w.have["db"] != 7 || w.have["web"] != 3 {
+		t.Errorf("the world is %v", w.have)
+	}
+}
+
+func TestSuperseded(t *testing.T) {
+	for _, operation := range []v1alpha1.Operation{shutdown, wakeUp} {
+		w := newWorld(t)
+		if operation == wakeUp {
+			w.mustComplete(shutdown)
+		}
+		task := Task{Operation: operation, Plan: "shop/nights", Target: "all", Type: "world", Cycle: "c1", Execution: "old", Attempt: 1, Deadline: time.Hour}
+		w.fence, w.writes, w.calls = "new", 0, nil
+		if r := w.runTask(t.Context(), task); r.Reason != ReasonSuperseded || w.writes > 0 || len(w.calls) != 1 {
+			t.Errorf("%s: before: %+v after %v", operation, r, w.calls)
+		}
+		// Another takes over while it is at work: it stops by the next write.
+		w.fence, w.broken, w.calls = "old", nil, nil
+		took := &takeover{world: w}
+		ctx := t.Context()
+		r := Run(ctx, task, Deps{Store: memory{w, "old"}, Executors: executor.Registry{"world": took}, Clock: w.clock})
+		if r.Completed || r.Reason != ReasonSuperseded {
+			t.Errorf("%s: meanwhile: %+v", operation, r)
+		}
+		if w.writes != took.writes {
+			t.Errorf("%s: it was written to %d times after that", operation, w.writes-took.writes)
+		}
+		if n := len(w.keys("Shutdown")) + len(w.keys("WakeUp")); n > 5 {
+			t.Errorf("%s: it went on: %v", operation, w.calls)
+		}
+	}
+}
+
+// takeover is a world in which another execution takes over at the first change.
+type takeover struct {
+	*world
+	writes int
+}
+
+func (w *takeover) Parse(json.RawMessage) (executor.Parameters, error)              { return w, nil }
+func (w *takeover) Open(context.Context, executor.Session) (executor.Target, error) { return w, nil }
+func (w *takeover) Shutdown(ctx context.Context, key string, before json.RawMessage) (json.RawMessage, error) {
+	w.over()
+	return w.world.Shutdown(ctx, key, before)
+}
+
+func (w *takeover) WakeUp(ctx context.Context, r restore.Resource) (executor.Ending, error) {
+	w.over()
+	return w.world.WakeUp(ctx, r)
+}
+
+func (w *takeover) over() {
+	if w.fence != "new" {
+		w.fence, w.writes = "new", w.world.writes
+	}
+}
+
+// Without a restore point, or with one that cannot be kept, nothing is changed.
+func TestNothingIsChanged(t *testing.T) {
+	for name, test := range map[string]struct {
+		prepare func(w *world, task *Task)
+		reason  string
+	}{
+		"too large for the store": {func(w *world, _ *Task) { w.limit = 300 }, ReasonRestorePointTooLarge},
+		"another target's": {func(w *world, _ *Task) {
+			w.stored = []byte(`{"plan":"shop/nights","target":"other","executor":"world","resources":[]}`)
+		}, ReasonRestorePointLost},
+		"another executor's": {func(w *world, _ *Task) {
+			w.stored = []byte(`{"plan":"shop/nights","target":"all","executor":"other","resources":[{"key":"web","state":"Asleep","before":3}]}`)
+		}, ReasonInvalidParameters},
+		"parameters":  {func(_ *world, task *Task) { task.Parameters = json.RawMessage(`"wrong"`) }, ReasonInvalidParameters},
+		"no executor": {func(_ *world, task *Task) { task.Type = "none" }, ReasonInvalidParameters},
+		"a deadline":  {func(_ *world, task *Task) { task.Deadline = 500 * time.Millisecond }, ReasonDeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.fence = "e"
+			task := Task{Operation: shutdown, Plan: "shop/nights", Target: "all", Type: "world", Cycle: "c1", Execution: "e", Attempt: 1, Deadline: time.Hour}
+			test.prepare(w, &task)
+			before := maps.Clone(w.have)
+			r := w.runTask(t.Context(), task)
+			if r.Completed || r.Reason != test.reason {
+				t.Errorf("the result is %+v", r)
+			}
+			if !maps.Equal(before, w.have) {
+				t.Error("something was changed")
+			}
+			if saved := test.reason != ReasonRestorePointLost; saved && (w.told == nil || w.told.Reason != test.reason) {
+				t.Errorf("what was saved is %+v", w.told)
+			}
+			if p := w.point(); p != nil && name != "another executor's" && len(p.Resources) > 0 {
+				t.Errorf("the point has %d resources", len(p.Resources))
+			}
+		})
+	}
+}
+
+// A point that fits, and would not once it says what was made of the resources, is refused before anything is changed.
+func TestRoom(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	p := &restore.Point{}
+	for i := range 51_500 {
+		p.Capture(fmt.Sprintf("%05d-%x", i, random.Uint32()), json.RawMessage(fmt.Sprint(random.Uint32())))
+	}
+	if _, err := p.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	if err := (&run{point: p}).room(); reasonOf(err) != ReasonRestorePointTooLarge {
+		t.Errorf("it is %v", err)
+	}
+	if p.Resources[0].Slept != nil {
+		t.Error("it says what was made of a resource that nobody has touched")
+	}
+}
+
+// Where what was made of resources does not fit any more, what they were is kept.
+func TestTooLargeMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	before := maps.Clone(w.have)
+	w.mustComplete(shutdown)
+	full := len(w.stored)
+	w = newWorld(t)
+	w.limit = full - 10
+	if r := w.run(shutdown, "", 0); r.Completed || r.Reason != ReasonRestorePointTooLarge || w.told.Reason != r.Reason {
+		t.Errorf("the result is %+v", r)
+	}
+	w.mustComplete(wakeUp)
+	if diff := cmp.Diff(before, w.have); diff != "" {
+		t.Errorf("world (-want +got):\n%s", diff)
+	}
+}
+
+func TestNotSettled(t *testing.T) {
+	w := newWorld(t)
+	before := maps.Clone(w.have)
+	for _, operation := range []v1alpha1.Operation{shutdown, wakeUp} {
+		w.lag = 1000
+		r := w.run(operation, "", 0)
+		if r.Completed || r.Reason != ReasonNotSettled || r.Done != 6 || !strings.Contains(r.Message, "db: it has not come to rest") {
+			t.Errorf("%s: the result is %+v", operation, r)
+		}
+		if n := len(w.keys("Settled")); n > 6*20 {
+			t.Errorf("%s: it was asked %d times in a minute", operation, n)
+		}
+		w.lag = 2
+		w.mustComplete(operation)
+		if len(w.keys("Settled")) == 0 {
+			t.Errorf("%s: the second attempt has not waited", operation)
+		}
+	}
+	if diff := cmp.Diff(before, w.have); diff != "" {
+		t.Errorf("world (-want +got):\n%s", diff)
+	}
+	w.await, w.lag = 0, 1000
+	w.mustComplete(shutdown)
+	if len(w.keys("Settled")) > 0 {
+		t.Error("it was asked, and nothing may be awaited")
+	}
+}
+
+func TestDeadline(t *testing.T) {
+	w := newWorld(t)
+	w.fence = "e"
+	task := Task{Operation: shutdown, Plan: "shop/nights", Target: "all", Type: "world", Cycle: "c1", Execution: "e", Attempt: 1, Deadline: 1500 * time.Millisecond}
+	if r := w.runTask(t.Context(), task); r.Completed || r.Reason != ReasonDeadlineExceeded || r.Done == 0 || r.Done == 6 {
+		t.Errorf("the result is %+v", r)
+	}
+	w.mustComplete(shutdown)
+}
+
+// Nothing was ever changed: no parameters, and no cluster, are needed to say so.
+func TestNothingToWake(t *testing.T) {
+	w := newWorld(t)
+	w.fence = "e"
+	task := Task{Operation: wakeUp, Plan: "shop/nights", Target: "all", Type: "none", Execution: "e", Attempt: 1, Deadline: time.Hour}
+	if r := w.runTask(t.Context(), task); !r.Completed || r.Resources != 0 || w.stored != nil {
+		t.Errorf("the result is %+v", r)
+	}
+	w.listed = nil
+	w.mustComplete(shutdown) // of nothing
+	if w.stored == nil {
+		t.Error("there is no point of a target without resources")
+	}
+	w.mustComplete(wakeUp)
+}

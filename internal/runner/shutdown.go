@@ -1,0 +1,79 @@
+package runner
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/restore"
+)
+
+// shutdown puts the target to sleep: all is captured, and that is written, before anything is changed.
+func (r *run) shutdown() error {
+	if err := r.capture(); err != nil {
+		return r.orStopped(err)
+	}
+	asleep := r.point.Open()
+	r.resources = len(asleep)
+	if err := r.each("shutting down", "Put to sleep", asleep, r.putToSleep); err != nil {
+		return err
+	}
+	return r.settle(slices.DeleteFunc(r.point.Open(), func(resource restore.Resource) bool { return gone(resource.Slept) }))
+}
+
+// capture takes in how the resources are, and writes that.
+func (r *run) capture() error {
+	found, err := r.target.Snapshot(r.stop)
+	if err != nil {
+		return fmt.Errorf("listing resources: %w", err)
+	}
+	if r.point == nil || len(r.point.Open()) == 0 {
+		r.point = &restore.Point{Plan: r.task.Plan, Target: r.task.Target, Executor: r.task.Type, Cycle: r.task.Cycle}
+	}
+	for _, resource := range found {
+		if r.point.Capture(resource.Key, resource.State) {
+			r.captured[resource.Key] = true
+		}
+	}
+	r.point.Forget(func(resource restore.Resource) bool { return resource.Over() })
+	if err := r.room(); err != nil {
+		return err
+	}
+	// It is written even where nothing is new: who cannot write must not change anything.
+	return r.save(r.stop, nil)
+}
+
+// room refuses a point that would be too large once it says what was made of the resources, which is taken to be as
+// long as what they were.
+func (r *run) room() error {
+	grown := *r.point
+	grown.Resources = slices.Clone(grown.Resources)
+	for i := range grown.Resources {
+		if resource := &grown.Resources[i]; resource.Slept == nil {
+			resource.Slept = resource.Before
+		}
+	}
+	if _, err := grown.Encode(); err != nil {
+		return fmt.Errorf("saving restore point: %w", err)
+	}
+	return nil
+}
+
+// putToSleep is the change of one resource.
+func (r *run) putToSleep(ctx context.Context, resource restore.Resource) error {
+	delete(r.captured, resource.Key)
+	slept, err := r.target.Shutdown(ctx, resource.Key, resource.Before)
+	if err != nil {
+		return err
+	}
+	if gone(slept) && resource.Slept != nil {
+		slept = resource.Slept // it was there when it was put to sleep: who wakes it looks for that
+	}
+	r.point.Slept(resource.Key, slept)
+	return nil
+}
+
+func gone(slept json.RawMessage) bool { return bytes.Equal(slept, executor.Gone) }

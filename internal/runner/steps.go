@@ -1,0 +1,106 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/labkeeper/labkeeper/internal/restore"
+)
+
+// each does something with one resource after another. One that fails does not keep the others from being tried; the
+// run stops early if it is told to, or if what it has done cannot be written.
+func (r *run) each(doing, did string, resources []restore.Resource, do func(context.Context, restore.Resource) error) error {
+	var failed []string
+	var reason string
+	for i, resource := range resources {
+		if why := stopped(r.stop); why != nil {
+			return fmt.Errorf("%w: %s ended after %d of %d resources%s", why, doing, i, len(resources), told(failed))
+		}
+		switch err := do(r.work, resource); {
+		case err != nil:
+			r.log.Error(err, "Failed", "key", resource.Key, "n", i+1, "of", len(resources))
+			failed = append(failed, resource.Key+": "+err.Error())
+			if reason == "" || reasonOf(err) == ReasonForbidden {
+				reason = reasonOf(err)
+			}
+		default:
+			r.done++
+			r.log.Info(did, "key", resource.Key, "n", i+1, "of", len(resources))
+		}
+		if err := r.dealt(); err != nil {
+			return fmt.Errorf("%w%s", err, told(failed))
+		}
+	}
+	if len(failed) > 0 {
+		return r.orStopped(failure(reason, "%s %d of %d resources: %s", doing, len(failed), len(resources), list(failed)))
+	}
+	return nil
+}
+
+// told is what has failed beside something worse.
+func told(failed []string) string {
+	if len(failed) == 0 {
+		return ""
+	}
+	return "; before that: " + list(failed)
+}
+
+// about is what is missing.
+func about(missing []string) string {
+	if len(missing) == 0 {
+		return ""
+	}
+	return ": " + list(missing)
+}
+
+// settle waits until the resources have come to where the operation takes them.
+func (r *run) settle(resources []restore.Resource) error {
+	await := r.target.Await()
+	if await <= 0 || len(resources) == 0 {
+		return nil
+	}
+	// The waiting may be long, and what was done is known now.
+	if r.unsaved > 0 {
+		if err := r.save(r.work, nil); err != nil {
+			return err
+		}
+	}
+	end := r.deps.Clock.Now().Add(await)
+	for pause := time.Second; ; pause = min(pause*3/2, 15*time.Second) {
+		var missing []string
+		if resources, missing = r.unsettled(resources); len(resources) == 0 {
+			return nil
+		}
+		left := end.Sub(r.deps.Clock.Now())
+		why := stopped(r.stop)
+		switch {
+		case errors.Is(why, errInterrupted):
+			return fmt.Errorf("%w: waiting for %d resources%s", why, len(resources), about(missing))
+		case why != nil || left <= 0:
+			return failure(ReasonNotSettled, "waiting for %d resources%s", len(resources), about(missing))
+		}
+		r.log.Info("Waiting", "resources", len(resources), "missing", list(missing))
+		_ = r.wait(r.stop, min(pause, left)) // what follows says why
+	}
+}
+
+// unsettled are those of the resources that are not yet where they should be, or that there was no time to look at, and
+// what is missing.
+func (r *run) unsettled(resources []restore.Resource) (left []restore.Resource, missing []string) {
+	for i, resource := range resources {
+		if stopped(r.stop) != nil {
+			return append(left, resources[i:]...), missing
+		}
+		problem, err := r.target.Settled(r.work, resource)
+		if err != nil {
+			problem = err.Error()
+		}
+		if problem = strings.TrimSpace(problem); problem != "" {
+			left, missing = append(left, resource), append(missing, resource.Key+": "+problem)
+		}
+	}
+	return left, missing
+}
