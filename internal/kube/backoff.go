@@ -23,6 +23,12 @@ func Backoff() workqueue.TypedRateLimiter[reconcile.Request] {
 	return &backoff{clock: clock.RealClock{}, failing: map[reconcile.Request]failure{}}
 }
 
+// Again is when to look again at what is no error and has been as it is for so long, of which nobody tells when it ends:
+// as late as after an error, and not before first is over.
+func Again(since time.Duration, first time.Duration) time.Duration {
+	return min(max(since, first), lastRetry)
+}
+
 type backoff struct {
 	clock clock.PassiveClock
 

@@ -49,3 +49,14 @@ func TestBackoff(t *testing.T) {
 		t.Errorf("it waits %v after a second", wait)
 	}
 }
+
+// What is no error is looked at as late as what is one, and not too soon.
+func TestAgain(t *testing.T) {
+	for since, want := range map[time.Duration]time.Duration{
+		-time.Hour: 15 * time.Second, 0: 15 * time.Second, 20 * time.Second: 20 * time.Second, time.Hour: time.Minute,
+	} {
+		if got := Again(since, 15*time.Second); got != want {
+			t.Errorf("after %s: got %s, want %s", since, got, want)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -53,4 +54,20 @@ func subject(user string) map[string]any {
 		return map[string]any{"kind": rbacv1.ServiceAccountKind, "namespace": namespace, "name": name}
 	}
 	return map[string]any{"kind": rbacv1.UserKind, "apiGroup": rbacv1.GroupName, "name": user}
+}
+
+// refusedUser is the account that an API server names that it refuses something to.
+var refusedUser = regexp.MustCompile(`User "([^"]+)"`)
+
+// SecretsCommand is the command that lets the account read the Secrets of a namespace that the API server has refused
+// that to.
+func SecretsCommand(namespace string, refused error) string {
+	account := "--serviceaccount=labkeeper-system:labkeeper-controller-manager"
+	if found := refusedUser.FindStringSubmatch(refused.Error()); found != nil {
+		account = "--user=" + found[1]
+		if name, ok := strings.CutPrefix(found[1], "system:serviceaccount:"); ok {
+			account = "--serviceaccount=" + name
+		}
+	}
+	return fmt.Sprintf("kubectl -n %s create rolebinding labkeeper-kubeconfigs --clusterrole=%s %s", namespace, secretReader, account)
 }
