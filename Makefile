@@ -26,7 +26,7 @@ help: ## List the targets.
 .PHONY: demo
 demo: k8s build ## Watch Experiments run on a local control plane; CHECK=1 exits with a verdict, SAMPLES=all applies all samples.
 	@go build -buildvcs=false -o bin/demo ./test/demo
-	@bin/demo $(if $(filter-out 0,$(CHECK)),-check) $(if $(filter all,$(SAMPLES)),-samples=config/samples:config/observability/components.yaml:config/samples/more:config/samples/twins)
+	@bin/demo $(if $(filter-out 0,$(CHECK)),-check) $(if $(filter all,$(SAMPLES)),-samples=config/samples:config/observability/components.yaml:config/samples/more:config/samples/twins:config/samples/hibernation/night.yaml)
 
 ##@ Develop
 
@@ -41,6 +41,10 @@ test: k8s kustomize helm prometheus ## Run all tests; TESTFLAGS are passed on to
 .PHONY: test-rollouts
 test-rollouts: k8s rollouts ## Run twins of Rollouts beside the controller of Argo Rollouts (which takes minutes to build, once).
 	@go test -tags rollouts ./test/integration -count=1 -ginkgo.label-filter=rollouts $(TESTFLAGS)
+
+.PHONY: hibernate-crash
+hibernate-crash: k8s ## Put 1,000 workloads to sleep and wake them while runners and managers are killed at random.
+	@go test ./test/integration -count=1 -v -timeout 60m -run TestIntegration -ginkgo.label-filter=crash -hibernation.rounds=250 $(TESTFLAGS)
 
 .PHONY: lint
 lint: golangci-lint ## Run golangci-lint (the nested modules under hack/ hold no code worth it).
@@ -136,10 +140,11 @@ installer: kustomize
 	@bin/kustomize build bin/installer -o bin/installer/install.yaml
 
 # Removing the CRDs removes all objects with them: Components for good, while Experiments would
-# hang, with what they made outside, because their manager goes too. (Listing a kind also waits
+# hang, with what they made outside, because their manager goes too, and what sleeps would never wake. (Listing a kind also waits
 # for its storage: a CRD that is deleted before that can take minutes to go.)
 define nothing-left
-for kind in experiments.experiments.illm.io components.experiments.illm.io experimentdeployments.experimentcontroller.example.com; do \
+for kind in experiments.experiments.illm.io components.experiments.illm.io experimentdeployments.experimentcontroller.example.com \
+	hibernateplans.hibernator.ardikabs.com scheduleexceptions.hibernator.ardikabs.com k8sclusters.hibernator.ardikabs.com cloudproviders.hibernator.ardikabs.com; do \
 	crd=$$($(kubectl) get crd $$kind --ignore-not-found -o name); \
 	[[ -n $$crd ]] || continue; \
 	objects=$$($(kubectl) get $$kind -A -o name); \

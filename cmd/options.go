@@ -39,7 +39,7 @@ type options struct {
 // parse reads the flags. Its error names the flag and what is wrong with its value.
 func parse(args []string) (options, error) {
 	var o options
-	var watch, annotations string
+	var watch, annotations, clusterFrom string
 	e := &o.Experiment
 	fs := flag.NewFlagSet("manager", flag.ContinueOnError)
 	config.RegisterFlags(fs)
@@ -69,6 +69,10 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&e.Fallback.RepoURL, "component-repo-url", "", "Git repository with components/<type>/<name> for Components that do not exist. Default: no fallback.")
 	fs.StringVar(&e.Fallback.Revision, "component-revision", "HEAD", "Revision of the repository of --component-repo-url.")
 	fs.StringVar(&annotations, "twin-annotations", "", "Comma-separated prefixes of annotations that twins of ExperimentDeployments get from their sources, beside those that are known to make pods what they are.")
+	h := &o.Hibernation
+	fs.StringVar(&h.Namespace, "hibernation-namespace", "", "Namespace where the Jobs of HibernatePlans run and restore points are kept. Default: the manager's own; outside of a cluster that of --leader-election-namespace, or default.")
+	fs.StringVar(&h.Image, "runner-image", "", "Image of the Jobs of HibernatePlans: that of the manager, which it finds out by itself in a cluster.")
+	fs.StringVar(&clusterFrom, "hibernate-cluster-from", "", "Comma-separated namespaces whose HibernatePlans may act on what has no namespace, such as NodePools, in the manager's own cluster. Default: none.")
 	m := &e.Observability
 	fs.StringVar(&m.URL, "observability-url", "", "Where targets send metrics by Prometheus remote write (transport direct), as they reach it. Default: nowhere, and transport direct is refused.")
 	fs.StringVar(&m.HubURL, "observability-hub-url", "", "The same endpoint as the hub reaches it, for instance http://mimir-gateway.mimir.svc:8080/api/v1/push. Default: none, and metrics of the hub and transport tailscale are refused.")
@@ -96,6 +100,11 @@ func parse(args []string) (options, error) {
 	if e.OrphansNamespace == "" {
 		e.OrphansNamespace = cmp.Or(ownNamespace(), o.leaderElectionNamespace, metav1.NamespaceDefault)
 	}
+	h.Namespace = cmp.Or(h.Namespace, ownNamespace(), o.leaderElectionNamespace, metav1.NamespaceDefault)
+	if clusterFrom != "" {
+		h.ClusterNamespaces = strings.Split(clusterFrom, ",")
+	}
+	h.WatchNamespaces, h.Events, h.MaxConcurrentReconciles = e.WatchNamespaces, e.Events, e.MaxConcurrentReconciles
 	o.Experiment.Webhook = o.webhookPort != 0
 	if annotations != "" {
 		o.Twins.Annotations = strings.Split(annotations, ",")
@@ -128,6 +137,9 @@ func (o options) check() error {
 	}
 	if slices.Contains(o.Twins.Annotations, "") {
 		return errors.New("--twin-annotations: an empty prefix in the list, which is that of every annotation; write example.com/,prometheus.io/")
+	}
+	if slices.Contains(o.Hibernation.ClusterNamespaces, "") {
+		return errors.New("--hibernate-cluster-from: an empty name in the list; write a,b")
 	}
 	if o.webhookPort < 0 || o.webhookPort > 65535 {
 		return fmt.Errorf("--webhook-port: %d is not a port", o.webhookPort)
@@ -210,6 +222,7 @@ func (o options) namespaces() []namespaceFlag {
 		{"crossplane-namespace", e.CrossplaneNamespace},
 		{"claim-namespace", e.ClaimNamespace},
 		{"orphans-namespace", e.OrphansNamespace},
+		{"hibernation-namespace", o.Hibernation.Namespace},
 	}
 	for _, namespace := range o.Experiment.WatchNamespaces {
 		named = append(named, namespaceFlag{"watch-namespaces", namespace})

@@ -10,6 +10,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/controller"
 	"github.com/labkeeper/labkeeper/internal/controller/experiment"
 	"github.com/labkeeper/labkeeper/internal/controller/experimentdeployment"
+	"github.com/labkeeper/labkeeper/internal/controller/hibernateplan"
 )
 
 // defaults are what the usage promises.
@@ -22,7 +23,8 @@ func defaults() options {
 				Host: "labkeeper-metrics", Service: "metrics-hub",
 				Agent: "metrics-agent", Egress: "metrics-egress", Operator: "tailscale-operator", Monitors: "metrics-monitors",
 			},
-		}, Twins: experimentdeployment.Options{Events: true, MaxConcurrentReconciles: 4}},
+		}, Twins: experimentdeployment.Options{Events: true, MaxConcurrentReconciles: 4},
+			Hibernation: hibernateplan.Options{Namespace: "default", Events: true, MaxConcurrentReconciles: 4}},
 		metricsAddress: ":8443", metricsSecure: true, probeAddress: ":8081", pprofAddress: "0",
 	}
 }
@@ -46,6 +48,9 @@ func TestParse(t *testing.T) {
 	everything.Twins = experimentdeployment.Options{
 		Annotations: []string{"policy.example.com/", "team"}, WatchNamespaces: []string{"a", "b"}, Webhook: true, MaxConcurrentReconciles: 9,
 	}
+	everything.Hibernation = hibernateplan.Options{
+		Namespace: "night", Image: "labkeeper:v1", ClusterNamespaces: []string{"ops", "sre"}, WatchNamespaces: []string{"a", "b"}, MaxConcurrentReconciles: 9,
+	}
 	tests := map[string]struct {
 		args []string
 		want options
@@ -56,6 +61,7 @@ func TestParse(t *testing.T) {
 			"--crossplane-namespace=xp", "--component-repo-url=https://git.example.com/c.git", "--component-revision=v1", "--strict-components",
 			"--max-concurrent-reconciles=9", "--metrics-bind-address=:1", "--metrics-secure=false", "--health-probe-bind-address=:2",
 			"--leader-elect", "--leader-election-namespace", "lease", "--watch-namespaces=a,b", "--events=false", "--pprof-bind-address=127.0.0.1:3",
+			"--hibernation-namespace=night", "--runner-image=labkeeper:v1", "--hibernate-cluster-from=ops,sre",
 			"--orphans-namespace=orphans", "--keyless-gke", "--vcluster-values", "--workflows-anywhere", "--webhook-port=9443", "--webhook-cert-dir=/certs",
 			"--observability-url=https://metrics.example.com/push", "--observability-hub-url=http://mimir:8080/push", "--observability-tailnet=tail1.ts.net",
 			"--observability-host=lab", "--observability-service=hub", "--observability-agent=agent", "--observability-egress=egress",
@@ -63,7 +69,7 @@ func TestParse(t *testing.T) {
 		}, everything},
 		"one namespace": {[]string{"--watch-namespaces=a"}, func() options {
 			o := defaults()
-			o.Experiment.WatchNamespaces, o.Twins.WatchNamespaces = []string{"a"}, []string{"a"}
+			o.Experiment.WatchNamespaces, o.Twins.WatchNamespaces, o.Hibernation.WatchNamespaces = []string{"a"}, []string{"a"}, []string{"a"}
 			return o
 		}()},
 		"every namespace": {[]string{"--watch-namespaces="}, defaults()},
@@ -165,7 +171,7 @@ func TestNamespacesThatMustExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []namespaceFlag{
-		{"argocd-namespace", "argocd"}, {"workflow-namespace", "argo"}, {"crossplane-namespace", "crossplane-system"}, {"orphans-namespace", "lease"},
+		{"argocd-namespace", "argocd"}, {"workflow-namespace", "argo"}, {"crossplane-namespace", "crossplane-system"}, {"orphans-namespace", "lease"}, {"hibernation-namespace", "lease"},
 		{"watch-namespaces", "a"}, {"watch-namespaces", "b"},
 	}
 	if diff := cmp.Diff(want, o.namespaces(), cmp.AllowUnexported(namespaceFlag{})); diff != "" {

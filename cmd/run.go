@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -92,7 +93,8 @@ func run(ctx context.Context, o options) error {
 	if o.Experiment.Clock, err = systemClock(); err != nil {
 		return fmt.Errorf("reading the clock: %w", err)
 	}
-	o.Twins.Clock = o.Experiment.Clock
+	o.Twins.Clock, o.Hibernation.Clock = o.Experiment.Clock, o.Experiment.Clock
+	o.Hibernation.Image = cmp.Or(o.Hibernation.Image, ownImage(ctx, live))
 	if err := controller.Setup(ctx, mgr, live, o.Options); err != nil {
 		return err
 	}

@@ -17,8 +17,13 @@ import (
 
 	twins "github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	hibernator "github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/controller/cloudprovider"
 	"github.com/labkeeper/labkeeper/internal/controller/experiment"
 	"github.com/labkeeper/labkeeper/internal/controller/experimentdeployment"
+	"github.com/labkeeper/labkeeper/internal/controller/hibernateplan"
+	"github.com/labkeeper/labkeeper/internal/controller/k8scluster"
+	"github.com/labkeeper/labkeeper/internal/executor/executors"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -28,12 +33,14 @@ type Options struct {
 	Experiment experiment.Options
 	// Twins are those of the ExperimentDeployment reconciler.
 	Twins experimentdeployment.Options
+	// Hibernation are those of the HibernatePlan reconciler.
+	Hibernation hibernateplan.Options
 }
 
 // Scheme knows the kinds that are read and written as Go types.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, twins.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, twins.AddToScheme, hibernator.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
@@ -45,6 +52,7 @@ func Scheme() (*runtime.Scheme, error) {
 // cluster has, without what is never read.
 func CacheOptions(o Options) cache.Options {
 	byObject := experimentdeployment.CacheByObject()
+	maps.Copy(byObject, hibernateplan.CacheByObject(o.Hibernation))
 	byObject[kube.CRD()] = cache.ByObject{Transform: kube.StripCRD}
 	return cache.Options{
 		// A read through the cache must never begin to watch a kind by accident.
@@ -111,6 +119,16 @@ func Setup(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options)
 	}
 	if err := experimentdeployment.SetupWithManager(ctx, mgr, foreign, live, o.Twins); err != nil {
 		return fmt.Errorf("setting up the ExperimentDeployment reconciler: %w", err)
+	}
+	o.Hibernation.Executors = executors.All()
+	if err := hibernateplan.SetupWithManager(ctx, mgr, live, o.Hibernation); err != nil {
+		return fmt.Errorf("setting up the HibernatePlan reconciler: %w", err)
+	}
+	if err := k8scluster.SetupWithManager(mgr, live, k8scluster.Options{Events: o.Twins.Events, Clock: o.Twins.Clock}); err != nil {
+		return fmt.Errorf("setting up the K8SCluster reconciler: %w", err)
+	}
+	if err := cloudprovider.SetupWithManager(mgr, cloudprovider.Options{Events: o.Twins.Events, Clock: o.Twins.Clock}); err != nil {
+		return fmt.Errorf("setting up the CloudProvider reconciler: %w", err)
 	}
 	return nil
 }

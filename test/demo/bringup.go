@@ -139,6 +139,8 @@ func (d *demo) startManager(ctx context.Context) error {
 	process, err := d.cp.StartProcess("manager", d.options.manager,
 		"--leader-elect=true",
 		"--leader-election-namespace="+managerNamespace,
+		"--hibernation-namespace="+managerNamespace,
+		"--runner-image=example/labkeeper:dev",
 		"--kubeconfig="+kubeconfig,
 		"--metrics-bind-address=0",
 		"--health-probe-bind-address="+probes,

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -34,11 +35,11 @@ type options struct {
 
 func main() {
 	o := options{fault: os.Getenv(faultVariable)}
-	flag.BoolVar(&o.check, "check", false, "end by itself: with success only if every Experiment reached phase Complete, and every twin is ready")
+	flag.BoolVar(&o.check, "check", false, "end by itself: with success only if every Experiment reached phase Complete, every twin is ready, and what slept is as it was")
 	flag.DurationVar(&o.timeout, "timeout", 90*time.Second, "how long the samples may take")
 	flag.StringVar(&o.manager, "manager", filepath.Join(env.Root(), "bin", "manager"), "the operator's binary")
 	samples := filepath.Join(env.Root(), "config", "samples")
-	flag.StringVar(&o.samples, "samples", samples+string(filepath.ListSeparator)+filepath.Join(samples, "twins"), "files or folders with the samples, separated by colons")
+	flag.StringVar(&o.samples, "samples", strings.Join([]string{samples, filepath.Join(samples, "twins"), filepath.Join(samples, "hibernation", "night.yaml")}, string(filepath.ListSeparator)), "files or folders with the samples, separated by colons")
 	flag.Parse()
 
 	// A closed terminal must leave as little behind as Ctrl-C does.
@@ -76,7 +77,14 @@ func run(ctx context.Context, o options) (err error) {
 	if err := d.bringUp(ctx, files); err != nil {
 		return err
 	}
-	err = d.watch(ctx)
+	stop, err := d.startRunners(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	if err = d.watch(ctx); err == nil {
+		err = d.night(ctx)
+	}
 	if err != nil && ctx.Err() == nil && !o.check && d.manager.running() {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		err = nil
@@ -97,7 +105,7 @@ Everything stays up until Ctrl-C. To look around, in another terminal:
   kubectl get experiments -o wide
   kubectl describe experiments
   kubectl get gkeclusters,applications,workflows --all-namespaces
-  kubectl get expdep,deployments,pods
+  kubectl get expdep,hplan,deployments,pods
 
 The operator's log is %s
 `, d.cp.Kubeconfig(), filepath.Dir(kubectl), d.manager.Log())

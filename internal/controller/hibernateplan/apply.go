@@ -1,0 +1,310 @@
+package hibernateplan
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/connector"
+	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/runner"
+)
+
+// writer writes past the cache, and jobs by it, which then has what was written.
+func (s *scope) writer() kube.Writer {
+	return kube.Writer{Client: s.Live, Marks: marks, Owner: s.owner}
+}
+func (s *scope) jobs() kube.Writer {
+	return kube.Writer{Client: s.Client, Marks: marks, Owner: s.owner}
+}
+
+func (s *scope) names() names {
+	cycle := s.owner.Status.CurrentCycle
+	return names{namespace: s.Options.Namespace, plan: s.owner, cycle: cycle, secret: s.seen.Credentials}
+}
+
+// apply carries the plan out. What fails for one target does not keep the others.
+func (s *scope) apply(ctx context.Context) error {
+	p := &s.plan
+	if p.Begin == nil && len(p.Launch)+len(p.Clear)+len(p.Release) == 0 && p.Forget == 0 && !p.Done {
+		return nil
+	}
+	// Nothing is done by a record of before: a Job that was made and has ended would be made again.
+	if err := kube.Current(ctx, s.Live, v1alpha1.GroupVersion.WithKind("HibernatePlan"), s.owner); err != nil {
+		return err
+	}
+	if p.Begin != nil {
+		if err := s.keep(ctx, *p.Begin); err != nil {
+			return err
+		}
+	}
+	var problems []error
+	for _, step := range []struct {
+		targets []int
+		do      func(context.Context, *execution) error
+	}{{p.Clear, s.clear}, {p.Release, s.release}, {p.Launch, s.launch}} {
+		for _, i := range step.targets {
+			if err := step.do(ctx, &p.Status.Executions[i]); err != nil {
+				problems = append(problems, err)
+			}
+		}
+	}
+	if len(problems) > 0 {
+		return errors.Join(problems...)
+	}
+	return s.forget(ctx)
+}
+
+// keep makes the revision that a cycle goes by.
+func (s *scope) keep(ctx context.Context, r resolved) error {
+	content, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("writing the plan of a cycle: %w", err)
+	}
+	at := s.names().in(s.plan.Status.CurrentCycle.PlanRevision)
+	revision := &appsv1.ControllerRevision{
+		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ControllerRevision"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name}, Revision: s.plan.Status.CurrentCycle.ID,
+		Data: runtime.RawExtension{Raw: content},
+	}
+	desired, err := bare(revision)
+	if err != nil {
+		return err
+	}
+	marks.Set(s.owner, desired)
+	found, created, err := s.writer().Create(ctx, desired)
+	if err != nil || created || equality.Semantic.DeepEqual(found.Object["data"], desired.Object["data"]) {
+		return err
+	}
+	// It is of a cycle that was never recorded, from before an edit.
+	if err := s.writer().Delete(ctx, found); err != nil {
+		return err
+	}
+	return kube.Stale(desired, "it was of another spec")
+}
+
+// launch makes the Job of an attempt that was recorded, and before it what that needs.
+func (s *scope) launch(ctx context.Context, e *execution) error {
+	a, err := s.attempt(ctx, e)
+	if err != nil {
+		return err
+	}
+	if err := s.fence(ctx, a); err != nil {
+		return err
+	}
+	helpers := a.helpers()
+	if a.reached.credentials {
+		access, err := connector.Resolve(ctx, s.Live, s.owner.Namespace, a.target.ConnectorRef)
+		if err != nil {
+			return fmt.Errorf("reaching target %s: %w", e.Target, err)
+		}
+		helpers = append(helpers, a.secret(access.Kubeconfig))
+	}
+	for _, o := range helpers {
+		if err := s.create(ctx, s.writer(), o); err != nil {
+			return err
+		}
+	}
+	log.FromContext(ctx).Info("Starting runner", "target", e.Target, "operation", e.Operation, "attempt", e.Attempts, "job", e.JobRef)
+	return s.create(ctx, s.jobs(), a.jobObject())
+}
+
+// create makes what must not change; what is there already and is ours is what a pass before has made.
+func (s *scope) create(ctx context.Context, w kube.Writer, o client.Object) error {
+	desired, err := bare(o)
+	if err != nil {
+		return err
+	}
+	marks.Set(s.owner, desired)
+	return w.Once(ctx, desired)
+}
+
+// attempt collects what the Job of an attempt is made of.
+func (s *scope) attempt(ctx context.Context, e *execution) (attempt, error) {
+	program := s.plan.program
+	t := program.Targets[program.positions[e.Target]]
+	found, err := s.reach(ctx, t)
+	if err != nil {
+		return attempt{}, err
+	}
+	a := attempt{names: s.names(), execution: e, target: t, runner: program.Runner, image: s.Options.Image, reached: found}
+	if point := s.points[e.Target]; e.Operation == v1alpha1.OperationWakeUp {
+		// Where it was put to sleep, and not where it would be by now. Whoever has let it sleep there lets it wake.
+		a.reached.namespaces = nil
+		if list := point.Annotations[annotationNamespaces]; list != "" {
+			a.reached.namespaces = strings.Split(list, ",")
+		}
+	} else if found.problem != nil {
+		return a, fmt.Errorf("reaching target %s: %s", e.Target, found.problem.message)
+	}
+	return a, nil
+}
+
+// fence makes the restore point of a target that of an attempt: the runner of another one writes nothing any more.
+func (s *scope) fence(ctx context.Context, a attempt) error {
+	point := s.points[a.target.Name]
+	if point == nil {
+		desired, err := a.restorePoint()
+		if err != nil {
+			return err
+		}
+		if err := s.Live.Create(ctx, desired, client.FieldOwner(kube.FieldOwner)); err != nil {
+			return fmt.Errorf("creating ConfigMap %s: %w", client.ObjectKeyFromObject(desired), err)
+		}
+		return nil
+	}
+	if point.Annotations[runner.AnnotationExecution] == a.name().Name {
+		return nil
+	}
+	changed := point.DeepCopy()
+	changed.Annotations[runner.AnnotationExecution] = a.name().Name
+	if a.execution.Operation == v1alpha1.OperationShutdown { // where it sleeps already, and where it will
+		all := append(strings.Split(point.Annotations[annotationNamespaces], ","), a.reached.namespaces...)
+		slices.Sort(all)
+		changed.Annotations[annotationNamespaces] = strings.Trim(strings.Join(slices.Compact(all), ","), ",")
+	}
+	patch := client.MergeFromWithOptions(point, client.MergeFromWithOptimisticLock{})
+	if err := s.Live.Patch(ctx, changed, patch, client.FieldOwner(kube.FieldOwner)); err != nil {
+		return fmt.Errorf("patching ConfigMap %s: %w", client.ObjectKeyFromObject(point), err)
+	}
+	return nil
+}
+
+// clear takes away what an attempt needed that has ended.
+func (s *scope) clear(ctx context.Context, e *execution) error {
+	job := name(e.JobRef)
+	of := client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID), labelExecution: job}
+	var bindings rbacv1.RoleBindingList
+	if err := s.Live.List(ctx, &bindings, of); err != nil {
+		return fmt.Errorf("listing RoleBindings of %s: %w", job, err)
+	}
+	for i := range bindings.Items {
+		if err := s.remove(ctx, &bindings.Items[i]); err != nil {
+			return err
+		}
+	}
+	for _, kind := range []client.Object{&rbacv1.ClusterRoleBinding{}, &rbacv1.Role{}, &corev1.ServiceAccount{}, &corev1.Secret{}} {
+		opts := []client.DeleteAllOfOption{of}
+		switch kind.(type) {
+		case *rbacv1.ClusterRoleBinding:
+			if !s.clusterwide(e) {
+				continue
+			}
+		case *corev1.Secret:
+			if e.ConnectorSecretRef == "" {
+				continue
+			}
+			opts = append(opts, client.InNamespace(s.Options.Namespace))
+		default:
+			opts = append(opts, client.InNamespace(s.Options.Namespace))
+		}
+		if err := s.Live.DeleteAllOf(ctx, kind, opts...); err != nil {
+			return fmt.Errorf("deleting the %T of %s: %w", kind, job, err)
+		}
+	}
+	found, err := kube.Get(ctx, s.Client, jobGVK, s.names().in(job))
+	if err != nil {
+		return err
+	}
+	if found != nil {
+		if err := s.jobs().Delete(ctx, found, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+			return err
+		}
+	}
+	e.ServiceAccountRef, e.ConnectorSecretRef = "", ""
+	return nil
+}
+
+// clusterwide says whether the runner of a target was granted something in the whole cluster.
+func (s *scope) clusterwide(e *execution) bool {
+	if s.plan.program == nil {
+		return true
+	}
+	position, ok := s.plan.program.positions[e.Target]
+	return !ok || s.plan.program.parameters[position].Needs().Cluster
+}
+
+func (s *scope) remove(ctx context.Context, o client.Object) error {
+	err := s.Live.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.GetUID())})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %T %s: %w", o, client.ObjectKeyFromObject(o), err)
+	}
+	return nil
+}
+
+// release lets the restore point of a target go that is awake.
+func (s *scope) release(ctx context.Context, e *execution) error {
+	point, err := s.point(ctx, e.Target)
+	if err != nil {
+		return err
+	}
+	if point != nil {
+		if point.Annotations[runner.AnnotationExecution] != name(e.JobRef) {
+			return kube.Stale(kube.Metadata(configMapGVK), "another attempt has it")
+		}
+		if err := s.drop(ctx, point); err != nil {
+			return err
+		}
+	}
+	e.RestoreConfigMapRef, e.RestoreRef = "", ""
+	return nil
+}
+
+// drop deletes a restore point as it was looked at, and no other version of it.
+func (s *scope) drop(ctx context.Context, point *corev1.ConfigMap) error {
+	if slices.Contains(point.Finalizers, v1alpha1.FinalizerRestorePoint) {
+		free := point.DeepCopy()
+		free.Finalizers = slices.DeleteFunc(free.Finalizers, func(f string) bool { return f == v1alpha1.FinalizerRestorePoint })
+		patch := client.MergeFromWithOptions(point, client.MergeFromWithOptimisticLock{})
+		if err := s.Live.Patch(ctx, free, patch, client.FieldOwner(kube.FieldOwner)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("releasing ConfigMap %s: %w", client.ObjectKeyFromObject(point), err)
+		} else if err != nil || point.DeletionTimestamp != nil {
+			return nil
+		}
+		point = free
+	}
+	err := s.Live.Delete(ctx, point, client.Preconditions{UID: ptr.To(point.UID), ResourceVersion: ptr.To(point.ResourceVersion)})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting ConfigMap %s: %w", client.ObjectKeyFromObject(point), err)
+	}
+	return nil
+}
+
+// forget takes away what is left of a cycle that is over, and of a plan that goes.
+func (s *scope) forget(ctx context.Context) error {
+	if s.plan.Forget != 0 {
+		revision, err := kube.Get(ctx, s.Live, revisionGVK, s.names().revision(s.plan.Forget))
+		if err != nil {
+			return err
+		}
+		if revision != nil {
+			if err := s.writer().Delete(ctx, revision); err != nil {
+				return err
+			}
+		}
+	}
+	if !s.plan.Done {
+		return nil
+	}
+	of := client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID)}
+	for _, kind := range []client.Object{&corev1.ConfigMap{}, &appsv1.ControllerRevision{}} { // logs, and of a cycle that was never recorded
+		if err := s.Live.DeleteAllOf(ctx, kind, of, client.InNamespace(s.Options.Namespace)); err != nil {
+			return fmt.Errorf("deleting the %T of a plan that goes: %w", kind, err)
+		}
+	}
+	return nil
+}

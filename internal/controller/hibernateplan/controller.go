@@ -1,0 +1,227 @@
+package hibernateplan
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// +kubebuilder:rbac:groups=hibernator.ardikabs.com,resources=hibernateplans,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups=hibernator.ardikabs.com,resources=hibernateplans/status,verbs=patch
+// +kubebuilder:rbac:groups=hibernator.ardikabs.com,resources=scheduleexceptions;k8sclusters,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=batch,namespace=labkeeper-system,resources=jobs,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",namespace=labkeeper-system,resources=pods,verbs=get;list
+// +kubebuilder:rbac:groups="",namespace=labkeeper-system,resources=configmaps,verbs=get;list;create;patch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// timeout ends a pass that a call does not come back to.
+const timeout = time.Minute
+
+// Options of the reconciler.
+type Options struct {
+	// Namespace of the manager, where Jobs run and restore points are kept.
+	Namespace string
+	// Image of the runner's container, which is that of the manager.
+	Image string
+	// ClusterNamespaces are those whose plans may act on what has no namespace in the manager's own cluster.
+	ClusterNamespaces []string
+	// WatchNamespaces are those to act in; empty is all.
+	WatchNamespaces []string
+	// Executors that there are.
+	Executors executor.Registry
+	// Events says whether Events are recorded of what happens.
+	Events bool
+	// MaxConcurrentReconciles is how many plans are looked at at the same time.
+	MaxConcurrentReconciles int
+	// Clock tells the time.
+	Clock clock.PassiveClock
+}
+
+// Reconciler keeps HibernatePlans.
+type Reconciler struct {
+	// Client reads from the cache, and writes Jobs.
+	Client client.Client
+	// Live reads from the server, and writes.
+	Live client.Client
+	// Logs of pods; nil keeps none.
+	Logs Logs
+	// Recorder of events.
+	Recorder events.EventRecorder
+	// Options of the manager.
+	Options Options
+
+	revisions *lru.Cache // *resolved by the name of a ControllerRevision
+	told      *kube.Told
+}
+
+// scope is what a pass over one plan knows.
+type scope struct {
+	*Reconciler
+	owner *v1alpha1.HibernatePlan
+	seen  Observed
+	now   time.Time
+	plan  Plan
+	// decided says that there is one.
+	decided bool
+	// points are the restore points that were read, by their targets.
+	points map[string]*corev1.ConfigMap
+	// more: there is more to see than one pass looks at.
+	more bool
+}
+
+// Reconcile takes a plan one step on.
+func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePlan) (ctrl.Result, error) {
+	if err := kube.EnsureFinalizer(ctx, r.Client, owner, v1alpha1.Finalizer); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	before := owner.DeepCopy()
+	s := &scope{Reconciler: r, owner: owner, now: r.Options.Clock.Now()}
+	err := s.step(ctx)
+	report(s, err)
+	return kube.Finish(ctx, r.Client, r.Recorder, before, owner, v1alpha1.Finalizer, kube.Outcome{
+		Wait: s.plan.Wait, Done: s.plan.Done && err == nil, Events: happened(before, owner, s, err), Err: err, Told: r.told,
+	})
+}
+
+// step observes, decides and writes.
+func (s *scope) step(ctx context.Context) error {
+	if err := s.observe(ctx); err != nil {
+		return err
+	}
+	s.plan = facts{plan: s.owner, seen: s.seen, registry: s.Options.Executors, namespace: s.Options.Namespace, now: s.now}.decide()
+	s.decided = true
+	if s.more {
+		s.plan.lookIn(atOnce)
+	}
+	return s.apply(ctx)
+}
+
+// indexPlan is the name of the plan that a ScheduleException is one of.
+const indexPlan = "plan"
+
+// CacheByObject is how Jobs are cached: those of plans, without what is never read.
+func CacheByObject(o Options) map[client.Object]cache.ByObject {
+	ours, err := labels.NewRequirement(v1alpha1.LabelUID, selection.Exists, nil)
+	if err != nil {
+		panic(err) // the label is a constant
+	}
+	return map[client.Object]cache.ByObject{kube.Empty(jobGVK): {
+		Namespaces: map[string]cache.Config{o.Namespace: {LabelSelector: labels.NewSelector().Add(*ours)}},
+		Transform: func(o any) (any, error) {
+			if u, ok := o.(*unstructured.Unstructured); ok {
+				u.SetManagedFields(nil)
+				delete(u.Object, "spec")
+			}
+			return o, nil
+		},
+	}}
+}
+
+// SetupWithManager registers the reconciler.
+func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options) error {
+	clients, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("building the client of pods: %w", err)
+	}
+	r := &Reconciler{
+		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), told: kube.NewTold(),
+		Logs: podLogs{func(namespace, pod string, o *corev1.PodLogOptions) stream {
+			return clients.CoreV1().Pods(namespace).GetLogs(pod, o)
+		}},
+	}
+	if o.Events {
+		r.Recorder = mgr.GetEventRecorder("hibernateplan-controller")
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.ScheduleException{}, indexPlan, func(e client.Object) []string {
+		return []string{e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name}
+	}); err != nil {
+		return fmt.Errorf("indexing ScheduleExceptions: %w", err)
+	}
+	if err := setupExceptions(mgr, o); err != nil {
+		return err
+	}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("hibernateplan").
+		For(&v1alpha1.HibernatePlan{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), r.told.ByOthers(sameStatus),
+		))).
+		Watches(&v1alpha1.ScheduleException{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, e client.Object) []reconcile.Request {
+			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: e.GetNamespace(), Name: e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name}}}
+		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(kube.Empty(jobGVK), handler.EnqueueRequestsFromMapFunc(marks.Owners(o.WatchNamespaces)), builder.WithPredicates(ended)).
+		Watches(&v1alpha1.K8SCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofConnector)).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.Or(
+			predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{},
+		))).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: o.MaxConcurrentReconciles, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(), EnableWarmup: ptr.To(true),
+		}).Complete(kube.QuietConflicts(reconcile.AsReconciler(r.Client, r)))
+}
+
+// ended lets Jobs through that have come to their end, or are gone.
+var ended = predicate.Funcs{
+	CreateFunc: func(e event.CreateEvent) bool { return isFinished(e.Object) },
+	UpdateFunc: func(e event.UpdateEvent) bool { return isFinished(e.ObjectNew) && !isFinished(e.ObjectOld) },
+}
+
+func isFinished(o client.Object) bool {
+	job, ok := o.(*unstructured.Unstructured)
+	return ok && finished(job)
+}
+
+// ofConnector are the plans that cannot begin for the want of a connector, or of a grant.
+func (r *Reconciler) ofConnector(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.stuck(ctx, v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonNotGranted)
+}
+
+func (r *Reconciler) ofNamespace(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.stuck(ctx, v1alpha1.ReasonNotGranted)
+}
+
+// stuck are the plans that something is in the way of.
+func (r *Reconciler) stuck(ctx context.Context, reasons ...string) []reconcile.Request {
+	var list v1alpha1.HibernatePlanList
+	if err := r.Client.List(ctx, &list); err != nil {
+		return nil // the cache has ended, and so has the manager
+	}
+	var out []reconcile.Request
+	for i := range list.Items {
+		c := find(list.Items[i].Status.Conditions, v1alpha1.ConditionScheduled)
+		if c != nil && slices.Contains(reasons, c.Reason) {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+		}
+	}
+	return out
+}
+
+func sameStatus(before, after client.Object) bool {
+	was, is := before.(*v1alpha1.HibernatePlan), after.(*v1alpha1.HibernatePlan)
+	return equality.Semantic.DeepEqual(was.Status, is.Status)
+}

@@ -1,0 +1,224 @@
+package hibernateplan
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/schedule"
+)
+
+// desire is how the targets of a plan are to be, and until when.
+type desire struct {
+	asleep bool
+	// until something else may be wanted; zero is never, or not within the horizon of a schedule.
+	until time.Time
+	// by is what wants it.
+	by string
+}
+
+// The one who wants something.
+const (
+	bySchedule = "the schedule"
+	byOverride = "spec.override"
+	byManual   = "an annotation"
+	byDeletion = "the deletion of the plan"
+)
+
+// timetable is the schedule of a plan with its exceptions, and what skip-next has taken out. Errors: schedule.InvalidErrors.
+func timetable(spec v1alpha1.HibernatePlanSpec, exceptions []v1alpha1.ScheduleException, skipped *v1alpha1.Span) (*schedule.Schedule, error) {
+	s := schedule.Spec{Timezone: spec.Schedule.Timezone, OffHours: windows(spec.Schedule.OffHours)}
+	for _, e := range exceptions {
+		s.Exceptions = append(s.Exceptions, exception(e))
+	}
+	if skipped != nil {
+		s.Exceptions = append(s.Exceptions, schedule.Exception{
+			Name: "skip-next", Type: schedule.Suspend, From: skipped.From.Time, Until: skipped.Until.Time,
+		})
+	}
+	return schedule.New(s)
+}
+
+func exception(e v1alpha1.ScheduleException) schedule.Exception {
+	out := schedule.Exception{
+		Name: e.Name, Type: schedule.ExceptionType(e.Spec.Type), From: e.Spec.ValidFrom.Time, Until: e.Spec.ValidUntil.Time,
+		Windows: windows(e.Spec.Windows),
+	}
+	if e.Spec.LeadTime != nil {
+		out.LeadTime = e.Spec.LeadTime.Duration
+	}
+	return out
+}
+
+func windows(of []v1alpha1.OffHours) []schedule.Window {
+	var out []schedule.Window
+	for _, w := range of {
+		window := schedule.Window{Start: w.Start, End: w.End, StartCron: w.StartCron, EndCron: w.EndCron}
+		for _, day := range w.DaysOfWeek {
+			window.Days = append(window.Days, string(day))
+		}
+		out = append(out, window)
+	}
+	return out
+}
+
+// desired is what is wanted now. It is a function of what is asked for and of the time alone: whoever was down acts on
+// what should be now.
+func desired(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Time) desire {
+	if plan.DeletionTimestamp != nil {
+		return desire{by: byDeletion}
+	}
+	state := s.At(now)
+	out := desire{asleep: state.Asleep, until: state.Next, by: bySchedule}
+	if m := plan.Status.Manual; m != nil && (m.Until == nil || now.Before(m.Until.Time)) {
+		out = desire{asleep: m.State == v1alpha1.OverrideHibernated, by: byManual}
+		if m.Until != nil {
+			out.until = m.Until.Time
+		}
+	}
+	if o := plan.Spec.Override; o != nil && (o.Until == nil || now.Before(o.Until.Time)) {
+		out = desire{asleep: o.State == v1alpha1.OverrideHibernated, by: byOverride}
+		if o.Until != nil {
+			out.until = o.Until.Time
+		}
+	}
+	return out
+}
+
+// preview is how far status.upcoming looks, and maxUpcoming how many changes it lists.
+const (
+	preview     = 7 * 24 * time.Hour
+	maxUpcoming = 32
+)
+
+// upcoming are the changes of what is wanted from now on, what is wanted now in mind: an override or an annotation
+// keeps what the schedule wants meanwhile from being one.
+func upcoming(s *schedule.Schedule, d desire, now time.Time) []v1alpha1.Transition {
+	from, asleep := now, d.asleep
+	var out []v1alpha1.Transition
+	if d.by != bySchedule {
+		if d.until.IsZero() {
+			return nil
+		}
+		from = d.until
+		if from.After(now.Add(preview)) {
+			return nil
+		}
+		if at := s.At(from).Asleep; at != asleep {
+			out, asleep = append(out, transition(from, at)), at
+		}
+	}
+	for _, t := range s.Transitions(from, now.Add(preview)) {
+		if t.Asleep != asleep && len(out) < maxUpcoming {
+			out, asleep = append(out, transition(t.Time, t.Asleep)), t.Asleep
+		}
+	}
+	return out
+}
+
+func transition(at time.Time, asleep bool) v1alpha1.Transition {
+	t := v1alpha1.Transition{Time: metav1.NewTime(at), To: v1alpha1.OverrideAwake}
+	if asleep {
+		t.To = v1alpha1.OverrideHibernated
+	}
+	return t
+}
+
+// next is the first change of what is wanted, beyond the preview, too.
+func next(s *schedule.Schedule, d desire, upcoming []v1alpha1.Transition) *v1alpha1.Transition {
+	if len(upcoming) > 0 {
+		return &upcoming[0]
+	}
+	at, asleep := d.until, d.asleep
+	for !at.IsZero() {
+		state := s.At(at)
+		if state.Asleep != asleep {
+			t := transition(at, state.Asleep)
+			return &t
+		}
+		at = state.Next
+	}
+	return nil
+}
+
+// acknowledge acts on the annotations that ask for something once: each new value of one counts. It returns the names
+// of those that it has acted on.
+func acknowledge(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Time) (acted []string) {
+	st := &plan.Status
+	var kept []v1alpha1.Acknowledgement
+	for _, name := range []string{v1alpha1.AnnotationHibernateNow, v1alpha1.AnnotationWakeNow, v1alpha1.AnnotationSkipNext, v1alpha1.AnnotationRetryNow} {
+		value, asked := plan.Annotations[name]
+		if !asked {
+			continue
+		}
+		short := name[len(v1alpha1.GroupVersion.Group)+1:]
+		done := known(st.Acknowledged, short)
+		if done == nil || done.Value != value {
+			done = &v1alpha1.Acknowledgement{Annotation: short, Value: value, At: metav1.NewTime(now.Truncate(time.Second))}
+			acted = append(acted, short)
+			act(plan, name, s, now)
+		}
+		kept = append(kept, *done)
+	}
+	st.Acknowledged = kept
+	if st.Manual != nil && st.Manual.Until != nil && !now.Before(st.Manual.Until.Time) {
+		st.Manual = nil
+	}
+	if st.Skipped != nil && !now.Before(st.Skipped.Until.Time) {
+		st.Skipped = nil
+	}
+	return acted
+}
+
+func known(all []v1alpha1.Acknowledgement, name string) *v1alpha1.Acknowledgement {
+	for i := range all {
+		if all[i].Annotation == name {
+			return &all[i]
+		}
+	}
+	return nil
+}
+
+// act does what an annotation asks for.
+func act(plan *v1alpha1.HibernatePlan, annotation string, s *schedule.Schedule, now time.Time) {
+	st := &plan.Status
+	switch annotation {
+	case v1alpha1.AnnotationHibernateNow:
+		st.Manual = &v1alpha1.Manual{State: v1alpha1.OverrideHibernated, Until: turn(s, false, now)}
+	case v1alpha1.AnnotationWakeNow:
+		st.Manual = &v1alpha1.Manual{State: v1alpha1.OverrideAwake, Until: turn(s, true, now)}
+	case v1alpha1.AnnotationSkipNext:
+		st.Skipped = nextSleep(s, now)
+	case v1alpha1.AnnotationRetryNow:
+		for i := range st.Executions {
+			forgive(&st.Executions[i])
+		}
+	}
+}
+
+// turn is when the schedule next turns to a state; nil if it never does.
+func turn(s *schedule.Schedule, asleep bool, now time.Time) *metav1.Time {
+	for at := s.At(now).Next; !at.IsZero(); {
+		state := s.At(at)
+		if state.Asleep == asleep {
+			t := metav1.NewTime(at)
+			return &t
+		}
+		at = state.Next
+	}
+	return nil
+}
+
+// nextSleep are the off-hours that begin next; nil where none do.
+func nextSleep(s *schedule.Schedule, now time.Time) *v1alpha1.Span {
+	from := turn(s, true, now)
+	if from == nil {
+		return nil
+	}
+	until := s.At(from.Time).Next
+	if until.IsZero() {
+		return nil
+	}
+	return &v1alpha1.Span{From: *from, Until: metav1.NewTime(until)}
+}

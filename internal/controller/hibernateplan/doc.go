@@ -1,0 +1,59 @@
+// Package hibernateplan puts the targets of HibernatePlans to sleep in off-hours, and wakes them exactly as they were.
+//
+// # What rules all
+//
+// After a shutdown and a wake-up, whatever fails and whoever is restarted in between, the targets are as they were
+// before. Where that cannot be had, the plan says so, and does not call it success.
+//
+// # What it watches
+//
+// HibernatePlans, ScheduleExceptions, K8SClusters, Namespaces (their labels and annotations), and its own Jobs. Restore
+// points, ControllerRevisions and pods are read from the server, when an attempt has ended.
+//
+// # What it owns
+//
+// All of it in the manager's namespace, so that a namespace that is deleted takes nothing along that is needed to wake
+// what was in it, and so that who may run pods in the namespace of a plan is not who a runner is:
+//
+//   - a Job for each attempt at an operation on a target, whose pod is tried once, and a ServiceAccount, Role and
+//     RoleBindings for it alone, a Secret where a connector has credentials. They go when the outcome is recorded.
+//   - a ConfigMap for each target that sleeps, its restore point. The runner writes it, and may write no other. It
+//     carries a finalizer, and the name of the attempt that may write to it: another's runner is fenced out. It goes
+//     when the target is awake and that is recorded. It belongs to a target of a plan by their names, not by a UID: a
+//     plan that was deleted and created again finds it, wakes by it, and never captures over it.
+//   - a ControllerRevision for each cycle: the plan as the cycle began with it, which its wake-up goes by.
+//   - a ConfigMap with the last logs of each target.
+//
+// RoleBindings in the namespaces of targets and ClusterRoleBindings are bound to the one ClusterRole of an executor.
+//
+// # How a cycle goes
+//
+// What is wanted is a function of spec, exceptions, annotations and the time alone: deletion, then override, then an
+// annotation, then the schedule. Whoever was down acts on what should be now.
+//
+// A cycle begins when the targets are to sleep, and ends when all are awake. In between it may turn around any time:
+// what runs comes to its end, what was not stopped is skipped. What was stopped, wholly or in part, is woken.
+//
+// The ledger in the status is the only memory. An attempt is recorded before anything of it is made, and what it needed
+// is cleared away after its outcome was recorded; restore points are released in a third step. Names are derived from
+// plan, cycle, turn, target, operation and attempt, so whoever comes after a manager that has ended does the same again
+// and not another one. Before anything is made or taken away the server must say that the plan is the one that was
+// looked at (kube.Current): by a record of before, a Job that has ended would be made again.
+//
+// # What happens when
+//
+//   - A Job is deleted: it is made again when its pods have ended; what its runner has said counts in any case.
+//   - A pod is deleted, evicted, or its node is lost: the attempt has failed, and the target is tried again after 10 s,
+//     20 s, and so on to 10 min, as often as behavior.retries says. Then Strict ends in phase Error, and BestEffort goes
+//     on and says Degraded; a wake-up that fails is an Error in any case.
+//   - The plan is edited: the cycle goes on as it began. A target that was taken out is woken at once; a new one sleeps
+//     from the next cycle on. With a spec that is refused nothing begins, and what sleeps wakes by the schedule, if that
+//     can be read; else it stays as it is.
+//   - It is suspended: what runs comes to its end, nothing starts.
+//   - It is deleted: with WakeUp everything is woken first, until deletion.deadline; with Leave, and after that, restore
+//     points stay.
+//   - A restore point is gone: its wake-up fails, and says so, until it was put back.
+//   - The ControllerRevision of a cycle is gone: the spec takes its place, if it has the same targets in the same order.
+//
+// A plan has at most 1,000 targets: its ledger is in the status.
+package hibernateplan

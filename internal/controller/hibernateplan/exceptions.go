@@ -1,0 +1,107 @@
+package hibernateplan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/schedule"
+)
+
+// +kubebuilder:rbac:groups=hibernator.ardikabs.com,resources=scheduleexceptions/status,verbs=patch
+
+// Exceptions says of ScheduleExceptions how they are. Nothing goes by that: a plan reads their specs, and counts what
+// is valid now.
+type Exceptions struct {
+	// Client reads from the cache.
+	Client client.Client
+	// Clock tells the time.
+	Clock clock.PassiveClock
+}
+
+// Reconcile says how a ScheduleException is.
+func (r *Exceptions) Reconcile(ctx context.Context, e *v1alpha1.ScheduleException) (ctrl.Result, error) {
+	if e.DeletionTimestamp != nil {
+		return ctrl.Result{}, nil
+	}
+	plan := &v1alpha1.HibernatePlan{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: e.Namespace, Name: e.Spec.PlanRef.Name}, plan)
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("reading HibernatePlan %s: %w", e.Spec.PlanRef.Name, err)
+	}
+	if err != nil {
+		plan = nil
+	}
+	before := e.DeepCopy()
+	wait := judge(e, plan, r.Clock.Now())
+	return kube.Finish(ctx, r.Client, kube.Silence, before, e, "", kube.Outcome{Wait: wait})
+}
+
+// judge writes how an exception of a plan is, and returns when that changes by itself; 0 is never.
+func judge(e *v1alpha1.ScheduleException, plan *v1alpha1.HibernatePlan, now time.Time) time.Duration {
+	st := &e.Status
+	st.ObservedGeneration, st.Message = e.Generation, ""
+	from, until := e.Spec.ValidFrom.Time, e.Spec.ValidUntil.Time
+	var invalid schedule.InvalidErrors
+	switch _, err := check(plan, e); {
+	case plan == nil:
+		st.State, st.Message = v1alpha1.ExceptionDetached, "There is no HibernatePlan "+e.Spec.PlanRef.Name+" in this namespace"
+		return 0
+	case errors.As(err, &invalid):
+		st.State, st.Message = v1alpha1.ExceptionInvalid, invalid.Error()
+		return 0
+	case now.Before(from):
+		st.State = v1alpha1.ExceptionPending
+		return min(from.Sub(now), longest)
+	case now.Before(until):
+		st.State = v1alpha1.ExceptionActive
+		return min(until.Sub(now), longest)
+	}
+	st.State = v1alpha1.ExceptionExpired
+	return 0
+}
+
+// check reads an exception as its plan does; what is wrong with the plan's own schedule is not its concern.
+func check(plan *v1alpha1.HibernatePlan, e *v1alpha1.ScheduleException) (*schedule.Schedule, error) {
+	if plan == nil {
+		return nil, nil
+	}
+	if _, err := timetable(plan.Spec, nil, nil); err != nil {
+		return nil, nil //nolint:nilerr // the plan says it
+	}
+	return timetable(plan.Spec, []v1alpha1.ScheduleException{*e}, nil)
+}
+
+// setupExceptions registers the reconciler of ScheduleExceptions, which the index of theirs must be there for.
+func setupExceptions(mgr ctrl.Manager, o Options) error {
+	r := &Exceptions{Client: mgr.GetClient(), Clock: o.Clock}
+	return ctrl.NewControllerManagedBy(mgr).
+		Named("scheduleexception").
+		For(&v1alpha1.ScheduleException{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.HibernatePlan{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, plan client.Object) []reconcile.Request {
+			var list v1alpha1.ScheduleExceptionList
+			if err := r.Client.List(ctx, &list, client.InNamespace(plan.GetNamespace()), client.MatchingFields{indexPlan: plan.GetName()}); err != nil {
+				return nil // the cache has ended, and so has the manager
+			}
+			out := make([]reconcile.Request, len(list.Items))
+			for i := range list.Items {
+				out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+			}
+			return out
+		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: kube.Backoff()}).
+		Complete(kube.QuietConflicts(reconcile.AsReconciler(r.Client, r)))
+}

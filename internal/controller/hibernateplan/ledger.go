@@ -1,0 +1,174 @@
+package hibernateplan
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/dispatch"
+)
+
+// A target that has failed is tried again after firstRetry, and twice as long each time, at most lastRetry.
+const (
+	firstRetry = 10 * time.Second
+	lastRetry  = 10 * time.Minute
+)
+
+// history is how many cycles that are over are kept.
+const history = 5
+
+// outcome is what came of an attempt.
+type outcome struct {
+	completed bool
+	message   string
+	logsRef   string
+}
+
+// execution is one entry of the ledger.
+type execution = v1alpha1.ExecutionStatus
+
+// begin records that an attempt begins. What it will write goes by the names in here.
+func begin(e *execution, n names, now time.Time) {
+	e.State, e.Attempts = v1alpha1.ExecutionRunning, e.Attempts+1
+	at := seconds(now)
+	e.StartedAt, e.FinishedAt, e.Message = &at, nil, ""
+	job := n.job(e).String()
+	e.JobRef, e.ServiceAccountRef, e.RestoreConfigMapRef = job, job, n.point(e.Target).String()
+	e.RestoreRef = configMapScheme + e.RestoreConfigMapRef
+	e.ConnectorSecretRef = ""
+	if n.credentials(e.Target) {
+		e.ConnectorSecretRef = job
+	}
+	if e.Operation == v1alpha1.OperationShutdown {
+		e.Asleep = true // it may be, from the first call of its runner on
+	}
+}
+
+// configMapScheme begins the reference of something that is kept in a ConfigMap.
+const configMapScheme = "configmap://"
+
+func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Second)) }
+
+// end records what came of an attempt.
+func end(e *execution, o outcome, retries int32, now time.Time) {
+	at := seconds(now)
+	e.FinishedAt, e.Message, e.LogsRef = &at, o.message, o.logsRef
+	e.Kept = true // it was made before the Job
+	switch {
+	case o.completed:
+		e.State = v1alpha1.ExecutionCompleted
+		e.Asleep = e.Operation == v1alpha1.OperationShutdown
+		e.Kept = e.Asleep
+	case e.Attempts-e.Forgiven > retries:
+		e.State = v1alpha1.ExecutionFailed
+	default:
+		e.State = v1alpha1.ExecutionPending
+	}
+}
+
+// forgive lets a target that has failed be tried again at once, as often as at first; one that runs, should it fail.
+func forgive(e *execution) {
+	if failed(e) || failing(e) {
+		e.State = v1alpha1.ExecutionPending
+	}
+	if e.State == v1alpha1.ExecutionPending || running(e) {
+		e.Forgiven = e.Attempts
+	}
+}
+
+// failing says whether a target has failed and waits to be tried again.
+func failing(e *execution) bool {
+	return e.State == v1alpha1.ExecutionPending && e.Attempts > e.Forgiven
+}
+
+// due is when a target is tried again that has failed.
+func due(e *execution) time.Time {
+	wait := lastRetry
+	if n := e.Attempts - e.Forgiven - 1; n < 10 {
+		wait = min(firstRetry<<n, lastRetry)
+	}
+	return e.FinishedAt.Add(wait)
+}
+
+// start makes the ledger of an operation: what there is to be done for each target.
+func start(entries []execution, operation v1alpha1.Operation) {
+	for i := range entries {
+		e := &entries[i]
+		if operation == v1alpha1.OperationWakeUp && !e.Asleep {
+			if e.State == v1alpha1.ExecutionPending || e.State == v1alpha1.ExecutionFailed {
+				e.State = v1alpha1.ExecutionAborted // it was never stopped, and needs no waking
+			}
+			continue
+		}
+		again(e, operation)
+	}
+}
+
+// again has a target begin an operation anew.
+func again(e *execution, operation v1alpha1.Operation) {
+	e.Operation, e.State, e.Attempts, e.Forgiven = operation, v1alpha1.ExecutionPending, 0, 0
+	e.StartedAt, e.FinishedAt, e.Message = nil, nil, ""
+}
+
+// state is how far a target is in an operation.
+func state(e *execution, operation v1alpha1.Operation, now time.Time) dispatch.State {
+	switch {
+	case e.State == v1alpha1.ExecutionRunning:
+		return dispatch.Running
+	case e.Operation != operation, operation == v1alpha1.OperationWakeUp && !e.Asleep, e.State == v1alpha1.ExecutionCompleted:
+		return dispatch.Completed // or nothing to be done
+	case e.State == v1alpha1.ExecutionFailed:
+		return dispatch.Failed
+	case failing(e) && due(e).After(now):
+		return dispatch.Waiting
+	}
+	return dispatch.Pending
+}
+
+// ofDispatch is the operation as package dispatch knows it.
+func ofDispatch(operation v1alpha1.Operation) dispatch.Operation {
+	if operation == v1alpha1.OperationWakeUp {
+		return dispatch.WakeUp
+	}
+	return dispatch.Shutdown
+}
+
+// look asks what is to be started of some targets, and when to ask again; 0 is when something has happened.
+func look(p *program, entries []execution, operation v1alpha1.Operation, counts func(*execution) bool, now time.Time) (dispatch.Step, time.Duration) {
+	states, wait := make([]dispatch.State, len(entries)), time.Duration(0)
+	for i := range entries {
+		states[i] = dispatch.Completed
+		if e := &entries[i]; counts(e) {
+			states[i] = state(e, operation, now)
+			if states[i] == dispatch.Waiting {
+				wait = sooner(wait, due(e).Sub(now))
+			}
+		}
+	}
+	return p.order.Next(ofDispatch(operation), states, p.policy()), wait
+}
+
+// sooner is the shorter of two waits, of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+func anyOf(entries []execution, is func(*execution) bool) bool {
+	return slices.ContainsFunc(entries, func(e execution) bool { return is(&e) })
+}
+
+func running(e *execution) bool { return e.State == v1alpha1.ExecutionRunning }
+func asleep(e *execution) bool  { return e.Asleep }
+func failed(e *execution) bool  { return e.State == v1alpha1.ExecutionFailed }
+func every(*execution) bool     { return true }
+
+// helped says whether what a Job of the target needed may still be there.
+func helped(e *execution) bool { return e.ServiceAccountRef != "" || e.ConnectorSecretRef != "" }
+
+// spent says whether there is a restore point that is not needed any more.
+func spent(e *execution) bool { return !e.Asleep && e.RestoreConfigMapRef != "" }

@@ -1,0 +1,107 @@
+package hibernateplan
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+const (
+	// maxLog is how much of a log is kept, from its end, in bytes, and maxLogs how many of a target.
+	maxLog  = 64 << 10
+	maxLogs = 6
+)
+
+// Logs reads the log of a pod.
+type Logs interface {
+	// Stream returns the end of it, at most limit bytes.
+	Stream(ctx context.Context, pod *corev1.Pod, limit int64) (io.ReadCloser, error)
+}
+
+// collect keeps the log of an attempt, and says where. A log that cannot be had is told of in the manager's own: nothing
+// waits for it.
+func (s *scope) collect(ctx context.Context, e *execution, pods []corev1.Pod) string {
+	if len(pods) == 0 || s.Logs == nil {
+		return ""
+	}
+	ref, err := s.keepLog(ctx, e, &pods[0])
+	if err != nil {
+		log.FromContext(ctx).Info("Log of a runner was not kept", "job", e.JobRef, "cause", err.Error())
+		return ""
+	}
+	return ref
+}
+
+func (s *scope) keepLog(ctx context.Context, e *execution, pod *corev1.Pod) (string, error) {
+	stream, err := s.Logs.Stream(ctx, pod, maxLog)
+	if err != nil {
+		return "", err
+	}
+	defer stream.Close()
+	text, err := io.ReadAll(io.LimitReader(stream, maxLog))
+	if err != nil {
+		return "", err
+	}
+	at, key := s.names().log(e.Target), name(e.JobRef)+".log"
+	kept := &corev1.ConfigMap{}
+	err = s.Live.Get(ctx, at, kept)
+	if client.IgnoreNotFound(err) != nil {
+		return "", err
+	}
+	if apierrors.IsNotFound(err) {
+		kept = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name}}
+		marks.Set(s.owner, kept)
+	} else if !marks.Owns(s.owner, kept) {
+		return "", &kube.NameTakenError{Object: "ConfigMap " + at.String()}
+	}
+	keepLast(kept, key, string(text))
+	if kept.ResourceVersion == "" {
+		err = s.Live.Create(ctx, kept, client.FieldOwner(kube.FieldOwner))
+	} else {
+		err = s.Live.Update(ctx, kept, client.FieldOwner(kube.FieldOwner))
+	}
+	return fmt.Sprintf("%s%s#%s", configMapScheme, at, key), err
+}
+
+// orderOf is the annotation that lists the logs of a ConfigMap, the oldest first.
+const orderOf = "hibernator.ardikabs.com/logs"
+
+// keepLast takes a log in, and lets the oldest go.
+func keepLast(kept *corev1.ConfigMap, key, text string) {
+	if kept.Data == nil {
+		kept.Data = map[string]string{}
+	}
+	order := slices.DeleteFunc(split(kept.Annotations[orderOf]), func(k string) bool { return k == key })
+	kept.Data[key] = text
+	for order = append(order, key); len(order) > maxLogs; order = order[1:] {
+		delete(kept.Data, order[0])
+	}
+	if kept.Annotations == nil {
+		kept.Annotations = map[string]string{}
+	}
+	kept.Annotations[orderOf] = join(order)
+}
+
+// podLogs reads logs from the API server.
+type podLogs struct{ read reader }
+
+type reader func(namespace, pod string, o *corev1.PodLogOptions) stream
+
+type stream interface {
+	Stream(ctx context.Context) (io.ReadCloser, error)
+}
+
+// Stream is that of Logs.
+func (l podLogs) Stream(ctx context.Context, pod *corev1.Pod, limit int64) (io.ReadCloser, error) {
+	return l.read(pod.Namespace, pod.Name, &corev1.PodLogOptions{Container: "runner", TailLines: ptr.To[int64](500), LimitBytes: ptr.To(limit)}).Stream(ctx)
+}

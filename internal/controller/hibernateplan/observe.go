@@ -1,0 +1,408 @@
+package hibernateplan
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/connector"
+	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/runner"
+)
+
+// The kinds beside our own.
+var (
+	jobGVK       = batchv1.SchemeGroupVersion.WithKind("Job")
+	namespaceGVK = corev1.SchemeGroupVersion.WithKind("Namespace")
+	revisionGVK  = appsv1.SchemeGroupVersion.WithKind("ControllerRevision")
+	configMapGVK = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+)
+
+// What the objects of a plan are known by, beside what the API says.
+const (
+	labelRestorePoint = "hibernator.ardikabs.com/restore-point"
+	labelExecution    = "hibernator.ardikabs.com/execution"
+	// annotationNamespaces of a restore point are those that its target was in when it was put to sleep.
+	annotationNamespaces = "hibernator.ardikabs.com/namespaces"
+	// keyTarget in the data of a restore point is the target as it was put to sleep.
+	keyTarget = "target"
+)
+
+// observe reads what the plan decides on.
+func (s *scope) observe(ctx context.Context) error {
+	for _, read := range []func(context.Context) error{s.observeExceptions, s.observeCycle, s.observeAttempts, s.observeLeft, s.observeReach} {
+		if err := read(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *scope) observeExceptions(ctx context.Context) error {
+	var list v1alpha1.ScheduleExceptionList
+	if err := s.Client.List(ctx, &list, client.InNamespace(s.owner.Namespace), client.MatchingFields{indexPlan: s.owner.Name}); err != nil {
+		return fmt.Errorf("listing ScheduleExceptions: %w", err)
+	}
+	s.seen.Exceptions = slices.DeleteFunc(list.Items, func(e v1alpha1.ScheduleException) bool { return e.DeletionTimestamp != nil })
+	slices.SortFunc(s.seen.Exceptions, func(a, b v1alpha1.ScheduleException) int { return cmp.Compare(a.Name, b.Name) })
+	return nil
+}
+
+// observeCycle reads the plan as the current cycle began with it.
+func (s *scope) observeCycle(ctx context.Context) error {
+	cycle := s.owner.Status.CurrentCycle
+	if cycle == nil {
+		return nil
+	}
+	at := s.names().in(cycle.PlanRevision)
+	if known, ok := s.revisions.Get(at); ok {
+		s.seen.Cycle = known.(*resolved)
+		return nil
+	}
+	found, err := kube.Get(ctx, s.Live, revisionGVK, at)
+	if err != nil || found == nil {
+		return err
+	}
+	if !marks.Owns(s.owner, found) {
+		return &kube.NameTakenError{Object: kube.Describe(found)}
+	}
+	content, err := json.Marshal(found.Object["data"])
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", kube.Describe(found), err)
+	}
+	var r resolved
+	if err := json.Unmarshal(content, &r); err != nil {
+		return fmt.Errorf("reading %s: %w", kube.Describe(found), err)
+	}
+	s.seen.Cycle = &r
+	s.revisions.Add(at, &r) // a ControllerRevision never changes
+	return nil
+}
+
+// observeAttempts reads what came of the attempts that were recorded.
+func (s *scope) observeAttempts(ctx context.Context) error {
+	s.seen.Jobs, s.seen.Outcomes, s.seen.Held = map[string]bool{}, map[string]outcome{}, map[string]bool{}
+	s.points = map[string]*corev1.ConfigMap{}
+	if !anyOf(s.owner.Status.Executions, running) {
+		return nil
+	}
+	jobs, err := kube.List(ctx, s.Client, jobGVK, client.InNamespace(s.Options.Namespace), marks.Selector(s.owner))
+	if err != nil {
+		return err
+	}
+	byName := map[string]*unstructured.Unstructured{}
+	for i := range jobs {
+		byName[jobs[i].GetName()] = &jobs[i]
+		s.seen.Jobs[jobs[i].GetName()] = true
+	}
+	looked := 0
+	for i := range s.owner.Status.Executions {
+		e := &s.owner.Status.Executions[i]
+		job := byName[name(e.JobRef)]
+		if !running(e) || job != nil && !finished(job) {
+			continue
+		}
+		if looked++; looked > perPass {
+			s.more = true
+			return nil
+		}
+		if err := s.observeAttempt(ctx, e, job); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finished says whether a Job has come to its end.
+func finished(job *unstructured.Unstructured) bool { return jobCondition(job) != nil }
+
+// jobCondition is the one that ended a Job; nil before.
+func jobCondition(job *unstructured.Unstructured) map[string]any {
+	all, _, _ := unstructured.NestedSlice(job.Object, "status", "conditions")
+	for _, c := range all {
+		if c, ok := c.(map[string]any); ok && c["status"] == "True" && (c["type"] == "Complete" || c["type"] == "Failed") {
+			return c
+		}
+	}
+	return nil
+}
+
+// observeAttempt reads what came of one attempt, whose Job has finished or is not there: it was not made yet, or
+// somebody has deleted it. What its runner has said counts in any case.
+func (s *scope) observeAttempt(ctx context.Context, e *execution, job *unstructured.Unstructured) error {
+	attempt := name(e.JobRef)
+	point, err := s.point(ctx, e.Target)
+	if err != nil {
+		return err
+	}
+	s.points[e.Target] = point
+	if point == nil && (e.Kept || e.Operation == v1alpha1.OperationWakeUp) {
+		s.seen.Outcomes[attempt] = outcome{message: "Its restore point, ConfigMap " + e.RestoreConfigMapRef + ", is gone; put it back from a backup, and annotate the plan with " + v1alpha1.AnnotationRetryNow}
+		return nil
+	}
+	said := result(point, attempt)
+	if job == nil && said == nil && (point == nil || point.Annotations[runner.AnnotationExecution] != attempt) {
+		return nil // its Job was not made yet
+	}
+	pods, err := s.pods(ctx, attempt)
+	if err != nil {
+		return err
+	}
+	if job == nil && said == nil {
+		s.seen.Held[attempt] = slices.ContainsFunc(pods, alive)
+		return nil // its Job is made again when its pods have ended
+	}
+	if said == nil {
+		said = lastWords(pods, attempt)
+	}
+	o := outcome{logsRef: s.collect(ctx, e, pods)}
+	if said != nil {
+		o.completed, o.message = said.Completed, said.Message
+	} else {
+		o.message = "Its runner has ended without a result: " + why(job, pods)
+	}
+	s.seen.Outcomes[attempt] = o
+	return nil
+}
+
+// point reads the restore point of a target; nil if there is none.
+func (s *scope) point(ctx context.Context, target string) (*corev1.ConfigMap, error) {
+	point := &corev1.ConfigMap{}
+	at := s.names().point(target)
+	if err := s.Live.Get(ctx, at, point); err != nil {
+		if client.IgnoreNotFound(err) == nil {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("reading ConfigMap %s: %w", at, err)
+	}
+	if point.Annotations[v1alpha1.AnnotationOwner] != client.ObjectKeyFromObject(s.owner).String() {
+		return nil, &kube.NameTakenError{Object: "ConfigMap " + at.String()}
+	}
+	return point, nil
+}
+
+// result is what a runner has written of an attempt; nil if it has not.
+func result(point *corev1.ConfigMap, attempt string) *runner.Result {
+	if point == nil {
+		return nil
+	}
+	return parse(point.Data[runner.KeyResult], attempt)
+}
+
+func parse(text, attempt string) *runner.Result {
+	var r runner.Result
+	if text == "" || json.Unmarshal([]byte(text), &r) != nil || r.Execution != attempt {
+		return nil
+	}
+	return &r
+}
+
+// pods are those of a Job. They are read from the server, once for each attempt.
+func (s *scope) pods(ctx context.Context, job string) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	if err := s.Live.List(ctx, &list, client.InNamespace(s.Options.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job}); err != nil {
+		return nil, fmt.Errorf("listing pods of Job %s: %w", job, err)
+	}
+	slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+	return list.Items, nil
+}
+
+func alive(p corev1.Pod) bool {
+	return p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
+}
+
+// lastWords is what the termination message of a pod says, where a report was lost.
+func lastWords(pods []corev1.Pod, attempt string) *runner.Result {
+	for _, p := range pods {
+		for _, c := range p.Status.ContainerStatuses {
+			if t := c.State.Terminated; t != nil {
+				if r := parse(t.Message, attempt); r != nil {
+					return r
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// why a Job has ended that says nothing itself.
+func why(job *unstructured.Unstructured, pods []corev1.Pod) string {
+	for _, p := range pods {
+		for _, c := range p.Status.ContainerStatuses {
+			if t := c.State.Terminated; t != nil {
+				return fmt.Sprintf("container %s, exit code %d", cmp.Or(t.Reason, "Error"), t.ExitCode)
+			}
+		}
+		if p.Status.Reason != "" {
+			return "pod " + p.Status.Reason
+		}
+	}
+	if job == nil {
+		return "its Job is gone"
+	}
+	c := jobCondition(job)
+	reason, _ := c["reason"].(string)
+	return "Job " + cmp.Or(reason, "Failed")
+}
+
+// observeLeft looks for what a plan of this name has left asleep, before the first cycle.
+func (s *scope) observeLeft(ctx context.Context) error {
+	if s.owner.Status.Cycles > 0 {
+		return nil
+	}
+	var list corev1.ConfigMapList
+	key := client.ObjectKeyFromObject(s.owner)
+	if err := s.Live.List(ctx, &list, client.InNamespace(s.Options.Namespace), client.MatchingLabels{labelRestorePoint: keyLabel(key)}); err != nil {
+		return fmt.Errorf("listing restore points: %w", err)
+	}
+	s.seen.Left = map[string]v1alpha1.Target{}
+	for _, point := range list.Items {
+		if point.Annotations[v1alpha1.AnnotationOwner] != key.String() {
+			continue
+		}
+		var t v1alpha1.Target
+		if err := json.Unmarshal([]byte(point.Data[keyTarget]), &t); err != nil {
+			return fmt.Errorf("reading the target in ConfigMap %s/%s: %w", point.Namespace, point.Name, err)
+		}
+		s.seen.Left[t.Name] = t
+	}
+	return nil
+}
+
+// observeReach sees whether the targets of the spec can be reached: connectors, and namespaces of others.
+func (s *scope) observeReach(ctx context.Context) error {
+	s.seen.Credentials = map[string]bool{}
+	if s.Options.Image == "" {
+		s.seen.Problem = &problem{v1alpha1.ReasonNoRunnerImage, "The manager does not know the image of its Jobs; start it with --runner-image"}
+	}
+	targets := s.owner.Spec.Targets
+	if s.seen.Cycle != nil {
+		targets = s.seen.Cycle.Targets
+	}
+	for _, t := range targets {
+		found, err := s.reach(ctx, t)
+		if err != nil {
+			return err
+		}
+		s.seen.Credentials[t.Name] = found.credentials
+		if found.problem != nil && s.seen.Problem == nil {
+			s.seen.Problem = found.problem
+			s.seen.Problem.message = "Target " + t.Name + ": " + s.seen.Problem.message
+		}
+	}
+	return nil
+}
+
+// reached is how a target is reached.
+type reached struct {
+	problem *problem
+	// credentials of a connector reach it, and not the ServiceAccount of the runner.
+	credentials bool
+	// needs of the runner, and the namespaces that they come to.
+	needs      executor.Needs
+	namespaces []string
+}
+
+func (s *scope) reach(ctx context.Context, t v1alpha1.Target) (reached, error) {
+	parameters, err := s.Options.Executors.Parse(t.Type, raw(t))
+	if err != nil {
+		return reached{}, nil //nolint:nilerr // the plan refuses it
+	}
+	out := reached{needs: parameters.Needs()}
+	if t.ConnectorRef != nil {
+		found, err := s.reachConnector(ctx, t)
+		out.problem, out.credentials = found.problem, found.credentials
+		if err != nil || out.problem != nil || out.credentials {
+			if out.namespaces = out.needs.Namespaces; out.problem == nil && out.needs.Selector != nil {
+				out.problem = &problem{v1alpha1.ReasonInvalid, "namespaces of another cluster cannot be selected by their labels yet; write them out in namespace.literals"}
+			}
+			return out, err
+		}
+	}
+	if out.needs.Cluster && !slices.Contains(s.Options.ClusterNamespaces, s.owner.Namespace) {
+		out.problem = &problem{v1alpha1.ReasonNotGranted, fmt.Sprintf("type %s acts on the whole cluster, which plans of namespace %s may not; --hibernate-cluster-from lists those that may", t.Type, s.owner.Namespace)}
+	}
+	return out, s.reachNamespaces(ctx, &out)
+}
+
+// reachNamespaces finds the namespaces of a target in the manager's own cluster, which must all agree.
+func (s *scope) reachNamespaces(ctx context.Context, out *reached) error {
+	found := map[string]map[string]string{}
+	for _, name := range out.needs.Namespaces {
+		namespace := kube.Metadata(namespaceGVK)
+		if err := s.Client.Get(ctx, types.NamespacedName{Name: name}, namespace); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading Namespace %s: %w", name, err)
+		} else if err == nil {
+			found[name] = namespace.Annotations
+		} else {
+			found[name] = nil
+		}
+	}
+	if out.needs.Selector != nil {
+		selector, err := metav1.LabelSelectorAsSelector(out.needs.Selector)
+		if err != nil {
+			return fmt.Errorf("reading the selector of namespaces: %w", err)
+		}
+		if err := s.selected(ctx, selector, found); err != nil {
+			return err
+		}
+	}
+	out.namespaces = slices.Sorted(maps.Keys(found))
+	for _, name := range out.namespaces {
+		if why := s.withheld(name, found[name]); why != "" && out.problem == nil {
+			out.problem = &problem{v1alpha1.ReasonNotGranted, why}
+		}
+	}
+	return nil
+}
+
+// withheld is why the plan may not act in a namespace; empty if it may.
+func (s *scope) withheld(name string, annotations map[string]string) string {
+	switch {
+	case name == s.Options.Namespace:
+		return fmt.Sprintf("namespace %s is the manager's own: what wakes the targets must not sleep", name)
+	case name != s.owner.Namespace && !connector.Allows(&metav1.ObjectMeta{Annotations: annotations}, s.owner.Namespace):
+		return fmt.Sprintf("namespace %s does not let plans of namespace %s act in it; annotate it with %s=%s", name, s.owner.Namespace, v1alpha1.AnnotationAllowedNamespaces, s.owner.Namespace)
+	}
+	return ""
+}
+
+func (s *scope) selected(ctx context.Context, selector labels.Selector, found map[string]map[string]string) error {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(namespaceGVK.GroupVersion().WithKind("NamespaceList"))
+	if err := s.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return fmt.Errorf("listing namespaces: %w", err)
+	}
+	for _, n := range list.Items {
+		found[n.Name] = n.Annotations
+	}
+	return nil
+}
+
+// reachConnector sees whether a connector can be used.
+func (s *scope) reachConnector(ctx context.Context, t v1alpha1.Target) (reached, error) {
+	cluster, err := connector.Ready(ctx, s.Client, s.owner.Namespace, *t.ConnectorRef)
+	var refused *connector.Error
+	switch {
+	case errors.As(err, &refused):
+		return reached{problem: &problem{refused.Reason, refused.Message}, credentials: true}, nil
+	case err != nil:
+		return reached{}, err
+	}
+	return reached{credentials: cluster.Spec.K8S.KubeconfigRef != nil}, nil
+}

@@ -1,0 +1,473 @@
+package hibernateplan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/schedule"
+)
+
+const (
+	// perPass is how many Jobs a pass makes, and how many it clears away: each is a handful of requests.
+	perPass = 10
+	// atOnce is when to look again after what is intended was recorded.
+	atOnce = time.Millisecond
+	// longest is how long a plan is not looked at: a wait of days is one of a clock that may be set meanwhile.
+	longest = time.Hour
+	// defaultDeadline is how long a deleted plan waits for its targets to wake.
+	defaultDeadline = time.Hour
+)
+
+// Observed is what a pass has read.
+type Observed struct {
+	// Exceptions of the plan.
+	Exceptions []v1alpha1.ScheduleException
+	// Cycle is the plan as the current cycle began with it; nil if there is none, or it is lost.
+	Cycle *resolved
+	// Jobs that there are, by their names.
+	Jobs map[string]bool
+	// Outcomes of attempts that have ended, by the names of their Jobs.
+	Outcomes map[string]outcome
+	// Held are the attempts whose Jobs are gone and whose pods are not, by the names of their Jobs.
+	Held map[string]bool
+	// Left are targets that a plan of this name has left asleep, by their names: only looked for before the first cycle.
+	Left map[string]v1alpha1.Target
+	// Problem is why the targets of the spec cannot be reached; nil if they can.
+	Problem *problem
+	// Credentials says which targets of the cycle, or before it of the spec, are reached by credentials of a connector.
+	Credentials map[string]bool
+}
+
+// problem is what is in the way of starting anything.
+type problem struct{ reason, message string }
+
+// facts are what a plan is made of.
+type facts struct {
+	plan      *v1alpha1.HibernatePlan
+	seen      Observed
+	registry  executor.Registry
+	namespace string
+	now       time.Time
+}
+
+// Plan is what a pass does.
+type Plan struct {
+	// Status as it is to be, but for its conditions.
+	Status v1alpha1.HibernatePlanStatus
+	// Desired is what is wanted, and Known whether that can be told.
+	Desired desire
+	Known   bool
+	// Problem of the spec, or of what it needs.
+	Problem *problem
+	// Begin is the revision that is made before the cycle of Status is recorded.
+	Begin *resolved
+	// Launch are recorded attempts whose Jobs are to be made, by their positions; Clear those that have ended and whose
+	// helpers are to go; Release the restore points of targets that are awake.
+	Launch, Clear, Release []int
+	// Forget is the cycle whose revision is to go; 0 is none.
+	Forget int64
+	// Acted are the annotations that were acted on.
+	Acted []string
+	// Failed are the attempts that have failed, for Events: the target, and the message.
+	Failed []problem
+	// Idle: nothing runs, and nothing is to be started.
+	Idle bool
+	// GivenUp: the deadline of the deletion has passed.
+	GivenUp bool
+	// Wait is when to look again; 0 is when something changes. Done is that nothing is left to do for a deleted plan.
+	Wait time.Duration
+	Done bool
+
+	program *program
+}
+
+func (p *Plan) lookIn(d time.Duration) { p.Wait = sooner(p.Wait, max(d, atOnce)) }
+
+// decide is the plan of a pass.
+func (f facts) decide() Plan {
+	plan := f.plan.DeepCopy()
+	p := Plan{Problem: f.seen.Problem}
+	current, err := compile(resolve(plan.Spec), f.registry)
+	if err != nil {
+		p.Problem = &problem{v1alpha1.ReasonInvalid, oneLine(err)}
+	}
+	st := &plan.Status
+	p.program = f.ofCycle(plan, current)
+	f.fold(&p, st)
+	f.want(&p, plan)
+	f.effects(&p)
+	f.advance(&p, plan, current)
+	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp {
+		p.Done = true
+	}
+	if p.Known && !p.Desired.until.IsZero() {
+		p.lookIn(p.Desired.until.Sub(f.now))
+	}
+	p.lookIn(longest)
+	p.Status = *st
+	return p
+}
+
+// advance takes the plan on: what begins, goes on or ends.
+func (f facts) advance(p *Plan, plan *v1alpha1.HibernatePlan, current *program) {
+	st := &plan.Status
+	over := !anyOf(st.Executions, asleep) && !anyOf(st.Executions, f.unfinished)
+	switch {
+	case plan.DeletionTimestamp != nil && f.leaves(p, st):
+	case st.CurrentCycle == nil && p.startable(plan, current):
+		f.beginCycle(p, plan, current)
+	case st.CurrentCycle != nil && f.seen.Cycle == nil && over:
+		f.endCycle(p, st) // it had ended, and its revision is gone
+	case st.CurrentCycle != nil && p.program != nil:
+		if f.seen.Cycle == nil {
+			p.Begin = &p.program.resolved // somebody has deleted it
+		}
+		f.carryOn(p, plan, current)
+	case st.CurrentCycle != nil:
+		p.Problem = &problem{v1alpha1.ReasonCycleLost, "ControllerRevision " + f.namespace + "/" + st.CurrentCycle.PlanRevision +
+			" is gone, and spec.targets are not those that sleep; put them back into the spec, as status.executions lists them, to have them woken"}
+	}
+}
+
+// oneLine is an error as a condition says it.
+func oneLine(err error) string {
+	all := kube.Errors(err)
+	lines := make([]string, 0, len(all))
+	for _, e := range all {
+		lines = append(lines, e.Error())
+	}
+	if n := len(lines); n > 5 {
+		lines = append(lines[:5], fmt.Sprintf("and %d more", n-5))
+	}
+	return strings.Join(lines, "; ")
+}
+
+// want says what is wanted now, and when else. A schedule that cannot be read wants nothing: everything stays as it is.
+func (f facts) want(p *Plan, plan *v1alpha1.HibernatePlan) {
+	st := &plan.Status
+	table, err := timetable(plan.Spec, f.seen.Exceptions, st.Skipped)
+	var invalid schedule.InvalidErrors
+	if errors.As(err, &invalid) && len(f.seen.Exceptions) > 0 {
+		table, err = timetable(plan.Spec, f.valid(), st.Skipped) // an exception that is no good does not stop the plan
+	}
+	if err != nil {
+		if p.Problem == nil || p.Problem.reason != v1alpha1.ReasonInvalid {
+			p.Problem = &problem{v1alpha1.ReasonInvalid, "spec.schedule: " + err.Error()}
+		}
+		st.NextTransition, st.Upcoming = nil, nil
+		if plan.DeletionTimestamp != nil {
+			p.Desired, p.Known = desire{by: byDeletion}, true
+		}
+		return
+	}
+	if plan.DeletionTimestamp == nil {
+		p.Acted = acknowledge(plan, table, f.now)
+		if slices.Contains(p.Acted, "skip-next") {
+			if again, err := timetable(plan.Spec, f.valid(), st.Skipped); err == nil {
+				table = again
+			}
+		}
+	}
+	p.Desired, p.Known = desired(plan, table, f.now), true
+	st.NextTransition, st.Upcoming = nil, nil
+	if plan.DeletionTimestamp == nil {
+		st.Upcoming = upcoming(table, p.Desired, f.now)
+		st.NextTransition = next(table, p.Desired, st.Upcoming)
+	}
+}
+
+// valid are the exceptions that can be used, each for itself.
+func (f facts) valid() []v1alpha1.ScheduleException {
+	return slices.DeleteFunc(slices.Clone(f.seen.Exceptions), func(e v1alpha1.ScheduleException) bool {
+		_, err := timetable(f.plan.Spec, []v1alpha1.ScheduleException{e}, nil)
+		return err != nil
+	})
+}
+
+// ofCycle is the program that the current cycle goes by: as it began. Where that is lost it is that of the spec, if all
+// that sleeps is in there.
+func (f facts) ofCycle(plan *v1alpha1.HibernatePlan, current *program) *program {
+	if plan.Status.CurrentCycle == nil {
+		return nil
+	}
+	if f.seen.Cycle != nil {
+		if p, err := compile(*f.seen.Cycle, f.registry); err == nil && p.covers(plan.Status.Executions) {
+			return p
+		}
+	}
+	if current != nil && current.covers(plan.Status.Executions) {
+		return current
+	}
+	return nil
+}
+
+// covers says whether the entries of a ledger are the targets, in their order.
+func (p *program) covers(entries []execution) bool {
+	return slices.EqualFunc(p.Targets, entries, func(t v1alpha1.Target, e execution) bool { return t.Name == e.Target })
+}
+
+// fold takes in what came of the attempts that were recorded.
+func (f facts) fold(p *Plan, st *v1alpha1.HibernatePlanStatus) {
+	retries := int32(defaultRetries)
+	if p.program != nil {
+		retries = p.program.retries()
+	}
+	for i := range st.Executions {
+		e := &st.Executions[i]
+		o, ended := f.seen.Outcomes[name(e.JobRef)]
+		if !running(e) || !ended {
+			continue
+		}
+		end(e, o, retries, f.now)
+		p.lookIn(atOnce) // to clear away what it needed
+		if !o.completed {
+			p.Failed = append(p.Failed, problem{e.Target, fmt.Sprintf("Attempt %d at %s of target %s has failed: %s", e.Attempts, e.Operation, e.Target, o.message)})
+		}
+	}
+}
+
+// name is that of a namespace/name.
+func name(ref string) string {
+	_, name, _ := strings.Cut(ref, "/")
+	return name
+}
+
+// effects are what was recorded before this pass and is not done yet. Nothing is done that is only intended: what a
+// manager does after it has ended must be known to the one that comes after it.
+func (f facts) effects(p *Plan) {
+	for i := range f.plan.Status.Executions {
+		e := &f.plan.Status.Executions[i]
+		job := name(e.JobRef)
+		switch {
+		case running(e):
+			if _, ended := f.seen.Outcomes[job]; !ended && !f.seen.Jobs[job] && len(p.Launch) < perPass {
+				if f.seen.Held[job] {
+					p.lookIn(5 * time.Second)
+				} else if p.program != nil {
+					p.Launch = append(p.Launch, i)
+				}
+			}
+		case helped(e):
+			if len(p.Clear) < perPass {
+				p.Clear = append(p.Clear, i)
+			}
+		case spent(e):
+			if len(p.Release) < perPass {
+				p.Release = append(p.Release, i)
+			}
+		}
+	}
+	if len(p.Launch)+len(p.Clear)+len(p.Release) > 0 {
+		p.lookIn(atOnce)
+	}
+}
+
+// startable says whether a cycle may begin.
+func (p *Plan) startable(plan *v1alpha1.HibernatePlan, current *program) bool {
+	return p.Known && current != nil && p.Problem == nil && !plan.Spec.Suspend && !plan.Spec.DryRun
+}
+
+// leaves says whether a plan that is being deleted leaves its targets as they are.
+func (f facts) leaves(p *Plan, st *v1alpha1.HibernatePlanStatus) bool {
+	deadline := defaultDeadline
+	if d := f.plan.Spec.Deletion; d != nil && d.Deadline != nil {
+		deadline = d.Deadline.Duration
+	}
+	left := f.plan.DeletionTimestamp.Add(deadline).Sub(f.now)
+	if left > 0 {
+		p.lookIn(left)
+	}
+	if f.plan.Spec.DeletionPolicy != v1alpha1.DeletionLeave && left > 0 {
+		return false
+	}
+	p.Launch, p.Release = nil, nil
+	if left > 0 && (anyOf(st.Executions, running) || anyOf(st.Executions, helped)) {
+		return true // what runs comes to its end
+	}
+	p.Clear = nil
+	for i := range st.Executions {
+		if running(&st.Executions[i]) || helped(&st.Executions[i]) {
+			p.Clear = append(p.Clear, i)
+		}
+	}
+	p.GivenUp, p.Done = anyOf(st.Executions, asleep), true
+	if st.CurrentCycle != nil {
+		p.Forget = st.CurrentCycle.ID
+	}
+	return true
+}
+
+// beginCycle begins a cycle if the targets are to sleep, or some were left asleep by a plan of this name.
+func (f facts) beginCycle(p *Plan, plan *v1alpha1.HibernatePlan, current *program) {
+	if !p.Desired.asleep && len(f.seen.Left) == 0 {
+		p.Idle = true
+		return
+	}
+	r, program := current.resolved, current
+	if len(f.seen.Left) > 0 {
+		r = adopt(r, f.seen.Left)
+		compiled, err := compile(r, f.registry)
+		if err != nil {
+			p.Problem = &problem{v1alpha1.ReasonInvalid, "with the targets that were left asleep: " + oneLine(err)}
+			return
+		}
+		program = compiled
+	}
+	st := &plan.Status
+	st.Cycles++
+	st.CurrentCycle = &v1alpha1.Cycle{ID: st.Cycles, StartedAt: seconds(f.now)}
+	st.CurrentCycle.PlanRevision = names{namespace: f.namespace, plan: plan}.revision(st.Cycles).Name
+	st.Executions = make([]execution, len(r.Targets))
+	for i, t := range r.Targets {
+		_, left := f.seen.Left[t.Name]
+		st.Executions[i] = execution{Target: t.Name, Executor: t.Type, State: v1alpha1.ExecutionPending, Asleep: left, Kept: left}
+		if left {
+			at := names{namespace: f.namespace, plan: plan}.point(t.Name).String()
+			st.Executions[i].RestoreConfigMapRef, st.Executions[i].RestoreRef = at, configMapScheme+at
+		}
+	}
+	p.Begin, p.program = &r, program
+	f.turn(st, operation(p.Desired.asleep))
+	f.intend(p, plan, st.CurrentCycle.Operation, every)
+}
+
+func operation(asleep bool) v1alpha1.Operation {
+	if asleep {
+		return v1alpha1.OperationShutdown
+	}
+	return v1alpha1.OperationWakeUp
+}
+
+// adopt takes targets into a plan that a plan of its name has left asleep, as they were put to sleep.
+func adopt(r resolved, left map[string]v1alpha1.Target) resolved {
+	r.Targets = slices.Clone(r.Targets)
+	known := map[string]bool{}
+	for i, t := range r.Targets {
+		known[t.Name] = true
+		if was, ok := left[t.Name]; ok {
+			r.Targets[i] = was
+		}
+	}
+	var more []string
+	for name := range left {
+		if !known[name] {
+			more = append(more, name)
+		}
+	}
+	slices.Sort(more)
+	for _, name := range more {
+		r.Targets = append(r.Targets, left[name])
+	}
+	if r.Execution.Strategy.Type == v1alpha1.StrategyStaged && len(more) > 0 {
+		r.Execution.Strategy.Stages = append(slices.Clone(r.Execution.Strategy.Stages), v1alpha1.Stage{Name: "left-asleep", Parallel: true, Targets: more})
+	}
+	return r
+}
+
+// turn begins an operation of the current cycle.
+func (f facts) turn(st *v1alpha1.HibernatePlanStatus, operation v1alpha1.Operation) {
+	c := st.CurrentCycle
+	c.Operation, c.Turn, c.OperationStartedAt = operation, c.Turn+1, seconds(f.now)
+	start(st.Executions, operation)
+}
+
+// carryOn takes the current cycle on.
+func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) {
+	st := &plan.Status
+	c := st.CurrentCycle
+	held := plan.Spec.Suspend && plan.DeletionTimestamp == nil
+	if want := operation(p.Desired.asleep); p.Known && !held && want != c.Operation {
+		if anyOf(st.Executions, running) {
+			return // it turns when what runs has ended
+		}
+		f.turn(st, want)
+	}
+	if held || !p.Known && c.Operation == v1alpha1.OperationShutdown {
+		return
+	}
+	f.intend(p, plan, c.Operation, func(e *execution) bool { return !f.removed(e, current) || c.Operation == v1alpha1.OperationWakeUp })
+	if c.Operation == v1alpha1.OperationShutdown && p.Idle {
+		f.wakeRemoved(p, plan, current)
+	}
+	if c.Operation == v1alpha1.OperationWakeUp && !anyOf(st.Executions, asleep) && !anyOf(st.Executions, f.unfinished) {
+		f.endCycle(p, st)
+	}
+}
+
+// unfinished says whether something of a target is still to be cleared away.
+func (f facts) unfinished(e *execution) bool {
+	return running(e) || helped(e) || e.RestoreConfigMapRef != ""
+}
+
+// removed says whether a target is not in the plan any more.
+func (f facts) removed(e *execution, current *program) bool {
+	if current == nil {
+		return false
+	}
+	_, there := current.positions[e.Target]
+	return !there
+}
+
+// wakeRemoved wakes what sleeps and is not in the plan any more.
+func (f facts) wakeRemoved(p *Plan, plan *v1alpha1.HibernatePlan, current *program) {
+	st := &plan.Status
+	gone := func(e *execution) bool { return e.Asleep && f.removed(e, current) }
+	if !anyOf(st.Executions, gone) {
+		return
+	}
+	for i := range st.Executions {
+		if e := &st.Executions[i]; gone(e) && e.Operation == v1alpha1.OperationShutdown && !running(e) {
+			again(e, v1alpha1.OperationWakeUp)
+		}
+	}
+	f.intend(p, plan, v1alpha1.OperationWakeUp, gone)
+}
+
+// intend records the attempts that are to begin.
+func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, operation v1alpha1.Operation, counts func(*execution) bool) {
+	st := &plan.Status
+	step, wait := look(p.program, st.Executions, operation, counts, f.now)
+	if wait > 0 {
+		p.lookIn(wait)
+	}
+	n := names{namespace: f.namespace, plan: plan, cycle: st.CurrentCycle, secret: f.seen.Credentials}
+	for _, i := range step.Start {
+		e := &st.Executions[i]
+		if helped(e) || spent(e) {
+			p.lookIn(atOnce)
+			continue // what is left of the attempt before goes first
+		}
+		e.Operation = operation
+		begin(e, n, f.now)
+		p.lookIn(atOnce)
+	}
+	if step.Done {
+		for _, i := range step.Blocked {
+			if e := &st.Executions[i]; e.State == v1alpha1.ExecutionPending {
+				e.State = v1alpha1.ExecutionAborted
+			}
+		}
+	}
+	p.Idle = step.Done
+}
+
+// endCycle ends a cycle of which everything is awake.
+func (f facts) endCycle(p *Plan, st *v1alpha1.HibernatePlanStatus) {
+	c := st.CurrentCycle
+	summary := v1alpha1.CycleSummary{ID: c.ID, StartedAt: c.StartedAt, FinishedAt: seconds(f.now), Targets: int32(len(st.Executions))}
+	for i := range st.Executions {
+		if e := &st.Executions[i]; e.Operation == v1alpha1.OperationShutdown && e.State == v1alpha1.ExecutionAborted && e.Attempts == 0 {
+			summary.Message = "Some targets were not put to sleep"
+		}
+	}
+	st.History = append([]v1alpha1.CycleSummary{summary}, st.History...)
+	st.History = st.History[:min(len(st.History), history)]
+	p.Forget, st.CurrentCycle = c.ID, nil
+	p.lookIn(atOnce) // there may be another
+}

@@ -1,0 +1,595 @@
+package hibernateplan
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/executor"
+)
+
+// noon is a Monday.
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+// anything is an executor that takes any parameters.
+type anything struct{}
+
+func (anything) Parse(raw json.RawMessage) (executor.Parameters, error) {
+	if strings.Contains(string(raw), "bad") {
+		return nil, &executor.InvalidError{Path: "bad", Problem: "is not known; remove it"}
+	}
+	return anything{}, nil
+}
+func (anything) Needs() executor.Needs { return executor.Needs{} }
+func (anything) Open(context.Context, executor.Session) (executor.Target, error) {
+	panic("a plan opens nothing")
+}
+
+var registry = executor.Registry{"noop": anything{}}
+
+// targetNames are a to the n-th letter.
+func targetNames(n int) (out []string) {
+	for i := range n {
+		out = append(out, string(rune('a'+i)))
+	}
+	return out
+}
+
+// newPlan is one of n targets, by a strategy, on weekdays from 20:00 to 06:00.
+func newPlan(strategy v1alpha1.StrategyType, n int) *v1alpha1.HibernatePlan {
+	p := &v1alpha1.HibernatePlan{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "night", UID: "uid-1", Generation: 1},
+		Spec: v1alpha1.HibernatePlanSpec{
+			Schedule: v1alpha1.Schedule{Timezone: "UTC", OffHours: []v1alpha1.OffHours{{Start: "20:00", End: "06:00", DaysOfWeek: []v1alpha1.DayOfWeek{"MON", "TUE", "WED", "THU", "FRI"}}}},
+		},
+	}
+	all := targetNames(n)
+	for _, name := range all {
+		p.Spec.Targets = append(p.Spec.Targets, v1alpha1.Target{Name: name, Type: "noop"})
+	}
+	s := v1alpha1.Strategy{Type: strategy}
+	switch strategy {
+	case v1alpha1.StrategyDAG:
+		for i := range all[1:] {
+			s.Dependencies = append(s.Dependencies, v1alpha1.Dependency{From: all[i/2], To: all[i+1]})
+		}
+	case v1alpha1.StrategyStaged:
+		s.Stages = []v1alpha1.Stage{{Name: "one", Parallel: true, Targets: all[:n/2]}, {Name: "two", Targets: all[n/2:]}}
+	case v1alpha1.StrategyParallel:
+		s.MaxConcurrency = ptr.To[int32](2)
+	}
+	p.Spec.Execution.Strategy = s
+	return p
+}
+
+// world is what a plan acts on: a Job ends when it is told to.
+type world struct {
+	t    *testing.T
+	plan *v1alpha1.HibernatePlan
+	now  time.Time
+	// asleep are targets that are, and points what is kept of them, with the attempt that may write to it.
+	asleep map[string]bool
+	points map[string]string
+	kept   map[string]v1alpha1.Target
+	// jobs that there are: nil while they run.
+	jobs map[string]*outcome
+	of   map[string]execution
+	// ran are all Jobs that there were.
+	ran        map[string]bool
+	revisions  map[int64]resolved
+	exceptions []v1alpha1.ScheduleException
+	done       bool
+	random     *rand.Rand
+	log        []string
+	// fails says whether the attempt at a target fails.
+	fails func(e execution) bool
+}
+
+func newWorld(t *testing.T, plan *v1alpha1.HibernatePlan) *world {
+	return &world{
+		t: t, plan: plan, now: noon, asleep: map[string]bool{}, points: map[string]string{}, kept: map[string]v1alpha1.Target{}, jobs: map[string]*outcome{}, of: map[string]execution{},
+		ran: map[string]bool{}, revisions: map[int64]resolved{}, fails: func(execution) bool { return false },
+	}
+}
+
+func (w *world) observed() Observed {
+	seen := Observed{Exceptions: w.exceptions, Jobs: map[string]bool{}, Outcomes: map[string]outcome{}, Held: map[string]bool{}}
+	if c := w.plan.Status.CurrentCycle; c != nil {
+		if r, ok := w.revisions[c.ID]; ok {
+			seen.Cycle = &r
+		}
+	}
+	for i := range w.plan.Status.Executions {
+		e := w.plan.Status.Executions[i]
+		o, there := w.jobs[name(e.JobRef)]
+		if running(&e) && there {
+			seen.Jobs[name(e.JobRef)] = true
+			if o != nil {
+				seen.Outcomes[name(e.JobRef)] = *o
+			}
+		}
+		if _, kept := w.points[e.Target]; running(&e) && !there && !kept && (e.Kept || e.Operation == v1alpha1.OperationWakeUp) {
+			seen.Outcomes[name(e.JobRef)] = outcome{message: "Its restore point is gone"}
+		}
+	}
+	if w.plan.Status.Cycles == 0 {
+		seen.Left = map[string]v1alpha1.Target{}
+		for name := range w.points {
+			seen.Left[name] = w.kept[name]
+		}
+	}
+	return seen
+}
+
+// pass looks at the plan once, as its reconciler does. One that is killed ends after so many effects, and records nothing; -1 is none.
+func (w *world) pass(kill int) Plan {
+	w.t.Helper()
+	p := facts{plan: w.plan, seen: w.observed(), registry: registry, namespace: "system", now: w.now}.decide()
+	left := kill
+	die := func() bool { left--; return left == -1 }
+	if kill < 0 {
+		die = func() bool { return false }
+	}
+	if p.Begin != nil {
+		if die() {
+			return p
+		}
+		w.revisions[p.Status.CurrentCycle.ID] = *p.Begin
+	}
+	for _, i := range p.Clear {
+		if die() {
+			return p
+		}
+		e := &p.Status.Executions[i]
+		delete(w.jobs, name(e.JobRef))
+		e.ServiceAccountRef, e.ConnectorSecretRef = "", ""
+	}
+	for _, i := range p.Release {
+		if die() {
+			return p
+		}
+		w.release(&p.Status.Executions[i])
+	}
+	for _, i := range p.Launch {
+		if die() {
+			return p
+		}
+		w.launch(p, p.Status.Executions[i])
+	}
+	if p.Forget != 0 {
+		if die() {
+			return p
+		}
+		delete(w.revisions, p.Forget)
+	}
+	if die() {
+		return p
+	}
+	s := &scope{owner: w.plan, plan: p, decided: true, now: w.now}
+	before := w.plan.DeepCopy()
+	report(s, nil)
+	for _, e := range happened(before, w.plan, s, nil) {
+		w.log = append(w.log, w.now.Format("Mon 15:04:05")+" "+e.Reason+": "+e.Message)
+	}
+	if w.done = p.Done; w.done {
+		clear(w.revisions)
+	}
+	return p
+}
+
+func (w *world) release(e *execution) {
+	if w.asleep[e.Target] {
+		w.t.Errorf("the restore point of %s is released while it sleeps", e.Target)
+	}
+	if at := w.points[e.Target]; at != "" && at != name(e.JobRef) {
+		w.t.Errorf("the restore point of %s is released by %s, and belongs to %s", e.Target, e.JobRef, at)
+	}
+	delete(w.points, e.Target)
+	delete(w.kept, e.Target)
+	e.RestoreConfigMapRef, e.RestoreRef = "", ""
+}
+
+func (w *world) launch(p Plan, e execution) {
+	job := name(e.JobRef)
+	if w.ran[job] {
+		if _, there := w.jobs[job]; !there {
+			w.t.Errorf("Job %s runs a second time", job)
+		}
+		return
+	}
+	for other, o := range w.jobs {
+		if o == nil && w.of[other].Target == e.Target {
+			w.t.Errorf("Jobs %s and %s run at the same time", other, job)
+		}
+	}
+	if _, kept := w.points[e.Target]; !kept {
+		w.kept[e.Target] = p.program.Targets[p.program.positions[e.Target]]
+	}
+	w.points[e.Target] = job
+	w.jobs[job], w.of[job], w.ran[job] = nil, e, true
+	w.log = append(w.log, fmt.Sprintf("%s %s %s, attempt %d", w.now.Format("Mon 15:04:05"), e.Operation, e.Target, e.Attempts))
+}
+
+// end lets the Jobs that run come to their ends.
+func (w *world) end() bool {
+	var all []string
+	for job, o := range w.jobs {
+		if o == nil {
+			all = append(all, job)
+		}
+	}
+	slices.Sort(all)
+	for _, job := range all {
+		e := w.of[job]
+		o := outcome{completed: !w.fails(e)}
+		if !o.completed {
+			o.message = "it does not want to"
+		}
+		switch {
+		case e.Operation == v1alpha1.OperationShutdown:
+			w.asleep[e.Target] = true // one that fails may have stopped some of it
+		case o.completed:
+			delete(w.asleep, e.Target)
+		}
+		w.jobs[job] = &o
+	}
+	return len(all) > 0
+}
+
+// settle looks at the plan until nothing is to be done now.
+func (w *world) settle() Plan {
+	w.t.Helper()
+	for range 2000 {
+		p := w.pass(-1)
+		if w.done {
+			return p
+		}
+		if ended := w.end(); !ended && (p.Wait == 0 || p.Wait > atOnce) {
+			return p
+		}
+	}
+	w.t.Fatalf("it does not settle:\n%s", strings.Join(w.log[max(0, len(w.log)-30):], "\n"))
+	return Plan{}
+}
+
+// until moves the clock on, and settles whenever something was to be looked at.
+func (w *world) until(at time.Time) {
+	w.t.Helper()
+	for {
+		p := w.settle()
+		if w.done {
+			return
+		}
+		next := w.now.Add(p.Wait)
+		if p.Wait == 0 || next.After(at) {
+			w.now = at
+			w.settle()
+			return
+		}
+		w.now = next
+	}
+}
+
+func (w *world) condition(conditionType string) metav1.Condition {
+	if c := find(w.plan.Status.Conditions, conditionType); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// awake checks that everything is as it was, and nothing is left behind.
+func (w *world) awake() {
+	w.t.Helper()
+	delete(w.revisions, w.plan.Status.Cycles+1) // of a cycle that was never recorded; the next one has it
+	if len(w.asleep)+len(w.points)+len(w.jobs)+len(w.revisions) > 0 || w.plan.Status.CurrentCycle != nil {
+		w.t.Errorf("asleep %v, points %v, jobs %v, revisions %d, cycle %+v\n%s", w.asleep, w.points, w.jobs, len(w.revisions), w.plan.Status.CurrentCycle, strings.Join(w.log[max(0, len(w.log)-30):], "\n"))
+	}
+}
+
+var strategies = []v1alpha1.StrategyType{v1alpha1.StrategySequential, v1alpha1.StrategyParallel, v1alpha1.StrategyDAG, v1alpha1.StrategyStaged}
+
+func TestNight(t *testing.T) {
+	for _, strategy := range strategies {
+		t.Run(string(strategy), func(t *testing.T) {
+			w := newWorld(t, newPlan(strategy, 6))
+			w.until(noon.Add(8*time.Hour - time.Second))
+			if len(w.ran) > 0 || w.plan.Status.Phase != v1alpha1.PhaseActive {
+				t.Fatalf("early: %v, %s", w.ran, w.plan.Status.Phase)
+			}
+			if to := w.plan.Status.NextTransition; to == nil || !to.Time.Equal(ptr.To(metav1.NewTime(noon.Add(8*time.Hour)))) || to.To != v1alpha1.OverrideHibernated {
+				t.Errorf("next is %v", to)
+			}
+			w.until(noon.Add(8 * time.Hour))
+			if len(w.asleep) != 6 || w.plan.Status.Phase != v1alpha1.PhaseHibernated || w.condition(v1alpha1.ConditionRestorePointSaved).Status != metav1.ConditionTrue || w.condition(v1alpha1.ConditionHibernated).Status != metav1.ConditionTrue {
+				t.Fatalf("asleep %v, %s, %+v", w.asleep, w.plan.Status.Phase, w.plan.Status.Conditions)
+			}
+			w.until(noon.Add(18 * time.Hour))
+			w.awake()
+			if w.plan.Status.Phase != v1alpha1.PhaseActive || len(w.plan.Status.History) != 1 || w.condition(v1alpha1.ConditionReady).Status != metav1.ConditionTrue {
+				t.Errorf("%s, %+v", w.plan.Status.Phase, w.plan.Status.Conditions)
+			}
+			if len(w.ran) != 12 {
+				t.Errorf("%d Jobs", len(w.ran))
+			}
+		})
+	}
+}
+
+func TestFailure(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		strategy v1alpha1.StrategyType
+		behavior v1alpha1.Behavior
+		phase    v1alpha1.Phase
+		asleep   int
+		attempts int32
+	}{
+		{"strict", v1alpha1.StrategySequential, v1alpha1.Behavior{}, v1alpha1.PhaseError, 2, 4},
+		{"strict, once", v1alpha1.StrategyDAG, v1alpha1.Behavior{Retries: ptr.To[int32](0)}, v1alpha1.PhaseError, 3, 1},
+		{"best effort", v1alpha1.StrategySequential, v1alpha1.Behavior{Mode: v1alpha1.BehaviorBestEffort, Retries: ptr.To[int32](1)}, v1alpha1.PhaseHibernated, 6, 2},
+		{"best effort, dependencies", v1alpha1.StrategyDAG, v1alpha1.Behavior{Mode: v1alpha1.BehaviorBestEffort, Retries: ptr.To[int32](1)}, v1alpha1.PhaseHibernated, 4, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			plan := newPlan(c.strategy, 6)
+			plan.Spec.Behavior = c.behavior
+			w := newWorld(t, plan)
+			w.fails = func(e execution) bool { return e.Target == "b" && e.Operation == v1alpha1.OperationShutdown }
+			w.until(noon.Add(10 * time.Hour))
+			st := w.plan.Status
+			if st.Phase != c.phase || len(w.asleep) != c.asleep || st.Executions[1].Attempts != c.attempts || st.Executions[1].State != v1alpha1.ExecutionFailed || st.Failed != 1 {
+				t.Fatalf("%s, asleep %v: %+v\n%s", st.Phase, w.asleep, st.Executions[1], strings.Join(w.log, "\n"))
+			}
+			if d := w.condition(v1alpha1.ConditionDegraded); d.Status != metav1.ConditionTrue || !strings.Contains(d.Message, "b") {
+				t.Errorf("%+v", d)
+			}
+			if r := w.condition(v1alpha1.ConditionReady); r.Status != metav1.ConditionFalse || !strings.Contains(r.Message, "it does not want to") || !strings.Contains(r.Message, v1alpha1.AnnotationRetryNow) {
+				t.Errorf("%+v", r)
+			}
+			w.until(noon.Add(18 * time.Hour)) // whatever failed in the evening
+			w.awake()
+		})
+	}
+}
+
+func TestWakeUpFails(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyDAG, 6))
+	fails := true
+	w.fails = func(e execution) bool {
+		return fails && e.Target == "b" && e.Operation == v1alpha1.OperationWakeUp
+	}
+	w.until(noon.Add(19 * time.Hour))
+	if st := w.plan.Status; st.Phase != v1alpha1.PhaseError || !w.asleep["b"] || !w.asleep["a"] || w.asleep["c"] || w.points["b"] == "" || w.condition(v1alpha1.ConditionReady).Reason != v1alpha1.ReasonWakeUpFailed {
+		t.Fatalf("%s, asleep %v", st.Phase, w.asleep) // a uses b, which is not there
+	}
+	fails = false
+	w.plan.Annotations = map[string]string{v1alpha1.AnnotationRetryNow: "1"}
+	w.settle()
+	w.awake()
+	if a := w.plan.Status.Acknowledged; len(a) != 1 || a[0].Value != "1" || a[0].Annotation != "retry-now" {
+		t.Errorf("%+v", a)
+	}
+	w.plan.Annotations = nil
+	w.settle()
+	if len(w.plan.Status.Acknowledged) > 0 {
+		t.Error("it is acknowledged for ever")
+	}
+}
+
+func TestTurnsAround(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategySequential, 6))
+	w.now = noon.Add(8 * time.Hour)
+	for len(w.ran) < 2 { // in the middle of it
+		w.pass(-1)
+		if len(w.ran) < 2 {
+			w.end()
+		}
+	}
+	w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+	for range 5 {
+		w.pass(-1)
+	}
+	if len(w.ran) != 2 {
+		t.Fatalf("%d Jobs: something starts while one runs in the other direction", len(w.ran))
+	}
+	w.settle()
+	w.awake()
+	if len(w.ran) != 4 {
+		t.Errorf("%d Jobs: what was not stopped is not woken\n%s", len(w.ran), strings.Join(w.log, "\n"))
+	}
+}
+
+func TestEditWhileAsleep(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyDAG, 6))
+	w.until(noon.Add(9 * time.Hour))
+	w.plan.Spec.Targets = append(w.plan.Spec.Targets[:3:3], v1alpha1.Target{Name: "new", Type: "noop"}) // d, e, f go
+	w.plan.Spec.Execution.Strategy = v1alpha1.Strategy{Type: v1alpha1.StrategyParallel}
+	w.plan.Generation++
+	w.settle()
+	if len(w.asleep) != 3 || w.asleep["d"] || w.asleep["new"] || w.plan.Status.Phase != v1alpha1.PhaseHibernated {
+		t.Fatalf("%s, asleep %v\n%s", w.plan.Status.Phase, w.asleep, strings.Join(w.log, "\n"))
+	}
+	w.until(noon.Add(19 * time.Hour))
+	w.awake()
+	w.until(noon.Add(34 * time.Hour))
+	if len(w.asleep) != 4 || !w.asleep["new"] {
+		t.Errorf("asleep %v", w.asleep)
+	}
+}
+
+func TestSpecThatIsNoGood(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))
+	w.until(noon.Add(9 * time.Hour))
+	w.plan.Spec.Targets[0].Parameters = &apiextensionsv1.JSON{Raw: []byte(`{"bad": 1}`)}
+	w.settle()
+	if r := w.condition(v1alpha1.ConditionReady); r.Reason != v1alpha1.ReasonInvalid || !strings.Contains(r.Message, "spec.targets[0](a).parameters.bad") || len(w.asleep) != 3 {
+		t.Errorf("%+v", r)
+	}
+	w.until(noon.Add(19 * time.Hour)) // it wakes as it was put to sleep
+	w.awake()
+	w.until(noon.Add(34 * time.Hour))
+	if len(w.asleep) != 0 || w.plan.Status.Phase != v1alpha1.PhasePending {
+		t.Errorf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+	}
+	w.plan.Spec.Targets[0].Parameters = nil
+	w.settle()
+	w.plan.Spec.Schedule.Timezone = "Europe/Nowhere"
+	w.until(noon.Add(60 * time.Hour))
+	if r := w.condition(v1alpha1.ConditionReady); r.Reason != v1alpha1.ReasonInvalid || !strings.Contains(r.Message, "Nowhere") || len(w.asleep) != 3 {
+		t.Errorf("%+v, asleep %v", r, w.asleep)
+	}
+	w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+	w.settle()
+	w.awake()
+}
+
+func TestSuspend(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 4))
+	w.now = noon.Add(8 * time.Hour)
+	w.pass(-1)
+	w.pass(-1)
+	w.plan.Spec.Suspend = true
+	w.until(noon.Add(24 * time.Hour))
+	if len(w.asleep) != 2 || w.plan.Status.Phase != v1alpha1.PhaseSuspended {
+		t.Fatalf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+	}
+	w.plan.Spec.Suspend = false
+	w.settle()
+	w.awake()
+}
+
+func TestManual(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+	w.settle()
+	w.plan.Annotations = map[string]string{v1alpha1.AnnotationHibernateNow: "x"}
+	w.settle()
+	if len(w.asleep) != 2 || w.plan.Status.NextTransition == nil || !w.plan.Status.NextTransition.Time.Equal(ptr.To(metav1.NewTime(noon.Add(18*time.Hour)))) {
+		t.Fatalf("asleep %v, next %v", w.asleep, w.plan.Status.NextTransition)
+	}
+	w.until(noon.Add(18 * time.Hour))
+	w.awake()
+	w.plan.Annotations = map[string]string{v1alpha1.AnnotationSkipNext: "tuesday"}
+	w.until(noon.Add(40 * time.Hour))
+	w.awake()
+	w.until(noon.Add(58 * time.Hour))
+	if len(w.asleep) != 2 { // Wednesday
+		t.Errorf("asleep %v", w.asleep)
+	}
+	w.plan.Annotations = map[string]string{v1alpha1.AnnotationWakeNow: ""}
+	w.settle()
+	w.awake()
+	w.until(noon.Add(65 * time.Hour))
+	w.awake()
+}
+
+func TestDelete(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		policy v1alpha1.DeletionPolicy
+		fails  bool
+		after  time.Duration
+		asleep int
+	}{
+		{"wake up", v1alpha1.DeletionWakeUp, false, 0, 0},
+		{"leave", v1alpha1.DeletionLeave, false, 0, 3},
+		{"deadline", v1alpha1.DeletionWakeUp, true, defaultDeadline, 3},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))
+			w.plan.Spec.DeletionPolicy = c.policy
+			w.fails = func(e execution) bool { return c.fails && e.Operation == v1alpha1.OperationWakeUp }
+			w.until(noon.Add(9 * time.Hour))
+			w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+			w.until(w.now.Add(c.after))
+			if !w.done || len(w.asleep) != c.asleep || len(w.points) != c.asleep || len(w.jobs)+len(w.revisions) > 0 {
+				t.Fatalf("done %v, asleep %v, points %v, jobs %v, revisions %v", w.done, w.asleep, w.points, w.jobs, w.revisions)
+			}
+			if c.asleep == 0 {
+				return
+			}
+			// One of its name finds what it has left, though it has one target less, and wakes it.
+			again := newPlan(v1alpha1.StrategyStaged, 2)
+			again.UID = types.UID("uid-2")
+			w.plan, w.done, w.fails = again, false, func(execution) bool { return false }
+			w.until(noon.Add(33 * time.Hour))
+			if w.plan.Status.Phase == v1alpha1.PhasePending {
+				t.Errorf("%+v", w.plan.Status.Conditions)
+			}
+			w.until(noon.Add(43 * time.Hour))
+			w.awake()
+		})
+	}
+}
+
+// Managers end anywhere, targets fail, and people change their minds; in the end everything is awake, and as it was.
+func TestAnythingGoes(t *testing.T) {
+	seeds := 300
+	if testing.Short() {
+		seeds = 30
+	}
+	for seed := range seeds {
+		random := rand.New(rand.NewPCG(1, uint64(seed)))
+		plan := newPlan(strategies[seed%4], 2+random.IntN(6))
+		plan.Spec.Behavior.Retries = ptr.To(int32(random.IntN(3)))
+		if random.IntN(2) == 0 {
+			plan.Spec.Behavior.Mode = v1alpha1.BehaviorBestEffort
+		}
+		w := newWorld(t, plan)
+		w.random = random
+		w.fails = func(execution) bool { return random.IntN(5) == 0 }
+		for range 150 {
+			if random.IntN(3) == 0 {
+				w.pass(random.IntN(4)) // killed
+			} else {
+				w.pass(-1)
+			}
+			if random.IntN(2) == 0 {
+				w.end()
+			}
+			w.somethingHappens()
+			if random.IntN(10) == 0 {
+				w.now = w.now.Add(time.Duration(random.IntN(120)) * time.Minute)
+			} else {
+				w.now = w.now.Add(time.Duration(random.IntN(5)) * time.Second)
+			}
+		}
+		w.fails = func(execution) bool { return false }
+		w.plan.Spec.Suspend, w.plan.Spec.Override = false, &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+		w.plan.Annotations = map[string]string{v1alpha1.AnnotationRetryNow: "at last"}
+		w.until(w.now.Add(time.Hour))
+		if w.awake(); t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// somethingHappens is now and then what people do.
+func (w *world) somethingHappens() {
+	switch n := w.random.IntN(60); n {
+	case 0:
+		w.plan.Spec.Suspend = !w.plan.Spec.Suspend
+	case 1:
+		w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideHibernated}
+	case 2:
+		w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+	case 3:
+		w.plan.Spec.Override = nil
+	case 4, 5:
+		strategy := strategies[w.random.IntN(4)]
+		edited := newPlan(strategy, 2+w.random.IntN(6))
+		w.plan.Spec.Targets, w.plan.Spec.Execution = edited.Spec.Targets, edited.Spec.Execution
+	case 6, 7, 8:
+		which := []string{v1alpha1.AnnotationHibernateNow, v1alpha1.AnnotationWakeNow, v1alpha1.AnnotationSkipNext, v1alpha1.AnnotationRetryNow}[w.random.IntN(4)]
+		w.plan.Annotations = map[string]string{which: fmt.Sprint(w.random.IntN(1000))}
+	}
+}

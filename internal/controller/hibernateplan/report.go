@@ -1,0 +1,304 @@
+package hibernateplan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// order is that of the conditions.
+var order = []string{
+	v1alpha1.ConditionReady, v1alpha1.ConditionScheduled, v1alpha1.ConditionHibernated, v1alpha1.ConditionRestorePointSaved, v1alpha1.ConditionDegraded,
+}
+
+func find(all []metav1.Condition, conditionType string) *metav1.Condition {
+	return meta.FindStatusCondition(all, conditionType)
+}
+
+// report writes into the status what the pass saw, did and failed at. It is pure.
+//
+// A pass that has failed records nothing of what it intended but what it has done: the next one decides anew.
+func report(s *scope, err error) {
+	owner, st := s.owner, &s.owner.Status
+	st.ObservedGeneration = owner.Generation
+	if s.decided {
+		s.take(err)
+	}
+	v := view{status: st, plan: s.plan, owner: owner}
+	if s.decided {
+		st.Phase = v.phase()
+		for _, step := range []conditions.Step{v.scheduled(), v.hibernated(), v.saved(), v.degraded()} {
+			conditions.Set(&st.Conditions, step, owner.Generation, s.now)
+		}
+	}
+	conditions.Set(&st.Conditions, v.ready(err), owner.Generation, s.now)
+	slices.SortStableFunc(st.Conditions, func(a, b metav1.Condition) int { return slices.Index(order, a.Type) - slices.Index(order, b.Type) })
+}
+
+// take takes in what was decided, or where that has failed in part, what was done.
+func (s *scope) take(err error) {
+	st, p := &s.owner.Status, s.plan.Status
+	if err == nil {
+		p.Conditions, p.ObservedGeneration = st.Conditions, st.ObservedGeneration
+		*st = p
+	} else {
+		for i := range st.Executions {
+			if i < len(p.Executions) && p.Executions[i].Target == st.Executions[i].Target {
+				settle(&st.Executions[i], p.Executions[i])
+			}
+		}
+	}
+	st.Targets, st.Asleep, st.Failed = int32(len(s.owner.Spec.Targets)), 0, 0
+	for i := range st.Executions {
+		if st.Executions[i].Asleep {
+			st.Asleep++
+		}
+		if failed(&st.Executions[i]) && st.CurrentCycle != nil {
+			st.Failed++
+		}
+	}
+}
+
+// settle takes in of an entry what was done about what it refers to.
+func settle(e *execution, done execution) {
+	if done.JobRef != e.JobRef {
+		return
+	}
+	if done.ServiceAccountRef == "" {
+		e.ServiceAccountRef, e.ConnectorSecretRef = "", ""
+	}
+	if done.RestoreConfigMapRef == "" {
+		e.RestoreConfigMapRef, e.RestoreRef = "", ""
+	}
+}
+
+// view is what conditions and phase are read off.
+type view struct {
+	status *v1alpha1.HibernatePlanStatus
+	plan   Plan
+	owner  *v1alpha1.HibernatePlan
+}
+
+// named are the targets of which something holds, in words.
+func (v view) named(is func(*execution) bool) string {
+	var all []string
+	for i := range v.status.Executions {
+		if is(&v.status.Executions[i]) {
+			all = append(all, v.status.Executions[i].Target)
+		}
+	}
+	if n := len(all); n > 10 {
+		all = append(all[:10], fmt.Sprintf("and %d more", n-10))
+	}
+	return strings.Join(all, ", ")
+}
+
+func (v view) any(is func(*execution) bool) bool {
+	return v.status.CurrentCycle != nil && anyOf(v.status.Executions, is)
+}
+
+// operation that runs or ran last; empty before the first cycle and between two.
+func (v view) operation() v1alpha1.Operation {
+	if v.status.CurrentCycle == nil {
+		return ""
+	}
+	return v.status.CurrentCycle.Operation
+}
+
+// stuck says whether the operation has come to an end that is not the one that is wanted.
+func (v view) stuck() bool {
+	return v.plan.Idle && v.any(failed) && !v.any(failing)
+}
+
+func (v view) bestEffort() bool {
+	if v.plan.program == nil {
+		return v.owner.Spec.Behavior.Mode == v1alpha1.BehaviorBestEffort
+	}
+	return v.plan.program.policy().BestEffort
+}
+
+func (v view) phase() v1alpha1.Phase {
+	switch {
+	case v.owner.Spec.Suspend && v.owner.DeletionTimestamp == nil && !v.any(running):
+		return v1alpha1.PhaseSuspended
+	case v.stuck() && (v.operation() == v1alpha1.OperationWakeUp || !v.bestEffort()):
+		return v1alpha1.PhaseError
+	case v.operation() == v1alpha1.OperationWakeUp:
+		return v1alpha1.PhaseWakingUp
+	case v.operation() == v1alpha1.OperationShutdown && v.plan.Idle:
+		return v1alpha1.PhaseHibernated
+	case v.operation() == v1alpha1.OperationShutdown:
+		return v1alpha1.PhaseHibernating
+	case v.plan.Problem != nil || !v.plan.Known:
+		return v1alpha1.PhasePending
+	}
+	return v1alpha1.PhaseActive
+}
+
+func (v view) scheduled() conditions.Step {
+	switch {
+	case v.plan.Problem != nil:
+		return conditions.False(v1alpha1.ConditionScheduled, v.plan.Problem.reason, v.plan.Problem.message)
+	case v.owner.DeletionTimestamp != nil:
+		return conditions.False(v1alpha1.ConditionScheduled, v1alpha1.ReasonDeleting, "What sleeps is woken, and then the plan goes")
+	case !v.plan.Known:
+		return conditions.Step{Type: v1alpha1.ConditionScheduled, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending, Message: "Not looked at yet"}
+	case v.owner.Spec.Suspend:
+		return conditions.False(v1alpha1.ConditionScheduled, v1alpha1.ReasonSuspended, "Nothing starts while spec.suspend is set")
+	case v.owner.Spec.DryRun:
+		return conditions.False(v1alpha1.ConditionScheduled, v1alpha1.ReasonDryRun, "No cycle begins while spec.dryRun is set")
+	}
+	wants := "awake"
+	if v.plan.Desired.asleep {
+		wants = "asleep"
+	}
+	return conditions.True(v1alpha1.ConditionScheduled, v1alpha1.ReasonAccepted, "By "+v.plan.Desired.by+" the targets are to be "+wants)
+}
+
+func (v view) hibernated() conditions.Step {
+	t := v1alpha1.ConditionHibernated
+	switch v.phase() {
+	case v1alpha1.PhaseHibernated:
+		if v.any(failed) {
+			return conditions.False(t, v1alpha1.ReasonPartly, "Not asleep: "+v.named(failed))
+		}
+		return conditions.True(t, v1alpha1.ReasonHibernated, fmt.Sprintf("%d targets are asleep", v.status.Asleep))
+	case v1alpha1.PhaseHibernating:
+		return conditions.False(t, v1alpha1.ReasonHibernating, v.underWay())
+	case v1alpha1.PhaseWakingUp:
+		return conditions.False(t, v1alpha1.ReasonWakingUp, v.underWay())
+	case v1alpha1.PhaseError:
+		reason := v1alpha1.ReasonShutdownFailed
+		if v.operation() == v1alpha1.OperationWakeUp {
+			reason = v1alpha1.ReasonWakeUpFailed
+		}
+		return conditions.False(t, reason, v.failure())
+	case v1alpha1.PhaseSuspended:
+		return conditions.False(t, v1alpha1.ReasonSuspended, fmt.Sprintf("%d targets are asleep", v.status.Asleep))
+	}
+	if v.owner.Spec.DryRun && v.plan.Known && v.plan.Desired.asleep {
+		return conditions.False(t, v1alpha1.ReasonDryRun, "Would be put to sleep now: "+v.wouldSleep())
+	}
+	return conditions.False(t, v1alpha1.ReasonAwake, "Nothing of the plan is asleep")
+}
+
+func (v view) underWay() string {
+	if !v.any(running) {
+		return "Begins"
+	}
+	return "Under way: " + v.named(running)
+}
+
+func (v view) wouldSleep() string {
+	var all []string
+	for _, t := range v.owner.Spec.Targets {
+		all = append(all, t.Name+" ("+t.Type+")")
+	}
+	if n := len(all); n > 20 {
+		all = append(all[:20], fmt.Sprintf("and %d more", n-20))
+	}
+	return strings.Join(all, ", ")
+}
+
+// failure is what has failed, why, and what to do.
+func (v view) failure() string {
+	for i := range v.status.Executions {
+		if e := &v.status.Executions[i]; failed(e) {
+			return fmt.Sprintf("%s of target %s has failed %d times: %s. To try again at once: kubectl annotate hplan %s --namespace %s --overwrite %s=$(date +%%s)",
+				e.Operation, v.named(failed), e.Attempts-e.Forgiven, e.Message, v.owner.Name, v.owner.Namespace, v1alpha1.AnnotationRetryNow)
+		}
+	}
+	return ""
+}
+
+func (v view) saved() conditions.Step {
+	t := v1alpha1.ConditionRestorePointSaved
+	unsaved := func(e *execution) bool {
+		return e.Asleep && e.Operation == v1alpha1.OperationShutdown && e.State != v1alpha1.ExecutionCompleted
+	}
+	switch {
+	case !v.any(asleep):
+		return conditions.False(t, v1alpha1.ReasonNothingAsleep, "Nothing of the plan is asleep")
+	case v.any(unsaved):
+		return conditions.False(t, v1alpha1.ReasonHibernating, "Under way: "+v.named(unsaved))
+	}
+	return conditions.True(t, v1alpha1.ReasonSaved, fmt.Sprintf("Kept of %d targets, in ConfigMaps with label %s", v.status.Asleep, labelRestorePoint))
+}
+
+func (v view) degraded() conditions.Step {
+	t := v1alpha1.ConditionDegraded
+	switch {
+	case v.any(failed):
+		return conditions.True(t, v1alpha1.ReasonPartly, "Not as they should be: "+v.named(failed))
+	case v.any(failing):
+		return conditions.False(t, v1alpha1.ReasonRetrying, "Tried again: "+v.named(failing))
+	}
+	return conditions.False(t, v1alpha1.ReasonAsExpected, "No target has failed")
+}
+
+// ready sums up. An error says more than the conditions do.
+func (v view) ready(err error) conditions.Step {
+	t := v1alpha1.ConditionReady
+	if err != nil {
+		return conditions.False(t, kube.Reason(err), kube.Message(err))
+	}
+	scheduled, hibernated := v.scheduled(), v.hibernated()
+	switch {
+	case scheduled.Status != metav1.ConditionTrue:
+		return conditions.Step{Type: t, Status: metav1.ConditionFalse, Reason: scheduled.Reason, Message: scheduled.Message}
+	case v.any(failed):
+		reason := v1alpha1.ReasonPartly
+		if v.phase() == v1alpha1.PhaseError {
+			reason = hibernated.Reason
+		}
+		return conditions.False(t, reason, v.failure())
+	}
+	return conditions.True(t, hibernated.Reason, hibernated.Message)
+}
+
+// quiet are reasons that another condition tells of.
+var quiet = []string{v1alpha1.ReasonPending, v1alpha1.ReasonAccepted, v1alpha1.ReasonNothingAsleep, v1alpha1.ReasonAsExpected}
+
+// bad are the reasons that are a Warning.
+var bad = []string{
+	v1alpha1.ReasonInvalid, v1alpha1.ReasonTooLarge, v1alpha1.ReasonNotGranted, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonNoRunnerImage, v1alpha1.ReasonPartly,
+	v1alpha1.ReasonShutdownFailed, v1alpha1.ReasonWakeUpFailed, v1alpha1.ReasonCycleLost, kube.ReasonForbidden, kube.ReasonNameTaken,
+	kube.ReasonRejected, kube.ReasonReconcileError,
+}
+
+// happened are the events between two statuses.
+func happened(before, after *v1alpha1.HibernatePlan, s *scope, err error) (out []kube.Event) {
+	if err == nil {
+		for _, a := range s.plan.Acted {
+			out = append(out, kube.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonAcknowledged, Subject: a, Message: "Annotation " + a + " was acted on"})
+		}
+		for _, f := range s.plan.Failed {
+			out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonTargetFailed, Subject: f.reason, Message: f.message})
+		}
+	}
+	if s.plan.GivenUp && err == nil {
+		v := view{status: &after.Status}
+		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonLeftAsleep, Message: "The plan goes, and these targets sleep: " + v.named(asleep) +
+			"; a plan of the same name wakes them by their restore points, ConfigMaps in the manager's namespace with label " + labelRestorePoint})
+	}
+	for _, c := range conditions.Changed(before.Status.Conditions, after.Status.Conditions) {
+		ready := find(after.Status.Conditions, v1alpha1.ConditionReady)
+		if slices.Contains(quiet, c.Reason) || c.Type != v1alpha1.ConditionReady && ready != nil && ready.Reason == c.Reason || c.Type == v1alpha1.ConditionRestorePointSaved && c.Reason == v1alpha1.ReasonHibernating {
+			continue
+		}
+		kind := corev1.EventTypeNormal
+		if slices.Contains(bad, c.Reason) {
+			kind = corev1.EventTypeWarning
+		}
+		out = append(out, kube.Event{Type: kind, Reason: c.Reason, Message: c.Message})
+	}
+	return out
+}

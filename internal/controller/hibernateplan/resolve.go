@@ -1,0 +1,120 @@
+package hibernateplan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/dispatch"
+	"github.com/labkeeper/labkeeper/internal/executor"
+)
+
+// maxTargets is how many targets the ledger in the status has room for.
+const maxTargets = 1000
+
+// resolved is the part of a plan that a cycle keeps as it was when it began: the content of its ControllerRevision.
+type resolved struct {
+	Targets   []v1alpha1.Target        `json:"targets"`
+	Execution v1alpha1.Execution       `json:"execution"`
+	Behavior  v1alpha1.Behavior        `json:"behavior"`
+	Runner    *v1alpha1.RunnerTemplate `json:"runner,omitempty"`
+}
+
+// resolve is what a cycle of a spec begins with.
+func resolve(spec v1alpha1.HibernatePlanSpec) resolved {
+	return resolved{Targets: spec.Targets, Execution: spec.Execution, Behavior: spec.Behavior, Runner: spec.Runner}
+}
+
+// program is a plan that can be carried out. It never changes.
+type program struct {
+	resolved
+	order      *dispatch.Order
+	parameters []executor.Parameters
+	positions  map[string]int
+}
+
+// compile reads a plan. The error joins a *dispatch.InvalidError for each mistake, in the order of the spec.
+func compile(r resolved, registry executor.Registry) (*program, error) {
+	var problems []error
+	if n := len(r.Targets); n > maxTargets {
+		return nil, &dispatch.InvalidError{Path: "spec.targets", Problem: fmt.Sprintf("are %d, and the ledger of a plan has room for %d; make several plans", n, maxTargets)}
+	}
+	p := &program{resolved: r, positions: make(map[string]int, len(r.Targets)), parameters: make([]executor.Parameters, len(r.Targets))}
+	for i, t := range r.Targets {
+		p.positions[t.Name] = i
+		parameters, err := registry.Parse(t.Type, raw(t))
+		if err != nil {
+			problems = append(problems, mistake(i, t, err))
+		}
+		p.parameters[i] = parameters
+	}
+	order, err := dispatch.New(r.order())
+	p.order = order
+	if problems = append(problems, err); errors.Join(problems...) != nil {
+		return nil, errors.Join(problems...)
+	}
+	return p, nil
+}
+
+// mistake is what is wrong with the type or the parameters of a target.
+func mistake(position int, t v1alpha1.Target, err error) error {
+	path := fmt.Sprintf("spec.targets[%d](%s).parameters", position, t.Name)
+	var invalid *executor.InvalidError
+	if !errors.As(err, &invalid) {
+		return &dispatch.InvalidError{Path: path, Problem: err.Error()}
+	}
+	if invalid.Path != "" {
+		path += "." + invalid.Path
+	}
+	return &dispatch.InvalidError{Path: path, Problem: invalid.Problem}
+}
+
+// raw are the parameters of a target; none is an empty object.
+func raw(t v1alpha1.Target) json.RawMessage {
+	if t.Parameters == nil || len(t.Parameters.Raw) == 0 {
+		return json.RawMessage("{}")
+	}
+	return t.Parameters.Raw
+}
+
+func (r resolved) order() dispatch.Spec {
+	s := r.Execution.Strategy
+	out := dispatch.Spec{Type: dispatch.Type(s.Type), MaxConcurrency: number(s.MaxConcurrency)}
+	for _, t := range r.Targets {
+		out.Targets = append(out.Targets, t.Name)
+	}
+	for _, d := range s.Dependencies {
+		out.Dependencies = append(out.Dependencies, dispatch.Dependency{From: d.From, To: d.To})
+	}
+	for _, stage := range s.Stages {
+		out.Stages = append(out.Stages, dispatch.Stage{
+			Name: stage.Name, Parallel: stage.Parallel, MaxConcurrency: number(stage.MaxConcurrency), Targets: stage.Targets,
+		})
+	}
+	return out
+}
+
+func number(n *int32) int {
+	if n == nil {
+		return 0
+	}
+	return int(*n)
+}
+
+// defaultRetries is how often a target is tried again where a plan does not say it.
+const defaultRetries = 3
+
+func (r resolved) retries() int32 {
+	if r.Behavior.Retries == nil {
+		return defaultRetries
+	}
+	return *r.Behavior.Retries
+}
+
+func (r resolved) policy() dispatch.Policy {
+	return dispatch.Policy{
+		FailFast:   r.Behavior.FailFast == nil || *r.Behavior.FailFast,
+		BestEffort: r.Behavior.Mode == v1alpha1.BehaviorBestEffort,
+	}
+}

@@ -1,0 +1,353 @@
+package integration_test
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	hibernator "github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/test/runners"
+)
+
+// dormitory is a namespace with workloads that sleep.
+type dormitory struct {
+	*lab
+	namespace string
+	// before are the workloads as they were, by their kinds and names.
+	before map[string]any
+}
+
+// startRunners plays the pods of Jobs; each that begins is shown.
+func startRunners(ctx context.Context, started func(*corev1.Pod, *os.Process)) {
+	GinkgoHelper()
+	kubelet, err := runners.Start(ctx, runners.Options{Config: hub.Config(), Namespace: managerNamespace, Binary: managerBinary, Dir: hub.Dir(), Started: started})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(kubelet.Stop)
+}
+
+func newDormitory(ctx context.Context) *dormitory {
+	GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "night-"}}
+	Expect(hub.client.Create(ctx, namespace)).To(Succeed())
+	d := &dormitory{lab: hub, namespace: namespace.Name, before: map[string]any{}}
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(hub.client.Delete(ctx, namespace))).To(Succeed())
+	})
+	return d
+}
+
+// groups are how many targets *rounds of workloads are of that are killed.
+const groups = 10
+
+// rounds of four workloads each are put to sleep and woken while things are killed: make hibernate-crash has 250.
+var rounds = flag.Int("hibernation.rounds", 3, "how many `rounds` of four workloads sleep and wake while runners and managers are killed")
+
+// sleepers are the kinds of what sleeps here.
+var sleepers = []client.ObjectList{&appsv1.DeploymentList{}, &appsv1.StatefulSetList{}, &batchv1.CronJobList{}, &autoscalingv2.HorizontalPodAutoscalerList{}}
+
+// fill makes workloads of several kinds: 4 for each round.
+func (d *dormitory) fill(ctx context.Context, rounds int) {
+	GinkgoHelper()
+	for i := range rounds {
+		labels := map[string]string{"app": fmt.Sprintf("w%d", i), "tier": []string{"front", "back"}[i%2], "group": fmt.Sprintf("g%d", i%groups)}
+		template := corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec:       corev1.PodSpec{NodeName: "twins", Containers: []corev1.Container{{Name: "c", Image: "app:1"}}}, // there is no scheduler
+		}
+		at := func(kind string) metav1.ObjectMeta {
+			return metav1.ObjectMeta{Namespace: d.namespace, Name: fmt.Sprintf("%s-%d", kind, i), Labels: labels, Annotations: map[string]string{"team": "night"}}
+		}
+		selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": labels["app"]}}
+		own := labels["app"] + "-s"
+		stateful := *template.DeepCopy()
+		stateful.Labels = map[string]string{"app": own}
+		for _, o := range []client.Object{
+			&appsv1.Deployment{ObjectMeta: at("web"), Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(1 + i%3)), Selector: selector, Template: template}},
+			&appsv1.StatefulSet{ObjectMeta: at("db"), Spec: appsv1.StatefulSetSpec{Replicas: ptr.To(int32(i % 3)), ServiceName: "db", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": own}}, Template: stateful}},
+			&batchv1.CronJob{ObjectMeta: at("tick"), Spec: batchv1.CronJobSpec{Schedule: "0 0 1 1 *", Suspend: ptr.To(i%2 == 0), JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: template.Spec.Containers}}}}}},
+			&autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: at("scale"), Spec: autoscalingv2.HorizontalPodAutoscalerSpec{
+				MinReplicas: ptr.To(int32(1 + i%3)), MaxReplicas: 5, ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: fmt.Sprintf("web-%d", i)},
+			}},
+		} {
+			Expect(d.client.Create(ctx, o)).To(Succeed())
+		}
+	}
+	Eventually(func(g Gomega) {
+		var all appsv1.DeploymentList
+		g.Expect(d.client.List(ctx, &all, client.InNamespace(d.namespace))).To(Succeed())
+		for _, w := range all.Items {
+			g.Expect(w.Status.ReadyReplicas).To(Equal(*w.Spec.Replicas), w.Name)
+		}
+	}).WithTimeout(20*time.Second + time.Duration(rounds)*time.Second).Should(Succeed())
+	d.before = d.snapshot(ctx)
+}
+
+// snapshot is every workload but for what the API server counts, and how it is doing.
+func (d *dormitory) snapshot(ctx context.Context) map[string]any {
+	GinkgoHelper()
+	out := map[string]any{}
+	for _, kind := range sleepers {
+		list := kind.DeepCopyObject().(client.ObjectList)
+		Expect(d.client.List(ctx, list, client.InNamespace(d.namespace))).To(Succeed())
+		Expect(meta.EachListItem(list, func(o runtime.Object) error {
+			raw, err := json.Marshal(o)
+			if err != nil {
+				return err
+			}
+			u := map[string]any{}
+			if err := json.Unmarshal(raw, &u); err != nil {
+				return err
+			}
+			delete(u, "status")
+			for _, f := range []string{"generation", "resourceVersion", "managedFields"} {
+				unstructured.RemoveNestedField(u, "metadata", f)
+			}
+			name, _, _ := unstructured.NestedString(u, "metadata", "name")
+			out[fmt.Sprintf("%T %s", o, name)] = u
+			return nil
+		})).To(Succeed())
+	}
+	return out
+}
+
+// plan creates one from YAML.
+func (d *dormitory) plan(ctx context.Context, text string) *hibernator.HibernatePlan {
+	GinkgoHelper()
+	p := &hibernator.HibernatePlan{}
+	Expect(yaml.UnmarshalStrict([]byte(strings.ReplaceAll(text, "NAMESPACE", d.namespace)), p)).To(Succeed())
+	p.Namespace = d.namespace
+	Expect(d.client.Create(ctx, p)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(d.client.Delete(ctx, p.DeepCopy()))).To(Succeed())
+		Eventually(func() error { return d.client.Get(ctx, client.ObjectKeyFromObject(p), &hibernator.HibernatePlan{}) }).WithTimeout(time.Minute).ShouldNot(Succeed())
+	})
+	return p
+}
+
+func (d *dormitory) get(ctx context.Context, p *hibernator.HibernatePlan) *hibernator.HibernatePlan {
+	GinkgoHelper()
+	now := &hibernator.HibernatePlan{}
+	Expect(d.client.Get(ctx, client.ObjectKeyFromObject(p), now)).To(Succeed())
+	return now
+}
+
+// wants overrides the schedule.
+func (d *dormitory) wants(ctx context.Context, p *hibernator.HibernatePlan, state hibernator.OverrideState) {
+	GinkgoHelper()
+	patch := fmt.Sprintf(`{"spec": {"override": {"state": %q}}}`, state)
+	Expect(d.client.Patch(ctx, p.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
+}
+
+func (d *dormitory) comesTo(ctx context.Context, p *hibernator.HibernatePlan, phase hibernator.Phase, within time.Duration) *hibernator.HibernatePlan {
+	GinkgoHelper()
+	var now *hibernator.HibernatePlan
+	Eventually(func(g Gomega) {
+		now = d.get(ctx, p)
+		g.Expect(now.Status.Phase).To(Equal(phase), fmt.Sprintf("%+v", now.Status))
+		g.Expect(now.Status.ObservedGeneration).To(Equal(now.Generation))
+	}).WithTimeout(within).Should(Succeed())
+	return now
+}
+
+// hurry waits for a phase, and lets what has failed be tried again at once: the waits between attempts are of minutes.
+func (d *dormitory) hurry(ctx context.Context, p *hibernator.HibernatePlan, phase hibernator.Phase) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		now := d.get(ctx, p)
+		if now.Status.Phase != phase && slices.ContainsFunc(now.Status.Executions, func(e hibernator.ExecutionStatus) bool {
+			return e.State == hibernator.ExecutionFailed || e.State == hibernator.ExecutionPending && e.Attempts > e.Forgiven
+		}) {
+			now.Annotations = map[string]string{hibernator.AnnotationRetryNow: time.Now().String()}
+			_ = d.client.Update(ctx, now) // or the next time
+		}
+		g.Expect(now.Status.Phase).To(Equal(phase), fmt.Sprintf("%+v", now.Status.Executions))
+	}).WithTimeout(time.Minute + time.Duration(*rounds)*5*time.Second).WithPolling(500 * time.Millisecond).Should(Succeed())
+}
+
+// nothingLeft checks that of a plan nothing is left in the manager's namespace, nor of what its runners were granted.
+func (d *dormitory) nothingLeft(ctx context.Context, p *hibernator.HibernatePlan) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		of := client.MatchingLabels{hibernator.LabelUID: string(p.UID)}
+		for _, list := range []client.ObjectList{&batchv1.JobList{}, &corev1.ServiceAccountList{}, &corev1.SecretList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleBindingList{}, &appsv1.ControllerRevisionList{}} {
+			g.Expect(d.client.List(ctx, list, of)).To(Succeed())
+			g.Expect(meta.LenList(list)).To(BeZero(), "%T", list)
+		}
+		var points corev1.ConfigMapList
+		g.Expect(d.client.List(ctx, &points, client.HasLabels{"hibernator.ardikabs.com/restore-point"}, client.InNamespace(managerNamespace))).To(Succeed())
+		for _, point := range points.Items {
+			g.Expect(point.Annotations[hibernator.AnnotationOwner]).NotTo(Equal(client.ObjectKeyFromObject(p).String()))
+		}
+	}).Should(Succeed())
+}
+
+const dag = `
+metadata: {name: night}
+spec:
+  schedule: {timezone: Europe/Berlin, offHours: [{start: "03:00", end: "03:01", daysOfWeek: [SUN]}]}
+  execution:
+    strategy:
+      type: DAG
+      dependencies: [{from: front, to: back}]
+  behavior: {retries: 5}
+  targets:
+  - name: front
+    type: workloadscaler
+    parameters: {includedGroups: [Deployment, StatefulSet, CronJob], namespace: {literals: [NAMESPACE]}, workloadSelector: {matchLabels: {tier: front}}}
+  - name: back
+    type: workloadscaler
+    parameters: {includedGroups: [Deployment, StatefulSet, CronJob], namespace: {literals: [NAMESPACE]}, workloadSelector: {matchLabels: {tier: back}}}
+`
+
+var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, func() {
+	BeforeAll(startNode)
+
+	It("puts workloads to sleep and wakes them as they were", func(ctx SpecContext) {
+		startRunners(ctx, nil)
+		d := newDormitory(ctx)
+		d.fill(ctx, 5)
+		p := d.plan(ctx, dag)
+		now := d.comesTo(ctx, p, hibernator.PhaseActive, 10*time.Second)
+		Expect(now.Status.NextTransition).NotTo(BeNil())
+		Expect(d.snapshot(ctx)).To(Equal(d.before))
+
+		d.wants(ctx, p, hibernator.OverrideHibernated)
+		now = d.comesTo(ctx, p, hibernator.PhaseHibernated, 40*time.Second)
+		Expect(meta.IsStatusConditionTrue(now.Status.Conditions, hibernator.ConditionHibernated)).To(BeTrue())
+		Expect(meta.IsStatusConditionTrue(now.Status.Conditions, hibernator.ConditionRestorePointSaved)).To(BeTrue())
+		var pods corev1.PodList
+		Eventually(func(g Gomega) {
+			g.Expect(d.client.List(ctx, &pods, client.InNamespace(d.namespace))).To(Succeed())
+			g.Expect(pods.Items).To(BeEmpty())
+		}).Should(Succeed())
+		front, back := now.Status.Executions[0], now.Status.Executions[1]
+		Expect(back.StartedAt.Time).NotTo(BeTemporally("<", front.FinishedAt.Time), "what uses the other stops first")
+		for _, e := range now.Status.Executions {
+			Expect(e.Attempts).To(BeEquivalentTo(1))
+			Expect(e.LogsRef).To(HavePrefix("configmap://"+managerNamespace+"/"), "the log is kept")
+			Expect(e.RestoreRef).To(HavePrefix("configmap://" + managerNamespace + "/"))
+		}
+
+		d.wants(ctx, p, hibernator.OverrideAwake)
+		now = d.comesTo(ctx, p, hibernator.PhaseActive, 40*time.Second)
+		Expect(d.snapshot(ctx)).To(Equal(d.before))
+		Expect(now.Status.History).To(HaveLen(1))
+		d.nothingLeft(ctx, p)
+		for _, r := range hub.requests(p.CreationTimestamp.Time, time.Now()) {
+			Expect(r.Code).NotTo(Equal(403), "%+v", r)
+		}
+	})
+
+	It("brings workloads back whatever kills runners and the manager", Label("crash"), func(ctx SpecContext) {
+		var begun, killed atomic.Int32
+		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
+		var mu sync.Mutex
+		startRunners(ctx, func(_ *corev1.Pod, process *os.Process) {
+			mu.Lock()
+			defer mu.Unlock()
+			begun.Add(1)
+			if random.IntN(3) > 0 { // two of three end somewhere
+				killed.Add(1)
+				time.AfterFunc(time.Duration(random.IntN(100+20**rounds))*time.Millisecond, func() { _ = process.Kill() })
+			}
+		})
+		d := newDormitory(ctx)
+		d.fill(ctx, *rounds)
+		targets := min(*rounds, groups)
+		p := &hibernator.HibernatePlan{}
+		Expect(yaml.UnmarshalStrict([]byte(dag), p)).To(Succeed())
+		p.Spec.Execution.Strategy = hibernator.Strategy{Type: hibernator.StrategyParallel, MaxConcurrency: ptr.To[int32](4)}
+		p.Spec.Behavior.Retries, p.Spec.Targets = ptr.To[int32](10), nil
+		for i := range targets {
+			p.Spec.Targets = append(p.Spec.Targets, hibernator.Target{Name: fmt.Sprintf("g%d", i), Type: "workloadscaler", Parameters: &apiextensionsv1.JSON{Raw: fmt.Appendf(nil,
+				`{"includedGroups": ["Deployment", "StatefulSet", "CronJob"], "namespace": {"literals": [%q]}, "workloadSelector": {"matchLabels": {"group": "g%d"}}}`, d.namespace, i)}})
+		}
+		text, err := yaml.Marshal(p)
+		Expect(err).NotTo(HaveOccurred())
+		p = d.plan(ctx, string(text))
+		d.comesTo(ctx, p, hibernator.PhaseActive, 10*time.Second)
+
+		from := time.Now()
+		for _, way := range []struct {
+			state           hibernator.OverrideState
+			during, towards hibernator.Phase
+		}{
+			{hibernator.OverrideHibernated, hibernator.PhaseHibernating, hibernator.PhaseHibernated},
+			{hibernator.OverrideAwake, hibernator.PhaseWakingUp, hibernator.PhaseActive},
+		} {
+			d.wants(ctx, p, way.state)
+			d.comesTo(ctx, p, way.during, 10*time.Second)
+			shared.kill()
+			shared = hub.startManager("manager", sharedArgs()...)
+			d.hurry(ctx, p, way.towards)
+		}
+		Expect(d.snapshot(ctx)).To(Equal(d.before))
+		d.nothingLeft(ctx, p)
+		Expect(killed.Load()).To(BeNumerically(">", 0))
+		GinkgoWriter.Printf("%d workloads, %d runners, %d of them killed, the manager twice: all as before after %s\n", len(d.before), begun.Load(), killed.Load(), time.Since(from).Round(time.Second))
+	})
+
+	It("wakes what sleeps before it goes, and by the restore points of one that was left", func(ctx SpecContext) {
+		startRunners(ctx, nil)
+		d := newDormitory(ctx)
+		d.fill(ctx, 2)
+		leave := strings.Replace(dag, "spec:\n", "spec:\n  deletionPolicy: Leave\n  override: {state: Hibernated}\n", 1)
+		p := d.plan(ctx, leave)
+		d.comesTo(ctx, p, hibernator.PhaseHibernated, 40*time.Second)
+		Expect(d.client.Delete(ctx, p.DeepCopy())).To(Succeed())
+		Eventually(func() error { return d.client.Get(ctx, client.ObjectKeyFromObject(p), &hibernator.HibernatePlan{}) }).ShouldNot(Succeed())
+		Expect(d.snapshot(ctx)).NotTo(Equal(d.before))
+
+		again := d.plan(ctx, dag)
+		Eventually(func(g Gomega) { g.Expect(d.snapshot(ctx)).To(Equal(d.before)) }).WithTimeout(40 * time.Second).Should(Succeed())
+		d.wants(ctx, again, hibernator.OverrideHibernated)
+		d.comesTo(ctx, again, hibernator.PhaseHibernated, 40*time.Second)
+		Expect(d.client.Delete(ctx, again.DeepCopy())).To(Succeed())
+		Eventually(func() error { return d.client.Get(ctx, client.ObjectKeyFromObject(again), &hibernator.HibernatePlan{}) }).WithTimeout(40 * time.Second).ShouldNot(Succeed())
+		Expect(d.snapshot(ctx)).To(Equal(d.before))
+		d.nothingLeft(ctx, again)
+	})
+
+	It("says what is wrong with a spec, and whom it may not touch", func(ctx SpecContext) {
+		d, other := newDormitory(ctx), newDormitory(ctx)
+		for text, words := range map[string]string{
+			strings.Replace(dag, "Europe/Berlin", "Europe/Nowhere", 1):                          "Nowhere",
+			strings.Replace(dag, "{from: front, to: back}", "{from: front, to: front}", 1):      "front",
+			strings.Replace(dag, "workloadSelector", "workloadSelektor", 1):                     "workloadSelektor",
+			strings.Replace(dag, "literals: [NAMESPACE]", "literals: ["+other.namespace+"]", 1): hibernator.AnnotationAllowedNamespaces,
+		} {
+			p := d.plan(ctx, strings.Replace(text, "name: night", "generateName: wrong-", 1))
+			Eventually(func(g Gomega) {
+				c := meta.FindStatusCondition(d.get(ctx, p).Status.Conditions, hibernator.ConditionReady)
+				g.Expect(c).NotTo(BeNil())
+				g.Expect(c.Status).To(Equal(metav1.ConditionFalse))
+				g.Expect(c.Message).To(ContainSubstring(words))
+			}).Should(Succeed())
+		}
+	})
+})
