@@ -333,6 +333,52 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, func() {
 		d.nothingLeft(ctx, again)
 	})
 
+	It("clears away after one that was forced away, and keeps what it needs to wake", func(ctx SpecContext) {
+		startRunners(ctx, nil)
+		d := newDormitory(ctx)
+		const text = `
+metadata: {name: nap}
+spec:
+  schedule: {timezone: UTC, offHours: [{start: "03:00", end: "03:01", daysOfWeek: [SUN]}]}
+  execution: {strategy: {type: Parallel}}
+  targets: [{name: one, type: noop, parameters: {delaySeconds: 2}}]
+`
+		p := d.plan(ctx, text)
+		d.wants(ctx, p, hibernator.OverrideHibernated)
+		of := client.MatchingLabels{hibernator.LabelUID: string(p.UID)}
+		Eventually(func(g Gomega) {
+			var jobs batchv1.JobList
+			g.Expect(d.client.List(ctx, &jobs, of)).To(Succeed())
+			g.Expect(jobs.Items).To(HaveLen(1))
+		}).Should(Succeed())
+		Expect(d.client.Delete(ctx, p.DeepCopy())).To(Succeed())
+		Eventually(func() error {
+			now := &hibernator.HibernatePlan{}
+			if err := d.client.Get(ctx, client.ObjectKeyFromObject(p), now); err != nil {
+				return client.IgnoreNotFound(err)
+			}
+			now.Finalizers = nil
+			return d.client.Update(ctx, now)
+		}).Should(Succeed())
+		Eventually(func(g Gomega) {
+			for _, list := range []client.ObjectList{&batchv1.JobList{}, &corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}} {
+				g.Expect(d.client.List(ctx, list, of)).To(Succeed())
+				g.Expect(meta.LenList(list)).To(BeZero(), "%T", list)
+			}
+		}).Should(Succeed())
+		points := func() int {
+			var list corev1.ConfigMapList
+			Expect(d.client.List(ctx, &list, client.HasLabels{"hibernator.ardikabs.com/restore-point"}, client.InNamespace(managerNamespace))).To(Succeed())
+			return len(slices.DeleteFunc(list.Items, func(c corev1.ConfigMap) bool {
+				return c.Annotations[hibernator.AnnotationOwner] != client.ObjectKeyFromObject(p).String()
+			}))
+		}
+		Expect(points()).To(Equal(1))
+		again := d.plan(ctx, text)
+		Eventually(points).Should(BeZero())
+		d.comesTo(ctx, again, hibernator.PhaseActive, 20*time.Second)
+	})
+
 	It("says what is wrong with a spec, and whom it may not touch", func(ctx SpecContext) {
 		d, other := newDormitory(ctx), newDormitory(ctx)
 		for text, words := range map[string]string{

@@ -129,7 +129,10 @@ func (l *lab) startManager(name string, args ...string) *manager {
 }
 
 func (l *lab) managerArgs(probes string) []string {
-	return []string{"--kubeconfig=" + l.kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=" + probes}
+	return []string{
+		"--kubeconfig=" + l.kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=" + probes,
+		"--hibernation-namespace=" + managerNamespace, "--runner-image=labkeeper:test",
+	}
 }
 
 // command is a manager whose end the caller waits for himself.

@@ -69,7 +69,7 @@ var _ = ReportAfterEach(func(report SpecReport) {
 // sharedArgs are those of the manager that most specs share. It is not told where metrics go directly.
 func sharedArgs() []string {
 	return []string{
-		"--leader-elect", "--leader-election-namespace=" + managerNamespace, "--hibernation-namespace=" + managerNamespace, "--runner-image=labkeeper:test",
+		"--leader-elect", "--leader-election-namespace=" + managerNamespace,
 		"--observability-hub-url=http://mimir-gateway.mimir.svc:8080/api/v1/push", "--observability-tailnet=tail1234.ts.net",
 	}
 }

@@ -78,6 +78,7 @@ type Reconciler struct {
 	Options Options
 
 	revisions *lru.Cache // *resolved by the name of a ControllerRevision
+	lonely    *lru.Cache // UIDs of plans that none of their names has left anything to
 	told      *kube.Told
 }
 
@@ -123,8 +124,12 @@ func (s *scope) step(ctx context.Context) error {
 	return s.apply(ctx)
 }
 
-// indexPlan is the name of the plan that a ScheduleException is one of.
-const indexPlan = "plan"
+const (
+	// indexPlan is the name of the plan that a ScheduleException is one of.
+	indexPlan = "plan"
+	// indexOwner is the plan, as namespace/name, that a Job is one of.
+	indexOwner = "owner"
+)
 
 // CacheByObject is how Jobs are cached: those of plans, without what is never read.
 func CacheByObject(o Options) map[client.Object]cache.ByObject {
@@ -151,7 +156,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		return fmt.Errorf("building the client of pods: %w", err)
 	}
 	r := &Reconciler{
-		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), told: kube.NewTold(),
+		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), lonely: lru.New(8192), told: kube.NewTold(),
 		Logs: podLogs{func(namespace, pod string, o *corev1.PodLogOptions) stream {
 			return clients.CoreV1().Pods(namespace).GetLogs(pod, o)
 		}},
@@ -163,6 +168,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		return []string{e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name}
 	}); err != nil {
 		return fmt.Errorf("indexing ScheduleExceptions: %w", err)
+	}
+	if err := mgr.GetFieldIndexer().IndexField(ctx, kube.Empty(jobGVK), indexOwner, func(job client.Object) []string {
+		return []string{job.GetAnnotations()[v1alpha1.AnnotationOwner]}
+	}); err != nil {
+		return fmt.Errorf("indexing Jobs: %w", err)
 	}
 	if err := setupExceptions(mgr, o); err != nil {
 		return err
@@ -182,7 +192,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.MaxConcurrentReconciles, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(), EnableWarmup: ptr.To(true),
-		}).Complete(kube.QuietConflicts(reconcile.AsReconciler(r.Client, r)))
+		}).Complete(kube.QuietConflicts(r.sweeping(reconcile.AsReconciler(r.Client, r))))
 }
 
 // ended lets Jobs through that have come to their end, or are gone.

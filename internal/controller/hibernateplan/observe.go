@@ -262,7 +262,7 @@ func why(job *unstructured.Unstructured, pods []corev1.Pod) string {
 
 // observeLeft looks for what a plan of this name has left asleep, before the first cycle.
 func (s *scope) observeLeft(ctx context.Context) error {
-	if s.owner.Status.Cycles > 0 {
+	if _, known := s.lonely.Get(s.owner.UID); known || s.owner.Status.Cycles > 0 {
 		return nil
 	}
 	var list corev1.ConfigMapList
@@ -280,6 +280,9 @@ func (s *scope) observeLeft(ctx context.Context) error {
 			return fmt.Errorf("reading the target in ConfigMap %s/%s: %w", point.Namespace, point.Name, err)
 		}
 		s.seen.Left[t.Name] = t
+	}
+	if len(s.seen.Left) == 0 {
+		s.lonely.Add(s.owner.UID, nil) // nobody else makes any while the plan is there
 	}
 	return nil
 }
