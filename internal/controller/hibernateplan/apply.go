@@ -216,12 +216,13 @@ func (s *scope) clear(ctx context.Context, e *execution) error {
 			return fmt.Errorf("deleting the %T of %s: %w", kind, job, err)
 		}
 	}
-	found, err := kube.Get(ctx, s.Client, jobGVK, s.names().in(job))
+	// The cache may not have it yet, and nobody would look for it again.
+	found, err := kube.Get(ctx, s.Live, jobGVK, s.names().in(job))
 	if err != nil {
 		return err
 	}
 	if found != nil {
-		if err := s.jobs().Delete(ctx, found, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		if err := s.writer().Delete(ctx, found, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 			return err
 		}
 	}
