@@ -156,8 +156,13 @@ func (s *scope) observeAttempt(ctx context.Context, e *execution, job *unstructu
 		return nil
 	}
 	said := result(point, attempt)
-	if job == nil && said == nil && (point == nil || point.Annotations[runner.AnnotationExecution] != attempt) {
-		return nil // its Job was not made yet
+	if job == nil && said == nil {
+		if point == nil || point.Annotations[runner.AnnotationExecution] != attempt {
+			return nil // its Job was not made yet
+		}
+		if job, err = s.unseen(ctx, attempt); err != nil || s.seen.Jobs[attempt] {
+			return err
+		}
 	}
 	pods, err := s.pods(ctx, attempt)
 	if err != nil {
@@ -178,6 +183,16 @@ func (s *scope) observeAttempt(ctx context.Context, e *execution, job *unstructu
 	}
 	s.seen.Outcomes[attempt] = o
 	return nil
+}
+
+// unseen is the Job of an attempt that the cache does not have, as the server has it; nil if there is none. It may have
+// just been made.
+func (s *scope) unseen(ctx context.Context, attempt string) (*unstructured.Unstructured, error) {
+	job, err := kube.Get(ctx, s.Live, jobGVK, s.names().in(attempt))
+	if job != nil && !finished(job) {
+		s.seen.Jobs[attempt] = true
+	}
+	return job, err
 }
 
 // point reads the restore point of a target; nil if there is none.
