@@ -51,7 +51,8 @@ type Needs struct {
 type Session struct {
 	// Config reaches the cluster of the target.
 	Config *rest.Config
-	// Namespaces of the target: what Needs comes to, sorted.
+	// Namespaces of the target: what Needs comes to, sorted; to wake, those that it was put to sleep in and that there
+	// still are. In others nothing is done.
 	Namespaces []string
 	// Operation that the run is for, and which attempt at it this is, from 1.
 	Operation dispatch.Operation

@@ -3,6 +3,7 @@ package runner
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 
 	"k8s.io/client-go/rest"
@@ -29,7 +30,22 @@ func TargetConfig(path string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig %s: its current context cannot be used", path)
 	}
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return straight{next} })
 	return c, nil
+}
+
+// straight refuses redirects: client-go would follow them with the credentials, to wherever the server of somebody else
+// says, and what is found there would end up in messages.
+type straight struct{ next http.RoundTripper }
+
+// RoundTrip is that of http.RoundTripper.
+func (s straight) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := s.next.RoundTrip(r)
+	if err != nil || answer.StatusCode < 300 || answer.StatusCode > 399 {
+		return answer, err
+	}
+	answer.Body.Close()
+	return nil, fmt.Errorf("the server redirects (%d), which is not followed", answer.StatusCode)
 }
 
 // usable refuses a current context that is not whole, or that could do more than log in.

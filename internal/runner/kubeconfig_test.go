@@ -2,10 +2,14 @@ package runner
 
 import (
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"k8s.io/client-go/rest"
 )
 
 func TestTargetConfig(t *testing.T) {
@@ -41,5 +45,33 @@ func TestTargetConfig(t *testing.T) {
 	}
 	if _, err := TargetConfig(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("a file that is not there is no error")
+	}
+}
+
+// Whoever runs the server must not send the credentials elsewhere, nor have what is there read out.
+func TestTargetConfigIsStraight(t *testing.T) {
+	asked := false
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked = true
+		_, _ = w.Write([]byte(`{"secret": "x"}`))
+	}))
+	defer elsewhere.Close()
+	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
+	defer server.Close()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	content := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: %q}}], users: [{name: u, user: {token: t}}], contexts: [{name: c, context: {cluster: c, user: u}}]}", server.URL)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := TargetConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer, err := client.Get(server.URL); err == nil || asked {
+		t.Errorf("it goes there: %v", answer)
 	}
 }

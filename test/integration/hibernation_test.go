@@ -333,6 +333,37 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, func() {
 		d.nothingLeft(ctx, again)
 	})
 
+	It("wakes what there still is when a namespace goes overnight, and goes with its own", func(ctx SpecContext) {
+		startRunners(ctx, nil)
+		d, other := newDormitory(ctx), newDormitory(ctx)
+		d.fill(ctx, 1)
+		other.fill(ctx, 1)
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other.namespace}}
+		Expect(d.client.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata": {"annotations": {%q: %q}}}`, hibernator.AnnotationAllowedNamespaces, d.namespace)))).To(Succeed())
+		p := d.plan(ctx, strings.Replace(dag, "literals: [NAMESPACE]", "literals: [NAMESPACE, "+other.namespace+"]", 1))
+		d.wants(ctx, p, hibernator.OverrideHibernated)
+		now := d.comesTo(ctx, p, hibernator.PhaseHibernated, 40*time.Second)
+		Expect(now.Status.Executions[0].Namespaces).To(ConsistOf(d.namespace, other.namespace))
+		Expect(d.client.Delete(ctx, namespace.DeepCopy())).To(Succeed())
+
+		d.wants(ctx, p, hibernator.OverrideAwake)
+		now = d.comesTo(ctx, p, hibernator.PhaseActive, 40*time.Second)
+		Expect(d.snapshot(ctx)).To(Equal(d.before))
+		c := meta.FindStatusCondition(now.Status.Conditions, hibernator.ConditionDegraded)
+		Expect(c.Reason).To(Equal(hibernator.ReasonLeftAsFound))
+		Expect(c.Message).To(ContainSubstring(other.namespace))
+		d.nothingLeft(ctx, p)
+
+		own := newDormitory(ctx)
+		own.fill(ctx, 1)
+		q := own.plan(ctx, dag)
+		own.wants(ctx, q, hibernator.OverrideHibernated)
+		own.comesTo(ctx, q, hibernator.PhaseHibernated, 40*time.Second)
+		Expect(d.client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: own.namespace}})).To(Succeed())
+		Eventually(func() error { return d.client.Get(ctx, client.ObjectKeyFromObject(q), &hibernator.HibernatePlan{}) }).WithTimeout(40 * time.Second).ShouldNot(Succeed())
+		own.nothingLeft(ctx, q)
+	})
+
 	It("clears away after one that was forced away, and keeps what it needs to wake", func(ctx SpecContext) {
 		startRunners(ctx, nil)
 		d := newDormitory(ctx)

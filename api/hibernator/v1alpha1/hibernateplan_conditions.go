@@ -22,8 +22,6 @@ const (
 	ReasonAccepted = "Accepted"
 	// ReasonInvalid: the spec is refused; the message names the field.
 	ReasonInvalid = "InvalidSpec"
-	// ReasonTooLarge: the plan has more than can be kept of it.
-	ReasonTooLarge = "TooLarge"
 	// ReasonNotGranted: a connector or a namespace of another namespace does not name that of the plan.
 	ReasonNotGranted = "NotGranted"
 	// ReasonConnectorNotReady: a connector cannot be used.
@@ -54,8 +52,6 @@ const (
 	ReasonSaved = "Saved"
 	// ReasonNothingAsleep: there is nothing to keep.
 	ReasonNothingAsleep = "NothingAsleep"
-	// ReasonRestorePointLost: a restore point is not there any more, or not as it was written.
-	ReasonRestorePointLost = "RestorePointLost"
 	// ReasonCycleLost: what the current cycle began with is not there any more.
 	ReasonCycleLost = "CycleLost"
 	// ReasonDryRun: nothing is started.
@@ -64,10 +60,10 @@ const (
 	ReasonDeleting = "Deleting"
 	// ReasonLeftAsleep: the plan has gone, and targets of it sleep.
 	ReasonLeftAsleep = "LeftAsleep"
-	// ReasonTargetStarted, ReasonTargetCompleted and ReasonTargetFailed are of Events about one target.
-	ReasonTargetStarted   = "TargetStarted"
-	ReasonTargetCompleted = "TargetCompleted"
-	ReasonTargetFailed    = "TargetFailed"
+	// ReasonTargetFailed: an attempt at a target has failed.
+	ReasonTargetFailed = "TargetFailed"
+	// ReasonLeftAsFound: resources of a target were not as they had been put to sleep, and stay as they are.
+	ReasonLeftAsFound = "LeftAsFound"
 	// ReasonAcknowledged: an annotation was acted on.
 	ReasonAcknowledged = "Acknowledged"
 )

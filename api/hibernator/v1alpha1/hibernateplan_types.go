@@ -327,8 +327,8 @@ const (
 
 // Deletion says how a plan is deleted.
 type Deletion struct {
-	// deadline is how long it waits for its targets to wake; what sleeps then is listed in a ConfigMap of the manager's
-	// namespace, and keeps its restore point.
+	// deadline is how long it waits for its targets to wake, from when the manager has seen that it is to go. What sleeps
+	// then keeps its restore point, by which a plan of the same name wakes it.
 	// +optional
 	// +kubebuilder:default="1h"
 	// +kubebuilder:validation:XValidation:rule="duration(self) > duration('0s')",message="deadline must be longer than 0s"
@@ -448,6 +448,9 @@ type HibernatePlanStatus struct {
 	// manual is what an annotation has asked for, until the schedule wants it or its end.
 	// +optional
 	Manual *Manual `json:"manual,omitempty"`
+	// deletingSince is when the manager has seen that the plan is to go.
+	// +optional
+	DeletingSince *metav1.Time `json:"deletingSince,omitempty"`
 	// skipped are off-hours that annotation skip-next has taken out.
 	// +optional
 	Skipped *Span `json:"skipped,omitempty"`
@@ -563,7 +566,17 @@ type ExecutionStatus struct {
 	// restoreConfigMapRef is the namespace/name of the ConfigMap that the restore point is kept in.
 	// +optional
 	RestoreConfigMapRef string `json:"restoreConfigMapRef,omitempty"`
-	// message of the last attempt that ended.
+	// namespaces that the target was in when it was put to sleep, in the manager's own cluster.
+	// +optional
+	// +listType=atomic
+	Namespaces []string `json:"namespaces,omitempty"`
+	// resources that were put to sleep, or woken.
+	// +optional
+	Resources int32 `json:"resources,omitempty"`
+	// left are how many of them a wake-up left as somebody else has made them, or could not find any more.
+	// +optional
+	Left int32 `json:"left,omitempty"`
+	// message of the last attempt that ended, cut where it is long.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -6,14 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -41,6 +42,7 @@ func (s *scope) names() names {
 func (s *scope) apply(ctx context.Context) error {
 	p := &s.plan
 	if p.Begin == nil && len(p.Launch)+len(p.Clear)+len(p.Release) == 0 && p.Forget == 0 && !p.Done {
+		s.recordable = true
 		return nil
 	}
 	// Nothing is done by a record of before: a Job that was made and has ended would be made again.
@@ -52,11 +54,12 @@ func (s *scope) apply(ctx context.Context) error {
 			return err
 		}
 	}
+	s.recordable = true
 	var problems []error
 	for _, step := range []struct {
 		targets []int
 		do      func(context.Context, *execution) error
-	}{{p.Clear, s.clear}, {p.Release, s.release}, {p.Launch, s.launch}} {
+	}{{p.Clear, s.clear}, {p.Release, s.release}, {p.Launch, s.attemptOf}} {
 		for _, i := range step.targets {
 			if err := step.do(ctx, &p.Status.Executions[i]); err != nil {
 				problems = append(problems, err)
@@ -67,6 +70,20 @@ func (s *scope) apply(ctx context.Context) error {
 		return errors.Join(problems...)
 	}
 	return s.forget(ctx)
+}
+
+// attemptOf makes the Job of an attempt. What keeps that from being made is what the attempt came to: it is tried again
+// as one that has failed is, and keeps nothing else from going on.
+func (s *scope) attemptOf(ctx context.Context, e *execution) error {
+	err := s.launch(ctx, e)
+	if err == nil || kube.Conflict(err) || ctx.Err() != nil {
+		return err
+	}
+	o := outcome{message: kube.Message(err), unmade: s.points[e.Target] == nil}
+	end(e, o, s.plan.program.retries(), s.now)
+	s.plan.Failed = append(s.plan.Failed, failure(e))
+	s.plan.lookIn(atOnce)
+	return nil
 }
 
 // keep makes the revision that a cycle goes by.
@@ -141,17 +158,52 @@ func (s *scope) attempt(ctx context.Context, e *execution) (attempt, error) {
 	if err != nil {
 		return attempt{}, err
 	}
-	a := attempt{names: s.names(), execution: e, target: t, runner: program.Runner, image: s.Options.Image, reached: found}
-	if point := s.points[e.Target]; e.Operation == v1alpha1.OperationWakeUp {
+	a := attempt{names: s.names(), execution: e, target: t, runner: s.owner.Spec.Runner, image: s.Options.Image, reached: found}
+	if e.Operation == v1alpha1.OperationShutdown {
+		a.reached.namespaces = e.Namespaces // that of an attempt before, too
+	} else if !found.credentials {
 		// Where it was put to sleep, and not where it would be by now. Whoever has let it sleep there lets it wake.
-		a.reached.namespaces = nil
-		if list := point.Annotations[annotationNamespaces]; list != "" {
-			a.reached.namespaces = strings.Split(list, ",")
+		if a.reached.namespaces, err = s.wakes(ctx, e); err != nil {
+			return attempt{}, err
 		}
-	} else if found.problem != nil {
-		return a, fmt.Errorf("reaching target %s: %s", e.Target, found.problem.message)
+		if found.needs.Cluster || t.ConnectorRef != nil {
+			return a, found.error(e)
+		}
+		return a, nil
 	}
-	return a, nil
+	return a, found.error(e)
+}
+
+// error is what keeps a target from being reached; nil if nothing does.
+func (r reached) error(e *execution) error {
+	if r.problem == nil {
+		return nil
+	}
+	return fmt.Errorf("reaching target %s: %s", e.Target, r.problem.message)
+}
+
+// wakes are the namespaces that a target is woken in: those of the ledger that there still are. What a plan before has
+// left asleep is not in there, and its restore point, which runners write, is believed in what this plan may do anyway.
+func (s *scope) wakes(ctx context.Context, e *execution) ([]string, error) {
+	names := e.Namespaces
+	if point := s.points[e.Target]; len(names) == 0 && point != nil {
+		names = split(point.Annotations[annotationNamespaces])
+	}
+	var out []string
+	for _, name := range names {
+		namespace := kube.Metadata(namespaceGVK)
+		switch err := s.Live.Get(ctx, types.NamespacedName{Name: name}, namespace); {
+		case apierrors.IsNotFound(err), err == nil && namespace.DeletionTimestamp != nil:
+		case err != nil:
+			return nil, fmt.Errorf("reading Namespace %s: %w", name, err)
+		default:
+			if why := s.withheld(name, namespace.Annotations); why != "" && len(e.Namespaces) == 0 {
+				return nil, errors.New(why)
+			}
+			out = append(out, name)
+		}
+	}
+	return out, nil
 }
 
 // fence makes the restore point of a target that of an attempt: the runner of another one writes nothing any more.
@@ -165,6 +217,7 @@ func (s *scope) fence(ctx context.Context, a attempt) error {
 		if err := s.Live.Create(ctx, desired, client.FieldOwner(kube.FieldOwner)); err != nil {
 			return fmt.Errorf("creating ConfigMap %s: %w", client.ObjectKeyFromObject(desired), err)
 		}
+		s.points[a.target.Name] = desired
 		return nil
 	}
 	if point.Annotations[runner.AnnotationExecution] == a.name().Name {
@@ -172,10 +225,8 @@ func (s *scope) fence(ctx context.Context, a attempt) error {
 	}
 	changed := point.DeepCopy()
 	changed.Annotations[runner.AnnotationExecution] = a.name().Name
-	if a.execution.Operation == v1alpha1.OperationShutdown { // where it sleeps already, and where it will
-		all := append(strings.Split(point.Annotations[annotationNamespaces], ","), a.reached.namespaces...)
-		slices.Sort(all)
-		changed.Annotations[annotationNamespaces] = strings.Trim(strings.Join(slices.Compact(all), ","), ",")
+	if a.execution.Operation == v1alpha1.OperationShutdown {
+		changed.Annotations[annotationNamespaces] = join(a.reached.namespaces)
 	}
 	patch := client.MergeFromWithOptions(point, client.MergeFromWithOptimisticLock{})
 	if err := s.Live.Patch(ctx, changed, patch, client.FieldOwner(kube.FieldOwner)); err != nil {
@@ -204,11 +255,6 @@ func (s *scope) clear(ctx context.Context, e *execution) error {
 			if !s.clusterwide(e) {
 				continue
 			}
-		case *corev1.Secret:
-			if e.ConnectorSecretRef == "" {
-				continue
-			}
-			opts = append(opts, client.InNamespace(s.Options.Namespace))
 		default:
 			opts = append(opts, client.InNamespace(s.Options.Namespace))
 		}
@@ -298,7 +344,7 @@ func (s *scope) forget(ctx context.Context) error {
 			}
 		}
 	}
-	if !s.plan.Done {
+	if !s.plan.Done || s.plan.Status.Cycles == 0 {
 		return nil
 	}
 	of := client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID)}

@@ -91,6 +91,8 @@ type scope struct {
 	plan  Plan
 	// decided says that there is one.
 	decided bool
+	// recordable: what was decided may be recorded, as nothing that it rests on has failed.
+	recordable bool
 	// points are the restore points that were read, by their targets.
 	points map[string]*corev1.ConfigMap
 	// more: there is more to see than one pass looks at.

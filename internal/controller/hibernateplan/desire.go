@@ -66,24 +66,35 @@ func windows(of []v1alpha1.OffHours) []schedule.Window {
 // desired is what is wanted now. It is a function of what is asked for and of the time alone: whoever was down acts on
 // what should be now.
 func desired(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Time) desire {
-	if plan.DeletionTimestamp != nil {
-		return desire{by: byDeletion}
+	if d, ok := insisted(plan, now); ok {
+		return d
 	}
 	state := s.At(now)
-	out := desire{asleep: state.Asleep, until: state.Next, by: bySchedule}
-	if m := plan.Status.Manual; m != nil && (m.Until == nil || now.Before(m.Until.Time)) {
-		out = desire{asleep: m.State == v1alpha1.OverrideHibernated, by: byManual}
-		if m.Until != nil {
-			out.until = m.Until.Time
+	return desire{asleep: state.Asleep, until: state.Next, by: bySchedule}
+}
+
+// insisted is what is wanted whatever the schedule says; false if nothing is.
+func insisted(plan *v1alpha1.HibernatePlan, now time.Time) (desire, bool) {
+	if plan.DeletionTimestamp != nil {
+		return desire{by: byDeletion}, true
+	}
+	if o := plan.Spec.Override; o != nil {
+		if d, ok := wanted(o.State, o.Until, byOverride, now); ok {
+			return d, true
 		}
 	}
-	if o := plan.Spec.Override; o != nil && (o.Until == nil || now.Before(o.Until.Time)) {
-		out = desire{asleep: o.State == v1alpha1.OverrideHibernated, by: byOverride}
-		if o.Until != nil {
-			out.until = o.Until.Time
-		}
+	if m := plan.Status.Manual; m != nil {
+		return wanted(m.State, m.Until, byManual, now)
 	}
-	return out
+	return desire{}, false
+}
+
+func wanted(state v1alpha1.OverrideState, until *metav1.Time, by string, now time.Time) (desire, bool) {
+	d := desire{asleep: state == v1alpha1.OverrideHibernated, by: by}
+	if until != nil {
+		d.until = until.Time
+	}
+	return d, until == nil || now.Before(until.Time)
 }
 
 // preview is how far status.upcoming looks, and maxUpcoming how many changes it lists.

@@ -45,14 +45,17 @@
 //   - A Job is deleted: it is made again when its pods have ended; what its runner has said counts in any case.
 //   - A pod is deleted, evicted, or its node is lost: the attempt has failed, and the target is tried again after 10 s,
 //     20 s, and so on to 10 min, as often as behavior.retries says. Then Strict ends in phase Error, and BestEffort goes
-//     on and says Degraded; a wake-up that fails is an Error in any case.
+//     on and says Degraded. A wake-up that fails is an Error in any case, and is tried again every 10 min all the same.
+//   - A Job cannot be made (a connector is not ready, a grant was taken back, the API server refuses it): the same.
+//   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes.
+//   - Somebody has changed what sleeps: it stays as it is, and Degraded says so (LeftAsFound) until the next cycle.
 //   - The plan is edited: the cycle goes on as it began. A target that was taken out is woken at once; a new one sleeps
 //     from the next cycle on. With a spec that is refused nothing begins, and what sleeps wakes by the schedule, if that
 //     can be read; else it stays as it is.
 //   - It is suspended: what runs comes to its end, nothing starts.
-//   - It is deleted: with WakeUp everything is woken first, until deletion.deadline; with Leave, and after that, restore
-//     points stay.
-//   - A restore point is gone: its wake-up fails, and says so, until it was put back.
+//   - It is deleted: with WakeUp everything is woken first, until deletion.deadline, which counts from when a manager has
+//     seen it; with Leave, and after that, restore points stay.
+//   - A restore point is gone, or empty: its wake-up fails, and says so, until it was put back.
 //   - The ControllerRevision of a cycle is gone: the spec takes its place, if it has the same targets in the same order.
 //
 // A plan has at most 1,000 targets: its ledger is in the status.

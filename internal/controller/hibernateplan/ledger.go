@@ -1,7 +1,9 @@
 package hibernateplan
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,6 +26,11 @@ type outcome struct {
 	completed bool
 	message   string
 	logsRef   string
+	// unmade: it did not come as far as to make the restore point.
+	unmade bool
+	// resources of the target, and what of them was left as it is.
+	resources int
+	left      []string
 }
 
 // execution is one entry of the ledger.
@@ -31,6 +38,11 @@ type execution = v1alpha1.ExecutionStatus
 
 // begin records that an attempt begins. What it will write goes by the names in here.
 func begin(e *execution, n names, now time.Time) {
+	if e.Operation == v1alpha1.OperationShutdown { // where it sleeps already, and where it will
+		e.Namespaces = append(slices.Clone(e.Namespaces), n.namespaces[e.Target]...)
+		slices.Sort(e.Namespaces)
+		e.Namespaces = slices.Compact(e.Namespaces)
+	}
 	e.State, e.Attempts = v1alpha1.ExecutionRunning, e.Attempts+1
 	at := seconds(now)
 	e.StartedAt, e.FinishedAt, e.Message = &at, nil, ""
@@ -54,10 +66,20 @@ func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Se
 // end records what came of an attempt.
 func end(e *execution, o outcome, retries int32, now time.Time) {
 	at := seconds(now)
+	e.Kept = e.Kept || !o.unmade // it is made before the Job
 	e.FinishedAt, e.Message, e.LogsRef = &at, o.message, o.logsRef
-	e.Kept = true // it was made before the Job
+	if o.completed && e.Operation == v1alpha1.OperationWakeUp {
+		e.Left = int32(min(len(o.left), o.resources))
+		if o.resources == 0 && e.Resources > 0 && e.Kept {
+			o.completed, e.Message = false, fmt.Sprintf("Its restore point is empty, and %d resources were put to sleep; put ConfigMap %s back as it was", e.Resources, e.RestoreConfigMapRef)
+		} else if e.Left > 0 {
+			e.Message = strings.Join(o.left, "; ")
+		}
+	}
+	e.Message = cut(e.Message)
 	switch {
 	case o.completed:
+		e.Resources = int32(o.resources)
 		e.State = v1alpha1.ExecutionCompleted
 		e.Asleep = e.Operation == v1alpha1.OperationShutdown
 		e.Kept = e.Asleep
@@ -66,6 +88,16 @@ func end(e *execution, o outcome, retries int32, now time.Time) {
 	default:
 		e.State = v1alpha1.ExecutionPending
 	}
+}
+
+// maxMessage is how much is kept of what an attempt has to say: there is one for each target.
+const maxMessage = 256
+
+func cut(message string) string {
+	if len(message) <= maxMessage {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessage], "") + "…"
 }
 
 // forgive lets a target that has failed be tried again at once, as often as at first; one that runs, should it fail.
@@ -86,11 +118,14 @@ func failing(e *execution) bool {
 // due is when a target is tried again that has failed.
 func due(e *execution) time.Time {
 	wait := lastRetry
-	if n := e.Attempts - e.Forgiven - 1; n < 10 {
+	if n := e.Attempts - e.Forgiven - 1; n < 10 && !failed(e) {
 		wait = min(firstRetry<<n, lastRetry)
 	}
 	return e.FinishedAt.Add(wait)
 }
+
+// never says whether a target that has failed is not tried again by itself. What is to be awake is, as long as it takes.
+func never(e *execution) bool { return failed(e) && e.Operation == v1alpha1.OperationShutdown }
 
 // start makes the ledger of an operation: what there is to be done for each target.
 func start(entries []execution, operation v1alpha1.Operation) {
@@ -109,7 +144,10 @@ func start(entries []execution, operation v1alpha1.Operation) {
 // again has a target begin an operation anew.
 func again(e *execution, operation v1alpha1.Operation) {
 	e.Operation, e.State, e.Attempts, e.Forgiven = operation, v1alpha1.ExecutionPending, 0, 0
-	e.StartedAt, e.FinishedAt, e.Message = nil, nil, ""
+	e.StartedAt, e.FinishedAt, e.Message, e.Left = nil, nil, "", 0
+	if !e.Asleep {
+		e.Resources, e.Namespaces = 0, nil
+	}
 }
 
 // state is how far a target is in an operation.
@@ -119,8 +157,8 @@ func state(e *execution, operation v1alpha1.Operation, now time.Time) dispatch.S
 		return dispatch.Running
 	case e.Operation != operation, operation == v1alpha1.OperationWakeUp && !e.Asleep, e.State == v1alpha1.ExecutionCompleted:
 		return dispatch.Completed // or nothing to be done
-	case e.State == v1alpha1.ExecutionFailed:
-		return dispatch.Failed
+	case never(e) || failed(e) && due(e).After(now):
+		return dispatch.Failed // and what does not rest on it goes on
 	case failing(e) && due(e).After(now):
 		return dispatch.Waiting
 	}
@@ -142,7 +180,7 @@ func look(p *program, entries []execution, operation v1alpha1.Operation, counts 
 		states[i] = dispatch.Completed
 		if e := &entries[i]; counts(e) {
 			states[i] = state(e, operation, now)
-			if states[i] == dispatch.Waiting {
+			if states[i] == dispatch.Waiting || states[i] == dispatch.Failed && !never(e) {
 				wait = sooner(wait, due(e).Sub(now))
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +21,8 @@ const (
 	// maxLog is how much of a log is kept, from its end, in bytes, and maxLogs how many of a target.
 	maxLog  = 64 << 10
 	maxLogs = 6
+	// logTimeout is how long a log is waited for: the node of a pod may be gone.
+	logTimeout = 3 * time.Second
 )
 
 // Logs reads the log of a pod.
@@ -31,9 +34,11 @@ type Logs interface {
 // collect keeps the log of an attempt, and says where. A log that cannot be had is told of in the manager's own: nothing
 // waits for it.
 func (s *scope) collect(ctx context.Context, e *execution, pods []corev1.Pod) string {
-	if len(pods) == 0 || s.Logs == nil {
+	if len(pods) == 0 || s.Logs == nil || alive(pods[0]) {
 		return ""
 	}
+	ctx, cancel := context.WithTimeout(ctx, logTimeout)
+	defer cancel()
 	ref, err := s.keepLog(ctx, e, &pods[0])
 	if err != nil {
 		log.FromContext(ctx).Info("Log of a runner was not kept", "job", e.JobRef, "cause", err.Error())

@@ -23,6 +23,8 @@ type names struct {
 	cycle     *v1alpha1.Cycle
 	// secret says whether a target is reached by credentials of a connector; nil is that none is.
 	secret map[string]bool
+	// namespaces of the targets in the manager's own cluster.
+	namespaces map[string][]string
 }
 
 func (n names) in(name string) types.NamespacedName {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -96,7 +97,7 @@ func (s *scope) observeCycle(ctx context.Context) error {
 
 // observeAttempts reads what came of the attempts that were recorded.
 func (s *scope) observeAttempts(ctx context.Context) error {
-	s.seen.Jobs, s.seen.Outcomes, s.seen.Held = map[string]bool{}, map[string]outcome{}, map[string]bool{}
+	s.seen.Jobs, s.seen.Outcomes, s.seen.Held, s.seen.Looked = map[string]bool{}, map[string]outcome{}, map[string]bool{}, map[string]bool{}
 	s.points = map[string]*corev1.ConfigMap{}
 	if !anyOf(s.owner.Status.Executions, running) {
 		return nil
@@ -121,7 +122,11 @@ func (s *scope) observeAttempts(ctx context.Context) error {
 			s.more = true
 			return nil
 		}
-		if err := s.observeAttempt(ctx, e, job); err != nil {
+		s.seen.Looked[name(e.JobRef)] = true
+		var taken *kube.NameTakenError
+		if err := s.observeAttempt(ctx, e, job); errors.As(err, &taken) {
+			s.seen.Outcomes[name(e.JobRef)] = outcome{message: err.Error()} // and the others go on
+		} else if err != nil {
 			return err
 		}
 	}
@@ -151,13 +156,13 @@ func (s *scope) observeAttempt(ctx context.Context, e *execution, job *unstructu
 		return err
 	}
 	s.points[e.Target] = point
-	if point == nil && (e.Kept || e.Operation == v1alpha1.OperationWakeUp) {
-		s.seen.Outcomes[attempt] = outcome{message: "Its restore point, ConfigMap " + e.RestoreConfigMapRef + ", is gone; put it back from a backup, and annotate the plan with " + v1alpha1.AnnotationRetryNow}
+	if point == nil && job == nil {
+		s.pointless(e, attempt)
 		return nil
 	}
 	said := result(point, attempt)
 	if job == nil && said == nil {
-		if point == nil || point.Annotations[runner.AnnotationExecution] != attempt {
+		if point.Annotations[runner.AnnotationExecution] != attempt {
 			return nil // its Job was not made yet
 		}
 		if job, err = s.unseen(ctx, attempt); err != nil || s.seen.Jobs[attempt] {
@@ -177,12 +182,23 @@ func (s *scope) observeAttempt(ctx context.Context, e *execution, job *unstructu
 	}
 	o := outcome{logsRef: s.collect(ctx, e, pods)}
 	if said != nil {
-		o.completed, o.message = said.Completed, said.Message
+		o.completed, o.message, o.resources, o.left = said.Completed, said.Message, said.Resources, said.Left
 	} else {
 		o.message = "Its runner has ended without a result: " + why(job, pods)
 	}
 	s.seen.Outcomes[attempt] = o
 	return nil
+}
+
+// pointless is what came of an attempt at a target without a restore point: it is lost, or was never made, and neither
+// was the Job.
+func (s *scope) pointless(e *execution, attempt string) {
+	switch {
+	case e.Kept:
+		s.seen.Outcomes[attempt] = outcome{message: "Its restore point, ConfigMap " + e.RestoreConfigMapRef + ", is gone; put it back from a backup, and annotate the plan with " + v1alpha1.AnnotationRetryNow}
+	case e.Operation == v1alpha1.OperationWakeUp:
+		s.seen.Outcomes[attempt] = outcome{completed: true, message: "Nothing of it was put to sleep"}
+	}
 }
 
 // unseen is the Job of an attempt that the cache does not have, as the server has it; nil if there is none. It may have
@@ -219,9 +235,12 @@ func result(point *corev1.ConfigMap, attempt string) *runner.Result {
 	return parse(point.Data[runner.KeyResult], attempt)
 }
 
+// maxResult is more than a runner writes, in bytes.
+const maxResult = 16 << 10
+
 func parse(text, attempt string) *runner.Result {
 	var r runner.Result
-	if text == "" || json.Unmarshal([]byte(text), &r) != nil || r.Execution != attempt {
+	if text == "" || len(text) > maxResult || json.Unmarshal([]byte(text), &r) != nil || r.Execution != attempt {
 		return nil
 	}
 	return &r
@@ -277,7 +296,7 @@ func why(job *unstructured.Unstructured, pods []corev1.Pod) string {
 
 // observeLeft looks for what a plan of this name has left asleep, before the first cycle.
 func (s *scope) observeLeft(ctx context.Context) error {
-	if _, known := s.lonely.Get(s.owner.UID); known || s.owner.Status.Cycles > 0 {
+	if at, known := s.lonely.Get(s.owner.UID); known && s.now.Sub(at.(time.Time)) < longest || s.owner.Status.Cycles > 0 {
 		return nil
 	}
 	var list corev1.ConfigMapList
@@ -297,14 +316,14 @@ func (s *scope) observeLeft(ctx context.Context) error {
 		s.seen.Left[t.Name] = t
 	}
 	if len(s.seen.Left) == 0 {
-		s.lonely.Add(s.owner.UID, nil) // nobody else makes any while the plan is there
+		s.lonely.Add(s.owner.UID, s.now) // somebody may still put them back from a backup
 	}
 	return nil
 }
 
 // observeReach sees whether the targets of the spec can be reached: connectors, and namespaces of others.
 func (s *scope) observeReach(ctx context.Context) error {
-	s.seen.Credentials = map[string]bool{}
+	s.seen.Credentials, s.seen.Namespaces = map[string]bool{}, map[string][]string{}
 	if s.Options.Image == "" {
 		s.seen.Problem = &problem{v1alpha1.ReasonNoRunnerImage, "The manager does not know the image of its Jobs; start it with --runner-image"}
 	}
@@ -314,10 +333,12 @@ func (s *scope) observeReach(ctx context.Context) error {
 	}
 	for _, t := range targets {
 		found, err := s.reach(ctx, t)
-		if err != nil {
-			return err
+		if err != nil { // which keeps anything from beginning, and nothing from going on
+			found.problem = &problem{kube.ReasonReconcileError, err.Error()}
 		}
-		s.seen.Credentials[t.Name] = found.credentials
+		if s.seen.Credentials[t.Name] = found.credentials; !found.credentials {
+			s.seen.Namespaces[t.Name] = found.namespaces
+		}
 		if found.problem != nil && s.seen.Problem == nil {
 			s.seen.Problem = found.problem
 			s.seen.Problem.message = "Target " + t.Name + ": " + s.seen.Problem.message
@@ -414,7 +435,7 @@ func (s *scope) selected(ctx context.Context, selector labels.Selector, found ma
 
 // reachConnector sees whether a connector can be used.
 func (s *scope) reachConnector(ctx context.Context, t v1alpha1.Target) (reached, error) {
-	cluster, err := connector.Ready(ctx, s.Client, s.owner.Namespace, *t.ConnectorRef)
+	cluster, err := connector.Ready(ctx, s.connectors(), s.owner.Namespace, *t.ConnectorRef)
 	var refused *connector.Error
 	switch {
 	case errors.As(err, &refused):
@@ -423,4 +444,12 @@ func (s *scope) reachConnector(ctx context.Context, t v1alpha1.Target) (reached,
 		return reached{}, err
 	}
 	return reached{credentials: cluster.Spec.K8S.KubeconfigRef != nil}, nil
+}
+
+// connectors are read from the cache, which does not have those of namespaces that are not watched.
+func (s *scope) connectors() client.Reader {
+	if len(s.Options.WatchNamespaces) > 0 {
+		return s.Live
+	}
+	return s.Client
 }

@@ -40,6 +40,10 @@ type Observed struct {
 	Left map[string]v1alpha1.Target
 	// Problem is why the targets of the spec cannot be reached; nil if they can.
 	Problem *problem
+	// Looked are the attempts that were looked at, by the names of their Jobs: a pass looks at so many.
+	Looked map[string]bool
+	// Namespaces of the targets in the manager's own cluster, by their names.
+	Namespaces map[string][]string
 	// Credentials says which targets of the cycle, or before it of the spec, are reached by credentials of a connector.
 	Credentials map[string]bool
 }
@@ -78,8 +82,8 @@ type Plan struct {
 	Failed []problem
 	// Idle: nothing runs, and nothing is to be started.
 	Idle bool
-	// GivenUp: the deadline of the deletion has passed.
-	GivenUp bool
+	// Leaves: the plan goes, and its targets stay as they are. GivenUp says that some sleep.
+	Leaves, GivenUp bool
 	// Wait is when to look again; 0 is when something changes. Done is that nothing is left to do for a deleted plan.
 	Wait time.Duration
 	Done bool
@@ -101,6 +105,7 @@ func (f facts) decide() Plan {
 	p.program = f.ofCycle(plan, current)
 	f.fold(&p, st)
 	f.want(&p, plan)
+	f.going(&p, plan)
 	f.effects(&p)
 	f.advance(&p, plan, current)
 	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp {
@@ -114,12 +119,25 @@ func (f facts) decide() Plan {
 	return p
 }
 
+// launchable takes in that the Job of a recorded attempt is to be made, if it was not and its pods have ended.
+func (f facts) launchable(p *Plan, position int, job string) {
+	_, ended := f.seen.Outcomes[job]
+	switch {
+	case ended || f.seen.Jobs[job] || !f.seen.Looked[job] || p.Leaves:
+	case f.seen.Held[job]:
+		p.lookIn(5 * time.Second)
+	case p.program != nil && len(p.Launch) < perPass:
+		p.Launch = append(p.Launch, position)
+	}
+}
+
 // advance takes the plan on: what begins, goes on or ends.
 func (f facts) advance(p *Plan, plan *v1alpha1.HibernatePlan, current *program) {
 	st := &plan.Status
 	over := !anyOf(st.Executions, asleep) && !anyOf(st.Executions, f.unfinished)
 	switch {
-	case plan.DeletionTimestamp != nil && f.leaves(p, st):
+	case p.Leaves:
+		f.leave(p, st)
 	case st.CurrentCycle == nil && p.startable(plan, current):
 		f.beginCycle(p, plan, current)
 	case st.CurrentCycle != nil && f.seen.Cycle == nil && over:
@@ -161,9 +179,7 @@ func (f facts) want(p *Plan, plan *v1alpha1.HibernatePlan) {
 			p.Problem = &problem{v1alpha1.ReasonInvalid, "spec.schedule: " + err.Error()}
 		}
 		st.NextTransition, st.Upcoming = nil, nil
-		if plan.DeletionTimestamp != nil {
-			p.Desired, p.Known = desire{by: byDeletion}, true
-		}
+		p.Desired, p.Known = insisted(plan, f.now)
 		return
 	}
 	if plan.DeletionTimestamp == nil {
@@ -226,10 +242,15 @@ func (f facts) fold(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 		}
 		end(e, o, retries, f.now)
 		p.lookIn(atOnce) // to clear away what it needed
-		if !o.completed {
-			p.Failed = append(p.Failed, problem{e.Target, fmt.Sprintf("Attempt %d at %s of target %s has failed: %s", e.Attempts, e.Operation, e.Target, o.message)})
+		if e.State != v1alpha1.ExecutionCompleted {
+			p.Failed = append(p.Failed, failure(e))
 		}
 	}
+}
+
+// failure is an attempt that has failed, as an Event tells of it.
+func failure(e *execution) problem {
+	return problem{e.Target, fmt.Sprintf("Attempt %d at %s of target %s has failed: %s", e.Attempts, e.Operation, e.Target, e.Message)}
 }
 
 // name is that of a namespace/name.
@@ -246,13 +267,7 @@ func (f facts) effects(p *Plan) {
 		job := name(e.JobRef)
 		switch {
 		case running(e):
-			if _, ended := f.seen.Outcomes[job]; !ended && !f.seen.Jobs[job] && len(p.Launch) < perPass {
-				if f.seen.Held[job] {
-					p.lookIn(5 * time.Second)
-				} else if p.program != nil {
-					p.Launch = append(p.Launch, i)
-				}
-			}
+			f.launchable(p, i, job)
 		case helped(e):
 			if len(p.Clear) < perPass {
 				p.Clear = append(p.Clear, i)
@@ -273,34 +288,47 @@ func (p *Plan) startable(plan *v1alpha1.HibernatePlan, current *program) bool {
 	return p.Known && current != nil && p.Problem == nil && !plan.Spec.Suspend && !plan.Spec.DryRun
 }
 
-// leaves says whether a plan that is being deleted leaves its targets as they are.
-func (f facts) leaves(p *Plan, st *v1alpha1.HibernatePlanStatus) bool {
+// going sees whether a plan that is being deleted leaves its targets as they are: it was told to, or has waited for so
+// long, from when a manager has first seen it. What is a manager's own outage is no reason to leave anything asleep.
+func (f facts) going(p *Plan, plan *v1alpha1.HibernatePlan) {
+	if plan.DeletionTimestamp == nil {
+		return
+	}
+	if plan.Status.DeletingSince == nil {
+		since := seconds(f.now)
+		plan.Status.DeletingSince = &since
+	}
 	deadline := defaultDeadline
-	if d := f.plan.Spec.Deletion; d != nil && d.Deadline != nil {
+	if d := plan.Spec.Deletion; d != nil && d.Deadline != nil {
 		deadline = d.Deadline.Duration
 	}
-	left := f.plan.DeletionTimestamp.Add(deadline).Sub(f.now)
+	left := plan.Status.DeletingSince.Add(deadline).Sub(f.now)
 	if left > 0 {
 		p.lookIn(left)
 	}
-	if f.plan.Spec.DeletionPolicy != v1alpha1.DeletionLeave && left > 0 {
-		return false
-	}
-	p.Launch, p.Release = nil, nil
-	if left > 0 && (anyOf(st.Executions, running) || anyOf(st.Executions, helped)) {
-		return true // what runs comes to its end
-	}
-	p.Clear = nil
+	p.Leaves = left <= 0 || plan.Spec.DeletionPolicy == v1alpha1.DeletionLeave
+	p.GivenUp = left <= 0
+}
+
+// leave lets what runs come to its end, clears away what is left of it, and lets the plan go. What was only to begin
+// does not; and at the deadline nothing is waited for.
+func (f facts) leave(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 	for i := range st.Executions {
-		if running(&st.Executions[i]) || helped(&st.Executions[i]) {
-			p.Clear = append(p.Clear, i)
+		e := &st.Executions[i]
+		job := name(e.JobRef)
+		if running(e) && (p.GivenUp || f.seen.Looked[job] && !f.seen.Jobs[job] && !f.seen.Held[job]) {
+			e.State = v1alpha1.ExecutionAborted
+			p.lookIn(atOnce)
 		}
+	}
+	if anyOf(st.Executions, func(e *execution) bool { return running(e) || helped(e) || spent(e) }) {
+		p.GivenUp = false
+		return
 	}
 	p.GivenUp, p.Done = anyOf(st.Executions, asleep), true
 	if st.CurrentCycle != nil {
 		p.Forget = st.CurrentCycle.ID
 	}
-	return true
 }
 
 // beginCycle begins a cycle if the targets are to sleep, or some were left asleep by a plan of this name.
@@ -436,7 +464,7 @@ func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, operation v1alpha1.
 	if wait > 0 {
 		p.lookIn(wait)
 	}
-	n := names{namespace: f.namespace, plan: plan, cycle: st.CurrentCycle, secret: f.seen.Credentials}
+	n := names{namespace: f.namespace, plan: plan, cycle: st.CurrentCycle, secret: f.seen.Credentials, namespaces: f.seen.Namespaces}
 	for _, i := range step.Start {
 		e := &st.Executions[i]
 		if helped(e) || spent(e) {
@@ -461,13 +489,30 @@ func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, operation v1alpha1.
 func (f facts) endCycle(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 	c := st.CurrentCycle
 	summary := v1alpha1.CycleSummary{ID: c.ID, StartedAt: c.StartedAt, FinishedAt: seconds(f.now), Targets: int32(len(st.Executions))}
-	for i := range st.Executions {
-		if e := &st.Executions[i]; e.Operation == v1alpha1.OperationShutdown && e.State == v1alpha1.ExecutionAborted && e.Attempts == 0 {
-			summary.Message = "Some targets were not put to sleep"
-		}
-	}
+	summary.Message = cut(account(st.Executions))
 	st.History = append([]v1alpha1.CycleSummary{summary}, st.History...)
 	st.History = st.History[:min(len(st.History), history)]
 	p.Forget, st.CurrentCycle = c.ID, nil
 	p.lookIn(atOnce) // there may be another
+}
+
+// account is what was not as it should be in a cycle that is over; empty if everything was.
+func account(entries []execution) string {
+	var skipped, left []string
+	for i := range entries {
+		switch e := &entries[i]; {
+		case e.Left > 0:
+			left = append(left, fmt.Sprintf("%s (%d of %d)", e.Target, e.Left, e.Resources))
+		case e.State == v1alpha1.ExecutionAborted && e.Operation == v1alpha1.OperationShutdown:
+			skipped = append(skipped, e.Target)
+		}
+	}
+	var out []string
+	if len(left) > 0 {
+		out = append(out, "Left as they were found: "+strings.Join(left, ", "))
+	}
+	if len(skipped) > 0 {
+		out = append(out, "Not put to sleep: "+strings.Join(skipped, ", "))
+	}
+	return strings.Join(out, ". ")
 }

@@ -3,6 +3,7 @@ package hibernateplan
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -92,35 +93,31 @@ type world struct {
 	done       bool
 	random     *rand.Rand
 	log        []string
-	// fails says whether the attempt at a target fails.
-	fails func(e execution) bool
+	// fails says whether the attempt at a target fails, and refuses whether its Job cannot be made.
+	fails, refuses func(e execution) bool
+	// left is what a wake-up leaves of each target.
+	left []string
+	more bool
 }
 
 func newWorld(t *testing.T, plan *v1alpha1.HibernatePlan) *world {
 	return &world{
 		t: t, plan: plan, now: noon, asleep: map[string]bool{}, points: map[string]string{}, kept: map[string]v1alpha1.Target{}, jobs: map[string]*outcome{}, of: map[string]execution{},
-		ran: map[string]bool{}, revisions: map[int64]resolved{}, fails: func(execution) bool { return false },
+		ran: map[string]bool{}, revisions: map[int64]resolved{}, fails: func(execution) bool { return false }, refuses: func(execution) bool { return false },
 	}
 }
 
 func (w *world) observed() Observed {
-	seen := Observed{Exceptions: w.exceptions, Jobs: map[string]bool{}, Outcomes: map[string]outcome{}, Held: map[string]bool{}}
+	w.more = false
+	seen := Observed{Exceptions: w.exceptions, Looked: map[string]bool{}, Jobs: map[string]bool{}, Outcomes: map[string]outcome{}, Held: map[string]bool{}}
 	if c := w.plan.Status.CurrentCycle; c != nil {
 		if r, ok := w.revisions[c.ID]; ok {
 			seen.Cycle = &r
 		}
 	}
 	for i := range w.plan.Status.Executions {
-		e := w.plan.Status.Executions[i]
-		o, there := w.jobs[name(e.JobRef)]
-		if running(&e) && there {
-			seen.Jobs[name(e.JobRef)] = true
-			if o != nil {
-				seen.Outcomes[name(e.JobRef)] = *o
-			}
-		}
-		if _, kept := w.points[e.Target]; running(&e) && !there && !kept && (e.Kept || e.Operation == v1alpha1.OperationWakeUp) {
-			seen.Outcomes[name(e.JobRef)] = outcome{message: "Its restore point is gone"}
+		if e := w.plan.Status.Executions[i]; running(&e) {
+			w.observeAttempt(&seen, e)
 		}
 	}
 	if w.plan.Status.Cycles == 0 {
@@ -132,10 +129,36 @@ func (w *world) observed() Observed {
 	return seen
 }
 
+// observeAttempt sees what came of an attempt: so many in a pass.
+func (w *world) observeAttempt(seen *Observed, e execution) {
+	job := name(e.JobRef)
+	o, there := w.jobs[job]
+	if seen.Jobs[job] = there; there && o == nil {
+		return
+	}
+	if len(seen.Looked) >= perPass {
+		w.more = true
+		return
+	}
+	seen.Looked[job] = true
+	_, kept := w.points[e.Target]
+	switch {
+	case there:
+		seen.Outcomes[job] = *o
+	case !kept && e.Kept:
+		seen.Outcomes[job] = outcome{message: "Its restore point is gone"}
+	case !kept && e.Operation == v1alpha1.OperationWakeUp:
+		seen.Outcomes[job] = outcome{completed: true}
+	}
+}
+
 // pass looks at the plan once, as its reconciler does. One that is killed ends after so many effects, and records nothing; -1 is none.
 func (w *world) pass(kill int) Plan {
 	w.t.Helper()
 	p := facts{plan: w.plan, seen: w.observed(), registry: registry, namespace: "system", now: w.now}.decide()
+	if w.more {
+		p.lookIn(atOnce)
+	}
 	left := kill
 	die := func() bool { left--; return left == -1 }
 	if kill < 0 {
@@ -147,25 +170,8 @@ func (w *world) pass(kill int) Plan {
 		}
 		w.revisions[p.Status.CurrentCycle.ID] = *p.Begin
 	}
-	for _, i := range p.Clear {
-		if die() {
-			return p
-		}
-		e := &p.Status.Executions[i]
-		delete(w.jobs, name(e.JobRef))
-		e.ServiceAccountRef, e.ConnectorSecretRef = "", ""
-	}
-	for _, i := range p.Release {
-		if die() {
-			return p
-		}
-		w.release(&p.Status.Executions[i])
-	}
-	for _, i := range p.Launch {
-		if die() {
-			return p
-		}
-		w.launch(p, p.Status.Executions[i])
+	if !w.carryOut(p, die) {
+		return p
 	}
 	if p.Forget != 0 {
 		if die() {
@@ -176,7 +182,7 @@ func (w *world) pass(kill int) Plan {
 	if die() {
 		return p
 	}
-	s := &scope{owner: w.plan, plan: p, decided: true, now: w.now}
+	s := &scope{owner: w.plan, plan: p, decided: true, recordable: true, now: w.now}
 	before := w.plan.DeepCopy()
 	report(s, nil)
 	for _, e := range happened(before, w.plan, s, nil) {
@@ -186,6 +192,36 @@ func (w *world) pass(kill int) Plan {
 		clear(w.revisions)
 	}
 	return p
+}
+
+// carryOut does what a pass has decided, unless it is killed.
+func (w *world) carryOut(p Plan, die func() bool) bool {
+	for _, i := range p.Clear {
+		if die() {
+			return false
+		}
+		e := &p.Status.Executions[i]
+		delete(w.jobs, name(e.JobRef))
+		e.ServiceAccountRef, e.ConnectorSecretRef = "", ""
+	}
+	for _, i := range p.Release {
+		if die() {
+			return false
+		}
+		w.release(&p.Status.Executions[i])
+	}
+	for _, i := range p.Launch {
+		if die() {
+			return false
+		}
+		if e := &p.Status.Executions[i]; w.refuses(*e) {
+			end(e, outcome{message: "it cannot be reached", unmade: w.points[e.Target] == ""}, p.program.retries(), w.now)
+			p.lookIn(atOnce)
+		} else {
+			w.launch(p, *e)
+		}
+	}
+	return true
 }
 
 func (w *world) release(e *execution) {
@@ -241,7 +277,9 @@ func (w *world) end() bool {
 			w.asleep[e.Target] = true // one that fails may have stopped some of it
 		case o.completed:
 			delete(w.asleep, e.Target)
+			o.left = w.left
 		}
+		o.resources = 3
 		w.jobs[job] = &o
 	}
 	return len(all) > 0
@@ -531,6 +569,144 @@ func TestDelete(t *testing.T) {
 	}
 }
 
+// More have ended than a pass looks at.
+func TestManyAtOnce(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 26)
+	plan.Spec.Execution.Strategy.MaxConcurrency = nil
+	w := newWorld(t, plan)
+	for _, at := range []time.Duration{9 * time.Hour, 19 * time.Hour} {
+		w.now = noon.Add(at)
+		for range 4 {
+			w.pass(-1)
+		}
+		w.end()
+		for len(w.ran) < 26*int(at/(9*time.Hour)) {
+			before := len(w.ran)
+			w.pass(-1)
+			w.pass(-1)
+			w.end()
+			if len(w.ran) == before && len(w.asleep) != 26 {
+				break
+			}
+		}
+		w.settle()
+	}
+	w.awake()
+	if len(w.ran) != 52 {
+		t.Errorf("%d Jobs", len(w.ran))
+	}
+}
+
+// What cannot be reached keeps nothing else from waking, and is tried until it can be.
+func TestUnreachable(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategySequential, 4))
+	w.until(noon.Add(9 * time.Hour))
+	away := true
+	w.refuses = func(e execution) bool { return away && e.Target == "c" }
+	w.plan.Spec.Behavior = v1alpha1.Behavior{Mode: v1alpha1.BehaviorBestEffort}
+	w.until(noon.Add(20 * time.Hour))
+	if st := w.plan.Status; st.Phase != v1alpha1.PhaseError || !w.asleep["c"] || w.asleep["d"] || !strings.Contains(w.condition(v1alpha1.ConditionReady).Message, "cannot be reached") {
+		t.Fatalf("%s, asleep %v, %+v", st.Phase, w.asleep, w.condition(v1alpha1.ConditionReady))
+	}
+	away = false
+	w.until(noon.Add(20*time.Hour + lastRetry))
+	w.awake()
+
+	// In the evening it is the same, and the morning comes.
+	w = newWorld(t, newPlan(v1alpha1.StrategySequential, 4))
+	w.refuses = func(e execution) bool { return e.Target == "c" && e.Operation == v1alpha1.OperationShutdown }
+	w.until(noon.Add(10 * time.Hour))
+	if w.plan.Status.Phase != v1alpha1.PhaseError || len(w.asleep) != 2 {
+		t.Fatalf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+	}
+}
+
+// The time that no manager was there does not count.
+func TestDeletedMeanwhile(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))
+	w.until(noon.Add(9 * time.Hour))
+	w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+	w.now = w.now.Add(3 * time.Hour)
+	w.settle()
+	if !w.done {
+		t.Fatal("it does not go")
+	}
+	w.awake()
+}
+
+// What was only about to begin does not keep one that leaves.
+func TestLeavesInTheMiddle(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 4))
+	w.plan.Spec.DeletionPolicy = v1alpha1.DeletionLeave
+	w.now = noon.Add(9 * time.Hour)
+	w.pass(-1) // recorded, and not launched
+	if !anyOf(w.plan.Status.Executions, running) || len(w.jobs) > 0 {
+		t.Fatalf("%+v, Jobs %v", w.plan.Status.Executions, w.jobs)
+	}
+	w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+	for range 5 {
+		w.pass(-1)
+	}
+	if !w.done || len(w.ran) > 0 {
+		t.Errorf("done %v, ran %v", w.done, w.ran)
+	}
+}
+
+// What was not brought back is told of, until the next time.
+func TestLeftAsFound(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+	w.left = []string{"Deployment.apps/shop/web: somebody has changed it"}
+	w.until(noon.Add(19 * time.Hour))
+	w.awake()
+	d := w.condition(v1alpha1.ConditionDegraded)
+	if d.Status != metav1.ConditionTrue || d.Reason != v1alpha1.ReasonLeftAsFound || !strings.Contains(d.Message, "a (1 of 3), b (1 of 3)") || !strings.Contains(d.Message, "shop/web") {
+		t.Errorf("%+v", d)
+	}
+	if h := w.plan.Status.History; len(h) != 1 || !strings.Contains(h[0].Message, "a (1 of 3)") {
+		t.Errorf("%+v", h)
+	}
+	w.left = nil
+	w.until(noon.Add(43 * time.Hour))
+	if d := w.condition(v1alpha1.ConditionDegraded); d.Status != metav1.ConditionFalse {
+		t.Errorf("%+v", d)
+	}
+}
+
+// A restore point that somebody has put in the place of the one that there was wakes nothing.
+func TestEmptyRestorePoint(t *testing.T) {
+	e := execution{Target: "a", Operation: v1alpha1.OperationWakeUp, Asleep: true, Resources: 3, Attempts: 1, Executor: "noop"}
+	if end(&e, outcome{completed: true}, 3, noon); !e.Asleep || e.State != v1alpha1.ExecutionPending || !strings.Contains(e.Message, "empty") {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestOverrideWithoutSchedule(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+	w.until(noon.Add(9 * time.Hour))
+	w.plan.Spec.Schedule.Timezone = "Europe/Nowhere"
+	w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+	w.settle()
+	w.awake()
+}
+
+// A pass that has failed tells of nothing but that.
+func TestReportOfAFailure(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+	w.until(noon.Add(9*time.Hour - time.Second))
+	before := w.plan.DeepCopy()
+	p := facts{plan: w.plan, seen: w.observed(), registry: registry, namespace: "system", now: noon.Add(9 * time.Hour)}.decide()
+	for _, recordable := range []bool{false, true} {
+		w.plan = before.DeepCopy()
+		report(&scope{owner: w.plan, plan: p, decided: true, recordable: recordable, now: w.now}, errors.New("no"))
+		if got := w.condition(v1alpha1.ConditionReady); got.Status != metav1.ConditionFalse || got.Message != "No" {
+			t.Errorf("%+v", got)
+		}
+		if got := w.condition(v1alpha1.ConditionHibernated); got != *find(before.Status.Conditions, v1alpha1.ConditionHibernated) || w.plan.Status.Phase != before.Status.Phase {
+			t.Errorf("%+v, %s", got, w.plan.Status.Phase)
+		}
+	}
+}
+
 // Managers end anywhere, targets fail, and people change their minds; in the end everything is awake, and as it was.
 func TestAnythingGoes(t *testing.T) {
 	seeds := 300
@@ -547,6 +723,7 @@ func TestAnythingGoes(t *testing.T) {
 		w := newWorld(t, plan)
 		w.random = random
 		w.fails = func(execution) bool { return random.IntN(5) == 0 }
+		w.refuses = func(execution) bool { return random.IntN(12) == 0 }
 		for range 150 {
 			if random.IntN(3) == 0 {
 				w.pass(random.IntN(4)) // killed
@@ -563,7 +740,7 @@ func TestAnythingGoes(t *testing.T) {
 				w.now = w.now.Add(time.Duration(random.IntN(5)) * time.Second)
 			}
 		}
-		w.fails = func(execution) bool { return false }
+		w.fails, w.refuses = func(execution) bool { return false }, func(execution) bool { return false }
 		w.plan.Spec.Suspend, w.plan.Spec.Override = false, &v1alpha1.Override{State: v1alpha1.OverrideAwake}
 		w.plan.Annotations = map[string]string{v1alpha1.AnnotationRetryNow: "at last"}
 		w.until(w.now.Add(time.Hour))

@@ -25,15 +25,16 @@ func find(all []metav1.Condition, conditionType string) *metav1.Condition {
 
 // report writes into the status what the pass saw, did and failed at. It is pure.
 //
-// A pass that has failed records nothing of what it intended but what it has done: the next one decides anew.
+// What was decided is recorded unless what that rests on has failed; where an effect has, its entry still says that it
+// is to be done. The conditions of a pass that has failed stay as they are, but Ready: they would tell of half of it.
 func report(s *scope, err error) {
 	owner, st := s.owner, &s.owner.Status
 	st.ObservedGeneration = owner.Generation
-	if s.decided {
-		s.take(err)
+	if s.decided && s.recordable {
+		s.take()
 	}
 	v := view{status: st, plan: s.plan, owner: owner}
-	if s.decided {
+	if s.decided && err == nil {
 		st.Phase = v.phase()
 		for _, step := range []conditions.Step{v.scheduled(), v.hibernated(), v.saved(), v.degraded()} {
 			conditions.Set(&st.Conditions, step, owner.Generation, s.now)
@@ -43,19 +44,11 @@ func report(s *scope, err error) {
 	slices.SortStableFunc(st.Conditions, func(a, b metav1.Condition) int { return slices.Index(order, a.Type) - slices.Index(order, b.Type) })
 }
 
-// take takes in what was decided, or where that has failed in part, what was done.
-func (s *scope) take(err error) {
+// take takes in what was decided, and counts.
+func (s *scope) take() {
 	st, p := &s.owner.Status, s.plan.Status
-	if err == nil {
-		p.Conditions, p.ObservedGeneration = st.Conditions, st.ObservedGeneration
-		*st = p
-	} else {
-		for i := range st.Executions {
-			if i < len(p.Executions) && p.Executions[i].Target == st.Executions[i].Target {
-				settle(&st.Executions[i], p.Executions[i])
-			}
-		}
-	}
+	p.Conditions, p.ObservedGeneration, p.Phase = st.Conditions, st.ObservedGeneration, st.Phase
+	*st = p
 	st.Targets, st.Asleep, st.Failed = int32(len(s.owner.Spec.Targets)), 0, 0
 	for i := range st.Executions {
 		if st.Executions[i].Asleep {
@@ -64,19 +57,6 @@ func (s *scope) take(err error) {
 		if failed(&st.Executions[i]) && st.CurrentCycle != nil {
 			st.Failed++
 		}
-	}
-}
-
-// settle takes in of an entry what was done about what it refers to.
-func settle(e *execution, done execution) {
-	if done.JobRef != e.JobRef {
-		return
-	}
-	if done.ServiceAccountRef == "" {
-		e.ServiceAccountRef, e.ConnectorSecretRef = "", ""
-	}
-	if done.RestoreConfigMapRef == "" {
-		e.RestoreConfigMapRef, e.RestoreRef = "", ""
 	}
 }
 
@@ -113,9 +93,15 @@ func (v view) operation() v1alpha1.Operation {
 	return v.status.CurrentCycle.Operation
 }
 
-// stuck says whether the operation has come to an end that is not the one that is wanted.
+// stuck says whether the operation has come to an end that is not the one that is wanted. What is to be awake is tried
+// again all the same.
 func (v view) stuck() bool {
-	return v.plan.Idle && v.any(failed) && !v.any(failing)
+	return v.any(failed) && !v.any(failing) && !v.any(running) && (v.plan.Idle || v.operation() == v1alpha1.OperationWakeUp)
+}
+
+// amiss are targets that are not as they should be: they have failed, or what has kept them from beginning has.
+func (v view) amiss(e *execution) bool {
+	return failed(e) || e.State == v1alpha1.ExecutionAborted && e.Operation == v.operation()
 }
 
 func (v view) bestEffort() bool {
@@ -168,7 +154,7 @@ func (v view) hibernated() conditions.Step {
 	switch v.phase() {
 	case v1alpha1.PhaseHibernated:
 		if v.any(failed) {
-			return conditions.False(t, v1alpha1.ReasonPartly, "Not asleep: "+v.named(failed))
+			return conditions.False(t, v1alpha1.ReasonPartly, "Not as they should be: "+v.named(v.amiss))
 		}
 		return conditions.True(t, v1alpha1.ReasonHibernated, fmt.Sprintf("%d targets are asleep", v.status.Asleep))
 	case v1alpha1.PhaseHibernating:
@@ -237,11 +223,27 @@ func (v view) degraded() conditions.Step {
 	t := v1alpha1.ConditionDegraded
 	switch {
 	case v.any(failed):
-		return conditions.True(t, v1alpha1.ReasonPartly, "Not as they should be: "+v.named(failed))
+		return conditions.True(t, v1alpha1.ReasonPartly, "Not as they should be: "+v.named(v.amiss))
+	case v.leftover() != "":
+		return conditions.True(t, v1alpha1.ReasonLeftAsFound, v.leftover())
 	case v.any(failing):
 		return conditions.False(t, v1alpha1.ReasonRetrying, "Tried again: "+v.named(failing))
 	}
 	return conditions.False(t, v1alpha1.ReasonAsExpected, "No target has failed")
+}
+
+// leftover is what the last cycle has not brought back, because somebody else has changed it; empty if there is nothing.
+// It stays until the next one.
+func (v view) leftover() string {
+	if v.operation() == v1alpha1.OperationShutdown {
+		return ""
+	}
+	for i := range v.status.Executions {
+		if e := &v.status.Executions[i]; e.Left > 0 && !e.Asleep {
+			return account(v.status.Executions) + ". " + e.Target + ": " + e.Message
+		}
+	}
+	return ""
 }
 
 // ready sums up. An error says more than the conditions do.
@@ -269,7 +271,7 @@ var quiet = []string{v1alpha1.ReasonPending, v1alpha1.ReasonAccepted, v1alpha1.R
 
 // bad are the reasons that are a Warning.
 var bad = []string{
-	v1alpha1.ReasonInvalid, v1alpha1.ReasonTooLarge, v1alpha1.ReasonNotGranted, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonNoRunnerImage, v1alpha1.ReasonPartly,
+	v1alpha1.ReasonInvalid, v1alpha1.ReasonLeftAsFound, v1alpha1.ReasonNotGranted, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonNoRunnerImage, v1alpha1.ReasonPartly,
 	v1alpha1.ReasonShutdownFailed, v1alpha1.ReasonWakeUpFailed, v1alpha1.ReasonCycleLost, kube.ReasonForbidden, kube.ReasonNameTaken,
 	kube.ReasonRejected, kube.ReasonReconcileError,
 }

@@ -13,17 +13,17 @@ import (
 // maxTargets is how many targets the ledger in the status has room for.
 const maxTargets = 1000
 
-// resolved is the part of a plan that a cycle keeps as it was when it began: the content of its ControllerRevision.
+// resolved is the part of a plan that a cycle keeps as it was when it began: the content of its ControllerRevision. How
+// pods are made is not: that can be put right while targets sleep.
 type resolved struct {
-	Targets   []v1alpha1.Target        `json:"targets"`
-	Execution v1alpha1.Execution       `json:"execution"`
-	Behavior  v1alpha1.Behavior        `json:"behavior"`
-	Runner    *v1alpha1.RunnerTemplate `json:"runner,omitempty"`
+	Targets   []v1alpha1.Target  `json:"targets"`
+	Execution v1alpha1.Execution `json:"execution"`
+	Behavior  v1alpha1.Behavior  `json:"behavior"`
 }
 
 // resolve is what a cycle of a spec begins with.
 func resolve(spec v1alpha1.HibernatePlanSpec) resolved {
-	return resolved{Targets: spec.Targets, Execution: spec.Execution, Behavior: spec.Behavior, Runner: spec.Runner}
+	return resolved{Targets: spec.Targets, Execution: spec.Execution, Behavior: spec.Behavior}
 }
 
 // program is a plan that can be carried out. It never changes.
