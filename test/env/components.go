@@ -173,7 +173,12 @@ func (cp *ControlPlane) runAPIServer(ctx context.Context) error {
 // startControllerManager starts the controllers and waits until they visibly work.
 func (cp *ControlPlane) startControllerManager(ctx context.Context) error {
 	c := cp.credentials
+	controllers := "--controllers=*"
+	for _, name := range cp.options.Without {
+		controllers += ",-" + name
+	}
 	p, err := cp.startComponent(controllerManagerName,
+		controllers,
 		"--kubeconfig="+cp.kubeconfigPath(controllerManagerUser),
 		"--service-account-private-key-file="+c.serviceAccountKey,
 		"--root-ca-file="+c.ca,

@@ -39,6 +39,8 @@ type Options struct {
 	BinDir string
 	// Scheduler adds kube-scheduler, which only tests with nodes need.
 	Scheduler bool
+	// Without are controllers of kube-controller-manager that do not run, by their names, because a test plays them.
+	Without []string
 	// Durable makes etcd sync its log to the disk at every write, as one in production does; by
 	// default it does not, and tests are faster.
 	Durable bool

@@ -36,6 +36,8 @@ type Installation struct {
 	Manifests []string
 	// AccountNamespace and Account are the ServiceAccount of the manager.
 	AccountNamespace, Account string
+	// Without are Kubernetes' own controllers that do not run, by their names, because the World plays them.
+	Without []string
 	// Binary is the manager; by default it is built from Package with the tag faults.
 	Binary string
 	// Package is that of the manager, by default ./cmd.
@@ -93,7 +95,7 @@ func Start(ctx context.Context, installation Installation, world World) (*Lab, e
 			return nil, fmt.Errorf("setting %s: %w", name, err)
 		}
 	}
-	cp, err := env.Start(ctx, env.Options{})
+	cp, err := env.Start(ctx, env.Options{Without: installation.Without})
 	if err != nil {
 		return nil, err
 	}

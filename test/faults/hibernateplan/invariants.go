@@ -1,0 +1,165 @@
+package hibernateplan
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/restore"
+	"github.com/labkeeper/labkeeper/internal/runner"
+	"github.com/labkeeper/labkeeper/test/faults"
+)
+
+// What must hold whatever happens.
+const (
+	// kept: what sleeps can be woken.
+	kept = "what sleeps has a restore point with its value"
+	// once: its value is not captured again.
+	once = "one Job at a time acts on a target, by the fence"
+	// recorded: the ledger comes first.
+	recorded = "a Job comes when it is recorded, and goes when its outcome is"
+	released = "a restore point goes when it is recorded that its target is awake"
+	usedLast = "what is used by others sleeps after them, and wakes before them"
+	// nothingLeft: of a cycle that is over nothing stays.
+	nothingLeft = "an attempt that is over and recorded as cleared has left nothing"
+)
+
+var invariants = map[string]func([]faults.Entry) string{
+	kept: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		if !isThing(last.Object) && !isPoint(last.Object) {
+			return ""
+		}
+		state := faults.StateOf(history)
+		for _, u := range state.Of("ConfigMap") {
+			if isThing(u) && target(u) == target(last.Object) && asleep(u) && value(state, target(u)) == "" {
+				return "that of target " + target(u) + " is gone"
+			}
+		}
+		return ""
+	},
+	once: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		if last.Verb != watch.Added || last.Object.GetKind() != "Job" {
+			return ""
+		}
+		state, of := faults.StateOf(history), target(last.Object)
+		for _, u := range state.Of("Job") {
+			if target(u) == of && u.GetUID() != last.Object.GetUID() && !ended(jobOf(u)) {
+				return "there are two of target " + of
+			}
+		}
+		if p := pointOf(state, of); p == nil || p.Annotations[runner.AnnotationExecution] != last.Object.GetName() {
+			return "the restore point of target " + of + " is not that of its Job"
+		}
+		return ""
+	},
+	recorded: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		execution := last.Object.GetLabels()["hibernator.ardikabs.com/execution"]
+		if execution == "" || last.Verb == watch.Modified {
+			return ""
+		}
+		plan := thePlan(faults.StateOf(history))
+		running := plan != nil && slices.ContainsFunc(plan.Status.Executions, func(e v1alpha1.ExecutionStatus) bool {
+			return nameIn(e.JobRef) == execution && e.State == v1alpha1.ExecutionRunning
+		})
+		switch {
+		case last.Verb == watch.Added && !running:
+			return role(last.Object) + " comes, and is not recorded"
+		case last.Verb == watch.Deleted && running:
+			return role(last.Object) + " goes, and what came of it is not recorded"
+		}
+		return ""
+	},
+	released: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		if last.Verb != watch.Deleted || !isPoint(last.Object) {
+			return ""
+		}
+		plan := thePlan(faults.StateOf(history))
+		if plan != nil && slices.ContainsFunc(plan.Status.Executions, func(e v1alpha1.ExecutionStatus) bool {
+			return e.Target == target(last.Object) && (e.Asleep || e.State == v1alpha1.ExecutionRunning)
+		}) {
+			return "that of target " + target(last.Object) + " goes, which is recorded as asleep"
+		}
+		return ""
+	},
+	usedLast: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		if !isThing(last.Object) || last.Verb == watch.Deleted {
+			return ""
+		}
+		state := faults.StateOf(history)
+		plan := thePlan(state)
+		if plan == nil {
+			return ""
+		}
+		for _, d := range plan.Spec.Execution.Strategy.Dependencies {
+			if from, to := thingIn(state, d.From), thingIn(state, d.To); from != nil && to != nil && !asleep(from) && asleep(to) {
+				return fmt.Sprintf("%s is awake, and %s sleeps, which it uses", d.From, d.To)
+			}
+		}
+		return ""
+	},
+	nothingLeft: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		plan := planOf(last.Object)
+		if plan == nil || last.Verb == watch.Deleted {
+			return ""
+		}
+		for _, u := range faults.StateOf(history) {
+			execution := u.GetLabels()["hibernator.ardikabs.com/execution"]
+			if execution != "" && u.GetLabels()[v1alpha1.LabelUID] == string(plan.UID) && !slices.ContainsFunc(plan.Status.Executions, func(e v1alpha1.ExecutionStatus) bool {
+				return nameIn(e.ServiceAccountRef) == execution
+			}) {
+				return role(u) + " is there, and the ledger does not know of it"
+			}
+		}
+		return ""
+	},
+}
+
+// asleep says whether a thing is.
+func asleep(u *unstructured.Unstructured) bool { return configMapOf(u).Data[keyState] != stateAwake }
+
+// thingIn is the thing of a target; nil if there is none.
+func thingIn(state faults.State, name string) *unstructured.Unstructured {
+	for _, u := range state.Of("ConfigMap") {
+		if isThing(u) && target(u) == name {
+			return u
+		}
+	}
+	return nil
+}
+
+// pointOf is the restore point of a target; nil if there is none.
+func pointOf(state faults.State, name string) *corev1.ConfigMap {
+	for _, u := range state.Of("ConfigMap") {
+		if isPoint(u) && target(u) == name {
+			return configMapOf(u)
+		}
+	}
+	return nil
+}
+
+// value is what the restore point of a target has kept, as JSON; empty if nothing.
+func value(state faults.State, name string) string {
+	c := pointOf(state, name)
+	if c == nil {
+		return ""
+	}
+	point, err := restore.Decode(c.BinaryData[runner.KeyPoint])
+	if err != nil {
+		return ""
+	}
+	resource := point.Resource(key)
+	if resource == nil || resource.Over() || string(resource.Before) == `""` {
+		return ""
+	}
+	return string(resource.Before)
+}

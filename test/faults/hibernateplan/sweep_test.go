@@ -1,0 +1,29 @@
+package hibernateplan
+
+import (
+	"testing"
+
+	"github.com/labkeeper/labkeeper/test/faults"
+)
+
+// TestSweep plays what the flags -faults.* ask for; by default a fixed sample.
+func TestSweep(t *testing.T) {
+	faults.Sweep(t, start(t), "./test/faults/hibernateplan", workloads...)
+}
+
+// start starts a lab that ends with the test.
+func start(t *testing.T) *faults.Lab {
+	t.Helper()
+	i := installation
+	i.Binary = faults.Binary()
+	lab, err := faults.Start(t.Context(), i, world)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return lab
+}

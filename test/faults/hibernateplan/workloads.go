@@ -1,0 +1,425 @@
+package hibernateplan
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/test/faults"
+)
+
+type (
+	moment = func(faults.State) bool
+	action = func(context.Context, *faults.Stage) error
+)
+
+// night is a plan whose schedule never wants anything.
+const night = `
+apiVersion: hibernator.ardikabs.com/v1alpha1
+kind: HibernatePlan
+metadata: {name: night}
+spec:
+  schedule: {timezone: UTC, offHours: [{startCron: "0 0 29 2 *", endCron: "1 0 29 2 *"}]}
+  override: OVERRIDE
+  execution: {strategy: STRATEGY}
+  targets: [TARGETS]
+`
+
+const thingText = `
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: thing-NAME, labels: {thing: "yes", hibernator.ardikabs.com/target: NAME}}
+data: {state: awake, value: that of NAME, stops: "0", wakes: "0"}
+`
+
+// Strategies of targets a and b.
+const (
+	sequential = `{type: Sequential}`
+	parallel   = `{type: Parallel, maxConcurrency: 2}`
+	dag        = `{type: DAG, dependencies: [{from: a, to: b}]}`
+	staged     = `{type: Staged, stages: [{name: first, targets: [a]}, {name: second, targets: [b]}]}`
+)
+
+// Targets with parameters.
+const (
+	plain   = `{name: NAME, type: noop}`
+	failing = `{name: NAME, type: noop, parameters: {failureMode: MODE, failures: N, failureMessage: HOW}}`
+)
+
+// fails is a target of which n attempts at an operation fail; 0 are all.
+func fails(name, mode string, n int, how ...string) string {
+	return strings.NewReplacer("NAME", name, "MODE", mode, "N}", fmt.Sprint(n)+"}", "N,", fmt.Sprint(n)+",", "HOW", `"`+strings.Join(how, "")+`"`).Replace(failing)
+}
+
+func sleeper(name string) string { return strings.Replace(plain, "NAME", name, 1) }
+
+// objects are a plan and the things of its targets.
+func objects(strategy string, targets []string, more ...string) []*unstructured.Unstructured {
+	texts := []string{}
+	for _, name := range []string{"a", "b", "c"} {
+		if slices.ContainsFunc(targets, func(t string) bool { return strings.Contains(t, "name: "+name) }) {
+			texts = append(texts, strings.ReplaceAll(thingText, "NAME", name))
+		}
+	}
+	plan := strings.Replace(night, "OVERRIDE", "{state: Hibernated}", 1)
+	return read(append(texts, strings.NewReplacer("STRATEGY", strategy, "TARGETS", strings.Join(targets, ", ")).Replace(plan)+strings.Join(more, ""))...)
+}
+
+// waiting are objects whose plan nobody wants anything of yet.
+func waiting(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	unstructured.RemoveNestedField(objects[len(objects)-1].Object, "spec", "override")
+	return objects
+}
+
+func read(texts ...string) (all []*unstructured.Unstructured) {
+	for _, text := range texts {
+		u := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(text), u); err != nil {
+			panic(err) // it is a constant
+		}
+		all = append(all, u)
+	}
+	return all
+}
+
+var two = []string{sleeper("a"), sleeper("b")}
+
+// Moments.
+
+// settled is when a plan of a generation is in a phase, and nothing of it is under way.
+func settled(generation int64, phase v1alpha1.Phase) moment {
+	return func(s faults.State) bool {
+		plan := thePlan(s)
+		if plan == nil || plan.Status.ObservedGeneration != generation || plan.Status.Phase != phase || len(s.Of("Job")) > 0 {
+			return false
+		}
+		for i := range plan.Status.Executions {
+			if busy(&plan.Status.Executions[i], s) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// over is when nothing is asleep, and nothing is left.
+func over(generation int64) moment {
+	is := settled(generation, v1alpha1.PhaseActive)
+	return func(s faults.State) bool {
+		return is(s) && thePlan(s).Status.CurrentCycle == nil && awake(s) && without("ControllerRevision", "ServiceAccount", "Role", "RoleBinding")(s)
+	}
+}
+
+// awake is when all things are, and no restore point is left.
+func awake(s faults.State) bool {
+	return !slices.ContainsFunc(s.Of("ConfigMap"), func(u *unstructured.Unstructured) bool { return isPoint(u) || isThing(u) && asleep(u) })
+}
+
+func without(kinds ...string) moment {
+	return func(s faults.State) bool {
+		return !slices.ContainsFunc(kinds, func(kind string) bool { return len(s.Of(kind)) > 0 })
+	}
+}
+
+// working is when a Job is under way, all that was recorded.
+func working(generation int64) moment {
+	return func(s faults.State) bool {
+		plan := thePlan(s)
+		if plan == nil || plan.Status.ObservedGeneration != generation || len(s.Of("Job")) != 1 {
+			return false
+		}
+		for i := range plan.Status.Executions {
+			if busy(&plan.Status.Executions[i], s) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+// retrying is when a target has failed and waits to be tried again, and nothing else happens.
+func retrying(name string) moment {
+	return func(s faults.State) bool {
+		plan := thePlan(s)
+		if plan == nil || len(s.Of("Job")) > 0 {
+			return false
+		}
+		waits := false
+		for i := range plan.Status.Executions {
+			e := &plan.Status.Executions[i]
+			if busy(e, s) {
+				return false
+			}
+			waits = waits || e.Target == name && e.State == v1alpha1.ExecutionPending && e.Attempts > 0
+		}
+		return waits
+	}
+}
+
+// sleeps is when targets sleep, and no others.
+func sleeps(names ...string) moment {
+	return func(s faults.State) bool {
+		for _, u := range s.Of("ConfigMap") {
+			if isThing(u) && asleep(u) != slices.Contains(names, target(u)) {
+				return false
+			}
+		}
+		return true
+	}
+}
+
+func all(moments ...moment) moment {
+	return func(s faults.State) bool {
+		return !slices.ContainsFunc(moments, func(m moment) bool { return !m(s) })
+	}
+}
+
+// told is when a condition has a reason.
+func told(condition, reason string) moment {
+	return func(s faults.State) bool {
+		plan := thePlan(s)
+		return plan != nil && slices.ContainsFunc(plan.Status.Conditions, func(c metav1.Condition) bool { return c.Type == condition && c.Reason == reason })
+	}
+}
+
+func asleepNow(generation int64) moment { return settled(generation, v1alpha1.PhaseHibernated) }
+
+var gone = all(without("HibernatePlan", "Job", "ControllerRevision", "ServiceAccount", "Role", "RoleBinding"))
+
+// Actions.
+
+func sleep(d time.Duration) action {
+	return func(ctx context.Context, s *faults.Stage) error { return s.Advance(ctx, d) }
+}
+
+func release(ctx context.Context, s *faults.Stage) error {
+	s.Release(runs)
+	return nil
+}
+
+func ofRun(s *faults.Stage) *v1alpha1.HibernatePlan {
+	return &v1alpha1.HibernatePlan{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "HibernatePlan"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "night"},
+	}
+}
+
+func edit(patch string) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		u := read(night)[0]
+		u.SetNamespace(s.Namespace)
+		return s.Client.Patch(ctx, u, client.RawPatch(types.MergePatchType, []byte(patch)))
+	}
+}
+
+// editTargets replaces the targets and their order.
+func editTargets(strategy string, targets ...string) action {
+	patch, err := yaml.YAMLToJSON([]byte("spec: {execution: {strategy: " + strategy + "}, targets: [" + strings.Join(targets, ", ") + "]}"))
+	if err != nil {
+		panic(err) // it is a constant
+	}
+	return edit(string(patch))
+}
+
+func remove(ctx context.Context, s *faults.Stage) error {
+	u := read(night)[0]
+	u.SetNamespace(s.Namespace)
+	return s.Client.Delete(ctx, u)
+}
+
+// create makes the plan of some objects again.
+func create(objects []*unstructured.Unstructured) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		u := objects[len(objects)-1].DeepCopy()
+		u.SetNamespace(s.Namespace)
+		return s.Client.Create(ctx, u)
+	}
+}
+
+// removeJobs deletes all Jobs of the run, as somebody does who wants to end them.
+func removeJobs(ctx context.Context, s *faults.Stage) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("batch/v1")
+	list.SetKind("JobList")
+	if err := s.Client.List(ctx, list, client.InNamespace(managerNamespace), client.HasLabels{v1alpha1.LabelUID}); err != nil {
+		return err
+	}
+	for i := range list.Items {
+		if world.Run(&list.Items[i]) != s.Namespace {
+			continue
+		}
+		if err := s.Client.Delete(ctx, &list.Items[i], client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// schedule has the plan sleep from one time after the manager's now to another.
+func schedule(from, until time.Duration) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		u := ofRun(s)
+		read := read(night)[0]
+		read.SetNamespace(u.Namespace)
+		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(u), read); err != nil {
+			return err
+		}
+		now := planOf(read).Status.Conditions[0].LastTransitionTime.UTC() // its clock stands still
+		cron := func(d time.Duration) string {
+			at := now.Add(d)
+			return fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), at.Month())
+		}
+		patch, err := json.Marshal(map[string]any{"spec": map[string]any{
+			"override": nil,
+			"schedule": map[string]any{"offHours": []any{map[string]any{"startCron": cron(from), "endCron": cron(until)}}},
+		}})
+		if err != nil {
+			return err
+		}
+		return edit(string(patch))(ctx, s)
+	}
+}
+
+var wake = edit(`{"spec":{"override":{"state":"Awake"}}}`)
+
+// annotate asks for something once.
+func annotate(annotation, value string) action {
+	return edit(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotation, value))
+}
+
+// late is longer than the first wait of a target that has failed.
+const late = time.Minute
+
+var workloads = []faults.Workload{
+	{
+		Name:    "dag",
+		Objects: objects(dag, []string{sleeper("a"), fails("b", "wakeup", 1)}),
+		Steps:   []faults.Step{faults.At(asleepNow(1), wake), faults.At(retrying("b"), sleep(late))},
+		Done:    over(2),
+	},
+	{
+		Name:    "sequential",
+		Objects: objects(sequential, []string{sleeper("a"), fails("b", "shutdown", 1)}),
+		Steps:   []faults.Step{faults.At(retrying("b"), sleep(late)), faults.At(asleepNow(1), wake)},
+		Done:    over(2),
+	},
+	{
+		// Nobody hears of the first runner any more, which begins when another has taken over.
+		Name:    "parallel",
+		Objects: objects(parallel, []string{fails("a", "shutdown", 1, "lost"), sleeper("b")}),
+		Steps:   []faults.Step{faults.At(retrying("a"), sleep(late)), faults.At(asleepNow(1), wake)},
+		Done:    over(2),
+	},
+	{
+		Name:    "staged",
+		Objects: objects(staged, []string{fails("a", "shutdown", 1), sleeper("b")}),
+		Steps:   []faults.Step{faults.At(retrying("a"), sleep(late)), faults.At(asleepNow(1), wake)},
+		Done:    over(2),
+	},
+	{
+		Name:    "strict",
+		Objects: objects(sequential, []string{fails("a", "shutdown", 0), sleeper("b")}, "  behavior: {retries: 0}\n"),
+		Steps:   []faults.Step{faults.At(settled(1, v1alpha1.PhaseError), wake)},
+		Done:    over(2),
+	},
+	{
+		Name:    "best-effort",
+		Objects: objects(sequential, []string{fails("a", "shutdown", 0), sleeper("b")}, "  behavior: {mode: BestEffort, retries: 0}\n"),
+		Steps:   []faults.Step{faults.At(all(asleepNow(1), sleeps("a", "b")), wake)},
+		Done:    over(2),
+	},
+	{
+		// A wake-up that fails is tried again when somebody asks for it.
+		Name:    "by-annotation",
+		Objects: waiting(objects(parallel, []string{fails("a", "wakeup", 1)}, "  behavior: {retries: 0}\n")),
+		Steps: []faults.Step{
+			faults.At(over(1), annotate(v1alpha1.AnnotationHibernateNow, "1")),
+			faults.At(asleepNow(1), annotate(v1alpha1.AnnotationWakeNow, "1")),
+			faults.At(settled(1, v1alpha1.PhaseError), annotate(v1alpha1.AnnotationRetryNow, "1")),
+		},
+		Done: over(1),
+	},
+	{
+		Name:    "by-schedule",
+		Objects: waiting(objects(sequential, two[:1])),
+		Steps: []faults.Step{
+			faults.At(over(1), schedule(time.Hour, 3*time.Hour)),
+			faults.At(over(2), sleep(2*time.Hour)),
+			faults.At(asleepNow(2), sleep(2*time.Hour)),
+		},
+		Done: over(2),
+	},
+	{
+		// What is taken out is woken at once, and what stays by the parameters that it was put to sleep with, by which it
+		// does not fail.
+		Name:    "edited",
+		Objects: append(read(strings.ReplaceAll(thingText, "NAME", "c")), objects(dag, two)...),
+		Steps: []faults.Step{
+			faults.At(asleepNow(1), editTargets(`{type: Parallel, dependencies: null, maxConcurrency: 1}`, sleeper("c"), fails("a", "wakeup", 0))),
+			faults.At(all(asleepNow(2), sleeps("a")), wake),
+		},
+		Done: over(3),
+	},
+	{
+		Name: "turned", Holds: []string{runs},
+		Objects: objects(sequential, two),
+		Steps:   []faults.Step{faults.At(working(1), wake), faults.At(working(2), release)},
+		Done:    over(2),
+	},
+	{
+		Name: "suspended", Holds: []string{runs},
+		Objects: objects(sequential, two),
+		Steps: []faults.Step{
+			faults.At(working(1), edit(`{"spec":{"suspend":true}}`)), faults.At(working(2), release),
+			faults.At(settled(2, v1alpha1.PhaseSuspended), edit(`{"spec":{"suspend":null}}`)),
+		},
+		Done: asleepNow(3),
+	},
+	{
+		Name:    "deleted",
+		Objects: objects(parallel, two[:1]),
+		Steps:   []faults.Step{faults.At(asleepNow(1), remove)},
+		Done:    all(gone, awake),
+	},
+	{
+		// One of the same name finds what was left, though it has another target.
+		Name:    "left",
+		Objects: append(read(strings.ReplaceAll(thingText, "NAME", "b")), objects(sequential, two[:1], "  deletionPolicy: Leave\n")...),
+		Steps: []faults.Step{
+			faults.At(asleepNow(1), remove), faults.At(gone, create(waiting(objects(sequential, two[1:])))),
+		},
+		Done: func(s faults.State) bool { return awake(s) && over(1)(s) && thePlan(s).Status.Cycles == 1 },
+	},
+	{
+		Name: "left-working", Holds: []string{runs},
+		Objects: objects(sequential, two, "  deletionPolicy: Leave\n"),
+		Steps: []faults.Step{
+			faults.At(working(1), remove), faults.At(told(v1alpha1.ConditionScheduled, v1alpha1.ReasonDeleting), release),
+		},
+		Done: all(gone, sleeps("a")),
+	},
+	{
+		// The time in which a deleted plan waits for what does not wake.
+		Name:    "given-up",
+		Objects: objects(sequential, []string{fails("a", "wakeup", 0)}),
+		Steps:   []faults.Step{faults.At(asleepNow(1), remove), faults.At(retrying("a"), sleep(2*time.Hour))},
+		Done:    all(gone, sleeps("a")),
+	},
+	{
+		Name: "job-deleted", Holds: []string{runs},
+		Objects: objects(sequential, two[:1]),
+		Steps:   []faults.Step{faults.At(working(1), removeJobs, release)},
+		Done:    asleepNow(1),
+		Breaks:  []string{recorded},
+	},
+}

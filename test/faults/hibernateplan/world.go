@@ -1,0 +1,162 @@
+package hibernateplan
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/test/faults"
+)
+
+const managerNamespace = "labkeeper-system"
+
+// runs is when the Jobs of a workload that holds it run.
+const runs = "runs"
+
+// What is known of ConfigMaps.
+const (
+	labelThing        = "thing"
+	labelRestorePoint = "hibernator.ardikabs.com/restore-point"
+)
+
+// installation is what the manager expects of its cluster.
+var installation = faults.Installation{
+	CRDs:             []string{"config/crd/bases"},
+	Namespaces:       []string{"argocd", "argo", "crossplane-system", managerNamespace},
+	Manifests:        []string{"config/rbac"},
+	AccountNamespace: managerNamespace,
+	Account:          "labkeeper-controller-manager",
+	Without:          []string{"job-controller"},
+}
+
+// world is everything around a HibernatePlan.
+var world = faults.World{
+	Kinds: []schema.GroupVersionResource{
+		v1alpha1.GroupVersion.WithResource("hibernateplans"),
+		{Group: "batch", Version: "v1", Resource: "jobs"},
+		{Group: "apps", Version: "v1", Resource: "controllerrevisions"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
+		{Version: "v1", Resource: "serviceaccounts"},
+		{Version: "v1", Resource: "secrets"},
+		{Version: "v1", Resource: "configmaps"},
+	},
+	Run: func(u *unstructured.Unstructured) string {
+		if u.GetKind() == "HibernatePlan" || u.GetLabels()[labelThing] != "" {
+			return u.GetNamespace()
+		}
+		namespace, _, _ := strings.Cut(u.GetAnnotations()[v1alpha1.AnnotationOwner], "/")
+		return namespace
+	},
+	Role: role,
+	// A restore point outlives its plan.
+	Owner: func(u *unstructured.Unstructured) types.UID { return types.UID(u.GetLabels()[v1alpha1.LabelUID]) },
+	Rank: func(u *unstructured.Unstructured) (int, bool) {
+		return 0, u.GetKind() == "HibernatePlan" // phases come again; what may follow what is for the invariants
+	},
+	Forbids:       forbids,
+	Invariants:    invariants,
+	Play:          play,
+	QuietWhenLate: true,
+	Manager: func(namespace string) []string {
+		return []string{
+			"--watch-namespaces=" + namespace, "--orphans-namespace=" + managerNamespace,
+			"--hibernation-namespace=" + managerNamespace, "--runner-image=example/labkeeper:1",
+		}
+	},
+}
+
+// role says what an object is to its plan.
+func role(u *unstructured.Unstructured) string {
+	kind, l := u.GetKind(), u.GetLabels()
+	switch {
+	case isThing(u):
+		return "Thing " + l[v1alpha1.LabelTarget]
+	case isPoint(u):
+		kind = "RestorePoint"
+	}
+	return strings.TrimSpace(kind + " " + l[v1alpha1.LabelTarget] + " " + l[v1alpha1.LabelOperation])
+}
+
+func isThing(u *unstructured.Unstructured) bool { return u.GetLabels()[labelThing] != "" }
+func isPoint(u *unstructured.Unstructured) bool {
+	return u.GetKind() == "ConfigMap" && u.GetLabels()[labelRestorePoint] != ""
+}
+
+func target(u *unstructured.Unstructured) string { return u.GetLabels()[v1alpha1.LabelTarget] }
+
+// forbids a ledger that goes back.
+func forbids(before, after *unstructured.Unstructured) string {
+	was, is := planOf(before), planOf(after)
+	if was == nil || was.Status.CurrentCycle == nil || is.Status.CurrentCycle == nil || was.Status.CurrentCycle.ID != is.Status.CurrentCycle.ID {
+		return ""
+	}
+	if was.Status.CurrentCycle.Turn > is.Status.CurrentCycle.Turn {
+		return "a turn of the cycle is taken back"
+	}
+	if len(was.Status.Executions) != len(is.Status.Executions) {
+		return "the ledger has other entries than its cycle began with"
+	}
+	for i := range is.Status.Executions {
+		if why := forgets(&was.Status.Executions[i], &is.Status.Executions[i]); why != "" {
+			return "target " + was.Status.Executions[i].Target + " " + why
+		}
+	}
+	return ""
+}
+
+// forgets says what an entry of a ledger has forgotten of what it was.
+func forgets(was, is *v1alpha1.ExecutionStatus) string {
+	same := was.Operation == is.Operation
+	switch {
+	case was.Target != is.Target:
+		return "has become " + is.Target
+	case was.Asleep && !is.Asleep && (is.Operation != v1alpha1.OperationWakeUp || is.State != v1alpha1.ExecutionCompleted):
+		return "is taken for awake, and was not woken"
+	case same && was.State == v1alpha1.ExecutionRunning && is.State != v1alpha1.ExecutionRunning && is.FinishedAt == nil:
+		return "has lost an attempt that ran"
+	}
+	return ""
+}
+
+// planOf is a plan as it is written; nil for what is none.
+func planOf(u *unstructured.Unstructured) *v1alpha1.HibernatePlan {
+	p := &v1alpha1.HibernatePlan{}
+	if u.GetKind() != "HibernatePlan" {
+		return nil
+	}
+	convert(u, p)
+	return p
+}
+
+// configMapOf is a ConfigMap as it is written.
+func configMapOf(u *unstructured.Unstructured) *corev1.ConfigMap {
+	c := &corev1.ConfigMap{}
+	convert(u, c)
+	return c
+}
+
+func convert(u *unstructured.Unstructured, into any) {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into); err != nil {
+		panic(err) // the API server has taken it
+	}
+}
+
+// thePlan is the one of a run; nil if there is none.
+func thePlan(s faults.State) *v1alpha1.HibernatePlan {
+	for _, u := range s.Of("HibernatePlan") {
+		return planOf(u)
+	}
+	return nil
+}
+
+// nameIn is that of a namespace/name.
+func nameIn(ref string) string {
+	_, name, _ := strings.Cut(ref, "/")
+	return name
+}
