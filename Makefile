@@ -93,7 +93,7 @@ sweep-full: k8s ## Let every fault happen at every write of every workload; with
 .PHONY: sweep-mutants
 sweep-mutants: k8s ## Plant bugs in the manager and fail if the sweep does not find one of them; OF=experiment plays those of one kind.
 	@go test -tags mutants ./test/faults -count=1 -run TestOverlay
-	@go test -tags mutants $(addprefix ./test/faults/,$(or $(OF),experiment experimentdeployment)) -p 1 -count=1 -v -timeout 90m -run TestMutants $(SWEEPFLAGS)
+	@go test -tags mutants $(addprefix ./test/faults/,$(or $(OF),experiment experimentdeployment hibernateplan)) -p 1 -count=1 -v -timeout 90m -run TestMutants $(SWEEPFLAGS)
 
 .PHONY: load
 load: k8s $(PEER) ## Measure: make load SCENARIO=experiment-burst N=1000 REPS=5; PEER=rollouts beside it; LOADFLAGS are passed on.

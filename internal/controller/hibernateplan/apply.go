@@ -69,7 +69,9 @@ func (s *scope) apply(ctx context.Context) error {
 	if len(problems) > 0 {
 		return errors.Join(problems...)
 	}
-	return s.forget(ctx)
+	err := s.forget(ctx)
+	s.recordable = err == nil // what is left of a cycle must not be forgotten
+	return err
 }
 
 // attemptOf makes the Job of an attempt. What keeps that from being made is what the attempt came to: it is tried again

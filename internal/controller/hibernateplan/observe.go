@@ -111,14 +111,24 @@ func (s *scope) observeAttempts(ctx context.Context) error {
 		byName[jobs[i].GetName()] = &jobs[i]
 		s.seen.Jobs[jobs[i].GetName()] = true
 	}
-	looked := 0
+	// Those whose Jobs have ended go first: they make room, and those without a Job may have to wait for pods.
+	for _, ended := range []bool{true, false} {
+		if err := s.lookAt(ctx, byName, ended); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lookAt looks at the attempts whose Jobs have ended, or at those that have none.
+func (s *scope) lookAt(ctx context.Context, jobs map[string]*unstructured.Unstructured, ended bool) error {
 	for i := range s.owner.Status.Executions {
 		e := &s.owner.Status.Executions[i]
-		job := byName[name(e.JobRef)]
-		if !running(e) || job != nil && !finished(job) {
+		job := jobs[name(e.JobRef)]
+		if !running(e) || (job != nil) != ended || job != nil && !finished(job) {
 			continue
 		}
-		if looked++; looked > perPass {
+		if len(s.seen.Looked) >= perPass {
 			s.more = true
 			return nil
 		}

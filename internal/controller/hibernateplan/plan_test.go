@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -707,6 +708,25 @@ func TestReportOfAFailure(t *testing.T) {
 	}
 }
 
+// A plan that leaves its targets as they are keeps the restore points of those that sleep, and no others.
+func TestLeaveWhileWaking(t *testing.T) {
+	for passes := range 12 {
+		w := newWorld(t, newPlan(v1alpha1.StrategySequential, 3))
+		w.plan.Spec.DeletionPolicy = v1alpha1.DeletionLeave
+		w.until(noon.Add(9 * time.Hour))
+		w.now = noon.Add(18 * time.Hour)
+		for range passes { // in the middle of it
+			w.pass(-1)
+			w.end()
+		}
+		w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+		w.settle()
+		if !w.done || len(w.points) != len(w.asleep) || len(w.jobs)+len(w.revisions) > 0 {
+			t.Errorf("after %d passes: done %v, asleep %v, points %v, jobs %v, revisions %v", passes, w.done, w.asleep, w.points, w.jobs, w.revisions)
+		}
+	}
+}
+
 // Managers end anywhere, targets fail, and people change their minds; in the end everything is awake, and as it was.
 func TestAnythingGoes(t *testing.T) {
 	seeds := 300
@@ -734,6 +754,7 @@ func TestAnythingGoes(t *testing.T) {
 				w.end()
 			}
 			w.somethingHappens()
+			w.createAgain()
 			if random.IntN(10) == 0 {
 				w.now = w.now.Add(time.Duration(random.IntN(120)) * time.Minute)
 			} else {
@@ -741,6 +762,10 @@ func TestAnythingGoes(t *testing.T) {
 			}
 		}
 		w.fails, w.refuses = func(execution) bool { return false }, func(execution) bool { return false }
+		if w.plan.DeletionTimestamp != nil {
+			w.until(w.now.Add(2 * time.Hour))
+			w.createAgain()
+		}
 		w.plan.Spec.Suspend, w.plan.Spec.Override = false, &v1alpha1.Override{State: v1alpha1.OverrideAwake}
 		w.plan.Annotations = map[string]string{v1alpha1.AnnotationRetryNow: "at last"}
 		w.until(w.now.Add(time.Hour))
@@ -768,5 +793,47 @@ func (w *world) somethingHappens() {
 	case 6, 7, 8:
 		which := []string{v1alpha1.AnnotationHibernateNow, v1alpha1.AnnotationWakeNow, v1alpha1.AnnotationSkipNext, v1alpha1.AnnotationRetryNow}[w.random.IntN(4)]
 		w.plan.Annotations = map[string]string{which: fmt.Sprint(w.random.IntN(1000))}
+	case 9:
+		if w.plan.DeletionTimestamp == nil {
+			w.plan.Spec.DeletionPolicy = []v1alpha1.DeletionPolicy{v1alpha1.DeletionWakeUp, v1alpha1.DeletionLeave}[w.random.IntN(2)]
+			w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+		}
+	case 10: // somebody deletes a Job
+		for _, job := range slices.Sorted(maps.Keys(w.jobs)) {
+			if w.jobs[job] == nil {
+				delete(w.jobs, job)
+				delete(w.ran, job)
+				break
+			}
+		}
 	}
+}
+
+// entry is that of a target in the ledger; nil if there is none.
+func (w *world) entry(target string) *execution {
+	for i := range w.plan.Status.Executions {
+		if e := &w.plan.Status.Executions[i]; e.Target == target {
+			return e
+		}
+	}
+	return nil
+}
+
+// createAgain makes a plan of the same name in the place of one that has gone, which has left nothing but what its
+// successor needs.
+func (w *world) createAgain() {
+	if !w.done {
+		return
+	}
+	for target := range w.points {
+		if e := w.entry(target); !w.asleep[target] && (e == nil || !e.Asleep) {
+			w.t.Errorf("the plan has gone, and left the restore point of %s, which is awake", target)
+		}
+	}
+	if len(w.jobs) > 0 {
+		w.t.Errorf("the plan has gone, and left the Jobs %v", w.jobs)
+	}
+	uid := w.plan.UID
+	w.plan, w.done = newPlan(strategies[w.random.IntN(4)], 2+w.random.IntN(6)), false
+	w.plan.UID = uid + "1"
 }

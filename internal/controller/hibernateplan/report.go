@@ -278,7 +278,7 @@ var bad = []string{
 
 // happened are the events between two statuses.
 func happened(before, after *v1alpha1.HibernatePlan, s *scope, err error) (out []kube.Event) {
-	if err == nil {
+	if err == nil || s.recordable {
 		for _, a := range s.plan.Acted {
 			out = append(out, kube.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonAcknowledged, Subject: a, Message: "Annotation " + a + " was acted on"})
 		}

@@ -4,4 +4,134 @@ package hibernateplan
 
 import "github.com/labkeeper/labkeeper/test/faults"
 
-var mutants = []faults.Mutant{}
+// The files that have bugs planted.
+const (
+	observe  = "internal/controller/hibernateplan/observe.go"
+	plan     = "internal/controller/hibernateplan/plan.go"
+	applying = "internal/controller/hibernateplan/apply.go"
+	ledger   = "internal/controller/hibernateplan/ledger.go"
+	naming   = "internal/controller/hibernateplan/names.go"
+)
+
+func edit1(file, before, after string) []faults.Edit {
+	return []faults.Edit{{File: file, Old: before, New: after}}
+}
+
+// mutants are bugs that a reconciler of plans may have, and that of Experiments does not.
+var mutants = []faults.Mutant{
+	{
+		Name: "job-before-record", RootCause: "the Job is made in the pass that intends it, before the attempt is recorded",
+		Edits: []faults.Edit{
+			{File: plan, Old: "	f.advance(&p, plan, current)\n", New: `	f.advance(&p, plan, current)
+	for i := range st.Executions {
+		e := &st.Executions[i]
+		if intended := i >= len(f.plan.Status.Executions) || !running(&f.plan.Status.Executions[i]); intended && running(e) && e.Operation == v1alpha1.OperationShutdown && e.Attempts == 1 {
+			p.Launch = append(p.Launch, i)
+		}
+	}
+`},
+			{File: applying, Old: "	cycle := s.owner.Status.CurrentCycle\n", New: "	cycle := s.owner.Status.CurrentCycle\n	if s.decided {\n		cycle = s.plan.Status.CurrentCycle\n	}\n"},
+		},
+		Workloads: []string{"sequential"},
+	},
+	{
+		Name: "cleared-early", RootCause: "a Job and its helpers are cleared away before its outcome is recorded",
+		Edits: edit1(plan, "	f.effects(&p)\n", `	f.effects(&p)
+	for i := range st.Executions {
+		if running(&f.plan.Status.Executions[i]) && !running(&st.Executions[i]) {
+			p.Clear = append(p.Clear, i)
+		}
+	}
+`),
+		Workloads: []string{"sequential"},
+	},
+	{
+		Name: "released-early", RootCause: "a restore point is released before it is recorded that its target is awake",
+		Edits: edit1(plan, "	f.effects(&p)\n", `	f.effects(&p)
+	for i := range st.Executions {
+		if running(&f.plan.Status.Executions[i]) && spent(&st.Executions[i]) {
+			p.Release = append(p.Release, i)
+		}
+	}
+`),
+		Workloads: []string{"sequential"},
+	},
+	{
+		Name: "no-fence", RootCause: "the restore point is not made that of the attempt that may write to it",
+		Edits:     edit1(applying, "	if point.Annotations[runner.AnnotationExecution] == a.name().Name {\n", "	if point.Annotations[runner.AnnotationExecution] != \"\" {\n"),
+		Workloads: []string{"parallel"},
+	},
+	{
+		Name: "edit-acted-on", RootCause: "what sleeps is woken by the spec of now, not by that it was put to sleep by",
+		Edits: edit1(applying, "	t := program.Targets[program.positions[e.Target]]\n", `	t := program.Targets[program.positions[e.Target]]
+	for _, edited := range s.owner.Spec.Targets {
+		if edited.Name == e.Target {
+			t = edited
+		}
+	}
+`),
+		Workloads: []string{"edited"},
+	},
+	{
+		Name: "stale-record", RootCause: "a record of before is acted upon: a Job that has ended is made again",
+		Edits: edit1(applying, "	if err := kube.Current(ctx, s.Live, v1alpha1.GroupVersion.WithKind(\"HibernatePlan\"), s.owner); err != nil {",
+			"	if err := kube.Current(ctx, s.Live, v1alpha1.GroupVersion.WithKind(\"HibernatePlan\"), s.owner); err != nil && s.owner.UID == \"\" {"),
+		Workloads: []string{"sequential"}, Modes: []faults.Mode{faults.Travel, faults.Behind},
+	},
+	{
+		Name: "another-name", RootCause: "a manager that comes after another gives a Job that was recorded another name",
+		Edits: []faults.Edit{
+			{File: naming, Old: "	\"fmt\"\n	\"strings\"\n", New: "	\"fmt\"\n	\"os\"\n	\"strings\"\n"},
+			{File: naming, Old: "fmt.Sprint(e.Attempts)))\n", New: "fmt.Sprint(e.Attempts), fmt.Sprint(os.Getpid())))\n"},
+		},
+		Workloads: []string{"deleted"},
+	},
+	{
+		Name: "failure-is-success", RootCause: "a runner that has written a result is taken for one that has completed",
+		Edits:     edit1(observe, "		o.completed, o.message = said.Completed, said.Message\n", "		o.completed, o.message = true, said.Message\n"),
+		Workloads: []string{"dag"},
+	},
+	{
+		Name: "result-of-any", RootCause: "the result of another attempt is taken for that of this one",
+		Edits:     edit1(observe, " || r.Execution != attempt {", " || r.Execution == \"\" {"),
+		Workloads: []string{"sequential"},
+	},
+	{
+		Name: "all-woken", RootCause: "a target that was never put to sleep is woken",
+		Edits: []faults.Edit{
+			{File: ledger, Old: "		if operation == v1alpha1.OperationWakeUp && !e.Asleep {\n", New: "		if operation == v1alpha1.OperationWakeUp && e.Target == \"\" {\n"},
+			{File: ledger, Old: "	case e.Operation != operation, operation == v1alpha1.OperationWakeUp && !e.Asleep, e.State == v1alpha1.ExecutionCompleted:\n", New: "	case e.Operation != operation, e.State == v1alpha1.ExecutionCompleted:\n"},
+		},
+		Workloads: []string{"turned"},
+	},
+	{
+		Name: "half-asleep-forgotten", RootCause: "a target of which a shutdown has failed is taken for awake, as if it had done nothing",
+		Edits:     edit1(ledger, "	case e.Attempts-e.Forgiven > retries:\n		e.State = v1alpha1.ExecutionFailed\n", "	case e.Attempts-e.Forgiven > retries:\n		e.State = v1alpha1.ExecutionFailed\n		e.Asleep = e.Asleep && e.Operation == v1alpha1.OperationWakeUp\n"),
+		Workloads: []string{"strict"},
+	},
+	{
+		Name: "left-unseen", RootCause: "a plan does not look for what one of its name has left asleep",
+		Edits:     edit1(observe, "	if s.owner.Status.Cycles > 0 {\n", "	if s.owner.Status.Cycles >= 0 {\n"),
+		Workloads: []string{"left"},
+	},
+	{
+		Name: "helper-left", RootCause: "a kind of helper is forgotten",
+		Edits:     edit1(applying, "&rbacv1.ClusterRoleBinding{}, &rbacv1.Role{}, &corev1.ServiceAccount{}", "&rbacv1.ClusterRoleBinding{}, &corev1.ServiceAccount{}"),
+		Workloads: []string{"deleted"},
+	},
+	{
+		Name: "job-of-the-cache", RootCause: "a Job that the cache does not have yet is taken for gone, and nobody looks again",
+		Edits:     edit1(applying, "	found, err := kube.Get(ctx, s.Live, jobGVK, s.names().in(job))\n", "	found, err := kube.Get(ctx, s.Client, jobGVK, s.names().in(job))\n"),
+		Workloads: []string{"deleted"}, Modes: []faults.Mode{faults.Held},
+	},
+	{
+		Name: "finalizer-early", RootCause: "a deleted plan goes when its wake-up begins, not when all are awake",
+		Edits:     edit1(plan, "	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp {\n", "	if plan.DeletionTimestamp != nil && p.Forget == 0 && !p.GivenUp {\n"),
+		Workloads: []string{"deleted"},
+	},
+	{
+		Name: "asked-for-ever", RootCause: "that an annotation was acted on is not recorded",
+		Edits:     edit1("internal/controller/hibernateplan/desire.go", "	st.Acknowledged = kept\n", "	st.Acknowledged = kept[:0]\n"),
+		Workloads: []string{"by-annotation"},
+	},
+}

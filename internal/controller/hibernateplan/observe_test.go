@@ -1,0 +1,56 @@
+package hibernateplan
+
+import (
+	"fmt"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+)
+
+// Of more attempts than a pass looks at, those that it has not looked at are not made: nothing is known of their
+// restore points.
+func TestMoreThanOnePass(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 2)
+	plan.Spec.Targets, plan.Status.Executions = nil, nil
+	plan.Status.CurrentCycle = &v1alpha1.Cycle{ID: 1, Turn: 2, Operation: v1alpha1.OperationWakeUp}
+	var objects []client.Object
+	for i := range 3 * perPass {
+		n := names{namespace: "system", plan: plan, cycle: plan.Status.CurrentCycle}
+		target := fmt.Sprintf("t%02d", i)
+		plan.Spec.Targets = append(plan.Spec.Targets, v1alpha1.Target{Name: target, Type: "noop"})
+		e := execution{Target: target, Operation: v1alpha1.OperationWakeUp, Asleep: true}
+		begin(&e, n, noon)
+		plan.Status.Executions = append(plan.Status.Executions, e)
+		point := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: n.point(target).Name, Annotations: map[string]string{
+			v1alpha1.AnnotationOwner: "team/night",
+		}}}
+		objects = append(objects, point)
+		if i < perPass { // the manager was away since
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: n.job(&e).Name}}
+			marks.Set(plan, job)
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
+			objects = append(objects, job)
+		}
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
+	s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
+	if err := s.observeAttempts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p := facts{plan: plan, seen: s.seen, registry: registry, namespace: "system", now: noon}.decide()
+	if len(s.seen.Outcomes) != perPass || !s.more {
+		t.Errorf("%d outcomes, more: %v", len(s.seen.Outcomes), s.more)
+	}
+	for _, i := range p.Launch {
+		if target := plan.Status.Executions[i].Target; s.points[target] == nil {
+			t.Errorf("the Job of %s is to be made, and its restore point was not read", target)
+		}
+	}
+}
