@@ -88,7 +88,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "failure-is-success", RootCause: "a runner that has written a result is taken for one that has completed",
-		Edits:     edit1(observe, "		o.completed, o.message = said.Completed, said.Message\n", "		o.completed, o.message = true, said.Message\n"),
+		Edits:     edit1(observe, "		o.completed, o.message, o.resources, o.left = said.Completed,", "		o.completed, o.message, o.resources, o.left = true,"),
 		Workloads: []string{"dag"},
 	},
 	{
@@ -111,7 +111,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "left-unseen", RootCause: "a plan does not look for what one of its name has left asleep",
-		Edits:     edit1(observe, "	if s.owner.Status.Cycles > 0 {\n", "	if s.owner.Status.Cycles >= 0 {\n"),
+		Edits:     edit1(observe, " || s.owner.Status.Cycles > 0 {\n", " || s.owner.Status.Cycles >= 0 {\n"),
 		Workloads: []string{"left"},
 	},
 	{
