@@ -351,9 +351,10 @@ type RunnerTemplate struct {
 	// +optional
 	// +listType=atomic
 	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
-	// priorityClassName of the pods.
+	// priorityClassName of the pods; none of those of the system.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="!self.startsWith('system-')",message="priorityClassName must not be one of the system's"
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 }
 

@@ -304,9 +304,12 @@ func why(job *unstructured.Unstructured, pods []corev1.Pod) string {
 	return "Job " + cmp.Or(reason, "Failed")
 }
 
+// lonelyFor is how long it is believed that nothing was left.
+const lonelyFor = 6 * time.Hour
+
 // observeLeft looks for what a plan of this name has left asleep, before the first cycle.
 func (s *scope) observeLeft(ctx context.Context) error {
-	if at, known := s.lonely.Get(s.owner.UID); known && s.now.Sub(at.(time.Time)) < longest || s.owner.Status.Cycles > 0 {
+	if at, known := s.lonely.Get(s.owner.UID); known && s.now.Sub(at.(time.Time)) < lonelyFor || s.owner.Status.Cycles > 0 {
 		return nil
 	}
 	var list corev1.ConfigMapList
