@@ -29,9 +29,6 @@ import (
 func (s *scope) writer() kube.Writer {
 	return kube.Writer{Client: s.Live, Marks: marks, Owner: s.owner}
 }
-func (s *scope) jobs() kube.Writer {
-	return kube.Writer{Client: s.Client, Marks: marks, Owner: s.owner}
-}
 
 func (s *scope) names() names {
 	cycle := s.owner.Status.CurrentCycle
@@ -134,22 +131,22 @@ func (s *scope) launch(ctx context.Context, e *execution) error {
 		helpers = append(helpers, a.secret(access.Kubeconfig))
 	}
 	for _, o := range helpers {
-		if err := s.create(ctx, s.writer(), o); err != nil {
+		if err := s.create(ctx, o); err != nil {
 			return err
 		}
 	}
 	log.FromContext(ctx).Info("Starting runner", "target", e.Target, "operation", e.Operation, "attempt", e.Attempts, "job", e.JobRef)
-	return s.create(ctx, s.jobs(), a.jobObject())
+	return s.create(ctx, a.jobObject())
 }
 
 // create makes what must not change; what is there already and is ours is what a pass before has made.
-func (s *scope) create(ctx context.Context, w kube.Writer, o client.Object) error {
+func (s *scope) create(ctx context.Context, o client.Object) error {
 	desired, err := bare(o)
 	if err != nil {
 		return err
 	}
 	marks.Set(s.owner, desired)
-	return w.Once(ctx, desired)
+	return s.writer().Once(ctx, desired)
 }
 
 // attempt collects what the Job of an attempt is made of.

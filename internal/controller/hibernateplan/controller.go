@@ -66,7 +66,7 @@ type Options struct {
 
 // Reconciler keeps HibernatePlans.
 type Reconciler struct {
-	// Client reads from the cache, and writes Jobs.
+	// Client reads from the cache, and writes plans.
 	Client client.Client
 	// Live reads from the server, and writes.
 	Live client.Client
