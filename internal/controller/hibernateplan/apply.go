@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -71,11 +72,18 @@ func (s *scope) apply(ctx context.Context) error {
 	return err
 }
 
-// attemptOf makes the Job of an attempt. What keeps that from being made is what the attempt came to: it is tried again
-// as one that has failed is, and keeps nothing else from going on.
+// patience is how long the Job of an attempt is tried to be made against what may pass: quotas, rights that come late, an
+// API server that is busy.
+const patience = 2 * time.Minute
+
+// attemptOf makes the Job of an attempt. What lasts and keeps that from being made is what the attempt came to: it is
+// tried again as one that has failed is, and keeps nothing else from going on.
 func (s *scope) attemptOf(ctx context.Context, e *execution) error {
 	err := s.launch(ctx, e)
 	if err == nil || kube.Conflict(err) || ctx.Err() != nil {
+		return err
+	}
+	if !lasts(err) && s.now.Sub(e.StartedAt.Time) < patience {
 		return err
 	}
 	o := outcome{message: kube.Message(err), unmade: s.points[e.Target] == nil}
@@ -83,6 +91,15 @@ func (s *scope) attemptOf(ctx context.Context, e *execution) error {
 	s.plan.Failed = append(s.plan.Failed, failure(e))
 	s.plan.lookIn(atOnce)
 	return nil
+}
+
+// lasts says whether an error says itself that trying again at once is of no use.
+func lasts(err error) bool {
+	var unreached *problem
+	var refused *connector.Error
+	var taken *kube.NameTakenError
+	return errors.As(err, &unreached) || errors.As(err, &refused) || errors.As(err, &taken) ||
+		apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsNotFound(err)
 }
 
 // keep makes the revision that a cycle goes by.
@@ -178,7 +195,7 @@ func (r reached) error(e *execution) error {
 	if r.problem == nil {
 		return nil
 	}
-	return fmt.Errorf("reaching target %s: %s", e.Target, r.problem.message)
+	return fmt.Errorf("reaching target %s: %w", e.Target, r.problem)
 }
 
 // wakes are the namespaces that a target is woken in: those of the ledger that there still are. What a plan before has
@@ -197,7 +214,7 @@ func (s *scope) wakes(ctx context.Context, e *execution) ([]string, error) {
 			return nil, fmt.Errorf("reading Namespace %s: %w", name, err)
 		default:
 			if why := s.withheld(name, namespace.Annotations); why != "" && len(e.Namespaces) == 0 {
-				return nil, errors.New(why)
+				return nil, &problem{v1alpha1.ReasonNotGranted, why}
 			}
 			out = append(out, name)
 		}

@@ -46,7 +46,8 @@
 //   - A pod is deleted, evicted, or its node is lost: the attempt has failed, and the target is tried again after 10 s,
 //     20 s, and so on to 10 min, as often as behavior.retries says. Then Strict ends in phase Error, and BestEffort goes
 //     on and says Degraded. A wake-up that fails is an Error in any case, and is tried again every 10 min all the same.
-//   - A Job cannot be made (a connector is not ready, a grant was taken back, the API server refuses it): the same.
+//   - A Job cannot be made (a connector is not ready, a grant was taken back, the API server refuses it as invalid): the
+//     same. What may pass (a quota, rights that come late, an API server that is busy) is that only after two minutes.
 //   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes.
 //   - Somebody has changed what sleeps: it stays as it is, and Degraded says so (LeftAsFound) until the next cycle.
 //   - The plan is edited: the cycle goes on as it began. A target that was taken out is woken at once; a new one sleeps

@@ -128,7 +128,7 @@ func (s *scope) lookAt(ctx context.Context, jobs map[string]*unstructured.Unstru
 		if !running(e) || (job != nil) != ended || job != nil && !finished(job) {
 			continue
 		}
-		if len(s.seen.Looked) >= perPass {
+		if len(s.seen.Looked)-len(s.seen.Held) >= perPass { // those that wait for pods keep nobody from going on
 			s.more = true
 			return nil
 		}
@@ -184,8 +184,10 @@ func (s *scope) observeAttempt(ctx context.Context, e *execution, job *unstructu
 		return err
 	}
 	if job == nil && said == nil {
-		s.seen.Held[attempt] = slices.ContainsFunc(pods, alive)
-		return nil // its Job is made again when its pods have ended
+		if slices.ContainsFunc(pods, alive) {
+			s.seen.Held[attempt] = true // its Job is made again when they have ended
+		}
+		return nil
 	}
 	if said == nil {
 		said = lastWords(pods, attempt)

@@ -51,6 +51,8 @@ type Observed struct {
 // problem is what is in the way of starting anything.
 type problem struct{ reason, message string }
 
+func (p *problem) Error() string { return p.message }
+
 // facts are what a plan is made of.
 type facts struct {
 	plan      *v1alpha1.HibernatePlan
