@@ -135,17 +135,14 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 	defer cancel()
-	written := after.DeepCopyObject().(client.Object) // a patch overwrites its argument with the server's answer
+	written, others := after.DeepCopyObject().(client.Object), false // a patch overwrites its argument with the server's answer
 	if !equality.Semantic.DeepEqual(before, after) {
-		patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-		if err := c.Status().Patch(ctx, written, patch, client.FieldOwner(FieldOwner)); err != nil {
+		var err error
+		if others, err = patchStatus(ctx, c, before, written, out.Told); err != nil {
 			if apierrors.IsNotFound(err) { // gone meanwhile: nobody is left to tell
 				return reconcile.Result{}, nil
 			}
 			return reconcile.Result{}, fmt.Errorf("patching status: %w", err)
-		}
-		if out.Told != nil {
-			out.Told.Wrote(written)
 		}
 		if !out.Done && pruned(after, written) {
 			// Another pass would want the same, and maybe at once.
@@ -162,7 +159,27 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 		keep := slices.DeleteFunc(slices.Clone(written.GetFinalizers()), func(f string) bool { return f == finalizer })
 		return reconcile.Result{}, client.IgnoreNotFound(patchFinalizers(ctx, c, written, keep))
 	}
+	if others {
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
+	}
 	return reconcile.Result{RequeueAfter: out.Wait}, nil
+}
+
+// patchStatus writes a status, and says whether it has heard of those of others meanwhile.
+func patchStatus(ctx context.Context, c client.Client, before, written client.Object, told *Told) (others bool, err error) {
+	uid := written.GetUID()
+	if told != nil {
+		told.writing(uid)
+		defer func() {
+			version := written.GetResourceVersion()
+			if err != nil {
+				version = ""
+			}
+			others = told.wrote(uid, version)
+		}()
+	}
+	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
+	return false, c.Status().Patch(ctx, written, patch, client.FieldOwner(FieldOwner))
 }
 
 func patchFinalizers(ctx context.Context, c client.Client, o client.Object, finalizers []string) error {

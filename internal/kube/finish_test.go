@@ -36,9 +36,11 @@ func podOf(finalizers ...string) *corev1.Pod {
 // desk is where Finish writes: it records writes and events in their order.
 type desk struct {
 	client.Client
-	story    []string
-	patches  []string
-	fail     map[string]error
+	story   []string
+	patches []string
+	fail    map[string]error
+	// written is called with what a patch came to, before its answer is there.
+	written  func(client.Object)
 	recorder recorder
 }
 
@@ -62,7 +64,11 @@ func newDesk(objects ...client.Object) *desk {
 		if err := d.fail[what]; err != nil {
 			return err
 		}
-		return do()
+		err = do()
+		if d.written != nil {
+			d.written(o)
+		}
+		return err
 	}
 	d.Client = fake.NewClientBuilder().WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}).
 		WithInterceptorFuncs(interceptor.Funcs{
@@ -175,6 +181,32 @@ func TestFinish(t *testing.T) {
 			}
 			if diff := cmp.Diff(untouched, after); diff != "" {
 				t.Errorf("the object (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A status of others that comes while one is written is looked at, whatever there was to wait for.
+func TestFinishWhileOthersWrite(t *testing.T) {
+	for name, meanwhile := range map[string]func(told *Told, before, written client.Object){
+		"others": func(told *Told, before, _ client.Object) { told.wakes(before.GetUID(), "another") },
+		"itself": func(told *Told, before, written client.Object) {
+			told.wakes(before.GetUID(), written.GetResourceVersion())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, told := newDesk(podOf(others)), NewTold()
+			before := d.pod(t)
+			after := before.DeepCopy()
+			after.Status.Message = "new"
+			d.written = func(written client.Object) { meanwhile(told, before, written) }
+			result, err := Finish(t.Context(), d, d.recorder, before, after, finalizer, Outcome{Wait: time.Minute, Told: told})
+			want := time.Minute
+			if name == "others" {
+				want = time.Millisecond
+			}
+			if err != nil || result.RequeueAfter != want {
+				t.Errorf("it waits %s, %v", result.RequeueAfter, err)
 			}
 		})
 	}

@@ -1,6 +1,9 @@
 package kube
 
 import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,30 +15,61 @@ import (
 // did not know of: a manager that starts may find its objects as they were a moment ago, want just what their statuses
 // said then, and so write nothing. Nothing else would tell it that they say something else by now.
 type Told struct {
+	mu    sync.Mutex
 	known *lru.Cache // resourceVersion by UID
+	// heard are the resourceVersions that came while a status was being written, by UID: the watch may be faster than the
+	// answer to the write, and which of them are of others is known by that.
+	heard map[types.UID][]string
 }
 
 // NewTold remembers the statuses of some thousand objects. One that it has forgotten wakes once more than it must.
-func NewTold() *Told { return &Told{known: lru.New(4096)} }
+func NewTold() *Told { return &Told{known: lru.New(4096), heard: map[types.UID][]string{}} }
 
-// Wrote takes an object in as the server has it after a status of it was written.
-func (t *Told) Wrote(o client.Object) {
-	t.known.Add(o.GetUID(), o.GetResourceVersion())
+// writing is called before a status is written. Of one object there is one such write at a time.
+func (t *Told) writing(uid types.UID) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.heard[uid] = nil
 }
 
+// wrote is called after a status was written, with its resourceVersion; empty if it was not. It says whether others have
+// written one meanwhile, which nobody was woken by.
 func (t *Told) wrote(uid types.UID, version string) bool {
-	last, known := t.known.Get(uid)
-	return known && last == version
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	heard := t.heard[uid]
+	delete(t.heard, uid)
+	if version != "" {
+		t.known.Add(uid, version)
+	}
+	for _, v := range heard {
+		if v != version {
+			return true
+		}
+	}
+	return false
 }
 
-// ByOthers lets the updates through that have changed a status and were not written by this process. same compares two
-// statuses.
-func (t *Told) ByOthers(same func(before, after client.Object) bool) predicate.Predicate {
+// wakes says whether a status that has come is one that somebody must look at now.
+func (t *Told) wakes(uid types.UID, version string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if heard, ours := t.heard[uid]; ours {
+		t.heard[uid] = append(heard, version)
+		return false
+	}
+	last, known := t.known.Get(uid)
+	return !known || last != version
+}
+
+// ByOthers lets the updates through that have changed what status says of an object, and were not written by this process.
+func (t *Told) ByOthers(status func(client.Object) any) predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			return !t.wrote(e.ObjectNew.GetUID(), e.ObjectNew.GetResourceVersion()) && !same(e.ObjectOld, e.ObjectNew)
+			same := equality.Semantic.DeepEqual(status(e.ObjectOld), status(e.ObjectNew))
+			return !same && t.wakes(e.ObjectNew.GetUID(), e.ObjectNew.GetResourceVersion())
 		},
 	}
 }

@@ -14,11 +14,9 @@ func TestToldByOthers(t *testing.T) {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "1-2-3", ResourceVersion: version}, Status: corev1.PodStatus{Phase: phase}}
 	}
 	told := NewTold()
-	others := told.ByOthers(func(before, after client.Object) bool {
-		return before.(*corev1.Pod).Status.Phase == after.(*corev1.Pod).Status.Phase
-	})
-	told.Wrote(pod("2", corev1.PodPending))
-	told.Wrote(pod("4", corev1.PodRunning))
+	others := told.ByOthers(func(o client.Object) any { return o.(*corev1.Pod).Status })
+	told.wrote("1-2-3", "2")
+	told.wrote("1-2-3", "4")
 	for name, test := range map[string]struct {
 		before, after client.Object
 		through       bool
@@ -35,5 +33,35 @@ func TestToldByOthers(t *testing.T) {
 	}
 	if others.Create(event.CreateEvent{}) || others.Delete(event.DeleteEvent{}) {
 		t.Error("what comes and goes is for others")
+	}
+}
+
+// The watch may be faster than the answer to the write.
+func TestToldWhileItWrites(t *testing.T) {
+	for name, test := range map[string]struct {
+		heard   []string
+		version string
+		others  bool
+	}{
+		"what it writes":          {[]string{"4"}, "4", false},
+		"what others have":        {[]string{"3", "4"}, "4", true},
+		"what others have since":  {[]string{"5"}, "4", true},
+		"nothing":                 {nil, "4", false},
+		"others, and it has not":  {[]string{"3"}, "", true},
+		"nothing, and it has not": {nil, "", false},
+	} {
+		told := NewTold()
+		told.writing("uid")
+		for _, version := range test.heard {
+			if told.wakes("uid", version) {
+				t.Errorf("%s: woken by %s in the middle of it", name, version)
+			}
+		}
+		if got := told.wrote("uid", test.version); got != test.others {
+			t.Errorf("%s: by others: %v", name, got)
+		}
+		if !told.wakes("uid", "6") || test.version != "" && told.wakes("uid", test.version) {
+			t.Errorf("%s: not woken as it should be afterwards", name)
+		}
 	}
 }

@@ -141,7 +141,7 @@ var sinceWhen = regexp.MustCompile(`^\S[^:]*\.conditions\[\d+\]\.lastTransitionT
 
 // judgeEnd compares what a run came to with its reference.
 func (r *run) judgeEnd(out *findings, reference *Reference, history []Entry) {
-	got := outcomeOf(r.record.state(), history, r.lab.world.Role, r.mask)
+	got := outcomeOf(r.record.state(), history, r.lab.world, r.mask)
 	diff := differences(reference.outcome, got, reference.masked)
 	if !r.fault.quiet(r.lab.world.QuietWhenLate) {
 		// What was refused is told in a condition for a while, and where the clock has moved on before, that it is over is

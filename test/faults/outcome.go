@@ -89,13 +89,17 @@ func (in *incarnations) number(text string) string {
 
 // outcomeOf reads the outcome of a state. Every UID that was ever seen reads as the role of
 // its object.
-func outcomeOf(state State, history []Entry, role func(*unstructured.Unstructured) string, hide func(string) string) outcome {
-	in := incarnationsOf(history, role)
+func outcomeOf(state State, history []Entry, world World, hide func(string) string) outcome {
+	role, in := world.Role, incarnationsOf(history, world.Role)
 	mask := func(s string) string { return hide(in.number(in.uids.Replace(s))) }
 
 	out := outcome{}
 	for _, u := range state {
-		object := u.DeepCopy().Object
+		readable := u.DeepCopy()
+		if world.Readable != nil {
+			world.Readable(readable)
+		}
+		object := readable.Object
 		for _, field := range volatile {
 			unstructured.RemoveNestedField(object, "metadata", field)
 		}

@@ -193,7 +193,7 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 					history := r.record.history()
 					pair[i] = &Reference{
 						Writes: stored(r.proxy.story()), Took: r.took, watched: r.proxy.kinds(),
-						outcome: outcomeOf(r.record.state(), history, r.lab.world.Role, r.mask),
+						outcome: outcomeOf(r.record.state(), history, r.lab.world, r.mask),
 						effects: r.effects(history), most: r.most(history),
 					}
 					if len(findings) > 0 {

@@ -24,6 +24,8 @@ type World struct {
 	Run func(*unstructured.Unstructured) string
 	// Role is what an object is to its owner, the same in every run.
 	Role func(*unstructured.Unstructured) string
+	// Readable writes out what an object holds in a form that names cannot be masked in; nil if none does.
+	Readable func(*unstructured.Unstructured)
 	// Owner is the UID of the object that must not go before this one does; empty if there
 	// is none.
 	Owner func(*unstructured.Unstructured) types.UID

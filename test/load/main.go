@@ -22,6 +22,7 @@ import (
 	"github.com/labkeeper/labkeeper/test/env"
 	"github.com/labkeeper/labkeeper/test/load/experiment"
 	"github.com/labkeeper/labkeeper/test/load/harness"
+	"github.com/labkeeper/labkeeper/test/load/hibernation"
 	"github.com/labkeeper/labkeeper/test/load/machine"
 	"github.com/labkeeper/labkeeper/test/load/measure"
 	"github.com/labkeeper/labkeeper/test/load/scenario"
@@ -38,7 +39,11 @@ const (
 )
 
 // subjects are the kinds that can be measured, and peers what can be measured beside them.
-func subjects() []*harness.Subject { return []*harness.Subject{experiment.Subject(), twin.Subject()} }
+func subjects() []*harness.Subject {
+	return []*harness.Subject{
+		experiment.Subject(), twin.Subject(), hibernation.Subject("hibernateplan", 10), hibernation.Subject("hibernateplan-single", 1),
+	}
+}
 
 func peers() []*harness.Peer { return []*harness.Peer{twin.Rollouts()} }
 

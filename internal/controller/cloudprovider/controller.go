@@ -9,7 +9,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -73,11 +72,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("cloudprovider").
-		For(&v1alpha1.CloudProvider{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, r.told.ByOthers(sameStatus)))).
+		For(&v1alpha1.CloudProvider{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, r.told.ByOthers(statusOf)))).
 		WithOptions(controller.Options{RateLimiter: kube.Backoff()}).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(r.Client, r)))
 }
 
-func sameStatus(before, after client.Object) bool {
-	return equality.Semantic.DeepEqual(before.(*v1alpha1.CloudProvider).Status, after.(*v1alpha1.CloudProvider).Status)
-}
+func statusOf(o client.Object) any { return o.(*v1alpha1.CloudProvider).Status }

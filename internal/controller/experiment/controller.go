@@ -117,6 +117,7 @@ type Reconciler struct {
 	Options Options
 
 	refusals refusals
+	told     *kube.Told
 }
 
 // scope is what a pass over one Experiment knows.
@@ -149,7 +150,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 	}
 	report(s, err, r.Clock.Now())
 	return kube.Finish(ctx, r.Client, r.Recorder, before, e, v1alpha1.Finalizer, kube.Outcome{
-		Wait: s.plan.Wait, Done: s.plan.Done && e.DeletionTimestamp != nil, Events: happened(before, e, s.plan, err), Err: err,
+		Wait: s.plan.Wait, Done: s.plan.Done && e.DeletionTimestamp != nil, Events: happened(before, e, s.plan, err), Err: err, Told: r.told,
 	})
 }
 
@@ -256,8 +257,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	}
 	r := &Reconciler{
 		Client: c, Foreign: foreign, Live: live, Kinds: kinds, Gate: kube.NewGate(max(1, o.MaxConcurrentReconciles/4)),
-		Clock: o.Clock, Options: o,
-		Recorder: kube.Silence,
+		Clock: o.Clock, Options: o, Recorder: kube.Silence, told: kube.NewTold(),
 	}
 	if err := metrics.Registry.Register(r.Gate.Gauge("experiment")); err != nil {
 		return err
@@ -272,7 +272,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("experiment").
-		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), annotated))).
+		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(
+			predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), annotated, r.told.ByOthers(statusOf),
+		))).
 		Watches(&v1alpha1.Component{}, enqueueWhere(c, indexComponents), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Namespace{}, kube.Enqueue(toOwner, priorityNamespace)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
@@ -341,3 +343,5 @@ func find(ctx context.Context, c client.Reader, opts ...client.ListOption) []rec
 	}
 	return requests
 }
+
+func statusOf(o client.Object) any { return o.(*v1alpha1.Experiment).Status }

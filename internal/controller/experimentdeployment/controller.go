@@ -8,7 +8,6 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
@@ -198,7 +197,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("experimentdeployment").
 		For(&v1alpha1.ExperimentDeployment{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), r.told.ByOthers(sameStatus),
+			predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), r.told.ByOthers(statusOf),
 		))).
 		WatchesMetadata(&corev1.Namespace{}, r.ofGrant(), builder.WithPredicates(granted)).
 		WatchesRawSource(kinds)
@@ -214,11 +213,6 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		// A manager that waits to lead has all that it needs to act at once.
 		EnableWarmup: ptr.To(true),
 	}).Complete(kube.QuietConflicts(r.sweeping(reconcile.AsReconciler(r.Client, r))))
-}
-
-func sameStatus(before, after client.Object) bool {
-	was, is := before.(*v1alpha1.ExperimentDeployment), after.(*v1alpha1.ExperimentDeployment)
-	return equality.Semantic.DeepEqual(was.Status, is.Status)
 }
 
 // index makes the indexes of what every cluster has.
@@ -250,3 +244,5 @@ func (r *Reconciler) index(ctx context.Context, indexer client.FieldIndexer) err
 func (o Options) watched(namespace string) bool {
 	return len(o.WatchNamespaces) == 0 || slices.Contains(o.WatchNamespaces, namespace)
 }
+
+func statusOf(o client.Object) any { return o.(*v1alpha1.ExperimentDeployment).Status }

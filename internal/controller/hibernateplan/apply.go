@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -53,21 +54,11 @@ func (s *scope) apply(ctx context.Context) error {
 		}
 	}
 	s.recordable = true
-	var problems []error
-	for _, step := range []struct {
-		targets []int
-		do      func(context.Context, *execution) error
-	}{{p.Clear, s.clear}, {p.Release, s.release}, {p.Launch, s.attemptOf}} {
-		for _, i := range step.targets {
-			if err := step.do(ctx, &p.Status.Executions[i]); err != nil {
-				problems = append(problems, err)
-			}
-		}
+	err := errors.Join(s.each(ctx, p.Clear, s.clear), s.each(ctx, p.Release, s.release), s.attempts(ctx))
+	if err != nil {
+		return err
 	}
-	if len(problems) > 0 {
-		return errors.Join(problems...)
-	}
-	err := s.forget(ctx)
+	err = s.forget(ctx)
 	s.recordable = err == nil // what is left of a cycle must not be forgotten
 	return err
 }
@@ -76,21 +67,54 @@ func (s *scope) apply(ctx context.Context) error {
 // API server that is busy.
 const patience = 2 * time.Minute
 
-// attemptOf makes the Job of an attempt. What lasts and keeps that from being made is what the attempt came to: it is
-// tried again as one that has failed is, and keeps nothing else from going on.
-func (s *scope) attemptOf(ctx context.Context, e *execution) error {
-	err := s.launch(ctx, e)
-	if err == nil || kube.Conflict(err) || ctx.Err() != nil {
-		return err
+// each does something for some entries of the ledger, and returns what has failed.
+func (s *scope) each(ctx context.Context, positions []int, do func(context.Context, *execution) error) error {
+	return errors.Join(inParallel(s.Options.MaxConcurrentReconciles, positions, func(i int) error { return do(ctx, &s.plan.Status.Executions[i]) })...)
+}
+
+// inParallel does something with some things, so many at a time, and returns the errors in their order.
+func inParallel[T any](limit int, things []T, do func(T) error) []error {
+	errs := make([]error, len(things))
+	var group errgroup.Group
+	group.SetLimit(max(1, limit))
+	for i, thing := range things {
+		group.Go(func() error {
+			errs[i] = do(thing)
+			return nil
+		})
 	}
-	if !lasts(err) && s.now.Sub(e.StartedAt.Time) < patience {
-		return err
+	_ = group.Wait() // it has none of its own
+	return errs
+}
+
+// attempts makes the Jobs of attempts. What lasts and keeps one from being made is what the attempt came to: it is tried
+// again as one that has failed is, and keeps nothing else from going on.
+func (s *scope) attempts(ctx context.Context) error {
+	launch := s.plan.Launch
+	made := make([]*launched, len(launch))
+	for i, position := range launch {
+		e := &s.plan.Status.Executions[position]
+		made[i] = &launched{execution: e, point: s.points[e.Target]}
 	}
-	o := outcome{message: kube.Message(err), unmade: s.points[e.Target] == nil}
-	end(e, o, s.plan.program.retries(), s.now)
-	s.plan.Failed = append(s.plan.Failed, failure(e))
-	s.plan.lookIn(atOnce)
-	return nil
+	errs := inParallel(s.Options.MaxConcurrentReconciles, made, func(l *launched) error { return s.launch(ctx, l) })
+	for i, err := range errs {
+		e := made[i].execution
+		if err == nil || kube.Conflict(err) || ctx.Err() != nil || !lasts(err) && s.now.Sub(e.StartedAt.Time) < patience {
+			continue
+		}
+		end(e, outcome{message: kube.Message(err), unmade: made[i].point == nil}, s.plan.program.retries(), s.now)
+		s.plan.Failed = append(s.plan.Failed, failure(e))
+		s.plan.lookIn(atOnce)
+		errs[i] = nil
+	}
+	return errors.Join(errs...)
+}
+
+// launched is an attempt that is being made.
+type launched struct {
+	*execution
+	// point is the restore point of its target; nil if there is none yet.
+	point *corev1.ConfigMap
 }
 
 // lasts says whether an error says itself that trying again at once is of no use.
@@ -131,28 +155,28 @@ func (s *scope) keep(ctx context.Context, r resolved) error {
 }
 
 // launch makes the Job of an attempt that was recorded, and before it what that needs.
-func (s *scope) launch(ctx context.Context, e *execution) error {
-	a, err := s.attempt(ctx, e)
+func (s *scope) launch(ctx context.Context, l *launched) error {
+	a, err := s.attempt(ctx, l)
 	if err != nil {
 		return err
 	}
-	if err := s.fence(ctx, a); err != nil {
+	if l.point, err = s.fence(ctx, a, l.point); err != nil {
 		return err
 	}
 	helpers := a.helpers()
 	if a.reached.credentials {
 		access, err := connector.Resolve(ctx, s.Live, s.owner.Namespace, a.target.ConnectorRef)
 		if err != nil {
-			return fmt.Errorf("reaching target %s: %w", e.Target, err)
+			return fmt.Errorf("reaching target %s: %w", l.Target, err)
 		}
 		helpers = append(helpers, a.secret(access.Kubeconfig))
 	}
-	for _, o := range helpers {
+	for _, o := range helpers { // in their order: a binding to a Role that there is not yet is refused
 		if err := s.create(ctx, o); err != nil {
 			return err
 		}
 	}
-	log.FromContext(ctx).Info("Starting runner", "target", e.Target, "operation", e.Operation, "attempt", e.Attempts, "job", e.JobRef)
+	log.FromContext(ctx).Info("Starting runner", "target", l.Target, "operation", l.Operation, "attempt", l.Attempts, "job", l.JobRef)
 	return s.create(ctx, a.jobObject())
 }
 
@@ -167,8 +191,8 @@ func (s *scope) create(ctx context.Context, o client.Object) error {
 }
 
 // attempt collects what the Job of an attempt is made of.
-func (s *scope) attempt(ctx context.Context, e *execution) (attempt, error) {
-	program := s.plan.program
+func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
+	program, e := s.plan.program, l.execution
 	t := program.Targets[program.positions[e.Target]]
 	found, err := s.reach(ctx, t)
 	if err != nil {
@@ -179,7 +203,7 @@ func (s *scope) attempt(ctx context.Context, e *execution) (attempt, error) {
 		a.reached.namespaces = e.Namespaces // that of an attempt before, too
 	} else if !found.credentials {
 		// Where it was put to sleep, and not where it would be by now. Whoever has let it sleep there lets it wake.
-		if a.reached.namespaces, err = s.wakes(ctx, e); err != nil {
+		if a.reached.namespaces, err = s.wakes(ctx, l); err != nil {
 			return attempt{}, err
 		}
 		if found.needs.Cluster || t.ConnectorRef != nil {
@@ -200,10 +224,10 @@ func (r reached) error(e *execution) error {
 
 // wakes are the namespaces that a target is woken in: those of the ledger that there still are. What a plan before has
 // left asleep is not in there, and its restore point, which runners write, is believed in what this plan may do anyway.
-func (s *scope) wakes(ctx context.Context, e *execution) ([]string, error) {
-	names := e.Namespaces
-	if point := s.points[e.Target]; len(names) == 0 && point != nil {
-		names = split(point.Annotations[annotationNamespaces])
+func (s *scope) wakes(ctx context.Context, l *launched) ([]string, error) {
+	names := l.Namespaces
+	if len(names) == 0 && l.point != nil {
+		names = split(l.point.Annotations[annotationNamespaces])
 	}
 	var out []string
 	for _, name := range names {
@@ -213,7 +237,7 @@ func (s *scope) wakes(ctx context.Context, e *execution) ([]string, error) {
 		case err != nil:
 			return nil, fmt.Errorf("reading Namespace %s: %w", name, err)
 		default:
-			if why := s.withheld(name, namespace.Annotations); why != "" && len(e.Namespaces) == 0 {
+			if why := s.withheld(name, namespace.Annotations); why != "" && len(l.Namespaces) == 0 {
 				return nil, &problem{v1alpha1.ReasonNotGranted, why}
 			}
 			out = append(out, name)
@@ -223,21 +247,19 @@ func (s *scope) wakes(ctx context.Context, e *execution) ([]string, error) {
 }
 
 // fence makes the restore point of a target that of an attempt: the runner of another one writes nothing any more.
-func (s *scope) fence(ctx context.Context, a attempt) error {
-	point := s.points[a.target.Name]
+func (s *scope) fence(ctx context.Context, a attempt, point *corev1.ConfigMap) (*corev1.ConfigMap, error) {
 	if point == nil {
 		desired, err := a.restorePoint()
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := s.Live.Create(ctx, desired, client.FieldOwner(kube.FieldOwner)); err != nil {
-			return fmt.Errorf("creating ConfigMap %s: %w", client.ObjectKeyFromObject(desired), err)
+			return nil, fmt.Errorf("creating ConfigMap %s: %w", client.ObjectKeyFromObject(desired), err)
 		}
-		s.points[a.target.Name] = desired
-		return nil
+		return desired, nil
 	}
 	if point.Annotations[runner.AnnotationExecution] == a.name().Name {
-		return nil
+		return point, nil
 	}
 	changed := point.DeepCopy()
 	changed.Annotations[runner.AnnotationExecution] = a.name().Name
@@ -246,9 +268,9 @@ func (s *scope) fence(ctx context.Context, a attempt) error {
 	}
 	patch := client.MergeFromWithOptions(point, client.MergeFromWithOptimisticLock{})
 	if err := s.Live.Patch(ctx, changed, patch, client.FieldOwner(kube.FieldOwner)); err != nil {
-		return fmt.Errorf("patching ConfigMap %s: %w", client.ObjectKeyFromObject(point), err)
+		return point, fmt.Errorf("patching ConfigMap %s: %w", client.ObjectKeyFromObject(point), err)
 	}
-	return nil
+	return changed, nil
 }
 
 // clear takes away what an attempt needed that has ended.

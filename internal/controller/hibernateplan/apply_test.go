@@ -21,9 +21,9 @@ import (
 	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
-// launched is a pass over the first attempts at two targets, of which the Job of the second is refused, an age after
+// launch is a pass over the first attempts at two targets, of which the Job of the second is refused, an age after
 // they were recorded.
-func launched(t *testing.T, refusal error, age time.Duration) (*scope, error) {
+func launch(t *testing.T, refusal error, age time.Duration) (*scope, error) {
 	t.Helper()
 	plan := newPlan(v1alpha1.StrategyParallel, 2)
 	plan.UID, plan.ResourceVersion = "1", "1"
@@ -49,7 +49,7 @@ func launched(t *testing.T, refusal error, age time.Duration) (*scope, error) {
 		},
 	}).Build()
 	s := &scope{
-		Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system", Image: "runner", Executors: registry}, revisions: lru.New(1)},
+		Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system", Image: "runner", Executors: registry, MaxConcurrentReconciles: 4}, revisions: lru.New(1)},
 		owner:      plan, now: noon.Add(age), points: map[string]*corev1.ConfigMap{},
 	}
 	cycle := resolve(plan.Spec)
@@ -83,7 +83,7 @@ func TestJobThatCannotBeMade(t *testing.T) {
 		"bad request":      {refusal: apierrors.NewBadRequest("no"), fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := launched(t, c.refusal, c.age)
+			s, err := launch(t, c.refusal, c.age)
 			e := s.plan.Status.Executions[1]
 			if got := !running(&e); got != c.fails || (err == nil) != c.fails || len(s.plan.Failed) > 0 != c.fails {
 				t.Errorf("%s, %v, %d failed", e.State, err, len(s.plan.Failed))

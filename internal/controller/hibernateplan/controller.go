@@ -7,7 +7,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -182,7 +181,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("hibernateplan").
 		For(&v1alpha1.HibernatePlan{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), r.told.ByOthers(sameStatus),
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), r.told.ByOthers(statusOf),
 		))).
 		Watches(&v1alpha1.ScheduleException{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, e client.Object) []reconcile.Request {
 			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: e.GetNamespace(), Name: e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name}}}
@@ -233,7 +232,4 @@ func (r *Reconciler) stuck(ctx context.Context, reasons ...string) []reconcile.R
 	return out
 }
 
-func sameStatus(before, after client.Object) bool {
-	was, is := before.(*v1alpha1.HibernatePlan), after.(*v1alpha1.HibernatePlan)
-	return equality.Semantic.DeepEqual(was.Status, is.Status)
-}
+func statusOf(o client.Object) any { return o.(*v1alpha1.HibernatePlan).Status }

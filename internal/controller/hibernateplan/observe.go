@@ -122,25 +122,62 @@ func (s *scope) observeAttempts(ctx context.Context) error {
 
 // lookAt looks at the attempts whose Jobs have ended, or at those that have none.
 func (s *scope) lookAt(ctx context.Context, jobs map[string]*unstructured.Unstructured, ended bool) error {
+	var all []*sight
 	for i := range s.owner.Status.Executions {
 		e := &s.owner.Status.Executions[i]
 		job := jobs[name(e.JobRef)]
-		if !running(e) || (job != nil) != ended || job != nil && !finished(job) {
-			continue
+		if running(e) && (job != nil) == ended && (job == nil || finished(job)) {
+			all = append(all, &sight{execution: e, attempt: name(e.JobRef), job: job})
 		}
-		if len(s.seen.Looked)-len(s.seen.Held) >= perPass { // those that wait for pods keep nobody from going on
+	}
+	for len(all) > 0 {
+		room := perPass - (len(s.seen.Looked) - len(s.seen.Held)) // those that wait for pods keep nobody from going on
+		if room <= 0 {
 			s.more = true
 			return nil
 		}
-		s.seen.Looked[name(e.JobRef)] = true
-		var taken *kube.NameTakenError
-		if err := s.observeAttempt(ctx, e, job); errors.As(err, &taken) {
-			s.seen.Outcomes[name(e.JobRef)] = outcome{message: err.Error()} // and the others go on
-		} else if err != nil {
+		now := all[:min(room, len(all))]
+		all = all[len(now):]
+		errs := inParallel(s.Options.MaxConcurrentReconciles, now, func(seen *sight) error { return s.observeAttempt(ctx, seen) })
+		for i, seen := range now {
+			var taken *kube.NameTakenError
+			if errors.As(errs[i], &taken) {
+				seen.outcome, errs[i] = &outcome{message: errs[i].Error()}, nil // and the others go on
+			}
+			s.sees(seen)
+		}
+		if err := errors.Join(errs...); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// sight is what is seen of an attempt.
+type sight struct {
+	*execution
+	// attempt is its name, job what the cache has of its Job; nil if that has none.
+	attempt string
+	job     *unstructured.Unstructured
+	// point is the restore point; nil if there is none.
+	point *corev1.ConfigMap
+	// made: its Job is there, and held: it is not, and a pod of it is.
+	made, held bool
+	// outcome of it; nil if it has none yet.
+	outcome *outcome
+}
+
+func (s *scope) sees(seen *sight) {
+	s.seen.Looked[seen.attempt], s.points[seen.Target] = true, seen.point
+	if seen.made {
+		s.seen.Jobs[seen.attempt] = true
+	}
+	if seen.held {
+		s.seen.Held[seen.attempt] = true
+	}
+	if seen.outcome != nil {
+		s.seen.Outcomes[seen.attempt] = *seen.outcome
+	}
 }
 
 // finished says whether a Job has come to its end.
@@ -159,68 +196,60 @@ func jobCondition(job *unstructured.Unstructured) map[string]any {
 
 // observeAttempt reads what came of one attempt, whose Job has finished or is not there: it was not made yet, or
 // somebody has deleted it. What its runner has said counts in any case.
-func (s *scope) observeAttempt(ctx context.Context, e *execution, job *unstructured.Unstructured) error {
-	attempt := name(e.JobRef)
-	point, err := s.point(ctx, e.Target)
+func (s *scope) observeAttempt(ctx context.Context, seen *sight) error {
+	point, err := s.point(ctx, seen.Target)
 	if err != nil {
 		return err
 	}
-	s.points[e.Target] = point
-	if point == nil && job == nil {
-		s.pointless(e, attempt)
+	seen.point = point
+	if point == nil && seen.job == nil {
+		seen.outcome = pointless(seen.execution)
 		return nil
 	}
-	said := result(point, attempt)
-	if job == nil && said == nil {
-		if point.Annotations[runner.AnnotationExecution] != attempt {
+	said := result(point, seen.attempt)
+	if seen.job == nil && said == nil {
+		if point.Annotations[runner.AnnotationExecution] != seen.attempt {
 			return nil // its Job was not made yet
 		}
-		if job, err = s.unseen(ctx, attempt); err != nil || s.seen.Jobs[attempt] {
+		// The cache may not have one that has just been made.
+		if seen.job, err = kube.Get(ctx, s.Live, jobGVK, s.names().in(seen.attempt)); err != nil {
 			return err
 		}
+		if seen.made = seen.job != nil && !finished(seen.job); seen.made {
+			return nil
+		}
 	}
-	pods, err := s.pods(ctx, attempt)
+	pods, err := s.pods(ctx, seen.attempt)
 	if err != nil {
 		return err
 	}
-	if job == nil && said == nil {
-		if slices.ContainsFunc(pods, alive) {
-			s.seen.Held[attempt] = true // its Job is made again when they have ended
-		}
+	if seen.job == nil && said == nil {
+		seen.held = slices.ContainsFunc(pods, alive) // its Job is made again when they have ended
 		return nil
 	}
 	if said == nil {
-		said = lastWords(pods, attempt)
+		said = lastWords(pods, seen.attempt)
 	}
-	o := outcome{logsRef: s.collect(ctx, e, pods)}
+	o := outcome{logsRef: s.collect(ctx, seen.execution, pods)}
 	if said != nil {
 		o.completed, o.message, o.resources, o.left = said.Completed, said.Message, said.Resources, said.Left
 	} else {
-		o.message = "Its runner has ended without a result: " + why(job, pods)
+		o.message = "Its runner has ended without a result: " + why(seen.job, pods)
 	}
-	s.seen.Outcomes[attempt] = o
+	seen.outcome = &o
 	return nil
 }
 
 // pointless is what came of an attempt at a target without a restore point: it is lost, or was never made, and neither
-// was the Job.
-func (s *scope) pointless(e *execution, attempt string) {
+// was the Job; nil if it is yet to be made.
+func pointless(e *execution) *outcome {
 	switch {
 	case e.Kept:
-		s.seen.Outcomes[attempt] = outcome{message: "Its restore point, ConfigMap " + e.RestoreConfigMapRef + ", is gone; put it back from a backup, and annotate the plan with " + v1alpha1.AnnotationRetryNow}
+		return &outcome{message: "Its restore point, ConfigMap " + e.RestoreConfigMapRef + ", is gone; put it back from a backup, and annotate the plan with " + v1alpha1.AnnotationRetryNow}
 	case e.Operation == v1alpha1.OperationWakeUp:
-		s.seen.Outcomes[attempt] = outcome{completed: true, message: "Nothing of it was put to sleep"}
+		return &outcome{completed: true, message: "Nothing of it was put to sleep"}
 	}
-}
-
-// unseen is the Job of an attempt that the cache does not have, as the server has it; nil if there is none. It may have
-// just been made.
-func (s *scope) unseen(ctx context.Context, attempt string) (*unstructured.Unstructured, error) {
-	job, err := kube.Get(ctx, s.Live, jobGVK, s.names().in(attempt))
-	if job != nil && !finished(job) {
-		s.seen.Jobs[attempt] = true
-	}
-	return job, err
+	return nil
 }
 
 // point reads the restore point of a target; nil if there is none.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -93,13 +92,11 @@ func SetupWithManager(mgr ctrl.Manager, live client.Reader, o Options) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("k8scluster").
-		For(&v1alpha1.K8SCluster{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, r.told.ByOthers(sameStatus)))).
+		For(&v1alpha1.K8SCluster{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, r.told.ByOthers(statusOf)))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrency, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(), EnableWarmup: ptr.To(true),
 		}).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(r.Client, r)))
 }
 
-func sameStatus(before, after client.Object) bool {
-	return equality.Semantic.DeepEqual(before.(*v1alpha1.K8SCluster).Status, after.(*v1alpha1.K8SCluster).Status)
-}
+func statusOf(o client.Object) any { return o.(*v1alpha1.K8SCluster).Status }

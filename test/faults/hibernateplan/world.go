@@ -1,6 +1,7 @@
 package hibernateplan
 
 import (
+	"encoding/json"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/restore"
+	"github.com/labkeeper/labkeeper/internal/runner"
 	"github.com/labkeeper/labkeeper/test/faults"
 )
 
@@ -53,7 +56,8 @@ var world = faults.World{
 		namespace, _, _ := strings.Cut(u.GetAnnotations()[v1alpha1.AnnotationOwner], "/")
 		return namespace
 	},
-	Role: role,
+	Role:     role,
+	Readable: readable,
 	// A restore point outlives its plan.
 	Owner: func(u *unstructured.Unstructured) types.UID { return types.UID(u.GetLabels()[v1alpha1.LabelUID]) },
 	Rank: func(u *unstructured.Unstructured) (int, bool) {
@@ -81,6 +85,20 @@ func role(u *unstructured.Unstructured) string {
 		kind = "RestorePoint"
 	}
 	return strings.TrimSpace(kind + " " + l[v1alpha1.LabelTarget] + " " + l[v1alpha1.LabelOperation])
+}
+
+// readable writes the point out that a restore point holds. One that cannot be read stays as it is, which is a difference.
+func readable(u *unstructured.Unstructured) {
+	if !isPoint(u) {
+		return
+	}
+	c := configMapOf(u)
+	if point, err := restore.Decode(c.BinaryData[runner.KeyPoint]); err == nil {
+		if text, err := json.Marshal(point); err == nil {
+			unstructured.RemoveNestedField(u.Object, "binaryData")
+			_ = unstructured.SetNestedField(u.Object, string(text), "data", runner.KeyPoint) // of a ConfigMap that was read as one
+		}
+	}
 }
 
 func isThing(u *unstructured.Unstructured) bool { return u.GetLabels()[labelThing] != "" }

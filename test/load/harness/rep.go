@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/labkeeper/labkeeper/test/load/machine"
 	"github.com/labkeeper/labkeeper/test/load/measure"
@@ -166,6 +167,12 @@ func (l *Lab) putCeiling(rep measure.Rep, before, after measure.Floor) {
 // minimal is what the minimal writes of an object cost on a floor, in CPU-milliseconds.
 func (l *Lab) minimal(floor measure.Floor) float64 {
 	return l.Subject.Minimal.cost(floor, manyClients)
+}
+
+// Takes is how long writes take at the rate of the floor before, with many clients at once.
+func (l *Lab) Takes(w Writes) time.Duration {
+	seconds := float64(w.Creates)/l.Before.Costs[floorCreate(manyClients)].Rate + float64(w.Patches)/l.Before.Costs[floorStatus(manyClients)].Rate
+	return time.Duration(seconds * float64(time.Second))
 }
 
 // Ceiling is how many objects a second the machine can do at most, by the floor before.

@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -33,8 +34,16 @@ type Subject struct {
 
 	// New is an object of the kind; variant tells objects that are made for something special.
 	New func(namespace, name string, variant Variant) *unstructured.Unstructured
+	// At is an object that begins at a full minute; nil for kinds that know no time. Waits and Begun are marks of it:
+	// that it waits for that, and that it has begun, for which Beginning is what must have been written.
+	At           func(namespace, name string, at time.Time) *unstructured.Unstructured
+	Waits, Begun string
+	Beginning    Writes
 	// Status is a status of usual size, for the floor; it differs with i.
 	Status func(i int) map[string]any
+	// Touch is what of the metadata is changed where nothing is to be done for it, and wakes the manager. Default:
+	// labels, as an annotation of a Deployment is a new generation of it.
+	Touch string
 	// Edit is a merge patch of the spec that carries a version.
 	Edit func(version int) []byte
 

@@ -32,7 +32,7 @@ type Story struct {
 	Statuses map[uint64]bool
 	// Versions are those of the spec that were seen last, by where, with the time.
 	Versions map[string]Version
-	// Paths are where it and its children are on the server.
+	// Paths are where it and those of its children that are still there are on the server.
 	Paths []string
 }
 
@@ -74,6 +74,10 @@ func (w *Watcher) happened(e Event) {
 		if m := e.Object.Metadata; !beat.ByOthers && !m.managedBy(w.subject.FieldManager) {
 			w.failed(fmt.Errorf("%s %s/%s was not created by the manager", e.Object.Kind, m.Namespace, m.Name))
 		}
+	}
+	if e.Type == "DELETED" {
+		path := e.Object.Path()
+		s.Paths = slices.DeleteFunc(s.Paths, func(p string) bool { return p == path })
 	}
 	for _, mark := range beat.Marks {
 		if _, seen := s.Marks[mark]; !seen {

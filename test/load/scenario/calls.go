@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,24 +163,8 @@ func merged(all ...map[string]int) map[string]int {
 // noopPasses touches objects that have nothing to be done for, and counts the writes.
 func noopPasses(ctx context.Context, l *harness.Lab, m *harness.Manager, n int, f measure.Figures) error {
 	l.Tell("touching objects")
-	var touched []string
-	for _, rest := range []struct {
-		namespace string
-		variant   harness.Variant
-		mark      string
-	}{{"noop-done", harness.Plain, l.Subject.Done}, {"noop-held", harness.Held, l.Subject.Held}, {"noop-refused", harness.Refused, l.Subject.Refused}} {
-		if err := l.Namespace(ctx, rest.namespace); err != nil {
-			return err
-		}
-		if err := l.CreateAll(ctx, rest.namespace, "noop", n, rest.variant); err != nil {
-			return err
-		}
-		if err := l.Watcher.Await(ctx, rest.namespace, rest.mark, n, patience(n)); err != nil {
-			return err
-		}
-		touched = append(touched, l.Watcher.Paths(rest.namespace)...)
-	}
-	if err := l.Watcher.Quiet(ctx, settled, time.Minute); err != nil {
+	touched, err := resting(ctx, l, n)
+	if err != nil {
 		return err
 	}
 	before, err := m.Metrics(ctx)
@@ -188,8 +173,7 @@ func noopPasses(ctx context.Context, l *harness.Lab, m *harness.Manager, n int, 
 	}
 	from := time.Now()
 	for _, path := range touched {
-		// Not an annotation: that of a Deployment is a new generation of it.
-		touch := map[string]any{"metadata": map[string]any{"labels": map[string]any{"touched": strconv.FormatInt(from.UnixNano(), 10)}}}
+		touch := map[string]any{"metadata": map[string]any{cmp.Or(l.Subject.Touch, "labels"): map[string]any{"touched": strconv.FormatInt(from.UnixNano(), 10)}}}
 		if err := l.Client.Patch(ctx, path, touch); err != nil {
 			return err
 		}
@@ -268,3 +252,31 @@ func write(what string) bool {
 }
 
 func abs(v int) int { return max(v, -v) }
+
+// resting are the paths of objects that have nothing to be done for, and of their children.
+func resting(ctx context.Context, l *harness.Lab, n int) ([]string, error) {
+	rests := []struct {
+		namespace string
+		variant   harness.Variant
+		mark      string
+	}{{"noop-done", harness.Plain, l.Subject.Done}, {"noop-held", harness.Held, l.Subject.Held}, {"noop-refused", harness.Refused, l.Subject.Refused}}
+	for _, rest := range rests {
+		if err := l.Namespace(ctx, rest.namespace); err != nil {
+			return nil, err
+		}
+		if err := l.CreateAll(ctx, rest.namespace, "noop", n, rest.variant); err != nil {
+			return nil, err
+		}
+		if err := l.Watcher.Await(ctx, rest.namespace, rest.mark, n, patience(n)); err != nil {
+			return nil, err
+		}
+	}
+	if err := l.Watcher.Quiet(ctx, settled, time.Minute); err != nil {
+		return nil, err
+	}
+	var touched []string
+	for _, rest := range rests {
+		touched = append(touched, l.Watcher.Paths(rest.namespace)...)
+	}
+	return touched, nil
+}

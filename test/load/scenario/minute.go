@@ -1,0 +1,84 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/labkeeper/labkeeper/test/load/harness"
+	"github.com/labkeeper/labkeeper/test/load/measure"
+)
+
+// loaders is how many clients create what waits for the minute.
+const loaders = 16
+
+// minute creates objects that wait for one full minute, and looks how late each begins: the k-th may be as late as the
+// writes that k beginnings need take on this machine, and late_ms is what it was beyond that at worst.
+func minute(ctx context.Context, l *harness.Lab, n int) (measure.Figures, error) {
+	if l.Subject.At == nil {
+		return nil, fmt.Errorf("%s knows no time", l.Subject.Name)
+	}
+	m, err := l.Begin(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	// Time enough to create them all, and for the manager to be done with that.
+	at := time.Now().Add(time.Minute + time.Duration(n)*20*time.Millisecond).Truncate(time.Minute)
+	if err := createAt(ctx, l, n, at); err != nil {
+		return nil, err
+	}
+	if err := l.Watcher.Await(ctx, namespace, l.Subject.Waits, n, time.Until(at)); err != nil {
+		return nil, err
+	}
+	window, err := l.Open(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	if left := time.Until(at); left < time.Second {
+		return nil, fmt.Errorf("the minute has come before all was ready for it: %s", left)
+	}
+	if err := l.Watcher.Await(ctx, namespace, l.Subject.Done, n, time.Until(at)+patience(n)); err != nil {
+		return nil, err
+	}
+	f := measure.Figures{}
+	if err := window.Close(ctx, n, f); err != nil {
+		return nil, err
+	}
+	stories := l.Counted(namespace, n)
+	var begun []time.Duration
+	var last time.Duration
+	for _, s := range stories {
+		begun = append(begun, s.Marks[l.Subject.Begun].Sub(at))
+		last = max(last, s.Marks[l.Subject.Done].Sub(at))
+	}
+	slices.Sort(begun)
+	late := time.Duration(0)
+	for k, d := range begun {
+		late = max(late, d-time.Duration(k+1)*l.Takes(l.Subject.Beginning))
+	}
+	f.Put("first_ms", measure.Milliseconds(begun[0]))
+	f.Put("begun_p50_ms", measure.Quantile(begun, 0.5))
+	f.Put("begun_max_ms", measure.Quantile(begun, 1))
+	f.Put("late_ms", measure.Milliseconds(late))
+	f.Put("total_s", last.Seconds())
+	f.Put("statuses", statuses(stories))
+	return f, nil
+}
+
+func createAt(ctx context.Context, l *harness.Lab, n int, at time.Time) error {
+	var next atomic.Int64
+	return harness.Parallel(min(loaders, n), func(int) error {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= n || ctx.Err() != nil {
+				return ctx.Err()
+			}
+			object := l.Subject.At(namespace, fmt.Sprintf("minute-%d", i), at)
+			if err := l.Client.Create(ctx, l.Subject.Resource, namespace, object); err != nil {
+				return err
+			}
+		}
+	})
+}
