@@ -64,7 +64,7 @@
 //
 // # What it costs
 //
-// A target that sleeps takes 13 writes beside those of its plan: restore point, ServiceAccount, Role, RoleBinding and Job
+// A target that sleeps takes 11 writes beside those of its plan: restore point, ServiceAccount, Role, RoleBinding and Job
 // are created, and all but the first taken away (with a Secret's deletion, whether there is one or not), and its log is
 // kept; a plan takes its finalizer, its revision, and three statuses or more. Nothing is asked for between transitions,
 // but for a look each hour. `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single` holds it to that.
