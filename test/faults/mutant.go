@@ -1,5 +1,3 @@
-//go:build mutants
-
 package faults
 
 import (
@@ -62,15 +60,19 @@ type catch struct {
 
 func (c *catch) caught() bool { return c.undisturbed+c.points > 0 }
 
-// Mutants plays mutants and fails the test for every one that is not caught. What they come
-// to is compared with what the manager without a bug does.
-func Mutants(t *testing.T, lab *Lab, mutants []Mutant, workloads ...Workload) {
+// UpToDate fails the test for every mutant that edits what is not there any more.
+func UpToDate(t *testing.T, mutants []Mutant) {
 	for _, m := range mutants {
-		if _, err := m.overlay(lab.Dir()); err != nil {
+		if _, err := m.overlay(t.TempDir()); err != nil {
 			t.Errorf("%s: %v", m.Name, err)
 		}
 	}
-	if t.Failed() {
+}
+
+// Mutants plays mutants and fails the test for every one that is not caught. What they come
+// to is compared with what the manager without a bug does.
+func Mutants(t *testing.T, lab *Lab, mutants []Mutant, workloads ...Workload) {
+	if UpToDate(t, mutants); t.Failed() {
 		return // before time is spent, and whichever are played
 	}
 	if *onlyMutants != "" {

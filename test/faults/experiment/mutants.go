@@ -1,5 +1,3 @@
-//go:build mutants
-
 package experiment
 
 import "github.com/labkeeper/labkeeper/test/faults"
@@ -275,8 +273,8 @@ func (s *scope) told() bool {
 		Name: "hot-loop", RootCause: "a message that changes with every write wakes its own reconciler",
 		Edits: []faults.Edit{
 			{
-				File: controller, Old: "		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), annotated))).",
-				New: "		For(&v1alpha1.Experiment{}).",
+				File: controller, Old: "			predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), annotated, r.told.ByOthers(statusOf),\n",
+				New: "			predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), annotated, predicate.NewPredicateFuncs(func(client.Object) bool { return true }),\n",
 			},
 			{File: plan, Old: " does not exist; create it\")", New: " does not exist; create it \"+f.experiment.ResourceVersion)"},
 		},

@@ -38,3 +38,6 @@ func run(m *testing.M) int {
 func TestSweep(t *testing.T) {
 	faults.Sweep(t, lab, "./test/faults/experiment", workloads...)
 }
+
+// TestMutantsUpToDate looks whether each planted bug can still be planted.
+func TestMutantsUpToDate(t *testing.T) { faults.UpToDate(t, mutants) }

@@ -1,5 +1,3 @@
-//go:build mutants
-
 package experimentdeployment
 
 import "github.com/labkeeper/labkeeper/test/faults"

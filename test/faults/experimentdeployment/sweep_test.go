@@ -27,3 +27,6 @@ func start(t *testing.T) *faults.Lab {
 	})
 	return lab
 }
+
+// TestMutantsUpToDate looks whether each planted bug can still be planted.
+func TestMutantsUpToDate(t *testing.T) { faults.UpToDate(t, mutants) }

@@ -1,5 +1,3 @@
-//go:build mutants
-
 package hibernateplan
 
 import "github.com/labkeeper/labkeeper/test/faults"
