@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -42,24 +43,21 @@ func (t *Told) wrote(uid types.UID, version string) bool {
 	if version != "" {
 		t.known.Add(uid, version)
 	}
-	for _, v := range heard {
-		if v != version {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(heard, func(v string) bool { return v != version })
 }
 
 // wakes says whether a status that has come is one that somebody must look at now.
 func (t *Told) wakes(uid types.UID, version string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if heard, ours := t.heard[uid]; ours {
-		t.heard[uid] = append(heard, version)
+	if last, known := t.known.Get(uid); known && last == version {
 		return false
 	}
-	last, known := t.known.Get(uid)
-	return !known || last != version
+	heard, writing := t.heard[uid]
+	if writing {
+		t.heard[uid] = append(heard, version)
+	}
+	return !writing
 }
 
 // ByOthers lets the updates through that have changed what status says of an object, and were not written by this process.

@@ -44,6 +44,7 @@ func TestToldWhileItWrites(t *testing.T) {
 		others  bool
 	}{
 		"what it writes":          {[]string{"4"}, "4", false},
+		"what it wrote before":    {[]string{"2"}, "4", false},
 		"what others have":        {[]string{"3", "4"}, "4", true},
 		"what others have since":  {[]string{"5"}, "4", true},
 		"nothing":                 {nil, "4", false},
@@ -51,6 +52,7 @@ func TestToldWhileItWrites(t *testing.T) {
 		"nothing, and it has not": {nil, "", false},
 	} {
 		told := NewTold()
+		told.wrote("uid", "2")
 		told.writing("uid")
 		for _, version := range test.heard {
 			if told.wakes("uid", version) {

@@ -368,3 +368,18 @@ func (k *Kubelet) logs(w http.ResponseWriter, r *http.Request) {
 	defer file.Close()
 	_, _ = io.Copy(w, file) // whoever has asked is gone
 }
+
+// TaskOf is what the container of a pod is told to do.
+func TaskOf(c corev1.Container) (runner.Task, error) {
+	if len(c.Args) == 0 || c.Args[0] != "runner" {
+		return runner.Task{}, fmt.Errorf("container %s has the arguments %q, which are no runner's", c.Name, c.Args)
+	}
+	return runner.ParseTask(c.Args[1:], func(name string) string {
+		for _, e := range c.Env {
+			if e.Name == name {
+				return e.Value
+			}
+		}
+		return ""
+	})
+}

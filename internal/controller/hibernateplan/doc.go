@@ -7,8 +7,9 @@
 //
 // # What it watches
 //
-// HibernatePlans, ScheduleExceptions, K8SClusters, Namespaces (their labels and annotations), and its own Jobs. Restore
-// points, ControllerRevisions and pods are read from the server, when an attempt has ended.
+// HibernatePlans, their statuses too where another manager has written them (kube.Told); ScheduleExceptions, K8SClusters,
+// Namespaces (their labels and annotations), and its own Jobs. Restore points, ControllerRevisions and pods are read from
+// the server, when an attempt has ended.
 //
 // # What it owns
 //

@@ -17,23 +17,16 @@ import (
 // Of more attempts than a pass looks at, those that it has not looked at are not made: nothing is known of their
 // restore points.
 func TestMoreThanOnePass(t *testing.T) {
-	plan := newPlan(v1alpha1.StrategyParallel, 2)
-	plan.Spec.Targets, plan.Status.Executions = nil, nil
-	plan.Status.CurrentCycle = &v1alpha1.Cycle{ID: 1, Turn: 2, Operation: v1alpha1.OperationWakeUp}
-	var objects []client.Object
+	var targets []string
 	for i := range 3 * perPass {
-		n := names{namespace: "system", plan: plan, cycle: plan.Status.CurrentCycle}
-		target := fmt.Sprintf("t%02d", i)
-		plan.Spec.Targets = append(plan.Spec.Targets, v1alpha1.Target{Name: target, Type: "noop"})
-		e := execution{Target: target, Operation: v1alpha1.OperationWakeUp, Asleep: true}
-		begin(&e, n, noon)
-		plan.Status.Executions = append(plan.Status.Executions, e)
-		point := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: n.point(target).Name, Annotations: map[string]string{
-			v1alpha1.AnnotationOwner: "team/night",
-		}}}
-		objects = append(objects, point)
+		targets = append(targets, fmt.Sprintf("t%02d", i))
+	}
+	plan, n := attempting(v1alpha1.OperationWakeUp, targets...)
+	var objects []client.Object
+	for i, e := range plan.Status.Executions {
+		objects = append(objects, pointOf(n, e.Target, ""))
 		if i < perPass { // the manager was away since
-			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: n.job(&e).Name}}
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name(e.JobRef)}}
 			marks.Set(plan, job)
 			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
 			objects = append(objects, job)

@@ -25,6 +25,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/restore"
 	"github.com/labkeeper/labkeeper/internal/runner"
 	"github.com/labkeeper/labkeeper/test/faults"
+	"github.com/labkeeper/labkeeper/test/runners"
 )
 
 // What a thing says of itself.
@@ -104,19 +105,7 @@ func ended(job *batchv1.Job) bool {
 
 // carryOut runs the pod of a Job, and tells how that has ended.
 func carryOut(ctx context.Context, c client.Client, job *batchv1.Job) error {
-	container := job.Spec.Template.Spec.Containers[0]
-	getenv := func(name string) string {
-		for _, e := range container.Env {
-			if e.Name == name {
-				return e.Value
-			}
-		}
-		return ""
-	}
-	if len(container.Args) == 0 || container.Args[0] != "runner" {
-		return fmt.Errorf("running Job %s: its arguments are %q", job.Name, container.Args)
-	}
-	task, err := runner.ParseTask(container.Args[1:], getenv)
+	task, err := runners.TaskOf(job.Spec.Template.Spec.Containers[0])
 	if err != nil {
 		return fmt.Errorf("running Job %s: %w", job.Name, err)
 	}

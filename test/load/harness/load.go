@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // loaders is how many clients create objects at the same time.
@@ -33,6 +35,19 @@ func (l *Lab) CreateAll(ctx context.Context, namespace, prefix string, n int, va
 	if variant == Held {
 		prefix = HeldPrefix + prefix
 	}
+	return l.createAll(ctx, n, func(i int) *unstructured.Unstructured {
+		return l.Subject.New(namespace, fmt.Sprintf("%s-%d", prefix, i), variant)
+	})
+}
+
+// CreateAllAt creates n objects that begin at a full minute, as CreateAll does.
+func (l *Lab) CreateAllAt(ctx context.Context, namespace, prefix string, n int, at time.Time) error {
+	return l.createAll(ctx, n, func(i int) *unstructured.Unstructured {
+		return l.Subject.At(namespace, fmt.Sprintf("%s-%d", prefix, i), at)
+	})
+}
+
+func (l *Lab) createAll(ctx context.Context, n int, object func(i int) *unstructured.Unstructured) error {
 	var next atomic.Int64
 	return Parallel(min(loaders, n), func(int) error {
 		for {
@@ -40,7 +55,8 @@ func (l *Lab) CreateAll(ctx context.Context, namespace, prefix string, n int, va
 			if i >= n || ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err := l.Create(ctx, namespace, fmt.Sprintf("%s-%d", prefix, i), variant); err != nil {
+			o := object(i)
+			if err := l.Client.Create(ctx, l.Subject.Resource, o.GetNamespace(), o); err != nil {
 				return err
 			}
 		}

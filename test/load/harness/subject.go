@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -206,6 +207,15 @@ type Shape struct {
 	May, DownMay []string
 	// Beside is what the objects need in their namespace.
 	Beside []Beside
+}
+
+// Merged are counts of several kinds of requests in one; of the same kind the last.
+func Merged(all ...map[string]int) map[string]int {
+	out := map[string]int{}
+	for _, m := range all {
+		maps.Copy(out, m)
+	}
+	return out
 }
 
 // Beside is an object that somebody else brings.

@@ -19,6 +19,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/executor/noop"
 	"github.com/labkeeper/labkeeper/internal/runner"
 	"github.com/labkeeper/labkeeper/test/load/harness"
+	"github.com/labkeeper/labkeeper/test/runners"
 )
 
 // kubelet runs the pods of Jobs to their end.
@@ -31,19 +32,9 @@ func kubelet(ctx context.Context, c *harness.Client, o *harness.Object, gone boo
 		return err
 	}
 	container := spec.Containers[0]
-	if len(container.Args) == 0 || container.Args[0] != "runner" {
-		return fmt.Errorf("pod %s has the arguments %q", o.Metadata.Name, container.Args)
-	}
-	task, err := runner.ParseTask(container.Args[1:], func(name string) string {
-		for _, e := range container.Env {
-			if e.Name == name {
-				return e.Value
-			}
-		}
-		return ""
-	})
+	task, err := runners.TaskOf(container)
 	if err != nil {
-		return err
+		return fmt.Errorf("running pod %s: %w", o.Metadata.Name, err)
 	}
 	namespace, point, _ := strings.Cut(task.RestorePoint, "/")
 	result := runner.Run(log.IntoContext(ctx, logr.Discard()), task, runner.Deps{

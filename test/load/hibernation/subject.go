@@ -6,7 +6,6 @@ package hibernation
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 	"time"
 
@@ -210,25 +209,17 @@ func shape() harness.Shape {
 			return newPlan(namespace, name, harness.Plain, 1)
 		},
 		// The restore point and the logs, and the plan as the cycle goes by it.
-		Up: with(attempt, map[string]int{"create configmaps": 2, "create controllerrevisions": 1}),
+		Up: harness.Merged(attempt, map[string]int{"create configmaps": 2, "create controllerrevisions": 1}),
 		// What a plan before has left asleep; the restore point before the Job is made and after it has ended, and the logs.
-		Reads: with(reads, map[string]int{"list configmaps": 1, "get hibernateplans": 3}),
+		Reads: harness.Merged(reads, map[string]int{"list configmaps": 1, "get hibernateplans": 3}),
 		// Once more for each pass that comes before the cache has the Job.
 		May: []string{"get configmaps", "get jobs"},
 		// The restore point is fenced, set free and deleted, the log updated, and then all that there is of the plan goes.
-		Down: with(attempt, map[string]int{
+		Down: harness.Merged(attempt, map[string]int{
 			"patch configmaps": 2, "delete configmaps": 1, "update configmaps": 1, "delete controllerrevisions": 1,
 			"deletecollection configmaps": 1, "deletecollection controllerrevisions": 1,
 		}),
-		DownReads: with(reads, map[string]int{"get hibernateplans": 5}),
+		DownReads: harness.Merged(reads, map[string]int{"get hibernateplans": 5}),
 		DownMay:   []string{"get configmaps", "get jobs"},
 	}
-}
-
-func with(all ...map[string]int) map[string]int {
-	out := map[string]int{}
-	for _, m := range all {
-		maps.Copy(out, m)
-	}
-	return out
 }

@@ -129,7 +129,7 @@ func (c *counter) count(way string, writes, reads map[string]int, may []string, 
 	delete(got, status)
 	delete(got, "create events")
 	delete(got, "patch events")
-	for _, what := range slices.Sorted(maps.Keys(merged(got, writes, reads))) {
+	for _, what := range slices.Sorted(maps.Keys(harness.Merged(got, writes, reads))) {
 		have, want := got[what], c.n*(writes[what]+reads[what])
 		beside := abs(have - want)
 		switch {
@@ -149,15 +149,6 @@ func (c *counter) count(way string, writes, reads map[string]int, may []string, 
 	}
 	put("writes", total)
 	return nil
-}
-
-// merged has the keys of all.
-func merged(all ...map[string]int) map[string]int {
-	out := map[string]int{}
-	for _, m := range all {
-		maps.Copy(out, m)
-	}
-	return out
 }
 
 // noopPasses touches objects that have nothing to be done for, and counts the writes.

@@ -4,15 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/labkeeper/labkeeper/test/load/harness"
 	"github.com/labkeeper/labkeeper/test/load/measure"
 )
-
-// loaders is how many clients create what waits for the minute.
-const loaders = 16
 
 // minute creates objects that wait for one full minute, and looks how late each begins: the k-th may be as late as the
 // writes that k beginnings need take on this machine, and late_ms is what it was beyond that at worst.
@@ -26,7 +22,7 @@ func minute(ctx context.Context, l *harness.Lab, n int) (measure.Figures, error)
 	}
 	// Time enough to create them all, and for the manager to be done with that.
 	at := time.Now().Add(time.Minute + time.Duration(n)*20*time.Millisecond).Truncate(time.Minute)
-	if err := createAt(ctx, l, n, at); err != nil {
+	if err := l.CreateAllAt(ctx, namespace, "minute", n, at); err != nil {
 		return nil, err
 	}
 	if err := l.Watcher.Await(ctx, namespace, l.Subject.Waits, n, time.Until(at)); err != nil {
@@ -65,20 +61,4 @@ func minute(ctx context.Context, l *harness.Lab, n int) (measure.Figures, error)
 	f.Put("total_s", last.Seconds())
 	f.Put("statuses", statuses(stories))
 	return f, nil
-}
-
-func createAt(ctx context.Context, l *harness.Lab, n int, at time.Time) error {
-	var next atomic.Int64
-	return harness.Parallel(min(loaders, n), func(int) error {
-		for {
-			i := int(next.Add(1)) - 1
-			if i >= n || ctx.Err() != nil {
-				return ctx.Err()
-			}
-			object := l.Subject.At(namespace, fmt.Sprintf("minute-%d", i), at)
-			if err := l.Client.Create(ctx, l.Subject.Resource, namespace, object); err != nil {
-				return err
-			}
-		}
-	})
 }
