@@ -171,8 +171,9 @@ func (k *Kubelet) see(ctx context.Context, pod *corev1.Pod) {
 	case pod.DeletionTimestamp != nil:
 		k.remove(ctx, pod)
 	case pod.Status.Phase == corev1.PodPending && !known:
-		k.pods[pod.UID] = &process{}
-		k.all.Go(func() { k.play(ctx, pod.DeepCopy(), k.pods[pod.UID]) })
+		p = &process{}
+		k.pods[pod.UID] = p
+		k.all.Go(func() { k.play(ctx, pod.DeepCopy(), p) })
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/connector"
+	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/runner"
 )
@@ -144,8 +146,12 @@ func (s *scope) keep(ctx context.Context, r resolved) error {
 	}
 	marks.Set(s.owner, desired)
 	found, created, err := s.writer().Create(ctx, desired)
-	if err != nil || created || equality.Semantic.DeepEqual(found.Object["data"], desired.Object["data"]) {
+	if err != nil {
 		return err
+	}
+	if created || equality.Semantic.DeepEqual(found.Object["data"], desired.Object["data"]) {
+		s.revisions.Add(at, &r)
+		return nil
 	}
 	// It is of a cycle that was never recorded, from before an edit.
 	if err := s.writer().Delete(ctx, found); err != nil {
@@ -197,6 +203,9 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 	found, err := s.reach(ctx, t)
 	if err != nil {
 		return attempt{}, err
+	}
+	if found.problem == nil && found.credentials != (e.ConnectorSecretRef != "") { // what is made goes by what was recorded
+		return attempt{}, &problem{v1alpha1.ReasonConnectorNotReady, "the connector of target " + e.Target + " has changed since the attempt was recorded"}
 	}
 	a := attempt{names: s.names(), execution: e, target: t, runner: s.owner.Spec.Runner, image: s.Options.Image, reached: found}
 	if e.Operation == v1alpha1.OperationShutdown {
@@ -273,40 +282,40 @@ func (s *scope) fence(ctx context.Context, a attempt, point *corev1.ConfigMap) (
 	return changed, nil
 }
 
-// clear takes away what an attempt needed that has ended.
+// clear takes away what an attempt needed that has ended: its rights first.
 func (s *scope) clear(ctx context.Context, e *execution) error {
 	job := name(e.JobRef)
-	of := client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID), labelExecution: job}
-	var bindings rbacv1.RoleBindingList
-	if err := s.Live.List(ctx, &bindings, of); err != nil {
-		return fmt.Errorf("listing RoleBindings of %s: %w", job, err)
+	needs, known := s.needs(e)
+	type helper struct {
+		gvk schema.GroupVersionKind
+		key types.NamespacedName
 	}
-	for i := range bindings.Items {
-		if err := s.remove(ctx, &bindings.Items[i]); err != nil {
+	at := s.names().in(job)
+	var helpers []helper
+	switch {
+	case e.ConnectorSecretRef != "":
+		helpers = append(helpers, helper{secretGVK, at})
+	case known && needs.ClusterRole == "":
+	case e.Operation == v1alpha1.OperationWakeUp && len(e.Namespaces) == 0:
+		// Left asleep by a plan before, and woken where its restore point has said.
+		bound, err := s.bound(ctx, job)
+		if err != nil {
 			return err
 		}
-	}
-	for _, kind := range []client.Object{&rbacv1.ClusterRoleBinding{}, &rbacv1.Role{}, &corev1.ServiceAccount{}, &corev1.Secret{}} {
-		opts := []client.DeleteAllOfOption{of}
-		switch kind.(type) {
-		case *rbacv1.ClusterRoleBinding:
-			if !s.clusterwide(e) {
-				continue
-			}
-		default:
-			opts = append(opts, client.InNamespace(s.Options.Namespace))
+		for _, key := range bound {
+			helpers = append(helpers, helper{bindingGVK, key})
 		}
-		if err := s.Live.DeleteAllOf(ctx, kind, opts...); err != nil {
-			return fmt.Errorf("deleting the %T of %s: %w", kind, job, err)
+	default:
+		for _, namespace := range e.Namespaces {
+			helpers = append(helpers, helper{bindingGVK, bindingOf(namespace, job)})
 		}
 	}
-	// The cache may not have it yet, and nobody would look for it again.
-	found, err := kube.Get(ctx, s.Live, jobGVK, s.names().in(job))
-	if err != nil {
-		return err
+	if !known || needs.Cluster {
+		helpers = append(helpers, helper{clusterBindingGVK, types.NamespacedName{Name: job}})
 	}
-	if found != nil {
-		if err := s.writer().Delete(ctx, found, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+	helpers = append(helpers, helper{bindingGVK, at}, helper{roleGVK, at}, helper{accountGVK, at}, helper{jobGVK, at})
+	for _, h := range helpers { // of the server: the cache may not have the Job yet, and nobody would look for it again
+		if err := s.remove(ctx, h.gvk, h.key); err != nil {
 			return err
 		}
 	}
@@ -314,21 +323,38 @@ func (s *scope) clear(ctx context.Context, e *execution) error {
 	return nil
 }
 
-// clusterwide says whether the runner of a target was granted something in the whole cluster.
-func (s *scope) clusterwide(e *execution) bool {
+// needs are those of the runner of a target; not known where that is in no program.
+func (s *scope) needs(e *execution) (executor.Needs, bool) {
 	if s.plan.program == nil {
-		return true
+		return executor.Needs{}, false
 	}
-	position, ok := s.plan.program.positions[e.Target]
-	return !ok || s.plan.program.parameters[position].Needs().Cluster
+	position, known := s.plan.program.positions[e.Target]
+	if !known {
+		return executor.Needs{}, false
+	}
+	return s.plan.program.parameters[position].Needs(), true
 }
 
-func (s *scope) remove(ctx context.Context, o client.Object) error {
-	err := s.Live.Delete(ctx, o, client.Preconditions{UID: ptr.To(o.GetUID())})
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting %T %s: %w", o, client.ObjectKeyFromObject(o), err)
+// bound are the RoleBindings of an attempt, wherever they are.
+func (s *scope) bound(ctx context.Context, job string) ([]types.NamespacedName, error) {
+	var bindings rbacv1.RoleBindingList
+	if err := s.Live.List(ctx, &bindings, client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID), labelExecution: job}); err != nil {
+		return nil, fmt.Errorf("listing RoleBindings of %s: %w", job, err)
 	}
-	return nil
+	out := make([]types.NamespacedName, 0, len(bindings.Items))
+	for i := range bindings.Items {
+		out = append(out, client.ObjectKeyFromObject(&bindings.Items[i]))
+	}
+	return out, nil
+}
+
+// remove deletes an object of a name if it is the plan's; another's was never needed.
+func (s *scope) remove(ctx context.Context, gvk schema.GroupVersionKind, key types.NamespacedName) error {
+	found, err := kube.Get(ctx, s.Live, gvk, key)
+	if err != nil || found == nil || !marks.Owns(s.owner, found) {
+		return err
+	}
+	return s.writer().Delete(ctx, found, client.PropagationPolicy(metav1.DeletePropagationBackground))
 }
 
 // release lets the restore point of a target go that is awake.
@@ -372,14 +398,8 @@ func (s *scope) drop(ctx context.Context, point *corev1.ConfigMap) error {
 // forget takes away what is left of a cycle that is over, and of a plan that goes.
 func (s *scope) forget(ctx context.Context) error {
 	if s.plan.Forget != 0 {
-		revision, err := kube.Get(ctx, s.Live, revisionGVK, s.names().revision(s.plan.Forget))
-		if err != nil {
+		if err := s.remove(ctx, revisionGVK, s.names().revision(s.plan.Forget)); err != nil {
 			return err
-		}
-		if revision != nil {
-			if err := s.writer().Delete(ctx, revision); err != nil {
-				return err
-			}
 		}
 	}
 	if !s.plan.Done || s.plan.Status.Cycles == 0 {

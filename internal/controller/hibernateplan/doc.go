@@ -60,15 +60,16 @@
 //   - A restore point is gone, or empty: its wake-up fails, and says so, until it was put back.
 //   - The ControllerRevision of a cycle is gone: the spec takes its place, if it has the same targets in the same order.
 //
-// A pass looks at ten attempts, makes ten and clears ten away, as many at a time as plans are looked at at a time
-// (--max-concurrent-reconciles): what they wait for is the API server's storage.
+// A pass looks at ten attempts, makes ten and clears ten away, --max-concurrent-reconciles at a time, and four times as
+// many plans are looked at at the same time: what they wait for is the API server. Where many begin at one minute, those
+// that have ended come after them.
 //
 // # What it costs
 //
-// A target that sleeps takes 11 writes beside those of its plan: restore point, ServiceAccount, Role, RoleBinding and Job
-// are created, and all but the first taken away (with a Secret's deletion, whether there is one or not), and its log is
-// kept; a plan takes its finalizer, its revision, and three statuses or more. Nothing is asked for between transitions,
-// but for a look each hour. `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single` holds it to that.
+// A target that sleeps takes 10 writes beside those of its plan: restore point, ServiceAccount, Role, RoleBinding and
+// Job are created, and all but the first taken away, and its log is kept (and two for each namespace that it is in); a
+// plan takes its finalizer, its revision, and three statuses or more. Nothing is asked for between transitions, but for
+// a look each hour. `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single` holds it to that.
 //
 // A plan has at most 1,000 targets: its ledger is in the status.
 package hibernateplan

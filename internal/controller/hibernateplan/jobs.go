@@ -79,8 +79,7 @@ func (a attempt) helpers() []client.Object {
 		return out
 	}
 	for _, namespace := range a.reached.namespaces {
-		// Its own namespace has a binding of that name already.
-		out = append(out, a.binding(types.NamespacedName{Namespace: namespace, Name: at.Name + "-t"}, "ClusterRole", a.reached.needs.ClusterRole))
+		out = append(out, a.binding(bindingOf(namespace, at.Name), "ClusterRole", a.reached.needs.ClusterRole))
 	}
 	if a.reached.needs.Cluster {
 		out = append(out, &rbacv1.ClusterRoleBinding{
@@ -91,6 +90,11 @@ func (a attempt) helpers() []client.Object {
 		})
 	}
 	return out
+}
+
+// bindingOf is the RoleBinding in a namespace of a target; the manager's own has one of the Job's name.
+func bindingOf(namespace, job string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: job + "-t"}
 }
 
 func (a attempt) subjects() []rbacv1.Subject {

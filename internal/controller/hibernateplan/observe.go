@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -28,10 +29,15 @@ import (
 
 // The kinds beside our own.
 var (
-	jobGVK       = batchv1.SchemeGroupVersion.WithKind("Job")
-	namespaceGVK = corev1.SchemeGroupVersion.WithKind("Namespace")
-	revisionGVK  = appsv1.SchemeGroupVersion.WithKind("ControllerRevision")
-	configMapGVK = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	jobGVK            = batchv1.SchemeGroupVersion.WithKind("Job")
+	namespaceGVK      = corev1.SchemeGroupVersion.WithKind("Namespace")
+	revisionGVK       = appsv1.SchemeGroupVersion.WithKind("ControllerRevision")
+	configMapGVK      = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	secretGVK         = corev1.SchemeGroupVersion.WithKind("Secret")
+	accountGVK        = corev1.SchemeGroupVersion.WithKind("ServiceAccount")
+	roleGVK           = rbacv1.SchemeGroupVersion.WithKind("Role")
+	bindingGVK        = rbacv1.SchemeGroupVersion.WithKind("RoleBinding")
+	clusterBindingGVK = rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding")
 )
 
 // What the objects of a plan are known by, beside what the API says.
@@ -219,13 +225,23 @@ func (s *scope) observeAttempt(ctx context.Context, seen *sight) error {
 			return nil
 		}
 	}
-	pods, err := s.pods(ctx, seen.attempt)
-	if err != nil {
+	if seen.job == nil && said == nil {
+		pods, err := s.pods(ctx, seen.attempt)
+		seen.held = slices.ContainsFunc(pods, alive) // its Job is made again when they have ended
 		return err
 	}
-	if seen.job == nil && said == nil {
-		seen.held = slices.ContainsFunc(pods, alive) // its Job is made again when they have ended
-		return nil
+	return s.conclude(ctx, seen, said)
+}
+
+// conclude takes in how an attempt has ended, of which its runner has said so, or has not.
+func (s *scope) conclude(ctx context.Context, seen *sight, said *runner.Result) error {
+	// The server's cache answers at once. Only where it may be behind it is asked to wait until it is not.
+	pods, err := s.pods(ctx, seen.attempt, fromServersCache())
+	if err == nil && (len(pods) == 0 || alive(pods[0]) || said == nil && lastWords(pods, seen.attempt) == nil) {
+		pods, err = s.pods(ctx, seen.attempt)
+	}
+	if err != nil {
+		return err
 	}
 	if said == nil {
 		said = lastWords(pods, seen.attempt)
@@ -287,10 +303,16 @@ func parse(text, attempt string) *runner.Result {
 	return &r
 }
 
-// pods are those of a Job. They are read from the server, once for each attempt.
-func (s *scope) pods(ctx context.Context, job string) ([]corev1.Pod, error) {
+// fromServersCache lists what the API server has in its cache, which may be behind by a moment.
+func fromServersCache() client.ListOption { // a new one each time: the client writes into it
+	return &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
+}
+
+// pods are those of a Job, the newest first. They are read from the server, when an attempt has ended.
+func (s *scope) pods(ctx context.Context, job string, opts ...client.ListOption) ([]corev1.Pod, error) {
 	var list corev1.PodList
-	if err := s.Live.List(ctx, &list, client.InNamespace(s.Options.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job}); err != nil {
+	opts = append(opts, client.InNamespace(s.Options.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job})
+	if err := s.Live.List(ctx, &list, opts...); err != nil {
 		return nil, fmt.Errorf("listing pods of Job %s: %w", job, err)
 	}
 	slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })

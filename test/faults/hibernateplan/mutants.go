@@ -114,12 +114,12 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "helper-left", RootCause: "a kind of helper is forgotten",
-		Edits:     edit1(applying, "&rbacv1.ClusterRoleBinding{}, &rbacv1.Role{}, &corev1.ServiceAccount{}", "&rbacv1.ClusterRoleBinding{}, &corev1.ServiceAccount{}"),
+		Edits:     edit1(applying, "helper{bindingGVK, at}, helper{roleGVK, at}, helper{accountGVK, at}", "helper{bindingGVK, at}, helper{accountGVK, at}"),
 		Workloads: []string{"deleted"},
 	},
 	{
 		Name: "job-of-the-cache", RootCause: "a Job that the cache does not have yet is taken for gone, and nobody looks again",
-		Edits:     edit1(applying, "	found, err := kube.Get(ctx, s.Live, jobGVK, s.names().in(job))\n", "	found, err := kube.Get(ctx, s.Client, jobGVK, s.names().in(job))\n"),
+		Edits:     edit1(applying, "	found, err := kube.Get(ctx, s.Live, gvk, key)\n", "	from := s.Live\n	if gvk == jobGVK {\n		from = s.Client\n	}\n	found, err := kube.Get(ctx, from, gvk, key)\n"),
 		Workloads: []string{"deleted"}, Modes: []faults.Mode{faults.Held},
 	},
 	{

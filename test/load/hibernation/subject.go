@@ -197,12 +197,14 @@ func shape() harness.Shape {
 	// What each of the two takes: an attempt that is made, and cleared away.
 	attempt := map[string]int{
 		"create serviceaccounts": 1, "create roles": 1, "create rolebindings": 1, "create jobs": 1,
-		"deletecollection serviceaccounts": 1, "deletecollection roles": 1, "deletecollection secrets": 1, "delete rolebindings": 1, "delete jobs": 1,
+		"delete serviceaccounts": 1, "delete roles": 1, "delete rolebindings": 1, "delete jobs": 1,
 		"patch hibernateplans": 1, // the finalizer
 	}
-	// Whether the cache is behind: of the plan before anything is done, of the Job before it is cleared away; what the
-	// runner has said; the bindings in other namespaces; the pod and its log.
-	reads := map[string]int{"get jobs": 1, "list rolebindings": 1, "list pods": 1, "get pods/log": 1, "get controllerrevisions": 1}
+	// Whether the cache is behind: of the plan before anything is done, of what is cleared away; what the runner has said;
+	// the pod and its log.
+	reads := map[string]int{
+		"get jobs": 1, "get serviceaccounts": 1, "get roles": 1, "get rolebindings": 1, "list pods": 1, "get pods/log": 1,
+	}
 	return harness.Shape{
 		Name: "single", Done: string(v1alpha1.PhaseHibernated),
 		New: func(namespace, name string) *unstructured.Unstructured {
@@ -219,7 +221,7 @@ func shape() harness.Shape {
 			"patch configmaps": 2, "delete configmaps": 1, "update configmaps": 1, "delete controllerrevisions": 1,
 			"deletecollection configmaps": 1, "deletecollection controllerrevisions": 1,
 		}),
-		DownReads: harness.Merged(reads, map[string]int{"get hibernateplans": 5}),
+		DownReads: harness.Merged(reads, map[string]int{"get hibernateplans": 5, "get controllerrevisions": 1}),
 		DownMay:   []string{"get configmaps", "get jobs"},
 	}
 }
