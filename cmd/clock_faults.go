@@ -15,6 +15,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
+// ledgerPace is how far apart the writes of a plan's ledger are: of a clock that stands still there are no quarters of a
+// second, and what is written must not depend on how fast a machine is.
+const ledgerPace = time.Duration(0)
+
 // clockVariable names the file that the time is read from, in RFC 3339. Without it this manager
 // has the clock of the others.
 const clockVariable = "LABKEEPER_FAULTS_CLOCK"

@@ -104,7 +104,7 @@ func parse(args []string) (options, error) {
 	if clusterFrom != "" {
 		h.ClusterNamespaces = strings.Split(clusterFrom, ",")
 	}
-	h.WatchNamespaces, h.Events, h.MaxConcurrentReconciles = e.WatchNamespaces, e.Events, e.MaxConcurrentReconciles
+	h.WatchNamespaces, h.Events, h.MaxConcurrentReconciles, h.LedgerPace = e.WatchNamespaces, e.Events, e.MaxConcurrentReconciles, ledgerPace
 	o.Experiment.Webhook = o.webhookPort != 0
 	if annotations != "" {
 		o.Twins.Annotations = strings.Split(annotations, ",")

@@ -24,7 +24,7 @@ func defaults() options {
 				Agent: "metrics-agent", Egress: "metrics-egress", Operator: "tailscale-operator", Monitors: "metrics-monitors",
 			},
 		}, Twins: experimentdeployment.Options{Events: true, MaxConcurrentReconciles: 4},
-			Hibernation: hibernateplan.Options{Namespace: "default", Events: true, MaxConcurrentReconciles: 4}},
+			Hibernation: hibernateplan.Options{Namespace: "default", Events: true, MaxConcurrentReconciles: 4, LedgerPace: ledgerPace}},
 		metricsAddress: ":8443", metricsSecure: true, probeAddress: ":8081", pprofAddress: "0",
 	}
 }
@@ -50,6 +50,7 @@ func TestParse(t *testing.T) {
 	}
 	everything.Hibernation = hibernateplan.Options{
 		Namespace: "night", Image: "labkeeper:v1", ClusterNamespaces: []string{"ops", "sre"}, WatchNamespaces: []string{"a", "b"}, MaxConcurrentReconciles: 9,
+		LedgerPace: ledgerPace,
 	}
 	tests := map[string]struct {
 		args []string

@@ -282,36 +282,28 @@ func (s *scope) fence(ctx context.Context, a attempt, point *corev1.ConfigMap) (
 	return changed, nil
 }
 
-// clear takes away what an attempt needed that has ended: its rights first.
+// clear takes away what an attempt needed that has ended, its rights first.
 func (s *scope) clear(ctx context.Context, e *execution) error {
 	job := name(e.JobRef)
+	at := s.names().in(job)
 	needs, known := s.needs(e)
+	bindings, err := s.bindings(ctx, e)
+	if err != nil {
+		return err
+	}
 	type helper struct {
 		gvk schema.GroupVersionKind
 		key types.NamespacedName
 	}
-	at := s.names().in(job)
 	var helpers []helper
-	switch {
-	case e.ConnectorSecretRef != "":
-		helpers = append(helpers, helper{secretGVK, at})
-	case known && needs.ClusterRole == "":
-	case e.Operation == v1alpha1.OperationWakeUp && len(e.Namespaces) == 0:
-		// Left asleep by a plan before, and woken where its restore point has said.
-		bound, err := s.bound(ctx, job)
-		if err != nil {
-			return err
-		}
-		for _, key := range bound {
-			helpers = append(helpers, helper{bindingGVK, key})
-		}
-	default:
-		for _, namespace := range e.Namespaces {
-			helpers = append(helpers, helper{bindingGVK, bindingOf(namespace, job)})
-		}
+	for _, key := range bindings {
+		helpers = append(helpers, helper{bindingGVK, key})
 	}
 	if !known || needs.Cluster {
 		helpers = append(helpers, helper{clusterBindingGVK, types.NamespacedName{Name: job}})
+	}
+	if e.ConnectorSecretRef != "" {
+		helpers = append(helpers, helper{secretGVK, at})
 	}
 	helpers = append(helpers, helper{bindingGVK, at}, helper{roleGVK, at}, helper{accountGVK, at}, helper{jobGVK, at})
 	for _, h := range helpers { // of the server: the cache may not have the Job yet, and nobody would look for it again
@@ -321,6 +313,30 @@ func (s *scope) clear(ctx context.Context, e *execution) error {
 	}
 	e.ServiceAccountRef, e.ConnectorSecretRef = "", ""
 	return nil
+}
+
+// bindings are those of an attempt in the namespaces of its target, as the ledger has them. It does not where a target
+// was left asleep by a plan before and woken where its restore point has said, nor of a Job without a plan.
+func (s *scope) bindings(ctx context.Context, e *execution) (out []types.NamespacedName, err error) {
+	job := name(e.JobRef)
+	needs, known := s.needs(e)
+	switch {
+	case known && (needs.ClusterRole == "" || e.ConnectorSecretRef != ""):
+		return nil, nil
+	case len(e.Namespaces) > 0 || e.Operation == v1alpha1.OperationShutdown:
+		for _, namespace := range e.Namespaces {
+			out = append(out, bindingOf(namespace, job))
+		}
+		return out, nil
+	}
+	var all rbacv1.RoleBindingList
+	if err := s.Live.List(ctx, &all, client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID), labelExecution: job}); err != nil {
+		return nil, fmt.Errorf("listing RoleBindings of %s: %w", job, err)
+	}
+	for i := range all.Items {
+		out = append(out, client.ObjectKeyFromObject(&all.Items[i]))
+	}
+	return out, nil
 }
 
 // needs are those of the runner of a target; not known where that is in no program.
@@ -333,19 +349,6 @@ func (s *scope) needs(e *execution) (executor.Needs, bool) {
 		return executor.Needs{}, false
 	}
 	return s.plan.program.parameters[position].Needs(), true
-}
-
-// bound are the RoleBindings of an attempt, wherever they are.
-func (s *scope) bound(ctx context.Context, job string) ([]types.NamespacedName, error) {
-	var bindings rbacv1.RoleBindingList
-	if err := s.Live.List(ctx, &bindings, client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID), labelExecution: job}); err != nil {
-		return nil, fmt.Errorf("listing RoleBindings of %s: %w", job, err)
-	}
-	out := make([]types.NamespacedName, 0, len(bindings.Items))
-	for i := range bindings.Items {
-		out = append(out, client.ObjectKeyFromObject(&bindings.Items[i]))
-	}
-	return out, nil
 }
 
 // remove deletes an object of a name if it is the plan's; another's was never needed.

@@ -2,24 +2,30 @@ package hibernateplan
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/lru"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
@@ -132,5 +138,59 @@ func TestHeldKeepNobody(t *testing.T) {
 	p := facts{plan: plan, seen: s.seen, registry: registry, namespace: "system", now: noon}.decide()
 	if !slices.Equal(p.Launch, []int{perPass}) {
 		t.Errorf("to be launched: %v", p.Launch)
+	}
+}
+
+// Where the ledger was written just now, the Jobs that it speaks of are made, and it is not written again before its time.
+func TestLedgerPace(t *testing.T) {
+	plan, n := attempting(v1alpha1.OperationShutdown, targetNames(2)...)
+	plan.ResourceVersion, plan.Finalizers = "1", []string{v1alpha1.Finalizer}
+	ended := name(plan.Status.Executions[0].JobRef)
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: ended}}
+	marks.Set(plan, job)
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
+	revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: plan.Status.CurrentCycle.PlanRevision}}
+	marks.Set(plan, revision)
+	var err error
+	if revision.Data.Raw, err = json.Marshal(resolve(plan.Spec)); err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(plan).WithObjects(plan, job, revision, pointOf(n, "a", ended)).
+		WithIndex(&v1alpha1.ScheduleException{}, indexPlan, func(client.Object) []string { return nil }).Build()
+	r := &Reconciler{
+		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(1), lonely: lru.New(1), paced: lru.New(1),
+		Options: Options{Namespace: "system", Image: "runner", Executors: registry, MaxConcurrentReconciles: 4, LedgerPace: time.Hour, Clock: clocktesting.NewFakePassiveClock(noon)},
+	}
+	pass := func() (ctrl.Result, *v1alpha1.HibernatePlan) {
+		t.Helper()
+		now := &v1alpha1.HibernatePlan{}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), now); err != nil {
+			t.Fatal(err)
+		}
+		result, err := r.Reconcile(t.Context(), now)
+		if err := errors.Join(err, c.Get(t.Context(), client.ObjectKeyFromObject(plan), now)); err != nil {
+			t.Fatal(err)
+		}
+		return result, now
+	}
+	r.paced.Add(plan.UID, noon)
+	result, now := pass()
+	var jobs batchv1.JobList
+	if err := c.List(t.Context(), &jobs); err != nil || len(jobs.Items) != 2 {
+		t.Errorf("%d Jobs, %v", len(jobs.Items), err)
+	}
+	if result.RequeueAfter < 59*time.Minute || !equality.Semantic.DeepEqual(now.Status, plan.Status) {
+		t.Errorf("looks again in %s; the status is\n%+v", result.RequeueAfter, now.Status)
+	}
+	r.paced.Clear()
+	if _, now = pass(); now.Status.Executions[0].State != v1alpha1.ExecutionPending {
+		t.Errorf("an attempt that has failed is %s", now.Status.Executions[0].State)
+	}
+	if r.rest(plan) <= 0 {
+		t.Error("the ledger was written, and may be again at once")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -57,8 +58,10 @@ type Options struct {
 	Executors executor.Registry
 	// Events says whether Events are recorded of what happens.
 	Events bool
-	// MaxConcurrentReconciles is how many plans are looked at at the same time.
+	// MaxConcurrentReconciles is how many objects of a kind are looked at at the same time; of plans four times as many.
 	MaxConcurrentReconciles int
+	// LedgerPace is how far apart the writes of a plan's ledger are; 0 has them follow each other at once.
+	LedgerPace time.Duration
 	// Clock tells the time.
 	Clock clock.PassiveClock
 }
@@ -79,6 +82,7 @@ type Reconciler struct {
 	revisions *lru.Cache // *resolved by the name of a ControllerRevision
 	lonely    *lru.Cache // UIDs of plans that none of their names has left anything to
 	told      *kube.Told
+	paced     *lru.Cache // time.Time when the ledger of a plan was written last, by its UID
 }
 
 // scope is what a pass over one plan knows.
@@ -94,8 +98,8 @@ type scope struct {
 	recordable bool
 	// points are the restore points that were read, by their targets.
 	points map[string]*corev1.ConfigMap
-	// more: there is more to see than one pass looks at.
-	more bool
+	// more: there is more to see than one pass looks at. unended: those attempts are not looked at whose Jobs have ended.
+	more, unended bool
 }
 
 // Reconcile takes a plan one step on.
@@ -103,13 +107,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 	if err := kube.EnsureFinalizer(ctx, r.Client, owner, v1alpha1.Finalizer); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	before := owner.DeepCopy()
 	s := &scope{Reconciler: r, owner: owner, now: r.Options.Clock.Now()}
+	if wait := r.rest(owner); wait > 0 {
+		if err := s.early(ctx); err != nil {
+			return ctrl.Result{}, err
+		}
+		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, nil
+	}
+	before := owner.DeepCopy()
 	err := s.step(ctx)
 	report(s, err)
 	result, err := kube.Finish(ctx, r.Client, r.Recorder, before, owner, v1alpha1.Finalizer, kube.Outcome{
 		Wait: s.plan.Wait, Done: s.plan.Done && err == nil, Events: happened(before, owner, s, err), Err: err, Told: r.told,
 	})
+	if !equality.Semantic.DeepEqual(before.Status.Executions, owner.Status.Executions) {
+		r.paced.Add(owner.UID, s.now)
+	}
 	if result.RequeueAfter > atOnce {
 		result.Priority = ptr.To(0) // what is to begin then does not wait for what has ended
 	}
@@ -126,14 +139,39 @@ const priorityEnded = -1
 
 // step observes, decides and writes.
 func (s *scope) step(ctx context.Context) error {
-	if err := s.observe(ctx); err != nil {
+	if err := s.observe(ctx, s.observeExceptions, s.observeCycle, s.observeAttempts, s.observeLeft, s.observeReach); err != nil {
 		return err
 	}
-	s.plan = facts{plan: s.owner, seen: s.seen, registry: s.Options.Executors, namespace: s.Options.Namespace, now: s.now}.decide()
+	s.decide()
 	s.decided = true
 	if s.more {
 		s.plan.lookIn(atOnce)
 	}
+	return s.apply(ctx)
+}
+
+func (s *scope) decide() {
+	s.plan = facts{plan: s.owner, seen: s.seen, registry: s.Options.Executors, namespace: s.Options.Namespace, now: s.now}.decide()
+}
+
+// rest is how long the ledger of a plan is not written yet, because it was just now.
+func (r *Reconciler) rest(plan *v1alpha1.HibernatePlan) time.Duration {
+	last, written := r.paced.Get(plan.UID)
+	if !written {
+		return 0
+	}
+	return r.Options.LedgerPace - r.Options.Clock.Since(last.(time.Time))
+}
+
+// early makes the Jobs that the ledger speaks of, while it is not to be written. All else is the next pass's, and so is
+// what comes of those that cannot be made.
+func (s *scope) early(ctx context.Context) error {
+	s.unended = true
+	if err := s.observe(ctx, s.observeCycle, s.observeAttempts); err != nil {
+		return err
+	}
+	s.decide()
+	s.plan = Plan{Status: s.plan.Status, Launch: s.plan.Launch, program: s.plan.program}
 	return s.apply(ctx)
 }
 
@@ -169,7 +207,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		return fmt.Errorf("building the client of pods: %w", err)
 	}
 	r := &Reconciler{
-		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), lonely: lru.New(8192), told: kube.NewTold(),
+		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), lonely: lru.New(8192), told: kube.NewTold(), paced: lru.New(8192),
 		Logs: podLogs{func(namespace, pod string, o *corev1.PodLogOptions) stream {
 			return clients.CoreV1().Pods(namespace).GetLogs(pod, o)
 		}},

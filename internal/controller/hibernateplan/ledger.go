@@ -208,5 +208,8 @@ func every(*execution) bool     { return true }
 // helped says whether what a Job of the target needed may still be there.
 func helped(e *execution) bool { return e.ServiceAccountRef != "" || e.ConnectorSecretRef != "" }
 
+// busy says whether an attempt at the target runs, or is to be cleared away.
+func busy(e *execution) bool { return running(e) || helped(e) }
+
 // spent says whether there is a restore point that is not needed any more.
 func spent(e *execution) bool { return !e.Asleep && e.RestoreConfigMapRef != "" }

@@ -51,8 +51,8 @@ const (
 )
 
 // observe reads what the plan decides on.
-func (s *scope) observe(ctx context.Context) error {
-	for _, read := range []func(context.Context) error{s.observeExceptions, s.observeCycle, s.observeAttempts, s.observeLeft, s.observeReach} {
+func (s *scope) observe(ctx context.Context, reads ...func(context.Context) error) error {
+	for _, read := range reads {
 		if err := read(ctx); err != nil {
 			return err
 		}
@@ -119,6 +119,9 @@ func (s *scope) observeAttempts(ctx context.Context) error {
 	}
 	// Those whose Jobs have ended go first: they make room, and those without a Job may have to wait for pods.
 	for _, ended := range []bool{true, false} {
+		if ended && s.unended {
+			continue
+		}
 		if err := s.lookAt(ctx, byName, ended); err != nil {
 			return err
 		}

@@ -323,7 +323,7 @@ func (f facts) leave(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 			p.lookIn(atOnce)
 		}
 	}
-	if anyOf(st.Executions, func(e *execution) bool { return running(e) || helped(e) || spent(e) }) {
+	if anyOf(st.Executions, func(e *execution) bool { return busy(e) || spent(e) }) {
 		p.GivenUp = false
 		return
 	}
@@ -413,8 +413,8 @@ func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 	c := st.CurrentCycle
 	held := plan.Spec.Suspend && plan.DeletionTimestamp == nil
 	if want := operation(p.Desired.asleep); p.Known && !held && want != c.Operation {
-		if anyOf(st.Executions, running) {
-			return // it turns when what runs has ended
+		if anyOf(st.Executions, busy) {
+			return // it turns when what runs has ended, and is cleared away by what was recorded of it
 		}
 		f.turn(st, want)
 	}
@@ -432,7 +432,7 @@ func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 
 // unfinished says whether something of a target is still to be cleared away.
 func (f facts) unfinished(e *execution) bool {
-	return running(e) || helped(e) || e.RestoreConfigMapRef != ""
+	return busy(e) || e.RestoreConfigMapRef != ""
 }
 
 // removed says whether a target is not in the plan any more.
