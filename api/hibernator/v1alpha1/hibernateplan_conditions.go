@@ -54,6 +54,8 @@ const (
 	ReasonNothingAsleep = "NothingAsleep"
 	// ReasonCycleLost: what the current cycle began with is not there any more.
 	ReasonCycleLost = "CycleLost"
+	// ReasonLedgerLost: a part of the ledger that has left the status is not there any more.
+	ReasonLedgerLost = "LedgerLost"
 	// ReasonDryRun: nothing is started.
 	ReasonDryRun = "DryRun"
 	// ReasonDeleting: what sleeps is woken before the plan goes.

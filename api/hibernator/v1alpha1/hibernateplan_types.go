@@ -438,10 +438,15 @@ type HibernatePlanStatus struct {
 	// cycles are how many have begun.
 	// +optional
 	Cycles int64 `json:"cycles,omitempty"`
-	// executions are the ledger of the current cycle, or of the last one: one entry for each target.
+	// executions are the ledger of the current cycle, or of the last one: one entry for each target. Where they are more
+	// than 128 KiB, ledger says where they are.
 	// +optional
 	// +listType=atomic
 	Executions []ExecutionStatus `json:"executions,omitempty"`
+	// ledger is where the executions of the current cycle are, and how many are in which state, where they have left the
+	// status.
+	// +optional
+	Ledger *Ledger `json:"ledger,omitempty"`
 	// history are the last cycles that are over, the newest first.
 	// +optional
 	// +listType=atomic
@@ -516,6 +521,26 @@ type Cycle struct {
 	OperationStartedAt metav1.Time `json:"operationStartedAt"`
 	// planRevision is the ControllerRevision, in the manager's namespace, of the plan as the cycle began with it.
 	PlanRevision string `json:"planRevision"`
+}
+
+// Ledger is where the executions of a plan are that has many targets.
+type Ledger struct {
+	// shards are ControllerRevisions in the manager's namespace, each with executions in its data: together, in this order,
+	// one for each target. A shard never changes; another takes its place.
+	// +listType=atomic
+	Shards []string `json:"shards"`
+	// writes are how often the ledger was written.
+	Writes int64 `json:"writes"`
+	// pending are how many executions have not started, or wait to be tried again.
+	Pending int32 `json:"pending"`
+	// running are how many have a Job.
+	Running int32 `json:"running"`
+	// completed are how many are done.
+	Completed int32 `json:"completed"`
+	// failed are how many have failed as often as they may.
+	Failed int32 `json:"failed"`
+	// aborted are how many did not start.
+	Aborted int32 `json:"aborted"`
 }
 
 // ExecutionStatus is how far a target is.

@@ -47,7 +47,7 @@ func (s *scope) apply(ctx context.Context) error {
 		return nil
 	}
 	// Nothing is done by a record of before: a Job that was made and has ended would be made again.
-	if err := kube.Current(ctx, s.Live, v1alpha1.GroupVersion.WithKind("HibernatePlan"), s.owner); err != nil {
+	if err := kube.Current(ctx, s.Live, planGVK, s.owner); err != nil {
 		return err
 	}
 	if p.Begin != nil {

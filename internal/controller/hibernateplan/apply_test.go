@@ -58,11 +58,7 @@ func launch(t *testing.T, refusal error, age time.Duration) (*scope, error) {
 	plan, _ := attempting(v1alpha1.OperationShutdown, targetNames(2)...)
 	plan.ResourceVersion = "1"
 	refused := name(plan.Status.Executions[1].JobRef)
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(plan).WithInterceptorFuncs(interceptor.Funcs{
+	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(plan).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if o.GetObjectKind().GroupVersionKind().Kind == "Job" && o.GetName() == refused {
 				return refusal
@@ -141,6 +137,40 @@ func TestHeldKeepNobody(t *testing.T) {
 	}
 }
 
+func newScheme(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	return scheme
+}
+
+// newReconciler is one of a world that has some objects in it, at noon.
+func newReconciler(t *testing.T, objects ...client.Object) (*Reconciler, client.WithWatch) {
+	t.Helper()
+	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithStatusSubresource(&v1alpha1.HibernatePlan{}).WithObjects(objects...).
+		WithIndex(&v1alpha1.ScheduleException{}, indexPlan, func(client.Object) []string { return nil }).Build()
+	return &Reconciler{
+		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(9), lonely: lru.New(9), shards: lru.New(99), paced: lru.New(9),
+		Options: Options{Namespace: "system", Image: "runner", Executors: registry, MaxConcurrentReconciles: 4, Clock: clocktesting.NewFakePassiveClock(noon)},
+	}, c
+}
+
+// pass lets a reconciler look at a plan, and returns what there is of it then.
+func pass(t *testing.T, r *Reconciler, plan *v1alpha1.HibernatePlan) (ctrl.Result, *v1alpha1.HibernatePlan) {
+	t.Helper()
+	now := &v1alpha1.HibernatePlan{}
+	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(plan), now); err != nil {
+		t.Fatal(err)
+	}
+	result, err := r.Reconcile(t.Context(), now)
+	if err := errors.Join(err, r.Client.Get(t.Context(), client.ObjectKeyFromObject(plan), now)); err != nil {
+		t.Fatal(err)
+	}
+	return result, now
+}
+
 // Where the ledger was written just now, the Jobs that it speaks of are made, and it is not written again before its time.
 func TestLedgerPace(t *testing.T) {
 	plan, n := attempting(v1alpha1.OperationShutdown, targetNames(2)...)
@@ -155,30 +185,10 @@ func TestLedgerPace(t *testing.T) {
 	if revision.Data.Raw, err = json.Marshal(resolve(plan.Spec)); err != nil {
 		t.Fatal(err)
 	}
-	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(plan).WithObjects(plan, job, revision, pointOf(n, "a", ended)).
-		WithIndex(&v1alpha1.ScheduleException{}, indexPlan, func(client.Object) []string { return nil }).Build()
-	r := &Reconciler{
-		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(1), lonely: lru.New(1), paced: lru.New(1),
-		Options: Options{Namespace: "system", Image: "runner", Executors: registry, MaxConcurrentReconciles: 4, LedgerPace: time.Hour, Clock: clocktesting.NewFakePassiveClock(noon)},
-	}
-	pass := func() (ctrl.Result, *v1alpha1.HibernatePlan) {
-		t.Helper()
-		now := &v1alpha1.HibernatePlan{}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), now); err != nil {
-			t.Fatal(err)
-		}
-		result, err := r.Reconcile(t.Context(), now)
-		if err := errors.Join(err, c.Get(t.Context(), client.ObjectKeyFromObject(plan), now)); err != nil {
-			t.Fatal(err)
-		}
-		return result, now
-	}
+	r, c := newReconciler(t, plan, job, revision, pointOf(n, "a", ended))
+	r.Options.LedgerPace = time.Hour
 	r.paced.Add(plan.UID, noon)
-	result, now := pass()
+	result, now := pass(t, r, plan)
 	var jobs batchv1.JobList
 	if err := c.List(t.Context(), &jobs); err != nil || len(jobs.Items) != 2 {
 		t.Errorf("%d Jobs, %v", len(jobs.Items), err)
@@ -187,7 +197,7 @@ func TestLedgerPace(t *testing.T) {
 		t.Errorf("looks again in %s; the status is\n%+v", result.RequeueAfter, now.Status)
 	}
 	r.paced.Clear()
-	if _, now = pass(); now.Status.Executions[0].State != v1alpha1.ExecutionPending {
+	if _, now = pass(t, r, plan); now.Status.Executions[0].State != v1alpha1.ExecutionPending {
 		t.Errorf("an attempt that has failed is %s", now.Status.Executions[0].State)
 	}
 	if r.rest(plan) <= 0 {

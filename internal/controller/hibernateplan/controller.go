@@ -2,6 +2,7 @@ package hibernateplan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -28,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
 	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
@@ -82,6 +84,7 @@ type Reconciler struct {
 	revisions *lru.Cache // *resolved by the name of a ControllerRevision
 	lonely    *lru.Cache // UIDs of plans that none of their names has left anything to
 	told      *kube.Told
+	shards    *lru.Cache // *shard by the name of a ControllerRevision
 	paced     *lru.Cache // time.Time when the ledger of a plan was written last, by its UID
 }
 
@@ -117,11 +120,21 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 	before := owner.DeepCopy()
 	err := s.step(ctx)
 	report(s, err)
+	events := happened(before, owner, s, err)
+	if stored := s.store(ctx, s.plan.Done && err == nil); stored != nil {
+		owner.Status = *before.Status.DeepCopy()
+		err, events = errors.Join(err, stored), nil
+		conditions.Set(&owner.Status.Conditions, view{}.ready(err), owner.Generation, s.now)
+	}
+	ledger := !equality.Semantic.DeepEqual(before.Status.Executions, owner.Status.Executions) || !equality.Semantic.DeepEqual(before.Status.Ledger, owner.Status.Ledger)
 	result, err := kube.Finish(ctx, r.Client, r.Recorder, before, owner, v1alpha1.Finalizer, kube.Outcome{
-		Wait: s.plan.Wait, Done: s.plan.Done && err == nil, Events: happened(before, owner, s, err), Err: err, Told: r.told,
+		Wait: s.plan.Wait, Done: s.plan.Done && err == nil, Events: events, Err: err, Told: r.told,
 	})
-	if !equality.Semantic.DeepEqual(before.Status.Executions, owner.Status.Executions) {
+	if ledger {
 		r.paced.Add(owner.UID, s.now)
+	}
+	if err == nil {
+		s.prune(ctx, before)
 	}
 	if result.RequeueAfter > atOnce {
 		result.Priority = ptr.To(0) // what is to begin then does not wait for what has ended
@@ -139,7 +152,7 @@ const priorityEnded = -1
 
 // step observes, decides and writes.
 func (s *scope) step(ctx context.Context) error {
-	if err := s.observe(ctx, s.observeExceptions, s.observeCycle, s.observeAttempts, s.observeLeft, s.observeReach); err != nil {
+	if err := s.observe(ctx, s.load, s.observeExceptions, s.observeCycle, s.observeAttempts, s.observeLeft, s.observeReach); err != nil {
 		return err
 	}
 	s.decide()
@@ -167,7 +180,7 @@ func (r *Reconciler) rest(plan *v1alpha1.HibernatePlan) time.Duration {
 // what comes of those that cannot be made.
 func (s *scope) early(ctx context.Context) error {
 	s.unended = true
-	if err := s.observe(ctx, s.observeCycle, s.observeAttempts); err != nil {
+	if err := s.observe(ctx, s.load, s.observeCycle, s.observeAttempts); err != nil {
 		return err
 	}
 	s.decide()
@@ -207,7 +220,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		return fmt.Errorf("building the client of pods: %w", err)
 	}
 	r := &Reconciler{
-		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), lonely: lru.New(8192), told: kube.NewTold(), paced: lru.New(8192),
+		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), lonely: lru.New(8192), told: kube.NewTold(), shards: lru.New(512), paced: lru.New(8192),
 		Logs: podLogs{func(namespace, pod string, o *corev1.PodLogOptions) stream {
 			return clients.CoreV1().Pods(namespace).GetLogs(pod, o)
 		}},

@@ -29,6 +29,7 @@ import (
 
 // The kinds beside our own.
 var (
+	planGVK           = v1alpha1.GroupVersion.WithKind("HibernatePlan")
 	jobGVK            = batchv1.SchemeGroupVersion.WithKind("Job")
 	namespaceGVK      = corev1.SchemeGroupVersion.WithKind("Namespace")
 	revisionGVK       = appsv1.SchemeGroupVersion.WithKind("ControllerRevision")
@@ -81,20 +82,9 @@ func (s *scope) observeCycle(ctx context.Context) error {
 		s.seen.Cycle = known.(*resolved)
 		return nil
 	}
-	found, err := kube.Get(ctx, s.Live, revisionGVK, at)
-	if err != nil || found == nil {
-		return err
-	}
-	if !marks.Owns(s.owner, found) {
-		return &kube.NameTakenError{Object: kube.Describe(found)}
-	}
-	content, err := json.Marshal(found.Object["data"])
-	if err != nil {
-		return fmt.Errorf("reading %s: %w", kube.Describe(found), err)
-	}
 	var r resolved
-	if err := json.Unmarshal(content, &r); err != nil {
-		return fmt.Errorf("reading %s: %w", kube.Describe(found), err)
+	if found, err := s.revision(ctx, at, &r); err != nil || !found {
+		return err
 	}
 	s.seen.Cycle = &r
 	s.revisions.Add(at, &r) // a ControllerRevision never changes

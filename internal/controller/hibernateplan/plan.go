@@ -38,6 +38,8 @@ type Observed struct {
 	Held map[string]bool
 	// Left are targets that a plan of this name has left asleep, by their names: only looked for before the first cycle.
 	Left map[string]v1alpha1.Target
+	// Lost is which part of the ledger is not there any more; nil if none is. Nothing is done then.
+	Lost *problem
 	// Problem is why the targets of the spec cannot be reached; nil if they can.
 	Problem *problem
 	// Looked are the attempts that were looked at, by the names of their Jobs: a pass looks at so many.
@@ -104,6 +106,10 @@ func (f facts) decide() Plan {
 		p.Problem = &problem{v1alpha1.ReasonInvalid, oneLine(err)}
 	}
 	st := &plan.Status
+	if f.seen.Lost != nil {
+		f.lost(&p, plan)
+		return p
+	}
 	p.program = f.ofCycle(plan, current)
 	f.fold(&p, st)
 	f.want(&p, plan)
@@ -119,6 +125,16 @@ func (f facts) decide() Plan {
 	p.lookIn(longest)
 	p.Status = *st
 	return p
+}
+
+// lost is the plan of a pass that does not have the whole ledger: what sleeps stays so, and the plan goes when it leaves
+// that asleep anyway.
+func (f facts) lost(p *Plan, plan *v1alpha1.HibernatePlan) {
+	p.Problem = f.seen.Lost
+	f.going(p, plan)
+	p.GivenUp, p.Done = p.Leaves, p.Leaves
+	p.lookIn(time.Minute) // somebody may put it back
+	p.Status = plan.Status
 }
 
 // launchable takes in that the Job of a recorded attempt is to be made, if it was not and its pods have ended.
@@ -349,6 +365,10 @@ func (f facts) beginCycle(p *Plan, plan *v1alpha1.HibernatePlan, current *progra
 		}
 		program = compiled
 	}
+	if err := r.fits(); err != nil {
+		p.Problem = &problem{v1alpha1.ReasonInvalid, oneLine(err)}
+		return
+	}
 	st := &plan.Status
 	st.Cycles++
 	st.CurrentCycle = &v1alpha1.Cycle{ID: st.Cycles, StartedAt: seconds(f.now)}
@@ -494,6 +514,10 @@ func (f facts) endCycle(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 	summary.Message = cut(account(st.Executions))
 	st.History = append([]v1alpha1.CycleSummary{summary}, st.History...)
 	st.History = st.History[:min(len(st.History), history)]
+	if st.Ledger != nil { // what is told of until the next cycle
+		st.Executions = slices.DeleteFunc(st.Executions, func(e execution) bool { return e.Left == 0 })
+		st.Executions = st.Executions[:min(len(st.Executions), perShard)]
+	}
 	p.Forget, st.CurrentCycle = c.ID, nil
 	p.lookIn(atOnce) // there may be another
 }

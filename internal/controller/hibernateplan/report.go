@@ -1,6 +1,7 @@
 package hibernateplan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -49,6 +50,9 @@ func (s *scope) take() {
 	st, p := &s.owner.Status, s.plan.Status
 	p.Conditions, p.ObservedGeneration, p.Phase = st.Conditions, st.ObservedGeneration, st.Phase
 	*st = p
+	if s.seen.Lost != nil {
+		return
+	}
 	st.Targets, st.Asleep, st.Failed = int32(len(s.owner.Spec.Targets)), 0, 0
 	for i := range st.Executions {
 		if st.Executions[i].Asleep {
@@ -272,7 +276,7 @@ var quiet = []string{v1alpha1.ReasonPending, v1alpha1.ReasonAccepted, v1alpha1.R
 // bad are the reasons that are a Warning.
 var bad = []string{
 	v1alpha1.ReasonInvalid, v1alpha1.ReasonLeftAsFound, v1alpha1.ReasonNotGranted, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonNoRunnerImage, v1alpha1.ReasonPartly,
-	v1alpha1.ReasonShutdownFailed, v1alpha1.ReasonWakeUpFailed, v1alpha1.ReasonCycleLost, kube.ReasonForbidden, kube.ReasonNameTaken,
+	v1alpha1.ReasonShutdownFailed, v1alpha1.ReasonWakeUpFailed, v1alpha1.ReasonCycleLost, v1alpha1.ReasonLedgerLost, kube.ReasonForbidden, kube.ReasonNameTaken,
 	kube.ReasonRejected, kube.ReasonReconcileError,
 }
 
@@ -288,7 +292,7 @@ func happened(before, after *v1alpha1.HibernatePlan, s *scope, err error) (out [
 	}
 	if s.plan.GivenUp && err == nil {
 		v := view{status: &after.Status}
-		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonLeftAsleep, Message: "The plan goes, and these targets sleep: " + v.named(asleep) +
+		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonLeftAsleep, Message: "The plan goes, and these targets sleep: " + cmp.Or(v.named(asleep), "not known, as the ledger is lost") +
 			"; a plan of the same name wakes them by their restore points, ConfigMaps in the manager's namespace with label " + labelRestorePoint})
 	}
 	for _, c := range conditions.Changed(before.Status.Conditions, after.Status.Conditions) {

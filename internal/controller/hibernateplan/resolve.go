@@ -10,9 +10,6 @@ import (
 	"github.com/labkeeper/labkeeper/internal/executor"
 )
 
-// maxTargets is how many targets the ledger in the status has room for.
-const maxTargets = 1000
-
 // resolved is the part of a plan that a cycle keeps as it was when it began: the content of its ControllerRevision. How
 // pods are made is not: that can be put right while targets sleep.
 type resolved struct {
@@ -26,6 +23,18 @@ func resolve(spec v1alpha1.HibernatePlanSpec) resolved {
 	return resolved{Targets: spec.Targets, Execution: spec.Execution, Behavior: spec.Behavior}
 }
 
+// fits says whether there is room for what a cycle keeps. The error is a *dispatch.InvalidError.
+func (r resolved) fits() error {
+	content, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("writing the plan: %w", err)
+	}
+	if len(content) > maxPlan {
+		return &dispatch.InvalidError{Path: "spec", Problem: fmt.Sprintf("targets, execution and behavior have %d bytes together, and at most %d fit; make several plans", len(content), maxPlan)}
+	}
+	return nil
+}
+
 // program is a plan that can be carried out. It never changes.
 type program struct {
 	resolved
@@ -37,9 +46,6 @@ type program struct {
 // compile reads a plan. The error joins a *dispatch.InvalidError for each mistake, in the order of the spec.
 func compile(r resolved, registry executor.Registry) (*program, error) {
 	var problems []error
-	if n := len(r.Targets); n > maxTargets {
-		return nil, &dispatch.InvalidError{Path: "spec.targets", Problem: fmt.Sprintf("are %d, and the ledger of a plan has room for %d; make several plans", n, maxTargets)}
-	}
 	p := &program{resolved: r, positions: make(map[string]int, len(r.Targets)), parameters: make([]executor.Parameters, len(r.Targets))}
 	for i, t := range r.Targets {
 		p.positions[t.Name] = i

@@ -47,7 +47,7 @@ func (r *Reconciler) orphansOf(ctx context.Context, at types.NamespacedName) ([]
 	if !slices.ContainsFunc(jobs, foreign) {
 		return nil, nil
 	}
-	now := kube.Metadata(v1alpha1.GroupVersion.WithKind("HibernatePlan"))
+	now := kube.Metadata(planGVK)
 	if err := r.Live.Get(ctx, at, now); client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}

@@ -1,0 +1,261 @@
+package hibernateplan
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/lru"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+)
+
+// large is a plan whose ledger has no room in the status, that is to sleep.
+func large(targets int) *v1alpha1.HibernatePlan {
+	plan := newPlan(v1alpha1.StrategyParallel, 0)
+	plan.Spec.Execution.Strategy.MaxConcurrency = ptr.To[int32](1)
+	plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideHibernated}
+	for i := range targets {
+		plan.Spec.Targets = append(plan.Spec.Targets, v1alpha1.Target{Name: fmt.Sprintf("target-%05d", i), Type: "noop"})
+	}
+	plan.Finalizers = []string{v1alpha1.Finalizer}
+	return plan
+}
+
+// shardsOf are the names of those that there are.
+func shardsOf(t *testing.T, c client.Client) (out []string) {
+	t.Helper()
+	var all appsv1.ControllerRevisionList
+	if err := c.List(t.Context(), &all, client.MatchingLabels{labelLedger: "shard"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range all.Items {
+		out = append(out, all.Items[i].Name)
+	}
+	return out
+}
+
+// end1 ends the Job that there is, in failure.
+func end1(t *testing.T, c client.Client) {
+	t.Helper()
+	var jobs batchv1.JobList
+	if err := c.List(t.Context(), &jobs); err != nil || len(jobs.Items) != 1 {
+		t.Fatalf("%d Jobs, %v", len(jobs.Items), err)
+	}
+	jobs.Items[0].Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
+	if err := c.Status().Update(t.Context(), &jobs.Items[0]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A ledger that is too long for the status is kept in shards, of which only those are written anew that have changed, and
+// those go that the status names no more.
+func TestShards(t *testing.T) {
+	plan := large(2000)
+	r, c := newReconciler(t, plan)
+	_, now := pass(t, r, plan)
+	first := now.Status.Ledger
+	if got := summary(first); got != "20 shards, 1 writes, 1999 pending, 1 running" || len(now.Status.Executions) > 0 {
+		t.Fatalf("%s, and %d executions beside them", got, len(now.Status.Executions))
+	}
+	named(t, c, first)
+	pass(t, r, plan)
+	end1(t, c)
+	r.shards.Clear() // as of a manager that has just started
+	_, now = pass(t, r, plan)
+	second := now.Status.Ledger
+	if got := summary(second); got != "20 shards, 2 writes, 1999 pending, 1 running" || !slices.Equal(second.Shards[1:], first.Shards[1:]) || second.Shards[0] == first.Shards[0] {
+		t.Fatalf("%s: %v, and they were %v", got, second.Shards, first.Shards)
+	}
+	named(t, c, second)
+	if now.Status.Targets != 2000 || now.Status.Asleep != 2 { // as another one may begin
+		t.Errorf("%d targets, %d asleep", now.Status.Targets, now.Status.Asleep)
+	}
+	for range 3 {
+		_, now = pass(t, r, plan)
+	}
+	third := now.ResourceVersion
+	if _, now = pass(t, r, plan); now.ResourceVersion != third {
+		t.Errorf("the plan is written again:\n%+v", now.Status)
+	}
+}
+
+func summary(l *v1alpha1.Ledger) string {
+	if l == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%d shards, %d writes, %d pending, %d running", len(l.Shards), l.Writes, l.Pending, l.Running)
+}
+
+// named fails if there are other shards than a ledger names.
+func named(t *testing.T, c client.Client, ledger *v1alpha1.Ledger) {
+	t.Helper()
+	if got := shardsOf(t, c); !equal(got, ledger.Shards) {
+		t.Errorf("there are %v, and named are %v", got, ledger.Shards)
+	}
+}
+
+func equal(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// What was written and not recorded counts for nothing, and is in nobody's way.
+func TestShardsNotRecorded(t *testing.T) {
+	plan := large(2000)
+	r, c := newReconciler(t, plan)
+	real, lost := r.Client, errors.New("the API server is gone")
+	r.Client = interceptor.NewClient(c, interceptor.Funcs{
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return lost
+		},
+	})
+	stale := &v1alpha1.HibernatePlan{}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), stale); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Reconcile(t.Context(), stale); !errors.Is(err, lost) {
+		t.Fatalf("got %v", err)
+	}
+	if len(shardsOf(t, c)) != 20 {
+		t.Fatal("no shards were written")
+	}
+	r.Client, r.shards, r.paced = real, lru.New(9), lru.New(9)
+	_, now := pass(t, r, plan)
+	if now.Status.Ledger == nil || now.Status.Ledger.Running != 1 || !equal(now.Status.Ledger.Shards, shardsOf(t, c)) {
+		t.Errorf("the ledger is %+v", now.Status.Ledger)
+	}
+}
+
+// A part of the ledger that is gone is not made up: nothing is done, and the plan says so.
+func TestShardLost(t *testing.T) {
+	plan := large(2000)
+	r, c := newReconciler(t, plan)
+	_, now := pass(t, r, plan)
+	gone := &appsv1.ControllerRevision{}
+	gone.Namespace, gone.Name = "system", now.Status.Ledger.Shards[3]
+	if err := c.Delete(t.Context(), gone); err != nil {
+		t.Fatal(err)
+	}
+	r.shards.Clear()
+	was := now.Status.Ledger
+	_, now = pass(t, r, plan)
+	scheduled := find(now.Status.Conditions, v1alpha1.ConditionScheduled)
+	if scheduled.Reason != v1alpha1.ReasonLedgerLost || !strings.Contains(scheduled.Message, gone.Name) || now.Status.Targets != 2000 || !equality.Semantic.DeepEqual(now.Status.Ledger, was) {
+		t.Errorf("%+v\n%+v", scheduled, now.Status.Ledger)
+	}
+	var jobs batchv1.JobList
+	if err := c.List(t.Context(), &jobs); err != nil || len(jobs.Items) > 0 {
+		t.Errorf("%d Jobs, %v", len(jobs.Items), err)
+	}
+	now.Spec.DeletionPolicy = v1alpha1.DeletionLeave
+	if err := errors.Join(c.Update(t.Context(), now), c.Delete(t.Context(), now)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Reconcile(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), now); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("the plan is still there, %v", err)
+	}
+	if left := shardsOf(t, c); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+// A ledger comes back into the status when its cycle is over.
+func TestShardsEnd(t *testing.T) {
+	plan := large(2000)
+	r, c := newReconciler(t, plan)
+	_, now := pass(t, r, plan)
+	now.Spec.Override.State = v1alpha1.OverrideAwake
+	if err := c.Update(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		_, now = pass(t, r, plan)
+	}
+	end1(t, c)
+	for range 20 {
+		var jobs batchv1.JobList
+		if err := c.List(t.Context(), &jobs); err != nil {
+			t.Fatal(err)
+		}
+		for _, job := range jobs.Items { // of the wake-up
+			point := &corev1.ConfigMap{}
+			key := client.ObjectKey{Namespace: "system", Name: names{namespace: "system", plan: now}.point("target-00000").Name}
+			if err := c.Get(t.Context(), key, point); err != nil {
+				t.Fatal(err)
+			}
+			point.Data["result"] = fmt.Sprintf(`{"execution":%q,"completed":true,"resources":1}`, job.Name)
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+			if err := errors.Join(c.Update(t.Context(), point), c.Status().Update(t.Context(), &job)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, now = pass(t, r, plan)
+	}
+	if now.Status.CurrentCycle != nil || now.Status.Ledger != nil || len(now.Status.History) != 1 || now.Status.Targets != 2000 {
+		t.Errorf("%s: %+v, %+v", now.Status.Phase, now.Status.CurrentCycle, now.Status.Ledger)
+	}
+	if left := shardsOf(t, c); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestPartsOf(t *testing.T) {
+	line := func(length int) []byte { return bytes.Repeat([]byte("x"), length) }
+	for name, test := range map[string]struct {
+		lines [][]byte
+		want  []int
+	}{
+		"one":         {[][]byte{line(9)}, []int{1}},
+		"many":        {slices.Repeat([][]byte{line(9)}, 250), []int{100, 100, 50}},
+		"long ones":   {slices.Repeat([][]byte{line(maxShard / 3)}, 5), []int{2, 2, 1}},
+		"and another": {append(slices.Repeat([][]byte{line(maxShard / 60)}, 100), line(1)), []int{59, 41, 1}},
+	} {
+		parts, err := partsOf(test.lines)
+		var got []int
+		for _, p := range parts {
+			if got = append(got, len(p)); len(contentOf(p)) > maxShard {
+				t.Errorf("%s: %d bytes in a shard", name, len(contentOf(p)))
+			}
+		}
+		if err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+	if _, err := partsOf([][]byte{line(maxShard)}); err == nil || !strings.Contains(err.Error(), "too many namespaces") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A plan that its cycles have no room for does not begin.
+func TestPlanTooLarge(t *testing.T) {
+	plan := large(10000)
+	p := facts{plan: plan, registry: registry, namespace: "system", now: noon}.decide()
+	if p.Problem != nil || len(p.Status.Executions) != 10000 {
+		t.Errorf("10,000 small targets: %v", p.Problem)
+	}
+	for i := range plan.Spec.Targets {
+		plan.Spec.Targets[i].Name = strings.Repeat("x", 50) + plan.Spec.Targets[i].Name[6:]
+		plan.Spec.Targets[i].ConnectorRef = &v1alpha1.ConnectorRef{Kind: "K8SCluster", Name: strings.Repeat("y", 60)}
+	}
+	p = facts{plan: plan, registry: registry, namespace: "system", now: noon}.decide()
+	if p.Problem == nil || p.Problem.reason != v1alpha1.ReasonInvalid || !strings.Contains(p.Problem.message, "make several plans") || p.Status.CurrentCycle != nil {
+		t.Errorf("got %v", p.Problem)
+	}
+}
