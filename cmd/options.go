@@ -19,6 +19,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/internal/controller"
 	"github.com/labkeeper/labkeeper/internal/controller/experiment"
+	"github.com/labkeeper/labkeeper/internal/controller/hibernateplan"
 )
 
 // options are the manager's flags.
@@ -71,6 +72,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&annotations, "twin-annotations", "", "Comma-separated prefixes of annotations that twins of ExperimentDeployments get from their sources, beside those that are known to make pods what they are.")
 	h := &o.Hibernation
 	fs.StringVar(&h.Namespace, "hibernation-namespace", "", "Namespace where the Jobs of HibernatePlans run and restore points are kept. Default: the manager's own; outside of a cluster that of --leader-election-namespace, or default.")
+	fs.IntVar(&h.LedgerInStatus, "hibernation-ledger-in-status", hibernateplan.DefaultLedgerInStatus, "How many bytes of the ledger of a HibernatePlan its status holds; a longer one is kept in ControllerRevisions beside its Jobs.")
 	fs.StringVar(&h.Image, "runner-image", "", "Image of the Jobs of HibernatePlans: that of the manager, which it finds out by itself in a cluster.")
 	fs.StringVar(&clusterFrom, "hibernate-cluster-from", "", "Comma-separated namespaces whose HibernatePlans may act on what has no namespace, such as NodePools, in the manager's own cluster. Default: none.")
 	m := &e.Observability

@@ -64,6 +64,8 @@ type Outcome struct {
 	Err error
 	// Told learns which status was written; it may be nil.
 	Told *Told
+	// Written is called when the status has been written, and before the finalizer goes; it may be nil.
+	Written func(context.Context)
 }
 
 // EnsureFinalizer adds the finalizer to an object that is not being deleted. The patch
@@ -147,6 +149,9 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 		if !out.Done && pruned(after, written) {
 			// Another pass would want the same, and maybe at once.
 			return reconcile.Result{}, errNotKept
+		}
+		if out.Written != nil {
+			out.Written(ctx)
 		}
 	}
 	for _, e := range out.Events {

@@ -42,7 +42,7 @@ type manager struct {
 }
 
 // startManager starts a manager that finds the API server at an address.
-func (l *Lab) startManager(namespace, server string, mode Mode) (*manager, error) {
+func (l *Lab) startManager(namespace, server string, mode Mode, args ...string) (*manager, error) {
 	config := clientcmdapi.NewConfig()
 	config.Clusters["proxy"] = &clientcmdapi.Cluster{Server: server}
 	config.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy"}
@@ -61,7 +61,7 @@ func (l *Lab) startManager(namespace, server string, mode Mode) (*manager, error
 	}
 	m.args = append([]string{
 		"--kubeconfig=" + m.file("kubeconfig"), "--leader-elect=false", "--max-concurrent-reconciles=1", "--metrics-bind-address=0",
-	}, l.world.Manager(namespace)...)
+	}, append(l.world.Manager(namespace), args...)...)
 	return m, m.start()
 }
 

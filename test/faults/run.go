@@ -98,7 +98,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	if r.proxy, err = newProxy(l.account, plan); err != nil {
 		return nil, err
 	}
-	if r.manager, err = l.startManager(namespace.Name, r.proxy.url, p.Fault.Mode); err != nil {
+	if r.manager, err = l.startManager(namespace.Name, r.proxy.url, p.Fault.Mode, r.workload.Args...); err != nil {
 		r.proxy.close()
 		return nil, err
 	}

@@ -87,6 +87,8 @@ type Workload struct {
 	Objects []*unstructured.Unstructured
 	// Holds are the steps that the outsides do not take: the World knows them by name.
 	Holds []string
+	// Args are flags of the manager beside those of the World.
+	Args []string
 	// Steps are taken one after the other.
 	Steps []Step
 	// Done says whether what was asked for has come about, once all steps are taken.

@@ -529,6 +529,10 @@ type Ledger struct {
 	// one for each target. A shard never changes; another takes its place.
 	// +listType=atomic
 	Shards []string `json:"shards"`
+	// superseded are those that were named here before the last write, and are deleted.
+	// +optional
+	// +listType=atomic
+	Superseded []string `json:"superseded,omitempty"`
 	// writes are how often the ledger was written.
 	Writes int64 `json:"writes"`
 	// pending are how many executions have not started, or wait to be tried again.

@@ -153,7 +153,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*Reconciler, client.
 		WithIndex(&v1alpha1.ScheduleException{}, indexPlan, func(client.Object) []string { return nil }).Build()
 	return &Reconciler{
 		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(9), lonely: lru.New(9), shards: lru.New(99), paced: lru.New(9),
-		Options: Options{Namespace: "system", Image: "runner", Executors: registry, MaxConcurrentReconciles: 4, Clock: clocktesting.NewFakePassiveClock(noon)},
+		Options: Options{Namespace: "system", Image: "runner", Executors: registry, MaxConcurrentReconciles: 4, LedgerInStatus: DefaultLedgerInStatus, Clock: clocktesting.NewFakePassiveClock(noon)},
 	}, c
 }
 

@@ -64,6 +64,8 @@ type Options struct {
 	MaxConcurrentReconciles int
 	// LedgerPace is how far apart the writes of a plan's ledger are; 0 has them follow each other at once.
 	LedgerPace time.Duration
+	// LedgerInStatus is how many bytes of a plan's ledger its status holds, as JSON: a longer one is kept in ControllerRevisions.
+	LedgerInStatus int
 	// Clock tells the time.
 	Clock clock.PassiveClock
 }
@@ -129,13 +131,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 	ledger := !equality.Semantic.DeepEqual(before.Status.Executions, owner.Status.Executions) || !equality.Semantic.DeepEqual(before.Status.Ledger, owner.Status.Ledger)
 	result, err := kube.Finish(ctx, r.Client, r.Recorder, before, owner, v1alpha1.Finalizer, kube.Outcome{
 		Wait: s.plan.Wait, Done: s.plan.Done && err == nil, Events: events, Err: err, Told: r.told,
+		Written: func(ctx context.Context) {
+			if ledger {
+				r.paced.Add(owner.UID, s.now)
+			}
+			s.prune(ctx, owner.Status.Ledger)
+		},
 	})
-	if ledger {
-		r.paced.Add(owner.UID, s.now)
-	}
-	if err == nil {
-		s.prune(ctx, before)
-	}
 	if result.RequeueAfter > atOnce {
 		result.Priority = ptr.To(0) // what is to begin then does not wait for what has ended
 	}

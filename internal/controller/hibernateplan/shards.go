@@ -8,11 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -21,11 +23,11 @@ import (
 )
 
 // A ledger of many targets leaves the status, and is kept in ControllerRevisions, which never change: what has changed is
-// written anew, the status then names what counts by its one write, and what it names no more is deleted after that. A
-// manager that ends in between has recorded nothing.
+// written anew, the status then names what counts, and what does not any more, by its one write, and that is deleted
+// afterwards. What a manager has written that ended before it was named goes when the cycle is over.
 const (
-	// inStatus is how long a ledger in the status may be, in bytes of JSON.
-	inStatus = 128 << 10
+	// DefaultLedgerInStatus is how long a ledger in the status may be, in bytes of JSON.
+	DefaultLedgerInStatus = 128 << 10
 	// perShard is how many entries a shard has at most, and maxShard how many bytes of JSON: what is written anew for one
 	// entry that has changed.
 	perShard = 100
@@ -47,8 +49,11 @@ type shard struct {
 // load reads a ledger that has left the status into it.
 func (s *scope) load(ctx context.Context) error {
 	ledger := s.owner.Status.Ledger
-	if ledger == nil {
+	if ledger == nil || len(ledger.Shards) == 0 {
 		return nil
+	}
+	if _, ours := s.paced.Get(s.owner.UID); !ours { // whoever has written it may have ended before they were deleted
+		s.prune(ctx, ledger)
 	}
 	var all []execution
 	for _, name := range ledger.Shards {
@@ -121,50 +126,65 @@ func (s *scope) store(ctx context.Context, done bool) error {
 		st.Ledger, st.Executions = nil, nil
 		return nil
 	}
-	lines, size, err := linesOf(st.Executions)
-	if err != nil {
-		return err
-	}
-	if size <= inStatus && (st.Ledger == nil || st.CurrentCycle == nil) {
+	if st.Ledger != nil && len(st.Ledger.Shards) == 0 {
+		if err := s.deleteShards(ctx); err != nil {
+			return err
+		}
 		st.Ledger = nil
+	}
+	if st.CurrentCycle == nil {
+		if st.Ledger != nil {
+			st.Ledger = &v1alpha1.Ledger{Shards: []string{}, Writes: st.Ledger.Writes + 1}
+			s.plan.lookIn(atOnce) // to delete what it has named
+		}
 		return nil
 	}
-	parts, err := partsOf(lines)
-	if err != nil {
+	lines, size, err := linesOf(st.Executions)
+	if err != nil || size <= s.Options.LedgerInStatus && st.Ledger == nil {
 		return err
 	}
-	ledger := &v1alpha1.Ledger{Shards: make([]string, len(parts))}
-	count(ledger, st.Executions)
-	names, err := s.written(ctx)
+	ledger, err := s.write(ctx, lines)
 	if err != nil {
-		return err
-	}
-	if st.Ledger != nil {
-		ledger.Writes = st.Ledger.Writes
-	}
-	var fresh []int
-	texts, entries, from := make([]string, len(parts)), make([][]execution, len(parts)), 0
-	for i, part := range parts {
-		texts[i], entries[i] = contentOf(part), st.Executions[from:from+len(part)]
-		from += len(part)
-		if name, there := names[texts[i]]; there {
-			ledger.Shards[i] = name
-			continue
-		}
-		ledger.Shards[i] = s.names().ledger(ledger.Writes+1, i, texts[i]).Name
-		fresh = append(fresh, i)
-	}
-	if len(fresh) > 0 {
-		ledger.Writes++
-	}
-	errs := inParallel(s.Options.MaxConcurrentReconciles, fresh, func(i int) error {
-		return s.addShard(ctx, ledger.Shards[i], &shard{slices.Clone(entries[i]), texts[i]})
-	})
-	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("writing the ledger: %w", err)
 	}
 	st.Ledger, st.Executions = ledger, nil
 	return nil
+}
+
+// write writes the shards that have changed, and returns what names all of them.
+func (s *scope) write(ctx context.Context, lines [][]byte) (*v1alpha1.Ledger, error) {
+	parts, err := partsOf(lines)
+	if err != nil {
+		return nil, err
+	}
+	names, err := s.written(ctx)
+	if err != nil {
+		return nil, err
+	}
+	was := s.owner.Status.Ledger
+	if was == nil {
+		was = &v1alpha1.Ledger{}
+	}
+	now := &v1alpha1.Ledger{Shards: make([]string, len(parts)), Writes: was.Writes + 1}
+	fresh, from := map[string]*shard{}, 0
+	for i, part := range parts {
+		text, entries := contentOf(part), s.owner.Status.Executions[from:from+len(part)]
+		from += len(part)
+		name, there := names[text]
+		if !there {
+			name = s.names().ledger(now.Writes, i, text).Name
+			fresh[name] = &shard{slices.Clone(entries), text}
+		}
+		now.Shards[i] = name
+	}
+	if len(fresh) == 0 && len(now.Shards) == len(was.Shards) {
+		return was, nil
+	}
+	now.Superseded = slices.DeleteFunc(slices.Clone(was.Shards), func(name string) bool { return slices.Contains(now.Shards, name) })
+	count(now, s.owner.Status.Executions)
+	return now, errors.Join(inParallel(s.Options.MaxConcurrentReconciles, slices.Sorted(maps.Keys(fresh)), func(name string) error {
+		return s.addShard(ctx, name, fresh[name], now.Writes)
+	})...)
 }
 
 // written are the names of the shards that there are, by what they say.
@@ -185,12 +205,13 @@ func (s *scope) written(ctx context.Context) (map[string]string, error) {
 	return names, nil
 }
 
-func (s *scope) addShard(ctx context.Context, name string, part *shard) error {
+// addShard adds one of the n-th write.
+func (s *scope) addShard(ctx context.Context, name string, part *shard, writes int64) error {
 	at := s.names().in(name)
 	if err := s.create(ctx, &appsv1.ControllerRevision{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ControllerRevision"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name, Labels: map[string]string{labelLedger: "shard"}},
-		Data:       runtime.RawExtension{Raw: []byte(part.text)},
+		Data:       runtime.RawExtension{Raw: []byte(part.text)}, Revision: writes,
 	}); err != nil {
 		return err
 	}
@@ -198,25 +219,26 @@ func (s *scope) addShard(ctx context.Context, name string, part *shard) error {
 	return nil
 }
 
-// prune deletes the shards that the status has named until it was written. What cannot be deleted goes with its plan.
-func (s *scope) prune(ctx context.Context, before *v1alpha1.HibernatePlan) {
-	was, is := before.Status.Ledger, s.owner.Status.Ledger
-	var err error
-	switch {
-	case was == nil || s.seen.Lost != nil:
+// prune deletes the shards that are named no more. What cannot be deleted goes with its cycle.
+func (s *scope) prune(ctx context.Context, ledger *v1alpha1.Ledger) {
+	if ledger == nil {
 		return
-	case is == nil: // and those that were written and never named
-		err = s.Live.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, client.InNamespace(s.Options.Namespace),
-			client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID), labelLedger: "shard"})
-	default:
-		old := slices.DeleteFunc(slices.Clone(was.Shards), func(name string) bool { return slices.Contains(is.Shards, name) })
-		err = errors.Join(inParallel(s.Options.MaxConcurrentReconciles, old, func(name string) error {
-			return s.remove(ctx, revisionGVK, s.names().in(name))
-		})...)
 	}
-	if err != nil {
+	errs := inParallel(s.Options.MaxConcurrentReconciles, ledger.Superseded, func(name string) error {
+		return s.remove(ctx, revisionGVK, s.names().in(name))
+	})
+	if err := errors.Join(errs...); err != nil {
 		log.FromContext(ctx).Info("Shards of the ledger were not deleted", "cause", err.Error())
 	}
+}
+
+// deleteShards deletes all that there are of a plan.
+func (s *scope) deleteShards(ctx context.Context) error {
+	of := client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID), labelLedger: "shard"}
+	if err := s.Live.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, of, client.InNamespace(s.Options.Namespace)); err != nil {
+		return fmt.Errorf("deleting the shards of the ledger: %w", err)
+	}
+	return nil
 }
 
 // linesOf are entries as JSON, and how long they are together.
@@ -276,5 +298,6 @@ func count(l *v1alpha1.Ledger, entries []execution) {
 // has the same name, and something else another.
 func (n names) ledger(writes int64, part int, content string) client.ObjectKey {
 	sum := sha256.Sum256([]byte(content))
-	return n.in(kube.ChildName(maxLabel, n.plan.UID, "ledger", n.plan.Name, fmt.Sprint(n.plan.Status.Cycles), fmt.Sprint(writes), fmt.Sprint(part), hex.EncodeToString(sum[:])))
+	owner := n.plan.UID + types.UID(hex.EncodeToString(sum[:]))
+	return n.in(kube.ChildName(maxLabel, owner, "ledger", n.plan.Name, fmt.Sprint(n.plan.Status.Cycles), fmt.Sprint(writes), fmt.Sprint(part)))
 }

@@ -24,6 +24,7 @@ const (
 	recorded = "a Job comes when it is recorded, and goes when its outcome is"
 	released = "a restore point goes when it is recorded that its target is awake"
 	usedLast = "what is used by others sleeps after them, and wakes before them"
+	onward   = "a ledger does not go back"
 	// nothingLeft: of a cycle that is over nothing stays.
 	nothingLeft = "an attempt that is over and recorded as cleared has left nothing"
 )
@@ -106,13 +107,31 @@ var invariants = map[string]func([]faults.Entry) string{
 		}
 		return ""
 	},
-	nothingLeft: func(history []faults.Entry) string {
+	onward: func(history []faults.Entry) string {
 		last := history[len(history)-1]
-		plan := planOf(last.Object)
+		if last.Verb != watch.Modified || planOf(last.Object) == nil {
+			return ""
+		}
+		var ever []*unstructured.Unstructured // the shards of before may be gone
+		var before *v1alpha1.HibernatePlan
+		for _, e := range history[:len(history)-1] {
+			ever = append(ever, e.Object)
+			if p := planOf(e.Object); p != nil && p.UID == last.Object.GetUID() {
+				before = p
+			}
+		}
+		if before == nil {
+			return ""
+		}
+		return goesBack(withLedger(before, ever), withLedger(planOf(last.Object), ever))
+	},
+	nothingLeft: func(history []faults.Entry) string {
+		last, state := history[len(history)-1], faults.StateOf(history)
+		plan := withLedger(planOf(last.Object), state)
 		if plan == nil || last.Verb == watch.Deleted {
 			return ""
 		}
-		for _, u := range faults.StateOf(history) {
+		for _, u := range state {
 			execution := u.GetLabels()["hibernator.ardikabs.com/execution"]
 			if execution != "" && u.GetLabels()[v1alpha1.LabelUID] == string(plan.UID) && !slices.ContainsFunc(plan.Status.Executions, func(e v1alpha1.ExecutionStatus) bool {
 				return nameIn(e.ServiceAccountRef) == execution

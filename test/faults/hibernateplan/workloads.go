@@ -116,7 +116,7 @@ func settled(generation int64, phase v1alpha1.Phase) moment {
 func over(generation int64) moment {
 	is := settled(generation, v1alpha1.PhaseActive)
 	return func(s faults.State) bool {
-		return is(s) && thePlan(s).Status.CurrentCycle == nil && awake(s) && without("ControllerRevision", "ServiceAccount", "Role", "RoleBinding")(s)
+		return is(s) && thePlan(s).Status.CurrentCycle == nil && thePlan(s).Status.Ledger == nil && awake(s) && without("ControllerRevision", "ServiceAccount", "Role", "RoleBinding")(s)
 	}
 }
 
@@ -300,7 +300,20 @@ func annotate(annotation, value string) action {
 // late is longer than the first wait of a target that has failed.
 const late = time.Minute
 
-var workloads = []faults.Workload{
+var workloads = append(inStatus, inShards("dag", "staged", "strict", "edited", "turned", "deleted", "left")...)
+
+// inShards are some of them whose ledgers have no room in a status.
+func inShards(names ...string) (out []faults.Workload) {
+	for _, w := range inStatus {
+		if slices.Contains(names, w.Name) {
+			w.Name, w.Args = w.Name+"-in-shards", []string{"--hibernation-ledger-in-status=0"}
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+var inStatus = []faults.Workload{
 	{
 		Name:    "dag",
 		Objects: objects(dag, []string{sleeper("a"), fails("b", "wakeup", 1)}),

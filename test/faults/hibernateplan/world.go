@@ -2,6 +2,7 @@ package hibernateplan
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ const runs = "runs"
 const (
 	labelThing        = "thing"
 	labelRestorePoint = "hibernator.ardikabs.com/restore-point"
+	labelLedger       = "hibernator.ardikabs.com/ledger"
 )
 
 // installation is what the manager expects of its cluster.
@@ -63,7 +65,6 @@ var world = faults.World{
 	Rank: func(u *unstructured.Unstructured) (int, bool) {
 		return 0, u.GetKind() == "HibernatePlan" // phases come again; what may follow what is for the invariants
 	},
-	Forbids:       forbids,
 	Invariants:    invariants,
 	Play:          play,
 	QuietWhenLate: true,
@@ -83,6 +84,9 @@ func role(u *unstructured.Unstructured) string {
 		return "Thing " + l[v1alpha1.LabelTarget]
 	case isPoint(u):
 		kind = "RestorePoint"
+	case u.GetKind() == "ControllerRevision" && l[labelLedger] != "":
+		written, _, _ := unstructured.NestedInt64(u.Object, "revision")
+		kind = fmt.Sprintf("Shard %d", written) // of another write there may be another one at the same time
 	}
 	return strings.TrimSpace(kind + " " + l[v1alpha1.LabelTarget] + " " + l[v1alpha1.LabelOperation])
 }
@@ -108,10 +112,9 @@ func isPoint(u *unstructured.Unstructured) bool {
 
 func target(u *unstructured.Unstructured) string { return u.GetLabels()[v1alpha1.LabelTarget] }
 
-// forbids a ledger that goes back.
-func forbids(before, after *unstructured.Unstructured) string {
-	was, is := planOf(before), planOf(after)
-	if was == nil || was.Status.CurrentCycle == nil || is.Status.CurrentCycle == nil || was.Status.CurrentCycle.ID != is.Status.CurrentCycle.ID {
+// goesBack says how a ledger has gone back.
+func goesBack(was, is *v1alpha1.HibernatePlan) string {
+	if was.Status.CurrentCycle == nil || is.Status.CurrentCycle == nil || was.Status.CurrentCycle.ID != is.Status.CurrentCycle.ID {
 		return ""
 	}
 	if was.Status.CurrentCycle.Turn > is.Status.CurrentCycle.Turn {
@@ -165,12 +168,35 @@ func convert(u *unstructured.Unstructured, into any) {
 	}
 }
 
-// thePlan is the one of a run; nil if there is none.
+// thePlan is the one of a run, with its ledger; nil if there is none.
 func thePlan(s faults.State) *v1alpha1.HibernatePlan {
 	for _, u := range s.Of("HibernatePlan") {
-		return planOf(u)
+		return withLedger(planOf(u), s)
 	}
 	return nil
+}
+
+// withLedger reads the ledger of a plan that has left its status.
+func withLedger(p *v1alpha1.HibernatePlan, objects []*unstructured.Unstructured) *v1alpha1.HibernatePlan {
+	if p == nil || p.Status.Ledger == nil {
+		return p
+	}
+	for _, name := range p.Status.Ledger.Shards {
+		for _, u := range objects {
+			if u.GetKind() != "ControllerRevision" || u.GetName() != name {
+				continue
+			}
+			var shard struct {
+				Data struct {
+					Executions []v1alpha1.ExecutionStatus `json:"executions"`
+				} `json:"data"`
+			}
+			convert(u, &shard)
+			p.Status.Executions = append(p.Status.Executions, shard.Data.Executions...)
+			break
+		}
+	}
+	return p
 }
 
 // nameIn is that of a namespace/name.
