@@ -2,28 +2,32 @@ package main
 
 import (
 	"context"
-	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/internal/controller/hibernateplan"
 )
 
-// ownImage is the image that the manager itself runs; empty where that cannot be told: outside of a cluster, or where
-// the name of its pod is not that of its host.
-func ownImage(ctx context.Context, c client.Reader) string {
-	namespace, name := ownNamespace(), os.Getenv("HOSTNAME")
-	if namespace == "" || name == "" {
-		return ""
+// findImage fills in the image of Jobs and what it is pulled with where flags do not say it: those of the
+// manager's own pod, of that namespace and name. That cannot be told outside of a cluster, or where the name of its pod is not that of its host.
+func findImage(ctx context.Context, c client.Reader, namespace, name string, o *hibernateplan.Options) {
+	if namespace == "" || name == "" || o.Image != "" && len(o.PullSecrets) > 0 {
+		return
 	}
 	pod := &corev1.Pod{}
 	if err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, pod); err != nil {
-		return "" // plans say what is missing
+		return // plans say what is missing
 	}
-	for _, container := range pod.Spec.Containers {
-		if container.Name == "manager" || len(pod.Spec.Containers) == 1 {
-			return container.Image
+	if len(o.PullSecrets) == 0 && o.Namespace == namespace {
+		for _, secret := range pod.Spec.ImagePullSecrets {
+			o.PullSecrets = append(o.PullSecrets, secret.Name)
 		}
 	}
-	return ""
+	for _, container := range pod.Spec.Containers {
+		if o.Image == "" && (container.Name == "manager" || len(pod.Spec.Containers) == 1) {
+			o.Image = container.Image
+		}
+	}
 }

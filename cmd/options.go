@@ -40,7 +40,7 @@ type options struct {
 // parse reads the flags. Its error names the flag and what is wrong with its value.
 func parse(args []string) (options, error) {
 	var o options
-	var watch, annotations, clusterFrom string
+	var watch, annotations, clusterFrom, pullSecrets string
 	e := &o.Experiment
 	fs := flag.NewFlagSet("manager", flag.ContinueOnError)
 	config.RegisterFlags(fs)
@@ -74,6 +74,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&h.Namespace, "hibernation-namespace", "", "Namespace where the Jobs of HibernatePlans run and restore points are kept. Default: the manager's own; outside of a cluster that of --leader-election-namespace, or default.")
 	fs.IntVar(&h.LedgerInStatus, "hibernation-ledger-in-status", hibernateplan.DefaultLedgerInStatus, "How many bytes of the ledger of a HibernatePlan its status holds; a longer one is kept in ControllerRevisions beside its Jobs.")
 	fs.StringVar(&h.Image, "runner-image", "", "Image of the Jobs of HibernatePlans: that of the manager, which it finds out by itself in a cluster.")
+	fs.StringVar(&pullSecrets, "runner-image-pull-secrets", "", "Comma-separated Secrets beside the Jobs of HibernatePlans to pull their image with. Default: those of the manager's own pod, where the Jobs are beside that.")
 	fs.StringVar(&clusterFrom, "hibernate-cluster-from", "", "Comma-separated namespaces whose HibernatePlans may act on what has no namespace, such as NodePools, in the manager's own cluster. Default: none.")
 	m := &e.Observability
 	fs.StringVar(&m.URL, "observability-url", "", "Where targets send metrics by Prometheus remote write (transport direct), as they reach it. Default: nowhere, and transport direct is refused.")
@@ -103,11 +104,14 @@ func parse(args []string) (options, error) {
 		e.OrphansNamespace = cmp.Or(ownNamespace(), o.leaderElectionNamespace, metav1.NamespaceDefault)
 	}
 	h.Namespace = cmp.Or(h.Namespace, ownNamespace(), o.leaderElectionNamespace, metav1.NamespaceDefault)
+	if pullSecrets != "" {
+		h.PullSecrets = strings.Split(pullSecrets, ",")
+	}
 	if clusterFrom != "" {
 		h.ClusterNamespaces = strings.Split(clusterFrom, ",")
 	}
 	h.WatchNamespaces, h.Events, h.MaxConcurrentReconciles, h.LedgerPace = e.WatchNamespaces, e.Events, e.MaxConcurrentReconciles, ledgerPace
-	o.Experiment.Webhook = o.webhookPort != 0
+	o.Experiment.Webhook, h.Webhook = o.webhookPort != 0, o.webhookPort != 0
 	if annotations != "" {
 		o.Twins.Annotations = strings.Split(annotations, ",")
 	}

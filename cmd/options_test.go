@@ -50,7 +50,7 @@ func TestParse(t *testing.T) {
 	}
 	everything.Hibernation = hibernateplan.Options{
 		Namespace: "night", Image: "labkeeper:v1", ClusterNamespaces: []string{"ops", "sre"}, WatchNamespaces: []string{"a", "b"}, MaxConcurrentReconciles: 9,
-		LedgerPace: ledgerPace, LedgerInStatus: 4096,
+		LedgerPace: ledgerPace, LedgerInStatus: 4096, Webhook: true, PullSecrets: []string{"mirror", "other"},
 	}
 	tests := map[string]struct {
 		args []string
@@ -62,7 +62,7 @@ func TestParse(t *testing.T) {
 			"--crossplane-namespace=xp", "--component-repo-url=https://git.example.com/c.git", "--component-revision=v1", "--strict-components",
 			"--max-concurrent-reconciles=9", "--metrics-bind-address=:1", "--metrics-secure=false", "--health-probe-bind-address=:2",
 			"--leader-elect", "--leader-election-namespace", "lease", "--watch-namespaces=a,b", "--events=false", "--pprof-bind-address=127.0.0.1:3",
-			"--hibernation-namespace=night", "--runner-image=labkeeper:v1", "--hibernation-ledger-in-status=4096", "--hibernate-cluster-from=ops,sre",
+			"--hibernation-namespace=night", "--runner-image=labkeeper:v1", "--hibernation-ledger-in-status=4096", "--runner-image-pull-secrets=mirror,other", "--hibernate-cluster-from=ops,sre",
 			"--orphans-namespace=orphans", "--keyless-gke", "--vcluster-values", "--workflows-anywhere", "--webhook-port=9443", "--webhook-cert-dir=/certs",
 			"--observability-url=https://metrics.example.com/push", "--observability-hub-url=http://mimir:8080/push", "--observability-tailnet=tail1.ts.net",
 			"--observability-host=lab", "--observability-service=hub", "--observability-agent=agent", "--observability-egress=egress",

@@ -1,10 +1,10 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -94,7 +94,7 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("reading the clock: %w", err)
 	}
 	o.Twins.Clock, o.Hibernation.Clock = o.Experiment.Clock, o.Experiment.Clock
-	o.Hibernation.Image = cmp.Or(o.Hibernation.Image, ownImage(ctx, live))
+	findImage(ctx, live, ownNamespace(), os.Getenv("HOSTNAME"), &o.Hibernation)
 	if err := controller.Setup(ctx, mgr, live, o.Options); err != nil {
 		return err
 	}

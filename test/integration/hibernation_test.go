@@ -251,6 +251,9 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, func() {
 			Expect(e.Attempts).To(BeEquivalentTo(1))
 			Expect(e.LogsRef).To(HavePrefix("configmap://"+managerNamespace+"/"), "the log is kept")
 			Expect(e.RestoreRef).To(HavePrefix("configmap://" + managerNamespace + "/"))
+			Expect(hub.Requests()).To(ContainElement(And(
+				HaveField("User", "system:serviceaccount:"+strings.Replace(e.JobRef, "/", ":", 1)), HaveField("Namespace", d.namespace), HaveField("Verb", Not(Or(Equal("get"), Equal("list")))),
+			)), "what was done to the target is told by the audit log as its Job's")
 		}
 
 		d.wants(ctx, p, hibernator.OverrideAwake)
@@ -362,6 +365,36 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, func() {
 		Expect(d.client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: own.namespace}})).To(Succeed())
 		Eventually(func() error { return d.client.Get(ctx, client.ObjectKeyFromObject(q), &hibernator.HibernatePlan{}) }).WithTimeout(40 * time.Second).ShouldNot(Succeed())
 		own.nothingLeft(ctx, q)
+	})
+
+	It("puts the first of 10,000 targets to sleep and wakes them", func(ctx SpecContext) {
+		startRunners(ctx, nil)
+		d := newDormitory(ctx)
+		var text strings.Builder
+		text.WriteString("metadata: {name: large}\nspec:\n  schedule: {timezone: UTC, offHours: [{start: \"03:00\", end: \"03:01\", daysOfWeek: [SUN]}]}\n" +
+			"  override: {state: Hibernated}\n  execution: {strategy: {type: Parallel, maxConcurrency: 2}}\n  targets:\n")
+		const targets = 10_000
+		for i := range targets {
+			fmt.Fprintf(&text, "  - {name: target-%d, type: noop}\n", i)
+		}
+		p := d.plan(ctx, text.String())
+		var now *hibernator.HibernatePlan
+		Eventually(func(g Gomega) {
+			now = d.get(ctx, p)
+			g.Expect(now.Status.Ledger).NotTo(BeNil())
+			g.Expect(now.Status.Ledger.Completed).To(BeNumerically(">=", 3))
+		}).WithTimeout(40 * time.Second).Should(Succeed())
+		Expect(now.Status.Ledger.Shards).To(HaveLen(100))
+		Expect(now.Status.Executions).To(BeEmpty())
+		Expect(now.Status.Ledger.Pending + now.Status.Ledger.Running + now.Status.Ledger.Completed).To(BeEquivalentTo(targets))
+		Expect(now.Status.Targets).To(BeEquivalentTo(targets))
+
+		d.wants(ctx, p, hibernator.OverrideAwake)
+		now = d.comesTo(ctx, p, hibernator.PhaseActive, 40*time.Second)
+		Expect(now.Status.History).To(HaveLen(1))
+		Expect(now.Status.Asleep).To(BeZero())
+		d.nothingLeft(ctx, p)
+		Expect(d.get(ctx, p).Status.Ledger).To(BeNil())
 	})
 
 	It("clears away after one that was forced away, and keeps what it needs to wake", func(ctx SpecContext) {

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"context"
 	"net"
 	"os"
 	"os/exec"
@@ -54,6 +55,15 @@ var _ = Describe("The webhook", Serial, func() {
 		Expect(err).NotTo(HaveOccurred(), string(output))
 		Expect(string(output)).To(ContainSubstring("Warning: ComponentNotFound: "))
 
+		By("doing the same for HibernatePlans and their exceptions")
+		Expect(hub.applies(ctx, s.namespace, plan)).To(ContainSubstring("Warning: ConnectorMissing: Target back: "))
+		Expect(hub.applies(ctx, s.namespace, strings.ReplaceAll(plan, "from: front, to: back", "from: front, to: front"))).To(And(
+			ContainSubstring("denied the request: Invalid: spec.execution.strategy.dependencies"), ContainSubstring("front")))
+		Expect(hub.applies(ctx, s.namespace, strings.ReplaceAll(plan, "type: noop", "type: noop, parameters: {randomDelaySecond: 1}"))).To(
+			ContainSubstring("spec.targets[0](front).parameters.randomDelaySecond"))
+		Expect(hub.applies(ctx, s.namespace, strings.ReplaceAll(plan, "Europe/Berlin", "Europe/Bonn"))).To(ContainSubstring("spec.schedule: "))
+		Expect(hub.applies(ctx, s.namespace, exception)).To(ContainSubstring("Warning: Detached: "))
+
 		By("letting the manager's own writes through")
 		good := s.create(experiment("good", onHub("a", "nginx")))
 		s.reaches(good, v1alpha1.PhaseComplete)
@@ -71,6 +81,37 @@ var _ = Describe("The webhook", Serial, func() {
 		s.gone(let)
 	})
 })
+
+const plan = `
+apiVersion: hibernator.ardikabs.com/v1alpha1
+kind: HibernatePlan
+metadata: {name: reviewed}
+spec:
+  schedule: {timezone: Europe/Berlin, offHours: [{start: "20:00", end: "06:00", daysOfWeek: [MON]}]}
+  execution: {strategy: {type: DAG, dependencies: [{from: front, to: back}]}}
+  targets:
+  - {name: front, type: noop}
+  - {name: back, type: noop, connectorRef: {kind: K8SCluster, name: nowhere}}
+`
+
+const exception = `
+apiVersion: hibernator.ardikabs.com/v1alpha1
+kind: ScheduleException
+metadata: {name: reviewed}
+spec: {planRef: {name: nobody}, type: suspend, validFrom: "2099-01-01T00:00:00Z", validUntil: "2099-01-02T00:00:00Z"}
+`
+
+// applies is what kubectl says of a manifest that is applied, and not kept.
+func (l *lab) applies(ctx context.Context, namespace, text string) string {
+	GinkgoHelper()
+	command := exec.CommandContext(ctx, l.Kubectl(), "--kubeconfig="+l.Kubeconfig(), "--namespace="+namespace, "apply", "--dry-run=server", "-f", "-")
+	command.Stdin = strings.NewReader(text)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		Expect(err).To(BeAssignableToTypeOf(&exec.ExitError{}))
+	}
+	return string(output)
+}
 
 // serveWebhook registers the webhook of config/webhook at an address of this machine until the spec
 // ends, and returns the flags of the manager that serves it.

@@ -207,7 +207,7 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 	if found.problem == nil && found.credentials != (e.ConnectorSecretRef != "") { // what is made goes by what was recorded
 		return attempt{}, &problem{v1alpha1.ReasonConnectorNotReady, "the connector of target " + e.Target + " has changed since the attempt was recorded"}
 	}
-	a := attempt{names: s.names(), execution: e, target: t, runner: s.owner.Spec.Runner, image: s.Options.Image, reached: found}
+	a := attempt{names: s.names(), execution: e, target: t, runner: s.owner.Spec.Runner, image: s.Options.Image, pull: s.Options.PullSecrets, reached: found}
 	if e.Operation == v1alpha1.OperationShutdown {
 		a.reached.namespaces = e.Namespaces // that of an attempt before, too
 	} else if !found.credentials {

@@ -153,7 +153,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*Reconciler, client.
 		WithIndex(&v1alpha1.ScheduleException{}, indexPlan, func(client.Object) []string { return nil }).Build()
 	return &Reconciler{
 		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(9), lonely: lru.New(9), shards: lru.New(99), paced: lru.New(9),
-		Options: Options{Namespace: "system", Image: "runner", Executors: registry, MaxConcurrentReconciles: 4, LedgerInStatus: DefaultLedgerInStatus, Clock: clocktesting.NewFakePassiveClock(noon)},
+		Options: Options{Namespace: "system", Image: "runner", PullSecrets: []string{"mirror"}, Executors: registry, MaxConcurrentReconciles: 4, LedgerInStatus: DefaultLedgerInStatus, Clock: clocktesting.NewFakePassiveClock(noon)},
 	}, c
 }
 
@@ -191,7 +191,11 @@ func TestLedgerPace(t *testing.T) {
 	result, now := pass(t, r, plan)
 	var jobs batchv1.JobList
 	if err := c.List(t.Context(), &jobs); err != nil || len(jobs.Items) != 2 {
-		t.Errorf("%d Jobs, %v", len(jobs.Items), err)
+		t.Fatalf("%d Jobs, %v", len(jobs.Items), err)
+	}
+	if made := slices.IndexFunc(jobs.Items, func(j batchv1.Job) bool { return j.Name != ended }); !slices.Equal(
+		jobs.Items[made].Spec.Template.Spec.ImagePullSecrets, []corev1.LocalObjectReference{{Name: "mirror"}}) {
+		t.Error("its pod does not have the Secrets to pull its image with")
 	}
 	if result.RequeueAfter < 59*time.Minute || !equality.Semantic.DeepEqual(now.Status, plan.Status) {
 		t.Errorf("looks again in %s; the status is\n%+v", result.RequeueAfter, now.Status)

@@ -52,12 +52,16 @@ type Options struct {
 	Namespace string
 	// Image of the runner's container, which is that of the manager.
 	Image string
+	// PullSecrets are names of Secrets beside the Jobs that the image is pulled with.
+	PullSecrets []string
 	// ClusterNamespaces are those whose plans may act on what has no namespace in the manager's own cluster.
 	ClusterNamespaces []string
 	// WatchNamespaces are those to act in; empty is all.
 	WatchNamespaces []string
 	// Executors that there are.
 	Executors executor.Registry
+	// Webhook says whether plans and exceptions are reviewed at admission, too.
+	Webhook bool
 	// Events says whether Events are recorded of what happens.
 	Events bool
 	// MaxConcurrentReconciles is how many objects of a kind are looked at at the same time; of plans four times as many.
@@ -242,6 +246,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 	}
 	if err := setupExceptions(mgr, o); err != nil {
 		return err
+	}
+	if o.Webhook {
+		if err := setupWebhook(mgr, r); err != nil {
+			return fmt.Errorf("setting up the webhook: %w", err)
+		}
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("hibernateplan").

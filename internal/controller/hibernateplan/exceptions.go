@@ -37,17 +37,26 @@ func (r *Exceptions) Reconcile(ctx context.Context, e *v1alpha1.ScheduleExceptio
 	if e.DeletionTimestamp != nil {
 		return ctrl.Result{}, nil
 	}
-	plan := &v1alpha1.HibernatePlan{}
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: e.Namespace, Name: e.Spec.PlanRef.Name}, plan)
-	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("reading HibernatePlan %s: %w", e.Spec.PlanRef.Name, err)
-	}
+	plan, err := r.planOf(ctx, e)
 	if err != nil {
-		plan = nil
+		return ctrl.Result{}, err
 	}
 	before := e.DeepCopy()
 	wait := judge(e, plan, r.Clock.Now())
 	return kube.Finish(ctx, r.Client, kube.Silence, before, e, "", kube.Outcome{Wait: wait})
+}
+
+// planOf reads the plan of an exception; nil if there is none.
+func (r *Exceptions) planOf(ctx context.Context, e *v1alpha1.ScheduleException) (*v1alpha1.HibernatePlan, error) {
+	plan := &v1alpha1.HibernatePlan{}
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: e.Namespace, Name: e.Spec.PlanRef.Name}, plan)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return nil, fmt.Errorf("reading HibernatePlan %s: %w", e.Spec.PlanRef.Name, err)
+	case err != nil:
+		return nil, nil
+	}
+	return plan, nil
 }
 
 // judge writes how an exception of a plan is, and returns when that changes by itself; 0 is never.

@@ -42,6 +42,7 @@ type attempt struct {
 	target    v1alpha1.Target
 	runner    *v1alpha1.RunnerTemplate
 	image     string
+	pull      []string
 	reached   reached
 }
 
@@ -167,6 +168,9 @@ func (a attempt) jobObject() *batchv1.Job {
 		},
 	}
 	job.Annotations = annotations
+	for _, secret := range a.pull {
+		job.Spec.Template.Spec.ImagePullSecrets = append(job.Spec.Template.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: secret})
+	}
 	if a.reached.credentials {
 		job.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: "connector", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: at.Name}}}}
 	}

@@ -122,8 +122,8 @@ func (s *scope) store(ctx context.Context, done bool) error {
 	if s.seen.Lost != nil {
 		return nil
 	}
-	if done && st.Ledger != nil { // nobody reads it any more
-		st.Ledger, st.Executions = nil, nil
+	if done && st.Ledger != nil { // it is gone, and nobody reads it any more
+		st.Executions = nil
 		return nil
 	}
 	if st.Ledger != nil && len(st.Ledger.Shards) == 0 {

@@ -1,0 +1,128 @@
+package hibernateplan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/executor"
+)
+
+// reviewer tells whoever creates or changes a HibernatePlan at once what its conditions would tell later, by the same code:
+// what can never be carried out is refused, and of what is only missing so far is warned. Nothing rests on it.
+type reviewer struct {
+	*Reconciler
+}
+
+var _ admission.Validator[*v1alpha1.HibernatePlan] = reviewer{}
+
+// ValidateCreate reviews a new plan.
+func (r reviewer) ValidateCreate(ctx context.Context, plan *v1alpha1.HibernatePlan) (admission.Warnings, error) {
+	if err := invalid(plan.Spec, r.Options.Executors); err != nil {
+		return nil, err
+	}
+	return r.missing(ctx, plan), nil
+}
+
+// ValidateUpdate reviews a changed spec. It lets through one that would have been refused before: who changes something
+// else, or mends one of two, must not have to mend all at once.
+func (r reviewer) ValidateUpdate(ctx context.Context, before, plan *v1alpha1.HibernatePlan) (admission.Warnings, error) {
+	if plan.DeletionTimestamp != nil || equality.Semantic.DeepEqual(before.Spec, plan.Spec) {
+		return nil, nil
+	}
+	if err := invalid(plan.Spec, r.Options.Executors); err != nil {
+		if invalid(before.Spec, r.Options.Executors) != nil {
+			return admission.Warnings{err.Error()}, nil
+		}
+		return nil, err
+	}
+	return r.missing(ctx, plan), nil
+}
+
+// ValidateDelete lets every deletion through.
+func (reviewer) ValidateDelete(context.Context, *v1alpha1.HibernatePlan) (admission.Warnings, error) {
+	return nil, nil
+}
+
+// invalid is what is wrong with a spec, whatever there is beside it.
+func invalid(spec v1alpha1.HibernatePlanSpec, registry executor.Registry) error {
+	r := resolve(spec)
+	_, err := compile(r, registry)
+	_, unreadable := timetable(spec, nil, nil)
+	if unreadable != nil {
+		unreadable = fmt.Errorf("spec.schedule: %w", unreadable)
+	}
+	if err := errors.Join(err, unreadable, r.fits()); err != nil {
+		return fmt.Errorf("%s: %s", v1alpha1.ReasonInvalid, oneLine(err))
+	}
+	return nil
+}
+
+// missing is what keeps a plan from beginning as things are.
+func (r reviewer) missing(ctx context.Context, plan *v1alpha1.HibernatePlan) admission.Warnings {
+	s := &scope{Reconciler: r.Reconciler, owner: plan, now: r.Options.Clock.Now()}
+	if err := s.observeReach(ctx); err != nil {
+		log.FromContext(ctx).Error(err, "Reviewing HibernatePlan")
+		return admission.Warnings{"the HibernatePlan was not reviewed: " + conditions.Line(err.Error())}
+	}
+	if p := s.seen.Problem; p != nil {
+		return admission.Warnings{p.reason + ": " + p.message}
+	}
+	return nil
+}
+
+// exceptionReviewer does the same for ScheduleExceptions.
+type exceptionReviewer struct {
+	*Exceptions
+}
+
+var _ admission.Validator[*v1alpha1.ScheduleException] = exceptionReviewer{}
+
+// ValidateCreate reviews a new exception.
+func (r exceptionReviewer) ValidateCreate(ctx context.Context, e *v1alpha1.ScheduleException) (admission.Warnings, error) {
+	plan, err := r.planOf(ctx, e)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Reviewing ScheduleException")
+		return admission.Warnings{"the ScheduleException was not reviewed: " + conditions.Line(err.Error())}, nil
+	}
+	e = e.DeepCopy()
+	judge(e, plan, r.Clock.Now())
+	switch e.Status.State {
+	case v1alpha1.ExceptionInvalid:
+		return nil, fmt.Errorf("%s: %s", e.Status.State, e.Status.Message)
+	case v1alpha1.ExceptionDetached:
+		return admission.Warnings{string(e.Status.State) + ": " + e.Status.Message}, nil
+	case v1alpha1.ExceptionExpired:
+		return admission.Warnings{string(e.Status.State) + ": spec.validUntil has passed"}, nil
+	}
+	return nil, nil
+}
+
+// ValidateUpdate reviews a changed exception.
+func (r exceptionReviewer) ValidateUpdate(ctx context.Context, before, e *v1alpha1.ScheduleException) (admission.Warnings, error) {
+	if e.DeletionTimestamp != nil || equality.Semantic.DeepEqual(before.Spec, e.Spec) {
+		return nil, nil
+	}
+	return r.ValidateCreate(ctx, e)
+}
+
+// ValidateDelete lets every deletion through.
+func (exceptionReviewer) ValidateDelete(context.Context, *v1alpha1.ScheduleException) (admission.Warnings, error) {
+	return nil, nil
+}
+
+// setupWebhook serves the reviews.
+func setupWebhook(mgr ctrl.Manager, r *Reconciler) error {
+	return errors.Join(
+		builder.WebhookManagedBy(mgr, &v1alpha1.HibernatePlan{}).WithValidator(reviewer{r}).Complete(),
+		builder.WebhookManagedBy(mgr, &v1alpha1.ScheduleException{}).WithValidator(exceptionReviewer{&Exceptions{Client: mgr.GetClient(), Clock: r.Options.Clock}}).Complete(),
+	)
+}
