@@ -11,7 +11,7 @@ import (
 
 // InvalidError is a mistake in a spec.
 type InvalidError struct {
-	// Path of the field, from the spec of a plan on.
+	// Path of the field, such as spec.targets[3].name.
 	Path string
 	// Problem and what to do.
 	Problem string
@@ -37,12 +37,12 @@ func (b *builder) refuse(path, format string, args ...any) {
 
 func (b *builder) problems() error { return errors.Join(b.errs...) }
 
-const strategy = "execution.strategy"
+const strategy = "spec.execution.strategy"
 
 func (b *builder) read() {
 	for i, name := range b.spec.Targets {
 		if first, again := b.position[name]; again {
-			b.refuse(fmt.Sprintf("targets[%d].name", i), "%q is that of targets[%d], too; rename one of the two", name, first)
+			b.refuse(fmt.Sprintf("spec.targets[%d].name", i), "%q is that of targets[%d], too; rename one of the two", name, first)
 			continue
 		}
 		b.position[name] = i
@@ -134,7 +134,7 @@ func (b *builder) stages() {
 	}
 	for i, name := range b.spec.Targets {
 		if b.groups[i] < 0 && b.position[name] == i {
-			b.refuse(fmt.Sprintf("targets[%d]", i), "%s is in no stage; add it to one of %s.stages", name, strategy)
+			b.refuse(fmt.Sprintf("spec.targets[%d]", i), "%s is in no stage; add it to one of %s.stages", name, strategy)
 		}
 	}
 }

@@ -383,18 +383,18 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, func() {
 			now = d.get(ctx, p)
 			g.Expect(now.Status.Ledger).NotTo(BeNil())
 			g.Expect(now.Status.Ledger.Completed).To(BeNumerically(">=", 3))
-		}).WithTimeout(40 * time.Second).Should(Succeed())
+		}).WithTimeout(90 * time.Second).Should(Succeed())
 		Expect(now.Status.Ledger.Shards).To(HaveLen(100))
 		Expect(now.Status.Executions).To(BeEmpty())
 		Expect(now.Status.Ledger.Pending + now.Status.Ledger.Running + now.Status.Ledger.Completed).To(BeEquivalentTo(targets))
 		Expect(now.Status.Targets).To(BeEquivalentTo(targets))
 
 		d.wants(ctx, p, hibernator.OverrideAwake)
-		now = d.comesTo(ctx, p, hibernator.PhaseActive, 40*time.Second)
+		now = d.comesTo(ctx, p, hibernator.PhaseActive, 90*time.Second)
 		Expect(now.Status.History).To(HaveLen(1))
 		Expect(now.Status.Asleep).To(BeZero())
 		d.nothingLeft(ctx, p)
-		Expect(d.get(ctx, p).Status.Ledger).To(BeNil())
+		Eventually(func() *hibernator.Ledger { return d.get(ctx, p).Status.Ledger }).Should(BeNil())
 	})
 
 	It("clears away after one that was forced away, and keeps what it needs to wake", func(ctx SpecContext) {

@@ -23,6 +23,7 @@
 //     when the target is awake and that is recorded. It belongs to a target of a plan by their names, not by a UID: a
 //     plan that was deleted and created again finds it, wakes by it, and never captures over it.
 //   - a ControllerRevision for each cycle: the plan as the cycle began with it, which its wake-up goes by.
+//   - ControllerRevisions with the ledger, where that is too long for the status.
 //   - a ConfigMap with the last logs of each target.
 //
 // RoleBindings in the namespaces of targets and ClusterRoleBindings are bound to the one ClusterRole of an executor.
@@ -73,5 +74,8 @@
 // plan takes its finalizer, its revision, and three statuses or more. Nothing is asked for between transitions, but for
 // a look each hour. `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single` holds it to that.
 //
-// A plan has at most 1,000 targets: its ledger is in the status.
+// A ledger of more than 128 KiB (Options.LedgerInStatus), which is that of some 150 targets, leaves the status for
+// ControllerRevisions, 100 entries each, of which only those are written anew that have changed (shards.go). Where one of
+// them is gone nothing is done any more (LedgerLost): what sleeps is woken by a plan of the same name, by restore points.
+// A pass over 10,000 targets takes 7 ms, and a status of such a plan 0.3 s of the API server, as it writes the whole plan.
 package hibernateplan

@@ -300,7 +300,7 @@ func annotate(annotation, value string) action {
 // late is longer than the first wait of a target that has failed.
 const late = time.Minute
 
-var workloads = append(inStatus, inShards("dag", "staged", "strict", "edited", "turned", "deleted", "left")...)
+var workloads = append(inStatus, inShards("dag", "edited", "turned", "deleted", "left")...)
 
 // inShards are some of them whose ledgers have no room in a status.
 func inShards(names ...string) (out []faults.Workload) {
