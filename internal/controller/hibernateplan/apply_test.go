@@ -37,7 +37,7 @@ func attempting(operation v1alpha1.Operation, targets ...string) (*v1alpha1.Hibe
 	n := names{namespace: "system", plan: plan, cycle: plan.Status.CurrentCycle}
 	for _, target := range targets {
 		plan.Spec.Targets = append(plan.Spec.Targets, v1alpha1.Target{Name: target, Type: "noop"})
-		e := execution{Target: target, Operation: operation, Asleep: operation == v1alpha1.OperationWakeUp}
+		e := execution{Target: target, Executor: "noop", Operation: operation, Asleep: operation == v1alpha1.OperationWakeUp}
 		begin(&e, n, noon)
 		plan.Status.Executions = append(plan.Status.Executions, e)
 	}

@@ -105,6 +105,8 @@ type scope struct {
 	decided bool
 	// recordable: what was decided may be recorded, as nothing that it rests on has failed.
 	recordable bool
+	// loaded says that the owner has its whole ledger, wherever that is kept.
+	loaded bool
 	// points are the restore points that were read, by their targets.
 	points map[string]*corev1.ConfigMap
 	// more: there is more to see than one pass looks at. unended: those attempts are not looked at whose Jobs have ended.

@@ -241,9 +241,9 @@ func (f facts) ofCycle(plan *v1alpha1.HibernatePlan, current *program) *program 
 	return nil
 }
 
-// covers says whether the entries of a ledger are the targets, in their order.
+// covers says whether the entries of a ledger are the targets, in their order, and of their types.
 func (p *program) covers(entries []execution) bool {
-	return slices.EqualFunc(p.Targets, entries, func(t v1alpha1.Target, e execution) bool { return t.Name == e.Target })
+	return slices.EqualFunc(p.Targets, entries, func(t v1alpha1.Target, e execution) bool { return t.Name == e.Target && t.Type == e.Executor })
 }
 
 // fold takes in what came of the attempts that were recorded.

@@ -461,6 +461,35 @@ func TestTurnsWhenCleared(t *testing.T) {
 	}
 }
 
+// Where what a cycle began with is gone, the spec takes its place if it has the same targets; by another one nothing wakes.
+func TestCycleLost(t *testing.T) {
+	for name, test := range map[string]struct {
+		edit func(*v1alpha1.HibernatePlan)
+		lost bool
+	}{
+		"the same":         {func(*v1alpha1.HibernatePlan) {}, false},
+		"another schedule": {func(p *v1alpha1.HibernatePlan) { p.Spec.Schedule.Timezone = "Europe/Berlin" }, false},
+		"another target":   {func(p *v1alpha1.HibernatePlan) { p.Spec.Targets[1].Name = "z" }, true},
+		"another type":     {func(p *v1alpha1.HibernatePlan) { p.Spec.Targets[1].Type = "other" }, true},
+		"another order":    {func(p *v1alpha1.HibernatePlan) { slices.Reverse(p.Spec.Targets) }, true},
+	} {
+		plan, n := attempting(v1alpha1.OperationShutdown, "a", "b")
+		for i := range plan.Status.Executions {
+			end(&plan.Status.Executions[i], outcome{completed: true, resources: 1}, 0, noon)
+			plan.Status.Executions[i].ServiceAccountRef = ""
+		}
+		plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+		test.edit(plan)
+		p := facts{plan: plan, registry: executor.Registry{"noop": anything{}, "other": anything{}}, namespace: n.namespace, now: noon}.decide()
+		if lost := p.Problem != nil && p.Problem.reason == v1alpha1.ReasonCycleLost; lost != test.lost || (p.Begin != nil) == lost {
+			t.Errorf("%s: %v, revision made again: %v", name, p.Problem, p.Begin != nil)
+		}
+		if wakes := anyOf(p.Status.Executions, running); wakes == test.lost {
+			t.Errorf("%s: it wakes: %v", name, wakes)
+		}
+	}
+}
+
 func TestEditWhileAsleep(t *testing.T) {
 	w := newWorld(t, newPlan(v1alpha1.StrategyDAG, 6))
 	w.until(noon.Add(9 * time.Hour))

@@ -50,6 +50,7 @@ type shard struct {
 func (s *scope) load(ctx context.Context) error {
 	ledger := s.owner.Status.Ledger
 	if ledger == nil || len(ledger.Shards) == 0 {
+		s.loaded = true
 		return nil
 	}
 	if _, ours := s.paced.Get(s.owner.UID); !ours { // whoever has written it may have ended before they were deleted
@@ -71,7 +72,7 @@ func (s *scope) load(ctx context.Context) error {
 		}
 		all = append(all, part.entries...)
 	}
-	s.owner.Status.Executions = all
+	s.owner.Status.Executions, s.loaded = all, true
 	return nil
 }
 
@@ -119,8 +120,8 @@ func (s *scope) revision(ctx context.Context, at client.ObjectKey, into any) (bo
 // so until its cycle is over.
 func (s *scope) store(ctx context.Context, done bool) error {
 	st := &s.owner.Status
-	if s.seen.Lost != nil {
-		return nil
+	if !s.loaded {
+		return nil // what was not read is not written
 	}
 	if done && st.Ledger != nil { // it is gone, and nobody reads it any more
 		st.Executions = nil

@@ -176,6 +176,34 @@ func TestShardLost(t *testing.T) {
 	}
 }
 
+// What cannot be read for a moment is not taken for empty.
+func TestShardNotRead(t *testing.T) {
+	plan := large(2000)
+	r, c := newReconciler(t, plan)
+	_, now := pass(t, r, plan)
+	was := now.Status.Ledger
+	for _, name := range []string{was.Shards[0], was.Shards[7]} {
+		r.shards.Clear()
+		r.Live = interceptor.NewClient(c, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if key.Name == name {
+				return errors.New("the API server is busy")
+			}
+			return c.Get(ctx, key, o, opts...)
+		}})
+		if _, err := r.Reconcile(t.Context(), now.DeepCopy()); err == nil {
+			t.Fatal("there was no error")
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), now); err != nil || !equality.Semantic.DeepEqual(now.Status.Ledger, was) || len(now.Status.Executions) > 0 {
+			t.Errorf("the ledger is %s, %v", summary(now.Status.Ledger), err)
+		}
+	}
+	named(t, c, was)
+	r.Live = c
+	if _, now = pass(t, r, plan); now.Status.Ledger == nil || now.Status.Ledger.Running != 1 {
+		t.Errorf("the ledger is %s", summary(now.Status.Ledger))
+	}
+}
+
 // A ledger comes back into the status when its cycle is over.
 func TestShardsEnd(t *testing.T) {
 	plan := large(2000)
