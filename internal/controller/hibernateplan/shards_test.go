@@ -184,8 +184,10 @@ func TestShardNotRead(t *testing.T) {
 	was := now.Status.Ledger
 	for _, name := range []string{was.Shards[0], was.Shards[7]} {
 		r.shards.Clear()
+		busy := true
 		r.Live = interceptor.NewClient(c, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if key.Name == name {
+			if key.Name == name && busy {
+				busy = false
 				return errors.New("the API server is busy")
 			}
 			return c.Get(ctx, key, o, opts...)
