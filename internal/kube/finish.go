@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -62,6 +63,8 @@ type Outcome struct {
 	Events []Event
 	// Err is tried again with growing delays.
 	Err error
+	// Strict has a status refused of which the server would not keep all, rather than told of afterwards.
+	Strict bool
 	// Told learns which status was written; it may be nil.
 	Told *Told
 	// Written is called when the status has been written, and before the finalizer goes; it may be nil.
@@ -98,7 +101,7 @@ func Expire(ctx context.Context, c client.Client, o client.Object) error {
 }
 
 // errNotKept says that something of a status was pruned.
-var errNotKept = errors.New("patching status: the server does not keep all of it; apply the CustomResourceDefinitions of this version")
+var errNotKept = errors.New("the server does not keep all of it; apply the CustomResourceDefinitions of this version")
 
 // pruned says whether the server's answer lacks anything of the status that was wanted. What differs but for
 // what a write changes itself is compared as JSON, where times are whole seconds.
@@ -140,7 +143,7 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 	written, others := after.DeepCopyObject().(client.Object), false // a patch overwrites its argument with the server's answer
 	if !equality.Semantic.DeepEqual(before, after) {
 		var err error
-		if others, err = patchStatus(ctx, c, before, written, out.Told); err != nil {
+		if others, err = patchStatus(ctx, c, before, written, out); err != nil {
 			if apierrors.IsNotFound(err) { // gone meanwhile: nobody is left to tell
 				return reconcile.Result{}, nil
 			}
@@ -148,7 +151,7 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 		}
 		if !out.Done && pruned(after, written) {
 			// Another pass would want the same, and maybe at once.
-			return reconcile.Result{}, errNotKept
+			return reconcile.Result{}, fmt.Errorf("patching status: %w", errNotKept)
 		}
 		if out.Written != nil {
 			out.Written(ctx)
@@ -171,8 +174,8 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 }
 
 // patchStatus writes a status, and says whether it has heard of those of others meanwhile.
-func patchStatus(ctx context.Context, c client.Client, before, written client.Object, told *Told) (others bool, err error) {
-	uid := written.GetUID()
+func patchStatus(ctx context.Context, c client.Client, before, written client.Object, out Outcome) (others bool, err error) {
+	uid, told := written.GetUID(), out.Told
 	if told != nil {
 		told.writing(uid)
 		defer func() {
@@ -184,7 +187,15 @@ func patchStatus(ctx context.Context, c client.Client, before, written client.Ob
 		}()
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
-	return false, c.Status().Patch(ctx, written, patch, client.FieldOwner(FieldOwner))
+	opts := []client.SubResourcePatchOption{client.FieldOwner(FieldOwner)}
+	if out.Strict && !out.Done {
+		opts = append(opts, client.FieldValidation("Strict"))
+	}
+	err = c.Status().Patch(ctx, written, patch, opts...)
+	if (apierrors.IsBadRequest(err) || apierrors.IsInvalid(err)) && strings.Contains(err.Error(), "unknown field") {
+		err = errNotKept
+	}
+	return false, err
 }
 
 func patchFinalizers(ctx context.Context, c client.Client, o client.Object, finalizers []string) error {

@@ -111,7 +111,13 @@ func (r exceptionReviewer) ValidateUpdate(ctx context.Context, before, e *v1alph
 	if e.DeletionTimestamp != nil || equality.Semantic.DeepEqual(before.Spec, e.Spec) {
 		return nil, nil
 	}
-	return r.ValidateCreate(ctx, e)
+	warnings, refusal := r.ValidateCreate(ctx, e)
+	if refusal != nil {
+		if _, known := r.ValidateCreate(ctx, before); known != nil {
+			return append(warnings, refusal.Error()), nil
+		}
+	}
+	return warnings, refusal
 }
 
 // ValidateDelete lets every deletion through.

@@ -210,7 +210,11 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 	a := attempt{names: s.names(), execution: e, target: t, runner: s.owner.Spec.Runner, image: s.Options.Image, pull: s.Options.PullSecrets, reached: found}
 	if e.Operation == v1alpha1.OperationShutdown {
 		a.reached.namespaces = e.Namespaces // that of an attempt before, too
-	} else if !found.credentials {
+	} else if found.credentials {
+		if len(e.Namespaces) > 0 {
+			a.reached.namespaces = e.Namespaces
+		}
+	} else {
 		// Where it was put to sleep, and not where it would be by now. Whoever has let it sleep there lets it wake.
 		if a.reached.namespaces, err = s.wakes(ctx, l); err != nil {
 			return attempt{}, err
@@ -306,24 +310,26 @@ func (s *scope) clear(ctx context.Context, e *execution) error {
 		helpers = append(helpers, helper{secretGVK, at})
 	}
 	helpers = append(helpers, helper{bindingGVK, at}, helper{roleGVK, at}, helper{accountGVK, at}, helper{jobGVK, at})
+	var errs []error
 	for _, h := range helpers { // of the server: the cache may not have the Job yet, and nobody would look for it again
-		if err := s.remove(ctx, h.gvk, h.key); err != nil {
-			return err
-		}
+		errs = append(errs, s.remove(ctx, h.gvk, h.key))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
 	}
 	e.ServiceAccountRef, e.ConnectorSecretRef = "", ""
 	return nil
 }
 
-// bindings are those of an attempt in the namespaces of its target, as the ledger has them. It does not where a target
-// was left asleep by a plan before and woken where its restore point has said, nor of a Job without a plan.
+// bindings are those of an attempt in the namespaces of its target, as the ledger has them; where it does not have them any
+// more, since another operation was begun, or of a Job without a plan, those that there are.
 func (s *scope) bindings(ctx context.Context, e *execution) (out []types.NamespacedName, err error) {
 	job := name(e.JobRef)
 	needs, known := s.needs(e)
 	switch {
 	case known && (needs.ClusterRole == "" || e.ConnectorSecretRef != ""):
 		return nil, nil
-	case len(e.Namespaces) > 0 || e.Operation == v1alpha1.OperationShutdown:
+	case len(e.Namespaces) > 0 || e.Operation == v1alpha1.OperationShutdown && e.Attempts > 0:
 		for _, namespace := range e.Namespaces {
 			out = append(out, bindingOf(namespace, job))
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/runner"
 )
@@ -208,3 +211,106 @@ func TestLedgerPace(t *testing.T) {
 		t.Error("the ledger was written, and may be again at once")
 	}
 }
+
+// spaced is an executor that acts in namespace shop.
+type spaced struct{ anything }
+
+func (spaced) Parse(json.RawMessage) (executor.Parameters, error) { return spaced{}, nil }
+func (spaced) Needs() executor.Needs {
+	return executor.Needs{Namespaces: []string{"shop"}, ClusterRole: "labkeeper-runner-spaced"}
+}
+
+// What an attempt was granted goes, too, when another operation has begun before it was cleared away, and nothing else goes.
+func TestClearedLate(t *testing.T) {
+	plan, _ := attempting(v1alpha1.OperationWakeUp, "a")
+	e := &plan.Status.Executions[0]
+	job := name(e.JobRef)
+	binding := func(namespace, name string, of ...string) *rbacv1.RoleBinding {
+		b := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		if len(of) > 0 {
+			b.Labels = map[string]string{labelExecution: of[0]}
+			marks.Set(plan, b)
+		}
+		return b
+	}
+	r, c := newReconciler(t, plan, binding("shop", job+"-t", job), binding("system", job, job), binding("shop", "other", "other"), binding("mine", job+"-t"))
+	r.Options.Executors = executor.Registry{"noop": spaced{}}
+	program, err := compile(resolve(plan.Spec), r.Options.Executors)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.State, e.Asleep = v1alpha1.ExecutionCompleted, false
+	start(plan.Status.Executions, v1alpha1.OperationShutdown)
+	s := &scope{Reconciler: r, owner: plan, now: noon, plan: Plan{Status: plan.Status, program: program}}
+	if err := s.clear(t.Context(), &s.plan.Status.Executions[0]); err != nil {
+		t.Fatal(err)
+	}
+	var left rbacv1.RoleBindingList
+	if err := c.List(t.Context(), &left); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i := range left.Items {
+		got = append(got, left.Items[i].Namespace+"/"+left.Items[i].Name)
+	}
+	if want := []string{"mine/" + job + "-t", "shop/other"}; !slices.Equal(got, want) {
+		t.Errorf("left are %v, not %v", got, want)
+	}
+}
+
+// A target in another cluster is put to sleep, and woken, in the namespaces of its parameters.
+func TestNamespacesElsewhere(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 1)
+	plan.Finalizers = []string{v1alpha1.Finalizer}
+	plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideHibernated}
+	plan.Spec.Targets[0].ConnectorRef = &v1alpha1.ConnectorRef{Kind: "K8SCluster", Name: "away"}
+	cluster := &v1alpha1.K8SCluster{ObjectMeta: metav1.ObjectMeta{Namespace: plan.Namespace, Name: "away"}}
+	cluster.Spec.K8S = &v1alpha1.K8SAccess{KubeconfigRef: &v1alpha1.SecretRef{Name: "away"}}
+	cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: plan.Namespace, Name: "away"}, Data: map[string][]byte{"kubeconfig": []byte(kubeconfig)}}
+	r, c := newReconciler(t, plan, cluster, secret)
+	r.Options.Executors = executor.Registry{"noop": spaced{}}
+	for _, operation := range []v1alpha1.Operation{v1alpha1.OperationShutdown, v1alpha1.OperationWakeUp} {
+		var jobs batchv1.JobList
+		for range 4 {
+			_, plan = pass(t, r, plan)
+		}
+		if err := c.List(t.Context(), &jobs); err != nil || len(jobs.Items) != 1 {
+			t.Fatalf("%s: %d Jobs, %v\n%+v", operation, len(jobs.Items), err, plan.Status)
+		}
+		job := &jobs.Items[0]
+		if args := job.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--namespaces=shop") || !slices.Contains(args, "--operation="+string(operation)) {
+			t.Errorf("%s: %v", operation, args)
+		}
+		var bindings rbacv1.RoleBindingList
+		if err := c.List(t.Context(), &bindings, client.InNamespace("shop")); err != nil || len(bindings.Items) > 0 {
+			t.Errorf("%s: granted here, in the namespace of that name: %v, %v", operation, bindings.Items, err)
+		}
+		point := &corev1.ConfigMap{}
+		if err := c.Get(t.Context(), names{namespace: "system", plan: plan}.point("a"), point); err != nil {
+			t.Fatal(err)
+		}
+		point.Data["result"] = fmt.Sprintf(`{"execution":%q,"completed":true,"resources":1}`, job.Name)
+		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		plan.Spec.Override.State = v1alpha1.OverrideAwake
+		if err := errors.Join(c.Update(t.Context(), point), c.Status().Update(t.Context(), job), c.Update(t.Context(), plan)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 4 {
+		_, plan = pass(t, r, plan)
+	}
+	var secrets corev1.SecretList
+	if err := c.List(t.Context(), &secrets, client.InNamespace("system")); err != nil || len(secrets.Items) > 0 || plan.Status.CurrentCycle != nil {
+		t.Errorf("%d Secrets are left, %v, cycle %+v", len(secrets.Items), err, plan.Status.CurrentCycle)
+	}
+}
+
+const kubeconfig = `
+apiVersion: v1
+kind: Config
+current-context: away
+clusters: [{name: away, cluster: {server: "https://away.example.com"}}]
+contexts: [{name: away, context: {cluster: away, user: away}}]
+users: [{name: away, user: {token: secret}}]
+`

@@ -107,8 +107,12 @@ type scope struct {
 	recordable bool
 	// loaded says that the owner has its whole ledger, wherever that is kept.
 	loaded bool
+	// ended is the cycle whose shards are to be deleted.
+	ended int64
 	// points are the restore points that were read, by their targets.
 	points map[string]*corev1.ConfigMap
+	// reachable are the connectors that were looked at, while the targets of the spec are: many have the same.
+	reachable map[v1alpha1.ConnectorRef]reached
 	// more: there is more to see than one pass looks at. unended: those attempts are not looked at whose Jobs have ended.
 	more, unended bool
 }
@@ -127,6 +131,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 	}
 	before := owner.DeepCopy()
 	err := s.step(ctx)
+	if err != nil && kube.Conflict(err) {
+		return ctrl.Result{}, err // nothing of it counts
+	}
 	report(s, err)
 	events := happened(before, owner, s, err)
 	if stored := s.store(ctx, s.plan.Done && err == nil); stored != nil {
@@ -137,6 +144,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 	ledger := !equality.Semantic.DeepEqual(before.Status.Executions, owner.Status.Executions) || !equality.Semantic.DeepEqual(before.Status.Ledger, owner.Status.Ledger)
 	result, err := kube.Finish(ctx, r.Client, r.Recorder, before, owner, v1alpha1.Finalizer, kube.Outcome{
 		Wait: s.plan.Wait, Done: s.plan.Done && err == nil, Events: events, Err: err, Told: r.told,
+		Strict: before.Status.Ledger == nil && owner.Status.Ledger != nil, // what leaves the status must not be lost
 		Written: func(ctx context.Context) {
 			if ledger {
 				r.paced.Add(owner.UID, s.now)
@@ -167,6 +175,11 @@ func (s *scope) step(ctx context.Context) error {
 	s.decided = true
 	if s.more {
 		s.plan.lookIn(atOnce)
+	}
+	if s.seen.Lost != nil && s.plan.Done {
+		if err := s.leaveLost(ctx); err != nil {
+			return err
+		}
 	}
 	return s.apply(ctx)
 }

@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -363,7 +364,7 @@ func (s *scope) observeLeft(ctx context.Context) error {
 	if err := s.Live.List(ctx, &list, client.InNamespace(s.Options.Namespace), client.MatchingLabels{labelRestorePoint: keyLabel(key)}); err != nil {
 		return fmt.Errorf("listing restore points: %w", err)
 	}
-	s.seen.Left = map[string]v1alpha1.Target{}
+	s.seen.Left, s.seen.LeftIn = map[string]v1alpha1.Target{}, map[string][]string{}
 	for _, point := range list.Items {
 		if point.Annotations[v1alpha1.AnnotationOwner] != key.String() {
 			continue
@@ -373,6 +374,9 @@ func (s *scope) observeLeft(ctx context.Context) error {
 			return fmt.Errorf("reading the target in ConfigMap %s/%s: %w", point.Namespace, point.Name, err)
 		}
 		s.seen.Left[t.Name] = t
+		if err := s.observeLeftIn(ctx, t.Name, split(point.Annotations[annotationNamespaces])); err != nil {
+			return err
+		}
 	}
 	if len(s.seen.Left) == 0 {
 		s.lonely.Add(s.owner.UID, s.now) // somebody may still put them back from a backup
@@ -380,24 +384,49 @@ func (s *scope) observeLeft(ctx context.Context) error {
 	return nil
 }
 
+// observeLeftIn sees whether a target that was left asleep may be woken where its restore point says that it was. Runners
+// write restore points, so that they are believed in what this plan may do anyway.
+func (s *scope) observeLeftIn(ctx context.Context, target string, namespaces []string) error {
+	s.seen.LeftIn[target] = namespaces
+	for _, name := range namespaces {
+		namespace := kube.Metadata(namespaceGVK)
+		if err := s.Live.Get(ctx, types.NamespacedName{Name: name}, namespace); apierrors.IsNotFound(err) {
+			continue // it is told of when it is woken
+		} else if err != nil {
+			return fmt.Errorf("reading Namespace %s: %w", name, err)
+		}
+		if why := s.withheld(name, namespace.Annotations); why != "" && s.seen.LeftProblem == nil {
+			s.seen.LeftProblem = &problem{v1alpha1.ReasonNotGranted, "Target " + target + ", which was left asleep: " + why}
+		}
+	}
+	return nil
+}
+
 // observeReach sees whether the targets of the spec can be reached: connectors, and namespaces of others.
 func (s *scope) observeReach(ctx context.Context) error {
-	s.seen.Credentials, s.seen.Namespaces = map[string]bool{}, map[string][]string{}
+	s.seen.Credentials, s.seen.Namespaces, s.seen.Unreached = map[string]bool{}, map[string][]string{}, map[string]bool{}
+	if s.seen.LeftProblem != nil {
+		s.seen.Problem = s.seen.LeftProblem
+	}
 	if s.Options.Image == "" {
 		s.seen.Problem = &problem{v1alpha1.ReasonNoRunnerImage, "The manager does not know the image of its Jobs; start it with --runner-image"}
 	}
 	targets := s.owner.Spec.Targets
-	if s.seen.Cycle != nil {
+	switch {
+	case s.seen.Cycle != nil:
 		targets = s.seen.Cycle.Targets
+	case len(s.seen.Left) > 0:
+		targets = adopt(resolve(s.owner.Spec), s.seen.Left).Targets
 	}
+	s.reachable = map[v1alpha1.ConnectorRef]reached{}
+	defer func() { s.reachable = nil }()
 	for _, t := range targets {
 		found, err := s.reach(ctx, t)
-		if err != nil { // which keeps anything from beginning, and nothing from going on
+		if err != nil { // which keeps anything else from beginning, and nothing from going on that has begun
 			found.problem = &problem{kube.ReasonReconcileError, err.Error()}
+			s.seen.Unreached[t.Name] = true
 		}
-		if s.seen.Credentials[t.Name] = found.credentials; !found.credentials {
-			s.seen.Namespaces[t.Name] = found.namespaces
-		}
+		s.seen.Credentials[t.Name], s.seen.Namespaces[t.Name] = found.credentials, found.namespaces
 		if found.problem != nil && s.seen.Problem == nil {
 			s.seen.Problem = found.problem
 			s.seen.Problem.message = "Target " + t.Name + ": " + s.seen.Problem.message
@@ -494,15 +523,24 @@ func (s *scope) selected(ctx context.Context, selector labels.Selector, found ma
 
 // reachConnector sees whether a connector can be used.
 func (s *scope) reachConnector(ctx context.Context, t v1alpha1.Target) (reached, error) {
+	if known, ok := s.reachable[*t.ConnectorRef]; ok {
+		return known, nil
+	}
 	cluster, err := connector.Ready(ctx, s.connectors(), s.owner.Namespace, *t.ConnectorRef)
+	var found reached
 	var refused *connector.Error
 	switch {
 	case errors.As(err, &refused):
-		return reached{problem: &problem{refused.Reason, refused.Message}, credentials: true}, nil
+		found = reached{problem: &problem{refused.Reason, refused.Message}, credentials: true}
 	case err != nil:
 		return reached{}, err
+	default:
+		found = reached{credentials: cluster.Spec.K8S.KubeconfigRef != nil}
 	}
-	return reached{credentials: cluster.Spec.K8S.KubeconfigRef != nil}, nil
+	if s.reachable != nil {
+		s.reachable[*t.ConnectorRef] = found
+	}
+	return found, nil
 }
 
 // connectors are read from the cache, which does not have those of namespaces that are not watched.

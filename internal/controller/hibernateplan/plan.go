@@ -38,14 +38,19 @@ type Observed struct {
 	Held map[string]bool
 	// Left are targets that a plan of this name has left asleep, by their names: only looked for before the first cycle.
 	Left map[string]v1alpha1.Target
+	// LeftIn are the namespaces that they are asleep in, by their names, and LeftProblem why they cannot be woken there.
+	LeftIn      map[string][]string
+	LeftProblem *problem
 	// Lost is which part of the ledger is not there any more; nil if none is. Nothing is done then.
 	Lost *problem
 	// Problem is why the targets of the spec cannot be reached; nil if they can.
 	Problem *problem
 	// Looked are the attempts that were looked at, by the names of their Jobs: a pass looks at so many.
 	Looked map[string]bool
-	// Namespaces of the targets in the manager's own cluster, by their names.
+	// Namespaces of the targets, by their names.
 	Namespaces map[string][]string
+	// Unreached are targets of which that is not known, as something could not be read.
+	Unreached map[string]bool
 	// Credentials says which targets of the cycle, or before it of the spec, are reached by credentials of a connector.
 	Credentials map[string]bool
 }
@@ -380,6 +385,7 @@ func (f facts) beginCycle(p *Plan, plan *v1alpha1.HibernatePlan, current *progra
 		if left {
 			at := names{namespace: f.namespace, plan: plan}.point(t.Name).String()
 			st.Executions[i].RestoreConfigMapRef, st.Executions[i].RestoreRef = at, configMapScheme+at
+			st.Executions[i].Namespaces = slices.Clone(f.seen.LeftIn[t.Name])
 		}
 	}
 	p.Begin, p.program = &r, program
@@ -433,8 +439,8 @@ func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 	c := st.CurrentCycle
 	held := plan.Spec.Suspend && plan.DeletionTimestamp == nil
 	if want := operation(p.Desired.asleep); p.Known && !held && want != c.Operation {
-		if anyOf(st.Executions, busy) {
-			return // it turns when what runs has ended, and is cleared away by what was recorded of it
+		if anyOf(st.Executions, running) {
+			return // it turns when what runs has ended
 		}
 		f.turn(st, want)
 	}
@@ -492,6 +498,10 @@ func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, operation v1alpha1.
 		if helped(e) || spent(e) {
 			p.lookIn(atOnce)
 			continue // what is left of the attempt before goes first
+		}
+		if f.seen.Unreached[e.Target] {
+			p.lookIn(5 * time.Second)
+			continue // what is recorded is what is made
 		}
 		e.Operation = operation
 		begin(e, n, f.now)

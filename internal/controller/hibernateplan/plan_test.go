@@ -448,19 +448,6 @@ func TestTurnsAround(t *testing.T) {
 	}
 }
 
-// What an attempt needed is cleared away by what was recorded of it before anything else is recorded.
-func TestTurnsWhenCleared(t *testing.T) {
-	plan, n := attempting(v1alpha1.OperationWakeUp, "a")
-	e := &plan.Status.Executions[0]
-	e.State, e.Asleep, e.Namespaces = v1alpha1.ExecutionCompleted, false, []string{"shop"}
-	plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideHibernated}
-	cycle := resolve(plan.Spec)
-	p := facts{plan: plan, seen: Observed{Cycle: &cycle}, registry: registry, namespace: n.namespace, now: noon}.decide()
-	if got := p.Status.Executions[0]; p.Status.CurrentCycle.Operation != v1alpha1.OperationWakeUp || len(got.Namespaces) != 1 || !slices.Equal(p.Clear, []int{0}) {
-		t.Errorf("%s, %+v, to be cleared: %v", p.Status.CurrentCycle.Operation, got, p.Clear)
-	}
-}
-
 // Where what a cycle began with is gone, the spec takes its place if it has the same targets; by another one nothing wakes.
 func TestCycleLost(t *testing.T) {
 	for name, test := range map[string]struct {

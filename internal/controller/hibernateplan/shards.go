@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,7 +38,7 @@ const (
 	maxPlan = 1 << 20
 )
 
-// labelLedger is on the shards of a ledger.
+// labelLedger is the cycle that a shard is of.
 const labelLedger = "hibernator.ardikabs.com/ledger"
 
 // shard is a part of the ledger.
@@ -50,7 +52,7 @@ type shard struct {
 func (s *scope) load(ctx context.Context) error {
 	ledger := s.owner.Status.Ledger
 	if ledger == nil || len(ledger.Shards) == 0 {
-		s.loaded = true
+		s.loaded, s.ended = true, s.owner.Status.Cycles
 		return nil
 	}
 	if _, ours := s.paced.Get(s.owner.UID); !ours { // whoever has written it may have ended before they were deleted
@@ -73,6 +75,37 @@ func (s *scope) load(ctx context.Context) error {
 		all = append(all, part.entries...)
 	}
 	s.owner.Status.Executions, s.loaded = all, true
+	return nil
+}
+
+// leaveLost clears away what is left of the attempts of a plan that goes without its ledger, when all its Jobs have ended.
+func (s *scope) leaveLost(ctx context.Context) error {
+	jobs, err := kube.List(ctx, s.Live, jobGVK, client.InNamespace(s.Options.Namespace), marks.Selector(s.owner))
+	if err != nil {
+		return err
+	}
+	var bindings rbacv1.RoleBindingList
+	if err := s.Live.List(ctx, &bindings, marks.Selector(s.owner)); err != nil {
+		return fmt.Errorf("listing the RoleBindings of a plan: %w", err)
+	}
+	attempts := map[string]bool{}
+	for i := range bindings.Items {
+		attempts[bindings.Items[i].Labels[labelExecution]] = true
+	}
+	for i := range jobs {
+		attempts[jobs[i].GetName()] = true
+		if !finished(&jobs[i]) { // what is created again must not act beside it
+			s.plan.Done, s.plan.GivenUp = false, false
+			s.plan.lookIn(5 * time.Second)
+			return nil
+		}
+	}
+	for _, attempt := range slices.Sorted(maps.Keys(attempts)) {
+		at := s.names().in(attempt).String()
+		if err := s.clear(ctx, &execution{JobRef: at, ConnectorSecretRef: at}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -124,11 +157,11 @@ func (s *scope) store(ctx context.Context, done bool) error {
 		return nil // what was not read is not written
 	}
 	if done && st.Ledger != nil { // it is gone, and nobody reads it any more
-		st.Executions = nil
+		st.Ledger, st.Executions = nil, nil
 		return nil
 	}
 	if st.Ledger != nil && len(st.Ledger.Shards) == 0 {
-		if err := s.deleteShards(ctx); err != nil {
+		if err := s.deleteShards(ctx, s.ended); err != nil {
 			return err
 		}
 		st.Ledger = nil
@@ -211,7 +244,7 @@ func (s *scope) addShard(ctx context.Context, name string, part *shard, writes i
 	at := s.names().in(name)
 	if err := s.create(ctx, &appsv1.ControllerRevision{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ControllerRevision"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name, Labels: map[string]string{labelLedger: "shard"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name, Labels: map[string]string{labelLedger: fmt.Sprint(s.owner.Status.Cycles)}},
 		Data:       runtime.RawExtension{Raw: []byte(part.text)}, Revision: writes,
 	}); err != nil {
 		return err
@@ -233,9 +266,9 @@ func (s *scope) prune(ctx context.Context, ledger *v1alpha1.Ledger) {
 	}
 }
 
-// deleteShards deletes all that there are of a plan.
-func (s *scope) deleteShards(ctx context.Context) error {
-	of := client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID), labelLedger: "shard"}
+// deleteShards deletes all that there are of a cycle, which is over: whoever goes by an old status deletes those of no other.
+func (s *scope) deleteShards(ctx context.Context, cycle int64) error {
+	of := client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID), labelLedger: fmt.Sprint(cycle)}
 	if err := s.Live.DeleteAllOf(ctx, &appsv1.ControllerRevision{}, of, client.InNamespace(s.Options.Namespace)); err != nil {
 		return fmt.Errorf("deleting the shards of the ledger: %w", err)
 	}

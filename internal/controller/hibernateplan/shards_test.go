@@ -12,7 +12,9 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,7 +39,7 @@ func large(targets int) *v1alpha1.HibernatePlan {
 func shardsOf(t *testing.T, c client.Client) (out []string) {
 	t.Helper()
 	var all appsv1.ControllerRevisionList
-	if err := c.List(t.Context(), &all, client.MatchingLabels{labelLedger: "shard"}); err != nil {
+	if err := c.List(t.Context(), &all, client.HasLabels{labelLedger}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range all.Items {
@@ -137,27 +139,40 @@ func TestShardsNotRecorded(t *testing.T) {
 	}
 }
 
-// A part of the ledger that is gone is not made up: nothing is done, and the plan says so.
-func TestShardLost(t *testing.T) {
+// losing is a plan that sleeps, a part of whose ledger is gone, and its name.
+func losing(t *testing.T) (r *Reconciler, c client.WithWatch, now *v1alpha1.HibernatePlan, lost string) {
+	t.Helper()
 	plan := large(2000)
-	r, c := newReconciler(t, plan)
-	_, now := pass(t, r, plan)
+	r, c = newReconciler(t, plan)
+	_, now = pass(t, r, plan)
 	gone := &appsv1.ControllerRevision{}
 	gone.Namespace, gone.Name = "system", now.Status.Ledger.Shards[3]
 	if err := c.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)
 	}
 	r.shards.Clear()
+	return r, c, now, gone.Name
+}
+
+// A part of the ledger that is gone is not made up: nothing is done, and the plan says so.
+func TestShardLost(t *testing.T) {
+	r, c, now, lost := losing(t)
 	was := now.Status.Ledger
-	_, now = pass(t, r, plan)
+	_, now = pass(t, r, now)
 	scheduled := find(now.Status.Conditions, v1alpha1.ConditionScheduled)
-	if scheduled.Reason != v1alpha1.ReasonLedgerLost || !strings.Contains(scheduled.Message, gone.Name) || now.Status.Targets != 2000 || !equality.Semantic.DeepEqual(now.Status.Ledger, was) {
+	if scheduled.Reason != v1alpha1.ReasonLedgerLost || !strings.Contains(scheduled.Message, lost) || now.Status.Targets != 2000 || !equality.Semantic.DeepEqual(now.Status.Ledger, was) {
 		t.Errorf("%+v\n%+v", scheduled, now.Status.Ledger)
 	}
 	var jobs batchv1.JobList
 	if err := c.List(t.Context(), &jobs); err != nil || len(jobs.Items) > 0 {
 		t.Errorf("%d Jobs, %v", len(jobs.Items), err)
 	}
+}
+
+// A plan that leaves what sleeps goes without its ledger, too, when its Jobs have ended, and so does what they were granted.
+func TestShardLostAndLeft(t *testing.T) {
+	r, c, plan, _ := losing(t)
+	now := plan.DeepCopy()
 	now.Spec.DeletionPolicy = v1alpha1.DeletionLeave
 	if err := errors.Join(c.Update(t.Context(), now), c.Delete(t.Context(), now)); err != nil {
 		t.Fatal(err)
@@ -165,11 +180,24 @@ func TestShardLost(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), now); err != nil {
 		t.Fatal(err)
 	}
+	granted := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "job-t", Labels: map[string]string{labelExecution: "job"}}}
+	marks.Set(now, granted)
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "job", Labels: granted.Labels}}
+	if err := errors.Join(c.Create(t.Context(), granted), c.Create(t.Context(), job)); err != nil {
+		t.Fatal(err)
+	}
+	if _, now = pass(t, r, plan); len(now.Finalizers) == 0 {
+		t.Error("the plan goes while a Job of it runs")
+	}
+	end1(t, c)
 	if _, err := r.Reconcile(t.Context(), now); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), now); client.IgnoreNotFound(err) != nil || err == nil {
 		t.Errorf("the plan is still there, %v", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(granted), granted); client.IgnoreNotFound(err) != nil || err == nil {
+		t.Errorf("what a runner was granted is still there, %v", err)
 	}
 	if left := shardsOf(t, c); len(left) > 0 {
 		t.Errorf("left behind: %v", left)

@@ -114,6 +114,9 @@ func target(u *unstructured.Unstructured) string { return u.GetLabels()[v1alpha1
 
 // goesBack says how a ledger has gone back.
 func goesBack(was, is *v1alpha1.HibernatePlan) string {
+	if is.DeletionTimestamp != nil && was.Status.Ledger != nil && is.Status.Ledger == nil {
+		return "" // it is left to its restore points
+	}
 	if was.Status.CurrentCycle == nil || is.Status.CurrentCycle == nil || was.Status.CurrentCycle.ID != is.Status.CurrentCycle.ID {
 		return ""
 	}
