@@ -72,8 +72,8 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "stale-record", RootCause: "a record of before is acted upon: a Job that has ended is made again",
-		Edits: edit1(applying, "	if err := kube.Current(ctx, s.Live, v1alpha1.GroupVersion.WithKind(\"HibernatePlan\"), s.owner); err != nil {",
-			"	if err := kube.Current(ctx, s.Live, v1alpha1.GroupVersion.WithKind(\"HibernatePlan\"), s.owner); err != nil && s.owner.UID == \"\" {"),
+		Edits: edit1(applying, "	if err := kube.Current(ctx, s.Live, planGVK, s.owner); err != nil {",
+			"	if err := kube.Current(ctx, s.Live, planGVK, s.owner); err != nil && s.owner.UID == \"\" {"),
 		Workloads: []string{"sequential"}, Modes: []faults.Mode{faults.Travel, faults.Behind},
 	},
 	{
