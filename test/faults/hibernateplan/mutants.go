@@ -120,7 +120,7 @@ var mutants = []faults.Mutant{
 	{
 		Name: "job-of-the-cache", RootCause: "a Job that the cache does not have yet is taken for gone, and nobody looks again",
 		Edits:     edit1(applying, "	found, err := kube.Get(ctx, s.Live, gvk, key)\n", "	from := s.Live\n	if gvk == jobGVK {\n		from = s.Client\n	}\n	found, err := kube.Get(ctx, from, gvk, key)\n"),
-		Workloads: []string{"deleted"}, Modes: []faults.Mode{faults.Held},
+		Workloads: []string{"deleted"}, Modes: []faults.Mode{faults.Held, faults.Behind},
 	},
 	{
 		Name: "finalizer-early", RootCause: "a deleted plan goes when its wake-up begins, not when all are awake",
