@@ -374,7 +374,7 @@ func (s *scope) observeLeft(ctx context.Context) error {
 			return fmt.Errorf("reading the target in ConfigMap %s/%s: %w", point.Namespace, point.Name, err)
 		}
 		s.seen.Left[t.Name] = t
-		if err := s.observeLeftIn(ctx, t.Name, split(point.Annotations[annotationNamespaces])); err != nil {
+		if err := s.observeLeftIn(ctx, t, split(point.Annotations[annotationNamespaces])); err != nil {
 			return err
 		}
 	}
@@ -386,8 +386,13 @@ func (s *scope) observeLeft(ctx context.Context) error {
 
 // observeLeftIn sees whether a target that was left asleep may be woken where its restore point says that it was. Runners
 // write restore points, so that they are believed in what this plan may do anyway.
-func (s *scope) observeLeftIn(ctx context.Context, target string, namespaces []string) error {
-	s.seen.LeftIn[target] = namespaces
+func (s *scope) observeLeftIn(ctx context.Context, t v1alpha1.Target, namespaces []string) error {
+	s.seen.LeftIn[t.Name] = namespaces
+	if t.ConnectorRef != nil {
+		if found, err := s.reachConnector(ctx, t); err != nil || found.credentials {
+			return err // they are another cluster's
+		}
+	}
 	for _, name := range namespaces {
 		namespace := kube.Metadata(namespaceGVK)
 		if err := s.Live.Get(ctx, types.NamespacedName{Name: name}, namespace); apierrors.IsNotFound(err) {
@@ -396,7 +401,7 @@ func (s *scope) observeLeftIn(ctx context.Context, target string, namespaces []s
 			return fmt.Errorf("reading Namespace %s: %w", name, err)
 		}
 		if why := s.withheld(name, namespace.Annotations); why != "" && s.seen.LeftProblem == nil {
-			s.seen.LeftProblem = &problem{v1alpha1.ReasonNotGranted, "Target " + target + ", which was left asleep: " + why}
+			s.seen.LeftProblem = &problem{v1alpha1.ReasonNotGranted, "Target " + t.Name + ", which was left asleep: " + why}
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package hibernateplan
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -44,6 +45,43 @@ func TestMoreThanOnePass(t *testing.T) {
 	for _, i := range p.Launch {
 		if target := plan.Status.Executions[i].Target; s.points[target] == nil {
 			t.Errorf("the Job of %s is to be made, and its restore point was not read", target)
+		}
+	}
+}
+
+// What was left asleep wakes where its restore point says, if the plan may act there now; in another cluster nobody asks.
+func TestLeftIn(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 1)
+	plan.Finalizers = []string{v1alpha1.Finalizer}
+	plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+	for name, test := range map[string]struct {
+		namespaces, connector, want string
+	}{
+		"its own":            {plan.Namespace, "", ""},
+		"another":            {"other", "", v1alpha1.ReasonNotGranted},
+		"one that is gone":   {"gone", "", ""},
+		"of another cluster": {"other", "away", ""},
+	} {
+		target := `{"name": "a", "type": "noop"}`
+		cluster := &v1alpha1.K8SCluster{ObjectMeta: metav1.ObjectMeta{Namespace: plan.Namespace, Name: "away"}}
+		if test.connector != "" {
+			target = fmt.Sprintf(`{"name": "a", "type": "noop", "connectorRef": {"kind": "K8SCluster", "name": %q}}`, test.connector)
+		}
+		point := pointOf(names{namespace: "system", plan: plan}, "a", "")
+		point.Labels = map[string]string{labelRestorePoint: keyLabel(client.ObjectKeyFromObject(plan))}
+		point.Annotations[annotationNamespaces] = test.namespaces
+		point.Data = map[string]string{keyTarget: target}
+		r, _ := newReconciler(t, plan.DeepCopy(), cluster, point, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: plan.Namespace}})
+		s := &scope{Reconciler: r, owner: plan, now: noon}
+		if err := s.observeLeft(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if s.seen.LeftProblem != nil {
+			got = s.seen.LeftProblem.reason
+		}
+		if got != test.want || !slices.Equal(s.seen.LeftIn["a"], []string{test.namespaces}) {
+			t.Errorf("%s: %q, in %v", name, got, s.seen.LeftIn)
 		}
 	}
 }
