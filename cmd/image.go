@@ -10,8 +10,9 @@ import (
 	"github.com/labkeeper/labkeeper/internal/controller/hibernateplan"
 )
 
-// findImage fills in the image of Jobs and what it is pulled with where flags do not say it: those of the
-// manager's own pod, of that namespace and name. That cannot be told outside of a cluster, or where the name of its pod is not that of its host.
+// findImage fills in the image of Jobs and what it is pulled with where flags do not say it: those of the manager's own
+// pod, of that namespace and name. That cannot be told outside of a cluster, or where the name of its pod is not that of
+// its host.
 func findImage(ctx context.Context, c client.Reader, namespace, name string, o *hibernateplan.Options) {
 	if namespace == "" || name == "" || o.Image != "" && len(o.PullSecrets) > 0 {
 		return

@@ -12,6 +12,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // reviewer tells whoever creates or changes an Experiment at once what its conditions would tell
@@ -29,21 +30,12 @@ func (r reviewer) ValidateCreate(ctx context.Context, e *v1alpha1.Experiment) (a
 	return r.review(ctx, e)
 }
 
-// ValidateUpdate reviews a changed spec. It lets through whatever ends an Experiment, and one that would
-// have been refused before: who changes something else, or mends one of two, must not have to mend all
-// at once.
+// ValidateUpdate reviews a changed spec. It lets through whatever ends an Experiment.
 func (r reviewer) ValidateUpdate(ctx context.Context, before, e *v1alpha1.Experiment) (admission.Warnings, error) {
 	if e.DeletionTimestamp != nil || e.Spec.Terminate || equality.Semantic.DeepEqual(before.Spec, e.Spec) {
 		return nil, nil
 	}
-	warnings, refusal := r.review(ctx, e)
-	if refusal == nil {
-		return warnings, nil
-	}
-	if _, known := r.review(ctx, before); known != nil {
-		return append(warnings, refusal.Error()), nil
-	}
-	return warnings, refusal
+	return kube.ReviewChange(before, e, func(e *v1alpha1.Experiment) (admission.Warnings, error) { return r.review(ctx, e) })
 }
 
 // ValidateDelete lets every deletion through.

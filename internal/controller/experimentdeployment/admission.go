@@ -15,6 +15,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/twin"
 )
 
@@ -35,7 +36,7 @@ func (r reviewer) ValidateCreate(ctx context.Context, owner *v1alpha1.Experiment
 	return r.review(ctx, owner)
 }
 
-// ValidateUpdate reviews a changed spec. It lets through one that would have been refused before.
+// ValidateUpdate reviews a changed spec.
 func (r reviewer) ValidateUpdate(ctx context.Context, before, owner *v1alpha1.ExperimentDeployment) (admission.Warnings, error) {
 	if owner.DeletionTimestamp != nil || equality.Semantic.DeepEqual(before.Spec, owner.Spec) {
 		return nil, nil
@@ -43,14 +44,7 @@ func (r reviewer) ValidateUpdate(ctx context.Context, before, owner *v1alpha1.Ex
 	if err := r.allowed(ctx, owner); err != nil {
 		return nil, err
 	}
-	warnings, refusal := r.review(ctx, owner)
-	if refusal == nil {
-		return warnings, nil
-	}
-	if _, known := r.review(ctx, before); known != nil {
-		return append(warnings, refusal.Error()), nil
-	}
-	return warnings, refusal
+	return kube.ReviewChange(before, owner, func(o *v1alpha1.ExperimentDeployment) (admission.Warnings, error) { return r.review(ctx, o) })
 }
 
 // ValidateDelete lets every deletion through.

@@ -14,6 +14,7 @@ import (
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
 	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // reviewer tells whoever creates or changes a HibernatePlan at once what its conditions would tell later, by the same code:
@@ -32,19 +33,12 @@ func (r reviewer) ValidateCreate(ctx context.Context, plan *v1alpha1.HibernatePl
 	return r.missing(ctx, plan), nil
 }
 
-// ValidateUpdate reviews a changed spec. It lets through one that would have been refused before: who changes something
-// else, or mends one of two, must not have to mend all at once.
+// ValidateUpdate reviews a changed spec.
 func (r reviewer) ValidateUpdate(ctx context.Context, before, plan *v1alpha1.HibernatePlan) (admission.Warnings, error) {
 	if plan.DeletionTimestamp != nil || equality.Semantic.DeepEqual(before.Spec, plan.Spec) {
 		return nil, nil
 	}
-	if err := invalid(plan.Spec, r.Options.Executors); err != nil {
-		if invalid(before.Spec, r.Options.Executors) != nil {
-			return admission.Warnings{err.Error()}, nil
-		}
-		return nil, err
-	}
-	return r.missing(ctx, plan), nil
+	return kube.ReviewChange(before, plan, func(p *v1alpha1.HibernatePlan) (admission.Warnings, error) { return r.ValidateCreate(ctx, p) })
 }
 
 // ValidateDelete lets every deletion through.
@@ -111,13 +105,7 @@ func (r exceptionReviewer) ValidateUpdate(ctx context.Context, before, e *v1alph
 	if e.DeletionTimestamp != nil || equality.Semantic.DeepEqual(before.Spec, e.Spec) {
 		return nil, nil
 	}
-	warnings, refusal := r.ValidateCreate(ctx, e)
-	if refusal != nil {
-		if _, known := r.ValidateCreate(ctx, before); known != nil {
-			return append(warnings, refusal.Error()), nil
-		}
-	}
-	return warnings, refusal
+	return kube.ReviewChange(before, e, func(e *v1alpha1.ScheduleException) (admission.Warnings, error) { return r.ValidateCreate(ctx, e) })
 }
 
 // ValidateDelete lets every deletion through.

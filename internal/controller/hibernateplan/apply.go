@@ -235,8 +235,9 @@ func (r reached) error(e *execution) error {
 	return fmt.Errorf("reaching target %s: %w", e.Target, r.problem)
 }
 
-// wakes are the namespaces that a target is woken in: those of the ledger that there still are. What a plan before has
-// left asleep is not in there, and its restore point, which runners write, is believed in what this plan may do anyway.
+// wakes are the namespaces that a target is woken in: those of the ledger that there still are. One that was
+// written before adopted targets were recorded with theirs has none, and the restore point, which runners write, is
+// believed in what this plan may do anyway.
 func (s *scope) wakes(ctx context.Context, l *launched) ([]string, error) {
 	names := l.Namespaces
 	if len(names) == 0 && l.point != nil {
@@ -291,17 +292,19 @@ func (s *scope) clear(ctx context.Context, e *execution) error {
 	job := name(e.JobRef)
 	at := s.names().in(job)
 	needs, known := s.needs(e)
-	bindings, err := s.bindings(ctx, e)
-	if err != nil {
-		return err
-	}
 	type helper struct {
 		gvk schema.GroupVersionKind
 		key types.NamespacedName
 	}
 	var helpers []helper
-	for _, key := range bindings {
-		helpers = append(helpers, helper{bindingGVK, key})
+	if !known || needs.ClusterRole != "" && e.ConnectorSecretRef == "" {
+		bindings, err := s.bindings(ctx, e)
+		if err != nil {
+			return err
+		}
+		for _, key := range bindings {
+			helpers = append(helpers, helper{bindingGVK, key})
+		}
 	}
 	if !known || needs.Cluster {
 		helpers = append(helpers, helper{clusterBindingGVK, types.NamespacedName{Name: job}})
@@ -325,11 +328,7 @@ func (s *scope) clear(ctx context.Context, e *execution) error {
 // more, since another operation was begun, or of a Job without a plan, those that there are.
 func (s *scope) bindings(ctx context.Context, e *execution) (out []types.NamespacedName, err error) {
 	job := name(e.JobRef)
-	needs, known := s.needs(e)
-	switch {
-	case known && (needs.ClusterRole == "" || e.ConnectorSecretRef != ""):
-		return nil, nil
-	case len(e.Namespaces) > 0 || e.Operation == v1alpha1.OperationShutdown && e.Attempts > 0:
+	if len(e.Namespaces) > 0 || e.Operation == v1alpha1.OperationShutdown && e.Attempts > 0 {
 		for _, namespace := range e.Namespaces {
 			out = append(out, bindingOf(namespace, job))
 		}

@@ -174,6 +174,20 @@ func pass(t *testing.T, r *Reconciler, plan *v1alpha1.HibernatePlan) (ctrl.Resul
 	return result, now
 }
 
+// complete ends a Job at a target, whose runner has said that it is done.
+func complete(t *testing.T, c client.Client, plan *v1alpha1.HibernatePlan, target string, job *batchv1.Job) {
+	t.Helper()
+	point := &corev1.ConfigMap{}
+	if err := c.Get(t.Context(), names{namespace: "system", plan: plan}.point(target), point); err != nil {
+		t.Fatal(err)
+	}
+	point.Data[runner.KeyResult] = fmt.Sprintf(`{"execution":%q,"completed":true,"resources":1}`, job.Name)
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	if err := errors.Join(c.Update(t.Context(), point), c.Status().Update(t.Context(), job)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Where the ledger was written just now, the Jobs that it speaks of are made, and it is not written again before its time.
 func TestLedgerPace(t *testing.T) {
 	plan, n := attempting(v1alpha1.OperationShutdown, targetNames(2)...)
@@ -286,14 +300,9 @@ func TestNamespacesElsewhere(t *testing.T) {
 		if err := c.List(t.Context(), &bindings, client.InNamespace("shop")); err != nil || len(bindings.Items) > 0 {
 			t.Errorf("%s: granted here, in the namespace of that name: %v, %v", operation, bindings.Items, err)
 		}
-		point := &corev1.ConfigMap{}
-		if err := c.Get(t.Context(), names{namespace: "system", plan: plan}.point("a"), point); err != nil {
-			t.Fatal(err)
-		}
-		point.Data["result"] = fmt.Sprintf(`{"execution":%q,"completed":true,"resources":1}`, job.Name)
-		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		complete(t, c, plan, "a", job)
 		plan.Spec.Override.State = v1alpha1.OverrideAwake
-		if err := errors.Join(c.Update(t.Context(), point), c.Status().Update(t.Context(), job), c.Update(t.Context(), plan)); err != nil {
+		if err := c.Update(t.Context(), plan); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -107,8 +107,6 @@ type scope struct {
 	recordable bool
 	// loaded says that the owner has its whole ledger, wherever that is kept.
 	loaded bool
-	// ended is the cycle whose shards are to be deleted.
-	ended int64
 	// points are the restore points that were read, by their targets.
 	points map[string]*corev1.ConfigMap
 	// reachable are the connectors that were looked at, while the targets of the spec are: many have the same.
@@ -136,7 +134,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 	}
 	report(s, err)
 	events := happened(before, owner, s, err)
-	if stored := s.store(ctx, s.plan.Done && err == nil); stored != nil {
+	if stored := s.store(ctx, before.Status.Cycles, s.plan.Done && err == nil); stored != nil {
 		owner.Status = *before.Status.DeepCopy()
 		err, events = errors.Join(err, stored), nil
 		conditions.Set(&owner.Status.Conditions, view{}.ready(err), owner.Generation, s.now)

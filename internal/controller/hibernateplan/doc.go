@@ -61,7 +61,13 @@
 //   - It is deleted: with WakeUp everything is woken first, until deletion.deadline, which counts from when a manager has
 //     seen it; with Leave, and after that, restore points stay.
 //   - A restore point is gone, or empty: its wake-up fails, and says so, until it was put back.
-//   - The ControllerRevision of a cycle is gone: the spec takes its place, if it has the same targets in the same order.
+//   - The ControllerRevision of a cycle is gone: the spec takes its place, if it has the same targets in the same order,
+//     and of the same types.
+//   - A part of a ledger that has left the status is gone: nothing is done any more (LedgerLost), but for a look each
+//     minute whether somebody has put it back. The plan can be deleted with Leave, and what sleeps wakes by the next one.
+//   - A plan of the name of one that was left asleep is created: it wakes what the restore points tell of, where they say
+//     that it was, if it may act there now; until then it begins nothing.
+//   - A connector is changed between the record of an attempt and its Job: that attempt has failed.
 //
 // A pass looks at ten attempts, makes ten and clears ten away, --max-concurrent-reconciles at a time, and four times as
 // many plans are looked at at the same time: what they wait for is the API server. Where many begin at one minute, those
@@ -75,7 +81,6 @@
 // a look each hour. `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single` holds it to that.
 //
 // A ledger of more than 128 KiB (Options.LedgerInStatus), which is that of some 150 targets, leaves the status for
-// ControllerRevisions, 100 entries each, of which only those are written anew that have changed (shards.go). Where one of
-// them is gone nothing is done any more (LedgerLost): what sleeps is woken by a plan of the same name, by restore points.
+// ControllerRevisions, 100 entries each, of which only those are written anew that have changed (shards.go).
 // A pass over 10,000 targets takes 7 ms, and a status of such a plan 0.3 s of the API server, as it writes the whole plan.
 package hibernateplan

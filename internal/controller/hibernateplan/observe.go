@@ -400,8 +400,8 @@ func (s *scope) observeLeftIn(ctx context.Context, t v1alpha1.Target, namespaces
 		} else if err != nil {
 			return fmt.Errorf("reading Namespace %s: %w", name, err)
 		}
-		if why := s.withheld(name, namespace.Annotations); why != "" && s.seen.LeftProblem == nil {
-			s.seen.LeftProblem = &problem{v1alpha1.ReasonNotGranted, "Target " + t.Name + ", which was left asleep: " + why}
+		if why := s.withheld(name, namespace.Annotations); why != "" && s.seen.Problem == nil {
+			s.seen.Problem = &problem{v1alpha1.ReasonNotGranted, "Target " + t.Name + ", which was left asleep: " + why}
 		}
 	}
 	return nil
@@ -410,9 +410,6 @@ func (s *scope) observeLeftIn(ctx context.Context, t v1alpha1.Target, namespaces
 // observeReach sees whether the targets of the spec can be reached: connectors, and namespaces of others.
 func (s *scope) observeReach(ctx context.Context) error {
 	s.seen.Credentials, s.seen.Namespaces, s.seen.Unreached = map[string]bool{}, map[string][]string{}, map[string]bool{}
-	if s.seen.LeftProblem != nil {
-		s.seen.Problem = s.seen.LeftProblem
-	}
 	if s.Options.Image == "" {
 		s.seen.Problem = &problem{v1alpha1.ReasonNoRunnerImage, "The manager does not know the image of its Jobs; start it with --runner-image"}
 	}

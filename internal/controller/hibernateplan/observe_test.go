@@ -77,8 +77,8 @@ func TestLeftIn(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := ""
-		if s.seen.LeftProblem != nil {
-			got = s.seen.LeftProblem.reason
+		if s.seen.Problem != nil {
+			got = s.seen.Problem.reason
 		}
 		if got != test.want || !slices.Equal(s.seen.LeftIn["a"], []string{test.namespaces}) {
 			t.Errorf("%s: %q, in %v", name, got, s.seen.LeftIn)

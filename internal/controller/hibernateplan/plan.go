@@ -38,12 +38,11 @@ type Observed struct {
 	Held map[string]bool
 	// Left are targets that a plan of this name has left asleep, by their names: only looked for before the first cycle.
 	Left map[string]v1alpha1.Target
-	// LeftIn are the namespaces that they are asleep in, by their names, and LeftProblem why they cannot be woken there.
-	LeftIn      map[string][]string
-	LeftProblem *problem
+	// LeftIn are the namespaces that they are asleep in, by their names.
+	LeftIn map[string][]string
 	// Lost is which part of the ledger is not there any more; nil if none is. Nothing is done then.
 	Lost *problem
-	// Problem is why the targets of the spec cannot be reached; nil if they can.
+	// Problem is why the targets of the spec, and those that were left asleep, cannot be reached; nil if they can.
 	Problem *problem
 	// Looked are the attempts that were looked at, by the names of their Jobs: a pass looks at so many.
 	Looked map[string]bool

@@ -52,7 +52,7 @@ type shard struct {
 func (s *scope) load(ctx context.Context) error {
 	ledger := s.owner.Status.Ledger
 	if ledger == nil || len(ledger.Shards) == 0 {
-		s.loaded, s.ended = true, s.owner.Status.Cycles
+		s.loaded = true
 		return nil
 	}
 	if _, ours := s.paced.Get(s.owner.UID); !ours { // whoever has written it may have ended before they were deleted
@@ -150,8 +150,8 @@ func (s *scope) revision(ctx context.Context, at client.ObjectKey, into any) (bo
 }
 
 // store takes the ledger out of the status, before that is written, if it is too long for it; one that was taken out stays
-// so until its cycle is over.
-func (s *scope) store(ctx context.Context, done bool) error {
+// so until its cycle is over. cycle is the last one that is recorded; done says that the plan goes.
+func (s *scope) store(ctx context.Context, cycle int64, done bool) error {
 	st := &s.owner.Status
 	if !s.loaded {
 		return nil // what was not read is not written
@@ -161,7 +161,7 @@ func (s *scope) store(ctx context.Context, done bool) error {
 		return nil
 	}
 	if st.Ledger != nil && len(st.Ledger.Shards) == 0 {
-		if err := s.deleteShards(ctx, s.ended); err != nil {
+		if err := s.deleteShards(ctx, cycle); err != nil {
 			return err
 		}
 		st.Ledger = nil

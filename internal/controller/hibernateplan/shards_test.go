@@ -253,16 +253,7 @@ func TestShardsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, job := range jobs.Items { // of the wake-up
-			point := &corev1.ConfigMap{}
-			key := client.ObjectKey{Namespace: "system", Name: names{namespace: "system", plan: now}.point("target-00000").Name}
-			if err := c.Get(t.Context(), key, point); err != nil {
-				t.Fatal(err)
-			}
-			point.Data["result"] = fmt.Sprintf(`{"execution":%q,"completed":true,"resources":1}`, job.Name)
-			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
-			if err := errors.Join(c.Update(t.Context(), point), c.Status().Update(t.Context(), &job)); err != nil {
-				t.Fatal(err)
-			}
+			complete(t, c, now, "target-00000", &job)
 		}
 		_, now = pass(t, r, plan)
 	}
