@@ -62,7 +62,12 @@ func carryOut(ctx context.Context, task runner.Task) runner.Result {
 		return runner.Refused(task, clock.RealClock{}, fmt.Errorf("building the client: %w", err))
 	}
 	namespace, name, _ := strings.Cut(task.RestorePoint, "/")
+	var identify func(context.Context, *rest.Config) (string, error)
+	if task.Kubeconfig != "" {
+		identify = runner.ClusterID
+	}
 	return runner.Run(ctx, task, runner.Deps{
+		Identify:  identify,
 		Store:     runner.NewConfigMapStore(core.ConfigMaps(namespace), name, task.Execution),
 		Executors: executors.All(),
 		Config: func() (*rest.Config, error) {

@@ -54,6 +54,9 @@ type Session struct {
 	// Namespaces of the target: what Needs comes to, sorted; to wake, those that it was put to sleep in and that there
 	// still are. In others nothing is done.
 	Namespaces []string
+	// Remote: the cluster is reached by credentials of its own, which bound what is done there. The manager does not
+	// know its namespaces: those with the labels of Selector are for the executor to find, and to wake, none is amiss.
+	Remote bool
 	// Operation that the run is for, and which attempt at it this is, from 1.
 	Operation dispatch.Operation
 	Attempt   int

@@ -30,6 +30,9 @@ type Point struct {
 	Executor string `json:"executor"`
 	// Cycle is the one that the target was put to sleep in.
 	Cycle string `json:"cycle"`
+	// Cluster that the target is in, by the UID of its Namespace kube-system; empty is the manager's own, and one whose
+	// credentials may not read that.
+	Cluster string `json:"cluster,omitempty"`
 	// Captures are how many resources it has ever had: the Order of the next.
 	Captures int `json:"captures"`
 	// Resources by their keys, sorted.

@@ -25,6 +25,12 @@
 // it writes nothing, stops, and says Superseded. Between two writes, which is about a second, it does not know; whoever
 // names another execution first sees to it that the pod of the former is gone.
 //
+// # Which cluster
+//
+// The restore point of a target in another cluster has the UID of that cluster's Namespace kube-system, where it may be
+// read. A run that reaches another cluster, or can no longer tell, changes nothing while anything of the point is asleep
+// (OtherCluster): everything would be gone there, and the restore point be let go.
+//
 // # When it is told to stop
 //
 // By a signal or by its deadline: the call in hand is given ten seconds to end, and what is known is written.

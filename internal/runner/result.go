@@ -31,6 +31,8 @@ const (
 	ReasonRestorePointTooLarge = "RestorePointTooLarge"
 	// ReasonSuperseded: another execution has taken over.
 	ReasonSuperseded = "Superseded"
+	// ReasonOtherCluster: the connector reaches another cluster than the one that the target sleeps in.
+	ReasonOtherCluster = "OtherCluster"
 	// ReasonForbidden: an API server does not let it.
 	ReasonForbidden = "Forbidden"
 	// ReasonNotSettled: everything was done, and has not come to where that takes it.

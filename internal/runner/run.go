@@ -39,7 +39,9 @@ type Deps struct {
 	Executors executor.Registry
 	// Config reaches the cluster of the target; nil is of no cluster.
 	Config func() (*rest.Config, error)
-	Clock  clock.WithDelayedExecution
+	// Identify tells clusters apart, which are never confused then: see ClusterID. It is nil for the manager's own.
+	Identify func(context.Context, *rest.Config) (string, error)
+	Clock    clock.WithDelayedExecution
 }
 
 // run is one run of a task.
@@ -48,8 +50,9 @@ type run struct {
 	deps  Deps
 	log   logr.Logger
 	point *restore.Point
-	// target is what the executor acts on.
-	target executor.Target
+	// target is what the executor acts on, in a cluster; empty is unknown.
+	target  executor.Target
+	cluster string
 	// stop is done when the run is to end, by its cause; work some time later, for the call in hand; all never is.
 	stop, work, all context.Context
 	// captured are the keys of what this run has captured and not touched.
@@ -170,7 +173,7 @@ func (r *run) open() error {
 	if err != nil {
 		return fmt.Errorf("reading parameters: %w", err)
 	}
-	session := executor.Session{Namespaces: slices.Sorted(slices.Values(r.task.Namespaces)), Operation: dispatch.Shutdown, Attempt: r.task.Attempt}
+	session := executor.Session{Namespaces: slices.Sorted(slices.Values(r.task.Namespaces)), Operation: dispatch.Shutdown, Attempt: r.task.Attempt, Remote: r.task.Kubeconfig != ""}
 	if r.task.Operation == v1alpha1.OperationWakeUp {
 		session.Operation = dispatch.WakeUp
 	}
@@ -179,8 +182,36 @@ func (r *run) open() error {
 			return fmt.Errorf("opening target: %w", err)
 		}
 	}
+	if err := r.identify(session.Config); err != nil {
+		return err
+	}
 	if r.target, err = parameters.Open(r.stop, session); err != nil {
 		return fmt.Errorf("opening target: %w", err)
+	}
+	return nil
+}
+
+// identify sees that the cluster is the one that the target sleeps in: in another everything would be gone, and the
+// restore point be let go.
+func (r *run) identify(config *rest.Config) error {
+	if r.deps.Identify == nil {
+		return nil
+	}
+	err := r.again(r.stop, func(ctx context.Context) (err error) {
+		r.cluster, err = r.deps.Identify(ctx, config)
+		return err
+	})
+	p := r.point
+	elsewhere := p != nil && len(p.Open()) > 0 && p.Cluster != "" && p.Cluster != r.cluster
+	switch {
+	case err != nil:
+		return fmt.Errorf("telling which cluster it is: %w", err)
+	case elsewhere && r.cluster == "":
+		return failure(ReasonOtherCluster, "the target sleeps in the cluster whose Namespace kube-system has UID %s, and the credentials of its connector may not get that to tell whether it is this one; let them", p.Cluster)
+	case elsewhere:
+		return failure(ReasonOtherCluster, "the target sleeps in the cluster whose Namespace kube-system has UID %s, and its connector reaches one where that is %s; let it reach the former until the target is awake", p.Cluster, r.cluster)
+	case r.cluster == "":
+		r.log.Info("The cluster cannot be told from others: its credentials may not get Namespace kube-system")
 	}
 	return nil
 }

@@ -312,6 +312,41 @@ func (w *takeover) over() {
 	}
 }
 
+// What sleeps in one cluster is not looked for in another, where it would be gone and its restore point let go.
+func TestOtherCluster(t *testing.T) {
+	w := newWorld(t)
+	w.cluster = "here"
+	if r := w.run(shutdown, "", 0); !r.Completed || w.point().Cluster != "here" {
+		t.Fatalf("the result is %+v, and the point is of cluster %q", r, w.point().Cluster)
+	}
+	asleep, stored := maps.Clone(w.have), string(w.stored)
+	for _, cluster := range []string{"there", untold} {
+		w.cluster = cluster
+		for _, operation := range []v1alpha1.Operation{wakeUp, shutdown} {
+			r := w.run(operation, "", 0)
+			if r.Completed || r.Reason != ReasonOtherCluster || !strings.Contains(r.Message, "UID here") {
+				t.Errorf("%s in cluster %s: %+v", operation, cluster, r)
+			}
+			if !maps.Equal(asleep, w.have) || stored != string(w.stored) {
+				t.Errorf("%s in cluster %s has changed something", operation, cluster)
+			}
+		}
+	}
+	w.cluster = "here"
+	if r := w.run(wakeUp, "", 0); !r.Completed {
+		t.Errorf("back in its cluster: %+v", r)
+	}
+	w.cluster = "there" // awake, it may move
+	if r := w.run(shutdown, "", 0); !r.Completed || w.point().Cluster != "there" {
+		t.Errorf("in its new cluster: %+v", r)
+	}
+	w.cluster = untold
+	w.stored = nil
+	if r := w.run(shutdown, "", 0); !r.Completed || w.point().Cluster != "" {
+		t.Errorf("in one that is not told: %+v", r)
+	}
+}
+
 // Without a restore point, or with one that cannot be kept, nothing is changed.
 func TestNothingIsChanged(t *testing.T) {
 	for name, test := range map[string]struct {

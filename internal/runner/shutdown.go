@@ -31,7 +31,7 @@ func (r *run) capture() error {
 		return fmt.Errorf("listing resources: %w", err)
 	}
 	if r.point == nil || len(r.point.Open()) == 0 {
-		r.point = &restore.Point{Plan: r.task.Plan, Target: r.task.Target, Executor: r.task.Type, Cycle: r.task.Cycle}
+		r.point = &restore.Point{Plan: r.task.Plan, Target: r.task.Target, Executor: r.task.Type, Cycle: r.task.Cycle, Cluster: r.cluster}
 	}
 	for _, resource := range found {
 		if r.point.Capture(resource.Key, resource.State) {

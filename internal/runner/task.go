@@ -61,7 +61,7 @@ type Result struct {
 	// Completed says that everything is as the operation wants it. A Result that is not Completed may be tried again.
 	Completed bool `json:"completed"`
 	// Reason in CamelCase why it is not: Interrupted, DeadlineExceeded, InvalidParameters, RestorePointLost,
-	// RestorePointTooLarge, Superseded, Forbidden, NotSettled, Failed.
+	// RestorePointTooLarge, Superseded, OtherCluster, Forbidden, NotSettled, Failed.
 	Reason string `json:"reason,omitempty"`
 	// Message for people.
 	Message string `json:"message,omitempty"`

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
@@ -58,6 +59,9 @@ type world struct {
 	await time.Duration
 	// broken are resources that cannot be changed.
 	broken map[string]error
+
+	// cluster it is in; empty is the manager's own.
+	cluster string
 
 	// stored is what the store has, and told the result in it; fence is the execution that may write.
 	stored []byte
@@ -233,6 +237,17 @@ func (w *world) Settled(_ context.Context, r restore.Resource) (missing string, 
 	return missing, err
 }
 
+// untold is a cluster whose credentials do not say which one it is.
+const untold = "untold"
+
+func (w *world) identify(context.Context, *rest.Config) (id string, err error) {
+	err = w.called("Identify", func() error {
+		id = strings.TrimPrefix(w.cluster, untold)
+		return nil
+	})
+	return id, err
+}
+
 // memory is the store of a world, for one execution.
 type memory struct {
 	*world
@@ -318,7 +333,11 @@ func (w *world) runTask(ctx context.Context, task Task) (result *Result) {
 			}
 		}
 	}()
-	r := Run(ctx, task, Deps{Store: memory{w, task.Execution}, Executors: executor.Registry{"world": w}, Clock: w.clock})
+	deps := Deps{Store: memory{w, task.Execution}, Executors: executor.Registry{"world": w}, Clock: w.clock}
+	if w.cluster != "" {
+		deps.Identify = w.identify
+	}
+	r := Run(ctx, task, deps)
 	if r.Completed == (r.Reason != "") || r.Message == "" {
 		w.t.Errorf("the result does not say what it is: %+v", r)
 	}

@@ -34,10 +34,12 @@ import (
 	"github.com/labkeeper/labkeeper/test/runners"
 )
 
-// dormitory is a namespace with workloads that sleep.
+// dormitory is a namespace with plans, and one of the same name with workloads that sleep.
 type dormitory struct {
 	*lab
 	namespace string
+	// cluster that the workloads are in.
+	cluster *lab
 	// before are the workloads as they were, by their kinds and names.
 	before map[string]any
 }
@@ -54,7 +56,7 @@ func newDormitory(ctx context.Context) *dormitory {
 	GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "night-"}}
 	Expect(hub.client.Create(ctx, namespace)).To(Succeed())
-	d := &dormitory{lab: hub, namespace: namespace.Name, before: map[string]any{}}
+	d := &dormitory{lab: hub, namespace: namespace.Name, cluster: hub, before: map[string]any{}}
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(client.IgnoreNotFound(hub.client.Delete(ctx, namespace))).To(Succeed())
 	})
@@ -94,12 +96,12 @@ func (d *dormitory) fill(ctx context.Context, rounds int) {
 				MinReplicas: ptr.To(int32(1 + i%3)), MaxReplicas: 5, ScaleTargetRef: autoscalingv2.CrossVersionObjectReference{APIVersion: "apps/v1", Kind: "Deployment", Name: fmt.Sprintf("web-%d", i)},
 			}},
 		} {
-			Expect(d.client.Create(ctx, o)).To(Succeed())
+			Expect(d.cluster.client.Create(ctx, o)).To(Succeed())
 		}
 	}
 	Eventually(func(g Gomega) {
 		var all appsv1.DeploymentList
-		g.Expect(d.client.List(ctx, &all, client.InNamespace(d.namespace))).To(Succeed())
+		g.Expect(d.cluster.client.List(ctx, &all, client.InNamespace(d.namespace))).To(Succeed())
 		for _, w := range all.Items {
 			g.Expect(w.Status.ReadyReplicas).To(Equal(*w.Spec.Replicas), w.Name)
 		}
@@ -113,7 +115,7 @@ func (d *dormitory) snapshot(ctx context.Context) map[string]any {
 	out := map[string]any{}
 	for _, kind := range sleepers {
 		list := kind.DeepCopyObject().(client.ObjectList)
-		Expect(d.client.List(ctx, list, client.InNamespace(d.namespace))).To(Succeed())
+		Expect(d.cluster.client.List(ctx, list, client.InNamespace(d.namespace))).To(Succeed())
 		Expect(meta.EachListItem(list, func(o runtime.Object) error {
 			raw, err := json.Marshal(o)
 			if err != nil {

@@ -255,16 +255,21 @@ func (s *shop) versions(ctx context.Context) map[string]string {
 	return all
 }
 
-// startNode is a node, called twins, that kwok plays.
+// startNode is a node of the hub, called twins, that kwok plays.
 func startNode(ctx SpecContext) {
 	GinkgoHelper()
+	hub.startNode(ctx)
+}
+
+func (l *lab) startNode(ctx context.Context) {
+	GinkgoHelper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "twins", Labels: map[string]string{"labkeeper.dev/kwok": "true"}}}
-	Expect(hub.client.Create(ctx, node)).To(Succeed())
-	stop, err := hub.StartKwok(ctx, fromRoot([]string{"test/stages/pods.yaml"})...)
+	Expect(l.client.Create(ctx, node)).To(Succeed())
+	stop, err := l.StartKwok(ctx, fromRoot([]string{"test/stages/pods.yaml"})...)
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(stop()).To(Succeed())
-		Expect(hub.client.Delete(ctx, node)).To(Succeed())
+		Expect(l.client.Delete(ctx, node)).To(Succeed())
 	})
 }
 

@@ -596,7 +596,7 @@ type ExecutionStatus struct {
 	// restoreConfigMapRef is the namespace/name of the ConfigMap that the restore point is kept in.
 	// +optional
 	RestoreConfigMapRef string `json:"restoreConfigMapRef,omitempty"`
-	// namespaces that the target was in when it was put to sleep, in the manager's own cluster.
+	// namespaces that the target was in when it was put to sleep; in another cluster, those that its parameters name.
 	// +optional
 	// +listType=atomic
 	Namespaces []string `json:"namespaces,omitempty"`

@@ -67,7 +67,8 @@
 //     minute whether somebody has put it back. The plan can be deleted with Leave, and what sleeps wakes by the next one.
 //   - A plan of the name of one that was left asleep is created: it wakes what the restore points tell of, where they say
 //     that it was, if it may act there now; until then it begins nothing.
-//   - A connector is changed between the record of an attempt and its Job: that attempt has failed.
+//   - A connector is changed between the record of an attempt and its Job: that attempt has failed. One that reaches
+//     another cluster while targets sleep wakes nothing: restore points know theirs, and the attempt fails (OtherCluster).
 //
 // A pass looks at ten attempts, makes ten and clears ten away, --max-concurrent-reconciles at a time, and four times as
 // many plans are looked at at the same time: what they wait for is the API server. Where many begin at one minute, those

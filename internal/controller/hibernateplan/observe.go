@@ -457,9 +457,7 @@ func (s *scope) reach(ctx context.Context, t v1alpha1.Target) (reached, error) {
 		found, err := s.reachConnector(ctx, t)
 		out.problem, out.credentials = found.problem, found.credentials
 		if err != nil || out.problem != nil || out.credentials {
-			if out.namespaces = out.needs.Namespaces; out.problem == nil && out.needs.Selector != nil {
-				out.problem = &problem{v1alpha1.ReasonInvalid, "namespaces of another cluster cannot be selected by their labels yet; write them out in namespace.literals"}
-			}
+			out.namespaces = out.needs.Namespaces // the runner finds those that are selected by their labels
 			return out, err
 		}
 	}

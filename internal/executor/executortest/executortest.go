@@ -28,6 +28,8 @@ type Runner struct {
 	Parameters executor.Parameters
 	Config     *rest.Config
 	Namespaces []string
+	// Remote: Config has credentials of its own.
+	Remote bool
 	// Backwards wakes in the other order.
 	Backwards bool
 	// Once calls Shutdown once for a resource, and not again to see that it changes nothing.
@@ -53,7 +55,7 @@ func New(t testing.TB, e executor.Executor, parameters string, config *rest.Conf
 // Open opens the target.
 func (r *Runner) Open(ctx context.Context, operation dispatch.Operation) (executor.Target, error) {
 	r.attempt++
-	target, err := r.Parameters.Open(ctx, executor.Session{Config: r.Config, Namespaces: r.Namespaces, Operation: operation, Attempt: r.attempt})
+	target, err := r.Parameters.Open(ctx, executor.Session{Config: r.Config, Namespaces: r.Namespaces, Operation: operation, Attempt: r.attempt, Remote: r.Remote})
 	if err == nil && r.Adjust != nil {
 		r.Adjust(target)
 	}

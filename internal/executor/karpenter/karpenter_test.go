@@ -46,7 +46,7 @@ func run(m *testing.M) int {
 	}
 	defer func() { _ = controlPlane.Stop() }()
 	err = errors.Join(controlPlane.InstallCRDs(ctx, filepath.Join("testdata", "crds.yaml")),
-		controlPlane.Apply(ctx, filepath.Join(env.Root(), "config", "rbac", "runner_roles.yaml")))
+		controlPlane.Apply(ctx, filepath.Join(env.Root(), "config", "rbac", "runner")))
 	bindings, decodeErr := env.DecodeObjects([]byte(rights))
 	if err = errors.Join(err, decodeErr, controlPlane.ApplyObjects(ctx, bindings...)); err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -133,7 +133,7 @@ func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executo
 	if err != nil {
 		return executor.Ending{}, err
 	}
-	if !slices.Contains(t.session.Namespaces, before.Namespace) { // where the runner may not even look
+	if !t.session.Remote && !slices.Contains(t.session.Namespaces, before.Namespace) { // where the runner may not even look
 		return executor.Ending{State: restore.Left, Note: "its namespace is gone, or going"}, nil
 	}
 	if err := t.hold(ctx, before, slept); err != nil {

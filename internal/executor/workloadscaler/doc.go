@@ -4,7 +4,7 @@
 // # Parameters
 //
 //	includedGroups: [Deployment, StatefulSet, Rollout, CronJob, ReplicaSet, Kind.group, group/version/resource]
-//	namespace: {literals: [shop]}          # or {selector: {team: shop}}
+//	namespace: {literals: [shop]}          # or {selector: {team: shop}}, as it is when it goes to sleep
 //	workloadSelector: {matchLabels: {…}}   # all, unless it is said
 //	exclude: {names: [proxy, shop/db], labels: {keep: "true"}}
 //	awaitCompletion: {enabled: true, timeout: 5m}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic/fake"
 
 	"github.com/labkeeper/labkeeper/internal/dispatch"
@@ -120,6 +121,31 @@ func TestSelect(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", parameters, diff)
 		}
 	}
+}
+
+// TestRemote is that in another cluster the namespaces are those that have the labels in the evening, and wake whatever
+// labels they have in the morning.
+func TestRemote(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("a", 2))
+	w.calm()
+	namespaces := w.admin.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
+	label := func(value string) {
+		patch := fmt.Sprintf(`{"metadata": {"labels": {"asleep": %s}}}`, value)
+		_, err := namespaces.Patch(t.Context(), w.namespace, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		w.must(err)
+	}
+	label(`"remote"`)
+	runner := executortest.New(t, Executor{}, `{"namespace": {"selector": {"asleep": "remote"}}}`, controlPlane.Config())
+	runner.Remote = true
+	w.must(runner.Shutdown(t.Context()))
+	w.expect("0", "Deployment", "a", specReplicas...)
+	if n := len(runner.Point.Resources); n != 1 {
+		t.Errorf("%d resources sleep", n)
+	}
+	label("null")
+	w.must(runner.WakeUp(t.Context()))
+	w.expect("2", "Deployment", "a", specReplicas...)
 }
 
 // TestSnapshotErrors is that what cannot be seen, or brought back, is an error that names it, and changes nothing.

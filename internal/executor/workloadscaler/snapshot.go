@@ -7,9 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -70,6 +72,10 @@ func (t *target) Snapshot(ctx context.Context) ([]executor.Resource, error) {
 
 // list is all objects of the kinds in the namespaces, in the order that they sleep in.
 func (t *target) list(ctx context.Context) ([]found, error) {
+	namespaces, err := t.where(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var all []found
 	seen := sets.New[schema.GroupResource]()
 	for _, g := range t.groups {
@@ -81,7 +87,7 @@ func (t *target) list(ctx context.Context) ([]found, error) {
 			continue
 		}
 		seen.Insert(k.gvr.GroupResource())
-		for _, namespace := range t.session.Namespaces {
+		for _, namespace := range namespaces {
 			objects, err := t.listOf(ctx, k, namespace, t.selector)
 			if apierrors.IsNotFound(err) {
 				return nil, fmt.Errorf("listing %s: the cluster does not serve them; install the kind, or remove it from includedGroups", resourceText(k.gvr))
@@ -95,6 +101,25 @@ func (t *target) list(ctx context.Context) ([]found, error) {
 		}
 	}
 	return all, nil
+}
+
+// where are the namespaces of the target, sorted. The manager has found those of its own cluster.
+func (t *target) where(ctx context.Context) ([]string, error) {
+	if !t.session.Remote || len(t.namespaces.Selector) == 0 {
+		return t.session.Namespaces, nil
+	}
+	all, err := cluster.List(ctx, t.client.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")), metav1.ListOptions{
+		LabelSelector: labels.SelectorFromSet(t.namespaces.Selector).String(), Limit: t.page,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
+	}
+	var names []string
+	for _, namespace := range all {
+		names = append(names, namespace.GetName())
+	}
+	slices.Sort(names)
+	return names, nil
 }
 
 func (t *target) listOf(ctx context.Context, k kind, namespace, selector string) ([]unstructured.Unstructured, error) {

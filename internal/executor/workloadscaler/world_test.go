@@ -46,7 +46,7 @@ func prepare(ctx context.Context) error {
 	if err := controlPlane.InstallCRDs(ctx, filepath.Join("testdata", "crds.yaml"), rollout); err != nil {
 		return err
 	}
-	return controlPlane.Apply(ctx, filepath.Join(env.Root(), "config", "rbac", "runner_roles.yaml"))
+	return controlPlane.Apply(ctx, filepath.Join(env.Root(), "config", "rbac", "runner"))
 }
 
 // world is a namespace of a test, and a runner that may in it what ClusterRole says, and nothing anywhere else.

@@ -1,0 +1,27 @@
+package runner
+
+import (
+	"context"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+)
+
+// ClusterID tells a cluster from all others: the UID of its Namespace kube-system, which lives as long as it does. It is
+// empty where the credentials may not read that.
+func ClusterID(ctx context.Context, config *rest.Config) (string, error) {
+	client, err := corev1client.NewForConfig(config)
+	if err != nil {
+		return "", err
+	}
+	namespace, err := client.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return string(namespace.UID), nil
+}
