@@ -35,6 +35,10 @@ for name; do
 		ldflags="-X github.com/argoproj/argo-rollouts/utils/version.version=$(pinned rollouts github.com/argoproj/argo-rollouts)"
 		build rollouts-controller rollouts github.com/argoproj/argo-rollouts/cmd/rollouts-controller
 		;;
+	karpenter)
+		ldflags="-X sigs.k8s.io/karpenter/pkg/operator.Version=$(pinned karpenter sigs.k8s.io/karpenter)"
+		build karpenter karpenter sigs.k8s.io/karpenter/kwok
+		;;
 	*)
 		echo "hack/build-tools.sh: no tool is called $name" >&2
 		exit 2

@@ -21,9 +21,9 @@ import (
 )
 
 // startTarget is another cluster, with a node, and with what config/target-cluster has.
-func startTarget(ctx context.Context) *lab {
+func startTarget(ctx context.Context, scheduler bool) *lab {
 	GinkgoHelper()
-	cp, err := env.Start(ctx, env.Options{AuditLog: true, KeepSignals: true})
+	cp, err := env.Start(ctx, env.Options{AuditLog: true, KeepSignals: true, Scheduler: scheduler})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(cp.Stop)
 	c, err := client.New(cp.Config(), client.Options{})
@@ -66,7 +66,7 @@ var _ = Describe("A HibernatePlan of another cluster", Ordered, func() {
 
 	It("puts workloads there to sleep and wakes them as they were", func(ctx SpecContext) {
 		startRunners(ctx, nil)
-		target := startTarget(ctx)
+		target := startTarget(ctx, false)
 		here := newDormitory(ctx)
 		d := &dormitory{lab: hub, namespace: here.namespace, cluster: target}
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: d.namespace, Labels: map[string]string{"team": d.namespace}}}

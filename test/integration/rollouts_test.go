@@ -9,16 +9,19 @@ import (
 	"maps"
 	"net"
 	"path/filepath"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	twins "github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
+	hibernator "github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/twin"
 	"github.com/labkeeper/labkeeper/test/env"
 )
@@ -112,6 +115,17 @@ spec:
   workloadRef: {apiVersion: apps/v1, kind: Deployment, name: web, scaleDown: onsuccess}
   strategy: {canary: {}}
 `
+	asleep = `
+metadata: {name: night}
+spec:
+  schedule: {timezone: UTC, offHours: [{start: "03:00", end: "03:01", daysOfWeek: [SUN]}]}
+  execution: {strategy: {type: Sequential}}
+  behavior: {retries: 0}
+  targets:
+  - name: rollouts
+    type: workloadscaler
+    parameters: {includedGroups: [Rollout], namespace: {literals: [NAMESPACE]}, awaitCompletion: {enabled: true, timeout: 20s}}
+`
 	ofRollout = `
 apiVersion: experimentcontroller.example.com/v1alpha1
 kind: ExperimentDeployment
@@ -165,6 +179,17 @@ func (s *shop) rollout(ctx context.Context, name string) *unstructured.Unstructu
 	return u
 }
 
+// running is what the Rollout is to be, how far it is, and what its pods are.
+func (s *shop) running(ctx context.Context) map[string]any {
+	GinkgoHelper()
+	source, images := s.rollout(ctx, "web"), map[string]int{}
+	for _, pod := range s.list(ctx, "v1", "Pod") {
+		images[fmt.Sprint(image(&unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": pod.Object["spec"]}}}}))]++
+	}
+	status, _, _ := unstructured.NestedMap(source.Object, "status")
+	return map[string]any{"spec": source.Object["spec"], "annotations": source.GetAnnotations(), "step": status["currentStepIndex"], "stable": status["stableRS"], "pods": images}
+}
+
 // rolled waits until the twin runs an image, and Argo Rollouts says that it is healthy.
 func (s *shop) rolled(ctx context.Context, image string) *twins.ExperimentDeployment {
 	GinkgoHelper()
@@ -210,11 +235,11 @@ var _ = Describe("A twin of a Rollout", Label("rollouts"), Ordered, ContinueOnFa
 		GinkgoHelper()
 		before := s.healthy(ctx, phase)
 		s.create(ctx, ofRollout)
-		e := s.rolled(ctx, "example/web:2")
+		s.rolled(ctx, "example/web:2")
 		s.edit(ctx, "faster", func(e *twins.ExperimentDeployment) {
 			e.Spec.OverrideSpec.Raw = []byte(`{"template":{"spec":{"containers":[{"name":"web","image":"example/web:3"}]}}}`)
 		})
-		e = s.rolled(ctx, "example/web:3")
+		e := s.rolled(ctx, "example/web:3")
 		Expect(s.production(ctx)).To(Equal(before))
 		Expect(s.client.Delete(ctx, e.DeepCopy())).To(Succeed())
 		s.gone(ctx, e)
@@ -222,11 +247,17 @@ var _ = Describe("A twin of a Rollout", Label("rollouts"), Ordered, ContinueOnFa
 		return e
 	}
 
+	// next is another version for the Rollout.
+	next := func(ctx SpecContext, s *shop) {
+		GinkgoHelper()
+		s.healthy(ctx, "Healthy")
+		Expect(s.client.Patch(ctx, s.rollout(ctx, "web"), client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"example/web:1.1"}]`)))).To(Succeed())
+		s.healthy(ctx, "Paused")
+	}
+
 	It("is healthy, rolls and goes, while its source shifts traffic", func(ctx SpecContext) {
 		s := newShop(ctx, shifting)
-		s.healthy(ctx, "Healthy")
-		source := s.rollout(ctx, "web")
-		Expect(s.client.Patch(ctx, source, client.RawPatch(types.JSONPatchType, []byte(`[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"example/web:1.1"}]`)))).To(Succeed())
+		next(ctx, s)
 		e := life(ctx, s, "Paused") // with a quarter of the traffic on the next version
 		canary := s.list(ctx, "networking.k8s.io/v1", "Ingress")
 		Expect(fmt.Sprint(canary)).To(ContainSubstring("canary-weight:25"))
@@ -258,6 +289,52 @@ var _ = Describe("A twin of a Rollout", Label("rollouts"), Ordered, ContinueOnFa
 		By("saying of a twin of that Deployment whose template it is")
 		s.create(ctx, faster)
 		s.says(ctx, "faster", twins.ConditionWarnings, metav1.ConditionTrue, twin.WarnPlacement, "Rollout web runs the template")
+	})
+
+	It("has a source that sleeps and wakes where it was", func(ctx SpecContext) {
+		startRunners(ctx, nil)
+		for name, source := range map[string]string{
+			"in the middle of a canary": strings.Replace(shifting, "{setCanaryScale: {replicas: 1}}, ", "", 1), "between blue and green": colored, "of a Deployment": referring,
+		} {
+			By(name)
+			s := newShop(ctx, source)
+			phase := "Healthy"
+			if source != referring {
+				next(ctx, s)
+				phase = "Paused"
+			}
+			s.healthy(ctx, phase)
+			before := s.running(ctx)
+			d := &dormitory{lab: hub, namespace: s.namespace, cluster: hub}
+			p := d.plan(ctx, asleep)
+			d.wants(ctx, p, hibernator.OverrideHibernated)
+			d.comesTo(ctx, p, hibernator.PhaseHibernated, time.Minute)
+			Expect(s.list(ctx, "v1", "Pod")).To(BeEmpty())
+			d.wants(ctx, p, hibernator.OverrideAwake)
+			now := d.comesTo(ctx, p, hibernator.PhaseActive, time.Minute)
+			Expect(meta.IsStatusConditionTrue(now.Status.Conditions, hibernator.ConditionDegraded)).To(BeFalse())
+			s.healthy(ctx, phase)
+			Expect(s.running(ctx)).To(Equal(before))
+			d.nothingLeft(ctx, p)
+		}
+	})
+
+	It("has a source that a step keeps from sleeping, which is said, and wakes where it was", func(ctx SpecContext) {
+		startRunners(ctx, nil)
+		s := newShop(ctx, shifting)
+		next(ctx, s)
+		before := s.running(ctx)
+		d := &dormitory{lab: hub, namespace: s.namespace, cluster: hub}
+		p := d.plan(ctx, asleep)
+		d.wants(ctx, p, hibernator.OverrideHibernated)
+		now := d.comesTo(ctx, p, hibernator.PhaseError, time.Minute)
+		Expect(now.Status.Executions[0].Message).To(ContainSubstring("1 pods are left, which its step setCanaryScale keeps"))
+		Expect(s.list(ctx, "v1", "Pod")).To(HaveLen(1))
+		d.wants(ctx, p, hibernator.OverrideAwake)
+		d.comesTo(ctx, p, hibernator.PhaseActive, time.Minute)
+		s.healthy(ctx, "Paused")
+		Expect(s.running(ctx)).To(Equal(before))
+		d.nothingLeft(ctx, p)
 	})
 
 	It("tells what Argo Rollouts refuses", func(ctx SpecContext) {

@@ -45,7 +45,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = controlPlane.Stop() }()
-	err = errors.Join(controlPlane.InstallCRDs(ctx, filepath.Join("testdata", "crds.yaml")),
+	err = errors.Join(controlPlane.InstallCRDs(ctx, filepath.Join(env.Root(), "bin", "crds", "karpenter")),
 		controlPlane.Apply(ctx, filepath.Join(env.Root(), "config", "rbac", "runner")))
 	bindings, decodeErr := env.DecodeObjects([]byte(rights))
 	if err = errors.Join(err, decodeErr, controlPlane.ApplyObjects(ctx, bindings...)); err != nil {
@@ -146,11 +146,11 @@ func (w *world) expect(want map[string]string) {
 }
 
 func pool(name, spec string) string {
-	return fmt.Sprintf("---\n{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: %s, labels: {team: '%s'}, annotations: {a: b}}, spec: {%s template: {spec: {x: 1}}}}\n", name, name[:1], spec)
+	return fmt.Sprintf("---\n{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: %s, labels: {team: '%s'}, annotations: {a: b}}, spec: {%s template: {spec: {nodeClassRef: {group: example.com, kind: NodeClass, name: c}, requirements: [{key: kubernetes.io/arch, operator: In, values: [amd64]}]}}}}\n", name, name[:1], spec)
 }
 
 func claim(name, of string) string {
-	return fmt.Sprintf("---\n{apiVersion: karpenter.sh/v1, kind: NodeClaim, metadata: {name: %s, labels: {karpenter.sh/nodepool: %s}}, spec: {}}\n", name, of)
+	return fmt.Sprintf("---\n{apiVersion: karpenter.sh/v1, kind: NodeClaim, metadata: {name: %s, labels: {karpenter.sh/nodepool: %s}}, spec: {nodeClassRef: {group: example.com, kind: NodeClass, name: c}, requirements: []}}\n", name, of)
 }
 
 func node(name, of string) string {

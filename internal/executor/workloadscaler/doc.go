@@ -22,7 +22,9 @@
 // # What is changed
 //
 // Replicas are written by subresource scale, everything else by a merge patch of the one field, both with the
-// resourceVersion that was read. A Rollout without replicas, which is one of 1, has none again afterwards.
+// resourceVersion that was read. A Rollout without replicas, which is one of 1, has none again afterwards. In the middle
+// of a canary it sleeps and wakes at the same step; but pods that a step setCanaryScale counts by replicas stay whatever
+// the Rollout has, so that it does not come to rest, and the result says so.
 //
 // Autoscalers are part of their workload: they sleep before it, in the same step, and wake after it. So nothing rests on
 // the order in which a runner takes the resources of a target.

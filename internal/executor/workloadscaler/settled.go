@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -75,7 +76,22 @@ func gone(now live) string {
 	if left == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d pods are left", left)
+	return fmt.Sprintf("%d pods are left%s", left, stepped(now.object))
+}
+
+// stepped says that a Rollout is in the middle of its steps, where one of them may keep pods whatever replicas are; empty
+// if it is not.
+func stepped(object *unstructured.Unstructured) string {
+	steps, _, _ := unstructured.NestedSlice(object.Object, "spec", "strategy", "canary", "steps")
+	current, _, _ := unstructured.NestedString(object.Object, "status", "currentPodHash")
+	stable, _, _ := unstructured.NestedString(object.Object, "status", "stableRS")
+	if current == stable || !slices.ContainsFunc(steps, func(step any) bool {
+		replicas, _, _ := unstructured.NestedInt64(map[string]any{"step": step}, "step", "setCanaryScale", "replicas")
+		return replicas > 0
+	}) {
+		return ""
+	}
+	return ", which its step setCanaryScale keeps; promote the Rollout or abort it, or exclude it"
 }
 
 // ready says how many pods are not ready of those that a workload had. Those that an autoscaler has taken since are not

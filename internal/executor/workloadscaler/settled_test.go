@@ -63,6 +63,28 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// TestStepped is that a Rollout whose steps keep pods says so, in the middle of them.
+func TestStepped(t *testing.T) {
+	t.Parallel()
+	const middle, end = "{currentPodHash: b, stableRS: a}", "{currentPodHash: a, stableRS: a}"
+	for name, test := range map[string]struct {
+		strategy, status string
+		want             bool
+	}{
+		"keeps pods":          {"canary: {steps: [{setWeight: 5}, {setCanaryScale: {replicas: 1}}]}", middle, true},
+		"keeps a share":       {"canary: {steps: [{setCanaryScale: {weight: 50}}]}", middle, false},
+		"keeps none":          {"canary: {steps: [{setCanaryScale: {replicas: 0}}]}", middle, false},
+		"is done":             {"canary: {steps: [{setCanaryScale: {replicas: 1}}]}", end, false},
+		"without steps":       {"canary: {}", middle, false},
+		"between two colours": {"blueGreen: {}", middle, false},
+	} {
+		rollout := executortest.Objects(t, "{apiVersion: argoproj.io/v1alpha1, kind: Rollout, spec: {strategy: {"+test.strategy+"}}, status: "+test.status+"}")[0]
+		if got := stepped(rollout); (got != "") != test.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
 // TestEqual is that values are compared as JSON is, not as it is written.
 func TestEqual(t *testing.T) {
 	t.Parallel()
