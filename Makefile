@@ -46,6 +46,10 @@ test-rollouts: k8s rollouts ## Run twins of Rollouts beside the controller of Ar
 test-karpenter: k8s karpenter ## Put NodePools of Karpenter itself to sleep and wake them.
 	@go test -tags karpenter ./test/integration -count=1 -ginkgo.label-filter=karpenter $(TESTFLAGS)
 
+.PHONY: test-keda
+test-keda: k8s keda ## Put workloads to sleep and wake them that KEDA itself scales (it takes minutes to build, once).
+	@go test -tags keda ./test/integration -count=1 -ginkgo.label-filter=keda $(TESTFLAGS)
+
 .PHONY: hibernate-crash
 hibernate-crash: k8s ## Put 1,000 workloads to sleep and wake them while runners and managers are killed at random.
 	@go test ./test/integration -count=1 -v -timeout 60m -run TestIntegration -ginkgo.v -ginkgo.label-filter=crash -hibernation.rounds=250 $(TESTFLAGS)
@@ -74,7 +78,7 @@ verify: generate manifests ## Regenerate everything and fail if that, go.mod or 
 	@git --no-pager diff --exit-code -- $(generated) && [[ -z $$(git ls-files --others --exclude-standard -- $(generated)) ]] || \
 		{ echo 'verify: generated files are out of date: run make generate manifests, and commit what changed' >&2; exit 1; }
 	@go mod tidy -diff || { echo 'verify: go.mod or go.sum is out of date: run go mod tidy' >&2; exit 1; }
-	@go vet ./... && go vet -tags mutants,rollouts,karpenter ./test/faults/... ./test/integration || { echo 'verify: go vet found the above' >&2; exit 1; }
+	@go vet ./... && go vet -tags mutants,rollouts,karpenter,keda ./test/faults/... ./test/integration || { echo 'verify: go vet found the above' >&2; exit 1; }
 
 .PHONY: clean
 clean: ## Remove everything that was built.
@@ -163,6 +167,6 @@ k8s: ## Build the local control plane into bin/k8s and fetch the foreign CRDs in
 	@hack/build-k8s.sh bin/k8s
 	@hack/crds.sh bin/crds
 
-.PHONY: controller-gen kustomize golangci-lint helm prometheus rollouts karpenter
-controller-gen kustomize golangci-lint helm prometheus rollouts karpenter:
+.PHONY: controller-gen kustomize golangci-lint helm prometheus rollouts karpenter keda
+controller-gen kustomize golangci-lint helm prometheus rollouts karpenter keda:
 	@hack/build-tools.sh bin $@

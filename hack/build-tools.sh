@@ -39,6 +39,10 @@ for name; do
 		ldflags="-X sigs.k8s.io/karpenter/pkg/operator.Version=$(pinned karpenter sigs.k8s.io/karpenter)"
 		build karpenter karpenter sigs.k8s.io/karpenter/kwok
 		;;
+	keda)
+		ldflags="-X github.com/kedacore/keda/v2/version.Version=$(pinned keda github.com/kedacore/keda/v2)"
+		build keda keda github.com/kedacore/keda/v2/cmd/operator
+		;;
 	*)
 		echo "hack/build-tools.sh: no tool is called $name" >&2
 		exit 2

@@ -44,6 +44,7 @@ copy argo-rollouts github.com/argoproj/argo-rollouts v1.10.1 manifests/crds
 copy crossplane github.com/crossplane/crossplane/v2 v2.1.3 cluster/crds
 copy prometheus-operator github.com/prometheus-operator/prometheus-operator v0.85.0 example/prometheus-operator-crd
 copy karpenter sigs.k8s.io/karpenter v1.13.0 pkg/apis/crds
+copy keda github.com/kedacore/keda/v2 v2.20.2 config/crd/bases
 copy karpenter-kwok sigs.k8s.io/karpenter v1.13.0 kwok/apis/crds
 copy cluster-api sigs.k8s.io/cluster-api v1.13.6 config/crd/bases
 

@@ -27,7 +27,7 @@ func rollout(name, replicas string) string {
 }
 
 func scaledObject(name, of, annotations string) string {
-	return fmt.Sprintf("---\n{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: %s%s}, spec: {scaleTargetRef: %s, minReplicaCount: 1, maxReplicaCount: 9}}\n", name, annotations, of)
+	return fmt.Sprintf("---\n{apiVersion: keda.sh/v1alpha1, kind: ScaledObject, metadata: {name: %s%s}, spec: {scaleTargetRef: %s, minReplicaCount: 1, maxReplicaCount: 9, triggers: [{type: cpu, metadata: {value: '50'}}]}}\n", name, annotations, of)
 }
 
 func cronJob(name string, suspended bool) string {

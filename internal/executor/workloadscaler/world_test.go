@@ -42,8 +42,9 @@ func run(m *testing.M) int {
 
 // prepare installs the kinds, and the roles of runners.
 func prepare(ctx context.Context) error {
-	rollout := filepath.Join(env.Root(), "bin", "crds", "argo-rollouts", "rollout-crd.yaml")
-	if err := controlPlane.InstallCRDs(ctx, filepath.Join("testdata", "crds.yaml"), rollout); err != nil {
+	crds := filepath.Join(env.Root(), "bin", "crds")
+	if err := controlPlane.InstallCRDs(ctx, filepath.Join("testdata", "crds.yaml"), filepath.Join(crds, "argo-rollouts", "rollout-crd.yaml"),
+		filepath.Join(crds, "keda", "keda.sh_scaledobjects.yaml")); err != nil {
 		return err
 	}
 	return controlPlane.Apply(ctx, filepath.Join(env.Root(), "config", "rbac", "runner"))
