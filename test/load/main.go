@@ -42,6 +42,7 @@ const (
 func subjects() []*harness.Subject {
 	return []*harness.Subject{
 		experiment.Subject(), twin.Subject(), hibernation.Subject("hibernateplan", 10), hibernation.Subject("hibernateplan-single", 1),
+		harness.With(hibernation.Subject("hibernateplan-night", 10), experiment.Subject()),
 	}
 }
 

@@ -72,17 +72,20 @@ func (c *Client) stream(ctx context.Context, w Watched, version *string, started
 
 // followAll follows several and returns when all streams are open. Errors go to failed.
 func (c *Client) followAll(ctx context.Context, all []Watched, happened func(Event), failed func(error)) error {
-	open := make(chan struct{}, len(all))
+	open, ended := make(chan struct{}, len(all)), make(chan error, len(all))
 	for _, w := range all {
 		go func() {
 			if err := c.follow(ctx, w, func() { open <- struct{}{} }, happened); err != nil {
 				failed(err)
+				ended <- err
 			}
 		}()
 	}
 	for range all {
 		select {
 		case <-open:
+		case err := <-ended:
+			return err
 		case <-time.After(openTries * answerTimeout):
 			return errors.New("opening watches: no answer")
 		case <-ctx.Done():

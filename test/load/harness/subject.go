@@ -66,6 +66,8 @@ type Subject struct {
 
 	// World plays the outside systems.
 	World World
+	// Guest is another kind that lives beside it (With).
+	Guest *Subject
 	// Shapes are what the exact counts are taken of.
 	Shapes []Shape
 }

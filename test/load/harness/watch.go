@@ -67,7 +67,7 @@ func (w *Watcher) happened(e Event) {
 		s = &Story{Marks: map[string]time.Time{}, Statuses: map[uint64]bool{}, Versions: map[string]Version{}}
 		w.stories[beat.Owner] = s
 	}
-	if e.Object.Resource == w.subject.Resource {
+	if guest := w.subject.Guest; e.Object.Resource == w.subject.Resource || guest != nil && e.Object.Resource == guest.Resource {
 		w.own(s, e)
 	} else if e.Type == "ADDED" {
 		s.Paths = append(s.Paths, e.Object.Path())

@@ -142,10 +142,11 @@ func (w *Window) counters(ctx context.Context) (manager, server Metrics, err err
 
 // PutReactions puts the quantiles of each reaction, and of all together, into the figures.
 func (l *Lab) PutReactions(stories []*Story, f measure.Figures) {
-	putReactions("", l.Subject.Reactions, stories, f)
+	PutReactions("", l.Subject.Reactions, stories, f)
 }
 
-func putReactions(prefix string, reactions []Reaction, stories []*Story, f measure.Figures) {
+// PutReactions puts those of a kind into the figures, with a prefix.
+func PutReactions(prefix string, reactions []Reaction, stories []*Story, f measure.Figures) {
 	var all []time.Duration
 	prefix += "reaction_"
 	for name, samples := range timed(reactions, stories) {

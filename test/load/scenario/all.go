@@ -18,6 +18,7 @@ func All() []harness.Scenario {
 		{Name: "spec-storm", About: "specs are edited faster than they are acted on", N: 100, Least: 2, Run: specStorm},
 		{Name: "twin", About: "objects one by one, in turns with those of a peer (-peer)", Subject: "twin", Peers: true, N: 200, Least: 10, Run: twin},
 		{Name: "minute", About: "all objects begin at one minute", Subject: "hibernateplan-single", N: 1000, Least: 10, Run: minute},
+		{Name: "night", About: "all objects begin at one minute, and guests live beside them", Subject: "hibernateplan-night", N: 500, Least: 10, Run: night},
 		{Name: "noisy-neighbour", About: "one object beside a burst in another namespace", N: 5000, Least: 10, Run: noisyNeighbour},
 	}
 }

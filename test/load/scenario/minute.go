@@ -20,20 +20,13 @@ func minute(ctx context.Context, l *harness.Lab, n int) (measure.Figures, error)
 	if err != nil {
 		return nil, err
 	}
-	// Time enough to create them all, and for the manager to be done with that.
-	at := time.Now().Add(time.Minute + time.Duration(n)*20*time.Millisecond).Truncate(time.Minute)
-	if err := l.CreateAllAt(ctx, namespace, "minute", n, at); err != nil {
-		return nil, err
-	}
-	if err := l.Watcher.Await(ctx, namespace, l.Subject.Waits, n, time.Until(at)); err != nil {
-		return nil, err
-	}
-	window, err := l.Open(ctx, m)
+	at, err := waiting(ctx, l, "minute", n)
 	if err != nil {
 		return nil, err
 	}
-	if left := time.Until(at); left < time.Second {
-		return nil, fmt.Errorf("the minute has come before all was ready for it: %s", left)
+	window, err := openBefore(ctx, l, m, at)
+	if err != nil {
+		return nil, err
 	}
 	if err := l.Watcher.Await(ctx, namespace, l.Subject.Done, n, time.Until(at)+patience(n)); err != nil {
 		return nil, err
@@ -61,4 +54,26 @@ func minute(ctx context.Context, l *harness.Lab, n int) (measure.Figures, error)
 	f.Put("total_s", last.Seconds())
 	f.Put("statuses", statuses(stories))
 	return f, nil
+}
+
+// openTime is how long a measurement takes to begin at most.
+const openTime = 35 * time.Second
+
+// waiting creates objects that wait for a full minute.
+func waiting(ctx context.Context, l *harness.Lab, prefix string, n int) (at time.Time, err error) {
+	// Time enough to create them all, for the manager to be done with that, and for all to come to rest.
+	at = time.Now().Add(time.Minute + openTime + time.Duration(n)*20*time.Millisecond).Truncate(time.Minute)
+	if err := l.CreateAllAt(ctx, namespace, prefix, n, at); err != nil {
+		return at, err
+	}
+	return at, l.Watcher.Await(ctx, namespace, l.Subject.Waits, n, time.Until(at))
+}
+
+// openBefore begins a measurement before that minute comes.
+func openBefore(ctx context.Context, l *harness.Lab, m *harness.Manager, at time.Time) (*harness.Window, error) {
+	window, err := l.Open(ctx, m)
+	if left := time.Until(at); err == nil && left < time.Second {
+		return nil, fmt.Errorf("the minute has come before all was ready for it: %s", left)
+	}
+	return window, err
 }

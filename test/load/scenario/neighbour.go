@@ -26,7 +26,7 @@ func noisyNeighbour(ctx context.Context, l *harness.Lab, n int) (measure.Figures
 	}
 	before := make([]time.Duration, alone)
 	for i := range before {
-		if before[i], err = life(ctx, l, quiet, fmt.Sprintf("alone-%d", i), time.Minute); err != nil {
+		if before[i], err = life(ctx, l, l.Subject, quiet, fmt.Sprintf("alone-%d", i), time.Minute); err != nil {
 			return nil, err
 		}
 	}
@@ -34,7 +34,7 @@ func noisyNeighbour(ctx context.Context, l *harness.Lab, n int) (measure.Figures
 	go func() { created <- l.CreateAll(ctx, noisy, "noisy", n, harness.Plain) }()
 	var beside []time.Duration
 	for i := 0; l.Watcher.Count(noisy, l.Subject.Done) < n; i++ {
-		d, err := life(ctx, l, quiet, fmt.Sprintf("beside-%d", i), patience(n))
+		d, err := life(ctx, l, l.Subject, quiet, fmt.Sprintf("beside-%d", i), patience(n))
 		if err != nil {
 			return nil, err
 		}
@@ -57,15 +57,15 @@ func noisyNeighbour(ctx context.Context, l *harness.Lab, n int) (measure.Figures
 	return f, nil
 }
 
-// life is how long an object takes from its creation to its end.
-func life(ctx context.Context, l *harness.Lab, namespace, name string, timeout time.Duration) (time.Duration, error) {
-	done := l.Watcher.Count(namespace, l.Subject.Done)
+// life is how long an object of a kind takes from its creation to its end.
+func life(ctx context.Context, l *harness.Lab, of *harness.Subject, namespace, name string, timeout time.Duration) (time.Duration, error) {
+	done := l.Watcher.Count(namespace, of.Done)
 	start := time.Now()
-	if err := l.Create(ctx, namespace, name, harness.Plain); err != nil {
+	if err := l.Client.Create(ctx, of.Resource, namespace, of.New(namespace, name, harness.Plain)); err != nil {
 		return 0, err
 	}
-	if err := l.Watcher.Await(ctx, namespace, l.Subject.Done, done+1, timeout); err != nil {
+	if err := l.Watcher.Await(ctx, namespace, of.Done, done+1, timeout); err != nil {
 		return 0, err
 	}
-	return l.Watcher.Story(namespace, name).Marks[l.Subject.Done].Sub(start), nil
+	return l.Watcher.Story(namespace, name).Marks[of.Done].Sub(start), nil
 }
