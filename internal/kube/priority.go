@@ -19,6 +19,11 @@ const echo = -10
 // way, what is nearer to its end must not wait for what has just begun, or everything ends
 // at the same time, late.
 func Enqueue(fn handler.MapFunc, priority int) handler.EventHandler {
+	return EnqueueBy(fn, func() int { return priority })
+}
+
+// EnqueueBy is Enqueue with a priority that is that of the moment.
+func EnqueueBy(fn handler.MapFunc, priority func() int) handler.EventHandler {
 	add := func(ctx context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request], priority int, objects ...client.Object) {
 		for _, o := range objects {
 			for _, request := range fn(ctx, o) {
@@ -41,10 +46,10 @@ func Enqueue(fn handler.MapFunc, priority int) handler.EventHandler {
 				return
 			}
 			// The old one may have named another owner; the queue takes each request once.
-			add(ctx, q, priority, e.ObjectOld, e.ObjectNew)
+			add(ctx, q, priority(), e.ObjectOld, e.ObjectNew)
 		},
-		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, priority, e.Object) },
-		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { add(ctx, q, priority, e.Object) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { add(ctx, q, priority(), e.Object) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { add(ctx, q, priority(), e.Object) },
 	}
 }
 

@@ -69,14 +69,14 @@ func (w Writer) Create(ctx context.Context, desired *unstructured.Unstructured) 
 	return child, false, err
 }
 
-// Once creates a child that nobody changes: one that is there already stays as it is. It returns a conflict
-// while that is being deleted.
-func (w Writer) Once(ctx context.Context, desired *unstructured.Unstructured) error {
+// Once creates a child that nobody changes, and returns it: one that is there already stays as it is. It returns a
+// conflict while that is being deleted.
+func (w Writer) Once(ctx context.Context, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	child, _, err := w.Create(ctx, desired)
 	if err == nil && child.GetDeletionTimestamp() != nil {
 		err = fmt.Errorf("creating %s: %w", Describe(desired), Stale(desired, "it is being deleted"))
 	}
-	return err
+	return child, err
 }
 
 // Apply brings a child that exists to the desired state by server-side apply, with the UID

@@ -111,7 +111,8 @@ func (s *scope) write(ctx context.Context, w Write) error {
 	log.Info("Creating child")
 	switch {
 	case w.Action == Once:
-		return writer.Once(ctx, w.Object)
+		_, err := writer.Once(ctx, w.Object)
+		return err
 	case w.Object.GroupVersionKind() == argoworkflows.WorkflowGVK:
 		return s.submit(ctx, writer, w.Object)
 	case w.Object.GroupVersionKind() == kube.RoleBindingGVK:

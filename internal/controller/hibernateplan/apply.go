@@ -193,7 +193,11 @@ func (s *scope) create(ctx context.Context, o client.Object) error {
 		return err
 	}
 	marks.Set(s.owner, desired)
-	return s.writer().Once(ctx, desired)
+	child, err := s.writer().Once(ctx, desired)
+	if err == nil {
+		s.made.Add(helper{child.GroupVersionKind(), client.ObjectKeyFromObject(child)}, child.GetUID())
+	}
+	return err
 }
 
 // attempt collects what the Job of an attempt is made of.
@@ -292,10 +296,6 @@ func (s *scope) clear(ctx context.Context, e *execution) error {
 	job := name(e.JobRef)
 	at := s.names().in(job)
 	needs, known := s.needs(e)
-	type helper struct {
-		gvk schema.GroupVersionKind
-		key types.NamespacedName
-	}
 	var helpers []helper
 	if !known || needs.ClusterRole != "" && e.ConnectorSecretRef == "" {
 		bindings, err := s.bindings(ctx, e)
@@ -315,7 +315,7 @@ func (s *scope) clear(ctx context.Context, e *execution) error {
 	helpers = append(helpers, helper{bindingGVK, at}, helper{roleGVK, at}, helper{accountGVK, at}, helper{jobGVK, at})
 	var errs []error
 	for _, h := range helpers { // of the server: the cache may not have the Job yet, and nobody would look for it again
-		errs = append(errs, s.remove(ctx, h.gvk, h.key))
+		errs = append(errs, s.takeAway(ctx, h))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err
@@ -354,6 +354,28 @@ func (s *scope) needs(e *execution) (executor.Needs, bool) {
 		return executor.Needs{}, false
 	}
 	return s.plan.program.parameters[position].Needs(), true
+}
+
+// helper is an object that an attempt needs.
+type helper struct {
+	gvk schema.GroupVersionKind
+	key types.NamespacedName
+}
+
+// takeAway deletes what an attempt has needed: what this manager has seen to be ours by its UID, without a look.
+func (s *scope) takeAway(ctx context.Context, h helper) error {
+	uid, made := s.made.Get(h)
+	if !made {
+		return s.remove(ctx, h.gvk, h.key)
+	}
+	s.made.Remove(h)
+	o := kube.Metadata(h.gvk)
+	o.Namespace, o.Name = h.key.Namespace, h.key.Name
+	err := s.Live.Delete(ctx, o, client.Preconditions{UID: ptr.To(uid.(types.UID))}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if apierrors.IsConflict(err) { // another has the name by now
+		return s.remove(ctx, h.gvk, h.key)
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // remove deletes an object of a name if it is the plan's; another's was never needed.

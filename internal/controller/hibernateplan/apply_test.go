@@ -70,7 +70,7 @@ func launch(t *testing.T, refusal error, age time.Duration) (*scope, error) {
 		},
 	}).Build()
 	s := &scope{
-		Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system", Image: "runner", Executors: registry, MaxConcurrentReconciles: 4}, revisions: lru.New(1)},
+		Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system", Image: "runner", Executors: registry, MaxConcurrentReconciles: 4}, revisions: lru.New(1), made: lru.New(9)},
 		owner:      plan, now: noon.Add(age), points: map[string]*corev1.ConfigMap{},
 	}
 	cycle := resolve(plan.Spec)
@@ -155,7 +155,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*Reconciler, client.
 	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithStatusSubresource(&v1alpha1.HibernatePlan{}).WithObjects(objects...).
 		WithIndex(&v1alpha1.ScheduleException{}, indexPlan, func(client.Object) []string { return nil }).Build()
 	return &Reconciler{
-		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(9), lonely: lru.New(9), shards: lru.New(99), paced: lru.New(9),
+		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(9), lonely: lru.New(9), shards: lru.New(99), made: lru.New(99), paced: lru.New(9),
 		Options: Options{Namespace: "system", Image: "runner", PullSecrets: []string{"mirror"}, Executors: registry, MaxConcurrentReconciles: 4, LedgerInStatus: DefaultLedgerInStatus, Clock: clocktesting.NewFakePassiveClock(noon)},
 	}, c
 }

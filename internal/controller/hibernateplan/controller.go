@@ -74,6 +74,9 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
+// maxMade is how many objects that attempts need are known by their UIDs: those of 4,000 that run.
+const maxMade = 16 << 10
+
 // Reconciler keeps HibernatePlans.
 type Reconciler struct {
 	// Client reads from the cache, and writes plans.
@@ -91,6 +94,7 @@ type Reconciler struct {
 	lonely    *lru.Cache // UIDs of plans that none of their names has left anything to
 	told      *kube.Told
 	shards    *lru.Cache // *shard by the name of a ControllerRevision
+	made      *lru.Cache // types.UID of what attempts need, by helper
 	paced     *lru.Cache // time.Time when the ledger of a plan was written last, by its UID
 }
 
@@ -161,8 +165,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 // own rights by lists that must be up to date.
 const waiting = 4
 
-// priorityEnded is that of plans a Job of which has ended: where many begin at one minute, those that have begun wait.
-const priorityEnded = -1
+// priorityEnded is that of plans a Job of which has ended: where many begin at one minute, those that have begun wait. But
+// the API server looks at every RoleBinding in the namespace of the Jobs for each request, and with many attempts that
+// have not been cleared away it does little else: then those that have ended go first.
+func (r *Reconciler) priorityEnded() int {
+	const each, many = 4, 500 // objects that an attempt needs, and attempts
+	if r.made.Len() > each*many {
+		return 1
+	}
+	return -1
+}
 
 // step observes, decides and writes.
 func (s *scope) step(ctx context.Context) error {
@@ -239,7 +251,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		return fmt.Errorf("building the client of pods: %w", err)
 	}
 	r := &Reconciler{
-		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), lonely: lru.New(8192), told: kube.NewTold(), shards: lru.New(512), paced: lru.New(8192),
+		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), lonely: lru.New(8192), told: kube.NewTold(), shards: lru.New(512), made: lru.New(maxMade), paced: lru.New(8192),
 		Logs: podLogs{func(namespace, pod string, o *corev1.PodLogOptions) stream {
 			return clients.CoreV1().Pods(namespace).GetLogs(pod, o)
 		}},
@@ -273,7 +285,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		Watches(&v1alpha1.ScheduleException{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, e client.Object) []reconcile.Request {
 			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: e.GetNamespace(), Name: e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name}}}
 		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(kube.Empty(jobGVK), kube.Enqueue(marks.Owners(o.WatchNamespaces), priorityEnded), builder.WithPredicates(ended)).
+		Watches(kube.Empty(jobGVK), kube.EnqueueBy(marks.Owners(o.WatchNamespaces), r.priorityEnded), builder.WithPredicates(ended)).
 		Watches(&v1alpha1.K8SCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofConnector)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.Or(
 			predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{},

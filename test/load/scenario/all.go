@@ -25,4 +25,4 @@ func All() []harness.Scenario {
 
 // patience is how long n objects may take to get somewhere: long enough for a machine that is
 // busy with other things.
-func patience(n int) time.Duration { return time.Minute + time.Duration(n)*500*time.Millisecond }
+func patience(n int) time.Duration { return time.Minute + time.Duration(n)*time.Second }
