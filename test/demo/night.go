@@ -31,22 +31,18 @@ func (d *demo) night(ctx context.Context) error {
 	if err != nil || strings.TrimSpace(list) == "" {
 		return err
 	}
+	names := strings.Fields(list)
+	if err := d.override(ctx, names, "Awake", "Active"); err != nil { // it may be night where the samples are
+		return err
+	}
 	before, err := d.specs(ctx)
 	if err != nil {
 		return err
 	}
 	for _, step := range []struct{ state, phase string }{{"Hibernated", "Hibernated"}, {"Awake", "Active"}} {
-		patch := fmt.Sprintf(`{"spec": {"override": {"state": %q}}}`, step.state)
-		fmt.Printf("\n$ kubectl patch hplan --namespace default night --type merge --patch '%s'\n", patch)
-		for name := range strings.FieldsSeq(list) {
-			if _, err := d.output(ctx, "patch", name, "--namespace=default", "--type=merge", "--patch="+patch); err != nil {
-				return err
-			}
-		}
-		if err := d.awaitPhase(ctx, step.phase); err != nil {
+		if err := d.override(ctx, names, step.state, step.phase); err != nil {
 			return err
 		}
-		say("HibernatePlans are %s", step.phase)
 		for _, args := range [][]string{{"get", plans, "--namespace=default"}, {"get", dozers, "--namespace=default", "--selector=" + office}} {
 			fmt.Printf("\n$ kubectl %s\n", strings.Join(args, " "))
 			if err := d.kubectl(ctx, args...).Run(); err != nil {
@@ -62,6 +58,22 @@ func (d *demo) night(ctx context.Context) error {
 		return fmt.Errorf("waking up: it is not as it was: before %s, after %s", before, after)
 	}
 	say("everything is as it was")
+	return nil
+}
+
+// override tells the HibernatePlans what to be, whatever the time, and waits until they are.
+func (d *demo) override(ctx context.Context, names []string, state, phase string) error {
+	patch := fmt.Sprintf(`{"spec": {"override": {"state": %q}}}`, state)
+	fmt.Printf("\n$ kubectl patch hplan --namespace default night --type merge --patch '%s'\n", patch)
+	for _, name := range names {
+		if _, err := d.output(ctx, "patch", name, "--namespace=default", "--type=merge", "--patch="+patch); err != nil {
+			return err
+		}
+	}
+	if err := d.awaitPhase(ctx, phase); err != nil {
+		return err
+	}
+	say("HibernatePlans are %s", phase)
 	return nil
 }
 
