@@ -62,7 +62,7 @@ func carryOut(ctx context.Context, task runner.Task) runner.Result {
 		return runner.Refused(task, clock.RealClock{}, fmt.Errorf("building the client: %w", err))
 	}
 	namespace, name, _ := strings.Cut(task.RestorePoint, "/")
-	var identify func(context.Context, *rest.Config) (string, error)
+	identify := runner.OwnCluster
 	if task.Kubeconfig != "" {
 		identify = runner.ClusterID
 	}

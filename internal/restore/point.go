@@ -30,8 +30,8 @@ type Point struct {
 	Executor string `json:"executor"`
 	// Cycle is the one that the target was put to sleep in.
 	Cycle string `json:"cycle"`
-	// Cluster that the target is in, by the UID of its Namespace kube-system; empty is the manager's own, and one whose
-	// credentials may not read that.
+	// Cluster that the target is in: "manager" is the manager's own, any other by the UID of its Namespace kube-system;
+	// empty is one whose credentials may not read that.
 	Cluster string `json:"cluster,omitempty"`
 	// Captures are how many resources it has ever had: the Order of the next.
 	Captures int `json:"captures"`
@@ -165,7 +165,16 @@ type written struct {
 	Point    json.RawMessage `json:"point"`
 }
 
-const version = 1
+// version of what is written: points that know their cluster have 2, which a program that does not know of clusters
+// must not go by.
+const version = 2
+
+func (p *Point) version() int {
+	if p.Cluster == "" {
+		return 1
+	}
+	return version
+}
 
 // Encode writes a point. Errors: *TooLargeError.
 func (p *Point) Encode() ([]byte, error) {
@@ -173,7 +182,7 @@ func (p *Point) Encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := marshal(written{Version: version, Checksum: checksum(content), Point: content})
+	plain, err := marshal(written{Version: p.version(), Checksum: checksum(content), Point: content})
 	if err != nil {
 		return nil, err
 	}

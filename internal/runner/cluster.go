@@ -9,6 +9,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// own is what the manager's own cluster is called.
+const own = "manager"
+
+// OwnCluster tells the manager's own cluster from all that connectors have credentials for.
+func OwnCluster(context.Context, *rest.Config) (string, error) { return own, nil }
+
+// called is a cluster in words.
+func called(id string) string {
+	if id == own {
+		return "the manager's own cluster"
+	}
+	return "the cluster whose Namespace kube-system has UID " + id
+}
+
 // ClusterID tells a cluster from all others: the UID of its Namespace kube-system, which lives as long as it does. It is
 // empty where the credentials may not read that.
 func ClusterID(ctx context.Context, config *rest.Config) (string, error) {

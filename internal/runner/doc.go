@@ -27,9 +27,10 @@
 //
 // # Which cluster
 //
-// The restore point of a target in another cluster has the UID of that cluster's Namespace kube-system, where it may be
-// read. A run that reaches another cluster, or can no longer tell, changes nothing while anything of the point is asleep
-// (OtherCluster): everything would be gone there, and the restore point be let go.
+// A restore point knows whether its target is in the manager's own cluster, or in which other one, by the UID of that
+// one's Namespace kube-system, where it may be read. A run that reaches another cluster, or can no longer tell, changes
+// nothing while anything of the point is asleep (OtherCluster): everything would be gone there, and the restore point be
+// let go.
 //
 // # When it is told to stop
 //

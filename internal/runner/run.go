@@ -39,7 +39,7 @@ type Deps struct {
 	Executors executor.Registry
 	// Config reaches the cluster of the target; nil is of no cluster.
 	Config func() (*rest.Config, error)
-	// Identify tells clusters apart, which are never confused then: see ClusterID. It is nil for the manager's own.
+	// Identify tells clusters apart, which are never confused then: ClusterID, or OwnCluster; nil does not.
 	Identify func(context.Context, *rest.Config) (string, error)
 	Clock    clock.WithDelayedExecution
 }
@@ -207,9 +207,9 @@ func (r *run) identify(config *rest.Config) error {
 	case err != nil:
 		return fmt.Errorf("telling which cluster it is: %w", err)
 	case elsewhere && r.cluster == "":
-		return failure(ReasonOtherCluster, "the target sleeps in the cluster whose Namespace kube-system has UID %s, and the credentials of its connector may not get that to tell whether it is this one; let them", p.Cluster)
+		return failure(ReasonOtherCluster, "the target sleeps in %s, and the credentials of its connector may not get Namespace kube-system to tell whether it is this one; let them", called(p.Cluster))
 	case elsewhere:
-		return failure(ReasonOtherCluster, "the target sleeps in the cluster whose Namespace kube-system has UID %s, and its connector reaches one where that is %s; let it reach the former until the target is awake", p.Cluster, r.cluster)
+		return failure(ReasonOtherCluster, "the target sleeps in %s, and is reached in %s; let its connector reach the former until it is awake. Where there is no such cluster any more, delete the plan with deletionPolicy Leave, and ConfigMap %s with its finalizer", called(p.Cluster), called(r.cluster), r.task.RestorePoint)
 	case r.cluster == "":
 		r.log.Info("The cluster cannot be told from others: its credentials may not get Namespace kube-system")
 	}

@@ -320,7 +320,7 @@ func TestOtherCluster(t *testing.T) {
 		t.Fatalf("the result is %+v, and the point is of cluster %q", r, w.point().Cluster)
 	}
 	asleep, stored := maps.Clone(w.have), string(w.stored)
-	for _, cluster := range []string{"there", untold} {
+	for _, cluster := range []string{"there", untold, own} {
 		w.cluster = cluster
 		for _, operation := range []v1alpha1.Operation{wakeUp, shutdown} {
 			r := w.run(operation, "", 0)

@@ -126,7 +126,7 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 	}
 	if reference == nil || r.fault.quiet(r.lab.world.QuietWhenLate) {
 		if line := r.errorLine(); line != "" {
-			out.add("O8", "a manager that nothing was refused to logs an error: %s", line)
+			out.add("O8", "a manager that nothing was refused to logs an error: %s; requests that the proxy could not pass on: %q", line, r.proxy.tornOff())
 		}
 	}
 	for _, told := range r.proxy.betrayals() {

@@ -86,6 +86,8 @@ type proxy struct {
 	counted Tally
 	// told are the kinds in which the manager has sent a secret.
 	told []string
+	// torn are requests that got no answer of the API server, against the plan.
+	torn []string
 }
 
 // disturbance is what a proxy does to its manager.
@@ -142,8 +144,13 @@ func newProxy(config *rest.Config, plan disturbance) (*proxy, error) {
 		FlushInterval: -1, // watches
 		ErrorLog:      log.New(io.Discard, "", 0),
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
-			if errors.Is(err, errLost) {
+			switch {
+			case errors.Is(err, errLost):
 				p.lose(context.WithoutCancel(r.Context()))
+			case r.Context().Err() == nil: // it was not the manager who has ended the connection
+				p.mu.Lock()
+				p.torn = append(p.torn, fmt.Sprintf("%s %s: %v", r.Method, r.URL.Path, err))
+				p.mu.Unlock()
 			}
 			panic(http.ErrAbortHandler)
 		},
@@ -211,6 +218,13 @@ func (p *proxy) betrayals() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Compact(slices.Sorted(slices.Values(p.told)))
+}
+
+// tornOff are requests that got no answer of the API server, against the plan.
+func (p *proxy) tornOff() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.torn)
 }
 
 // came looks at every answer of the API server.

@@ -136,6 +136,13 @@ var _ = Describe("A HibernatePlan of another cluster", Ordered, func() {
 			}
 		}
 		Expect(written).To(BeNumerically(">", 0))
-		y.hushed(ctx, token)
+		_, lasting, found := strings.Cut(target.printed(ctx), `token: "`)
+		Expect(found).To(BeTrue())
+		lasting, _, _ = strings.Cut(lasting, `"`)
+		y.hushed(ctx, token, lasting)
+		for _, kind := range []string{"hibernateplans", "configmaps"} {
+			told := d.kubectl(ctx, "get", kind, "--all-namespaces", "--output=json")
+			Expect(strings.Contains(told, token) || strings.Contains(told, lasting)).To(BeFalse(), "%s tell of a secret", kind)
+		}
 	})
 })

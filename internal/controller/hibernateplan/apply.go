@@ -195,7 +195,7 @@ func (s *scope) create(ctx context.Context, o client.Object) error {
 	marks.Set(s.owner, desired)
 	child, err := s.writer().Once(ctx, desired)
 	if err == nil {
-		s.made.Add(helper{child.GroupVersionKind(), client.ObjectKeyFromObject(child)}, child.GetUID())
+		s.made.Add(made{s.owner.UID, helper{child.GroupVersionKind(), client.ObjectKeyFromObject(child)}}, child.GetUID())
 	}
 	return err
 }
@@ -362,13 +362,19 @@ type helper struct {
 	key types.NamespacedName
 }
 
+// made is a helper of a plan, by its UID.
+type made struct {
+	plan types.UID
+	helper
+}
+
 // takeAway deletes what an attempt has needed: what this manager has seen to be ours by its UID, without a look.
 func (s *scope) takeAway(ctx context.Context, h helper) error {
-	uid, made := s.made.Get(h)
-	if !made {
+	uid, ok := s.made.Get(made{s.owner.UID, h})
+	if !ok {
 		return s.remove(ctx, h.gvk, h.key)
 	}
-	s.made.Remove(h)
+	s.made.Remove(made{s.owner.UID, h})
 	o := kube.Metadata(h.gvk)
 	o.Namespace, o.Name = h.key.Namespace, h.key.Name
 	err := s.Live.Delete(ctx, o, client.Preconditions{UID: ptr.To(uid.(types.UID))}, client.PropagationPolicy(metav1.DeletePropagationBackground))

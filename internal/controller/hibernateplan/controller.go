@@ -94,7 +94,7 @@ type Reconciler struct {
 	lonely    *lru.Cache // UIDs of plans that none of their names has left anything to
 	told      *kube.Told
 	shards    *lru.Cache // *shard by the name of a ControllerRevision
-	made      *lru.Cache // types.UID of what attempts need, by helper
+	made      *lru.Cache // types.UID of what attempts need, by made
 	paced     *lru.Cache // time.Time when the ledger of a plan was written last, by its UID
 }
 
@@ -166,8 +166,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 const waiting = 4
 
 // priorityEnded is that of plans a Job of which has ended: where many begin at one minute, those that have begun wait. But
-// the API server looks at every RoleBinding in the namespace of the Jobs for each request, and with many attempts that
-// have not been cleared away it does little else: then those that have ended go first.
+// the API server looks at every RoleBinding in the namespace of the Jobs for each request, and with many attempts it does
+// little else: then those that have ended go first. Attempts that this manager has made are counted, whether they have
+// ended or not, by the least that one needs.
 func (r *Reconciler) priorityEnded() int {
 	const each, many = 4, 500 // objects that an attempt needs, and attempts
 	if r.made.Len() > each*many {

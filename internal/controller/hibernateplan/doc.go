@@ -72,7 +72,7 @@
 //
 // A pass looks at ten attempts, makes ten and clears ten away, --max-concurrent-reconciles at a time, and four times as
 // many plans are looked at at the same time: what they wait for is the API server. Where many begin at one minute, those
-// that have ended come after them, until some 500 attempts are to be cleared away: the more RoleBindings there are in the
+// that have ended come after them, until there are some 500 attempts: the more RoleBindings there are in the
 // namespace of the Jobs, the more every request there costs the API server.
 //
 // # What it costs

@@ -79,19 +79,26 @@ func gone(now live) string {
 	return fmt.Sprintf("%d pods are left%s", left, stepped(now.object))
 }
 
-// stepped says that a Rollout is in the middle of its steps, where one of them may keep pods whatever replicas are; empty
-// if it is not.
+// stepped says that a Rollout is at a step whose pods stay whatever replicas are; empty if it is not. It is the last
+// setCanaryScale up to now, which counts with trafficRouting alone, and not after setCanaryScale has matched the traffic.
 func stepped(object *unstructured.Unstructured) string {
+	_, routed, _ := unstructured.NestedMap(object.Object, "spec", "strategy", "canary", "trafficRouting")
 	steps, _, _ := unstructured.NestedSlice(object.Object, "spec", "strategy", "canary", "steps")
-	current, _, _ := unstructured.NestedString(object.Object, "status", "currentPodHash")
-	stable, _, _ := unstructured.NestedString(object.Object, "status", "stableRS")
-	if current == stable || !slices.ContainsFunc(steps, func(step any) bool {
-		replicas, _, _ := unstructured.NestedInt64(map[string]any{"step": step}, "step", "setCanaryScale", "replicas")
-		return replicas > 0
-	}) {
+	aborted, _, _ := unstructured.NestedBool(object.Object, "status", "abort")
+	at, _, _ := unstructured.NestedInt64(object.Object, "status", "currentStepIndex")
+	if !routed || aborted || at >= int64(len(steps)) {
 		return ""
 	}
-	return ", which its step setCanaryScale keeps; promote the Rollout or abort it, or exclude it"
+	for _, step := range slices.Backward(steps[:at+1]) {
+		scale, found, _ := unstructured.NestedMap(map[string]any{"step": step}, "step", "setCanaryScale")
+		if replicas, _, _ := unstructured.NestedInt64(scale, "replicas"); found && replicas > 0 {
+			return ", which its step setCanaryScale keeps; promote the Rollout or abort it, or exclude it"
+		}
+		if found {
+			break
+		}
+	}
+	return ""
 }
 
 // ready says how many pods are not ready of those that a workload had. Those that an autoscaler has taken since are not

@@ -66,17 +66,20 @@ func TestStatus(t *testing.T) {
 // TestStepped is that a Rollout whose steps keep pods says so, in the middle of them.
 func TestStepped(t *testing.T) {
 	t.Parallel()
-	const middle, end = "{currentPodHash: b, stableRS: a}", "{currentPodHash: a, stableRS: a}"
+	const routed = "trafficRouting: {nginx: {stableIngress: web}}, "
 	for name, test := range map[string]struct {
 		strategy, status string
 		want             bool
 	}{
-		"keeps pods":          {"canary: {steps: [{setWeight: 5}, {setCanaryScale: {replicas: 1}}]}", middle, true},
-		"keeps a share":       {"canary: {steps: [{setCanaryScale: {weight: 50}}]}", middle, false},
-		"keeps none":          {"canary: {steps: [{setCanaryScale: {replicas: 0}}]}", middle, false},
-		"is done":             {"canary: {steps: [{setCanaryScale: {replicas: 1}}]}", end, false},
-		"without steps":       {"canary: {}", middle, false},
-		"between two colours": {"blueGreen: {}", middle, false},
+		"keeps pods":          {"canary: {" + routed + "steps: [{setCanaryScale: {replicas: 1}}, {pause: {}}]}", "{currentStepIndex: 1}", true},
+		"without traffic":     {"canary: {steps: [{setCanaryScale: {replicas: 1}}, {pause: {}}]}", "{currentStepIndex: 1}", false},
+		"will keep pods":      {"canary: {" + routed + "steps: [{pause: {}}, {setCanaryScale: {replicas: 1}}]}", "{currentStepIndex: 0}", false},
+		"aborted":             {"canary: {" + routed + "steps: [{setCanaryScale: {replicas: 1}}, {pause: {}}]}", "{currentStepIndex: 1, abort: true}", false},
+		"matches the traffic": {"canary: {" + routed + "steps: [{setCanaryScale: {replicas: 1}}, {setCanaryScale: {matchTrafficWeight: true}}]}", "{currentStepIndex: 1}", false},
+		"keeps a share":       {"canary: {" + routed + "steps: [{setCanaryScale: {weight: 50}}]}", "{currentStepIndex: 0}", false},
+		"is done":             {"canary: {" + routed + "steps: [{setCanaryScale: {replicas: 1}}]}", "{currentStepIndex: 1}", false},
+		"without steps":       {"canary: {}", "{}", false},
+		"between two colours": {"blueGreen: {}", "{}", false},
 	} {
 		rollout := executortest.Objects(t, "{apiVersion: argoproj.io/v1alpha1, kind: Rollout, spec: {strategy: {"+test.strategy+"}}, status: "+test.status+"}")[0]
 		if got := stepped(rollout); (got != "") != test.want {

@@ -123,7 +123,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "job-of-the-cache", RootCause: "a Job that the cache does not have yet is taken for gone, and nobody looks again",
-		Edits:     slices.Concat(edit1(applying, "	uid, made := s.made.Get(h)\n", "	uid, made := s.made.Get(h)\n	made = made && h.gvk != jobGVK\n"), edit1(applying, "	found, err := kube.Get(ctx, s.Live, gvk, key)\n", "	from := s.Live\n	if gvk == jobGVK {\n		from = s.Client\n	}\n	found, err := kube.Get(ctx, from, gvk, key)\n")),
+		Edits:     slices.Concat(edit1(applying, "	uid, ok := s.made.Get(made{s.owner.UID, h})\n", "	uid, ok := s.made.Get(made{s.owner.UID, h})\n	ok = ok && h.gvk != jobGVK\n"), edit1(applying, "	found, err := kube.Get(ctx, s.Live, gvk, key)\n", "	from := s.Live\n	if gvk == jobGVK {\n		from = s.Client\n	}\n	found, err := kube.Get(ctx, from, gvk, key)\n")),
 		Workloads: []string{"deleted"}, Modes: []faults.Mode{faults.Held, faults.Behind},
 	},
 	{

@@ -40,6 +40,9 @@ func night(ctx context.Context, l *harness.Lab, n int) (measure.Figures, error) 
 	}
 	beside := 0
 	for ; l.Watcher.Count(namespace, l.Subject.Done) < n; beside++ {
+		if time.Since(at) > patience(n) {
+			return nil, fmt.Errorf("%d of %d objects are %q after %s", l.Watcher.Count(namespace, l.Subject.Done), n, l.Subject.Done, patience(n))
+		}
 		if _, err := life(ctx, l, guest, guests, fmt.Sprintf("beside-%d", beside), patience(n)); err != nil {
 			return nil, err
 		}
