@@ -20,13 +20,15 @@ done
 
 server=$(of server)
 authority=$(of certificate-authority-data)
+name=$(of tls-server-name)
+proxy=$(of proxy-url)
 cat <<EOF
 apiVersion: v1
 kind: Config
 current-context: target
 clusters:
 - name: target
-  cluster: {server: "$server"${authority:+, certificate-authority-data: "$authority"}}
+  cluster: {server: "$server"${authority:+, certificate-authority-data: "$authority"}${name:+, tls-server-name: "$name"}${proxy:+, proxy-url: "$proxy"}}
 contexts:
 - name: target
   context: {cluster: target, user: labkeeper-runner}

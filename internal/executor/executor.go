@@ -57,6 +57,8 @@ type Session struct {
 	// Remote: the cluster is reached by credentials of its own, which bound what is done there. The manager does not
 	// know its namespaces: those with the labels of Selector are for the executor to find, and to wake, none is amiss.
 	Remote bool
+	// Withheld is the namespace of the manager, where the cluster is its own: nothing in it is put to sleep.
+	Withheld string
 	// Operation that the run is for, and which attempt at it this is, from 1.
 	Operation dispatch.Operation
 	Attempt   int

@@ -36,6 +36,9 @@ func (t Task) Args() []string {
 	if t.Kubeconfig != "" {
 		args = append(args, "--kubeconfig="+t.Kubeconfig)
 	}
+	if t.Hub != "" {
+		args = append(args, "--hub="+t.Hub)
+	}
 	return args
 }
 
@@ -52,6 +55,7 @@ func flags(t *Task, namespaces *string) *flag.FlagSet {
 	fs.StringVar(namespaces, "namespaces", "", "Comma-separated namespaces of the target. Default: it has none.")
 	fs.StringVar(&t.RestorePoint, "restore-point", "", "ConfigMap of the restore point, as namespace/name. It must exist.")
 	fs.StringVar(&t.Kubeconfig, "kubeconfig", "", "File that reaches the cluster of the target, with a token or a client certificate in it. Default: the cluster of the restore point, which KUBECONFIG names outside of a cluster.")
+	fs.StringVar(&t.Hub, "hub", "", "UID of Namespace kube-system in the cluster of the restore point, which --kubeconfig may reach, too.")
 	fs.DurationVar(&t.Deadline, "deadline", 0, "How long to try, for instance 30m.")
 	return fs
 }

@@ -25,7 +25,7 @@ func environment(parameters string) func(string) string {
 
 var full = Task{
 	Operation: v1alpha1.OperationShutdown, Plan: "shop/nights", Target: "web", Type: "workloadscaler", Cycle: "c1", Execution: "nights-web-1",
-	Attempt: 2, Namespaces: []string{"a", "b"}, RestorePoint: "shop/nights-web", Kubeconfig: "/etc/target/kubeconfig", Deadline: 29 * time.Minute,
+	Attempt: 2, Namespaces: []string{"a", "b"}, RestorePoint: "shop/nights-web", Kubeconfig: "/etc/target/kubeconfig", Hub: "7d1f", Deadline: 29 * time.Minute,
 	Parameters: json.RawMessage(`{"password":"canary"}`),
 }
 

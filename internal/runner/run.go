@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -185,6 +186,9 @@ func (r *run) open() error {
 	if err := r.identify(session.Config); err != nil {
 		return err
 	}
+	if r.home(r.cluster) { // whatever it is reached by
+		session.Withheld, _, _ = strings.Cut(r.task.RestorePoint, "/")
+	}
 	if r.target, err = parameters.Open(r.stop, session); err != nil {
 		return fmt.Errorf("opening target: %w", err)
 	}
@@ -202,7 +206,7 @@ func (r *run) identify(config *rest.Config) error {
 		return err
 	})
 	p := r.point
-	elsewhere := p != nil && len(p.Open()) > 0 && p.Cluster != "" && p.Cluster != r.cluster
+	elsewhere := p != nil && len(p.Open()) > 0 && p.Cluster != "" && p.Cluster != r.cluster && !(r.home(p.Cluster) && r.home(r.cluster))
 	switch {
 	case err != nil:
 		return fmt.Errorf("telling which cluster it is: %w", err)
@@ -214,6 +218,11 @@ func (r *run) identify(config *rest.Config) error {
 		r.log.Info("The cluster cannot be told from others: its credentials may not get Namespace kube-system")
 	}
 	return nil
+}
+
+// home says whether a cluster is the manager's own, which has two names.
+func (r *run) home(cluster string) bool {
+	return cluster == own || cluster != "" && cluster == r.task.Hub
 }
 
 // orStopped is why the run was to stop, where that is why it failed.

@@ -347,6 +347,35 @@ func TestOtherCluster(t *testing.T) {
 	}
 }
 
+// The manager's own cluster is one cluster, whatever it is reached by, and its own namespace is withheld there.
+func TestHub(t *testing.T) {
+	w := newWorld(t)
+	w.hub = "hub"
+	for i, test := range []struct{ sleeps, wakes string }{{own, "hub"}, {"hub", own}, {"hub", "hub"}} {
+		w.stored, w.cluster = nil, test.sleeps
+		if r := w.run(shutdown, "", 0); !r.Completed || w.withheld != "system" {
+			t.Errorf("%d: it sleeps: %+v, and namespace %q is withheld", i, r, w.withheld)
+		}
+		w.cluster = "there"
+		if r := w.run(wakeUp, "", 0); r.Reason != ReasonOtherCluster {
+			t.Errorf("%d: it wakes elsewhere: %+v", i, r)
+		}
+		w.cluster = test.wakes
+		if r := w.run(wakeUp, "", 0); !r.Completed {
+			t.Errorf("%d: it wakes: %+v", i, r)
+		}
+	}
+	for _, cluster := range []string{"there", untold} {
+		w.stored, w.cluster = nil, cluster
+		if r := w.run(shutdown, "", 0); !r.Completed || w.withheld != "" {
+			t.Errorf("in cluster %q namespace %q is withheld: %+v", cluster, w.withheld, r)
+		}
+		if r := w.run(wakeUp, "", 0); !r.Completed {
+			t.Errorf("in cluster %q: %+v", cluster, r)
+		}
+	}
+}
+
 // Without a restore point, or with one that cannot be kept, nothing is changed.
 func TestNothingIsChanged(t *testing.T) {
 	for name, test := range map[string]struct {

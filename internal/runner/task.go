@@ -30,6 +30,9 @@ type Task struct {
 	RestorePoint string
 	// Kubeconfig is the path of a file that reaches the cluster of the target; empty is the runner's own.
 	Kubeconfig string
+	// Hub is the UID of Namespace kube-system in the manager's own cluster, which Kubeconfig may reach, too. Empty: only
+	// what is reached without a kubeconfig is known to be that cluster.
+	Hub string
 	// Deadline after which it gives up, keeps what it knows and says what is missing.
 	Deadline time.Duration
 	// Parameters of the target: JSON, in the environment (EnvParameters).

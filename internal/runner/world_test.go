@@ -62,6 +62,8 @@ type world struct {
 
 	// cluster it is in; empty is the manager's own.
 	cluster string
+	// hub is the UID of the manager's own cluster, and withheld the namespace that was, when it was opened last.
+	hub, withheld string
 
 	// stored is what the store has, and told the result in it; fence is the execution that may write.
 	stored []byte
@@ -144,11 +146,14 @@ func (w *world) Parse(parameters json.RawMessage) (executor.Parameters, error) {
 	}
 	return w, nil
 }
-func (w *world) Needs() executor.Needs                                           { return executor.Needs{} }
-func (w *world) Open(context.Context, executor.Session) (executor.Target, error) { return w, nil }
-func (w *world) Await() time.Duration                                            { return w.await }
-func (w *world) number(raw json.RawMessage) (n int)                              { _ = json.Unmarshal(raw, &n); return n }
-func (w *world) raw(n int) json.RawMessage                                       { return json.RawMessage(fmt.Sprint(n)) }
+func (w *world) Needs() executor.Needs { return executor.Needs{} }
+func (w *world) Open(_ context.Context, session executor.Session) (executor.Target, error) {
+	w.withheld = session.Withheld
+	return w, nil
+}
+func (w *world) Await() time.Duration               { return w.await }
+func (w *world) number(raw json.RawMessage) (n int) { _ = json.Unmarshal(raw, &n); return n }
+func (w *world) raw(n int) json.RawMessage          { return json.RawMessage(fmt.Sprint(n)) }
 func (w *world) asleep(key string) bool {
 	value, there := w.have[key]
 	return !there || !strings.HasPrefix(key, pool) && value == asleepValue
@@ -314,7 +319,8 @@ func (w *world) run(operation v1alpha1.Operation, f fault, at int) (result *Resu
 	defer cancel()
 	w.fence = fmt.Sprint(w.fence, "'")
 	w.calls, w.fault, w.at, w.cancel, w.asked = nil, f, at, cancel, nil
-	task := Task{Operation: operation, Plan: "shop/nights", Target: "all", Type: "world", Cycle: "c1", Execution: w.fence, Attempt: 1, Deadline: time.Hour}
+	task := Task{Operation: operation, Plan: "shop/nights", Target: "all", Type: "world", Cycle: "c1", Execution: w.fence, Attempt: 1, Deadline: time.Hour,
+		RestorePoint: "system/nights-all", Hub: w.hub}
 	return w.runTask(ctx, task)
 }
 

@@ -31,6 +31,8 @@ type kind struct {
 	fixed map[string]string
 	// immutable are the fields that an update is refused of.
 	immutable []string
+	// plain sees that what the override says of the strategy needs nothing of the source's; nil is of any strategy.
+	plain func(spec map[string]any) error
 	// typed is a new value of the spec's type, for a strict look at it; partly: of its template alone.
 	typed  func() any
 	partly bool
@@ -76,6 +78,7 @@ var (
 			"strategy.canary.trafficRouting": "two controllers would write the same routes", // r3
 			"analysis":                       "it belongs to the source",
 		},
+		plain: plainCanary,
 		typed: func() any {
 			return &struct {
 				Template corev1.PodTemplateSpec `json:"template"`
@@ -122,6 +125,9 @@ func (k kind) refuse(override map[string]any) error {
 			if strings.HasPrefix(name, Group+"/") {
 				return invalid("overrideSpec.template.metadata."+field+"."+name, "names that begin with %s/ are set by the manager", Group)
 			}
+			if field == "labels" && slices.Contains(ofPods, name) { // r8, r9, s9
+				return invalid("overrideSpec.template.metadata.labels."+name, "controllers give it to the pods that they make; remove it")
+			}
 		}
 	}
 	return nil
@@ -130,6 +136,58 @@ func (k kind) refuse(override map[string]any) error {
 func refuseAt(override map[string]any, path, why string) error {
 	if _, found, err := unstructured.NestedFieldNoCopy(override, strings.Split(path, ".")...); found && err == nil {
 		return invalid("overrideSpec."+path, "%s; remove it", why)
+	}
+	return nil
+}
+
+// canaryFields and stepFields are those of a strategy that act on nothing but how many pods of the twin there are.
+// Others give pods labels and annotations that are in no template, ask for traffic, or run what templates of
+// analyses and experiments say (r2 to r6).
+var (
+	canaryFields = []string{"antiAffinity", "maxSurge", "maxUnavailable", "replicaProgressThreshold", "steps"}
+	stepFields   = []string{"pause", "setWeight"}
+)
+
+// plainCanary looks at the strategy of a Rollout's twin, all of which is the override's.
+func plainCanary(spec map[string]any) error {
+	const path = "overrideSpec.strategy"
+	strategy, ok := spec["strategy"].(map[string]any)
+	if !ok {
+		return invalid(path, "it must be an object")
+	}
+	canary, ok := strategy["canary"].(map[string]any)
+	if !ok {
+		return invalid(path+".canary", "it must be an object")
+	}
+	if err := only(path, strategy, []string{"canary"}); err != nil {
+		return err
+	}
+	if err := only(path+".canary", canary, canaryFields); err != nil {
+		return err
+	}
+	steps, ok := canary["steps"].([]any)
+	if !ok && canary["steps"] != nil {
+		return invalid(path+".canary.steps", "it must be a list")
+	}
+	for i, step := range steps {
+		at := fmt.Sprintf("%s.canary.steps[%d]", path, i)
+		of, ok := step.(map[string]any)
+		if !ok {
+			return invalid(at, "it must be an object")
+		}
+		if err := only(at, of, stepFields); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// only refuses the first field that is not among some.
+func only(path string, object map[string]any, fields []string) error {
+	for _, field := range slices.Sorted(maps.Keys(object)) {
+		if !slices.Contains(fields, field) {
+			return invalid(path+"."+field, "of a twin only %s can be set here; remove it", strings.Join(fields, ", "))
+		}
 	}
 	return nil
 }

@@ -15,8 +15,13 @@ func Privileges(template map[string]any) []string {
 	p := privileges{}
 	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
 	for name, value := range annotations {
-		if slices.ContainsFunc(granting, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+		if begins(name, granting) {
 			p.add("annotation %s %s", name, hashOf(value))
+		}
+	}
+	for name, value := range labelsOf(template) {
+		if begins(name, identifying) {
+			p.add("label %s %s", name, hashOf(value))
 		}
 	}
 	pod, _, _ := unstructured.NestedFieldNoCopy(template, "spec")
@@ -38,19 +43,37 @@ func Privileges(template map[string]any) []string {
 
 // Exceeding are the privileges of a twin's template that its source's does not have.
 func Exceeding(source, twin map[string]any) []string {
-	return without(Privileges(twin), Privileges(source))
+	have := Privileges(source)
+	root := slices.Contains(have, userRoot)
+	any := root || slices.Contains(have, userAny)
+	return slices.DeleteFunc(without(Privileges(twin), have), func(p string) bool {
+		return root && p == userAny || any && p != userRoot && strings.HasPrefix(p, "user ")
+	})
+}
+
+// userRoot can be any other user, too, and userAny is whom the image says, which the override chooses.
+const userRoot, userAny = "user root", "any user but root"
+
+func begins(name string, prefixes []string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 func without(all, have []string) []string {
 	return slices.DeleteFunc(all, func(p string) bool { return slices.Contains(have, p) })
 }
 
-// granting are prefixes of annotations by which pods get more than their spec says: profiles, identities, secrets
-// and networks.
+// granting are prefixes of annotations by which pods get more than their spec says: profiles, devices, identities,
+// secrets, networks, and containers that are put into them, with their images and volumes.
 var granting = []string{
-	"container.apparmor.security.beta.kubernetes.io/", "iam.amazonaws.com/", "k8s.v1.cni.cncf.io/", "seccomp.security.alpha.kubernetes.io/",
-	"container.seccomp.security.alpha.kubernetes.io/", "vault.hashicorp.com/",
+	"admission.datadoghq.com/", "cdi.k8s.io/", "cni.projectcalico.org/", "config.linkerd.io/debug-image", "config.linkerd.io/init-image", "config.linkerd.io/proxy-image",
+	"container.apparmor.security.beta.kubernetes.io/", "container.seccomp.security.alpha.kubernetes.io/", "iam.amazonaws.com/", "inject.istio.io/templates",
+	"instrumentation.opentelemetry.io/", "io.katacontainers.", "io.kubernetes.cri-o.", "k8s.v1.cni.cncf.io/", "proxy.istio.io/config",
+	"seccomp.security.alpha.kubernetes.io/", "sidecar.istio.io/bootstrapOverride", "sidecar.istio.io/proxyImage", "sidecar.istio.io/userVolume",
+	"sidecar.opentelemetry.io/", "v1.multus-cni.io/", "vault.hashicorp.com/", "vault.security.banzaicloud.io/",
 }
+
+// identifying are prefixes of labels by which pods get the identity of somebody at a cloud.
+var identifying = []string{"aadpodidbinding", "azure.workload.identity/"}
 
 // claimed is what the volumes of a StatefulSet's spec are made of, beside new room: data that is there already.
 func claimed(spec map[string]any) (all []string) {
@@ -82,7 +105,9 @@ func (p privileges) pod(spec map[string]any) {
 	if spec["hostUsers"] != false {
 		p.add("the users of the node")
 	}
-	for _, field := range []string{"priorityClassName", "runtimeClassName", "nodeName", "schedulerName"} {
+	// Which of two runtimes isolates better nobody can tell by their names.
+	p.add("the runtime of class %q", or(spec["runtimeClassName"]))
+	for _, field := range []string{"priorityClassName", "nodeName", "schedulerName"} {
 		if value, ok := spec[field].(string); ok && value != "" && value != "default-scheduler" {
 			p.add("%s %s", field, value)
 		}
@@ -109,8 +134,12 @@ func (p privileges) identity(spec map[string]any) {
 	if name == "" {
 		name = account
 	}
+	// Where nothing is said the ServiceAccount says whether, which it may change.
 	if mount, said := spec["automountServiceAccountToken"].(bool); !said || mount {
-		p.add("the token of ServiceAccount %s", name)
+		p.add("the token of ServiceAccount %s, if that has it mounted", name)
+		if said {
+			p.add("the token of ServiceAccount %s", name)
+		}
 	}
 	p.add("ServiceAccount %s", name)
 	for _, s := range objects(spec["imagePullSecrets"]) {
@@ -165,7 +194,7 @@ func (p privileges) volume(v map[string]any, writable bool) {
 	}
 	if claim := at("persistentVolumeClaim", "claimName"); claim != nil {
 		p.add("PersistentVolumeClaim %v", claim)
-		if writable {
+		if writable && at("persistentVolumeClaim", "readOnly") != true {
 			p.add("PersistentVolumeClaim %v, to write", claim)
 		}
 	}
@@ -227,8 +256,13 @@ func (p privileges) context(pod, container map[string]any) {
 	if container["allowPrivilegeEscalation"] != false {
 		p.add("privilege escalation")
 	}
-	if user := effective("runAsUser"); user == int64(0) || user == nil && effective("runAsNonRoot") != true {
-		p.add("user root")
+	switch user := effective("runAsUser"); {
+	case user == int64(0), user == nil && effective("runAsNonRoot") != true:
+		p.add(userRoot)
+	case user == nil:
+		p.add(userAny)
+	default:
+		p.add("user %v", user)
 	}
 	if group := effective("runAsGroup"); group == int64(0) {
 		p.add("group root")
@@ -255,7 +289,10 @@ func (p privileges) profiles(seccomp, appArmor any) {
 	}
 	switch kind, file := profile(seccomp); kind {
 	case "", "Unconfined":
-		p.add("every system call")
+		p.add("every system call, unless the node forbids some")
+		if kind != "" {
+			p.add("every system call")
+		}
 	case "Localhost":
 		p.add("the system calls of %s", file)
 	}

@@ -42,8 +42,9 @@ const (
 
 // share finds the Services that select the pods of a template, and puts the labels that they select back where the
 // override has changed them, unless that is allowed (p4). No label is forged: those that controllers give the
-// pods of the source are theirs.
-func (w Wanted) share(source map[string]string, spec map[string]any) []Sharing {
+// pods of the source are theirs. A Service that selects the pods of the twin alone is another workload's, unless it
+// asks for what only twins have: the override must not bring the twin behind it.
+func (w Wanted) share(source map[string]string, spec map[string]any) ([]Sharing, error) {
 	values, _, _ := unstructured.NestedFieldNoCopy(spec, "template", "metadata", "labels")
 	twin, _ := values.(map[string]any)
 	var all []Sharing
@@ -65,7 +66,24 @@ func (w Wanted) share(source map[string]string, spec map[string]any) []Sharing {
 		}
 		all = append(all, sharing(service, changed))
 	}
-	return all
+	pods := labelsOf(templateOf(spec))
+	for _, service := range w.Services {
+		if !w.AllowLabelOverride && foreign(service.Selector, source, pods) {
+			return nil, invalid("overrideSpec.template.metadata.labels", "with them Service %s, which does not select the source's pods, would select the twin's (%s); "+
+				"remove one of them, or set allowLabelOverride", service.Name, labels.Set(service.Selector))
+		}
+	}
+	return all, nil
+}
+
+// foreign says whether a selector selects the pods of a twin, by labels that those of its source do not have.
+func foreign(selector, source, twin map[string]string) bool {
+	for label := range selector {
+		if strings.HasPrefix(label, Group+"/") {
+			return false
+		}
+	}
+	return len(selector) > 0 && selects(selector, twin) && !selects(selector, source)
 }
 
 func selects(selector, pods map[string]string) bool {

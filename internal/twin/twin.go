@@ -132,7 +132,7 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 		return nil, err
 	}
 	from, _ := source.Object["spec"].(map[string]any)
-	template, _ := from["template"].(map[string]any)
+	template := templateOf(from)
 	if template == nil {
 		return nil, invalid("sourceRef", "%s %s has no pod template", source.GetKind(), source.GetName())
 	}
@@ -143,16 +143,23 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 		return nil, err
 	}
 	kind.normalise(spec)
+	if kind.plain != nil {
+		if err := kind.plain(spec); err != nil {
+			return nil, err
+		}
+	}
 	t := &Twin{Object: w.object(source)}
 	t.Object.Object["spec"] = spec
 	if err := w.enforce(spec, replicas); err != nil {
 		return nil, err
 	}
-	t.Services = w.share(labelsOf(template), spec)
+	if t.Services, err = w.share(labelsOf(template), spec); err != nil {
+		return nil, err
+	}
 	if err := kind.check(base, spec); err != nil {
 		return nil, err
 	}
-	more := append(Exceeding(template, spec["template"].(map[string]any)), without(claimed(spec), claimed(from))...)
+	more := append(Exceeding(template, templateOf(spec)), without(claimed(spec), claimed(from))...)
 	if len(more) > 0 && !w.AllowPrivileges {
 		return nil, invalid("overrideSpec", "it gives the pods what the source's do not have: %s", strings.Join(more, ", "))
 	}
@@ -272,6 +279,12 @@ func templateMetadata(spec map[string]any) (map[string]any, error) {
 		template["metadata"] = metadata
 	}
 	return metadata, nil
+}
+
+// templateOf is the template of a spec.
+func templateOf(spec map[string]any) map[string]any {
+	template, _ := spec["template"].(map[string]any)
+	return template
 }
 
 // labelsOf are the labels of a template.

@@ -401,6 +401,9 @@ func TestRefused(t *testing.T) {
 		`{minReadySeconds: canary-value}`:                                        "minReadySeconds",
 		`{template: {spec: {containers: [{name: web, resources: {limits: {cpu: canary-value}}}]}}}`: "overrideSpec",
 	}
+	for _, label := range ofPods { // r8, r9, s9
+		deployments[`{template: {metadata: {labels: {"`+label+`": x}}}}`] = "overrideSpec.template.metadata.labels." + label
+	}
 	for override, says := range deployments {
 		_, err := Build(source(t, tracked), wanted(t, override))
 		refused(t, err, says)
@@ -416,10 +419,22 @@ func TestRefused(t *testing.T) {
 		`{strategy: {blueGreen: {activeService: web}}}`: "strategy.blueGreen",
 		`{strategy: {canary: {stableService: web}}}`:    "strategy.canary.stableService",
 		`{strategy: {canary: {trafficRouting: {}}}}`:    "strategy.canary.trafficRouting",
-		`{workloadRef: {name: web}}`:                    "workloadRef",
-		`{restartAt: "2026-01-01T00:00:00Z"}`:           "restartAt",
-		`{analysis: {}}`:                                "analysis",
-		`{template: {spec: {containerz: []}}}`:          "template.spec.containerz",
+		// r6: pods get these labels and annotations beside those of the template.
+		`{strategy: {canary: {stableMetadata: {annotations: {iam.amazonaws.com/role: admin}}}}}`: "strategy.canary.stableMetadata",
+		`{strategy: {canary: {canaryMetadata: {labels: {app: api}}}}}`:                           "strategy.canary.canaryMetadata",
+		`{strategy: {canary: {analysis: {templates: [{templateName: x}]}}}}`:                     "strategy.canary.analysis",
+		`{strategy: {canary: {steps: [{setWeight: 5}, {analysis: {}}]}}}`:                        "strategy.canary.steps[1].analysis",
+		`{strategy: {canary: {steps: [{experiment: {}}]}}}`:                                      "strategy.canary.steps[0].experiment",
+		`{strategy: {canary: {steps: [x]}}}`:                                                     "strategy.canary.steps[0]",
+		`{strategy: {canary: {steps: x}}}`:                                                       "strategy.canary.steps",
+		`{strategy: {canary: x}}`:                                                                "strategy.canary",
+		`{strategy: {canary: null}}`:                                                             "strategy.canary",
+		`{strategy: null}`:                                                                       "strategy",
+		`{strategy: {other: {}}}`:                                                                "strategy.other",
+		`{workloadRef: {name: web}}`:                                                             "workloadRef",
+		`{restartAt: "2026-01-01T00:00:00Z"}`:                                                    "restartAt",
+		`{analysis: {}}`:                                                                         "analysis",
+		`{template: {spec: {containerz: []}}}`:                                                   "template.spec.containerz",
 	} {
 		_, err := Build(source(t, shifting), wanted(t, override))
 		refused(t, err, says)
@@ -502,6 +517,24 @@ func TestServices(t *testing.T) {
 	twin = build(t, tracked, w)
 	if diff := cmp.Diff(map[string]string{"web": ReasonRelabelled, "front": ReasonRelabelled, "stable": ReasonPinned, "first": ReasonSinglePod}, reasons(twin)); diff != "" {
 		t.Errorf("where labels may be changed (-want +got):\n%s", diff)
+	}
+}
+
+// A Service of another workload does not get the twin by a label that the override brings, unless that is allowed.
+func TestServicesOfOthers(t *testing.T) {
+	api, ours := Service{Name: "api", Selector: map[string]string{"app": "web", "part": "api"}}, Service{Name: "twins", Selector: map[string]string{LabelRole: RoleExperiment, "part": "api"}}
+	w := wanted(t, `{template: {metadata: {labels: {part: api}}}}`)
+	w.Services = []Service{{Name: "none"}, ours}
+	if said := says(build(t, tracked, w), WarnOtherService); said != "" {
+		t.Errorf("of one for twins it says %q", said)
+	}
+	w.Services = append(w.Services, api)
+	_, err := Build(source(t, tracked), w)
+	refused(t, err, "Service api")
+	refused(t, err, "overrideSpec.template.metadata.labels")
+	w.AllowLabelOverride = true
+	if twin := build(t, tracked, w); !strings.Contains(says(twin, WarnOtherService), "Service api") || len(twin.Services) > 0 {
+		t.Errorf("it says %+v of Services %+v", twin.Warnings, twin.Services)
 	}
 }
 
@@ -660,6 +693,12 @@ func TestMorePrivileged(t *testing.T) {
 		`{template: {spec: {volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {dataSource: {kind: PersistentVolumeClaim, name: db}}}}}]}}}`: "volume ephemeral",
 		`{template: {metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/web: unconfined}}}}`:                                     "annotation container.apparmor.security.beta.kubernetes.io/web",
 		`{template: {metadata: {annotations: {iam.amazonaws.com/role: admin}}}}`:                                                                      "annotation iam.amazonaws.com/role",
+		`{template: {metadata: {annotations: {cdi.k8s.io/x: gpu=all}}}}`:                                                                              "annotation cdi.k8s.io/x",
+		`{template: {metadata: {annotations: {sidecar.istio.io/userVolume: "[]"}}}}`:                                                                  "annotation sidecar.istio.io/userVolume",
+		`{template: {metadata: {annotations: {config.linkerd.io/proxy-image: mine}}}}`:                                                                "annotation config.linkerd.io/proxy-image",
+		`{template: {metadata: {labels: {azure.workload.identity/use: "true"}}}}`:                                                                     "label azure.workload.identity/use",
+		`{template: {spec: {automountServiceAccountToken: true}}}`:                                                                                    "the token of ServiceAccount web",
+		`{template: {spec: {runtimeClassName: bare}}}`:                                                                                                `the runtime of class "bare"`,
 		one(`env: [{name: P, valueFrom: {secretKeyRef: {name: db, key: p}}}]`):                                                                        "Secret db",
 		one(`envFrom: [{secretRef: {name: db}}]`):                                                                                                     "Secret db",
 		one(`ports: [{containerPort: 80, hostPort: 80}]`):                                                                                             "port 80 of the node",
@@ -671,6 +710,44 @@ func TestMorePrivileged(t *testing.T) {
 		if _, err := Build(source(t, tracked), w); err != nil {
 			t.Errorf("%s, where that is allowed: %v", override, err)
 		}
+	}
+}
+
+// o3, beside what this source has.
+func TestPrivilegesOfOthers(t *testing.T) {
+	for name, test := range map[string]struct{ source, override, says string }{
+		"the token":                     {`{automountServiceAccountToken: false}`, `{automountServiceAccountToken: null}`, "the token of ServiceAccount web, if that has it mounted"},
+		"a token that is there already": {`{automountServiceAccountToken: true}`, `{automountServiceAccountToken: null}`, ""},
+		"no token":                      {`{}`, `{automountServiceAccountToken: false}`, ""},
+		"no sandbox":                    {`{runtimeClassName: gvisor}`, `{runtimeClassName: null}`, `the runtime of class ""`},
+		"the same sandbox":              {`{runtimeClassName: gvisor}`, `{priorityClassName: null}`, ""},
+		"a volume that was not to be written": {
+			`{volumes: [{name: v, persistentVolumeClaim: {claimName: db, readOnly: true}}]}`,
+			`{volumes: [{name: v, persistentVolumeClaim: {claimName: db, readOnly: false}}]}`, "PersistentVolumeClaim db, to write",
+		},
+		"root is everybody":          {`{securityContext: {runAsUser: 0}}`, `{securityContext: {runAsUser: 1000}}`, ""},
+		"the same user":              {`{securityContext: {runAsUser: 1000}}`, `{securityContext: {runAsGroup: 1000}}`, ""},
+		"another user":               {`{securityContext: {runAsUser: 1000}}`, `{securityContext: {runAsUser: 1001}}`, "user 1001"},
+		"whom the image says":        {`{securityContext: {runAsUser: 1000, runAsNonRoot: true}}`, `{securityContext: {runAsUser: null, runAsNonRoot: true}}`, "any user but root"},
+		"whom the image may say":     {`{}`, `{securityContext: {runAsUser: 1000}}`, ""},
+		"root instead of the images": {`{}`, `{securityContext: {runAsUser: 0}}`, "user root"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from := source(t, tracked)
+			pod := from.Object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+			mount := object(t, `{volumeMounts: [{name: v, mountPath: /v}]}`)
+			pod["containers"].([]any)[0].(map[string]any)["volumeMounts"] = mount["volumeMounts"]
+			pod["volumes"] = object(t, `{volumes: [{name: v, emptyDir: {}}]}`)["volumes"]
+			for field, value := range object(t, test.source) {
+				pod[field] = value
+			}
+			_, err := Build(from, wanted(t, `{template: {spec: `+test.override+`}}`))
+			if test.says != "" {
+				refused(t, err, test.says)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -32,6 +32,8 @@ const (
 	WarnOrdinals = "SameOrdinals"
 	// WarnReferred: a Rollout runs the source's template (r13).
 	WarnReferred = "SourceOfRollout"
+	// WarnOtherService: a Service that is not the source's sends the twin traffic.
+	WarnOtherService = "ServiceOfOthers"
 )
 
 // staticAddresses are prefixes of annotations that give a pod an address.
@@ -53,6 +55,12 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 	name, _, _ := unstructured.NestedString(spec, "serviceName")
 	if slices.ContainsFunc(w.Services, func(s Service) bool { return s.Name == name && s.Headless && name != "" }) {
 		warn(WarnPeerDiscovery, "The headless Service %s governs both: pods that look for their peers by it find the twin's among the source's", name)
+	}
+	theirLabels, labels := labelsOf(templateOf(from)), labelsOf(templateOf(spec))
+	for _, s := range w.Services {
+		if foreign(s.Selector, theirLabels, labels) {
+			warn(WarnOtherService, "Service %s, which does not select the source's pods, selects the twin's", s.Name)
+		}
 	}
 	if w.Rollout != "" {
 		warn(WarnReferred, "Rollout %s runs the template of the source as well; name the Rollout in spec.sourceRef if its pods are what serves", w.Rollout)

@@ -212,6 +212,11 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 		return attempt{}, &problem{v1alpha1.ReasonConnectorNotReady, "the connector of target " + e.Target + " has changed since the attempt was recorded"}
 	}
 	a := attempt{names: s.names(), execution: e, target: t, runner: s.owner.Spec.Runner, image: s.Options.Image, pull: s.Options.PullSecrets, reached: found}
+	if found.credentials {
+		if a.hub, err = s.hub(ctx); err != nil {
+			return attempt{}, err
+		}
+	}
 	if e.Operation == v1alpha1.OperationShutdown {
 		a.reached.namespaces = e.Namespaces // that of an attempt before, too
 	} else if found.credentials {
@@ -229,6 +234,15 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 		return a, nil
 	}
 	return a, found.error(e)
+}
+
+// hub tells the manager's own cluster from others.
+func (s *scope) hub(ctx context.Context) (string, error) {
+	system := kube.Metadata(namespaceGVK)
+	if err := s.Client.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, system); err != nil {
+		return "", fmt.Errorf("reading Namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	return string(system.UID), nil
 }
 
 // error is what keeps a target from being reached; nil if nothing does.

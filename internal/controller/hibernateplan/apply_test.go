@@ -282,7 +282,8 @@ func TestNamespacesElsewhere(t *testing.T) {
 	cluster.Spec.K8S = &v1alpha1.K8SAccess{KubeconfigRef: &v1alpha1.SecretRef{Name: "away"}}
 	cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: plan.Namespace, Name: "away"}, Data: map[string][]byte{"kubeconfig": []byte(kubeconfig)}}
-	r, c := newReconciler(t, plan, cluster, secret)
+	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "hub"}}
+	r, c := newReconciler(t, plan, cluster, secret, system)
 	r.Options.Executors = executor.Registry{"noop": spaced{}}
 	for _, operation := range []v1alpha1.Operation{v1alpha1.OperationShutdown, v1alpha1.OperationWakeUp} {
 		var jobs batchv1.JobList
@@ -293,7 +294,7 @@ func TestNamespacesElsewhere(t *testing.T) {
 			t.Fatalf("%s: %d Jobs, %v\n%+v", operation, len(jobs.Items), err, plan.Status)
 		}
 		job := &jobs.Items[0]
-		if args := job.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--namespaces=shop") || !slices.Contains(args, "--operation="+string(operation)) {
+		if args := job.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--namespaces=shop") || !slices.Contains(args, "--operation="+string(operation)) || !slices.Contains(args, "--hub=hub") {
 			t.Errorf("%s: %v", operation, args)
 		}
 		var bindings rbacv1.RoleBindingList

@@ -44,6 +44,8 @@ type attempt struct {
 	image     string
 	pull      []string
 	reached   reached
+	// hub is the UID of Namespace kube-system in the manager's own cluster, where credentials may lead back to it.
+	hub string
 }
 
 // name is that of everything that the attempt needs.
@@ -126,7 +128,7 @@ func (a attempt) task() runner.Task {
 		RestorePoint: a.point(a.target.Name).String(), Deadline: a.deadline() - grace, Parameters: raw(a.target),
 	}
 	if a.reached.credentials {
-		t.Kubeconfig = credentialsPath + "/" + keyKubeconfig
+		t.Kubeconfig, t.Hub = credentialsPath+"/"+keyKubeconfig, a.hub
 	}
 	return t
 }

@@ -148,6 +148,25 @@ func TestRemote(t *testing.T) {
 	w.expect("2", "Deployment", "a", specReplicas...)
 }
 
+// TestWithheld is that what wakes the targets does not sleep, by whatever credentials, and wakes where it does.
+func TestWithheld(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("a", 2))
+	w.calm()
+	runner := executortest.New(t, Executor{}, strings.ReplaceAll(`{"namespace": {"literals": ["NS"]}}`, "NS", w.namespace), controlPlane.Config())
+	runner.Remote, runner.Namespaces, runner.Withheld = true, []string{w.namespace}, w.namespace
+	invalid := (*executor.InvalidError)(nil)
+	if err := runner.Shutdown(t.Context()); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "namespace "+w.namespace) {
+		t.Errorf("got %v", err)
+	}
+	w.expect("2", "Deployment", "a", specReplicas...)
+	runner.Withheld = "other"
+	w.must(runner.Shutdown(t.Context()))
+	runner.Withheld = w.namespace
+	w.must(runner.WakeUp(t.Context()))
+	w.expect("2", "Deployment", "a", specReplicas...)
+}
+
 // TestSnapshotErrors is that what cannot be seen, or brought back, is an error that names it, and changes nothing.
 func TestSnapshotErrors(t *testing.T) {
 	w := newWorld(t)

@@ -1,0 +1,239 @@
+package twin
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/pod-security-admission/policy"
+	"k8s.io/utils/ptr"
+)
+
+// What pods can be, field by field: of the pod, of its container, and of its metadata.
+var (
+	podFields = []string{
+		`serviceAccountName: admin`, `serviceAccountName: web`, `automountServiceAccountToken: true`, `automountServiceAccountToken: false`,
+		`hostNetwork: true`, `hostPID: true`, `hostIPC: true`, `runtimeClassName: gvisor`, `runtimeClassName: bare`,
+		`imagePullSecrets: [{name: registry}]`, `imagePullSecrets: [{name: db}]`,
+		`securityContext: {runAsNonRoot: true}`, `securityContext: {runAsUser: 0}`, `securityContext: {runAsUser: 1000}`, `securityContext: {seccompProfile: {type: RuntimeDefault}}`,
+		`securityContext: {seccompProfile: {type: Unconfined}}`, `securityContext: {appArmorProfile: {type: Unconfined}}`, `securityContext: {sysctls: [{name: kernel.msgmax, value: "1"}]}`,
+		`securityContext: {seLinuxOptions: {type: spc_t}}`, `securityContext: {windowsOptions: {hostProcess: true}}`, `securityContext: {supplementalGroups: [0]}`, `securityContext: {fsGroup: 7}`,
+		`volumes: [{name: v, emptyDir: {}}]`, `volumes: [{name: v, hostPath: {path: /}}]`, `volumes: [{name: v, hostPath: {path: /var/log}}]`, `volumes: [{name: v, secret: {secretName: db}}]`,
+		`volumes: [{name: v, persistentVolumeClaim: {claimName: db}}]`, `volumes: [{name: v, persistentVolumeClaim: {claimName: db, readOnly: true}}]`,
+		`volumes: [{name: v, projected: {sources: [{secret: {name: db}}]}}]`, `volumes: [{name: v, csi: {driver: x, nodePublishSecretRef: {name: db}}}]`, `volumes: [{name: v, nfs: {server: x, path: /}}]`,
+		`initContainers: [{name: first, image: x, securityContext: {privileged: true}}]`, `initContainers: [{name: first, image: x, volumeMounts: [{name: v, mountPath: /v}]}]`,
+	}
+	containerFields = []string{
+		`image: "web:2"`, `env: [{name: P, valueFrom: {secretKeyRef: {name: db, key: p}}}]`, `envFrom: [{secretRef: {name: db}}]`, `ports: [{containerPort: 80, hostPort: 80}]`,
+		`volumeMounts: [{name: v, mountPath: /v}]`, `volumeMounts: [{name: v, mountPath: /v, readOnly: true}]`,
+		`securityContext: {privileged: true}`, `securityContext: {allowPrivilegeEscalation: false}`, `securityContext: {allowPrivilegeEscalation: true}`, `securityContext: {capabilities: {drop: [ALL]}}`,
+		`securityContext: {capabilities: {add: [SYS_ADMIN]}}`, `securityContext: {capabilities: {add: [NET_BIND_SERVICE], drop: [all]}}`, `securityContext: {runAsUser: 0}`, `securityContext: {runAsNonRoot: true}`,
+		`securityContext: {runAsNonRoot: false}`, `securityContext: {procMount: Unmasked}`, `securityContext: {seccompProfile: {type: Unconfined}}`, `securityContext: {seLinuxOptions: {user: root}}`,
+	}
+	metadataFields = []string{
+		`annotations: {container.apparmor.security.beta.kubernetes.io/web: unconfined}`, `annotations: {iam.amazonaws.com/role: admin}`, `annotations: {cdi.k8s.io/gpu: all}`,
+		`annotations: {sidecar.istio.io/userVolume: "[]"}`, `annotations: {harmless: "yes"}`, `labels: {azure.workload.identity/use: "true"}`, `labels: {app: other}`, `labels: {pod-template-hash: abc}`,
+		`labels: {rollouts-pod-template-hash: abc}`,
+	}
+	strategyFields = []string{
+		`canary: {maxSurge: 1}`, `canary: {steps: [{setWeight: 5}, {pause: {}}]}`, `canary: {stableMetadata: {labels: {app: api}}}`, `canary: {canaryMetadata: {annotations: {iam.amazonaws.com/role: admin}}}`,
+		`canary: {steps: [{analysis: {}}]}`, `canary: {steps: [{experiment: {}}]}`, `blueGreen: {activeService: web}`,
+	}
+)
+
+// TestNeverMorePrivileged is that whatever a source is, and whatever the override, the twin may do nothing that the source
+// may not: by what Pod Security Admission says of both, and by rules of its own that share nothing with Exceeding.
+func TestNeverMorePrivileged(t *testing.T) {
+	seed := rand.Uint64()
+	r := rand.New(rand.NewPCG(seed, 1))
+	built, refusals := 0, 0
+	for range 5000 {
+		kind := []string{tracked, shifting}[r.IntN(2)]
+		from := source(t, kind)
+		from.Object["spec"].(map[string]any)["template"] = fragment(t, r, 0.12)
+		override := map[string]any{"template": fragment(t, r, 0.03)}
+		if kind == shifting && r.IntN(4) == 0 {
+			override["strategy"] = object(t, "{"+strategyFields[r.IntN(len(strategyFields))]+"}")
+		}
+		w := Wanted{Name: "x-exp-1", For: "x", Override: override, Strategy: []Strategy{Replace, Strategic}[r.IntN(2)]}
+		twin, err := Build(from, w)
+		if err != nil {
+			refused(t, err, "")
+			refusals++
+			continue
+		}
+		built++
+		spec, _ := twin.Object.Object["spec"].(map[string]any)
+		if more := exceeds(t, templateOf(from.Object["spec"].(map[string]any)), spec); len(more) > 0 {
+			raw, _ := json.Marshal(map[string]any{"source": from.Object["spec"], "override": override})
+			t.Fatalf("seed %d: the twin has %v: %s", seed, more, raw)
+		}
+	}
+	if built < 500 || refusals < 500 {
+		t.Errorf("%d were built and %d refused: the rest was not looked at", built, refusals)
+	}
+}
+
+// fragment is a template with some of the fields, each with a probability.
+func fragment(t *testing.T, r *rand.Rand, p float64) map[string]any {
+	container, pod, metadata := map[string]any{"name": "web", "image": "web:1"}, map[string]any{}, map[string]any{"labels": map[string]any{"app": "web"}}
+	for _, some := range []struct {
+		into   map[string]any
+		fields []string
+	}{{container, containerFields}, {pod, podFields}, {metadata, metadataFields}} {
+		for _, field := range some.fields {
+			if r.Float64() < p {
+				overlay(some.into, object(t, "{"+field+"}"))
+			}
+		}
+	}
+	pod["containers"] = []any{container}
+	return map[string]any{"metadata": metadata, "spec": pod}
+}
+
+// overlay puts fields into an object, and those of objects into objects.
+func overlay(into, fields map[string]any) {
+	for name, value := range fields {
+		inner, ok := value.(map[string]any)
+		if have, there := into[name].(map[string]any); ok && there {
+			overlay(have, inner)
+			continue
+		}
+		into[name] = value
+	}
+}
+
+// exceeds is what a twin has that its source does not.
+func exceeds(t *testing.T, source, spec map[string]any) (more []string) {
+	t.Helper()
+	a, b := typed(t, source), typed(t, templateOf(spec))
+	before, after := judged(a), judged(b)
+	for id, allowed := range before {
+		// Of users the checks are of what is said; what it comes to is below.
+		if !after[id] && allowed && id != "runAsUser" && id != "runAsNonRoot" {
+			more = append(more, string(id))
+		}
+	}
+	add := func(what string, wrong bool) {
+		if wrong {
+			more = append(more, what)
+		}
+	}
+	add("root", rooted(b.Spec) && !rooted(a.Spec))
+	add("another account", a.Spec.ServiceAccountName != b.Spec.ServiceAccountName)
+	add("another runtime", ptr.Deref(a.Spec.RuntimeClassName, "") != ptr.Deref(b.Spec.RuntimeClassName, ""))
+	add("a token", tokenOf(b.Spec) > tokenOf(a.Spec))
+	have := references(source, "")
+	for ref := range references(templateOf(spec), "") {
+		add(ref, !have[ref])
+	}
+	for volume := range writes(b.Spec) {
+		add("writes "+volume, !writes(a.Spec)[volume])
+	}
+	for name, value := range b.Annotations {
+		add("annotation "+name, name != "harmless" && a.Annotations[name] != value)
+	}
+	for _, name := range []string{"azure.workload.identity/use", "pod-template-hash", "rollouts-pod-template-hash"} {
+		add("label "+name, b.Labels[name] != "" && (strings.HasSuffix(name, "hash") || a.Labels[name] != b.Labels[name]))
+	}
+	strategy := fmt.Sprint(spec["strategy"])
+	for _, field := range []string{"Metadata", "analysis", "experiment", "blueGreen"} {
+		add(field, strings.Contains(strategy, field))
+	}
+	return more
+}
+
+// judged is what each check of the Pod Security Standards says.
+func judged(template corev1.PodTemplateSpec) map[policy.CheckID]bool {
+	all := map[policy.CheckID]bool{}
+	for _, check := range policy.DefaultChecks() {
+		all[check.ID] = check.Versions[len(check.Versions)-1].CheckPod(&template.ObjectMeta, &template.Spec).Allowed
+	}
+	return all
+}
+
+func typed(t *testing.T, template map[string]any) (out corev1.PodTemplateSpec) {
+	t.Helper()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(template, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// rooted says whether a container may be root: it says so, or does not say whom, nor that it is not.
+func rooted(pod corev1.PodSpec) bool {
+	all := ptr.Deref(pod.SecurityContext, corev1.PodSecurityContext{})
+	return slices.ContainsFunc(slices.Concat(pod.InitContainers, pod.Containers), func(c corev1.Container) bool {
+		own := ptr.Deref(c.SecurityContext, corev1.SecurityContext{})
+		user, not := all.RunAsUser, all.RunAsNonRoot
+		if own.RunAsUser != nil {
+			user = own.RunAsUser
+		}
+		if own.RunAsNonRoot != nil {
+			not = own.RunAsNonRoot
+		}
+		return user == nil && !ptr.Deref(not, false) || user != nil && *user == 0
+	})
+}
+
+// tokenOf is 0 for pods without a token, 1 where the account says, and 2 for pods with one.
+func tokenOf(pod corev1.PodSpec) int {
+	switch mount := pod.AutomountServiceAccountToken; {
+	case mount == nil:
+		return 1
+	case *mount:
+		return 2
+	}
+	return 0
+}
+
+// references are the names of Secrets, host paths and claims wherever they are in a template.
+func references(value any, field string) map[string]bool {
+	all := map[string]bool{}
+	switch of := value.(type) {
+	case []any:
+		for _, item := range of {
+			maps.Copy(all, references(item, field))
+		}
+	case map[string]any:
+		name, _ := of["name"].(string)
+		if slices.Contains([]string{"secret", "secretRef", "secretKeyRef", "nodePublishSecretRef"}, field) && name != "" {
+			all["Secret "+name] = true
+		}
+		if field == "imagePullSecrets" {
+			all["Secret for images "+name] = true
+		}
+		for key, inner := range of {
+			if text, ok := inner.(string); ok && slices.Contains([]string{"secretName", "claimName", "path", "server"}, key) {
+				all[strings.ReplaceAll(key, "secretName", "Secret")+" "+text] = true
+			}
+			maps.Copy(all, references(inner, key))
+		}
+	}
+	return all
+}
+
+// writes are the host paths and claims that containers may write.
+func writes(pod corev1.PodSpec) map[string]bool {
+	all := map[string]bool{}
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		for _, mount := range c.VolumeMounts {
+			for _, v := range pod.Volumes {
+				switch claim := v.PersistentVolumeClaim; {
+				case v.Name != mount.Name || mount.ReadOnly:
+				case v.HostPath != nil:
+					all["path "+v.HostPath.Path] = true
+				case claim != nil && !claim.ReadOnly:
+					all["claim "+claim.ClaimName] = true
+				}
+			}
+		}
+	}
+	return all
+}
