@@ -206,7 +206,7 @@ func (r *run) identify(config *rest.Config) error {
 		return err
 	})
 	p := r.point
-	elsewhere := p != nil && len(p.Open()) > 0 && p.Cluster != "" && p.Cluster != r.cluster && !(r.home(p.Cluster) && r.home(r.cluster))
+	elsewhere := p != nil && len(p.Open()) > 0 && p.Cluster != "" && !r.reached(p.Cluster)
 	switch {
 	case err != nil:
 		return fmt.Errorf("telling which cluster it is: %w", err)
@@ -218,6 +218,11 @@ func (r *run) identify(config *rest.Config) error {
 		r.log.Info("The cluster cannot be told from others: its credentials may not get Namespace kube-system")
 	}
 	return nil
+}
+
+// reached says whether a cluster is the one that the target is reached in.
+func (r *run) reached(cluster string) bool {
+	return cluster == r.cluster || r.home(cluster) && r.home(r.cluster)
 }
 
 // home says whether a cluster is the manager's own, which has two names.

@@ -155,10 +155,14 @@ func (p *problems) weekly(path string, w Window) window {
 // dayNames are by time.Weekday.
 var dayNames = []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}
 
+// timeOfDay is HH:MM; H:MM is taken as that.
 var timeOfDay = regexp.MustCompile(`^(([01][0-9]|2[0-3]):[0-5][0-9]|24:00)$`)
 
 // timeOfDay returns the seconds from midnight to text, which is no later than latest.
 func (p *problems) timeOfDay(path, text, latest string) (seconds int64, ok bool) {
+	if len(text) == len("8:00") && text[1] == ':' {
+		text = "0" + text
+	}
 	switch {
 	case text == "":
 		p.add(path, "is missing; write HH:MM")

@@ -113,13 +113,7 @@ func overlay(into, fields map[string]any) {
 func exceeds(t *testing.T, source, spec map[string]any) (more []string) {
 	t.Helper()
 	a, b := typed(t, source), typed(t, templateOf(spec))
-	before, after := judged(a), judged(b)
-	for id, allowed := range before {
-		// Of users the checks are of what is said; what it comes to is below.
-		if !after[id] && allowed && id != "runAsUser" && id != "runAsNonRoot" {
-			more = append(more, string(id))
-		}
-	}
+	more = judged(a, b)
 	add := func(what string, wrong bool) {
 		if wrong {
 			more = append(more, what)
@@ -139,9 +133,9 @@ func exceeds(t *testing.T, source, spec map[string]any) (more []string) {
 	for name, value := range b.Annotations {
 		add("annotation "+name, name != "harmless" && a.Annotations[name] != value)
 	}
-	for _, name := range []string{"azure.workload.identity/use", "pod-template-hash", "rollouts-pod-template-hash"} {
-		add("label "+name, b.Labels[name] != "" && (strings.HasSuffix(name, "hash") || a.Labels[name] != b.Labels[name]))
-	}
+	const azure = "azure.workload.identity/use"
+	add("label "+azure, b.Labels[azure] != "" && a.Labels[azure] != b.Labels[azure])
+	add("a hash", b.Labels["pod-template-hash"]+b.Labels["rollouts-pod-template-hash"] != "")
 	strategy := fmt.Sprint(spec["strategy"])
 	for _, field := range []string{"Metadata", "analysis", "experiment", "blueGreen"} {
 		add(field, strings.Contains(strategy, field))
@@ -149,13 +143,17 @@ func exceeds(t *testing.T, source, spec map[string]any) (more []string) {
 	return more
 }
 
-// judged is what each check of the Pod Security Standards says.
-func judged(template corev1.PodTemplateSpec) map[policy.CheckID]bool {
-	all := map[policy.CheckID]bool{}
+// judged are the checks of the Pod Security Standards that a source passes and its twin does not. Of users they are of
+// what is said; what it comes to exceeds sees itself.
+func judged(source, twin corev1.PodTemplateSpec) (worse []string) {
 	for _, check := range policy.DefaultChecks() {
-		all[check.ID] = check.Versions[len(check.Versions)-1].CheckPod(&template.ObjectMeta, &template.Spec).Allowed
+		look := check.Versions[len(check.Versions)-1].CheckPod
+		before, after := look(&source.ObjectMeta, &source.Spec), look(&twin.ObjectMeta, &twin.Spec)
+		if before.Allowed && !after.Allowed && check.ID != "runAsUser" && check.ID != "runAsNonRoot" {
+			worse = append(worse, string(check.ID))
+		}
 	}
-	return all
+	return worse
 }
 
 func typed(t *testing.T, template map[string]any) (out corev1.PodTemplateSpec) {

@@ -66,24 +66,23 @@ func (w Wanted) share(source map[string]string, spec map[string]any) ([]Sharing,
 		}
 		all = append(all, sharing(service, changed))
 	}
-	pods := labelsOf(templateOf(spec))
-	for _, service := range w.Services {
-		if !w.AllowLabelOverride && foreign(service.Selector, source, pods) {
-			return nil, invalid("overrideSpec.template.metadata.labels", "with them Service %s, which does not select the source's pods, would select the twin's (%s); "+
-				"remove one of them, or set allowLabelOverride", service.Name, labels.Set(service.Selector))
-		}
+	if others := w.foreign(source, labelsOf(templateOf(spec))); len(others) > 0 && !w.AllowLabelOverride {
+		return nil, invalid("overrideSpec.template.metadata.labels", "with them Service %s, which does not select the source's pods, would select the twin's (%s); "+
+			"remove one of them, or set allowLabelOverride", others[0].Name, labels.Set(others[0].Selector))
 	}
 	return all, nil
 }
 
-// foreign says whether a selector selects the pods of a twin, by labels that those of its source do not have.
-func foreign(selector, source, twin map[string]string) bool {
-	for label := range selector {
-		if strings.HasPrefix(label, Group+"/") {
-			return false
+// foreign are the Services that select the pods of a twin by labels that those of its source do not have.
+func (w Wanted) foreign(source, twin map[string]string) []Service {
+	return slices.DeleteFunc(slices.Clone(w.Services), func(s Service) bool {
+		for label := range s.Selector {
+			if strings.HasPrefix(label, Group+"/") {
+				return true
+			}
 		}
-	}
-	return len(selector) > 0 && selects(selector, twin) && !selects(selector, source)
+		return len(s.Selector) == 0 || !selects(s.Selector, twin) || selects(s.Selector, source)
+	})
 }
 
 func selects(selector, pods map[string]string) bool {

@@ -36,6 +36,18 @@ const (
 	WarnOtherService = "ServiceOfOthers"
 )
 
+// serviceWarnings are what Services make of the twin that do not know it for one.
+func (w Wanted) serviceWarnings(from, spec map[string]any) (all []Warning) {
+	name, _, _ := unstructured.NestedString(spec, "serviceName")
+	if slices.ContainsFunc(w.Services, func(s Service) bool { return s.Name == name && s.Headless && name != "" }) {
+		all = append(all, Warning{WarnPeerDiscovery, fmt.Sprintf("The headless Service %s governs both: pods that look for their peers by it find the twin's among the source's", name)})
+	}
+	for _, s := range w.foreign(labelsOf(templateOf(from)), labelsOf(templateOf(spec))) {
+		all = append(all, Warning{WarnOtherService, fmt.Sprintf("Service %s, which does not select the source's pods, selects the twin's", s.Name)})
+	}
+	return all
+}
+
 // staticAddresses are prefixes of annotations that give a pod an address.
 var staticAddresses = []string{"cni.projectcalico.org/ipAddrs", "cni.projectcalico.org/hwAddr", "ovn.kubernetes.io/ip_address", "ovn.kubernetes.io/mac_address", "k8s.v1.cni.cncf.io/networks"}
 
@@ -52,16 +64,7 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 			warn(WarnManaged, "The source is made by %s %s, which may take pods of the same labels for its own", owner.Kind, owner.Name)
 		}
 	}
-	name, _, _ := unstructured.NestedString(spec, "serviceName")
-	if slices.ContainsFunc(w.Services, func(s Service) bool { return s.Name == name && s.Headless && name != "" }) {
-		warn(WarnPeerDiscovery, "The headless Service %s governs both: pods that look for their peers by it find the twin's among the source's", name)
-	}
-	theirLabels, labels := labelsOf(templateOf(from)), labelsOf(templateOf(spec))
-	for _, s := range w.Services {
-		if foreign(s.Selector, theirLabels, labels) {
-			warn(WarnOtherService, "Service %s, which does not select the source's pods, selects the twin's", s.Name)
-		}
-	}
+	all = append(all, w.serviceWarnings(from, spec)...)
 	if w.Rollout != "" {
 		warn(WarnReferred, "Rollout %s runs the template of the source as well; name the Rollout in spec.sourceRef if its pods are what serves", w.Rollout)
 	}

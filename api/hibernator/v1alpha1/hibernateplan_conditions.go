@@ -66,6 +66,8 @@ const (
 	ReasonTargetFailed = "TargetFailed"
 	// ReasonLeftAsFound: resources of a target were not as they had been put to sleep, and stay as they are.
 	ReasonLeftAsFound = "LeftAsFound"
+	// ReasonNothingFound: a target was put to sleep in which there was nothing to be put to sleep.
+	ReasonNothingFound = "NothingFound"
 	// ReasonAcknowledged: an annotation was acted on.
 	ReasonAcknowledged = "Acknowledged"
 )

@@ -18,6 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:printcolumn:name="To",type=string,priority=1,JSONPath=`.status.nextTransition.to`
 // +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 type HibernatePlan struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -457,9 +458,11 @@ type HibernatePlanStatus struct {
 	// deletingSince is when the manager has seen that the plan is to go.
 	// +optional
 	DeletingSince *metav1.Time `json:"deletingSince,omitempty"`
-	// skipped are off-hours that annotation skip-next has taken out.
+	// skips are off-hours that annotation skip-next has taken out, and that are not over: each new value takes out the
+	// next, of at most 16.
 	// +optional
-	Skipped *Span `json:"skipped,omitempty"`
+	// +listType=atomic
+	Skips []Span `json:"skips,omitempty"`
 	// acknowledged are the annotations that were acted on: each counts once for each of its values.
 	// +optional
 	// +listType=map

@@ -541,10 +541,12 @@ func (in *HibernatePlanStatus) DeepCopyInto(out *HibernatePlanStatus) {
 		in, out := &in.DeletingSince, &out.DeletingSince
 		*out = (*in).DeepCopy()
 	}
-	if in.Skipped != nil {
-		in, out := &in.Skipped, &out.Skipped
-		*out = new(Span)
-		(*in).DeepCopyInto(*out)
+	if in.Skips != nil {
+		in, out := &in.Skips, &out.Skips
+		*out = make([]Span, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
 	}
 	if in.Acknowledged != nil {
 		in, out := &in.Acknowledged, &out.Acknowledged

@@ -74,7 +74,7 @@ func (r reviewer) allowed(ctx context.Context, owner *v1alpha1.ExperimentDeploym
 		return errors.New("spec.sourceRef: the API server did not say whether you may create pods there; try again")
 	}
 	if !review.Status.Allowed {
-		return fmt.Errorf("spec.sourceRef: %s may not create %s in namespace %s, where the twin would be",
+		return fmt.Errorf("spec.sourceRef: %s may not create %s in namespace %s, where the twin would be; a Role there must let you",
 			user.Username, review.Spec.ResourceAttributes.Resource, sourceNamespace(owner))
 	}
 	return nil

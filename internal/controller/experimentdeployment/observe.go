@@ -31,14 +31,13 @@ func (s *scope) observe(ctx context.Context) error {
 	if s.seen.Unwatched = !s.Options.watched(sourceNamespace(s.owner)); s.seen.Unwatched {
 		return nil
 	}
-	s.seen.Served = slices.Contains(s.served(), gvk)
-	if !s.seen.Served {
-		return nil
-	}
-	if err := s.observeTwin(ctx, gvk); err != nil {
+	if err := s.observeGrants(ctx); err != nil {
 		return err
 	}
-	if err := s.observeGrants(ctx); err != nil || (facts{owner: s.owner, seen: s.seen}).withheld() {
+	if s.seen.Served = slices.Contains(s.served(), gvk); !s.seen.Served {
+		return nil
+	}
+	if err := s.observeTwin(ctx, gvk); err != nil || (facts{owner: s.owner, seen: s.seen}).withheld() {
 		return err
 	}
 	for _, read := range []func(context.Context, schema.GroupVersionKind) error{s.observeSource, s.observeTemplate, s.observePin} {

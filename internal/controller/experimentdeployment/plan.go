@@ -463,10 +463,10 @@ func (f facts) keep(p *Plan) conditions.Step {
 		p.WantedHash = st.ScaledToZero.WantedHash
 	}
 	said := f.unready(p, state)
-	p.Unchanged = f.step(state)
-	if said == nil {
+	if p.Unchanged = f.step(state); said == nil {
 		return p.Unchanged
 	}
+	p.Unchanged = *said
 	if replicas, _, _ := unstructured.NestedInt64(seen.Object, "spec", "replicas"); p.ScaleToZero && !p.Record && replicas != 0 && seen.GetDeletionTimestamp() == nil {
 		p.Action, p.Twin = Update, scaledToZero(seen)
 	}

@@ -1,6 +1,7 @@
 package hibernateplan
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,13 +27,16 @@ const (
 	byDeletion = "the deletion of the plan"
 )
 
-// timetable is the schedule of a plan with its exceptions, and what skip-next has taken out. Errors: schedule.InvalidErrors.
-func timetable(spec v1alpha1.HibernatePlanSpec, exceptions []v1alpha1.ScheduleException, skipped *v1alpha1.Span) (*schedule.Schedule, error) {
-	s := schedule.Spec{Timezone: spec.Schedule.Timezone, OffHours: windows(spec.Schedule.OffHours)}
+// maxSkips is how many off-hours can be skipped ahead.
+const maxSkips = 16
+
+// timetable is a schedule with its exceptions, and what skip-next has taken out. Errors: schedule.InvalidErrors.
+func timetable(of v1alpha1.Schedule, exceptions []v1alpha1.ScheduleException, skips []v1alpha1.Span) (*schedule.Schedule, error) {
+	s := schedule.Spec{Timezone: of.Timezone, OffHours: windows(of.OffHours)}
 	for _, e := range exceptions {
 		s.Exceptions = append(s.Exceptions, exception(e))
 	}
-	if skipped != nil {
+	for _, skipped := range skips {
 		s.Exceptions = append(s.Exceptions, schedule.Exception{
 			Name: "skip-next", Type: schedule.Suspend, From: skipped.From.Time, Until: skipped.Until.Time,
 		})
@@ -153,8 +157,8 @@ func next(s *schedule.Schedule, d desire, upcoming []v1alpha1.Transition) *v1alp
 	return nil
 }
 
-// acknowledge acts on the annotations that ask for something once: each new value of one counts. It returns the names
-// of those that it has acted on.
+// acknowledge acts on the annotations that ask for something once: each new value of one counts. Where there is no
+// schedule, or the plan goes, only retry-now can be acted on. It returns the names of those that it has acted on.
 func acknowledge(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Time) (acted []string) {
 	st := &plan.Status
 	var kept []v1alpha1.Acknowledgement
@@ -165,20 +169,21 @@ func acknowledge(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Ti
 		}
 		short := name[len(v1alpha1.GroupVersion.Group)+1:]
 		done := known(st.Acknowledged, short)
-		if done == nil || done.Value != value {
+		possible := name == v1alpha1.AnnotationRetryNow || s != nil && plan.DeletionTimestamp == nil
+		if possible && (done == nil || done.Value != value) {
 			done = &v1alpha1.Acknowledgement{Annotation: short, Value: value, At: metav1.NewTime(now.Truncate(time.Second))}
 			acted = append(acted, short)
 			act(plan, name, s, now)
 		}
-		kept = append(kept, *done)
+		if done != nil {
+			kept = append(kept, *done)
+		}
 	}
 	st.Acknowledged = kept
 	if st.Manual != nil && st.Manual.Until != nil && !now.Before(st.Manual.Until.Time) {
 		st.Manual = nil
 	}
-	if st.Skipped != nil && !now.Before(st.Skipped.Until.Time) {
-		st.Skipped = nil
-	}
+	st.Skips = slices.DeleteFunc(st.Skips, func(skipped v1alpha1.Span) bool { return !now.Before(skipped.Until.Time) })
 	return acted
 }
 
@@ -200,7 +205,9 @@ func act(plan *v1alpha1.HibernatePlan, annotation string, s *schedule.Schedule, 
 	case v1alpha1.AnnotationWakeNow:
 		st.Manual = &v1alpha1.Manual{State: v1alpha1.OverrideAwake, Until: turn(s, true, now)}
 	case v1alpha1.AnnotationSkipNext:
-		st.Skipped = nextSleep(s, now)
+		if skipped := nextSleep(s, now); skipped != nil && len(st.Skips) < maxSkips {
+			st.Skips = append(st.Skips, *skipped) // those that are skipped already are not next
+		}
 	case v1alpha1.AnnotationRetryNow:
 		for i := range st.Executions {
 			forgive(&st.Executions[i])

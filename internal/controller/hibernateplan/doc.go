@@ -47,7 +47,10 @@
 // # What happens when
 //
 //   - A Job is deleted: it is made again when its pods have ended; what its runner has said counts in any case.
-//   - A pod is deleted, evicted, or its node is lost: the attempt has failed, and the target is tried again after 10 s,
+//   - A node does not answer: its pods stay, and a Job does not end while they do. An attempt whose Job was told to end
+//     (FailureTarget, or deleted) has failed when its runner must have given up by its own deadline, and a minute more:
+//     by default after 31 min. Sooner, it might still act.
+//   - A pod is deleted or evicted, or the node that is lost is taken away: the attempt has failed, and the target is tried again after 10 s,
 //     20 s, and so on to 10 min, as often as behavior.retries says. Then Strict ends in phase Error, and BestEffort goes
 //     on and says Degraded. A wake-up that fails is an Error in any case, and is tried again every 10 min all the same.
 //   - A Job cannot be made (a connector is not ready, a grant was taken back, the API server refuses it as invalid): the
@@ -55,11 +58,14 @@
 //   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes.
 //   - Somebody has changed what sleeps: it stays as it is, and Degraded says so (LeftAsFound) until the next cycle.
 //   - The plan is edited: the cycle goes on as it began. A target that was taken out is woken at once; a new one sleeps
-//     from the next cycle on. With a spec that is refused nothing begins, and what sleeps wakes by the schedule, if that
-//     can be read; else it stays as it is.
+//     from the next cycle on. With a spec that is refused nothing begins, and what sleeps wakes by the schedule; where
+//     that cannot be read, by the one that the cycle began with.
+//   - A target cannot wake, and others wait for it: it is taken out of the plan, or behavior.mode becomes BestEffort,
+//     which counts at once for what is to wake. It is tried again all the same.
 //   - It is suspended: what runs comes to its end, nothing starts.
-//   - It is deleted: with WakeUp everything is woken first, until deletion.deadline, which counts from when a manager has
-//     seen it; with Leave, and after that, restore points stay.
+//   - It is deleted: with WakeUp everything is woken first, suspended or not, and what another of its name has left, too,
+//     until deletion.deadline, which counts from when a manager has seen it; with Leave, and after that, restore points
+//     stay.
 //   - A restore point is gone, or empty: its wake-up fails, and says so, until it was put back.
 //   - The ControllerRevision of a cycle is gone: the spec takes its place, if it has the same targets in the same order,
 //     and of the same types.

@@ -88,10 +88,10 @@ func check(plan *v1alpha1.HibernatePlan, e *v1alpha1.ScheduleException) (*schedu
 	if plan == nil {
 		return nil, nil
 	}
-	if _, err := timetable(plan.Spec, nil, nil); err != nil {
+	if _, err := timetable(plan.Spec.Schedule, nil, nil); err != nil {
 		return nil, nil //nolint:nilerr // the plan says it
 	}
-	return timetable(plan.Spec, []v1alpha1.ScheduleException{*e}, nil)
+	return timetable(plan.Spec.Schedule, []v1alpha1.ScheduleException{*e}, nil)
 }
 
 // setupExceptions registers the reconciler of ScheduleExceptions, which the index of theirs must be there for.

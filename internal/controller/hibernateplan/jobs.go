@@ -133,9 +133,12 @@ func (a attempt) task() runner.Task {
 	return t
 }
 
-func (a attempt) deadline() time.Duration {
-	if a.runner != nil && a.runner.ActiveDeadline != nil {
-		return a.runner.ActiveDeadline.Duration
+func (a attempt) deadline() time.Duration { return activeDeadline(a.runner) }
+
+// activeDeadline is how long a Job may run.
+func activeDeadline(of *v1alpha1.RunnerTemplate) time.Duration {
+	if of != nil && of.ActiveDeadline != nil {
+		return of.ActiveDeadline.Duration
 	}
 	return defaultActiveDeadline
 }

@@ -173,19 +173,32 @@ func ofDispatch(operation v1alpha1.Operation) dispatch.Operation {
 	return dispatch.Shutdown
 }
 
+// ask is what is asked of an order: which operation, of the targets that count. Those that are spared keep no others
+// waiting once they have failed.
+type ask struct {
+	operation      v1alpha1.Operation
+	policy         dispatch.Policy
+	counts, spared func(*execution) bool
+}
+
 // look asks what is to be started of some targets, and when to ask again; 0 is when something has happened.
-func look(p *program, entries []execution, operation v1alpha1.Operation, counts func(*execution) bool, now time.Time) (dispatch.Step, time.Duration) {
+func look(order *dispatch.Order, entries []execution, a ask, now time.Time) (dispatch.Step, time.Duration) {
 	states, wait := make([]dispatch.State, len(entries)), time.Duration(0)
 	for i := range entries {
 		states[i] = dispatch.Completed
-		if e := &entries[i]; counts(e) {
-			states[i] = state(e, operation, now)
-			if states[i] == dispatch.Waiting || states[i] == dispatch.Failed && !never(e) {
-				wait = sooner(wait, due(e).Sub(now))
-			}
+		e := &entries[i]
+		if !a.counts(e) {
+			continue
+		}
+		states[i] = state(e, a.operation, now)
+		if states[i] == dispatch.Waiting || states[i] == dispatch.Failed && !never(e) {
+			wait = sooner(wait, due(e).Sub(now))
+		}
+		if states[i] == dispatch.Failed && a.spared(e) {
+			states[i] = dispatch.Completed
 		}
 	}
-	return p.order.Next(ofDispatch(operation), states, p.policy()), wait
+	return order.Next(ofDispatch(a.operation), states, a.policy), wait
 }
 
 // sooner is the shorter of two waits, of which 0 is none.
@@ -204,6 +217,11 @@ func running(e *execution) bool { return e.State == v1alpha1.ExecutionRunning }
 func asleep(e *execution) bool  { return e.Asleep }
 func failed(e *execution) bool  { return e.State == v1alpha1.ExecutionFailed }
 func every(*execution) bool     { return true }
+
+// empty says whether a target sleeps in which there was nothing.
+func empty(e *execution) bool {
+	return e.Asleep && e.Operation == v1alpha1.OperationShutdown && e.State == v1alpha1.ExecutionCompleted && e.Resources == 0
+}
 
 // helped says whether what a Job of the target needed may still be there.
 func helped(e *execution) bool { return e.ServiceAccountRef != "" || e.ConnectorSecretRef != "" }

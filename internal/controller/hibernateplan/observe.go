@@ -126,7 +126,7 @@ func (s *scope) lookAt(ctx context.Context, jobs map[string]*unstructured.Unstru
 	for i := range s.owner.Status.Executions {
 		e := &s.owner.Status.Executions[i]
 		job := jobs[name(e.JobRef)]
-		if running(e) && (job != nil) == ended && (job == nil || finished(job)) {
+		if running(e) && (job != nil) == ended && (job == nil || finished(job) || s.lost(job)) {
 			all = append(all, &sight{execution: e, attempt: name(e.JobRef), job: job})
 		}
 	}
@@ -142,7 +142,7 @@ func (s *scope) lookAt(ctx context.Context, jobs map[string]*unstructured.Unstru
 		for i, seen := range now {
 			var taken *kube.NameTakenError
 			if errors.As(errs[i], &taken) {
-				seen.outcome, errs[i] = &outcome{message: errs[i].Error()}, nil // and the others go on
+				seen.outcome, errs[i] = &outcome{message: errs[i].Error(), unmade: true}, nil // and the others go on
 			}
 			s.sees(seen)
 		}
@@ -185,13 +185,49 @@ func finished(job *unstructured.Unstructured) bool { return jobCondition(job) !=
 
 // jobCondition is the one that ended a Job; nil before.
 func jobCondition(job *unstructured.Unstructured) map[string]any {
+	return condition(job, "Complete", "Failed")
+}
+
+// condition is the first of a Job that is true, of some types; nil for none.
+func condition(job *unstructured.Unstructured, types ...any) map[string]any {
 	all, _, _ := unstructured.NestedSlice(job.Object, "status", "conditions")
 	for _, c := range all {
-		if c, ok := c.(map[string]any); ok && c["status"] == "True" && (c["type"] == "Complete" || c["type"] == "Failed") {
+		if c, ok := c.(map[string]any); ok && c["status"] == "True" && slices.Contains(types, c["type"]) {
 			return c
 		}
 	}
 	return nil
+}
+
+// lostAfter is how long beside its deadline a runner that was told to stop is waited for, where nothing says that it has.
+const lostAfter = time.Minute
+
+// lost says whether a Job was told to end so long ago that its runner has given up by its own deadline, wherever it is.
+// Its pod is on a node that does not answer: the Job does not end as long as the pod is there, and the pod stays until
+// somebody takes the node away. What the runner was granted goes with the attempt.
+func (s *scope) lost(job *unstructured.Unstructured) bool {
+	since := job.GetDeletionTimestamp()
+	if c := condition(job, "FailureTarget"); c != nil {
+		at, _ := c["lastTransitionTime"].(string)
+		if parsed, err := time.Parse(time.RFC3339, at); err == nil && (since == nil || parsed.Before(since.Time)) {
+			since = &metav1.Time{Time: parsed}
+		}
+	}
+	deadline, _, _ := unstructured.NestedInt64(job.Object, "spec", "activeDeadlineSeconds")
+	return s.given(since, time.Duration(deadline)*time.Second)
+}
+
+// given says whether a runner that was told to stop at some time has had all the time that it may take, and else has
+// the plan looked at when it has.
+func (s *scope) given(since *metav1.Time, deadline time.Duration) bool {
+	if since == nil {
+		return false
+	}
+	left := since.Add(deadline + lostAfter).Sub(s.now)
+	if left > 0 {
+		s.seen.Stops = sooner(s.seen.Stops, left)
+	}
+	return left <= 0
 }
 
 // observeAttempt reads what came of one attempt, whose Job has finished or is not there: it was not made yet, or
@@ -221,7 +257,9 @@ func (s *scope) observeAttempt(ctx context.Context, seen *sight) error {
 	}
 	if seen.job == nil && said == nil {
 		pods, err := s.pods(ctx, seen.attempt)
-		seen.held = slices.ContainsFunc(pods, alive) // its Job is made again when they have ended
+		// Its Job is made again when they have ended. How long that gave them is not known any more.
+		most := max(activeDeadline(s.owner.Spec.Runner), defaultActiveDeadline)
+		seen.held = slices.ContainsFunc(pods, func(p corev1.Pod) bool { return alive(p) && !s.given(p.DeletionTimestamp, most) })
 		return err
 	}
 	return s.conclude(ctx, seen, said)
@@ -347,6 +385,9 @@ func why(job *unstructured.Unstructured, pods []corev1.Pod) string {
 		return "its Job is gone"
 	}
 	c := jobCondition(job)
+	if c == nil && len(pods) > 0 {
+		return fmt.Sprintf("pod %s does not end on node %s, which must be lost", pods[0].Name, pods[0].Spec.NodeName)
+	}
 	reason, _ := c["reason"].(string)
 	return "Job " + cmp.Or(reason, "Failed")
 }

@@ -3,17 +3,90 @@ package hibernateplan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 )
+
+// A Job does not end as long as its pod is there, and the pod of a node that does not answer stays: the attempt has failed
+// when its runner must have given up, and not before.
+func TestLostNode(t *testing.T) {
+	const deadline = 10 * time.Minute
+	told := noon.Add(-deadline - lostAfter)
+	for name, test := range map[string]struct {
+		at      time.Time
+		deleted bool
+		want    string
+		stops   time.Duration
+	}{
+		"told to end":           {at: told, want: "pod p does not end on node n1"},
+		"deleted":               {at: told, deleted: true, want: "pod p does not end on node n1"},
+		"it may still run":      {at: told.Add(time.Second), stops: time.Second},
+		"so may one of deleted": {at: told.Add(time.Minute), deleted: true, stops: time.Minute},
+		"not told":              {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan, n := attempting(v1alpha1.OperationShutdown, "a")
+			attempt := only(plan)
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: attempt, Finalizers: []string{"foregroundDeletion"}}}
+			marks.Set(plan, job)
+			job.Spec.ActiveDeadlineSeconds = ptr.To(int64(deadline / time.Second))
+			if test.deleted {
+				job.DeletionTimestamp = ptr.To(metav1.NewTime(test.at))
+			} else if !test.at.IsZero() {
+				job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(test.at)}}
+			}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: attempt}}, Spec: corev1.PodSpec{NodeName: "n1"}}
+			c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job, pod).Build()
+			s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
+			if err := s.observeAttempts(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			got, ended := s.seen.Outcomes[attempt]
+			if ended != (test.want != "") || got.completed || !strings.Contains(got.message, test.want) || s.seen.Stops != test.stops {
+				t.Errorf("ended %v, %+v; looked at again in %s", ended, got, s.seen.Stops)
+			}
+			p := facts{plan: plan, seen: s.seen, registry: registry, namespace: "system", now: noon}.decide()
+			if test.stops > 0 && p.Wait > test.stops {
+				t.Errorf("it is looked at in %s", p.Wait)
+			}
+		})
+	}
+}
+
+// So has the pod of a Job that somebody has deleted: then it is made again.
+func TestLostPod(t *testing.T) {
+	for late, held := range map[time.Duration]bool{-time.Second: true, 0: false} {
+		plan, n := attempting(v1alpha1.OperationShutdown, "a")
+		attempt := only(plan)
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "system", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: attempt},
+			Finalizers: []string{"example.com/held"}, DeletionTimestamp: ptr.To(metav1.NewTime(noon.Add(-defaultActiveDeadline - lostAfter - late))),
+		}}
+		c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), pod).Build()
+		s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
+		if err := s.observeAttempts(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		p := facts{plan: plan, seen: s.seen, registry: registry, namespace: "system", now: noon}.decide()
+		if s.seen.Held[attempt] != held || (len(p.Launch) == 0) != held {
+			t.Errorf("held %v, launched %v", s.seen.Held, p.Launch)
+		}
+	}
+}
+
+// only is the name of the only attempt.
+func only(plan *v1alpha1.HibernatePlan) string { return name(plan.Status.Executions[0].JobRef) }
 
 // Of more attempts than a pass looks at, those that it has not looked at are not made: nothing is known of their
 // restore points.

@@ -44,6 +44,8 @@ type Observed struct {
 	Lost *problem
 	// Problem is why the targets of the spec, and those that were left asleep, cannot be reached; nil if they can.
 	Problem *problem
+	// Stops is when a runner that was told to stop has had the time for it; 0 is never.
+	Stops time.Duration
 	// Looked are the attempts that were looked at, by the names of their Jobs: a pass looks at so many.
 	Looked map[string]bool
 	// Namespaces of the targets, by their names.
@@ -120,11 +122,14 @@ func (f facts) decide() Plan {
 	f.going(&p, plan)
 	f.effects(&p)
 	f.advance(&p, plan, current)
-	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp {
+	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp && len(f.seen.Left) == 0 {
 		p.Done = true
 	}
 	if p.Known && !p.Desired.until.IsZero() {
 		p.lookIn(p.Desired.until.Sub(f.now))
+	}
+	if f.seen.Stops > 0 {
+		p.lookIn(f.seen.Stops)
 	}
 	p.lookIn(longest)
 	p.Status = *st
@@ -188,42 +193,69 @@ func oneLine(err error) string {
 	return strings.Join(lines, "; ")
 }
 
-// want says what is wanted now, and when else. A schedule that cannot be read wants nothing: everything stays as it is.
-func (f facts) want(p *Plan, plan *v1alpha1.HibernatePlan) {
-	st := &plan.Status
-	table, err := timetable(plan.Spec, f.seen.Exceptions, st.Skipped)
+// table is a schedule with the exceptions that can be used with it: one that is no good does not stop the plan.
+func (f facts) table(of v1alpha1.Schedule, skips []v1alpha1.Span) (*schedule.Schedule, error) {
+	table, err := timetable(of, f.seen.Exceptions, skips)
 	var invalid schedule.InvalidErrors
 	if errors.As(err, &invalid) && len(f.seen.Exceptions) > 0 {
-		table, err = timetable(plan.Spec, f.valid(), st.Skipped) // an exception that is no good does not stop the plan
+		return timetable(of, f.valid(of), skips)
 	}
-	if err != nil {
-		if p.Problem == nil || p.Problem.reason != v1alpha1.ReasonInvalid {
-			p.Problem = &problem{v1alpha1.ReasonInvalid, "spec.schedule: " + err.Error()}
-		}
+	return table, err
+}
+
+// want says what is wanted now, and when else. Without a schedule that can be read nothing is, and everything stays as
+// it is.
+func (f facts) want(p *Plan, plan *v1alpha1.HibernatePlan) {
+	st := &plan.Status
+	table, of := f.timetable(p, plan)
+	p.Acted = acknowledge(plan, table, f.now)
+	if table == nil {
 		st.NextTransition, st.Upcoming = nil, nil
 		p.Desired, p.Known = insisted(plan, f.now)
 		return
 	}
-	if plan.DeletionTimestamp == nil {
-		p.Acted = acknowledge(plan, table, f.now)
-		if slices.Contains(p.Acted, "skip-next") {
-			if again, err := timetable(plan.Spec, f.valid(), st.Skipped); err == nil {
-				table = again
-			}
+	if slices.Contains(p.Acted, "skip-next") {
+		if again, err := f.table(of, st.Skips); err == nil {
+			table = again
 		}
 	}
 	p.Desired, p.Known = desired(plan, table, f.now), true
 	st.NextTransition, st.Upcoming = nil, nil
-	if plan.DeletionTimestamp == nil {
+	if plan.DeletionTimestamp == nil && !plan.Spec.Suspend {
 		st.Upcoming = upcoming(table, p.Desired, f.now)
 		st.NextTransition = next(table, p.Desired, st.Upcoming)
 	}
 }
 
+// timetable is the schedule that counts: that of the spec, or where it cannot be read the one with which the cycle began,
+// so that what sleeps wakes; nil for none.
+func (f facts) timetable(p *Plan, plan *v1alpha1.HibernatePlan) (*schedule.Schedule, v1alpha1.Schedule) {
+	table, err := f.table(plan.Spec.Schedule, plan.Status.Skips)
+	if err == nil {
+		return table, plan.Spec.Schedule
+	}
+	message := "spec.schedule." + err.Error()
+	if p.Problem != nil && p.Problem.reason == v1alpha1.ReasonInvalid {
+		message = p.Problem.message + "; " + message
+	}
+	defer func() { p.Problem = &problem{v1alpha1.ReasonInvalid, message} }()
+	if plan.Status.CurrentCycle == nil {
+		return nil, v1alpha1.Schedule{}
+	}
+	if f.seen.Cycle != nil {
+		if table, err := f.table(f.seen.Cycle.Schedule, plan.Status.Skips); err == nil {
+			message += ". What sleeps goes by the schedule that it was put to sleep by"
+			return table, f.seen.Cycle.Schedule
+		}
+	}
+	message += ". What sleeps stays so until that is mended, or spec.override says Awake"
+	return nil, v1alpha1.Schedule{}
+}
+
 // valid are the exceptions that can be used, each for itself.
-func (f facts) valid() []v1alpha1.ScheduleException {
+func (f facts) valid(of v1alpha1.Schedule) []v1alpha1.ScheduleException {
 	return slices.DeleteFunc(slices.Clone(f.seen.Exceptions), func(e v1alpha1.ScheduleException) bool {
-		_, err := timetable(f.plan.Spec, []v1alpha1.ScheduleException{e}, nil)
+		_, err := timetable(of, []v1alpha1.ScheduleException{e}, nil)
 		return err != nil
 	})
 }
@@ -307,7 +339,7 @@ func (f facts) effects(p *Plan) {
 
 // startable says whether a cycle may begin.
 func (p *Plan) startable(plan *v1alpha1.HibernatePlan, current *program) bool {
-	return p.Known && current != nil && p.Problem == nil && !plan.Spec.Suspend && !plan.Spec.DryRun
+	return p.Known && current != nil && p.Problem == nil && (plan.DeletionTimestamp != nil || !plan.Spec.Suspend && !plan.Spec.DryRun)
 }
 
 // going sees whether a plan that is being deleted leaves its targets as they are: it was told to, or has waited for so
@@ -347,7 +379,7 @@ func (f facts) leave(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 		p.GivenUp = false
 		return
 	}
-	p.GivenUp, p.Done = anyOf(st.Executions, asleep), true
+	p.GivenUp, p.Done = anyOf(st.Executions, asleep) || st.CurrentCycle == nil && len(f.seen.Left) > 0, true
 	if st.CurrentCycle != nil {
 		p.Forget = st.CurrentCycle.ID
 	}
@@ -389,7 +421,7 @@ func (f facts) beginCycle(p *Plan, plan *v1alpha1.HibernatePlan, current *progra
 	}
 	p.Begin, p.program = &r, program
 	f.turn(st, operation(p.Desired.asleep))
-	f.intend(p, plan, st.CurrentCycle.Operation, every)
+	f.intend(p, plan, current, st.CurrentCycle.Operation, every)
 }
 
 func operation(asleep bool) v1alpha1.Operation {
@@ -444,9 +476,10 @@ func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 		f.turn(st, want)
 	}
 	if held || !p.Known && c.Operation == v1alpha1.OperationShutdown {
+		p.Idle = !anyOf(st.Executions, running)
 		return
 	}
-	f.intend(p, plan, c.Operation, func(e *execution) bool { return !f.removed(e, current) || c.Operation == v1alpha1.OperationWakeUp })
+	f.intend(p, plan, current, c.Operation, func(e *execution) bool { return !f.removed(e, current) || c.Operation == v1alpha1.OperationWakeUp })
 	if c.Operation == v1alpha1.OperationShutdown && p.Idle {
 		f.wakeRemoved(p, plan, current)
 	}
@@ -481,13 +514,18 @@ func (f facts) wakeRemoved(p *Plan, plan *v1alpha1.HibernatePlan, current *progr
 			again(e, v1alpha1.OperationWakeUp)
 		}
 	}
-	f.intend(p, plan, v1alpha1.OperationWakeUp, gone)
+	f.intend(p, plan, current, v1alpha1.OperationWakeUp, gone)
 }
 
-// intend records the attempts that are to begin.
-func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, operation v1alpha1.Operation, counts func(*execution) bool) {
+// intend records the attempts that are to begin. A target that cannot wake keeps no others asleep once it is taken out of
+// the plan, or the plan has become one of BestEffort: that strands nothing.
+func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, current *program, operation v1alpha1.Operation, counts func(*execution) bool) {
 	st := &plan.Status
-	step, wait := look(p.program, st.Executions, operation, counts, f.now)
+	policy, spared := p.program.policy(), func(*execution) bool { return false }
+	if operation == v1alpha1.OperationWakeUp {
+		policy, spared = resolve(plan.Spec).policy(), func(e *execution) bool { return f.removed(e, current) }
+	}
+	step, wait := look(p.program.order, st.Executions, ask{operation: operation, policy: policy, counts: counts, spared: spared}, f.now)
 	if wait > 0 {
 		p.lookIn(wait)
 	}

@@ -96,6 +96,8 @@ type world struct {
 	log        []string
 	// fails says whether the attempt at a target fails, and refuses whether its Job cannot be made.
 	fails, refuses func(e execution) bool
+	// empty is a target without resources.
+	empty string
 	// left is what a wake-up leaves of each target.
 	left []string
 	more bool
@@ -156,7 +158,8 @@ func (w *world) observeAttempt(seen *Observed, e execution) {
 // pass looks at the plan once, as its reconciler does. One that is killed ends after so many effects, and records nothing; -1 is none.
 func (w *world) pass(kill int) Plan {
 	w.t.Helper()
-	p := facts{plan: w.plan, seen: w.observed(), registry: registry, namespace: "system", now: w.now}.decide()
+	seen := w.observed()
+	p := facts{plan: w.plan, seen: seen, registry: registry, namespace: "system", now: w.now}.decide()
 	if w.more {
 		p.lookIn(atOnce)
 	}
@@ -183,7 +186,7 @@ func (w *world) pass(kill int) Plan {
 	if die() {
 		return p
 	}
-	s := &scope{owner: w.plan, plan: p, decided: true, recordable: true, now: w.now}
+	s := &scope{owner: w.plan, seen: seen, plan: p, decided: true, recordable: true, now: w.now}
 	before := w.plan.DeepCopy()
 	report(s, nil)
 	for _, e := range happened(before, w.plan, s, nil) {
@@ -280,7 +283,9 @@ func (w *world) end() bool {
 			delete(w.asleep, e.Target)
 			o.left = w.left
 		}
-		o.resources = 3
+		if e.Target != w.empty {
+			o.resources = 3
+		}
 		w.jobs[job] = &o
 	}
 	return len(all) > 0
@@ -512,13 +517,46 @@ func TestSpecThatIsNoGood(t *testing.T) {
 	w.plan.Spec.Targets[0].Parameters = nil
 	w.settle()
 	w.plan.Spec.Schedule.Timezone = "Europe/Nowhere"
-	w.until(noon.Add(60 * time.Hour))
-	if r := w.condition(v1alpha1.ConditionReady); r.Reason != v1alpha1.ReasonInvalid || !strings.Contains(r.Message, "Nowhere") || len(w.asleep) != 3 {
-		t.Errorf("%+v, asleep %v", r, w.asleep)
+	w.until(noon.Add(41 * time.Hour)) // before it is to wake
+	if r := w.condition(v1alpha1.ConditionReady); r.Reason != v1alpha1.ReasonInvalid || !strings.Contains(r.Message, "Nowhere") || len(w.asleep) != 3 || w.plan.Status.Phase != v1alpha1.PhaseHibernated {
+		t.Errorf("%s, %+v, asleep %v", w.plan.Status.Phase, r, w.asleep)
 	}
-	w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
-	w.settle()
+	w.until(noon.Add(60 * time.Hour)) // it wakes by the schedule that it was put to sleep by, and no other cycle begins
 	w.awake()
+	if w.plan.Status.Phase != v1alpha1.PhasePending || w.plan.Status.CurrentCycle != nil {
+		t.Errorf("%s, %+v", w.plan.Status.Phase, w.plan.Status.CurrentCycle)
+	}
+}
+
+// What cannot be told to wake by its schedule is woken by hand, and when the plan goes.
+func TestLostSchedule(t *testing.T) {
+	for name, act := range map[string]func(*v1alpha1.HibernatePlan, time.Time){
+		"override": func(p *v1alpha1.HibernatePlan, _ time.Time) {
+			p.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+		},
+		"deletion": func(p *v1alpha1.HibernatePlan, now time.Time) { p.DeletionTimestamp = ptr.To(metav1.NewTime(now)) },
+		"wake-now": func(p *v1alpha1.HibernatePlan, _ time.Time) {
+			p.Annotations = map[string]string{v1alpha1.AnnotationWakeNow: "1"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))
+			w.until(noon.Add(9 * time.Hour))
+			w.plan.Spec.Schedule.Timezone = "Europe/Nowhere"
+			kept := w.revisions[1]
+			kept.Schedule = v1alpha1.Schedule{} // as managers before this one have kept it
+			if name != "wake-now" {
+				w.revisions[1] = kept
+			}
+			w.until(noon.Add(10 * time.Hour))
+			if len(w.asleep) != 3 || w.plan.Status.Phase != v1alpha1.PhaseHibernated {
+				t.Fatalf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+			}
+			act(w.plan, w.now)
+			w.settle()
+			w.awake()
+		})
+	}
 }
 
 func TestSuspend(t *testing.T) {
@@ -558,6 +596,29 @@ func TestManual(t *testing.T) {
 	w.awake()
 	w.until(noon.Add(65 * time.Hour))
 	w.awake()
+}
+
+// Each value of skip-next takes out one night more, and none of those that are taken out already.
+func TestSkipAgain(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+	w.settle()
+	for i, at := range []time.Duration{0, 7, 9} { // at noon, an hour before the night, and in it
+		w.until(noon.Add(at * time.Hour))
+		w.plan.Annotations = map[string]string{v1alpha1.AnnotationSkipNext: fmt.Sprint(i)}
+		w.settle()
+		w.awake()
+		if len(w.plan.Status.Skips) != i+1 {
+			t.Fatalf("%d nights are taken out: %v", len(w.plan.Status.Skips), w.plan.Status.Skips)
+		}
+	}
+	for _, night := range []time.Duration{9, 33, 57} { // Monday to Wednesday
+		w.until(noon.Add(night * time.Hour))
+		w.awake()
+	}
+	w.until(noon.Add(81 * time.Hour))
+	if len(w.asleep) != 2 || len(w.plan.Status.Skips) > 0 { // Thursday
+		t.Errorf("asleep %v, to be skipped %v", w.asleep, w.plan.Status.Skips)
+	}
 }
 
 func TestDelete(t *testing.T) {
@@ -648,6 +709,87 @@ func TestUnreachable(t *testing.T) {
 	w.until(noon.Add(10 * time.Hour))
 	if w.plan.Status.Phase != v1alpha1.PhaseError || len(w.asleep) != 2 {
 		t.Fatalf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+	}
+}
+
+// A target in which there was nothing, because its parameters name what is not there, is no success.
+func TestNothingFound(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+	w.empty = "b"
+	w.until(noon.Add(9 * time.Hour))
+	if c := w.condition(v1alpha1.ConditionDegraded); c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonNothingFound || !strings.Contains(c.Message, "in b;") {
+		t.Errorf("%+v", c)
+	}
+	w.until(noon.Add(19 * time.Hour))
+	w.awake()
+	if c := w.condition(v1alpha1.ConditionDegraded); c.Status != metav1.ConditionFalse {
+		t.Errorf("%+v", c)
+	}
+}
+
+// One that can never wake keeps no others asleep: it is taken out of the plan, or the plan becomes one of BestEffort.
+func TestNeverWakes(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.HibernatePlanSpec){
+		"taken out":   func(s *v1alpha1.HibernatePlanSpec) { s.Targets = s.Targets[:3] },
+		"best effort": func(s *v1alpha1.HibernatePlanSpec) { s.Behavior.Mode = v1alpha1.BehaviorBestEffort },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategySequential, 4))
+			w.until(noon.Add(9 * time.Hour))
+			w.fails = func(e execution) bool { return e.Target == "d" && e.Operation == v1alpha1.OperationWakeUp }
+			w.until(noon.Add(20 * time.Hour))
+			if len(w.asleep) != 4 || w.plan.Status.Phase != v1alpha1.PhaseError {
+				t.Fatalf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+			}
+			change(&w.plan.Spec)
+			w.until(noon.Add(22 * time.Hour))
+			if len(w.asleep) != 1 || w.plan.Status.Phase != v1alpha1.PhaseError {
+				t.Fatalf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+			}
+			w.fails = func(execution) bool { return false }
+			w.until(noon.Add(22*time.Hour + lastRetry))
+			w.awake()
+			if w.plan.Status.CurrentCycle != nil {
+				t.Errorf("%+v", w.plan.Status.CurrentCycle)
+			}
+		})
+	}
+}
+
+// One that was created again over what another has left asleep wakes it when it goes, suspended or not; where it cannot
+// it waits for the deadline, and says so.
+func TestDeleteWhatWasLeft(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.HibernatePlanSpec){
+		"suspended": func(s *v1alpha1.HibernatePlanSpec) { s.Suspend = true },
+		"dry run":   func(s *v1alpha1.HibernatePlanSpec) { s.DryRun = true },
+		"invalid":   func(s *v1alpha1.HibernatePlanSpec) { s.Targets = append(s.Targets, s.Targets[0]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+			w.plan.Spec.DeletionPolicy = v1alpha1.DeletionLeave
+			w.until(noon.Add(9 * time.Hour))
+			w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+			w.until(w.now)
+			again := newPlan(v1alpha1.StrategyParallel, 2)
+			again.UID = types.UID("uid-2")
+			change(&again.Spec)
+			w.plan, w.done, w.log = again, false, nil
+			w.settle()
+			w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+			w.until(w.now.Add(time.Minute))
+			if name != "invalid" {
+				w.awake()
+			} else if w.done || len(w.asleep) != 2 {
+				t.Errorf("done %v, asleep %v", w.done, w.asleep)
+			}
+			w.until(w.now.Add(defaultDeadline))
+			told := slices.ContainsFunc(w.log, func(line string) bool {
+				return strings.Contains(line, v1alpha1.ReasonLeftAsleep+": The plan goes, and these targets sleep: a, b;")
+			})
+			if !w.done || told != (name == "invalid") {
+				t.Errorf("done %v, and it tells of what sleeps: %v", w.done, told)
+			}
+		})
 	}
 }
 

@@ -3,6 +3,7 @@ package hibernateplan
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -172,7 +173,7 @@ func (v view) hibernated() conditions.Step {
 		}
 		return conditions.False(t, reason, v.failure())
 	case v1alpha1.PhaseSuspended:
-		return conditions.False(t, v1alpha1.ReasonSuspended, fmt.Sprintf("%d targets are asleep", v.status.Asleep))
+		return conditions.False(t, v1alpha1.ReasonSuspended, fmt.Sprintf("%d targets are asleep, and stay so while spec.suspend is set", v.status.Asleep))
 	}
 	if v.owner.Spec.DryRun && v.plan.Known && v.plan.Desired.asleep {
 		return conditions.False(t, v1alpha1.ReasonDryRun, "Would be put to sleep now: "+v.wouldSleep())
@@ -230,6 +231,9 @@ func (v view) degraded() conditions.Step {
 		return conditions.True(t, v1alpha1.ReasonPartly, "Not as they should be: "+v.named(v.amiss))
 	case v.leftover() != "":
 		return conditions.True(t, v1alpha1.ReasonLeftAsFound, v.leftover())
+	case v.any(empty):
+		return conditions.True(t, v1alpha1.ReasonNothingFound, "Nothing was found to be put to sleep in "+v.named(empty)+
+			"; see whether its parameters name what they should (labels are those of workloads, and not of their pods)")
 	case v.any(failing):
 		return conditions.False(t, v1alpha1.ReasonRetrying, "Tried again: "+v.named(failing))
 	}
@@ -275,7 +279,7 @@ var quiet = []string{v1alpha1.ReasonPending, v1alpha1.ReasonAccepted, v1alpha1.R
 
 // bad are the reasons that are a Warning.
 var bad = []string{
-	v1alpha1.ReasonInvalid, v1alpha1.ReasonLeftAsFound, v1alpha1.ReasonNotGranted, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonNoRunnerImage, v1alpha1.ReasonPartly,
+	v1alpha1.ReasonInvalid, v1alpha1.ReasonLeftAsFound, v1alpha1.ReasonNothingFound, v1alpha1.ReasonNotGranted, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonNoRunnerImage, v1alpha1.ReasonPartly,
 	v1alpha1.ReasonShutdownFailed, v1alpha1.ReasonWakeUpFailed, v1alpha1.ReasonCycleLost, v1alpha1.ReasonLedgerLost, kube.ReasonForbidden, kube.ReasonNameTaken,
 	kube.ReasonRejected, kube.ReasonReconcileError,
 }
@@ -291,8 +295,8 @@ func happened(before, after *v1alpha1.HibernatePlan, s *scope, err error) (out [
 		}
 	}
 	if s.plan.GivenUp && err == nil {
-		v := view{status: &after.Status}
-		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonLeftAsleep, Message: "The plan goes, and these targets sleep: " + cmp.Or(v.named(asleep), "not known, as the ledger is lost") +
+		v, left := view{status: &after.Status}, strings.Join(slices.Sorted(maps.Keys(s.seen.Left)), ", ")
+		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonLeftAsleep, Message: "The plan goes, and these targets sleep: " + cmp.Or(v.named(asleep), conditions.Line(left), "not known, as the ledger is lost") +
 			"; a plan of the same name wakes them by their restore points, ConfigMaps in the manager's namespace with label " + labelRestorePoint})
 	}
 	for _, c := range conditions.Changed(before.Status.Conditions, after.Status.Conditions) {

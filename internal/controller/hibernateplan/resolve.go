@@ -16,11 +16,13 @@ type resolved struct {
 	Targets   []v1alpha1.Target  `json:"targets"`
 	Execution v1alpha1.Execution `json:"execution"`
 	Behavior  v1alpha1.Behavior  `json:"behavior"`
+	// Schedule counts where that of the spec cannot be read.
+	Schedule v1alpha1.Schedule `json:"schedule"`
 }
 
 // resolve is what a cycle of a spec begins with.
 func resolve(spec v1alpha1.HibernatePlanSpec) resolved {
-	return resolved{Targets: spec.Targets, Execution: spec.Execution, Behavior: spec.Behavior}
+	return resolved{Targets: spec.Targets, Execution: spec.Execution, Behavior: spec.Behavior, Schedule: spec.Schedule}
 }
 
 // fits says whether there is room for what a cycle keeps. The error is a *dispatch.InvalidError.
@@ -30,7 +32,7 @@ func (r resolved) fits() error {
 		return fmt.Errorf("writing the plan: %w", err)
 	}
 	if len(content) > maxPlan {
-		return &dispatch.InvalidError{Path: "spec", Problem: fmt.Sprintf("targets, execution and behavior have %d bytes together, and at most %d fit; make several plans", len(content), maxPlan)}
+		return &dispatch.InvalidError{Path: "spec", Problem: fmt.Sprintf("targets, execution, behavior and schedule have %d bytes together, and at most %d fit; make several plans", len(content), maxPlan)}
 	}
 	return nil
 }
@@ -51,7 +53,7 @@ func compile(r resolved, registry executor.Registry) (*program, error) {
 		p.positions[t.Name] = i
 		parameters, err := registry.Parse(t.Type, raw(t))
 		if err != nil {
-			problems = append(problems, mistake(i, t, err))
+			problems = append(problems, mistake(i, t, registry[t.Type] != nil, err))
 		}
 		p.parameters[i] = parameters
 	}
@@ -63,9 +65,13 @@ func compile(r resolved, registry executor.Registry) (*program, error) {
 	return p, nil
 }
 
-// mistake is what is wrong with the type or the parameters of a target.
-func mistake(position int, t v1alpha1.Target, err error) error {
-	path := fmt.Sprintf("spec.targets[%d](%s).parameters", position, t.Name)
+// mistake is what is wrong with the type of a target, where that is not known, or with its parameters.
+func mistake(position int, t v1alpha1.Target, known bool, err error) error {
+	field := "parameters"
+	if !known {
+		field = "type"
+	}
+	path := fmt.Sprintf("spec.targets[%d](%s).%s", position, t.Name, field)
 	var invalid *executor.InvalidError
 	if !errors.As(err, &invalid) {
 		return &dispatch.InvalidError{Path: path, Problem: err.Error()}

@@ -14,8 +14,8 @@
 // manager's own cluster gets the rights for it by a ClusterRole labelled
 // hibernator.ardikabs.com/aggregate-to-workloadscaler: "true".
 //
-// Not touched is what another of the target's resources, or one that is excluded, controls, and a ReplicaSet that
-// anything controls. A Job that runs comes to its end: only new ones are held back, and Kubernetes makes up for the
+// Not touched is what another of the target's resources, or one that is excluded, controls, a ReplicaSet that
+// anything controls, and the twins of ExperimentDeployments, whose replicas would be put back at once. A Job that runs comes to its end: only new ones are held back, and Kubernetes makes up for the
 // last one that was missed when the CronJob wakes, unless that is longer ago than its startingDeadlineSeconds. A
 // StatefulSet that deletes its volumes when it is scaled down is an error, before anything is stopped.
 //

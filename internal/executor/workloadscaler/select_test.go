@@ -167,6 +167,16 @@ func TestWithheld(t *testing.T) {
 	w.expect("2", "Deployment", "a", specReplicas...)
 }
 
+// TestTwins is that twins of ExperimentDeployments stay as they are, because their replicas would be put back.
+func TestTwins(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("a", 2) + strings.Replace(deployment("a-exp", 1), "labels: {", "labels: {experiment-controller.example.com/role: experiment, ", 1))
+	w.calm()
+	if diff := cmp.Diff([]string{"Deployment.apps/a"}, w.names(`{}`)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestSnapshotErrors is that what cannot be seen, or brought back, is an error that names it, and changes nothing.
 func TestSnapshotErrors(t *testing.T) {
 	w := newWorld(t)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/executor/cluster"
+	"github.com/labkeeper/labkeeper/internal/twin"
 )
 
 // target is what a plan names.
@@ -134,7 +135,7 @@ func (t *target) listOf(ctx context.Context, k kind, namespace, selector string)
 	return objects, nil
 }
 
-// owned are those that nothing else in the target controls, and no ReplicaSet that anything controls.
+// owned are those that nothing else in the target controls, no ReplicaSet that anything controls, and no twin.
 func owned(all []found) []found {
 	uids := sets.New[types.UID]()
 	for _, f := range all {
@@ -142,7 +143,7 @@ func owned(all []found) []found {
 	}
 	return slices.DeleteFunc(all, func(f found) bool {
 		controller := metav1.GetControllerOfNoCopy(f.object)
-		return controller != nil && (f.kind.gvr == replicaSets.gvr || uids.Has(controller.UID))
+		return controller != nil && (f.kind.gvr == replicaSets.gvr || uids.Has(controller.UID)) || f.object.GetLabels()[twin.LabelRole] == twin.RoleExperiment
 	})
 }
 

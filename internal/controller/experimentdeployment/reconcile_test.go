@@ -1,0 +1,503 @@
+package experimentdeployment
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/twin"
+)
+
+var deployments = twin.Kinds["Deployment"]
+
+// named is somebody else's object that has a name.
+func named(o *unstructured.Unstructured, at types.NamespacedName) *unstructured.Unstructured {
+	o.SetNamespace(at.Namespace)
+	o.SetName(at.Name)
+	o.SetUID("9-9-9")
+	return o
+}
+
+// m16: an object that has the name of a twin and is nobody's we know of is told of, and is neither changed nor deleted,
+// whether the cache has it or not.
+func TestForeign(t *testing.T) {
+	for name, change := range map[string]func(u *unstructured.Unstructured){
+		"m16 a foreign object": func(*unstructured.Unstructured) {},
+		"m16 of another owner": func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{v1alpha1.LabelUID: "7-8-9"}) },
+		"m16 of nobody":        func(u *unstructured.Unstructured) { u.SetLabels(map[string]string{v1alpha1.LabelUID: ""}) },
+		"m16 by its annotation only": func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: "shop/faster"})
+		},
+		"m16 by its name only": func(u *unstructured.Unstructured) {
+			u.SetLabels(map[string]string{v1alpha1.LabelName: "faster", twin.LabelRole: "experiment"})
+		},
+		"m16 by its owner reference only": func(u *unstructured.Unstructured) {
+			u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExperimentDeployment", Name: "faster", UID: "1-2-3"}})
+		},
+	} {
+		for _, unseen := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, unseen %v", name, unseen), func(t *testing.T) {
+				owner := faster(t, `{"minReadySeconds": 5}`)
+				foreign := named(object(t, web), key(owner))
+				change(foreign)
+				l := newLab(t, owner, object(t, web), foreign)
+				if unseen {
+					l.cached[key(owner)] = nil
+				}
+				before := l.twin()
+				result, writes, err := l.pass()
+				if (err != nil) != unseen || !unseen && result.RequeueAfter != takenAgain {
+					t.Errorf("nobody looks again: %v, %v", result, err)
+				}
+				if !strings.Contains(l.says(v1alpha1.ConditionReady, "False", v1alpha1.ReasonNameTaken), kube.Describe(foreign)) {
+					t.Errorf("it is not named: %+v", l.owner().Status.Conditions)
+				}
+				if got := l.heard(v1alpha1.ReasonNameTaken); len(got) != 1 {
+					t.Errorf("the Events are %v", got)
+				}
+				if ref := l.owner().Status.ExperimentResourceRef; ref != nil {
+					t.Errorf("it is told of as the twin: %+v", ref)
+				}
+				_, again, _ := l.pass()
+				l.drop(l.owner())
+				_, torn := l.passed()
+				if all := children(slices.Concat(writes, again, torn)); len(all) > 0 || len(again) > 0 {
+					t.Errorf("it writes %v, then %v", all, again)
+				}
+				if l.owner() != nil {
+					t.Error("it waits for what is not its own")
+				}
+				if diff := cmp.Diff(before, l.there(deployments, key(owner))); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	}
+}
+
+// m16: the name is taken once it is free.
+func TestForeignGoes(t *testing.T) {
+	owner := faster(t, `{}`)
+	l := newLab(t, owner, object(t, web), named(object(t, web), key(owner)))
+	l.passed()
+	l.says(v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonNameTaken)
+	l.drop(l.twin())
+	if _, writes := l.passed(); !slices.Contains(writes, "create Deployment "+key(owner).String()) {
+		t.Errorf("it writes %v", writes)
+	}
+	l.says(v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonCreated)
+}
+
+// m16: what has taken the place of a twin since the cache has seen that is not deleted or changed for it.
+func TestForeignInItsPlace(t *testing.T) {
+	for name, change := range map[string]func(l *lab){
+		"m16 changed": func(l *lab) { l.ask(func(s *v1alpha1.ExperimentDeploymentSpec) { s.Replicas = ptr.To[int32](2) }) },
+		"m16 deleted": func(l *lab) { l.drop(l.owner()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			owner := faster(t, `{}`)
+			l := newLab(t, owner, object(t, web))
+			l.passed()
+			l.cached[key(owner)] = l.twin()
+			l.drop(l.twin())
+			if err := l.server.Create(t.Context(), named(object(t, web), key(owner))); err != nil {
+				t.Fatal(err)
+			}
+			before := l.twin()
+			change(l)
+			if _, writes, err := l.pass(); !kube.Conflict(err) || err == nil || len(writes) > 0 {
+				t.Errorf("it writes %v: %v", writes, err)
+			}
+			delete(l.cached, key(owner))
+			if _, writes := l.passed(); len(children(writes)) > 0 {
+				t.Errorf("it writes %v", writes)
+			}
+			if diff := cmp.Diff(before, l.there(deployments, key(owner))); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// m16: neither is what is kept of a source anything of somebody else's; without it there is no twin.
+func TestForeignPin(t *testing.T) {
+	owner := faster(t, `{}`)
+	owner.Spec.SourcePolicy = v1alpha1.SourcePinned
+	foreign := named(object(t, `{apiVersion: apps/v1, kind: ControllerRevision, revision: 3, data: {spec: {}}}`), key(owner))
+	l := newLab(t, owner, object(t, web), foreign)
+	before := l.there(revisionGVK, key(owner))
+	_, writes, err := l.pass()
+	if err == nil || len(children(writes)) > 0 {
+		t.Errorf("it writes %v: %v", writes, err)
+	}
+	if !strings.Contains(l.says(v1alpha1.ConditionReady, "False", v1alpha1.ReasonNameTaken), "ControllerRevision shop/") {
+		t.Errorf("it is not named: %+v", l.owner().Status.Conditions)
+	}
+	l.drop(l.owner())
+	if _, writes := l.passed(); len(children(writes)) > 0 || l.owner() != nil {
+		t.Errorf("it writes %v", writes)
+	}
+	if diff := cmp.Diff(before, l.there(revisionGVK, key(owner))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// a6: that the pods are taken away is told of once, with why, whatever fails on the way.
+func TestUnreadyIsToldOfOnce(t *testing.T) {
+	for name, fails := range map[string]string{
+		"nothing fails": "", "the status": "patch status of ExperimentDeployment", "the twin": "update Deployment",
+	} {
+		for _, kept := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, kept %v", name, kept), func(t *testing.T) {
+				l := newLab(t, faster(t, `{}`), object(t, web))
+				l.passed()
+				l.ready(0)
+				if kept {
+					l.ask(func(s *v1alpha1.ExperimentDeploymentSpec) { s.OverrideSpec.Raw = []byte(`{"replcas": 1}`) })
+				}
+				if result, _ := l.passed(); result.RequeueAfter != defaultUnready {
+					t.Fatalf("it looks again in %s", result.RequeueAfter)
+				}
+				l.later(defaultUnready)
+				why := ": " + twin.Read(l.twin()).Message
+				failed := l.failOnce(fails)
+				for range 6 {
+					_, _, _ = l.pass()
+				}
+				if !*failed {
+					t.Fatal("nothing fails")
+				}
+				if n, _, _ := unstructured.NestedInt64(l.twin().Object, "spec", "replicas"); n != 0 {
+					t.Fatalf("it has %d replicas", n)
+				}
+				l.ready(0)
+				l.later(time.Hour)
+				l.passed()
+				if _, writes := l.passed(); len(writes) > 0 {
+					t.Errorf("settled it writes %v", writes)
+				}
+				got := l.heard(v1alpha1.ReasonUnready)
+				if len(got) != 1 {
+					t.Fatalf("the Events are %q", got)
+				}
+				const says = "Warning " + v1alpha1.ReasonUnready + " Its pods have not been ready for 10m0s, and are taken away"
+				if !strings.HasPrefix(got[0], says) || !strings.HasSuffix(got[0], why) {
+					t.Errorf("it says %q", got[0])
+				}
+				l.says(v1alpha1.ConditionReady, "False", map[bool]string{false: v1alpha1.ReasonUnready, true: v1alpha1.ReasonInvalidOverride}[kept])
+				l.says(v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonUnready)
+			})
+		}
+	}
+}
+
+const twice = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop, generation: 7}
+spec:
+  replicas: 3
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers:
+      - name: web
+        image: "web:1"
+        env: [{name: MODE, value: a}, {name: OTHER, value: x}, {name: MODE, value: b}]
+        ports: [{containerPort: 80, name: http}, {containerPort: 80, name: also}, {containerPort: 80}]
+`
+
+// p8: a source may have an element twice, which server-side apply refuses: its twin is created and updated, with both.
+func TestTwice(t *testing.T) {
+	for name, test := range map[string]struct {
+		strategy      v1alpha1.MergeStrategy
+		before, after string
+		image         string
+	}{
+		"p8 replaced":  {v1alpha1.MergeReplace, `{"minReadySeconds": 5}`, `{"minReadySeconds": 6}`, "web:1"},
+		"p8 strategic": {v1alpha1.MergeStrategic, `{"minReadySeconds": 5}`, `{"template":{"spec":{"containers":[{"name":"web","image":"web:2"}]}}}`, "web:2"},
+		"p8 kept":      {v1alpha1.MergeReplace, `{}`, `{"replcas": 1}`, "web:1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			owner := faster(t, test.before)
+			owner.Spec.MergeStrategy = test.strategy
+			l := newLab(t, owner, object(t, twice))
+			whole := func(runs string) {
+				t.Helper()
+				at := []string{"spec", "template", "spec", "containers"}
+				want, _, _ := unstructured.NestedSlice(object(t, twice).Object, at...)
+				have, _, _ := unstructured.NestedSlice(l.twin().Object, at...)
+				if len(have) != 1 {
+					t.Fatalf("its containers are %v", have)
+				}
+				for _, field := range []string{"env", "ports"} {
+					if diff := cmp.Diff(want[0].(map[string]any)[field], have[0].(map[string]any)[field]); diff != "" {
+						t.Errorf("%s: %s", field, diff)
+					}
+				}
+				if got := image(l.twin()); got != runs {
+					t.Errorf("its image is %s", got)
+				}
+			}
+			_, writes := l.passed()
+			if diff := cmp.Diff([]string{"create Deployment " + key(owner).String()}, children(writes)); diff != "" {
+				t.Error(diff)
+			}
+			whole("web:1")
+			l.ready(0)
+			l.passed()
+			l.ask(func(s *v1alpha1.ExperimentDeploymentSpec) { s.OverrideSpec.Raw = []byte(test.after) })
+			if test.after == `{"replcas": 1}` { // then it is written when its pods are taken away
+				l.later(defaultUnready)
+				l.passed()
+			}
+			_, writes = l.passed()
+			if diff := cmp.Diff([]string{"update Deployment " + key(owner).String()}, children(writes)); diff != "" {
+				t.Error(diff)
+			}
+			whole(test.image)
+		})
+	}
+}
+
+// image is that of the only container of a workload.
+func image(u *unstructured.Unstructured) string {
+	containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+	return containers[0].(map[string]any)["image"].(string)
+}
+
+// runs gives the only container of a workload another image.
+func runs(u *unstructured.Unstructured, image string) {
+	containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+	containers[0].(map[string]any)["image"] = image
+	_ = unstructured.SetNestedSlice(u.Object, containers, "spec", "template", "spec", "containers")
+}
+
+// c10: while its source is being rolled out the twin has what is asked for, however far that has come, and nothing is
+// written when that alone changes.
+func TestSourceInRollout(t *testing.T) {
+	statuses := []map[string]any{
+		{"observedGeneration": int64(6), "replicas": int64(3), "updatedReplicas": int64(3), "readyReplicas": int64(3)},
+		{"observedGeneration": int64(7), "replicas": int64(4), "updatedReplicas": int64(1), "readyReplicas": int64(3), "unavailableReplicas": int64(1)},
+		{"observedGeneration": int64(7), "replicas": int64(3), "updatedReplicas": int64(2), "readyReplicas": int64(1), "conditions": []any{
+			map[string]any{"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"},
+		}},
+		{"observedGeneration": int64(7), "replicas": int64(3), "updatedReplicas": int64(3), "readyReplicas": int64(3)},
+	}
+	for i, status := range statuses {
+		t.Run(fmt.Sprintf("c10 begun at %d", i), func(t *testing.T) {
+			source := object(t, web)
+			runs(source, "web:2")
+			source.Object["status"] = status
+			l := newLab(t, faster(t, `{}`), source)
+			_, writes := l.passed()
+			if diff := cmp.Diff([]string{"create Deployment " + key(l.owner()).String()}, children(writes)); diff != "" {
+				t.Error(diff)
+			}
+			l.ready(1)
+			l.passed()
+			l.says(v1alpha1.ConditionReady, "True", twin.ReasonReady)
+			for j, next := range statuses {
+				source = l.there(deployments, client.ObjectKeyFromObject(source))
+				before := source.DeepCopy()
+				l.report(source, func() { source.Object["status"] = next })
+				if asksFor(before, source) {
+					t.Errorf("status %d wakes", j)
+				}
+				if _, writes := l.passed(); len(writes) > 0 {
+					t.Errorf("status %d: it writes %v", j, writes)
+				}
+			}
+			if got := image(l.twin()); got != "web:2" || l.owner().Status.SourceGeneration != 7 {
+				t.Errorf("it is of %q, of generation %d", got, l.owner().Status.SourceGeneration)
+			}
+			source = l.there(deployments, client.ObjectKeyFromObject(source))
+			before := source.DeepCopy()
+			l.edit(source, func() { // and another before that has come to its end
+				runs(source, "web:3")
+				source.SetGeneration(8)
+			})
+			if !asksFor(before, source) {
+				t.Error("another template does not wake")
+			}
+			_, writes = l.passed()
+			if diff := cmp.Diff([]string{"update Deployment " + key(l.owner()).String()}, children(writes)); diff != "" {
+				t.Error(diff)
+			}
+			if got := image(l.twin()); got != "web:3" || l.owner().Status.SourceGeneration != 8 {
+				t.Errorf("it is of %q, of generation %d", got, l.owner().Status.SourceGeneration)
+			}
+		})
+	}
+}
+
+// o1, o5: beside its owner the twin has an owner reference, as the backstop of the finalizer; the garbage collector
+// would delete one with it elsewhere. So it is with what is kept of a source.
+func TestOwnerReference(t *testing.T) {
+	for name, test := range map[string]struct {
+		owner *v1alpha1.ExperimentDeployment
+		want  []metav1.OwnerReference
+	}{
+		"o5 beside it": {faster(t, `{}`), []metav1.OwnerReference{{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExperimentDeployment", Name: "faster", UID: "1-2-3",
+			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
+		}}},
+		"o1 elsewhere": {elsewhere(t), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.owner.Spec.SourcePolicy = v1alpha1.SourcePinned
+			source := object(t, web)
+			source.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "example.com/v1", Kind: "App", Name: "web", UID: "a", Controller: ptr.To(true)}})
+			l := newLab(t, test.owner, source, shop("lab"))
+			l.passed()
+			if diff := cmp.Diff([]string{v1alpha1.Finalizer}, l.owner().Finalizers); diff != "" {
+				t.Error(diff)
+			}
+			for pass := range 2 {
+				for _, child := range []*unstructured.Unstructured{l.twin(), l.there(revisionGVK, key(test.owner))} {
+					if diff := cmp.Diff(test.want, child.GetOwnerReferences()); diff != "" {
+						t.Errorf("%s, pass %d: %s", child.GetKind(), pass, diff)
+					}
+					if child.GetNamespace() != "shop" || child.GetLabels()[v1alpha1.LabelUID] != "1-2-3" || child.GetAnnotations()[v1alpha1.AnnotationOwner] != l.at.String() || len(child.GetFinalizers()) > 0 {
+						t.Errorf("%s, pass %d: it is %v", child.GetKind(), pass, child.Object["metadata"])
+					}
+				}
+				l.ask(func(s *v1alpha1.ExperimentDeploymentSpec) { s.Replicas = ptr.To[int32](2) })
+				l.passed()
+			}
+		})
+	}
+}
+
+// o5: the twin is deleted by its name and UID, in the foreground, and waited for, whether it has an owner reference
+// (which --cascade=orphan takes off) or not; the finalizers of others stay.
+func TestTornDown(t *testing.T) {
+	for name, test := range map[string]struct {
+		owner  *v1alpha1.ExperimentDeployment
+		change func(l *lab)
+	}{
+		"o5 beside it": {faster(t, `{}`), func(*lab) {}},
+		"o5 orphaned": {faster(t, `{}`), func(l *lab) {
+			u := l.twin()
+			l.edit(u, func() { u.SetOwnerReferences(nil) })
+		}},
+		"o1 elsewhere": {elsewhere(t), func(*lab) {}},
+		"o1 when the grant is taken back": {elsewhere(t), func(l *lab) {
+			l.edit(shop(""), func() {})
+		}},
+		"o6 without a source, and with a bad override": {faster(t, `{}`), func(l *lab) {
+			l.drop(l.there(deployments, types.NamespacedName{Namespace: "shop", Name: "web"}))
+			l.ask(func(s *v1alpha1.ExperimentDeploymentSpec) { s.OverrideSpec.Raw = []byte(`[]`) })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.owner.Finalizers = []string{metav1.FinalizerOrphanDependents}
+			l := newLab(t, test.owner, object(t, web), shop("lab"))
+			l.passed()
+			test.change(l)
+			l.drop(l.owner())
+			_, writes := l.passed()
+			if diff := cmp.Diff([]string{"delete in the foreground Deployment " + key(test.owner).String()}, children(writes)); diff != "" {
+				t.Error(diff)
+			}
+			for range 2 {
+				result, writes := l.passed()
+				if len(writes) > 0 || result.RequeueAfter != stillThere || !slices.Contains(l.owner().Finalizers, v1alpha1.Finalizer) {
+					t.Errorf("while it goes: %v, %v, %v", result, writes, l.owner().Finalizers)
+				}
+			}
+			l.says(v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonDeleting)
+			l.freed(l.twin())
+			if result, _ := l.passed(); result.RequeueAfter != 0 {
+				t.Errorf("when it is gone: %v", result)
+			}
+			if diff := cmp.Diff([]string{metav1.FinalizerOrphanDependents}, l.owner().Finalizers); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// o7: an owner that was put back has another UID, and so another twin; the one of before is taken down, and a copy that
+// somebody has made of that is not.
+func TestPutBack(t *testing.T) {
+	for name, owner := range map[string]*v1alpha1.ExperimentDeployment{"o7 beside it": faster(t, `{}`), "o7 elsewhere": elsewhere(t)} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, owner, object(t, web), shop("lab"))
+			l.passed()
+			old := key(owner)
+			copied := l.twin()
+			copied.SetName("copied")
+			copied.SetResourceVersion("")
+			if err := l.server.Create(t.Context(), copied); err != nil {
+				t.Fatal(err)
+			}
+			last := l.owner()
+			l.freed(last)
+			l.drop(last)
+			back := owner.DeepCopy()
+			back.UID, back.Finalizers, back.Status = "4-5-6", nil, last.Status
+			if err := l.server.Create(t.Context(), back); err != nil {
+				t.Fatal(err)
+			}
+			if key(back) == old {
+				t.Fatal("it has the name of the one before")
+			}
+			l.writes = nil
+			all := l.sweeping(reconcile.Func(func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+				return l.Reconcile(ctx, l.owner())
+			}))
+			if _, err := all.Reconcile(t.Context(), ctrl.Request{NamespacedName: l.at}); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"delete in the foreground Deployment " + old.String(), "create Deployment " + key(back).String()}
+			if diff := cmp.Diff(want, children(l.writes)); diff != "" {
+				t.Error(diff)
+			}
+			if refs := l.twin().GetOwnerReferences(); len(refs) > 0 && refs[0].UID != back.UID {
+				t.Errorf("it is of %v", refs)
+			}
+		})
+	}
+}
+
+// r12, o3: a source in another namespace whose kind is not installed waits for that, if its namespace grants it, and
+// for the grant if not.
+func TestGrantedAndNotServed(t *testing.T) {
+	for name, test := range map[string]struct {
+		grants       string
+		status       metav1.ConditionStatus
+		accepted     string
+		found, ready string
+	}{
+		"r12 granted":    {"lab", "True", v1alpha1.ReasonAccepted, v1alpha1.ReasonKindUnavailable, v1alpha1.ReasonKindUnavailable},
+		"o3 not granted": {"other", "False", v1alpha1.ReasonNotGranted, v1alpha1.ReasonPending, v1alpha1.ReasonNotGranted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			owner := elsewhere(t)
+			owner.Spec.SourceRef.Kind = "Rollout"
+			l := newLab(t, owner, shop(test.grants))
+			if _, writes := l.passed(); len(children(writes)) > 0 {
+				t.Errorf("it writes %v", writes)
+			}
+			l.says(v1alpha1.ConditionAccepted, test.status, test.accepted)
+			l.says(v1alpha1.ConditionSourceFound, "False", test.found)
+			l.says(v1alpha1.ConditionReady, "False", test.ready)
+		})
+	}
+}
