@@ -52,7 +52,7 @@ test-keda: k8s keda ## Put workloads to sleep and wake them that KEDA itself sca
 
 .PHONY: hibernate-crash
 hibernate-crash: k8s ## Put 1,000 workloads to sleep and wake them while runners and managers are killed at random.
-	@go test ./test/integration -count=1 -v -timeout 60m -run TestIntegration -ginkgo.v -ginkgo.label-filter=crash -hibernation.rounds=250 $(TESTFLAGS)
+	@go test ./test/integration -count=1 -v -timeout 60m -run TestIntegration -ginkgo.v -ginkgo.label-filter=crash -hibernation.rounds=250 -hibernation.whole $(TESTFLAGS)
 
 .PHONY: lint
 lint: golangci-lint ## Run golangci-lint (the nested modules under hack/ hold no code worth it).

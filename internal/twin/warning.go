@@ -32,6 +32,8 @@ const (
 	WarnOrdinals = "SameOrdinals"
 	// WarnReferred: a Rollout runs the source's template (r13).
 	WarnReferred = "SourceOfRollout"
+	// WarnAddedContainer: the override has a container that the source does not have, perhaps by a typo in its name.
+	WarnAddedContainer = "AddedContainer"
 	// WarnOtherService: a Service that is not the source's sends the twin traffic.
 	WarnOtherService = "ServiceOfOthers"
 )
@@ -83,6 +85,11 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 	}
 	pod, _, _ := unstructured.NestedMap(spec, "template", "spec")
 	theirs, _, _ := unstructured.NestedMap(from, "template", "spec")
+	for _, name := range namesOf(pod) {
+		if !slices.Contains(namesOf(theirs), name) {
+			warn(WarnAddedContainer, "The source has no container %s", name)
+		}
+	}
 	all = append(all, w.volumeWarnings(theirs, pod)...)
 	all = append(all, placeWarnings(theirs, pod)...)
 	slices.SortFunc(all, func(a, b Warning) int {
@@ -198,6 +205,15 @@ func Claims(template, override map[string]any) []string {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// namesOf are those of a pod's containers.
+func namesOf(pod map[string]any) (all []string) {
+	for _, c := range containers(pod) {
+		name, _ := c["name"].(string)
+		all = append(all, name)
+	}
+	return all
 }
 
 // containers are all of a pod.

@@ -3,9 +3,16 @@ package integration_test
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"flag"
 	"fmt"
+	"io"
+	"log"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -26,6 +33,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -47,7 +56,13 @@ type dormitory struct {
 // startRunners plays the pods of Jobs; each that begins is shown.
 func startRunners(ctx context.Context, started func(*corev1.Pod, *os.Process)) {
 	GinkgoHelper()
-	kubelet, err := runners.Start(ctx, runners.Options{Config: hub.Config(), Namespace: managerNamespace, Binary: managerBinary, Dir: hub.Dir(), Started: started})
+	startRunnersBehind(ctx, nil, started)
+}
+
+// startRunnersBehind has the runners reach the API server by a proxy; nil is none.
+func startRunnersBehind(ctx context.Context, proxy *clientcmdapi.Cluster, started func(*corev1.Pod, *os.Process)) {
+	GinkgoHelper()
+	kubelet, err := runners.Start(ctx, runners.Options{Config: hub.Config(), Namespace: managerNamespace, Binary: managerBinary, Dir: hub.Dir(), Cluster: proxy, Started: started})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(kubelet.Stop)
 }
@@ -176,19 +191,20 @@ func (d *dormitory) comesTo(ctx context.Context, p *hibernator.HibernatePlan, ph
 	return now
 }
 
-// hurry waits for a phase, and lets what has failed be tried again at once: the waits between attempts are of minutes.
+// hurry waits for a phase, and lets what has failed be tried again at once: the waits between attempts are of minutes. For
+// make hibernate-crash it only waits: all comes back within the retries of the plan.
 func (d *dormitory) hurry(ctx context.Context, p *hibernator.HibernatePlan, phase hibernator.Phase) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		now := d.get(ctx, p)
-		if now.Status.Phase != phase && slices.ContainsFunc(now.Status.Executions, func(e hibernator.ExecutionStatus) bool {
+		if !*whole && now.Status.Phase != phase && slices.ContainsFunc(now.Status.Executions, func(e hibernator.ExecutionStatus) bool {
 			return e.State == hibernator.ExecutionFailed || e.State == hibernator.ExecutionPending && e.Attempts > e.Forgiven
 		}) {
 			now.Annotations = map[string]string{hibernator.AnnotationRetryNow: time.Now().String()}
 			_ = d.client.Update(ctx, now) // or the next time
 		}
 		g.Expect(now.Status.Phase).To(Equal(phase), fmt.Sprintf("%+v", now.Status.Executions))
-	}).WithTimeout(time.Minute + time.Duration(*rounds)*5*time.Second).WithPolling(500 * time.Millisecond).Should(Succeed())
+	}).WithTimeout(2*time.Minute + time.Duration(*rounds)*5*time.Second).WithPolling(500 * time.Millisecond).Should(Succeed())
 }
 
 // nothingLeft checks that of a plan nothing is left in the manager's namespace, nor of what its runners were granted.
@@ -225,6 +241,92 @@ spec:
     type: workloadscaler
     parameters: {includedGroups: [Deployment, StatefulSet, CronJob], namespace: {literals: [NAMESPACE]}, workloadSelector: {matchLabels: {tier: back}}}
 `
+
+// single is a plan of which one runner does everything.
+const single = `
+metadata: {name: whole}
+spec:
+  schedule: {timezone: Europe/Berlin, offHours: [{start: "03:00", end: "03:01", daysOfWeek: [SUN]}]}
+  execution: {strategy: {type: Sequential}}
+  behavior: {retries: 1}
+  targets:
+  - name: all
+    type: workloadscaler
+    parameters: {includedGroups: [Deployment, StatefulSet, CronJob], namespace: {literals: [NAMESPACE]}}
+`
+
+// whole is for make hibernate-crash: each kill takes a retry, which begins after ten seconds.
+var whole = flag.Bool("hibernation.whole", false, "kill a runner after each of its writes, and not only after one in the middle, and let nobody but the plan try again")
+
+// executioner is a proxy in front of the API server that kills a runner after one of its writes has been done, before
+// the runner knows.
+type executioner struct {
+	*httptest.Server
+
+	mu     sync.Mutex
+	victim *os.Process
+	// left are the writes until it is killed; 0 is never again.
+	left int
+}
+
+func newExecutioner() *executioner {
+	GinkgoHelper()
+	target, err := url.Parse(hub.Config().Host)
+	Expect(err).NotTo(HaveOccurred())
+	transport, err := rest.TransportFor(rest.AnonymousClientConfig(hub.Config())) // whom requests are from their tokens say
+	Expect(err).NotTo(HaveOccurred())
+	e := &executioner{}
+	proxy := &httputil.ReverseProxy{
+		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport: transport, ErrorLog: log.New(io.Discard, "", 0), // who is killed does not wait for answers
+		ModifyResponse: func(r *http.Response) error {
+			if r.Request.Method != http.MethodGet && r.StatusCode < 300 {
+				e.done()
+			}
+			return nil
+		},
+	}
+	e.Server = httptest.NewTLSServer(proxy) // no client shows a token to anything else
+	DeferCleanup(e.Close)
+	return e
+}
+
+func (e *executioner) cluster() *clientcmdapi.Cluster {
+	return &clientcmdapi.Cluster{Server: e.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: e.Certificate().Raw})}
+}
+
+// meets takes in that a runner has begun.
+func (e *executioner) meets(_ *corev1.Pod, process *os.Process) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.victim = process
+}
+
+// aims has the next runner be killed after so many writes.
+func (e *executioner) aims(writes int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.victim, e.left = nil, writes
+}
+
+// done takes in a write. It kills at once, so that nothing of it is answered.
+func (e *executioner) done() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.left--; e.left == 0 {
+		_ = e.victim.Kill()
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// hit says whether one was killed, and has none be killed any more.
+func (e *executioner) hit() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	hit := e.left <= 0
+	e.left = -1
+	return hit
+}
 
 var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, func() {
 	BeforeAll(startNode)
@@ -276,7 +378,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, func() {
 			mu.Lock()
 			defer mu.Unlock()
 			begun.Add(1)
-			if random.IntN(3) > 0 { // two of three end somewhere
+			if lives := random.IntN(3); lives == 0 || lives == 1 && !*whole { // two of three end somewhere, or one where nobody helps
 				killed.Add(1)
 				time.AfterFunc(time.Duration(random.IntN(100+20**rounds))*time.Millisecond, func() { _ = process.Kill() })
 			}
@@ -315,6 +417,58 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, func() {
 		d.nothingLeft(ctx, p)
 		Expect(killed.Load()).To(BeNumerically(">", 0))
 		GinkgoWriter.Printf("%d workloads, %d runners, %d of them killed, the manager twice: all as before after %s\n", len(d.before), begun.Load(), killed.Load(), time.Since(from).Round(time.Second))
+	})
+
+	It("brings workloads back whichever write a runner is killed after", Label("crash"), func(ctx SpecContext) {
+		executioner := newExecutioner()
+		startRunnersBehind(ctx, executioner.cluster(), executioner.meets)
+		d := newDormitory(ctx)
+		d.fill(ctx, 5)
+		p := d.plan(ctx, strings.Replace(single, "NAMESPACE", d.namespace, 1))
+		d.comesTo(ctx, p, hibernator.PhaseActive, 10*time.Second)
+		from, kills := time.Now(), 0
+		for _, way := range []struct {
+			state, back     hibernator.OverrideState
+			towards, undone hibernator.Phase
+		}{
+			{hibernator.OverrideHibernated, hibernator.OverrideAwake, hibernator.PhaseHibernated, hibernator.PhaseActive},
+			{hibernator.OverrideAwake, hibernator.OverrideHibernated, hibernator.PhaseActive, hibernator.PhaseHibernated},
+		} {
+			if way.state == hibernator.OverrideAwake {
+				d.wants(ctx, p, way.back)
+				d.comesTo(ctx, p, way.undone, 40*time.Second)
+			}
+			for k := 1; *whole || kills == 0 || way.state == hibernator.OverrideAwake && kills == 1; k++ {
+				if !*whole {
+					k = 5
+				}
+				executioner.aims(k)
+				d.wants(ctx, p, way.state)
+				now := d.comesTo(ctx, p, way.towards, time.Minute)
+				By(fmt.Sprintf("%s: %d writes", way.state, k))
+				if !executioner.hit() {
+					break // it makes fewer
+				}
+				kills++
+				if way.state == hibernator.OverrideHibernated {
+					Expect(now.Status.Executions[0].Attempts).To(BeEquivalentTo(2), "write %d of %s", k, way.state)
+				} else {
+					Expect(d.snapshot(ctx)).To(Equal(d.before), "killed after write %d", k)
+				}
+				d.wants(ctx, p, way.back)
+				d.comesTo(ctx, p, way.undone, 40*time.Second)
+				if way.back == hibernator.OverrideAwake {
+					Expect(d.snapshot(ctx)).To(Equal(d.before), "killed after write %d", k)
+				}
+			}
+		}
+		Expect(kills).To(BeNumerically(">=", 2))
+		d.wants(ctx, p, hibernator.OverrideAwake)
+		d.comesTo(ctx, p, hibernator.PhaseActive, 40*time.Second)
+		Expect(d.snapshot(ctx)).To(Equal(d.before))
+		d.nothingLeft(ctx, p)
+		GinkgoWriter.Printf("%d workloads, %d runners killed, each after another write, and tried again by themselves: all as before after %s\n",
+			len(d.before), kills, time.Since(from).Round(time.Second))
 	})
 
 	It("wakes what sleeps before it goes, and by the restore points of one that was left", func(ctx SpecContext) {

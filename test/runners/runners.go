@@ -45,6 +45,8 @@ type Options struct {
 	Binary string
 	// Dir for what pods write.
 	Dir string
+	// Cluster is how the processes reach the API server, where that is not as Config says: by a proxy. Mostly nil.
+	Cluster *clientcmdapi.Cluster
 	// Started sees a process that has begun; it may be nil.
 	Started func(pod *corev1.Pod, process *os.Process)
 }
@@ -325,6 +327,9 @@ func (k *Kubelet) identity(ctx context.Context, pod *corev1.Pod, dir string) (st
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters["here"] = &clientcmdapi.Cluster{Server: k.options.Config.Host, CertificateAuthority: k.options.Config.CAFile, CertificateAuthorityData: k.options.Config.CAData}
+	if k.options.Cluster != nil {
+		config.Clusters["here"] = k.options.Cluster
+	}
 	config.AuthInfos["runner"] = &clientcmdapi.AuthInfo{Token: request.Status.Token}
 	config.Contexts["here"] = &clientcmdapi.Context{Cluster: "here", AuthInfo: "runner", Namespace: pod.Namespace}
 	config.CurrentContext = "here"

@@ -16,6 +16,7 @@ import (
 // +kubebuilder:printcolumn:name="ValidFrom",type=string,JSONPath=`.spec.validFrom`
 // +kubebuilder:printcolumn:name="ValidUntil",type=string,JSONPath=`.spec.validUntil`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.message`
 type ScheduleException struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional

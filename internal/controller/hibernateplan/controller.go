@@ -1,6 +1,7 @@
 package hibernateplan
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -238,7 +239,8 @@ func CacheByObject(o Options) map[client.Object]cache.ByObject {
 		Transform: func(o any) (any, error) {
 			if u, ok := o.(*unstructured.Unstructured); ok {
 				u.SetManagedFields(nil)
-				delete(u.Object, "spec")
+				deadline, _, _ := unstructured.NestedFieldNoCopy(u.Object, pathDeadline...)
+				u.Object["spec"] = map[string]any{"activeDeadlineSeconds": deadline}
 			}
 			return o, nil
 		},
@@ -296,36 +298,57 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		}).Complete(kube.QuietConflicts(r.sweeping(reconcile.AsReconciler(r.Client, r))))
 }
 
-// ended lets Jobs through that have come to their end, or are gone.
+// ended lets Jobs through that have come to their end, were told to, or are gone.
 var ended = predicate.Funcs{
-	CreateFunc: func(e event.CreateEvent) bool { return isFinished(e.Object) },
-	UpdateFunc: func(e event.UpdateEvent) bool { return isFinished(e.ObjectNew) && !isFinished(e.ObjectOld) },
+	CreateFunc: func(e event.CreateEvent) bool { return ending(e.Object) > 0 },
+	UpdateFunc: func(e event.UpdateEvent) bool { return ending(e.ObjectNew) > ending(e.ObjectOld) },
 }
 
-func isFinished(o client.Object) bool {
+// ending is 2 for a Job that has ended, 1 for one that was told to, and 0 for others.
+func ending(o client.Object) int {
 	job, ok := o.(*unstructured.Unstructured)
-	return ok && finished(job)
+	switch {
+	case ok && finished(job):
+		return 2
+	case ok && toldToEnd(job) != nil:
+		return 1
+	}
+	return 0
 }
 
-// ofConnector are the plans that cannot begin for the want of a connector, or of a grant.
-func (r *Reconciler) ofConnector(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.stuck(ctx, v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonNotGranted)
+// ofConnector are the plans that cannot begin for the want of a connector, or of a grant, and those of which something
+// sleeps behind it.
+func (r *Reconciler) ofConnector(ctx context.Context, connector client.Object) []reconcile.Request {
+	stuck := because(v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonNotGranted)
+	return r.plans(ctx, func(plan *v1alpha1.HibernatePlan) bool {
+		return stuck(plan) || plan.Status.Asleep > 0 && slices.ContainsFunc(plan.Spec.Targets, func(t v1alpha1.Target) bool {
+			ref := t.ConnectorRef
+			return ref != nil && ref.Name == connector.GetName() && cmp.Or(ref.Namespace, plan.Namespace) == connector.GetNamespace()
+		})
+	})
 }
 
 func (r *Reconciler) ofNamespace(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.stuck(ctx, v1alpha1.ReasonNotGranted)
+	return r.plans(ctx, because(v1alpha1.ReasonNotGranted))
 }
 
-// stuck are the plans that something is in the way of.
-func (r *Reconciler) stuck(ctx context.Context, reasons ...string) []reconcile.Request {
+// because says whether one of some reasons is in the way of a plan.
+func because(reasons ...string) func(*v1alpha1.HibernatePlan) bool {
+	return func(plan *v1alpha1.HibernatePlan) bool {
+		c := find(plan.Status.Conditions, v1alpha1.ConditionScheduled)
+		return c != nil && slices.Contains(reasons, c.Reason)
+	}
+}
+
+// plans are those of which something is so.
+func (r *Reconciler) plans(ctx context.Context, is func(*v1alpha1.HibernatePlan) bool) []reconcile.Request {
 	var list v1alpha1.HibernatePlanList
 	if err := r.Client.List(ctx, &list); err != nil {
 		return nil // the cache has ended, and so has the manager
 	}
 	var out []reconcile.Request
 	for i := range list.Items {
-		c := find(list.Items[i].Status.Conditions, v1alpha1.ConditionScheduled)
-		if c != nil && slices.Contains(reasons, c.Reason) {
+		if is(&list.Items[i]) {
 			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}

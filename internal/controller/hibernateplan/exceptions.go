@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -17,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
 	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/schedule"
 )
@@ -28,6 +32,8 @@ import (
 type Exceptions struct {
 	// Client reads from the cache.
 	Client client.Client
+	// Recorder of events.
+	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
 }
@@ -43,7 +49,11 @@ func (r *Exceptions) Reconcile(ctx context.Context, e *v1alpha1.ScheduleExceptio
 	}
 	before := e.DeepCopy()
 	wait := judge(e, plan, r.Clock.Now())
-	return kube.Finish(ctx, r.Client, kube.Silence, before, e, "", kube.Outcome{Wait: wait})
+	var told []kube.Event
+	if e.Status.State == v1alpha1.ExceptionInvalid && e.Status.Message != before.Status.Message {
+		told = append(told, kube.Event{Type: corev1.EventTypeWarning, Reason: string(e.Status.State), Message: e.Status.Message})
+	}
+	return kube.Finish(ctx, r.Client, r.Recorder, before, e, "", kube.Outcome{Wait: wait, Events: told})
 }
 
 // planOf reads the plan of an exception; nil if there is none.
@@ -70,7 +80,7 @@ func judge(e *v1alpha1.ScheduleException, plan *v1alpha1.HibernatePlan, now time
 		st.State, st.Message = v1alpha1.ExceptionDetached, "There is no HibernatePlan "+e.Spec.PlanRef.Name+" in this namespace"
 		return 0
 	case errors.As(err, &invalid):
-		st.State, st.Message = v1alpha1.ExceptionInvalid, invalid.Error()
+		st.State, st.Message = v1alpha1.ExceptionInvalid, mistakes(invalid)
 		return 0
 	case now.Before(from):
 		st.State = v1alpha1.ExceptionPending
@@ -81,6 +91,15 @@ func judge(e *v1alpha1.ScheduleException, plan *v1alpha1.HibernatePlan, now time
 	}
 	st.State = v1alpha1.ExceptionExpired
 	return 0
+}
+
+// mistakes are those of an exception, by the paths of its own fields.
+func mistakes(all schedule.InvalidErrors) string {
+	lines := make([]string, 0, len(all))
+	for _, e := range all {
+		lines = append(lines, "spec."+strings.TrimPrefix(e.Path, "exceptions[0].")+": "+e.Problem)
+	}
+	return conditions.Line(strings.Join(lines, "; "))
 }
 
 // check reads an exception as its plan does; what is wrong with the plan's own schedule is not its concern.
@@ -96,7 +115,10 @@ func check(plan *v1alpha1.HibernatePlan, e *v1alpha1.ScheduleException) (*schedu
 
 // setupExceptions registers the reconciler of ScheduleExceptions, which the index of theirs must be there for.
 func setupExceptions(mgr ctrl.Manager, o Options) error {
-	r := &Exceptions{Client: mgr.GetClient(), Clock: o.Clock}
+	r := &Exceptions{Client: mgr.GetClient(), Clock: o.Clock, Recorder: kube.Silence}
+	if o.Events {
+		r.Recorder = mgr.GetEventRecorder("scheduleexception-controller")
+	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("scheduleexception").
 		For(&v1alpha1.ScheduleException{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).

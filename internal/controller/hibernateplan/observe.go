@@ -206,15 +206,31 @@ const lostAfter = time.Minute
 // Its pod is on a node that does not answer: the Job does not end as long as the pod is there, and the pod stays until
 // somebody takes the node away. What the runner was granted goes with the attempt.
 func (s *scope) lost(job *unstructured.Unstructured) bool {
+	deadline := s.longest()
+	if own, ok, _ := unstructured.NestedInt64(job.Object, pathDeadline...); ok && own > 0 {
+		deadline = time.Duration(own) * time.Second
+	}
+	return s.given(toldToEnd(job), deadline)
+}
+
+// pathDeadline is where a Job says how long it may run.
+var pathDeadline = []string{"spec", "activeDeadlineSeconds"}
+
+// longest is how long a Job of the plan may run of which that is not known any more.
+func (s *scope) longest() time.Duration {
+	return max(activeDeadline(s.owner.Spec.Runner), defaultActiveDeadline)
+}
+
+// toldToEnd is since when a Job is to end; nil if it is not.
+func toldToEnd(job *unstructured.Unstructured) *metav1.Time {
 	since := job.GetDeletionTimestamp()
-	if c := condition(job, "FailureTarget"); c != nil {
+	if c := condition(job, string(batchv1.JobFailureTarget)); c != nil {
 		at, _ := c["lastTransitionTime"].(string)
 		if parsed, err := time.Parse(time.RFC3339, at); err == nil && (since == nil || parsed.Before(since.Time)) {
 			since = &metav1.Time{Time: parsed}
 		}
 	}
-	deadline, _, _ := unstructured.NestedInt64(job.Object, "spec", "activeDeadlineSeconds")
-	return s.given(since, time.Duration(deadline)*time.Second)
+	return since
 }
 
 // given says whether a runner that was told to stop at some time has had all the time that it may take, and else has
@@ -257,9 +273,8 @@ func (s *scope) observeAttempt(ctx context.Context, seen *sight) error {
 	}
 	if seen.job == nil && said == nil {
 		pods, err := s.pods(ctx, seen.attempt)
-		// Its Job is made again when they have ended. How long that gave them is not known any more.
-		most := max(activeDeadline(s.owner.Spec.Runner), defaultActiveDeadline)
-		seen.held = slices.ContainsFunc(pods, func(p corev1.Pod) bool { return alive(p) && !s.given(p.DeletionTimestamp, most) })
+		// Its Job is made again when they have ended.
+		seen.held = slices.ContainsFunc(pods, func(p corev1.Pod) bool { return alive(p) && !s.given(p.DeletionTimestamp, s.longest()) })
 		return err
 	}
 	return s.conclude(ctx, seen, said)

@@ -7,15 +7,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // A Job does not end as long as its pod is there, and the pod of a node that does not answer stays: the attempt has failed
@@ -61,6 +65,57 @@ func TestLostNode(t *testing.T) {
 				t.Errorf("it is looked at in %s", p.Wait)
 			}
 		})
+	}
+}
+
+// The plan is looked at when a Job was told to end, and the cache has what is needed to judge it.
+func TestToldToEnd(t *testing.T) {
+	job := kube.Empty(jobGVK)
+	_ = unstructured.SetNestedField(job.Object, int64(600), pathDeadline...)
+	_ = unstructured.SetNestedField(job.Object, int64(1), "spec", "parallelism")
+	for _, by := range CacheByObject(Options{Namespace: "system"}) {
+		if _, err := by.Transform(job); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(map[string]any{"activeDeadlineSeconds": int64(600)}, job.Object["spec"]); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	ending := job.DeepCopy()
+	_ = unstructured.SetNestedSlice(ending.Object, []any{map[string]any{"type": "FailureTarget", "status": "True", "lastTransitionTime": noon.Format(time.RFC3339)}}, "status", "conditions")
+	over := ending.DeepCopy()
+	_ = unstructured.SetNestedSlice(over.Object, []any{map[string]any{"type": "Failed", "status": "True"}}, "status", "conditions")
+	gone := job.DeepCopy()
+	gone.SetDeletionTimestamp(ptr.To(metav1.NewTime(noon)))
+	for name, test := range map[string]struct {
+		before, after *unstructured.Unstructured
+		passes        bool
+	}{
+		"it runs": {job, job, false}, "told": {job, ending, true}, "still": {ending, ending, false}, "over": {ending, over, true}, "done": {over, over, false}, "deleted": {job, gone, true},
+	} {
+		if got := ended.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.passes {
+			t.Errorf("%s: it passes: %v", name, got)
+		}
+	}
+}
+
+// Where a connector goes behind which something sleeps, its plan says so, and not only when it is to wake.
+func TestConnectorOfWhatSleeps(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 1)
+	plan.Spec.Targets[0].ConnectorRef = &v1alpha1.ConnectorRef{Kind: "K8SCluster", Name: "away"}
+	for name, test := range map[string]struct {
+		namespace, name string
+		asleep          int32
+		woken           int
+	}{
+		"asleep": {plan.Namespace, "away", 1, 1}, "awake": {plan.Namespace, "away", 0, 0}, "another": {plan.Namespace, "near", 1, 0}, "elsewhere": {"other", "away", 1, 0},
+	} {
+		now := plan.DeepCopy()
+		now.Status.Asleep = test.asleep
+		r, _ := newReconciler(t, now)
+		if got := r.ofConnector(t.Context(), &v1alpha1.K8SCluster{ObjectMeta: metav1.ObjectMeta{Namespace: test.namespace, Name: test.name}}); len(got) != test.woken {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 
