@@ -197,10 +197,10 @@ func edit(patch string) action {
 	}
 }
 
-// editSource and removeSource are what somebody does to the source.
-func editSource(kind, patch string) action {
+// labelSource and removeSource are what somebody does to the source.
+func labelSource(kind string) action {
 	return func(ctx context.Context, s *faults.Stage) error {
-		return s.Client.Patch(ctx, of(s, versions[kind], kind, "web"), client.RawPatch(types.MergePatchType, []byte(patch)))
+		return s.Client.Patch(ctx, of(s, versions[kind], kind, "web"), client.RawPatch(types.MergePatchType, []byte(newLabel)))
 	}
 }
 
@@ -269,7 +269,7 @@ var workloads = []faults.Workload{
 	{
 		Name:    "deployment-source-edited",
 		Objects: objects("Deployment"),
-		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), editSource("Deployment", newLabel))},
+		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), labelSource("Deployment"))},
 		Done:    up(1, zero, labelled),
 	},
 	{
@@ -316,6 +316,17 @@ var workloads = []faults.Workload{
 		Done:    gone,
 	},
 	{
+		// It is updated where it is, by an override and by its source.
+		Name:    "statefulset-edited",
+		Objects: objects("StatefulSet"),
+		Steps: []faults.Step{
+			faults.At(up(1, zero, anyhow), edit(newImage)),
+			faults.At(up(2, zero, imaged("example/web:3")), labelSource("StatefulSet")),
+			faults.At(up(2, zero, labelled), remove),
+		},
+		Done: gone,
+	},
+	{
 		// The API server refuses the twin that is to take the place of the one that there is, which stays.
 		Name:    "statefulset-impossible",
 		Objects: objects("StatefulSet"),
@@ -329,7 +340,7 @@ var workloads = []faults.Workload{
 		Name:    "statefulset-pinned",
 		Objects: objects("StatefulSet", "  sourcePolicy: Pinned\n"),
 		Steps: []faults.Step{
-			faults.At(up(1, zero, anyhow), editSource("StatefulSet", newLabel), edit(newImage)),
+			faults.At(up(1, zero, anyhow), labelSource("StatefulSet"), edit(newImage)),
 			faults.At(up(2, zero, imaged("example/web:3")), edit(`{"spec":{"sourcePolicy":"Follow"}}`)),
 		},
 		Done: all(up(3, zero, labelled), without("ControllerRevision")),
@@ -345,6 +356,12 @@ var workloads = []faults.Workload{
 		Objects: objects("Rollout"),
 		Steps:   []faults.Step{faults.At(up(1, isReady, anyhow), edit(newImage)), faults.At(up(2, isReady, imaged("example/web:3")), remove)},
 		Done:    gone,
+	},
+	{
+		Name:    "rollout-source-edited",
+		Objects: objects("Rollout"),
+		Steps:   []faults.Step{faults.At(up(1, isReady, anyhow), labelSource("Rollout"))},
+		Done:    up(1, isReady, labelled),
 	},
 	{
 		Name:    "rollout-unready",
