@@ -54,6 +54,10 @@ test-keda: k8s keda ## Put workloads to sleep and wake them that KEDA itself sca
 hibernate-crash: k8s ## Put 1,000 workloads to sleep and wake them while runners and managers are killed at random.
 	@go test ./test/integration -count=1 -v -timeout 60m -run TestIntegration -ginkgo.v -ginkgo.label-filter=crash -hibernation.rounds=250 -hibernation.whole $(TESTFLAGS)
 
+.PHONY: schedule
+schedule: ## Compare schedules with an oracle that goes by the minute, in every time zone whose clocks change.
+	@go test ./internal/schedule -count=1 -timeout 60m -run TestOracle -schedule.all $(TESTFLAGS)
+
 .PHONY: lint
 lint: golangci-lint ## Run golangci-lint (the nested modules under hack/ hold no code worth it).
 	@bin/golangci-lint run ./...
@@ -102,6 +106,10 @@ sweep-full: k8s ## Let every fault happen at every write of every workload; with
 sweep-mutants: k8s ## Plant bugs in the manager and fail if the sweep does not find one of them; OF=experiment plays those of one kind.
 	@go test -tags mutants ./test/faults -count=1 -run TestOverlay
 	@go test -tags mutants $(addprefix ./test/faults/,$(or $(OF),experiment experimentdeployment hibernateplan)) -p 1 -count=1 -v -timeout 90m -run TestMutants $(SWEEPFLAGS)
+
+.PHONY: merge-million
+merge-million: ## Compare the merges of a million random overrides with those of evanphx/json-patch and of kubectl.
+	@TIMEFORMAT='make merge-million: %0R s'; time go test ./internal/merge -count=1 -v -timeout 60m -run 'TestReplaceIsRFC7386|TestStrategicIsThatOfKubectl' -cases=1000000 $(TESTFLAGS)
 
 .PHONY: load
 load: k8s $(PEER) ## Measure: make load SCENARIO=experiment-burst N=1000 REPS=5; PEER=rollouts beside it; LOADFLAGS are passed on.

@@ -231,7 +231,7 @@ func (f facts) want(p *Plan, plan *v1alpha1.HibernatePlan) {
 // so that what sleeps wakes; nil for none.
 func (f facts) timetable(p *Plan, plan *v1alpha1.HibernatePlan) (*schedule.Schedule, v1alpha1.Schedule) {
 	table, err := f.table(plan.Spec.Schedule, plan.Status.Skips)
-	if err == nil {
+	if err == nil || plan.DeletionTimestamp != nil { // which wakes by no schedule
 		return table, plan.Spec.Schedule
 	}
 	message := "spec.schedule." + err.Error()

@@ -762,6 +762,7 @@ func TestDeleteWhatWasLeft(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.HibernatePlanSpec){
 		"suspended": func(s *v1alpha1.HibernatePlanSpec) { s.Suspend = true },
 		"dry run":   func(s *v1alpha1.HibernatePlanSpec) { s.DryRun = true },
+		"nowhere":   func(s *v1alpha1.HibernatePlanSpec) { s.Schedule.Timezone = "Europe/Nowhere" },
 		"invalid":   func(s *v1alpha1.HibernatePlanSpec) { s.Targets = append(s.Targets, s.Targets[0]) },
 	} {
 		t.Run(name, func(t *testing.T) {

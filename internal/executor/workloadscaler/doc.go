@@ -41,6 +41,10 @@
 // minReplicas 1 would make the latter scale up at once, not that is changed but spec.behavior.scaleUp.selectPolicy, to
 // Disabled. The HorizontalPodAutoscaler of a ScaledObject is KEDA's, which deletes and makes it.
 //
+// Nothing is applied, so no field is anybody's that was not. What writes a field stands in managedFields, though, as after
+// kubectl scale: who then applies other replicas by server-side apply is told of labkeeper-runner, once. To take that out
+// again a runner would need to patch whole workloads, which is more than it should be able to do.
+//
 // # What others change meanwhile
 //
 // It stays. A field is brought back if it still has the value that it was put to sleep with, in the same object: by
