@@ -97,7 +97,8 @@ func metaOf(spec any) strategicpatch.LookupPatchMeta {
 
 // Strategic merges as kubectl patch does by default: lists that have keys (containers, env, ports, volumes) merge
 // by them, so that one container's image can be changed without naming the others; other lists replace; null
-// deletes, and so does {"$patch": "delete"} an element. No object of the result has a null. Errors name the path, and no value: it may be a secret.
+// deletes, and so does {"$patch": "delete"} an element. No object of the result has a null, but for what a Rollout has
+// beside its template, which merges as Replace does. Errors name the path, and no value: it may be a secret.
 func Strategic(base, override map[string]any, lists Lists) (map[string]any, error) {
 	if lists.field == "" {
 		return strategic(base, override, lists)
@@ -122,13 +123,52 @@ func Strategic(base, override map[string]any, lists Lists) (map[string]any, erro
 }
 
 func strategic(base, patch map[string]any, lists Lists) (map[string]any, error) {
-	merged, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(runtime.DeepCopyJSON(base), runtime.DeepCopyJSON(patch), lists.meta)
+	if path := undecided(patch, lists.field); path != "" {
+		return nil, fmt.Errorf("merging by keys: %s and its $deleteFromPrimitiveList exclude each other; remove one of the two", path)
+	}
+	merged, err := recovered(func() (strategicpatch.JSONMap, error) {
+		return strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(runtime.DeepCopyJSON(base), runtime.DeepCopyJSON(patch), lists.meta)
+	})
 	if err != nil {
 		// The error may quote values, which may be secrets.
 		return nil, fmt.Errorf("merging by keys: %s", cmp.Or(misfit(patch, lists.meta, lists.field), "it is no strategic merge patch of this kind"))
 	}
 	dropNulls(map[string]any(merged))
 	return merged, nil
+}
+
+// recovered has a panic be an error: strategicpatch takes keys for scalars, and elements of directives for strings.
+func recovered(merge func() (strategicpatch.JSONMap, error)) (merged strategicpatch.JSONMap, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = errors.New("it does not fit")
+		}
+	}()
+	return merge()
+}
+
+// undecided is the path of a list that a patch has beside what is to be deleted from it: which of the two comes first
+// is left to chance. Empty if there is none.
+func undecided(value any, path string) string {
+	switch of := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(of)) {
+			at := strings.TrimPrefix(path+"."+name, ".")
+			if _, both := of["$deleteFromPrimitiveList/"+name]; both {
+				return at
+			}
+			if found := undecided(of[name], at); found != "" {
+				return found
+			}
+		}
+	case []any:
+		for i := range of {
+			if found := undecided(of[i], fmt.Sprintf("%s[%d]", path, i)); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
 }
 
 // dropNulls takes out those of objects that a patch leaves in new elements of lists: merged again it would not.
@@ -189,8 +229,11 @@ func misfitIn(list []any, meta strategicpatch.LookupPatchMeta, path, key string)
 		if object["$patch"] == "replace" {
 			continue
 		}
-		if _, named := object[key]; !named {
+		switch object[key].(type) {
+		case nil:
 			return fmt.Sprintf("%s needs its %s, by which the list is merged", at, key)
+		case map[string]any, []any:
+			return fmt.Sprintf("%s.%s, by which the list is merged, must be no object and no list", at, key)
 		}
 		if found := misfit(object, meta, at); found != "" {
 			return found

@@ -9,30 +9,30 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// c8, r11, r14, p12.
+// How a twin is by its own status, of any kind.
 func TestRead(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind, spec, status string
 		health             Health
 		reason             string
 	}{
-		"nothing yet":     {"Deployment", `{replicas: 2}`, `{}`, Progressing, ReasonNotObserved},
-		"of before":       {"Deployment", `{replicas: 2}`, `{observedGeneration: 1, replicas: 2, updatedReplicas: 2, availableReplicas: 2, readyReplicas: 2}`, Progressing, ReasonNotObserved},
-		"ready":           {"Deployment", `{replicas: 2}`, `{observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 2, readyReplicas: 2}`, Ready, ReasonReady},
-		"old pods":        {"Deployment", `{replicas: 2}`, `{observedGeneration: 2, replicas: 3, updatedReplicas: 2, availableReplicas: 2}`, Progressing, ReasonProgressing},
-		"not available":   {"Deployment", `{replicas: 2}`, `{observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 1}`, Progressing, ReasonProgressing},
-		"none":            {"Deployment", `{replicas: 0}`, `{observedGeneration: 2}`, Ready, ReasonScaledToZero},
-		"stuck":           {"Deployment", `{replicas: 1}`, `{observedGeneration: 2, replicas: 1, updatedReplicas: 1, conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded}]}`, Degraded, ReasonStuck},
-		"refused":         {"Deployment", `{replicas: 1}`, `{observedGeneration: 2, conditions: [{type: ReplicaFailure, status: "True", message: "exceeded quota"}]}`, Degraded, ReasonPodsRefused},
-		"a set":           {"StatefulSet", `{replicas: 1}`, `{observedGeneration: 2, replicas: 1, availableReplicas: 1, readyReplicas: 1, currentRevision: a, updateRevision: a}`, Ready, ReasonReady},
-		"a set rolls":     {"StatefulSet", `{replicas: 1}`, `{observedGeneration: 2, replicas: 1, availableReplicas: 1, readyReplicas: 1, currentRevision: a, updateRevision: b}`, Progressing, ReasonProgressing},
-		"healthy":         {"Rollout", `{replicas: 1}`, `{observedGeneration: "2", phase: Healthy, availableReplicas: 1}`, Ready, ReasonReady},
-		"healthy before":  {"Rollout", `{replicas: 1}`, `{observedGeneration: "1", phase: Healthy}`, Progressing, ReasonNotObserved},
-		"an old hash":     {"Rollout", `{replicas: 1}`, `{observedGeneration: 5f79b78d7f, phase: Healthy}`, Progressing, ReasonNotObserved},
-		"paused":          {"Rollout", `{replicas: 1}`, `{observedGeneration: "2", phase: Paused, message: CanaryPauseStep}`, Progressing, ReasonPaused},
-		"degraded":        {"Rollout", `{replicas: 1}`, `{observedGeneration: "2", phase: Degraded, message: aborted}`, Degraded, ReasonDegraded},
-		"an invalid spec": {"Rollout", `{replicas: 1}`, `{observedGeneration: "2", phase: Degraded, conditions: [{type: InvalidSpec, status: "True", message: bad}]}`, Degraded, ReasonInvalidSpec},
-		"on its way":      {"Rollout", `{replicas: 1}`, `{observedGeneration: "2", phase: Progressing}`, Progressing, ReasonProgressing},
+		"c8 nothing yet":      {"Deployment", `{replicas: 2}`, `{}`, Progressing, ReasonNotObserved},
+		"c8 of before":        {"Deployment", `{replicas: 2}`, `{observedGeneration: 1, replicas: 2, updatedReplicas: 2, availableReplicas: 2, readyReplicas: 2}`, Progressing, ReasonNotObserved},
+		"c8 ready":            {"Deployment", `{replicas: 2}`, `{observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 2, readyReplicas: 2}`, Ready, ReasonReady},
+		"c8 old pods":         {"Deployment", `{replicas: 2}`, `{observedGeneration: 2, replicas: 3, updatedReplicas: 2, availableReplicas: 2}`, Progressing, ReasonProgressing},
+		"c8 not available":    {"Deployment", `{replicas: 2}`, `{observedGeneration: 2, replicas: 2, updatedReplicas: 2, availableReplicas: 1}`, Progressing, ReasonProgressing},
+		"c8 none":             {"Deployment", `{replicas: 0}`, `{observedGeneration: 2}`, Ready, ReasonScaledToZero},
+		"c8 stuck":            {"Deployment", `{replicas: 1}`, `{observedGeneration: 2, replicas: 1, updatedReplicas: 1, conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded}]}`, Degraded, ReasonStuck},
+		"p12 refused":         {"Deployment", `{replicas: 1}`, `{observedGeneration: 2, conditions: [{type: ReplicaFailure, status: "True", message: "exceeded quota"}]}`, Degraded, ReasonPodsRefused},
+		"c8 a set":            {"StatefulSet", `{replicas: 1}`, `{observedGeneration: 2, replicas: 1, availableReplicas: 1, readyReplicas: 1, currentRevision: a, updateRevision: a}`, Ready, ReasonReady},
+		"c8 a set rolls":      {"StatefulSet", `{replicas: 1}`, `{observedGeneration: 2, replicas: 1, availableReplicas: 1, readyReplicas: 1, currentRevision: a, updateRevision: b}`, Progressing, ReasonProgressing},
+		"r11 healthy":         {"Rollout", `{replicas: 1}`, `{observedGeneration: "2", phase: Healthy, availableReplicas: 1}`, Ready, ReasonReady},
+		"r11 healthy before":  {"Rollout", `{replicas: 1}`, `{observedGeneration: "1", phase: Healthy}`, Progressing, ReasonNotObserved},
+		"r11 an old hash":     {"Rollout", `{replicas: 1}`, `{observedGeneration: 5f79b78d7f, phase: Healthy}`, Progressing, ReasonNotObserved},
+		"r11 paused":          {"Rollout", `{replicas: 1}`, `{observedGeneration: "2", phase: Paused, message: CanaryPauseStep}`, Progressing, ReasonPaused},
+		"r11 degraded":        {"Rollout", `{replicas: 1}`, `{observedGeneration: "2", phase: Degraded, message: aborted}`, Degraded, ReasonDegraded},
+		"r14 an invalid spec": {"Rollout", `{replicas: 1}`, `{observedGeneration: "2", phase: Degraded, conditions: [{type: InvalidSpec, status: "True", message: bad}]}`, Degraded, ReasonInvalidSpec},
+		"r11 on its way":      {"Rollout", `{replicas: 1}`, `{observedGeneration: "2", phase: Progressing}`, Progressing, ReasonProgressing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u := &unstructured.Unstructured{Object: map[string]any{"spec": object(t, test.spec), "status": object(t, test.status)}}
@@ -46,55 +46,80 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// a1 to a3, a6.
-func TestInterference(t *testing.T) {
+// Autoscalers find pods by the selector of what they scale, whatever owns them.
+func TestAutoscalers(t *testing.T) {
+	scaler := func(kind, target string) *unstructured.Unstructured {
+		return source(t, `{kind: `+kind+`, metadata: {name: x}, spec: {scaleTargetRef: {`+target+`}}}`)
+	}
+	const relabelled = `{template: {metadata: {labels: {app: another}}}}`
+	for name, test := range map[string]struct {
+		source, override string
+		scaler           *unstructured.Unstructured
+		says             string
+	}{
+		"a1 of the source":                 {tracked, ``, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: web"), "scales the source"},
+		"a1 of other pods":                 {tracked, relabelled, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: web"), ""},
+		"a1 of another":                    {tracked, ``, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: api"), ""},
+		"a1 of another kind":               {tracked, ``, scaler("HorizontalPodAutoscaler", "kind: StatefulSet, name: web"), ""},
+		"a2 of the twin":                   {tracked, ``, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: web-exp-abc"), "scales the twin"},
+		"a2 of the twin, by KEDA":          {tracked, ``, scaler("ScaledObject", "name: web-exp-abc"), "scales the twin"},
+		"a2 of the twin, with other pods":  {tracked, relabelled, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: web-exp-abc"), "scales the twin"},
+		"a3 of a canary":                   {shifting, ``, scaler("HorizontalPodAutoscaler", "kind: Rollout, name: web"), "scales the source"},
+		"a3 of blueGreen":                  {colored, ``, scaler("HorizontalPodAutoscaler", "kind: Rollout, name: web"), ""},
+		"a3 of the twin of blueGreen":      {colored, ``, scaler("HorizontalPodAutoscaler", "kind: Rollout, name: web-exp-abc"), "scales the twin"},
+		"a4 by KEDA":                       {tracked, ``, scaler("ScaledObject", "kind: Deployment, name: web"), "ScaledObject x scales the source"},
+		"a4 by KEDA, which leaves it out":  {tracked, ``, scaler("ScaledObject", "name: web"), "ScaledObject x scales the source"},
+		"a4 by KEDA, which means another":  {database, ``, scaler("ScaledObject", "name: db"), ""},
+		"a4 by KEDA, which names the kind": {database, ``, scaler("ScaledObject", "kind: StatefulSet, name: db"), "scales the source"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			twin := build(t, test.source, wanted(t, given(test.override))).Object
+			got := Autoscalers(source(t, test.source), twin, []*unstructured.Unstructured{test.scaler})
+			if len(got) > 1 || (len(got) == 0) != (test.says == "") || !strings.Contains(strings.Join(got, ""), test.says) {
+				t.Errorf("it says %v", got)
+			}
+		})
+	}
+}
+
+// A budget counts what its selector selects.
+func TestBudgets(t *testing.T) {
 	from := source(t, tracked)
 	twin := build(t, tracked, wanted(t, `{}`)).Object
-	scaler := func(kind, target, name string) *unstructured.Unstructured {
-		return source(t, `{kind: `+kind+`, metadata: {name: x}, spec: {scaleTargetRef: {`+target+`name: `+name+`}}}`)
-	}
-	for name, test := range map[string]struct {
-		scaler *unstructured.Unstructured
-		says   string
-	}{
-		"of the source":   {scaler("HorizontalPodAutoscaler", "kind: Deployment, ", "web"), "scales the source"},
-		"of KEDA":         {scaler("ScaledObject", "", "web"), "scales the source"},
-		"of the twin":     {scaler("HorizontalPodAutoscaler", "kind: Deployment, ", "web-exp-abc"), "scales the twin"},
-		"of another":      {scaler("HorizontalPodAutoscaler", "kind: Deployment, ", "api"), ""},
-		"of another kind": {scaler("HorizontalPodAutoscaler", "kind: StatefulSet, ", "web"), ""},
-	} {
-		got := Autoscalers(from, twin, []*unstructured.Unstructured{test.scaler})
-		if len(got) > 1 || strings.Join(got, "") == "" != (test.says == "") || !strings.Contains(strings.Join(got, ""), test.says) {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-	green := source(t, colored)
-	hpa := scaler("HorizontalPodAutoscaler", "kind: Rollout, ", "web")
-	if got := Autoscalers(green, build(t, colored, wanted(t, `{}`)).Object, []*unstructured.Unstructured{hpa}); len(got) > 0 {
-		t.Errorf("a blueGreen Rollout: %v", got)
-	}
-	budget := func(selector string) []*unstructured.Unstructured {
-		return []*unstructured.Unstructured{source(t, `{kind: PodDisruptionBudget, metadata: {name: web}, spec: {`+selector+`}}`)}
-	}
-	for selector, want := range map[string]int{
+	for spec, want := range map[string]int{
 		`selector: {matchLabels: {app: web}}`: 1, `selector: {}`: 1, `selector: {matchExpressions: [{key: tier, operator: In, values: [front]}]}`: 1,
 		`selector: {matchLabels: {app: api}}`: 0, `minAvailable: 1`: 0, `selector: {matchExpressions: [{key: x, operator: Wrong}]}`: 0,
 		`selector: {matchExpressions: [{key: ` + LabelRole + `, operator: DoesNotExist}]}`: 0,
 	} {
-		if got := Budgets(from, twin, budget(selector)); len(got) != want {
-			t.Errorf("%s: %v", selector, got)
-		}
+		t.Run("a6 "+spec, func(t *testing.T) {
+			got := Budgets(from, twin, []*unstructured.Unstructured{source(t, `{kind: PodDisruptionBudget, metadata: {name: web}, spec: {`+spec+`}}`)})
+			if len(got) != want || want > 0 && !strings.Contains(got[0], "PodDisruptionBudget web") {
+				t.Errorf("it says %v", got)
+			}
+		})
 	}
 }
 
-// d3.
+// The source's selector selects the twin's pods where they have its labels; the twin's never selects the source's.
 func TestOverlaps(t *testing.T) {
-	if from := source(t, tracked); !Overlaps(from, build(t, tracked, wanted(t, `{}`)).Object) {
-		t.Error("labels that Services select are those of the source's selector")
-	}
-	w := wanted(t, `{template: {metadata: {labels: {app: another}}}}`)
-	if from := source(t, tracked); Overlaps(from, build(t, tracked, w).Object) {
-		t.Error("another label")
+	for name, test := range map[string]struct {
+		source, override string
+		want             bool
+	}{
+		"d3 a Deployment":  {tracked, `{}`, true},
+		"d3 a StatefulSet": {database, `{}`, true},
+		"d3 a Rollout":     {shifting, `{}`, true},
+		"d3 other labels":  {tracked, `{template: {metadata: {labels: {app: another}}}}`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from, twin := source(t, test.source), build(t, test.source, wanted(t, test.override)).Object
+			if got := Overlaps(from, twin); got != test.want {
+				t.Errorf("it is %v", got)
+			}
+			if Overlaps(twin, from) {
+				t.Error("the twin's selector selects the source's pods")
+			}
+		})
 	}
 }
 

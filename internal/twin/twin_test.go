@@ -2,6 +2,8 @@ package twin
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
@@ -156,6 +159,14 @@ func wanted(t testing.TB, override string) Wanted {
 	return Wanted{Name: "web-exp-abc", For: "faster", Override: object(t, override)}
 }
 
+// given is an object where nothing is said.
+func given(text string) string {
+	if text == "" {
+		return "{}"
+	}
+	return text
+}
+
 func build(t *testing.T, text string, w Wanted) *Twin {
 	t.Helper()
 	from := source(t, text)
@@ -182,7 +193,7 @@ func expect(t *testing.T, want string, got map[string]any) {
 	}
 }
 
-// Nothing gets in that is not listed: m1 to m12, d1, d2, d4, d5, d9, p1, p2, p3, r9.
+// Nothing gets in that is not listed, from a workload that everybody has left a mark on, and what pods are made of does.
 func TestDeployment(t *testing.T) {
 	twin := build(t, tracked, wanted(t, `{template: {spec: {priorityClassName: null}}}`))
 	expect(t, `
@@ -228,80 +239,363 @@ spec:
 `, twin.Object.Object)
 }
 
-// m12: what somebody lists is copied, but for what names another object.
+// plain is a Deployment that nobody has left a mark on.
+const plain = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "web:1"}]}
+`
+
+// Each mark, and each setting that is the source's own, leaves its twin as that of a source without: those of other
+// tools and controllers even where every annotation is listed.
+func TestDropped(t *testing.T) {
+	const applied = `kubectl.kubernetes.io/last-applied-configuration: "{}"`
+	annotations := func(all string) string { return `{metadata: {annotations: {` + all + `}}}` }
+	labels := func(all string) string { return `{metadata: {labels: {` + all + `}}}` }
+	ofPods := func(metadata string) string { return `{spec: {template: {metadata: {` + metadata + `}}}}` }
+	everything, nothing := []string{""}, []string(nil)
+	for name, test := range map[string]struct {
+		source, marks string
+		listed        []string
+	}{
+		"m1 what the server sets":     {plain, `{metadata: {uid: 1-2-3, resourceVersion: "42", generation: 7, creationTimestamp: "2026-01-01T00:00:00Z", managedFields: [{manager: kubectl}], selfLink: /x}, status: {replicas: 3}}`, everything},
+		"m1 one that is going":        {plain, `{metadata: {deletionTimestamp: "2026-01-01T00:00:00Z", deletionGracePeriodSeconds: 0, generateName: web-}}`, everything},
+		"m2 finalizers":               {plain, `{metadata: {finalizers: [foregroundDeletion, example.com/keep]}}`, everything},
+		"m3 owners":                   {plain, `{metadata: {ownerReferences: [{apiVersion: example.com/v1, kind: Shop, name: shop, uid: 4-5-6, controller: true}]}}`, everything},
+		"m4 last applied":             {plain, annotations(applied), everything},
+		"m4 labels that are pruned":   {plain, labels(`app: web, team: shop`), everything},
+		"m5 of Deployments":           {plain, annotations(`deployment.kubernetes.io/revision: "7", deployment.kubernetes.io/desired-replicas: "3", deployment.kubernetes.io/max-replicas: "4", deprecated.deployment.rollback.to: "6"`), everything},
+		"m5 of Rollouts":              {shifting, annotations(`rollout.argoproj.io/revision: "3", rollout.argoproj.io/workload-generation: "3"`), everything},
+		"m5 who is notified":          {plain, annotations(`notifications.argoproj.io/subscribe.on-sync-failed.slack: prod, notified.notifications.argoproj.io: "{}"`), everything},
+		"m6 labels of Argo CD":        {plain, labels(`app.kubernetes.io/instance: shop, argocd.argoproj.io/instance: shop`), everything},
+		"m7 tracking ids of Argo CD":  {plain, annotations(`argocd.argoproj.io/tracking-id: "shop:apps/Deployment:shop/web", argocd.argoproj.io/installation-id: x`), everything},
+		"m8 others of Argo CD":        {plain, annotations(`argocd.argoproj.io/sync-wave: "1", argocd.argoproj.io/hook: PreSync, argocd.argoproj.io/hook-delete-policy: x, argocd.argoproj.io/sync-options: x, argocd.argoproj.io/compare-options: x, argocd.argoproj.io/managed-by: x`), everything},
+		"m9 annotations of Helm":      {plain, annotations(`meta.helm.sh/release-name: web, meta.helm.sh/release-namespace: shop, helm.sh/resource-policy: keep`), everything},
+		"m9 labels of Helm":           {plain, labels(`helm.sh/chart: web-1.0.0, app.kubernetes.io/managed-by: Helm`), everything},
+		"m10 Flux":                    {plain, annotations(`kustomize.toolkit.fluxcd.io/checksum: x, helm.toolkit.fluxcd.io/driftDetection: disabled`), everything},
+		"m10 labels of Flux":          {plain, labels(`kustomize.toolkit.fluxcd.io/name: shop, helm.toolkit.fluxcd.io/name: web`), everything},
+		"m11 kapp":                    {plain, annotations(`kapp.k14s.io/association: x, kapp.k14s.io/identity: x`), everything},
+		"m11 Rancher":                 {plain, annotations(`objectset.rio.cattle.io/applied: x, objectset.rio.cattle.io/id: x`), everything},
+		"m11 inventories":             {plain, annotations(`config.k8s.io/owning-inventory: x, configsync.gke.io/resource-id: x, applyset.kubernetes.io/tooling: x`), everything},
+		"m11 labels":                  {plain, labels(`kapp.k14s.io/app: x, objectset.rio.cattle.io/hash: x, applyset.kubernetes.io/part-of: x, olm.owner: x, skaffold.dev/run-id: x`), everything},
+		"m12 what acts on workloads":  {plain, annotations(`reloader.stakater.com/auto: "true", keel.sh/policy: force, downscaler/uptime: x, chaos.alpha.kubernetes.io/enabled: "true", team.example.com/owner: payments`), nothing},
+		"m12 labels":                  {plain, labels(`keel.sh/policy: force, goldilocks.fairwinds.com/enabled: "true"`), everything},
+		"d1 the selector":             {plain, `{spec: {selector: {matchLabels: {app: web, more: labels}}}}`, nothing},
+		"d4 paused":                   {plain, `{spec: {paused: true}}`, nothing},
+		"d5 replicas":                 {plain, `{spec: {replicas: 0}}`, nothing},
+		"d5 many replicas":            {plain, `{spec: {replicas: 30}}`, nothing},
+		"d9 the history":              {plain, `{spec: {revisionHistoryLimit: 50}}`, nothing},
+		"d10 a rollback":              {plain, `{spec: {rollbackTo: {revision: 3}}}`, nothing},
+		"s2 volumes that stay":        {database, `{spec: {persistentVolumeClaimRetentionPolicy: {whenDeleted: Retain, whenScaled: Retain}}}`, nothing},
+		"s5 a partition":              {database, `{spec: {updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 3}}}}`, nothing},
+		"s6 numbers":                  {database, `{spec: {ordinals: {start: 7}}}`, nothing},
+		"s8 one pod after the other":  {database, `{spec: {podManagementPolicy: Parallel}}`, nothing},
+		"s10 labels of pods of a set": {database, ofPods(`labels: {statefulset.kubernetes.io/pod-name: db-1, controller-revision-hash: abc, apps.kubernetes.io/pod-index: "1"}`), nothing},
+		"r1 a workload":               {shifting, `{spec: {workloadRef: {kind: Deployment, name: web, scaleDown: onsuccess}}}`, nothing},
+		"r2 Services":                 {shifting, `{spec: {strategy: {canary: {canaryService: a, stableService: b, pingPong: {pingService: c, pongService: d}}}}}`, nothing},
+		"r2 Services of blueGreen":    {shifting, `{spec: {strategy: {canary: null, blueGreen: {activeService: a, previewService: b}}}}`, nothing},
+		"r3 traffic":                  {shifting, `{spec: {strategy: {canary: {trafficRouting: {istio: {virtualService: {name: web}}}}}}}`, nothing},
+		"r4 what needs traffic":       {shifting, `{spec: {strategy: {canary: {scaleDownDelaySeconds: 5, dynamicStableScale: true, steps: [{setCanaryScale: {weight: 1}}, {setHeaderRoute: {name: x}}, {setMirrorRoute: {name: x}}, {experiment: {templates: []}}]}}}}`, nothing},
+		"r5 steps":                    {shifting, `{spec: {strategy: {canary: {steps: [{pause: {}}, {analysis: {}}]}}}}`, nothing},
+		"r6 analyses":                 {shifting, `{spec: {analysis: {unsuccessfulRunHistoryLimit: 1}, strategy: {canary: {analysis: {templates: []}, antiAffinity: {}, stableMetadata: {labels: {role: stable}}}}}}`, nothing},
+		"r6 ends of a rollout":        {shifting, `{spec: {rollbackWindow: {revisions: 9}, progressDeadlineAbort: false, strategy: {blueGreen: {prePromotionAnalysis: {}, postPromotionAnalysis: {}, activeMetadata: {}, previewMetadata: {}}}}}`, nothing},
+		"r7 paused":                   {shifting, `{spec: {paused: false, restartAt: "2026-02-02T00:00:00Z"}}`, nothing},
+		"r9 hashes of pods":           {plain, ofPods(`labels: {rollouts-pod-template-hash: abc, pod-template-hash: def}`), nothing},
+		"r10 the selector":            {shifting, `{spec: {selector: {matchLabels: {app: web, more: labels}}}}`, nothing},
+		"p1 what is no pod's":         {plain, ofPods(`name: x, namespace: y, creationTimestamp: null, generateName: x-, ownerReferences: [{kind: X}], finalizers: [x]`), everything},
+		"p2 what was done to pods":    {plain, ofPods(`annotations: {` + applied + `, kubectl.kubernetes.io/restartedAt: x, flagger-id: x, sidecar.istio.io/status: "{}"}`), everything},
+		"p2 addresses":                {plain, ofPods(`annotations: {cni.projectcalico.org/ipAddrs: "[]", cni.projectcalico.org/hwAddr: x, ovn.kubernetes.io/ip_address: x, ovn.kubernetes.io/mac_address: x, k8s.v1.cni.cncf.io/networks: x}`), nothing},
+		"c1 its status":               {plain, `{metadata: {resourceVersion: "43"}, status: {observedGeneration: 3, replicas: 2, conditions: [{type: Progressing, status: "False"}]}}`, nothing},
+		"c1 its replicas":             {shifting, `{metadata: {generation: 8}, spec: {replicas: 17}}`, nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := wanted(t, `{}`)
+			w.Annotations = test.listed
+			marked := source(t, test.source)
+			overlay(marked.Object, object(t, test.marks))
+			raw, err := yaml.Marshal(marked.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(build(t, test.source, w).Object, build(t, string(raw), w).Object); diff != "" {
+				t.Errorf("(-without +with):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What pods are to be is theirs as it is the source's.
+func TestKept(t *testing.T) {
+	from := source(t, plain)
+	template := from.Object["spec"].(map[string]any)["template"].(map[string]any)
+	overlay(template, object(t, `
+metadata:
+  labels: {app: web, version: v1, tags.datadoghq.com/version: v1, service.istio.io/canonical-name: web, part: monitored}
+  annotations: {checksum/config: abc, prometheus.io/scrape: "true", vault.hashicorp.com/agent-inject: "true", sidecar.istio.io/inject: "true", linkerd.io/inject: enabled, kubectl.kubernetes.io/default-container: web}
+`))
+	of := func(t *testing.T, override string) map[string]any {
+		twin, err := Build(from, wanted(t, override))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return templateOf(twin.Object.Object["spec"].(map[string]any))
+	}
+	t.Run("p3 annotations", func(t *testing.T) {
+		annotations, _, _ := unstructured.NestedMap(of(t, `{}`), "metadata", "annotations")
+		if diff := cmp.Diff(template["metadata"].(map[string]any)["annotations"], any(annotations)); diff != "" {
+			t.Errorf("(-source +twin):\n%s", diff)
+		}
+	})
+	for _, id := range []string{"p4 labels that Services select", "p11 labels that meshes select", "a8 labels that policies and monitors select"} {
+		t.Run(id, func(t *testing.T) {
+			if have := labelsOf(of(t, `{}`)); !selects(labelsOf(template), have) {
+				t.Errorf("labels are %v", have)
+			}
+		})
+	}
+	t.Run("p10 telemetry", func(t *testing.T) {
+		changed := of(t, `{template: {metadata: {labels: {version: faster, tags.datadoghq.com/version: faster}}}}`)
+		if have := labelsOf(changed); have["version"] != "faster" || have["tags.datadoghq.com/version"] != "faster" {
+			t.Errorf("labels are %v", have)
+		}
+		if diff := cmp.Diff(template["spec"], changed["spec"]); diff != "" {
+			t.Errorf("something is put into the pods (-source +twin):\n%s", diff)
+		}
+	})
+}
+
+// An override of one of the two meets the other as the source has it: the API server sees whether they fit.
+func TestDeadlines(t *testing.T) {
+	for kind, text := range map[string]string{"Deployment": plain, "Rollout": shifting} {
+		t.Run("d6 "+kind, func(t *testing.T) {
+			from := source(t, text)
+			overlay(from.Object, object(t, `{spec: {progressDeadlineSeconds: 20, minReadySeconds: 10}}`))
+			for override, want := range map[string]string{
+				`{}`:                              `{progressDeadlineSeconds: 20, minReadySeconds: 10}`,
+				`{minReadySeconds: 30}`:           `{progressDeadlineSeconds: 20, minReadySeconds: 30}`,
+				`{progressDeadlineSeconds: 40}`:   `{progressDeadlineSeconds: 40, minReadySeconds: 10}`,
+				`{progressDeadlineSeconds: null}`: `{minReadySeconds: 10}`,
+			} {
+				twin, err := Build(from, wanted(t, override))
+				if err != nil {
+					t.Fatal(err)
+				}
+				spec := maps.Clone(twin.Object.Object["spec"].(map[string]any))
+				maps.DeleteFunc(spec, func(name string, _ any) bool { return name != "progressDeadlineSeconds" && name != "minReadySeconds" })
+				expect(t, want, spec)
+			}
+		})
+	}
+}
+
+// The twin's identity is in its selector, and in no label that another's may be cut to as well.
+func TestIdentity(t *testing.T) {
+	for name, text := range map[string]string{"d2 Deployment": plain, "d2 StatefulSet": database, "d2 Rollout": shifting} {
+		t.Run(name, func(t *testing.T) {
+			spec := build(t, text, wanted(t, `{template: {metadata: {labels: null}}}`)).Object.Object["spec"].(map[string]any)
+			selector, _, _ := unstructured.NestedStringMap(spec, "selector", "matchLabels")
+			if !selects(selector, labelsOf(templateOf(spec))) {
+				t.Errorf("%v does not select %v", selector, labelsOf(templateOf(spec)))
+			}
+		})
+	}
+	t.Run("m14 two names that are cut the same", func(t *testing.T) {
+		w, other := wanted(t, `{}`), wanted(t, `{}`)
+		other.Name = "web-exp-def"
+		one, another := build(t, plain, w).Object, build(t, plain, other).Object
+		if diff := cmp.Diff(one.GetLabels()[LabelName], another.GetLabels()[LabelName]); diff != "" {
+			t.Error(diff)
+		}
+		selector, _, _ := unstructured.NestedStringMap(one.Object, "spec", "selector", "matchLabels")
+		if selects(selector, labelsOfPods(another)) || !selects(selector, labelsOfPods(one)) {
+			t.Errorf("%v is the selector of one of them", selector)
+		}
+	})
+	t.Run("m15 the longest name", func(t *testing.T) {
+		w := wanted(t, `{}`)
+		w.Name = strings.Repeat("x", MaxName)
+		for label, value := range labelsOfPods(build(t, database, w).Object) {
+			if wrong := validation.IsValidLabelValue(value); len(wrong) > 0 {
+				t.Errorf("%s: %v", label, wrong)
+			}
+		}
+		if wrong := validation.IsValidLabelValue(w.Name + "-5f79b78d7f"); len(wrong) > 0 { // controller-revision-hash
+			t.Error(wrong)
+		}
+	})
+	t.Run("o2 beside its source", func(t *testing.T) {
+		for _, text := range []string{plain, database, shifting} {
+			if at := build(t, text, wanted(t, `{}`)).Object.GetNamespace(); at != "shop" {
+				t.Errorf("it is in %q", at)
+			}
+		}
+	})
+}
+
+// What a hash is of is what was wanted, however it came about.
+func TestHash(t *testing.T) {
+	of := func(t *testing.T, text string) string {
+		twin := build(t, text, wanted(t, `{}`))
+		return Hash(twin.Object.Object["spec"].(map[string]any))
+	}
+	was := of(t, tracked)
+	for name, test := range map[string]struct {
+		old, new string
+		changed  bool
+	}{
+		"c2 the same again":        {"", "", false},
+		"c2 another order":         {"{app: web, tier: front,", "{tier: front, app: web,", false},
+		"c2 what does not get in":  {"revisionHistoryLimit: 50", "revisionHistoryLimit: 51", false},
+		"c2 a field is removed":    {"serviceAccountName: web", "", true},
+		"c2 a value is changed":    {"web:1", "web:2", true},
+		"c2 an element is removed": {"{name: MODE, value: production}, ", "", true},
+		"c2 another type":          {"containerPort: 8080", `containerPort: 8081`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if changed := of(t, strings.Replace(tracked, test.old, test.new, 1)) != was; changed != test.changed {
+				t.Errorf("it is another: %v", changed)
+			}
+		})
+	}
+	t.Run("c3 only what JSON has", func(t *testing.T) {
+		for _, text := range []string{tracked, database, shifting} {
+			w := wanted(t, `{minReadySeconds: 3}`)
+			w.Replicas = ptr.To[int32](2)
+			twin := build(t, text, w)
+			raw, err := twin.Object.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, err := merge.Decode(raw)
+			if diff := cmp.Diff(read, runtime.DeepCopyJSON(twin.Object.Object)); err != nil || diff != "" { // which panics of others
+				t.Errorf("%v (-read +twin):\n%s", err, diff)
+			}
+		}
+	})
+}
+
+// What a source has twice, which is legal, its twin has, too, if the override says nothing of that list.
+func TestTwice(t *testing.T) {
+	const env, ports = `[{name: A, value: "1"}, {name: A, value: "2"}]`, `[{containerPort: 53, protocol: TCP}, {containerPort: 53, protocol: UDP}, {containerPort: 53, protocol: TCP}]`
+	from := strings.Replace(plain, `image: "web:1"`, `image: "web:1", env: `+env+`, ports: `+ports, 1)
+	for name, test := range map[string]struct {
+		strategy                  Strategy
+		override, env, ports, img string
+	}{
+		"p8 Replace":               {Replace, `{minReadySeconds: 3}`, env, ports, "web:1"},
+		"p8 Strategic":             {Strategic, `{template: {spec: {containers: [{name: web, image: "web:2"}]}}}`, env, ports, "web:2"},
+		"p8 Strategic, one more":   {Strategic, `{template: {spec: {containers: [{name: web, env: [{name: B}], ports: [{containerPort: 80}]}]}}}`, `[{name: B}, ` + env[1:], `[{containerPort: 80}, ` + ports[1:], "web:1"},
+		"p8 Strategic, the first":  {Strategic, `{template: {spec: {containers: [{name: web, env: [{name: A, value: "3"}]}]}}}`, `[{name: A, value: "3"}, {name: A, value: "2"}]`, ports, "web:1"},
+		"p8 Strategic, none":       {Strategic, `{template: {spec: {containers: [{name: web, env: [{name: A, $patch: delete}], ports: [{containerPort: 53, $patch: delete}]}]}}}`, `[]`, `[]`, "web:1"},
+		"p8 Replace, by the lists": {Replace, `{template: {spec: {containers: [{name: web, image: "web:2", env: ` + env + `, ports: ` + ports + `}]}}}`, env, ports, "web:2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := wanted(t, test.override)
+			w.Strategy = test.strategy
+			spec := build(t, from, w).Object.Object["spec"].(map[string]any)
+			all, _, _ := unstructured.NestedSlice(spec, "template", "spec", "containers")
+			expect(t, `{name: web, image: "`+test.img+`", env: `+test.env+`, ports: `+test.ports+`}`, all[0].(map[string]any))
+		})
+	}
+}
+
+// What somebody lists is copied, but for what names another object (TestDropped).
 func TestListedAnnotations(t *testing.T) {
 	w := wanted(t, `{}`)
 	w.Annotations = []string{"team.example.com/", "argocd.argoproj.io/", "helm.toolkit.fluxcd.io/"}
 	twin := build(t, tracked, w)
-	if diff := cmp.Diff(map[string]string{"team.example.com/owner": "payments"}, twin.Object.GetAnnotations()); diff != "" {
-		t.Errorf("of the workload (-want +got):\n%s", diff)
-	}
-	annotations, _, _ := unstructured.NestedStringMap(twin.Object.Object, "spec", "template", "metadata", "annotations")
-	if annotations["team.example.com/pager"] != "payments" {
-		t.Errorf("of the pods: %v", annotations)
-	}
+	t.Run("m12 of the workload", func(t *testing.T) {
+		if diff := cmp.Diff(map[string]string{"team.example.com/owner": "payments"}, twin.Object.GetAnnotations()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+	t.Run("m12 of the pods", func(t *testing.T) {
+		annotations, _, _ := unstructured.NestedStringMap(twin.Object.Object, "spec", "template", "metadata", "annotations")
+		if annotations["team.example.com/pager"] != "payments" {
+			t.Errorf("they are %v", annotations)
+		}
+	})
 }
 
-// s1 to s3, s5, s6, s8, s10.
+// A set of its own: new volumes that go with it, and pods that come and change at once. Of what else its source has
+// nothing gets in.
 func TestStatefulSet(t *testing.T) {
-	twin := build(t, database, wanted(t, `{}`))
-	delete(twin.Object.Object["spec"].(map[string]any)["template"].(map[string]any), "spec")
-	expect(t, `
-replicas: 1
-serviceName: db
-podManagementPolicy: Parallel
-revisionHistoryLimit: 2
-persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete, whenScaled: Delete}
-updateStrategy: {type: RollingUpdate, rollingUpdate: {partition: 0}}
-selector: {matchLabels: {experiment-controller.example.com/experiment-id: web-exp-abc}}
-template:
-  metadata:
-    labels:
-      app: db
-      experiment-controller.example.com/cr-name: faster
-      experiment-controller.example.com/role: experiment
-      experiment-controller.example.com/is-experiment: "true"
-      experiment-controller.example.com/experiment-id: web-exp-abc
-volumeClaimTemplates:
-- metadata: {name: data}
-  spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Gi}}}
-`, twin.Object.Object["spec"].(map[string]any))
-}
-
-// s1: what cannot be changed makes another twin, and what can does not.
-func TestReplaced(t *testing.T) {
-	live := build(t, database, wanted(t, `{}`)).Object
-	for override, want := range map[string]bool{
-		`{}`:                   false,
-		`{minReadySeconds: 3}`: false,
-		`{template: {spec: {containers: [{name: db, image: "db:2"}]}}}`: false,
-		`{serviceName: other}`:                true,
-		`{podManagementPolicy: OrderedReady}`: true,
-		`{volumeClaimTemplates: []}`:          true,
-		`{volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 20Gi}}}}]}`: true,
-	} {
-		desired := build(t, database, wanted(t, override)).Object
-		if got := Replaced(live, desired); got != want {
-			t.Errorf("%s: %v", override, got)
+	spec := build(t, database, wanted(t, `{}`)).Object.Object["spec"].(map[string]any)
+	delete(spec["template"].(map[string]any), "spec")
+	tests := map[string]struct{ field, want string }{
+		"d1 the selector":                    {"selector", `{matchLabels: {experiment-controller.example.com/experiment-id: web-exp-abc}}`},
+		"d5 one pod":                         {"replicas", `1`},
+		"d9 a short history":                 {"revisionHistoryLimit", `2`},
+		"s2 volumes go with it":              {"persistentVolumeClaimRetentionPolicy", `{whenDeleted: Delete, whenScaled: Delete}`},
+		"s3 volumes are new":                 {"volumeClaimTemplates", `[{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 10Gi}}}}]`},
+		"s4 its Service":                     {"serviceName", `db`},
+		"s5 every pod changes":               {"updateStrategy", `{type: RollingUpdate, rollingUpdate: {partition: 0}}`},
+		"s6 numbers are its own":             {"ordinals", `null`},
+		"s8 no pod waits for a broken one":   {"podManagementPolicy", `Parallel`},
+		"s10 labels of pods are none of its": {"template", `{metadata: {labels: {app: db, ` + LabelName + `: faster, ` + LabelRole + `: experiment, ` + LabelIsExperiment + `: "true", ` + LabelID + `: web-exp-abc}}}`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := object(t, `{value: `+test.want+`}`)["value"]
+			if diff := cmp.Diff(want, spec[test.field]); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	for field := range spec {
+		if !slices.ContainsFunc(slices.Collect(maps.Values(tests)), func(test struct{ field, want string }) bool { return test.field == field }) {
+			t.Errorf("it has %s", field)
 		}
 	}
-	normalised := live.DeepCopy() // by the API server
-	_ = unstructured.SetNestedField(normalised.Object, "Filesystem", "spec", "volumeClaimTemplates", "0")
-	_ = unstructured.SetNestedField(normalised.Object, nil, "spec", "volumeClaimTemplates")
-	if Replaced(normalised, live) {
-		t.Error("what the API server makes of it counts")
-	}
-	if d := build(t, tracked, wanted(t, `{}`)).Object; Replaced(d, build(t, tracked, wanted(t, `{strategy: {type: Recreate}}`)).Object) {
-		t.Error("a Deployment is replaced")
-	}
 }
 
-// r2 to r7, m13, m5: nothing of the source's strategy is left.
-func TestRollout(t *testing.T) {
-	for name, text := range map[string]string{"canary": shifting, "blueGreen": colored} {
+// What cannot be changed makes another twin, and what can does not.
+func TestReplaced(t *testing.T) {
+	live := build(t, database, wanted(t, `{}`)).Object
+	const claims = `{volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 20Gi}}}}]}`
+	for name, test := range map[string]struct {
+		override string
+		want     bool
+	}{
+		"s1 nothing":            {`{}`, false},
+		"s1 minReadySeconds":    {`{minReadySeconds: 3}`, false},
+		"s1 the template":       {`{template: {spec: {containers: [{name: db, image: "db:2"}]}}}`, false},
+		"s1 serviceName":        {`{serviceName: other}`, true},
+		"s1 the order of pods":  {`{podManagementPolicy: OrderedReady}`, true},
+		"s1 no volumes":         {`{volumeClaimTemplates: []}`, true},
+		"s1 volumes of another": {claims, true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			twin := build(t, text, wanted(t, `{}`))
-			spec := twin.Object.Object["spec"].(map[string]any)
+			if got := Replaced(live, build(t, database, wanted(t, test.override)).Object); got != test.want {
+				t.Errorf("it is %v", got)
+			}
+		})
+	}
+	t.Run("s1 what the API server makes of it", func(t *testing.T) {
+		normalised := live.DeepCopy()
+		_ = unstructured.SetNestedField(normalised.Object, "Filesystem", "spec", "volumeClaimTemplates", "0")
+		_ = unstructured.SetNestedField(normalised.Object, nil, "spec", "volumeClaimTemplates")
+		if Replaced(normalised, live) {
+			t.Error("it counts")
+		}
+	})
+	t.Run("s1 a Deployment", func(t *testing.T) {
+		if d := build(t, tracked, wanted(t, `{}`)).Object; Replaced(d, build(t, tracked, wanted(t, `{strategy: {type: Recreate}}`)).Object) {
+			t.Error("it is replaced")
+		}
+	})
+}
+
+// Nothing of the source's strategy is left, and the controller that looks after it is that of its source.
+func TestRollout(t *testing.T) {
+	for name, text := range map[string]string{"r4 canary": shifting, "r4 blueGreen": colored} {
+		t.Run(name, func(t *testing.T) {
+			spec := build(t, text, wanted(t, `{}`)).Object.Object["spec"].(map[string]any)
 			delete(spec, "template")
 			delete(spec, "minReadySeconds")
 			expect(t, `
@@ -310,34 +604,46 @@ revisionHistoryLimit: 2
 strategy: {canary: {}}
 selector: {matchLabels: {experiment-controller.example.com/experiment-id: web-exp-abc}}
 `, spec)
-			if want := map[string]string{"canary": "blue"}[name]; twin.Object.GetLabels()[InstanceID] != want {
-				t.Errorf("labels are %v", twin.Object.GetLabels())
+		})
+	}
+	for name, test := range map[string]struct{ text, id string }{"m13 one with an id": {shifting, "blue"}, "m13 one without": {colored, ""}} {
+		t.Run(name, func(t *testing.T) {
+			twin := build(t, test.text, wanted(t, `{}`)).Object
+			if id, there := twin.GetLabels()[InstanceID]; id != test.id || there != (id != "") {
+				t.Errorf("labels are %v", twin.GetLabels())
 			}
-			if len(twin.Object.GetAnnotations()) > 0 {
-				t.Errorf("annotations are %v", twin.Object.GetAnnotations())
+			if len(twin.GetAnnotations()) > 0 {
+				t.Errorf("annotations are %v", twin.GetAnnotations())
 			}
 		})
 	}
+	t.Run("r5 steps that the override wants", func(t *testing.T) {
+		spec := build(t, shifting, wanted(t, `{strategy: {canary: {steps: [{setWeight: 50}, {pause: {}}]}}}`)).Object.Object["spec"].(map[string]any)
+		expect(t, `{canary: {steps: [{setWeight: 50}, {pause: {}}]}}`, spec["strategy"].(map[string]any))
+	})
 }
 
-// r1: the template is that of the workload that the Rollout refers to, which is not scaled by another.
+// The template is that of the workload that the Rollout refers to, which is not scaled by another.
 func TestRolloutOfAWorkload(t *testing.T) {
 	rollout := source(t, `{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: web, namespace: shop}, spec: {workloadRef: {kind: Deployment, name: web, scaleDown: onsuccess}}}`)
-	if _, err := Build(rollout, wanted(t, `{}`)); err == nil || !strings.Contains(err.Error(), "no pod template") {
-		t.Errorf("without a template: %v", err)
-	}
-	rollout.Object["spec"].(map[string]any)["template"] = object(t, tracked)["spec"].(map[string]any)["template"]
-	twin, err := Build(rollout, wanted(t, `{}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	spec := twin.Object.Object["spec"].(map[string]any)
-	if _, there := spec["workloadRef"]; there || spec["template"] == nil {
-		t.Errorf("it is %v", spec)
-	}
+	t.Run("r1 without its template", func(t *testing.T) {
+		_, err := Build(rollout, wanted(t, `{}`))
+		refused(t, err, "no pod template")
+	})
+	t.Run("r1 with its template", func(t *testing.T) {
+		rollout.Object["spec"].(map[string]any)["template"] = object(t, tracked)["spec"].(map[string]any)["template"]
+		twin, err := Build(rollout, wanted(t, `{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec := twin.Object.Object["spec"].(map[string]any)
+		if _, there := spec["workloadRef"]; there || spec["template"] == nil {
+			t.Errorf("it is %v", spec)
+		}
+	})
 }
 
-// c6, d5: replicas in two places, and those of the source nowhere.
+// Replicas in two places, and those of the source nowhere.
 func TestReplicas(t *testing.T) {
 	for name, test := range map[string]struct {
 		replicas *int32
@@ -345,16 +651,16 @@ func TestReplicas(t *testing.T) {
 		want     int64
 		wrong    string
 	}{
-		"nowhere":          {nil, `{}`, 1, ""},
-		"in the spec":      {ptr.To[int32](2), `{}`, 2, ""},
-		"none":             {ptr.To[int32](0), `{}`, 0, ""},
-		"in the override":  {nil, `{replicas: 0}`, 0, ""},
-		"in both":          {ptr.To[int32](2), `{replicas: 2}`, 2, ""},
-		"null":             {ptr.To[int32](2), `{replicas: null}`, 2, ""},
-		"in both, another": {ptr.To[int32](2), `{replicas: 3}`, 0, "overrideSpec.replicas"},
-		"no number":        {nil, `{replicas: "2"}`, 0, "overrideSpec.replicas"},
-		"a part":           {nil, `{replicas: 1.5}`, 0, "overrideSpec.replicas"},
-		"negative":         {nil, `{replicas: -1}`, 0, "overrideSpec.replicas"},
+		"d5 nowhere":          {nil, `{}`, 1, ""},
+		"c6 in the spec":      {ptr.To[int32](2), `{}`, 2, ""},
+		"c6 none":             {ptr.To[int32](0), `{}`, 0, ""},
+		"c6 in the override":  {nil, `{replicas: 0}`, 0, ""},
+		"c6 in both":          {ptr.To[int32](2), `{replicas: 2}`, 2, ""},
+		"c6 null":             {ptr.To[int32](2), `{replicas: null}`, 2, ""},
+		"c6 in both, another": {ptr.To[int32](2), `{replicas: 3}`, 0, "overrideSpec.replicas"},
+		"c6 no number":        {nil, `{replicas: "2"}`, 0, "overrideSpec.replicas"},
+		"c6 a part":           {nil, `{replicas: 1.5}`, 0, "overrideSpec.replicas"},
+		"c6 negative":         {nil, `{replicas: -1}`, 0, "overrideSpec.replicas"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := wanted(t, test.override)
@@ -378,95 +684,137 @@ func refused(t *testing.T, err error, says string) {
 	}
 }
 
-// c5, c7, c11, r1, r2, r7: what is refused, by its path, and never with a value.
+// What is refused is so by its path, and never with a value.
 func TestRefused(t *testing.T) {
-	deployments := map[string]string{
-		`{selector: {matchLabels: {app: web}}}`:                                  "overrideSpec.selector",
-		`{status: {}}`:                                                           "overrideSpec.status",
-		`{workloadRef: {}}`:                                                      "overrideSpec.workloadRef",
-		`{paused: true}`:                                                         "overrideSpec.paused",
-		`{template: {metadata: {name: x}}}`:                                      "overrideSpec.template.metadata.name",
-		`{template: {metadata: {finalizers: [x]}}}`:                              "overrideSpec.template.metadata.finalizers",
-		`{template: {metadata: {ownerReferences: []}}}`:                          "overrideSpec.template.metadata.ownerReferences",
-		`{template: {metadata: {labels: {"` + LabelRole + `": x}}}}`:             LabelRole,
-		`{template: {metadata: {annotations: {"` + Group + `/x": x}}}}`:          Group + "/x",
-		`{template: {metadata: {labels: [x]}}}`:                                  "template.metadata.labels",
-		`{template: {metadata: x}}`:                                              "template.metadata",
-		`{template: x}`:                                                          "template",
-		`{template: null}`:                                                       "template",
-		`{replcas: 2}`:                                                           `unknown field "replcas"`,
-		`{template: {spec: {containers: [{name: web, imagee: x}]}}}`:             "template.spec.containers[0].imagee",
-		`{template: {spec: {containers: [{name: web, image: [canary-value]}]}}}`: "image",
-		`{template: {spec: {containers: {name: canary-value}}}}`:                 "containers",
-		`{minReadySeconds: canary-value}`:                                        "minReadySeconds",
-		`{template: {spec: {containers: [{name: web, resources: {limits: {cpu: canary-value}}}]}}}`: "overrideSpec",
+	type row struct{ id, source, override, says string }
+	rows := []row{
+		{"c7", tracked, `{selector: {matchLabels: {app: web}}}`, "overrideSpec.selector"},
+		{"c7", tracked, `{status: {}}`, "overrideSpec.status"},
+		{"c7", tracked, `{workloadRef: {}}`, "overrideSpec.workloadRef"},
+		{"d4", tracked, `{paused: true}`, "overrideSpec.paused"},
+		{"c7", tracked, `{template: {metadata: {name: x}}}`, "overrideSpec.template.metadata.name"},
+		{"c7", tracked, `{template: {metadata: {finalizers: [x]}}}`, "overrideSpec.template.metadata.finalizers"},
+		{"c7", tracked, `{template: {metadata: {ownerReferences: []}}}`, "overrideSpec.template.metadata.ownerReferences"},
+		{"c7", tracked, `{template: {metadata: {labels: {"` + LabelRole + `": x}}}}`, LabelRole},
+		{"c7", tracked, `{template: {metadata: {annotations: {"` + Group + `/x": x}}}}`, Group + "/x"},
+		{"c11", tracked, `{template: {metadata: {labels: [x]}}}`, "template.metadata.labels"},
+		{"c11", tracked, `{template: {metadata: x}}`, "template.metadata"},
+		{"c11", tracked, `{template: x}`, "template"},
+		{"c11", tracked, `{template: null}`, "template"},
+		{"c5", tracked, `{replcas: 2}`, `unknown field "replcas"`},
+		{"c5", tracked, `{template: {spec: {containers: [{name: web, imagee: x}]}}}`, "template.spec.containers[0].imagee"},
+		{"c5", tracked, `{template: {spec: {containers: [{name: web, image: [canary-value]}]}}}`, "image"},
+		{"c5", tracked, `{template: {spec: {containers: {name: canary-value}}}}`, "containers"},
+		{"c5", tracked, `{minReadySeconds: canary-value}`, "minReadySeconds"},
+		{"c5", tracked, `{template: {spec: {containers: [{name: web, resources: {limits: {cpu: canary-value}}}]}}}`, "overrideSpec"},
+		{"s2", database, `{persistentVolumeClaimRetentionPolicy: {whenDeleted: Retain}}`, "persistentVolumeClaimRetentionPolicy"},
+		{"c5", database, `{volumeClaimTemplatez: []}`, "volumeClaimTemplatez"},
+		{"r2", shifting, `{strategy: {blueGreen: {activeService: web}}}`, "strategy.blueGreen"},
+		{"r2", shifting, `{strategy: {canary: {stableService: web}}}`, "strategy.canary.stableService"},
+		{"r3", shifting, `{strategy: {canary: {trafficRouting: {}}}}`, "strategy.canary.trafficRouting"},
+		{"r6", shifting, `{strategy: {canary: {stableMetadata: {annotations: {iam.amazonaws.com/role: admin}}}}}`, "strategy.canary.stableMetadata"},
+		{"r6", shifting, `{strategy: {canary: {canaryMetadata: {labels: {app: api}}}}}`, "strategy.canary.canaryMetadata"},
+		{"r6", shifting, `{strategy: {canary: {analysis: {templates: [{templateName: x}]}}}}`, "strategy.canary.analysis"},
+		{"r6", shifting, `{strategy: {canary: {steps: [{setWeight: 5}, {analysis: {}}]}}}`, "strategy.canary.steps[1].analysis"},
+		{"r4", shifting, `{strategy: {canary: {steps: [{experiment: {}}]}}}`, "strategy.canary.steps[0].experiment"},
+		{"r4", shifting, `{strategy: {canary: {steps: [x]}}}`, "strategy.canary.steps[0]"},
+		{"r4", shifting, `{strategy: {canary: {steps: x}}}`, "strategy.canary.steps"},
+		{"r4", shifting, `{strategy: {canary: x}}`, "strategy.canary"},
+		{"r4", shifting, `{strategy: {canary: null}}`, "strategy.canary"},
+		{"r4", shifting, `{strategy: null}`, "strategy"},
+		{"r4", shifting, `{strategy: {other: {}}}`, "strategy.other"},
+		{"r1", shifting, `{workloadRef: {name: web}}`, "workloadRef"},
+		{"r7", shifting, `{restartAt: "2026-01-01T00:00:00Z"}`, "restartAt"},
+		{"r6", shifting, `{analysis: {}}`, "analysis"},
+		{"c5", shifting, `{template: {spec: {containerz: []}}}`, "template.spec.containerz"},
+		{"d10", tracked, `{rollbackTo: {revision: 3}}`, `unknown field "rollbackTo"`},
+		{"r7", shifting, `{paused: true}`, "overrideSpec.paused"},
 	}
-	for _, label := range ofPods { // r8, r9, s9
-		deployments[`{template: {metadata: {labels: {"`+label+`": x}}}}`] = "overrideSpec.template.metadata.labels." + label
+	for _, label := range ofPods {
+		id := "r9"
+		if strings.Contains(label, "statefulset") || strings.Contains(label, "index") || strings.Contains(label, "revision") {
+			id = "s10"
+		}
+		rows = append(rows, row{id, tracked, `{template: {metadata: {labels: {"` + label + `": x}}}}`, "overrideSpec.template.metadata.labels." + label})
 	}
-	for override, says := range deployments {
-		_, err := Build(source(t, tracked), wanted(t, override))
-		refused(t, err, says)
+	for _, test := range rows {
+		t.Run(test.id+" "+test.override, func(t *testing.T) {
+			_, err := Build(source(t, test.source), wanted(t, test.override))
+			refused(t, err, test.says)
+		})
 	}
-	for override, says := range map[string]string{
-		`{persistentVolumeClaimRetentionPolicy: {whenDeleted: Retain}}`: "persistentVolumeClaimRetentionPolicy",
-		`{volumeClaimTemplatez: []}`:                                    "volumeClaimTemplatez",
+	t.Run("o10 a twin of a twin", func(t *testing.T) {
+		twin := source(t, tracked)
+		twin.SetLabels(map[string]string{LabelRole: RoleExperiment})
+		_, err := Build(twin, wanted(t, `{}`))
+		refused(t, err, "is itself a twin")
+	})
+	t.Run("another kind", func(t *testing.T) {
+		daemon := source(t, tracked)
+		daemon.SetKind("DaemonSet")
+		_, err := Build(daemon, wanted(t, `{}`))
+		refused(t, err, "sourceRef.kind")
+	})
+}
+
+// What a merge by keys leaves of directives that it has not followed is in no spec.
+func TestRefusedDirectives(t *testing.T) {
+	for name, test := range map[string]struct{ override, says string }{
+		"c7 the spec as a whole":              {`{$patch: replace, replicas: 1}`, "overrideSpec.$patch"},
+		"c7 which fields stay":                {`{$retainKeys: [replicas], replicas: 1}`, "overrideSpec.$retainKeys"},
+		"c5 an element that is none":          {`{template: {spec: {tolerations: [{key: a, $patch: delete}]}}}`, "template.spec.tolerations[0].$patch"},
+		"c5 fields of a container not there":  {`{template: {spec: {containers: [{name: new, image: x, $retainKeys: [name, image]}]}}}`, "template.spec.containers[0].$retainKeys"},
+		"c5 elements of one that is not":      {`{template: {spec: {containers: [{name: new, image: x, env: [{name: A, $patch: delete}]}]}}}`, "template.spec.containers[0].env[0].$patch"},
+		"c5 the order of one that is not":     {`{template: {spec: {containers: [{name: new, image: x, "$setElementOrder/env": []}]}}}`, "template.spec.containers[0].$setElementOrder/env"},
+		"c5 strings of one that is not there": {`{template: {spec: {containers: [{name: new, image: x, "$deleteFromPrimitiveList/args": [a]}]}}}`, "template.spec.containers[0].$deleteFromPrimitiveList/args"},
 	} {
-		_, err := Build(source(t, database), wanted(t, override))
-		refused(t, err, says)
+		for kind, text := range map[string]string{"Deployment": tracked, "Rollout": shifting} {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				from := source(t, text)
+				overlay(from.Object, object(t, `{spec: {template: {spec: {tolerations: [{key: a}]}}}}`))
+				w := wanted(t, test.override)
+				w.Strategy = Strategic
+				_, err := Build(from, w)
+				refused(t, err, test.says)
+			})
+		}
 	}
-	for override, says := range map[string]string{
-		`{strategy: {blueGreen: {activeService: web}}}`: "strategy.blueGreen",
-		`{strategy: {canary: {stableService: web}}}`:    "strategy.canary.stableService",
-		`{strategy: {canary: {trafficRouting: {}}}}`:    "strategy.canary.trafficRouting",
-		// r6: pods get these labels and annotations beside those of the template.
-		`{strategy: {canary: {stableMetadata: {annotations: {iam.amazonaws.com/role: admin}}}}}`: "strategy.canary.stableMetadata",
-		`{strategy: {canary: {canaryMetadata: {labels: {app: api}}}}}`:                           "strategy.canary.canaryMetadata",
-		`{strategy: {canary: {analysis: {templates: [{templateName: x}]}}}}`:                     "strategy.canary.analysis",
-		`{strategy: {canary: {steps: [{setWeight: 5}, {analysis: {}}]}}}`:                        "strategy.canary.steps[1].analysis",
-		`{strategy: {canary: {steps: [{experiment: {}}]}}}`:                                      "strategy.canary.steps[0].experiment",
-		`{strategy: {canary: {steps: [x]}}}`:                                                     "strategy.canary.steps[0]",
-		`{strategy: {canary: {steps: x}}}`:                                                       "strategy.canary.steps",
-		`{strategy: {canary: x}}`:                                                                "strategy.canary",
-		`{strategy: {canary: null}}`:                                                             "strategy.canary",
-		`{strategy: null}`:                                                                       "strategy",
-		`{strategy: {other: {}}}`:                                                                "strategy.other",
-		`{workloadRef: {name: web}}`:                                                             "workloadRef",
-		`{restartAt: "2026-01-01T00:00:00Z"}`:                                                    "restartAt",
-		`{analysis: {}}`:                                                                         "analysis",
-		`{template: {spec: {containerz: []}}}`:                                                   "template.spec.containerz",
-	} {
-		_, err := Build(source(t, shifting), wanted(t, override))
-		refused(t, err, says)
-	}
-	twin := source(t, tracked) // o10
-	twin.SetLabels(map[string]string{LabelRole: RoleExperiment})
-	_, err := Build(twin, wanted(t, `{}`))
-	refused(t, err, "is itself a twin")
-	daemon := source(t, tracked)
-	daemon.SetKind("DaemonSet")
-	_, err = Build(daemon, wanted(t, `{}`))
-	refused(t, err, "sourceRef.kind")
 }
 
 // A Rollout's own fields are for the API server to know, and fields that the source has, from one that is newer.
 func TestUnknownFieldsOfOthers(t *testing.T) {
-	build(t, shifting, wanted(t, `{strategy: {canary: {maxSurge: 2, steps: [{setWeight: 10}]}}}`))
 	newer := source(t, tracked)
 	_ = unstructured.SetNestedField(newer.Object, true, "spec", "template", "spec", "fieldOfTheFuture")
-	if _, err := Build(newer, wanted(t, `{}`)); err != nil {
-		t.Error(err)
-	}
-	w := wanted(t, `{template: {spec: {fieldOfTheFuture: false, another: 1}}}`)
-	_, err := Build(newer, w)
-	refused(t, err, `unknown field "template.spec.another"`)
+	t.Run("c5 a Rollout's own", func(t *testing.T) {
+		build(t, shifting, wanted(t, `{strategy: {canary: {maxSurge: 2, steps: [{setWeight: 10}]}}}`))
+	})
+	t.Run("c5 of a newer source", func(t *testing.T) {
+		if _, err := Build(newer, wanted(t, `{}`)); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("c5 beside one of a newer source", func(t *testing.T) {
+		_, err := Build(newer, wanted(t, `{template: {spec: {fieldOfTheFuture: false, another: 1}}}`))
+		refused(t, err, `unknown field "template.spec.another"`)
+	})
 }
 
-// d7: a strategy without parameters takes those of the other with it.
+// A strategy without parameters takes those of the other with it, whoever says them.
 func TestRecreate(t *testing.T) {
-	twin := build(t, tracked, wanted(t, `{strategy: {type: Recreate}}`))
-	strategy, _, _ := unstructured.NestedMap(twin.Object.Object, "spec", "strategy")
-	expect(t, `{type: Recreate}`, strategy)
+	for name, override := range map[string]string{
+		"d7 the source's":   `{strategy: {type: Recreate}}`,
+		"d7 with null":      `{strategy: {type: Recreate, rollingUpdate: null}}`,
+		"d7 the override's": `{strategy: {type: Recreate, rollingUpdate: {maxSurge: 1}}}`,
+	} {
+		for _, how := range []Strategy{Replace, Strategic} {
+			t.Run(name+", "+string(how), func(t *testing.T) {
+				w := wanted(t, override)
+				w.Strategy = how
+				strategy, _, _ := unstructured.NestedMap(build(t, tracked, w).Object.Object, "spec", "strategy")
+				expect(t, `{type: Recreate}`, strategy)
+			})
+		}
+	}
 }
 
 // One container's image changes, and the others stay as they are in the source.
@@ -484,40 +832,51 @@ func TestStrategicOverride(t *testing.T) {
 	refused(t, err, "template.spec.containers[0] needs its name")
 }
 
-// p4, r8, s9: the same Services, and why not.
+// The same Services, and why not.
 func TestServices(t *testing.T) {
-	services := []Service{
-		{Name: "web", Selector: map[string]string{"app": "web"}},
-		{Name: "front", Selector: map[string]string{"tier": "front", "app": "web"}},
-		{Name: "stable", Selector: map[string]string{"app": "web", "rollouts-pod-template-hash": "abc"}},
-		{Name: "first", Selector: map[string]string{"app": "web", "statefulset.kubernetes.io/pod-name": "web-0"}},
-		{Name: "others", Selector: map[string]string{"app": "api"}},
-		{Name: "external"},
-	}
-	w := wanted(t, `{template: {metadata: {labels: {tier: back, app: null}}}}`)
-	w.Services = services
-	reasons := func(twin *Twin) map[string]string {
-		out := map[string]string{}
-		for _, s := range twin.Services {
-			if out[s.Name] = s.Reason; s.Shared != (s.Reason == "") || s.Shared != (s.Message == "") {
-				t.Errorf("%+v", s)
-			}
+	for name, test := range map[string]struct {
+		selector              map[string]string
+		reason, reasonAllowed string
+		none                  bool
+	}{
+		"p4 one label":              {map[string]string{"app": "web"}, "", ReasonRelabelled, false},
+		"p4 two labels":             {map[string]string{"tier": "front", "app": "web"}, "", ReasonRelabelled, false},
+		"r8 one version":            {map[string]string{"app": "web", "rollouts-pod-template-hash": "abc"}, ReasonPinned, ReasonPinned, false},
+		"s9 one pod":                {map[string]string{"app": "web", "statefulset.kubernetes.io/pod-name": "web-0"}, ReasonSinglePod, ReasonSinglePod, false},
+		"s9 one pod, by its number": {map[string]string{"app": "web", "apps.kubernetes.io/pod-index": "0"}, ReasonSinglePod, ReasonSinglePod, false},
+		"p4 another workload's":     {map[string]string{"app": "api"}, "", "", true},
+		"p4 no selector":            {nil, "", "", true},
+	} {
+		for _, allowed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, allowLabelOverride %v", name, allowed), func(t *testing.T) {
+				w := wanted(t, `{template: {metadata: {labels: {tier: back, app: null}}}}`)
+				w.Services, w.AllowLabelOverride = []Service{{Name: "s", Selector: test.selector}}, allowed
+				var want []Sharing
+				reason := map[bool]string{false: test.reason, true: test.reasonAllowed}[allowed]
+				if !test.none {
+					want = []Sharing{{Name: "s", Shared: reason == "", Reason: reason}}
+				}
+				got := build(t, tracked, w).Services
+				for i := range got {
+					if got[i].Shared != (got[i].Message == "") {
+						t.Errorf("it says %+v", got[i])
+					}
+					got[i].Message = ""
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+			})
 		}
-		return out
 	}
-	twin := build(t, tracked, w)
-	if diff := cmp.Diff(map[string]string{"web": "", "front": "", "stable": ReasonPinned, "first": ReasonSinglePod}, reasons(twin)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	labels, _, _ := unstructured.NestedStringMap(twin.Object.Object, "spec", "template", "metadata", "labels")
-	if labels["app"] != "web" || labels["tier"] != "front" || labels["rollouts-pod-template-hash"] != "" {
-		t.Errorf("labels are %v", labels)
-	}
-	w.AllowLabelOverride = true
-	twin = build(t, tracked, w)
-	if diff := cmp.Diff(map[string]string{"web": ReasonRelabelled, "front": ReasonRelabelled, "stable": ReasonPinned, "first": ReasonSinglePod}, reasons(twin)); diff != "" {
-		t.Errorf("where labels may be changed (-want +got):\n%s", diff)
-	}
+	t.Run("p4 labels are put back", func(t *testing.T) {
+		w := wanted(t, `{template: {metadata: {labels: {tier: back, app: null}}}}`)
+		w.Services = []Service{{Name: "web", Selector: map[string]string{"app": "web"}}, {Name: "stable", Selector: map[string]string{"tier": "front", "app": "web", "rollouts-pod-template-hash": "abc"}}}
+		labels := labelsOfPods(build(t, tracked, w).Object)
+		if labels["app"] != "web" || labels["tier"] != "front" || labels["rollouts-pod-template-hash"] != "" { // r8: no label is forged
+			t.Errorf("labels are %v", labels)
+		}
+	})
 }
 
 // A Service of another workload does not get the twin by a label that the override brings, unless that is allowed.
@@ -538,34 +897,71 @@ func TestServicesOfOthers(t *testing.T) {
 	}
 }
 
-// d8, s4, s6, p2, p5, p6, p7, o9.
+// What may hurt the source is told of, and goes on: each alone, with the reason and what it is about.
 func TestWarnings(t *testing.T) {
-	reasons := func(twin *Twin) (out []string) {
-		for _, w := range twin.Warnings {
-			out = append(out, w.Reason)
+	headless := []Service{{Name: "db", Headless: true, Selector: map[string]string{"app": "db"}}}
+	pod := func(fields string) string { return `{spec: {template: {spec: {` + fields + `}}}}` }
+	port := pod(`containers: [{name: web, image: "web:1", ports: [{containerPort: 80, hostPort: 80}]}]`)
+	for name, test := range map[string]struct {
+		source, change, override string
+		services                 []Service
+		reason, about            string
+	}{
+		"nothing":                   {source: plain},
+		"d8 made to run once":       {source: plain, change: `{spec: {strategy: {type: Recreate}}}`, reason: WarnRunsOnce, about: "Recreate"},
+		"as many":                   {source: plain, change: `{spec: {replicas: 3}}`, override: `{replicas: 3}`, reason: WarnNotSmaller, about: "replicas"},
+		"fewer":                     {source: plain, change: `{spec: {replicas: 3}}`, override: `{replicas: 2}`},
+		"s4 peers":                  {source: database, services: headless, reason: WarnPeerDiscovery, about: "db"},
+		"s4 peers of another":       {source: database, override: `{serviceName: other}`, services: headless},
+		"s4 no headless Service":    {source: database, services: []Service{{Name: "db", Selector: map[string]string{"app": "db"}}}},
+		"p2 an address":             {source: plain, change: `{spec: {template: {metadata: {annotations: {cni.projectcalico.org/ipAddrs: "[]"}}}}}`, reason: WarnStaticAddress, about: "cni.projectcalico.org/ipAddrs"},
+		"p5 anti-affinity":          {source: plain, change: pod(`affinity: {podAntiAffinity: {}}`), reason: WarnPlacement, about: "affinity"},
+		"p5 taken away":             {source: plain, change: pod(`affinity: {podAntiAffinity: {}}`), override: `{template: {spec: {affinity: null}}}`},
+		"p5 spread":                 {source: plain, change: pod(`topologySpreadConstraints: [{topologyKey: zone, maxSkew: 1, whenUnsatisfiable: ScheduleAnyway}]`), reason: WarnPlacement, about: "topologySpreadConstraints"},
+		"p6 a volume":               {source: plain, change: pod(`volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]`), reason: WarnSharedVolume, about: "data"},
+		"p7 a port of the node":     {source: plain, change: port, reason: WarnPlacement, about: "port 80"},
+		"p7 the node's network":     {source: plain, change: pod(`hostNetwork: true`), reason: WarnPlacement, about: "network"},
+		"p7 a node":                 {source: plain, change: pod(`nodeName: n1`), reason: WarnPlacement, about: "n1"},
+		"p7 a device":               {source: plain, change: pod(`resourceClaims: [{name: gpu, resourceClaimName: gpu-0}]`), reason: WarnSharedVolume, about: "gpu-0"},
+		"p7 devices of a template":  {source: plain, change: pod(`resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu-0}]`)},
+		"p7 a name":                 {source: plain, change: pod(`hostname: a, subdomain: peers`), reason: WarnPeerDiscovery, about: "a.peers"},
+		"p7 another name":           {source: plain, change: pod(`hostname: a, subdomain: peers`), override: `{template: {spec: {hostname: b}}}`},
+		"p7 a name without a place": {source: plain, change: pod(`hostname: a`)},
+		"o9 made by an operator":    {source: plain, change: `{metadata: {ownerReferences: [{apiVersion: v1, kind: Shop, name: shop, uid: x, controller: true}]}}`, reason: WarnManaged, about: "Shop shop"},
+		"o9 owned by another":       {source: plain, change: `{metadata: {ownerReferences: [{apiVersion: v1, kind: Shop, name: shop, uid: x}]}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from := source(t, test.source)
+			overlay(from.Object, object(t, given(test.change)))
+			w := wanted(t, given(test.override))
+			w.Services, w.Annotations = test.services, []string{"cni.projectcalico.org/"}
+			twin, err := Build(from, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if said := says(twin, test.reason); len(twin.Warnings) > 1 || (len(twin.Warnings) == 0) != (test.reason == "") || !strings.Contains(said, test.about) {
+				t.Errorf("it says %+v", twin.Warnings)
+			}
+		})
+	}
+	t.Run("all of them, sorted", func(t *testing.T) {
+		from := source(t, tracked)
+		overlay(from.Object, object(t, `{spec: {strategy: {type: Recreate}, template: {metadata: {annotations: {cni.projectcalico.org/ipAddrs: "[]"}}, spec: {affinity: {podAntiAffinity: {}}, volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]}}}}`))
+		w := wanted(t, `{template: {spec: {containers: [{name: web, image: "web:1", ports: [{containerPort: 80, hostPort: 80}]}]}}}`)
+		w.Replicas, w.Annotations, w.AllowPrivileges = ptr.To[int32](3), []string{"cni.projectcalico.org/"}, true
+		twin, err := Build(from, w)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return slices.Compact(out)
-	}
-	from := source(t, tracked)
-	_ = unstructured.SetNestedField(from.Object, "Recreate", "spec", "strategy", "type")
-	_ = unstructured.SetNestedMap(from.Object, object(t, `{podAntiAffinity: {}}`), "spec", "template", "spec", "affinity")
-	_ = unstructured.SetNestedSlice(from.Object, []any{object(t, `{name: data, persistentVolumeClaim: {claimName: data}}`)}, "spec", "template", "spec", "volumes")
-	_ = unstructured.SetNestedField(from.Object, `["10.0.0.7"]`, "spec", "template", "metadata", "annotations", "cni.projectcalico.org/ipAddrs")
-	w := wanted(t, `{template: {spec: {containers: [{name: web, image: "web:1", ports: [{containerPort: 80, hostPort: 80}]}]}}}`)
-	w.Replicas, w.Annotations, w.AllowPrivileges = ptr.To[int32](3), []string{"cni.projectcalico.org/"}, true
-	twin, err := Build(from, w)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{WarnNotSmaller, WarnPlacement, WarnSharedVolume, WarnManaged, WarnRunsOnce, WarnStaticAddress}
-	if diff := cmp.Diff(want, reasons(twin)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	w = wanted(t, `{}`)
-	w.Services = []Service{{Name: "db", Headless: true, Selector: map[string]string{"app": "db"}}}
-	if diff := cmp.Diff([]string{WarnPeerDiscovery}, reasons(build(t, database, w))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+		var reasons []string
+		for _, w := range twin.Warnings {
+			reasons = append(reasons, w.Reason)
+		}
+		want := []string{WarnNotSmaller, WarnPlacement, WarnSharedVolume, WarnManaged, WarnRunsOnce, WarnStaticAddress}
+		if diff := cmp.Diff(want, slices.Compact(reasons)); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 }
 
 // says is the message of a twin's warning; empty if there is none of the reason.
@@ -578,90 +974,85 @@ func says(twin *Twin, reason string) string {
 	return ""
 }
 
-// s3, s6: volumes that begin with data, and numbers that ids are made of.
+// Numbers that ids are made of, and volumes that begin with data.
 func TestWarningsOfSets(t *testing.T) {
 	for override, same := range map[string]bool{
 		`{}`: false, `{ordinals: {start: 5}}`: true, `{ordinals: {start: 7}}`: true, `{ordinals: {start: 8}}`: false,
 		`{ordinals: {start: 4}}`: false, `{ordinals: {start: 4}, replicas: 2}`: true, `{ordinals: {start: 6}, replicas: 0}`: false,
 	} {
-		if twin := build(t, database, wanted(t, override)); (says(twin, WarnOrdinals) != "") != same {
-			t.Errorf("%s: %v", override, twin.Warnings)
+		t.Run("s6 "+override, func(t *testing.T) {
+			if twin := build(t, database, wanted(t, override)); (says(twin, WarnOrdinals) != "") != same {
+				t.Errorf("it says %v", twin.Warnings)
+			}
+		})
+	}
+	t.Run("s6 a Deployment", func(t *testing.T) {
+		if twin := build(t, tracked, wanted(t, `{}`)); says(twin, WarnOrdinals) != "" {
+			t.Errorf("it says %v", twin.Warnings)
 		}
-	}
-	if twin := build(t, tracked, wanted(t, `{}`)); says(twin, WarnOrdinals) != "" {
-		t.Errorf("a Deployment: %v", twin.Warnings)
-	}
+	})
 	cloned := strings.Replace(database, "volumeName: pv-7", "dataSource: {kind: VolumeSnapshot, name: nightly}", 1)
-	if said := says(build(t, cloned, wanted(t, `{}`)), WarnSourceData); !strings.Contains(said, "volumeClaimTemplate data begin with the data of VolumeSnapshot nightly") {
-		t.Errorf("it says %q", said)
-	}
-	empty := wanted(t, `{volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}`)
-	if said := says(build(t, cloned, empty), WarnSourceData); said != "" {
-		t.Errorf("with volumes of its own it says %q", said)
-	}
-}
-
-// p7: what a node, or the cluster, has once.
-func TestWarningsOfPods(t *testing.T) {
-	pod := func(fields string) string {
-		return strings.Replace(tracked, "      serviceAccountName: web\n", "      serviceAccountName: web\n      "+fields+"\n", 1)
-	}
-	for fields, reason := range map[string]string{
-		`hostNetwork: true`: WarnPlacement, `{hostname: a}`: "", `nodeName: n1`: WarnPlacement,
-		`resourceClaims: [{name: gpu, resourceClaimName: gpu-0}]`:         WarnSharedVolume,
-		`resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu-0}]`: "",
-	} {
-		twin := build(t, pod(strings.Trim(fields, "{}")), wanted(t, `{}`))
-		if found := says(twin, WarnPlacement) + says(twin, WarnSharedVolume); (found == "") != (reason == "") || reason != "" && says(twin, reason) == "" {
-			t.Errorf("%s: %v", fields, twin.Warnings)
+	t.Run("s3 a clone", func(t *testing.T) {
+		if said := says(build(t, cloned, wanted(t, `{}`)), WarnSourceData); !strings.Contains(said, "volumeClaimTemplate data begin with the data of VolumeSnapshot nightly") {
+			t.Errorf("it says %q", said)
 		}
-	}
-	named := pod("hostname: a\n      subdomain: peers")
-	if said := says(build(t, named, wanted(t, `{}`)), WarnPeerDiscovery); !strings.Contains(said, "a.peers") {
-		t.Errorf("it says %q", said)
-	}
-	if said := says(build(t, named, wanted(t, `{template: {spec: {hostname: b}}}`)), WarnPeerDiscovery); said != "" {
-		t.Errorf("of another name it says %q", said)
-	}
+	})
+	t.Run("s3 volumes of its own", func(t *testing.T) {
+		empty := wanted(t, `{volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}`)
+		if said := says(build(t, cloned, empty), WarnSourceData); said != "" {
+			t.Errorf("it says %q", said)
+		}
+	})
 }
 
-// p6: a volume of one pod alone is refused, unless the override puts another in its place; others are warned of.
+// A volume of one pod alone is refused, unless the override puts another in its place; others are warned of.
 func TestClaims(t *testing.T) {
 	from := strings.Replace(tracked, "      serviceAccountName: web\n", "      serviceAccountName: web\n      volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]\n", 1)
-	w := wanted(t, `{}`)
-	w.Claims = map[string][]string{"data": {"ReadWriteOnce"}, "own": {"ReadWriteOncePod"}}
-	if said := says(build(t, from, w), WarnSharedVolume); !strings.Contains(said, "data (ReadWriteOnce)") {
-		t.Errorf("it says %q", said)
+	const own = `{template: {spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: own}}]}}}`
+	for name, test := range map[string]struct{ mode, override, refused, warned string }{
+		"p6 one for one node":       {"ReadWriteOnce", `{}`, "", "data (ReadWriteOnce)"},
+		"p6 one for one pod":        {"ReadWriteOncePod", `{}`, "PersistentVolumeClaim data is for one pod alone", ""},
+		"p6 with another volume":    {"ReadWriteOncePod", `{template: {spec: {volumes: [{name: data, emptyDir: {}}]}}}`, "", ""},
+		"p6 with one of the twin's": {"ReadWriteOncePod", own, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := wanted(t, test.override)
+			w.Claims, w.AllowPrivileges = map[string][]string{"data": {test.mode}, "own": {"ReadWriteOncePod"}}, test.override == own
+			twin, err := Build(source(t, from), w)
+			if test.refused != "" {
+				refused(t, err, test.refused)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if said := says(twin, WarnSharedVolume); (said == "") != (test.warned == "") || !strings.Contains(said, test.warned) {
+				t.Errorf("it says %q", said)
+			}
+		})
 	}
-	w.Claims["data"] = []string{"ReadWriteOncePod"}
-	_, err := Build(source(t, from), w)
-	refused(t, err, "PersistentVolumeClaim data is for one pod alone")
-	w.Override = object(t, `{template: {spec: {volumes: [{name: data, emptyDir: {}}]}}}`)
-	if _, err := Build(source(t, from), w); err != nil {
-		t.Errorf("with another volume: %v", err)
-	}
-	w.Override = object(t, `{template: {spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: own}}]}}}`)
-	w.AllowPrivileges = true
-	own, err := Build(source(t, from), w)
-	if err != nil || says(own, WarnSharedVolume) != "" {
-		t.Errorf("with one of its own: %v, %+v", err, own)
-	}
-	template, _, _ := unstructured.NestedMap(source(t, from).Object, "spec", "template")
-	if diff := cmp.Diff([]string{"data", "own"}, Claims(template, w.Override)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	t.Run("p6 which are looked at", func(t *testing.T) {
+		template, _, _ := unstructured.NestedMap(source(t, from).Object, "spec", "template")
+		if diff := cmp.Diff([]string{"data", "own"}, Claims(template, object(t, own))); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
 }
 
-// r13: a source that is a template for a Rollout.
+// A source that is a template for a Rollout may not be what serves.
 func TestSourceOfRollout(t *testing.T) {
-	w := wanted(t, `{}`)
-	w.Rollout = "front"
-	if said := says(build(t, tracked, w), WarnReferred); !strings.Contains(said, "Rollout front") {
-		t.Errorf("it says %q", said)
+	for name, rollout := range map[string]string{"r13 of a Rollout": "front", "r13 of none": ""} {
+		t.Run(name, func(t *testing.T) {
+			w := wanted(t, `{}`)
+			w.Rollout = rollout
+			if said := says(build(t, tracked, w), WarnReferred); (said == "") != (rollout == "") || !strings.Contains(said, rollout) {
+				t.Errorf("it says %q", said)
+			}
+		})
 	}
 }
 
-// o3: each of these gives the pods what the source's do not have.
+// Each of these gives the pods what the source's do not have.
 func TestMorePrivileged(t *testing.T) {
 	one := func(container string) string {
 		return `{template: {spec: {containers: [{name: web, image: "web:1", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}, ` + container + `}]}}}`
@@ -703,17 +1094,19 @@ func TestMorePrivileged(t *testing.T) {
 		one(`envFrom: [{secretRef: {name: db}}]`):                                                                                                     "Secret db",
 		one(`ports: [{containerPort: 80, hostPort: 80}]`):                                                                                             "port 80 of the node",
 	} {
-		_, err := Build(source(t, tracked), wanted(t, override))
-		refused(t, err, says)
-		w := wanted(t, override)
-		w.AllowPrivileges = true
-		if _, err := Build(source(t, tracked), w); err != nil {
-			t.Errorf("%s, where that is allowed: %v", override, err)
-		}
+		t.Run("o3 "+says, func(t *testing.T) {
+			w := wanted(t, override)
+			_, err := Build(source(t, tracked), w)
+			refused(t, err, says)
+			w.AllowPrivileges = true
+			if _, err := Build(source(t, tracked), w); err != nil {
+				t.Errorf("where that is allowed: %v", err)
+			}
+		})
 	}
 }
 
-// o3, beside what this source has.
+// Beside what this source has.
 func TestPrivilegesOfOthers(t *testing.T) {
 	for name, test := range map[string]struct{ source, override, says string }{
 		"the token":                     {`{automountServiceAccountToken: false}`, `{automountServiceAccountToken: null}`, "the token of ServiceAccount web, if that has it mounted"},
@@ -732,7 +1125,7 @@ func TestPrivilegesOfOthers(t *testing.T) {
 		"whom the image may say":     {`{}`, `{securityContext: {runAsUser: 1000}}`, ""},
 		"root instead of the images": {`{}`, `{securityContext: {runAsUser: 0}}`, "user root"},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run("o3 "+name, func(t *testing.T) {
 			from := source(t, tracked)
 			pod := from.Object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
 			mount := object(t, `{volumeMounts: [{name: v, mountPath: /v}]}`)
@@ -762,10 +1155,12 @@ func TestPullSecretIsNotRead(t *testing.T) {
 // What is on a volume of somebody else is not the twin's to read.
 func TestClaimedData(t *testing.T) {
 	for _, claim := range []string{`dataSource: {kind: PersistentVolumeClaim, name: other}`, `volumeName: pv-1`, `selector: {matchLabels: {other: "yes"}}`} {
-		override := `{volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, ` + claim + `}}]}`
-		_, err := Build(source(t, database), wanted(t, override))
 		field, _, _ := strings.Cut(claim, ":")
-		refused(t, err, field+" ")
+		t.Run("s3 "+field, func(t *testing.T) {
+			override := `{volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, ` + claim + `}}]}`
+			_, err := Build(source(t, database), wanted(t, override))
+			refused(t, err, field+" ")
+		})
 	}
 }
 
