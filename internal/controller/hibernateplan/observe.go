@@ -142,7 +142,7 @@ func (s *scope) lookAt(ctx context.Context, jobs map[string]*unstructured.Unstru
 		for i, seen := range now {
 			var taken *kube.NameTakenError
 			if errors.As(errs[i], &taken) {
-				seen.outcome, errs[i] = &outcome{message: errs[i].Error(), unmade: true}, nil // and the others go on
+				seen.outcome, errs[i] = &outcome{message: errs[i].Error(), unmade: seen.point == nil}, nil // and the others go on
 			}
 			s.sees(seen)
 		}
@@ -266,6 +266,9 @@ func (s *scope) observeAttempt(ctx context.Context, seen *sight) error {
 		// The cache may not have one that has just been made.
 		if seen.job, err = kube.Get(ctx, s.Live, jobGVK, s.names().in(seen.attempt)); err != nil {
 			return err
+		}
+		if seen.job != nil && !marks.Owns(s.owner, seen.job) {
+			return &kube.NameTakenError{Object: kube.Describe(seen.job)}
 		}
 		if seen.made = seen.job != nil && !finished(seen.job); seen.made {
 			return nil

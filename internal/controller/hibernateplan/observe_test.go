@@ -119,6 +119,26 @@ func TestConnectorOfWhatSleeps(t *testing.T) {
 	}
 }
 
+// Nobody else's Job is taken for that of an attempt which was not made yet: it might never end.
+func TestForeignJob(t *testing.T) {
+	for _, done := range []bool{false, true} {
+		plan, n := attempting(v1alpha1.OperationShutdown, "a")
+		attempt := only(plan)
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: attempt}}
+		if done {
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		}
+		c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job).Build()
+		s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
+		if err := s.observeAttempts(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if o, ended := s.seen.Outcomes[attempt]; !ended || o.completed || o.unmade || !strings.Contains(o.message, "Job system/"+attempt) {
+			t.Errorf("finished %v: %v, %+v", done, ended, o)
+		}
+	}
+}
+
 // So has the pod of a Job that somebody has deleted: then it is made again.
 func TestLostPod(t *testing.T) {
 	for late, held := range map[time.Duration]bool{-time.Second: true, 0: false} {

@@ -1,0 +1,72 @@
+package hibernateplan
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// first are the plans of a queue in the order that they are looked at, of one that is to begin and then of one a Job of
+// which has ended.
+func first(t *testing.T, r *Reconciler) (out []string) {
+	t.Helper()
+	q := priorityqueue.New[reconcile.Request]("test")
+	defer q.ShutDown()
+	q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "team", Name: "begins"}})
+	job := func(version string, conditions ...batchv1.JobCondition) *batchv1.Job {
+		return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version, Annotations: map[string]string{v1alpha1.AnnotationOwner: "team/ended"}}, Status: batchv1.JobStatus{Conditions: conditions}}
+	}
+	kube.EnqueueBy(marks.Owners(nil), r.priorityEnded).Update(t.Context(), event.UpdateEvent{
+		ObjectOld: job("1"), ObjectNew: job("2", batchv1.JobCondition{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}),
+	}, q)
+	for q.Len() > 0 {
+		request, _, _ := q.GetWithPriority()
+		q.Done(request)
+		out = append(out, request.Name)
+	}
+	return out
+}
+
+// What is to begin goes before what has ended, until what some 500 attempts need is there: by the attempts that this
+// manager has made, and not for longer than they are.
+func TestPriorityOfEnded(t *testing.T) {
+	plan := asleepNow()
+	r, c := newReconciler(t, plan)
+	r.made = lru.New(maxMade)
+	before, after := []string{"begins", "ended"}, []string{"ended", "begins"}
+	if got := first(t, r); !slices.Equal(got, before) {
+		t.Errorf("at first %v", got)
+	}
+	for i := range 499 {
+		for object := range 4 {
+			r.made.Add(made{"another", helper{jobGVK, types.NamespacedName{Name: fmt.Sprint(i, "-", object)}}}, types.UID("uid"))
+		}
+	}
+	job := theJob(t, r, c, plan)
+	if got := first(t, r); !slices.Equal(got, before) || r.made.Len() != 2000 {
+		t.Errorf("with 500 attempts, of which %d objects are known, %v", r.made.Len(), got)
+	}
+	r.made.Add(made{"another", helper{jobGVK, types.NamespacedName{Name: "one more"}}}, types.UID("uid"))
+	if got := first(t, r); !slices.Equal(got, after) {
+		t.Errorf("with one more %v", got)
+	}
+	complete(t, c, plan, "a", job)
+	for range 3 {
+		_, plan = pass(t, r, plan)
+	}
+	if got := first(t, r); !slices.Equal(got, before) || r.made.Len() != 1997 {
+		t.Errorf("when one is cleared away, and %d objects are known, %v", r.made.Len(), got)
+	}
+}

@@ -1,0 +1,181 @@
+package hibernateplan
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+)
+
+// suspended is an exception that lets nothing sleep for a while.
+func suspended(from, until time.Duration) v1alpha1.ScheduleException {
+	return v1alpha1.ScheduleException{ObjectMeta: metav1.ObjectMeta{Name: "release"}, Spec: v1alpha1.ScheduleExceptionSpec{
+		PlanRef: v1alpha1.PlanRef{Name: "night"}, Type: v1alpha1.ExceptionSuspend,
+		ValidFrom: metav1.NewTime(noon.Add(from)), ValidUntil: metav1.NewTime(noon.Add(until)),
+	}}
+}
+
+// line is a transition as a week is read.
+func line(t v1alpha1.Transition) string { return t.Time.UTC().Format("Mon 2 15:04 ") + string(t.To) }
+
+// What is told of a week is what will be wanted in it, exceptions, override and all.
+func TestUpcoming(t *testing.T) {
+	week := []string{
+		"Mon 2 20:00 Hibernated", "Tue 3 06:00 Awake", "Tue 3 20:00 Hibernated", "Wed 4 06:00 Awake", "Wed 4 20:00 Hibernated",
+		"Thu 5 06:00 Awake", "Thu 5 20:00 Hibernated", "Fri 6 06:00 Awake", "Fri 6 20:00 Hibernated", "Sat 7 06:00 Awake",
+	}
+	override := func(state v1alpha1.OverrideState, until time.Duration) func(*v1alpha1.HibernatePlan) {
+		return func(p *v1alpha1.HibernatePlan) {
+			p.Spec.Override = &v1alpha1.Override{State: state}
+			if until > 0 {
+				p.Spec.Override.Until = ptr.To(metav1.NewTime(noon.Add(until)))
+			}
+		}
+	}
+	release := []v1alpha1.ScheduleException{suspended(48*time.Hour, 72*time.Hour)} // of Wednesday
+	for name, test := range map[string]struct {
+		change     func(*v1alpha1.HibernatePlan)
+		exceptions []v1alpha1.ScheduleException
+		want       []string
+		// next where that is not the first of the week.
+		next string
+	}{
+		"weekdays": {want: week},
+		"every day": {
+			change: func(p *v1alpha1.HibernatePlan) {
+				p.Spec.Schedule.OffHours[0].DaysOfWeek = []v1alpha1.DayOfWeek{"MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"}
+			},
+			want: slices.Concat(week, []string{"Sat 7 20:00 Hibernated", "Sun 8 06:00 Awake", "Sun 8 20:00 Hibernated", "Mon 9 06:00 Awake"}),
+		},
+		"an exception":               {exceptions: release, want: slices.Concat(week[:4], week[6:])},
+		"a part of a night":          {exceptions: []v1alpha1.ScheduleException{suspended(0, 10*time.Hour)}, want: slices.Concat([]string{"Mon 2 22:00 Hibernated"}, week[1:])},
+		"awake until in the night":   {change: override(v1alpha1.OverrideAwake, 34*time.Hour), want: slices.Concat([]string{"Tue 3 22:00 Hibernated"}, week[3:])},
+		"asleep until in the night":  {change: override(v1alpha1.OverrideHibernated, 34*time.Hour), want: week[3:]},
+		"asleep until in the day":    {change: override(v1alpha1.OverrideHibernated, 26*time.Hour), want: slices.Concat([]string{"Tue 3 14:00 Awake"}, week[2:])},
+		"awake until a night":        {change: override(v1alpha1.OverrideAwake, 32*time.Hour), want: week[2:]},
+		"asleep until a morning":     {change: override(v1alpha1.OverrideHibernated, 18*time.Hour), want: week[1:]},
+		"awake until in the day":     {change: override(v1alpha1.OverrideAwake, 26*time.Hour), want: week[2:]},
+		"an exception and until":     {change: override(v1alpha1.OverrideAwake, 34*time.Hour), exceptions: release, want: slices.Concat([]string{"Tue 3 22:00 Hibernated"}, week[3:4], week[6:])},
+		"awake until after the week": {change: override(v1alpha1.OverrideAwake, 10*24*time.Hour), next: "Thu 12 20:00 Hibernated"},
+		"an override that has ended": {change: override(v1alpha1.OverrideAwake, time.Nanosecond), want: week},
+		"awake for ever":             {change: override(v1alpha1.OverrideAwake, 0)},
+		"suspended":                  {change: func(p *v1alpha1.HibernatePlan) { p.Spec.Suspend = true }},
+		"deleted":                    {change: func(p *v1alpha1.HibernatePlan) { p.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 1))
+			w.exceptions = test.exceptions
+			if test.change != nil {
+				test.change(w.plan)
+			}
+			if name == "an override that has ended" {
+				w.now = noon.Add(time.Second)
+			}
+			w.settle()
+			var got []string
+			for _, at := range w.plan.Status.Upcoming {
+				got = append(got, line(at))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("upcoming (-want +got):\n%s", diff)
+			}
+			next, want := "", test.next
+			if at := w.plan.Status.NextTransition; at != nil {
+				next = line(*at)
+			}
+			if len(test.want) > 0 {
+				want = test.want[0]
+			}
+			if next != want {
+				t.Errorf("next is %q, not %q", next, want)
+			}
+		})
+	}
+}
+
+// A plan that changes all the time does not fill its status with that.
+func TestUpcomingIsBounded(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 1))
+	w.plan.Spec.Schedule.OffHours = []v1alpha1.OffHours{{StartCron: "0 * * * *", EndCron: "30 * * * *"}}
+	w.now = noon.Add(45 * time.Minute)
+	w.settle()
+	all := w.plan.Status.Upcoming
+	if len(all) != 32 || line(all[0]) != "Mon 2 13:00 Hibernated" || line(all[31]) != "Tue 3 04:30 Awake" {
+		t.Errorf("%d: %v", len(all), all)
+	}
+}
+
+// What a target that does not wake is asked to try again is tried at once, when the plan goes and when its schedule cannot
+// be read, too, and once: the next failure waits as any does.
+func TestRetryNow(t *testing.T) {
+	for name, happens := range map[string]func(*world){
+		"awake":   func(w *world) { w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake} },
+		"deleted": func(w *world) { w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now)) },
+		"without a schedule": func(w *world) {
+			w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake, Until: ptr.To(metav1.NewTime(w.now.Add(time.Minute)))}
+			w.plan.Spec.Schedule.Timezone = "Europe/Nowhere"
+			w.revisions[1] = resolved{Targets: w.revisions[1].Targets, Execution: w.revisions[1].Execution, Behavior: w.revisions[1].Behavior}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 1))
+			w.plan.Spec.Behavior.Retries = ptr.To[int32](0)
+			w.fails = func(e execution) bool { return e.Operation == v1alpha1.OperationWakeUp }
+			w.until(noon.Add(9 * time.Hour))
+			happens(w)
+			w.until(w.now.Add(2 * time.Minute))
+			attempts := func(want int32) {
+				t.Helper()
+				for range 3 {
+					w.settle()
+				}
+				if e := w.plan.Status.Executions[0]; e.Attempts != want || e.State != v1alpha1.ExecutionFailed {
+					t.Fatalf("%d attempts, not %d: %s", e.Attempts, want, e.State)
+				}
+			}
+			attempts(1)
+			for i := range int32(2) { // each value counts
+				w.plan.Annotations = map[string]string{v1alpha1.AnnotationRetryNow: fmt.Sprint(i)}
+				attempts(i + 2)
+				got := w.plan.Status.Acknowledged
+				if len(got) != 1 || got[0].Annotation != "retry-now" || got[0].Value != fmt.Sprint(i) || !got[0].At.Time.Equal(w.now) {
+					t.Errorf("%+v", got)
+				}
+				w.now = w.now.Add(time.Second)
+			}
+			w.fails = func(execution) bool { return false }
+			w.until(w.now.Add(lastRetry - 3*time.Second))
+			if len(w.asleep) != 1 {
+				t.Error("it is tried again before its time")
+			}
+			w.plan.Annotations = map[string]string{v1alpha1.AnnotationRetryNow: "at last"}
+			w.settle()
+			w.awake()
+		})
+	}
+}
+
+// What is not possible when a plan goes, or has no schedule, is not acknowledged: it may be later.
+func TestNotAcknowledged(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.HibernatePlan){
+		"deleted":            func(p *v1alpha1.HibernatePlan) { p.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) },
+		"without a schedule": func(p *v1alpha1.HibernatePlan) { p.Spec.Schedule.Timezone = "Europe/Nowhere" },
+	} {
+		plan := newPlan(v1alpha1.StrategyParallel, 1)
+		plan.Annotations = map[string]string{}
+		for _, a := range []string{v1alpha1.AnnotationHibernateNow, v1alpha1.AnnotationWakeNow, v1alpha1.AnnotationSkipNext, v1alpha1.AnnotationRetryNow} {
+			plan.Annotations[a] = "1"
+		}
+		change(plan)
+		p := facts{plan: plan, registry: registry, namespace: "system", now: noon}.decide()
+		if st := p.Status; !slices.Equal(p.Acted, []string{"retry-now"}) || len(st.Acknowledged) != 1 || st.Manual != nil || len(st.Skips) > 0 {
+			t.Errorf("%s: %v, %+v, %+v, %v", name, p.Acted, st.Acknowledged, st.Manual, st.Skips)
+		}
+	}
+}
