@@ -859,7 +859,7 @@ func TestLaws(t *testing.T) {
 					all++
 				}
 			}
-			if all < *cases/8 {
+			if all < *cases/4/3 {
 				t.Errorf("of %d cases %d say all laws", *cases/4, all)
 			}
 		})

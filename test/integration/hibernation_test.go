@@ -410,7 +410,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, func() {
 			d.wants(ctx, p, way.state)
 			d.comesTo(ctx, p, way.during, 10*time.Second)
 			shared.kill()
-			shared = hub.startManager("manager", sharedArgs()...)
+			shared = hub.launchManager("manager", sharedArgs()...)
 			d.hurry(ctx, p, way.towards)
 		}
 		Expect(d.snapshot(ctx)).To(Equal(d.before))

@@ -105,8 +105,7 @@ var _ = Describe("A manager that is killed", Serial, Ordered, ContinueOnFailure,
 			}
 			e := s.create(tutorial())
 			Eventually(m.Exited()).Should(BeClosed())
-			heir := hub.startManager("mortal")
-			defer heir.stop()
+			hub.startManager("mortal")
 			s.reaches(e, v1alpha1.PhaseComplete)
 			Eventually(func() map[string]string { return outcome(s, e) }).Should(Equal(reference))
 

@@ -105,9 +105,18 @@ type manager struct {
 	pid int
 }
 
-// startManager starts a manager that ends with the control plane, and waits until it is
-// ready. The shell only tells its process id, which killing needs, and becomes the manager.
+// startManager starts a manager that ends with the spec, however that ends: one that is left behind would do the work
+// of the specs that follow.
 func (l *lab) startManager(name string, args ...string) *manager {
+	GinkgoHelper()
+	m := l.launchManager(name, args...)
+	DeferCleanup(m.stop)
+	return m
+}
+
+// launchManager starts a manager that ends with the control plane, and waits until it is
+// ready. The shell only tells its process id, which killing needs, and becomes the manager.
+func (l *lab) launchManager(name string, args ...string) *manager {
 	GinkgoHelper()
 	pidFile := filepath.Join(l.Dir(), name+".pid")
 	Expect(os.RemoveAll(pidFile)).To(Succeed())
@@ -159,7 +168,7 @@ func (m *manager) log() string {
 // restartShared starts the shared manager again after a spec has stopped it.
 func restartShared() {
 	GinkgoHelper()
-	shared = hub.startManager("manager", sharedArgs()...)
+	shared = hub.launchManager("manager", sharedArgs()...)
 }
 
 // kubectl runs the real one and returns what it prints.

@@ -27,7 +27,6 @@ var _ = Describe("A manager of some namespaces", Serial, func() {
 
 		ours := hub.newStage()
 		m := hub.startManager("narrow", "--watch-namespaces="+ours.namespace)
-		defer m.stop()
 		ignored := theirs.create(experiment("ignored", onHub("web", "nginx")))
 		e := ours.create(experiment("ours", onHub("web", "nginx")))
 		ours.reaches(e, v1alpha1.PhaseComplete)
@@ -47,8 +46,7 @@ var _ = Describe("Metrics", Serial, func() {
 		DeferCleanup(restartShared)
 		address, err := env.FreeAddress()
 		Expect(err).NotTo(HaveOccurred())
-		m := hub.startManager("metered", "--metrics-bind-address="+address)
-		defer m.stop()
+		hub.startManager("metered", "--metrics-bind-address="+address)
 
 		get := func(token string) (int, string) {
 			GinkgoHelper()
@@ -127,7 +125,6 @@ var _ = Describe("A kind that the manager may not list", Serial, func() {
 		})
 
 		m := hub.startManager("blind")
-		defer m.stop()
 		s := hub.newStage()
 		onHubOnly := s.create(experiment("hub-only", onHub("web", "nginx")))
 		withGKE := s.create(experiment("with-gke", onGKE("app", "nginx")))

@@ -57,7 +57,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	output, err := build.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(output))
 
-	shared = hub.startManager("manager", sharedArgs()...)
+	shared = hub.launchManager("manager", sharedArgs()...)
 })
 
 var _ = ReportAfterEach(func(report SpecReport) {

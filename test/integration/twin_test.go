@@ -494,8 +494,7 @@ var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 		s := newShop(ctx, web)
 		shared.stop()
 		DeferCleanup(restartShared)
-		m := hub.startManager("reviewer", hub.serveWebhook()...)
-		DeferCleanup(m.stop)
+		hub.startManager("reviewer", hub.serveWebhook()...)
 		author := rbacv1.PolicyRule{APIGroups: []string{twins.GroupVersion.Group}, Resources: []string{"experimentdeployments"}, Verbs: []string{"*"}}
 		Expect(s.client.Create(ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "author"}, Rules: []rbacv1.PolicyRule{author}})).To(Succeed())
 		s.kubectl(ctx, "--namespace="+s.namespace, "create", "rolebinding", "author", "--role=author", "--user=author")

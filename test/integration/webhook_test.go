@@ -62,7 +62,7 @@ var _ = Describe("The webhook", Serial, func() {
 			ContainSubstring("denied the request: InvalidSpec: spec.execution.strategy.dependencies[0]: front cannot"))
 		Expect(hub.applies(ctx, s.namespace, strings.ReplaceAll(plan, "type: noop", "type: noop, parameters: {randomDelaySecond: 1}"))).To(
 			ContainSubstring("spec.targets[0](front).parameters.randomDelaySecond"))
-		Expect(hub.applies(ctx, s.namespace, strings.ReplaceAll(plan, "Europe/Berlin", "Europe/Bonn"))).To(ContainSubstring("spec.schedule: "))
+		Expect(hub.applies(ctx, s.namespace, strings.ReplaceAll(plan, "Europe/Berlin", "Europe/Bonn"))).To(ContainSubstring("spec.schedule.timezone: "))
 		Expect(hub.applies(ctx, s.namespace, exception)).To(ContainSubstring("Warning: Detached: "))
 
 		By("letting the manager's own writes through")
