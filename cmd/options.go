@@ -65,6 +65,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&e.CrossplaneNamespace, "crossplane-namespace", "crossplane-system", "Namespace where compositions leave connection Secrets.")
 	fs.BoolVar(&e.KeylessGKE, "keyless-gke", false, "Let Argo CD log in to gke clusters with its own Google identity (argocd-k8s-auth gcp) instead of what the kubeconfig has.")
 	fs.BoolVar(&e.VClusterValues, "vcluster-values", false, "Let Experiments set Helm values of virtual clusters. They can grant any right on the hub.")
+	fs.StringVar(&e.HubPodSecurity, "hub-pod-security", "baseline", "Level of the Pod Security Standards of what Experiments deploy on the hub: privileged, baseline or restricted. Empty: what the cluster does.")
 	fs.StringVar(&e.OrphansNamespace, "orphans-namespace", "", "Namespace of the ConfigMaps that list what could not be deleted. Default: the manager's own; outside of a cluster that of --leader-election-namespace, or default.")
 	fs.BoolVar(&e.StrictComponents, "strict-components", false, "Refuse Experiments that name Components which do not exist.")
 	fs.StringVar(&e.Fallback.RepoURL, "component-repo-url", "", "Git repository with components/<type>/<name> for Components that do not exist. Default: no fallback.")
@@ -137,6 +138,9 @@ func (o options) check() error {
 		if problems := validation.IsDNS1123Label(f.namespace); f.namespace != "" && len(problems) > 0 {
 			return fmt.Errorf("--%s: %q is not a namespace's name: %s", f.flag, f.namespace, strings.Join(problems, "; "))
 		}
+	}
+	if !slices.Contains([]string{"", "privileged", "baseline", "restricted"}, e.HubPodSecurity) {
+		return fmt.Errorf("--hub-pod-security: %q is none of privileged, baseline, restricted", e.HubPodSecurity)
 	}
 	if slices.Contains(o.Experiment.WatchNamespaces, "") {
 		return errors.New("--watch-namespaces: an empty name in the list; write a,b")

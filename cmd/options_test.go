@@ -18,7 +18,7 @@ func defaults() options {
 	return options{
 		Options: controller.Options{Experiment: experiment.Options{
 			ArgoCDNamespace: "argocd", ArgoCDProject: "default", WorkflowNamespace: "argo", WorkflowServiceAccount: "argo-workflow",
-			CrossplaneNamespace: "crossplane-system", OrphansNamespace: "default", Fallback: experiment.Fallback{Revision: "HEAD"}, Events: true, MaxConcurrentReconciles: 4,
+			CrossplaneNamespace: "crossplane-system", OrphansNamespace: "default", HubPodSecurity: "baseline", Fallback: experiment.Fallback{Revision: "HEAD"}, Events: true, MaxConcurrentReconciles: 4,
 			Observability: experiment.Observability{
 				Host: "labkeeper-metrics", Service: "metrics-hub",
 				Agent: "metrics-agent", Egress: "metrics-egress", Operator: "tailscale-operator", Monitors: "metrics-monitors",
@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 	everything := defaults()
 	everything.Experiment = experiment.Options{
 		ArgoCDNamespace: "cd", ArgoCDProject: "labs", WorkflowNamespace: "wf", WorkflowServiceAccount: "runner", ClaimNamespace: "claims",
-		CrossplaneNamespace: "xp", OrphansNamespace: "orphans", KeylessGKE: true, VClusterValues: true, WorkflowsAnywhere: true, Webhook: true, Fallback: experiment.Fallback{RepoURL: "https://git.example.com/c.git", Revision: "v1"},
+		CrossplaneNamespace: "xp", OrphansNamespace: "orphans", HubPodSecurity: "restricted", KeylessGKE: true, VClusterValues: true, WorkflowsAnywhere: true, Webhook: true, Fallback: experiment.Fallback{RepoURL: "https://git.example.com/c.git", Revision: "v1"},
 		StrictComponents: true, MaxConcurrentReconciles: 9, // and no Events
 		Observability: experiment.Observability{
 			URL: "https://metrics.example.com/push", HubURL: "http://mimir:8080/push", Tailnet: "tail1.ts.net", Host: "lab", Service: "hub",
@@ -63,7 +63,7 @@ func TestParse(t *testing.T) {
 			"--max-concurrent-reconciles=9", "--metrics-bind-address=:1", "--metrics-secure=false", "--health-probe-bind-address=:2",
 			"--leader-elect", "--leader-election-namespace", "lease", "--watch-namespaces=a,b", "--events=false", "--pprof-bind-address=127.0.0.1:3",
 			"--hibernation-namespace=night", "--runner-image=labkeeper:v1", "--hibernation-ledger-in-status=4096", "--runner-image-pull-secrets=mirror,other", "--hibernate-cluster-from=ops,sre",
-			"--orphans-namespace=orphans", "--keyless-gke", "--vcluster-values", "--workflows-anywhere", "--webhook-port=9443", "--webhook-cert-dir=/certs",
+			"--orphans-namespace=orphans", "--hub-pod-security=restricted", "--keyless-gke", "--vcluster-values", "--workflows-anywhere", "--webhook-port=9443", "--webhook-cert-dir=/certs",
 			"--observability-url=https://metrics.example.com/push", "--observability-hub-url=http://mimir:8080/push", "--observability-tailnet=tail1.ts.net",
 			"--observability-host=lab", "--observability-service=hub", "--observability-agent=agent", "--observability-egress=egress",
 			"--observability-operator=operator", "--observability-monitors=monitors", "--twin-annotations=policy.example.com/,team",
@@ -109,6 +109,7 @@ func TestParseRefuses(t *testing.T) {
 		"--crossplane-namespace=" + long:   "--crossplane-namespace",
 		"--claim-namespace=a_b":            "--claim-namespace",
 		"--leader-election-namespace=-":    "--leader-election-namespace",
+		"--hub-pod-security=Baseline":      "--hub-pod-security",
 		"--webhook-port=-1":                "--webhook-port",
 		"--webhook-port=70000":             "--webhook-port",
 		"--webhook-port=9443":              "--webhook-cert-dir",

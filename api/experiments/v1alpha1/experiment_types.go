@@ -193,7 +193,7 @@ const (
 
 // Target is one cluster and what is deployed on it.
 // +kubebuilder:validation:XValidation:rule="!has(self.__namespace__) || !(self.cluster.type in ['hub', 'existing'])",message="namespace: on the hub and on an existing cluster, which others share, it cannot be chosen; remove it, or use another type of cluster"
-// +kubebuilder:validation:XValidation:rule="!has(self.podSecurity) || self.podSecurity == 'restricted' || self.cluster.type != 'hub'",message="podSecurity: what runs on the hub, which others share, can only be restricted; use another type of cluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.podSecurity) || self.podSecurity == 'restricted' || self.cluster.type != 'hub'",message="podSecurity: what runs on the hub, which others share, is what --hub-pod-security says, or restricted; use another type of cluster"
 // +kubebuilder:validation:XValidation:rule="(has(self.applicationPolicy) && self.applicationPolicy == 'PerComponent') || self.components.size() == 1 || self.components.all(c, !has(c.tolerations))",message="components[].tolerations: several components of one Application cannot be told apart; set applicationPolicy to PerComponent"
 type Target struct {
 	// name of the target, unique in the Experiment.
@@ -232,7 +232,7 @@ type Target struct {
 
 	// podSecurity is the level of the Pod Security Standards that the namespace of the components
 	// enforces, for instance privileged for agents that run on every node; on the hub, which others
-	// share, restricted alone. Default: what the cluster does.
+	// share, restricted alone. Default: what the cluster does, and on the hub what the manager's --hub-pod-security says (baseline).
 	// +optional
 	PodSecurity PodSecurity `json:"podSecurity,omitempty"`
 

@@ -278,8 +278,12 @@ func (f facts) desiredApplication(t *target, component string, sources []argocd.
 		DestinationNamespace: f.names.deployed(t.spec),
 	}
 	namespace := &unstructured.Unstructured{Object: map[string]any{}}
-	if level := t.spec.PodSecurity; level != "" {
-		namespace.SetLabels(map[string]string{enforceLabel: string(level)})
+	level := string(t.spec.PodSecurity)
+	if t.hub() {
+		level = orDefault(level, f.options.HubPodSecurity) // what runs there is the author's, and the cluster everybody's
+	}
+	if level != "" {
+		namespace.SetLabels(map[string]string{enforceLabel: level})
 	}
 	if t.hub() {
 		f.mark(t.spec, namespace)

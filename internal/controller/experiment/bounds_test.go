@@ -53,14 +53,24 @@ func (n namespaceless) Get(ctx context.Context, key client.ObjectKey, o client.O
 }
 
 func TestPodSecurity(t *testing.T) {
-	for _, cluster := range []v1alpha1.ClusterType{v1alpha1.ClusterGKE, v1alpha1.ClusterHub} {
-		t.Run(string(cluster), func(t *testing.T) {
-			target := targetOf("app", cluster)
-			target.PodSecurity = "restricted"
+	for name, test := range map[string]struct {
+		cluster           v1alpha1.ClusterType
+		ofHub, said, want string
+	}{
+		"what is said":             {v1alpha1.ClusterGKE, "baseline", "restricted", "restricted"},
+		"what is said, on the hub": {v1alpha1.ClusterHub, "privileged", "restricted", "restricted"},
+		"nothing":                  {v1alpha1.ClusterGKE, "baseline", "", ""},
+		"nothing, on the hub":      {v1alpha1.ClusterHub, "baseline", "", "baseline"},
+		"what the hub does":        {v1alpha1.ClusterHub, "", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := targetOf("app", test.cluster)
+			target.PodSecurity = v1alpha1.PodSecurity(test.said)
 			l := newLab(t, experimentOf(target), nginx(), template())
+			l.reconciler.Options.HubPodSecurity = test.ofHub
 			l.until(v1alpha1.PhaseReady)
 			labels, _, _ := unstructured.NestedStringMap(l.list(argocd.ApplicationGVK)[0].Object, "spec", "syncPolicy", "managedNamespaceMetadata", "labels")
-			if labels["pod-security.kubernetes.io/enforce"] != "restricted" || (labels[v1alpha1.LabelExperimentUID] != "") != (cluster == v1alpha1.ClusterHub) {
+			if labels["pod-security.kubernetes.io/enforce"] != test.want || (labels[v1alpha1.LabelExperimentUID] != "") != (test.cluster == v1alpha1.ClusterHub) {
 				t.Errorf("the namespace has the labels %v", labels)
 			}
 		})

@@ -75,6 +75,41 @@ func TestTrustInTheKubeconfigOfAComposite(t *testing.T) {
 	}
 }
 
+// Whoever may change which composite a claim means gets the cluster of nobody else by that.
+func TestClaimOfAnother(t *testing.T) {
+	theirs := object(argocd.SecretGVK, "crossplane-system", "theirs-cluster-conn")
+	theirs.Object["data"] = map[string]any{"kubeconfig": encode(strings.NewReplacer("203.0.113.10", "203.0.113.66", "canary-token", "their-token").Replace(kubeconfig))}
+	for name, late := range map[string]bool{"from the start": false, "when it is registered": true} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+			l.create(theirs.DeepCopy())
+			if late {
+				l.settle(l.validating)
+			} else {
+				l.mustReconcile()
+				l.mustReconcile()
+				l.play()
+			}
+			claim := l.list(crossplane.GKEClusterGVK)[0]
+			_ = unstructured.SetNestedField(claim.Object, "theirs", "spec", "resourceRef", "name")
+			l.update(&claim)
+			for _, app := range l.list(argocd.ApplicationGVK) {
+				app.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "ComparisonError", "message": "the server has asked for the client to provide credentials"}}}
+				l.update(&app)
+			}
+			l.mustReconcile()
+			for _, secret := range l.list(argocd.SecretGVK) {
+				if config, _ := secret.Object["data"].(map[string]any)["config"].(string); strings.Contains(decode(config), "their-token") {
+					t.Errorf("Secret %s has the credentials of somebody else's cluster", secret.GetName())
+				}
+			}
+			if !late {
+				l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonKubeconfigInvalid)
+			}
+		})
+	}
+}
+
 // Who writes the kubeconfig himself may not take the place of a cluster that Argo CD knows already.
 func TestKubeconfigOfACompositeThatClashes(t *testing.T) {
 	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())

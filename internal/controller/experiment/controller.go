@@ -74,6 +74,9 @@ type Options struct {
 	// VClusterValues lets Experiments choose the values of the chart of virtual clusters, which can
 	// grant rights on the hub.
 	VClusterValues bool
+	// HubPodSecurity is the level of the Pod Security Standards of what Experiments deploy on the hub, where they do not
+	// say restricted; empty is what the cluster does.
+	HubPodSecurity string
 	// OrphansNamespace is where ConfigMaps tell of what could not be taken down: the manager's own,
 	// so that they outlive the Experiment's.
 	OrphansNamespace string

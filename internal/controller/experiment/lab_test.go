@@ -174,6 +174,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 		Options: Options{
 			ArgoCDNamespace: "argocd", ArgoCDProject: "default", WorkflowNamespace: "argo",
 			WorkflowServiceAccount: "argo-workflow", CrossplaneNamespace: "crossplane-system", OrphansNamespace: "labkeeper-system", VClusterValues: true,
+			HubPodSecurity: "baseline",
 		},
 	}
 	return l

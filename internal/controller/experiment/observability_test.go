@@ -351,6 +351,11 @@ func TestParametersThatAreSeveral(t *testing.T) {
 		"a name that goes on":        {map[string]string{`a\`: "false"}, false},
 		"a name in braces":           {map[string]string{"{a}": "false"}, false},
 		"a list with another behind": {map[string]string{"a": "{b},SharedCluster=false,c={d}"}, false},
+		"a name by another":          {map[string]string{`S\haredCluster`: "false"}, false},
+		"an escaped backslash":       {map[string]string{"a": `b\\,SharedCluster=false`}, false},
+		"an escaped comma":           {map[string]string{"a": `b\,SharedCluster=false`}, false},
+		"two commas":                 {map[string]string{"a": "b,,SharedCluster=false"}, false},
+		"a comma first":              {map[string]string{"a": ",SharedCluster=false"}, false},
 		"a list":                     {map[string]string{"a": "{b,c}"}, true},
 		"a comma":                    {map[string]string{"a": "b,SharedCluster=false"}, true},
 		"a name with a dot in it":    {map[string]string{`a.b\.c/d[0]`: "{"}, true},
@@ -362,6 +367,28 @@ func TestParametersThatAreSeveral(t *testing.T) {
 				t.Errorf("problems are %v", problems)
 			} else if !test.ok {
 				expectProblem(t, problems, v1alpha1.ReasonInvalidParameters, "would be several to Helm")
+			}
+		})
+	}
+}
+
+// Helm would take one for the other, or lose it, whichever comes last.
+func TestParametersInOthersOfTheManager(t *testing.T) {
+	declared := []v1alpha1.ComponentParameter{
+		{Name: `auth.labels.illm\.io/tenant`, From: "MetricsTenant"}, {Name: "tenants[0][1].name", From: "MetricsTenant"}, {Name: "auth.password"},
+	}
+	for name, ok := range map[string]bool{
+		"auth": false, "auth.labels": false, `auth.labels.illm\.io/tenant.x`: false, "auth[0]": false, "auth.labels[1].x": false,
+		"author": true, "auth.label": true, "auth.labels.illm": true, `auth.labels.illm\.io/tenants`: true, "auth.password": true, "other.auth": true,
+		"tenants": false, "tenants[0]": false, "tenants[0][1]": false, "tenants[0][1].name.x": false, "tenants[0][1].name[0]": false, "tenants.x": false,
+		"tenants[1]": true, "tenants[0][0].name": true, "tenants[0][1].names": true,
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := parametersOf(v1alpha1.ComponentRef{Params: map[string]string{name: "a"}}, declared, values{})
+			if ok != (err == nil) {
+				t.Errorf("it says %v", err)
+			} else if !ok && !strings.Contains(err.message, "which the manager sets (from: MetricsTenant); remove it") {
+				t.Errorf("it says %v", err)
 			}
 		})
 	}

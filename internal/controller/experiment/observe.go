@@ -1,10 +1,12 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -496,10 +498,20 @@ func (s *scope) connection(ctx context.Context, t v1alpha1.Target, ref kubeconfi
 	if err == nil {
 		c.Credentials, c.Err = argocd.ParseKubeconfig(kubeconfig, c.Trust)
 	}
+	if c.Err == nil && c.Server != "" && !sameServer(c.Server, c.Credentials.Server) {
+		c.Err = fmt.Errorf("it is for %s, and the status of the cluster says %s", c.Credentials.Server, c.Server)
+	}
 	if c.Err == nil && c.Authors {
 		c.Clash, c.ReadErr = s.clash(ctx, t, c.Credentials)
 	}
 	return c
+}
+
+// sameServer says whether two URLs are of one API server.
+func sameServer(a, b string) bool {
+	x, errX := url.Parse(a)
+	y, errY := url.Parse(b)
+	return errX == nil && errY == nil && strings.EqualFold(x.Hostname(), y.Hostname()) && cmp.Or(x.Port(), "443") == cmp.Or(y.Port(), "443")
 }
 
 // clash names a cluster Secret of somebody else's for the same cluster, with other credentials. Argo

@@ -61,6 +61,9 @@ type kubeconfigRef struct {
 	Trust argocd.Trust
 	// Authors may write the Secret: it may be of any cluster, with whatever credentials.
 	Authors bool
+	// Server is the URL that it must be for, as what makes the cluster says; empty is any. An author who may change
+	// which Secret is meant gets no other cluster by that.
+	Server string
 }
 
 // providers by the type of cluster. One of a type that is not in here is refused.

@@ -52,6 +52,7 @@ func (gke) kubeconfig(n names, _ v1alpha1.Target, claim *unstructured.Unstructur
 		Secret: crossplane.ConnectionSecret(n.options.CrossplaneNamespace, s.Composite),
 		Key:    crossplane.KubeconfigKey,
 		Remedy: "the composition must write it",
+		Server: s.Endpoint,
 	}
 	if n.options.KeylessGKE {
 		ref.Trust = argocd.KeylessGCP

@@ -188,11 +188,8 @@ func withValues(specs []v1alpha1.ComponentSource, sources []argocd.Source, value
 // parametersOf are the parameters of a reference: what the manager knows, its own, and the Component's
 // defaults, checked against what the Component declares, sorted by name.
 func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParameter, v values) ([]argocd.Parameter, *resolveError) {
-	for _, name := range slices.Sorted(maps.Keys(ref.Params)) {
-		if several(name, ref.Params[name]) {
-			return nil, &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s would be several to Helm; "+
-				"leave , = { } out of the name, and of a value that is a list in braces all other braces", name)}
-		}
+	if err := misread(ref.Params, declared); err != nil {
+		return nil, err
 	}
 	set := maps.Clone(ref.Params)
 	if set == nil {
@@ -204,9 +201,6 @@ func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParame
 		types[d.Name] = d.Type
 		_, given := set[d.Name]
 		switch {
-		case given && d.From != "":
-			// It may bound what the component can do, as SharedCluster does, or the tenant.
-			return nil, &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s is set by the manager (from: %s); remove it", d.Name, d.From)}
 		case given:
 		case v[d.From] != "":
 			set[d.Name] = v[d.From]
@@ -232,12 +226,72 @@ func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParame
 	return parameters, nil
 }
 
-// several says whether Helm would read a parameter as more than one, of which others may be set by the manager:
-// Argo CD writes name=value for it, and escapes the commas of values that are not in braces.
+// misread is what is wrong with parameters that set others than they name, or what the manager sets, which may bound what
+// the component can do, as SharedCluster does, or the tenant.
+func misread(params map[string]string, declared []v1alpha1.ComponentParameter) *resolveError {
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		if several(name, params[name]) {
+			return &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s would be several to Helm; "+
+				`leave , = { } and \ (but before a dot) out of the name, of a value that is a list in braces all other braces, and of any other a comma at its beginning, after another and after \`, name)}
+		}
+		for _, d := range declared {
+			switch {
+			case d.From == "":
+			case name == d.Name:
+				return &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s is set by the manager (from: %s); remove it", name, d.From)}
+			case within(name, d.Name):
+				return &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s sets %s, too, or a part of it, which the manager sets (from: %s); remove it", name, d.Name, d.From)}
+			}
+		}
+	}
+	return nil
+}
+
+// several says whether Helm would read a parameter as more than one, or by another name, of which others may be set by
+// the manager: Argo CD writes name=value for it, and escapes the commas of values that are not in braces, but none at the
+// beginning, after a backslash, or right after another. Helm drops backslashes, with which a name is another.
 func several(name, value string) bool {
+	if oddName.MatchString(name) {
+		return true
+	}
 	list, begins := strings.CutPrefix(value, "{")
 	list, ends := strings.CutSuffix(list, "}")
-	return strings.ContainsAny(name, ",={}") || strings.HasSuffix(name, `\`) || begins && ends && strings.ContainsAny(list, "{}")
+	if begins && ends {
+		return strings.ContainsAny(list, "{}")
+	}
+	return bareComma.MatchString(value)
+}
+
+var (
+	oddName   = regexp.MustCompile(`[,={}]|\\([^.]|$)`)
+	bareComma = regexp.MustCompile(`(^|[\\,]),`)
+)
+
+// within says whether one of two names is that of a value in the other's, or takes for a list what is an object to the
+// other: Helm would take the one for the other, or lose it, whichever comes last.
+func within(a, b string) bool {
+	x, y := pathOf(a), pathOf(b)
+	for i := range min(len(x), len(y)) {
+		if x[i] != y[i] {
+			return strings.HasPrefix(x[i], "[") != strings.HasPrefix(y[i], "[")
+		}
+	}
+	return true
+}
+
+// pathOf are the keys of a name, and the positions in lists with their opening brackets.
+func pathOf(name string) (path []string) {
+	const dot = "\x00"
+	for key := range strings.SplitSeq(strings.ReplaceAll(name, `\.`, dot), ".") {
+		key, positions, listed := strings.Cut(strings.ReplaceAll(key, dot, "."), "[")
+		path = append(path, key)
+		for listed {
+			var position string
+			position, positions, listed = strings.Cut(positions, "[")
+			path = append(path, "["+position)
+		}
+	}
+	return path
 }
 
 func hasType(value string, t v1alpha1.ParameterType) bool {
