@@ -36,7 +36,7 @@ build: ## Build the manager: bin/manager.
 
 .PHONY: test
 test: k8s kustomize helm prometheus ## Run all tests; TESTFLAGS are passed on to go test.
-	@TIMEFORMAT='make test: %0R s'; time go test -vet=off -p 2 $(TESTFLAGS) ./test/integration ./... # the longest first
+	@TIMEFORMAT='make test: %0R s'; time go test -vet=off -count=1 -p 2 $(TESTFLAGS) ./test/integration ./... # the longest first; nothing is cached, because go test does not know of the programs that tests run
 
 .PHONY: test-rollouts
 test-rollouts: k8s rollouts ## Run twins of Rollouts beside the controller of Argo Rollouts (which takes minutes to build, once).

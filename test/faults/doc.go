@@ -75,9 +75,10 @@
 // so that the last plan costs what the first did.
 //
 // No plan ends a sweep. What has failed is played once more at the end, alone, and stays failed;
-// that it "passed alone" says that load may be the reason. One that broke no rule but took too long (O5)
-// is played three times alone, and counts as slow, not as failed, when it passes each time: the limit is
-// one of the manager, not of the machine. So does one that came off its reference and broke no other
+// that it "passed alone" says that load may be the reason. One that takes too long (O5) goes on for another
+// minute, so that its end is judged as any other's. If it comes to one and broke no other rule
+// it is played three times alone, and counts as slow, not as failed, when it passes each time: the limit is
+// one of the manager, not of the machine. One that hangs is failed, whatever it does alone. So does one that came off its reference and broke no other
 // rule, when the workload alone follows another reference, and it passes three times with that or has
 // no fault there: of two watches, a busy machine brings the slower one first. When the time of the test
 // is nearly up no plan begins any more. With -faults.record=FILE the next sweep of the same manager by

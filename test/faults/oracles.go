@@ -114,9 +114,7 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 			out.add("O4", "%d of %s at the same time, in the reference %d", n, role, allowed)
 		}
 	}
-	if !r.converged {
-		out.add("O5", "not done after %s:\n%s", r.took.Round(time.Millisecond), r.where())
-	}
+	r.judgeTime(&out)
 	r.judgeQuiet(&out, late)
 	for _, back := range r.backward(history) {
 		out.add("O7", "%s", back)
@@ -134,6 +132,16 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 	}
 	out = append(out, r.judgeLog()...)
 	return append(out, r.betrayals(history)...)
+}
+
+// judgeTime tells of a run that did not come to its end, or later than it may.
+func (r *run) judgeTime(out *findings) {
+	switch {
+	case !r.converged:
+		out.add("O5", "not done after %s:\n%s", r.took.Round(time.Millisecond), r.where())
+	case r.took > r.may:
+		out.add("O5", "done after %s, and it may take %s", r.took.Round(time.Millisecond), r.may.Round(time.Millisecond))
+	}
 }
 
 // sinceWhen is a difference in when a condition has come about, by the manager's clock.

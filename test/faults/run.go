@@ -48,7 +48,9 @@ type run struct {
 	started time.Duration
 	// took is from the first object to the end.
 	took time.Duration
-	// converged: it came to its end in time.
+	// may is how long it might take.
+	may time.Duration
+	// converged: it came to its end, in time or not.
 	converged bool
 	// reached is how many writes there were when it did, all of them answered: the recorder
 	// may see what a write does before the manager has its answer.
@@ -115,12 +117,19 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	return r, nil
 }
 
-// play lets the workload happen until it is done or takes longer than it may beside a reference.
-func (r *run) play(ctx context.Context, reference *Reference) {
+// play lets the workload happen until it is done, or takes longer than it may beside a reference by more than somebody
+// has patience for. A reference itself has the time that anything may take.
+func (r *run) play(ctx context.Context, reference *Reference, patience time.Duration) {
 	from := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer func() { r.took, r.reached = time.Since(from), len(r.proxy.story()) }()
+	if reference == nil {
+		patience = 0
+	}
+	may := func() time.Duration {
+		return reference.limit(r.workload, r.fault, min(r.proxy.span(), faultLimit), r.started)
+	}
+	defer func() { r.took, r.may, r.reached = time.Since(from), may(), len(r.proxy.story()) }()
 	defer r.leave(ctx)
 	if err := r.gated(func() error { return r.stage.Apply(ctx) }); err != nil {
 		r.troubles = append(r.troubles, err.Error())
@@ -138,7 +147,7 @@ func (r *run) play(ctx context.Context, reference *Reference) {
 			r.converged = true
 			return
 		}
-		if time.Since(from) > reference.limit(r.workload, r.fault, min(r.proxy.span(), faultLimit), r.started) {
+		if limit := may(); time.Since(from) > limit+patience || time.Since(from) > limit && !r.proxy.faultOver() {
 			return
 		}
 		rest(changed)

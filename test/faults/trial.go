@@ -1,12 +1,14 @@
 package faults
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -39,6 +41,9 @@ type Trial struct {
 	Parallel int
 	// Plans are those of the i-th workload.
 	Plans func(i int, w Workload, reference *Reference) []Plan
+	// Patience is how much longer a plan that takes too long goes on, which tells one that is slow from one that
+	// hangs; the zero value is a minute.
+	Patience time.Duration
 	// Until is when no plan begins any more; the zero value is never.
 	Until time.Time
 	// Alone plays plans with findings once more at the end, one after the other, to tell bugs
@@ -68,6 +73,9 @@ type Verdict struct {
 	Alone []Finding
 	// Slow says that it only took too long beside others, and alone never.
 	Slow bool
+	// Hung says that it had not come to its end long after its fault either: whatever the machine does, nobody
+	// waits that long.
+	Hung bool
 	// Strayed says that its fault had no place, because beside others its reference was one that the
 	// workload alone does not follow, and that it passed alone with the one that it does.
 	Strayed bool
@@ -210,11 +218,12 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 		if err := errors.Join(errs[:]...); err != nil {
 			return nil, err
 		}
-		if apart = differ(pair[0].Writes, pair[1].Writes); apart != "" {
-			continue
-		}
-		if !maps.Equal(pair[0].effects, pair[1].effects) {
+		apart = differ(pair[0].Writes, pair[1].Writes)
+		if apart == "" && !maps.Equal(pair[0].effects, pair[1].effects) {
 			apart = "their creates and deletes differ"
+		}
+		if apart != "" {
+			t.say("%s: two references are not alike: %s", w.Name, apart)
 			continue
 		}
 		pair[0].masked = learn(pair[0].outcome, pair[1].outcome)
@@ -295,7 +304,7 @@ func (t *trial) one(ctx context.Context, p planned, done func(*run, []Finding)) 
 	r, err := t.lab.prepare(ctx, p.Plan, p.reference)
 	if err == nil {
 		r.seats = t.seats
-		r.play(ctx, p.reference)
+		r.play(ctx, p.reference, t.patience())
 	}
 	t.seats.leave()
 	if err != nil {
@@ -304,6 +313,9 @@ func (t *trial) one(ctx context.Context, p planned, done func(*run, []Finding)) 
 	t.end(p, r, done)
 	return nil
 }
+
+// patience is how much longer a plan goes on that takes too long.
+func (t *trial) patience() time.Duration { return cmp.Or(t.Patience, time.Minute) }
 
 // end waits, stops the manager and judges.
 func (t *trial) end(p planned, r *run, done func(*run, []Finding)) {
@@ -339,6 +351,10 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	}
 	off := apart != "" || !r.proxy.faultOver()
 	if attempt < attempts && (off || len(r.troubles) > 0) && !slices.ContainsFunc(findings, Finding.absolute) {
+		for _, f := range findings {
+			line, _, _ := strings.Cut(f.String(), "\n")
+			t.say("%s, %s: not judged by its reference, and played again: %s; found: %s", p.Workload.Name, p.Fault, cmp.Or(apart, "its fault did not happen"), line)
+		}
 		t.report.mu.Lock()
 		defer t.report.mu.Unlock()
 		t.report.replayed++
@@ -349,7 +365,7 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	}
 	return Verdict{
 		Plan: p.Plan, Write: p.reference.Writes[p.Fault.K-1].Signature(), Findings: findings, Tally: r.proxy.tally(),
-		Refused: len(all) - len(before), planned: p, off: off,
+		Refused: len(all) - len(before), Hung: !r.converged && r.proxy.faultOver(), planned: p, off: off,
 	}, true
 }
 
@@ -406,7 +422,7 @@ func (t *trial) group(ctx context.Context, group []planned, ending *sync.WaitGro
 	ending.Wait()
 	for i, r := range runs {
 		if r != nil {
-			all.Go(func() { r.play(ctx, group[i].reference) })
+			all.Go(func() { r.play(ctx, group[i].reference, t.patience()) })
 		}
 	}
 	all.Wait()
@@ -437,17 +453,23 @@ func (t *trial) again(ctx context.Context) {
 			return
 		}
 		v.Again, v.Alone = true, t.alone(ctx, v.planned)
-		switch {
-		case v.off && !v.broke("plan", "O5"):
-			v.Strayed = t.strayed(ctx, v.planned)
-		case len(v.Alone) == 0 && !v.broke("O5"):
-			v.Alone = t.often(ctx, v.planned, attempts-1)
-			v.Slow = len(v.Alone) == 0
-		}
+		t.excuse(ctx, v)
 		t.say("alone: %s", v)
 		if (v.Slow || v.Strayed) && t.Told != nil {
 			t.Told(*v)
 		}
+	}
+}
+
+// excuse finds out whether the machine is the reason for what a plan broke.
+func (t *trial) excuse(ctx context.Context, v *Verdict) {
+	switch {
+	case v.Hung:
+	case v.off && !v.broke("plan", "O5"):
+		v.Strayed = t.strayed(ctx, v.planned)
+	case len(v.Alone) == 0 && !v.broke("O5"):
+		v.Alone = t.often(ctx, v.planned, attempts-1)
+		v.Slow = len(v.Alone) == 0
 	}
 }
 

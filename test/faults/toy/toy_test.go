@@ -192,20 +192,32 @@ func disturbed(report *faults.Report) []faults.Verdict {
 
 // slow tries what is done about a plan that takes too long, but only the first time.
 func slow(t *testing.T, lab *faults.Lab) {
-	busy, sleepy := filepath.Join(lab.Dir(), "busy"), filepath.Join(lab.Dir(), "sleepy")
+	if v := busy(t, lab, "sleep 20", time.Minute); !v.Slow || v.Failed() || v.Hung {
+		t.Errorf("what was too slow once: %v", v)
+	}
+	if v := busy(t, lab, "sleep 1000", time.Second); v.Slow || !v.Failed() || !v.Hung {
+		t.Errorf("what did nothing more once: %v", v)
+	}
+}
+
+// busy is the verdict of a plan whose manager does something else first when it starts again, but only the first time.
+func busy(t *testing.T, lab *faults.Lab, first string, patience time.Duration) faults.Verdict {
+	t.Helper()
+	dir := t.TempDir()
+	busy, sleepy := filepath.Join(dir, "busy"), filepath.Join(dir, "sleepy")
 	// Its first start says how long a start takes; that after the crash is slower.
 	script := fmt.Sprintf(`#!/bin/sh
 trap 'exit 0' TERM
-if [ -e %[1]s.started ]; then sleep 20 & wait; fi
+if [ -e %[1]s.started ]; then %[3]s & wait; fi
 if [ -e %[1]s ]; then touch %[1]s.started; fi
 exec %[2]s "$@"
-`, busy, lab.Binary())
+`, busy, lab.Binary(), first)
 	if err := os.WriteFile(sleepy, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	var told []bool
 	o := faults.Trial{
-		Parallel: 1, Alone: true,
+		Parallel: 1, Alone: true, Patience: patience,
 		Plans: func(_ int, w faults.Workload, _ *faults.Reference) []faults.Plan {
 			if err := os.WriteFile(busy, nil, 0o644); err != nil {
 				t.Fatal(err)
@@ -222,10 +234,12 @@ exec %[2]s "$@"
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v := disturbed(report); len(v) != 1 || !v[0].Slow || v[0].Failed() || len(v[0].Findings) == 0 {
-		t.Errorf("what was too slow once: %v", v)
+	all := disturbed(report)
+	if len(all) != 1 || len(all[0].Findings) == 0 {
+		t.Fatalf("found: %v", all)
 	}
-	if !slices.Equal(told, []bool{true, false}) {
+	if told[len(told)-1] != all[0].Failed() || !told[0] {
 		t.Errorf("told that it failed: %v", told)
 	}
+	return all[0]
 }

@@ -55,7 +55,7 @@ func Repeat(ctx context.Context, subject *Subject, scenario Scenario, n int, o O
 	}
 	rep.Errors = l.Errors() // of managers that end by themselves, before they are told to
 	if err := l.Rest(); err != nil {
-		l.Fail(err)
+		rep.Errors = append(rep.Errors, err.Error())
 	}
 	rep.ForeignCPU = l.foreign
 	if scenario.Counts {
@@ -103,6 +103,7 @@ func (l *Lab) compareEmpty(ctx context.Context, rep *measure.Rep) error {
 	rep.Empty, rep.GrownDrift = empty.Costs, rep.FloorDrift
 	rep.FloorDrift = FloorDrift(l.Subject.Minimal, l.Before, empty.At(l.Before.Pace))
 	rep.FloorDriftRaw = FloorDrift(l.Subject.Minimal, l.Before, empty)
+	l.putCeilings(rep, empty) // the dearer floor of the grown store would flatter what is held to it
 	rep.ForeignCPU = max(rep.ForeignCPU, fresh.foreign)
 	return nil
 }
@@ -141,9 +142,15 @@ func (l *Lab) compare(rep *measure.Rep, after measure.Floor) {
 	rep.Before, rep.After = before.Costs, after.Costs
 	rep.Pace, rep.PaceDrift = &pace, pace.Drift()
 	rep.FloorDrift, rep.FloorDriftRaw = FloorDrift(l.Subject.Minimal, before, after.At(before.Pace)), FloorDrift(l.Subject.Minimal, before, after)
-	l.putCeiling(*rep, before.At(pace.Window), after.At(pace.Window))
+	l.putCeilings(rep, after)
+}
+
+// putCeilings puts the shares of what the machine could have done, at the pace of the window and as measured, by the
+// floor before and another.
+func (l *Lab) putCeilings(rep *measure.Rep, after measure.Floor) {
+	l.putCeiling(*rep, l.Before.At(rep.Pace.Window), after.At(rep.Pace.Window))
 	if rate, ok := rep.Figures["rate"]; ok {
-		rep.Figures.Put("ceiling_percent_raw", 100*rate/l.ceiling(before, after))
+		rep.Figures.Put("ceiling_percent_raw", 100*rate/l.ceiling(l.Before, after))
 	}
 }
 

@@ -48,7 +48,8 @@ type Rep struct {
 	FloorDriftRaw float64 `json:"floor_drift_raw"`
 	// Empty is the floor of a new store, measured last when Before and After are further apart than
 	// a repetition may be. GrownDrift is how far those are then, and FloorDrift how far Before and
-	// Empty are: a store that has grown makes writes dearer, and that is no change of the machine.
+	// Empty are: a store that has grown makes writes dearer, and that is no change of the machine. What is held to
+	// a ceiling is held to that of Before and Empty then.
 	Empty      map[string]Cost `json:"floor_empty,omitempty"`
 	GrownDrift float64         `json:"floor_drift_grown,omitempty"`
 	// Pace is how fast the machine was, and PaceDrift how far that was apart.

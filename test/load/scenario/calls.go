@@ -123,6 +123,7 @@ func (c *counter) count(way string, writes, reads map[string]int, may []string, 
 	published := c.statuses() - statuses
 	put("statuses", published)
 	put("events", got["create events"]+got["patch events"])
+	put("statuses of components", asked.components)
 	c.figures[statusesBeyond] += float64(abs(got[status] - published))
 	c.figures[refusedWrites] += float64(asked.refused)
 	total := got[status]
@@ -184,7 +185,7 @@ func noopPasses(ctx context.Context, l *harness.Lab, m *harness.Manager, n int, 
 	if err != nil {
 		return err
 	}
-	writes, reads := asked.refused, 0
+	writes, reads := asked.refused+asked.components, 0
 	for what, have := range asked.got {
 		if write(what) {
 			writes += have
@@ -201,10 +202,11 @@ func noopPasses(ctx context.Context, l *harness.Lab, m *harness.Manager, n int, 
 // requests are those of the manager.
 type requests struct {
 	// got are those that succeeded, by verb and resource. Watches are not among them, nor is
-	// the Lease.
+	// the Lease, nor what tells of Components how many use them.
 	got map[string]int
-	// refused are the writes that did not succeed, and leases are those about the Lease.
-	refused, leases int
+	// refused are the writes that did not succeed, leases are those about the Lease, and components those that tell
+	// of Components how many use them, which belong to no Experiment.
+	refused, leases, components int
 }
 
 func managerRequests(l *harness.Lab, from time.Time) (requests, error) {
@@ -219,7 +221,8 @@ func managerRequests(l *harness.Lab, from time.Time) (requests, error) {
 		case request.User != user || request.Time.Before(from) || request.Verb == "watch":
 		case request.Resource == "leases":
 			r.leases++
-		case request.Resource == "components": // what is counted there belongs to no Experiment
+		case request.Resource == "components" && request.Subresource == "status":
+			r.components++
 		case request.Write() && request.Code >= 300:
 			r.refused++
 			l.Tell("refused: %s %s %s/%s: %d", request.Verb, request.Resource, request.Namespace, request.Name, request.Code)
