@@ -85,7 +85,7 @@ func Mutants(t *testing.T, lab *Lab, mutants []Mutant, workloads ...Workload) {
 		mutants = slices.DeleteFunc(slices.Clone(mutants), func(m Mutant) bool { return !slices.Contains(names, m.Name) })
 	}
 	h := &hunt{t: t, trial: &trial{
-		Trial: Trial{Quiet: quietSample, Parallel: *parallel, Told: func(v Verdict) {
+		Trial: Trial{Quiet: quietSample, Patience: 15 * time.Second, Parallel: *parallel, Told: func(v Verdict) {
 			if len(v.Findings) > 0 {
 				t.Errorf("without a bug: %s", v)
 			}
