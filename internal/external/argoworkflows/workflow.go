@@ -2,6 +2,10 @@
 package argoworkflows
 
 import (
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -111,23 +115,81 @@ func Read(workflow *unstructured.Unstructured) State {
 	return s
 }
 
-// failedNode names the first pod, in the order of node ids, that failed, and why. Inner
-// nodes only repeat that a child failed.
+// failedNode names the node that failed first, and why, of those with the same time the first by its id.
 func failedNode(workflow *unstructured.Unstructured) string {
-	nodes, _, _ := unstructured.NestedMap(workflow.Object, "status", "nodes")
+	status, _ := workflow.Object["status"].(map[string]any)
+	var first map[string]any
+	at := ""
+	nodes := blamed(nodesOf(status))
 	for _, id := range slices.Sorted(maps.Keys(nodes)) {
-		node, _ := nodes[id].(map[string]any)
-		if failed(node) && node["type"] == "Pod" {
-			name, _ := node["displayName"].(string)
-			message, _ := node["message"].(string)
-			return "node " + name + ": " + message
+		node := nodes[id].(map[string]any)
+		if finished, _ := node["finishedAt"].(string); first == nil || finished < at {
+			first, at = node, finished
 		}
 	}
-	return ""
+	if first == nil {
+		return ""
+	}
+	name, _ := first["displayName"].(string)
+	message, _ := first["message"].(string)
+	return "node " + name + ": " + message
+}
+
+// repeats are the types of nodes that only repeat that a child failed.
+var repeats = []string{"Steps", "StepGroup", "DAG", "TaskGroup", "Retry"}
+
+// blamed are the nodes that failed by themselves, but for attempts that another attempt has made good.
+func blamed(nodes map[string]any) map[string]any {
+	out, forgiven := map[string]any{}, map[string]bool{}
+	for _, v := range nodes {
+		if node, _ := v.(map[string]any); node["type"] == "Retry" && node["phase"] == PhaseSucceeded {
+			forgive(nodes, node, forgiven)
+		}
+	}
+	for id, v := range nodes {
+		node, _ := v.(map[string]any)
+		if kind, _ := node["type"].(string); failed(node) && !forgiven[id] && !slices.Contains(repeats, kind) {
+			out[id] = node
+		}
+	}
+	return out
+}
+
+// forgive adds the children of a node that failed, and theirs.
+func forgive(nodes, node map[string]any, forgiven map[string]bool) {
+	children, _ := node["children"].([]any)
+	for _, c := range children {
+		id, _ := c.(string)
+		if child, _ := nodes[id].(map[string]any); failed(child) && !forgiven[id] {
+			forgiven[id] = true
+			forgive(nodes, child, forgiven)
+		}
+	}
+}
+
+// maxNodes bounds the nodes that are taken out of their compression, in bytes.
+const maxNodes = 32 << 20
+
+// nodesOf are the nodes of a status by their ids. Where they would not fit into an object they are JSON, gzip and base64;
+// those that Argo Workflows keeps in its database instead are not seen.
+func nodesOf(status map[string]any) map[string]any {
+	nodes, _ := status["nodes"].(map[string]any)
+	compressed, _ := status["compressedNodes"].(string)
+	if len(nodes) > 0 || compressed == "" {
+		return nodes
+	}
+	unzipped, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(compressed)))
+	if err != nil {
+		return nil
+	}
+	if err := json.NewDecoder(io.LimitReader(unzipped, maxNodes)).Decode(&nodes); err != nil {
+		return nil
+	}
+	return nodes
 }
 
 // Strip is the cache's transform for Workflows: of their nodes, which can be a megabyte,
-// only those that failed are ever read.
+// only those that failed are ever read, and only when the Workflow has.
 func Strip(o any) (any, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -137,16 +199,20 @@ func Strip(o any) (any, error) {
 	if status, ok := u.Object["status"].(map[string]any); ok {
 		delete(status, "storedTemplates")
 		delete(status, "storedWorkflowTemplateSpec")
-		if nodes, ok := status["nodes"].(map[string]any); ok {
-			maps.DeleteFunc(nodes, func(_ string, v any) bool {
-				node, _ := v.(map[string]any)
-				return !failed(node)
-			})
+		var nodes map[string]any
+		if failed(status) {
+			nodes = blamed(nodesOf(status))
+		}
+		delete(status, "compressedNodes")
+		delete(status, "nodes")
+		if len(nodes) > 0 {
+			status["nodes"] = nodes
 		}
 	}
 	return u, nil
 }
 
+// failed says whether a node or a Workflow did not come to what it is for.
 func failed(node map[string]any) bool {
 	return node["phase"] == PhaseFailed || node["phase"] == PhaseError
 }

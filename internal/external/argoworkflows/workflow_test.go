@@ -1,6 +1,9 @@
 package argoworkflows
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +66,9 @@ func TestPathsThatReadReadsAndStripDrops(t *testing.T) {
 		"status.nodes.*.type":               "string",
 		"status.nodes.*.displayName":        "string",
 		"status.nodes.*.message":            "string",
+		"status.nodes.*.finishedAt":         "string",
+		"status.nodes.*.children":           "array",
+		"status.compressedNodes":            "string",
 		"status.storedTemplates":            "object",
 		"status.storedWorkflowTemplateSpec": "object",
 	})
@@ -111,6 +117,45 @@ status:
 `
 )
 
+// What failed later, at the exit for instance, did not bring the Workflow down.
+const inTurn = `
+status:
+  phase: Failed
+  message: child 'w-9' failed
+  nodes:
+    w-1: {id: w-1, name: w.onExit, displayName: w.onExit, type: Pod, phase: Failed, message: nobody to tell, finishedAt: "2026-03-01T12:05:01Z"}
+    w-5: {id: w-5, name: w.late, displayName: late, type: Pod, phase: Failed, message: exit code 2, finishedAt: "2026-03-01T12:05:00Z"}
+    w-9: {id: w-9, name: w.early, displayName: early, type: Pod, phase: Failed, message: exit code 1, finishedAt: "2026-03-01T12:04:00Z"}
+`
+
+// An attempt that another one has made good is none that brought the Workflow down, with all below it, and what did is no pod.
+const retried = `
+status:
+  phase: Failed
+  nodes:
+    w: {id: w, name: w, displayName: w, type: Steps, phase: Failed, children: [w-1, w-6]}
+    w-1: {id: w-1, name: again, displayName: again, type: Retry, phase: Succeeded, children: [w-2, w-4]}
+    w-2: {id: w-2, name: again(0), displayName: again(0), type: Steps, phase: Failed, children: [w-3], finishedAt: "2026-03-01T12:00:01Z"}
+    w-3: {id: w-3, name: flaky, displayName: flaky, type: Pod, phase: Failed, message: exit code 1, finishedAt: "2026-03-01T12:00:01Z"}
+    w-4: {id: w-4, name: again(1), displayName: again(1), type: Steps, phase: Succeeded, children: [w-5]}
+    w-5: {id: w-5, name: flaky, displayName: flaky, type: Pod, phase: Succeeded, children: [w-6], finishedAt: "2026-03-01T12:00:02Z"}
+    w-6: {id: w-6, name: asked, displayName: asked, type: HTTP, phase: Error, message: "503", finishedAt: "2026-03-01T12:00:03Z"}
+`
+
+// compressed is the status of a Workflow whose nodes would not fit into it.
+func compressed(t *testing.T, nodes string) string {
+	t.Helper()
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	if _, err := z.Write([]byte(nodes)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return "status: {phase: Failed, compressedNodes: " + base64.StdEncoding.EncodeToString(out.Bytes()) + "}\n"
+}
+
 func sample(t *testing.T, status string) *unstructured.Unstructured {
 	t.Helper()
 	return crds.RequireObject(t, `
@@ -140,6 +185,10 @@ func TestRead(t *testing.T) {
 			StartedAt: start, FinishedAt: start.Add(5 * time.Minute),
 		}, true},
 		"error without nodes":    {invalid, State{Phase: PhaseError, Message: "template not found", StartedAt: start, FinishedAt: start.Add(time.Second)}, true},
+		"the first that failed":  {inTurn, State{Phase: PhaseFailed, Message: "child 'w-9' failed; node early: exit code 1"}, true},
+		"failed once, and again": {retried, State{Phase: PhaseFailed, Message: "node asked: 503"}, true},
+		"failed, and many nodes": {compressed(t, `{"w-1": {"type": "Pod", "displayName": "check", "phase": "Failed", "message": "exit code 1", "children": []}, "w-2": {"type": "Pod", "phase": "Succeeded"}}`), State{Phase: PhaseFailed, Message: "node check: exit code 1"}, true},
+		"nodes that are none":    {"status: {phase: Failed, message: child failed, compressedNodes: H4sI}\n", State{Phase: PhaseFailed, Message: "child failed"}, true},
 		"failed without message": {silent, State{Phase: PhaseFailed, Message: "node w: OOMKilled (exit code 137)"}, true},
 	}
 	for name, test := range tests {
@@ -183,7 +232,7 @@ func TestStrip(t *testing.T) {
 			left = append(left, id)
 		}
 	}
-	if diff := cmp.Diff([]string{"w", "w-2", "w-3"}, left); diff != "" {
+	if diff := cmp.Diff([]string{"w-2", "w-3"}, left); diff != "" {
 		t.Errorf("nodes (-want +got):\n%s", diff)
 	}
 	if other, err := Strip("tombstone"); err != nil || other != "tombstone" {
