@@ -116,6 +116,12 @@ var (
 	impatient = with(newExperiment(target("app", "hub", "nginx")), "30m", "spec", "progressDeadline", "applications")
 	// untemplated names a WorkflowTemplate that does not exist.
 	untemplated = with(newExperiment(target("app", "hub", "nginx")), "missing", "spec", "workflow", "template")
+	// waiting names a WorkflowTemplate that does not exist, and has a Workflow wait for a person instead.
+	waiting = with(untemplated.DeepCopy(), "Suspend", "spec", "workflow", "onMissingTemplate")
+	// hurried is one whose Workflow has half an hour.
+	hurried = with(newExperiment(target("app", "hub", "nginx")), "30m", "spec", "progressDeadline", "workflow")
+	// blockedTalos stays as long as anything of its cluster is left.
+	blockedTalos = with(onTalos.DeepCopy(), "Block", "spec", "deletion", "policy")
 	// unresolved names a Component that does not exist.
 	unresolved = newExperiment(target("app", "hub", "missing"))
 )
@@ -160,6 +166,13 @@ var roads = []faults.Workload{
 		Holds:   []string{workflowEnds},
 		Steps:   steps(step(running, edit(completed))),
 		Done:    reached(v1alpha1.PhaseComplete),
+	},
+	{
+		Name:    "template-missing-suspends",
+		Objects: objects(waiting),
+		Holds:   []string{workflowEnds},
+		Steps:   steps(step(running, release(workflowEnds)), step(reached(v1alpha1.PhaseComplete), remove)),
+		Done:    gone,
 	},
 	{
 		Name:    "own-workflow-namespace",
@@ -621,6 +634,44 @@ var stuckDeletions = []faults.Workload{
 		Done: gone,
 	},
 	{
+		Name:    "release-talos",
+		Objects: objects(clusterTemplate, machineTemplate, onTalos),
+		Holds:   []string{clusterGone},
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), remove),
+			step(all(waitsFor("Cluster"), not(waitsFor("Secret"))), sleep(time.Hour)),
+		),
+		Done: gone,
+		// Its cluster needs them until it is gone.
+		Leaves: []string{
+			"Cluster app", "DockerCluster app", "DockerMachineTemplate app", "DockerMachineTemplate app worker", "MachineDeployment app",
+			"TalosConfigTemplate app", "TalosControlPlane app",
+		},
+	},
+	{
+		Name:    "block-talos",
+		Objects: objects(clusterTemplate, machineTemplate, blockedTalos),
+		Holds:   []string{clusterGone},
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), remove),
+			step(all(waitsFor("Cluster"), not(waitsFor("Secret"))), sleep(time.Hour)),
+			step(telling("policy Block"), release(clusterGone)),
+		),
+		Done: gone,
+	},
+	{
+		Name:    "release-vcluster",
+		Objects: objects(onVCluster),
+		Holds:   []string{clusterGone},
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), remove),
+			step(all(waitsFor("Cluster"), not(waitsFor("Secret"))), sleep(time.Hour)),
+		),
+		Done:   gone,
+		Leaves: []string{"Cluster app"},
+		Breaks: []string{housesLast}, // the cluster has had its time
+	},
+	{
 		// The cluster goes all the same, and then the Application, which Argo CD could never delete.
 		Name:    "stuck-application",
 		Objects: objects(onCluster),
@@ -736,6 +787,13 @@ var lifetimes = []faults.Workload{
 		Objects: objects(impatient),
 		Holds:   []string{applicationHealthy},
 		Steps:   steps(step(deploying, sleep(time.Hour))),
+		Done:    reached(v1alpha1.PhaseFailed),
+	},
+	{
+		Name:    "late-running",
+		Objects: objects(hurried),
+		Holds:   []string{workflowEnds, workflowSucceeds},
+		Steps:   steps(step(running, release(workflowEnds))), // Argo Workflows keeps the deadline
 		Done:    reached(v1alpha1.PhaseFailed),
 	},
 	{
