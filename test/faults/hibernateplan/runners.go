@@ -129,7 +129,7 @@ func carryOut(ctx context.Context, c client.Client, job *batchv1.Job) error {
 func run(ctx context.Context, t *thing, task runner.Task) runner.Result {
 	return runner.Run(ctx, task, runner.Deps{
 		Store:     runner.NewConfigMapStore(configMaps{t.client}, nameIn(task.RestorePoint), task.Execution),
-		Executors: executor.Registry{"noop": t}, Clock: clock.RealClock{},
+		Executors: executor.Registry{"noop": t, "workloadscaler": t}, Clock: clock.RealClock{},
 	})
 }
 

@@ -53,6 +53,7 @@ const (
 // Targets with parameters.
 const (
 	plain   = `{name: NAME, type: noop}`
+	scaler  = `{name: NAME, type: workloadscaler, parameters: {namespace: {literals: ["` + faults.RunNamespace + `"]}}}`
 	failing = `{name: NAME, type: noop, parameters: {failureMode: MODE, failures: N, failureMessage: HOW}}`
 )
 
@@ -62,6 +63,9 @@ func fails(name, mode string, n int, how ...string) string {
 }
 
 func sleeper(name string) string { return strings.Replace(plain, "NAME", name, 1) }
+
+// granted is a target whose runner is granted something in the namespace of the plan.
+func granted(name string) string { return strings.Replace(scaler, "NAME", name, 1) }
 
 // objects are a plan and the things of its targets.
 func objects(strategy string, targets []string, more ...string) []*unstructured.Unstructured {
@@ -338,6 +342,19 @@ var inStatus = []faults.Workload{
 		Objects: objects(staged, []string{fails("a", "shutdown", 1), sleeper("b")}),
 		Steps:   []faults.Step{faults.At(retrying("a"), sleep(late)), faults.At(asleepNow(1), wake)},
 		Done:    over(2),
+	},
+	{
+		// Its runner may do something in the namespace of the plan, and nobody else may, nor later.
+		Name:    "granted",
+		Objects: objects(sequential, []string{granted("a"), sleeper("b")}),
+		Steps:   []faults.Step{faults.At(asleepNow(1), wake)},
+		Done:    over(2),
+	},
+	{
+		Name:    "granted-deleted",
+		Objects: objects(sequential, []string{granted("a")}),
+		Steps:   []faults.Step{faults.At(asleepNow(1), remove)},
+		Done:    gone,
 	},
 	{
 		Name:    "strict",

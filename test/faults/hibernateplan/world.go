@@ -84,6 +84,8 @@ func role(u *unstructured.Unstructured) string {
 		return "Thing " + l[v1alpha1.LabelTarget]
 	case isPoint(u):
 		kind = "RestorePoint"
+	case u.GetKind() == "RoleBinding" && u.GetNamespace() != managerNamespace:
+		kind = "Grant"
 	case u.GetKind() == "ControllerRevision" && l[labelLedger] != "":
 		written, _, _ := unstructured.NestedInt64(u.Object, "revision")
 		kind = fmt.Sprintf("Shard %d", written) // of another write there may be another one at the same time
