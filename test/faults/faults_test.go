@@ -598,6 +598,19 @@ func TestDifferences(t *testing.T) {
 	if d := differences(a, b, learn(a, b)); len(d) != 0 {
 		t.Errorf("what is masked differs: %v", d)
 	}
+	for name, test := range map[string]struct {
+		b    string
+		more bool
+	}{
+		"another hash": {`"web-exp-84c8db5567" is new`, false},
+		"another word": {`"web-exp-5bb9c5b86" is old`, true},
+		"nothing":      {"", true},
+	} {
+		a, b := outcome{"x": `"web-exp-5bb9c5b86" is new`}, outcome{"x": test.b}
+		if found := more(a, b, learn(a, b)); (found != "") != test.more {
+			t.Errorf("%s: it differs by more: %q", name, found)
+		}
+	}
 }
 
 func TestPlans(t *testing.T) {
