@@ -164,13 +164,22 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 		return reconcile.Result{}, out.Err
 	}
 	if out.Done && controllerutil.ContainsFinalizer(written, finalizer) {
-		keep := slices.DeleteFunc(slices.Clone(written.GetFinalizers()), func(f string) bool { return f == finalizer })
-		return reconcile.Result{}, client.IgnoreNotFound(patchFinalizers(ctx, c, written, keep))
+		return reconcile.Result{}, letGo(ctx, c, written, finalizer, out.Told)
 	}
 	if others {
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 	}
 	return reconcile.Result{RequeueAfter: out.Wait}, nil
+}
+
+// letGo drops the finalizer.
+func letGo(ctx context.Context, c client.Client, o client.Object, finalizer string, told *Told) error {
+	keep := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == finalizer })
+	err := client.IgnoreNotFound(patchFinalizers(ctx, c, o, keep))
+	if err == nil {
+		told.letGo(o.GetUID())
+	}
+	return err
 }
 
 // patchStatus writes a status, and says whether it has heard of those of others meanwhile.

@@ -3,9 +3,11 @@ package kube
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -21,10 +23,14 @@ type Told struct {
 	// heard are the resourceVersions that came while a status was being written, by UID: the watch may be faster than the
 	// answer to the write, and which of them are of others is known by that.
 	heard map[types.UID][]string
+	// gone are the UIDs of those whose finalizer was dropped a moment ago.
+	gone *cache.Expiring
 }
 
 // NewTold remembers the statuses of some thousand objects. One that it has forgotten wakes once more than it must.
-func NewTold() *Told { return &Told{known: lru.New(4096), heard: map[types.UID][]string{}} }
+func NewTold() *Told {
+	return &Told{known: lru.New(4096), heard: map[types.UID][]string{}, gone: cache.NewExpiring()}
+}
 
 // writing is called before a status is written. Of one object there is one such write at a time.
 func (t *Told) writing(uid types.UID) {
@@ -44,6 +50,28 @@ func (t *Told) wrote(uid types.UID, version string) bool {
 		t.known.Add(uid, version)
 	}
 	return slices.ContainsFunc(heard, func(v string) bool { return v != version })
+}
+
+// letGo is called when the finalizer of an object was dropped.
+func (t *Told) letGo(uid types.UID) {
+	if t != nil && uid != "" {
+		t.gone.Set(uid, true, lag)
+	}
+}
+
+// lag is how far a cache is behind at most. An object that is still there later came back with a backup.
+const lag = time.Minute
+
+// LetGo says whether this process has just dropped the finalizer of an object: the cache has it as it was before, there is
+// nothing to do for it and nobody to tell. The wait is when to look again; 0 if it has not.
+func (t *Told) LetGo(o client.Object) time.Duration {
+	if t == nil || o.GetDeletionTimestamp() == nil {
+		return 0
+	}
+	if _, gone := t.gone.Get(o.GetUID()); gone {
+		return lag
+	}
+	return 0
 }
 
 // wakes says whether a status that has come is one that somebody must look at now.

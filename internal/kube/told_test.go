@@ -1,7 +1,9 @@
 package kube
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,5 +67,34 @@ func TestToldWhileItWrites(t *testing.T) {
 		if !told.wakes("uid", "6") || test.version != "" && told.wakes("uid", test.version) {
 			t.Errorf("%s: not woken as it should be afterwards", name)
 		}
+	}
+}
+
+// A cache may still have what was let go, as it was before.
+func TestToldOfWhatWasLetGo(t *testing.T) {
+	pod := podOf(finalizer)
+	pod.DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+	d, told := newDesk(pod), NewTold()
+	before := d.pod(t)
+	finish := func(fail error, done bool) {
+		t.Helper()
+		d.fail["patch"] = fail
+		if _, err := Finish(t.Context(), d, d.recorder, before, before.DeepCopy(), finalizer, Outcome{Done: done, Told: told}); !errors.Is(err, fail) {
+			t.Fatal(err)
+		}
+	}
+	finish(nil, false)
+	finish(errors.New("not now"), true)
+	if told.LetGo(before) != 0 {
+		t.Error("what is still held was let go")
+	}
+	finish(nil, true)
+	if told.LetGo(before) != lag {
+		t.Error("what was let go is still held")
+	}
+	another := podOf(finalizer)
+	another.UID, another.DeletionTimestamp = "another", pod.DeletionTimestamp
+	if told.LetGo(another) != 0 || told.LetGo(podOf(finalizer)) != 0 || (*Told)(nil).LetGo(before) != 0 {
+		t.Error("another one was let go, or one that is back")
 	}
 }

@@ -139,6 +139,9 @@ type scope struct {
 
 // Reconcile takes an Experiment one step on.
 func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctrl.Result, error) {
+	if wait := r.told.LetGo(e); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	if beginning(e) && !r.Gate.Enter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)}) {
 		return ctrl.Result{}, nil
 	}

@@ -111,6 +111,9 @@ type scope struct {
 
 // Reconcile takes an ExperimentDeployment one step on.
 func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.ExperimentDeployment) (ctrl.Result, error) {
+	if wait := r.told.LetGo(owner); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
 	seen := owner.ResourceVersion
 	if err := kube.EnsureFinalizer(ctx, r.Client, owner, v1alpha1.Finalizer); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
