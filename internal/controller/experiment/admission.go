@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -69,6 +70,9 @@ func (r reviewer) review(ctx context.Context, e *v1alpha1.Experiment) (warnings 
 		if !holds(step) && step.Reason != v1alpha1.ReasonPending && step.Reason != v1alpha1.ReasonSuspended {
 			warnings = append(warnings, fmt.Sprintf("%s: %s", step.Reason, step.Message))
 		}
+	}
+	if extra := f.undeclared(); len(extra) > 0 {
+		warnings = append(warnings, "params that no Component declares go to Helm as they are: "+strings.Join(extra, ", "))
 	}
 	return warnings, nil
 }

@@ -185,3 +185,35 @@ func TestWhoWakesComponents(t *testing.T) {
 		t.Error("one without the finalizer, and no other, is looked at")
 	}
 }
+
+// Helm says nothing of a value that no template reads: whoever mistypes a parameter is told by the manager.
+func TestParametersThatNobodyDeclares(t *testing.T) {
+	mistyped := func() *v1alpha1.Experiment {
+		target := targetOf("app", v1alpha1.ClusterHub)
+		target.Components = []v1alpha1.ComponentRef{{App: "nginx", Params: map[string]string{"replicaCount": "2", "replicacount": "3"}}}
+		return experimentOf(target)
+	}
+	declaring := nginx()
+	declaring.Spec.Parameters = []v1alpha1.ComponentParameter{{Name: "replicaCount"}}
+	const extra = "replicacount of target app, app nginx"
+	for name, test := range map[string]struct {
+		component *v1alpha1.Component
+		told      bool
+	}{"of some that are": {declaring, true}, "of none that is": {nginx(), false}} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, mistyped(), test.component, template())
+			fresh := mistyped()
+			fresh.UID = ""
+			warnings, err := reviewer{l.reconciler}.ValidateCreate(t.Context(), fresh)
+			if err != nil || strings.HasSuffix(strings.Join(warnings, "; "), extra) != test.told {
+				t.Errorf("the warnings are %q, %v", warnings, err)
+			}
+			l.until(v1alpha1.PhaseReady)
+			l.expect(v1alpha1.ConditionComponentsResolved, metav1.ConditionTrue, v1alpha1.ReasonResolved)
+			said := meta.FindStatusCondition(l.get().Status.Conditions, v1alpha1.ConditionComponentsResolved).Message
+			if strings.HasSuffix(said, extra) != test.told {
+				t.Errorf("it says %q", said)
+			}
+		})
+	}
+}

@@ -478,7 +478,30 @@ func (f facts) resolve() (map[string][]deployment, conditions.Step) {
 		return deployments, conditions.True(v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonComponentFallback,
 			"By convention, "+strings.Join(fallbacks, "; "))
 	}
-	return deployments, conditions.True(v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonResolved, "Every reference names a Component")
+	message := "Every reference names a Component"
+	if extra := f.undeclared(); len(extra) > 0 {
+		message += "; params that none declares go to Helm as they are: " + strings.Join(extra, ", ")
+	}
+	return deployments, conditions.True(v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonResolved, message)
+}
+
+// undeclared are the parameters that Components which declare some do not: the chart may have them, and Helm says nothing
+// of a name that is mistyped.
+func (f facts) undeclared() (extra []string) {
+	for _, t := range f.experiment.Spec.Targets {
+		for _, ref := range t.Components {
+			component := f.seen.Components[ref.Name()]
+			if component == nil || len(component.Spec.Parameters) == 0 {
+				continue
+			}
+			for _, name := range slices.Sorted(maps.Keys(ref.Params)) {
+				if !slices.ContainsFunc(component.Spec.Parameters, func(p v1alpha1.ComponentParameter) bool { return p.Name == name }) {
+					extra = append(extra, fmt.Sprintf("%s of target %s, %s", name, t.Name, ref))
+				}
+			}
+		}
+	}
+	return extra
 }
 
 // blind says that the children cannot be seen: nothing is begun, and nothing is judged.
