@@ -6,6 +6,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/labkeeper/labkeeper/internal/controller"
 	"github.com/labkeeper/labkeeper/internal/controller/experiment"
@@ -149,7 +152,7 @@ func TestParseRefuses(t *testing.T) {
 }
 
 // A password in a URL is refused, and not repeated.
-func TestParseKeepsPasswords(t *testing.T) {
+func TestNote56ParseKeepsPasswords(t *testing.T) {
 	for _, url := range []string{"https://user:hunter2@metrics.example.com", "https://user:hunter2@metrics.example.com?x", "https://user:hunter2@metrics.example.com:port"} {
 		_, err := parse([]string{"--observability-url=" + url})
 		if err == nil || !strings.Contains(err.Error(), "--observability-url") || strings.Contains(err.Error(), "hunter2") {
@@ -172,18 +175,40 @@ func TestNamespacesThatMustExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []namespaceFlag{
-		{"argocd-namespace", "argocd"}, {"workflow-namespace", "argo"}, {"crossplane-namespace", "crossplane-system"}, {"orphans-namespace", "lease"}, {"hibernation-namespace", "lease"},
-		{"watch-namespaces", "a"}, {"watch-namespaces", "b"},
-	}
-	if diff := cmp.Diff(want, o.namespaces(), cmp.AllowUnexported(namespaceFlag{})); diff != "" {
-		t.Errorf("namespaces (-want +got):\n%s", diff)
-	}
+	t.Run("note 03: that of Argo Workflows among them", func(t *testing.T) {
+		want := []namespaceFlag{
+			{"argocd-namespace", "argocd"}, {"workflow-namespace", "argo"}, {"crossplane-namespace", "crossplane-system"}, {"orphans-namespace", "lease"}, {"hibernation-namespace", "lease"},
+			{"watch-namespaces", "a"}, {"watch-namespaces", "b"},
+		}
+		if diff := cmp.Diff(want, o.namespaces(), cmp.AllowUnexported(namespaceFlag{})); diff != "" {
+			t.Errorf("namespaces (-want +got):\n%s", diff)
+		}
+	})
 	if watched := controller.CacheOptions(o.Options).DefaultNamespaces; len(watched) != 2 {
 		t.Errorf("watched are %v", watched)
 	}
 	if watched := controller.CacheOptions(defaults().Options).DefaultNamespaces; watched != nil {
 		t.Errorf("by default watched are %v", watched)
+	}
+}
+
+// A namespace that is only guessed is told of by the flag that names it, before anything waits for it.
+func TestNote03NamespaceThatDoesNotExist(t *testing.T) {
+	there := fake.NewClientBuilder().WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "argo-workflows"}}).Build()
+	for namespace, says := range map[string]string{"argo-workflows": "", "argo": `--workflow-namespace: the namespace "argo" does not exist`} {
+		err := exist(t.Context(), there, []namespaceFlag{{"workflow-namespace", namespace}})
+		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
+			t.Errorf("of %s it says %v", namespace, err)
+		}
+	}
+}
+
+// Stack traces of warnings, and logs that no program can read, are for who asks for them.
+func TestNote61LogsOfProduction(t *testing.T) {
+	for devel, args := range map[bool][]string{false: nil, true: {"--zap-devel"}} {
+		if o, err := parse(args); err != nil || o.zap.Development != devel {
+			t.Errorf("with %v, logs are for development: %t (%v)", args, o.zap.Development, err)
+		}
 	}
 }
 

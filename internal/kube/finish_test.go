@@ -278,10 +278,10 @@ func TestEnsureFinalizer(t *testing.T) {
 		story []string
 		want  []string
 	}{
-		"none":          {podOf(), []string{"patch"}, []string{finalizer}},
-		"another's":     {podOf(others), []string{"patch"}, []string{others, finalizer}},
-		"there already": {podOf(finalizer, others), nil, []string{finalizer, others}},
-		"being deleted": {deleted, nil, []string{others}},
+		"none":                   {podOf(), []string{"patch"}, []string{finalizer}},
+		"another's":              {podOf(others), []string{"patch"}, []string{others, finalizer}},
+		"there already":          {podOf(finalizer, others), nil, []string{finalizer, others}},
+		"note 33: being deleted": {deleted, nil, []string{others}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -359,7 +359,7 @@ func TestStoppedPassesAreQuiet(t *testing.T) {
 
 // A server with a CustomResourceDefinition that is older than the manager prunes what it does not know, of
 // all or of a part of what is new: to want it again, at once, would never end. What ends does.
-func TestFinishWithAStatusThatIsNotKept(t *testing.T) {
+func TestNote22FinishWithAStatusThatIsNotKept(t *testing.T) {
 	for name, test := range map[string]struct {
 		reason string
 		done   bool

@@ -34,7 +34,7 @@ func TestChildNameIsStable(t *testing.T) {
 	}
 }
 
-func TestChildNamesDiffer(t *testing.T) {
+func TestNote41ChildNamesDiffer(t *testing.T) {
 	seen := map[string]string{}
 	for what, name := range map[string]string{
 		"foo + bar-app":         ChildName(29, uid, "foo", "bar-app"),
@@ -96,7 +96,7 @@ func dnsName(s, alphabet string, limit int) string {
 
 func alphanumeric(c byte) bool { return c != '-' && c != '.' }
 
-func TestLabelValue(t *testing.T) {
+func TestNote41LabelValue(t *testing.T) {
 	label := strings.Repeat("x", 63)
 	tests := map[string]struct{ name, want string }{
 		"short":         {"tutorial", "tutorial"},
@@ -130,7 +130,7 @@ func TestLabelValue(t *testing.T) {
 	}
 }
 
-func TestNamespaceName(t *testing.T) {
+func TestNote41NamespaceName(t *testing.T) {
 	long := strings.Repeat("x", 63)
 	tests := map[string]struct{ name, want string }{
 		"short":    {"tutorial", "tutorial"},

@@ -177,11 +177,11 @@ func TestEnsure(t *testing.T) {
 		want   *unstructured.Unstructured
 		taken  bool
 	}{
-		"nothing there":    {nil, []string{"create"}, widget(), false},
-		"ours, as desired": {[]client.Object{widget(withUID)}, []string{"create"}, widget(), false},
-		"ours, of before":  {[]client.Object{widget(withUID, set(int64(7), "spec", "size"))}, []string{"create", "apply"}, widget(), false},
-		"another's":        {[]client.Object{widget(withUID, foreign)}, []string{"create"}, widget(foreign), true},
-		"nobody's":         {[]client.Object{widget(withUID, set(nil, "metadata", "labels"))}, []string{"create"}, widget(set(nil, "metadata", "labels")), true},
+		"nothing there":             {nil, []string{"create"}, widget(), false},
+		"note 34: ours, as desired": {[]client.Object{widget(withUID)}, []string{"create"}, widget(), false},
+		"ours, of before":           {[]client.Object{widget(withUID, set(int64(7), "spec", "size"))}, []string{"create", "apply"}, widget(), false},
+		"note 39 and 40: another's": {[]client.Object{widget(withUID, foreign)}, []string{"create"}, widget(foreign), true},
+		"nobody's":                  {[]client.Object{widget(withUID, set(nil, "metadata", "labels"))}, []string{"create"}, widget(set(nil, "metadata", "labels")), true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -334,10 +334,10 @@ func TestDelete(t *testing.T) {
 		deleted []types.UID
 		taken   bool
 	}{
-		"ours":          {[]client.Object{widget(withUID)}, widget(withUID), []types.UID{"its-uid"}, false},
-		"gone":          {nil, widget(withUID), []types.UID{"its-uid"}, false},
-		"being deleted": {[]client.Object{widget(withUID, beingDeleted)}, widget(withUID, beingDeleted), nil, false},
-		"another's":     {[]client.Object{widget(withUID, foreign)}, widget(withUID, foreign), nil, true},
+		"ours":               {[]client.Object{widget(withUID)}, widget(withUID), []types.UID{"its-uid"}, false},
+		"note 02: gone":      {nil, widget(withUID), []types.UID{"its-uid"}, false},
+		"being deleted":      {[]client.Object{widget(withUID, beingDeleted)}, widget(withUID, beingDeleted), nil, false},
+		"note 40: another's": {[]client.Object{widget(withUID, foreign)}, widget(withUID, foreign), nil, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -29,7 +29,7 @@ func TestReview(t *testing.T) {
 		warning    string
 	}{
 		"good":             {experiment: experimentOf(targetOf("app", v1alpha1.ClusterHub))},
-		"a cycle":          {experiment: circular(), refusal: "DependencyCycle: spec.targets[].depends: "},
+		"note 38: a cycle": {experiment: circular(), refusal: "DependencyCycle: spec.targets[].depends: "},
 		"an account":       {experiment: validatedBy(func(w *v1alpha1.WorkflowSpec) { w.ServiceAccountName = "admin" }), refusal: "InvalidSpec: spec.workflow.serviceAccountName"},
 		"no such type yet": {experiment: experimentOf(targetOf("app", "later")), warning: "NotSupportedYet: "},
 		"made of nothing":  {experiment: experimentOf(targetOf("app", v1alpha1.ClusterTalos)), refusal: "InvalidSpec: spec.targets: target app"},

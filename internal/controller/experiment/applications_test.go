@@ -62,9 +62,9 @@ func (l *lab) mustReconcile() {
 	}
 }
 
-// Field note 21: what needs what another component brings is deployed when that works, and taken down
+// What needs what another component brings is deployed when that works, and taken down
 // before it.
-func TestPerComponentOrder(t *testing.T) { // field notes 21, 37
+func TestNote21And37PerComponentOrder(t *testing.T) {
 	l := layered(t, v1alpha1.ClusterHub)
 	for i, ref := range layers {
 		l.mustReconcile()
@@ -284,7 +284,7 @@ func (l *lab) deployAll() bool {
 
 // What is tolerated counts as healthy, for what depends on it, too, and the status says that it is
 // tolerated.
-func TestTolerations(t *testing.T) {
+func TestNote20Tolerations(t *testing.T) {
 	for name, policy := range map[string]v1alpha1.ApplicationPolicy{"alone": "", "among others": v1alpha1.ApplicationPerComponent} {
 		t.Run(name, func(t *testing.T) {
 			target := targetOf("app", v1alpha1.ClusterHub)

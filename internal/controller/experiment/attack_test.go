@@ -23,7 +23,7 @@ import (
 
 // What is only labelled like a child stays: a copy that somebody has made, labels included, and a
 // namespace that Argo CD has labelled because somebody has pointed an Application at it.
-func TestOnlyChildrenOfTheRightNameAreDeleted(t *testing.T) {
+func TestNote40OnlyChildrenOfTheRightNameAreDeleted(t *testing.T) {
 	l := tutorial(t)
 	l.until(v1alpha1.PhaseRunning)
 	var copies []client.Object

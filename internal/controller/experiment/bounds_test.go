@@ -52,7 +52,7 @@ func (n namespaceless) Get(ctx context.Context, key client.ObjectKey, o client.O
 	return n.Client.Get(ctx, key, o, opts...)
 }
 
-func TestPodSecurity(t *testing.T) {
+func TestNote06PodSecurity(t *testing.T) {
 	for name, test := range map[string]struct {
 		cluster           v1alpha1.ClusterType
 		ofHub, said, want string

@@ -15,7 +15,7 @@ import (
 
 // A namespaced composite of Crossplane v2 has its kubeconfig beside it, and goes in the foreground, or it
 // would be gone before the cluster is.
-func TestNamespacedComposite(t *testing.T) {
+func TestNote29NamespacedComposite(t *testing.T) {
 	for name, composites := range map[string]bool{"claim": false, "composite": true} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
@@ -51,11 +51,11 @@ func TestTrustInTheKubeconfigOfAComposite(t *testing.T) {
 		authors        bool
 		missing        string
 	}{
-		"a claim":                                {claim, "", false, "crossplane-system/app-x-cluster-conn", argocd.Trusted, false, ""},
-		"a claim, keyless":                       {claim, "", true, "crossplane-system/app-x-cluster-conn", argocd.KeylessGCP, false, ""},
-		"a composite":                            {composite, "", false, "lab/app-cluster-conn", argocd.Untrusted, true, ""},
-		"a composite, keyless":                   {composite, "", true, "", 0, false, "--claim-namespace"},
-		"a composite in the manager's namespace": {apart, "clusters", false, "clusters/app-cluster-conn", argocd.Trusted, false, ""},
+		"note 08: a claim":                                       {claim, "", false, "crossplane-system/app-x-cluster-conn", argocd.Trusted, false, ""},
+		"a claim, keyless":                                       {claim, "", true, "crossplane-system/app-x-cluster-conn", argocd.KeylessGCP, false, ""},
+		"a composite":                                            {composite, "", false, "lab/app-cluster-conn", argocd.Untrusted, true, ""},
+		"a composite, keyless":                                   {composite, "", true, "", 0, false, "--claim-namespace"},
+		"a composite in the manager's namespace":                 {apart, "clusters", false, "clusters/app-cluster-conn", argocd.Trusted, false, ""},
 		"a composite in the manager's namespace, keyless":        {apart, "clusters", true, "clusters/app-cluster-conn", argocd.KeylessGCP, false, ""},
 		"a composite where the manager looks, and the author is": {composite, "lab", true, "", 0, false, "--claim-namespace"},
 	} {

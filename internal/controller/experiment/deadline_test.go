@@ -63,7 +63,7 @@ func (l *lab) without(kinds ...schema.GroupVersionKind) func() bool {
 }
 
 // A cluster that Crossplane cannot delete is waited for, and then left behind with a trace.
-func TestReleasedAfterTheDeadline(t *testing.T) {
+func TestNote29ReleasedAfterTheDeadline(t *testing.T) {
 	l := tutorial(t)
 	l.settle(l.play)
 	l.drain()
@@ -115,9 +115,9 @@ func TestBlockedAfterTheDeadline(t *testing.T) {
 	}
 }
 
-// Field note 31: neither a Workflow nor an Application that does not go keeps a cluster that costs,
+// Neither a Workflow nor an Application that does not go keeps a cluster that costs,
 // and when the cluster is gone the Applications go without.
-func TestStuckChildrenDoNotKeepTheCluster(t *testing.T) {
+func TestNote31StuckChildrenDoNotKeepTheCluster(t *testing.T) {
 	for _, stuck := range []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK} {
 		t.Run(stuck.Kind, func(t *testing.T) {
 			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
@@ -155,7 +155,7 @@ func TestStuckChildrenDoNotKeepTheCluster(t *testing.T) {
 
 // An Application whose cluster is gone, whoever has deleted it, has nothing to wait for. That the
 // cache does not have the cluster is no proof, and finalizers of others stay.
-func TestApplicationOfAGoneCluster(t *testing.T) {
+func TestNote31ApplicationOfAGoneCluster(t *testing.T) {
 	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
 	l.settle(l.play)
 	l.remove()
@@ -232,7 +232,7 @@ func TestDeadlineOfAManagerThatWasAway(t *testing.T) {
 }
 
 // What may not be deleted is tried until the deadline, keeps nothing else, and is told of with its error.
-func TestRefusedDeletions(t *testing.T) {
+func TestNote14RefusedDeletions(t *testing.T) {
 	for _, kind := range []string{"Workflow", "Application", "Secret", "GKECluster"} {
 		t.Run(kind, func(t *testing.T) {
 			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
@@ -322,7 +322,7 @@ func TestNotReleasedWithoutATrace(t *testing.T) {
 }
 
 // Nor over somebody else's ConfigMap.
-func TestForeignConfigMapOfTheName(t *testing.T) {
+func TestNote40ForeignConfigMapOfTheName(t *testing.T) {
 	l := tutorial(t)
 	l.settle(l.play)
 	key := names{l.get(), l.reconciler.Options}.orphans()

@@ -77,8 +77,8 @@ func TestTerminate(t *testing.T) {
 	}
 }
 
-// Field notes 28 and 51: what takes too long fails, with the reason, and without anything being submitted.
-func TestProgressDeadlines(t *testing.T) {
+// What takes too long fails, with the reason, and without anything being submitted.
+func TestNote28And51ProgressDeadlines(t *testing.T) {
 	duration := func(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 	for name, test := range map[string]struct {
 		deadline *v1alpha1.ProgressDeadline
@@ -158,7 +158,7 @@ func TestProgressDeadlineOfATargetThatDegrades(t *testing.T) {
 }
 
 // The deadline of the Workflow is for Argo Workflows to keep.
-func TestWorkflowDeadline(t *testing.T) {
+func TestNote51WorkflowDeadline(t *testing.T) {
 	e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
 	e.Spec.ProgressDeadline = &v1alpha1.ProgressDeadline{Workflow: &metav1.Duration{Duration: 90 * time.Minute}}
 	l := newLab(t, e, nginx(), template())

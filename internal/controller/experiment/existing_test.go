@@ -58,11 +58,13 @@ func TestExistingCluster(t *testing.T) {
 	for _, p := range workflow.Object["spec"].(map[string]any)["arguments"].(map[string]any)["parameters"].([]any) {
 		parameters[p.(map[string]any)["name"].(string)] = p.(map[string]any)["value"].(string)
 	}
-	for name, want := range map[string]string{"app-name": "staging", "app-endpoint": "https://203.0.113.10", "app-namespace": status.Namespace} {
-		if parameters[name] != want {
-			t.Errorf("parameter %s is %q, want %q", name, parameters[name], want)
+	t.Run("note 25 and 57: the Workflow is told where the components are", func(t *testing.T) {
+		for name, want := range map[string]string{"app-name": "staging", "app-endpoint": "https://203.0.113.10", "app-namespace": status.Namespace} {
+			if parameters[name] != want {
+				t.Errorf("parameter %s is %q, want %q", name, parameters[name], want)
+			}
 		}
-	}
+	})
 
 	l.remove()
 	l.settle(l.play)
@@ -80,7 +82,7 @@ func TestExistingCluster(t *testing.T) {
 }
 
 // What is wrong with the user's kubeconfig is said, waited for, and never quoted.
-func TestExistingClusterWithoutKubeconfig(t *testing.T) {
+func TestNote55ExistingClusterWithoutKubeconfig(t *testing.T) {
 	for name, test := range map[string]struct {
 		secret *corev1.Secret
 		reason string
@@ -149,7 +151,7 @@ func TestExistingClusterForbidden(t *testing.T) {
 // Argo CD finds clusters by their addresses. One that it knows with other credentials, an
 // administrator's for instance, is not registered a second time: Argo CD would use one of the two for
 // both.
-func TestExistingClusterThatArgoCDKnows(t *testing.T) {
+func TestNote31ExistingClusterThatArgoCDKnows(t *testing.T) {
 	register := func(name, kubeconfig string) *unstructured.Unstructured {
 		credentials, err := argocd.ParseKubeconfig([]byte(kubeconfig), argocd.Untrusted)
 		if err != nil {
@@ -270,7 +272,7 @@ func (l *lab) disconnect(conditionType, message string) {
 // A kubeconfig that was rotated, or a cluster Secret that somebody has deleted or changed, is
 // registered again when Argo CD says that it cannot use the cluster; and nothing is written when what
 // it has is what it should have.
-func TestClusterIsRegisteredAgain(t *testing.T) {
+func TestNote53ClusterIsRegisteredAgain(t *testing.T) {
 	rotated := strings.Replace(kubeconfig, "canary-token", "canary-token-2", 1)
 	for name, test := range map[string]struct {
 		happens func(l *lab, registered *unstructured.Unstructured)

@@ -132,7 +132,7 @@ func stepsUp(t *testing.T, r road) (steps int) {
 }
 
 // Whatever brings an Experiment to its end, at any moment of its road, leaves nothing.
-func TestEndsAtAnyMoment(t *testing.T) {
+func TestNote33EndsAtAnyMoment(t *testing.T) {
 	for name, r := range roads() {
 		t.Run(name, func(t *testing.T) {
 			up := stepsUp(t, r)
@@ -158,7 +158,7 @@ func TestEndsAtAnyMoment(t *testing.T) {
 
 // The manager dies after a write whose answer it never saw, and then the Experiment is deleted: what
 // nobody has recorded is found again.
-func TestNothingUnrecordedIsLeft(t *testing.T) { // field notes 34
+func TestNote34NothingUnrecordedIsLeft(t *testing.T) {
 	for name, r := range roads() {
 		t.Run(name, func(t *testing.T) {
 			reference := r.lab(t)
@@ -205,7 +205,7 @@ const stuckFinalizer = "example.com/stuck"
 
 // Whatever does not go, at whatever moment the Experiment is deleted: the rest goes, and when the deadline
 // is over, so does the Experiment, and the ConfigMap tells of exactly what is left.
-func TestStuckAtAnyMoment(t *testing.T) { // field notes 31
+func TestNote31StuckAtAnyMoment(t *testing.T) {
 	for name, r := range roads() {
 		up := stepsUp(t, r)
 		for _, stuck := range []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK, r.cluster} {
@@ -270,7 +270,7 @@ func stuckAt(t *testing.T, l *lab, stuck schema.GroupVersionKind, moment int) {
 }
 
 // A cluster that is not there in time fails the Experiment, whoever makes it, and says which field bounds it.
-func TestDeadlineOfEveryCluster(t *testing.T) {
+func TestNote28And51DeadlineOfEveryCluster(t *testing.T) {
 	for name, r := range roads() {
 		if r.cluster.Empty() {
 			continue
@@ -298,7 +298,7 @@ func TestDeadlineOfEveryCluster(t *testing.T) {
 
 // Nothing is begun while a kind that the road needs is not served, and the condition names it; kinds that it
 // does not need may be missing.
-func TestMissingKindsOfEveryRoad(t *testing.T) { // field notes 9
+func TestNote09MissingKindsOfEveryRoad(t *testing.T) {
 	for name, r := range roads() {
 		used := map[schema.GroupVersionKind]bool{argoworkflows.WorkflowTemplateGVK: true}
 		reference := r.lab(t)
@@ -329,7 +329,7 @@ func TestMissingKindsOfEveryRoad(t *testing.T) { // field notes 9
 
 // A kubeconfig that was rotated is registered again when Argo CD is refused with the old one, wherever it is
 // from.
-func TestRotationOnEveryRoad(t *testing.T) {
+func TestNote53RotationOnEveryRoad(t *testing.T) {
 	for name, r := range roads() {
 		if name == "hub" {
 			continue

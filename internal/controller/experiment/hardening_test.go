@@ -332,7 +332,7 @@ func TestClusterThatIsReplaced(t *testing.T) {
 
 // The hub is everybody's: two Experiments of one name, or one that is called like a system,
 // must not meet there.
-func TestNamespaceOnTheHub(t *testing.T) {
+func TestNote05And47NamespaceOnTheHub(t *testing.T) {
 	e := experimentOf(targetOf("web", v1alpha1.ClusterHub))
 	e.Name = "kube-system"
 	l := newLab(t, e, nginx(), template())
@@ -604,7 +604,7 @@ func TestConflictsAreQuiet(t *testing.T) {
 
 // What goes wrong with one target does not hold the others up, and the status says what is
 // there, not what was to be.
-func TestFailureOfOneTarget(t *testing.T) {
+func TestNote52FailureOfOneTarget(t *testing.T) {
 	l := newLab(t, experimentOf(
 		targetOf("a", v1alpha1.ClusterGKE), targetOf("b", v1alpha1.ClusterGKE), targetOf("c", v1alpha1.ClusterHub),
 	), nginx(), template())
@@ -702,7 +702,7 @@ func TestTeardownOrderWithKindsItCannotSee(t *testing.T) {
 }
 
 // What there is goes by its labels, whatever the record says, also when somebody has taken that away.
-func TestTeardownWithoutRecord(t *testing.T) { // field notes 34
+func TestNote34TeardownWithoutRecord(t *testing.T) {
 	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseProvisioning, v1alpha1.PhaseRunning} {
 		t.Run(string(phase), func(t *testing.T) {
 			l := tutorial(t)

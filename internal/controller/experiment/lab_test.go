@@ -158,6 +158,9 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 				}
 				return l.write("delete", kindOf(o), func() error { return c.Delete(ctx, o, opts...) })
 			},
+			Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+				return l.write("update", kindOf(o), func() error { return c.Update(ctx, o, opts...) })
+			},
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 				return l.write("patch", kindOf(o), func() error { return c.Patch(ctx, o, p, opts...) })
 			},
@@ -166,6 +169,9 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 			},
 			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 				return l.write("patch", kindOf(o)+"/"+sub, func() error { return c.SubResource(sub).Patch(ctx, o, p, opts...) })
+			},
+			SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, o client.Object, opts ...client.SubResourceUpdateOption) error {
+				return l.write("update", kindOf(o)+"/"+sub, func() error { return c.SubResource(sub).Update(ctx, o, opts...) })
 			},
 		}).Build()
 	l.reconciler = &Reconciler{

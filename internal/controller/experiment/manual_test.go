@@ -98,7 +98,7 @@ func TestAnnotationThatIsNoVerdict(t *testing.T) {
 
 // Where it is asked for, a missing template is replaced by a Workflow that waits; otherwise it is
 // waited for, and never a success.
-func TestMissingTemplate(t *testing.T) {
+func TestNote23And46MissingTemplate(t *testing.T) {
 	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx())
 	l.settle(l.deploy)
 	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowTemplateNotFound)

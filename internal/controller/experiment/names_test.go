@@ -18,7 +18,7 @@ import (
 )
 
 // The longest names there can be, and two that differ in their last character only.
-func TestLongNames(t *testing.T) {
+func TestNote27And41LongNames(t *testing.T) {
 	longTarget := strings.Repeat("t", 62)
 	e := everything()
 	e.Name = strings.Repeat(strings.Repeat("e", 62)+".", 4) + "x"
@@ -58,7 +58,7 @@ func TestLongNames(t *testing.T) {
 
 // Nothing of one Experiment has the name of anything of another, though both are in the
 // same namespaces of Argo CD and Argo Workflows.
-func TestNamesOfTwoExperiments(t *testing.T) {
+func TestNote39And65NamesOfTwoExperiments(t *testing.T) {
 	one, two, three := everything(), everything(), everything()
 	two.Namespace, two.UID = "lab2", "22222222-2222-3333-4444-555555555555"
 	three.UID = "33333333-2222-3333-4444-555555555555" // deleted, and created again
@@ -74,7 +74,7 @@ func TestNamesOfTwoExperiments(t *testing.T) {
 	}
 }
 
-func TestNamespaces(t *testing.T) {
+func TestNote65Namespaces(t *testing.T) {
 	elsewhere := labOptions
 	elsewhere.ClaimNamespace = "claims"
 	for name, test := range map[string]struct {
@@ -128,7 +128,7 @@ func TestApplicationAndSecretAgree(t *testing.T) {
 	}
 }
 
-func TestSecretValue(t *testing.T) {
+func TestNote08SecretValue(t *testing.T) {
 	tests := map[string]struct {
 		data any
 		want string

@@ -83,7 +83,7 @@ func TestObservabilityBringsComponents(t *testing.T) {
 		want   []string
 	}{
 		"off": {targetOf("app", v1alpha1.ClusterGKE), []string{"nginx"}},
-		"direct": {
+		"note 56: direct": {
 			observedTarget(v1alpha1.ClusterGKE, v1alpha1.TargetObservability{Tenant: "lab", CredentialsSecret: "push"}),
 			[]string{"nginx", about("app", "false", "MetricsSecret=push!", "MetricsTenant=lab!", "MetricsURL=https://metrics.example.com/api/v1/push!")},
 		},
@@ -91,7 +91,7 @@ func TestObservabilityBringsComponents(t *testing.T) {
 			observedTarget(v1alpha1.ClusterHub, v1alpha1.TargetObservability{}),
 			[]string{"nginx", about("app", "true", "MetricsURL=http://mimir-gateway.mimir.svc:8080/api/v1/push!")},
 		},
-		"tailscale": {
+		"note 56: tailscale": {
 			observedTarget(v1alpha1.ClusterGKE, v1alpha1.TargetObservability{Transport: "tailscale", Tenant: "lab", CredentialsSecret: "oauth"}),
 			[]string{
 				"nginx", "tailscale-operator TailnetSecret=oauth!",
@@ -439,7 +439,7 @@ func TestObservabilityIsNotValidated(t *testing.T) {
 // An observed target goes the whole road: what ships its metrics has an Application for each Component,
 // after those of the target, whatever the policy; Argo CD leaves alone what Tailscale's operator writes; and a
 // Component that comes later is waited for.
-func TestObservedRoad(t *testing.T) { // field notes 37
+func TestObservedRoad(t *testing.T) {
 	roles := []string{"app tailscale-operator", "config metrics-egress", "app metrics-agent"}
 	for policy, want := range map[v1alpha1.ApplicationPolicy][]string{
 		v1alpha1.ApplicationPerTarget: roles, v1alpha1.ApplicationPerComponent: append([]string{"app nginx"}, roles...),
@@ -536,7 +536,7 @@ func TestObservabilityComesAndGoes(t *testing.T) {
 }
 
 // A target that depends on another waits for what ships the metrics of that, too.
-func TestDependentsWaitForObservability(t *testing.T) { // field notes 37
+func TestNote37DependentsWaitForObservability(t *testing.T) {
 	app := observedTarget(v1alpha1.ClusterHub, v1alpha1.TargetObservability{})
 	l := newLab(t, experimentOf(app, targetOf("loadgen", v1alpha1.ClusterHub, "app")), nginx(), template(), observing()["metrics-agent"])
 	l.reconciler.Options.Observability = observability

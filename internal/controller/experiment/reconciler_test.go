@@ -94,7 +94,7 @@ func TestWritesOfTheStraightRoad(t *testing.T) {
 
 // Every write of the whole life fails once, with and without having taken place; the end is
 // the same.
-func TestEveryWriteFailingOnce(t *testing.T) {
+func TestNote34And35EveryWriteFailingOnce(t *testing.T) {
 	reference := tutorial(t)
 	reference.settle(reference.play)
 	up, total := reference.end(), len(reference.writes)
@@ -128,7 +128,7 @@ func TestEveryWriteFailingOnce(t *testing.T) {
 }
 
 // The same for the way down, from every phase.
-func TestTeardownWithEveryWriteFailingOnce(t *testing.T) {
+func TestNote33TeardownWithEveryWriteFailingOnce(t *testing.T) {
 	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseProvisioning, v1alpha1.PhaseReady, v1alpha1.PhaseRunning, v1alpha1.PhaseComplete} {
 		t.Run(string(phase), func(t *testing.T) {
 			for k := 0; k < 20; k++ {
@@ -162,7 +162,7 @@ func (l *lab) remove() {
 
 // Argo CD deletes what an Application deployed while the cluster and its registration are
 // there; a dependent goes before what it depends on.
-func TestTeardownOrder(t *testing.T) {
+func TestNote31And66TeardownOrder(t *testing.T) {
 	l := tutorial(t)
 	l.until(v1alpha1.PhaseRunning)
 	l.writes = nil
@@ -259,23 +259,23 @@ func TestBadOutsides(t *testing.T) {
 		says      []string
 		phase     v1alpha1.Phase
 	}{
-		"degraded Application":           {hub, app(health("Degraded", "Synced")), v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationDegraded, []string{"argocd/tutorial-web"}, v1alpha1.PhaseReady},
-		"degraded and out of sync (42)":  {hub, app(health("Degraded", "OutOfSync")), v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationDegraded, []string{"argocd/tutorial-web"}, v1alpha1.PhaseReady},
-		"missing Application":            {hub, app(health("Missing", "OutOfSync")), v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationMissing, []string{"argocd/tutorial-web"}, v1alpha1.PhaseReady},
-		"healthy and unknown (20)":       {hub, app(health("Healthy", "Unknown")), v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationError, []string{"argocd/tutorial-web", "Unknown"}, v1alpha1.PhaseReady},
-		"comparison error (19)":          {hub, app(comparison), v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationError, []string{"argocd/tutorial-web", "ComparisonError: chart not found"}, v1alpha1.PhaseReady},
-		"out of sync":                    {hub, app(health("Healthy", "OutOfSync")), v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationProgressing, []string{"OutOfSync"}, v1alpha1.PhaseReady},
-		"failed Workflow":                {hub, workflow("Failed"), v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowFailed, []string{"argo/tutorial-validation", "node check: exit code 1"}, v1alpha1.PhaseFailed},
-		"Workflow that could not be run": {hub, workflow("Error"), v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowError, []string{"argo/tutorial-validation"}, v1alpha1.PhaseFailed},
-		"Workflow deleted from outside":  {hub, func(l *lab) { l.until(v1alpha1.PhaseRunning); l.delete(argoworkflows.WorkflowGVK) }, v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowDeleted, []string{"argo/tutorial-validation", "deleted"}, v1alpha1.PhaseFailed},
-		"Workflow replaced by another":   {hub, func(l *lab) { l.until(v1alpha1.PhaseRunning); l.replaceWorkflow() }, v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowDeleted, []string{"argo/tutorial-validation"}, v1alpha1.PhaseFailed},
-		"WorkflowTemplate missing (46)":  {hub, func(l *lab) { l.deleteObject(template()); l.until(v1alpha1.PhaseReady); l.play() }, v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowTemplateNotFound, []string{"argo/validation"}, v1alpha1.PhaseReady},
-		"Component missing":              {hub, func(l *lab) { l.deleteObject(nginx()) }, v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonComponentNotFound, []string{"web", "nginx"}, v1alpha1.PhasePending},
+		"degraded Application":                   {hub, app(health("Degraded", "Synced")), v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationDegraded, []string{"argocd/tutorial-web"}, v1alpha1.PhaseReady},
+		"note 42: degraded and out of sync":      {hub, app(health("Degraded", "OutOfSync")), v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationDegraded, []string{"argocd/tutorial-web"}, v1alpha1.PhaseReady},
+		"note 64: missing Application":           {hub, app(health("Missing", "OutOfSync")), v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationMissing, []string{"argocd/tutorial-web"}, v1alpha1.PhaseReady},
+		"note 20: healthy and unknown":           {hub, app(health("Healthy", "Unknown")), v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationError, []string{"argocd/tutorial-web", "Unknown"}, v1alpha1.PhaseReady},
+		"note 19: comparison error":              {hub, app(comparison), v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationError, []string{"argocd/tutorial-web", "ComparisonError: chart not found"}, v1alpha1.PhaseReady},
+		"out of sync":                            {hub, app(health("Healthy", "OutOfSync")), v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationProgressing, []string{"OutOfSync"}, v1alpha1.PhaseReady},
+		"failed Workflow":                        {hub, workflow("Failed"), v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowFailed, []string{"argo/tutorial-validation", "node check: exit code 1"}, v1alpha1.PhaseFailed},
+		"Workflow that could not be run":         {hub, workflow("Error"), v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowError, []string{"argo/tutorial-validation"}, v1alpha1.PhaseFailed},
+		"note 51: Workflow deleted from outside": {hub, func(l *lab) { l.until(v1alpha1.PhaseRunning); l.delete(argoworkflows.WorkflowGVK) }, v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowDeleted, []string{"argo/tutorial-validation", "deleted"}, v1alpha1.PhaseFailed},
+		"note 39: Workflow replaced by another":  {hub, func(l *lab) { l.until(v1alpha1.PhaseRunning); l.replaceWorkflow() }, v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowDeleted, []string{"argo/tutorial-validation"}, v1alpha1.PhaseFailed},
+		"note 46: WorkflowTemplate missing":      {hub, func(l *lab) { l.deleteObject(template()); l.until(v1alpha1.PhaseReady); l.play() }, v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowTemplateNotFound, []string{"argo/validation"}, v1alpha1.PhaseReady},
+		"Component missing":                      {hub, func(l *lab) { l.deleteObject(nginx()) }, v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonComponentNotFound, []string{"web", "nginx"}, v1alpha1.PhasePending},
 		"cluster that is never ready": {tutorial, func(l *lab) {
 			l.until(v1alpha1.PhaseProvisioning)
 			l.claimSays("False", "True", "Creating", "takes long")
 		}, v1alpha1.ConditionClustersReady, v1alpha1.ReasonClusterProvisioning, []string{"GKECluster lab/tutorial-app", "Creating: takes long"}, v1alpha1.PhaseProvisioning},
-		"cluster that cannot be had (51)": {tutorial, func(l *lab) {
+		"note 51: cluster that cannot be had": {tutorial, func(l *lab) {
 			l.until(v1alpha1.PhaseProvisioning)
 			l.claimSays("False", "False", "ReconcileError", "quota")
 		}, v1alpha1.ConditionClustersReady, v1alpha1.ReasonClusterFailed, []string{"GKECluster lab/tutorial-app", "ReconcileError: quota"}, v1alpha1.PhaseProvisioning},
@@ -345,7 +345,7 @@ func (l *lab) replaceWorkflow() {
 }
 
 // A verdict is read once: Argo Workflows may delete the Workflow afterwards.
-func TestVerdictOutlivesTheWorkflow(t *testing.T) {
+func TestNote51VerdictOutlivesTheWorkflow(t *testing.T) {
 	l := tutorial(t)
 	l.settle(l.play)
 	l.delete(argoworkflows.WorkflowGVK)
@@ -355,7 +355,7 @@ func TestVerdictOutlivesTheWorkflow(t *testing.T) {
 	}
 }
 
-func TestLookupThatIsForbiddenIsNoFallback(t *testing.T) { // field notes 11, 45
+func TestNote11And45LookupThatIsForbiddenIsNoFallback(t *testing.T) {
 	for kind, condition := range map[string]string{
 		"Component":        v1alpha1.ConditionComponentsResolved,
 		"Secret":           v1alpha1.ConditionClustersReady,
@@ -379,7 +379,7 @@ func TestLookupThatIsForbiddenIsNoFallback(t *testing.T) { // field notes 11, 45
 	}
 }
 
-func TestForeignObjectsAreNotTouched(t *testing.T) { // field notes 39, 40
+func TestNote39And40ForeignObjectsAreNotTouched(t *testing.T) {
 	for _, gvk := range []schema.GroupVersionKind{crossplane.GKEClusterGVK, argocd.ApplicationGVK, argocd.SecretGVK, argoworkflows.WorkflowGVK} {
 		t.Run(gvk.Kind, func(t *testing.T) {
 			l := tutorial(t)
@@ -437,7 +437,7 @@ func TestSpecsThatAreNotBegun(t *testing.T) {
 		says       string
 		mend       func(*v1alpha1.Experiment)
 	}{
-		"cycle (38)": {
+		"note 38: cycle": {
 			experimentOf(targetOf("a", v1alpha1.ClusterHub, "b"), targetOf("b", v1alpha1.ClusterHub, "a")),
 			v1alpha1.ConditionAccepted, v1alpha1.ReasonDependencyCycle, "a -> b -> a",
 			func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Depends = nil },
@@ -504,7 +504,7 @@ func TestNeverCompleteWithWhatIsNotConfigured(t *testing.T) {
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 }
 
-func TestMissingKinds(t *testing.T) { // field notes 9
+func TestNote09MissingKinds(t *testing.T) {
 	for gvk, condition := range map[schema.GroupVersionKind]string{
 		crossplane.GKEClusterGVK:          v1alpha1.ConditionClustersReady,
 		argocd.ApplicationGVK:             v1alpha1.ConditionApplicationsHealthy,
@@ -532,7 +532,7 @@ func TestMissingKinds(t *testing.T) { // field notes 9
 	}
 }
 
-func TestKubeconfigs(t *testing.T) {
+func TestNote55Kubeconfigs(t *testing.T) {
 	exec := strings.Replace(kubeconfig, "token: canary-token", "exec: {apiVersion: client.authentication.k8s.io/v1, command: own-login}", 1)
 	for name, c := range map[string]struct {
 		data   map[string]string
@@ -603,7 +603,7 @@ func TestTimeToLive(t *testing.T) {
 }
 
 // A component's edit reaches its Application; nobody's edit of the Application stays.
-func TestDriftAndEdits(t *testing.T) {
+func TestNote53DriftAndEdits(t *testing.T) {
 	l := tutorial(t)
 	l.until(v1alpha1.PhaseReady)
 	component := nginx()

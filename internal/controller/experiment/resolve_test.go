@@ -60,7 +60,7 @@ func flat(deployments []deployment) (sources []argocd.Source) {
 	return sources
 }
 
-func TestResolveParameters(t *testing.T) {
+func TestNote43ResolveParameters(t *testing.T) {
 	declared := func(p ...v1alpha1.ComponentParameter) []v1alpha1.ComponentParameter { return p }
 	typed := func(name string, t v1alpha1.ParameterType) v1alpha1.ComponentParameter {
 		return v1alpha1.ComponentParameter{Name: name, Type: t}
@@ -185,7 +185,7 @@ func TestResolveSources(t *testing.T) {
 		reason string
 		names  string
 	}{
-		"values": {[]v1alpha1.ComponentRef{app("web", nil)}, []argocd.Source{chartWith("values-app-web"), valuesAs("values-app-web")}, "", ""},
+		"note 17: values": {[]v1alpha1.ComponentRef{app("web", nil)}, []argocd.Source{chartWith("values-app-web"), valuesAs("values-app-web")}, "", ""},
 		"in the order of the references": {
 			[]v1alpha1.ComponentRef{{Config: "folder"}, app("web", nil)},
 			[]argocd.Source{deploy, chartWith("values-app-web"), valuesAs("values-app-web")}, "", "",
@@ -194,12 +194,12 @@ func TestResolveSources(t *testing.T) {
 			[]v1alpha1.ComponentRef{app("a.b", nil), app("a-b", nil)},
 			[]argocd.Source{chartWith("values-app-a_b"), valuesAs("values-app-a_b"), valuesAs("values-app-a-b"), chartWith("values-app-a-b")}, "", "",
 		},
-		"values that nobody uses are not deployed": {[]v1alpha1.ComponentRef{app("unused", nil)}, []argocd.Source{deploy, valuesAs("values-app-unused")}, "", ""},
-		"values from nowhere":                      {[]v1alpha1.ComponentRef{app("orphan", nil)}, nil, v1alpha1.ReasonInvalidComponent, "$values"},
-		"values from two":                          {[]v1alpha1.ComponentRef{app("two", nil)}, nil, v1alpha1.ReasonInvalidComponent, "only one can be $values"},
-		"nothing but values":                       {[]v1alpha1.ComponentRef{app("nothing", nil)}, nil, v1alpha1.ReasonInvalidComponent, "nothing to deploy"},
-		"another type":                             {[]v1alpha1.ComponentRef{{Workflow: "web"}}, nil, v1alpha1.ReasonComponentTypeMismatch, "of type app"},
-		"unknown":                                  {[]v1alpha1.ComponentRef{app("web", nil), app("missing", nil)}, nil, v1alpha1.ReasonComponentNotFound, "missing"},
+		"note 17: values that nobody uses are not deployed": {[]v1alpha1.ComponentRef{app("unused", nil)}, []argocd.Source{deploy, valuesAs("values-app-unused")}, "", ""},
+		"note 17: values from nowhere":                      {[]v1alpha1.ComponentRef{app("orphan", nil)}, nil, v1alpha1.ReasonInvalidComponent, "$values"},
+		"values from two":                                   {[]v1alpha1.ComponentRef{app("two", nil)}, nil, v1alpha1.ReasonInvalidComponent, "only one can be $values"},
+		"note 64: nothing but values":                       {[]v1alpha1.ComponentRef{app("nothing", nil)}, nil, v1alpha1.ReasonInvalidComponent, "nothing to deploy"},
+		"another type":                                      {[]v1alpha1.ComponentRef{{Workflow: "web"}}, nil, v1alpha1.ReasonComponentTypeMismatch, "of type app"},
+		"unknown":                                           {[]v1alpha1.ComponentRef{app("web", nil), app("missing", nil)}, nil, v1alpha1.ReasonComponentNotFound, "missing"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -242,7 +242,7 @@ func TestResolveFallback(t *testing.T) {
 }
 
 // Maps have no order; sources have one, or every pass would write them anew.
-func TestResolveIsTheSameEveryTime(t *testing.T) {
+func TestNote44ResolveIsTheSameEveryTime(t *testing.T) {
 	component := &v1alpha1.Component{Spec: v1alpha1.ComponentSpec{Type: v1alpha1.ComponentApp}}
 	helm, params := &v1alpha1.HelmSource{}, map[string]string{}
 	for i := range 20 {

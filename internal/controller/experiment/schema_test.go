@@ -96,6 +96,9 @@ func everything() *v1alpha1.Experiment {
 func TestChildrenAreValid(t *testing.T) {
 	for what, child := range children(t, everything(), labOptions) {
 		t.Run(what, func(t *testing.T) {
+			t.Run("note 16: nothing in it but what JSON knows", func(t *testing.T) {
+				child.DeepCopy() // which panics on an int or a []string
+			})
 			if err := valid(child); err != nil {
 				t.Error(err)
 			}

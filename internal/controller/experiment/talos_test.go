@@ -58,7 +58,7 @@ func onTalos(t *testing.T) *lab {
 	return newLab(t, experimentOf(talosTarget()), nginx(), template(), dockerClusterTemplate(), dockerMachineTemplate())
 }
 
-func TestTalosRoad(t *testing.T) {
+func TestNote10TalosRoad(t *testing.T) {
 	l := onTalos(t)
 	l.settle(l.play)
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
@@ -151,7 +151,7 @@ func TestTalosWithoutTemplates(t *testing.T) {
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 }
 
-func TestTalosOnInfrastructureThatIsNotInstalled(t *testing.T) {
+func TestNote09TalosOnInfrastructureThatIsNotInstalled(t *testing.T) {
 	target := talosTarget()
 	target.Cluster.Talos.Infrastructure.Machines.Kind = "MoonMachineTemplate"
 	l := newLab(t, experimentOf(target), nginx(), template(), dockerClusterTemplate())

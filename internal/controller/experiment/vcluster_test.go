@@ -151,7 +151,7 @@ func TestVClusterBeingDeletedBySomebody(t *testing.T) {
 }
 
 // A hub without Cluster API is told so, and nothing is begun.
-func TestVClusterWithoutItsKinds(t *testing.T) {
+func TestNote09VClusterWithoutItsKinds(t *testing.T) {
 	for _, missing := range (vcluster{}).kinds() {
 		l := onVCluster(t)
 		l.kinds[missing] = kube.KindMissing
@@ -250,7 +250,7 @@ func TestNamespaceOfVClusterDeletedBySomebody(t *testing.T) {
 }
 
 // A namespace of the name that is somebody else's is neither used nor deleted.
-func TestForeignNamespaceOfTheName(t *testing.T) {
+func TestNote40ForeignNamespaceOfTheName(t *testing.T) {
 	l := onVCluster(t)
 	name := names{l.get(), l.reconciler.Options}.onHub(l.get().Spec.Targets[0])
 	l.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
@@ -347,7 +347,7 @@ func TestVClusterReplaced(t *testing.T) {
 
 // Whoever takes the manager's right to read a kubeconfig away, or installs it as another account, has
 // it granted again.
-func TestGrantIsMadeAgain(t *testing.T) {
+func TestNote12And54GrantIsMadeAgain(t *testing.T) {
 	l := onVCluster(t)
 	l.until(v1alpha1.PhaseProvisioning)
 	for _, binding := range l.list(kube.RoleBindingGVK) {

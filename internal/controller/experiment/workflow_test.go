@@ -69,7 +69,7 @@ func TestWhereWorkflowsRun(t *testing.T) {
 		want     workflow
 		refusal  string
 	}{
-		"by default":            {want: workflow{"argo", "argo-workflow"}},
+		"note 04: by default":   {want: workflow{"argo", "argo-workflow"}},
 		"own namespace":         {spec: v1alpha1.WorkflowSpec{Namespace: "lab"}, anywhere: true, want: workflow{"lab", "argo-workflow"}},
 		"own account":           {spec: v1alpha1.WorkflowSpec{Namespace: "lab", ServiceAccountName: "builder"}, anywhere: true, want: workflow{"lab", "builder"}},
 		"own namespace, off":    {spec: v1alpha1.WorkflowSpec{Namespace: "lab"}, refusal: "--workflows-anywhere"},

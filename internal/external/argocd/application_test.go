@@ -89,12 +89,16 @@ func TestApplicationObject(t *testing.T) {
 			want := map[string]any{
 				"project": test.app.Project, "destination": test.destination, "sources": test.sources, "syncPolicy": policy,
 			}
-			if diff := cmp.Diff(want, app.Object["spec"]); diff != "" {
-				t.Errorf("spec (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff([]string{"resources-finalizer.argocd.argoproj.io"}, app.GetFinalizers()); diff != "" {
-				t.Errorf("finalizers (-want +got):\n%s", diff)
-			}
+			t.Run("note 07, 17 and 18: charts, refs and server-side apply", func(t *testing.T) {
+				if diff := cmp.Diff(want, app.Object["spec"]); diff != "" {
+					t.Errorf("spec (-want +got):\n%s", diff)
+				}
+			})
+			t.Run("note 47: what it deployed goes with it", func(t *testing.T) {
+				if diff := cmp.Diff([]string{"resources-finalizer.argocd.argoproj.io"}, app.GetFinalizers()); diff != "" {
+					t.Errorf("finalizers (-want +got):\n%s", diff)
+				}
+			})
 		})
 	}
 }
@@ -226,9 +230,9 @@ func TestReadApplication(t *testing.T) {
 		status string
 		want   ApplicationState
 	}{
-		"new":             {"", ApplicationState{Outdated: true}},
-		"deploys nothing": {is("Healthy", "Synced"), ApplicationState{Health: Failed, Message: "its sources render no manifests, so it deploys nothing"}},
-		"healthy":         {is("Healthy", "Synced", someResources), ApplicationState{Health: Healthy}},
+		"new":                      {"", ApplicationState{Outdated: true}},
+		"note 64: deploys nothing": {is("Healthy", "Synced"), ApplicationState{Health: Failed, Message: "its sources render no manifests, so it deploys nothing"}},
+		"healthy":                  {is("Healthy", "Synced", someResources), ApplicationState{Health: Healthy}},
 		"compared with others": {
 			strings.Replace(is("Healthy", "Synced"), "1.2.3", "1.2.2", 1),
 			ApplicationState{Outdated: true},
@@ -241,11 +245,11 @@ func TestReadApplication(t *testing.T) {
 			"status:\n  health: {status: Healthy}\n  sync: {status: Synced}\n",
 			ApplicationState{Outdated: true},
 		},
-		"renders nothing": {
+		"note 20: renders nothing": {
 			is("Healthy", "Unknown"),
 			ApplicationState{Health: Failed, Message: "health Healthy, sync Unknown: Argo CD cannot render or compare its manifests"},
 		},
-		"error condition before healthy": {
+		"note 19: error condition before healthy": {
 			is("Healthy", "Synced", fmt.Sprintf(condition, "ComparisonError", "rpc error")),
 			ApplicationState{Health: Failed, Message: "ComparisonError: rpc error"},
 		},
@@ -282,13 +286,13 @@ func TestReadApplication(t *testing.T) {
 			is("Degraded", "Synced", someResources),
 			ApplicationState{Health: Degraded, Message: "health Degraded, sync Synced: Deployment api; Deployment web: exceeded its progress deadline"},
 		},
-		"degraded, not known why": {is("Degraded", "OutOfSync"), ApplicationState{Health: Degraded, Message: "health Degraded, sync OutOfSync"}},
-		"missing":                 {is("Missing", "OutOfSync", someResources), ApplicationState{Health: Missing, Message: "health Missing, sync OutOfSync: StatefulSet db"}},
-		"progressing":             {is("Progressing", "Synced", someResources), ApplicationState{}},
-		"suspended":               {is("Suspended", "Synced"), ApplicationState{Health: Progressing, Message: "health Suspended, sync Synced"}},
-		"progressing, not synced": {is("Progressing", "OutOfSync"), ApplicationState{}},
-		"not synced":              {is("Healthy", "OutOfSync"), ApplicationState{Health: Progressing, Message: "health Healthy, sync OutOfSync"}},
-		"unknown":                 {is("Unknown", "Unknown"), ApplicationState{Health: Progressing, Message: "health Unknown, sync Unknown"}},
+		"note 42: degraded and out of sync": {is("Degraded", "OutOfSync"), ApplicationState{Health: Degraded, Message: "health Degraded, sync OutOfSync"}},
+		"missing":                           {is("Missing", "OutOfSync", someResources), ApplicationState{Health: Missing, Message: "health Missing, sync OutOfSync: StatefulSet db"}},
+		"progressing":                       {is("Progressing", "Synced", someResources), ApplicationState{}},
+		"suspended":                         {is("Suspended", "Synced"), ApplicationState{Health: Progressing, Message: "health Suspended, sync Synced"}},
+		"progressing, not synced":           {is("Progressing", "OutOfSync"), ApplicationState{}},
+		"not synced":                        {is("Healthy", "OutOfSync"), ApplicationState{Health: Progressing, Message: "health Healthy, sync OutOfSync"}},
+		"unknown":                           {is("Unknown", "Unknown"), ApplicationState{Health: Progressing, Message: "health Unknown, sync Unknown"}},
 		"health only": {
 			"status:\n  health: {status: Healthy}\n",
 			ApplicationState{Outdated: true},
@@ -313,7 +317,7 @@ func TestReadApplication(t *testing.T) {
 }
 
 // What is tolerated is Healthy only once it is what the sources say, and never an error.
-func TestWhatIsTolerated(t *testing.T) {
+func TestNote20WhatIsTolerated(t *testing.T) {
 	const sick = `
   resources:
   - {group: apps, version: v1, kind: Deployment, namespace: tutorial, name: web, status: Synced, health: {status: Degraded, message: quota}}

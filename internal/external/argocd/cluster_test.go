@@ -102,7 +102,7 @@ func registered(t *testing.T, credentials Credentials) (corev1.Secret, config) {
 	return secret, c
 }
 
-func TestClusterObject(t *testing.T) {
+func TestNote08ClusterObject(t *testing.T) {
 	for name, test := range goodKubeconfigs {
 		t.Run(name, func(t *testing.T) {
 			credentials, err := ParseKubeconfig([]byte(test.kubeconfig), Untrusted)
@@ -206,7 +206,7 @@ var badKubeconfigs = map[string]struct{ kubeconfig, names string }{
 	"data that is not base64": {kubeconfig(server, `{client-key-data: "canary-key!"}`), "not a kubeconfig"},
 }
 
-func TestBadKubeconfig(t *testing.T) {
+func TestNote55BadKubeconfig(t *testing.T) {
 	for name, test := range badKubeconfigs {
 		t.Run(name, func(t *testing.T) {
 			credentials, err := ParseKubeconfig([]byte(test.kubeconfig), Untrusted)

@@ -19,7 +19,7 @@ func TestObject(t *testing.T) {
 		workflow Workflow
 		want     map[string]any
 	}{
-		"full": {
+		"note 04 and 44: full": {
 			Workflow{
 				Namespace: "argo", Name: strings.Repeat("x", MaxWorkflowName), Template: "validation", ServiceAccount: "argo-workflow",
 				Parameters: map[string]string{"b": "2", "a": "", "c": "x\ny"},

@@ -87,7 +87,7 @@ status:
 			Composite: "tutorial-app-abcdefgh-x7k2p",
 			Message:   "Waiting: Composite resource claim is waiting for composite resource to become Ready",
 		}},
-		"ready": {ref + `
+		"note 08: ready": {ref + `
 status:
   endpoint: 203.0.113.10
   conditions:
