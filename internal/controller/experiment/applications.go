@@ -261,6 +261,9 @@ func (f facts) judgePart(t *target, p *part) {
 			p.message += ": " + p.state.Message
 		}
 	}
+	if w := p.state.Warning; w != "" {
+		p.message = strings.TrimPrefix(p.message+"; "+what+": "+w, "; ")
+	}
 }
 
 // enforceLabel is by which a namespace says the level of the Pod Security Standards that it enforces.

@@ -246,6 +246,24 @@ func TestNote30TwoOnTheHub(t *testing.T) {
 	}
 }
 
+// What brings a namespace of its own along can still meet its like there: Argo CD sees it, and so does who waits.
+func TestNote30ObjectsOfTwo(t *testing.T) {
+	for name, sync := range map[string]string{"healthy": "Synced", "not": "OutOfSync"} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
+			l.until(v1alpha1.PhaseReady)
+			l.spoil(argocd.ApplicationGVK, func(u *unstructured.Unstructured) {
+				_ = unstructured.SetNestedField(u.Object, sync, "status", "sync", "status")
+				_ = unstructured.SetNestedSlice(u.Object, []any{map[string]any{"type": "SharedResourceWarning", "message": "Deployment/web is part of two"}}, "status", "conditions")
+			})
+			l.mustReconcile()
+			if said := l.get().Status.Targets[0].Message; !strings.HasSuffix(said, "SharedResourceWarning: Deployment/web is part of two") {
+				t.Errorf("the target says %q", said)
+			}
+		})
+	}
+}
+
 // What takes half an hour is not asked for every ten seconds: what is watched wakes the manager, and it looks by
 // itself when a deadline is over.
 func TestNote32NothingIsPolled(t *testing.T) {

@@ -244,6 +244,9 @@ type ApplicationState struct {
 	// Message says why it is not Healthy, in Argo CD's words where it has any; empty for one
 	// that is simply on its way. Of a Healthy one it says what is tolerated.
 	Message string
+	// Warning says that another Application deploys some of the same objects, in Argo CD's words, whatever the verdict:
+	// the two put each other's right. Empty if none is known to.
+	Warning string
 	// Outdated: what it says is of other sources, or of another cluster, than the spec has now.
 	Outdated bool
 }
@@ -257,6 +260,15 @@ type Tolerated struct{ OutOfSync, Degraded bool }
 // Healthy when it cannot render a single manifest (sync status Unknown), and after an edit
 // the status speaks of the old sources until the next comparison.
 func ReadApplication(app *unstructured.Unstructured, tolerated Tolerated) ApplicationState {
+	state := verdict(app, tolerated)
+	if message := messages(app)[sharedResource]; message != "" {
+		state.Warning = sharedResource + ": " + message
+	}
+	return state
+}
+
+// verdict is what is said of an Application but for warnings.
+func verdict(app *unstructured.Unstructured, tolerated Tolerated) ApplicationState {
 	health, _, _ := unstructured.NestedString(app.Object, "status", "health", "status")
 	sync, _, _ := unstructured.NestedString(app.Object, "status", "sync", "status")
 	if errs := errorConditions(app); len(errs) > 0 {
@@ -314,17 +326,27 @@ func deployed(app *unstructured.Unstructured, health, sync, both string) Applica
 	return ApplicationState{Health: Healthy, Message: join(both, unhealthyResources(app, "Degraded")) + ", which is tolerated"}
 }
 
-// errorConditions are the messages of the conditions that report an error, by their types.
-func errorConditions(app *unstructured.Unstructured) map[string]string {
+// sharedResource is the type of the condition that warns of objects of more than one Application.
+const sharedResource = "SharedResourceWarning"
+
+// messages are those of the conditions, by their types, of each the first.
+func messages(app *unstructured.Unstructured) map[string]string {
 	conditions, _, _ := unstructured.NestedSlice(app.Object, "status", "conditions")
-	errs := map[string]string{}
+	out := map[string]string{}
 	for _, c := range conditions {
 		m, _ := c.(map[string]any)
 		t, _ := m["type"].(string)
-		if _, known := errs[t]; !known && strings.HasSuffix(t, "Error") {
-			errs[t], _ = m["message"].(string)
+		if _, known := out[t]; !known {
+			out[t], _ = m["message"].(string)
 		}
 	}
+	return out
+}
+
+// errorConditions are the messages of the conditions that report an error, by their types.
+func errorConditions(app *unstructured.Unstructured) map[string]string {
+	errs := messages(app)
+	maps.DeleteFunc(errs, func(t, _ string) bool { return !strings.HasSuffix(t, "Error") })
 	return errs
 }
 

@@ -261,6 +261,13 @@ func TestReadApplication(t *testing.T) {
 			is("Healthy", "Synced", fmt.Sprintf(condition, "SyncError", "second")+"  - {type: DeletionError, message: first}\n"),
 			ApplicationState{Health: Failed, Message: "DeletionError: first"},
 		},
+		"note 30: objects of two": {
+			is("Healthy", "OutOfSync", fmt.Sprintf(condition, "SharedResourceWarning", "Deployment/web is part of applications argocd/a and b")),
+			ApplicationState{
+				Health: Progressing, Message: "health Healthy, sync OutOfSync",
+				Warning: "SharedResourceWarning: Deployment/web is part of applications argocd/a and b",
+			},
+		},
 		"a warning is no error": {is("Healthy", "Synced", someResources, fmt.Sprintf(condition, "OrphanedResourceWarning", "x")), ApplicationState{Health: Healthy}},
 		"sync failed": {
 			is("Healthy", "OutOfSync", fmt.Sprintf(operationOf, "Failed")),
