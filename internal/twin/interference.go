@@ -10,13 +10,18 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Autoscalers are how HorizontalPodAutoscalers and ScaledObjects of KEDA beside a source and its twin get in
-// their way, sorted (a1 to a4). They find pods by the selector of what they scale, not by who owns them.
+// Autoscalers are how HorizontalPodAutoscalers, ScaledObjects of KEDA and VerticalPodAutoscalers beside a source and its
+// twin get in their way, sorted (a1 to a5). They find pods by the selector of what they scale, not by who owns them.
 func Autoscalers(source, twin *unstructured.Unstructured, autoscalers []*unstructured.Unstructured) (messages []string) {
 	counted := Overlaps(source, twin) && !blueGreen(source)
 	for _, a := range autoscalers {
 		what := a.GetKind() + " " + a.GetName()
 		switch {
+		case vertical(a) && scales(a, twin) && counted:
+			messages = append(messages, what+" is for the twin, and learns from the source's pods, too: what it recommends is of neither")
+		case vertical(a) && scales(a, source) && counted:
+			messages = append(messages, what+" is for the source, and learns from the twin's pods, too, what containers of the same names need")
+		case vertical(a):
 		case scales(a, twin):
 			messages = append(messages, what+" scales the twin: neither it nor one of the source's can tell their pods apart, and both may stop; do not scale a twin")
 		case scales(a, source) && counted:
@@ -27,10 +32,20 @@ func Autoscalers(source, twin *unstructured.Unstructured, autoscalers []*unstruc
 	return messages
 }
 
+// vertical says whether an autoscaler is a VerticalPodAutoscaler. It acts on the pods of its target's owner alone, and its
+// recommender goes by labels.
+func vertical(autoscaler *unstructured.Unstructured) bool {
+	return autoscaler.GetKind() == "VerticalPodAutoscaler"
+}
+
 // scales says whether an autoscaler is for a workload. Of a ScaledObject the kind may be left out.
 func scales(autoscaler, workload *unstructured.Unstructured) bool {
-	kind, _, _ := unstructured.NestedString(autoscaler.Object, "spec", "scaleTargetRef", "kind")
-	name, _, _ := unstructured.NestedString(autoscaler.Object, "spec", "scaleTargetRef", "name")
+	reference := "scaleTargetRef"
+	if vertical(autoscaler) {
+		reference = "targetRef"
+	}
+	kind, _, _ := unstructured.NestedString(autoscaler.Object, "spec", reference, "kind")
+	name, _, _ := unstructured.NestedString(autoscaler.Object, "spec", reference, "name")
 	if kind == "" {
 		kind = "Deployment"
 	}

@@ -49,7 +49,11 @@ func TestRead(t *testing.T) {
 // Autoscalers find pods by the selector of what they scale, whatever owns them.
 func TestAutoscalers(t *testing.T) {
 	scaler := func(kind, target string) *unstructured.Unstructured {
-		return source(t, `{kind: `+kind+`, metadata: {name: x}, spec: {scaleTargetRef: {`+target+`}}}`)
+		reference := "scaleTargetRef"
+		if kind == "VerticalPodAutoscaler" {
+			reference = "targetRef"
+		}
+		return source(t, `{kind: `+kind+`, metadata: {name: x}, spec: {`+reference+`: {`+target+`}}}`)
 	}
 	const relabelled = `{template: {metadata: {labels: {app: another}}}}`
 	for name, test := range map[string]struct {
@@ -70,6 +74,10 @@ func TestAutoscalers(t *testing.T) {
 		"a4 by KEDA":                       {tracked, ``, scaler("ScaledObject", "kind: Deployment, name: web"), "ScaledObject x scales the source"},
 		"a4 by KEDA, which leaves it out":  {tracked, ``, scaler("ScaledObject", "name: web"), "ScaledObject x scales the source"},
 		"a4 by KEDA, which means another":  {database, ``, scaler("ScaledObject", "name: db"), ""},
+		"a5 of the source":                 {tracked, ``, scaler("VerticalPodAutoscaler", "kind: Deployment, name: web"), "learns from the twin's pods"},
+		"a5 of the twin":                   {tracked, ``, scaler("VerticalPodAutoscaler", "kind: Deployment, name: web-exp-abc"), "learns from the source's pods"},
+		"a5 of the twin, with other pods":  {tracked, relabelled, scaler("VerticalPodAutoscaler", "kind: Deployment, name: web-exp-abc"), ""},
+		"a5 of another":                    {tracked, ``, scaler("VerticalPodAutoscaler", "kind: Deployment, name: api"), ""},
 		"a4 by KEDA, which names the kind": {database, ``, scaler("ScaledObject", "kind: StatefulSet, name: db"), "scales the source"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -22,7 +22,9 @@ func isWorkload(gvk schema.GroupVersionKind) bool { return twin.Kinds[gvk.Kind] 
 
 // ForeignKinds are the kinds of other systems that may not be installed.
 func ForeignKinds() map[schema.GroupVersionKind]meta.RESTScope {
-	return map[schema.GroupVersionKind]meta.RESTScope{twin.RolloutGVK: meta.RESTScopeNamespace, scaledObjectGVK: meta.RESTScopeNamespace}
+	return map[schema.GroupVersionKind]meta.RESTScope{
+		twin.RolloutGVK: meta.RESTScopeNamespace, scaledObjectGVK: meta.RESTScopeNamespace, verticalGVK: meta.RESTScopeNamespace,
+	}
 }
 
 // CacheByObject is how the kinds that every cluster has are cached, and ForeignCacheByObject those of other
@@ -31,7 +33,7 @@ func CacheByObject() map[client.Object]cache.ByObject { return stripped(builtIn)
 
 // ForeignCacheByObject is CacheByObject for the kinds of other systems.
 func ForeignCacheByObject() map[client.Object]cache.ByObject {
-	return stripped([]schema.GroupVersionKind{twin.RolloutGVK, scaledObjectGVK})
+	return stripped([]schema.GroupVersionKind{twin.RolloutGVK, scaledObjectGVK, verticalGVK})
 }
 
 func stripped(kinds []schema.GroupVersionKind) map[client.Object]cache.ByObject {

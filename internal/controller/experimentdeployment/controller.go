@@ -35,6 +35,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch
 // +kubebuilder:rbac:groups=autoscaling,resources=horizontalpodautoscalers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=keda.sh,resources=scaledobjects,verbs=get;list;watch
+// +kubebuilder:rbac:groups=autoscaling.k8s.io,resources=verticalpodautoscalers,verbs=get;list;watch
 // +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=persistentvolumeclaims,verbs=get
@@ -53,6 +54,7 @@ var (
 	claimGVK        = corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
 	namespaceGVK    = corev1.SchemeGroupVersion.WithKind("Namespace")
 	scaledObjectGVK = schema.GroupVersionKind{Group: "keda.sh", Version: "v1alpha1", Kind: "ScaledObject"}
+	verticalGVK     = schema.GroupVersionKind{Group: "autoscaling.k8s.io", Version: "v1", Kind: "VerticalPodAutoscaler"}
 )
 
 // Options of the reconciler.
@@ -192,7 +194,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 				GroupVersionKind: twin.RolloutGVK, Handler: r.ofWorkload(),
 				Indexes: map[string]client.IndexerFunc{indexOwner: ownerOf, indexWorkload: workloadOf},
 			},
-			{GroupVersionKind: scaledObjectGVK, Handler: r.ofNeighbour()},
+			{GroupVersionKind: scaledObjectGVK, Handler: r.ofNeighbour()}, {GroupVersionKind: verticalGVK, Handler: r.ofNeighbour()},
 		},
 		Wake: func(ctx context.Context) []reconcile.Request { return r.find(ctx) },
 	}

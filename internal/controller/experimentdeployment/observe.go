@@ -206,8 +206,11 @@ func (s *scope) observeNeighbours(ctx context.Context) error {
 	if err := list(autoscalerGVK, &s.seen.Autoscalers); err != nil {
 		return err
 	}
-	if s.Kinds.State(scaledObjectGVK) == kube.KindServed {
-		if err := list(scaledObjectGVK, &s.seen.Autoscalers); err != nil {
+	for _, gvk := range []schema.GroupVersionKind{scaledObjectGVK, verticalGVK} {
+		if s.Kinds.State(gvk) != kube.KindServed {
+			continue
+		}
+		if err := list(gvk, &s.seen.Autoscalers); err != nil {
 			return err
 		}
 	}

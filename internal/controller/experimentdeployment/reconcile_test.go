@@ -3,19 +3,24 @@ package experimentdeployment
 import (
 	"context"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/yaml"
 
 	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/kube"
@@ -499,5 +504,93 @@ func TestGrantedAndNotServed(t *testing.T) {
 			l.says(v1alpha1.ConditionSourceFound, "False", test.found)
 			l.says(v1alpha1.ConditionReady, "False", test.ready)
 		})
+	}
+}
+
+// Kinds of others beside the source are read where they are installed, and nowhere else.
+func TestNeighboursOfOthers(t *testing.T) {
+	for name, test := range map[string]struct {
+		gvk       schema.GroupVersionKind
+		reference string
+	}{
+		"a4 ScaledObjects":          {scaledObjectGVK, "scaleTargetRef"},
+		"a5 VerticalPodAutoscalers": {verticalGVK, "targetRef"},
+	} {
+		for _, served := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, served %v", name, served), func(t *testing.T) {
+				scaler := object(t, "metadata: {name: scaler, namespace: shop}\nspec: {"+test.reference+": {apiVersion: apps/v1, kind: Deployment, name: web}}")
+				scaler.SetGroupVersionKind(test.gvk)
+				l := newLab(t, faster(t, `{"minReadySeconds": 5}`), object(t, web), scaler)
+				if served {
+					l.Kinds = kinds{test.gvk}
+				}
+				l.passed()
+				if !served {
+					l.says(v1alpha1.ConditionAutoscalerInterference, "False", v1alpha1.ReasonNone)
+				} else if said := l.says(v1alpha1.ConditionAutoscalerInterference, "True", v1alpha1.ReasonInterference); !strings.HasPrefix(said, test.gvk.Kind+" scaler") {
+					t.Errorf("it says %q", said)
+				}
+			})
+		}
+	}
+}
+
+// What the manager may do (a7, o4): a second budget would have evictions answered with an error, and an owner reference
+// that blocks needs a right on the owner where clusters ask for it.
+func TestRights(t *testing.T) {
+	var may []rbacv1.PolicyRule
+	for _, file := range []string{"role.yaml", "twins_role.yaml"} {
+		text, err := os.ReadFile("../../../config/rbac/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for part := range strings.SplitSeq(string(text), "\n---\n") {
+			role := &rbacv1.ClusterRole{}
+			if err := yaml.Unmarshal([]byte(part), role); err != nil {
+				t.Fatal(err)
+			}
+			may = append(may, role.Rules...)
+		}
+	}
+	verbs := func(group, resource string) (all []string) {
+		for _, rule := range may {
+			if slices.Contains(rule.APIGroups, group) && slices.Contains(rule.Resources, resource) {
+				all = append(all, rule.Verbs...)
+			}
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	for name, test := range map[string]struct {
+		group, resource string
+		verbs           []string
+	}{
+		"a7 no budget":              {"policy", "poddisruptionbudgets", []string{"get", "list", "watch"}},
+		"a7 no autoscaler":          {"autoscaling", "horizontalpodautoscalers", []string{"get", "list", "watch"}},
+		"o4 the owner's finalizers": {v1alpha1.GroupVersion.Group, "experimentdeployments/finalizers", []string{"update"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := verbs(test.group, test.resource); !slices.Equal(got, test.verbs) {
+				t.Errorf("it may %v", got)
+			}
+		})
+	}
+}
+
+// A StatefulSet takes pods whose names say that they are its own: none of a twin may, nor the twin be called like one.
+func TestNamesOfPods(t *testing.T) {
+	pod := regexp.MustCompile(`^(.*)-([0-9]+)$`)
+	for _, source := range []string{"db", "db-0", "db-exp", "db-exp-1", strings.Repeat("d", 50)} {
+		for i := range 100 {
+			owner := faster(t, `{}`)
+			owner.Name, owner.Spec.SourceRef.Name = fmt.Sprint(i), source
+			name := key(owner).Name
+			if of := pod.FindStringSubmatch(name); of != nil && of[1] == source {
+				t.Errorf("s7: %s is called like a pod of %s", name, source)
+			}
+			if of := pod.FindStringSubmatch(name + "-0"); of == nil || of[1] == source {
+				t.Errorf("s7: %s has a pod of %s", name, source)
+			}
+		}
 	}
 }
