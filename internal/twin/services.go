@@ -68,7 +68,7 @@ func (w Wanted) share(source map[string]string, spec map[string]any) ([]Sharing,
 	}
 	if others := w.foreign(source, labelsOf(templateOf(spec))); len(others) > 0 && !w.AllowLabelOverride {
 		return nil, invalid("overrideSpec.template.metadata.labels", "with them Service %s, which does not select the source's pods, would select the twin's (%s); "+
-			"remove one of them, or set allowLabelOverride", others[0].Name, labels.Set(others[0].Selector))
+			"remove one of them, have the Service select the twin by %s, or set allowLabelOverride", others[0].Name, labels.Set(others[0].Selector), LabelName)
 	}
 	return all, nil
 }

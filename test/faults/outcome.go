@@ -182,8 +182,8 @@ func learn(a, b outcome) map[string]bool {
 	return masked
 }
 
-// drawn are hashes of what is different in every run, as Kubernetes and the manager write them.
-var drawn = regexp.MustCompile(`\b([0-9a-f]{16}|[bcdfghjklmnpqrstvwxz2456789]{6,10})\b`)
+// drawn are generated names, and hashes of what is different in every run, as Kubernetes and the manager write them.
+var drawn = regexp.MustCompile(`\b([0-9a-f]{16}|[bcdfghjklmnpqrstvwxz2456789]{5,10})\b`)
 
 // more says where two outcomes differ by more than hashes: a field of which nobody knows what it comes to must not go
 // uncompared.

@@ -471,18 +471,17 @@ func (f facts) resolve() (map[string][]deployment, conditions.Step) {
 			wrong = append(wrong, problem.message)
 		}
 	}
-	switch {
-	case len(wrong) > 0:
+	if len(wrong) > 0 {
 		return nil, conditions.False(v1alpha1.ConditionComponentsResolved, reason, strings.Join(wrong, "; "))
-	case len(fallbacks) > 0:
-		return deployments, conditions.True(v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonComponentFallback,
-			"By convention, "+strings.Join(fallbacks, "; "))
 	}
-	message := "Every reference names a Component"
+	reason, message := v1alpha1.ReasonResolved, "Every reference names a Component"
+	if len(fallbacks) > 0 {
+		reason, message = v1alpha1.ReasonComponentFallback, "By convention, "+strings.Join(fallbacks, "; ")
+	}
 	if extra := f.undeclared(); len(extra) > 0 {
 		message += "; params that none declares go to Helm as they are: " + strings.Join(extra, ", ")
 	}
-	return deployments, conditions.True(v1alpha1.ConditionComponentsResolved, v1alpha1.ReasonResolved, message)
+	return deployments, conditions.True(v1alpha1.ConditionComponentsResolved, reason, message)
 }
 
 // undeclared are the parameters that Components which declare some do not: the chart may have them, and Helm says nothing

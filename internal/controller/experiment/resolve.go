@@ -191,9 +191,9 @@ func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParame
 	if err := misread(ref.Params, declared); err != nil {
 		return nil, err
 	}
-	set := maps.Clone(ref.Params)
-	if set == nil {
-		set = map[string]string{}
+	set := map[string]string{}
+	for name, value := range ref.Params {
+		set[name] = literal(value)
 	}
 	types := map[string]v1alpha1.ParameterType{}
 	var missing []string
@@ -232,7 +232,8 @@ func misread(params map[string]string, declared []v1alpha1.ComponentParameter) *
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		if several(name, params[name]) {
 			return &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s would be several to Helm; "+
-				`leave , = { } and \ (but before a dot) out of the name, of a value that is a list in braces all other braces, and of any other a comma at its beginning, after another and after \`, name)}
+				`leave , = { } and \ (but before a dot) out of the name, and brackets but for positions such as [0]; a value that begins with { is a list, `+
+				`which ends with its only }; leave out of any other a comma at its beginning, after another and after \\`, name)}
 		}
 		for _, d := range declared {
 			switch {
@@ -248,24 +249,28 @@ func misread(params map[string]string, declared []v1alpha1.ComponentParameter) *
 }
 
 // several says whether Helm would read a parameter as more than one, or by another name, of which others may be set by
-// the manager: Argo CD writes name=value for it, and escapes the commas of values that are not in braces, but none at the
-// beginning, after a backslash, or right after another. Helm drops backslashes, with which a name is another.
+// the manager: Argo CD writes name=value for it, and escapes the commas of values that are not in braces, but none after a
+// backslash, which may be escaped itself, and in some versions none at the beginning or right after another. A list ends
+// at its first closing brace for Helm, which takes what follows for another name; it drops backslashes, with which a name
+// is another, and knows more than one way to write a position.
 func several(name, value string) bool {
-	if oddName.MatchString(name) {
-		return true
+	if strings.HasPrefix(value, "{") {
+		return !plainName.MatchString(name) || !plainList.MatchString(value)
 	}
-	list, begins := strings.CutPrefix(value, "{")
-	list, ends := strings.CutSuffix(list, "}")
-	if begins && ends {
-		return strings.ContainsAny(list, "{}")
-	}
-	return bareComma.MatchString(value)
+	return !plainName.MatchString(name) || bareComma.MatchString(value)
 }
 
+const plainKey = `([^\\.,={}\[\]]|\\\.)+(\[(0|[1-9][0-9]*)\])*`
+
 var (
-	oddName   = regexp.MustCompile(`[,={}]|\\([^.]|$)`)
-	bareComma = regexp.MustCompile(`(^|[\\,]),`)
+	plainName = regexp.MustCompile(`^` + plainKey + `(\.` + plainKey + `)*$`)
+	plainList = regexp.MustCompile(`^{[^{}]*}$`)
+	bareComma = regexp.MustCompile(`(^|,|(^|[^\\])(\\\\)+),`)
 )
+
+// literal is a value as Argo CD must be given it, which puts those of its variables in: of names that begin with a dollar
+// it makes others, or nothing.
+func literal(value string) string { return strings.ReplaceAll(value, "$", "$$") }
 
 // within says whether one of two names is that of a value in the other's, or takes for a list what is an object to the
 // other: Helm would take the one for the other, or lose it, whichever comes last.

@@ -60,11 +60,11 @@
 //   - The plan is edited: the cycle goes on as it began. A target that was taken out is woken at once; a new one sleeps
 //     from the next cycle on. With a spec that is refused nothing begins, and what sleeps wakes by the schedule; where
 //     that cannot be read, by the one that the cycle began with.
-//   - A target cannot wake, and others wait for it: it is taken out of the plan, or behavior.mode becomes BestEffort,
-//     which counts at once for what is to wake. It is tried again all the same.
+//   - A target cannot wake, and others wait for it: it is taken out of the plan and its dependencies, or, but in a DAG,
+//     behavior.mode becomes BestEffort, which counts at once for what is to wake. It is tried again all the same.
 //   - It is suspended: what runs comes to its end, nothing starts.
 //   - It is deleted: with WakeUp everything is woken first, suspended or not, and what another of its name has left, too,
-//     until deletion.deadline, which counts from when a manager has seen it; with Leave, and after that, restore points
+//     whatever its own spec is worth by then, until deletion.deadline, which counts from when a manager has seen it; with Leave, and after that, restore points
 //     stay.
 //   - A restore point is gone, or empty: its wake-up fails, and says so, until it was put back.
 //   - The ControllerRevision of a cycle is gone: the spec takes its place, if it has the same targets in the same order,

@@ -477,7 +477,7 @@ func (s *scope) observeReach(ctx context.Context) error {
 	case s.seen.Cycle != nil:
 		targets = s.seen.Cycle.Targets
 	case len(s.seen.Left) > 0:
-		targets = adopt(resolve(s.owner.Spec), s.seen.Left).Targets
+		targets = adopt(current(s.owner, s.seen.Left), s.seen.Left).Targets
 	}
 	s.reachable = map[v1alpha1.ConnectorRef]reached{}
 	defer func() { s.reachable = nil }()

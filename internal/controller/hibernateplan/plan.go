@@ -107,7 +107,7 @@ func (p *Plan) lookIn(d time.Duration) { p.Wait = sooner(p.Wait, max(d, atOnce))
 func (f facts) decide() Plan {
 	plan := f.plan.DeepCopy()
 	p := Plan{Problem: f.seen.Problem}
-	current, err := compile(resolve(plan.Spec), f.registry)
+	current, err := compile(current(plan, f.seen.Left), f.registry)
 	if err != nil {
 		p.Problem = &problem{v1alpha1.ReasonInvalid, oneLine(err)}
 	}

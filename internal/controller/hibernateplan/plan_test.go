@@ -80,6 +80,8 @@ type world struct {
 	t    *testing.T
 	plan *v1alpha1.HibernatePlan
 	now  time.Time
+	// problem is what keeps anything from beginning.
+	problem *problem
 	// asleep are targets that are, and points what is kept of them, with the attempt that may write to it.
 	asleep map[string]bool
 	points map[string]string
@@ -112,7 +114,7 @@ func newWorld(t *testing.T, plan *v1alpha1.HibernatePlan) *world {
 
 func (w *world) observed() Observed {
 	w.more = false
-	seen := Observed{Exceptions: w.exceptions, Looked: map[string]bool{}, Jobs: map[string]bool{}, Outcomes: map[string]outcome{}, Held: map[string]bool{}}
+	seen := Observed{Problem: w.problem, Exceptions: w.exceptions, Looked: map[string]bool{}, Jobs: map[string]bool{}, Outcomes: map[string]outcome{}, Held: map[string]bool{}}
 	if c := w.plan.Status.CurrentCycle; c != nil {
 		if r, ok := w.revisions[c.ID]; ok {
 			seen.Cycle = &r
@@ -764,6 +766,10 @@ func TestDeleteWhatWasLeft(t *testing.T) {
 		"dry run":   func(s *v1alpha1.HibernatePlanSpec) { s.DryRun = true },
 		"nowhere":   func(s *v1alpha1.HibernatePlanSpec) { s.Schedule.Timezone = "Europe/Nowhere" },
 		"invalid":   func(s *v1alpha1.HibernatePlanSpec) { s.Targets = append(s.Targets, s.Targets[0]) },
+		"another": func(s *v1alpha1.HibernatePlanSpec) {
+			s.Targets, s.Execution.Strategy.Type = []v1alpha1.Target{{Name: "x", Type: "unknown"}}, v1alpha1.StrategyDAG
+		},
+		"unreached": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
@@ -773,12 +779,16 @@ func TestDeleteWhatWasLeft(t *testing.T) {
 			w.until(w.now)
 			again := newPlan(v1alpha1.StrategyParallel, 2)
 			again.UID = types.UID("uid-2")
-			change(&again.Spec)
+			if change != nil {
+				change(&again.Spec)
+			} else {
+				w.problem = &problem{v1alpha1.ReasonConnectorNotReady, "Target a: nobody answers"}
+			}
 			w.plan, w.done, w.log = again, false, nil
 			w.settle()
 			w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
 			w.until(w.now.Add(time.Minute))
-			if name != "invalid" {
+			if name != "unreached" {
 				w.awake()
 			} else if w.done || len(w.asleep) != 2 {
 				t.Errorf("done %v, asleep %v", w.done, w.asleep)
@@ -787,7 +797,7 @@ func TestDeleteWhatWasLeft(t *testing.T) {
 			told := slices.ContainsFunc(w.log, func(line string) bool {
 				return strings.Contains(line, v1alpha1.ReasonLeftAsleep+": The plan goes, and these targets sleep: a, b;")
 			})
-			if !w.done || told != (name == "invalid") {
+			if !w.done || told != (name == "unreached") {
 				t.Errorf("done %v, and it tells of what sleeps: %v", w.done, told)
 			}
 		})

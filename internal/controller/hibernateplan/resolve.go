@@ -25,6 +25,17 @@ func resolve(spec v1alpha1.HibernatePlanSpec) resolved {
 	return resolved{Targets: spec.Targets, Execution: spec.Execution, Behavior: spec.Behavior, Schedule: spec.Schedule}
 }
 
+// current is what a plan comes to: its spec, and once it is being deleted what a plan of its name has left asleep, whatever
+// the spec is worth, and what else it has, which never slept.
+func current(plan *v1alpha1.HibernatePlan, left map[string]v1alpha1.Target) resolved {
+	if plan.DeletionTimestamp == nil || plan.Status.CurrentCycle != nil || len(left) == 0 {
+		return resolve(plan.Spec)
+	}
+	r := resolved{Schedule: plan.Spec.Schedule}
+	r.Execution.Strategy.Type = v1alpha1.StrategyParallel
+	return adopt(r, left)
+}
+
 // fits says whether there is room for what a cycle keeps. The error is a *dispatch.InvalidError.
 func (r resolved) fits() error {
 	content, err := json.Marshal(r)

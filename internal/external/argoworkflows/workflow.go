@@ -123,7 +123,7 @@ func failedNode(workflow *unstructured.Unstructured) string {
 	nodes := blamed(nodesOf(status))
 	for _, id := range slices.Sorted(maps.Keys(nodes)) {
 		node := nodes[id].(map[string]any)
-		if finished, _ := node["finishedAt"].(string); first == nil || finished < at {
+		if finished, _ := node["finishedAt"].(string); first == nil || finished != "" && (at == "" || finished < at) {
 			first, at = node, finished
 		}
 	}
@@ -167,11 +167,14 @@ func forgive(nodes, node map[string]any, forgiven map[string]bool) {
 	}
 }
 
-// maxNodes bounds the nodes that are taken out of their compression, in bytes.
-const maxNodes = 32 << 20
+// maxNodes bounds the nodes that are taken out of their compression, in bytes, and maxKept those of them that are kept.
+const (
+	maxNodes = 32 << 20
+	maxKept  = 1000
+)
 
-// nodesOf are the nodes of a status by their ids. Where they would not fit into an object they are JSON, gzip and base64;
-// those that Argo Workflows keeps in its database instead are not seen.
+// nodesOf are the nodes of a status by their ids. Where they would not fit into an object they are JSON, gzip and base64,
+// of which those are returned that blamed looks at; those that Argo Workflows keeps in its database instead are not seen.
 func nodesOf(status map[string]any) map[string]any {
 	nodes, _ := status["nodes"].(map[string]any)
 	compressed, _ := status["compressedNodes"].(string)
@@ -182,8 +185,34 @@ func nodesOf(status map[string]any) map[string]any {
 	if err != nil {
 		return nil
 	}
-	if err := json.NewDecoder(io.LimitReader(unzipped, maxNodes)).Decode(&nodes); err != nil {
+	// One node at a time, because there can be tens of thousands.
+	decoder := json.NewDecoder(io.LimitReader(unzipped, maxNodes))
+	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
 		return nil
+	}
+	nodes = map[string]any{}
+	for decoder.More() && len(nodes) < maxKept {
+		id, err := decoder.Token()
+		if err != nil {
+			return nodes
+		}
+		var node struct {
+			Type        string `json:"type"`
+			Phase       string `json:"phase"`
+			DisplayName string `json:"displayName"`
+			Message     string `json:"message"`
+			FinishedAt  string `json:"finishedAt"`
+			Children    []any  `json:"children"`
+		}
+		if err := decoder.Decode(&node); err != nil {
+			return nodes
+		}
+		kept := map[string]any{
+			"type": node.Type, "phase": node.Phase, "displayName": node.DisplayName, "message": node.Message, "finishedAt": node.FinishedAt, "children": node.Children,
+		}
+		if name, _ := id.(string); failed(kept) || node.Type == "Retry" && node.Phase == PhaseSucceeded {
+			nodes[name] = kept
+		}
 	}
 	return nodes
 }

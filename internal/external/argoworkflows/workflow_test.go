@@ -125,6 +125,7 @@ status:
   nodes:
     w-1: {id: w-1, name: w.onExit, displayName: w.onExit, type: Pod, phase: Failed, message: nobody to tell, finishedAt: "2026-03-01T12:05:01Z"}
     w-5: {id: w-5, name: w.late, displayName: late, type: Pod, phase: Failed, message: exit code 2, finishedAt: "2026-03-01T12:05:00Z"}
+    w-0: {id: w-0, name: w.unknown, displayName: unknown, type: Pod, phase: Error, message: nobody knows when}
     w-9: {id: w-9, name: w.early, displayName: early, type: Pod, phase: Failed, message: exit code 1, finishedAt: "2026-03-01T12:04:00Z"}
 `
 
@@ -188,6 +189,8 @@ func TestRead(t *testing.T) {
 		"the first that failed":  {inTurn, State{Phase: PhaseFailed, Message: "child 'w-9' failed; node early: exit code 1"}, true},
 		"failed once, and again": {retried, State{Phase: PhaseFailed, Message: "node asked: 503"}, true},
 		"failed, and many nodes": {compressed(t, `{"w-1": {"type": "Pod", "displayName": "check", "phase": "Failed", "message": "exit code 1", "children": []}, "w-2": {"type": "Pod", "phase": "Succeeded"}}`), State{Phase: PhaseFailed, Message: "node check: exit code 1"}, true},
+		"failed, and cut short":  {compressed(t, `{"w-1": {"type": "Pod", "displayName": "check", "phase": "Failed", "message": "exit code 1"}, "w-2": {"type": 7}}`), State{Phase: PhaseFailed, Message: "node check: exit code 1"}, true},
+		"nodes that are a list":  {compressed(t, `[]`), State{Phase: PhaseFailed}, true},
 		"nodes that are none":    {"status: {phase: Failed, message: child failed, compressedNodes: H4sI}\n", State{Phase: PhaseFailed, Message: "child failed"}, true},
 		"failed without message": {silent, State{Phase: PhaseFailed, Message: "node w: OOMKilled (exit code 137)"}, true},
 	}

@@ -106,6 +106,9 @@ func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 	if endpoint, _, _ := unstructured.NestedString(claim.Object, "status", "endpoint"); endpoint != "" {
 		s.Endpoint = endpoint
 		if !strings.Contains(endpoint, "://") {
+			if strings.Count(endpoint, ":") > 1 && !strings.HasPrefix(endpoint, "[") { // IPv6
+				endpoint = "[" + endpoint + "]"
+			}
 			s.Endpoint = "https://" + endpoint
 		}
 	}

@@ -95,6 +95,8 @@ status:
   - {type: Ready, status: "True", reason: Available, lastTransitionTime: "2026-03-01T12:09:00Z"}
   connectionDetails: {lastPublishedTime: "2026-03-01T12:09:00Z"}
 `, ClaimState{Ready: true, Endpoint: "https://203.0.113.10", Composite: "tutorial-app-abcdefgh-x7k2p"}},
+		"an endpoint of IPv6":       {"status: {endpoint: \"2001:db8::1\"}\n", ClaimState{Endpoint: "https://[2001:db8::1]"}},
+		"an endpoint with a port":   {"status: {endpoint: \"203.0.113.10:6443\"}\n", ClaimState{Endpoint: "https://203.0.113.10:6443"}},
 		"an endpoint that is a URL": {"status: {endpoint: \"https://gke.example.com:8443\"}\n", ClaimState{Endpoint: "https://gke.example.com:8443"}},
 		"failed, without Ready": {`
 status:
