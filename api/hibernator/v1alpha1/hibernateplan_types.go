@@ -459,7 +459,7 @@ type HibernatePlanStatus struct {
 	// +optional
 	DeletingSince *metav1.Time `json:"deletingSince,omitempty"`
 	// skips are off-hours that annotation skip-next has taken out, and that are not over: each new value takes out the
-	// next, of at most 16.
+	// next. They are at most 16: another value waits until the first of them is over.
 	// +optional
 	// +listType=atomic
 	Skips []Span `json:"skips,omitempty"`

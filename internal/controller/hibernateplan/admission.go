@@ -51,9 +51,6 @@ func invalid(spec v1alpha1.HibernatePlanSpec, registry executor.Registry) error 
 	r := resolve(spec)
 	_, err := compile(r, registry)
 	_, unreadable := timetable(spec.Schedule, nil, nil)
-	if unreadable != nil {
-		unreadable = fmt.Errorf("spec.schedule.%w", unreadable)
-	}
 	if err := errors.Join(err, unreadable, r.fits()); err != nil {
 		return fmt.Errorf("%s: %s", v1alpha1.ReasonInvalid, oneLine(err))
 	}

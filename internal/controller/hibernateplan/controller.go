@@ -1,7 +1,6 @@
 package hibernateplan
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -292,7 +291,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: e.GetNamespace(), Name: e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name}}}
 		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(kube.Empty(jobGVK), kube.EnqueueBy(marks.Owners(o.WatchNamespaces), r.priorityEnded), builder.WithPredicates(ended)).
-		Watches(&v1alpha1.K8SCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofConnector)).
+		Watches(&v1alpha1.K8SCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofConnector), builder.WithPredicates(connectorChanged)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.Or(
 			predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{},
 		))).
@@ -320,16 +319,19 @@ func ending(o client.Object) int {
 }
 
 // ofConnector are the plans that cannot begin for the want of a connector, or of a grant, and those of which something
-// sleeps behind it.
-func (r *Reconciler) ofConnector(ctx context.Context, connector client.Object) []reconcile.Request {
+// sleeps, which may be behind it whatever the spec says now.
+func (r *Reconciler) ofConnector(ctx context.Context, _ client.Object) []reconcile.Request {
 	stuck := because(v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonNotGranted)
-	return r.plans(ctx, func(plan *v1alpha1.HibernatePlan) bool {
-		return stuck(plan) || plan.Status.Asleep > 0 && slices.ContainsFunc(plan.Spec.Targets, func(t v1alpha1.Target) bool {
-			ref := t.ConnectorRef
-			return ref != nil && ref.Name == connector.GetName() && cmp.Or(ref.Namespace, plan.Namespace) == connector.GetNamespace()
-		})
-	})
+	return r.plans(ctx, func(plan *v1alpha1.HibernatePlan) bool { return stuck(plan) || plan.Status.Asleep > 0 })
 }
+
+// connectorChanged lets through what plans look at in a connector; when it was last looked at is none of it.
+var connectorChanged = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.Funcs{
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		before, after := e.ObjectOld.(*v1alpha1.K8SCluster).Status, e.ObjectNew.(*v1alpha1.K8SCluster).Status
+		return before.Ready != after.Ready || before.Message != after.Message
+	},
+})
 
 func (r *Reconciler) ofNamespace(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.plans(ctx, because(v1alpha1.ReasonNotGranted))

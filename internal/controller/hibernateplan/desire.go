@@ -1,6 +1,7 @@
 package hibernateplan
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -27,10 +28,11 @@ const (
 	byDeletion = "the deletion of the plan"
 )
 
-// maxSkips is how many off-hours can be skipped ahead.
+// maxSkips is how many off-hours can be skipped ahead. Who asks for another waits until the first of them is over.
 const maxSkips = 16
 
-// timetable is a schedule with its exceptions, and what skip-next has taken out. Errors: schedule.InvalidErrors.
+// timetable is a schedule with its exceptions, and what skip-next has taken out. Errors: schedule.InvalidErrors, by the
+// paths of a plan.
 func timetable(of v1alpha1.Schedule, exceptions []v1alpha1.ScheduleException, skips []v1alpha1.Span) (*schedule.Schedule, error) {
 	s := schedule.Spec{Timezone: of.Timezone, OffHours: windows(of.OffHours)}
 	for _, e := range exceptions {
@@ -41,7 +43,16 @@ func timetable(of v1alpha1.Schedule, exceptions []v1alpha1.ScheduleException, sk
 			Name: "skip-next", Type: schedule.Suspend, From: skipped.From.Time, Until: skipped.Until.Time,
 		})
 	}
-	return schedule.New(s)
+	table, err := schedule.New(s)
+	var invalid schedule.InvalidErrors
+	if errors.As(err, &invalid) {
+		for _, mistake := range invalid {
+			if mistake.Exception == "" {
+				mistake.Path = "spec.schedule." + mistake.Path
+			}
+		}
+	}
+	return table, err
 }
 
 func exception(e v1alpha1.ScheduleException) schedule.Exception {
@@ -161,6 +172,7 @@ func next(s *schedule.Schedule, d desire, upcoming []v1alpha1.Transition) *v1alp
 // schedule, or the plan goes, only retry-now can be acted on. It returns the names of those that it has acted on.
 func acknowledge(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Time) (acted []string) {
 	st := &plan.Status
+	st.Skips = slices.DeleteFunc(st.Skips, func(skipped v1alpha1.Span) bool { return !now.Before(skipped.Until.Time) })
 	var kept []v1alpha1.Acknowledgement
 	for _, name := range []string{v1alpha1.AnnotationHibernateNow, v1alpha1.AnnotationWakeNow, v1alpha1.AnnotationSkipNext, v1alpha1.AnnotationRetryNow} {
 		value, asked := plan.Annotations[name]
@@ -170,6 +182,9 @@ func acknowledge(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Ti
 		short := name[len(v1alpha1.GroupVersion.Group)+1:]
 		done := known(st.Acknowledged, short)
 		possible := name == v1alpha1.AnnotationRetryNow || s != nil && plan.DeletionTimestamp == nil
+		if name == v1alpha1.AnnotationSkipNext && len(st.Skips) >= maxSkips {
+			possible = false // until the first of them is over
+		}
 		if possible && (done == nil || done.Value != value) {
 			done = &v1alpha1.Acknowledgement{Annotation: short, Value: value, At: metav1.NewTime(now.Truncate(time.Second))}
 			acted = append(acted, short)
@@ -183,7 +198,6 @@ func acknowledge(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Ti
 	if st.Manual != nil && st.Manual.Until != nil && !now.Before(st.Manual.Until.Time) {
 		st.Manual = nil
 	}
-	st.Skips = slices.DeleteFunc(st.Skips, func(skipped v1alpha1.Span) bool { return !now.Before(skipped.Until.Time) })
 	return acted
 }
 
@@ -205,7 +219,7 @@ func act(plan *v1alpha1.HibernatePlan, annotation string, s *schedule.Schedule, 
 	case v1alpha1.AnnotationWakeNow:
 		st.Manual = &v1alpha1.Manual{State: v1alpha1.OverrideAwake, Until: turn(s, true, now)}
 	case v1alpha1.AnnotationSkipNext:
-		if skipped := nextSleep(s, now); skipped != nil && len(st.Skips) < maxSkips {
+		if skipped := nextSleep(s, now); skipped != nil {
 			st.Skips = append(st.Skips, *skipped) // those that are skipped already are not next
 		}
 	case v1alpha1.AnnotationRetryNow:

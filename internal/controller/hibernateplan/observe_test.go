@@ -99,22 +99,29 @@ func TestToldToEnd(t *testing.T) {
 	}
 }
 
-// Where a connector goes behind which something sleeps, its plan says so, and not only when it is to wake.
+// Where a connector goes behind which something may sleep, its plan says so, and not only when it is to wake: the spec
+// need not name it any more.
 func TestConnectorOfWhatSleeps(t *testing.T) {
-	plan := newPlan(v1alpha1.StrategyParallel, 1)
-	plan.Spec.Targets[0].ConnectorRef = &v1alpha1.ConnectorRef{Kind: "K8SCluster", Name: "away"}
-	for name, test := range map[string]struct {
-		namespace, name string
-		asleep          int32
-		woken           int
-	}{
-		"asleep": {plan.Namespace, "away", 1, 1}, "awake": {plan.Namespace, "away", 0, 0}, "another": {plan.Namespace, "near", 1, 0}, "elsewhere": {"other", "away", 1, 0},
+	for asleep, woken := range []int{0, 1} {
+		plan := newPlan(v1alpha1.StrategyParallel, 1)
+		plan.Status.Asleep = int32(asleep)
+		r, _ := newReconciler(t, plan)
+		if got := r.ofConnector(t.Context(), &v1alpha1.K8SCluster{}); len(got) != woken {
+			t.Errorf("%d asleep: %v", asleep, got)
+		}
+	}
+	looked := &v1alpha1.K8SCluster{Status: v1alpha1.ConnectorStatus{Ready: true, LastValidated: ptr.To(metav1.NewTime(noon))}}
+	for name, change := range map[string]func(*v1alpha1.K8SCluster){
+		"":           func(c *v1alpha1.K8SCluster) { c.Status.LastValidated = ptr.To(metav1.NewTime(noon.Add(time.Hour))) },
+		"ready":      func(c *v1alpha1.K8SCluster) { c.Status.Ready = false },
+		"message":    func(c *v1alpha1.K8SCluster) { c.Status.Message = "Forbidden" },
+		"generation": func(c *v1alpha1.K8SCluster) { c.Generation++ },
+		"annotation": func(c *v1alpha1.K8SCluster) { c.Annotations = map[string]string{"a": "b"} },
 	} {
-		now := plan.DeepCopy()
-		now.Status.Asleep = test.asleep
-		r, _ := newReconciler(t, now)
-		if got := r.ofConnector(t.Context(), &v1alpha1.K8SCluster{ObjectMeta: metav1.ObjectMeta{Namespace: test.namespace, Name: test.name}}); len(got) != test.woken {
-			t.Errorf("%s: %v", name, got)
+		changed := looked.DeepCopy()
+		change(changed)
+		if got := connectorChanged.Update(event.UpdateEvent{ObjectOld: looked, ObjectNew: changed}); got != (name != "") {
+			t.Errorf("%q: it passes: %v", name, got)
 		}
 	}
 }

@@ -234,7 +234,7 @@ func (f facts) timetable(p *Plan, plan *v1alpha1.HibernatePlan) (*schedule.Sched
 	if err == nil || plan.DeletionTimestamp != nil { // which wakes by no schedule
 		return table, plan.Spec.Schedule
 	}
-	message := "spec.schedule." + err.Error()
+	message := err.Error()
 	if p.Problem != nil && p.Problem.reason == v1alpha1.ReasonInvalid {
 		message = p.Problem.message + "; " + message
 	}

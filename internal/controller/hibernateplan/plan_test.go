@@ -623,6 +623,30 @@ func TestSkipAgain(t *testing.T) {
 	}
 }
 
+// Who asks for more nights than can be skipped ahead gets them one by one.
+func TestSkipTooMany(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 1))
+	for i := range maxSkips + 1 {
+		w.plan.Annotations = map[string]string{v1alpha1.AnnotationSkipNext: fmt.Sprint(i)}
+		w.settle()
+	}
+	acted := func() string { return known(w.plan.Status.Acknowledged, "skip-next").Value }
+	if len(w.plan.Status.Skips) != maxSkips || acted() != fmt.Sprint(maxSkips-1) {
+		t.Fatalf("%d nights are taken out, of %s", len(w.plan.Status.Skips), acted())
+	}
+	last := w.plan.Status.Skips[maxSkips-1]
+	w.until(w.plan.Status.Skips[0].Until.Time)
+	if len(w.plan.Status.Skips) != maxSkips || acted() != fmt.Sprint(maxSkips) {
+		t.Fatalf("%d nights are taken out, of %s", len(w.plan.Status.Skips), acted())
+	}
+	w.until(last.Until.Add(18 * time.Hour))
+	w.awake() // the night that was taken out last is among them
+	w.until(last.Until.Add(42 * time.Hour))
+	if len(w.asleep) != 1 {
+		t.Errorf("asleep %v, to be skipped %v", w.asleep, w.plan.Status.Skips)
+	}
+}
+
 func TestDelete(t *testing.T) {
 	for _, c := range []struct {
 		name   string
