@@ -3,7 +3,9 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
+ifndef BESIDE
 .NOTPARALLEL:
+endif
 .SUFFIXES:
 
 IMG ?=
@@ -34,9 +36,17 @@ demo: k8s build ## Watch Experiments run on a local control plane; CHECK=1 exits
 build: ## Build the manager: bin/manager.
 	@go build -buildvcs=false -trimpath -o bin/manager ./cmd
 
-.PHONY: test
+.PHONY: test test-packages test-integration
 test: k8s kustomize helm prometheus ## Run all tests; TESTFLAGS are passed on to go test.
-	@TIMEFORMAT='make test: %0R s'; time go test -vet=off -count=1 -p 2 $(TESTFLAGS) ./test/integration ./... # the longest first; nothing is cached, because go test does not know of the programs that tests run
+	@TIMEFORMAT='make test: %0R s'; time $(MAKE) --no-print-directory -j2 BESIDE=1 test-integration test-packages
+
+# Nothing is cached, because go test does not know of the programs that tests run.
+test-packages:
+	@go test -vet=off -count=1 -p 2 $(TESTFLAGS) $$(go list ./... | grep -v '/test/integration$$')
+
+# Specs wait for the most part: two processes go through them, each with a control plane and a manager of its own.
+test-integration:
+	@go tool ginkgo run -procs=2 -vet=off -no-color -timeout=15m ./test/integration
 
 .PHONY: test-rollouts
 test-rollouts: k8s rollouts ## Run twins of Rollouts beside the controller of Argo Rollouts (which takes minutes to build, once).

@@ -713,3 +713,29 @@ func TestSecretsAreOverheard(t *testing.T) {
 		t.Errorf("overheard is %q, want %q", got, want)
 	}
 }
+
+func TestNothingIsDeleted(t *testing.T) {
+	const list = `{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [ITEMS]}`
+	tests := map[string]struct {
+		path, body string
+		want       int
+	}{
+		"a collection with something": {"configmaps", strings.Replace(list, "ITEMS", `{"metadata": {"name": "a"}}`, 1), http.StatusOK},
+		"one with nothing":            {"configmaps", strings.Replace(list, "ITEMS", "", 1), http.StatusNotFound},
+		"an object":                   {"configmaps/a", strings.Replace(list, "ITEMS", "", 1), http.StatusOK},
+		"what cannot be read":         {"configmaps", "\x1f\x8b", http.StatusOK},
+	}
+	for name, tt := range tests {
+		w, ok := readWrite(httptest.NewRequest(http.MethodDelete, "/api/v1/namespaces/x/"+tt.path, nil))
+		if !ok {
+			t.Fatalf("%s is no write", name)
+		}
+		r := &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(tt.body))}
+		if got, err := codeOf(w, r); err != nil || got != tt.want {
+			t.Errorf("%s: %d (%v), want %d", name, got, err, tt.want)
+		}
+		if left, err := io.ReadAll(r.Body); err != nil || string(left) != tt.body {
+			t.Errorf("%s: the manager gets %q (%v)", name, left, err)
+		}
+	}
+}

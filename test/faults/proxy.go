@@ -19,9 +19,11 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
 
@@ -236,8 +238,12 @@ func (p *proxy) came(r *http.Response) error {
 		return nil
 	}
 	write, ok := r.Request.Context().Value(writeKey{}).(Write)
-	if !ok || !p.answered(write, r.StatusCode) {
+	if !ok {
 		return nil
+	}
+	code, err := codeOf(write, r)
+	if err != nil || !p.answered(write, code) {
+		return err
 	}
 	switch {
 	case p.plan.Mode == Expired:
@@ -246,6 +252,24 @@ func (p *proxy) came(r *http.Response) error {
 		return errors.Join(errLost, r.Body.Close()) // stored, and nobody hears of it
 	}
 	return nil
+}
+
+// codeOf is what the API server says of a write. That of a collection that has nothing in it changes as little as that of an
+// object that is gone.
+func codeOf(w Write, r *http.Response) (int, error) {
+	if w.Verb != "delete" || w.Name != "" || r.StatusCode != http.StatusOK {
+		return r.StatusCode, nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err = errors.Join(err, r.Body.Close()); err != nil {
+		return 0, fmt.Errorf("reading what was deleted of %s: %w", w.Resource.GroupResource(), err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	// Many are compressed, and not read here.
+	if list, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil && meta.IsListType(list) && meta.LenList(list) == 0 {
+		return http.StatusNotFound, nil
+	}
+	return r.StatusCode, nil
 }
 
 func isWatch(r *http.Request) bool {

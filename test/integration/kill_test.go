@@ -70,7 +70,7 @@ func created(requests []env.Request, resource, name string) int {
 	return n
 }
 
-var _ = Describe("A manager that is killed", Serial, Ordered, ContinueOnFailure, func() {
+var _ = Describe("A manager that is killed", Ordered, ContinueOnFailure, func() {
 	var reference map[string]string
 	var writes int
 	BeforeAll(func() {

@@ -17,7 +17,7 @@ import (
 	"github.com/labkeeper/labkeeper/test/env"
 )
 
-var _ = Describe("A manager of some namespaces", Serial, func() {
+var _ = Describe("A manager of some namespaces", func() {
 	It("leaves the others alone, and what belongs to them", func() {
 		theirs := hub.newStage()
 		foreign := theirs.create(experiment("theirs", onHub("web", "nginx")))
@@ -40,7 +40,7 @@ var _ = Describe("A manager of some namespaces", Serial, func() {
 	})
 })
 
-var _ = Describe("Metrics", Serial, func() {
+var _ = Describe("Metrics", func() {
 	It("are for those who may read them", func() {
 		shared.stop()
 		DeferCleanup(restartShared)
@@ -104,7 +104,7 @@ var _ = Describe("Events", func() {
 	})
 })
 
-var _ = Describe("A kind that the manager may not list", Serial, func() {
+var _ = Describe("A kind that the manager may not list", func() {
 	It("holds up only those that need it", func() {
 		role := &rbacv1.ClusterRole{}
 		key := client.ObjectKey{Name: "labkeeper-manager"}

@@ -265,6 +265,11 @@ func started(s *stage, spec string) *unstructured.Unstructured {
 	u.SetNamespace(s.namespace)
 	Expect(unstructured.SetNestedField(u.Object, true, "spec", "suspend")).To(Succeed())
 	Expect(s.client.Create(background(), u)).To(Succeed())
+	DeferCleanup(func() { // the manager could not tell that there are no objects of kinds that it may not list
+		Expect(s.client.Delete(background(), u)).To(Succeed())
+		freed := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
+		Expect(client.IgnoreNotFound(s.client.Patch(background(), u, freed))).To(Succeed())
+	})
 	status := client.RawPatch(types.MergePatchType, []byte(`{"status": {"startedAt": "2026-01-01T00:00:00Z"}}`))
 	Expect(s.client.Status().Patch(background(), u, status)).To(Succeed())
 	return u

@@ -32,7 +32,7 @@ func holder() string {
 	return ptr.Deref(lease.Spec.HolderIdentity, "")
 }
 
-var _ = Describe("A settled system", Serial, Ordered, func() {
+var _ = Describe("A settled system", Ordered, func() {
 	var s *stage
 	BeforeAll(func() {
 		By("taking everything else down")

@@ -5,6 +5,7 @@ package integration_test
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -27,7 +28,7 @@ const (
 )
 
 var (
-	// hub is the control plane that all specs share but those that need one without CRDs.
+	// hub is the control plane that all specs of this process share but those that need one without CRDs.
 	hub *lab
 	// shared is the manager on it. Specs that end it start it again.
 	shared *manager
@@ -63,6 +64,15 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 var _ = ReportAfterEach(func(report SpecReport) {
 	if report.Failed() && shared != nil {
 		AddReportEntry("the end of the manager's log", shared.Tail(15))
+	}
+})
+
+// What has failed is said once more at the end, where long outputs are not cut.
+var _ = ReportAfterSuite("failures", func(report Report) {
+	for _, spec := range report.SpecReports {
+		if spec.Failed() {
+			fmt.Printf("\nFAIL: %s: %.2000s\n", spec.FullText(), spec.FailureMessage())
+		}
 	}
 })
 

@@ -22,7 +22,7 @@ import (
 	"github.com/labkeeper/labkeeper/test/env"
 )
 
-var _ = Describe("The webhook", Serial, func() {
+var _ = Describe("The webhook", func() {
 	It("tells at once what the conditions would tell, and holds nobody up", func(ctx SpecContext) {
 		shared.stop()
 		DeferCleanup(restartShared)

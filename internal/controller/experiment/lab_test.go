@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,7 +94,7 @@ func (k kindStates) State(gvk schema.GroupVersionKind) kube.KindState { return k
 func newLab(t *testing.T, objects ...client.Object) *lab {
 	t.Helper()
 	s := runtime.NewScheme()
-	if err := errors.Join(scheme.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
+	if err := errors.Join(corev1.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
 		t.Fatal(err)
 	}
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: dockerClusterGVK.Group, Version: "v1beta2"}})
