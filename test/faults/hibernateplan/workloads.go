@@ -304,17 +304,68 @@ func annotate(annotation, value string) action {
 // late is longer than the first wait of a target that has failed.
 const late = time.Minute
 
-var workloads = append(inStatus, inShards("dag", "edited", "turned", "deleted", "left")...)
+var workloads = slices.Concat(inStatus, inShards("dag", "turned", "left"), ofStrategies)
+
+// ofStrategies are what the others do with one strategy only: a target that fails for good, an edit while all sleep, which
+// takes a target out and changes the strategy, and a deletion. One of each has its ledger in shards.
+var ofStrategies = []faults.Workload{
+	failed("parallel", parallel, "a", "a", "b"),
+	sharded(failed("dag", dag, "b", "a", "b")),
+	failed("staged", staged, "a", "a", "b"),
+	edited("sequential", sequential, strings.ReplaceAll(dag, "to: b", "to: c")),
+	sharded(edited("parallel", parallel, strings.ReplaceAll(staged, "[b]", "[c]"))),
+	edited("staged", staged, `{type: Sequential, stages: null}`),
+	deleted("sequential", sequential),
+	deleted("dag", dag),
+	sharded(deleted("staged", staged)),
+}
+
+func failed(name, strategy, failing string, asleep ...string) faults.Workload {
+	targets := slices.Clone(two)
+	targets[slices.Index([]string{"a", "b"}, failing)] = fails(failing, "shutdown", 0)
+	return faults.Workload{
+		Name:    "failed-" + name,
+		Objects: objects(strategy, targets, "  behavior: {mode: BestEffort, retries: 0}\n"),
+		Steps:   []faults.Step{faults.At(all(asleepNow(1), sleeps(asleep...)), wake)},
+		Done:    over(2),
+	}
+}
+
+func edited(name, before, after string) faults.Workload {
+	return faults.Workload{
+		Name:    "edited-" + name,
+		Objects: append(read(strings.ReplaceAll(thingText, "NAME", "c")), objects(before, two)...),
+		Steps: []faults.Step{
+			faults.At(asleepNow(1), editTargets(after, sleeper("a"), sleeper("c"))), faults.At(all(asleepNow(2), sleeps("a")), wake),
+		},
+		Done: over(3),
+	}
+}
+
+func deleted(name, strategy string) faults.Workload {
+	return faults.Workload{
+		Name:    "deleted-" + name,
+		Objects: objects(strategy, two),
+		Steps:   []faults.Step{faults.At(asleepNow(1), remove)},
+		Done:    all(gone, awake),
+	}
+}
 
 // inShards are some of them whose ledgers have no room in a status.
 func inShards(names ...string) (out []faults.Workload) {
 	for _, w := range inStatus {
 		if slices.Contains(names, w.Name) {
-			w.Name, w.Args = w.Name+"-in-shards", []string{"--hibernation-ledger-in-status=0"}
-			out = append(out, w)
+			w.Name += "-in-shards"
+			out = append(out, sharded(w))
 		}
 	}
 	return out
+}
+
+// sharded has a manager that keeps no ledger in a status.
+func sharded(w faults.Workload) faults.Workload {
+	w.Args = []string{"--hibernation-ledger-in-status=0"}
+	return w
 }
 
 var inStatus = []faults.Workload{
@@ -390,8 +441,8 @@ var inStatus = []faults.Workload{
 		Done: over(2),
 	},
 	{
-		// What is taken out is woken at once, and what stays by the parameters that it was put to sleep with, by which it
-		// does not fail.
+		// What is taken out is woken at once, what stays by the parameters that it was put to sleep with, by which it does
+		// not fail, and what is new is put to sleep the next time.
 		Name:    "edited",
 		Objects: append(read(strings.ReplaceAll(thingText, "NAME", "c")), objects(dag, two)...),
 		Steps: []faults.Step{
