@@ -230,6 +230,9 @@ func (k kind) normalise(spec map[string]any) {
 	if strategy, ok := spec["strategy"].(map[string]any); ok && strategy["type"] == "Recreate" { // d7
 		delete(strategy, "rollingUpdate")
 	}
+	if strategy, ok := spec["updateStrategy"].(map[string]any); ok && strategy["type"] == "OnDelete" {
+		delete(strategy, "rollingUpdate")
+	}
 }
 
 // check looks strictly at the spec: a field that nobody knows is a typo (c5), unless the source has it, from an

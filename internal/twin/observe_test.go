@@ -26,6 +26,9 @@ func TestRead(t *testing.T) {
 		"p12 refused":         {"Deployment", `{replicas: 1}`, `{observedGeneration: 2, conditions: [{type: ReplicaFailure, status: "True", message: "exceeded quota"}]}`, Degraded, ReasonPodsRefused},
 		"c8 a set":            {"StatefulSet", `{replicas: 1}`, `{observedGeneration: 2, replicas: 1, availableReplicas: 1, readyReplicas: 1, currentRevision: a, updateRevision: a}`, Ready, ReasonReady},
 		"c8 a set rolls":      {"StatefulSet", `{replicas: 1}`, `{observedGeneration: 2, replicas: 1, availableReplicas: 1, readyReplicas: 1, currentRevision: a, updateRevision: b}`, Progressing, ReasonProgressing},
+		"c8 a set, in part":   {"StatefulSet", `{replicas: 3, updateStrategy: {rollingUpdate: {partition: 2}}}`, `{observedGeneration: 2, replicas: 3, availableReplicas: 3, updatedReplicas: 1, currentRevision: a, updateRevision: b}`, Ready, ReasonReady},
+		"c8 a part rolls":     {"StatefulSet", `{replicas: 3, updateStrategy: {rollingUpdate: {partition: 1}}}`, `{observedGeneration: 2, replicas: 3, availableReplicas: 3, updatedReplicas: 1, currentRevision: a, updateRevision: b}`, Progressing, ReasonProgressing},
+		"c8 a set, by hand":   {"StatefulSet", `{replicas: 1, updateStrategy: {type: OnDelete}}`, `{observedGeneration: 2, replicas: 1, availableReplicas: 1, currentRevision: a, updateRevision: b}`, Ready, ReasonReady},
 		"r11 healthy":         {"Rollout", `{replicas: 1}`, `{observedGeneration: "2", phase: Healthy, availableReplicas: 1}`, Ready, ReasonReady},
 		"r11 healthy before":  {"Rollout", `{replicas: 1}`, `{observedGeneration: "1", phase: Healthy}`, Progressing, ReasonNotObserved},
 		"r11 an old hash":     {"Rollout", `{replicas: 1}`, `{observedGeneration: 5f79b78d7f, phase: Healthy}`, Progressing, ReasonNotObserved},
@@ -43,6 +46,28 @@ func TestRead(t *testing.T) {
 				t.Errorf("it is %+v", s)
 			}
 		})
+	}
+}
+
+// a1: pods that are all available weaken nobody, of whatever version they are.
+func TestPodsReady(t *testing.T) {
+	for name, test := range map[string]struct {
+		status string
+		want   bool
+	}{
+		"not seen":         {`{observedGeneration: 1, replicas: 2, availableReplicas: 2}`, false},
+		"all":              {`{observedGeneration: 2, replicas: 2, availableReplicas: 2}`, true},
+		"all, and refused": {`{observedGeneration: 2, replicas: 2, availableReplicas: 2, conditions: [{type: ReplicaFailure, status: "True"}]}`, true},
+		"too many":         {`{observedGeneration: 2, replicas: 3, availableReplicas: 3}`, true},
+		"a new one is not": {`{observedGeneration: 2, replicas: 3, availableReplicas: 2}`, false},
+		"too few":          {`{observedGeneration: 2, replicas: 1, availableReplicas: 1}`, false},
+		"none":             {`{observedGeneration: 2}`, false},
+	} {
+		u := &unstructured.Unstructured{Object: map[string]any{"kind": "Deployment", "spec": object(t, `{replicas: 2}`), "status": object(t, test.status)}}
+		u.SetGeneration(2)
+		if got := Read(u).PodsReady; got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }
 

@@ -27,6 +27,8 @@ type State struct {
 	Reason, Message string
 	// Replicas that there are, and how many of them are ready.
 	Replicas, ReadyReplicas int64
+	// PodsReady: as many pods as are wanted are there, of whatever version, and all that there are are available.
+	PodsReady bool
 }
 
 // Reasons of states.
@@ -63,6 +65,7 @@ func Read(twin *unstructured.Unstructured) State {
 		s.Reason, s.Message = ReasonNotObserved, "Its controller has not seen it yet"
 		return s
 	}
+	s.PodsReady = s.Replicas >= wanted && count("availableReplicas") == s.Replicas
 	if refused, message := condition(twin, "ReplicaFailure", "True"); refused {
 		s.Health, s.Reason, s.Message = Degraded, ReasonPodsRefused, cmp.Or(message, "Its pods are refused")
 		return s
@@ -72,9 +75,7 @@ func Read(twin *unstructured.Unstructured) State {
 	case "Rollout":
 		return s.ofRollout(twin, wanted)
 	case "StatefulSet":
-		current, _, _ := unstructured.NestedString(twin.Object, "status", "currentRevision")
-		update, _, _ := unstructured.NestedString(twin.Object, "status", "updateRevision")
-		settled = count("availableReplicas") == wanted && s.Replicas == wanted && current == update
+		settled = count("availableReplicas") == wanted && s.Replicas == wanted && upToDate(twin, wanted)
 	default:
 		if stuck, message := condition(twin, "Progressing", "False"); stuck {
 			s.Health, s.Reason, s.Message = Degraded, ReasonStuck, cmp.Or(message, s.Message)
@@ -84,6 +85,19 @@ func Read(twin *unstructured.Unstructured) State {
 		return s.ready(wanted)
 	}
 	return s
+}
+
+// upToDate says whether as many pods of a StatefulSet are new as its updateStrategy lets be by itself.
+func upToDate(twin *unstructured.Unstructured, wanted int64) bool {
+	strategy, _, _ := unstructured.NestedString(twin.Object, "spec", "updateStrategy", "type")
+	partition, _, _ := unstructured.NestedInt64(twin.Object, "spec", "updateStrategy", "rollingUpdate", "partition")
+	current, _, _ := unstructured.NestedString(twin.Object, "status", "currentRevision")
+	update, _, _ := unstructured.NestedString(twin.Object, "status", "updateRevision")
+	if partition > 0 {
+		updated, _, _ := unstructured.NestedInt64(twin.Object, "status", "updatedReplicas")
+		return current == update || updated >= wanted-partition
+	}
+	return current == update || strategy == "OnDelete"
 }
 
 func (s State) ready(wanted int64) State {

@@ -817,6 +817,15 @@ func TestRecreate(t *testing.T) {
 	}
 }
 
+func TestOnDelete(t *testing.T) {
+	for _, how := range []Strategy{Replace, Strategic} {
+		w := wanted(t, `{updateStrategy: {type: OnDelete}}`)
+		w.Strategy = how
+		strategy, _, _ := unstructured.NestedMap(build(t, database, w).Object.Object, "spec", "updateStrategy")
+		expect(t, `{type: OnDelete}`, strategy) // d7
+	}
+}
+
 // One container's image changes, and the others stay as they are in the source.
 func TestStrategicOverride(t *testing.T) {
 	w := wanted(t, `{template: {spec: {containers: [{name: web, image: "web:2"}]}}}`)

@@ -152,10 +152,10 @@ const (
 
 // OnUnready is what happens to a twin whose pods are not ready.
 type OnUnready struct {
-	// after so long.
+	// after so long, 10s at least; 0s is 10m.
 	// +optional
 	// +kubebuilder:default="10m"
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s')",message="after must be at least 10s"
+	// +kubebuilder:validation:XValidation:rule="duration(self) == duration('0s') || duration(self) >= duration('10s')",message="after must be at least 10s"
 	After metav1.Duration `json:"after,omitempty"`
 	// action: ScaleToZero, until the override or the source changes, or Keep.
 	// +optional
@@ -198,8 +198,8 @@ type ExperimentDeploymentStatus struct {
 	// twinGeneration is that of the twin after it was written last: another one is drift.
 	// +optional
 	TwinGeneration int64 `json:"twinGeneration,omitempty"`
-	// unreadySince is since when the twin with this templateHash has not been ready for longer than a moment: first
-	// its creation; where it is ready, since when it was not before.
+	// unreadySince is since when the twin has not been ready for longer than a moment: first its creation, or when another
+	// spec was written to it; where it is ready, since when it was not before.
 	// +optional
 	UnreadySince *metav1.Time `json:"unreadySince,omitempty"`
 	// scaledToZero says of which spec the pods were taken away, because they were not ready, and since when.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -119,17 +120,24 @@ func (s *scope) ours(name string) bool {
 	return strings.HasPrefix(name, twin.Group+"/") || name == twin.InstanceID || twin.Copies(name, s.Options.Annotations)
 }
 
-// possible is an error if the API server would refuse what is to take the place of the twin, which then stays.
+// possible is an error if the API server would refuse what is to take the place of the twin, which then stays. A quota
+// that the twin itself uses up, or a webhook that cannot be tried, says nothing of that.
 func (s *scope) possible(ctx context.Context) error {
 	if s.plan.Next == nil {
 		return nil
 	}
 	next := s.plan.Next.DeepCopy()
 	next.SetName(next.GetName() + "-next") // its own name is taken
-	if err := s.Live.Create(ctx, next, client.DryRunAll, client.FieldOwner(kube.FieldOwner), client.FieldValidation("Strict")); err != nil {
+	if err := s.Live.Create(ctx, next, client.DryRunAll, client.FieldOwner(kube.FieldOwner), client.FieldValidation("Strict")); err != nil && !untried(err) {
 		return fmt.Errorf("trying %s: %w", kube.Describe(s.plan.Next), err)
 	}
 	return nil
+}
+
+// untried says whether an answer to a dry run is of the dry run alone. It has no reason of its own in the API.
+func untried(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota") ||
+		apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
 }
 
 // unpin deletes what was kept of a source.

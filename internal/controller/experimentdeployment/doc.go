@@ -24,10 +24,10 @@
 // finalizer: a manager that starts may have caches of before.
 //
 // A twin that is not ready for as long as onUnready says is scaled to zero, because its pods count for the
-// source's autoscaler and budgets. That is recorded, with the hash of the template, before it is done; another
-// template is tried again.
+// source's autoscaler and budgets: not while all of them are available, whatever its controller is about. That is
+// recorded, with the hash of what was wanted, before it is done; another spec is tried again, and has its own time.
 //
-// With sourcePolicy Pinned the sanitised spec of the source is kept in a ControllerRevision beside the twin,
+// With sourcePolicy Pinned the spec of the source is kept as it is in a ControllerRevision beside the twin,
 // made before it and never changed.
 //
 // # Where it is, and what it owns

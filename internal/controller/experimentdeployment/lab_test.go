@@ -56,6 +56,8 @@ type lab struct {
 	writes []string
 	// cached are objects as the cache has them, where that is not as they are; nil is none.
 	cached map[types.NamespacedName]*unstructured.Unstructured
+	// unwatched is a namespace that the cache does not know; mostly empty.
+	unwatched string
 	// review answers a SubjectAccessReview.
 	review func(*authorizationv1.SubjectAccessReview) error
 	// fail is the error of a write; nil if it is done.
@@ -180,6 +182,9 @@ func (l *lab) delete(ctx context.Context, c client.WithWatch, o client.Object, o
 func (l *lab) get(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	cached, known := l.cached[at]
 	u, ok := o.(*unstructured.Unstructured)
+	if ok && isWorkload(u.GroupVersionKind()) && l.unwatched != "" && at.Namespace == l.unwatched {
+		return fmt.Errorf("unable to get: %v because of unknown namespace for the cache", at)
+	}
 	if !ok || !known || !isWorkload(u.GroupVersionKind()) {
 		return c.Get(ctx, at, o, opts...)
 	}

@@ -77,9 +77,10 @@ func (s *scope) take(found *unstructured.Unstructured) {
 	}
 }
 
-// observeTeardown looks for what is left: that there is nothing the server must say.
+// observeTeardown looks for what is left: that there is nothing the server must say. What is in a namespace that is not
+// watched any more, the cache does not know.
 func (s *scope) observeTeardown(ctx context.Context, gvk schema.GroupVersionKind) error {
-	if slices.Contains(s.served(), gvk) {
+	if slices.Contains(s.served(), gvk) && s.Options.watched(sourceNamespace(s.owner)) {
 		cached, err := kube.Get(ctx, s.reader(gvk), gvk, key(s.owner))
 		if s.take(cached); err != nil || s.seen.Twin != nil {
 			return err

@@ -209,11 +209,13 @@ func (f facts) follow() Plan {
 	switch {
 	case f.orphaned(found):
 		p.Steps = append(p.Steps, f.bereave(&p))
+	case f.owner.Spec.DryRun:
+		if built != nil {
+			p.Diff = twin.Diff(source, built.Object)
+		}
+		p.Steps = append(p.Steps, conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonDryRun, "Nothing is written with spec.dryRun; status.diff says what the twin would be"))
 	case built == nil:
 		p.Steps = append(p.Steps, f.keep(&p))
-	case f.owner.Spec.DryRun:
-		p.Diff = twin.Diff(source, built.Object)
-		p.Steps = append(p.Steps, conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonDryRun, "Nothing is written with spec.dryRun; status.diff says what the twin would be"))
 	default:
 		switch pins := f.pins(); {
 		case pins && f.seen.Pin == nil:
@@ -532,6 +534,9 @@ func (f facts) bring(p *Plan, wanted *unstructured.Unstructured) conditions.Step
 	case f.drifted(wanted):
 		p.Action, p.Twin = Update, wanted
 		p.Drifted = seen.GetAnnotations()[v1alpha1.AnnotationWanted] == wanted.GetAnnotations()[v1alpha1.AnnotationWanted] && f.owner.Status.TwinGeneration != 0
+		if !p.ScaleToZero && (!p.Drifted || state.Health == twin.Ready && f.longReady()) {
+			p.UnreadySince = f.now // what it is brought to has its own time
+		}
 		if holds(said) { // of what it was
 			return conditions.False(v1alpha1.ConditionTwinReady, twin.ReasonProgressing, kube.Describe(wanted)+" is being brought to what is asked for")
 		}
@@ -563,10 +568,10 @@ func (f facts) behind() bool {
 // when it was written, or somebody has changed it since, which its generation or its marks tell.
 func (f facts) drifted(wanted *unstructured.Unstructured) bool {
 	seen := f.seen.Twin
-	// What is not ours an admission may give another value, each time.
+	// What is not ours an admission may give another value, each time; without its instance no controller serves it (m13).
 	lost := func(have, want map[string]string) bool {
 		for name, value := range want {
-			if strings.HasPrefix(name, twin.Group+"/") && have[name] != value {
+			if (strings.HasPrefix(name, twin.Group+"/") || name == twin.InstanceID) && have[name] != value {
 				return true
 			}
 		}
@@ -576,15 +581,20 @@ func (f facts) drifted(wanted *unstructured.Unstructured) bool {
 		len(wanted.GetOwnerReferences()) > 0 && !slices.ContainsFunc(seen.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == f.owner.UID })
 }
 
-// since is since when the twin has not been ready for longer than a moment: a new one, or a new template, from the
-// beginning. While it is ready, that stays to be known.
+// longReady says whether the twin has been ready for longer than a moment.
+func (f facts) longReady() bool {
+	was := meta.FindStatusCondition(f.owner.Status.Conditions, v1alpha1.ConditionTwinReady)
+	return was != nil && was.Status == metav1.ConditionTrue && f.now.Sub(was.LastTransitionTime.Time) >= steady
+}
+
+// since is since when the twin has not been ready for longer than a moment: a new one, and one that another spec was
+// written to, from the beginning. While it is ready, that stays to be known.
 func (f facts) since(p *Plan, ready bool) time.Time {
 	st := f.owner.Status
 	was := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionTwinReady)
-	longReady := was != nil && was.Status == metav1.ConditionTrue && f.now.Sub(was.LastTransitionTime.Time) >= steady
 	another := st.ScaledToZero != nil && st.ScaledToZero.WantedHash != p.WantedHash
 	contended := was != nil && was.Reason == v1alpha1.ReasonContended // which says nothing of the pods
-	if st.UnreadySince == nil || st.TemplateHash != p.TemplateHash || another || !ready && longReady || ready && contended {
+	if st.UnreadySince == nil || st.TemplateHash != p.TemplateHash || another || !ready && f.longReady() || ready && contended {
 		return f.now
 	}
 	return st.UnreadySince.Time
@@ -612,8 +622,11 @@ func (f facts) unready(p *Plan, state twin.State) *conditions.Step {
 		p.UnreadySince = f.now
 		return nil
 	}
+	if state.Reason == twin.ReasonPaused && state.PodsReady {
+		return nil // as long as its steps say; what comes after that has its own time
+	}
 	ready := state.Health == twin.Ready
-	if p.UnreadySince = f.since(p, ready); ready || f.seen.Twin.GetDeletionTimestamp() != nil || action == v1alpha1.UnreadyKeep {
+	if p.UnreadySince = f.since(p, ready); ready || state.PodsReady || f.seen.Twin.GetDeletionTimestamp() != nil || action == v1alpha1.UnreadyKeep {
 		return nil
 	}
 	left := p.UnreadySince.Add(after).Sub(f.now)

@@ -325,6 +325,27 @@ func TestDryRun(t *testing.T) {
 	expect(t, p, v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonDryRun)
 }
 
+// What there is already stays as it is, too, whatever has become of it.
+func TestDryRunBesideATwin(t *testing.T) {
+	for name, change := range map[string]func(f *facts){
+		"another override":  func(f *facts) { f.owner.Spec.OverrideSpec.Raw = []byte(`{"minReadySeconds": 5}`) },
+		"one that is wrong": func(f *facts) { f.owner.Spec.OverrideSpec.Raw = []byte(`{"replcas": 5}`) },
+		"no source":         func(f *facts) { f.seen.Source = nil },
+	} {
+		f := settled(t, newFacts(t, `{}`))
+		f.ready(0)
+		f = f.written(t, f.plan())
+		f.owner.Spec.DryRun = true
+		f.now = epoch.Add(2 * defaultUnready)
+		change(&f)
+		p := f.plan()
+		if p.Action != Nothing || p.ScaleToZero || p.Record {
+			t.Errorf("%s: it is %+v", name, p)
+		}
+		expect(t, p, v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonDryRun)
+	}
+}
+
 // a1, a6: a twin that is not ready for long loses its pods; that is recorded first, and another template is
 // tried again.
 func TestUnready(t *testing.T) {
@@ -467,6 +488,36 @@ func TestUnreadyWhileItCrashes(t *testing.T) {
 	f.now = f.now.Add(time.Second)
 	if p := f.plan(); !p.UnreadySince.Equal(f.now) {
 		t.Errorf("after it was ready for long it counts from %v", p.UnreadySince)
+	}
+}
+
+// a1: a Rollout does not lose pods that are all ready because its steps tell it to wait.
+func TestPausedIsNotUnready(t *testing.T) {
+	f := newFacts(t, `{strategy: {canary: {steps: [{setWeight: 50}, {pause: {}}]}}}`)
+	f.owner.Spec.SourceRef.Kind = "Rollout"
+	f.seen.Source = object(t, strings.Replace(web, "apps/v1\nkind: Deployment", "argoproj.io/v1alpha1\nkind: Rollout", 1))
+	f = f.written(t, f.plan())
+	passes := func(phase string, available int64) Plan {
+		f.seen.Twin.Object["status"] = map[string]any{
+			"observedGeneration": "1", "phase": phase, "replicas": int64(1), "readyReplicas": available, "availableReplicas": available,
+		}
+		p := f.plan()
+		f = f.written(t, p)
+		f.says("False", epoch)
+		return p
+	}
+	passes("Progressing", 0)
+	passes("Paused", 1)
+	f.now = epoch.Add(2 * defaultUnready)
+	if p := passes("Paused", 1); p.ScaleToZero || p.Wait != 0 {
+		t.Errorf("while it waits: %+v", p)
+	}
+	if p := passes("Progressing", 0); p.ScaleToZero || p.Wait != defaultUnready {
+		t.Errorf("when a pod is not ready: %+v", p)
+	}
+	f.now = f.now.Add(defaultUnready)
+	if p := passes("Progressing", 0); !p.ScaleToZero {
+		t.Errorf("when it has not been for long: %+v", p)
 	}
 }
 

@@ -2,6 +2,7 @@ package experimentdeployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -158,6 +160,89 @@ func TestForeignPin(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, l.there(revisionGVK, key(owner))); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// a1: a twin that was ready for long, and is brought to something else, has its time for that from then on.
+func TestUnreadyAfterAnEdit(t *testing.T) {
+	for name, change := range map[string]func(l *lab){
+		"replicas": func(l *lab) { l.ask(func(s *v1alpha1.ExperimentDeploymentSpec) { s.Replicas = ptr.To[int32](2) }) },
+		"minReadySeconds": func(l *lab) {
+			l.ask(func(s *v1alpha1.ExperimentDeploymentSpec) { s.OverrideSpec.Raw = []byte(`{"minReadySeconds": 5}`) })
+		},
+		"drift": func(l *lab) {
+			u := l.twin()
+			l.edit(u, func() {
+				_ = unstructured.SetNestedField(u.Object, int64(1), "spec", "minReadySeconds")
+				u.SetGeneration(2)
+			})
+			l.report(u, func() { u.Object["status"].(map[string]any)["observedGeneration"] = int64(2) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, faster(t, `{}`), object(t, web))
+			l.passed()
+			l.ready(1)
+			l.passed()
+			l.later(time.Hour)
+			l.passed()
+			change(l)
+			if _, writes := l.passed(); !slices.ContainsFunc(writes, func(w string) bool { return strings.HasPrefix(w, "update Deployment") }) {
+				t.Fatalf("it writes %v", writes)
+			}
+			stays := func(when string) {
+				t.Helper()
+				l.passed()
+				if n, _, _ := unstructured.NestedInt64(l.twin().Object, "spec", "replicas"); n == 0 || l.owner().Status.ScaledToZero != nil {
+					t.Fatalf("%s it has %d replicas", when, n)
+				}
+			}
+			stays("before its controller has seen it")
+			l.ready(0)
+			stays("at once")
+			l.later(defaultUnready - time.Second)
+			stays("before the time is over")
+			l.later(time.Second)
+			l.passed()
+			if l.owner().Status.ScaledToZero == nil {
+				t.Error("it stays for ever")
+			}
+		})
+	}
+}
+
+// o6: what was made where the manager does not act any more is taken down all the same.
+func TestTeardownWhereNotWatched(t *testing.T) {
+	owner := elsewhere(t)
+	l := newLab(t, owner, object(t, web), shop("lab"))
+	l.passed()
+	l.Options.WatchNamespaces = []string{"lab"}
+	l.unwatched = "shop"
+	l.drop(l.owner())
+	l.passed()
+	l.freed(l.there(deployments, key(owner))) // what it has made is gone
+	if l.passed(); l.owner() != nil || l.there(deployments, key(owner)) != nil {
+		t.Errorf("it stays: %+v", l.owner())
+	}
+}
+
+// s1: what is to take the place of a twin is tried; what only the trial cannot do is no reason against it.
+func TestTriedInVain(t *testing.T) {
+	for message, err := range map[string]error{
+		"exceeded quota: q, requested: count/x=1, used: count/x=1, limited: count/x=1": apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("exceeded quota: q, requested: count/x=1, used: count/x=1, limited: count/x=1")),
+		`admission webhook "w" does not support dry run`:                               apierrors.NewBadRequest(`admission webhook "w" does not support dry run`),
+	} {
+		if !untried(err) {
+			t.Errorf("%s is taken for a refusal", message)
+		}
+	}
+	for _, err := range []error{
+		apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("denied by policy")), apierrors.NewBadRequest("strict decoding error: unknown field"),
+		apierrors.NewInvalid(schema.GroupKind{}, "x", nil),
+	} {
+		if untried(err) {
+			t.Errorf("%v is taken for nothing", err)
+		}
 	}
 }
 

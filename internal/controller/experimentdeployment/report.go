@@ -109,6 +109,9 @@ func reportSeen(s *scope) {
 	if p.Built || p.Kept {
 		reportUnready(s)
 	}
+	if !p.Built {
+		s.owner.Status.Diff = "" // it was of another spec, or source
+	}
 	switch {
 	case p.Built:
 		reportBuilt(s)
