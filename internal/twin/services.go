@@ -38,35 +38,86 @@ const (
 	ReasonSinglePod = "ServiceOfSinglePod"
 	// ReasonRelabelled: the override has changed a label that it selects.
 	ReasonRelabelled = "LabelOverridden"
+	// ReasonOfTwins: it selects a label of the source that tells twins apart, and is another on each.
+	ReasonOfTwins = "LabelOfTwins"
 )
+
+// podName is the label of a pod of a StatefulSet alone.
+const podName = "statefulset.kubernetes.io/pod-name"
+
+// pods are those of a source.
+type pods struct {
+	// labels that all of them have.
+	labels map[string]string
+	// versions are the labels that a Rollout gives those of one version beside.
+	versions []map[string]string
+	// workload is the name of the source.
+	workload string
+}
+
+func podsOf(source *unstructured.Unstructured, template map[string]any) pods {
+	p := pods{labels: labelsOf(template), workload: source.GetName()}
+	for _, path := range [][]string{{"canary", "stableMetadata"}, {"canary", "canaryMetadata"}, {"blueGreen", "activeMetadata"}, {"blueGreen", "previewMetadata"}} {
+		version, _, _ := unstructured.NestedStringMap(source.Object, "spec", "strategy", path[0], path[1], "labels")
+		if len(version) > 0 {
+			p.versions = append(p.versions, version)
+		}
+	}
+	return p
+}
+
+// selectedBy says whether a selector is of some of them, and which of its labels only some have: of one version, or of one
+// pod. What a hash says of the version is not looked at: it changes.
+func (p pods) selectedBy(selector map[string]string) (some []string, selected bool) {
+	asked := maps.Clone(selector)
+	maps.DeleteFunc(asked, func(label, _ string) bool { return slices.Contains(ofPods, label) })
+	one, single := selector[podName]
+	if number, isOf := strings.CutPrefix(one, p.workload+"-"); single && (!isOf || strings.Trim(number, "0123456789") != "" || number == "") {
+		return nil, false
+	}
+	if len(asked) == 0 {
+		return nil, single
+	}
+	if selects(asked, p.labels) {
+		return nil, true
+	}
+	for _, version := range p.versions {
+		labels := maps.Clone(p.labels)
+		maps.Copy(labels, version)
+		if selects(asked, labels) {
+			maps.DeleteFunc(asked, func(label, value string) bool { return p.labels[label] == value })
+			return slices.Sorted(maps.Keys(asked)), true
+		}
+	}
+	return nil, false
+}
 
 // share finds the Services that select the pods of a template, and puts the labels that they select back where the
 // override has changed them, unless that is allowed (p4). No label is forged: those that controllers give the
 // pods of the source are theirs. A Service that selects the pods of the twin alone is another workload's, unless it
 // asks for what only twins have: the override must not bring the twin behind it.
-func (w Wanted) share(source map[string]string, spec map[string]any) ([]Sharing, error) {
+func (w Wanted) share(source pods, spec map[string]any) ([]Sharing, error) {
 	values, _, _ := unstructured.NestedFieldNoCopy(spec, "template", "metadata", "labels")
 	twin, _ := values.(map[string]any)
 	var all []Sharing
 	for _, service := range slices.SortedFunc(slices.Values(w.Services), func(a, b Service) int { return strings.Compare(a.Name, b.Name) }) {
-		asked := maps.Clone(service.Selector)
-		maps.DeleteFunc(asked, func(label, _ string) bool {
-			return slices.Contains(ofPods, label) || strings.HasPrefix(label, Group+"/")
-		})
-		if len(asked) == 0 || !selects(asked, source) {
+		some, selected := source.selectedBy(service.Selector)
+		if !selected {
 			continue
 		}
 		var changed []string
-		for _, label := range slices.Sorted(maps.Keys(asked)) {
-			if !w.AllowLabelOverride {
-				twin[label] = asked[label]
-			} else if twin[label] != asked[label] {
+		for _, label := range slices.Sorted(maps.Keys(service.Selector)) {
+			switch asked := service.Selector[label]; {
+			case slices.Contains(ofPods, label), slices.Contains(some, label), strings.HasPrefix(label, Group+"/"):
+			case !w.AllowLabelOverride:
+				twin[label] = asked
+			case twin[label] != asked:
 				changed = append(changed, label)
 			}
 		}
-		all = append(all, sharing(service, changed))
+		all = append(all, sharing(service, some, changed))
 	}
-	if others := w.foreign(source, labelsOf(templateOf(spec))); len(others) > 0 && !w.AllowLabelOverride {
+	if others := w.foreign(source.labels, labelsOf(templateOf(spec))); len(others) > 0 && !w.AllowLabelOverride {
 		return nil, invalid("overrideSpec.template.metadata.labels", "with them Service %s, which does not select the source's pods, would select the twin's (%s); "+
 			"remove one of them, have the Service select the twin by %s, or set allowLabelOverride", others[0].Name, labels.Set(others[0].Selector), LabelName)
 	}
@@ -89,14 +140,24 @@ func selects(selector, pods map[string]string) bool {
 	return labels.SelectorFromSet(selector).Matches(labels.Set(pods))
 }
 
-func sharing(service Service, changed []string) Sharing {
+func sharing(service Service, some, changed []string) Sharing {
 	s := Sharing{Name: service.Name}
-	pins := slices.DeleteFunc(slices.Sorted(maps.Keys(service.Selector)), func(label string) bool { return !slices.Contains(ofPods, label) })
+	var pins, ours []string
+	for _, label := range slices.Sorted(maps.Keys(service.Selector)) {
+		switch {
+		case slices.Contains(ofPods, label), slices.Contains(some, label):
+			pins = append(pins, label)
+		case strings.HasPrefix(label, Group+"/"):
+			ours = append(ours, label)
+		}
+	}
 	switch {
-	case slices.Contains(pins, "statefulset.kubernetes.io/pod-name"), slices.Contains(pins, "apps.kubernetes.io/pod-index"):
+	case slices.Contains(pins, podName), slices.Contains(pins, "apps.kubernetes.io/pod-index"):
 		s.Reason, s.Message = ReasonSinglePod, "It selects one pod of the source"
 	case len(pins) > 0:
 		s.Reason, s.Message = ReasonPinned, fmt.Sprintf("It selects %s, which says which version of the source is served", strings.Join(pins, ", "))
+	case len(ours) > 0:
+		s.Reason, s.Message = ReasonOfTwins, fmt.Sprintf("It selects %s, which tells a twin from its source", strings.Join(ours, ", "))
 	case len(changed) > 0:
 		s.Reason, s.Message = ReasonRelabelled, fmt.Sprintf("It selects %s, which the override has changed", strings.Join(changed, ", "))
 	default:

@@ -153,7 +153,7 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 	if err := w.enforce(spec, replicas); err != nil {
 		return nil, err
 	}
-	if t.Services, err = w.share(labelsOf(template), spec); err != nil {
+	if t.Services, err = w.share(podsOf(source, template), spec); err != nil {
 		return nil, err
 	}
 	if err := kind.check(base, spec); err != nil {

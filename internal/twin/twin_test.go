@@ -853,6 +853,12 @@ func TestServices(t *testing.T) {
 		"r8 one version":            {map[string]string{"app": "web", "rollouts-pod-template-hash": "abc"}, ReasonPinned, ReasonPinned, false},
 		"s9 one pod":                {map[string]string{"app": "web", "statefulset.kubernetes.io/pod-name": "web-0"}, ReasonSinglePod, ReasonSinglePod, false},
 		"s9 one pod, by its number": {map[string]string{"app": "web", "apps.kubernetes.io/pod-index": "0"}, ReasonSinglePod, ReasonSinglePod, false},
+		"s9 one pod, by name alone": {map[string]string{"statefulset.kubernetes.io/pod-name": "web-12"}, ReasonSinglePod, ReasonSinglePod, false},
+		"s9 a pod of another":       {map[string]string{"app": "web", "statefulset.kubernetes.io/pod-name": "other-0"}, "", "", true},
+		"s9 one of a longer name":   {map[string]string{"statefulset.kubernetes.io/pod-name": "web-b-0"}, "", "", true},
+		"p4 a twin":                 {map[string]string{"app": "web", LabelName: "faster"}, "", "", true},
+		"p4 twins":                  {map[string]string{LabelRole: RoleExperiment}, "", "", true},
+		"r8 a hash alone":           {map[string]string{"rollouts-pod-template-hash": "abc"}, "", "", true},
 		"p4 another workload's":     {map[string]string{"app": "api"}, "", "", true},
 		"p4 no selector":            {nil, "", "", true},
 	} {
@@ -878,6 +884,36 @@ func TestServices(t *testing.T) {
 			})
 		}
 	}
+	t.Run("r6 one version, by its own labels", func(t *testing.T) {
+		from := source(t, shifting)
+		if err := unstructured.SetNestedField(from.Object, "stable", "spec", "strategy", "canary", "stableMetadata", "labels", "role"); err != nil {
+			t.Fatal(err)
+		}
+		w := wanted(t, `{replicas: 1}`)
+		w.Services = []Service{{Name: "s", Selector: map[string]string{"app": labelsOfPods(from)["app"], "role": "stable"}}}
+		twin, err := Build(from, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := twin.Services; len(got) != 1 || got[0].Reason != ReasonPinned || !strings.Contains(got[0].Message, "role") || labelsOfPods(twin.Object)["role"] != "" {
+			t.Errorf("it is %+v, with labels %v", got, labelsOfPods(twin.Object))
+		}
+	})
+	t.Run("p4 a label of twins that the source has", func(t *testing.T) {
+		from := source(t, plain)
+		if err := unstructured.SetNestedField(from.Object, "production", "spec", "template", "metadata", "labels", LabelRole); err != nil {
+			t.Fatal(err)
+		}
+		w := wanted(t, `{replicas: 1}`)
+		w.Services = []Service{{Name: "s", Selector: map[string]string{"app": labelsOfPods(from)["app"], LabelRole: "production"}}}
+		twin, err := Build(from, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := twin.Services; len(got) != 1 || got[0].Reason != ReasonOfTwins || labelsOfPods(twin.Object)[LabelRole] != RoleExperiment {
+			t.Errorf("it is %+v, with labels %v", got, labelsOfPods(twin.Object))
+		}
+	})
 	t.Run("p4 labels are put back", func(t *testing.T) {
 		w := wanted(t, `{template: {metadata: {labels: {tier: back, app: null}}}}`)
 		w.Services = []Service{{Name: "web", Selector: map[string]string{"app": "web"}}, {Name: "stable", Selector: map[string]string{"tier": "front", "app": "web", "rollouts-pod-template-hash": "abc"}}}
