@@ -35,6 +35,10 @@ import (
 // attempting is a plan of targets that all have their first attempt recorded, and the names of what it makes.
 func attempting(operation v1alpha1.Operation, targets ...string) (*v1alpha1.HibernatePlan, names) {
 	plan := newPlan(v1alpha1.StrategyParallel, 0)
+	plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+	if operation == v1alpha1.OperationShutdown {
+		plan.Spec.Override.State = v1alpha1.OverrideHibernated
+	}
 	plan.Status.Cycles = 1
 	plan.Status.CurrentCycle = &v1alpha1.Cycle{ID: 1, Turn: 1, Operation: operation, PlanRevision: "revision"}
 	n := names{namespace: "system", plan: plan, cycle: plan.Status.CurrentCycle}

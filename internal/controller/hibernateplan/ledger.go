@@ -90,6 +90,13 @@ func end(e *execution, o outcome, retries int32, now time.Time) {
 	}
 }
 
+// takeBack has an attempt not made that was recorded, or not again. What it was to put to sleep may sleep: its Job may have
+// been there.
+func takeBack(e *execution, now time.Time) {
+	at := seconds(now)
+	e.State, e.FinishedAt, e.Message, e.Forgiven = v1alpha1.ExecutionPending, &at, "It was not begun: by then it was not wanted any more", e.Attempts
+}
+
 // maxMessage is how much is kept of what an attempt has to say: there is one for each target.
 const maxMessage = 256
 

@@ -120,7 +120,7 @@ func (f facts) decide() Plan {
 	f.fold(&p, st)
 	f.want(&p, plan)
 	f.going(&p, plan)
-	f.effects(&p)
+	f.effects(&p, plan)
 	f.advance(&p, plan, current)
 	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp && len(f.seen.Left) == 0 {
 		p.Done = true
@@ -146,16 +146,28 @@ func (f facts) lost(p *Plan, plan *v1alpha1.HibernatePlan) {
 	p.Status = plan.Status
 }
 
-// launchable takes in that the Job of a recorded attempt is to be made, if it was not and its pods have ended.
-func (f facts) launchable(p *Plan, position int, job string) {
+// launchable takes in that the Job of a recorded attempt is to be made, if it was not and its pods have ended. One that is
+// not wanted any more is taken back.
+func (f facts) launchable(p *Plan, plan *v1alpha1.HibernatePlan, position int, job string) {
 	_, ended := f.seen.Outcomes[job]
 	switch {
 	case ended || f.seen.Jobs[job] || !f.seen.Looked[job] || p.Leaves:
 	case f.seen.Held[job]:
 		p.lookIn(5 * time.Second)
+	case p.unwanted(plan, &plan.Status.Executions[position]):
+		takeBack(&plan.Status.Executions[position], f.now)
+		p.lookIn(atOnce)
 	case p.program != nil && len(p.Launch) < perPass:
 		p.Launch = append(p.Launch, position)
 	}
+}
+
+// unwanted says whether what an attempt was recorded for is not wanted any more: whoever has recorded it was down since, or
+// its Job was deleted. What was taken out of the plan wakes whatever the others are to do.
+func (p *Plan) unwanted(plan *v1alpha1.HibernatePlan, e *execution) bool {
+	c := plan.Status.CurrentCycle
+	held := plan.Spec.Suspend && plan.DeletionTimestamp == nil
+	return c != nil && (held || p.Known && e.Operation == c.Operation && operation(p.Desired.asleep) != c.Operation)
 }
 
 // advance takes the plan on: what begins, goes on or ends.
@@ -315,13 +327,13 @@ func name(ref string) string {
 
 // effects are what was recorded before this pass and is not done yet. Nothing is done that is only intended: what a
 // manager does after it has ended must be known to the one that comes after it.
-func (f facts) effects(p *Plan) {
+func (f facts) effects(p *Plan, plan *v1alpha1.HibernatePlan) {
 	for i := range f.plan.Status.Executions {
 		e := &f.plan.Status.Executions[i]
 		job := name(e.JobRef)
 		switch {
 		case running(e):
-			f.launchable(p, i, job)
+			f.launchable(p, plan, i, job)
 		case helped(e):
 			if len(p.Clear) < perPass {
 				p.Clear = append(p.Clear, i)

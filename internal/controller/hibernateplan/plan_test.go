@@ -455,6 +455,76 @@ func TestTurnsAround(t *testing.T) {
 	}
 }
 
+// What was recorded and not begun, because the manager was down, or whose Job was deleted, does not begin when it is not
+// wanted any more.
+func TestTakenBack(t *testing.T) {
+	down := func(w *world) {
+		w.pass(-1) // records
+	}
+	deleted := func(w *world) {
+		w.pass(-1)
+		w.pass(-1)
+		w.end()
+		clear(w.jobs)
+	}
+	for name, test := range map[string]struct {
+		before func(*world)
+		jobs   int
+	}{"the manager was down": {down, 0}, "its Job was deleted": {deleted, 4}} {
+		t.Run("by morning, "+name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 4))
+			w.now = noon.Add(8 * time.Hour)
+			test.before(w)
+			if !anyOf(w.plan.Status.Executions, running) {
+				t.Fatal("nothing is recorded")
+			}
+			w.now = noon.Add(20 * time.Hour)
+			w.settle()
+			w.awake()
+			if len(w.ran) != test.jobs { // those that were there are undone
+				t.Errorf("%d Jobs\n%s", len(w.ran), strings.Join(w.log, "\n"))
+			}
+		})
+		t.Run("suspended, "+name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 4))
+			w.now = noon.Add(8 * time.Hour)
+			test.before(w)
+			ran := len(w.ran)
+			w.plan.Spec.Suspend = true
+			if w.settle(); len(w.ran) != ran || w.plan.Status.Phase != v1alpha1.PhaseSuspended {
+				t.Fatalf("%s, with %d Jobs", w.plan.Status.Phase, len(w.ran))
+			}
+			w.plan.Spec.Suspend = false
+			if w.settle(); len(w.asleep) != 4 || w.plan.Status.Phase != v1alpha1.PhaseHibernated {
+				t.Fatalf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+			}
+			w.until(noon.Add(20 * time.Hour))
+			w.awake()
+		})
+	}
+	t.Run("awake in the evening", func(t *testing.T) {
+		w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 4))
+		w.until(noon.Add(9 * time.Hour))
+		w.now = noon.Add(18 * time.Hour)
+		w.pass(-1) // turns, and records
+		if !anyOf(w.plan.Status.Executions, running) {
+			t.Fatal("nothing is recorded")
+		}
+		w.now = noon.Add(33 * time.Hour)
+		w.settle()
+		for _, line := range w.log {
+			if strings.Contains(line, string(v1alpha1.OperationWakeUp)+" ") && strings.Contains(line, "attempt") {
+				t.Errorf("in the evening it begins: %s", line)
+			}
+		}
+		if len(w.asleep) != 4 {
+			t.Errorf("asleep are %v", w.asleep)
+		}
+		w.until(noon.Add(42 * time.Hour))
+		w.awake()
+	})
+}
+
 // Where what a cycle began with is gone, the spec takes its place if it has the same targets; by another one nothing wakes.
 func TestCycleLost(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -238,6 +238,7 @@ func TestShardNotRead(t *testing.T) {
 func TestShardsEnd(t *testing.T) {
 	plan := large(2000)
 	r, c := newReconciler(t, plan)
+	pass(t, r, plan)
 	_, now := pass(t, r, plan)
 	now.Spec.Override.State = v1alpha1.OverrideAwake
 	if err := c.Update(t.Context(), now); err != nil {
