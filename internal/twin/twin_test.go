@@ -884,6 +884,18 @@ func TestServices(t *testing.T) {
 			})
 		}
 	}
+	t.Run("p4 labels are put back", func(t *testing.T) {
+		w := wanted(t, `{template: {metadata: {labels: {tier: back, app: null}}}}`)
+		w.Services = []Service{{Name: "web", Selector: map[string]string{"app": "web"}}, {Name: "stable", Selector: map[string]string{"tier": "front", "app": "web", "rollouts-pod-template-hash": "abc"}}}
+		labels := labelsOfPods(build(t, tracked, w).Object)
+		if labels["app"] != "web" || labels["tier"] != "front" || labels["rollouts-pod-template-hash"] != "" { // r8: no label is forged
+			t.Errorf("labels are %v", labels)
+		}
+	})
+}
+
+// Services that select the source by what its twin does not have.
+func TestServicesOfTheSourceAlone(t *testing.T) {
 	t.Run("r6 one version, by its own labels", func(t *testing.T) {
 		from := source(t, shifting)
 		if err := unstructured.SetNestedField(from.Object, "stable", "spec", "strategy", "canary", "stableMetadata", "labels", "role"); err != nil {
@@ -912,14 +924,6 @@ func TestServices(t *testing.T) {
 		}
 		if got := twin.Services; len(got) != 1 || got[0].Reason != ReasonOfTwins || labelsOfPods(twin.Object)[LabelRole] != RoleExperiment {
 			t.Errorf("it is %+v, with labels %v", got, labelsOfPods(twin.Object))
-		}
-	})
-	t.Run("p4 labels are put back", func(t *testing.T) {
-		w := wanted(t, `{template: {metadata: {labels: {tier: back, app: null}}}}`)
-		w.Services = []Service{{Name: "web", Selector: map[string]string{"app": "web"}}, {Name: "stable", Selector: map[string]string{"tier": "front", "app": "web", "rollouts-pod-template-hash": "abc"}}}
-		labels := labelsOfPods(build(t, tracked, w).Object)
-		if labels["app"] != "web" || labels["tier"] != "front" || labels["rollouts-pod-template-hash"] != "" { // r8: no label is forged
-			t.Errorf("labels are %v", labels)
 		}
 	})
 }

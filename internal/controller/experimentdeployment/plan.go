@@ -528,20 +528,29 @@ func (f facts) bring(p *Plan, wanted *unstructured.Unstructured) conditions.Step
 		p.Action, p.Twin, p.Next = Delete, seen, wanted
 		return recreating(seen)
 	case f.behind():
-		if holds(said) { // of what it was before
-			return conditions.False(v1alpha1.ConditionTwinReady, twin.ReasonProgressing, kube.Describe(wanted)+" is being brought to what is asked for")
-		}
+		return brought(said, wanted)
 	case f.drifted(wanted):
-		p.Action, p.Twin = Update, wanted
-		p.Drifted = seen.GetAnnotations()[v1alpha1.AnnotationWanted] == wanted.GetAnnotations()[v1alpha1.AnnotationWanted] && f.owner.Status.TwinGeneration != 0
-		if !p.ScaleToZero && (!p.Drifted || state.Health == twin.Ready && f.longReady()) {
-			p.UnreadySince = f.now // what it is brought to has its own time
-		}
-		if holds(said) { // of what it was
-			return conditions.False(v1alpha1.ConditionTwinReady, twin.ReasonProgressing, kube.Describe(wanted)+" is being brought to what is asked for")
-		}
+		f.update(p, wanted, state)
+		return brought(said, wanted)
 	}
 	return said
+}
+
+// update has the twin brought to what is wanted, which has its own time to become ready.
+func (f facts) update(p *Plan, wanted *unstructured.Unstructured, state twin.State) {
+	p.Action, p.Twin = Update, wanted
+	p.Drifted = f.seen.Twin.GetAnnotations()[v1alpha1.AnnotationWanted] == wanted.GetAnnotations()[v1alpha1.AnnotationWanted] && f.owner.Status.TwinGeneration != 0
+	if !p.ScaleToZero && (!p.Drifted || state.Health == twin.Ready && f.longReady()) {
+		p.UnreadySince = f.now
+	}
+}
+
+// brought is how a twin is that is not what is wanted yet: that it is ready was said of what it was before.
+func brought(said conditions.Step, wanted *unstructured.Unstructured) conditions.Step {
+	if !holds(said) {
+		return said
+	}
+	return conditions.False(v1alpha1.ConditionTwinReady, twin.ReasonProgressing, kube.Describe(wanted)+" is being brought to what is asked for")
 }
 
 func recreating(seen *unstructured.Unstructured) conditions.Step {

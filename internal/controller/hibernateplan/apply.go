@@ -1,6 +1,7 @@
 package hibernateplan
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -209,7 +210,7 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 		return attempt{}, err
 	}
 	if found.problem == nil && found.credentials != (e.ConnectorSecretRef != "") { // what is made goes by what was recorded
-		return attempt{}, &problem{v1alpha1.ReasonConnectorNotReady, "the connector of target " + e.Target + " has changed since the attempt was recorded"}
+		return attempt{}, &problem{reason: v1alpha1.ReasonConnectorNotReady, message: "the connector of target " + e.Target + " has changed since the attempt was recorded"}
 	}
 	a := attempt{names: s.names(), execution: e, target: t, runner: s.owner.Spec.Runner, image: s.Options.Image, pull: s.Options.PullSecrets, reached: found}
 	if found.credentials {
@@ -217,23 +218,37 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 			return attempt{}, err
 		}
 	}
-	if e.Operation == v1alpha1.OperationShutdown {
-		a.reached.namespaces = e.Namespaces // that of an attempt before, too
-	} else if found.credentials {
+	why := found.problem
+	switch {
+	case found.credentials:
 		if len(e.Namespaces) > 0 {
 			a.reached.namespaces = e.Namespaces
 		}
-	} else {
+	case e.Operation == v1alpha1.OperationShutdown:
+		why = cmp.Or(why, found.withheld)
+		a.reached.namespaces, err = s.sleeps(ctx, e.Namespaces) // those of an attempt before, too
+	default:
 		// Where it was put to sleep, and not where it would be by now. Whoever has let it sleep there lets it wake.
-		if a.reached.namespaces, err = s.wakes(ctx, l); err != nil {
-			return attempt{}, err
-		}
-		if found.needs.Cluster || t.ConnectorRef != nil {
-			return a, found.error(e)
-		}
-		return a, nil
+		a.reached.namespaces, err = s.wakes(ctx, l)
 	}
-	return a, found.error(e)
+	if why != nil {
+		err = fmt.Errorf("reaching target %s: %w", e.Target, why)
+	}
+	return a, err
+}
+
+// sleeps are those of some namespaces in which a target can be put to sleep: what is in others has gone, or goes.
+func (s *scope) sleeps(ctx context.Context, names []string) (out []string, err error) {
+	for _, name := range names {
+		namespace, err := s.namespace(ctx, s.Client, name)
+		if err != nil {
+			return nil, err
+		}
+		if namespace != nil && namespace.DeletionTimestamp == nil {
+			out = append(out, name)
+		}
+	}
+	return out, nil
 }
 
 // hub tells the manager's own cluster from others.
@@ -243,14 +258,6 @@ func (s *scope) hub(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("reading Namespace %s: %w", metav1.NamespaceSystem, err)
 	}
 	return string(system.UID), nil
-}
-
-// error is what keeps a target from being reached; nil if nothing does.
-func (r reached) error(e *execution) error {
-	if r.problem == nil {
-		return nil
-	}
-	return fmt.Errorf("reaching target %s: %w", e.Target, r.problem)
 }
 
 // wakes are the namespaces that a target is woken in: those of the ledger that there still are. One that was
@@ -263,14 +270,13 @@ func (s *scope) wakes(ctx context.Context, l *launched) ([]string, error) {
 	}
 	var out []string
 	for _, name := range names {
-		namespace := kube.Metadata(namespaceGVK)
-		switch err := s.Live.Get(ctx, types.NamespacedName{Name: name}, namespace); {
-		case apierrors.IsNotFound(err), err == nil && namespace.DeletionTimestamp != nil:
+		switch namespace, err := s.namespace(ctx, s.Live, name); {
 		case err != nil:
-			return nil, fmt.Errorf("reading Namespace %s: %w", name, err)
+			return nil, err
+		case namespace == nil || namespace.DeletionTimestamp != nil:
 		default:
 			if why := s.withheld(name, namespace.Annotations); why != "" && len(l.Namespaces) == 0 {
-				return nil, &problem{v1alpha1.ReasonNotGranted, why}
+				return nil, &problem{reason: v1alpha1.ReasonNotGranted, message: why}
 			}
 			out = append(out, name)
 		}

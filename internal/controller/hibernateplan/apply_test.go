@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/lru"
@@ -236,6 +238,181 @@ type spaced struct{ anything }
 func (spaced) Parse(json.RawMessage) (executor.Parameters, error) { return spaced{}, nil }
 func (spaced) Needs() executor.Needs {
 	return executor.Needs{Namespaces: []string{"shop"}, ClusterRole: "labkeeper-runner-spaced"}
+}
+
+// broad needs two namespaces.
+type broad struct{ anything }
+
+func (broad) Parse(json.RawMessage) (executor.Parameters, error) { return broad{}, nil }
+func (broad) Needs() executor.Needs {
+	return executor.Needs{Namespaces: []string{"shop", "team"}, ClusterRole: "labkeeper-runner-broad"}
+}
+
+// A namespace that is deleted, or taken back, between two attempts or over night keeps nothing else asleep, nor awake.
+func TestNamespacesChange(t *testing.T) {
+	const finalizer = "example.com/held"
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Finalizers: []string{finalizer}, Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}}
+	drop := func(t *testing.T, c client.Client) {
+		t.Helper()
+		if err := c.Delete(t.Context(), shop.DeepCopy()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	gone := func(t *testing.T, c client.Client) {
+		t.Helper()
+		drop(t, c)
+		if err := c.Patch(t.Context(), shop.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	withdrawn := func(t *testing.T, c client.Client) {
+		t.Helper()
+		if err := c.Patch(t.Context(), shop.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": null}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		before, between, overNight func(*testing.T, client.Client)
+		connector                  bool
+		down, up                   string
+	}{
+		"nothing":                       {down: "shop,team", up: "shop,team"},
+		"it goes before":                {before: drop, down: "team", up: "team"},
+		"gone between two attempts":     {between: gone, down: "team", up: "team"},
+		"going between two attempts":    {between: drop, down: "team", up: "team"},
+		"gone over night":               {overNight: gone, down: "shop,team", up: "team"},
+		"taken back over night":         {overNight: withdrawn, down: "shop,team", up: "shop,team"},
+		"gone over night, connected":    {overNight: gone, connector: true, down: "shop,team", up: "team"},
+		"taken back, connected":         {overNight: withdrawn, connector: true, down: "shop,team", up: "shop,team"},
+		"gone between two, connected":   {between: gone, connector: true, down: "team", up: "team"},
+		"it goes before, connected too": {before: drop, connector: true, down: "team", up: "team"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newBroadNight(t, test.connector, shop.DeepCopy())
+			if test.before != nil {
+				test.before(t, n.client)
+			}
+			if test.between != nil {
+				n.fail()
+				test.between(t, n.client)
+				n.later()
+			}
+			if in := n.complete(); in != test.down {
+				t.Fatalf("it is put to sleep in %q, want %q", in, test.down)
+			}
+			if test.overNight != nil {
+				test.overNight(t, n.client)
+			}
+			n.morning()
+			if in := n.complete(); in != test.up {
+				t.Errorf("it is woken in %q, want %q", in, test.up)
+			}
+			if n.passes(6); n.plan.Status.CurrentCycle != nil {
+				t.Errorf("it goes on: %+v", n.plan.Status)
+			}
+		})
+	}
+}
+
+// broadNight is one of a plan with a target in two namespaces.
+type broadNight struct {
+	*testing.T
+	plan   *v1alpha1.HibernatePlan
+	of     *Reconciler
+	client client.WithWatch
+}
+
+// newBroadNight may reach its target by a connector to the manager's own cluster.
+func newBroadNight(t *testing.T, connected bool, shop *corev1.Namespace) *broadNight {
+	plan := newPlan(v1alpha1.StrategyParallel, 1)
+	plan.Finalizers = []string{v1alpha1.Finalizer}
+	plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideHibernated}
+	cluster := &v1alpha1.K8SCluster{ObjectMeta: metav1.ObjectMeta{Namespace: plan.Namespace, Name: "here"}}
+	cluster.Spec.K8S = &v1alpha1.K8SAccess{InCluster: true}
+	cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
+	if connected {
+		plan.Spec.Targets[0].ConnectorRef = &v1alpha1.ConnectorRef{Kind: "K8SCluster", Name: "here"}
+	}
+	r, c := newReconciler(t, plan, cluster, shop, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})
+	r.Options.Executors = executor.Registry{"noop": broad{}}
+	return &broadNight{t, plan, r, c}
+}
+
+func (n *broadNight) passes(times int) {
+	n.Helper()
+	for range times {
+		_, n.plan = pass(n.T, n.of, n.plan)
+	}
+}
+
+// job is the only one, and the namespaces that its runner is told.
+func (n *broadNight) job() (*batchv1.Job, string) {
+	n.Helper()
+	n.passes(6)
+	var jobs batchv1.JobList
+	if err := n.client.List(n.Context(), &jobs); err != nil || len(jobs.Items) != 1 {
+		n.Fatalf("%d Jobs, %v\n%+v", len(jobs.Items), err, n.plan.Status)
+	}
+	for _, arg := range jobs.Items[0].Spec.Template.Spec.Containers[0].Args {
+		if in, found := strings.CutPrefix(arg, "--namespaces="); found {
+			return &jobs.Items[0], in
+		}
+	}
+	return &jobs.Items[0], ""
+}
+
+// fail has the attempt fail, and later is when the next one is due.
+func (n *broadNight) fail() {
+	n.Helper()
+	job, _ := n.job()
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
+	if err := n.client.Status().Update(n.Context(), job); err != nil {
+		n.Fatal(err)
+	}
+}
+
+func (n *broadNight) later() {
+	n.Helper()
+	n.passes(4)
+	clock := n.of.Options.Clock.(*clocktesting.FakePassiveClock)
+	clock.SetTime(clock.Now().Add(lastRetry))
+}
+
+// complete has the attempt succeed, and returns the namespaces that its runner was told.
+func (n *broadNight) complete() string {
+	n.Helper()
+	job, in := n.job()
+	complete(n.T, n.client, n.plan, "a", job)
+	n.passes(4)
+	return in
+}
+
+func (n *broadNight) morning() {
+	n.Helper()
+	n.plan.Spec.Override.State = v1alpha1.OverrideAwake
+	if err := n.client.Update(n.Context(), n.plan); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// What was left asleep wakes although a namespace of it is gone.
+func TestLeftWhereOneIsGone(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 1)
+	plan.Finalizers = []string{v1alpha1.Finalizer}
+	plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+	point := pointOf(names{namespace: "system", plan: plan}, "a", "")
+	point.Labels = map[string]string{labelRestorePoint: keyLabel(client.ObjectKeyFromObject(plan))}
+	point.Annotations[annotationNamespaces] = "shop,team"
+	point.Data = map[string]string{keyTarget: `{"name": "a", "type": "noop"}`}
+	r, c := newReconciler(t, plan, point, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}})
+	r.Options.Executors = executor.Registry{"noop": broad{}}
+	for range 6 {
+		_, plan = pass(t, r, plan)
+	}
+	var jobs batchv1.JobList
+	if err := c.List(t.Context(), &jobs); err != nil || len(jobs.Items) != 1 || !slices.Contains(jobs.Items[0].Spec.Template.Spec.Containers[0].Args, "--namespaces=team") {
+		t.Fatalf("%d Jobs, %v\n%+v", len(jobs.Items), err, plan.Status)
+	}
 }
 
 // What an attempt was granted goes, too, when another operation has begun before it was cleared away, and nothing else goes.

@@ -57,7 +57,10 @@
 //     on and says Degraded. A wake-up that fails is an Error in any case, and is tried again every 10 min all the same.
 //   - A Job cannot be made (a connector is not ready, a grant was taken back, the API server refuses it as invalid): the
 //     same. What may pass (a quota, rights that come late, an API server that is busy) is that only after two minutes.
-//   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes.
+//   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes; and nothing is put to
+//     sleep in it. That somebody lets nothing sleep in his any more keeps nothing from waking there.
+//   - A target cannot be reached when a cycle is to begin: Strict waits, BestEffort has the others sleep, and says Degraded.
+//     What another plan has left asleep wakes without it in any case.
 //   - Somebody has changed what sleeps: it stays as it is, and Degraded says so (LeftAsFound) until the next cycle.
 //   - The plan is edited: the cycle goes on as it began. A target that was taken out is woken at once; a new one sleeps
 //     from the next cycle on. With a spec that is refused nothing begins, and what sleeps wakes by the schedule; where

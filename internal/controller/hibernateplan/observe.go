@@ -453,14 +453,15 @@ func (s *scope) observeLeftIn(ctx context.Context, t v1alpha1.Target, namespaces
 		}
 	}
 	for _, name := range namespaces {
-		namespace := kube.Metadata(namespaceGVK)
-		if err := s.Live.Get(ctx, types.NamespacedName{Name: name}, namespace); apierrors.IsNotFound(err) {
+		namespace, err := s.namespace(ctx, s.Live, name)
+		if err != nil {
+			return err
+		}
+		if namespace == nil {
 			continue // it is told of when it is woken
-		} else if err != nil {
-			return fmt.Errorf("reading Namespace %s: %w", name, err)
 		}
 		if why := s.withheld(name, namespace.Annotations); why != "" && s.seen.Problem == nil {
-			s.seen.Problem = &problem{v1alpha1.ReasonNotGranted, "Target " + t.Name + ", which was left asleep: " + why}
+			s.seen.Problem = &problem{reason: v1alpha1.ReasonNotGranted, message: "Target " + t.Name + ", which was left asleep: " + why}
 		}
 	}
 	return nil
@@ -470,7 +471,7 @@ func (s *scope) observeLeftIn(ctx context.Context, t v1alpha1.Target, namespaces
 func (s *scope) observeReach(ctx context.Context) error {
 	s.seen.Credentials, s.seen.Namespaces, s.seen.Unreached = map[string]bool{}, map[string][]string{}, map[string]bool{}
 	if s.Options.Image == "" {
-		s.seen.Problem = &problem{v1alpha1.ReasonNoRunnerImage, "The manager does not know the image of its Jobs; start it with --runner-image"}
+		s.seen.Problem = &problem{reason: v1alpha1.ReasonNoRunnerImage, message: "The manager does not know the image of its Jobs; start it with --runner-image"}
 	}
 	targets := s.owner.Spec.Targets
 	switch {
@@ -484,13 +485,16 @@ func (s *scope) observeReach(ctx context.Context) error {
 	for _, t := range targets {
 		found, err := s.reach(ctx, t)
 		if err != nil { // which keeps anything else from beginning, and nothing from going on that has begun
-			found.problem = &problem{kube.ReasonReconcileError, err.Error()}
+			found.problem = &problem{reason: kube.ReasonReconcileError, message: err.Error()}
 			s.seen.Unreached[t.Name] = true
 		}
 		s.seen.Credentials[t.Name], s.seen.Namespaces[t.Name] = found.credentials, found.namespaces
-		if found.problem != nil && s.seen.Problem == nil {
-			s.seen.Problem = found.problem
-			s.seen.Problem.message = "Target " + t.Name + ": " + s.seen.Problem.message
+		why := found.problem
+		if _, left := s.seen.Left[t.Name]; why == nil && !left { // which wakes where it sleeps (observeLeftIn)
+			why = cmp.Or(found.withheld, found.missing)
+		}
+		if why != nil && s.seen.Problem == nil {
+			s.seen.Problem = &problem{reason: why.reason, message: "Target " + t.Name + ": " + why.message, ofTarget: true}
 		}
 	}
 	return nil
@@ -498,7 +502,9 @@ func (s *scope) observeReach(ctx context.Context) error {
 
 // reached is how a target is reached.
 type reached struct {
-	problem *problem
+	// problem is why it cannot be, and withheld why nothing of it may be put to sleep; missing is a namespace that there is
+	// not. Nil is none.
+	problem, withheld, missing *problem
 	// credentials of a connector reach it, and not the ServiceAccount of the runner.
 	credentials bool
 	// needs of the runner, and the namespaces that they come to.
@@ -521,22 +527,23 @@ func (s *scope) reach(ctx context.Context, t v1alpha1.Target) (reached, error) {
 		}
 	}
 	if out.needs.Cluster && !slices.Contains(s.Options.ClusterNamespaces, s.owner.Namespace) {
-		out.problem = &problem{v1alpha1.ReasonNotGranted, fmt.Sprintf("type %s acts on the whole cluster, which plans of namespace %s may not; --hibernate-cluster-from lists those that may", t.Type, s.owner.Namespace)}
+		out.problem = &problem{reason: v1alpha1.ReasonNotGranted, message: fmt.Sprintf("type %s acts on the whole cluster, which plans of namespace %s may not; --hibernate-cluster-from lists those that may", t.Type, s.owner.Namespace)}
 	}
 	return out, s.reachNamespaces(ctx, &out)
 }
 
-// reachNamespaces finds the namespaces of a target in the manager's own cluster, which must all agree.
+// reachNamespaces finds the namespaces of a target in the manager's own cluster, which must all agree. What is in one that
+// is being deleted goes with it.
 func (s *scope) reachNamespaces(ctx context.Context, out *reached) error {
 	found := map[string]map[string]string{}
 	for _, name := range out.needs.Namespaces {
-		namespace := kube.Metadata(namespaceGVK)
-		if err := s.Client.Get(ctx, types.NamespacedName{Name: name}, namespace); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("reading Namespace %s: %w", name, err)
-		} else if err == nil {
+		switch namespace, err := s.namespace(ctx, s.Client, name); {
+		case err != nil:
+			return err
+		case namespace == nil:
+			out.missing = &problem{reason: v1alpha1.ReasonNotGranted, message: fmt.Sprintf("namespace %s does not exist", name)}
+		case namespace.DeletionTimestamp == nil:
 			found[name] = namespace.Annotations
-		} else {
-			found[name] = nil
 		}
 	}
 	if out.needs.Selector != nil {
@@ -550,11 +557,22 @@ func (s *scope) reachNamespaces(ctx context.Context, out *reached) error {
 	}
 	out.namespaces = slices.Sorted(maps.Keys(found))
 	for _, name := range out.namespaces {
-		if why := s.withheld(name, found[name]); why != "" && out.problem == nil {
-			out.problem = &problem{v1alpha1.ReasonNotGranted, why}
+		if why := s.withheld(name, found[name]); why != "" && out.withheld == nil {
+			out.withheld = &problem{reason: v1alpha1.ReasonNotGranted, message: why}
 		}
 	}
 	return nil
+}
+
+// namespace is what is known of one; nil if there is none.
+func (s *scope) namespace(ctx context.Context, from client.Reader, name string) (*metav1.PartialObjectMetadata, error) {
+	namespace := kube.Metadata(namespaceGVK)
+	if err := from.Get(ctx, types.NamespacedName{Name: name}, namespace); apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // which is no error
+	} else if err != nil {
+		return nil, fmt.Errorf("reading Namespace %s: %w", name, err)
+	}
+	return namespace, nil
 }
 
 // withheld is why the plan may not act in a namespace; empty if it may.
@@ -575,7 +593,9 @@ func (s *scope) selected(ctx context.Context, selector labels.Selector, found ma
 		return fmt.Errorf("listing namespaces: %w", err)
 	}
 	for _, n := range list.Items {
-		found[n.Name] = n.Annotations
+		if n.DeletionTimestamp == nil {
+			found[n.Name] = n.Annotations
+		}
 	}
 	return nil
 }
@@ -590,7 +610,7 @@ func (s *scope) reachConnector(ctx context.Context, t v1alpha1.Target) (reached,
 	var refused *connector.Error
 	switch {
 	case errors.As(err, &refused):
-		found = reached{problem: &problem{refused.Reason, refused.Message}, credentials: true}
+		found = reached{problem: &problem{reason: refused.Reason, message: refused.Message}, credentials: true}
 	case err != nil:
 		return reached{}, err
 	default:

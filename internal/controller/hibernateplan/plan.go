@@ -57,7 +57,11 @@ type Observed struct {
 }
 
 // problem is what is in the way of starting anything.
-type problem struct{ reason, message string }
+type problem struct {
+	reason, message string
+	// ofTarget: of one target alone, which its attempts will tell of.
+	ofTarget bool
+}
 
 func (p *problem) Error() string { return p.message }
 
@@ -109,7 +113,7 @@ func (f facts) decide() Plan {
 	p := Plan{Problem: f.seen.Problem}
 	current, err := compile(current(plan, f.seen.Left), f.registry)
 	if err != nil {
-		p.Problem = &problem{v1alpha1.ReasonInvalid, oneLine(err)}
+		p.Problem = &problem{reason: v1alpha1.ReasonInvalid, message: oneLine(err)}
 	}
 	st := &plan.Status
 	if f.seen.Lost != nil {
@@ -187,7 +191,7 @@ func (f facts) advance(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 		}
 		f.carryOn(p, plan, current)
 	case st.CurrentCycle != nil:
-		p.Problem = &problem{v1alpha1.ReasonCycleLost, "ControllerRevision " + f.namespace + "/" + st.CurrentCycle.PlanRevision +
+		p.Problem = &problem{reason: v1alpha1.ReasonCycleLost, message: "ControllerRevision " + f.namespace + "/" + st.CurrentCycle.PlanRevision +
 			" is gone, and spec.targets are not those that sleep; put them back into the spec, as status.executions lists them, to have them woken"}
 	}
 }
@@ -250,7 +254,7 @@ func (f facts) timetable(p *Plan, plan *v1alpha1.HibernatePlan) (*schedule.Sched
 	if p.Problem != nil && p.Problem.reason == v1alpha1.ReasonInvalid {
 		message = p.Problem.message + "; " + message
 	}
-	defer func() { p.Problem = &problem{v1alpha1.ReasonInvalid, message} }()
+	defer func() { p.Problem = &problem{reason: v1alpha1.ReasonInvalid, message: message} }()
 	if plan.Status.CurrentCycle == nil {
 		return nil, v1alpha1.Schedule{}
 	}
@@ -316,7 +320,7 @@ func (f facts) fold(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 
 // failure is an attempt that has failed, as an Event tells of it.
 func failure(e *execution) problem {
-	return problem{e.Target, fmt.Sprintf("Attempt %d at %s of target %s has failed: %s", e.Attempts, e.Operation, e.Target, e.Message)}
+	return problem{reason: e.Target, message: fmt.Sprintf("Attempt %d at %s of target %s has failed: %s", e.Attempts, e.Operation, e.Target, e.Message)}
 }
 
 // name is that of a namespace/name.
@@ -349,9 +353,11 @@ func (f facts) effects(p *Plan, plan *v1alpha1.HibernatePlan) {
 	}
 }
 
-// startable says whether a cycle may begin.
+// startable says whether a cycle may begin. A target that cannot be reached keeps no others awake with BestEffort, and never
+// asleep.
 func (p *Plan) startable(plan *v1alpha1.HibernatePlan, current *program) bool {
-	return p.Known && current != nil && p.Problem == nil && (plan.DeletionTimestamp != nil || !plan.Spec.Suspend && !plan.Spec.DryRun)
+	goesOn := p.Problem == nil || p.Problem.ofTarget && (!p.Desired.asleep || plan.Spec.Behavior.Mode == v1alpha1.BehaviorBestEffort)
+	return p.Known && current != nil && goesOn && (plan.DeletionTimestamp != nil || !plan.Spec.Suspend && !plan.Spec.DryRun)
 }
 
 // going sees whether a plan that is being deleted leaves its targets as they are: it was told to, or has waited for so
@@ -408,13 +414,13 @@ func (f facts) beginCycle(p *Plan, plan *v1alpha1.HibernatePlan, current *progra
 		r = adopt(r, f.seen.Left)
 		compiled, err := compile(r, f.registry)
 		if err != nil {
-			p.Problem = &problem{v1alpha1.ReasonInvalid, "with the targets that were left asleep: " + oneLine(err)}
+			p.Problem = &problem{reason: v1alpha1.ReasonInvalid, message: "with the targets that were left asleep: " + oneLine(err)}
 			return
 		}
 		program = compiled
 	}
 	if err := r.fits(); err != nil {
-		p.Problem = &problem{v1alpha1.ReasonInvalid, oneLine(err)}
+		p.Problem = &problem{reason: v1alpha1.ReasonInvalid, message: oneLine(err)}
 		return
 	}
 	st := &plan.Status

@@ -808,6 +808,43 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
+// A target that cannot be reached keeps no others awake with BestEffort, nor asleep that another plan has left so.
+func TestUnreachableFromTheBeginning(t *testing.T) {
+	away := &problem{reason: v1alpha1.ReasonConnectorNotReady, message: "Target c: nobody answers", ofTarget: true}
+	refuses := func(e execution) bool { return e.Target == "c" }
+	for mode, asleep := range map[v1alpha1.BehaviorMode]int{v1alpha1.BehaviorBestEffort: 3, v1alpha1.BehaviorStrict: 0} {
+		w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 4))
+		w.plan.Spec.Behavior = v1alpha1.Behavior{Mode: mode}
+		w.problem, w.refuses = away, refuses
+		w.until(noon.Add(9 * time.Hour))
+		if len(w.asleep) != asleep {
+			t.Fatalf("%s: %s, asleep %v", mode, w.plan.Status.Phase, w.asleep)
+		}
+		if c := w.condition(v1alpha1.ConditionReady); c.Status != metav1.ConditionFalse {
+			t.Errorf("%s: %+v", mode, c)
+		}
+		if c := w.condition(v1alpha1.ConditionDegraded); asleep > 0 && (c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "c")) {
+			t.Errorf("%s: %+v", mode, c)
+		}
+		w.problem, w.refuses = nil, func(execution) bool { return false }
+		w.until(noon.Add(20 * time.Hour))
+		w.awake()
+	}
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 4))
+	w.plan.Spec.DeletionPolicy = v1alpha1.DeletionLeave
+	w.until(noon.Add(9 * time.Hour))
+	w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+	w.until(w.now)
+	w.plan, w.done = newPlan(v1alpha1.StrategyParallel, 4), false
+	w.plan.UID = "uid-2"
+	w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+	w.problem, w.refuses = away, refuses
+	w.until(w.now.Add(time.Hour))
+	if len(w.asleep) != 1 || !w.asleep["c"] {
+		t.Errorf("asleep are %v", w.asleep)
+	}
+}
+
 // A target in which there was nothing, because its parameters name what is not there, is no success.
 func TestNothingFound(t *testing.T) {
 	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
@@ -876,7 +913,7 @@ func TestDeleteWhatWasLeft(t *testing.T) {
 			if change != nil {
 				change(&again.Spec)
 			} else {
-				w.problem = &problem{v1alpha1.ReasonConnectorNotReady, "Target a: nobody answers"}
+				w.problem = &problem{reason: v1alpha1.ReasonConnectorNotReady, message: "Target a: nobody answers"}
 			}
 			w.plan, w.done, w.log = again, false, nil
 			w.settle()

@@ -68,7 +68,7 @@ func (s *scope) load(ctx context.Context) error {
 			if err := kube.Current(ctx, s.Live, planGVK, s.owner); err != nil {
 				return err // another one has taken its place
 			}
-			s.seen.Lost = &problem{v1alpha1.ReasonLedgerLost, fmt.Sprintf("ControllerRevision %s/%s, a part of the ledger, is gone; put it back from a backup, or "+
+			s.seen.Lost = &problem{reason: v1alpha1.ReasonLedgerLost, message: fmt.Sprintf("ControllerRevision %s/%s, a part of the ledger, is gone; put it back from a backup, or "+
 				"delete the plan with deletionPolicy Leave and create it again, which wakes what sleeps by its restore points", s.Options.Namespace, name)}
 			return nil
 		}
@@ -294,7 +294,7 @@ func partsOf(lines [][]byte) (out [][][]byte, err error) {
 		from, size := 0, 0
 		for i, line := range chunk {
 			if len(line) > maxShard-64 {
-				return nil, &problem{v1alpha1.ReasonInvalid, fmt.Sprintf("an entry of the ledger has %d bytes, and at most %d fit: its target is in too many namespaces; make several targets", len(line), maxShard-64)}
+				return nil, &problem{reason: v1alpha1.ReasonInvalid, message: fmt.Sprintf("an entry of the ledger has %d bytes, and at most %d fit: its target is in too many namespaces; make several targets", len(line), maxShard-64)}
 			}
 			if size += len(line) + 1; size > maxShard-64 {
 				out = append(out, chunk[from:i])
