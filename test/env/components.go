@@ -150,6 +150,8 @@ func (cp *ControlPlane) runAPIServer(ctx context.Context) error {
 		"--service-account-signing-key-file=" + c.serviceAccountKey,
 		"--service-cluster-ip-range=10.0.0.0/24",
 		"--allow-privileged=true",
+		// A client that has as many streams as it may, and begins one as soon as another has ended, is refused it now and then.
+		"--http2-max-streams-per-connection=1000",
 	}
 	if cp.options.AuditLog {
 		policy, err := cp.writeAuditPolicy()

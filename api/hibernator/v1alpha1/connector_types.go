@@ -235,7 +235,8 @@ type AWSAuth struct {
 
 // AWSServiceAccount logs in by the ServiceAccount of the runner.
 type AWSServiceAccount struct {
-	// annotations that the ServiceAccount gets, for instance eks.amazonaws.com/role-arn.
+	// annotations that the ServiceAccount is to get, for instance eks.amazonaws.com/role-arn. No executor uses a
+	// CloudProvider yet.
 	// +optional
 	Annotations map[string]string `json:"annotations,omitempty"`
 }

@@ -609,6 +609,9 @@ type ExecutionStatus struct {
 	// left are how many of them a wake-up left as somebody else has made them, or could not find any more.
 	// +optional
 	Left int32 `json:"left,omitempty"`
+	// shutdownFailed says, from its wake-up on, that it was not put to sleep wholly: its last attempt had failed.
+	// +optional
+	ShutdownFailed bool `json:"shutdownFailed,omitempty"`
 	// message of the last attempt that ended, cut where it is long.
 	// +optional
 	Message string `json:"message,omitempty"`

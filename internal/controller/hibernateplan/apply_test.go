@@ -23,6 +23,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/lru"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -412,6 +413,58 @@ func TestLeftWhereOneIsGone(t *testing.T) {
 	var jobs batchv1.JobList
 	if err := c.List(t.Context(), &jobs); err != nil || len(jobs.Items) != 1 || !slices.Contains(jobs.Items[0].Spec.Template.Spec.Containers[0].Args, "--namespaces=team") {
 		t.Fatalf("%d Jobs, %v\n%+v", len(jobs.Items), err, plan.Status)
+	}
+}
+
+// A restore point that does not say what it is of keeps no others asleep, nor the plan for ever.
+func TestUnreadPoint(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 1)
+	plan.Finalizers = []string{v1alpha1.Finalizer}
+	plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+	var points []client.Object
+	for target, content := range map[string]string{"a": `{"name": "a", "type": "noop"}`, "b": `{"name": "b`, "c": `{}`} {
+		point := pointOf(names{namespace: "system", plan: plan}, target, "")
+		point.Labels = map[string]string{labelRestorePoint: keyLabel(client.ObjectKeyFromObject(plan))}
+		point.Data = map[string]string{keyTarget: content}
+		points = append(points, point)
+	}
+	r, c := newReconciler(t, append(points, plan)...)
+	for range 4 {
+		_, plan = pass(t, r, plan)
+	}
+	var jobs batchv1.JobList
+	if err := c.List(t.Context(), &jobs); err != nil || len(jobs.Items) != 1 {
+		t.Fatalf("%d Jobs, %v\n%+v", len(jobs.Items), err, plan.Status)
+	}
+
+	var broken []client.Object
+	for _, p := range points {
+		if p.(*corev1.ConfigMap).Data[keyTarget] == `{"name": "b` {
+			broken = append(broken, p)
+		}
+	}
+	again := newPlan(v1alpha1.StrategyParallel, 1)
+	again.UID, again.Finalizers = "uid-2", []string{v1alpha1.Finalizer}
+	again.DeletionTimestamp = ptr.To(metav1.NewTime(noon))
+	r, c = newReconciler(t, append(broken, again)...)
+	_, now := pass(t, r, again)
+	if ready := find(now.Status.Conditions, v1alpha1.ConditionReady); ready == nil || !strings.Contains(ready.Message, broken[0].GetName()) {
+		t.Errorf("it does not say why it stays: %+v", now.Status.Conditions)
+	}
+	r.Options.Clock.(*clocktesting.FakePassiveClock).SetTime(noon.Add(defaultDeadline))
+	for range 2 {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(again), now); err == nil {
+			_, err = r.Reconcile(t.Context(), now)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(again), now); !apierrors.IsNotFound(err) {
+		t.Errorf("it stays beyond its deadline: %v, %+v", err, now.Status)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(broken[0]), &corev1.ConfigMap{}); err != nil {
+		t.Errorf("its restore point has gone: %v", err)
 	}
 }
 

@@ -144,6 +144,7 @@ func start(entries []execution, operation v1alpha1.Operation) {
 			}
 			continue
 		}
+		e.ShutdownFailed = operation == v1alpha1.OperationWakeUp && (e.ShutdownFailed || e.Operation == v1alpha1.OperationShutdown && (failed(e) || failing(e)))
 		again(e, operation)
 	}
 }

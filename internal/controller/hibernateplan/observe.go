@@ -429,15 +429,19 @@ func (s *scope) observeLeft(ctx context.Context) error {
 			continue
 		}
 		var t v1alpha1.Target
-		if err := json.Unmarshal([]byte(point.Data[keyTarget]), &t); err != nil {
-			return fmt.Errorf("reading the target in ConfigMap %s/%s: %w", point.Namespace, point.Name, err)
+		if err := json.Unmarshal([]byte(point.Data[keyTarget]), &t); err != nil || t.Name == "" {
+			at := point.Namespace + "/" + point.Name
+			s.seen.Unread = append(s.seen.Unread, at)
+			s.seen.Problem = &problem{reason: v1alpha1.ReasonInvalid, ofTarget: true, message: fmt.Sprintf(
+				"ConfigMap %s, a restore point, does not say of which target it is; put its %s back, or delete it if what it tells of is awake", at, keyTarget)}
+			continue
 		}
 		s.seen.Left[t.Name] = t
 		if err := s.observeLeftIn(ctx, t, split(point.Annotations[annotationNamespaces])); err != nil {
 			return err
 		}
 	}
-	if len(s.seen.Left) == 0 {
+	if len(s.seen.Left)+len(s.seen.Unread) == 0 {
 		s.lonely.Add(s.owner.UID, s.now) // somebody may still put them back from a backup
 	}
 	return nil

@@ -38,6 +38,8 @@ type Observed struct {
 	Held map[string]bool
 	// Left are targets that a plan of this name has left asleep, by their names: only looked for before the first cycle.
 	Left map[string]v1alpha1.Target
+	// Unread are the restore points among theirs that cannot be read, as namespace/name.
+	Unread []string
 	// LeftIn are the namespaces that they are asleep in, by their names.
 	LeftIn map[string][]string
 	// Lost is which part of the ledger is not there any more; nil if none is. Nothing is done then.
@@ -126,7 +128,7 @@ func (f facts) decide() Plan {
 	f.going(&p, plan)
 	f.effects(&p, plan)
 	f.advance(&p, plan, current)
-	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp && len(f.seen.Left) == 0 {
+	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp && len(f.seen.Left)+len(f.seen.Unread) == 0 {
 		p.Done = true
 	}
 	if p.Known && !p.Desired.until.IsZero() {
@@ -397,7 +399,7 @@ func (f facts) leave(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 		p.GivenUp = false
 		return
 	}
-	p.GivenUp, p.Done = anyOf(st.Executions, asleep) || st.CurrentCycle == nil && len(f.seen.Left) > 0, true
+	p.GivenUp, p.Done = anyOf(st.Executions, asleep) || st.CurrentCycle == nil && len(f.seen.Left)+len(f.seen.Unread) > 0, true
 	if st.CurrentCycle != nil {
 		p.Forget = st.CurrentCycle.ID
 	}
@@ -589,11 +591,15 @@ func (f facts) endCycle(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 
 // account is what was not as it should be in a cycle that is over; empty if everything was.
 func account(entries []execution) string {
-	var skipped, left []string
+	var skipped, unfinished, left []string
 	for i := range entries {
-		switch e := &entries[i]; {
-		case e.Left > 0:
+		e := &entries[i]
+		if e.Left > 0 {
 			left = append(left, fmt.Sprintf("%s (%d of %d)", e.Target, e.Left, e.Resources))
+		}
+		switch {
+		case e.ShutdownFailed:
+			unfinished = append(unfinished, e.Target)
 		case e.State == v1alpha1.ExecutionAborted && e.Operation == v1alpha1.OperationShutdown:
 			skipped = append(skipped, e.Target)
 		}
@@ -601,6 +607,9 @@ func account(entries []execution) string {
 	var out []string
 	if len(left) > 0 {
 		out = append(out, "Left as they were found: "+strings.Join(left, ", "))
+	}
+	if len(unfinished) > 0 {
+		out = append(out, "Failed to be put to sleep: "+strings.Join(unfinished, ", "))
 	}
 	if len(skipped) > 0 {
 		out = append(out, "Not put to sleep: "+strings.Join(skipped, ", "))

@@ -404,6 +404,14 @@ func TestFailure(t *testing.T) {
 			}
 			w.until(noon.Add(18 * time.Hour)) // whatever failed in the evening
 			w.awake()
+			if h := w.plan.Status.History; len(h) != 1 || !strings.Contains(h[0].Message, "Failed to be put to sleep: b") {
+				t.Errorf("what is remembered of it is %+v", h)
+			}
+			w.fails = func(execution) bool { return false }
+			w.until(noon.Add(42 * time.Hour))
+			if h := w.plan.Status.History; len(h) != 2 || h[0].Message != "" {
+				t.Errorf("what is remembered of the next is %+v", h)
+			}
 		})
 	}
 }

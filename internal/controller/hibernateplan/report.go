@@ -295,7 +295,7 @@ func happened(before, after *v1alpha1.HibernatePlan, s *scope, err error) (out [
 		}
 	}
 	if s.plan.GivenUp && err == nil {
-		v, left := view{status: &after.Status}, strings.Join(slices.Sorted(maps.Keys(s.seen.Left)), ", ")
+		v, left := view{status: &after.Status}, strings.Join(append(slices.Sorted(maps.Keys(s.seen.Left)), s.seen.Unread...), ", ")
 		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonLeftAsleep, Message: "The plan goes, and these targets sleep: " + cmp.Or(v.named(asleep), conditions.Line(left), "not known, as the ledger is lost") +
 			"; a plan of the same name wakes them by their restore points, ConfigMaps in the manager's namespace with label " + labelRestorePoint})
 	}

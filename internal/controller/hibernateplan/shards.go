@@ -94,7 +94,7 @@ func (s *scope) leaveLost(ctx context.Context) error {
 	}
 	for i := range jobs {
 		attempts[jobs[i].GetName()] = true
-		if !finished(&jobs[i]) { // what is created again must not act beside it
+		if !finished(&jobs[i]) && !s.lost(&jobs[i]) { // what is created again must not act beside it
 			s.plan.Done, s.plan.GivenUp = false, false
 			s.plan.lookIn(5 * time.Second)
 			return nil
