@@ -714,6 +714,24 @@ func TestSecretsAreOverheard(t *testing.T) {
 	}
 }
 
+// What fails is played again by one command, which plays nothing else.
+func TestAgain(t *testing.T) {
+	w := Workload{Name: "w", Slow: true}
+	for want, p := range map[string]Plan{
+		"go test ./x -run '^TestSweep$' -faults.workload=w -faults.full=none":           {Workload: w},
+		"go test ./x -run '^TestSweep$' -faults.workload=w -faults.mode=C1 -faults.k=3": {Workload: w, Fault: Fault{Crash, 3}},
+	} {
+		if got := again("TestSweep", "./x", p); got != want {
+			t.Errorf("it is %q, want %q", got, want)
+		}
+	}
+	defer func(was string) { *full = was }(*full)
+	*full = nothing
+	if modes, err := wantedModes(); err != nil || len(Every(modes, w, &Reference{Writes: make([]Write, 3)})) != 0 {
+		t.Errorf("references alone are %v, %v", modes, err)
+	}
+}
+
 func TestNothingIsDeleted(t *testing.T) {
 	const list = `{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "7"}, "items": [ITEMS]}`
 	tests := map[string]struct {

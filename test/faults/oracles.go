@@ -180,6 +180,9 @@ func (r *run) judgeQuiet(out *findings, late []Write) {
 	if refused := r.proxy.tally().Refused; refused > hot {
 		out.add("O6", "%d writes within %s that were refused by plan: a hot loop", refused, r.fault.lasts())
 	}
+	if all := r.proxy.story(); len(all)-len(stored(all)) > hot {
+		out.add("O6", "%d writes that the API server refused: a hot loop", len(all)-len(stored(all)))
+	}
 }
 
 // betrayals are the objects other than Secrets that have ever held a secret.

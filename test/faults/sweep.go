@@ -17,7 +17,7 @@ var (
 	only     = flag.String("faults.workload", "", "comma-separated workloads to play; by default all")
 	onlyMode = flag.String("faults.mode", "", "play only this mode ("+strings.Join(modeNames(), ", ")+")")
 	onlyK    = flag.Int("faults.k", 0, "let the fault happen at this write only")
-	full     = flag.String("faults.full", "", "comma-separated modes to play at every write, or all; by default a fixed sample is played")
+	full     = flag.String("faults.full", "", "comma-separated modes to play at every write, all, or none: the references alone; by default a fixed sample is played")
 	part     = flag.String("faults.part", "", "play a part of the workloads: 2/5 is the second of five")
 	recordTo = flag.String("faults.record", "", "file that keeps what has passed; what it says of the same manager and the same test is not played again")
 	parallel = flag.Int("faults.parallel", 6, "how many plans are played at the same time")
@@ -62,6 +62,11 @@ func Sweep(t *testing.T, lab *Lab, pkg string, workloads ...Workload) {
 	report, err := lab.Try(t.Context(), trialOf(t, modes, asSample, len(chosen), done), chosen...)
 	if err != nil {
 		t.Error(err)
+		for _, w := range chosen {
+			if report.References[w.Name] == nil {
+				t.Error("again: " + again(t.Name(), pkg, Plan{Workload: w}))
+			}
+		}
 	}
 	report.print(os.Stdout, chosen, time.Since(begun))
 	blame(t, pkg, report)
@@ -75,7 +80,7 @@ func Sweep(t *testing.T, lab *Lab, pkg string, workloads ...Workload) {
 
 // missed fails the test when nothing was played, or a mode never was.
 func missed(t *testing.T, report *Report, modes []Mode, asSample bool, done *journal) {
-	if report.plans()+report.unplayed+done.skipped == 0 {
+	if *full != nothing && report.plans()+report.unplayed+done.skipped == 0 {
 		t.Error("no plan was played: the mode is not possible at that write, or there is no such write")
 	}
 	if (asSample || *full == "all") && *only == "" && *part == "" && *onlyK == 0 && done.skipped == 0 {
@@ -164,13 +169,16 @@ func trialOf(t *testing.T, modes []Mode, asSample bool, workloads int, done *jou
 	return trial
 }
 
-// again is the command that plays a plan again.
+// nothing is what -faults.full says for no fault at all.
+const nothing = "none"
+
+// again is the command that plays a plan again, or a reference.
 func again(test, pkg string, p Plan) string {
 	command := fmt.Sprintf("go test %s -run '^%s$' -faults.workload=%s", pkg, test, p.Workload.Name)
-	if p.Fault.K > 0 {
-		command += fmt.Sprintf(" -faults.mode=%s -faults.k=%d", p.Fault.Mode, p.Fault.K)
+	if p.Fault.K == 0 {
+		return command + " -faults.full=" + nothing
 	}
-	return command
+	return command + fmt.Sprintf(" -faults.mode=%s -faults.k=%d", p.Fault.Mode, p.Fault.K)
 }
 
 // wantedModes are those of the flags.
@@ -179,6 +187,8 @@ func wantedModes() ([]Mode, error) {
 	switch {
 	case *onlyMode != "":
 		names = []string{*onlyMode}
+	case *full == nothing:
+		return nil, nil
 	case *full == "all", *full == "" && *onlyK == 0:
 		return Modes, nil
 	case *full == "":

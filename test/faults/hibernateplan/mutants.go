@@ -38,7 +38,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "cleared-early", RootCause: "a Job and its helpers are cleared away before its outcome is recorded",
-		Edits: edit1(plan, "	f.effects(&p)\n", `	f.effects(&p)
+		Edits: edit1(plan, "	f.effects(&p, plan)\n", `	f.effects(&p, plan)
 	for i := range st.Executions {
 		if running(&f.plan.Status.Executions[i]) && !running(&st.Executions[i]) {
 			p.Clear = append(p.Clear, i)
@@ -49,7 +49,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "released-early", RootCause: "a restore point is released before it is recorded that its target is awake",
-		Edits: edit1(plan, "	f.effects(&p)\n", `	f.effects(&p)
+		Edits: edit1(plan, "	f.effects(&p, plan)\n", `	f.effects(&p, plan)
 	for i := range st.Executions {
 		if running(&f.plan.Status.Executions[i]) && spent(&st.Executions[i]) {
 			p.Release = append(p.Release, i)
@@ -128,7 +128,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "finalizer-early", RootCause: "a deleted plan goes when its wake-up begins, not when all are awake",
-		Edits:     edit1(plan, "	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp && len(f.seen.Left) == 0 {\n", "	if plan.DeletionTimestamp != nil && p.Forget == 0 && !p.GivenUp && len(f.seen.Left) == 0 {\n"),
+		Edits:     edit1(plan, "	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp && len(f.seen.Left)+len(f.seen.Unread) == 0 {\n", "	if plan.DeletionTimestamp != nil && p.Forget == 0 && !p.GivenUp && len(f.seen.Left)+len(f.seen.Unread) == 0 {\n"),
 		Workloads: []string{"deleted"},
 	},
 	{
