@@ -44,15 +44,28 @@ func Privileges(template map[string]any) []string {
 // Exceeding are the privileges of a twin's template that its source's does not have.
 func Exceeding(source, twin map[string]any) []string {
 	have := Privileges(source)
-	root := slices.Contains(have, userRoot)
-	any := root || slices.Contains(have, userAny)
 	return slices.DeleteFunc(without(Privileges(twin), have), func(p string) bool {
-		return root && p == userAny || any && p != userRoot && strings.HasPrefix(p, "user ")
+		return slices.ContainsFunc(covering, func(c cover) bool { return slices.Contains(have, c.have) && strings.HasPrefix(p, c.also) && p != c.but })
 	})
 }
 
-// userRoot can be any other user, too, and userAny is whom the image says, which the override chooses.
-const userRoot, userAny = "user root", "any user but root"
+// userRoot can be any other user, too, and userAny is whom the image says, which the override chooses; so it is with groups.
+const (
+	userRoot, userAny     = "user root", "any user but root"
+	groupAny, groupPrefix = "primary group that the image says", "primary group "
+	callsAll, callsNode   = "every system call", "every system call, unless the node forbids some"
+	callsDefault          = "the system calls of RuntimeDefault"
+	appArmorAll           = "AppArmor Unconfined"
+)
+
+// cover is a privilege that has others in it: those that begin so, but for one.
+type cover struct{ have, also, but string }
+
+var covering = []cover{
+	{have: userRoot, also: userAny}, {have: userRoot, also: "user "}, {have: userAny, also: "user ", but: userRoot},
+	{have: userRoot, also: groupPrefix}, {have: groupAny, also: groupPrefix},
+	{have: callsAll, also: "the system calls of "}, {have: callsNode, also: callsDefault}, {have: appArmorAll, also: "AppArmor "},
+}
 
 func begins(name string, prefixes []string) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
@@ -144,6 +157,9 @@ func (p privileges) identity(spec map[string]any) {
 	p.add("ServiceAccount %s", name)
 	for _, s := range objects(spec["imagePullSecrets"]) {
 		p.add("Secret %v, to pull images", or(s["name"]))
+	}
+	if policy, _, _ := unstructured.NestedString(spec, "securityContext", "supplementalGroupsPolicy"); policy != "Strict" {
+		p.add("the groups that the image gives its user")
 	}
 	groups, _, _ := unstructured.NestedSlice(spec, "securityContext", "supplementalGroups")
 	if own, found, _ := unstructured.NestedFieldNoCopy(spec, "securityContext", "fsGroup"); found {
@@ -264,17 +280,22 @@ func (p privileges) context(pod, container map[string]any) {
 	default:
 		p.add("user %v", user)
 	}
-	if group := effective("runAsGroup"); group == int64(0) {
-		p.add("group root")
+	if group := effective("runAsGroup"); group == nil { // root, unless the image says another
+		p.add(groupAny)
+	} else {
+		p.add("%s%v", groupPrefix, group)
 	}
 	if mount, ok := container["procMount"].(string); ok && mount != "Default" {
 		p.add("procMount %s", mount)
 	}
 	p.profiles(effective("seccompProfile"), effective("appArmorProfile"))
-	for _, field := range []string{"seLinuxOptions", "windowsOptions"} {
-		if options := effective(field); options != nil {
-			p.add("%s %s", field, hashOf(options))
-		}
+	if options := effective("windowsOptions"); options != nil {
+		p.add("windowsOptions %s", hashOf(options))
+	}
+	if options := effective("seLinuxOptions"); options != nil {
+		p.add("seLinuxOptions %s", hashOf(options))
+	} else {
+		p.add("the SELinux label that the node gives")
 	}
 	p.capabilities(container)
 }
@@ -289,15 +310,23 @@ func (p privileges) profiles(seccomp, appArmor any) {
 	}
 	switch kind, file := profile(seccomp); kind {
 	case "", "Unconfined":
-		p.add("every system call, unless the node forbids some")
+		p.add(callsNode)
 		if kind != "" {
-			p.add("every system call")
+			p.add(callsAll)
 		}
 	case "Localhost":
 		p.add("the system calls of %s", file)
+	default:
+		p.add(callsDefault)
 	}
-	if kind, file := profile(appArmor); kind == "Unconfined" || kind == "Localhost" {
+	// Which of two profiles lets a container do more nobody can tell by their names.
+	switch kind, file := profile(appArmor); kind {
+	case "Localhost":
 		p.add("AppArmor %s %s", kind, file)
+	case "Unconfined":
+		p.add(appArmorAll)
+	default:
+		p.add("AppArmor RuntimeDefault")
 	}
 }
 

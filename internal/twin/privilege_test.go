@@ -24,6 +24,7 @@ var (
 		`securityContext: {runAsNonRoot: true}`, `securityContext: {runAsUser: 0}`, `securityContext: {runAsUser: 1000}`, `securityContext: {seccompProfile: {type: RuntimeDefault}}`,
 		`securityContext: {seccompProfile: {type: Unconfined}}`, `securityContext: {appArmorProfile: {type: Unconfined}}`, `securityContext: {sysctls: [{name: kernel.msgmax, value: "1"}]}`,
 		`securityContext: {seLinuxOptions: {type: spc_t}}`, `securityContext: {windowsOptions: {hostProcess: true}}`, `securityContext: {supplementalGroups: [0]}`, `securityContext: {fsGroup: 7}`,
+		`securityContext: {runAsGroup: 1000}`, `securityContext: {runAsGroup: 0}`, `securityContext: {supplementalGroupsPolicy: Strict}`, `securityContext: {appArmorProfile: {type: Localhost, localhostProfile: strict}}`,
 		`volumes: [{name: v, emptyDir: {}}]`, `volumes: [{name: v, hostPath: {path: /}}]`, `volumes: [{name: v, hostPath: {path: /var/log}}]`, `volumes: [{name: v, secret: {secretName: db}}]`,
 		`volumes: [{name: v, persistentVolumeClaim: {claimName: db}}]`, `volumes: [{name: v, persistentVolumeClaim: {claimName: db, readOnly: true}}]`,
 		`volumes: [{name: v, projected: {sources: [{secret: {name: db}}]}}]`, `volumes: [{name: v, csi: {driver: x, nodePublishSecretRef: {name: db}}}]`, `volumes: [{name: v, nfs: {server: x, path: /}}]`,
@@ -34,7 +35,7 @@ var (
 		`volumeMounts: [{name: v, mountPath: /v}]`, `volumeMounts: [{name: v, mountPath: /v, readOnly: true}]`,
 		`securityContext: {privileged: true}`, `securityContext: {allowPrivilegeEscalation: false}`, `securityContext: {allowPrivilegeEscalation: true}`, `securityContext: {capabilities: {drop: [ALL]}}`,
 		`securityContext: {capabilities: {add: [SYS_ADMIN]}}`, `securityContext: {capabilities: {add: [NET_BIND_SERVICE], drop: [all]}}`, `securityContext: {runAsUser: 0}`, `securityContext: {runAsNonRoot: true}`,
-		`securityContext: {runAsNonRoot: false}`, `securityContext: {procMount: Unmasked}`, `securityContext: {seccompProfile: {type: Unconfined}}`, `securityContext: {seLinuxOptions: {user: root}}`,
+		`securityContext: {runAsNonRoot: false}`, `securityContext: {procMount: Unmasked}`, `securityContext: {seccompProfile: {type: Unconfined}}`, `securityContext: {seLinuxOptions: {user: root}}`, `securityContext: {runAsGroup: 2000}`,
 	}
 	metadataFields = []string{
 		`annotations: {container.apparmor.security.beta.kubernetes.io/web: unconfined}`, `annotations: {iam.amazonaws.com/role: admin}`, `annotations: {cdi.k8s.io/gpu: all}`,
@@ -120,6 +121,15 @@ func exceeds(t *testing.T, source, spec map[string]any) (more []string) {
 		}
 	}
 	add("root", rooted(b.Spec) && !rooted(a.Spec))
+	add("the root group", !rooted(a.Spec) && groupOfRoot(b.Spec) && !groupOfRoot(a.Spec))
+	strict := func(pod corev1.PodSpec) bool {
+		return pod.SecurityContext != nil && ptr.Deref(pod.SecurityContext.SupplementalGroupsPolicy, "") == corev1.SupplementalGroupsPolicyStrict
+	}
+	add("groups of the image", strict(a.Spec) && !strict(b.Spec))
+	confined := func(pod corev1.PodSpec) bool {
+		return pod.SecurityContext != nil && pod.SecurityContext.AppArmorProfile != nil && pod.SecurityContext.AppArmorProfile.Type == corev1.AppArmorProfileTypeLocalhost
+	}
+	add("no profile", confined(a.Spec) && !confined(b.Spec))
 	add("another account", a.Spec.ServiceAccountName != b.Spec.ServiceAccountName)
 	add("another runtime", ptr.Deref(a.Spec.RuntimeClassName, "") != ptr.Deref(b.Spec.RuntimeClassName, ""))
 	add("a token", tokenOf(b.Spec) > tokenOf(a.Spec))
@@ -177,6 +187,18 @@ func rooted(pod corev1.PodSpec) bool {
 			not = own.RunAsNonRoot
 		}
 		return user == nil && !ptr.Deref(not, false) || user != nil && *user == 0
+	})
+}
+
+// groupOfRoot says whether a container may have group 0: it does not say another.
+func groupOfRoot(pod corev1.PodSpec) bool {
+	all := ptr.Deref(pod.SecurityContext, corev1.PodSecurityContext{})
+	return slices.ContainsFunc(slices.Concat(pod.InitContainers, pod.Containers), func(c corev1.Container) bool {
+		group := all.RunAsGroup
+		if c.SecurityContext != nil && c.SecurityContext.RunAsGroup != nil {
+			group = c.SecurityContext.RunAsGroup
+		}
+		return ptr.Deref(group, 0) == 0
 	})
 }
 

@@ -1173,6 +1173,14 @@ func TestPrivilegesOfOthers(t *testing.T) {
 		"whom the image says":        {`{securityContext: {runAsUser: 1000, runAsNonRoot: true}}`, `{securityContext: {runAsUser: null, runAsNonRoot: true}}`, "any user but root"},
 		"whom the image may say":     {`{}`, `{securityContext: {runAsUser: 1000}}`, ""},
 		"root instead of the images": {`{}`, `{securityContext: {runAsUser: 0}}`, "user root"},
+		"another group":              {`{securityContext: {runAsUser: 1000, runAsGroup: 1000}}`, `{securityContext: {runAsGroup: 1001}}`, "primary group 1001"},
+		"the group of the image":     {`{securityContext: {runAsUser: 1000, runAsGroup: 1000}}`, `{securityContext: {runAsGroup: null}}`, "primary group that the image says"},
+		"groups of the image":        {`{securityContext: {supplementalGroupsPolicy: Strict}}`, `{securityContext: {supplementalGroupsPolicy: Merge}}`, "the groups that the image gives its user"},
+		"no profile of AppArmor":     {`{securityContext: {appArmorProfile: {type: Localhost, localhostProfile: x}}}`, `{securityContext: {appArmorProfile: null}}`, "AppArmor RuntimeDefault"},
+		"a profile instead of none":  {`{securityContext: {appArmorProfile: {type: Unconfined}}}`, `{securityContext: {appArmorProfile: {type: RuntimeDefault}}}`, ""},
+		"other system calls":         {`{securityContext: {seccompProfile: {type: Localhost, localhostProfile: x}}}`, `{securityContext: {seccompProfile: {type: RuntimeDefault, localhostProfile: null}}}`, "the system calls of RuntimeDefault"},
+		"fewer system calls":         {`{securityContext: {seccompProfile: {type: Unconfined}}}`, `{securityContext: {seccompProfile: {type: RuntimeDefault}}}`, ""},
+		"no label of SELinux":        {`{securityContext: {seLinuxOptions: {type: x}}}`, `{securityContext: {seLinuxOptions: null}}`, "the SELinux label that the node gives"},
 	} {
 		t.Run("o3 "+name, func(t *testing.T) {
 			from := source(t, tracked)
