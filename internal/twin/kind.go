@@ -33,9 +33,10 @@ type kind struct {
 	immutable []string
 	// plain sees that what the override says of the strategy needs nothing of the source's; nil is of any strategy.
 	plain func(spec map[string]any) error
-	// typed is a new value of the spec's type, for a strict look at it; partly: of its template alone.
+	// typed is a new value of the spec's type, for a strict look at it; where it has the template alone, fields are those of
+	// the spec beside it.
 	typed  func() any
-	partly bool
+	fields []string
 }
 
 var (
@@ -84,7 +85,10 @@ var (
 				Template corev1.PodTemplateSpec `json:"template"`
 			}{}
 		},
-		partly: true,
+		fields: []string{
+			"analysis", "minReadySeconds", "paused", "progressDeadlineAbort", "progressDeadlineSeconds", "replicas", "restartAt", "revisionHistoryLimit",
+			"rollbackWindow", "selector", "strategy", "workloadRef",
+		},
 	}
 )
 
@@ -236,7 +240,8 @@ func (k kind) normalise(spec map[string]any) {
 }
 
 // check looks strictly at the spec: a field that nobody knows is a typo (c5), unless the source has it, from an
-// API server that is newer than this. Of a Rollout only the template is looked at; the API server knows the rest.
+// API server that is newer than this. Of a Rollout the template and the names beside it are looked at; the API server knows
+// the rest.
 func (k kind) check(base, spec map[string]any) error {
 	known, _ := k.strictly(base)
 	unknown, err := k.strictly(spec)
@@ -261,7 +266,7 @@ func (k kind) strictly(spec map[string]any) (unknown []string, err error) {
 		return nil, errors.New(misfit(err))
 	}
 	for _, e := range strict {
-		if !k.partly || strings.Contains(e.Error(), `"template.`) {
+		if !slices.ContainsFunc(k.fields, func(field string) bool { return e.Error() == fmt.Sprintf("unknown field %q", field) }) {
 			unknown = append(unknown, e.Error())
 		}
 	}

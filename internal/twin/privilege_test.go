@@ -122,13 +122,7 @@ func exceeds(t *testing.T, source, spec map[string]any) (more []string) {
 	}
 	add("root", rooted(b.Spec) && !rooted(a.Spec))
 	add("the root group", !rooted(a.Spec) && groupOfRoot(b.Spec) && !groupOfRoot(a.Spec))
-	strict := func(pod corev1.PodSpec) bool {
-		return pod.SecurityContext != nil && ptr.Deref(pod.SecurityContext.SupplementalGroupsPolicy, "") == corev1.SupplementalGroupsPolicyStrict
-	}
-	add("groups of the image", strict(a.Spec) && !strict(b.Spec))
-	confined := func(pod corev1.PodSpec) bool {
-		return pod.SecurityContext != nil && pod.SecurityContext.AppArmorProfile != nil && pod.SecurityContext.AppArmorProfile.Type == corev1.AppArmorProfileTypeLocalhost
-	}
+	add("groups of the image", onlyItsGroups(a.Spec) && !onlyItsGroups(b.Spec))
 	add("no profile", confined(a.Spec) && !confined(b.Spec))
 	add("another account", a.Spec.ServiceAccountName != b.Spec.ServiceAccountName)
 	add("another runtime", ptr.Deref(a.Spec.RuntimeClassName, "") != ptr.Deref(b.Spec.RuntimeClassName, ""))
@@ -188,6 +182,18 @@ func rooted(pod corev1.PodSpec) bool {
 		}
 		return user == nil && !ptr.Deref(not, false) || user != nil && *user == 0
 	})
+}
+
+// onlyItsGroups says whether the image gives the user of a pod no groups.
+func onlyItsGroups(pod corev1.PodSpec) bool {
+	all := ptr.Deref(pod.SecurityContext, corev1.PodSecurityContext{})
+	return ptr.Deref(all.SupplementalGroupsPolicy, "") == corev1.SupplementalGroupsPolicyStrict
+}
+
+// confined says whether a pod has a profile of AppArmor of its own.
+func confined(pod corev1.PodSpec) bool {
+	profile := ptr.Deref(pod.SecurityContext, corev1.PodSecurityContext{}).AppArmorProfile
+	return profile != nil && profile.Type == corev1.AppArmorProfileTypeLocalhost
 }
 
 // groupOfRoot says whether a container may have group 0: it does not say another.

@@ -788,6 +788,13 @@ func TestUnknownFieldsOfOthers(t *testing.T) {
 	t.Run("c5 a Rollout's own", func(t *testing.T) {
 		build(t, shifting, wanted(t, `{strategy: {canary: {maxSurge: 2, steps: [{setWeight: 10}]}}}`))
 	})
+	t.Run("c5 a Rollout's own, beside its template", func(t *testing.T) {
+		_, err := Build(source(t, shifting), wanted(t, `{replcas: 2}`))
+		refused(t, err, `unknown field "replcas"`)
+		if _, err := Build(source(t, shifting), wanted(t, `{replicas: 2, minReadySeconds: 3, progressDeadlineAbort: true, rollbackWindow: {revisions: 2}}`)); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("c5 of a newer source", func(t *testing.T) {
 		if _, err := Build(newer, wanted(t, `{}`)); err != nil {
 			t.Error(err)

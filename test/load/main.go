@@ -204,6 +204,9 @@ func measureMain(ctx context.Context, args []string) error {
 		Subject: o.subject.Name, Scenario: o.scenario.Name, N: o.n, Machine: machine.ThisHost(), Flags: args,
 		Versions: machine.Versions{Commit: machine.Commit(env.Root()), Go: runtime.Version()},
 	}
+	if err := os.Remove(o.out); err != nil && !errors.Is(err, os.ErrNotExist) { // what it says is of another run
+		return fmt.Errorf("removing what was measured before: %w", err)
+	}
 	if err := repeat(ctx, o, lab, report); err != nil {
 		return err
 	}
