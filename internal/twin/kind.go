@@ -105,6 +105,9 @@ var fixed = map[string]string{
 func (k kind) refuse(override map[string]any) error {
 	for _, all := range []map[string]string{fixed, k.fixed} {
 		for _, path := range slices.Sorted(maps.Keys(all)) {
+			if path == "paused" && override[path] == false {
+				continue // it is not anyway
+			}
 			if err := refuseAt(override, path, all[path]); err != nil {
 				return err
 			}

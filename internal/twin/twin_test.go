@@ -791,7 +791,7 @@ func TestUnknownFieldsOfOthers(t *testing.T) {
 	t.Run("c5 a Rollout's own, beside its template", func(t *testing.T) {
 		_, err := Build(source(t, shifting), wanted(t, `{replcas: 2}`))
 		refused(t, err, `unknown field "replcas"`)
-		if _, err := Build(source(t, shifting), wanted(t, `{replicas: 2, minReadySeconds: 3, progressDeadlineAbort: true, rollbackWindow: {revisions: 2}}`)); err != nil {
+		if _, err := Build(source(t, shifting), wanted(t, `{paused: false, replicas: 2, minReadySeconds: 3, progressDeadlineAbort: true, rollbackWindow: {revisions: 2}}`)); err != nil {
 			t.Error(err)
 		}
 	})

@@ -42,6 +42,8 @@ const (
 	ReasonSourceFound = "SourceFound"
 	// ReasonSourceNotFound: there is no such workload, or what it refers to.
 	ReasonSourceNotFound = "SourceNotFound"
+	// ReasonPinLost: what was kept of a source, of which the twin is made, is gone.
+	ReasonPinLost = "PinLost"
 	// ReasonSourceGoing: the source is being deleted.
 	ReasonSourceGoing = "SourceGoing"
 	// ReasonKindUnavailable: the cluster does not serve the kind.

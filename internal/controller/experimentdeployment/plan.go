@@ -200,8 +200,8 @@ func (f facts) follow() Plan {
 	}
 	built, accepted := f.build(source)
 	p := Plan{Steps: []conditions.Step{accepted, found}}
-	if f.seen.Unsure {
-		p.lookIn(refusedAgain)
+	if f.seen.Unsure || found.Reason == v1alpha1.ReasonPinLost {
+		p.lookIn(refusedAgain) // nobody tells when that changes
 	}
 	if built != nil {
 		p.describe(f, source, built)
@@ -285,6 +285,9 @@ func (f facts) found() conditions.Step {
 		return missing(v1alpha1.ReasonSourceNotFound, what+" does not exist")
 	case f.seen.Source.GetDeletionTimestamp() != nil:
 		return missing(v1alpha1.ReasonSourceGoing, what+" is being deleted")
+	case f.unpinned():
+		return conditions.False(v1alpha1.ConditionSourceFound, v1alpha1.ReasonPinLost, "ControllerRevision "+key(f.owner).String()+
+			", the spec that the twin is made of, is gone, and the twin stays as it is; put it back, or set spec.sourcePolicy to Follow and then to Pinned again, to pin the source as it is now")
 	case f.seen.Missing != "":
 		return missing(v1alpha1.ReasonSourceNotFound, what+" refers to "+f.seen.Missing)
 	}
@@ -308,6 +311,11 @@ func (f facts) source() *unstructured.Unstructured {
 		}
 	}
 	return source
+}
+
+// unpinned says whether what was kept of the source has been lost: it is made before the twin that says so.
+func (f facts) unpinned() bool {
+	return f.pins() && f.seen.Pin == nil && f.seen.Twin != nil && f.seen.Twin.GetAnnotations()[v1alpha1.AnnotationPinned] != ""
 }
 
 // pinned is the spec that the twin is made from; nil for the source's own.

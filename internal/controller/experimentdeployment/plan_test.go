@@ -409,6 +409,15 @@ func TestPinned(t *testing.T) {
 	if p := f.plan(); p.Action != Nothing || p.Pin != nil || p.SourceGeneration != 7 {
 		t.Errorf("it follows: %+v", p)
 	}
+	lost := f
+	lost.seen.Pin = nil
+	lost.owner = f.owner.DeepCopy()
+	lost.owner.Spec.Replicas = ptr.To[int32](2)
+	p = lost.plan()
+	if p.Action != Nothing || p.Pin != nil || p.Wait != refusedAgain {
+		t.Errorf("when what was kept is gone: %+v", p)
+	}
+	expect(t, p, v1alpha1.ConditionSourceFound, "False", v1alpha1.ReasonPinLost)
 	f.owner.Spec.Replicas = ptr.To[int32](2)
 	p = f.plan()
 	if _, new, _ := unstructured.NestedString(p.Twin.Object, "spec", "template", "metadata", "labels", "new"); p.Action != Update || new {
