@@ -1,21 +1,29 @@
 package hibernateplan
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/pod-security-admission/api"
 	"k8s.io/pod-security-admission/policy"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/executor"
 )
 
 // asleepNow is a plan of one target that is to sleep, whatever its schedule.
@@ -143,5 +151,120 @@ func TestPodSecurity(t *testing.T) {
 				t.Error(got.ForbiddenDetail())
 			}
 		})
+	}
+}
+
+// What a runner is granted is its target's restore point, and what its executor needs where the target is: by bindings in
+// namespaces, and of the whole cluster for what has none. Of another cluster nothing is granted here.
+func TestGranted(t *testing.T) {
+	plan, n := attempting(v1alpha1.OperationShutdown, "a")
+	for name, test := range map[string]struct {
+		reached reached
+		want    []string
+	}{
+		"nothing":         {reached{}, nil},
+		"namespaces":      {reached{needs: executor.Needs{ClusterRole: "r"}, namespaces: []string{"shop", "team"}}, []string{"RoleBinding shop ClusterRole r", "RoleBinding team ClusterRole r"}},
+		"the cluster":     {reached{needs: executor.Needs{ClusterRole: "r", Cluster: true}}, []string{"ClusterRoleBinding  ClusterRole r"}},
+		"another cluster": {reached{needs: executor.Needs{ClusterRole: "r", Cluster: true}, namespaces: []string{"shop"}, credentials: true}, nil},
+	} {
+		a := attempt{names: n, execution: &plan.Status.Executions[0], target: plan.Spec.Targets[0], reached: test.reached}
+		job := a.name().Name
+		want := append([]string{"ServiceAccount system", "Role system configmaps " + n.point("a").Name + " get,update", "RoleBinding system Role " + job}, test.want...)
+		var got []string
+		for _, o := range a.helpers() {
+			got = append(got, grantOf(t, o, job))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// grantOf is what an object gives to the ServiceAccount of a Job.
+func grantOf(t *testing.T, o client.Object, job string) string {
+	t.Helper()
+	bound := func(ref rbacv1.RoleRef, subjects []rbacv1.Subject) string {
+		if diff := cmp.Diff([]rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "system", Name: job}}, subjects); diff != "" {
+			t.Errorf("somebody else is bound: %s", diff)
+		}
+		return " " + ref.Kind + " " + ref.Name
+	}
+	is := o.GetObjectKind().GroupVersionKind().Kind + " " + o.GetNamespace()
+	switch o := o.(type) {
+	case *rbacv1.Role:
+		for _, r := range o.Rules {
+			is += " " + strings.Join(r.Resources, ",") + " " + strings.Join(r.ResourceNames, ",") + " " + strings.Join(r.Verbs, ",")
+		}
+	case *rbacv1.RoleBinding:
+		is += bound(o.RoleRef, o.Subjects)
+	case *rbacv1.ClusterRoleBinding:
+		is += bound(o.RoleRef, o.Subjects)
+	}
+	return is
+}
+
+// A report that was lost is found in what the container has said at its end; without one, how it has ended is told.
+func TestLastWords(t *testing.T) {
+	for name, test := range map[string]struct {
+		message string
+		state   v1alpha1.ExecutionState
+		says    string
+	}{
+		"of this attempt": {`{"execution": "JOB", "completed": true, "resources": 2}`, v1alpha1.ExecutionCompleted, ""},
+		"of another":      {`{"execution": "another", "completed": true, "resources": 2}`, v1alpha1.ExecutionPending, "container OOMKilled, exit code 137"},
+		"none":            {"", v1alpha1.ExecutionPending, "container OOMKilled, exit code 137"},
+	} {
+		plan, n := attempting(v1alpha1.OperationShutdown, "a")
+		plan.ResourceVersion, plan.Finalizers = "1", []string{v1alpha1.Finalizer}
+		ended := only(plan)
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: ended}}
+		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: ended}}}
+		pod.Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			Reason: "OOMKilled", ExitCode: 137, Message: strings.ReplaceAll(test.message, "JOB", ended),
+		}}}}
+		pod.Status.Phase = corev1.PodFailed
+		revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: plan.Status.CurrentCycle.PlanRevision}}
+		content, err := json.Marshal(resolve(plan.Spec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		revision.Data.Raw = content
+		marks.Set(plan, job)
+		marks.Set(plan, revision)
+		r, _ := newReconciler(t, plan, job, pod, revision, pointOf(n, "a", ended))
+		_, now := pass(t, r, plan)
+		if e := now.Status.Executions[0]; e.State != test.state || !strings.Contains(e.Message, test.says) {
+			t.Errorf("%s: %s, %q", name, e.State, e.Message)
+		}
+	}
+}
+
+// bindable are the ClusterRoles that may be bound by whoever does not have their rights: of runners, and of who reads the
+// kubeconfig of a virtual cluster.
+var bindable = []string{"labkeeper-runner-workloadscaler labkeeper-runner-karpenter", "labkeeper-kubeconfig-reader"}
+
+// Nobody may bind more than that by what is installed, nor give rights that he does not have.
+func TestMayBind(t *testing.T) {
+	files, err := filepath.Glob("../../../config/rbac/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v: %v", files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for part := range strings.SplitSeq(string(text), "\n---\n") {
+			role := &rbacv1.ClusterRole{}
+			if err := yaml.Unmarshal([]byte(part), role); err != nil {
+				t.Fatal(err)
+			}
+			for _, rule := range role.Rules {
+				if slices.Contains(rule.Verbs, "*") || slices.Contains(rule.Verbs, "escalate") || slices.Contains(rule.Verbs, "bind") && !slices.Contains(bindable, strings.Join(rule.ResourceNames, " ")) {
+					t.Errorf("%s: %s: %+v", file, role.Name, rule)
+				}
+			}
+		}
 	}
 }

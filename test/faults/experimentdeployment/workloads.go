@@ -197,6 +197,12 @@ func edit(patch string) action {
 	}
 }
 
+// mended gives it an image that works.
+func mended(ctx context.Context, s *faults.Stage) error {
+	s.Release(healthy)
+	return edit(newImage)(ctx, s)
+}
+
 // labelSource and removeSource are what somebody does to the source.
 func labelSource(kind string) action {
 	return func(ctx context.Context, s *faults.Stage) error {
@@ -369,5 +375,13 @@ var workloads = []faults.Workload{
 		Holds:   []string{healthy},
 		Steps:   []faults.Step{faults.At(written, sleep(time.Hour))},
 		Done:    up(1, unready, unscaled),
+	},
+	{
+		// Another template brings its pods back.
+		Name:    "rollout-unready-edited",
+		Objects: objects("Rollout", "  onUnready: {after: 10m}\n"),
+		Holds:   []string{healthy},
+		Steps:   []faults.Step{faults.At(written, sleep(time.Hour)), faults.At(up(1, unready, unscaled), mended)},
+		Done:    up(2, isReady, imaged("example/web:3")),
 	},
 }
