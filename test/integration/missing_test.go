@@ -6,9 +6,45 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	twins "github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+)
+
+// A Rollout of a Deployment, and its twin.
+const (
+	rolled = `
+apiVersion: experimentcontroller.example.com/v1alpha1
+kind: ExperimentDeployment
+metadata: {name: rolled}
+spec:
+  sourceRef: {kind: Rollout, name: web}
+  replicas: 0
+  overrideSpec: {}
+`
+	referring = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: base}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web, version: "1"}}
+    spec: {containers: [{name: web, image: "example/web:1"}]}
+---
+apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {name: web}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  workloadRef: {apiVersion: apps/v1, kind: Deployment, name: base}
+  strategy: {canary: {}}
+`
 )
 
 var _ = Describe("A cluster without the kinds of the outsides", Ordered, func() {
@@ -60,6 +96,24 @@ var _ = Describe("A cluster without the kinds of the outsides", Ordered, func() 
 		bare.world.watch(claims)
 		s.reaches(withGKE, v1alpha1.PhaseComplete)
 		Expect(m.Exited()).NotTo(BeClosed())
+	})
+
+	It("has twins of Rollouts when there are any, which follow what those are made of", func(ctx SpecContext) {
+		shop := &shop{lab: bare, namespace: s.namespace}
+		shop.create(ctx, rolled)
+		shop.says(ctx, "rolled", twins.ConditionSourceFound, metav1.ConditionFalse, twins.ReasonKindUnavailable)
+		bare.install(ctx, "bin/crds/argo-rollouts/rollout-crd.yaml")
+		shop.says(ctx, "rolled", twins.ConditionSourceFound, metav1.ConditionFalse, twins.ReasonSourceNotFound)
+		shop.create(ctx, referring)
+		label := func(g Gomega) string {
+			e := shop.get(ctx, "rolled")
+			g.Expect(e.Status.ExperimentResourceRef).NotTo(BeNil(), "%+v", e.Status.Conditions)
+			value, _, _ := unstructured.NestedString(shop.twin(ctx, e).Object, "spec", "template", "metadata", "labels", "version")
+			return value
+		}
+		Eventually(label).Should(Equal("1"))
+		bare.kubectl(ctx, "-n", s.namespace, "patch", "deployment", "base", "--type=merge", "-p", `{"spec": {"template": {"metadata": {"labels": {"version": "2"}}}}}`)
+		Eventually(label).Should(Equal("2"))
 	})
 
 	It("says Forbidden when a right is missing, and goes on when it is back", func() {

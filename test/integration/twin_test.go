@@ -213,6 +213,24 @@ spec:
       terminationGracePeriodSeconds: 0
       containers: [{name: db, image: "example/db:1"}]
 `
+	dbWithVolumes = `
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  serviceName: db
+  replicas: 1
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec:
+      nodeName: twins
+      terminationGracePeriodSeconds: 0
+      containers: [{name: db, image: "example/db:1", volumeMounts: [{name: data, mountPath: /data}]}]
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+`
 	faster = `
 apiVersion: experimentcontroller.example.com/v1alpha1
 kind: ExperimentDeployment
@@ -275,6 +293,38 @@ func (l *lab) startNode(ctx context.Context) {
 
 var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 	BeforeAll(startNode)
+
+	It("hears of what comes beside its source, and goes", func(ctx SpecContext) {
+		s := newShop(ctx, web)
+		s.create(ctx, faster)
+		s.ready(ctx, "faster")
+		s.says(ctx, "faster", twins.ConditionServiceShared, metav1.ConditionFalse, twins.ReasonNoServices)
+		s.create(ctx, webNeighbours)
+		s.says(ctx, "faster", twins.ConditionServiceShared, metav1.ConditionTrue, twins.ReasonShared)
+		s.says(ctx, "faster", twins.ConditionAutoscalerInterference, metav1.ConditionTrue, twins.ReasonInterference, "HorizontalPodAutoscaler web")
+		s.says(ctx, "faster", twins.ConditionDisruptionInterference, metav1.ConditionTrue, twins.ReasonInterference, "PodDisruptionBudget web")
+		s.kubectl(ctx, "-n", s.namespace, "delete", "service,hpa,pdb", "web")
+		s.says(ctx, "faster", twins.ConditionServiceShared, metav1.ConditionFalse, twins.ReasonNoServices)
+		s.says(ctx, "faster", twins.ConditionAutoscalerInterference, metav1.ConditionFalse, twins.ReasonNone)
+		s.says(ctx, "faster", twins.ConditionDisruptionInterference, metav1.ConditionFalse, twins.ReasonNone)
+	})
+
+	It("has volumes of its own, which go with it, while those of its source stay", func(ctx SpecContext) {
+		s := newShop(ctx, dbWithVolumes)
+		s.create(ctx, otherDB)
+		e := s.ready(ctx, "other")
+		claims := func() (names []string) {
+			for _, claim := range s.list(ctx, "v1", "PersistentVolumeClaim") {
+				names = append(names, claim.GetName())
+			}
+			return names
+		}
+		its := "data-" + e.Status.ExperimentResourceRef.Name + "-0"
+		Expect(claims()).To(ConsistOf("data-db-0", its))
+		Expect(s.client.Delete(ctx, e)).To(Succeed())
+		s.gone(ctx, e)
+		Eventually(claims).Should(ConsistOf("data-db-0"))
+	})
 
 	It("is a twin behind the Service of its source, which does not notice", func(ctx SpecContext) {
 		s := newShop(ctx, web, webNeighbours)
