@@ -16,7 +16,7 @@ import (
 
 // A Rollout of a Deployment, and its twin.
 const (
-	rolled = `
+	laterTwin = `
 apiVersion: experimentcontroller.example.com/v1alpha1
 kind: ExperimentDeployment
 metadata: {name: rolled}
@@ -25,7 +25,7 @@ spec:
   replicas: 0
   overrideSpec: {}
 `
-	referring = `
+	laterRollout = `
 apiVersion: apps/v1
 kind: Deployment
 metadata: {name: base}
@@ -100,11 +100,11 @@ var _ = Describe("A cluster without the kinds of the outsides", Ordered, func() 
 
 	It("has twins of Rollouts when there are any, which follow what those are made of", func(ctx SpecContext) {
 		shop := &shop{lab: bare, namespace: s.namespace}
-		shop.create(ctx, rolled)
+		shop.create(ctx, laterTwin)
 		shop.says(ctx, "rolled", twins.ConditionSourceFound, metav1.ConditionFalse, twins.ReasonKindUnavailable)
 		bare.install(ctx, "bin/crds/argo-rollouts/rollout-crd.yaml")
 		shop.says(ctx, "rolled", twins.ConditionSourceFound, metav1.ConditionFalse, twins.ReasonSourceNotFound)
-		shop.create(ctx, referring)
+		shop.create(ctx, laterRollout)
 		label := func(g Gomega) string {
 			e := shop.get(ctx, "rolled")
 			g.Expect(e.Status.ExperimentResourceRef).NotTo(BeNil(), "%+v", e.Status.Conditions)
