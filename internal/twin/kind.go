@@ -105,9 +105,6 @@ var fixed = map[string]string{
 func (k kind) refuse(override map[string]any) error {
 	for _, all := range []map[string]string{fixed, k.fixed} {
 		for _, path := range slices.Sorted(maps.Keys(all)) {
-			if path == "paused" && override[path] == false {
-				continue // it is not anyway
-			}
 			if err := refuseAt(override, path, all[path]); err != nil {
 				return err
 			}
@@ -141,7 +138,8 @@ func (k kind) refuse(override map[string]any) error {
 }
 
 func refuseAt(override map[string]any, path, why string) error {
-	if _, found, err := unstructured.NestedFieldNoCopy(override, strings.Split(path, ".")...); found && err == nil {
+	value, found, err := unstructured.NestedFieldNoCopy(override, strings.Split(path, ".")...)
+	if harmless := path == "paused" && value == false; found && err == nil && !harmless {
 		return invalid("overrideSpec."+path, "%s; remove it", why)
 	}
 	return nil
