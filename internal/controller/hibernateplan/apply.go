@@ -237,27 +237,33 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 	return a, err
 }
 
-// sleeps are those of some namespaces in which a target can be put to sleep: what is in others has gone, or goes.
-func (s *scope) sleeps(ctx context.Context, names []string) (out []string, err error) {
+// living are those of some namespaces that there are: what is in one that is gone, or going, is not put to sleep any more,
+// nor woken.
+func (s *scope) living(ctx context.Context, from client.Reader, names []string) (out []*metav1.PartialObjectMetadata, err error) {
 	for _, name := range names {
-		namespace, err := s.namespace(ctx, s.Client, name)
+		namespace, err := s.namespace(ctx, from, name)
 		if err != nil {
 			return nil, err
 		}
 		if namespace != nil && namespace.DeletionTimestamp == nil {
-			out = append(out, name)
+			out = append(out, namespace)
 		}
 	}
 	return out, nil
 }
 
-// hub tells the manager's own cluster from others.
-func (s *scope) hub(ctx context.Context) (string, error) {
-	system := kube.Metadata(namespaceGVK)
-	if err := s.Client.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, system); err != nil {
-		return "", fmt.Errorf("reading Namespace %s: %w", metav1.NamespaceSystem, err)
+// sleeps are those of some namespaces in which a target can be put to sleep.
+func (s *scope) sleeps(ctx context.Context, names []string) ([]string, error) {
+	living, err := s.living(ctx, s.Client, names)
+	return namesOf(living), err
+}
+
+// namesOf some objects.
+func namesOf(objects []*metav1.PartialObjectMetadata) (out []string) {
+	for _, o := range objects {
+		out = append(out, o.Name)
 	}
-	return string(system.UID), nil
+	return out
 }
 
 // wakes are the namespaces that a target is woken in: those of the ledger that there still are. One that was
@@ -268,20 +274,22 @@ func (s *scope) wakes(ctx context.Context, l *launched) ([]string, error) {
 	if len(names) == 0 && l.point != nil {
 		names = split(l.point.Annotations[annotationNamespaces])
 	}
-	var out []string
-	for _, name := range names {
-		switch namespace, err := s.namespace(ctx, s.Live, name); {
-		case err != nil:
-			return nil, err
-		case namespace == nil || namespace.DeletionTimestamp != nil:
-		default:
-			if why := s.withheld(name, namespace.Annotations); why != "" && len(l.Namespaces) == 0 {
-				return nil, &problem{reason: v1alpha1.ReasonNotGranted, message: why}
-			}
-			out = append(out, name)
+	living, err := s.living(ctx, s.Live, names)
+	for _, namespace := range living {
+		if why := s.withheld(namespace.Name, namespace.Annotations); why != "" && len(l.Namespaces) == 0 {
+			return nil, &problem{reason: v1alpha1.ReasonNotGranted, message: why}
 		}
 	}
-	return out, nil
+	return namesOf(living), err
+}
+
+// hub tells the manager's own cluster from others.
+func (s *scope) hub(ctx context.Context) (string, error) {
+	system := kube.Metadata(namespaceGVK)
+	if err := s.Client.Get(ctx, types.NamespacedName{Name: metav1.NamespaceSystem}, system); err != nil {
+		return "", fmt.Errorf("reading Namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	return string(system.UID), nil
 }
 
 // fence makes the restore point of a target that of an attempt: the runner of another one writes nothing any more.

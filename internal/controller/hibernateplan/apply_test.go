@@ -416,6 +416,30 @@ func TestLeftWhereOneIsGone(t *testing.T) {
 	}
 }
 
+// What was left asleep where this plan may do nothing is not woken, whatever else there is to tell of.
+func TestUnreadPointBesideOneOfOthers(t *testing.T) {
+	for _, unread := range []string{"0", "z"} { // before the other, and after it
+		plan := newPlan(v1alpha1.StrategyParallel, 1)
+		var points []client.Object
+		for name, content := range map[string]string{unread: `{`, "a": `{"name": "a", "type": "noop"}`} {
+			point := pointOf(names{namespace: "system", plan: plan}, name, "")
+			point.Name = name
+			point.Labels = map[string]string{labelRestorePoint: keyLabel(client.ObjectKeyFromObject(plan))}
+			point.Annotations[annotationNamespaces] = "other"
+			point.Data = map[string]string{keyTarget: content}
+			points = append(points, point)
+		}
+		r, _ := newReconciler(t, append(points, plan, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}})...)
+		s := &scope{Reconciler: r, owner: plan, now: noon}
+		if err := s.observeLeft(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if p := s.seen.Problem; p == nil || p.ofTarget || p.reason != v1alpha1.ReasonNotGranted {
+			t.Errorf("beside %q: %+v", unread, p)
+		}
+	}
+}
+
 // A restore point that does not say what it is of keeps no others asleep, nor the plan for ever.
 func TestUnreadPoint(t *testing.T) {
 	plan := newPlan(v1alpha1.StrategyParallel, 1)

@@ -77,7 +77,8 @@
 //   - A part of a ledger that has left the status is gone: nothing is done any more (LedgerLost), but for a look each
 //     minute whether somebody has put it back. The plan can be deleted with Leave, and what sleeps wakes by the next one.
 //   - A plan of the name of one that was left asleep is created: it wakes what the restore points tell of, where they say
-//     that it was, if it may act there now; until then it begins nothing.
+//     that it was, if it may act there now; until then it begins nothing. One that does not say of which target it is is
+//     told of by its name and keeps nothing else from beginning, and is waited for when the plan is deleted, as others are.
 //   - A connector is changed between the record of an attempt and its Job: that attempt has failed. One that reaches
 //     another cluster while targets sleep wakes nothing: restore points know theirs, and the attempt fails (OtherCluster).
 //

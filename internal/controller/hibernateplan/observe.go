@@ -430,10 +430,7 @@ func (s *scope) observeLeft(ctx context.Context) error {
 		}
 		var t v1alpha1.Target
 		if err := json.Unmarshal([]byte(point.Data[keyTarget]), &t); err != nil || t.Name == "" {
-			at := point.Namespace + "/" + point.Name
-			s.seen.Unread = append(s.seen.Unread, at)
-			s.seen.Problem = &problem{reason: v1alpha1.ReasonInvalid, ofTarget: true, message: fmt.Sprintf(
-				"ConfigMap %s, a restore point, does not say of which target it is; put its %s back, or delete it if what it tells of is awake", at, keyTarget)}
+			s.seen.Unread = append(s.seen.Unread, point.Namespace+"/"+point.Name)
 			continue
 		}
 		s.seen.Left[t.Name] = t
@@ -441,7 +438,11 @@ func (s *scope) observeLeft(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(s.seen.Left)+len(s.seen.Unread) == 0 {
+	if len(s.seen.Unread) > 0 && s.seen.Problem == nil { // which may keep anything from beginning, as this must not
+		s.seen.Problem = &problem{reason: v1alpha1.ReasonInvalid, ofTarget: true, message: fmt.Sprintf(
+			"ConfigMap %s, a restore point, does not say of which target it is; put its %s back, or delete it if what it tells of is awake", s.seen.Unread[0], keyTarget)}
+	}
+	if !s.seen.leftAny() {
 		s.lonely.Add(s.owner.UID, s.now) // somebody may still put them back from a backup
 	}
 	return nil

@@ -58,6 +58,9 @@ type Observed struct {
 	Credentials map[string]bool
 }
 
+// leftAny says whether a plan of this name has left anything asleep, wherever that can be told of.
+func (o *Observed) leftAny() bool { return len(o.Left)+len(o.Unread) > 0 }
+
 // problem is what is in the way of starting anything.
 type problem struct {
 	reason, message string
@@ -128,7 +131,7 @@ func (f facts) decide() Plan {
 	f.going(&p, plan)
 	f.effects(&p, plan)
 	f.advance(&p, plan, current)
-	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp && len(f.seen.Left)+len(f.seen.Unread) == 0 {
+	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp && !f.seen.leftAny() {
 		p.Done = true
 	}
 	if p.Known && !p.Desired.until.IsZero() {
@@ -399,7 +402,7 @@ func (f facts) leave(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 		p.GivenUp = false
 		return
 	}
-	p.GivenUp, p.Done = anyOf(st.Executions, asleep) || st.CurrentCycle == nil && len(f.seen.Left)+len(f.seen.Unread) > 0, true
+	p.GivenUp, p.Done = anyOf(st.Executions, asleep) || st.CurrentCycle == nil && f.seen.leftAny(), true
 	if st.CurrentCycle != nil {
 		p.Forget = st.CurrentCycle.ID
 	}
