@@ -2,6 +2,7 @@ package twin
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -27,26 +28,71 @@ func Privileges(template map[string]any) []string {
 	pod, _, _ := unstructured.NestedFieldNoCopy(template, "spec")
 	spec, _ := pod.(map[string]any)
 	p.pod(spec)
-	context, _ := spec["securityContext"].(map[string]any)
 	for _, c := range containers(spec) {
-		own, _ := c["securityContext"].(map[string]any)
-		p.context(context, own)
+		p.context(spec, c)
 		p.container(c)
 	}
-	all := make([]string, 0, len(p))
-	for name := range p {
-		all = append(all, name)
-	}
-	slices.Sort(all)
-	return all
+	return p.sorted()
 }
 
-// Exceeding are the privileges of a twin's template that its source's does not have.
+// Exceeding are the privileges of a twin's template that its source's does not have: its pods, or, as what a process does
+// with a file, a capability, or a device depends on the user that it is, any one container beside each of the source's.
 func Exceeding(source, twin map[string]any) []string {
-	have := Privileges(source)
-	return slices.DeleteFunc(without(Privileges(twin), have), func(p string) bool {
+	if more := beyond(Privileges(twin), Privileges(source)); len(more) > 0 {
+		return more
+	}
+	var more []string
+	have := processes(source)
+	for _, c := range processes(twin) {
+		var best process
+		var least []string
+		for i, s := range have {
+			if over := beyond(c.privileges, s.privileges); i == 0 || len(over) < len(least) {
+				best, least = s, over
+			}
+		}
+		for _, p := range least {
+			more = append(more, fmt.Sprintf("%s for container %s beside what container %s of the source has", p, c.name, best.name))
+		}
+	}
+	return more
+}
+
+// beyond are the privileges that are not among those of another, nor in one of them.
+func beyond(all, have []string) []string {
+	return slices.DeleteFunc(without(all, have), func(p string) bool {
 		return slices.ContainsFunc(covering, func(c cover) bool { return slices.Contains(have, c.have) && strings.HasPrefix(p, c.also) && p != c.but })
 	})
+}
+
+// process is a container, and what its processes may do.
+type process struct {
+	name       string
+	privileges []string
+}
+
+// processes are the containers of a template. Secrets are not among what they have: whatever one container of a pod can
+// read it can hand to the others.
+func processes(template map[string]any) (all []process) {
+	pod, _, _ := unstructured.NestedFieldNoCopy(template, "spec")
+	spec, _ := pod.(map[string]any)
+	for _, c := range containers(spec) {
+		p := privileges{}
+		p.context(spec, c)
+		p.devices(c)
+		writable := mountedToWrite([]map[string]any{c})
+		for _, v := range objects(spec["volumes"]) {
+			if write, mounted := writable[v["name"]]; mounted {
+				files := maps.Clone(v)
+				delete(files, "secret")
+				delete(files, "projected")
+				p.volume(files, write)
+			}
+		}
+		name, _ := c["name"].(string)
+		all = append(all, process{name: name, privileges: p.sorted()})
+	}
+	return all
 }
 
 // userRoot can be any other user, too, and userAny is whom the image says, which the override chooses; so it is with groups.
@@ -72,7 +118,7 @@ func begins(name string, prefixes []string) bool {
 }
 
 func without(all, have []string) []string {
-	return slices.DeleteFunc(all, func(p string) bool { return slices.Contains(have, p) })
+	return slices.DeleteFunc(slices.Clone(all), func(p string) bool { return slices.Contains(have, p) })
 }
 
 // granting are prefixes of annotations by which pods get more than their spec says: profiles, devices, identities,
@@ -105,6 +151,8 @@ type privileges map[string]bool
 
 func (p privileges) add(format string, args ...any) { p[fmt.Sprintf(format, args...)] = true }
 
+func (p privileges) sorted() []string { return slices.Sorted(maps.Keys(p)) }
+
 // account is the one that pods have without another.
 const account = "default"
 
@@ -132,7 +180,7 @@ func (p privileges) pod(spec map[string]any) {
 	for _, s := range objects(sysctls) {
 		p.add("sysctl %v", s["name"])
 	}
-	writable := mountedToWrite(spec)
+	writable := mountedToWrite(containers(spec))
 	for _, v := range objects(spec["volumes"]) {
 		p.volume(v, writable[v["name"]])
 	}
@@ -170,10 +218,10 @@ func (p privileges) identity(spec map[string]any) {
 	}
 }
 
-// mountedToWrite are the volumes that a container may write, by their names.
-func mountedToWrite(spec map[string]any) map[any]bool {
+// mountedToWrite are the volumes that containers have, by their names, and whether one may write them.
+func mountedToWrite(containers []map[string]any) map[any]bool {
 	writable := map[any]bool{}
-	for _, c := range containers(spec) {
+	for _, c := range containers {
 		for _, mount := range objects(c["volumeMounts"]) {
 			writable[mount["name"]] = writable[mount["name"]] || mount["readOnly"] != true
 		}
@@ -259,7 +307,9 @@ var usual = []string{
 }
 
 // context is what the securityContexts of a container and its pod give it: what is not denied, it has.
-func (p privileges) context(pod, container map[string]any) {
+func (p privileges) context(spec, of map[string]any) {
+	pod, _ := spec["securityContext"].(map[string]any)
+	container, _ := of["securityContext"].(map[string]any)
 	effective := func(field string) any {
 		if value, ok := container[field]; ok && value != nil {
 			return value
@@ -365,6 +415,10 @@ func (p privileges) container(c map[string]any) {
 			p.secret(name)
 		}
 	}
+	p.devices(c)
+}
+
+func (p privileges) devices(c map[string]any) {
 	for _, device := range objects(c["volumeDevices"]) {
 		p.add("device %v", device["devicePath"])
 	}

@@ -94,7 +94,17 @@ func fragment(t *testing.T, r *rand.Rand, p float64) map[string]any {
 			}
 		}
 	}
-	pod["containers"] = []any{container}
+	all := []any{container}
+	if r.IntN(3) == 0 { // beside which the other has more, or less
+		side := map[string]any{"name": "side", "image": "side:1"}
+		for _, field := range containerFields {
+			if r.Float64() < p {
+				overlay(side, object(t, "{"+field+"}"))
+			}
+		}
+		all = append(all, side)
+	}
+	pod["containers"] = all
 	return map[string]any{"metadata": metadata, "spec": pod}
 }
 
@@ -140,11 +150,63 @@ func exceeds(t *testing.T, source, spec map[string]any) (more []string) {
 	const azure = "azure.workload.identity/use"
 	add("label "+azure, b.Labels[azure] != "" && a.Labels[azure] != b.Labels[azure])
 	add("a hash", b.Labels["pod-template-hash"]+b.Labels["rollouts-pod-template-hash"] != "")
+	for _, c := range apart(b) {
+		add("container "+c.Spec.Containers[0].Name, exceedsEach(apart(a), c))
+	}
 	strategy := fmt.Sprint(spec["strategy"])
 	for _, field := range []string{"Metadata", "analysis", "experiment", "blueGreen"} {
 		add(field, strings.Contains(strategy, field))
 	}
 	return more
+}
+
+// exceedsEach says that a container may do what none of a source's may.
+func exceedsEach(source []corev1.PodTemplateSpec, c corev1.PodTemplateSpec) bool {
+	return !slices.ContainsFunc(source, func(s corev1.PodTemplateSpec) bool {
+		return len(judged(s, c)) == 0 && (rooted(s.Spec) || !rooted(c.Spec) && (groupOfRoot(s.Spec) || !groupOfRoot(c.Spec)))
+	})
+}
+
+// apart are pods with one container of a template each, and the volumes that it has. Ports are the pod's.
+func apart(template corev1.PodTemplateSpec) (all []corev1.PodTemplateSpec) {
+	for _, c := range slices.Concat(template.Spec.InitContainers, template.Spec.Containers) {
+		one := *template.DeepCopy()
+		c.Ports = nil
+		one.Spec.InitContainers, one.Spec.Containers = nil, []corev1.Container{c}
+		one.Spec.Volumes = slices.DeleteFunc(one.Spec.Volumes, func(v corev1.Volume) bool {
+			return !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name })
+		})
+		all = append(all, one)
+	}
+	return all
+}
+
+// What two containers of a source may do apart none of the twin's may do together.
+func TestPrivilegesOfTwoContainers(t *testing.T) {
+	spec := func(text string) map[string]any {
+		return map[string]any{"spec": object(t, "{"+text+", volumes: [{name: logs, hostPath: {path: /var/log}}, {name: db, secret: {secretName: db}}]}")}
+	}
+	const (
+		user   = `runAsUser: 1000, runAsGroup: 1000, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}`
+		reads  = `{name: reads, volumeMounts: [{name: logs, mountPath: /logs}, {name: db, mountPath: /db}], securityContext: {` + user + `}}`
+		root   = `{name: root, securityContext: {runAsGroup: 1000, allowPrivilegeEscalation: false}}`
+		single = `{name: root, image: other, securityContext: {runAsUser: 1000, runAsGroup: 1000, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}`
+	)
+	source := spec("containers: [" + reads + ", " + root + "]")
+	for containers, want := range map[string]string{
+		reads + ", " + root:   "",
+		root + ", " + reads:   "",
+		reads:                 "",
+		reads + ", " + single: "",
+		`{name: new, volumeMounts: [{name: db, mountPath: /db}], securityContext: {runAsGroup: 1000, allowPrivilegeEscalation: false}}`:                                  "", // what one can read it can hand on
+		`{name: root, volumeMounts: [{name: logs, mountPath: /logs}], securityContext: {runAsGroup: 1000, allowPrivilegeEscalation: false}}`:                             "hostPath /var/log for container root beside what container root of the source has",
+		`{name: reads, volumeMounts: [{name: logs, mountPath: /logs}], securityContext: {` + strings.Replace(user, "drop: [ALL]", "drop: [ALL], add: [CHOWN]", 1) + `}}`: "capability CHOWN for container reads beside what container reads of the source has",
+	} {
+		more := strings.Join(Exceeding(source, spec("containers: ["+containers+"]")), ", ")
+		if want == "" && more != "" || !strings.Contains(more, want) {
+			t.Errorf("%s: %q, want %q", containers, more, want)
+		}
+	}
 }
 
 // judged are the checks of the Pod Security Standards that a source passes and its twin does not. Of users they are of

@@ -28,7 +28,8 @@
 // recorded, with the hash of what was wanted, before it is done; another spec is tried again, and has its own time.
 //
 // With sourcePolicy Pinned the spec of the source is kept as it is in a ControllerRevision beside the twin,
-// made before it and never changed.
+// made before it and never changed. Where that is lost (PinLost) the twin stays as it is, and it is looked for again every
+// five minutes.
 //
 // # Where it is, and what it owns
 //
