@@ -5,9 +5,6 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 )
@@ -18,29 +15,22 @@ var _ = Describe("An API server that is away for longer than a leader may be sil
 		s := l.newStage()
 		l.apply(ctx, "config/samples/components.yaml")
 		lead := []string{"--leader-elect", "--leader-election-namespace=" + managerNamespace}
-		holder := func() string {
-			lease := &coordinationv1.Lease{}
-			if err := l.client.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: "labkeeper"}, lease); err != nil {
-				return ""
-			}
-			return ptr.Deref(lease.Spec.HolderIdentity, "")
-		}
 		acts := func(name string) {
 			s.says(s.create(experiment(name, onHub("web", "nginx"))), v1alpha1.ConditionReady, v1alpha1.ReasonCRDMissing)
 		}
 		leader := l.launchManager("first", lead...)
-		Eventually(holder).ShouldNot(BeEmpty())
-		first := holder()
+		Eventually(l.holder).ShouldNot(BeEmpty())
+		first := l.holder()
 		standby := l.launchManager("second", lead...)
 		acts("before")
-		Expect(holder()).To(Equal(first))
+		Expect(l.holder()).To(Equal(first))
 
 		Expect(l.KillAPIServer()).To(Succeed())
 		Eventually(leader.Exited()).WithTimeout(10*time.Second).Should(BeClosed(), "it leads, and cannot say so")
 		Expect(leader.log()).To(ContainSubstring("leader election lost"))
 		Consistently(standby.Exited()).WithTimeout(2*time.Second).ShouldNot(BeClosed(), "nobody is left")
 		Expect(l.ResumeAPIServer(ctx)).To(Succeed())
-		Eventually(holder).Should(And(Not(BeEmpty()), Not(Equal(first))))
+		Eventually(l.holder).Should(And(Not(BeEmpty()), Not(Equal(first))))
 		acts("after")
 
 		again := l.launchManager("first", lead...)

@@ -213,20 +213,7 @@ spec:
       terminationGracePeriodSeconds: 0
       containers: [{name: db, image: "example/db:1"}]
 `
-	dbWithVolumes = `
-apiVersion: apps/v1
-kind: StatefulSet
-metadata: {name: db}
-spec:
-  serviceName: db
-  replicas: 1
-  selector: {matchLabels: {app: db}}
-  template:
-    metadata: {labels: {app: db}}
-    spec:
-      nodeName: twins
-      terminationGracePeriodSeconds: 0
-      containers: [{name: db, image: "example/db:1", volumeMounts: [{name: data, mountPath: /data}]}]
+	dbVolumes = `
   volumeClaimTemplates:
   - metadata: {name: data}
     spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
@@ -310,7 +297,7 @@ var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 	})
 
 	It("has volumes of its own, which go with it, while those of its source stay", func(ctx SpecContext) {
-		s := newShop(ctx, dbWithVolumes)
+		s := newShop(ctx, db+dbVolumes)
 		s.create(ctx, otherDB)
 		e := s.ready(ctx, "other")
 		claims := func() (names []string) {
@@ -320,10 +307,10 @@ var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 			return names
 		}
 		its := "data-" + e.Status.ExperimentResourceRef.Name + "-0"
-		Expect(claims()).To(ConsistOf("data-db-0", its))
+		Eventually(claims).Should(ConsistOf("data-db-0", "data-db-1", its))
 		Expect(s.client.Delete(ctx, e)).To(Succeed())
 		s.gone(ctx, e)
-		Eventually(claims).Should(ConsistOf("data-db-0"))
+		Eventually(claims).Should(ConsistOf("data-db-0", "data-db-1"))
 	})
 
 	It("is a twin behind the Service of its source, which does not notice", func(ctx SpecContext) {
