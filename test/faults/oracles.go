@@ -99,6 +99,9 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 	for _, trouble := range r.troubles {
 		out.add("plan", "%s", trouble)
 	}
+	for _, resource := range unrecorded(r.proxy.story(), r.lab.world.Kinds) {
+		out.add("plan", "the manager writes %s, which the world does not record", resource)
+	}
 	if !r.proxy.faultOver() {
 		out.add("plan", "the fault did not happen: there were %d writes", len(stored(r.proxy.story())))
 	}
@@ -132,6 +135,16 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 	}
 	out = append(out, r.judgeLog()...)
 	return append(out, r.betrayals(history)...)
+}
+
+// unrecorded are the resources of writes that are not among those that a world records: nothing would be told of them.
+func unrecorded(writes []Write, recorded []schema.GroupVersionResource) (out []string) {
+	for _, w := range writes {
+		if name := w.Resource.GroupResource().String(); !slices.Contains(recorded, w.Resource) && !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // judgeTime tells of a run that did not come to its end, or later than it may.

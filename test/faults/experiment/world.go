@@ -102,6 +102,7 @@ var world = faults.World{
 		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Resource: "dockermachinetemplates"},
 		{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"},
 		{Group: "argoproj.io", Version: "v1alpha1", Resource: "workflows"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
 		{Version: "v1", Resource: "configmaps"},
 		{Version: "v1", Resource: "secrets"},
 		{Version: "v1", Resource: "namespaces"},
@@ -584,10 +585,19 @@ func (p player) told(phase string) bool {
 	return found && have == phase
 }
 
-// namespaces does at once what the controller manager takes five seconds for.
+// namespaces does at once what the controller manager takes five seconds for: what is in one goes, and then itself.
 func (p player) namespaces(ctx context.Context) error {
 	if !p.going() || p.held(namespaceGone) || !p.awaited(p.unlessHeld(namespaceGone, "Secret")...) {
 		return nil
+	}
+	within := slices.DeleteFunc(p.state.Of("RoleBinding"), func(u *unstructured.Unstructured) bool { return u.GetNamespace() != p.object.GetName() })
+	for _, u := range within {
+		if err := client.IgnoreNotFound(p.stage.Client.Delete(ctx, u.DeepCopy())); err != nil {
+			return err
+		}
+	}
+	if len(within) > 0 {
+		return nil // until it is seen to be gone
 	}
 	namespace := p.object.DeepCopy()
 	unstructured.RemoveNestedField(namespace.Object, "spec", "finalizers")

@@ -120,7 +120,7 @@ func settled(generation int64, phase v1alpha1.Phase) moment {
 func over(generation int64) moment {
 	is := settled(generation, v1alpha1.PhaseActive)
 	return func(s faults.State) bool {
-		return is(s) && thePlan(s).Status.CurrentCycle == nil && thePlan(s).Status.Ledger == nil && awake(s) && without("ControllerRevision", "ServiceAccount", "Role", "RoleBinding")(s)
+		return is(s) && thePlan(s).Status.CurrentCycle == nil && thePlan(s).Status.Ledger == nil && awake(s) && without("ControllerRevision")(s) && without(forRunners...)(s)
 	}
 }
 
@@ -198,7 +198,10 @@ func told(condition, reason string) moment {
 
 func asleepNow(generation int64) moment { return settled(generation, v1alpha1.PhaseHibernated) }
 
-var gone = all(without("HibernatePlan", "Job", "ControllerRevision", "ServiceAccount", "Role", "RoleBinding"))
+var gone = all(without("HibernatePlan", "Job", "ControllerRevision"), without(forRunners...))
+
+// forRunners is what a runner has for itself.
+var forRunners = []string{"ServiceAccount", "Secret", "Role", "RoleBinding", "ClusterRoleBinding"}
 
 // Actions.
 

@@ -47,6 +47,7 @@ var world = faults.World{
 		{Group: "apps", Version: "v1", Resource: "controllerrevisions"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "rolebindings"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterrolebindings"},
 		{Version: "v1", Resource: "serviceaccounts"},
 		{Version: "v1", Resource: "secrets"},
 		{Version: "v1", Resource: "configmaps"},
