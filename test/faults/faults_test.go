@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -478,28 +477,36 @@ func TestBroken(t *testing.T) {
 	}
 }
 
-// Who goes on takes a seat even if there is none, and then nobody else begins.
-// What has gone unseen, because the API server was restarted and knows no older moment, is told with
-// the resource version at which it went: what went before and after it is of other kinds.
-func TestRecorderTellsWhenItWent(t *testing.T) {
-	const added, gone, now = 10, 17, 40
+// What has happened unseen, because the API server was restarted and knows no older moment, is told with the resource
+// versions at which it did: what happened before and after it is of other kinds.
+func TestRecorderTellsWhenItHappened(t *testing.T) {
+	const now = 40
+	was := map[string]map[int]string{ // UIDs by names and resource versions
+		"road":  {10: "old", 14: "old", 15: "old", 17: "", 20: "new", 25: ""},
+		"other": {11: "other", 12: "other"},
+		"still": {9: "still"},
+	}
 	asked := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked++
-		version, items := now, `{"metadata":{"name":"other","namespace":"n","uid":"other","resourceVersion":"12"}}`
-		query := r.URL.Query()
-		if query.Get("resourceVersionMatch") == "Exact" {
-			version, items = 0, ""
-			_, _ = fmt.Sscan(query.Get("resourceVersion"), &version)
-			if uid := "new"; query.Get("fieldSelector") == "metadata.name=road" {
-				if version < gone {
-					uid = "old"
+		version, only := now, strings.TrimPrefix(r.URL.Query().Get("fieldSelector"), "metadata.name=")
+		if r.URL.Query().Get("resourceVersionMatch") == "Exact" {
+			_, _ = fmt.Sscan(r.URL.Query().Get("resourceVersion"), &version)
+		}
+		var items []string
+		for name, versions := range was {
+			last := 0
+			for v := range versions {
+				if v <= version {
+					last = max(last, v)
 				}
-				items = `{"metadata":{"name":"road","namespace":"n","uid":"` + uid + `","resourceVersion":"10"}}`
+			}
+			if uid := versions[last]; uid != "" && (only == "" || only == name) {
+				items = append(items, fmt.Sprintf(`{"metadata":{"name":%q,"namespace":"n","uid":%q,"resourceVersion":"%d"}}`, name, uid, last))
 			}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":"%d"},"items":[%s]}`, version, items)
+		_, _ = fmt.Fprintf(w, `{"apiVersion":"v1","kind":"List","metadata":{"resourceVersion":"%d"},"items":[%s]}`, version, strings.Join(items, ","))
 	}))
 	defer server.Close()
 	client, err := dynamic.NewForConfig(&rest.Config{Host: server.URL})
@@ -510,9 +517,11 @@ func TestRecorderTellsWhenItWent(t *testing.T) {
 	r := &recorder{world: World{Run: (*unstructured.Unstructured).GetNamespace}, runs: map[string]*record{}}
 	story := r.begin("n")
 	k := &recorded{recorder: r, resource: resource, client: client.Resource(resource), live: map[types.UID]*unstructured.Unstructured{}}
-	k.saw(watch.Added, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
-		"name": "road", "namespace": "n", "uid": "old", "resourceVersion": strconv.Itoa(added),
-	}}})
+	for name, of := range map[string]struct{ uid, version string }{"road": {"old", "10"}, "still": {"still", "9"}} {
+		k.saw(watch.Added, &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
+			"name": name, "namespace": "n", "uid": of.uid, "resourceVersion": of.version,
+		}}})
+	}
 	if err := k.list(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -520,15 +529,16 @@ func TestRecorderTellsWhenItWent(t *testing.T) {
 	for _, e := range story.history() {
 		got = append(got, fmt.Sprintf("%d %s %s", e.Version, e.Verb, e.Object.GetUID()))
 	}
-	want := []string{"10 ADDED old", "12 ADDED other", "17 DELETED old"}
+	want := []string{"9 ADDED still", "10 ADDED old", "11 ADDED other", "12 MODIFIED other", "14 MODIFIED old", "15 MODIFIED old", "17 DELETED old"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
-	if asked > 7 {
+	if asked > 12 {
 		t.Errorf("it took %d lists", asked)
 	}
 }
 
+// Who goes on takes a seat even if there is none, and then nobody else begins.
 func TestSeats(t *testing.T) {
 	s := newSeats(1)
 	s.take()

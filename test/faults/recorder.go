@@ -110,8 +110,7 @@ func (k *recorded) watch(ctx context.Context) error {
 	return nil
 }
 
-// list tells what has happened since the last event, as far as what is there now shows it, and when
-// what is gone went.
+// list tells what has happened since the last event: what is there now, what it was on the way, and when what is gone went.
 func (k *recorded) list(ctx context.Context) error {
 	list, err := k.client.List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -129,22 +128,70 @@ func (k *recorded) list(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		last := u.DeepCopy()
+		if err := k.tell(ctx, u, version); err != nil {
+			return err
+		}
+		last := k.live[uid].DeepCopy()
 		last.SetResourceVersion(strconv.FormatInt(version, 10))
 		k.saw(watch.Deleted, last)
 	}
 	slices.SortFunc(list.Items, func(a, b unstructured.Unstructured) int { return cmp.Compare(versionOf(&a), versionOf(&b)) })
 	for i := range list.Items {
-		u := &list.Items[i]
-		switch before, known := k.live[u.GetUID()]; {
-		case !known:
-			k.saw(watch.Added, u)
-		case before.GetResourceVersion() != u.GetResourceVersion():
-			k.saw(watch.Modified, u)
+		if err := k.tell(ctx, &list.Items[i], versionOf(&list.Items[i])+1); err != nil {
+			return err
 		}
 	}
 	k.version = list.GetResourceVersion()
 	return nil
+}
+
+// tell tells what an object has become since it was seen last, or since it came, until a resource version. An oracle that
+// saw its last state alone would take what rests on the others for done too early.
+func (k *recorded) tell(ctx context.Context, u *unstructured.Unstructured, until int64) error {
+	known, found := int64(0), k.live[u.GetUID()]
+	if found != nil {
+		known = versionOf(found)
+	}
+	var states []*unstructured.Unstructured
+	if v := versionOf(u); v > known {
+		states, until = append(states, u), v
+	}
+	for known < until-1 {
+		then, err := k.then(ctx, u, until-1)
+		if err != nil {
+			return err
+		}
+		if then == nil || versionOf(then) <= known {
+			break
+		}
+		states, until = append(states, then), versionOf(then)
+	}
+	for _, then := range slices.Backward(states) {
+		verb := watch.Modified
+		if found == nil {
+			verb, found = watch.Added, then
+		}
+		k.saw(verb, then)
+	}
+	return nil
+}
+
+// then is an object as it was at a resource version; nil if it was not there.
+func (k *recorded) then(ctx context.Context, u *unstructured.Unstructured, version int64) (*unstructured.Unstructured, error) {
+	list, err := k.client.Namespace(u.GetNamespace()).List(ctx, metav1.ListOptions{
+		FieldSelector:        "metadata.name=" + u.GetName(),
+		ResourceVersion:      strconv.FormatInt(version, 10),
+		ResourceVersionMatch: metav1.ResourceVersionMatchExact,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing %s as of then: %w", k.resource.Resource, err)
+	}
+	for i := range list.Items {
+		if list.Items[i].GetUID() == u.GetUID() {
+			return &list.Items[i], nil
+		}
+	}
+	return nil, nil
 }
 
 // went is the resource version at which an object went that is not in a list any more: the first one
@@ -157,15 +204,8 @@ func (k *recorded) went(ctx context.Context, u *unstructured.Unstructured, now *
 	}
 	last := versionOf(u)
 	n, err := search(int(until-last), func(i int) (bool, error) {
-		then, err := k.client.Namespace(u.GetNamespace()).List(ctx, metav1.ListOptions{
-			FieldSelector:        "metadata.name=" + u.GetName(),
-			ResourceVersion:      strconv.FormatInt(last+int64(i), 10),
-			ResourceVersionMatch: metav1.ResourceVersionMatchExact,
-		})
-		if err != nil {
-			return false, fmt.Errorf("listing %s as of then: %w", k.resource.Resource, err)
-		}
-		return !slices.ContainsFunc(then.Items, func(o unstructured.Unstructured) bool { return o.GetUID() == u.GetUID() }), nil
+		then, err := k.then(ctx, u, last+int64(i))
+		return then == nil, err
 	})
 	return last + int64(n), err
 }
