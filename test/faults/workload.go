@@ -164,16 +164,24 @@ func (s *Stage) Held(step string) bool {
 // Apply creates the objects of the workload.
 func (s *Stage) Apply(ctx context.Context) error {
 	for _, o := range s.workload.Objects {
-		u, err := inRun(o, s.Namespace)
-		if err != nil {
+		if err := s.Create(ctx, o); err != nil {
 			return err
 		}
-		if u.GetNamespace() == "" {
-			u.SetNamespace(s.Namespace)
-		}
-		if err := s.Client.Create(ctx, u); err != nil {
-			return fmt.Errorf("creating %s %s: %w", u.GetKind(), u.GetName(), err)
-		}
+	}
+	return nil
+}
+
+// Create creates an object as it is in the run.
+func (s *Stage) Create(ctx context.Context, o *unstructured.Unstructured) error {
+	u, err := inRun(o, s.Namespace)
+	if err != nil {
+		return err
+	}
+	if u.GetNamespace() == "" {
+		u.SetNamespace(s.Namespace)
+	}
+	if err := s.Client.Create(ctx, u); err != nil {
+		return fmt.Errorf("creating %s %s: %w", u.GetKind(), u.GetName(), err)
 	}
 	return nil
 }

@@ -218,11 +218,7 @@ func removeSource(kind string) action {
 
 // createSource is what somebody does who has deleted it.
 func createSource(kind string) action {
-	return func(ctx context.Context, s *faults.Stage) error {
-		u := objects(kind)[0]
-		u.SetNamespace(s.Namespace)
-		return s.Client.Create(ctx, u)
-	}
+	return func(ctx context.Context, s *faults.Stage) error { return s.Create(ctx, objects(kind)[0]) }
 }
 
 var versions = map[string]string{"Deployment": "apps/v1", "StatefulSet": "apps/v1", "Rollout": "argoproj.io/v1alpha1"}

@@ -214,20 +214,30 @@ func release(ctx context.Context, s *faults.Stage) error {
 	return nil
 }
 
-func ofRun(s *faults.Stage) *v1alpha1.HibernatePlan {
-	return &v1alpha1.HibernatePlan{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "HibernatePlan"},
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "night"},
-	}
-}
-
-func edit(patch string) action {
+// change patches an object of some text.
+func change(text, patch string) action {
 	return func(ctx context.Context, s *faults.Stage) error {
-		u := read(night)[0]
+		u := read(text)[0]
 		u.SetNamespace(s.Namespace)
 		return s.Client.Patch(ctx, u, client.RawPatch(types.MergePatchType, []byte(patch)))
 	}
 }
+
+// put creates an object of some text.
+func put(text string) action {
+	return func(ctx context.Context, s *faults.Stage) error { return create(read(text))(ctx, s) }
+}
+
+// drop deletes an object of some text.
+func drop(text string) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		u := read(text)[0]
+		u.SetNamespace(s.Namespace)
+		return s.Client.Delete(ctx, u)
+	}
+}
+
+func edit(patch string) action { return change(night, patch) }
 
 // editTargets replaces the targets and their order.
 func editTargets(strategy string, targets ...string) action {
@@ -238,19 +248,11 @@ func editTargets(strategy string, targets ...string) action {
 	return edit(string(patch))
 }
 
-func remove(ctx context.Context, s *faults.Stage) error {
-	u := read(night)[0]
-	u.SetNamespace(s.Namespace)
-	return s.Client.Delete(ctx, u)
-}
+var remove = drop(night)
 
-// create makes the plan of some objects again.
+// create makes the plan of some objects, of which it is the last.
 func create(objects []*unstructured.Unstructured) action {
-	return func(ctx context.Context, s *faults.Stage) error {
-		u := objects[len(objects)-1].DeepCopy()
-		u.SetNamespace(s.Namespace)
-		return s.Client.Create(ctx, u)
-	}
+	return func(ctx context.Context, s *faults.Stage) error { return s.Create(ctx, objects[len(objects)-1]) }
 }
 
 // removeJobs deletes all Jobs of the run, as somebody does who wants to end them.
@@ -272,24 +274,39 @@ func removeJobs(ctx context.Context, s *faults.Stage) error {
 	return nil
 }
 
+// clockOf is what time it is for the manager, whose clock stands still, once the plan has a condition.
+func clockOf(ctx context.Context, s *faults.Stage) (time.Time, error) {
+	u := read(night)[0]
+	u.SetNamespace(s.Namespace)
+	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
+		return time.Time{}, err
+	}
+	return planOf(u).Status.Conditions[0].LastTransitionTime.UTC(), nil
+}
+
+// window is from one time after another to a third.
+func window(now time.Time, from, until time.Duration) map[string]any {
+	cron := func(d time.Duration) string {
+		at := now.Add(d)
+		return fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), at.Month())
+	}
+	return map[string]any{"startCron": cron(from), "endCron": cron(until)}
+}
+
 // schedule has the plan sleep from one time after the manager's now to another.
-func schedule(from, until time.Duration) action {
+func schedule(from, until time.Duration) action { return schedules([2]time.Duration{from, until}) }
+
+func schedules(windows ...[2]time.Duration) action {
 	return func(ctx context.Context, s *faults.Stage) error {
-		u := ofRun(s)
-		read := read(night)[0]
-		read.SetNamespace(u.Namespace)
-		if err := s.Client.Get(ctx, client.ObjectKeyFromObject(u), read); err != nil {
+		now, err := clockOf(ctx, s)
+		if err != nil {
 			return err
 		}
-		now := planOf(read).Status.Conditions[0].LastTransitionTime.UTC() // its clock stands still
-		cron := func(d time.Duration) string {
-			at := now.Add(d)
-			return fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), at.Month())
+		var offHours []any
+		for _, w := range windows {
+			offHours = append(offHours, window(now, w[0], w[1]))
 		}
-		patch, err := json.Marshal(map[string]any{"spec": map[string]any{
-			"override": nil,
-			"schedule": map[string]any{"offHours": []any{map[string]any{"startCron": cron(from), "endCron": cron(until)}}},
-		}})
+		patch, err := json.Marshal(map[string]any{"spec": map[string]any{"override": nil, "schedule": map[string]any{"offHours": offHours}}})
 		if err != nil {
 			return err
 		}
@@ -307,7 +324,7 @@ func annotate(annotation, value string) action {
 // late is longer than the first wait of a target that has failed.
 const late = time.Minute
 
-var workloads = slices.Concat(inStatus, inShards("dag", "turned", "left"), ofStrategies)
+var workloads = slices.Concat(inStatus, inShards("dag", "turned", "left"), ofStrategies, ofOthers)
 
 // ofStrategies are what the others do with one strategy only: a target that fails for good, an edit while all sleep, which
 // takes a target out and changes the strategy, and a deletion. One of each has its ledger in shards.

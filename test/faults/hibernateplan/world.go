@@ -3,6 +3,7 @@ package hibernateplan
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +44,9 @@ var installation = faults.Installation{
 var world = faults.World{
 	Kinds: []schema.GroupVersionResource{
 		v1alpha1.GroupVersion.WithResource("hibernateplans"),
+		v1alpha1.GroupVersion.WithResource("scheduleexceptions"),
+		v1alpha1.GroupVersion.WithResource("k8sclusters"),
+		v1alpha1.GroupVersion.WithResource("cloudproviders"),
 		{Group: "batch", Version: "v1", Resource: "jobs"},
 		{Group: "apps", Version: "v1", Resource: "controllerrevisions"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "roles"},
@@ -53,7 +57,7 @@ var world = faults.World{
 		{Version: "v1", Resource: "configmaps"},
 	},
 	Run: func(u *unstructured.Unstructured) string {
-		if u.GetKind() == "HibernatePlan" || u.GetLabels()[labelThing] != "" {
+		if u.GetKind() == "HibernatePlan" || slices.Contains(besidePlans, u.GetKind()) || isThing(u) {
 			return u.GetNamespace()
 		}
 		namespace, _, _ := strings.Cut(u.GetAnnotations()[v1alpha1.AnnotationOwner], "/")
