@@ -43,6 +43,11 @@ func (s *scope) names() names {
 // apply carries the plan out. What fails for one target does not keep the others.
 func (s *scope) apply(ctx context.Context) error {
 	p := &s.plan
+	if p.Turns {
+		if err := s.timely(ctx); err != nil {
+			return err
+		}
+	}
 	if p.Begin == nil && len(p.Launch)+len(p.Clear)+len(p.Release) == 0 && p.Forget == 0 && !p.Done {
 		s.recordable = true
 		return nil
@@ -64,6 +69,22 @@ func (s *scope) apply(ctx context.Context) error {
 	err = s.forget(ctx)
 	s.recordable = err == nil // what is left of a cycle must not be forgotten
 	return err
+}
+
+// timely is a conflict unless the server has the exceptions that the schedule was read with: by a cache that is behind,
+// what an exception keeps awake would be put to sleep.
+func (s *scope) timely(ctx context.Context) error {
+	now, err := s.exceptions(ctx, s.Live)
+	if err != nil {
+		return err
+	}
+	same := func(a, b v1alpha1.ScheduleException) bool { return a.UID == b.UID && a.Generation == b.Generation }
+	if slices.EqualFunc(now, s.seen.Exceptions, same) {
+		return nil
+	}
+	was := kube.Metadata(planGVK)
+	was.SetName(s.owner.Name)
+	return kube.Stale(was, "a ScheduleException of it was created, changed or deleted, which the cache has not seen yet")
 }
 
 // patience is how long the Job of an attempt is tried to be made against what may pass: quotas, rights that come late, an

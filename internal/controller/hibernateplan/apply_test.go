@@ -160,7 +160,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 func newReconciler(t *testing.T, objects ...client.Object) (*Reconciler, client.WithWatch) {
 	t.Helper()
 	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithStatusSubresource(&v1alpha1.HibernatePlan{}).WithObjects(objects...).
-		WithIndex(&v1alpha1.ScheduleException{}, indexPlan, func(client.Object) []string { return nil }).Build()
+		WithIndex(&v1alpha1.ScheduleException{}, indexPlan, func(e client.Object) []string { return []string{e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name} }).Build()
 	return &Reconciler{
 		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(9), lonely: lru.New(9), shards: lru.New(99), made: lru.New(99), paced: lru.New(9),
 		Options: Options{Namespace: "system", Image: "runner", PullSecrets: []string{"mirror"}, Executors: registry, MaxConcurrentReconciles: 4, LedgerInStatus: DefaultLedgerInStatus, Clock: clocktesting.NewFakePassiveClock(noon)},
@@ -437,6 +437,56 @@ func TestUnreadPointBesideOneOfOthers(t *testing.T) {
 		if p := s.seen.Problem; p == nil || p.ofTarget || p.reason != v1alpha1.ReasonNotGranted {
 			t.Errorf("beside %q: %+v", unread, p)
 		}
+	}
+}
+
+// What an exception keeps awake is not put to sleep by a cache that does not have it yet, nor that of another plan looked at.
+func TestExceptionsBehind(t *testing.T) {
+	keeps := func(plan string) *v1alpha1.ScheduleException {
+		return &v1alpha1.ScheduleException{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "party", UID: "party"}, Spec: v1alpha1.ScheduleExceptionSpec{
+			PlanRef: v1alpha1.PlanRef{Name: plan}, Type: v1alpha1.ExceptionSuspend,
+			ValidFrom: metav1.NewTime(noon.Add(-time.Hour)), ValidUntil: metav1.NewTime(noon.Add(time.Hour)),
+		}}
+	}
+	for name, test := range map[string]struct {
+		of     string
+		behind bool
+		begins bool
+	}{
+		"in the cache":           {"night", false, false},
+		"not yet in the cache":   {"night", true, false},
+		"of another plan, cache": {"other", false, true},
+		"of another plan, live":  {"other", true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := newPlan(v1alpha1.StrategyParallel, 1)
+			plan.Spec.Schedule.OffHours[0].Start, plan.Spec.Schedule.OffHours[0].End = "11:00", "13:00"
+			plan.Spec.Schedule.OffHours[0].DaysOfWeek = []v1alpha1.DayOfWeek{"MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"}
+			r, c := newReconciler(t, plan, keeps(test.of))
+			if test.behind {
+				r.Client = interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+					if _, ok := list.(*v1alpha1.ScheduleExceptionList); ok {
+						return nil
+					}
+					return c.List(ctx, list, opts...)
+				}})
+			}
+			var err error
+			for range 3 {
+				now := &v1alpha1.HibernatePlan{}
+				if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), now); err != nil {
+					t.Fatal(err)
+				}
+				_, err = r.Reconcile(t.Context(), now)
+			}
+			now := &v1alpha1.HibernatePlan{}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), now); err != nil {
+				t.Fatal(err)
+			}
+			if begun := now.Status.CurrentCycle != nil; begun != test.begins || (err != nil) != (test.behind && !test.begins) {
+				t.Errorf("begun: %t, %v", begun, err)
+			}
+		})
 	}
 }
 

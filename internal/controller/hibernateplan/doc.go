@@ -40,7 +40,8 @@
 // is cleared away after its outcome was recorded; restore points are released in a third step. Names are derived from
 // plan, cycle, turn, target, operation and attempt, so whoever comes after a manager that has ended does the same again
 // and not another one. Before anything is made or taken away the server must say that the plan is the one that was
-// looked at (kube.Current): by a record of before, a Job that has ended would be made again. The ledger is written four
+// looked at (kube.Current): by a record of before, a Job that has ended would be made again. Before an operation begins it
+// must say so of the plan's exceptions, too. The ledger is written four
 // times a second at most (Options.LedgerPace): what ends in between is recorded together, and only the Jobs that the
 // ledger speaks of already are made meanwhile.
 //

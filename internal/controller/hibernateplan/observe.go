@@ -62,14 +62,22 @@ func (s *scope) observe(ctx context.Context, reads ...func(context.Context) erro
 	return nil
 }
 
-func (s *scope) observeExceptions(ctx context.Context) error {
+func (s *scope) observeExceptions(ctx context.Context) (err error) {
+	s.seen.Exceptions, err = s.exceptions(ctx, s.Client, client.MatchingFields{indexPlan: s.owner.Name})
+	return err
+}
+
+// exceptions are those of the plan, by their names.
+func (s *scope) exceptions(ctx context.Context, from client.Reader, selected ...client.ListOption) ([]v1alpha1.ScheduleException, error) {
 	var list v1alpha1.ScheduleExceptionList
-	if err := s.Client.List(ctx, &list, client.InNamespace(s.owner.Namespace), client.MatchingFields{indexPlan: s.owner.Name}); err != nil {
-		return fmt.Errorf("listing ScheduleExceptions: %w", err)
+	if err := from.List(ctx, &list, append(selected, client.InNamespace(s.owner.Namespace))...); err != nil {
+		return nil, fmt.Errorf("listing ScheduleExceptions: %w", err)
 	}
-	s.seen.Exceptions = slices.DeleteFunc(list.Items, func(e v1alpha1.ScheduleException) bool { return e.DeletionTimestamp != nil })
-	slices.SortFunc(s.seen.Exceptions, func(a, b v1alpha1.ScheduleException) int { return cmp.Compare(a.Name, b.Name) })
-	return nil
+	all := slices.DeleteFunc(list.Items, func(e v1alpha1.ScheduleException) bool {
+		return e.DeletionTimestamp != nil || e.Spec.PlanRef.Name != s.owner.Name
+	})
+	slices.SortFunc(all, func(a, b v1alpha1.ScheduleException) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
 }
 
 // observeCycle reads the plan as the current cycle began with it.

@@ -90,6 +90,8 @@ type Plan struct {
 	Problem *problem
 	// Begin is the revision that is made before the cycle of Status is recorded.
 	Begin *resolved
+	// Turns: Status records that an operation begins.
+	Turns bool
 	// Launch are recorded attempts whose Jobs are to be made, by their positions; Clear those that have ended and whose
 	// helpers are to go; Release the restore points of targets that are awake.
 	Launch, Clear, Release []int
@@ -142,7 +144,13 @@ func (f facts) decide() Plan {
 	}
 	p.lookIn(longest)
 	p.Status = *st
+	p.Turns = turns(f.plan.Status.CurrentCycle, st.CurrentCycle)
 	return p
+}
+
+// turns says whether another operation goes on after a pass than before it.
+func turns(before, after *v1alpha1.Cycle) bool {
+	return after != nil && (before == nil || before.ID != after.ID || before.Turn != after.Turn)
 }
 
 // lost is the plan of a pass that does not have the whole ledger: what sleeps stays so, and the plan goes when it leaves

@@ -128,7 +128,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "finalizer-early", RootCause: "a deleted plan goes when its wake-up begins, not when all are awake",
-		Edits:     edit1(plan, "	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp && len(f.seen.Left)+len(f.seen.Unread) == 0 {\n", "	if plan.DeletionTimestamp != nil && p.Forget == 0 && !p.GivenUp && len(f.seen.Left)+len(f.seen.Unread) == 0 {\n"),
+		Edits:     edit1(plan, "	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp && !f.seen.leftAny() {\n", "	if plan.DeletionTimestamp != nil && p.Forget == 0 && !p.GivenUp && !f.seen.leftAny() {\n"),
 		Workloads: []string{"deleted"},
 	},
 	{

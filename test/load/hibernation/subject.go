@@ -210,8 +210,8 @@ func shape() harness.Shape {
 		},
 		// The restore point and the logs, and the plan as the cycle goes by it.
 		Up: harness.Merged(attempt, map[string]int{"create configmaps": 2, "create controllerrevisions": 1}),
-		// What a plan before has left asleep; the restore point before the Job is made and after it has ended, and the logs.
-		Reads: harness.Merged(reads, map[string]int{"list configmaps": 1, "get hibernateplans": 3}),
+		// The exceptions before it begins; what a plan before has left asleep; the restore point before the Job is made and after it has ended, and the logs.
+		Reads: harness.Merged(reads, map[string]int{"list configmaps": 1, "list scheduleexceptions": 1, "get hibernateplans": 3}),
 		// Once more for each pass that comes before the cache has the Job.
 		May: []string{"get configmaps", "get jobs"},
 		// The restore point is fenced, set free and deleted, the log updated, and then all that there is of the plan goes.
@@ -219,7 +219,7 @@ func shape() harness.Shape {
 			"patch configmaps": 2, "delete configmaps": 1, "update configmaps": 1, "delete controllerrevisions": 1,
 			"deletecollection configmaps": 1, "deletecollection controllerrevisions": 1,
 		}),
-		DownReads: harness.Merged(reads, map[string]int{"get hibernateplans": 5, "get controllerrevisions": 1}),
+		DownReads: harness.Merged(reads, map[string]int{"get hibernateplans": 5, "list scheduleexceptions": 1, "get controllerrevisions": 1}),
 		DownMay:   []string{"get configmaps", "get jobs"},
 	}
 }
