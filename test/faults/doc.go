@@ -19,14 +19,15 @@
 // of the step before. Runs have nothing in common but the API server, so several are played
 // side by side; one whose road parts from the reference before its fault is played again.
 //
-// The manager is built with the tag faults, which replaces its clock and its randomness and
-// nothing else. The clock stands still at the start of the lab until a workload moves it on
-// (Stage.Advance), so that the times the manager writes are compared too. Random in that
-// process are: how long an informer waits before it lists again after an error, which decides
-// in which order kinds come back, and which the tag seeds; how long a watch lasts, which is
-// minutes, and when informers resync, which is hours, longer than any run; when a lost Event
-// is sent again, and Events are not counted; the renewal of the lease, and there is no leader
-// election in a run. The queue and its backoff have no randomness.
+// The manager is built with the tag faults, which replaces its clock and its randomness, and has
+// the ledgers of HibernatePlans written without a pace, which would be one of that clock: what
+// goes on between two of their writes is in no run. The clock stands still at the start of the lab
+// until a workload moves it on (Stage.Advance), so that the times the manager writes are compared
+// too. Random in that process are: how long an informer waits before it lists again after an
+// error, which decides in which order kinds come back, and which the tag seeds; how long a watch
+// lasts, which is minutes, and when informers resync, which is hours, longer than any run; when a
+// lost Event is sent again, and Events are not counted; the renewal of the lease, and there is no
+// leader election in a run. The queue and its backoff have no randomness.
 //
 // # The order across kinds
 //

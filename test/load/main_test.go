@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"slices"
 	"testing"
 
@@ -18,6 +19,9 @@ func TestLimitsAreOfScenarios(t *testing.T) {
 	for _, s := range scenario.All() {
 		if _, err := subjectNamed(s.Subject); s.Subject != "" && err != nil {
 			t.Errorf("%s: %v", s.Name, err)
+		}
+		if subject := cmp.Or(s.Subject, "experiment"); len(spec.For(subject, s.Name, s.N)) == 0 {
+			t.Errorf("%s: nothing holds %d of %s, which is what it measures unless told otherwise", s.Name, s.N, subject)
 		}
 	}
 	for subject, scenarios := range spec {
