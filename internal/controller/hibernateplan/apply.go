@@ -74,10 +74,15 @@ func (s *scope) apply(ctx context.Context) error {
 // timely is a conflict unless the server has the exceptions that the schedule was read with: by a cache that is behind,
 // what an exception keeps awake would be put to sleep.
 func (s *scope) timely(ctx context.Context) error {
-	now, err := s.exceptions(ctx, s.Live)
+	all, err, _ := s.asked.Do(s.owner.Namespace, func() (any, error) {
+		var list v1alpha1.ScheduleExceptionList
+		err := s.Live.List(ctx, &list, client.InNamespace(s.owner.Namespace))
+		return list.Items, err
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("listing ScheduleExceptions: %w", err)
 	}
+	now := s.exceptionsOf(all.([]v1alpha1.ScheduleException))
 	same := func(a, b v1alpha1.ScheduleException) bool { return a.UID == b.UID && a.Generation == b.Generation }
 	if slices.EqualFunc(now, s.seen.Exceptions, same) {
 		return nil

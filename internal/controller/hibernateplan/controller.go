@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -96,6 +97,9 @@ type Reconciler struct {
 	shards    *lru.Cache // *shard by the name of a ControllerRevision
 	made      *lru.Cache // types.UID of what attempts need, by made
 	paced     *lru.Cache // time.Time when the ledger of a plan was written last, by its UID
+	// asked are lists of exceptions that are under way, by namespace: a thousand plans may begin at one minute, and each
+	// would have all of them listed.
+	asked singleflight.Group
 }
 
 // scope is what a pass over one plan knows.

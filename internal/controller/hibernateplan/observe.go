@@ -62,22 +62,22 @@ func (s *scope) observe(ctx context.Context, reads ...func(context.Context) erro
 	return nil
 }
 
-func (s *scope) observeExceptions(ctx context.Context) (err error) {
-	s.seen.Exceptions, err = s.exceptions(ctx, s.Client, client.MatchingFields{indexPlan: s.owner.Name})
-	return err
+func (s *scope) observeExceptions(ctx context.Context) error {
+	var list v1alpha1.ScheduleExceptionList
+	if err := s.Client.List(ctx, &list, client.InNamespace(s.owner.Namespace), client.MatchingFields{indexPlan: s.owner.Name}); err != nil {
+		return fmt.Errorf("listing ScheduleExceptions: %w", err)
+	}
+	s.seen.Exceptions = s.exceptionsOf(list.Items)
+	return nil
 }
 
-// exceptions are those of the plan, by their names.
-func (s *scope) exceptions(ctx context.Context, from client.Reader, selected ...client.ListOption) ([]v1alpha1.ScheduleException, error) {
-	var list v1alpha1.ScheduleExceptionList
-	if err := from.List(ctx, &list, append(selected, client.InNamespace(s.owner.Namespace))...); err != nil {
-		return nil, fmt.Errorf("listing ScheduleExceptions: %w", err)
-	}
-	all := slices.DeleteFunc(list.Items, func(e v1alpha1.ScheduleException) bool {
+// exceptionsOf are those of some exceptions that the plan goes by, in their order.
+func (s *scope) exceptionsOf(all []v1alpha1.ScheduleException) []v1alpha1.ScheduleException {
+	own := slices.DeleteFunc(slices.Clone(all), func(e v1alpha1.ScheduleException) bool {
 		return e.DeletionTimestamp != nil || e.Spec.PlanRef.Name != s.owner.Name
 	})
-	slices.SortFunc(all, func(a, b v1alpha1.ScheduleException) int { return cmp.Compare(a.Name, b.Name) })
-	return all, nil
+	slices.SortFunc(own, func(a, b v1alpha1.ScheduleException) int { return cmp.Compare(a.Name, b.Name) })
+	return own
 }
 
 // observeCycle reads the plan as the current cycle began with it.
