@@ -16,11 +16,12 @@ import (
 var besidePlans = []string{"ScheduleException", "K8SCluster", "CloudProvider"}
 
 const (
-	extension = `
+	// exception changes nothing: its window has none of the plan's.
+	exception = `
 apiVersion: hibernator.ardikabs.com/v1alpha1
 kind: ScheduleException
 metadata: {name: party}
-spec: {planRef: {name: night}, type: extend, validFrom: "2020-01-01T00:00:00Z", validUntil: "2120-01-01T00:00:00Z", windows: [{startCron: "0 0 28 2 *", endCron: "1 0 28 2 *"}]}
+spec: {planRef: {name: night}, type: suspend, validFrom: "2020-01-01T00:00:00Z", validUntil: "2120-01-01T00:00:00Z", windows: [{startCron: "0 0 28 2 *", endCron: "1 0 28 2 *"}]}
 `
 	ownCluster = `
 apiVersion: hibernator.ardikabs.com/v1alpha1
@@ -80,7 +81,7 @@ func except(kind v1alpha1.ExceptionType, from, until time.Duration) action {
 		if err != nil {
 			return err
 		}
-		u := read(extension)[0]
+		u := read(exception)[0]
 		spec := u.Object["spec"].(map[string]any)
 		spec["type"], spec["windows"] = string(kind), []any{window(now, from, until)}
 		return s.Create(ctx, u)
@@ -109,7 +110,7 @@ var ofOthers = []faults.Workload{
 			faults.At(over(1), schedule(time.Hour, 2*time.Hour)),
 			faults.At(over(2), except(v1alpha1.ExceptionExtend, 10*day, 12*day)),
 			faults.At(says("ScheduleException", 1, string(v1alpha1.ExceptionActive)), sleep(11*day)),
-			faults.At(asleepNow(2), drop(extension)),
+			faults.At(asleepNow(2), drop(exception)),
 		},
 		Done: all(over(2), without("ScheduleException")),
 	},
@@ -127,10 +128,10 @@ var ofOthers = []faults.Workload{
 	},
 	{
 		Name:    "detached",
-		Objects: read(extension),
+		Objects: read(exception),
 		Steps: []faults.Step{
-			faults.At(says("ScheduleException", 1, string(v1alpha1.ExceptionDetached)), drop(extension), create(waiting(objects(sequential, two[:1])))),
-			faults.At(over(1), put(extension)),
+			faults.At(says("ScheduleException", 1, string(v1alpha1.ExceptionDetached)), drop(exception), create(waiting(objects(sequential, two[:1])))),
+			faults.At(over(1), put(exception)),
 			faults.At(says("ScheduleException", 1, string(v1alpha1.ExceptionActive)), remove),
 		},
 		Done: all(gone, says("ScheduleException", 1, string(v1alpha1.ExceptionDetached))),
