@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/labkeeper/labkeeper/internal/controller"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // stopTimeout is for passes that are under way when the manager is told to stop.
@@ -58,6 +59,8 @@ func run(ctx context.Context, o options) error {
 			return fmt.Errorf("preparing to lead: %w", err)
 		}
 	}
+	own, caches := &kube.OwnWrites{}, controller.CacheOptions(o.Options)
+	caches.NewInformer = own.NewInformer
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme:                        scheme,
 		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
@@ -71,9 +74,11 @@ func run(ctx context.Context, o options) error {
 		RenewDeadline:                 ptr.To(renewDeadline),
 		RetryPeriod:                   ptr.To(retryPeriod),
 		GracefulShutdownTimeout:       ptr.To(stopTimeout),
-		Cache:                         controller.CacheOptions(o.Options),
+		Cache:                         caches,
+		NewClient:                     own.NewClient,
 
 		LeaderElectionResourceLockInterface: lock,
+
 		Client: client.Options{Cache: &client.CacheOptions{
 			Unstructured: true,
 			// It does not work with several namespaces, and nothing correct rests on it.
@@ -81,6 +86,9 @@ func run(ctx context.Context, o options) error {
 		}},
 	})
 	if err != nil {
+		return fmt.Errorf("building the manager: %w", err)
+	}
+	if err := mgr.Add(own); err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
 	live, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper})
