@@ -40,7 +40,7 @@ type options struct {
 // parse reads the flags. Its error names the flag and what is wrong with its value.
 func parse(args []string) (options, error) {
 	var o options
-	var watch, annotations, clusterFrom, pullSecrets string
+	var watch, annotations, clusterFrom, pullSecrets, controllers string
 	e := &o.Experiment
 	fs := flag.NewFlagSet("manager", flag.ContinueOnError)
 	config.RegisterFlags(fs)
@@ -53,6 +53,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "", "Directory with tls.crt and tls.key of the webhook. They are read again when they change.")
 	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Let one of several managers lead.")
 	fs.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "Namespace of the Lease. Default: the manager's own.")
+	fs.StringVar(&controllers, "controllers", "", "Comma-separated kinds to act on: "+strings.Join(controller.Controllers, ", ")+". Nothing of the others is watched, asked for or reviewed by the webhook. Default: all.")
 	fs.StringVar(&watch, "watch-namespaces", "", "Comma-separated namespaces of the objects to act on. Default: all.")
 	fs.IntVar(&e.MaxConcurrentReconciles, "max-concurrent-reconciles", 4, "How many objects of a kind are acted on at the same time.")
 	fs.BoolVar(&e.Events, "events", true, "Record Events of what happens to objects; each is a write.")
@@ -98,6 +99,9 @@ func parse(args []string) (options, error) {
 	if fs.NArg() > 0 {
 		return o, fmt.Errorf("unknown argument %q: the manager takes only flags", fs.Arg(0))
 	}
+	if controllers != "" {
+		o.Controllers = strings.Split(controllers, ",")
+	}
 	if watch != "" {
 		o.Experiment.WatchNamespaces = strings.Split(watch, ",")
 	}
@@ -142,14 +146,8 @@ func (o options) check() error {
 	if !slices.Contains([]string{"", "privileged", "baseline", "restricted"}, e.HubPodSecurity) {
 		return fmt.Errorf("--hub-pod-security: %q is none of privileged, baseline, restricted", e.HubPodSecurity)
 	}
-	if slices.Contains(o.Experiment.WatchNamespaces, "") {
-		return errors.New("--watch-namespaces: an empty name in the list; write a,b")
-	}
-	if slices.Contains(o.Twins.Annotations, "") {
-		return errors.New("--twin-annotations: an empty prefix in the list, which is that of every annotation; write example.com/,prometheus.io/")
-	}
-	if slices.Contains(o.Hibernation.ClusterNamespaces, "") {
-		return errors.New("--hibernate-cluster-from: an empty name in the list; write a,b")
+	if err := o.checkLists(); err != nil {
+		return err
 	}
 	if o.webhookPort < 0 || o.webhookPort > 65535 {
 		return fmt.Errorf("--webhook-port: %d is not a port", o.webhookPort)
@@ -161,6 +159,25 @@ func (o options) check() error {
 		return fmt.Errorf("--max-concurrent-reconciles: %d is less than 1", e.MaxConcurrentReconciles)
 	}
 	return checkObservability(e.Observability)
+}
+
+// checkLists refuses lists with names that cannot be meant.
+func (o options) checkLists() error {
+	for _, name := range o.Controllers {
+		if !slices.Contains(controller.Controllers, name) {
+			return fmt.Errorf("--controllers: %q is none of %s", name, strings.Join(controller.Controllers, ", "))
+		}
+	}
+	if slices.Contains(o.Experiment.WatchNamespaces, "") {
+		return errors.New("--watch-namespaces: an empty name in the list; write a,b")
+	}
+	if slices.Contains(o.Twins.Annotations, "") {
+		return errors.New("--twin-annotations: an empty prefix in the list, which is that of every annotation; write example.com/,prometheus.io/")
+	}
+	if slices.Contains(o.Hibernation.ClusterNamespaces, "") {
+		return errors.New("--hibernate-cluster-from: an empty name in the list; write a,b")
+	}
+	return nil
 }
 
 // tailnet is what Tailscale's operator takes for the domain of one.
@@ -223,16 +240,21 @@ func ownNamespace() string {
 
 type namespaceFlag struct{ flag, namespace string }
 
-// namespaces are those that the flags name and that must exist.
+// namespaces are those that the flags name and that must exist, because something runs that needs them.
 func (o options) namespaces() []namespaceFlag {
 	e := o.Experiment
-	named := []namespaceFlag{
-		{"argocd-namespace", e.ArgoCDNamespace},
-		{"workflow-namespace", e.WorkflowNamespace},
-		{"crossplane-namespace", e.CrossplaneNamespace},
-		{"claim-namespace", e.ClaimNamespace},
-		{"orphans-namespace", e.OrphansNamespace},
-		{"hibernation-namespace", o.Hibernation.Namespace},
+	var named []namespaceFlag
+	if o.Runs(controller.Experiments) {
+		named = append(named,
+			namespaceFlag{"argocd-namespace", e.ArgoCDNamespace},
+			namespaceFlag{"workflow-namespace", e.WorkflowNamespace},
+			namespaceFlag{"crossplane-namespace", e.CrossplaneNamespace},
+			namespaceFlag{"claim-namespace", e.ClaimNamespace},
+			namespaceFlag{"orphans-namespace", e.OrphansNamespace},
+		)
+	}
+	if o.Runs(controller.HibernatePlans) {
+		named = append(named, namespaceFlag{"hibernation-namespace", o.Hibernation.Namespace})
 	}
 	for _, namespace := range o.Experiment.WatchNamespaces {
 		named = append(named, namespaceFlag{"watch-namespaces", namespace})

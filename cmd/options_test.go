@@ -46,6 +46,7 @@ func TestParse(t *testing.T) {
 	everything.metricsAddress, everything.metricsSecure, everything.probeAddress = ":1", false, ":2"
 	everything.pprofAddress = "127.0.0.1:3"
 	everything.webhookPort, everything.webhookCertDir = 9443, "/certs"
+	everything.Controllers = []string{"hibernateplans", "experiments", "experimentdeployments"}
 	everything.leaderElect, everything.leaderElectionNamespace = true, "lease"
 	everything.Experiment.WatchNamespaces = []string{"a", "b"}
 	everything.Twins = experimentdeployment.Options{
@@ -69,7 +70,7 @@ func TestParse(t *testing.T) {
 			"--orphans-namespace=orphans", "--hub-pod-security=restricted", "--keyless-gke", "--vcluster-values", "--workflows-anywhere", "--webhook-port=9443", "--webhook-cert-dir=/certs",
 			"--observability-url=https://metrics.example.com/push", "--observability-hub-url=http://mimir:8080/push", "--observability-tailnet=tail1.ts.net",
 			"--observability-host=lab", "--observability-service=hub", "--observability-agent=agent", "--observability-egress=egress",
-			"--observability-operator=operator", "--observability-monitors=monitors", "--twin-annotations=policy.example.com/,team",
+			"--observability-operator=operator", "--observability-monitors=monitors", "--controllers=hibernateplans,experiments,experimentdeployments", "--twin-annotations=policy.example.com/,team",
 		}, everything},
 		"one namespace": {[]string{"--watch-namespaces=a"}, func() options {
 			o := defaults()
@@ -121,6 +122,9 @@ func TestParseRefuses(t *testing.T) {
 		"--watch-namespaces=a, b":          "--watch-namespaces",
 		"--watch-namespaces=a,,b":          "--watch-namespaces",
 		"--twin-annotations=a/,":           "--twin-annotations",
+		"--controllers=experiment":         "none of experiments, experimentdeployments, hibernateplans",
+		"--controllers=experiments,":       "--controllers",
+		"--controllers=*":                  "--controllers",
 		"--watch-namespaces=a,":            "--watch-namespaces",
 		"--watch-namespaces=,":             "--watch-namespaces",
 		"--observability-url=metrics":      "--observability-url",
@@ -184,6 +188,20 @@ func TestNamespacesThatMustExist(t *testing.T) {
 			t.Errorf("namespaces (-want +got):\n%s", diff)
 		}
 	})
+	for controllers, want := range map[string][]namespaceFlag{
+		"experimentdeployments":                {{"watch-namespaces", "a"}},
+		"hibernateplans,experimentdeployments": {{"hibernation-namespace", "lease"}, {"watch-namespaces", "a"}},
+	} {
+		t.Run("of "+controllers, func(t *testing.T) {
+			o, err := parse([]string{"--watch-namespaces=a", "--leader-election-namespace=lease", "--controllers=" + controllers})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, o.namespaces(), cmp.AllowUnexported(namespaceFlag{})); diff != "" {
+				t.Errorf("namespaces (-want +got):\n%s", diff)
+			}
+		})
+	}
 	if watched := controller.CacheOptions(o.Options).DefaultNamespaces; len(watched) != 2 {
 		t.Errorf("watched are %v", watched)
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -50,13 +51,46 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("building the client: %w", err)
 	}
+	mgr, err := newManager(config, scheme, mapper, o)
+	if err != nil {
+		return fmt.Errorf("building the manager: %w", err)
+	}
+	live, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return fmt.Errorf("building the live client: %w", err)
+	}
+	if err := exist(ctx, live, o.namespaces()); err != nil {
+		return err
+	}
+	if o.Experiment.Clock, err = systemClock(); err != nil {
+		return fmt.Errorf("reading the clock: %w", err)
+	}
+	o.Twins.Clock, o.Hibernation.Clock = o.Experiment.Clock, o.Experiment.Clock
+	if o.Runs(controller.HibernatePlans) {
+		findImage(ctx, live, ownNamespace(), os.Getenv("HOSTNAME"), &o.Hibernation)
+	}
+	if err := controller.Setup(ctx, mgr, live, o.Options); err != nil {
+		return err
+	}
+	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
+		return fmt.Errorf("adding /healthz: %w", err)
+	}
+	if err := mgr.AddReadyzCheck("readyz", healthz.Ping); err != nil {
+		return fmt.Errorf("adding /readyz: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+// newManager makes a manager without any reconciler.
+func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, o options) (ctrl.Manager, error) {
 	var lock resourcelock.Interface
 	if o.leaderElect {
+		var err error
 		if lock, err = newLease(config, o.leaderElectionNamespace); err != nil {
 			if o.leaderElectionNamespace == "" {
 				err = fmt.Errorf("%w (outside of a cluster set --leader-election-namespace)", err)
 			}
-			return fmt.Errorf("preparing to lead: %w", err)
+			return nil, fmt.Errorf("preparing to lead: %w", err)
 		}
 	}
 	own, caches := &kube.OwnWrites{}, controller.CacheOptions(o.Options)
@@ -86,33 +120,9 @@ func run(ctx context.Context, o options) error {
 		}},
 	})
 	if err != nil {
-		return fmt.Errorf("building the manager: %w", err)
+		return nil, err
 	}
-	if err := mgr.Add(own); err != nil {
-		return fmt.Errorf("building the manager: %w", err)
-	}
-	live, err := client.New(config, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper})
-	if err != nil {
-		return fmt.Errorf("building the live client: %w", err)
-	}
-	if err := exist(ctx, live, o.namespaces()); err != nil {
-		return err
-	}
-	if o.Experiment.Clock, err = systemClock(); err != nil {
-		return fmt.Errorf("reading the clock: %w", err)
-	}
-	o.Twins.Clock, o.Hibernation.Clock = o.Experiment.Clock, o.Experiment.Clock
-	findImage(ctx, live, ownNamespace(), os.Getenv("HOSTNAME"), &o.Hibernation)
-	if err := controller.Setup(ctx, mgr, live, o.Options); err != nil {
-		return err
-	}
-	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
-		return fmt.Errorf("adding /healthz: %w", err)
-	}
-	if err := mgr.AddReadyzCheck("readyz", healthz.Ping); err != nil {
-		return fmt.Errorf("adding /readyz: %w", err)
-	}
-	return mgr.Start(ctx)
+	return mgr, mgr.Add(own)
 }
 
 func metrics(o options) metricsserver.Options {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,6 +30,8 @@ import (
 
 // Options are those of the reconcilers.
 type Options struct {
+	// Controllers are the names of those that run, of Controllers; none is all of them.
+	Controllers []string
 	// Experiment are those of the Experiment reconciler.
 	Experiment experiment.Options
 	// Twins are those of the ExperimentDeployment reconciler.
@@ -40,7 +43,7 @@ type Options struct {
 // Scheme knows the kinds that are read and written as Go types.
 func Scheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, twins.AddToScheme, hibernator.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, twins.AddToScheme, hibernator.AddToScheme, kube.AddCRDs} {
 		if err := add(scheme); err != nil {
 			return nil, fmt.Errorf("building the scheme: %w", err)
 		}
@@ -105,7 +108,25 @@ func StripManagedFields(o any) (any, error) {
 	return cache.TransformStripManagedFields()(o)
 }
 
-// Setup registers every reconciler.
+// The names of --controllers: those of the kinds that somebody has a reason to want or not to want.
+const (
+	// Experiments are acted on with their Components.
+	Experiments = "experiments"
+	// Twins are ExperimentDeployments.
+	Twins = "experimentdeployments"
+	// HibernatePlans are acted on with ScheduleExceptions, K8SClusters and CloudProviders.
+	HibernatePlans = "hibernateplans"
+)
+
+// Controllers are all of them.
+var Controllers = []string{Experiments, Twins, HibernatePlans}
+
+// Runs says whether a controller does.
+func (o Options) Runs(name string) bool {
+	return len(o.Controllers) == 0 || slices.Contains(o.Controllers, name)
+}
+
+// Setup registers every reconciler that is to run.
 func Setup(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options) error {
 	foreign, err := cache.New(mgr.GetConfig(), ForeignCacheOptions(o, mgr.GetScheme(), mgr.GetRESTMapper()))
 	if err != nil {
@@ -114,20 +135,32 @@ func Setup(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options)
 	if err := mgr.Add(unelected{foreign.Start}); err != nil {
 		return fmt.Errorf("adding the cache of foreign kinds: %w", err)
 	}
-	if err := experiment.SetupWithManager(ctx, mgr, foreign, live, o.Experiment); err != nil {
-		return fmt.Errorf("setting up the Experiment reconciler: %w", err)
+	if o.Runs(Experiments) {
+		if err := experiment.SetupWithManager(ctx, mgr, foreign, live, o.Experiment); err != nil {
+			return fmt.Errorf("setting up the Experiment reconciler: %w", err)
+		}
 	}
-	if err := experimentdeployment.SetupWithManager(ctx, mgr, foreign, live, o.Twins); err != nil {
-		return fmt.Errorf("setting up the ExperimentDeployment reconciler: %w", err)
+	if o.Runs(Twins) {
+		if err := experimentdeployment.SetupWithManager(ctx, mgr, foreign, live, o.Twins); err != nil {
+			return fmt.Errorf("setting up the ExperimentDeployment reconciler: %w", err)
+		}
 	}
+	if o.Runs(HibernatePlans) {
+		return setupHibernation(ctx, mgr, live, o)
+	}
+	return nil
+}
+
+// setupHibernation registers the reconcilers of HibernatePlans and of what they name.
+func setupHibernation(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options) error {
 	o.Hibernation.Executors = executors.All()
 	if err := hibernateplan.SetupWithManager(ctx, mgr, live, o.Hibernation); err != nil {
 		return fmt.Errorf("setting up the HibernatePlan reconciler: %w", err)
 	}
-	if err := k8scluster.SetupWithManager(mgr, live, k8scluster.Options{Events: o.Twins.Events, Clock: o.Twins.Clock}); err != nil {
+	if err := k8scluster.SetupWithManager(mgr, live, k8scluster.Options{Events: o.Hibernation.Events, Clock: o.Hibernation.Clock}); err != nil {
 		return fmt.Errorf("setting up the K8SCluster reconciler: %w", err)
 	}
-	if err := cloudprovider.SetupWithManager(mgr, cloudprovider.Options{Events: o.Twins.Events, Clock: o.Twins.Clock}); err != nil {
+	if err := cloudprovider.SetupWithManager(mgr, cloudprovider.Options{Events: o.Hibernation.Events, Clock: o.Hibernation.Clock}); err != nil {
 		return fmt.Errorf("setting up the CloudProvider reconciler: %w", err)
 	}
 	return nil

@@ -2,18 +2,23 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -31,32 +36,29 @@ const (
 	discoveryInterval = 200 * time.Millisecond
 )
 
-var crdGVK = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+// AddCRDs registers CustomResourceDefinitions. They are read in protobuf: clusters have hundreds, with megabytes of schema.
+func AddCRDs(scheme *runtime.Scheme) error {
+	return errors.Join(apiextensionsv1.AddToScheme(scheme), apiutil.AddToProtobufScheme(apiextensionsv1.AddToScheme))
+}
 
 // CRD is an empty CustomResourceDefinition, to configure the cache by.
-func CRD() *unstructured.Unstructured { return Empty(crdGVK) }
+func CRD() *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{}
+}
 
 // StripCRD is the cache's transform for CustomResourceDefinitions: of their megabytes of
 // schema only the names, versions and conditions are ever read.
 func StripCRD(o any) (any, error) {
-	u, ok := o.(*unstructured.Unstructured)
+	crd, ok := o.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
 		return o, nil
 	}
-	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
-	for _, v := range versions {
-		if version, ok := v.(map[string]any); ok {
-			delete(version, "schema")
-			delete(version, "additionalPrinterColumns")
-		}
+	for i := range crd.Spec.Versions {
+		version := &crd.Spec.Versions[i]
+		version.Schema, version.AdditionalPrinterColumns = nil, nil
 	}
-	if versions != nil {
-		_ = unstructured.SetNestedSlice(u.Object, versions, "spec", "versions")
-	}
-	unstructured.RemoveNestedField(u.Object, "spec", "conversion")
-	u.SetManagedFields(nil)
-	u.SetAnnotations(nil)
-	return u, nil
+	crd.Spec.Conversion, crd.ManagedFields, crd.Annotations = nil, nil, nil
+	return crd, nil
 }
 
 // KindState says whether objects of a foreign kind can be read from the cache.
@@ -274,40 +276,22 @@ func Foreign(served meta.RESTMapper, kinds map[schema.GroupVersionKind]meta.REST
 }
 
 func defines(crd client.Object, gk schema.GroupKind) bool {
-	u, ok := crd.(*unstructured.Unstructured)
-	if !ok {
-		return false
-	}
-	group, _, _ := unstructured.NestedString(u.Object, "spec", "group")
+	c, ok := crd.(*apiextensionsv1.CustomResourceDefinition)
 	// Names that another CRD has taken are not accepted.
-	kind, _, _ := unstructured.NestedString(u.Object, "status", "acceptedNames", "kind")
-	return group == gk.Group && kind == gk.Kind
+	return ok && c.Spec.Group == gk.Group && c.Status.AcceptedNames.Kind == gk.Kind
 }
 
 func serves(crd client.Object, version string) bool {
-	u, ok := crd.(*unstructured.Unstructured)
-	if !ok || !established(u) {
-		return false
-	}
-	versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
-	for _, v := range versions {
-		m, _ := v.(map[string]any)
-		if m["name"] == version && m["served"] == true {
-			return true
-		}
-	}
-	return false
+	c, ok := crd.(*apiextensionsv1.CustomResourceDefinition)
+	return ok && established(c) && slices.ContainsFunc(c.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
+		return v.Name == version && v.Served
+	})
 }
 
-func established(crd *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-	for _, c := range conditions {
-		condition, _ := c.(map[string]any)
-		if condition["type"] == "Established" {
-			return condition["status"] == "True"
-		}
-	}
-	return false
+func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
+	return slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+		return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+	})
 }
 
 // Empty is an empty object of a kind.

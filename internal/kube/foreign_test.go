@@ -10,7 +10,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +23,7 @@ import (
 )
 
 // widgetCRD serves Widgets in v1 and, no longer, in v1beta1.
-func widgetCRD(t *testing.T, change ...func(*apiextensionsv1.CustomResourceDefinition)) *unstructured.Unstructured {
+func widgetCRD(t *testing.T, change ...func(*apiextensionsv1.CustomResourceDefinition)) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	err := yaml.UnmarshalStrict([]byte(`
@@ -62,11 +61,7 @@ status:
 	for _, c := range change {
 		c(crd)
 	}
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &unstructured.Unstructured{Object: content}
+	return crd
 }
 
 func notEstablished(crd *apiextensionsv1.CustomResourceDefinition) {
@@ -131,8 +126,9 @@ func TestStripCRD(t *testing.T) {
 	if other, err := StripCRD("tombstone"); err != nil || other != "tombstone" {
 		t.Errorf("another thing comes back as %v, %v", other, err)
 	}
-	if CRD().GetAPIVersion() != "apiextensions.k8s.io/v1" || CRD().GetKind() != "CustomResourceDefinition" {
-		t.Errorf("CRD is a %s %s", CRD().GetAPIVersion(), CRD().GetKind())
+	scheme := runtime.NewScheme()
+	if err := AddCRDs(scheme); err != nil || len(scheme.KnownTypes(apiextensionsv1.SchemeGroupVersion)) == 0 {
+		t.Errorf("the scheme does not know them: %v", err)
 	}
 }
 
@@ -158,10 +154,14 @@ var (
 	touched = reconcile.Request{NamespacedName: types.NamespacedName{Name: "touched"}}
 )
 
-func watch(t *testing.T, mapper meta.RESTMapper, installed ...*unstructured.Unstructured) *watcher {
+func watch(t *testing.T, mapper meta.RESTMapper, installed ...*apiextensionsv1.CustomResourceDefinition) *watcher {
 	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := AddCRDs(scheme); err != nil {
+		t.Fatal(err)
+	}
 	w := &watcher{
-		t: t, informers: &informertest.FakeInformers{},
+		t: t, informers: &informertest.FakeInformers{Scheme: scheme},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()),
 	}
 	t.Cleanup(w.queue.ShutDown)
@@ -206,7 +206,7 @@ func (synced) Start(context.Context, workqueue.TypedRateLimitingInterface[reconc
 }
 func (synced) WaitForSync(context.Context) error { return nil }
 
-func (w *watcher) add(crd *unstructured.Unstructured) {
+func (w *watcher) add(crd *apiextensionsv1.CustomResourceDefinition) {
 	w.t.Helper()
 	informer, err := w.informers.FakeInformerFor(w.t.Context(), CRD())
 	if err != nil {
@@ -215,7 +215,7 @@ func (w *watcher) add(crd *unstructured.Unstructured) {
 	informer.Add(crd)
 }
 
-func (w *watcher) remove(crd *unstructured.Unstructured) {
+func (w *watcher) remove(crd *apiextensionsv1.CustomResourceDefinition) {
 	w.t.Helper()
 	informer, err := w.informers.FakeInformerFor(w.t.Context(), CRD())
 	if err != nil {
@@ -224,7 +224,7 @@ func (w *watcher) remove(crd *unstructured.Unstructured) {
 	informer.Delete(crd)
 }
 
-func (w *watcher) update(crd *unstructured.Unstructured) {
+func (w *watcher) update(crd *apiextensionsv1.CustomResourceDefinition) {
 	w.t.Helper()
 	informer, err := w.informers.FakeInformerFor(w.t.Context(), CRD())
 	if err != nil {

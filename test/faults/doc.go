@@ -13,7 +13,8 @@
 //
 // A point of fault is the ordinal of a write, so the writes must be the same in every run.
 // The manager has one worker and reads its own writes; every run has a namespace, a proxy
-// and a manager of its own, which watches only that namespace; what is applied, is applied
+// and a manager of its own, which watches only that namespace and only the kinds of its World
+// (--controllers: half of what a run costs is managers that start); what is applied, is applied
 // when the manager has nothing left to ask for. The World must not race: a step of an
 // outside that the manager could see in one pass or in two waits until the manager has told
 // of the step before. Runs have nothing in common but the API server, so several are played

@@ -11,9 +11,11 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	hibernator "github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/test/env"
 )
 
@@ -37,6 +39,28 @@ var _ = Describe("A manager of some namespaces", func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(string(log)).NotTo(ContainSubstring("unknown namespace"))
 		Expect(string(log)).NotTo(ContainSubstring(`"level":"error"`))
+	})
+})
+
+var _ = Describe("A manager of some kinds", func() {
+	It("leaves the others alone, and needs nothing for them", func() {
+		shared.stop()
+		DeferCleanup(restartShared)
+		stage := hub.newStage()
+		hub.startManager("chosen", "--controllers=experimentdeployments,hibernateplans", "--argocd-namespace=nope")
+		ignored := stage.create(experiment("ignored", onHub("web", "nginx")))
+		account := &hibernator.CloudProvider{
+			ObjectMeta: metav1.ObjectMeta{Namespace: stage.namespace, Name: "aws"},
+			Spec: hibernator.CloudProviderSpec{Type: "aws", AWS: &hibernator.AWSAccess{
+				AccountID: "123456789012", Region: "eu-central-1", Auth: hibernator.AWSAuth{Static: &hibernator.AWSStatic{SecretRef: hibernator.SecretRef{Name: "keys"}}},
+			}},
+		}
+		Expect(hub.client.Create(background(), account)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(hub.client.Get(background(), client.ObjectKeyFromObject(account), account)).To(Succeed())
+			g.Expect(account.Status.Conditions).NotTo(BeEmpty())
+		}).Should(Succeed())
+		Expect(stage.get(ignored).Finalizers).To(BeEmpty())
 	})
 })
 

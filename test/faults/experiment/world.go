@@ -124,7 +124,7 @@ var world = faults.World{
 	Secrets:       faults.Disguises(canary),
 	Manager: func(namespace string) []string {
 		return []string{
-			"--watch-namespaces=" + namespace, "--orphans-namespace=" + managerNamespace, "--hibernation-namespace=" + managerNamespace, "--workflows-anywhere",
+			"--controllers=experiments", "--watch-namespaces=" + namespace, "--orphans-namespace=" + managerNamespace, "--workflows-anywhere",
 			"--observability-hub-url=http://mimir-gateway.mimir.svc:8080/api/v1/push", "--observability-tailnet=tail1234.ts.net",
 		}
 	},

@@ -62,7 +62,7 @@ var world = faults.World{
 	Play:          play,
 	QuietWhenLate: true,
 	Manager: func(namespace string) []string {
-		return []string{"--watch-namespaces=" + namespace, "--orphans-namespace=" + managerNamespace, "--hibernation-namespace=" + managerNamespace}
+		return []string{"--controllers=experimentdeployments", "--watch-namespaces=" + namespace}
 	},
 }
 

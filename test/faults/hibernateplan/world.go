@@ -75,7 +75,7 @@ var world = faults.World{
 	QuietWhenLate: true,
 	Manager: func(namespace string) []string {
 		return []string{
-			"--watch-namespaces=" + namespace, "--orphans-namespace=" + managerNamespace,
+			"--controllers=hibernateplans", "--watch-namespaces=" + namespace,
 			"--hibernation-namespace=" + managerNamespace, "--runner-image=example/labkeeper:1",
 		}
 	},
