@@ -109,6 +109,8 @@ type disturbance struct {
 	restart *restart
 	// now is the resource version of this moment.
 	now func() (string, error)
+	// sees is what is listed and watched of a kind.
+	sees map[schema.GroupResource]url.Values
 	// secrets must be in no request but those of Secrets.
 	secrets []string
 }
@@ -170,6 +172,7 @@ var errLost = errors.New("the answer is lost by plan")
 
 func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.narrow(r)
 		p.travel(r)
 		if isWatch(r) {
 			p.touch(0)
@@ -197,6 +200,18 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 		// A write that has come this far does not depend on who still waits for it.
 		forward.ServeHTTP(w, r.WithContext(context.WithValue(context.WithoutCancel(r.Context()), writeKey{}, write)))
 	})
+}
+
+// narrow has a list or watch find what belongs to the run.
+func (p *proxy) narrow(r *http.Request) {
+	w, ok := parsePath(r.URL.Path)
+	sees := p.plan.sees[w.Resource.GroupResource()]
+	if !ok || r.Method != http.MethodGet || w.Name != "" || len(sees) == 0 {
+		return
+	}
+	query := r.URL.Query()
+	maps.Copy(query, sees)
+	r.URL.RawQuery = query.Encode()
 }
 
 // overhear notes what the manager sends that nobody may read, Events too.

@@ -87,6 +87,9 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 			return u.GetNamespace() == namespace.Name || l.world.Run(u) == namespace.Name
 		},
 	}
+	if l.world.Sees != nil {
+		plan.sees = l.world.Sees(namespace.Name)
+	}
 	if reference != nil && p.Fault.K > 0 {
 		plan.target = reference.Writes[p.Fault.K-1]
 		if kinds := reference.late(p.Fault.K); len(kinds) > 0 {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -50,6 +51,9 @@ type World struct {
 	// Secrets are strings that must never be in a log, nor in any object or request that is not
 	// of a Secret: see Disguises.
 	Secrets []string
+	// Sees narrows what managers list and watch, by kind, to what belongs to the run in a namespace, where no flag of theirs
+	// does: runs would be in each other's way. Values are those of a query, as labelSelector. Nil narrows nothing.
+	Sees func(namespace string) map[schema.GroupResource]url.Values
 	// Manager are the arguments of a manager that looks after one namespace.
 	Manager func(namespace string) []string
 }
@@ -177,7 +181,11 @@ func (s *Stage) Create(ctx context.Context, o *unstructured.Unstructured) error 
 	if err != nil {
 		return err
 	}
-	if u.GetNamespace() == "" {
+	namespaced, err := s.Client.IsObjectNamespaced(u)
+	if err != nil {
+		return fmt.Errorf("creating %s %s: %w", u.GetKind(), u.GetName(), err)
+	}
+	if namespaced && u.GetNamespace() == "" {
 		u.SetNamespace(s.Namespace)
 	}
 	if err := s.Client.Create(ctx, u); err != nil {

@@ -28,6 +28,9 @@ import (
 // once are one write a second.
 const usersDelay = time.Second
 
+// pageSize is how many Experiments are read from the server at a time.
+const pageSize = 500
+
 // shownUsers is how many of them a message names.
 const shownUsers = 5
 
@@ -36,7 +39,11 @@ const shownUsers = 5
 // of what Experiments do rests on it.
 type components struct {
 	client.Client
+	// live reads Experiments from the server.
+	live  client.Reader
 	clock clock.PassiveClock
+	// named are the Components that an Experiment names.
+	named func(client.Object) []string
 }
 
 // Reconcile brings the status of a Component up to date.
@@ -48,12 +55,34 @@ func (r *components) Reconcile(ctx context.Context, c *v1alpha1.Component) (ctrl
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	done := c.DeletionTimestamp != nil && len(users) == 0
+	if done {
+		if err := r.unnamed(ctx, c); err != nil {
+			return ctrl.Result{}, err
+		}
+	}
 	before := c.DeepCopy()
 	c.Status.ObservedGeneration, c.Status.UsedBy = c.Generation, int32(len(users))
 	conditions.Set(&c.Status.Conditions, readiness(c, users), c.Generation, r.clock.Now())
-	return kube.Finish(ctx, r.Client, kube.Silence, before, c, v1alpha1.ComponentFinalizer, kube.Outcome{
-		Done: c.DeletionTimestamp != nil && len(users) == 0,
-	})
+	return kube.Finish(ctx, r.Client, kube.Silence, before, c, v1alpha1.ComponentFinalizer, kube.Outcome{Done: done})
+}
+
+// unnamed is a conflict if the server has an Experiment that names a Component. What the cache has is not enough to let
+// that go: it may be behind, above all that of a manager that has just started.
+func (r *components) unnamed(ctx context.Context, c *v1alpha1.Component) error {
+	for page := (&v1alpha1.ExperimentList{}); ; {
+		if err := r.live.List(ctx, page, client.Limit(pageSize), client.Continue(page.Continue)); err != nil {
+			return fmt.Errorf("listing Experiments that name it: %w", err)
+		}
+		for i := range page.Items {
+			if slices.Contains(r.named(&page.Items[i]), c.Name) {
+				return kube.Stale(c, listed(page.Items[i:i+1])+" names it, which the cache has not seen yet")
+			}
+		}
+		if page.Continue == "" {
+			return nil
+		}
+	}
 }
 
 // users are the Experiments that name a Component, as the cache has them: they must not be changed.
@@ -123,11 +152,11 @@ func exampleOf(c *v1alpha1.Component) (ref v1alpha1.ComponentRef, known values) 
 
 // setupComponents registers the reconciler, in a manager of all namespaces: another does not know who
 // names a Component.
-func setupComponents(mgr ctrl.Manager, o Options) error {
+func setupComponents(mgr ctrl.Manager, live client.Reader, o Options) error {
 	if len(o.WatchNamespaces) > 0 {
 		return nil
 	}
-	r := &components{Client: mgr.GetClient(), clock: o.Clock}
+	r := &components{Client: mgr.GetClient(), live: live, clock: o.Clock, named: o.Observability.componentNames}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("component").
 		For(&v1alpha1.Component{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.ComponentFinalizer)))).

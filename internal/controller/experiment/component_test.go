@@ -37,7 +37,7 @@ func newShelf(t *testing.T, objects ...client.Object) *shelf {
 	}
 	c := fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&v1alpha1.Component{}).
 		WithIndex(&v1alpha1.Experiment{}, indexComponents, Observability{}.componentNames).WithObjects(objects...).Build()
-	return &shelf{t, c, &components{c, clocktesting.NewFakePassiveClock(epoch)}}
+	return &shelf{t, c, &components{c, c, clocktesting.NewFakePassiveClock(epoch), Observability{}.componentNames}}
 }
 
 // look runs a pass over nginx and returns it; nil when it is gone.
@@ -91,6 +91,34 @@ func TestComponentInUse(t *testing.T) {
 	s.expect(s.look(), 1, v1alpha1.ReasonInUse, "any more: lab/e0")
 	all[0].Spec.Targets[0].Components, all[0].Spec.Targets[1].Components = []v1alpha1.ComponentRef{{App: "k6"}}, []v1alpha1.ComponentRef{{App: "k6"}}
 	if err := s.Update(t.Context(), all[0]); err != nil {
+		t.Fatal(err)
+	}
+	if c := s.look(); c != nil {
+		t.Errorf("it is still there: %+v", c.Status)
+	}
+}
+
+// A manager that has just started may not have seen yet who names it.
+func TestComponentInUseByWhatTheCacheHasNot(t *testing.T) {
+	e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+	e.UID = ""
+	server, s := newShelf(t, nginx(), e), newShelf(t, nginx())
+	s.r.live = server
+	s.look() // for the finalizer
+	if err := s.Delete(t.Context(), nginx()); err != nil {
+		t.Fatal(err)
+	}
+	c := &v1alpha1.Component{}
+	if err := s.Get(t.Context(), client.ObjectKey{Name: "nginx"}, c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.r.Reconcile(t.Context(), c); !kube.Conflict(err) || err == nil {
+		t.Errorf("Reconcile() = %v, want a conflict", err)
+	}
+	if err := s.Get(t.Context(), client.ObjectKey{Name: "nginx"}, c); err != nil {
+		t.Fatalf("it is gone: %v", err)
+	}
+	if err := server.Delete(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
 	if c := s.look(); c != nil {

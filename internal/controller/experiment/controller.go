@@ -235,7 +235,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	if err := indexer.IndexField(ctx, &v1alpha1.Experiment{}, indexTemplate, templateName); err != nil {
 		return err
 	}
-	if err := setupComponents(mgr, o); err != nil {
+	if err := setupComponents(mgr, live, o); err != nil {
 		return err
 	}
 	c := mgr.GetClient()

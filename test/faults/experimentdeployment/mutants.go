@@ -8,10 +8,30 @@ const (
 	observe    = "internal/controller/experimentdeployment/observe.go"
 	plan       = "internal/controller/experimentdeployment/plan.go"
 	applying   = "internal/controller/experimentdeployment/apply.go"
+	conflict   = "internal/kube/conflict.go"
 )
 
 func edit1(file, before, after string) []faults.Edit {
 	return []faults.Edit{{File: file, Old: before, New: after}}
+}
+
+// forGood has the reconcilers give up for good on an error that is one.
+func forGood(name, cause, is string, mode faults.Mode) faults.Mutant {
+	return faults.Mutant{
+		Name: name, RootCause: cause + " is an error for good",
+		Edits: []faults.Edit{
+			{File: conflict, Old: "		return result, err\n", New: `		if err != nil && ` + is + ` {
+			return result, reconcile.TerminalError(err)
+		}
+		return result, err
+`},
+			{File: conflict, Old: "	apierrors \"k8s.io/apimachinery/pkg/api/errors\"\n", New: `	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+`},
+			{File: conflict, Old: "// stopping says whether", New: "var _ = corev1.NamespaceTerminatingCause\n\n// stopping says whether"},
+		},
+		Workloads: []string{"deployment"}, Modes: []faults.Mode{mode},
+	}
 }
 
 // mutants are bugs that a reconciler of twins may have, and that of Experiments does not.
@@ -80,5 +100,15 @@ func known(owner *v1alpha1.ExperimentDeployment) string {
 		Name: "own-write-unseen", RootCause: "a twin that the cache has not seen changed yet is changed again",
 		Edits:     edit1(plan, "	case f.behind():\n", "	case f.behind() && false:\n"),
 		Workloads: []string{"deployment-edited"}, Modes: []faults.Mode{faults.Held, faults.Travel},
+	},
+	forGood("forbidden", "a refusal", "apierrors.IsForbidden(err)", faults.Forbidden),
+	forGood("webhook-down", "a webhook that does not answer", `strings.Contains(err.Error(), "webhook")`, faults.Webhook),
+	forGood("quota", "a quota that is used up", `strings.Contains(err.Error(), "exceeded quota")`, faults.Quota),
+	forGood("namespace-going", "a namespace that is said to go", "apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)", faults.Terminating),
+	forGood("unavailable", "a server that is not available", "apierrors.IsServiceUnavailable(err)", faults.Unavailable),
+	{
+		Name: "hot-conflicts", RootCause: "a conflict that lasts is tried again at once, without end",
+		Edits:     edit1(conflict, "reconcile.Result{Requeue: true}, nil //", "reconcile.Result{RequeueAfter: 1}, nil //"),
+		Workloads: []string{"deployment"}, Modes: []faults.Mode{faults.Conflicts},
 	},
 }

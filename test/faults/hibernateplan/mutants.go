@@ -136,4 +136,17 @@ var mutants = []faults.Mutant{
 		Edits:     edit1("internal/controller/hibernateplan/desire.go", "	st.Acknowledged = kept\n", "	st.Acknowledged = kept[:0]\n"),
 		Workloads: []string{"by-annotation"},
 	},
+	{
+		Name: "list-untold", RootCause: "what is written last and gone when its kind is listed anew is waited for",
+		Edits:     []faults.Edit{{File: "internal/kube/ownwrites.go", Old: "{ w.tell() }", New: "{}"}},
+		Workloads: []string{"detached"}, Modes: []faults.Mode{faults.Expired},
+	},
+	{
+		Name: "seen-ended", RootCause: "a Job whose end is the first that is seen of it wakes nobody",
+		Edits: []faults.Edit{{
+			File: "internal/controller/hibernateplan/controller.go",
+			Old:  "CreateFunc: func(e event.CreateEvent) bool { return ending(e.Object) > 0 }", New: "CreateFunc: func(event.CreateEvent) bool { return false }",
+		}},
+		Workloads: []string{"sequential"}, Modes: []faults.Mode{faults.Coalesced},
+	},
 }

@@ -1,0 +1,29 @@
+package component
+
+import "github.com/labkeeper/labkeeper/test/faults"
+
+// reconciler is the file that has bugs planted.
+const reconciler = "internal/controller/experiment/component.go"
+
+func edit1(before, after string) []faults.Edit {
+	return []faults.Edit{{File: reconciler, Old: before, New: after}}
+}
+
+// mutants are bugs that the reconciler of Components may have.
+var mutants = []faults.Mutant{
+	{
+		Name: "gone-by-cache", RootCause: "the finalizer is dropped by what the cache has",
+		Edits:     edit1("	if done {\n		if err := r.unnamed", "	if done && c.Name == \"\" {\n		if err := r.unnamed"),
+		Workloads: []string{"named", "renamed"}, Modes: []faults.Mode{faults.Travel, faults.Behind},
+	},
+	{
+		Name: "not-counted-again", RootCause: "Experiments that leave wake nobody",
+		Edits:     edit1("	wake(q, w.componentNames(e.Object))\n}\n\n// Generic", "}\n\n// Generic"),
+		Workloads: []string{"named"},
+	},
+	{
+		Name: "finalizer-lost", RootCause: "a finalizer that somebody has taken off is not put back",
+		Edits:     edit1("predicate.Or(predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.ComponentFinalizer))", "predicate.GenerationChangedPredicate{}"),
+		Workloads: []string{"unprotected"},
+	},
+}

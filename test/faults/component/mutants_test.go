@@ -1,0 +1,14 @@
+//go:build mutants
+
+package component
+
+import (
+	"testing"
+
+	"github.com/labkeeper/labkeeper/test/faults"
+)
+
+// TestMutants plants bugs and looks whether the sweep finds them.
+func TestMutants(t *testing.T) {
+	faults.Mutants(t, start(t), mutants, workloads...)
+}
