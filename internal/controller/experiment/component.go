@@ -49,7 +49,7 @@ type components struct {
 // Reconcile brings the status of a Component up to date.
 func (r *components) Reconcile(ctx context.Context, c *v1alpha1.Component) (ctrl.Result, error) {
 	if err := kube.EnsureFinalizer(ctx, r.Client, c, v1alpha1.ComponentFinalizer); err != nil {
-		return ctrl.Result{}, err
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	users, err := r.users(ctx, c)
 	if err != nil {

@@ -126,6 +126,14 @@ func TestComponentInUseByWhatTheCacheHasNot(t *testing.T) {
 	}
 }
 
+// One that went before it had a finalizer is nobody's concern, whatever the cache has.
+func TestComponentThatIsGone(t *testing.T) {
+	s := newShelf(t)
+	if _, err := s.r.Reconcile(t.Context(), nginx()); err != nil {
+		t.Error(err)
+	}
+}
+
 // What no reference could deploy is said of the Component itself.
 func TestComponentReady(t *testing.T) {
 	chart := v1alpha1.ComponentSource{RepoURL: "https://charts.example.com", Chart: "nginx", TargetRevision: "1.2.3"}

@@ -146,7 +146,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 		return ctrl.Result{}, nil
 	}
 	if err := kube.EnsureFinalizer(ctx, r.Client, e, v1alpha1.Finalizer); err != nil {
-		return ctrl.Result{}, err
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	before := e.DeepCopy()
 	s := &scope{Reconciler: r, experiment: e, names: names{e, r.Options}, failed: map[string]error{}}

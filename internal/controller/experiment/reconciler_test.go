@@ -29,6 +29,16 @@ func tutorial(t *testing.T) *lab {
 	), nginx(), template())
 }
 
+// An Experiment that went before it had a finalizer is nobody's concern, whatever the cache has.
+func TestExperimentThatIsGone(t *testing.T) {
+	l := tutorial(t)
+	gone := l.get()
+	gone.Name = "gone"
+	if _, err := l.reconciler.Reconcile(t.Context(), gone); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestStraightRoad(t *testing.T) {
 	l := tutorial(t)
 	var phases []v1alpha1.Phase

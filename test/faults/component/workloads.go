@@ -91,9 +91,13 @@ func ready(name, reason string) moment {
 	}
 }
 
-func protected(s faults.State) bool {
+// taken is the annotation of a Component whose finalizer somebody has taken off.
+const taken = "taken"
+
+// protectedAgain is when such a Component has its finalizer back.
+func protectedAgain(s faults.State) bool {
 	return slices.ContainsFunc(s.Of("Component"), func(u *unstructured.Unstructured) bool {
-		return slices.Contains(u.GetFinalizers(), v1alpha1.ComponentFinalizer)
+		return u.GetAnnotations()[taken] != "" && slices.Contains(u.GetFinalizers(), v1alpha1.ComponentFinalizer)
 	})
 }
 
@@ -142,8 +146,8 @@ var workloads = []faults.Workload{
 		Objects: read(nginx),
 		Steps: []faults.Step{
 			faults.At(usedBy("nginx", 1, 0), put(first)),
-			faults.At(usedBy("nginx", 1, 1), put(second)),
-			faults.At(usedBy("nginx", 1, 2), drop(first)),
+			faults.At(all(usedBy("nginx", 1, 1), told), put(second)),
+			faults.At(all(usedBy("nginx", 1, 2), told), drop(first)),
 			faults.At(usedBy("nginx", 1, 1), drop(nginx)),
 			faults.At(ready("nginx", v1alpha1.ReasonInUse), drop(second)),
 		},
@@ -155,7 +159,7 @@ var workloads = []faults.Workload{
 		Objects: read(nginx, k6),
 		Steps: []faults.Step{
 			faults.At(all(usedBy("nginx", 1, 0), usedBy("k6", 1, 0)), put(first)),
-			faults.At(usedBy("nginx", 1, 1), drop(nginx)),
+			faults.At(all(usedBy("nginx", 1, 1), told), drop(nginx)),
 			faults.At(ready("nginx", v1alpha1.ReasonInUse), change(first, `{"spec":{"targets":[{"name":"app","cluster":{"type":"hub"},"components":[{"app":"k6-`+run+`"}]}]}}`)),
 		},
 		Done: all(left(1, 1), usedBy("k6", 1, 1), told),
@@ -177,9 +181,9 @@ var workloads = []faults.Workload{
 		Name:    "unprotected",
 		Objects: read(nginx),
 		Steps: []faults.Step{
-			faults.At(usedBy("nginx", 1, 0), change(nginx, `{"metadata":{"finalizers":null}}`)),
-			faults.At(protected, put(first)),
+			faults.At(usedBy("nginx", 1, 0), change(nginx, `{"metadata":{"finalizers":null,"annotations":{"`+taken+`":"yes"}}}`)),
+			faults.At(protectedAgain, drop(nginx)),
 		},
-		Done: all(usedBy("nginx", 1, 1), told),
+		Done: left(0, 0),
 	},
 }
