@@ -647,6 +647,15 @@ func TestPlans(t *testing.T) {
 	if len(got) != 2*len(Modes) || len(played) != len(Modes) {
 		t.Errorf("%d plans of %d modes", len(got), len(played))
 	}
+	// What creates nothing is never refused a create, and no plan of that is missed.
+	report := &Report{References: map[string]*Reference{"toy": reference}}
+	if !report.allows(Quota) || !report.allows(Crash) {
+		t.Error("a mode that was played is not allowed")
+	}
+	report.References["toy"] = &Reference{Writes: reference.Writes[:4]}
+	if report.allows(Quota) || report.allows(Terminating) || !report.allows(Crash) {
+		t.Error("a create is refused where there is none")
+	}
 	// What was created last can be taken for not there; what is not watched is never read late.
 	if f := (Fault{Behind, 8}); reference.behind(f) != kind || !f.possible(reference) || (Fault{Behind, 12}).possible(reference) {
 		t.Errorf("behind at write 8 is %s", reference.behind(f))

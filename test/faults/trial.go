@@ -628,6 +628,16 @@ func (r *Report) plansOf(m Mode) int {
 	return n
 }
 
+// allows says whether a mode is possible at any write of any workload: what creates nothing is never refused a create.
+func (r *Report) allows(m Mode) bool {
+	for _, reference := range r.References {
+		if len(Every([]Mode{m}, Workload{}, reference)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // print prints what was played.
 func (r *Report) print(to io.Writer, workloads []Workload, took time.Duration) {
 	table := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
