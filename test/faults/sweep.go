@@ -24,8 +24,21 @@ var (
 	binary   = flag.String("faults.manager", "", "manager to judge; by default it is built")
 )
 
-// Binary is the manager that -faults.manager names.
-func Binary() string { return *binary }
+// Begin starts a lab that ends with the test, for the manager that -faults.manager names if the installation names none.
+func Begin(t *testing.T, i Installation, world World) *Lab {
+	t.Helper()
+	i.Binary = cmp.Or(i.Binary, *binary)
+	lab, err := Start(t.Context(), i, world)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := lab.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return lab
+}
 
 const (
 	// sampled is how many workloads a sample has at most, and budget about how many plans.

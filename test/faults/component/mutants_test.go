@@ -10,5 +10,5 @@ import (
 
 // TestMutants plants bugs and looks whether the sweep finds them.
 func TestMutants(t *testing.T) {
-	faults.Mutants(t, start(t), mutants, workloads...)
+	faults.Mutants(t, faults.Begin(t, installation, world), mutants, workloads...)
 }

@@ -114,15 +114,7 @@ var workloads = []faults.Workload{
 // A reconciler that is right passes, and one that is not is caught by the oracles that are there
 // for it: what was made before the crash is made once more.
 func TestToy(t *testing.T) {
-	lab, err := faults.Start(t.Context(), installation, world)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := lab.Stop(); err != nil {
-			t.Error(err)
-		}
-	})
+	lab := faults.Begin(t, installation, world)
 	t.Run("right", func(t *testing.T) {
 		modes := []faults.Mode{faults.Crash, faults.Coalesced, faults.Travel, faults.Behind}
 		report, err := faults.Play(t.Context(), lab, modes, func(v faults.Verdict) { t.Error(v) }, workloads[1])
