@@ -197,9 +197,14 @@ func (r *run) rests() func(happens bool) {
 	}
 }
 
-// settled says whether the fault is over and the manager is up and has no answer to wait for.
+// settled says whether the fault is over and the manager is up and has no answer to wait for. One that was put back in
+// time must have come back with all of its caches: for a moment it may say what it takes back at once (misled).
 func (r *run) settled(ctx context.Context) bool {
-	return r.proxy.faultOver() && r.proxy.idle(0) && r.manager.ready(ctx)
+	var still time.Duration
+	if r.fault.travels() {
+		still = stillness
+	}
+	return r.proxy.faultOver() && r.proxy.idle(still) && r.manager.ready(ctx)
 }
 
 // leave tells the runs that share a restart that this one will not come to its write any more.
