@@ -70,8 +70,9 @@ func (r *components) Reconcile(ctx context.Context, c *v1alpha1.Component) (ctrl
 // unnamed is a conflict if the server has an Experiment that names a Component. What the cache has is not enough to let
 // that go: it may be behind, above all that of a manager that has just started.
 func (r *components) unnamed(ctx context.Context, c *v1alpha1.Component) error {
-	for page := (&v1alpha1.ExperimentList{}); ; {
-		if err := r.live.List(ctx, page, client.Limit(pageSize), client.Continue(page.Continue)); err != nil {
+	for next := ""; ; {
+		page := &v1alpha1.ExperimentList{} // the last one says nothing of a next, so that one that is read again would go on for ever
+		if err := r.live.List(ctx, page, client.Limit(pageSize), client.Continue(next)); err != nil {
 			return fmt.Errorf("listing Experiments that name it: %w", err)
 		}
 		for i := range page.Items {
@@ -79,7 +80,7 @@ func (r *components) unnamed(ctx context.Context, c *v1alpha1.Component) error {
 				return kube.Stale(c, listed(page.Items[i:i+1])+" names it, which the cache has not seen yet")
 			}
 		}
-		if page.Continue == "" {
+		if next = page.Continue; next == "" {
 			return nil
 		}
 	}

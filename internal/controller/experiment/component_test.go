@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -123,6 +125,38 @@ func TestComponentInUseByWhatTheCacheHasNot(t *testing.T) {
 	}
 	if c := s.look(); c != nil {
 		t.Errorf("it is still there: %+v", c.Status)
+	}
+}
+
+// pages are lists of Experiments as they are decoded: what the server does not say stays as it was.
+type pages struct {
+	client.Reader
+	left []v1alpha1.ExperimentList
+}
+
+func (p *pages) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if len(p.left) == 0 {
+		return errors.New("there is no other page")
+	}
+	page, into := p.left[0], list.(*v1alpha1.ExperimentList)
+	p.left = p.left[1:]
+	into.Items = page.Items
+	if page.Continue != "" {
+		into.Continue = page.Continue
+	}
+	return nil
+}
+
+func TestComponentsUsersOnSeveralPages(t *testing.T) {
+	e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+	first := v1alpha1.ExperimentList{ListMeta: metav1.ListMeta{Continue: "next"}}
+	for name, last := range map[string][]v1alpha1.Experiment{"named": {*e}, "not named": nil} {
+		t.Run(name, func(t *testing.T) {
+			r := &components{live: &pages{left: []v1alpha1.ExperimentList{first, {Items: last}}}, named: Observability{}.componentNames}
+			if err := r.unnamed(t.Context(), nginx()); (err != nil) != (len(last) > 0) || err != nil && !kube.Conflict(err) {
+				t.Errorf("unnamed() = %v", err)
+			}
+		})
 	}
 }
 
