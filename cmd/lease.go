@@ -28,7 +28,9 @@ const (
 
 // newLease is the lock of the manager that leads. Who leads, the logs say.
 func newLease(config *rest.Config, namespace string) (resourcelock.Interface, error) {
-	lock, err := leaderelection.NewResourceLock(config, unrecorded{}, leaderelection.Options{
+	// It has a timeout of its own, and sets it in what it is given: every other request would have it, too, however long it may
+	// take, as a write of a large object.
+	lock, err := leaderelection.NewResourceLock(rest.CopyConfig(config), unrecorded{}, leaderelection.Options{
 		LeaderElection: true, LeaderElectionID: "labkeeper", LeaderElectionNamespace: namespace, RenewDeadline: renewDeadline,
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
@@ -59,5 +60,16 @@ func TestLeaseIsRenewedInTime(t *testing.T) {
 		if got := lock.n > before; got != step.want {
 			t.Errorf("%s: written is %t", step.name, got)
 		}
+	}
+}
+
+// The requests that are not for the Lease may take longer than it has.
+func TestLeaseKeepsItsTimeout(t *testing.T) {
+	config := &rest.Config{Host: "https://192.0.2.1"}
+	if _, err := newLease(config, "labkeeper-system"); err != nil {
+		t.Fatal(err)
+	}
+	if config.Timeout != 0 || config.UserAgent != "" {
+		t.Errorf("the client of the manager is the Lease's: timeout %s, user agent %q", config.Timeout, config.UserAgent)
 	}
 }
