@@ -76,6 +76,12 @@
 // namespace controller) would come too late for more. Namespaces are taken away after each run,
 // so that the last plan costs what the first did.
 //
+// Half of a run is its way to the write, so one run may have the same fault several times (-faults.together=3), a third of
+// the way from each other, if nothing is left of it when it is over. It says something of a write only if nothing is found and
+// the road up to the last of them is that of the reference, write by write: else each is played by itself. What it does not
+// show is what shows late after one fault and is put right by the next, as when a timer is forgotten that another start
+// sets again. CI plays kills so; the sweep itself has one in a run.
+//
 // No plan ends a sweep. What has failed is played once more at the end, alone, and stays failed;
 // that it "passed alone" says that load may be the reason. One that takes too long (O5) goes on for another
 // minute, so that its end is judged as any other's. If it comes to one and broke no other rule
@@ -96,8 +102,8 @@
 //
 // # What it does not show
 //
-// One fault per run, one worker, and outsides that wait for each other: faults in pairs,
-// and what only a race brings up, are not here. Only writes that the API server stored are
+// One fault per run (or the same, far from each other), one worker, and outsides that wait for each other: faults in pairs, and
+// what only a race brings up, are not here. Only writes that the API server stored are
 // points of fault; one that it refuses, because the manager's cache is behind, is counted in
 // the summary and breaks O6 only when it is repeated. Leaked goroutines show only as far as the
 // manager itself waits for what it has started when it is asked to stop, and exits with an error

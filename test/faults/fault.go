@@ -109,6 +109,10 @@ func (f Fault) loses() bool {
 	return slices.Contains([]Mode{Crash, Lost, Restart, Travel, Behind}, f.Mode)
 }
 
+// repeats says whether it can happen several times in a run: when it is over, nothing of it is left but what the manager has
+// made of it.
+func (f Fault) repeats() bool { return f.Mode == Crash || f.Mode == Lost || f.refuses() }
+
 // delays says whether the watches are disturbed.
 func (f Fault) delays() bool {
 	return slices.Contains([]Mode{Coalesced, Held, Expired}, f.Mode)

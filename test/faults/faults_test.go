@@ -121,7 +121,7 @@ func TestProxy(t *testing.T) {
 			target := Write{Verb: "create", Name: "b", Namespace: "n"}
 			target.Resource.Version, target.Resource.Resource = "v1", "pods"
 			p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
-				Fault: fault, target: target, hide: hider("run-x"), kill: func() { killed.Add(1) },
+				Fault: fault, road: []Write{{}, target}, hide: hider("run-x"), kill: func() { killed.Add(1) },
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -151,6 +151,38 @@ func TestProxy(t *testing.T) {
 }
 
 // A manager that travels has lists of the past and watches that wait; what it reads live is true.
+// A fault that happens several times waits for its write each time, and one whose write has passed by then has not happened.
+func TestProxyRepeats(t *testing.T) {
+	for mode, codes := range map[Mode][]int{Lost: {200, 0, 200, 0, 200}, Internal: {200, 500, 200, 500, 200, 200}} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+		defer server.Close()
+		pod := Write{Verb: "create", Name: "a", Namespace: "n"}
+		pod.Resource.Version, pod.Resource.Resource = "v1", "pods"
+		p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
+			Fault: Fault{mode, 2}, also: []int{3 + len(codes)%2}, road: []Write{pod, pod, pod, pod}, hide: hider("run-x"),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.close()
+		for i, want := range codes {
+			if code, _ := ask(p.url, http.MethodPost, "pods", "a"); code != want {
+				t.Errorf("%s: request %d is answered %d, not %d", mode, i+1, code, want)
+			}
+			for p.struck() && !p.faultOver() {
+				time.Sleep(poll)
+			}
+		}
+		if !p.faultOver() || p.missed() {
+			t.Errorf("%s: over: %t, missed: %t", mode, p.faultOver(), p.missed())
+		}
+	}
+	p := &proxy{plan: disturbance{Fault: Fault{Lost, 1}, also: []int{4}}, stored: 4, over: make(chan struct{})}
+	if p.cease(); !p.missed() || !p.faultOver() {
+		t.Errorf("over: %t, missed: %t", p.faultOver(), p.missed())
+	}
+}
+
 func TestProxyTravels(t *testing.T) {
 	var mu sync.Mutex
 	var queries []string
@@ -564,7 +596,7 @@ func TestSeats(t *testing.T) {
 func TestJournal(t *testing.T) {
 	dir := t.TempDir()
 	path, binary := filepath.Join(dir, "record"), filepath.Join(dir, "manager")
-	passed, failed := Plan{Workload{Name: "toy"}, Fault{Crash, 1}, nil}, Plan{Workload{Name: "toy"}, Fault{Crash, 2}, nil}
+	passed, failed := Plan{Workload: Workload{Name: "toy"}, Fault: Fault{Crash, 1}}, Plan{Workload: Workload{Name: "toy"}, Fault: Fault{Crash, 2}}
 	for i, content := range []string{"one", "one", "another"} {
 		if err := os.WriteFile(binary, []byte(content), 0o644); err != nil {
 			t.Fatal(err)
@@ -596,6 +628,42 @@ func TestPart(t *testing.T) {
 	for _, part := range []string{"0/3", "4/3", "x"} {
 		if _, err := partOf(all, part); err == nil {
 			t.Errorf("%s is a part", part)
+		}
+	}
+}
+
+// Whatever the number of kills in a run, each write has its own, and those of a run are apart.
+func TestCoupled(t *testing.T) {
+	for writes := range 20 {
+		for n := 1; n <= 5; n++ {
+			plans := []Plan{{Fault: Fault{Restart, 1}}}
+			for k := range writes {
+				plans = append(plans, Plan{Fault: Fault{Crash, k + 1}})
+			}
+			killed := map[int]int{}
+			for _, p := range Coupled(plans, n) {
+				points := p.points()
+				if p.Fault.Mode != Crash {
+					if len(points) != 1 {
+						t.Errorf("%s has %d points", p.Fault, len(points))
+					}
+					continue
+				}
+				if len(points) > n {
+					t.Errorf("%d kills in a run of %d at most", len(points), n)
+				}
+				for i, point := range points {
+					killed[point.Fault.K]++
+					if i > 0 && point.Fault.K-points[i-1].Fault.K < apart {
+						t.Errorf("of %d writes, %d in a run: %v", writes, n, p)
+					}
+				}
+			}
+			for k := range writes {
+				if killed[k+1] != 1 {
+					t.Errorf("of %d writes, %d in a run: %d kills at write %d", writes, n, killed[k+1], k+1)
+				}
+			}
 		}
 	}
 }

@@ -102,7 +102,7 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 	for _, resource := range unrecorded(r.proxy.story(), r.lab.world.Kinds) {
 		out.add("plan", "the manager writes %s, which the world does not record", resource)
 	}
-	if !r.proxy.faultOver() {
+	if !r.happened() {
 		out.add("plan", "the fault did not happen: there were %d writes", len(stored(r.proxy.story())))
 	}
 	history := r.record.history()
@@ -190,10 +190,10 @@ func (r *run) judgeQuiet(out *findings, late []Write) {
 	if refused := len(late) - len(stored(late)); refused > pardoned {
 		out.add("O6", "%d writes after the end that the API server refused", refused)
 	}
-	if refused := r.proxy.tally().Refused; refused > hot {
+	if refused := r.proxy.tally().Refused; refused > hot*r.times {
 		out.add("O6", "%d writes within %s that were refused by plan: a hot loop", refused, r.fault.lasts())
 	}
-	if all := r.proxy.story(); len(all)-len(stored(all)) > hot {
+	if all := r.proxy.story(); len(all)-len(stored(all)) > hot*r.times {
 		out.add("O6", "%d writes that the API server refused: a hot loop", len(all)-len(stored(all)))
 	}
 }

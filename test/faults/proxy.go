@@ -81,6 +81,8 @@ type proxy struct {
 	// first is the write that the fault happened at, fired when, and ceased when it was over.
 	first         Write
 	fired, ceased time.Time
+	// spent is how long the faults before the last one lasted.
+	spent time.Duration
 	// past is the resource version that lists show while a manager travels.
 	past string
 	// over is closed when the fault has done what it does.
@@ -95,8 +97,10 @@ type proxy struct {
 // disturbance is what a proxy does to its manager.
 type disturbance struct {
 	Fault
-	// target is the write that a refusing fault is for.
-	target Write
+	// also are later writes that the fault happens at once more.
+	also []int
+	// road are the writes of the reference: a refusing fault is for that one of them.
+	road []Write
 	// held is the kind whose events come late, or that alone travels.
 	held schema.GroupResource
 	// hide hides what is different in every run.
@@ -302,7 +306,7 @@ func (p *proxy) refuses(w Write) bool {
 		return false
 	}
 	if p.fired.IsZero() {
-		if p.stored != p.plan.K-1 || !w.alike(p.plan.target) {
+		if p.stored != p.plan.K-1 || !w.alike(p.plan.road[p.plan.K-1]) {
 			return false
 		}
 		p.first, p.fired = w, time.Now()
@@ -384,12 +388,24 @@ func (p *proxy) lose(ctx context.Context) {
 	p.cease()
 }
 
-// cease ends the fault.
+// cease ends the fault, or gets ready for the next time. That has passed if the manager went on faster than the fault.
 func (p *proxy) cease() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.plan.also) > 0 && p.stored < p.plan.also[0] {
+		p.spent, p.fired = p.spent+time.Since(p.fired), time.Time{}
+		p.plan.K, p.plan.also = p.plan.also[0], p.plan.also[1:]
+		return
+	}
 	p.ceased = time.Now()
 	close(p.over)
+}
+
+// missed says whether the fault did not happen as often as it should have.
+func (p *proxy) missed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.plan.also) > 0
 }
 
 // travel shows the past to the informers of a manager that was killed for that: their lists are
@@ -454,11 +470,11 @@ func (p *proxy) span() time.Duration {
 	defer p.mu.Unlock()
 	switch {
 	case p.fired.IsZero():
-		return 0
+		return p.spent
 	case p.ceased.IsZero():
-		return time.Since(p.fired)
+		return p.spent + time.Since(p.fired)
 	}
-	return p.ceased.Sub(p.fired)
+	return p.spent + p.ceased.Sub(p.fired)
 }
 
 // watches notes what the manager watches.

@@ -39,6 +39,7 @@ type run struct {
 	lab      *Lab
 	workload Workload
 	fault    Fault
+	times    int // how often it happens
 	stage    *Stage
 	record   *record
 	proxy    *proxy
@@ -76,12 +77,12 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 		return nil, fmt.Errorf("creating namespace: %w", err)
 	}
 	r := &run{
-		lab: l, workload: p.Workload, fault: p.Fault,
+		lab: l, workload: p.Workload, fault: p.Fault, times: 1 + len(p.Also),
 		record: l.recorder.begin(namespace.Name),
 	}
 	r.stage = &Stage{Namespace: namespace.Name, Client: l.client, workload: p.Workload, advance: r.advance}
 	plan := disturbance{
-		Fault: p.Fault, hide: hider(namespace.Name), restart: p.restart, now: l.now,
+		Fault: p.Fault, also: p.Also, hide: hider(namespace.Name), restart: p.restart, now: l.now,
 		kill: func() { r.manager.kill() }, secrets: l.world.Secrets,
 		mine: func(u *unstructured.Unstructured) bool {
 			return u.GetNamespace() == namespace.Name || l.world.Run(u) == namespace.Name
@@ -91,7 +92,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 		plan.sees = l.world.Sees(namespace.Name)
 	}
 	if reference != nil && p.Fault.K > 0 {
-		plan.target = reference.Writes[p.Fault.K-1]
+		plan.road = reference.Writes
 		if kinds := reference.late(p.Fault.K); len(kinds) > 0 {
 			plan.held = kinds[p.Fault.K%len(kinds)]
 		}
@@ -109,7 +110,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	}
 	r.stage.manager, r.stage.proxy = r.manager, r.proxy
 	begun := time.Now()
-	for deadline := time.Now().Add(startLimit); !r.manager.ready(ctx) || !r.proxy.idle(idle); time.Sleep(poll) {
+	for deadline := time.Now().Add(startLimit); !r.atRest(ctx); time.Sleep(poll) {
 		if time.Now().After(deadline) {
 			tail := r.manager.process.Tail(15)
 			r.close()
@@ -130,7 +131,7 @@ func (r *run) play(ctx context.Context, reference *Reference, patience time.Dura
 		patience = 0
 	}
 	may := func() time.Duration {
-		return reference.limit(r.workload, r.fault, min(r.proxy.span(), faultLimit), r.started)
+		return reference.limit(r.workload, r.fault, min(r.proxy.span(), faultLimit), time.Duration(r.times)*r.started)
 	}
 	defer func() { r.took, r.may, r.reached = time.Since(from), may(), len(r.proxy.story()) }()
 	defer r.leave(ctx)
@@ -261,11 +262,21 @@ func (r *run) advance(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// quiet watches what has converged for writes that nobody needs.
-func (r *run) quiet(d time.Duration) []Write {
+// quiet watches what has converged for writes that nobody needs, from when the manager has all its caches: one that has just
+// been started is not to blame for nothing yet.
+func (r *run) quiet(ctx context.Context, d time.Duration) []Write {
+	for deadline := time.Now().Add(startLimit); !r.atRest(ctx) && time.Now().Before(deadline); {
+		time.Sleep(poll)
+	}
 	time.Sleep(d)
 	return r.proxy.story()[r.reached:]
 }
+
+// happened says whether the fault did, as often as it should, and is over.
+func (r *run) happened() bool { return r.proxy.faultOver() && !r.proxy.missed() }
+
+// atRest says whether the manager is up and has nothing left to ask for.
+func (r *run) atRest(ctx context.Context) bool { return r.manager.ready(ctx) && r.proxy.idle(idle) }
 
 // close ends what belongs to the run and takes its objects away, so that the managers of the
 // next runs do not have to list them.

@@ -19,6 +19,7 @@ var (
 	onlyK    = flag.Int("faults.k", 0, "let the fault happen at this write only")
 	full     = flag.String("faults.full", "", "comma-separated modes to play at every write, all, or none: the references alone; by default a fixed sample is played")
 	part     = flag.String("faults.part", "", "play a part of the workloads: 2/5 is the second of five")
+	inOne    = flag.Int("faults.together", 1, "let a fault happen at so many writes of one run, far from each other, where the manager goes on after each as if nothing had happened; a run in which it does not, or with a finding, is played with one after the other")
 	recordTo = flag.String("faults.record", "", "file that keeps what has passed; what it says of the same manager and the same test is not played again")
 	parallel = flag.Int("faults.parallel", 6, "how many plans are played at the same time")
 	binary   = flag.String("faults.manager", "", "manager to judge; by default it is built")
@@ -170,7 +171,9 @@ func trialOf(t *testing.T, modes []Mode, asSample bool, workloads int, done *jou
 			}
 		},
 		Plans: func(_ int, w Workload, r *Reference) []Plan {
-			return slices.DeleteFunc(Every(modes, w, r), func(p Plan) bool { return *onlyK > 0 && p.Fault.K != *onlyK || done.has(p) })
+			return Coupled(slices.DeleteFunc(Every(modes, w, r), func(p Plan) bool {
+				return *onlyK > 0 && p.Fault.K != *onlyK || done.has(p)
+			}), *inOne)
 		},
 	}
 	if deadline, limited := t.Deadline(); limited {
@@ -236,6 +239,32 @@ func Every(modes []Mode, w Workload, reference *Reference) []Plan {
 			if f := (Fault{m, k + 1}); f.possible(reference) {
 				out = append(out, Plan{Workload: w, Fault: f})
 			}
+		}
+	}
+	return out
+}
+
+// apart is how many writes are between two faults of a run at least.
+const apart = 3
+
+// Coupled puts the faults of a workload, those that are over when they have happened, into runs of up to n of a mode.
+func Coupled(plans []Plan, n int) (out []Plan) {
+	repeat := map[Mode][]Plan{}
+	for _, p := range plans {
+		if p.Fault.repeats() {
+			repeat[p.Fault.Mode] = append(repeat[p.Fault.Mode], p)
+		} else {
+			out = append(out, p)
+		}
+	}
+	for _, mode := range Modes {
+		all := repeat[mode]
+		runs := min(len(all), max(apart, (len(all)+n-1)/n))
+		for i, p := range all[:runs] {
+			for j := i + runs; j < len(all); j += runs {
+				p.Also = append(p.Also, all[j].Fault.K)
+			}
+			out = append(out, p)
 		}
 	}
 	return out

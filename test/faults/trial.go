@@ -29,8 +29,25 @@ const (
 type Plan struct {
 	Workload Workload
 	Fault    Fault
+	// Also are later writes that the fault happens at once more. It passes only if nothing is found and the road is that of
+	// the reference up to the last of them; if not, each is played by itself.
+	Also []int
 
 	restart *restart
+}
+
+// last is the last write that the fault happens at.
+func (p Plan) last() int { return slices.Max(append([]int{p.Fault.K}, p.Also...)) }
+
+// points are plans with one fault each, at the same writes.
+func (p Plan) points() []Plan {
+	var out []Plan
+	for _, k := range append([]int{p.Fault.K}, p.Also...) {
+		point := p
+		point.Fault.K, point.Also = k, nil
+		out = append(out, point)
+	}
+	return out
 }
 
 // Trial says how workloads are played.
@@ -161,7 +178,7 @@ func (l *Lab) Try(ctx context.Context, o Trial, workloads ...Workload) (*Report,
 			}
 		}
 	}
-	todo := inTurn(plans)
+	todo := t.trains(ctx, inTurn(plans))
 	for attempt := 1; len(todo) > 0; attempt++ {
 		todo = t.play(ctx, todo, attempt)
 	}
@@ -254,14 +271,33 @@ func differ(a, b []Write) string {
 }
 
 // late says whether no plan may begin any more, and counts this one if so.
-func (t *trial) late(ctx context.Context) bool {
+func (t *trial) late(ctx context.Context, p Plan) bool {
 	if ctx.Err() == nil && (t.Until.IsZero() || time.Now().Before(t.Until)) {
 		return false
 	}
 	t.report.mu.Lock()
 	defer t.report.mu.Unlock()
-	t.report.unplayed++
+	t.report.unplayed += len(p.points())
 	return true
+}
+
+// trains plays the plans of several faults, and returns those that are left to play: what such a plan comes to says nothing
+// of each fault but that it passed.
+func (t *trial) trains(ctx context.Context, all []planned) (left []planned) {
+	var trains []planned
+	for _, p := range all {
+		if len(p.Also) > 0 {
+			trains = append(trains, p)
+		} else {
+			left = append(left, p)
+		}
+	}
+	for _, p := range t.play(ctx, trains, 1) {
+		for _, point := range p.points() {
+			left = append(left, planned{point, p.reference})
+		}
+	}
+	return left
 }
 
 // play plays plans and returns those to play again.
@@ -271,13 +307,15 @@ func (t *trial) play(ctx context.Context, todo []planned, attempt int) []planned
 	var all sync.WaitGroup
 	for _, p := range todo {
 		t.seats.take()
-		if t.late(ctx) {
+		if t.late(ctx, p.Plan) {
 			t.seats.leave()
 			continue
 		}
 		all.Go(func() {
-			if v, judged := t.verdict(ctx, p, attempt); judged {
-				t.done(v)
+			if v, judged := t.verdict(ctx, p, attempt); judged && (len(v.Findings) == 0 || len(p.Also) == 0) {
+				for _, point := range p.points() {
+					t.done(v.of(point))
+				}
 				return
 			}
 			mu.Lock()
@@ -287,6 +325,15 @@ func (t *trial) play(ctx context.Context, todo []planned, attempt int) []planned
 	}
 	all.Wait()
 	return again
+}
+
+// of is the verdict of one of the plan's points.
+func (v Verdict) of(point Plan) Verdict {
+	v.Plan, v.planned.Plan = point, point
+	if reference := v.planned.reference; reference != nil {
+		v.Write = reference.Writes[point.Fault.K-1].Signature()
+	}
+	return v
 }
 
 // verdict plays one plan on a seat that was taken for it, and says whether that counts.
@@ -310,7 +357,7 @@ func (t *trial) one(ctx context.Context, p planned, done func(*run, []Finding)) 
 	if err != nil {
 		return err
 	}
-	t.end(p, r, done)
+	t.end(ctx, p, r, done)
 	return nil
 }
 
@@ -318,13 +365,13 @@ func (t *trial) one(ctx context.Context, p planned, done func(*run, []Finding)) 
 func (t *trial) patience() time.Duration { return cmp.Or(t.Patience, time.Minute) }
 
 // end waits, stops the manager and judges.
-func (t *trial) end(p planned, r *run, done func(*run, []Finding)) {
+func (t *trial) end(ctx context.Context, p planned, r *run, done func(*run, []Finding)) {
 	begun := time.Now()
 	defer func() { t.report.cost.add(r.started, r.took, r.still, time.Since(begun)) }()
 	defer r.close()
 	var late []Write
 	if r.converged {
-		late = r.quiet(t.Quiet)
+		late = r.quiet(ctx, t.Quiet)
 	} else {
 		time.Sleep(stillness) // until the recorder has seen all
 	}
@@ -339,7 +386,7 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	if r == nil {
 		return Verdict{Plan: p.Plan, Findings: findings, planned: p}, true
 	}
-	k := p.Fault.K
+	k := p.last()
 	if p.Fault.refuses() {
 		k-- // that write itself may never come again
 	}
@@ -349,7 +396,7 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	if n := min(k, len(before), len(p.reference.Writes)); n > 0 {
 		apart = differ(before[:n], p.reference.Writes[:n])
 	}
-	off := apart != "" || !r.proxy.faultOver()
+	off := apart != "" || !r.happened()
 	if attempt < attempts && (off || len(r.troubles) > 0) && !slices.ContainsFunc(findings, Finding.absolute) {
 		for _, f := range findings {
 			line, _, _ := strings.Cut(f.String(), "\n")
@@ -407,7 +454,7 @@ func (t *trial) group(ctx context.Context, group []planned, ending *sync.WaitGro
 		t.seats.take()
 		all.Go(func() {
 			defer t.seats.leave()
-			if t.late(ctx) {
+			if t.late(ctx, group[i].Plan) {
 				shared.leave(ctx)
 				return
 			}
@@ -433,7 +480,7 @@ func (t *trial) group(ctx context.Context, group []planned, ending *sync.WaitGro
 	}
 	for i, r := range runs {
 		if r != nil {
-			ending.Go(func() { t.end(group[i], r, func(r *run, findings []Finding) { done(group[i], r, findings) }) })
+			ending.Go(func() { t.end(ctx, group[i], r, func(r *run, findings []Finding) { done(group[i], r, findings) }) })
 		}
 	}
 	return nil
@@ -531,8 +578,8 @@ func (t *trial) expect(p Plan) {
 	if modes[p.Fault.Mode] == nil {
 		modes[p.Fault.Mode] = &progress{begun: time.Now()}
 	}
-	modes[p.Fault.Mode].left++
-	t.report.total++
+	modes[p.Fault.Mode].left += 1 + len(p.Also)
+	t.report.total += 1 + len(p.Also)
 }
 
 // done takes the verdict of a plan in.

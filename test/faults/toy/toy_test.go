@@ -145,8 +145,38 @@ func TestToy(t *testing.T) {
 			}
 		}
 	})
+	t.Run("several kills", func(t *testing.T) { several(t, lab) })
 	t.Run("slow", func(t *testing.T) { slow(t, lab) })
 	t.Run("alone", func(t *testing.T) { alone(t, lab.With(filepath.Join(lab.Dir(), "careless"))) })
+}
+
+// several tries runs of several kills: what passes says so of each, and what does not is played with one after the other.
+func several(t *testing.T, lab *faults.Lab) {
+	writes := 0
+	o := faults.Trial{Parallel: 2, Plans: func(_ int, w faults.Workload, r *faults.Reference) []faults.Plan {
+		writes = len(r.Writes)
+		plans := faults.Coupled(faults.Every([]faults.Mode{faults.Crash}, w, r), 2)
+		if len(plans) == writes {
+			t.Error("no run has several kills")
+		}
+		return plans
+	}}
+	for name, manager := range map[string]*faults.Lab{"right": lab, "careless": lab.With(filepath.Join(lab.Dir(), "careless"))} {
+		report, err := manager.Try(t.Context(), o, workloads[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := disturbed(report)
+		if len(all) != writes {
+			t.Errorf("%s: %d writes, and verdicts of %d", name, writes, len(all))
+		}
+		for _, v := range all {
+			// It makes a ball too many wherever a create is killed, whatever else is.
+			if wrong := name == "careless" && strings.HasPrefix(v.Write, "create "); (len(v.Findings) > 0) != wrong {
+				t.Errorf("%s: found of this: %t: %s", name, !wrong, v)
+			}
+		}
+	}
 }
 
 // alone tries what is done about plans that fail, and when the time is up.
