@@ -150,7 +150,6 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// A manager that travels has lists of the past and watches that wait; what it reads live is true.
 // A fault that happens several times waits for its write each time, and one whose write has passed by then has not happened.
 func TestProxyRepeats(t *testing.T) {
 	for mode, codes := range map[Mode][]int{Lost: {200, 0, 200, 0, 200}, Internal: {200, 500, 200, 500, 200, 200}} {
@@ -183,6 +182,7 @@ func TestProxyRepeats(t *testing.T) {
 	}
 }
 
+// A manager that travels has lists of the past and watches that wait; what it reads live is true.
 func TestProxyTravels(t *testing.T) {
 	var mu sync.Mutex
 	var queries []string

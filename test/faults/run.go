@@ -77,7 +77,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 		return nil, fmt.Errorf("creating namespace: %w", err)
 	}
 	r := &run{
-		lab: l, workload: p.Workload, fault: p.Fault, times: 1 + len(p.Also),
+		lab: l, workload: p.Workload, fault: p.Fault, times: len(p.writes()),
 		record: l.recorder.begin(namespace.Name),
 	}
 	r.stage = &Stage{Namespace: namespace.Name, Client: l.client, workload: p.Workload, advance: r.advance}
@@ -110,12 +110,10 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	}
 	r.stage.manager, r.stage.proxy = r.manager, r.proxy
 	begun := time.Now()
-	for deadline := time.Now().Add(startLimit); !r.atRest(ctx); time.Sleep(poll) {
-		if time.Now().After(deadline) {
-			tail := r.manager.process.Tail(15)
-			r.close()
-			return nil, fmt.Errorf("starting manager: %w; its log ends with:\n%s", errNotReady, tail)
-		}
+	if !r.rested(ctx) {
+		tail := r.manager.process.Tail(15)
+		r.close()
+		return nil, fmt.Errorf("starting manager: %w; its log ends with:\n%s", errNotReady, tail)
 	}
 	r.started = time.Since(begun)
 	return r, nil
@@ -263,11 +261,9 @@ func (r *run) advance(ctx context.Context, d time.Duration) error {
 }
 
 // quiet watches what has converged for writes that nobody needs, from when the manager has all its caches: one that has just
-// been started is not to blame for nothing yet.
+// been started writes nothing yet.
 func (r *run) quiet(ctx context.Context, d time.Duration) []Write {
-	for deadline := time.Now().Add(startLimit); !r.atRest(ctx) && time.Now().Before(deadline); {
-		time.Sleep(poll)
-	}
+	r.rested(ctx)
 	time.Sleep(d)
 	return r.proxy.story()[r.reached:]
 }
@@ -275,8 +271,15 @@ func (r *run) quiet(ctx context.Context, d time.Duration) []Write {
 // happened says whether the fault did, as often as it should, and is over.
 func (r *run) happened() bool { return r.proxy.faultOver() && !r.proxy.missed() }
 
-// atRest says whether the manager is up and has nothing left to ask for.
-func (r *run) atRest(ctx context.Context) bool { return r.manager.ready(ctx) && r.proxy.idle(idle) }
+// rested waits until the manager is up and has nothing left to ask for, and says whether it came to that.
+func (r *run) rested(ctx context.Context) bool {
+	for deadline := time.Now().Add(startLimit); !r.manager.ready(ctx) || !r.proxy.idle(idle); time.Sleep(poll) {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}
 
 // close ends what belongs to the run and takes its objects away, so that the managers of the
 // next runs do not have to list them.

@@ -36,13 +36,13 @@ type Plan struct {
 	restart *restart
 }
 
-// last is the last write that the fault happens at.
-func (p Plan) last() int { return slices.Max(append([]int{p.Fault.K}, p.Also...)) }
+// writes are those that the fault happens at, in their order.
+func (p Plan) writes() []int { return append([]int{p.Fault.K}, p.Also...) }
 
 // points are plans with one fault each, at the same writes.
 func (p Plan) points() []Plan {
 	var out []Plan
-	for _, k := range append([]int{p.Fault.K}, p.Also...) {
+	for _, k := range p.writes() {
 		point := p
 		point.Fault.K, point.Also = k, nil
 		out = append(out, point)
@@ -277,7 +277,7 @@ func (t *trial) late(ctx context.Context, p Plan) bool {
 	}
 	t.report.mu.Lock()
 	defer t.report.mu.Unlock()
-	t.report.unplayed += len(p.points())
+	t.report.unplayed += len(p.writes())
 	return true
 }
 
@@ -312,11 +312,15 @@ func (t *trial) play(ctx context.Context, todo []planned, attempt int) []planned
 			continue
 		}
 		all.Go(func() {
-			if v, judged := t.verdict(ctx, p, attempt); judged && (len(v.Findings) == 0 || len(p.Also) == 0) {
+			v, judged := t.verdict(ctx, p, attempt)
+			if judged && (len(v.Findings) == 0 || len(p.Also) == 0) {
 				for _, point := range p.points() {
 					t.done(v.of(point))
 				}
 				return
+			}
+			if judged {
+				t.say("%s, %s at writes %v: each is played by itself; found: %v", p.Workload.Name, p.Fault.Mode, p.writes(), v.Findings)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -386,7 +390,7 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	if r == nil {
 		return Verdict{Plan: p.Plan, Findings: findings, planned: p}, true
 	}
-	k := p.last()
+	k := slices.Max(p.writes())
 	if p.Fault.refuses() {
 		k-- // that write itself may never come again
 	}
@@ -578,8 +582,8 @@ func (t *trial) expect(p Plan) {
 	if modes[p.Fault.Mode] == nil {
 		modes[p.Fault.Mode] = &progress{begun: time.Now()}
 	}
-	modes[p.Fault.Mode].left += 1 + len(p.Also)
-	t.report.total += 1 + len(p.Also)
+	modes[p.Fault.Mode].left += len(p.writes())
+	t.report.total += len(p.writes())
 }
 
 // done takes the verdict of a plan in.

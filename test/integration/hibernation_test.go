@@ -509,7 +509,13 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, func() {
 		// What it names is gone then or on its way, and a plan that names what is not there waits for it.
 		Eventually(func(g Gomega) {
 			now = d.get(ctx, p)
-			g.Expect(now.Status.Phase).To(BeElementOf(hibernator.PhaseActive, hibernator.PhasePending), fmt.Sprintf("%+v", now.Status))
+			if now.Status.Phase == hibernator.PhasePending {
+				scheduled := meta.FindStatusCondition(now.Status.Conditions, hibernator.ConditionScheduled)
+				g.Expect(scheduled.Reason).To(Equal(hibernator.ReasonNotGranted))
+				g.Expect(scheduled.Message).To(ContainSubstring(other.namespace))
+			} else {
+				g.Expect(now.Status.Phase).To(Equal(hibernator.PhaseActive), fmt.Sprintf("%+v", now.Status))
+			}
 			g.Expect(now.Status.CurrentCycle).To(BeNil())
 			g.Expect(now.Status.ObservedGeneration).To(Equal(now.Generation))
 		}).WithTimeout(40 * time.Second).Should(Succeed())
