@@ -87,6 +87,9 @@ func (p *Process) Err() error { return p.err }
 // Kill ends the process at once. It is not an error if it has ended already.
 func (p *Process) Kill() error { return p.signal(syscall.SIGKILL) }
 
+// Abort ends the process as one that is stuck: a Go program writes what its goroutines do to its log.
+func (p *Process) Abort() error { return p.signal(syscall.SIGQUIT) }
+
 // Log returns the path of the file with the output of the process.
 func (p *Process) Log() string { return p.log }
 

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -71,11 +73,11 @@ func (m *manager) file(kind string) string { return filepath.Join(m.lab.Dir(), m
 // setClock sets the clock of the manager, which stands still otherwise.
 func (m *manager) setClock(now time.Time) error {
 	// It is read at any time, so it must never be there in part.
-	path := m.file("clock")
-	if err := os.WriteFile(path+".new", []byte(now.Format(time.RFC3339Nano)), 0o644); err != nil {
+	name := m.file("clock")
+	if err := os.WriteFile(name+".new", []byte(now.Format(time.RFC3339Nano)), 0o644); err != nil {
 		return fmt.Errorf("setting clock of manager: %w", err)
 	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := os.Rename(name+".new", name); err != nil {
 		return fmt.Errorf("setting clock of manager: %w", err)
 	}
 	return nil
@@ -192,6 +194,45 @@ func (m *manager) stop() {
 	}
 	<-process.Exited()
 	m.end = process.Err()
+}
+
+var (
+	callArguments = regexp.MustCompile(`\([^()]*\)$`)
+	waiting       = regexp.MustCompile(`\.(Start|RunWithContext)$`)
+)
+
+// trace ends the manager, for good, and says what those of its goroutines did that are the project's.
+func (m *manager) trace() (out []string) {
+	m.mu.Lock()
+	m.stopped = true
+	process := m.process
+	m.mu.Unlock()
+	if process == nil || process.Abort() != nil {
+		return nil
+	}
+	<-process.Exited()
+	log, _ := m.log()
+	for _, goroutine := range strings.Split(log, "\n\n") {
+		header, frames, ok := strings.Cut(goroutine, "\n")
+		if !ok || !strings.HasPrefix(header, "goroutine ") {
+			continue
+		}
+		var calls []string
+		ours := false
+		for line := range strings.Lines(frames) {
+			if strings.HasPrefix(line, "\t") {
+				continue // where in its file
+			}
+			call := callArguments.ReplaceAllString(strings.TrimSpace(line), "")
+			calls = append(calls, path.Base(call))
+			// Many wait all the time, as informers.
+			ours = ours || strings.Contains(call, "labkeeper/internal/") && !waiting.MatchString(call)
+		}
+		if ours {
+			out = append(out, header+" "+strings.Join(calls, " < "))
+		}
+	}
+	return out
 }
 
 // forget removes what the manager needed.

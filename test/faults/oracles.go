@@ -151,7 +151,7 @@ func unrecorded(writes []Write, recorded []schema.GroupVersionResource) (out []s
 func (r *run) judgeTime(out *findings) {
 	switch {
 	case !r.converged:
-		out.add("O5", "not done after %s:\n%s", r.took.Round(time.Millisecond), r.where())
+		out.add("O5", "not done after %s:\n%s", r.took.Round(time.Millisecond), r.stuck)
 	case r.took > r.may:
 		out.add("O5", "done after %s, and it may take %s", r.took.Round(time.Millisecond), r.may.Round(time.Millisecond))
 	}

@@ -38,6 +38,8 @@ type Write struct {
 	Occurrence int
 	// Code is the answer; 0 while there is none.
 	Code int
+	// At is when it was answered.
+	At time.Time
 }
 
 // Stored says whether the API server did what it was asked for.
@@ -55,7 +57,7 @@ func (w Write) Signature() string {
 
 // alike says whether two writes ask for the same, whatever their occurrence.
 func (w Write) alike(other Write) bool {
-	w.Occurrence, w.Code = other.Occurrence, other.Code
+	w.Occurrence, w.Code, w.At = other.Occurrence, other.Code, other.At
 	return w == other
 }
 
@@ -74,8 +76,8 @@ type proxy struct {
 	watched map[schema.GroupResource]bool
 	// moments are the resource versions after each stored write, for a mode that needs them.
 	moments []string
-	// flying are the requests that have no answer yet, but for watches.
-	flying int
+	// flying are the requests that have no answer yet, but for watches, and since when.
+	flying map[*http.Request]time.Time
 	// busy is when a request came or was answered last.
 	busy time.Time
 	// first is the write that the fault happened at, fired when, and ceased when it was over.
@@ -131,7 +133,7 @@ func newProxy(config *rest.Config, plan disturbance) (*proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building transport of proxy: %w", err)
 	}
-	p := &proxy{plan: plan, busy: time.Now(), over: make(chan struct{}), watched: map[schema.GroupResource]bool{}}
+	p := &proxy{plan: plan, busy: time.Now(), over: make(chan struct{}), watched: map[schema.GroupResource]bool{}, flying: map[*http.Request]time.Time{}}
 	p.streams = &streams{mode: plan.Mode, held: plan.held, mine: plan.mine, over: p.cease}
 	if err := p.mark(); err != nil {
 		return nil, err
@@ -179,13 +181,12 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 		p.narrow(r)
 		p.travel(r)
 		if isWatch(r) {
-			p.touch(0)
+			p.touch()
 			p.watches(r)
 			forward.ServeHTTP(w, r)
 			return
 		}
-		p.touch(1)
-		defer p.touch(-1)
+		defer p.flies(r)()
 		p.overhear(r)
 		plain, counts := readWrite(r)
 		if !counts {
@@ -330,7 +331,7 @@ func (p *proxy) next() bool {
 
 // answered counts a write, and says whether it is the one that the fault happens at.
 func (p *proxy) answered(w Write, code int) bool {
-	w.Code, w.Occurrence = code, 1
+	w.Code, w.Occurrence, w.At = code, 1, time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, before := range p.writes {
@@ -496,11 +497,34 @@ func (p *proxy) kinds() map[schema.GroupResource]bool {
 }
 
 // touch notes that the manager asks for something.
-func (p *proxy) touch(flying int) {
+func (p *proxy) touch() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.flying += flying
 	p.busy = time.Now()
+}
+
+// flies notes a request until it is answered.
+func (p *proxy) flies(r *http.Request) (answered func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.busy = time.Now()
+	p.flying[r] = p.busy
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.busy = time.Now()
+		delete(p.flying, r)
+	}
+}
+
+// unanswered are the requests that have no answer yet.
+func (p *proxy) unanswered() (out []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for r, since := range p.flying {
+		out = append(out, fmt.Sprintf("%s %s, for %s", r.Method, r.URL.Path, time.Since(since).Round(time.Millisecond)))
+	}
+	return out
 }
 
 // story is what the manager has written so far, and what the API server refused.
@@ -519,7 +543,7 @@ func stored(writes []Write) []Write {
 func (p *proxy) idle(d time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.flying == 0 && time.Since(p.busy) >= d
+	return len(p.flying) == 0 && time.Since(p.busy) >= d
 }
 
 // rest returns when nothing is in flight any more. A step may be taken when something shows that the

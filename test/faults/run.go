@@ -23,8 +23,10 @@ const (
 	// stillness is how long nothing happens in a run that waits; a manager that starts asks
 	// for something sooner.
 	stillness = 250 * time.Millisecond
-	// referenceLimit is for a reference run.
-	referenceLimit = 30 * time.Second
+	// referenceLimit is for a reference run in which something happens, however slow the machine is, and pauseLimit
+	// how long nothing may happen in it.
+	referenceLimit = 3 * time.Minute
+	pauseLimit     = 30 * time.Second
 	// faultLimit is for a fault to be over.
 	faultLimit = 20 * time.Second
 	// grace and backoff are what recovery may take beside twice the time of the reference.
@@ -47,6 +49,10 @@ type run struct {
 
 	// started is how long the manager took to be ready.
 	started time.Duration
+	// begun is when the first object came to be.
+	begun time.Time
+	// moved is when something happened last.
+	moved time.Time
 	// took is from the first object to the end.
 	took time.Duration
 	// may is how long it might take.
@@ -66,6 +72,8 @@ type run struct {
 	due bool
 	// caughtUp says that a manager which was put back in time has come back to the present.
 	caughtUp bool
+	// stuck is where it was when it took too long.
+	stuck string
 	// troubles are what the harness could not do.
 	troubles []string
 }
@@ -122,7 +130,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 // play lets the workload happen until it is done, or takes longer than it may beside a reference by more than somebody
 // has patience for. A reference itself has the time that anything may take.
 func (r *run) play(ctx context.Context, reference *Reference, patience time.Duration) {
-	from := time.Now()
+	r.begun = time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if reference == nil {
@@ -131,7 +139,7 @@ func (r *run) play(ctx context.Context, reference *Reference, patience time.Dura
 	may := func() time.Duration {
 		return reference.limit(r.workload, r.fault, min(r.proxy.span(), faultLimit), time.Duration(r.times)*r.started)
 	}
-	defer func() { r.took, r.may, r.reached = time.Since(from), may(), len(r.proxy.story()) }()
+	defer func() { r.took, r.may, r.reached = time.Since(r.begun), may(), len(r.proxy.story()) }()
 	defer r.leave(ctx)
 	if err := r.gated(func() error { return r.stage.Apply(ctx) }); err != nil {
 		r.troubles = append(r.troubles, err.Error())
@@ -141,6 +149,7 @@ func (r *run) play(ctx context.Context, reference *Reference, patience time.Dura
 	defer rest(true)
 	steps, tick := r.workload.Steps, time.NewTicker(poll)
 	defer tick.Stop()
+	r.moved = r.begun
 	for changed, done, ticks := true, false, 0; ; {
 		if changed {
 			done, changed = r.look(ctx, &steps)
@@ -149,13 +158,13 @@ func (r *run) play(ctx context.Context, reference *Reference, patience time.Dura
 			r.converged = true
 			return
 		}
-		if limit := may(); time.Since(from) > limit+patience || time.Since(from) > limit && !r.proxy.faultOver() {
+		if r.hopeless(may(), patience, reference == nil) {
 			return
 		}
 		rest(changed)
 		select {
 		case <-r.record.changed:
-			changed = true
+			changed, r.moved = true, time.Now()
 		case <-tick.C:
 			// A step may wait for something that is not recorded.
 			ticks++
@@ -164,6 +173,13 @@ func (r *run) play(ctx context.Context, reference *Reference, patience time.Dura
 			return
 		}
 	}
+}
+
+// hopeless says whether nobody need wait any longer for the end of a run that may take so long: one whose fault does not even
+// happen, or in which nothing does.
+func (r *run) hopeless(limit, patience time.Duration, reference bool) bool {
+	took := time.Since(r.begun)
+	return took > limit+patience || took > limit && !r.proxy.faultOver() || reference && time.Since(r.moved) > pauseLimit
 }
 
 // look lets the user and the outsides see what there is. It says whether what the workload asks
@@ -325,7 +341,7 @@ func (ref *Reference) limit(workload Workload, fault Fault, span, start time.Dur
 	return 2*ref.Took + grace + span + after + backoff
 }
 
-// where says how far a run has come, for who reads why it failed.
+// where says how far a run has come and what its manager does, which it ends, for who reads why it failed.
 func (r *run) where() string {
 	var out strings.Builder
 	for _, u := range r.record.state() {
@@ -337,11 +353,23 @@ func (r *run) where() string {
 			fmt.Fprintf(&out, ", being deleted, finalizers %v", u.GetFinalizers())
 		}
 		out.WriteString("\n")
+		told, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+		for _, c := range told {
+			if c, ok := c.(map[string]any); ok && c["message"] != nil {
+				fmt.Fprintf(&out, "        %v %v, %v: %v\n", c["type"], c["status"], c["reason"], c["message"])
+			}
+		}
 	}
 	for i, w := range r.proxy.story() {
-		fmt.Fprintf(&out, "      write %d: %s: %d\n", i+1, w.Signature(), w.Code)
+		fmt.Fprintf(&out, "      write %d: %s: %d, after %s\n", i+1, w.Signature(), w.Code, w.At.Sub(r.begun).Round(time.Millisecond))
+	}
+	for _, request := range r.proxy.unanswered() {
+		fmt.Fprintf(&out, "      without an answer: %s\n", request)
 	}
 	fmt.Fprintf(&out, "      the log ends with: %s", strings.ReplaceAll(r.manager.process.Tail(4), "\n", "\n      "))
+	for _, does := range r.manager.trace() {
+		fmt.Fprintf(&out, "\n      %s", strings.ReplaceAll(does, "\n", "\n      "))
+	}
 	return out.String()
 }
 
