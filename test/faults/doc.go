@@ -78,7 +78,9 @@
 //
 // Half of a run is its way to the write, so one run may have the same fault several times (-faults.together=3), a third of
 // the way from each other, if nothing is left of it when it is over. It says something of a write only if nothing is found and
-// the road up to the last of them is that of the reference, write by write: else each is played by itself. What it does not
+// the road up to the last of them is that of the reference, write by write: else each is played by itself. What is found of
+// all of them, also when nothing else is played, and of none by itself, fails (-faults.k=3,9,15 plays them again). Of short
+// roads each fault has a run. What it does not
 // show is what shows late after one fault and is put right by the next, as when a timer is forgotten that another start
 // sets again. CI plays kills so; the sweep itself has one in a run.
 //

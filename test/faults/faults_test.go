@@ -632,6 +632,19 @@ func TestPart(t *testing.T) {
 	}
 }
 
+func TestWantedWrites(t *testing.T) {
+	for list, want := range map[string][]int{"": nil, "3": {3}, "3,9,15": {3, 9, 15}} {
+		if ks, err := wantedWrites(list); err != nil || !slices.Equal(ks, want) {
+			t.Errorf("%q: %v, %v", list, ks, err)
+		}
+	}
+	for _, list := range []string{"0", "x", "3,", "9,3", "3,3"} {
+		if ks, err := wantedWrites(list); err == nil {
+			t.Errorf("%q: %v", list, ks)
+		}
+	}
+}
+
 // Whatever the number of kills in a run, each write has its own, and those of a run are apart.
 func TestCoupled(t *testing.T) {
 	for writes := range 20 {
@@ -643,6 +656,9 @@ func TestCoupled(t *testing.T) {
 			killed := map[int]int{}
 			for _, p := range Coupled(plans, n) {
 				points := p.points()
+				if writes <= few && len(points) > 1 {
+					t.Errorf("of %d writes, %d in a run", writes, len(points))
+				}
 				if p.Fault.Mode != Crash {
 					if len(points) != 1 {
 						t.Errorf("%s has %d points", p.Fault, len(points))

@@ -137,7 +137,7 @@ func (r *run) play(ctx context.Context, reference *Reference, patience time.Dura
 		patience = 0
 	}
 	may := func() time.Duration {
-		return reference.limit(r.workload, r.fault, min(r.proxy.span(), faultLimit), time.Duration(r.times)*r.started)
+		return reference.limit(r.workload, r.fault, min(r.proxy.span(), faultLimit), time.Duration(r.times)*r.started, r.times)
 	}
 	defer func() { r.took, r.may, r.reached = time.Since(r.begun), may(), len(r.proxy.story()) }()
 	defer r.leave(ctx)
@@ -318,11 +318,11 @@ func (r *run) close() {
 	r.lab.removeNamespace(r.lab.background, r.stage.Namespace)
 }
 
-// limit is how long a run may take: twice as long as the reference, the time of the fault, one
-// backoff, and the start of another manager where the fault kills it. The backoff has doubled with
+// limit is how long a run may take: twice as long as the reference, the time of the fault, a
+// backoff for each time, and the start of other managers where the fault kills them. The backoff has doubled with
 // every attempt, so it is as long as the fault was; informers add as much again at random. An error of the
 // workload's own that follows is tried again after as long as all of that took.
-func (ref *Reference) limit(workload Workload, fault Fault, span, start time.Duration) time.Duration {
+func (ref *Reference) limit(workload Workload, fault Fault, span, start time.Duration, times int) time.Duration {
 	if ref == nil {
 		return referenceLimit
 	}
@@ -338,7 +338,7 @@ func (ref *Reference) limit(workload Workload, fault Fault, span, start time.Dur
 	if len(workload.Logs) > 0 {
 		after += span + after
 	}
-	return 2*ref.Took + grace + span + after + backoff
+	return 2*ref.Took + grace + span + after + time.Duration(times)*backoff
 }
 
 // where says how far a run has come and what its manager does, which it ends, for who reads why it failed.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 var (
 	only     = flag.String("faults.workload", "", "comma-separated workloads to play; by default all")
 	onlyMode = flag.String("faults.mode", "", "play only this mode ("+strings.Join(modeNames(), ", ")+")")
-	onlyK    = flag.Int("faults.k", 0, "let the fault happen at this write only")
+	onlyK    = flag.String("faults.k", "", "let the fault happen at this write only; at several in one run: 3,9")
 	full     = flag.String("faults.full", "", "comma-separated modes to play at every write, all, or none: the references alone; by default a fixed sample is played")
 	part     = flag.String("faults.part", "", "play a part of the workloads: 2/5 is the second of five")
 	inOne    = flag.Int("faults.together", 1, "let a fault happen at so many writes of one run, far from each other, where the manager goes on after each as if nothing had happened; a run in which it does not, or with a finding, is played with one after the other")
@@ -63,7 +64,11 @@ func Sweep(t *testing.T, lab *Lab, pkg string, workloads ...Workload) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asSample := *full == "" && *onlyMode == "" && *onlyK == 0
+	ks, err := wantedWrites(*onlyK)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asSample := *full == "" && *onlyMode == "" && len(ks) == 0
 	if asSample {
 		chosen = spread(slices.DeleteFunc(chosen, func(w Workload) bool { return w.Slow }), sampled)
 	}
@@ -73,7 +78,7 @@ func Sweep(t *testing.T, lab *Lab, pkg string, workloads ...Workload) {
 	}
 	defer done.close()
 	begun := time.Now()
-	report, err := lab.Try(t.Context(), trialOf(t, modes, asSample, len(chosen), done), chosen...)
+	report, err := lab.Try(t.Context(), trialOf(t, modes, ks, asSample, len(chosen), done), chosen...)
 	if err != nil {
 		t.Error(err)
 		for _, w := range chosen {
@@ -97,7 +102,7 @@ func missed(t *testing.T, report *Report, modes []Mode, asSample bool, done *jou
 	if *full != nothing && report.plans()+report.unplayed+done.skipped == 0 {
 		t.Error("no plan was played: the mode is not possible at that write, or there is no such write")
 	}
-	if (asSample || *full == "all") && *only == "" && *part == "" && *onlyK == 0 && done.skipped == 0 {
+	if (asSample || *full == "all") && *only == "" && *part == "" && *onlyK == "" && done.skipped == 0 {
 		for _, m := range modes {
 			if report.plansOf(m) == 0 && report.allows(m) {
 				t.Errorf("there is no plan of mode %s", m)
@@ -152,8 +157,23 @@ func partOf(workloads []Workload, part string) ([]Workload, error) {
 	return out, nil
 }
 
+// wantedWrites are those of -faults.k, in their order.
+func wantedWrites(list string) (ks []int, err error) {
+	if list == "" {
+		return nil, nil
+	}
+	for _, s := range strings.Split(list, ",") {
+		k, err := strconv.Atoi(s)
+		if err != nil || k < 1 || len(ks) > 0 && k <= ks[len(ks)-1] {
+			return nil, fmt.Errorf("-faults.k: %q are not the ordinals of writes, from 1, in their order", list)
+		}
+		ks = append(ks, k)
+	}
+	return ks, nil
+}
+
 // trialOf is what the flags ask for of so many workloads.
-func trialOf(t *testing.T, modes []Mode, asSample bool, workloads int, done *journal) Trial {
+func trialOf(t *testing.T, modes []Mode, ks []int, asSample bool, workloads int, done *journal) Trial {
 	trial := Trial{
 		Quiet: quietFull, Parallel: *parallel,
 		Progress: func(line string) {
@@ -171,9 +191,13 @@ func trialOf(t *testing.T, modes []Mode, asSample bool, workloads int, done *jou
 			}
 		},
 		Plans: func(_ int, w Workload, r *Reference) []Plan {
-			return Coupled(slices.DeleteFunc(Every(modes, w, r), func(p Plan) bool {
-				return *onlyK > 0 && p.Fault.K != *onlyK || done.has(p)
-			}), *inOne)
+			all := slices.DeleteFunc(Every(modes, w, r), func(p Plan) bool {
+				return len(ks) > 0 && !slices.Contains(ks, p.Fault.K) || done.has(p)
+			})
+			if len(ks) > 1 {
+				return inRuns(all, func(int) int { return 1 })
+			}
+			return Coupled(all, *inOne)
 		},
 	}
 	if deadline, limited := t.Deadline(); limited {
@@ -196,7 +220,7 @@ func again(test, pkg string, p Plan) string {
 	if p.Fault.K == 0 {
 		return command + " -faults.full=" + nothing
 	}
-	return command + fmt.Sprintf(" -faults.mode=%s -faults.k=%d", p.Fault.Mode, p.Fault.K)
+	return command + fmt.Sprintf(" -faults.mode=%s -faults.k=%s", p.Fault.Mode, p.list())
 }
 
 // wantedModes are those of the flags.
@@ -207,7 +231,7 @@ func wantedModes() ([]Mode, error) {
 		names = []string{*onlyMode}
 	case *full == nothing:
 		return nil, nil
-	case *full == "all", *full == "" && *onlyK == 0:
+	case *full == "all", *full == "" && *onlyK == "":
 		return Modes, nil
 	case *full == "":
 		return []Mode{Crash}, nil
@@ -244,11 +268,26 @@ func Every(modes []Mode, w Workload, reference *Reference) []Plan {
 	return out
 }
 
-// apart is how many writes are between two faults of a run at least.
-const apart = 3
+const (
+	// apart is how many writes are between two faults of a run at least.
+	apart = 3
+	// few are so many points that each has a run: the fault of a short road reaches far enough to change the rest of it, and
+	// what does is played twice.
+	few = 10
+)
 
 // Coupled puts the faults of a workload, those that are over when they have happened, into runs of up to n of a mode.
-func Coupled(plans []Plan, n int) (out []Plan) {
+func Coupled(plans []Plan, n int) []Plan {
+	return inRuns(plans, func(points int) int {
+		if points <= few {
+			return points
+		}
+		return max(apart, (points+n-1)/n)
+	})
+}
+
+// inRuns puts the faults of a workload that are over when they have happened into so many runs for the points of a mode.
+func inRuns(plans []Plan, runsFor func(points int) int) (out []Plan) {
 	repeat := map[Mode][]Plan{}
 	for _, p := range plans {
 		if p.Fault.repeats() {
@@ -259,7 +298,7 @@ func Coupled(plans []Plan, n int) (out []Plan) {
 	}
 	for _, mode := range Modes {
 		all := repeat[mode]
-		runs := min(len(all), max(apart, (len(all)+n-1)/n))
+		runs := min(len(all), runsFor(len(all)))
 		for i, p := range all[:runs] {
 			for j := i + runs; j < len(all); j += runs {
 				p.Also = append(p.Also, all[j].Fault.K)
@@ -321,7 +360,7 @@ func nearest(f Fault, reference *Reference) Fault {
 
 func (v Verdict) String() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s, %s", v.Plan.Workload.Name, v.Plan.Fault)
+	fmt.Fprintf(&out, "%s, %s", v.Plan.Workload.Name, v.Plan.what())
 	if v.Write != "" {
 		fmt.Fprintf(&out, " (%s)", v.Write)
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -30,7 +31,8 @@ type Plan struct {
 	Workload Workload
 	Fault    Fault
 	// Also are later writes that the fault happens at once more. It passes only if nothing is found and the road is that of
-	// the reference up to the last of them; if not, each is played by itself.
+	// the reference up to the last of them; if not, each is played by itself. What is found of all of them, also when nothing
+	// else is played, and of none by itself, needs several.
 	Also []int
 
 	restart *restart
@@ -48,6 +50,23 @@ func (p Plan) points() []Plan {
 		out = append(out, point)
 	}
 	return out
+}
+
+// list is what -faults.k says of the writes.
+func (p Plan) list() string {
+	var out []string
+	for _, k := range p.writes() {
+		out = append(out, strconv.Itoa(k))
+	}
+	return strings.Join(out, ",")
+}
+
+// what is what happens in it.
+func (p Plan) what() string {
+	if len(p.Also) == 0 {
+		return p.Fault.String()
+	}
+	return fmt.Sprintf("%s at writes %s", p.Fault.Mode, p.list())
 }
 
 // Trial says how workloads are played.
@@ -135,6 +154,8 @@ type trial struct {
 	report *Report
 	// seats are taken by plans that are being played.
 	seats *seats
+	// broken are runs of several faults that have findings.
+	broken []Verdict
 	// begun is when the first plan was, and told when it was said how far everything is.
 	begun, told time.Time
 }
@@ -184,6 +205,7 @@ func (l *Lab) Try(ctx context.Context, o Trial, workloads ...Workload) (*Report,
 	}
 	errs[len(workloads)] = t.restarts(ctx, last)
 	if t.Alone {
+		t.couples(ctx)
 		t.again(ctx)
 	}
 	return t.report, errors.Join(append(errs, ctx.Err())...)
@@ -319,12 +341,13 @@ func (t *trial) play(ctx context.Context, todo []planned, attempt int) []planned
 				}
 				return
 			}
-			if judged {
-				t.say("%s, %s at writes %v: each is played by itself; found: %v", p.Workload.Name, p.Fault.Mode, p.writes(), v.Findings)
-			}
 			mu.Lock()
 			defer mu.Unlock()
 			again = append(again, p)
+			if judged {
+				t.say("%s: each is played by itself", v)
+				t.broken = append(t.broken, v)
+			}
 		})
 	}
 	all.Wait()
@@ -509,6 +532,25 @@ func (t *trial) again(ctx context.Context) {
 		t.say("alone: %s", v)
 		if (v.Slow || v.Strayed) && t.Told != nil {
 			t.Told(*v)
+		}
+	}
+}
+
+// couples plays the runs of several faults that had findings once more, each alone, where no fault has one by itself. They need
+// more than one, if there are any still.
+func (t *trial) couples(ctx context.Context) {
+	for _, v := range t.broken {
+		single := func(other Verdict) bool {
+			return other.Plan.Workload.Name == v.Plan.Workload.Name && other.Plan.Fault.Mode == v.Plan.Fault.Mode &&
+				slices.Contains(v.Plan.writes(), other.Plan.Fault.K) && len(other.Findings) > 0
+		}
+		if slices.ContainsFunc(t.report.Verdicts, single) || t.late(ctx, v.Plan) {
+			continue
+		}
+		v.Findings = t.often(ctx, v.planned, 1)
+		t.say("alone: %s", v)
+		if len(v.Findings) > 0 {
+			t.tell(v)
 		}
 	}
 }

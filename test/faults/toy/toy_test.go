@@ -146,6 +146,7 @@ func TestToy(t *testing.T) {
 		}
 	})
 	t.Run("several kills", func(t *testing.T) { several(t, lab) })
+	t.Run("only several kills", func(t *testing.T) { onlySeveral(t, lab) })
 	t.Run("slow", func(t *testing.T) { slow(t, lab) })
 	t.Run("alone", func(t *testing.T) { alone(t, lab.With(filepath.Join(lab.Dir(), "careless"))) })
 }
@@ -155,9 +156,10 @@ func several(t *testing.T, lab *faults.Lab) {
 	writes := 0
 	o := faults.Trial{Parallel: 2, Plans: func(_ int, w faults.Workload, r *faults.Reference) []faults.Plan {
 		writes = len(r.Writes)
-		plans := faults.Coupled(faults.Every([]faults.Mode{faults.Crash}, w, r), 2)
-		if len(plans) == writes {
-			t.Error("no run has several kills")
+		all := faults.Every([]faults.Mode{faults.Crash}, w, r)
+		plans := all[:(writes+1)/2]
+		for i, second := range all[len(plans):] {
+			plans[i].Also = []int{second.Fault.K}
 		}
 		return plans
 	}}
@@ -176,6 +178,37 @@ func several(t *testing.T, lab *faults.Lab) {
 				t.Errorf("%s: found of this: %t: %s", name, !wrong, v)
 			}
 		}
+	}
+}
+
+// onlySeveral tries what is done about a manager that does nothing any more when it has been killed twice.
+func onlySeveral(t *testing.T, lab *faults.Lab) {
+	dir := t.TempDir()
+	tired := filepath.Join(dir, "tired")
+	script := fmt.Sprintf(`#!/bin/sh
+trap 'exit 0' TERM
+for flag in "$@"; do
+	case $flag in --namespace=*) starts=%s/${flag#--namespace=} ;; esac
+done
+echo >> $starts
+if [ $(wc -l < $starts) -gt 2 ]; then sleep 1000 & wait; fi
+exec %s "$@"
+`, dir, lab.Binary())
+	if err := os.WriteFile(tired, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	report, err := lab.With(tired).Try(t.Context(), faults.Trial{
+		Parallel: 1, Alone: true, Patience: time.Second,
+		Plans: func(_ int, w faults.Workload, _ *faults.Reference) []faults.Plan {
+			return []faults.Plan{{Workload: w, Fault: faults.Fault{Mode: faults.Crash, K: 2}, Also: []int{4}}}
+		},
+	}, workloads[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed := slices.DeleteFunc(disturbed(report), func(v faults.Verdict) bool { return !v.Failed() })
+	if all := disturbed(report); len(all) != 3 || len(failed) != 1 || !failed[0].Hung || !strings.Contains(failed[0].String(), "C1 at writes 2,4") {
+		t.Errorf("of two kills, each alone and both: %v", all)
 	}
 }
 
