@@ -76,8 +76,8 @@
 // namespace controller) would come too late for more. Namespaces are taken away after each run,
 // so that the last plan costs what the first did.
 //
-// Half of a run is its way to the write, so one run may have the same fault several times (-faults.together=3), a third of
-// the way from each other, if nothing is left of it when it is over. It says something of a write only if nothing is found and
+// Half of a run is its way to the write, so one run may be killed, or lose an answer, several times (-faults.together=3), a third of
+// the way from each other. (What is refused is told in a status, which is another road.) It says something of a write only if nothing is found and
 // the road up to the last of them is that of the reference, write by write: else each is played by itself. What is found of
 // all of them, also when nothing else is played, and of none by itself, fails (-faults.k=3,9,15 plays them again). Of short
 // roads each fault has a run. What it does not

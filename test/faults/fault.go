@@ -110,8 +110,8 @@ func (f Fault) loses() bool {
 }
 
 // repeats says whether it can happen several times in a run: when it is over, nothing of it is left but what the manager has
-// made of it.
-func (f Fault) repeats() bool { return f.Mode == Crash || f.Mode == Lost || f.refuses() }
+// made of it, and that is mostly the road of the reference. What is refused is told in a status, which is another road.
+func (f Fault) repeats() bool { return f.Mode == Crash || f.Mode == Lost }
 
 // delays says whether the watches are disturbed.
 func (f Fault) delays() bool {

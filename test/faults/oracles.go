@@ -102,7 +102,7 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 	for _, resource := range unrecorded(r.proxy.story(), r.lab.world.Kinds) {
 		out.add("plan", "the manager writes %s, which the world does not record", resource)
 	}
-	if !r.happened() {
+	if !r.proxy.faultOver() {
 		out.add("plan", "the fault did not happen: there were %d writes", len(stored(r.proxy.story())))
 	}
 	history := r.record.history()

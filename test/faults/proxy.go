@@ -389,24 +389,17 @@ func (p *proxy) lose(ctx context.Context) {
 	p.cease()
 }
 
-// cease ends the fault, or gets ready for the next time. That has passed if the manager went on faster than the fault.
+// cease ends the fault, or gets ready for the next time.
 func (p *proxy) cease() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.plan.also) > 0 && p.stored < p.plan.also[0] {
+	if len(p.plan.also) > 0 {
 		p.spent, p.fired = p.spent+time.Since(p.fired), time.Time{}
 		p.plan.K, p.plan.also = p.plan.also[0], p.plan.also[1:]
 		return
 	}
 	p.ceased = time.Now()
 	close(p.over)
-}
-
-// missed says whether the fault did not happen as often as it should have.
-func (p *proxy) missed() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.plan.also) > 0
 }
 
 // travel shows the past to the informers of a manager that was killed for that: their lists are

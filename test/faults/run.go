@@ -284,9 +284,6 @@ func (r *run) quiet(ctx context.Context, d time.Duration) []Write {
 	return r.proxy.story()[r.reached:]
 }
 
-// happened says whether the fault did, as often as it should, and is over.
-func (r *run) happened() bool { return r.proxy.faultOver() && !r.proxy.missed() }
-
 // rested waits until the manager is up and has nothing left to ask for, and says whether it came to that.
 func (r *run) rested(ctx context.Context) bool {
 	for deadline := time.Now().Add(startLimit); !r.manager.ready(ctx) || !r.proxy.idle(idle); time.Sleep(poll) {

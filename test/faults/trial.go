@@ -424,7 +424,7 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	if n := min(k, len(before), len(p.reference.Writes)); n > 0 {
 		apart = differ(before[:n], p.reference.Writes[:n])
 	}
-	off := apart != "" || !r.happened()
+	off := apart != "" || !r.proxy.faultOver()
 	if attempt < attempts && (off || len(r.troubles) > 0) && !slices.ContainsFunc(findings, Finding.absolute) {
 		for _, f := range findings {
 			line, _, _ := strings.Cut(f.String(), "\n")
