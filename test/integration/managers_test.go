@@ -4,14 +4,23 @@ import (
 	"crypto/tls"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -61,6 +70,50 @@ var _ = Describe("A manager of some kinds", func() {
 			g.Expect(account.Status.Conditions).NotTo(BeEmpty())
 		}).Should(Succeed())
 		Expect(stage.get(ignored).Finalizers).To(BeEmpty())
+	})
+})
+
+var _ = Describe("A manager whose caches are not filled", func() {
+	It("is alive, and ready when they are", func() {
+		shared.stop()
+		DeferCleanup(restartShared)
+
+		By("keeping one kind from it")
+		config := hub.Config()
+		target, err := url.Parse(config.Host)
+		Expect(err).NotTo(HaveOccurred())
+		forward := httputil.NewSingleHostReverseProxy(target)
+		forward.Transport, err = rest.TransportFor(config)
+		Expect(err).NotTo(HaveOccurred())
+		forward.FlushInterval = -1 // watches
+		var allowed atomic.Bool
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if strings.HasSuffix(r.URL.Path, "/components") && !allowed.Load() {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			forward.ServeHTTP(w, r)
+		}))
+		DeferCleanup(server.CloseClientConnections)
+		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+		Expect(clientcmd.WriteToFile(clientcmdapi.Config{
+			Clusters:       map[string]*clientcmdapi.Cluster{"proxy": {Server: server.URL}},
+			Contexts:       map[string]*clientcmdapi.Context{"proxy": {Cluster: "proxy"}},
+			CurrentContext: "proxy",
+		}, kubeconfig)).To(Succeed())
+		probes, err := env.FreeAddress()
+		Expect(err).NotTo(HaveOccurred())
+		m, err := hub.StartProcess("filling", managerBinary, append(hub.managerArgs(probes), "--kubeconfig="+kubeconfig)...)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(m.Stop)
+
+		answers := func(path string) func() bool {
+			return func() bool { return env.Answers(background(), "http://"+probes+path) }
+		}
+		Eventually(answers("/healthz")).Should(BeTrue(), func() string { return m.Tail(15) })
+		Consistently(answers("/readyz")).WithTimeout(2 * time.Second).Should(BeFalse())
+		allowed.Store(true)
+		Eventually(answers("/readyz")).Should(BeTrue(), func() string { return m.Tail(15) })
 	})
 })
 
