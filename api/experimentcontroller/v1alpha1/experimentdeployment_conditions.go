@@ -98,7 +98,7 @@ const (
 	AnnotationWanted = "experiment-controller.example.com/wanted"
 	// AnnotationPinned is on a twin that is made of what was kept of its source: the generation of that.
 	AnnotationPinned = "experiment-controller.example.com/pinned"
-	// AnnotationSource is on a twin: the name of its source.
+	// AnnotationSource is on a twin: its source as namespace/name. A copy of the twin in another namespace is nobody's.
 	AnnotationSource = "experiment-controller.example.com/source"
 	// AnnotationAllowedNamespaces is on a Namespace: those, separated by commas, whose ExperimentDeployments may
 	// have twins here.

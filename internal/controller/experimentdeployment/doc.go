@@ -39,8 +39,8 @@
 // reference as well; in another it must not have one, because the garbage collector looks for owners beside
 // what they own, and would delete it (o1). The finalizer deletes it explicitly, in the foreground, and waits, in
 // both, until the server says that it is gone. A twin whose owner was forced away is taken down when it is seen,
-// and so at every start (wake.go), if its name is the one that its owner's UID and its source make: a copy that
-// somebody has made of a twin has its marks, and another name.
+// and so at every start (wake.go), if its name is the one that its owner's UID and its source make, in the
+// namespace of that source: a copy that somebody has made of a twin, or of its whole namespace, has its marks.
 //
 // Labels and annotations that others put on the twin stay; those that would be copied, or are ours, go when they
 // are no longer wanted. Nothing else is ever written: no Service, no autoscaler, no budget (a2, a7), and nothing

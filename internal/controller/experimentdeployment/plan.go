@@ -368,7 +368,7 @@ func (f facts) build(source *unstructured.Unstructured) (*twin.Twin, conditions.
 	}
 	f.mark(built.Object)
 	annotations := built.Object.GetAnnotations()
-	annotations[v1alpha1.AnnotationSource] = f.owner.Spec.SourceRef.Name
+	annotations[v1alpha1.AnnotationSource] = key(f.owner).Namespace + "/" + f.owner.Spec.SourceRef.Name
 	if f.pins() {
 		annotations[v1alpha1.AnnotationPinned] = strconv.FormatInt(f.generation(), 10)
 	}

@@ -531,11 +531,15 @@ func TestPutBack(t *testing.T) {
 			l := newLab(t, owner, object(t, web), shop("lab"))
 			l.passed()
 			old := key(owner)
-			copied := l.twin()
-			copied.SetName("copied")
-			copied.SetResourceVersion("")
-			if err := l.server.Create(t.Context(), copied); err != nil {
-				t.Fatal(err)
+			for _, at := range []client.ObjectKey{{Namespace: old.Namespace, Name: "copied"}, {Namespace: "staging", Name: old.Name}} {
+				copied := l.twin()
+				copied.SetNamespace(at.Namespace)
+				copied.SetName(at.Name)
+				copied.SetUID(types.UID(at.Namespace + at.Name))
+				copied.SetResourceVersion("")
+				if err := l.server.Create(t.Context(), copied); err != nil {
+					t.Fatal(err)
+				}
 			}
 			last := l.owner()
 			l.freed(last)

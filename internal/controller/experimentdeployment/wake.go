@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -182,13 +183,14 @@ func (r *Reconciler) orphansOf(ctx context.Context, at types.NamespacedName) (al
 	return slices.DeleteFunc(all, func(u *unstructured.Unstructured) bool { return marks.Owns(now, u) }), nil
 }
 
-// sweep deletes a twin without an owner, if its name proves that it is one: a copy that somebody has made of a twin
-// has its marks, and another name.
+// sweep deletes a twin without an owner, if its name and namespace prove that it is one: a copy that somebody has made
+// of a twin has its marks, and another name, or the same in another namespace.
 func (r *Reconciler) sweep(ctx context.Context, orphan *unstructured.Unstructured) error {
 	owner := &v1alpha1.ExperimentDeployment{}
 	owner.UID = types.UID(orphan.GetLabels()[v1alpha1.LabelUID])
-	owner.Spec.SourceRef.Name = orphan.GetAnnotations()[v1alpha1.AnnotationSource]
-	if orphan.GetDeletionTimestamp() != nil || owner.UID == "" || orphan.GetName() != key(owner).Name {
+	namespace, name, _ := strings.Cut(orphan.GetAnnotations()[v1alpha1.AnnotationSource], "/")
+	owner.Spec.SourceRef.Name = name
+	if orphan.GetDeletionTimestamp() != nil || owner.UID == "" || orphan.GetName() != key(owner).Name || orphan.GetNamespace() != namespace {
 		return nil
 	}
 	log.FromContext(ctx).Info("Deleting twin whose ExperimentDeployment is gone", "twin", kube.Describe(orphan))
