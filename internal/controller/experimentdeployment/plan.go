@@ -115,6 +115,8 @@ type Plan struct {
 	WantedHash string
 	// UnreadySince is since when the twin has not been ready; zero if it is.
 	UnreadySince time.Time
+	// Anew: what is written to the twin has its own time to become ready, from then on.
+	Anew bool
 	// ScaleToZero: the twin's pods are taken away; with Record, that is recorded before it is done.
 	ScaleToZero, Record bool
 	// Expire deletes the ExperimentDeployment: its time is over.
@@ -477,10 +479,16 @@ func (f facts) keep(p *Plan) conditions.Step {
 		return p.Unchanged
 	}
 	p.Unchanged = *said
-	if replicas, _, _ := unstructured.NestedInt64(seen.Object, "spec", "replicas"); p.ScaleToZero && !p.Record && replicas != 0 && seen.GetDeletionTimestamp() == nil {
+	if p.ScaleToZero && !p.Record && hasPods(seen) {
 		p.Action, p.Twin = Update, scaledToZero(seen)
 	}
 	return *said
+}
+
+// hasPods says whether a twin that is to stay is to have pods.
+func hasPods(seen *unstructured.Unstructured) bool {
+	replicas, _, _ := unstructured.NestedInt64(seen.Object, "spec", "replicas")
+	return replicas != 0 && seen.GetDeletionTimestamp() == nil
 }
 
 // scaledToZero is a twin without pods, which is another than was wanted: so it is brought back when it can be.
@@ -517,14 +525,13 @@ func (f facts) bring(p *Plan, wanted *unstructured.Unstructured) conditions.Step
 		said = *scaled
 	}
 	p.Unchanged = said
-	if p.ScaleToZero {
-		_ = unstructured.SetNestedField(wanted.Object, int64(0), "spec", "replicas")
-	}
-	stamp(wanted)
+	podsFirst := f.stampAll(p, wanted)
 	if p.Record {
 		return said // nothing is changed before that stands
 	}
 	switch {
+	case podsFirst:
+		p.Action, p.Twin = Update, scaledToZero(seen)
 	case f.seen.Taken != "":
 		p.lookIn(takenAgain)
 		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonNameTaken, (&kube.NameTakenError{Object: f.seen.Taken}).Error())
@@ -549,7 +556,7 @@ func (f facts) update(p *Plan, wanted *unstructured.Unstructured, state twin.Sta
 	p.Action, p.Twin = Update, wanted
 	p.Drifted = f.seen.Twin.GetAnnotations()[v1alpha1.AnnotationWanted] == wanted.GetAnnotations()[v1alpha1.AnnotationWanted] && f.owner.Status.TwinGeneration != 0
 	if !p.ScaleToZero && (!p.Drifted || state.Health == twin.Ready && f.longReady()) {
-		p.UnreadySince = f.now
+		p.Anew = true
 	}
 }
 
@@ -563,6 +570,20 @@ func brought(said conditions.Step, wanted *unstructured.Unstructured) conditions
 
 func recreating(seen *unstructured.Unstructured) conditions.Step {
 	return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonRecreating, kube.Describe(seen)+" is being deleted, and is created again when it is gone")
+}
+
+// stampAll stamps what is wanted, without pods if those are to go, and says whether they must go before it is written, because
+// it is something else besides: that the server may refuse for ever.
+func (f facts) stampAll(p *Plan, wanted *unstructured.Unstructured) (podsFirst bool) {
+	stamp(wanted)
+	if !p.ScaleToZero {
+		return false
+	}
+	seen, stamped := f.seen.Twin, wanted.GetAnnotations()[v1alpha1.AnnotationWanted]
+	podsFirst = seen != nil && seen.GetAnnotations()[v1alpha1.AnnotationWanted] != stamped && hasPods(seen) && !f.behind()
+	_ = unstructured.SetNestedField(wanted.Object, int64(0), "spec", "replicas")
+	stamp(wanted)
+	return podsFirst
 }
 
 // stamp writes on the twin what is wanted of it.

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
 
@@ -243,6 +244,84 @@ func TestTriedInVain(t *testing.T) {
 		if untried(err) {
 			t.Errorf("%v is taken for nothing", err)
 		}
+	}
+}
+
+// a1: a twin that is not ready when the server refuses what is wanted of it loses its pods all the same, and in its time.
+func TestUnreadyWhileTheServerRefuses(t *testing.T) {
+	for name, override := range map[string]string{
+		"the template": `{"template":{"metadata":{"labels":{"bad":"x"}}}}`, "what is beside it": `{"minReadySeconds":700}`,
+	} {
+		for ready, long := range map[int64]string{0: "new", 1: "long ready"} {
+			t.Run(name+", "+long, func(t *testing.T) {
+				l := newLab(t, faster(t, `{}`), object(t, web))
+				l.passed()
+				l.ready(ready)
+				l.passed()
+				if ready > 0 {
+					l.later(time.Hour)
+					l.passed()
+				}
+				l.Live = interceptor.NewClient(l.Live.(client.WithWatch), interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+					spec := o.(*unstructured.Unstructured).Object["spec"].(map[string]any)
+					if _, bad, _ := unstructured.NestedString(spec, "template", "metadata", "labels", "bad"); bad || spec["minReadySeconds"] == int64(700) {
+						return apierrors.NewInvalid(schema.GroupKind{}, "x", nil)
+					}
+					return c.Update(ctx, o, opts...)
+				}})
+				l.ask(func(s *v1alpha1.ExperimentDeploymentSpec) { s.OverrideSpec.Raw = []byte(override) })
+				has := func() int64 {
+					n, _, _ := unstructured.NestedInt64(l.twin().Object, "spec", "replicas")
+					return n
+				}
+				l.passed()
+				if l.says(v1alpha1.ConditionReady, "False", kube.ReasonRejected); has() == 0 {
+					t.Fatal("its pods go with what is refused")
+				}
+				l.ready(0)
+				for range 9 {
+					l.passed()
+					l.later(time.Minute)
+				}
+				if has() == 0 {
+					t.Fatal("its pods go at once")
+				}
+				for range 3 {
+					l.passed()
+					l.later(time.Minute)
+				}
+				if has() != 0 {
+					t.Fatalf("it has %d pods", has())
+				}
+				l.ready(0)
+				l.passed()
+				l.says(v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonUnready)
+				if _, writes := l.passed(); len(writes) > 0 {
+					t.Errorf("settled it writes %v", writes)
+				}
+			})
+		}
+	}
+}
+
+// a1: of the time in which a twin was not looked at nothing is known.
+func TestUnreadyAfterItWasNotSeen(t *testing.T) {
+	l := newLab(t, faster(t, `{}`), object(t, web))
+	l.passed()
+	l.ready(1)
+	l.passed()
+	l.later(24 * time.Hour)
+	l.passed()
+	l.Options.WatchNamespaces = []string{"other"}
+	l.passed()
+	l.Options.WatchNamespaces = nil
+	l.ready(0)
+	if l.passed(); l.owner().Status.ScaledToZero != nil {
+		t.Errorf("its pods go at once: %+v", l.owner().Status)
+	}
+	l.later(defaultUnready)
+	if l.passed(); l.owner().Status.ScaledToZero == nil {
+		t.Error("its pods stay for ever")
 	}
 }
 

@@ -31,6 +31,10 @@ func report(s *scope, err error) {
 	}
 	if err == nil {
 		reportSeen(s)
+	} else if p.Built && s.seen.Twin != nil && st.ScaledToZero == nil {
+		// What the server refuses has its time as well: else the pods of a twin that crashes stayed as long as it does.
+		reportSince(s, p.UnreadySince)
+		st.TemplateHash = p.TemplateHash
 	}
 	if p.Steps != nil || p.Done {
 		reportTwin(s)
@@ -108,6 +112,8 @@ func reportSeen(s *scope) {
 	p := s.plan
 	if p.Built || p.Kept {
 		reportUnready(s)
+	} else {
+		s.owner.Status.UnreadySince = nil // nothing is known of the time that it was not looked at
 	}
 	if !p.Built {
 		s.owner.Status.Diff = "" // it was of another spec, or source
@@ -131,18 +137,28 @@ func reportNothing(st *v1alpha1.ExperimentDeploymentStatus) {
 // reportUnready writes since when the twin has not been ready, and of which spec its pods were taken away.
 func reportUnready(s *scope) {
 	p, st := s.plan, &s.owner.Status
-	if !p.ScaleToZero || p.Record {
-		st.UnreadySince = nil
+	since := p.UnreadySince
+	if p.Anew {
+		since = s.now
 	}
-	if !p.UnreadySince.IsZero() {
-		since := metav1.NewTime(p.UnreadySince.Truncate(time.Second))
-		st.UnreadySince = &since
-	}
+	reportSince(s, since)
 	switch {
 	case p.Record:
 		st.ScaledToZero = &v1alpha1.ScaledToZero{WantedHash: p.WantedHash, At: metav1.NewTime(s.now.Truncate(time.Second))}
 	case !p.ScaleToZero && !s.owner.Spec.DryRun:
 		st.ScaledToZero = nil
+	}
+}
+
+// reportSince writes since when the twin has not been ready, if it is to have pods.
+func reportSince(s *scope, at time.Time) {
+	st := &s.owner.Status
+	if !s.plan.ScaleToZero || s.plan.Record {
+		st.UnreadySince = nil
+	}
+	if !at.IsZero() {
+		since := metav1.NewTime(at.Truncate(time.Second))
+		st.UnreadySince = &since
 	}
 }
 
