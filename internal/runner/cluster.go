@@ -17,8 +17,11 @@ func OwnCluster(context.Context, *rest.Config) (string, error) { return own, nil
 
 // called is a cluster in words.
 func called(id string) string {
-	if id == own {
+	switch id {
+	case own:
 		return "the manager's own cluster"
+	case "":
+		return "a cluster that its connector could not tell from others"
 	}
 	return "the cluster whose Namespace kube-system has UID " + id
 }

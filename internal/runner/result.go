@@ -88,7 +88,7 @@ const (
 
 // Encode writes the result: JSON of at most 4 KiB, cut where it would be longer.
 func (r Result) Encode() ([]byte, error) {
-	r.Message = cut(r.Message, maxMessage)
+	r.Message, r.LeftCount = cut(r.Message, maxMessage), max(r.LeftCount, len(r.Left))
 	left, more := slices.Clone(r.Left), 0
 	for i := range left {
 		left[i] = cut(left[i], maxTold)

@@ -18,7 +18,7 @@ func TestResultIsShort(t *testing.T) {
 		many[i] = fmt.Sprintf("Deployment.apps/shop/web-%03d: somebody has scaled it to %d", i, i)
 	}
 	for name, r := range map[string]Result{
-		"short":   {Execution: "e", Completed: true, Message: "2 of 2 resources", Left: []string{"a: it is gone"}},
+		"short":   {Execution: "e", Completed: true, Message: "2 of 2 resources", Left: []string{"a: it is gone"}, LeftCount: 1},
 		"many":    {Execution: "e", Completed: true, Left: many},
 		"long":    {Execution: "e", Message: strings.Repeat("ü€𝄞", 3000), Left: []string{strings.Repeat("ü", 5000), "b"}},
 		"escaped": {Execution: "e", Message: strings.Repeat("\x00\"\\", 3000), Left: slicesOf(strings.Repeat("\x01", 500), 30)},
@@ -38,8 +38,8 @@ func TestResultIsShort(t *testing.T) {
 				t.Errorf("it was changed (-want +got):\n%s", diff)
 			}
 		}
-		if name == "many" && (len(got.Left) != 21 || got.Left[20] != "and 480 more") {
-			t.Errorf("left are %q", got.Left)
+		if name == "many" && (len(got.Left) != 21 || got.LeftCount != 500 || got.Left[20] != "and 480 more") {
+			t.Errorf("left are %d, %q", got.LeftCount, got.Left)
 		}
 	}
 }

@@ -206,7 +206,7 @@ func (r *run) identify(config *rest.Config) error {
 		return err
 	})
 	p := r.point
-	elsewhere := p != nil && len(p.Open()) > 0 && p.Cluster != "" && !r.reached(p.Cluster)
+	elsewhere := p != nil && len(p.Open()) > 0 && !r.reached(p.Cluster)
 	switch {
 	case err != nil:
 		return fmt.Errorf("telling which cluster it is: %w", err)
@@ -222,6 +222,9 @@ func (r *run) identify(config *rest.Config) error {
 
 // reached says whether a cluster is the one that the target is reached in.
 func (r *run) reached(cluster string) bool {
+	if cluster == "" { // one that could not be told, which the manager's own can
+		return r.cluster != own
+	}
 	return cluster == r.cluster || r.home(cluster) && r.home(r.cluster)
 }
 

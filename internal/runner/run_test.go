@@ -345,6 +345,14 @@ func TestOtherCluster(t *testing.T) {
 	if r := w.run(shutdown, "", 0); !r.Completed || w.point().Cluster != "" {
 		t.Errorf("in one that is not told: %+v", r)
 	}
+	w.cluster, stored = own, string(w.stored) // which can be told, so it is not that one
+	if r := w.run(wakeUp, "", 0); r.Reason != ReasonOtherCluster || stored != string(w.stored) {
+		t.Errorf("in the manager's own, from one that is not told: %+v", r)
+	}
+	w.cluster = "there" // when its credentials may tell
+	if r := w.run(wakeUp, "", 0); !r.Completed {
+		t.Errorf("in one that was not told before: %+v", r)
+	}
 }
 
 // The manager's own cluster is one cluster, whatever it is reached by, and its own namespace is withheld there.

@@ -73,6 +73,8 @@ type Result struct {
 	Done      int `json:"done"`
 	// Left are those that a wake-up left as somebody else has made them, with why; cut where there are many.
 	Left []string `json:"left,omitempty"`
+	// LeftCount is how many there are of them; Encode counts them before it cuts.
+	LeftCount int `json:"leftCount,omitempty"`
 	// FinishedAt is when.
 	FinishedAt metav1.Time `json:"finishedAt"`
 }

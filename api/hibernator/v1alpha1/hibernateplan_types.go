@@ -599,7 +599,7 @@ type ExecutionStatus struct {
 	// restoreConfigMapRef is the namespace/name of the ConfigMap that the restore point is kept in.
 	// +optional
 	RestoreConfigMapRef string `json:"restoreConfigMapRef,omitempty"`
-	// namespaces that the target was in when it was put to sleep; in another cluster, those that its parameters name.
+	// namespaces of the manager's own cluster that the target was in when it was put to sleep; none where a kubeconfig reaches it.
 	// +optional
 	// +listType=atomic
 	Namespaces []string `json:"namespaces,omitempty"`

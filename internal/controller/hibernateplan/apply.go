@@ -246,10 +246,7 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 	}
 	why := found.problem
 	switch {
-	case found.credentials:
-		if len(e.Namespaces) > 0 {
-			a.reached.namespaces = e.Namespaces
-		}
+	case found.credentials: // which say what the runner may do there
 	case e.Operation == v1alpha1.OperationShutdown:
 		why = cmp.Or(why, found.withheld)
 		a.reached.namespaces, err = s.sleeps(ctx, e.Namespaces) // those of an attempt before, too
@@ -278,10 +275,11 @@ func (s *scope) living(ctx context.Context, from client.Reader, names []string) 
 	return out, nil
 }
 
-// sleeps are those of some namespaces in which a target can be put to sleep.
+// sleeps are those of some namespaces in which a target can be put to sleep: not where that is not allowed any more, which
+// keeps the others from nothing.
 func (s *scope) sleeps(ctx context.Context, names []string) ([]string, error) {
 	living, err := s.living(ctx, s.Client, names)
-	return namesOf(living), err
+	return namesOf(slices.DeleteFunc(living, func(n *metav1.PartialObjectMetadata) bool { return s.withheld(n.Name, n.Annotations) != "" })), err
 }
 
 // namesOf some objects.

@@ -396,6 +396,69 @@ func (n *broadNight) morning() {
 	}
 }
 
+// chosen needs the namespaces with a label.
+type chosen struct{ anything }
+
+func (chosen) Parse(json.RawMessage) (executor.Parameters, error) { return chosen{}, nil }
+func (chosen) Needs() executor.Needs {
+	return executor.Needs{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"sleeps": "yes"}}, ClusterRole: "labkeeper-runner-chosen"}
+}
+
+// Whoever opts out between two attempts is not put to sleep by the next, but is woken.
+func TestOptsOut(t *testing.T) {
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "shop", Labels: map[string]string{"sleeps": "yes"}, Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"},
+	}}
+	n := newBroadNight(t, false, shop)
+	n.of.Options.Executors = executor.Registry{"noop": chosen{}}
+	patch := func(name, change string) {
+		t.Helper()
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := n.client.Patch(t.Context(), namespace, client.RawPatch(types.MergePatchType, []byte(change))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch("team", `{"metadata": {"labels": {"sleeps": "yes"}}}`)
+	if _, in := n.job(); in != "shop,team" {
+		t.Fatalf("it is put to sleep in %q", in)
+	}
+	n.fail()
+	patch("shop", `{"metadata": {"labels": null, "annotations": null}}`)
+	n.later()
+	if in := n.complete(); in != "team" {
+		t.Errorf("after it has opted out, it is put to sleep in %q", in)
+	}
+	n.morning()
+	if in := n.complete(); in != "shop,team" {
+		t.Errorf("it is woken in %q", in)
+	}
+}
+
+// However many resources a wake-up has left as they were found, that many are told of.
+func TestManyAreLeft(t *testing.T) {
+	n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+	n.complete()
+	n.morning()
+	job, _ := n.job()
+	result, err := runner.Result{Execution: job.Name, Operation: v1alpha1.OperationWakeUp, Completed: true, Resources: 600, Left: make([]string, 500)}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	point := &corev1.ConfigMap{}
+	if err := n.client.Get(t.Context(), names{namespace: "system", plan: n.plan}.point("a"), point); err != nil {
+		t.Fatal(err)
+	}
+	point.Data[runner.KeyResult] = string(result)
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+	if err := errors.Join(n.client.Update(t.Context(), point), n.client.Status().Update(t.Context(), job)); err != nil {
+		t.Fatal(err)
+	}
+	n.passes(4)
+	if h := n.plan.Status.History; len(h) != 1 || !strings.Contains(h[0].Message, "(500 of 600)") {
+		t.Errorf("%+v", h)
+	}
+}
+
 // What was left asleep wakes although a namespace of it is gone.
 func TestLeftWhereOneIsGone(t *testing.T) {
 	plan := newPlan(v1alpha1.StrategyParallel, 1)
@@ -621,6 +684,37 @@ func TestNamespacesElsewhere(t *testing.T) {
 	var secrets corev1.SecretList
 	if err := c.List(t.Context(), &secrets, client.InNamespace("system")); err != nil || len(secrets.Items) > 0 || plan.Status.CurrentCycle != nil {
 		t.Errorf("%d Secrets are left, %v, cycle %+v", len(secrets.Items), err, plan.Status.CurrentCycle)
+	}
+}
+
+// What a connector reached elsewhere is not woken in namespaces of the manager's own cluster that have the same names, when
+// the connector turns to that.
+func TestConnectorTurnsHome(t *testing.T) {
+	plan := asleepNow()
+	r, c := newReconciler(t, append(away(plan), plan, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})...)
+	r.Options.Executors = executor.Registry{"noop": spaced{}}
+	complete(t, c, plan, "a", theJob(t, r, c, plan))
+	for range 4 {
+		_, plan = pass(t, r, plan)
+	}
+	cluster := &v1alpha1.K8SCluster{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: plan.Namespace, Name: "away"}, cluster); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Spec.K8S = &v1alpha1.K8SAccess{InCluster: true}
+	plan.Spec.Override.State = v1alpha1.OverrideAwake
+	if err := errors.Join(c.Update(t.Context(), cluster), c.Update(t.Context(), plan)); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		_, plan = pass(t, r, plan)
+	}
+	var bindings rbacv1.RoleBindingList
+	if err := c.List(t.Context(), &bindings, client.InNamespace("shop")); err != nil || len(bindings.Items) > 0 || len(jobsOf(t, c)) > 0 {
+		t.Errorf("granted in a namespace that did not allow it: %v, %v, %d Jobs", bindings.Items, err, len(jobsOf(t, c)))
+	}
+	if !slices.ContainsFunc(plan.Status.Conditions, func(c metav1.Condition) bool { return c.Reason == v1alpha1.ReasonNotGranted }) {
+		t.Errorf("nobody is told: %+v", plan.Status.Conditions)
 	}
 }
 

@@ -28,9 +28,9 @@ type outcome struct {
 	logsRef   string
 	// unmade: it did not come as far as to make the restore point.
 	unmade bool
-	// resources of the target, and what of them was left as it is.
-	resources int
-	left      []string
+	// resources of the target, and how many of them were left as they are, of which some are told.
+	resources, leftCount int
+	left                 []string
 }
 
 // execution is one entry of the ledger.
@@ -38,7 +38,9 @@ type execution = v1alpha1.ExecutionStatus
 
 // begin records that an attempt begins. What it will write goes by the names in here.
 func begin(e *execution, n names, now time.Time) {
-	if e.Operation == v1alpha1.OperationShutdown { // where it sleeps already, and where it will
+	// Where it sleeps already, and where it will. With credentials of a connector these are names in a cluster of others, which
+	// say nothing of what is granted in this one.
+	if e.Operation == v1alpha1.OperationShutdown && !n.credentials(e.Target) {
 		e.Namespaces = append(slices.Clone(e.Namespaces), n.namespaces[e.Target]...)
 		slices.Sort(e.Namespaces)
 		e.Namespaces = slices.Compact(e.Namespaces)
@@ -69,7 +71,7 @@ func end(e *execution, o outcome, retries int32, now time.Time) {
 	e.Kept = e.Kept || !o.unmade // it is made before the Job
 	e.FinishedAt, e.Message, e.LogsRef = &at, o.message, o.logsRef
 	if o.completed && e.Operation == v1alpha1.OperationWakeUp {
-		e.Left = int32(min(len(o.left), o.resources))
+		e.Left = int32(min(o.leftCount, o.resources))
 		if o.resources == 0 && e.Resources > 0 && e.Kept {
 			o.completed, e.Message = false, fmt.Sprintf("Its restore point is empty, and %d resources were put to sleep; put ConfigMap %s back as it was", e.Resources, e.RestoreConfigMapRef)
 		} else if e.Left > 0 {

@@ -306,7 +306,7 @@ func (s *scope) conclude(ctx context.Context, seen *sight, said *runner.Result) 
 	}
 	o := outcome{logsRef: s.collect(ctx, seen.execution, pods)}
 	if said != nil {
-		o.completed, o.message, o.resources, o.left = said.Completed, said.Message, said.Resources, said.Left
+		o.completed, o.message, o.resources, o.left, o.leftCount = said.Completed, said.Message, said.Resources, said.Left, max(said.LeftCount, len(said.Left))
 	} else {
 		o.message = "Its runner has ended without a result: " + why(seen.job, pods)
 	}

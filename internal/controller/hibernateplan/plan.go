@@ -447,7 +447,9 @@ func (f facts) beginCycle(p *Plan, plan *v1alpha1.HibernatePlan, current *progra
 		if left {
 			at := names{namespace: f.namespace, plan: plan}.point(t.Name).String()
 			st.Executions[i].RestoreConfigMapRef, st.Executions[i].RestoreRef = at, configMapScheme+at
-			st.Executions[i].Namespaces = slices.Clone(f.seen.LeftIn[t.Name])
+			if !f.seen.Credentials[t.Name] {
+				st.Executions[i].Namespaces = slices.Clone(f.seen.LeftIn[t.Name])
+			}
 		}
 	}
 	p.Begin, p.program = &r, program

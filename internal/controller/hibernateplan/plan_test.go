@@ -283,7 +283,7 @@ func (w *world) end() bool {
 			w.asleep[e.Target] = true // one that fails may have stopped some of it
 		case o.completed:
 			delete(w.asleep, e.Target)
-			o.left = w.left
+			o.left, o.leftCount = w.left, len(w.left)
 		}
 		if e.Target != w.empty {
 			o.resources = 3
