@@ -340,12 +340,17 @@ func TestOtherCluster(t *testing.T) {
 	if r := w.run(shutdown, "", 0); !r.Completed || w.point().Cluster != "there" {
 		t.Errorf("in its new cluster: %+v", r)
 	}
+}
+
+// What sleeps in a cluster that could not be told is not in the manager's own, which can.
+func TestUntoldCluster(t *testing.T) {
+	w := newWorld(t)
 	w.cluster = untold
-	w.stored = nil
 	if r := w.run(shutdown, "", 0); !r.Completed || w.point().Cluster != "" {
 		t.Errorf("in one that is not told: %+v", r)
 	}
-	w.cluster, stored = own, string(w.stored) // which can be told, so it is not that one
+	stored := string(w.stored)
+	w.cluster = own
 	if r := w.run(wakeUp, "", 0); r.Reason != ReasonOtherCluster || stored != string(w.stored) {
 		t.Errorf("in the manager's own, from one that is not told: %+v", r)
 	}

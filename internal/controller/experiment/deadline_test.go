@@ -464,19 +464,84 @@ func TestRefusedWorkflowDoesNotKeepTheCluster(t *testing.T) {
 	}
 }
 
-// The registration of an Application that had its time is taken away once, and not given again.
+// argo lets go, with nothing deleted, what is on a cluster that is not registered, as Argo CD does.
+func (l *lab) argo() bool {
+	if len(l.list(argocd.SecretGVK)) > 0 {
+		return false
+	}
+	moved := false
+	for _, app := range l.list(argocd.ApplicationGVK) {
+		moved = l.finalize(&app) || moved
+	}
+	return moved
+}
+
+// The registration of an existing cluster stays as long as an Application on it, or Argo CD would let that go and leave what it
+// deployed; and both are told of when the Experiment is released.
 func TestRegistrationOfAStuckApplication(t *testing.T) {
+	for _, policy := range []v1alpha1.DeletionPolicy{v1alpha1.DeletionBlock, v1alpha1.DeletionRelease} {
+		l := newLab(t, onExisting(staging(kubeconfig))...)
+		l.edit(func(e *v1alpha1.Experiment) { e.Spec.Deletion = &v1alpha1.Deletion{Policy: policy} })
+		l.settle(l.play)
+		l.disconnect("ComparisonError", "the server has asked for the client to provide credentials")
+		l.remove()
+		hold := l.without(argocd.ApplicationGVK)
+		for _, minute := range []time.Duration{0, 8, 20, 31, 40, 70} {
+			l.later(minute * time.Minute)
+			l.tick(hold, l.argo)
+		}
+		if left, apps := len(l.list(argocd.SecretGVK)), len(l.list(argocd.ApplicationGVK)); left != 1 || apps != 1 {
+			t.Errorf("%s: %d cluster Secrets, and %d Applications", policy, left, apps)
+		}
+		var told []string
+		for _, o := range l.orphans() {
+			told = append(told, o.Kind)
+		}
+		if e := l.get(); policy == v1alpha1.DeletionBlock {
+			if e == nil || len(told) > 0 {
+				t.Fatalf("%s: it is %+v, and tells of %v", policy, e, told)
+			}
+			l.tick(l.without()) // its cluster can be reached again
+			if l.get() != nil || len(l.ours()) > 0 {
+				t.Errorf("%s: it stays, and %v", policy, kindsLeft(l.ours()))
+			}
+		} else if slices.Sort(told); e != nil || !slices.Equal(told, []string{"Application", "Secret"}) {
+			t.Errorf("%s: it is %+v, and tells of %v", policy, e, told)
+		}
+	}
+}
+
+// An Application whose cluster somebody has unregistered is deleted when that is registered again: Argo CD would let it go, and
+// leave what it deployed.
+func TestUnregisteredBeforeATeardown(t *testing.T) {
 	l := newLab(t, onExisting(staging(kubeconfig))...)
 	l.settle(l.play)
-	l.disconnect("ComparisonError", "the server has asked for the client to provide credentials")
+	l.delete(argocd.SecretGVK)
+	l.disconnect("InvalidSpecError", "there are no clusters with this name")
 	l.remove()
-	l.settle(l.without(argocd.ApplicationGVK))
+	l.writes = nil
+	l.tick(l.without(argocd.ApplicationGVK))
+	registered, deleted := slices.Index(l.writes, "create Secret"), slices.Index(l.writes, "delete Application")
+	if registered < 0 || deleted < registered {
+		t.Errorf("it writes %v", l.writes)
+	}
+	l.tick(l.without())
+	if l.get() != nil || len(l.ours()) > 0 {
+		t.Errorf("it stays, and %v", kindsLeft(l.ours()))
+	}
+
+	l = newLab(t, onExisting(staging(kubeconfig))...)
+	l.settle(l.play)
+	l.delete(argocd.SecretGVK)
+	l.disconnect("InvalidSpecError", "there are no clusters with this name")
+	l.forbid("create", "Secret")
+	l.remove()
+	l.tick(l.without())
+	if l.get() == nil {
+		t.Error("it does not try to register the cluster")
+	}
 	l.later(8 * time.Minute)
-	l.settle(l.without(argocd.ApplicationGVK))
-	creates := len(l.list(argocd.SecretGVK))
-	l.later(12 * time.Minute)
-	l.tick()
-	if left := len(l.list(argocd.SecretGVK)); creates != 0 || left != 0 {
-		t.Errorf("%d and then %d cluster Secrets", creates, left)
+	if l.tick(l.without()); l.get() != nil {
+		t.Errorf("what cannot be registered holds it for ever: %s", l.message(v1alpha1.ConditionReady))
 	}
 }

@@ -404,13 +404,12 @@ func (s *scope) observeConnections(ctx context.Context) {
 	}
 }
 
-// observeDisconnected does so in a teardown, for the Applications that cannot go without: what cannot
-// be read there holds nothing else up.
+// observeDisconnected does so in a teardown, for the Applications that cannot go without, or would leave what they deployed: what
+// cannot be read there holds nothing else up.
 func (s *scope) observeDisconnected(ctx context.Context) {
 	for _, t := range s.experiment.Spec.Targets {
 		cluster, apps := s.seen.cluster(t.Name), s.seen.Applications[t.Name]
-		stuck := func(app *unstructured.Unstructured) bool { return going(app) && argocd.Disconnected(app) }
-		if !s.names.registered(t, s.seen.Clusters[t.Name], apps) || !slices.ContainsFunc(apps, stuck) {
+		if !s.names.registered(t, s.seen.Clusters[t.Name], apps) || !slices.ContainsFunc(apps, argocd.Disconnected) {
 			continue
 		}
 		if c := s.connectionAgain(ctx, t, providerOf(t).kubeconfig(s.names, t, cluster)); c.ReadErr == nil {

@@ -204,7 +204,7 @@ func (f facts) leaving(t *target) (apps []*unstructured.Unstructured) {
 
 // takeApplication deletes an Application, or waits for it where another needs it.
 func (d *demolition) takeApplication(t *target, app *unstructured.Unstructured, needed bool) {
-	if needed {
+	if needed || d.unregistered(t, app) {
 		d.leave(*app)
 		return
 	}
@@ -213,9 +213,22 @@ func (d *demolition) takeApplication(t *target, app *unstructured.Unstructured, 
 	case !going(app):
 	case d.seen.Clusterless[t.spec.Name]:
 		d.Writes = append(d.Writes, Write{Action: Free, Object: app, Known: true, Target: t.spec.Name, Condition: v1alpha1.ConditionReady})
-	case !d.given(remnant{object: app}, 4):
+	case t.spec.Cluster.Type == v1alpha1.ClusterExisting, !d.given(remnant{object: app}, 4):
 		d.registerAgain(&d.Plan, t) // or Argo CD could never delete what it deployed
 	}
+}
+
+// unregistered says whether the cluster of an Application is one that Argo CD does not know, and has it registered: of such a
+// cluster it would let go what it deployed there, at once. That is tried for as long as an Application may hold others up.
+func (d *demolition) unregistered(t *target, app *unstructured.Unstructured) bool {
+	c, looked := d.seen.Connections[t.spec.Name]
+	until := teardownStart(d.experiment, d.now).Add(deadlineOf(d.experiment) / 4)
+	if !looked || c.Registered != nil || going(app) || !argocd.Disconnected(app) || !d.now.Before(until) {
+		return false
+	}
+	d.registerAgain(&d.Plan, t)
+	d.lookIn(secretGone)
+	return slices.ContainsFunc(d.Writes, func(w Write) bool { return keyOf(w.Object) == d.names.clusterSecret(t.spec) })
 }
 
 // needed says whether a target's Applications wait for those of others that depend on it.
@@ -242,7 +255,14 @@ func (d *demolition) takeClusters() {
 		}
 	}
 	asked := len(d.Writes)
-	d.remove(secrets...)
+	for _, secret := range secrets {
+		if t := d.connects(secret); t != nil {
+			d.left = append(d.left, remnant{gvk: argocd.SecretGVK, object: &secret, err: fmt.Errorf("the Application of target %s needs it until it is gone", t.Name)})
+			d.Down = append(d.Down, kube.Describe(&secret))
+		} else {
+			d.remove(secret)
+		}
+	}
 	gone := len(d.Writes) > asked
 	d.remove(clusters...)
 	d.cannotSee(func(schema.GroupVersionKind) bool { return true })
@@ -254,6 +274,17 @@ func (d *demolition) takeClusters() {
 	default:
 		d.lookIn(d.nextLook(append(clusters, namespaces...)...))
 	}
+}
+
+// connects is the target for which a cluster Secret stays as long as its Applications do: of a cluster that it does not know, Argo CD
+// lets go what it deployed. Other clusters go themselves, with what is on them.
+func (d *demolition) connects(secret unstructured.Unstructured) *v1alpha1.Target {
+	for i, t := range d.experiment.Spec.Targets {
+		if t.Cluster.Type == v1alpha1.ClusterExisting && len(d.seen.Applications[t.Name]) > 0 && keyOf(&secret) == d.names.clusterSecret(t) {
+			return &d.experiment.Spec.Targets[i]
+		}
+	}
+	return nil
 }
 
 // houses says whether a namespace waits for what is, or may be, in it: what makes the cluster takes it
@@ -276,6 +307,9 @@ func (d *demolition) houses(namespace unstructured.Unstructured, clusters []unst
 func (d *demolition) end() {
 	over := true
 	for _, r := range d.left {
+		if r.object != nil && d.connects(*r.object) != nil {
+			continue // that goes by its Applications
+		}
 		over = d.given(r, 2) && over
 		if r.object == nil {
 			d.lookIn(lastLook) // nobody tells when it can be seen
