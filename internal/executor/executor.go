@@ -79,8 +79,9 @@ type Target interface {
 	// have been changed or not.
 	WakeUp(ctx context.Context, resource restore.Resource) (Ending, error)
 	// Settled says whether a resource has come to where the operation takes it, by itself: pods are gone, or ready. What
-	// is still missing is in words; empty is nothing.
-	Settled(ctx context.Context, resource restore.Resource) (missing string, err error)
+	// is still missing is in words; empty is nothing. When the time for it is over (late), what was not there before
+	// it was put to sleep is not missing: it may never come.
+	Settled(ctx context.Context, resource restore.Resource, late bool) (missing string, err error)
 	// Await is how long Settled may take; 0 is not at all, then it is not asked.
 	Await() time.Duration
 }

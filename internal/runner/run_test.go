@@ -485,6 +485,14 @@ func TestNotSettled(t *testing.T) {
 	if diff := cmp.Diff(before, w.have); diff != "" {
 		t.Errorf("world (-want +got):\n%s", diff)
 	}
+	w.lag = 0
+	w.mustComplete(shutdown)
+	w.asked, w.lag, w.never = nil, 30, "db"
+	if r := w.run(wakeUp, "", 0); r.Completed || strings.Contains(r.Message, "db") {
+		t.Errorf("what was not at rest before holds it up: %+v", r)
+	}
+	w.lag = 0
+	w.mustComplete(wakeUp)
 	w.await, w.lag = 0, 1000
 	w.mustComplete(shutdown)
 	if len(w.keys("Settled")) > 0 {

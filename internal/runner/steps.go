@@ -71,10 +71,10 @@ func (r *run) settle(resources []restore.Resource) error {
 	end := r.deps.Clock.Now().Add(await)
 	for pause := time.Second; ; pause = min(pause*3/2, 15*time.Second) {
 		var missing []string
-		if resources, missing = r.unsettled(resources); len(resources) == 0 {
+		left := end.Sub(r.deps.Clock.Now())
+		if resources, missing = r.unsettled(resources, left <= 0); len(resources) == 0 {
 			return nil
 		}
-		left := end.Sub(r.deps.Clock.Now())
 		why := stopped(r.stop)
 		switch {
 		case errors.Is(why, errInterrupted):
@@ -89,12 +89,12 @@ func (r *run) settle(resources []restore.Resource) error {
 
 // unsettled are those of the resources that are not yet where they should be, or that there was no time to look at, and
 // what is missing.
-func (r *run) unsettled(resources []restore.Resource) (left []restore.Resource, missing []string) {
+func (r *run) unsettled(resources []restore.Resource, late bool) (left []restore.Resource, missing []string) {
 	for i, resource := range resources {
 		if stopped(r.stop) != nil {
 			return append(left, resources[i:]...), missing
 		}
-		problem, err := r.target.Settled(r.work, resource)
+		problem, err := r.target.Settled(r.work, resource, late)
 		if err != nil {
 			problem = err.Error()
 		}

@@ -153,13 +153,24 @@ func (r *Runner) keep() error {
 // Missing is what is not settled, by resource.
 func (r *Runner) Missing(t testing.TB, operation dispatch.Operation) string {
 	t.Helper()
+	return r.missing(t, operation, false)
+}
+
+// MissingLate is what is not settled when the time for it is over.
+func (r *Runner) MissingLate(t testing.TB, operation dispatch.Operation) string {
+	t.Helper()
+	return r.missing(t, operation, true)
+}
+
+func (r *Runner) missing(t testing.TB, operation dispatch.Operation, late bool) string {
+	t.Helper()
 	target, err := r.Open(t.Context(), operation)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var all []string
 	for _, resource := range r.Point.Resources {
-		missing, err := target.Settled(t.Context(), resource)
+		missing, err := target.Settled(t.Context(), resource, late)
 		if err != nil {
 			t.Fatal(err)
 		}

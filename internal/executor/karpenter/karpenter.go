@@ -287,7 +287,7 @@ func wake(pool *unstructured.Unstructured, before state) (changes any, note stri
 }
 
 // Settled says whether the nodes of a NodePool are gone.
-func (t *target) Settled(ctx context.Context, resource restore.Resource) (string, error) {
+func (t *target) Settled(ctx context.Context, resource restore.Resource, _ bool) (string, error) {
 	if t.session.Operation != dispatch.Shutdown || bytes.Equal(resource.Slept, executor.Gone) {
 		return "", nil
 	}

@@ -127,7 +127,7 @@ func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executo
 }
 
 // Settled is everything, at once.
-func (t *target) Settled(context.Context, restore.Resource) (string, error) { return "", nil }
+func (t *target) Settled(context.Context, restore.Resource, bool) (string, error) { return "", nil }
 
 // Await is not at all.
 func (t *target) Await() time.Duration { return 0 }

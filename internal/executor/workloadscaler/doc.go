@@ -19,6 +19,9 @@
 // last one that was missed when the CronJob wakes, unless that is longer ago than its startingDeadlineSeconds. A
 // StatefulSet that deletes its volumes when it is scaled down is an error, before anything is stopped.
 //
+// A workload is waited for until its pods are gone, or all ready. When the time for that is over, as many ready ones will do as
+// it had when it was put to sleep: what has been broken for a week keeps nothing else asleep.
+//
 // # What is changed
 //
 // Replicas are written by subresource scale, everything else by a merge patch of the one field, both with the

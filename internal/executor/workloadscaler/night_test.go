@@ -337,6 +337,32 @@ func TestPods(t *testing.T) {
 	missing(dispatch.WakeUp)
 }
 
+// What was not ready before it slept need not be afterwards, when the time for it is over.
+func TestPodsThatNeverWere(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("web", 2) + rollout("canary", "replicas: 3,") + oven("bakery", 2))
+	w.calm()
+	w.patch("Rollout", "canary", `{"status": {"replicas": 3, "readyReplicas": 1, "observedGeneration": "1"}}`, "status")
+	w.patch("Oven", "bakery", `{"status": {"loaves": 1}}`, "status")
+	r := w.night(`{"includedGroups": ["Deployment", "Rollout", "Oven.example.com"]}`)
+	w.must(r.Shutdown(t.Context()))
+	w.patch("Oven", "bakery", `{"status": {"loaves": 0}}`, "status")
+	w.must(r.WakeUp(t.Context()))
+	w.patch("Rollout", "canary", `{"status": {"readyReplicas": 0, "observedGeneration": "3"}}`, "status")
+	if got := strings.Count(r.Missing(t, dispatch.WakeUp), "pods are"); got != 3 {
+		t.Errorf("in time, of three are waited for %d: %s", got, r.Missing(t, dispatch.WakeUp))
+	}
+	late := strings.ReplaceAll(r.MissingLate(t, dispatch.WakeUp), w.namespace+"/", "")
+	if late != "Oven.example.com/bakery: 0 of 1 pods are there\nRollout.argoproj.io/canary: 0 of 1 pods are ready" {
+		t.Errorf("then: %s", late)
+	}
+	w.patch("Rollout", "canary", `{"status": {"readyReplicas": 1}}`, "status")
+	w.patch("Oven", "bakery", `{"status": {"loaves": 1}}`, "status")
+	if late := r.MissingLate(t, dispatch.WakeUp); late != "" {
+		t.Errorf("and then: %s", late)
+	}
+}
+
 // readyPods is what a kubelet would say of the pods.
 func (w *world) readyPods() {
 	w.Helper()

@@ -19,8 +19,8 @@ import (
 // Await is how long pods may take.
 func (t *target) Await() time.Duration { return t.await }
 
-// Settled says whether the pods of a workload are gone, or ready.
-func (t *target) Settled(ctx context.Context, resource restore.Resource) (string, error) {
+// Settled says whether the pods of a workload are gone, or ready: all of them, or when their time is over as many as were.
+func (t *target) Settled(ctx context.Context, resource restore.Resource, late bool) (string, error) {
 	before, err := decodeState(resource.Key, resource.Before)
 	if err != nil || resource.State == restore.Left {
 		return "", err
@@ -40,7 +40,11 @@ func (t *target) Settled(ctx context.Context, resource restore.Resource) (string
 	case t.session.Operation == dispatch.Shutdown:
 		return gone(now), nil
 	}
-	return ready(now, wanted(before.part)), nil
+	had := wanted(before.part)
+	if late && before.Ready != nil {
+		had = min(had, *before.Ready)
+	}
+	return ready(now, had), nil
 }
 
 // woken says what of a workload is not asleep any more: itself, or an autoscaler, which would wake it.
@@ -114,14 +118,19 @@ func ready(now live, had int64) string {
 	if !observed(now.object) {
 		return "its controller has not seen it yet"
 	}
-	are, said := count(now.object, "readyReplicas"), "ready"
-	if _, has, _ := unstructured.NestedFieldNoCopy(now.object.Object, "status", "readyReplicas"); !has && now.at != now.object {
-		are, said = count(now.at, "replicas"), "there"
-	}
+	are, said := readyOf(now.object, now.at)
 	if are >= n {
 		return ""
 	}
 	return fmt.Sprintf("%d of %d pods are %s", are, n, said)
+}
+
+// readyOf is how many pods of an object are ready, by its status, or by its scale where that does not say.
+func readyOf(object, at *unstructured.Unstructured) (n int64, said string) {
+	if _, has, _ := unstructured.NestedFieldNoCopy(object.Object, "status", "readyReplicas"); !has && at != object {
+		return count(at, "replicas"), "there"
+	}
+	return count(object, "readyReplicas"), "ready"
 }
 
 // count is a number of the status; 0 where there is none.

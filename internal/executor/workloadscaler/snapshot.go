@@ -149,15 +149,19 @@ func owned(all []found) []found {
 
 // capture is how an object is; nil if it has gone.
 func (t *target) capture(ctx context.Context, f found) (*state, error) {
-	value := f.kind.field.read(f.object)
+	value, at := f.kind.field.read(f.object), f.object
 	if f.kind.foreign {
 		scale, err := t.scale(ctx, f.kind, f.object)
 		if err != nil || scale == nil {
 			return nil, err
 		}
+		at = scale
 		value, _, _ = unstructured.NestedInt64(scale.Object, "spec", "replicas")
 	}
 	s := &state{part: newPart(f.kind, f.object, value)}
+	if ready, _ := readyOf(f.object, at); f.kind.scaled && ready < wanted(s.part) {
+		s.Ready = &ready
+	}
 	policy, _, _ := unstructured.NestedString(f.object.Object, "spec", "persistentVolumeClaimRetentionPolicy", "whenScaled")
 	if f.kind.gvr == statefulSets.gvr && policy == "Delete" && !f.kind.field.isAsleep(value) {
 		return nil, fmt.Errorf("looking at %s: it deletes its volumes when it is scaled down; set spec.persistentVolumeClaimRetentionPolicy.whenScaled to Retain, or exclude it", s)

@@ -30,6 +30,8 @@ type part struct {
 type state struct {
 	part
 	Autoscalers []part `json:"autoscalers,omitempty"`
+	// Ready is how many of its pods were, where that was not all of them.
+	Ready *int64 `json:"ready,omitempty"`
 }
 
 func newPart(k kind, object *unstructured.Unstructured, value any) part {

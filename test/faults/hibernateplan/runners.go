@@ -309,7 +309,7 @@ func count(c *corev1.ConfigMap, what string) {
 }
 
 // Settled is at once.
-func (t *thing) Settled(context.Context, restore.Resource) (string, error) { return "", nil }
+func (t *thing) Settled(context.Context, restore.Resource, bool) (string, error) { return "", nil }
 
 // Await is not at all.
 func (t *thing) Await() time.Duration { return 0 }
