@@ -38,6 +38,8 @@ func TestNote29NamespacedComposite(t *testing.T) {
 func TestTrustInTheKubeconfigOfAComposite(t *testing.T) {
 	claim := object(crossplane.GKEClusterGVK, "lab", "app")
 	_ = unstructured.SetNestedField(claim.Object, "app-x", "spec", "resourceRef", "name")
+	silent := claim.DeepCopy()
+	_ = unstructured.SetNestedField(claim.Object, "203.0.113.10", "status", "endpoint")
 	composite := object(crossplane.GKEClusterGVK, "lab", "app")
 	_ = unstructured.SetNestedMap(composite.Object, map[string]any{}, "spec", "crossplane")
 	apart := composite.DeepCopy()
@@ -53,6 +55,7 @@ func TestTrustInTheKubeconfigOfAComposite(t *testing.T) {
 	}{
 		"note 08: a claim":                                       {claim, "", false, "crossplane-system/app-x-cluster-conn", argocd.Trusted, false, ""},
 		"a claim, keyless":                                       {claim, "", true, "crossplane-system/app-x-cluster-conn", argocd.KeylessGCP, false, ""},
+		"a claim without an endpoint":                            {silent, "", false, "", 0, false, "status.endpoint"},
 		"a composite":                                            {composite, "", false, "lab/app-cluster-conn", argocd.Untrusted, true, ""},
 		"a composite, keyless":                                   {composite, "", true, "", 0, false, "--claim-namespace"},
 		"a composite in the manager's namespace":                 {apart, "clusters", false, "clusters/app-cluster-conn", argocd.Trusted, false, ""},
@@ -79,7 +82,7 @@ func TestTrustInTheKubeconfigOfAComposite(t *testing.T) {
 func TestClaimOfAnother(t *testing.T) {
 	theirs := object(argocd.SecretGVK, "crossplane-system", "theirs-cluster-conn")
 	theirs.Object["data"] = map[string]any{"kubeconfig": encode(strings.NewReplacer("203.0.113.10", "203.0.113.66", "canary-token", "their-token").Replace(kubeconfig))}
-	for name, late := range map[string]bool{"from the start": false, "when it is registered": true} {
+	for name, late := range map[string]bool{"from the start": false, "when it is registered": true, "without an endpoint": false} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
 			l.create(theirs.DeepCopy())
@@ -92,6 +95,11 @@ func TestClaimOfAnother(t *testing.T) {
 			}
 			claim := l.list(crossplane.GKEClusterGVK)[0]
 			_ = unstructured.SetNestedField(claim.Object, "theirs", "spec", "resourceRef", "name")
+			reason := v1alpha1.ReasonKubeconfigInvalid
+			if name == "without an endpoint" {
+				unstructured.RemoveNestedField(claim.Object, "status", "endpoint")
+				reason = v1alpha1.ReasonKubeconfigMissing
+			}
 			l.update(&claim)
 			for _, app := range l.list(argocd.ApplicationGVK) {
 				app.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "ComparisonError", "message": "the server has asked for the client to provide credentials"}}}
@@ -104,7 +112,7 @@ func TestClaimOfAnother(t *testing.T) {
 				}
 			}
 			if !late {
-				l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonKubeconfigInvalid)
+				l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, reason)
 			}
 		})
 	}

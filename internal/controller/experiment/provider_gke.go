@@ -63,6 +63,8 @@ func (gke) kubeconfig(n names, _ v1alpha1.Target, claim *unstructured.Unstructur
 	switch {
 	case s.Composite == "":
 		return kubeconfigRef{Missing: "names no composite resource yet (spec.resourceRef)"}
+	case !s.Namespaced && s.Endpoint == "": // who can write the claim could name another's composite
+		return kubeconfigRef{Missing: "says no status.endpoint, by which its kubeconfig is known to be its own; the composition must write it"}
 	case ref.Authors && n.options.KeylessGKE:
 		return kubeconfigRef{Missing: "is in the namespace of its author, who could have Argo CD log in anywhere with its own identity; " +
 			"start the manager with a --claim-namespace that no Experiments are in, or without --keyless-gke"}
