@@ -40,6 +40,8 @@ const (
 	ReasonRelabelled = "LabelOverridden"
 	// ReasonOfTwins: it selects a label of the source that tells twins apart, and is another on each.
 	ReasonOfTwins = "LabelOfTwins"
+	// ReasonSourcePinned: it selects the source as it is now, and the twin is made of what was kept of it.
+	ReasonSourcePinned = "SourcePinned"
 )
 
 // podName is the label of a pod of a StatefulSet alone.
@@ -103,6 +105,9 @@ func (w Wanted) share(source pods, spec map[string]any) ([]Sharing, error) {
 	for _, service := range slices.SortedFunc(slices.Values(w.Services), func(a, b Service) int { return strings.Compare(a.Name, b.Name) }) {
 		some, selected := source.selectedBy(service.Selector)
 		if !selected {
+			if w.leftBehind(service, spec) {
+				all = append(all, Sharing{Name: service.Name, Reason: ReasonSourcePinned, Message: "It selects the source as it is now, and not the twin, which is made of what the source was"})
+			}
 			continue
 		}
 		var changed []string
@@ -122,6 +127,16 @@ func (w Wanted) share(source pods, spec map[string]any) ([]Sharing, error) {
 			"remove one of them, have the Service select the twin by %s, or set allowLabelOverride", others[0].Name, labels.Set(others[0].Selector), LabelName)
 	}
 	return all, nil
+}
+
+// leftBehind says whether a Service selects the source as it is now, and not the twin.
+func (w Wanted) leftBehind(service Service, spec map[string]any) bool {
+	if w.Now == nil {
+		return false
+	}
+	now, _ := w.Now.Object["spec"].(map[string]any)
+	_, selected := podsOf(w.Now, templateOf(now)).selectedBy(service.Selector)
+	return selected && !selects(service.Selector, labelsOf(templateOf(spec)))
 }
 
 // foreign are the Services that select the pods of a twin by labels that those of its source do not have.

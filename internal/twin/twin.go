@@ -63,6 +63,8 @@ type Wanted struct {
 	For string
 	// Replicas over those of the override over 1; nil where nothing is said.
 	Replicas *int32
+	// Now is the source as it is now, where the twin is made of what it was; nil otherwise.
+	Now *unstructured.Unstructured
 	// Override of the source's spec.
 	Override map[string]any
 	// Strategy of the merge; Replace by default.

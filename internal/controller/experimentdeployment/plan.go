@@ -299,13 +299,21 @@ func (f facts) found() conditions.Step {
 // source is the source with the template that it refers to, or as it was pinned.
 func (f facts) source() *unstructured.Unstructured {
 	pinned := f.pinned()
-	if pinned == nil && f.seen.Workload == nil {
+	if pinned == nil {
+		return f.current()
+	}
+	source := f.seen.Source.DeepCopy()
+	source.Object["spec"] = runtime.DeepCopyJSON(pinned)
+	return source
+}
+
+// current is the source as it is now, with the template that it refers to.
+func (f facts) current() *unstructured.Unstructured {
+	if f.seen.Workload == nil {
 		return f.seen.Source
 	}
 	source := f.seen.Source.DeepCopy()
-	if pinned != nil {
-		source.Object["spec"] = runtime.DeepCopyJSON(pinned)
-	} else if spec, ok := source.Object["spec"].(map[string]any); ok {
+	if spec, ok := source.Object["spec"].(map[string]any); ok {
 		for _, field := range []string{"template", "selector"} {
 			if of, ok := f.seen.Workload[field].(map[string]any); ok && (field == "template" || spec[field] == nil) {
 				spec[field] = runtime.DeepCopyJSON(of)
@@ -359,7 +367,12 @@ func (f facts) build(source *unstructured.Unstructured) (*twin.Twin, conditions.
 	if source == nil {
 		return nil, accepted
 	}
+	var now *unstructured.Unstructured
+	if f.pinned() != nil {
+		now = f.current()
+	}
 	built, err := twin.Build(source, twin.Wanted{
+		Now:  now,
 		Name: key(f.owner).Name, For: kube.LabelValue(f.owner.Name), Replicas: f.owner.Spec.Replicas,
 		Override: override, Strategy: twin.Strategy(f.owner.Spec.MergeStrategy),
 		AllowPrivileges: f.seen.Privileged, AllowLabelOverride: f.owner.Spec.AllowLabelOverride,

@@ -820,3 +820,18 @@ func TestRootDirective(t *testing.T) {
 	f.owner.Spec.MergeStrategy = v1alpha1.MergeStrategic
 	expect(t, f.plan(), v1alpha1.ConditionAccepted, "False", v1alpha1.ReasonInvalidOverride)
 }
+
+// A Service that selects a pinned source as it is now, and not the twin, is told of.
+func TestPinnedBesideAnotherService(t *testing.T) {
+	f := newFacts(t, `{}`)
+	f.owner.Spec.SourcePolicy = v1alpha1.SourcePinned
+	f.seen.Services = []twin.Service{{Name: "web", Selector: map[string]string{"app": "web"}}}
+	f = settled(t, f)
+	_ = unstructured.SetNestedField(f.seen.Source.Object, "new", "spec", "template", "metadata", "labels", "track")
+	f.seen.Services = append(f.seen.Services, twin.Service{Name: "new", Selector: map[string]string{"app": "web", "track": "new"}}, twin.Service{Name: "other", Selector: map[string]string{"app": "other"}})
+	p := f.plan()
+	i := slices.IndexFunc(p.Others, func(s conditions.Step) bool { return s.Type == v1alpha1.ConditionServiceShared })
+	if said := p.Others[i]; holds(said) || said.Reason != twin.ReasonSourcePinned || !strings.HasPrefix(said.Message, "Service new: ") || len(p.Services) != 2 || p.Action != Nothing {
+		t.Errorf("it does %v, and says %+v of %+v", p.Action, said, p.Services)
+	}
+}
