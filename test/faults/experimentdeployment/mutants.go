@@ -62,8 +62,8 @@ func known(owner *v1alpha1.ExperimentDeployment) string {
 	},
 	{
 		Name: "record-late", RootCause: "pods taken away before it is recorded why: the next pass brings them back",
-		Edits: edit1(plan, "	if p.Record {\n		return said // nothing is changed before that stands\n	}\n	switch {\n	case f.seen.Taken",
-			"	switch {\n	case f.seen.Taken"),
+		Edits: edit1(plan, "	if p.Record {\n		return said // nothing is changed before that stands\n	}\n	switch {\n	case podsFirst",
+			"	switch {\n	case podsFirst"),
 		Workloads: []string{"rollout-unready"},
 	},
 	{

@@ -90,7 +90,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "failure-is-success", RootCause: "a runner that has written a result is taken for one that has completed",
-		Edits:     edit1(observe, "		o.completed, o.message, o.resources, o.left = said.Completed,", "		o.completed, o.message, o.resources, o.left = true,"),
+		Edits:     edit1(observe, "		o.completed, o.message, o.resources, o.left, o.leftCount = said.Completed,", "		o.completed, o.message, o.resources, o.left, o.leftCount = true,"),
 		Workloads: []string{"dag"},
 	},
 	{
