@@ -155,27 +155,39 @@ func (f facts) retire(p *Plan, t *target) {
 	if f.frozen {
 		return
 	}
-	retired := func(action Action, app *unstructured.Unstructured) {
-		p.Writes = append(p.Writes, Write{Action: action, Object: app, Known: true, Target: t.spec.Name, Condition: v1alpha1.ConditionApplicationsHealthy})
-	}
 	// What the cluster is made by is confirmed as it is to be, so not before it is.
 	settled := !slices.ContainsFunc(t.objects, going) && !slices.ContainsFunc(p.Writes, func(w Write) bool {
 		return w.Target == t.spec.Name && slices.Contains(t.provider.kinds(), w.Object.GroupVersionKind())
 	})
 	strays := slices.DeleteFunc(slices.Clone(t.apps), func(app *unstructured.Unstructured) bool { return !settled || !f.strayed(t, app) })
 	for _, app := range strays {
+		action := Delete
 		if going(app) {
-			retired(Free, app)
-		} else {
-			retired(Delete, app)
+			action = Free
 		}
+		p.Writes = append(p.Writes, retirement(action, t, app))
 	}
 	if len(strays) > 0 && len(strays) < len(t.apps) { // or its registration has confirmed it
 		p.Confirm = append(p.Confirm, f.confirmed(t)...)
 	}
-	if removed := f.lastFirst(t.removed); len(removed) > 0 && !going(removed[0]) && !f.strayed(t, removed[0]) {
-		retired(Delete, removed[0])
+	f.retireRemoved(p, t)
+}
+
+// retireRemoved deletes the first Application that the spec does not name any more, when Argo CD knows its cluster: it would leave there
+// what that deployed.
+func (f facts) retireRemoved(p *Plan, t *target) {
+	if slices.ContainsFunc(p.Writes, func(w Write) bool { return keyOf(w.Object) == f.names.clusterSecret(t.spec) }) {
+		p.lookIn(secretGone)
+		return
 	}
+	if removed := f.lastFirst(t.removed); len(removed) > 0 && !going(removed[0]) && !f.strayed(t, removed[0]) {
+		p.Writes = append(p.Writes, retirement(Delete, t, removed[0]))
+	}
+}
+
+// retirement deletes, or frees, an Application that has no place any more.
+func retirement(action Action, t *target, app *unstructured.Unstructured) Write {
+	return Write{Action: action, Object: app, Known: true, Target: t.spec.Name, Condition: v1alpha1.ConditionApplicationsHealthy}
 }
 
 // lastFirst are Applications in the order in which they can go, also those that the spec says nothing of any

@@ -176,6 +176,30 @@ func TestPerComponentRemoved(t *testing.T) {
 	}
 }
 
+// One that the spec does not name any more goes when its cluster is registered, or Argo CD would leave what it deployed.
+func TestRemovedWhereNothingIsRegistered(t *testing.T) {
+	l := layered(t, v1alpha1.ClusterGKE)
+	for len(l.list(argocd.ApplicationGVK)) < 4 {
+		l.mustReconcile()
+		l.play()
+	}
+	l.delete(argocd.SecretGVK)
+	app := l.appOf(layers[0].String())
+	app.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "InvalidSpecError", "message": "there are no clusters with this name"}}}
+	l.update(app)
+	l.edit(func(e *v1alpha1.Experiment) {
+		e.Spec.Targets[0].Components = slices.Delete(slices.Clone(layers), 1, 2)
+	})
+	l.writes = nil
+	for range 3 {
+		l.mustReconcile()
+	}
+	registered, deleted := slices.Index(l.writes, "create Secret"), slices.Index(l.writes, "delete Application")
+	if registered < 0 || deleted < registered || !slices.Contains(l.writes[registered:deleted], "patch Experiment/status") {
+		t.Errorf("in one pass or the other order, it writes %v", l.writes)
+	}
+}
+
 // One that is named again while it goes comes back when it is gone.
 func TestPerComponentNamedAgain(t *testing.T) {
 	l := layered(t, v1alpha1.ClusterHub)
