@@ -77,7 +77,7 @@ func run(ctx context.Context, o options) error {
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return fmt.Errorf("adding /healthz: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("caches", filled(mgr.GetCache())); err != nil {
+	if err := mgr.AddReadyzCheck("caches", filled(mgr.GetCache(), o.Kinds())); err != nil {
 		return fmt.Errorf("adding /readyz: %w", err)
 	}
 	return mgr.Start(ctx)
@@ -87,11 +87,21 @@ func run(ctx context.Context, o options) error {
 const fillingTimeout = 500 * time.Millisecond
 
 // filled says whether a cache is: a rollout that went on before would end the manager that can take over at once, and
-// leave one that cannot. Kinds of others have a cache of their own, and may be kept from us for ever.
-func filled(c cache.Cache) healthz.Checker {
+// leave one that cannot. The kinds are those that it must have at least: it is filled, too, before anybody has asked for any.
+// Kinds of others have a cache of their own, and may be kept from us for ever.
+func filled(c cache.Cache, kinds []client.Object) healthz.Checker {
 	return func(r *http.Request) error {
 		ctx, cancel := context.WithTimeout(r.Context(), fillingTimeout)
 		defer cancel()
+		for _, kind := range kinds {
+			informer, err := c.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
+			if err != nil {
+				return fmt.Errorf("looking for the cache of %T: %w", kind, err)
+			}
+			if !informer.HasSynced() {
+				return fmt.Errorf("the cache of %T is not filled yet", kind)
+			}
+		}
 		if !c.WaitForCacheSync(ctx) {
 			return errors.New("the caches are not filled yet")
 		}

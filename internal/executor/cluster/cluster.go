@@ -7,11 +7,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 )
@@ -75,7 +77,11 @@ func Scale(ctx context.Context, in dynamic.ResourceInterface, read *unstructured
 	return err
 }
 
+// Conflicts is how often, and how soon, is written again what somebody else was faster with, for a second and a half at most: controllers
+// write to what is rolled out several times in a row.
+var Conflicts = wait.Backoff{Steps: 8, Duration: 10 * time.Millisecond, Factor: 2, Jitter: 0.1}
+
 // Retry reads and writes again, a few times, if somebody else was faster.
 func Retry(ctx context.Context, write func() error) error {
-	return retry.OnError(retry.DefaultBackoff, func(err error) bool { return ctx.Err() == nil && apierrors.IsConflict(err) }, write)
+	return retry.OnError(Conflicts, func(err error) bool { return ctx.Err() == nil && apierrors.IsConflict(err) }, write)
 }

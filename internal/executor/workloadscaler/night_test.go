@@ -9,10 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/labkeeper/labkeeper/internal/dispatch"
 	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/executor/cluster"
 	"github.com/labkeeper/labkeeper/internal/executor/executortest"
 )
 
@@ -248,7 +248,7 @@ func TestConflict(t *testing.T) {
 	if err := r.Shutdown(t.Context()); err == nil || !strings.Contains(err.Error(), "putting ScaledObject "+w.namespace+"/by-web to sleep") {
 		t.Errorf("got %v, want an error of the ScaledObject", err)
 	}
-	if tries["by-web"] < 9+retry.DefaultBackoff.Steps {
+	if tries["by-web"] < 9+cluster.Conflicts.Steps {
 		t.Errorf("it was tried %d times in all", tries["by-web"])
 	}
 }
