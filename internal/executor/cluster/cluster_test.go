@@ -93,7 +93,7 @@ func TestRetry(t *testing.T) {
 		"at once":   {nil, 1, nil},
 		"conflicts": {[]error{conflict, fmt.Errorf("writing: %w", conflict)}, 3, nil},
 		"other":     {[]error{conflict, other}, 2, other},
-		"lasting":   {[]error{conflict, conflict, conflict, conflict, conflict, conflict}, 4, conflict},
+		"lasting":   {slices.Repeat([]error{conflict}, 99), cluster.Conflicts.Steps, conflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
