@@ -176,11 +176,12 @@ func (f facts) retire(p *Plan, t *target) {
 // retireRemoved deletes the first Application that the spec does not name any more, when Argo CD knows its cluster: it would leave there
 // what that deployed.
 func (f facts) retireRemoved(p *Plan, t *target) {
-	if slices.ContainsFunc(p.Writes, func(w Write) bool { return keyOf(w.Object) == f.names.clusterSecret(t.spec) }) {
-		p.lookIn(secretGone)
-		return
-	}
-	if removed := f.lastFirst(t.removed); len(removed) > 0 && !going(removed[0]) && !f.strayed(t, removed[0]) {
+	removed := f.lastFirst(t.removed)
+	switch {
+	case len(removed) == 0, going(removed[0]), f.strayed(t, removed[0]):
+	case f.registers(p, t):
+		p.lookIn(secretDone)
+	default:
 		p.Writes = append(p.Writes, retirement(Delete, t, removed[0]))
 	}
 }

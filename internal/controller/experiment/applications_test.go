@@ -176,6 +176,18 @@ func TestPerComponentRemoved(t *testing.T) {
 	}
 }
 
+// A registration is not waited for where nothing is removed.
+func TestRegistrationIsNotWaitedFor(t *testing.T) {
+	l := layered(t, v1alpha1.ClusterGKE)
+	for len(l.list(argocd.SecretGVK)) == 0 {
+		l.play()
+		l.writes = nil
+		if looks := l.pass(); slices.Contains(l.writes, "create Secret") && looks > 0 && looks < lastLook {
+			t.Errorf("it looks again in %s", looks)
+		}
+	}
+}
+
 // One that the spec does not name any more goes when its cluster is registered, or Argo CD would leave what it deployed.
 func TestRemovedWhereNothingIsRegistered(t *testing.T) {
 	l := layered(t, v1alpha1.ClusterGKE)

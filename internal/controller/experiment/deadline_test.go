@@ -490,6 +490,11 @@ func TestRegistrationOfAStuckApplication(t *testing.T) {
 			l.later(minute * time.Minute)
 			l.tick(hold, l.argo)
 		}
+		if policy == v1alpha1.DeletionBlock {
+			if looks := l.pass(); looks < lastLook {
+				t.Errorf("it is looked for in %s, for ever", looks)
+			}
+		}
 		if left, apps := len(l.list(argocd.SecretGVK)), len(l.list(argocd.ApplicationGVK)); left != 1 || apps != 1 {
 			t.Errorf("%s: %d cluster Secrets, and %d Applications", policy, left, apps)
 		}
@@ -530,18 +535,23 @@ func TestUnregisteredBeforeATeardown(t *testing.T) {
 		t.Errorf("it stays, and %v", kindsLeft(l.ours()))
 	}
 
-	l = newLab(t, onExisting(staging(kubeconfig))...)
-	l.settle(l.play)
-	l.delete(argocd.SecretGVK)
-	l.disconnect("InvalidSpecError", "there are no clusters with this name")
-	l.forbid("create", "Secret")
-	l.remove()
-	l.tick(l.without())
-	if l.get() == nil {
-		t.Error("it does not try to register the cluster")
-	}
-	l.later(8 * time.Minute)
-	if l.tick(l.without()); l.get() != nil {
-		t.Errorf("what cannot be registered holds it for ever: %s", l.message(v1alpha1.ConditionReady))
+	for name, end := range map[string]func(l *lab){
+		"deleted":    func(l *lab) { l.remove() },
+		"terminated": func(l *lab) { l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true }) },
+	} {
+		l = newLab(t, onExisting(staging(kubeconfig))...)
+		l.settle(l.play)
+		l.delete(argocd.SecretGVK)
+		l.disconnect("InvalidSpecError", "there are no clusters with this name")
+		l.forbid("create", "Secret")
+		end(l)
+		l.tick(l.without())
+		if len(l.list(argocd.ApplicationGVK)) == 0 {
+			t.Errorf("%s: it does not try to register the cluster", name)
+		}
+		l.later(8 * time.Minute)
+		if l.tick(l.without()); len(l.ours()) > 0 {
+			t.Errorf("%s: what cannot be registered holds it for ever: %v", name, kindsLeft(l.ours()))
+		}
 	}
 }

@@ -135,7 +135,8 @@
 // object wakes the Experiment that its annotation names; a Component or template wakes the Experiments
 // that name it. There is no polling, but for what cannot be watched without reading every Secret of a
 // namespace: a connection Secret that is late, and a template of a cluster that does not exist, are
-// looked for every ten seconds; in a teardown a cluster Secret that was deleted after 0.1 s, one whose
+// looked for every ten seconds; a cluster Secret that was deleted in a teardown after 0.1 s, or that was
+// created again before Applications go, one whose
 // deletion somebody's finalizer holds every two seconds, and so is a leftover or the Workflow when the
 // server has it and the cache does not. An object that somebody has taken the annotation off is looked
 // at every minute, and so are the kubeconfig of a cluster that Argo CD cannot use, one that Argo CD has

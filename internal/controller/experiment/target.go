@@ -296,6 +296,11 @@ func (f facts) registerAgain(p *Plan, t *target) {
 	}
 }
 
+// registers says whether a plan gives Argo CD the credentials of a target's cluster.
+func (f facts) registers(p *Plan, t *target) bool {
+	return slices.ContainsFunc(p.Writes, func(w Write) bool { return keyOf(w.Object) == f.names.clusterSecret(t.spec) })
+}
+
 func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {

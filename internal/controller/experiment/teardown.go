@@ -23,9 +23,9 @@ import (
 // server has and the cache does not, because it may go before the cache has seen it.
 const leftoverDelay = 2 * time.Second
 
-// secretGone is how soon a cluster Secret is gone that was deleted, which nobody tells. By then
-// the cache has seen what else was deleted, too.
-const secretGone = 100 * time.Millisecond
+// secretDone is how soon a cluster Secret is gone that was deleted, or known to Argo CD that was created, which nobody tells.
+// By then the cache has seen what else was deleted, too.
+const secretDone = 100 * time.Millisecond
 
 // lastLook is how soon an object is looked at that nobody will report the end of.
 const lastLook = time.Minute
@@ -204,7 +204,7 @@ func (f facts) leaving(t *target) (apps []*unstructured.Unstructured) {
 
 // takeApplication deletes an Application, or waits for it where another needs it.
 func (d *demolition) takeApplication(t *target, app *unstructured.Unstructured, needed bool) {
-	if needed || d.unregistered(t, app) {
+	if needed || d.registersFirst(t, app) {
 		d.leave(*app)
 		return
 	}
@@ -218,17 +218,22 @@ func (d *demolition) takeApplication(t *target, app *unstructured.Unstructured, 
 	}
 }
 
-// unregistered says whether the cluster of an Application is one that Argo CD does not know, and has it registered: of such a
-// cluster it would let go what it deployed there, at once. That is tried for as long as an Application may hold others up.
-func (d *demolition) unregistered(t *target, app *unstructured.Unstructured) bool {
+// registersFirst has the cluster of an Application registered, if Argo CD does not know it, and says whether it does: of such a
+// cluster Argo CD would let go what it deployed there, at once. Where that is refused it is tried for as long as an Application
+// may hold others up.
+func (d *demolition) registersFirst(t *target, app *unstructured.Unstructured) bool {
 	c, looked := d.seen.Connections[t.spec.Name]
-	until := teardownStart(d.experiment, d.now).Add(deadlineOf(d.experiment) / 4)
-	if !looked || c.Registered != nil || going(app) || !argocd.Disconnected(app) || !d.now.Before(until) {
+	if !looked || c.Registered != nil || going(app) || !argocd.Disconnected(app) {
 		return false
 	}
-	d.registerAgain(&d.Plan, t)
-	d.lookIn(secretGone)
-	return slices.ContainsFunc(d.Writes, func(w Write) bool { return keyOf(w.Object) == d.names.clusterSecret(t.spec) })
+	if refused, ok := d.refused[refusedTarget(t.spec.Name)]; ok && !d.now.Before(refused.since.Add(deadlineOf(d.experiment)/4)) {
+		return false
+	}
+	if d.registerAgain(&d.Plan, t); !d.registers(&d.Plan, t) {
+		return false
+	}
+	d.lookIn(secretDone)
+	return true
 }
 
 // needed says whether a target's Applications wait for those of others that depend on it.
@@ -245,7 +250,7 @@ func (d *demolition) awaits(apps ...*unstructured.Unstructured) bool {
 
 // takeClusters takes down what is left when everything on the clusters is gone, or has had its time.
 func (d *demolition) takeClusters() {
-	secrets, clusters := d.seen.Leftovers[argocd.SecretGVK], d.clustersLeft()
+	clusters := d.clustersLeft()
 	namespaces := d.seen.Leftovers[namespaceGVK]
 	for _, namespace := range namespaces {
 		if d.houses(namespace, clusters) {
@@ -254,21 +259,23 @@ func (d *demolition) takeClusters() {
 			d.remove(namespace)
 		}
 	}
-	asked := len(d.Writes)
-	for _, secret := range secrets {
+	var secrets []unstructured.Unstructured
+	for _, secret := range d.seen.Leftovers[argocd.SecretGVK] {
 		if t := d.connects(secret); t != nil {
-			d.left = append(d.left, remnant{gvk: argocd.SecretGVK, object: &secret, err: fmt.Errorf("the Application of target %s needs it until it is gone", t.Name)})
-			d.Down = append(d.Down, kube.Describe(&secret))
+			d.leave(secret)
+			d.left[len(d.left)-1].err = fmt.Errorf("the Application of target %s needs it until it is gone", t.Name)
 		} else {
-			d.remove(secret)
+			secrets = append(secrets, secret)
 		}
 	}
+	asked := len(d.Writes)
+	d.remove(secrets...)
 	gone := len(d.Writes) > asked
 	d.remove(clusters...)
 	d.cannotSee(func(schema.GroupVersionKind) bool { return true })
 	switch {
 	case gone:
-		d.lookIn(secretGone)
+		d.lookIn(secretDone)
 	case len(secrets) > 0:
 		d.lookIn(leftoverDelay)
 	default:
