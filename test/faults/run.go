@@ -137,7 +137,7 @@ func (r *run) play(ctx context.Context, reference *Reference, patience time.Dura
 		patience = 0
 	}
 	may := func() time.Duration {
-		return reference.limit(r.workload, r.fault, min(r.proxy.span(), faultLimit), time.Duration(r.times)*r.started, r.times)
+		return reference.limit(r.workload, r.fault, min(r.proxy.span(), faultLimit), r.started, r.times)
 	}
 	defer func() { r.took, r.may, r.reached = time.Since(r.begun), may(), len(r.proxy.story()) }()
 	defer r.leave(ctx)
@@ -328,7 +328,7 @@ func (ref *Reference) limit(workload Workload, fault Fault, span, start time.Dur
 	case Restart, Expired:
 		after *= 2
 	case Crash:
-		after += 2 * start
+		after += 2 * time.Duration(times) * start
 	case Travel, Behind: // what it writes is refused until the cache has caught up
 		after += span + 2*start
 	}

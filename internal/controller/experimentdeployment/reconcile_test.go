@@ -278,6 +278,9 @@ func TestUnreadyWhileTheServerRefuses(t *testing.T) {
 				if l.says(v1alpha1.ConditionReady, "False", kube.ReasonRejected); has() == 0 {
 					t.Fatal("its pods go with what is refused")
 				}
+				if _, writes := l.passed(); len(writes) > 0 {
+					t.Errorf("refused again it writes %v", writes)
+				}
 				l.ready(0)
 				for range 9 {
 					l.passed()

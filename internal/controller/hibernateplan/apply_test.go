@@ -645,16 +645,8 @@ func TestClearedLate(t *testing.T) {
 
 // A target in another cluster is put to sleep, and woken, in the namespaces of its parameters.
 func TestNamespacesElsewhere(t *testing.T) {
-	plan := newPlan(v1alpha1.StrategyParallel, 1)
-	plan.Finalizers = []string{v1alpha1.Finalizer}
-	plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideHibernated}
-	plan.Spec.Targets[0].ConnectorRef = &v1alpha1.ConnectorRef{Kind: "K8SCluster", Name: "away"}
-	cluster := &v1alpha1.K8SCluster{ObjectMeta: metav1.ObjectMeta{Namespace: plan.Namespace, Name: "away"}}
-	cluster.Spec.K8S = &v1alpha1.K8SAccess{KubeconfigRef: &v1alpha1.SecretRef{Name: "away"}}
-	cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue}}
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: plan.Namespace, Name: "away"}, Data: map[string][]byte{"kubeconfig": []byte(kubeconfig)}}
-	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "hub"}}
-	r, c := newReconciler(t, plan, cluster, secret, system)
+	plan := asleepNow()
+	r, c := newReconciler(t, append(away(plan), plan)...)
 	r.Options.Executors = executor.Registry{"noop": spaced{}}
 	for _, operation := range []v1alpha1.Operation{v1alpha1.OperationShutdown, v1alpha1.OperationWakeUp} {
 		var jobs batchv1.JobList
