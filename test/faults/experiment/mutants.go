@@ -234,7 +234,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "removed-stays", RootCause: "what the spec does not name any more stays",
-		Edits:     edit1(apps, "len(removed) > 0 && !going", "len(removed) > 99 && !going"),
+		Edits:     edit1(apps, "case len(removed) == 0, going", "case len(removed) < 99, going"),
 		Workloads: []string{"edit-running-component-removed"},
 	},
 	{
@@ -266,7 +266,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "no-second-look", RootCause: "what is not watched is not looked for again",
-		Edits:     edit1(teardown, "		d.lookIn(secretGone)\n", ""),
+		Edits:     edit1(teardown, "		d.lookIn(secretDone)\n", ""),
 		Workloads: []string{"delete-namespace"},
 	},
 	{
