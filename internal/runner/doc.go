@@ -30,7 +30,7 @@
 // A restore point knows whether its target is in the manager's own cluster, or in which other one, by the UID of that
 // one's Namespace kube-system, where it may be read. A run that reaches another cluster, or can no longer tell, changes
 // nothing while anything of the point is asleep (OtherCluster): everything would be gone there, and the restore point be
-// let go. Credentials that lead back to the manager's own cluster are known by the UID that the manager gives of it: it is
+// let go. Nor does one in the manager's own cluster, which can always be told, what sleeps in one that could not. Credentials that lead back to the manager's own cluster are known by the UID that the manager gives of it: it is
 // one cluster, whatever it is reached by, and the manager's own namespace does not sleep there.
 //
 // # When it is told to stop

@@ -48,7 +48,8 @@
 // A gke target's claim may be a namespaced composite of Crossplane v2, which has no claim: then its
 // kubeconfig is beside it, and it is deleted in the foreground, because it would be gone before the
 // cluster otherwise. In the namespace of the Experiment that kubeconfig is trusted no further than that of
-// an existing cluster, because its authors may be able to write it.
+// an existing cluster, because its authors may be able to write it. A claim that says no endpoint is not registered: who
+// may write it could name the composite of another.
 //
 // A vcluster target's cluster is made by two objects, the Cluster of Cluster API and what it names. The
 // Cluster is deleted first, and what it has left when it is gone. Both are in a namespace on the hub of

@@ -25,11 +25,13 @@
 //
 // A twin that is not ready for as long as onUnready says is scaled to zero, because its pods count for the
 // source's autoscaler and budgets: not while all of them are available, whatever its controller is about. That is
-// recorded, with the hash of what was wanted, before it is done; another spec is tried again, and has its own time.
+// recorded, with the hash of what was wanted, before it is done; another spec is tried again, and has its own time,
+// once: what the API server refuses does not begin it anew, and is not what keeps the pods. A time in which the twin was not
+// looked at does not count.
 //
 // With sourcePolicy Pinned the spec of the source is kept as it is in a ControllerRevision beside the twin,
 // made before it and never changed. Where that is lost (PinLost) the twin stays as it is, and it is looked for again every
-// five minutes.
+// five minutes. Services that select the source as it is now, and not the twin, are told of.
 //
 // # Where it is, and what it owns
 //

@@ -59,7 +59,9 @@
 //   - A Job cannot be made (a connector is not ready, a grant was taken back, the API server refuses it as invalid): the
 //     same. What may pass (a quota, rights that come late, an API server that is busy) is that only after two minutes.
 //   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes; and nothing is put to
-//     sleep in it. That somebody lets nothing sleep in his any more keeps nothing from waking there.
+//     sleep in it. Nor is anything in one whose owner lets nothing sleep there any more, between two attempts either; it
+//     keeps nothing from waking there. The ledger has namespaces of the manager's own cluster alone: what a kubeconfig
+//     reached wakes nowhere else, if its connector turns to that cluster.
 //   - A target cannot be reached when a cycle is to begin: Strict waits, BestEffort has the others sleep, and says Degraded.
 //     What another plan has left asleep wakes without it in any case.
 //   - Somebody has changed what sleeps: it stays as it is, and Degraded says so (LeftAsFound) until the next cycle.
