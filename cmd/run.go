@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -17,9 +16,9 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
@@ -77,40 +76,14 @@ func run(ctx context.Context, o options) error {
 	if err := mgr.AddHealthzCheck("healthz", healthz.Ping); err != nil {
 		return fmt.Errorf("adding /healthz: %w", err)
 	}
-	if err := mgr.AddReadyzCheck("caches", filled(mgr.GetCache(), o.Kinds())); err != nil {
+	if err := mgr.AddReadyzCheck("controllers", mgr.ready); err != nil {
 		return fmt.Errorf("adding /readyz: %w", err)
 	}
 	return mgr.Start(ctx)
 }
 
-// fillingTimeout is for the answer that caches are not filled; kubelets wait for a second.
-const fillingTimeout = 500 * time.Millisecond
-
-// filled says whether a cache is: a rollout that went on before would end the manager that can take over at once, and
-// leave one that cannot. The kinds are those that it must have at least: it is filled, too, before anybody has asked for any.
-// Kinds of others have a cache of their own, and may be kept from us for ever.
-func filled(c cache.Cache, kinds []client.Object) healthz.Checker {
-	return func(r *http.Request) error {
-		ctx, cancel := context.WithTimeout(r.Context(), fillingTimeout)
-		defer cancel()
-		for _, kind := range kinds {
-			informer, err := c.GetInformer(ctx, kind, cache.BlockUntilSynced(false))
-			if err != nil {
-				return fmt.Errorf("looking for the cache of %T: %w", kind, err)
-			}
-			if !informer.HasSynced() {
-				return fmt.Errorf("the cache of %T is not filled yet", kind)
-			}
-		}
-		if !c.WaitForCacheSync(ctx) {
-			return errors.New("the caches are not filled yet")
-		}
-		return nil
-	}
-}
-
 // newManager makes a manager without any reconciler.
-func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, o options) (ctrl.Manager, error) {
+func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, o options) (*warming, error) {
 	var lock resourcelock.Interface
 	if o.leaderElect {
 		var err error
@@ -124,12 +97,14 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMap
 	own, caches := &kube.OwnWrites{}, controller.CacheOptions(o.Options)
 	caches.NewInformer = own.NewInformer
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
-		Scheme:                        scheme,
-		MapperProvider:                func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
-		Metrics:                       metrics(o),
-		HealthProbeBindAddress:        o.probeAddress,
-		WebhookServer:                 webhook.NewServer(webhook.Options{Port: o.webhookPort, CertDir: o.webhookCertDir}),
-		PprofBindAddress:              o.pprofAddress,
+		Scheme:                 scheme,
+		MapperProvider:         func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
+		Metrics:                metrics(o),
+		HealthProbeBindAddress: o.probeAddress,
+		WebhookServer:          webhook.NewServer(webhook.Options{Port: o.webhookPort, CertDir: o.webhookCertDir}),
+		PprofBindAddress:       o.pprofAddress,
+		// A manager that waits to lead has all that it needs to act at once.
+		Controller:                    controllerconfig.Controller{EnableWarmup: ptr.To(true)},
 		LeaderElection:                o.leaderElect,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 ptr.To(leaseDuration),
@@ -150,7 +125,7 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMap
 	if err != nil {
 		return nil, err
 	}
-	return mgr, mgr.Add(own)
+	return &warming{Manager: mgr}, mgr.Add(own)
 }
 
 func metrics(o options) metricsserver.Options {

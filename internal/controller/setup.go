@@ -126,20 +126,6 @@ func (o Options) Runs(name string) bool {
 	return len(o.Controllers) == 0 || slices.Contains(o.Controllers, name)
 }
 
-// Kinds are ours of which those that run act on the objects.
-func (o Options) Kinds() (kinds []client.Object) {
-	if o.Runs(Experiments) {
-		kinds = append(kinds, &v1alpha1.Experiment{}, &v1alpha1.Component{})
-	}
-	if o.Runs(Twins) {
-		kinds = append(kinds, &twins.ExperimentDeployment{})
-	}
-	if o.Runs(HibernatePlans) {
-		kinds = append(kinds, &hibernator.HibernatePlan{}, &hibernator.ScheduleException{}, &hibernator.K8SCluster{}, &hibernator.CloudProvider{})
-	}
-	return kinds
-}
-
 // Setup registers every reconciler that is to run.
 func Setup(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options) error {
 	foreign, err := cache.New(mgr.GetConfig(), ForeignCacheOptions(o, mgr.GetScheme(), mgr.GetRESTMapper()))

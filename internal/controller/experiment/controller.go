@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -290,8 +289,6 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		WatchesRawSource(r.Gate).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.MaxConcurrentReconciles, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(),
-			// A manager that waits to lead has all that it needs to act at once.
-			EnableWarmup: ptr.To(true),
 		}).
 		Complete(r.Gate.Wrap(kube.QuietConflicts(reconcile.AsReconciler(c, r))))
 }

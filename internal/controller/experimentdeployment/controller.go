@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -215,8 +214,6 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	}
 	return b.WithOptions(controller.Options{
 		MaxConcurrentReconciles: o.MaxConcurrentReconciles, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(),
-		// A manager that waits to lead has all that it needs to act at once.
-		EnableWarmup: ptr.To(true),
 	}).Complete(kube.QuietConflicts(r.sweeping(reconcile.AsReconciler(r.Client, r))))
 }
 

@@ -300,7 +300,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 			predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{},
 		))).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: waiting * o.MaxConcurrentReconciles, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(), EnableWarmup: ptr.To(true),
+			MaxConcurrentReconciles: waiting * o.MaxConcurrentReconciles, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(),
 		}).Complete(kube.QuietConflicts(r.sweeping(reconcile.AsReconciler(r.Client, r))))
 }
 

@@ -7,7 +7,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -94,7 +93,7 @@ func SetupWithManager(mgr ctrl.Manager, live client.Reader, o Options) error {
 		Named("k8scluster").
 		For(&v1alpha1.K8SCluster{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, r.told.ByOthers(statusOf)))).
 		WithOptions(controller.Options{
-			MaxConcurrentReconciles: concurrency, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(), EnableWarmup: ptr.To(true),
+			MaxConcurrentReconciles: concurrency, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(),
 		}).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(r.Client, r)))
 }
