@@ -51,15 +51,26 @@ type lease struct {
 
 // Create takes a lease that is not there.
 func (l *lease) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.write(r, func() error { return l.Interface.Create(ctx, r) })
+	return l.write(ctx, r, l.Interface.Create)
 }
 
 // Update takes, renews or releases the lease, unless it was renewed just now.
 func (l *lease) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
-	return l.write(r, func() error { return l.Interface.Update(ctx, r) })
+	return l.write(ctx, r, l.Interface.Update)
 }
 
-func (l *lease) write(r resourcelock.LeaderElectionRecord, write func() error) error {
+// write is over when it is answered, or as late as ctx says, and not when ctx is cancelled: a manager that is asked to stop just as
+// it takes the lease would have it, know nothing of that, and not release it.
+func (l *lease) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
+	write func(context.Context, resourcelock.LeaderElectionRecord) error,
+) error {
+	deadline, limited := ctx.Deadline()
+	ctx = context.WithoutCancel(ctx)
+	if limited {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline)
+		defer cancel()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	ours, now := r.HolderIdentity == l.Identity(), l.clock.Now()
@@ -67,7 +78,7 @@ func (l *lease) write(r resourcelock.LeaderElectionRecord, write func() error) e
 		return nil
 	}
 	l.renewed = time.Time{} // one that fails may or may not have been stored
-	if err := write(); err != nil {
+	if err := write(ctx, r); err != nil {
 		return err
 	}
 	if ours {

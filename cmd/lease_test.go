@@ -1,13 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
@@ -60,6 +67,71 @@ func TestLeaseIsRenewedInTime(t *testing.T) {
 		if got := lock.n > before; got != step.want {
 			t.Errorf("%s: written is %t", step.name, got)
 		}
+	}
+}
+
+// stored is a lock in memory: who takes it is told, and has to wait for the answer.
+type stored struct {
+	mu     sync.Mutex
+	record *resourcelock.LeaderElectionRecord
+	taken  func()
+}
+
+func (*stored) Identity() string   { return "me" }
+func (*stored) Describe() string   { return "the lock" }
+func (*stored) RecordEvent(string) {}
+func (s *stored) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.record == nil {
+		return nil, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "leases"}, "labkeeper")
+	}
+	r := *s.record
+	raw, err := json.Marshal(r)
+	return &r, raw, cmp.Or(err, ctx.Err())
+}
+func (s *stored) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return s.Update(ctx, r)
+}
+func (s *stored) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.record = &r
+	if r.HolderIdentity != "" {
+		s.taken()
+	}
+	return ctx.Err()
+}
+
+// A manager that is asked to stop while it takes the Lease releases it.
+func TestLeaseThatIsJustTakenIsReleased(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	lock := &stored{taken: stop}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &lease{Interface: lock, clock: clock.RealClock{}}, ReleaseOnCancel: true,
+		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	elector.Run(ctx)
+	if lock.record == nil {
+		t.Fatal("the lock was never taken")
+	}
+	if holder := lock.record.HolderIdentity; holder != "" {
+		t.Errorf("the lock is left to %q", holder)
+	}
+}
+
+// A write ends as late as it is told to.
+func TestLeaseWriteHasItsDeadline(t *testing.T) {
+	ctx, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	lock := &stored{taken: func() {}}
+	l := &lease{Interface: lock, clock: clock.RealClock{}}
+	if err := l.Update(ctx, resourcelock.LeaderElectionRecord{HolderIdentity: "me"}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the write ends with %v", err)
 	}
 }
 
