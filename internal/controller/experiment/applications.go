@@ -178,7 +178,7 @@ func (f facts) retire(p *Plan, t *target) {
 func (f facts) retireRemoved(p *Plan, t *target) {
 	removed := f.lastFirst(t.removed)
 	switch {
-	case len(removed) == 0, going(removed[0]), f.strayed(t, removed[0]):
+	case len(removed) == 0, going(removed[0]), f.strayed(t, removed[0]), f.seen.Connections[t.spec.Name].ReadErr != nil:
 	case f.registers(p, t):
 		p.lookIn(secretDone)
 	default:

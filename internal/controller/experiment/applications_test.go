@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
@@ -190,26 +192,50 @@ func TestRegistrationIsNotWaitedFor(t *testing.T) {
 
 // One that the spec does not name any more goes when its cluster is registered, or Argo CD would leave what it deployed.
 func TestRemovedWhereNothingIsRegistered(t *testing.T) {
+	for name, told := range map[string]bool{"Argo CD says so": true, "Argo CD has not looked yet": false} {
+		t.Run(name, func(t *testing.T) {
+			l := layered(t, v1alpha1.ClusterGKE)
+			for len(l.list(argocd.ApplicationGVK)) < 4 {
+				l.mustReconcile()
+				l.play()
+			}
+			l.delete(argocd.SecretGVK)
+			if told {
+				app := l.appOf(layers[0].String())
+				app.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "InvalidSpecError", "message": "there are no clusters with this name"}}}
+				l.update(app)
+			}
+			l.edit(func(e *v1alpha1.Experiment) {
+				e.Spec.Targets[0].Components = slices.Delete(slices.Clone(layers), 1, 2)
+			})
+			l.writes = nil
+			for range 3 {
+				l.mustReconcile()
+			}
+			registered, deleted := slices.Index(l.writes, "create Secret"), slices.Index(l.writes, "delete Application")
+			if registered < 0 || deleted < registered || !slices.Contains(l.writes[registered:deleted], "patch Experiment/status") {
+				t.Errorf("in one pass or the other order, it writes %v", l.writes)
+			}
+		})
+	}
+}
+
+// Where it cannot be known whether Argo CD knows the cluster, nothing is removed from it.
+func TestRemovedWhereSecretsCannotBeRead(t *testing.T) {
 	l := layered(t, v1alpha1.ClusterGKE)
 	for len(l.list(argocd.ApplicationGVK)) < 4 {
 		l.mustReconcile()
 		l.play()
 	}
-	l.delete(argocd.SecretGVK)
-	app := l.appOf(layers[0].String())
-	app.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "InvalidSpecError", "message": "there are no clusters with this name"}}}
-	l.update(app)
 	l.edit(func(e *v1alpha1.Experiment) {
 		e.Spec.Targets[0].Components = slices.Delete(slices.Clone(layers), 1, 2)
 	})
+	l.getErrors["Secret"], l.armed = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "x", errors.New("no rights")), true
 	l.writes = nil
-	for range 3 {
-		l.mustReconcile()
+	if err := l.reconcile(); err == nil || slices.Contains(l.writes, "delete Application") {
+		t.Errorf("it writes %v, error %v", l.writes, err)
 	}
-	registered, deleted := slices.Index(l.writes, "create Secret"), slices.Index(l.writes, "delete Application")
-	if registered < 0 || deleted < registered || !slices.Contains(l.writes[registered:deleted], "patch Experiment/status") {
-		t.Errorf("in one pass or the other order, it writes %v", l.writes)
-	}
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
 }
 
 // One that is named again while it goes comes back when it is gone.

@@ -519,27 +519,31 @@ func TestRegistrationOfAStuckApplication(t *testing.T) {
 // An Application whose cluster somebody has unregistered is deleted when that is registered again: Argo CD would let it go, and
 // leave what it deployed.
 func TestUnregisteredBeforeATeardown(t *testing.T) {
-	l := newLab(t, onExisting(staging(kubeconfig))...)
-	l.settle(l.play)
-	l.delete(argocd.SecretGVK)
-	l.disconnect("InvalidSpecError", "there are no clusters with this name")
-	l.remove()
-	l.writes = nil
-	l.tick(l.without(argocd.ApplicationGVK))
-	registered, deleted := slices.Index(l.writes, "create Secret"), slices.Index(l.writes, "delete Application")
-	if registered < 0 || deleted < registered {
-		t.Errorf("it writes %v", l.writes)
-	}
-	l.tick(l.without())
-	if l.get() != nil || len(l.ours()) > 0 {
-		t.Errorf("it stays, and %v", kindsLeft(l.ours()))
+	for name, told := range map[string]bool{"Argo CD says so": true, "Argo CD has not looked yet": false} {
+		l := newLab(t, onExisting(staging(kubeconfig))...)
+		l.settle(l.play)
+		l.delete(argocd.SecretGVK)
+		if told {
+			l.disconnect("InvalidSpecError", "there are no clusters with this name")
+		}
+		l.remove()
+		l.writes = nil
+		l.tick(l.without(argocd.ApplicationGVK))
+		registered, deleted := slices.Index(l.writes, "create Secret"), slices.Index(l.writes, "delete Application")
+		if registered < 0 || deleted < registered {
+			t.Errorf("%s: it writes %v", name, l.writes)
+		}
+		l.tick(l.without())
+		if l.get() != nil || len(l.ours()) > 0 {
+			t.Errorf("%s: it stays, and %v", name, kindsLeft(l.ours()))
+		}
 	}
 
 	for name, end := range map[string]func(l *lab){
 		"deleted":    func(l *lab) { l.remove() },
 		"terminated": func(l *lab) { l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true }) },
 	} {
-		l = newLab(t, onExisting(staging(kubeconfig))...)
+		l := newLab(t, onExisting(staging(kubeconfig))...)
 		l.settle(l.play)
 		l.delete(argocd.SecretGVK)
 		l.disconnect("InvalidSpecError", "there are no clusters with this name")
@@ -553,5 +557,22 @@ func TestUnregisteredBeforeATeardown(t *testing.T) {
 		if l.tick(l.without()); len(l.ours()) > 0 {
 			t.Errorf("%s: what cannot be registered holds it for ever: %v", name, kindsLeft(l.ours()))
 		}
+	}
+}
+
+// A cluster Secret that somebody has made his own is not registered again: Argo CD knows the cluster.
+func TestRegistrationOfSomebodyElse(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	l.settle(l.play)
+	secret := l.list(argocd.SecretGVK)[0]
+	secret.SetLabels(argocd.ClusterLabels())
+	l.update(&secret)
+	l.remove()
+	l.tick(l.without())
+	if l.get() != nil || len(l.ours()) > 0 {
+		t.Errorf("it stays, and %v", kindsLeft(l.ours()))
+	}
+	if err := l.client.Get(t.Context(), client.ObjectKeyFromObject(&secret), &secret); err != nil {
+		t.Errorf("somebody else's cluster Secret: %v", err)
 	}
 }

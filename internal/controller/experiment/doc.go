@@ -163,7 +163,8 @@
 // Secrets; a claim, before its cluster is
 // registered, and before Applications go that were for the one whose place it has taken; every claim and
 // Application once, before a good verdict, after which nothing is looked at any more, and before another Workflow
-// is submitted; in a teardown the
+// is submitted; whether there is a cluster Secret, before Applications of a target are asked to go, and where there is none
+// whether the server has them still; in a teardown the
 // cluster Secret of every claim that is left and of every existing cluster, a list of Workflows and
 // Applications before anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of
 // them or the deadline is over, and the claim of an Application that is being deleted, where the cache has

@@ -398,24 +398,64 @@ func (s *scope) observeConnections(ctx context.Context) {
 		case t.Cluster.Type == v1alpha1.ClusterHub, !provider.read(s.seen.Clusters[t.Name]).Ready:
 		case known && slices.ContainsFunc(apps, argocd.Disconnected):
 			s.seen.Connections[t.Name] = s.connectionAgain(ctx, t, provider.kubeconfig(s.names, t, cluster))
+		case known && s.retires(t, apps):
+			if there, err := s.registration(ctx, t); err != nil {
+				s.seen.Connections[t.Name] = Connection{ReadErr: err}
+			} else if !there {
+				s.seen.Connections[t.Name] = s.connectionAgain(ctx, t, provider.kubeconfig(s.names, t, cluster))
+			}
 		case !known && (cluster != nil || len(apps) > 0 || !s.blocked(t)):
 			s.seen.Connections[t.Name] = s.connection(ctx, t, provider.kubeconfig(s.names, t, cluster))
 		}
 	}
 }
 
-// observeDisconnected does so in a teardown, for the Applications that cannot go without, or would leave what they deployed: what
-// cannot be read there holds nothing else up.
-func (s *scope) observeDisconnected(ctx context.Context) {
+// retires says whether a target has an Application that is to go, and has not been asked to.
+func (s *scope) retires(t v1alpha1.Target, apps []*unstructured.Unstructured) bool {
+	_, removed := s.names.observedParts(t, apps)
+	return slices.ContainsFunc(removed, func(app *unstructured.Unstructured) bool { return !going(app) })
+}
+
+// registration says whether there is a cluster Secret under the name of a target's, whoever's it is.
+func (s *scope) registration(ctx context.Context, t v1alpha1.Target) (bool, error) {
+	err := s.Live.Get(ctx, s.names.clusterSecret(t), kube.Metadata(argocd.SecretGVK))
+	return err == nil, client.IgnoreNotFound(err)
+}
+
+// observeDisconnected does so in a teardown, for the Applications that cannot go without, or would leave what they deployed, whether
+// Argo CD has told so yet or not: what cannot be read there holds nothing else up.
+func (s *scope) observeDisconnected(ctx context.Context) error {
+	waits := (&demolition{facts: s.facts()}).takeWorkflow()
 	for _, t := range s.experiment.Spec.Targets {
 		cluster, apps := s.seen.cluster(t.Name), s.seen.Applications[t.Name]
-		if !s.names.registered(t, s.seen.Clusters[t.Name], apps) || !slices.ContainsFunc(apps, argocd.Disconnected) {
+		if !s.names.registered(t, s.seen.Clusters[t.Name], apps) {
 			continue
 		}
-		if c := s.connectionAgain(ctx, t, providerOf(t).kubeconfig(s.names, t, cluster)); c.ReadErr == nil {
+		if !slices.ContainsFunc(apps, argocd.Disconnected) {
+			if waits || !slices.ContainsFunc(apps, func(app *unstructured.Unstructured) bool { return !going(app) }) {
+				continue
+			}
+			there, err := s.registration(ctx, t)
+			if without := s.tolerated(ctx, argocd.SecretGVK, err); there || without {
+				continue
+			} else if err != nil {
+				return err
+			}
+		}
+		if c := s.connectionAgain(ctx, t, providerOf(t).kubeconfig(s.names, t, cluster)); c.ReadErr == nil && (c.Registered != nil || s.left(ctx, apps)) {
 			s.seen.Connections[t.Name] = c
 		}
 	}
+	return nil
+}
+
+// left says whether the server has any of some Applications: the registration may have gone after them, and the cache be behind.
+func (s *scope) left(ctx context.Context, apps []*unstructured.Unstructured) bool {
+	return slices.ContainsFunc(apps, func(app *unstructured.Unstructured) bool {
+		live := kube.Metadata(argocd.ApplicationGVK)
+		err := s.Live.Get(ctx, keyOf(app), live)
+		return client.IgnoreNotFound(err) != nil || err == nil && live.GetUID() == app.GetUID()
+	})
 }
 
 // observeClusterless looks for the clusters of Applications that are being deleted, where the cache
@@ -562,7 +602,9 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 		return err
 	}
 	s.observeClusterless(ctx)
-	s.observeDisconnected(ctx)
+	if err := s.observeDisconnected(ctx); err != nil {
+		return err
+	}
 	if d := (&demolition{facts: s.facts()}); d.takeFirst() {
 		return nil
 	}

@@ -135,6 +135,19 @@ func (d *demolition) askedAt(r remnant) time.Time {
 
 // takeFirst takes down what comes before the clusters, and says whether they wait for it.
 func (d *demolition) takeFirst() (held bool) {
+	if d.takeWorkflow() {
+		return true
+	}
+	if len(d.seen.Applications) > 0 {
+		d.takeApplications()
+	} else {
+		d.later(argocd.ApplicationGVK)
+	}
+	return d.held()
+}
+
+// takeWorkflow takes the Workflow down, and says whether what comes next waits for it.
+func (d *demolition) takeWorkflow() (held bool) {
 	switch w := d.seen.Workflow; {
 	case d.part: // it stays
 	case w != nil:
@@ -142,14 +155,6 @@ func (d *demolition) takeFirst() (held bool) {
 		d.lookIn(d.nextLook(*w))
 	default:
 		d.later(argoworkflows.WorkflowGVK)
-	}
-	if d.held() {
-		return true
-	}
-	if len(d.seen.Applications) > 0 {
-		d.takeApplications()
-	} else {
-		d.later(argocd.ApplicationGVK)
 	}
 	return d.held()
 }
@@ -223,7 +228,7 @@ func (d *demolition) takeApplication(t *target, app *unstructured.Unstructured, 
 // may hold others up.
 func (d *demolition) registersFirst(t *target, app *unstructured.Unstructured) bool {
 	c, looked := d.seen.Connections[t.spec.Name]
-	if !looked || c.Registered != nil || going(app) || !argocd.Disconnected(app) {
+	if !looked || c.Registered != nil || going(app) {
 		return false
 	}
 	if refused, ok := d.refused[refusedTarget(t.spec.Name)]; ok && !d.now.Before(refused.since.Add(deadlineOf(d.experiment)/4)) {

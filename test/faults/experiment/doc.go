@@ -9,9 +9,8 @@
 // would end it.
 //
 // The outsides insist on what the real ones do. Argo CD deploys nothing on a cluster that it
-// does not know, and cannot take down what it deployed there either: who breaks the order of
-// a teardown is stuck. Whatever is deleted by somebody goes when the Experiment has told that
-// it is being deleted.
+// does not know, and lets an Application there go without what it deployed, which breaks an invariant.
+// Whatever is deleted by somebody goes when the Experiment has told that it is being deleted.
 //
 // # Bugs
 //

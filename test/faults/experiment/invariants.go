@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ const (
 	dependentsFirst = "an Application goes after those that depend on it"
 	inLayers        = "an Application of a component comes after those before it, and goes before them"
 	healthyFirst    = "a Workflow comes when every Application has been healthy"
+	registeredFirst = "an Application goes while Argo CD knows its cluster"
 )
 
 var invariants = map[string]func([]faults.Entry) string{
@@ -57,6 +59,15 @@ var invariants = map[string]func([]faults.Entry) string{
 			}
 		}
 		return ""
+	},
+	// Argo CD lets an Application of a cluster that it does not know go, and leaves what that deployed.
+	registeredFirst: func(history []faults.Entry) string {
+		u, before := going(history)
+		e := ownerOf(before, u)
+		if e == nil || u.GetKind() != "Application" || e.GetDeletionTimestamp() == nil && !decided(e) || registered(before, u) || !standing(before, e, u) {
+			return ""
+		}
+		return "that of target " + targetOf(u) + " is deleted while it does not"
 	},
 	inLayers: func(history []faults.Entry) string {
 		last := history[len(history)-1]
@@ -127,11 +138,7 @@ func componentIn(app *unstructured.Unstructured) string {
 // their order, or an empty one for all of them.
 func layersOf(e *unstructured.Unstructured) map[string][]string {
 	out := map[string][]string{}
-	typed := &v1alpha1.Experiment{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(e.Object, typed); err != nil {
-		panic(err) // the API server has taken it
-	}
-	for _, t := range typed.Spec.Targets {
+	for _, t := range typed(e).Spec.Targets {
 		if t.ApplicationPolicy != v1alpha1.ApplicationPerComponent {
 			out[t.Name] = []string{""}
 		} else {
@@ -146,6 +153,35 @@ func layersOf(e *unstructured.Unstructured) map[string][]string {
 		default:
 			out[t.Name] = append(out[t.Name], "app metrics-agent")
 		}
+	}
+	return out
+}
+
+// registered says whether Argo CD has the credentials of an Application's cluster.
+func registered(state faults.State, app *unstructured.Unstructured) bool {
+	name, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "name")
+	return name == "" || slices.ContainsFunc(state.Of("Secret"), func(secret *unstructured.Unstructured) bool {
+		encoded, _, _ := unstructured.NestedString(secret.Object, "data", "name")
+		return secret.GetNamespace() == argoCDNamespace && encoded == base64.StdEncoding.EncodeToString([]byte(name))
+	})
+}
+
+// standing says whether there is the cluster of an Application: one that was there before the Experiment is always.
+func standing(state faults.State, e, app *unstructured.Unstructured) bool {
+	for _, t := range typed(e).Spec.Targets {
+		if t.Name == targetOf(app) && t.Cluster.Type == v1alpha1.ClusterExisting {
+			return true
+		}
+	}
+	return slices.ContainsFunc(slices.Concat(state.Of("GKECluster"), state.Of("Cluster")), func(cluster *unstructured.Unstructured) bool {
+		return ownedBy(e, cluster) && targetOf(cluster) == targetOf(app)
+	})
+}
+
+func typed(e *unstructured.Unstructured) *v1alpha1.Experiment {
+	out := &v1alpha1.Experiment{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(e.Object, out); err != nil {
+		panic(err) // the API server has taken it
 	}
 	return out
 }

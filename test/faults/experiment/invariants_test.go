@@ -38,6 +38,19 @@ func TestInvariants(t *testing.T) {
 	layeredLeaving.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
 	leaving := experiment.DeepCopy()
 	leaving.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+	named := func(entry faults.Entry) faults.Entry {
+		entry.Object.Object["spec"] = map[string]any{"destination": map[string]any{"name": "lab"}}
+		return entry
+	}
+	registration := func(verb watch.EventType) faults.Entry {
+		entry := child(verb, "Secret", "app", "", false)
+		entry.Object.SetNamespace(argoCDNamespace)
+		entry.Object.Object["data"] = map[string]any{"name": "bGFi"}
+		return entry
+	}
+	elsewhere := onExisting.DeepCopy()
+	elsewhere.SetUID("e")
+	elsewhere.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
 	var (
 		there    = faults.Entry{Verb: watch.Added, Object: experiment}
 		removed  = faults.Entry{Verb: watch.Modified, Object: leaving}
@@ -61,6 +74,10 @@ func TestInvariants(t *testing.T) {
 		second          = component(watch.Added, "app k6", "Healthy", false)
 		secondGone      = component(watch.Deleted, "app k6", "Healthy", false)
 		dropped         = component(watch.Added, "app dropped", "", false)
+
+		onNamed      = named(child(watch.Added, "Application", "app", "", false))
+		onNamedGone  = named(child(watch.Deleted, "Application", "app", "", false))
+		removedThere = faults.Entry{Verb: watch.Modified, Object: elsewhere}
 	)
 	tests := map[string]struct {
 		name    string
@@ -89,6 +106,13 @@ func TestInvariants(t *testing.T) {
 		"one that was named before": {inLayers, []faults.Entry{inLayersThere, dropped}, false},
 		"the first goes first":      {inLayers, []faults.Entry{inLayersRemoved, first, second, firstGoing}, true},
 		"the second goes first":     {inLayers, []faults.Entry{inLayersRemoved, first, second, secondGone, firstGoing}, false},
+		"never registered":          {registeredFirst, []faults.Entry{removed, claim, onNamed, onNamedGone}, true},
+		"registered":                {registeredFirst, []faults.Entry{removed, claim, registration(watch.Added), onNamed, onNamedGone}, false},
+		"not registered any more":   {registeredFirst, []faults.Entry{removed, claim, registration(watch.Added), onNamed, registration(watch.Deleted), onNamedGone}, true},
+		"its cluster is gone":       {registeredFirst, []faults.Entry{removed, onNamed, onNamedGone}, false},
+		"an existing cluster":       {registeredFirst, []faults.Entry{removedThere, onNamed, onNamedGone}, true},
+		"on the hub":                {registeredFirst, []faults.Entry{removed, app, gone}, false},
+		"somebody takes it away":    {registeredFirst, []faults.Entry{there, claim, onNamed, onNamedGone}, false},
 		"the first is taken away":   {inLayers, []faults.Entry{inLayersThere, first, second, firstGoing}, false},
 	}
 	for name, test := range tests {

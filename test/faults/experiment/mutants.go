@@ -284,8 +284,13 @@ func (s *scope) told() bool {
 	// Teardown.
 	{
 		Name: "teardown-order", RootCause: "the cluster goes with, not after what is deployed on it",
-		Edits:     edit1(teardown, "	return d.held()\n}\n", "	return false\n}\n"),
+		Edits:     edit1(teardown, "		d.later(argocd.ApplicationGVK)\n	}\n	return d.held()\n}\n", "		d.later(argocd.ApplicationGVK)\n	}\n	return false\n}\n"),
 		Workloads: []string{"complete-delete"},
+	},
+	{
+		Name: "unregistered", RootCause: "what is deployed on a cluster that nobody knows any more is left there",
+		Edits:     edit1(teardown, "	if !looked || c.Registered != nil || going(app) {\n", "	if true || !looked || c.Registered != nil || going(app) {\n"),
+		Workloads: []string{"secret-deleted-complete-existing"},
 	},
 	{
 		Name: "order-of-the-cache", RootCause: "the cache alone says that a cluster is not needed any more",

@@ -870,6 +870,33 @@ var meddling = []faults.Workload{
 		Breaks: []string{clustersLast},
 	},
 	{
+		// Nobody looks at it any more, so that it is not known to Argo CD when the Experiment is deleted.
+		Name:    "secret-deleted-complete",
+		Objects: objects(onCluster),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), removeChild("Secret"), remove)),
+		Done:    gone,
+		Breaks:  []string{clustersLast},
+	},
+	{
+		Name:    "secret-deleted-complete-existing",
+		Objects: objects(staging, onExisting),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), removeChild("Secret"), remove)),
+		Done:    gone,
+		Breaks:  []string{clustersLast},
+	},
+	{
+		// It is known again before the Applications go, and they take their time.
+		Name:    "secret-deleted-running-existing-held",
+		Objects: objects(staging, onExisting),
+		Holds:   []string{workflowEnds, applicationGone},
+		Steps: steps(
+			step(running, removeChild("Secret"), remove),
+			step(waitsFor("Application"), restart, release(applicationGone)),
+		),
+		Done:   gone,
+		Breaks: []string{clustersLast},
+	},
+	{
 		Name:    "application-deleted",
 		Objects: objects(onHub),
 		Holds:   []string{applicationHealthy},

@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -487,8 +486,8 @@ func (p player) unlessHeld(step string, before ...string) []string {
 
 func (p player) argoCD(ctx context.Context) error {
 	if p.going() {
-		// What it deployed cannot be deleted on a cluster that Argo CD does not know.
-		if p.held(applicationGone) || !p.awaited() || !p.registered() {
+		// So does Argo CD with one of a cluster that it does not know: what that deployed stays.
+		if p.held(applicationGone) || !p.awaited() {
 			return nil
 		}
 		return p.dropFinalizer(ctx, argoCDFinalizer)
@@ -500,7 +499,7 @@ func (p player) argoCD(ctx context.Context) error {
 	if reflect.DeepEqual(now, compared) || p.held(applicationHealthy) || !p.deploying() {
 		return nil
 	}
-	if !p.registered() {
+	if !registered(p.state, p.object) {
 		return p.cannotSync(ctx)
 	}
 	if p.text("spec", "destination", "server") != "" {
@@ -531,15 +530,6 @@ func (p player) deploying() bool {
 	}
 	component := componentIn(p.object)
 	return component == "" || componentState(e, targetOf(p.object), component) == string(v1alpha1.ComponentDeploying)
-}
-
-// registered says whether Argo CD has the credentials of the Application's cluster.
-func (p player) registered() bool {
-	name := p.text("spec", "destination", "name")
-	return name == "" || slices.ContainsFunc(p.state.Of("Secret"), func(secret *unstructured.Unstructured) bool {
-		encoded, _, _ := unstructured.NestedString(secret.Object, "data", "name")
-		return secret.GetNamespace() == argoCDNamespace && encoded == base64.StdEncoding.EncodeToString([]byte(name))
-	})
 }
 
 // cannotSync is what Argo CD says of a cluster that it does not know.

@@ -26,15 +26,22 @@ func (c *Client) follow(ctx context.Context, w Watched, started func(), happened
 		case ctx.Err() != nil:
 			return nil
 		case err != nil && version == "" && tries < openTries: // nothing can have been missed
+			select {
+			case <-time.After(openPause):
+			case <-ctx.Done():
+			}
 		case err != nil:
 			return fmt.Errorf("watching %s: %w", w.Resource.Resource, err)
 		}
 	}
 }
 
-// openTries is how often a first stream is asked for: the server may be about to serve the
-// kind anew, and then does not answer.
-const openTries = 3
+// openTries is how often more a first stream is asked for, and openPause how long after the last time: the server may be about
+// to serve the kind anew, and then does not answer, or asks for another try in a second.
+const (
+	openTries = 3
+	openPause = time.Second
+)
 
 func (c *Client) stream(ctx context.Context, w Watched, version *string, started func(), happened func(Event)) error {
 	query := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {"3600"}}
