@@ -59,8 +59,8 @@ func (l *lease) Update(ctx context.Context, r resourcelock.LeaderElectionRecord)
 	return l.write(ctx, r, l.Interface.Update)
 }
 
-// write is over when it is answered, or as late as ctx says, and not when ctx is cancelled: a manager that is asked to stop just as
-// it takes the lease would have it, know nothing of that, and not release it.
+// write is over when it is answered, or as late as ctx and the timeout of the client say, and not when ctx is cancelled: a manager
+// that is asked to stop just as it takes the lease would have it, know nothing of that, and not release it.
 func (l *lease) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
 	write func(context.Context, resourcelock.LeaderElectionRecord) error,
 ) error {

@@ -53,7 +53,7 @@ type warmed struct {
 // Warmup returns when the caches are filled.
 func (c *warmed) Warmup(ctx context.Context) error {
 	err := c.warmable.Warmup(ctx)
-	if err == nil {
+	if err == nil && ctx.Err() == nil { // one that is stopped does not say so
 		c.of.cold.Add(-1)
 	}
 	return err

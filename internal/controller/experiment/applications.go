@@ -177,10 +177,13 @@ func (f facts) retire(p *Plan, t *target) {
 // what that deployed.
 func (f facts) retireRemoved(p *Plan, t *target) {
 	removed := f.lastFirst(t.removed)
+	c, looked := f.seen.Connections[t.spec.Name]
 	switch {
-	case len(removed) == 0, going(removed[0]), f.strayed(t, removed[0]), f.seen.Connections[t.spec.Name].ReadErr != nil:
+	case len(removed) == 0, going(removed[0]), f.strayed(t, removed[0]):
 	case f.registers(p, t):
 		p.lookIn(secretDone)
+	case looked && !c.Known:
+		p.lookIn(lastLook)
 	default:
 		p.Writes = append(p.Writes, retirement(Delete, t, removed[0]))
 	}
@@ -227,7 +230,11 @@ func (f facts) sumUp(t *target) {
 	}
 	for _, app := range t.removed {
 		worst = min(worst, slices.Index(severity, v1alpha1.ReasonApplicationProgressing))
-		messages = append(messages, fmt.Sprintf("component %s: it is not wanted any more, and %s is being deleted", componentOf(app), kube.Describe(app)))
+		what := "is being deleted"
+		if c, looked := f.seen.Connections[t.spec.Name]; looked && !c.Known && !going(app) {
+			what = "is deleted when Argo CD knows its cluster again, or what it deployed would stay there"
+		}
+		messages = append(messages, fmt.Sprintf("component %s: it is not wanted any more, and %s %s", componentOf(app), kube.Describe(app), what))
 	}
 	t.message = strings.Join(messages, "; ")
 	if worst < len(severity) {

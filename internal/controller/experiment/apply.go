@@ -50,10 +50,17 @@ func (s *scope) apply(ctx context.Context) error {
 			errs = append(errs, at(w.Condition, err))
 		}
 	}
-	for _, t := range s.plan.Targets {
-		s.refusals.note(ctx, s.experiment, refusedTarget(t.Name), s.failed[t.Name], s.now)
-	}
+	s.notePlanned(ctx)
 	return errors.Join(errs...)
+}
+
+// notePlanned notes what came of the writes of the targets that the pass was about.
+func (s *scope) notePlanned(ctx context.Context) {
+	for _, t := range s.experiment.Spec.Targets {
+		if recordedTarget(s.plan.Targets, t.Name) != nil {
+			s.refusals.note(ctx, s.experiment, refusedTarget(t.Name), s.failed[t.Name], s.now)
+		}
+	}
 }
 
 // asked notes what came of asking an object to go: one that was refused does not wait to go.

@@ -163,8 +163,8 @@
 // Secrets; a claim, before its cluster is
 // registered, and before Applications go that were for the one whose place it has taken; every claim and
 // Application once, before a good verdict, after which nothing is looked at any more, and before another Workflow
-// is submitted; whether there is a cluster Secret, before Applications of a target are asked to go, and where there is none
-// whether the server has them still; in a teardown the
+// is submitted; the cluster Secret of a target, before Applications of it are asked to go that nothing takes the place of, and where that does
+// not make its cluster known, its kubeconfig, and in a teardown whether the server has the Applications still; in a teardown the
 // cluster Secret of every claim that is left and of every existing cluster, a list of Workflows and
 // Applications before anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of
 // them or the deadline is over, and the claim of an Application that is being deleted, where the cache has
@@ -201,8 +201,8 @@
 // of it, as a cluster is. What may not be deleted, or listed, counts from when this manager was first
 // refused. An Application whose cluster is gone, which the server must say, is freed of Argo CD's
 // finalizers. Of a cluster that it does not know, Argo CD lets an Application go and leaves what that deployed; so one that
-// was unregistered is registered again before its Applications are deleted, and the registration of an existing cluster stays
-// as long as they do. When the deadline of the whole teardown is over, too, a ConfigMap in the manager's
+// was unregistered is registered again before its Applications are deleted, where there is a kubeconfig for that, which is tried for a
+// quarter of the deadline, and the registration of an existing cluster stays as long as they do. When the deadline of the whole teardown is over, too, a ConfigMap in the manager's
 // namespace tells of everything that is left, and the finalizer goes; with policy Block it does not. A
 // manager that looks in other namespaces than the Experiment was begun with never lets it go, because
 // it knows nothing of what is there. An Experiment that spec.terminate has ended stays anyway, and has

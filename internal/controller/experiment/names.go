@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -286,6 +287,12 @@ func keyOf(o *unstructured.Unstructured) types.NamespacedName {
 // namespaces are where the Experiment's children live.
 func (n names) namespaces() v1alpha1.Namespaces {
 	return v1alpha1.Namespaces{Claims: n.claimNamespace(), ArgoCD: n.options.ArgoCDNamespace, Workflows: n.workflowNamespace()}
+}
+
+// tells says whether a cluster Secret makes Argo CD know a target's cluster.
+func (n names) tells(secret *unstructured.Unstructured, t v1alpha1.Target, objects []*unstructured.Unstructured) bool {
+	name, _ := secretValue(secret, "name")
+	return string(name) == n.registration(t, objects) && labels.SelectorFromSet(argocd.ClusterLabels()).Matches(labels.Set(secret.GetLabels()))
 }
 
 // registration is what Argo CD calls a target's cluster. One of which an object takes the place of

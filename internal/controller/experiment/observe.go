@@ -77,8 +77,10 @@ type Connection struct {
 	kubeconfigRef
 	// Found says whether the Secret and its key exist.
 	Found bool
-	// Registered is the cluster Secret that Argo CD has, of a cluster that it cannot use.
+	// Registered is the cluster Secret, of a cluster that Argo CD was told of.
 	Registered *unstructured.Unstructured
+	// Known says that there is one by which Argo CD knows the cluster, the Experiment's or not.
+	Known bool
 	// Clash names somebody else's cluster Secret for the same cluster; empty if there is none.
 	Clash string
 	// ReadErr says why that is not known.
@@ -318,7 +320,7 @@ func (s *scope) recordedWorkflow(ctx context.Context, key types.NamespacedName, 
 		return cached, nil
 	}
 	workflow, err := kube.Get(ctx, s.Live, argoworkflows.WorkflowGVK, key)
-	if ends && s.tolerated(ctx, argoworkflows.WorkflowGVK, err) {
+	if ends && s.tolerated(ctx, argoworkflows.WorkflowGVK, reading(argoworkflows.WorkflowGVK), err) {
 		err = nil
 	}
 	if workflow != nil && (ends || string(workflow.GetUID()) != s.experiment.Status.Workflow.UID) {
@@ -396,13 +398,9 @@ func (s *scope) observeConnections(ctx context.Context) {
 		known := s.names.registered(t, s.seen.Clusters[t.Name], apps)
 		switch {
 		case t.Cluster.Type == v1alpha1.ClusterHub, !provider.read(s.seen.Clusters[t.Name]).Ready:
-		case known && slices.ContainsFunc(apps, argocd.Disconnected):
-			s.seen.Connections[t.Name] = s.connectionAgain(ctx, t, provider.kubeconfig(s.names, t, cluster))
-		case known && s.retires(t, apps):
-			if there, err := s.registration(ctx, t); err != nil {
-				s.seen.Connections[t.Name] = Connection{ReadErr: err}
-			} else if !there {
-				s.seen.Connections[t.Name] = s.connectionAgain(ctx, t, provider.kubeconfig(s.names, t, cluster))
+		case known && (slices.ContainsFunc(apps, argocd.Disconnected) || s.retires(t, apps)):
+			if c := s.registration(ctx, t); !c.Known || slices.ContainsFunc(apps, argocd.Disconnected) {
+				s.seen.Connections[t.Name] = s.connectionAgain(ctx, t, c)
 			}
 		case !known && (cluster != nil || len(apps) > 0 || !s.blocked(t)):
 			s.seen.Connections[t.Name] = s.connection(ctx, t, provider.kubeconfig(s.names, t, cluster))
@@ -416,40 +414,54 @@ func (s *scope) retires(t v1alpha1.Target, apps []*unstructured.Unstructured) bo
 	return slices.ContainsFunc(removed, func(app *unstructured.Unstructured) bool { return !going(app) })
 }
 
-// registration says whether there is a cluster Secret under the name of a target's, whoever's it is.
-func (s *scope) registration(ctx context.Context, t v1alpha1.Target) (bool, error) {
-	err := s.Live.Get(ctx, s.names.clusterSecret(t), kube.Metadata(argocd.SecretGVK))
-	return err == nil, client.IgnoreNotFound(err)
+// registration is what Argo CD was told of a target's cluster.
+func (s *scope) registration(ctx context.Context, t v1alpha1.Target) Connection {
+	secret, err := kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t))
+	switch {
+	case err != nil || secret == nil:
+		return Connection{ReadErr: err}
+	case !marks.Owns(s.experiment, secret): // somebody has made it his own
+		return Connection{Known: true}
+	}
+	return Connection{Registered: secret, Known: s.names.tells(secret, t, s.seen.Clusters[t.Name])}
 }
 
 // observeDisconnected does so in a teardown, for the Applications that cannot go without, or would leave what they deployed, whether
-// Argo CD has told so yet or not: what cannot be read there holds nothing else up.
-func (s *scope) observeDisconnected(ctx context.Context) error {
+// Argo CD has told so yet or not: what cannot be read holds those up, for a share of the deadline, and nothing else.
+func (s *scope) observeDisconnected(ctx context.Context) {
 	waits := (&demolition{facts: s.facts()}).takeWorkflow()
 	for _, t := range s.experiment.Spec.Targets {
-		cluster, apps := s.seen.cluster(t.Name), s.seen.Applications[t.Name]
-		if !s.names.registered(t, s.seen.Clusters[t.Name], apps) {
-			continue
-		}
-		if !slices.ContainsFunc(apps, argocd.Disconnected) {
-			if waits || !slices.ContainsFunc(apps, func(app *unstructured.Unstructured) bool { return !going(app) }) {
-				continue
-			}
-			there, err := s.registration(ctx, t)
-			if without := s.tolerated(ctx, argocd.SecretGVK, err); there || without {
-				continue
-			} else if err != nil {
-				return err
-			}
-		}
-		if c := s.connectionAgain(ctx, t, providerOf(t).kubeconfig(s.names, t, cluster)); c.ReadErr == nil && (c.Registered != nil || s.left(ctx, apps)) {
-			s.seen.Connections[t.Name] = c
+		apps := s.seen.Applications[t.Name]
+		asks := !waits && slices.ContainsFunc(apps, func(app *unstructured.Unstructured) bool { return !going(app) })
+		if (asks || slices.ContainsFunc(apps, argocd.Disconnected)) && s.names.registered(t, s.seen.Clusters[t.Name], apps) {
+			s.observeRegistration(ctx, t, asks)
 		}
 	}
-	return nil
 }
 
-// left says whether the server has any of some Applications: the registration may have gone after them, and the cache be behind.
+// observeRegistration looks whether Argo CD knows the cluster of a target of which Applications are asked to go now, or have been.
+func (s *scope) observeRegistration(ctx context.Context, t v1alpha1.Target, asks bool) {
+	apps, c := s.seen.Applications[t.Name], s.registration(ctx, t)
+	if !c.Known || slices.ContainsFunc(apps, argocd.Disconnected) {
+		c = s.connectionAgain(ctx, t, c)
+	}
+	switch {
+	case c.Known:
+		s.refusals.note(ctx, s.experiment, unregistered(t.Name), nil, s.now)
+	case c.ReadErr == nil && c.Registered == nil && !s.left(ctx, apps):
+		return // the registration has gone after them, and the cache is behind
+	case asks:
+		s.refusals.note(ctx, s.experiment, unregistered(t.Name), firstError(c.ReadErr, errUnregistered), s.now)
+	}
+	if c.ReadErr == nil || !c.Known && asks && !(&demolition{facts: s.facts()}).triedToRegister(t.Name) {
+		s.seen.Connections[t.Name] = c
+	}
+}
+
+// errUnregistered is why an Application waits.
+var errUnregistered = errors.New("its cluster is not known to Argo CD, which would leave there what it deployed")
+
+// left says whether the server has any of some Applications.
 func (s *scope) left(ctx context.Context, apps []*unstructured.Unstructured) bool {
 	return slices.ContainsFunc(apps, func(app *unstructured.Unstructured) bool {
 		live := kube.Metadata(argocd.ApplicationGVK)
@@ -510,12 +522,13 @@ func (n names) registered(t v1alpha1.Target, objects, apps []*unstructured.Unstr
 	})
 }
 
-// connectionAgain is the kubeconfig of a cluster that Argo CD was told of, and what it was told.
-func (s *scope) connectionAgain(ctx context.Context, t v1alpha1.Target, ref kubeconfigRef) Connection {
-	c := s.connection(ctx, t, ref)
-	if c.ReadErr == nil {
-		c.Registered, c.ReadErr = s.owned(kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t)))
+// connectionAgain adds the kubeconfig of a cluster to what Argo CD was told of it.
+func (s *scope) connectionAgain(ctx context.Context, t v1alpha1.Target, told Connection) Connection {
+	if told.ReadErr != nil {
+		return told
 	}
+	c := s.connection(ctx, t, providerOf(t).kubeconfig(s.names, t, s.seen.cluster(t.Name)))
+	c.Registered, c.Known = told.Registered, told.Known
 	return c
 }
 
@@ -602,9 +615,7 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 		return err
 	}
 	s.observeClusterless(ctx)
-	if err := s.observeDisconnected(ctx); err != nil {
-		return err
-	}
+	s.observeDisconnected(ctx)
 	if d := (&demolition{facts: s.facts()}); d.takeFirst() {
 		return nil
 	}
@@ -714,7 +725,7 @@ func (s *scope) firstKinds() []schema.GroupVersionKind {
 // what it cannot read.
 func (s *scope) clusterSecret(ctx context.Context, t v1alpha1.Target) (*unstructured.Unstructured, error) {
 	secret, err := s.owned(kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t)))
-	if s.tolerated(ctx, argocd.SecretGVK, err) {
+	if s.tolerated(ctx, argocd.SecretGVK, reading(argocd.SecretGVK), err) {
 		return nil, nil
 	}
 	return secret, err
@@ -735,10 +746,11 @@ func (s *scope) namespaceOnHub(ctx context.Context, t v1alpha1.Target) (*unstruc
 }
 
 // tolerated says whether a teardown has to do without what it cannot read of a kind: it has tried for a
-// quarter of the deadline.
-func (s *scope) tolerated(ctx context.Context, gvk schema.GroupVersionKind, err error) bool {
-	s.refusals.note(ctx, s.experiment, gvk.GroupKind().String(), err, s.now)
-	if err == nil || !(&demolition{facts: s.facts()}).given(remnant{gvk: gvk}, 4) {
+// quarter of the deadline. Refusals know it by what it is: that one object can be read says nothing of a list.
+func (s *scope) tolerated(ctx context.Context, gvk schema.GroupVersionKind, what string, err error) bool {
+	s.refusals.note(ctx, s.experiment, what, err, s.now)
+	d := &demolition{facts: s.facts()}
+	if err == nil || !d.over(d.refused[what].since, 4) {
 		return false
 	}
 	if s.seen.Unreadable == nil {
@@ -787,7 +799,7 @@ func (s *scope) leftovers(ctx context.Context, kinds ...schema.GroupVersionKind)
 				s.hide(ctx, gvk)
 			}
 			continue
-		case s.tolerated(ctx, gvk, err):
+		case s.tolerated(ctx, gvk, gvk.GroupKind().String(), err):
 			continue
 		default:
 			return err

@@ -209,8 +209,13 @@ func (f facts) leaving(t *target) (apps []*unstructured.Unstructured) {
 
 // takeApplication deletes an Application, or waits for it where another needs it.
 func (d *demolition) takeApplication(t *target, app *unstructured.Unstructured, needed bool) {
-	if needed || d.registersFirst(t, app) {
+	switch {
+	case needed:
 		d.leave(*app)
+		return
+	case d.registersFirst(t, app):
+		d.leave(*app)
+		d.left[len(d.left)-1].err = errUnregistered
 		return
 	}
 	d.remove(*app)
@@ -224,22 +229,37 @@ func (d *demolition) takeApplication(t *target, app *unstructured.Unstructured, 
 }
 
 // registersFirst has the cluster of an Application registered, if Argo CD does not know it, and says whether it does: of such a
-// cluster Argo CD would let go what it deployed there, at once. Where that is refused it is tried for as long as an Application
-// may hold others up.
+// cluster Argo CD would let go what it deployed there, at once. It is tried for as long as an Application may hold others up; where
+// there is no kubeconfig that would do, there is nothing to wait for.
 func (d *demolition) registersFirst(t *target, app *unstructured.Unstructured) bool {
 	c, looked := d.seen.Connections[t.spec.Name]
-	if !looked || c.Registered != nil || going(app) {
+	if !looked || c.Known || going(app) || d.triedToRegister(t.spec.Name) || d.given(remnant{object: app}, 4) {
 		return false
 	}
-	if refused, ok := d.refused[refusedTarget(t.spec.Name)]; ok && !d.now.Before(refused.since.Add(deadlineOf(d.experiment)/4)) {
-		return false
+	if c.ReadErr != nil {
+		return true // which is tried again
 	}
 	if d.registerAgain(&d.Plan, t); !d.registers(&d.Plan, t) {
 		return false
 	}
-	d.lookIn(secretDone)
+	wait := secretDone
+	if d.now.Sub(d.refused[unregistered(t.spec.Name)].since) > leftoverDelay { // somebody takes it away
+		wait = leftoverDelay
+	}
+	d.lookIn(wait)
 	return true
 }
+
+// triedToRegister says whether it has been tried for a quarter of the deadline to have a target's cluster registered.
+func (d *demolition) triedToRegister(target string) bool {
+	return d.over(d.refused[unregistered(target)].since, 4)
+}
+
+// unregistered is by what refusals know that Argo CD does not know the cluster of a target that goes.
+func unregistered(target string) string { return "registration of target " + target }
+
+// reading is by what refusals know the reads of single objects of a kind.
+func reading(gvk schema.GroupVersionKind) string { return "reading " + gvk.GroupKind().String() }
 
 // needed says whether a target's Applications wait for those of others that depend on it.
 func (d *demolition) needed(name string) bool {
@@ -348,11 +368,19 @@ func (d *demolition) end() {
 // have.
 func (d *demolition) given(r remnant, share int) bool {
 	since := d.refused[r.key()].since
+	if read := d.refused[reading(r.gvk)].since; r.object == nil && (since.IsZero() || !read.IsZero() && read.Before(since)) {
+		since = read
+	}
 	if going(r.object) {
 		since = d.askedAt(r)
 	}
+	return d.over(since, share) // or it is asked for now
+}
+
+// over says whether a share of the deadline has passed since then; where it has not, it is looked again when it will have.
+func (d *demolition) over(since time.Time, share int) bool {
 	if since.IsZero() {
-		return false // it is asked for now
+		return false
 	}
 	until := since.Add(deadlineOf(d.experiment) / time.Duration(share))
 	d.lookIn(until.Sub(d.now))

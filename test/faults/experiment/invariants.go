@@ -64,8 +64,11 @@ var invariants = map[string]func([]faults.Entry) string{
 	registeredFirst: func(history []faults.Entry) string {
 		u, before := going(history)
 		e := ownerOf(before, u)
-		if e == nil || u.GetKind() != "Application" || e.GetDeletionTimestamp() == nil && !decided(e) || registered(before, u) || !standing(before, e, u) {
+		if e == nil || u.GetKind() != "Application" || registered(before, u) || !standing(before, e, u) {
 			return ""
+		}
+		if e.GetDeletionTimestamp() == nil && !decided(e) && slices.Contains(layersOf(e)[targetOf(u)], componentIn(u)) {
+			return "" // it comes again
 		}
 		return "that of target " + targetOf(u) + " is deleted while it does not"
 	},

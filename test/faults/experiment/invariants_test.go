@@ -28,6 +28,8 @@ func TestInvariants(t *testing.T) {
 	}
 	layered := newExperiment(inComponents("hub"))
 	layered.SetUID("e")
+	layeredElsewhere := newExperiment(inComponents("gke"))
+	layeredElsewhere.SetUID("e")
 	component := func(verb watch.EventType, name, health string, deleted bool) faults.Entry {
 		entry := child(verb, "Application", "app", health, deleted)
 		entry.Object.SetUID(types.UID(name))
@@ -75,9 +77,12 @@ func TestInvariants(t *testing.T) {
 		secondGone      = component(watch.Deleted, "app k6", "Healthy", false)
 		dropped         = component(watch.Added, "app dropped", "", false)
 
-		onNamed      = named(child(watch.Added, "Application", "app", "", false))
-		onNamedGone  = named(child(watch.Deleted, "Application", "app", "", false))
-		removedThere = faults.Entry{Verb: watch.Modified, Object: elsewhere}
+		secondNamed   = named(component(watch.Added, "app dropped", "", false))
+		secondGoing   = named(component(watch.Modified, "app dropped", "", true))
+		onNamed       = named(child(watch.Added, "Application", "app", "", false))
+		onNamedGone   = named(child(watch.Deleted, "Application", "app", "", false))
+		layersOnClaim = faults.Entry{Verb: watch.Added, Object: layeredElsewhere}
+		removedThere  = faults.Entry{Verb: watch.Modified, Object: elsewhere}
 	)
 	tests := map[string]struct {
 		name    string
@@ -113,6 +118,8 @@ func TestInvariants(t *testing.T) {
 		"an existing cluster":       {registeredFirst, []faults.Entry{removedThere, onNamed, onNamedGone}, true},
 		"on the hub":                {registeredFirst, []faults.Entry{removed, app, gone}, false},
 		"somebody takes it away":    {registeredFirst, []faults.Entry{there, claim, onNamed, onNamedGone}, false},
+		"not named any more":        {registeredFirst, []faults.Entry{layersOnClaim, claim, secondNamed, secondGoing}, true},
+		"not named, and registered": {registeredFirst, []faults.Entry{layersOnClaim, claim, registration(watch.Added), secondNamed, secondGoing}, false},
 		"the first is taken away":   {inLayers, []faults.Entry{inLayersThere, first, second, firstGoing}, false},
 	}
 	for name, test := range tests {

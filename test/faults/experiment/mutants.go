@@ -238,6 +238,11 @@ func (s *scope) told() bool {
 		Workloads: []string{"edit-running-component-removed"},
 	},
 	{
+		Name: "removed-unregistered", RootCause: "what is not wanted any more goes from a cluster that nobody knows, and leaves what it deployed",
+		Edits:     edit1(observe, "|| s.retires(t, apps)):", "|| false && s.retires(t, apps)):"),
+		Workloads: []string{"secret-deleted-component-removed"},
+	},
+	{
 		Name: "registered-once", RootCause: "a cluster that takes the place of another is not registered again",
 		Edits:     edit1(observe, "		return name == registration\n", "		return name != \"\" || name == registration\n"),
 		Workloads: []string{"claim-deleted-running"},
@@ -289,7 +294,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "unregistered", RootCause: "what is deployed on a cluster that nobody knows any more is left there",
-		Edits:     edit1(teardown, "	if !looked || c.Registered != nil || going(app) {\n", "	if true || !looked || c.Registered != nil || going(app) {\n"),
+		Edits:     edit1(teardown, "	if !looked || c.Known || going(app) || d.tried", "	if true || !looked || c.Known || going(app) || d.tried"),
 		Workloads: []string{"secret-deleted-complete-existing"},
 	},
 	{

@@ -870,6 +870,18 @@ var meddling = []faults.Workload{
 		Breaks: []string{clustersLast},
 	},
 	{
+		// What is not wanted any more is on a cluster that Argo CD does not know.
+		Name:    "secret-deleted-component-removed",
+		Objects: objects(newExperiment(inComponents("gke"))),
+		Holds:   []string{workflowEnds},
+		Steps: steps(
+			step(running, removeChild("Secret"), edit(withoutSecond)),
+			step(all(observed(2), running, not(superseded)), release(workflowEnds)),
+		),
+		Done:   reached(v1alpha1.PhaseComplete),
+		Breaks: []string{clustersLast},
+	},
+	{
 		// Nobody looks at it any more, so that it is not known to Argo CD when the Experiment is deleted.
 		Name:    "secret-deleted-complete",
 		Objects: objects(onCluster),

@@ -93,7 +93,7 @@ func (c *Client) followAll(ctx context.Context, all []Watched, happened func(Eve
 		case <-open:
 		case err := <-ended:
 			return err
-		case <-time.After(openTries * answerTimeout):
+		case <-time.After((openTries + 1) * (answerTimeout + openPause)):
 			return errors.New("opening watches: no answer")
 		case <-ctx.Done():
 			return ctx.Err()

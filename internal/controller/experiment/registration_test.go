@@ -1,0 +1,331 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+)
+
+// withoutSecret is a live client that cannot read a Secret, for some times.
+type withoutSecret struct {
+	client.Client
+	name  string
+	times *int
+}
+
+func (w withoutSecret) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if kindOf(o) == "Secret" && key.Name == w.name && *w.times > 0 {
+		*w.times--
+		return apierrors.NewInternalError(errors.New("down"))
+	}
+	return w.Client.Get(ctx, key, o, opts...)
+}
+
+// withoutKeeping is a live client to which Secrets are gone as soon as they are created.
+type withoutKeeping struct{ client.Client }
+
+func (w withoutKeeping) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	err := w.Client.Create(ctx, o, opts...)
+	if err == nil && kindOf(o) == "Secret" {
+		err = w.Delete(ctx, o)
+	}
+	return err
+}
+
+// firstOf says which of two kinds of writes came first; empty where there is not each.
+func (l *lab) firstOf(one, other string) string {
+	i, j := slices.Index(l.writes, one), slices.Index(l.writes, other)
+	switch {
+	case i < 0 || j < 0:
+		return ""
+	case i < j:
+		return one
+	}
+	return other
+}
+
+// An Application whose cluster somebody has unregistered is deleted when that is registered again: Argo CD would let it go, and
+// leave what it deployed.
+func TestUnregisteredBeforeATeardown(t *testing.T) {
+	for name, told := range map[string]bool{"Argo CD says so": true, "Argo CD has not looked yet": false} {
+		l := newLab(t, onExisting(staging(kubeconfig))...)
+		l.settle(l.play)
+		l.delete(argocd.SecretGVK)
+		if told {
+			l.disconnect("InvalidSpecError", "there are no clusters with this name")
+		}
+		l.remove()
+		l.writes = nil
+		l.tick(l.without(argocd.ApplicationGVK))
+		registered, deleted := slices.Index(l.writes, "create Secret"), slices.Index(l.writes, "delete Application")
+		if registered < 0 || deleted < registered {
+			t.Errorf("%s: it writes %v", name, l.writes)
+		}
+		l.tick(l.without())
+		if l.get() != nil || len(l.ours()) > 0 {
+			t.Errorf("%s: it stays, and %v", name, kindsLeft(l.ours()))
+		}
+	}
+
+	for name, end := range map[string]func(l *lab){
+		"deleted":    func(l *lab) { l.remove() },
+		"terminated": func(l *lab) { l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true }) },
+	} {
+		l := newLab(t, onExisting(staging(kubeconfig))...)
+		l.settle(l.play)
+		l.delete(argocd.SecretGVK)
+		l.disconnect("InvalidSpecError", "there are no clusters with this name")
+		l.forbid("create", "Secret")
+		end(l)
+		l.tick(l.without())
+		if len(l.list(argocd.ApplicationGVK)) == 0 {
+			t.Errorf("%s: it does not try to register the cluster", name)
+		}
+		l.later(8 * time.Minute)
+		if l.tick(l.without()); len(l.ours()) > 0 {
+			t.Errorf("%s: what cannot be registered holds it for ever: %v", name, kindsLeft(l.ours()))
+		}
+	}
+}
+
+// A cluster Secret that somebody has made his own is not registered again: Argo CD knows the cluster.
+func TestRegistrationOfSomebodyElse(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	l.settle(l.play)
+	secret := l.list(argocd.SecretGVK)[0]
+	secret.SetLabels(argocd.ClusterLabels())
+	l.update(&secret)
+	l.remove()
+	l.tick(l.without())
+	if l.get() != nil || len(l.ours()) > 0 {
+		t.Errorf("it stays, and %v", kindsLeft(l.ours()))
+	}
+	if err := l.client.Get(t.Context(), client.ObjectKeyFromObject(&secret), &secret); err != nil {
+		t.Errorf("somebody else's cluster Secret: %v", err)
+	}
+}
+
+// A cluster Secret by which Argo CD does not know the cluster any more is mended before the Application goes.
+func TestRegistrationThatIsNoneAnyMore(t *testing.T) {
+	for name, spoil := range map[string]func(*unstructured.Unstructured){
+		"another name": func(secret *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(secret.Object, encode("renamed"), "data", "name")
+		},
+		"no cluster Secret": func(secret *unstructured.Unstructured) {
+			labels := secret.GetLabels()
+			for label := range argocd.ClusterLabels() {
+				delete(labels, label)
+			}
+			secret.SetLabels(labels)
+		},
+	} {
+		for _, told := range []bool{true, false} {
+			l := newLab(t, onExisting(staging(kubeconfig))...)
+			l.settle(l.play)
+			secret := l.list(argocd.SecretGVK)[0]
+			spoil(&secret)
+			l.update(&secret)
+			if told {
+				l.disconnect("InvalidSpecError", "there are no clusters with this name")
+			}
+			l.remove()
+			l.writes = nil
+			l.tick(l.without(argocd.ApplicationGVK))
+			if first := l.firstOf("apply object", "delete Application"); first != "apply object" {
+				t.Errorf("%s, told %t: it writes %v", name, told, l.writes)
+			}
+			if l.tick(l.without()); l.get() != nil || len(l.ours()) > 0 {
+				t.Errorf("%s, told %t: it stays, and %v", name, told, kindsLeft(l.ours()))
+			}
+		}
+	}
+}
+
+// A read that fails does not let an Application go.
+func TestRegistrationThatCannotBeReadOnce(t *testing.T) {
+	for _, name := range []string{"staging", ""} { // the kubeconfig, and the cluster Secret
+		l := newLab(t, onExisting(staging(kubeconfig))...)
+		l.settle(l.play)
+		times := 2
+		if name == "" {
+			name = l.list(argocd.SecretGVK)[0].GetName()
+		}
+		l.delete(argocd.SecretGVK)
+		l.reconciler.Live = withoutSecret{l.client, name, &times}
+		l.remove()
+		l.writes = nil
+		l.tick(l.without(argocd.ApplicationGVK))
+		if first := l.firstOf("create Secret", "delete Application"); first != "create Secret" || times > 0 {
+			t.Errorf("%s: it writes %v, and reads %d times", name, l.writes, times)
+		}
+		if l.tick(l.without()); l.get() != nil || len(l.ours()) > 0 {
+			t.Errorf("%s: it stays, and %v", name, kindsLeft(l.ours()))
+		}
+	}
+}
+
+// One that can never be read, or that somebody takes away every time, holds the Application for a quarter of the deadline.
+func TestRegistrationThatNeverStays(t *testing.T) {
+	forever := 1 << 20
+	for name, never := range map[string]func(client.Client) client.Client{
+		"read":       func(c client.Client) client.Client { return withoutSecret{c, "staging", &forever} },
+		"taken away": func(c client.Client) client.Client { return withoutKeeping{c} },
+	} {
+		l := newLab(t, onExisting(staging(kubeconfig))...)
+		l.settle(l.play)
+		l.delete(argocd.SecretGVK)
+		l.reconciler.Live = never(l.client)
+		l.remove()
+		passes := func(at time.Duration) {
+			l.later(at)
+			for range 12 {
+				if e := l.get(); e != nil {
+					_, _ = l.reconciler.Reconcile(t.Context(), e)
+				}
+				l.without()()
+			}
+		}
+		passes(0)
+		passes(7 * time.Minute)
+		if len(l.list(argocd.ApplicationGVK)) == 0 {
+			t.Fatalf("%s: the Application went at once", name)
+		}
+		if name == "taken away" {
+			if looks := l.pass(); looks < leftoverDelay {
+				t.Errorf("it looks again in %s", looks)
+			}
+		}
+		if passes(8 * time.Minute); l.get() != nil || len(l.ours()) > 0 {
+			t.Errorf("%s: it stays, and %v", name, kindsLeft(l.ours()))
+		}
+	}
+}
+
+// What was refused on the way up says nothing of a teardown.
+func TestRegistrationThatWasRefusedBefore(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	l.until(v1alpha1.PhaseReady)
+	l.delete(argocd.SecretGVK)
+	l.disconnect("InvalidSpecError", "there are no clusters with this name")
+	l.forbid("create", "Secret")
+	l.tick()
+	l.later(time.Hour)
+	l.tick()
+	l.refuse = nil
+	l.remove()
+	l.writes = nil
+	l.tick(l.without(argocd.ApplicationGVK))
+	if first := l.firstOf("create Secret", "delete Application"); first != "create Secret" {
+		t.Errorf("it writes %v", l.writes)
+	}
+}
+
+// Targets that leave at the same time are each held for their time, whatever becomes of the others.
+func TestUnregisteredTargetsThatLeave(t *testing.T) {
+	leaving := func(t *testing.T) *lab {
+		l := newLab(t, experimentOf(
+			goingAfter(time.Minute, targetOf("a", v1alpha1.ClusterGKE)), goingAfter(time.Minute, targetOf("b", v1alpha1.ClusterGKE)),
+			targetOf("stays", v1alpha1.ClusterHub),
+		), nginx(), template())
+		l.settle(l.play)
+		return l
+	}
+	l := leaving(t)
+	for _, secret := range l.list(argocd.SecretGVK) {
+		l.deleteObject(&secret)
+	}
+	l.forbid("create", "Secret")
+	l.later(2 * time.Minute)
+	l.tick(l.without())
+	if n := len(l.list(argocd.ApplicationGVK)); n != 3 {
+		t.Errorf("%d Applications", n)
+	}
+	l.later(10 * time.Minute)
+	l.tick(l.without())
+	if claims := len(l.list(crossplane.GKEClusterGVK)); claims > 0 {
+		t.Errorf("%d claims are held for ever: %s", claims, l.states())
+	}
+
+	// The registration of a cluster that waits for its Application no more goes, and does not come again.
+	l = leaving(t)
+	l.later(2 * time.Minute)
+	l.refuse = func(verb, kind string) error {
+		if verb == "delete" && kind == "Application" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "applications"}, "x", errors.New("no rights"))
+		}
+		return nil
+	}
+	hold := l.without(crossplane.GKEClusterGVK)
+	l.tick(hold)
+	l.later(10 * time.Minute)
+	l.tick(hold)
+	l.writes = nil
+	if l.tick(hold); slices.Contains(l.writes, "create Secret") {
+		t.Errorf("it writes %v", l.writes)
+	}
+}
+
+// A list that fails is one, though single objects can be read: the Experiment is released.
+func TestSecretsThatCannotBeListed(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	l.settle(l.play)
+	l.remove()
+	l.tick(l.without(argocd.ApplicationGVK))
+	l.listErrors["Secret"], l.armed = apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no rights")), true
+	for _, minute := range []time.Duration{1, 9, 16, 31, 40} {
+		l.later(minute * time.Minute)
+		l.tick(l.without())
+	}
+	if e := l.get(); e != nil {
+		t.Errorf("it is held for ever: %+v", e.Status.Conditions)
+	}
+}
+
+// A component that the spec does not name any more goes from a cluster that Argo CD knows, whatever has become of the kubeconfig,
+// and stays on one that it does not know and cannot be told.
+func TestRemovedWithoutKubeconfig(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		target := targetOf("app", v1alpha1.ClusterExisting)
+		target.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
+		target.ApplicationPolicy = v1alpha1.ApplicationPerComponent
+		target.Components = layers
+		l := newLab(t, experimentOf(target), staging(kubeconfig), template())
+		l.reconciler.Options.Fallback = Fallback{RepoURL: "https://git.example.com/components.git", Revision: "v1"}
+		l.until(v1alpha1.PhaseRunning)
+		l.deleteObject(staging(kubeconfig))
+		if known {
+			app := l.appOf(layers[1].String())
+			app.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "ComparisonError", "message": "the chart is broken"}}}
+			l.update(app)
+		} else {
+			l.delete(argocd.SecretGVK)
+		}
+		l.edit(func(e *v1alpha1.Experiment) {
+			e.Spec.Targets[0].Components = slices.Delete(slices.Clone(layers), 1, 2)
+		})
+		l.writes = nil
+		for range 4 {
+			l.mustReconcile()
+		}
+		if slices.Contains(l.writes, "delete Application") != known {
+			t.Errorf("Argo CD knows the cluster: %t, and it writes %v", known, l.writes)
+		}
+		if told := l.message(v1alpha1.ConditionApplicationsHealthy); !known && !strings.Contains(told, "when Argo CD knows its cluster again") {
+			t.Errorf("it says %q", told)
+		}
+		l.expect(v1alpha1.ConditionApplicationsHealthy, metav1.ConditionFalse, v1alpha1.ReasonApplicationProgressing)
+	}
+}
