@@ -27,6 +27,8 @@ const (
 	// how long nothing may happen in it.
 	referenceLimit = 3 * time.Minute
 	pauseLimit     = 30 * time.Second
+	// spareLimit is how long nothing happens at the end of a run whose fault does not happen.
+	spareLimit = 5 * time.Second
 	// faultLimit is for a fault to be over.
 	faultLimit = 20 * time.Second
 	// grace and backoff are what recovery may take beside twice the time of the reference.
@@ -154,8 +156,8 @@ func (r *run) play(ctx context.Context, reference *Reference, patience time.Dura
 		if changed {
 			done, changed = r.look(ctx, &steps)
 		}
-		if done && !changed && r.settled(ctx) {
-			r.converged = true
+		if done && !changed && (r.settled(ctx) || r.spared(ctx)) {
+			r.converged = r.proxy.faultOver()
 			return
 		}
 		if r.hopeless(may(), patience, reference == nil) {
@@ -180,6 +182,11 @@ func (r *run) play(ctx context.Context, reference *Reference, patience time.Dura
 func (r *run) hopeless(limit, patience time.Duration, reference bool) bool {
 	took := time.Since(r.begun)
 	return took > limit+patience || took > limit && !r.proxy.faultOver() || reference && time.Since(r.moved) > pauseLimit
+}
+
+// spared says whether a run has come to its end without its fault, or the last of them: one before may have taken a write away.
+func (r *run) spared(ctx context.Context) bool {
+	return !r.proxy.struck() && !r.proxy.faultOver() && r.proxy.idle(spareLimit) && r.manager.ready(ctx)
 }
 
 // look lets the user and the outsides see what there is. It says whether what the workload asks

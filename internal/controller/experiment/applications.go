@@ -181,7 +181,7 @@ func (f facts) retireRemoved(p *Plan, t *target) {
 	switch {
 	case len(removed) == 0, going(removed[0]), f.strayed(t, removed[0]):
 	case f.registers(p, t):
-		p.lookIn(secretDone)
+		p.lookIn(leftoverDelay) // somebody may take it away every time
 	case looked && !c.Known:
 		p.lookIn(lastLook)
 	default:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,15 +26,14 @@ func (s *scope) apply(ctx context.Context) error {
 		log.FromContext(ctx).Info("Deleting expired Experiment")
 		return kube.Expire(ctx, s.Client, s.experiment)
 	}
-	if slices.ContainsFunc(s.plan.Writes, func(w Write) bool { return w.creates() || !goingDown(s.experiment) }) {
-		if err := s.current(ctx); err != nil {
-			s.plan.Steps, s.plan.Targets, s.plan.Workflow = nil, nil, nil // they tell of what has not been done
-			return err
-		}
-	}
-	if err := s.confirm(ctx); err != nil {
+	stale, unconfirmed := s.prove(ctx)
+	switch {
+	case stale != nil:
+		s.plan.Steps, s.plan.Targets, s.plan.Workflow = nil, nil, nil // they tell of what has not been done
+		return stale
+	case unconfirmed != nil:
 		s.plan.Verdict, s.plan.Steps, s.plan.Targets = false, nil, nil
-		return err
+		return unconfirmed
 	}
 	var errs []error
 	for _, w := range s.plan.Writes {
@@ -79,14 +79,29 @@ func (s *scope) current(ctx context.Context) error {
 	return kube.Current(ctx, s.Live, v1alpha1.GroupVersion.WithKind("Experiment"), s.experiment)
 }
 
-// confirm makes sure that the server has what the plan rests on.
-func (s *scope) confirm(ctx context.Context) error {
-	for _, child := range s.plan.Confirm {
-		if err := s.writer().Confirm(ctx, child.Object); err != nil {
-			return at(child.Condition, err)
-		}
+// proofs is how many objects are read at the same time.
+const proofs = 8
+
+// prove makes sure, all at once, that the Experiment is the one that was planned for, where that matters, and that the server has
+// what the plan rests on.
+func (s *scope) prove(ctx context.Context) (stale, unconfirmed error) {
+	var group errgroup.Group
+	group.SetLimit(proofs)
+	if slices.ContainsFunc(s.plan.Writes, func(w Write) bool { return w.creates() || !goingDown(s.experiment) }) {
+		group.Go(func() error {
+			stale = s.current(ctx)
+			return nil
+		})
 	}
-	return nil
+	errs := make([]error, len(s.plan.Confirm))
+	for i, child := range s.plan.Confirm {
+		group.Go(func() error {
+			errs[i] = at(child.Condition, s.writer().Confirm(ctx, child.Object))
+			return nil
+		})
+	}
+	_ = group.Wait() // each has its own error
+	return stale, firstError(errs...)
 }
 
 func (s *scope) writer() kube.Writer {

@@ -202,7 +202,7 @@
 // refused. An Application whose cluster is gone, which the server must say, is freed of Argo CD's
 // finalizers. Of a cluster that it does not know, Argo CD lets an Application go and leaves what that deployed; so one that
 // was unregistered is registered again before its Applications are deleted, where there is a kubeconfig for that, which is tried for a
-// quarter of the deadline, and the registration of an existing cluster stays as long as they do. When the deadline of the whole teardown is over, too, a ConfigMap in the manager's
+// quarter of the deadline (an Application that the spec does not name any more waits as long as it takes), and the registration of an existing cluster stays as long as they do. When the deadline of the whole teardown is over, too, a ConfigMap in the manager's
 // namespace tells of everything that is left, and the finalizer goes; with policy Block it does not. A
 // manager that looks in other namespaces than the Experiment was begun with never lets it go, because
 // it knows nothing of what is there. An Experiment that spec.terminate has ended stays anyway, and has

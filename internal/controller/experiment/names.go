@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"slices"
 	"strconv"
@@ -292,7 +293,9 @@ func (n names) namespaces() v1alpha1.Namespaces {
 // tells says whether a cluster Secret makes Argo CD know a target's cluster.
 func (n names) tells(secret *unstructured.Unstructured, t v1alpha1.Target, objects []*unstructured.Unstructured) bool {
 	name, _ := secretValue(secret, "name")
-	return string(name) == n.registration(t, objects) && labels.SelectorFromSet(argocd.ClusterLabels()).Matches(labels.Set(secret.GetLabels()))
+	server, _ := secretValue(secret, "server")
+	config, _ := secretValue(secret, "config")
+	return string(name) == n.registration(t, objects) && len(server) > 0 && json.Valid(config) && labels.SelectorFromSet(argocd.ClusterLabels()).Matches(labels.Set(secret.GetLabels()))
 }
 
 // registration is what Argo CD calls a target's cluster. One of which an object takes the place of

@@ -320,7 +320,7 @@ func (s *scope) recordedWorkflow(ctx context.Context, key types.NamespacedName, 
 		return cached, nil
 	}
 	workflow, err := kube.Get(ctx, s.Live, argoworkflows.WorkflowGVK, key)
-	if ends && s.tolerated(ctx, argoworkflows.WorkflowGVK, reading(argoworkflows.WorkflowGVK), err) {
+	if ends && s.tolerated(ctx, argoworkflows.WorkflowGVK, reading(argoworkflows.WorkflowGVK)+key.String(), err) {
 		err = nil
 	}
 	if workflow != nil && (ends || string(workflow.GetUID()) != s.experiment.Status.Workflow.UID) {
@@ -414,25 +414,40 @@ func (s *scope) retires(t v1alpha1.Target, apps []*unstructured.Unstructured) bo
 	return slices.ContainsFunc(removed, func(app *unstructured.Unstructured) bool { return !going(app) })
 }
 
-// registration is what Argo CD was told of a target's cluster.
+// registration is what Argo CD was told of a target's cluster: that it knows one of two by the same name, it takes for an error.
 func (s *scope) registration(ctx context.Context, t v1alpha1.Target) Connection {
-	secret, err := kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t))
+	own, objects := s.names.clusterSecret(t), s.seen.Clusters[t.Name]
+	secret, err := kube.Get(ctx, s.Live, argocd.SecretGVK, own)
 	switch {
-	case err != nil || secret == nil:
+	case err != nil:
 		return Connection{ReadErr: err}
-	case !marks.Owns(s.experiment, secret): // somebody has made it his own
+	case secret != nil && !marks.Owns(s.experiment, secret): // somebody has made it his own
 		return Connection{Known: true}
+	case secret != nil && s.names.tells(secret, t, objects):
+		return Connection{Registered: secret, Known: true}
 	}
-	return Connection{Registered: secret, Known: s.names.tells(secret, t, s.seen.Clusters[t.Name])}
+	all, err := kube.List(ctx, s.Live, argocd.SecretGVK, client.InNamespace(own.Namespace), client.MatchingLabels(argocd.ClusterLabels()))
+	if err != nil {
+		return Connection{ReadErr: err}
+	}
+	for i := range all {
+		if keyOf(&all[i]) != own && s.names.tells(&all[i], t, objects) {
+			return Connection{Registered: secret, Known: true, Clash: kube.Describe(&all[i])}
+		}
+	}
+	return Connection{Registered: secret}
 }
 
 // observeDisconnected does so in a teardown, for the Applications that cannot go without, or would leave what they deployed, whether
 // Argo CD has told so yet or not: what cannot be read holds those up, for a share of the deadline, and nothing else.
 func (s *scope) observeDisconnected(ctx context.Context) {
-	waits := (&demolition{facts: s.facts()}).takeWorkflow()
+	next := &demolition{facts: s.facts()}
+	next.takeFirst()
 	for _, t := range s.experiment.Spec.Targets {
 		apps := s.seen.Applications[t.Name]
-		asks := !waits && slices.ContainsFunc(apps, func(app *unstructured.Unstructured) bool { return !going(app) })
+		asks := slices.ContainsFunc(next.Writes, func(w Write) bool {
+			return w.Action == Delete && slices.ContainsFunc(apps, func(app *unstructured.Unstructured) bool { return app.GetUID() == w.Object.GetUID() })
+		})
 		if (asks || slices.ContainsFunc(apps, argocd.Disconnected)) && s.names.registered(t, s.seen.Clusters[t.Name], apps) {
 			s.observeRegistration(ctx, t, asks)
 		}
@@ -528,7 +543,7 @@ func (s *scope) connectionAgain(ctx context.Context, t v1alpha1.Target, told Con
 		return told
 	}
 	c := s.connection(ctx, t, providerOf(t).kubeconfig(s.names, t, s.seen.cluster(t.Name)))
-	c.Registered, c.Known = told.Registered, told.Known
+	c.Registered, c.Known, c.Clash = told.Registered, told.Known, orDefault(told.Clash, c.Clash)
 	return c
 }
 
@@ -725,7 +740,7 @@ func (s *scope) firstKinds() []schema.GroupVersionKind {
 // what it cannot read.
 func (s *scope) clusterSecret(ctx context.Context, t v1alpha1.Target) (*unstructured.Unstructured, error) {
 	secret, err := s.owned(kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t)))
-	if s.tolerated(ctx, argocd.SecretGVK, reading(argocd.SecretGVK), err) {
+	if s.tolerated(ctx, argocd.SecretGVK, reading(argocd.SecretGVK)+s.names.clusterSecret(t).String(), err) {
 		return nil, nil
 	}
 	return secret, err
@@ -746,7 +761,7 @@ func (s *scope) namespaceOnHub(ctx context.Context, t v1alpha1.Target) (*unstruc
 }
 
 // tolerated says whether a teardown has to do without what it cannot read of a kind: it has tried for a
-// quarter of the deadline. Refusals know it by what it is: that one object can be read says nothing of a list.
+// quarter of the deadline. Refusals know it by what it is: that one object can be read says nothing of others, or of a list.
 func (s *scope) tolerated(ctx context.Context, gvk schema.GroupVersionKind, what string, err error) bool {
 	s.refusals.note(ctx, s.experiment, what, err, s.now)
 	d := &demolition{facts: s.facts()}

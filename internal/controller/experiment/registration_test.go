@@ -17,6 +17,7 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // withoutSecret is a live client that cannot read a Secret, for some times.
@@ -45,16 +46,10 @@ func (w withoutKeeping) Create(ctx context.Context, o client.Object, opts ...cli
 	return err
 }
 
-// firstOf says which of two kinds of writes came first; empty where there is not each.
-func (l *lab) firstOf(one, other string) string {
-	i, j := slices.Index(l.writes, one), slices.Index(l.writes, other)
-	switch {
-	case i < 0 || j < 0:
-		return ""
-	case i < j:
-		return one
-	}
-	return other
+// registersFirst says whether a write came before the deletion of an Application; not, where there is not each.
+func (l *lab) registersFirst(write string) bool {
+	at, deleted := slices.Index(l.writes, write), slices.Index(l.writes, "delete Application")
+	return at >= 0 && at < deleted
 }
 
 // An Application whose cluster somebody has unregistered is deleted when that is registered again: Argo CD would let it go, and
@@ -144,7 +139,7 @@ func TestRegistrationThatIsNoneAnyMore(t *testing.T) {
 			l.remove()
 			l.writes = nil
 			l.tick(l.without(argocd.ApplicationGVK))
-			if first := l.firstOf("apply object", "delete Application"); first != "apply object" {
+			if !l.registersFirst("apply object") {
 				t.Errorf("%s, told %t: it writes %v", name, told, l.writes)
 			}
 			if l.tick(l.without()); l.get() != nil || len(l.ours()) > 0 {
@@ -168,7 +163,7 @@ func TestRegistrationThatCannotBeReadOnce(t *testing.T) {
 		l.remove()
 		l.writes = nil
 		l.tick(l.without(argocd.ApplicationGVK))
-		if first := l.firstOf("create Secret", "delete Application"); first != "create Secret" || times > 0 {
+		if !l.registersFirst("create Secret") || times > 0 {
 			t.Errorf("%s: it writes %v, and reads %d times", name, l.writes, times)
 		}
 		if l.tick(l.without()); l.get() != nil || len(l.ours()) > 0 {
@@ -228,8 +223,124 @@ func TestRegistrationThatWasRefusedBefore(t *testing.T) {
 	l.remove()
 	l.writes = nil
 	l.tick(l.without(argocd.ApplicationGVK))
-	if first := l.firstOf("create Secret", "delete Application"); first != "create Secret" {
+	if !l.registersFirst("create Secret") {
 		t.Errorf("it writes %v", l.writes)
+	}
+}
+
+// What the manager may not read any more beside a cluster in its house it lets itself read again, and then registers.
+func TestRegistrationOfAHousedCluster(t *testing.T) {
+	target := targetOf("app", v1alpha1.ClusterVCluster)
+	l := newLab(t, experimentOf(target), nginx(), template())
+	l.settle(l.play)
+	l.delete(argocd.SecretGVK)
+	l.delete(kube.RoleBindingGVK)
+	l.reconciler.Live = withoutGrant{l.client, l}
+	l.remove()
+	l.writes = nil
+	l.tick(l.without(argocd.ApplicationGVK))
+	if !l.registersFirst("create RoleBinding") || !l.registersFirst("create Secret") {
+		t.Errorf("it writes %v", l.writes)
+	}
+}
+
+// withoutGrant is a live client that may not read kubeconfigs while there is no RoleBinding for it.
+type withoutGrant struct {
+	client.Client
+	l *lab
+}
+
+func (w withoutGrant) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if kindOf(o) == "Secret" && strings.HasSuffix(key.Name, "-kubeconfig") && len(w.l.list(kube.RoleBindingGVK)) == 0 {
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, key.Name, errors.New("no rights"))
+	}
+	return w.Client.Get(ctx, key, o, opts...)
+}
+
+// One that others depend on has its time when it is its turn.
+func TestRegistrationOfWhatOthersNeed(t *testing.T) {
+	needed, needs := targetOf("a", v1alpha1.ClusterExisting), targetOf("b", v1alpha1.ClusterHub, "a")
+	needed.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
+	needs.ApplicationPolicy, needs.Components = v1alpha1.ApplicationPerComponent, layers[:2]
+	l := newLab(t, experimentOf(needed, needs), staging(kubeconfig), nginx(), template())
+	l.reconciler.Options.Fallback = Fallback{RepoURL: "https://git.example.com/components.git", Revision: "v1"}
+	l.settle(l.play)
+	l.delete(argocd.SecretGVK)
+	l.remove()
+	hold := l.without(argocd.ApplicationGVK)
+	l.tick(hold)
+	for _, layer := range []int{1, 0} { // each takes five minutes
+		l.later(time.Duration(2-layer) * 5 * time.Minute)
+		l.tick(hold)
+		l.finalize(l.appOf(layers[layer].String()))
+		l.tick(hold)
+	}
+	if !l.registersFirst("create Secret") || len(l.list(argocd.SecretGVK)) != 1 {
+		t.Errorf("it writes %v", l.writes)
+	}
+	if l.tick(l.without()); l.get() != nil || len(l.ours()) > 0 {
+		t.Errorf("it stays, and %v", kindsLeft(l.ours()))
+	}
+}
+
+// A cluster that Argo CD knows by a Secret of another name is not registered twice: of two it would know none.
+func TestRegistrationByAnotherName(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	l.settle(l.play)
+	secret := l.list(argocd.SecretGVK)[0]
+	moved := secret.DeepCopy()
+	moved.SetName("sealed")
+	moved.SetResourceVersion("")
+	moved.SetLabels(argocd.ClusterLabels())
+	l.create(moved)
+	l.deleteObject(&secret)
+	l.remove()
+	l.writes = nil
+	if l.tick(l.without()); l.get() != nil || len(l.ours()) > 0 || slices.Contains(l.writes, "create Secret") {
+		t.Errorf("it writes %v; left are %v", l.writes, kindsLeft(l.ours()))
+	}
+}
+
+// One of which somebody has broken the credentials is mended first.
+func TestRegistrationThatIsBroken(t *testing.T) {
+	for _, field := range []string{"config", "server"} {
+		l := newLab(t, onExisting(staging(kubeconfig))...)
+		l.settle(l.play)
+		secret := l.list(argocd.SecretGVK)[0]
+		_ = unstructured.SetNestedField(secret.Object, "", "data", field)
+		l.update(&secret)
+		l.remove()
+		l.writes = nil
+		l.tick(l.without(argocd.ApplicationGVK))
+		if !l.registersFirst("apply object") {
+			t.Errorf("%s: it writes %v", field, l.writes)
+		}
+	}
+}
+
+// Single Secrets that cannot be read have their time, whatever others can be.
+func TestOneSecretThatCannotBeRead(t *testing.T) {
+	forever := 1 << 20
+	a, b := targetOf("a", v1alpha1.ClusterExisting), targetOf("b", v1alpha1.ClusterExisting)
+	for _, target := range []*v1alpha1.Target{&a, &b} {
+		target.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
+	}
+	l := newLab(t, experimentOf(a, b), staging(kubeconfig), nginx(), template())
+	l.settle(l.play)
+	name := ""
+	for _, secret := range l.list(argocd.SecretGVK) {
+		if secret.GetLabels()[v1alpha1.LabelTarget] == "b" {
+			name = secret.GetName()
+		}
+	}
+	l.reconciler.Live = withoutSecret{l.client, name, &forever}
+	l.remove()
+	for _, minute := range []time.Duration{0, 8, 9, 16, 20, 31, 40} {
+		l.later(minute * time.Minute)
+		l.tick(l.without())
+	}
+	if e := l.get(); e != nil {
+		t.Errorf("it is held for ever: %+v", e.Status.Teardown)
 	}
 }
 

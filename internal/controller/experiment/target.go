@@ -250,9 +250,7 @@ func (f facts) register(p *Plan, t *target, what string) {
 		t.message = what + " is up and is not registered while the spec cannot be acted on"
 	case c.ReadErr != nil:
 		t.clusterReason, t.message = kube.Reason(c.ReadErr), kube.Message(c.ReadErr)
-		if t.provider.housed() && t.clusterReason == v1alpha1.ReasonForbidden {
-			p.Writes = append(p.Writes, f.grant(t)) // somebody has taken it away, or the manager is another account now
-		}
+		f.grantAgain(p, t, c)
 	case c.Missing != "":
 		t.clusterReason = v1alpha1.ReasonKubeconfigMissing
 		t.message = what + " is Ready and " + c.Missing
@@ -281,6 +279,7 @@ func (f facts) registerAgain(p *Plan, t *target) {
 		return
 	}
 	p.lookIn(lastLook) // it may be rotated later, which nobody tells
+	f.grantAgain(p, t, c)
 	secret, err := f.desiredClusterSecret(t, c)
 	if f.frozen || !c.Found || c.Clash != "" || c.Err != nil || c.ReadErr != nil || err != nil {
 		return
@@ -293,6 +292,14 @@ func (f facts) registerAgain(p *Plan, t *target) {
 	}
 	if c.Registered == nil || !going(c.Registered) && !kube.UpToDate(c.Registered, secret) {
 		p.Writes = append(p.Writes, Write{Object: secret, Known: c.Registered != nil, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
+	}
+}
+
+// grantAgain lets the manager read the Secrets beside a target's cluster once more, where it may not: somebody has taken that away, or
+// the manager is another account now.
+func (f facts) grantAgain(p *Plan, t *target, c Connection) {
+	if t.provider.housed() && !f.frozen && kube.Reason(c.ReadErr) == v1alpha1.ReasonForbidden {
+		p.Writes = append(p.Writes, f.grant(t))
 	}
 }
 

@@ -215,7 +215,7 @@ func (d *demolition) takeApplication(t *target, app *unstructured.Unstructured, 
 		return
 	case d.registersFirst(t, app):
 		d.leave(*app)
-		d.left[len(d.left)-1].err = errUnregistered
+		d.Down[len(d.Down)-1] += " (its cluster is registered with Argo CD first)"
 		return
 	}
 	d.remove(*app)
@@ -236,10 +236,11 @@ func (d *demolition) registersFirst(t *target, app *unstructured.Unstructured) b
 	if !looked || c.Known || going(app) || d.triedToRegister(t.spec.Name) || d.given(remnant{object: app}, 4) {
 		return false
 	}
+	d.registerAgain(&d.Plan, t)
 	if c.ReadErr != nil {
 		return true // which is tried again
 	}
-	if d.registerAgain(&d.Plan, t); !d.registers(&d.Plan, t) {
+	if !d.registers(&d.Plan, t) {
 		return false
 	}
 	wait := secretDone
@@ -258,8 +259,8 @@ func (d *demolition) triedToRegister(target string) bool {
 // unregistered is by what refusals know that Argo CD does not know the cluster of a target that goes.
 func unregistered(target string) string { return "registration of target " + target }
 
-// reading is by what refusals know the reads of single objects of a kind.
-func reading(gvk schema.GroupVersionKind) string { return "reading " + gvk.GroupKind().String() }
+// reading is what begins that by what refusals know the reads of single objects of a kind.
+func reading(gvk schema.GroupVersionKind) string { return "reading " + gvk.GroupKind().String() + " " }
 
 // needed says whether a target's Applications wait for those of others that depend on it.
 func (d *demolition) needed(name string) bool {
@@ -368,11 +369,15 @@ func (d *demolition) end() {
 // have.
 func (d *demolition) given(r remnant, share int) bool {
 	since := d.refused[r.key()].since
-	if read := d.refused[reading(r.gvk)].since; r.object == nil && (since.IsZero() || !read.IsZero() && read.Before(since)) {
-		since = read
-	}
-	if going(r.object) {
+	switch {
+	case going(r.object):
 		since = d.askedAt(r)
+	case r.object == nil:
+		for what, refused := range d.refused {
+			if strings.HasPrefix(what, reading(r.gvk)) && (since.IsZero() || refused.since.Before(since)) {
+				since = refused.since
+			}
+		}
 	}
 	return d.over(since, share) // or it is asked for now
 }

@@ -334,7 +334,11 @@ func (s *scope) fence(ctx context.Context, a attempt, point *corev1.ConfigMap) (
 	changed := point.DeepCopy()
 	changed.Annotations[runner.AnnotationExecution] = a.name().Name
 	if a.execution.Operation == v1alpha1.OperationShutdown {
-		changed.Annotations[annotationNamespaces] = join(a.reached.namespaces)
+		names := a.reached.namespaces
+		if len(names) > 0 { // what an attempt before has put to sleep may still sleep in those that take no part any more
+			names = slices.Compact(slices.Sorted(slices.Values(slices.Concat(names, split(point.Annotations[annotationNamespaces])))))
+		}
+		changed.Annotations[annotationNamespaces] = join(names)
 	}
 	patch := client.MergeFromWithOptions(point, client.MergeFromWithOptimisticLock{})
 	if err := s.Live.Patch(ctx, changed, patch, client.FieldOwner(kube.FieldOwner)); err != nil {

@@ -428,6 +428,10 @@ func TestOptsOut(t *testing.T) {
 	if in := n.complete(); in != "team" {
 		t.Errorf("after it has opted out, it is put to sleep in %q", in)
 	}
+	point := &corev1.ConfigMap{}
+	if err := n.client.Get(t.Context(), names{namespace: "system", plan: n.plan}.point("a"), point); err != nil || point.Annotations[annotationNamespaces] != "shop,team" {
+		t.Errorf("another plan would find that it sleeps in %q, error %v", point.Annotations[annotationNamespaces], err)
+	}
 	n.morning()
 	if in := n.complete(); in != "shop,team" {
 		t.Errorf("it is woken in %q", in)

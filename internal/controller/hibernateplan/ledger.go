@@ -156,7 +156,10 @@ func again(e *execution, operation v1alpha1.Operation) {
 	e.Operation, e.State, e.Attempts, e.Forgiven = operation, v1alpha1.ExecutionPending, 0, 0
 	e.StartedAt, e.FinishedAt, e.Message, e.Left = nil, nil, "", 0
 	if !e.Asleep {
-		e.Resources, e.Namespaces = 0, nil
+		e.Namespaces = nil
+	}
+	if !e.Asleep || operation == v1alpha1.OperationShutdown { // which tells anew how many there are
+		e.Resources = 0
 	}
 }
 

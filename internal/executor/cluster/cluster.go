@@ -85,3 +85,9 @@ var Conflicts = wait.Backoff{Steps: 8, Duration: 10 * time.Millisecond, Factor: 
 func Retry(ctx context.Context, write func() error) error {
 	return retry.OnError(Conflicts, func(err error) bool { return ctx.Err() == nil && apierrors.IsConflict(err) }, write)
 }
+
+// IsGone says whether an error means that an object is not there: not that its kind is not served in that version, or that
+// something before the server answers.
+func IsGone(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}

@@ -35,7 +35,11 @@ func (l live) there() bool { return l.object != nil && !l.other }
 func (t *target) read(ctx context.Context, p part) (live, error) {
 	k := p.of()
 	object, err := t.client.Resource(k.gvr).Namespace(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	gone := cluster.IsGone(err)
+	if !gone && apierrors.IsNotFound(err) {
+		gone, err = unserved(k.gvr, t.discovery)
+	}
+	if gone {
 		return live{}, nil
 	}
 	if err != nil {
@@ -67,11 +71,19 @@ func (t *target) write(ctx context.Context, p part, l live, value any, changes m
 	return k.field.read(patched), nil
 }
 
+// outside says whether a part is where the runner may not even look: its namespace is gone, or takes no part any more.
+func (t *target) outside(p part) bool {
+	return !t.session.Remote && !slices.Contains(t.session.Namespaces, p.Namespace)
+}
+
 // Shutdown puts a workload to sleep, its autoscalers before it.
 func (t *target) Shutdown(ctx context.Context, key string, raw json.RawMessage) (json.RawMessage, error) {
 	before, err := decodeState(key, raw)
 	if err != nil {
 		return nil, err
+	}
+	if t.outside(before.part) {
+		return executor.Gone, nil
 	}
 	now, err := t.read(ctx, before.part)
 	if err != nil {
@@ -112,7 +124,7 @@ func (t *target) sleep(ctx context.Context, p part) (value any, there bool, err 
 			return err
 		}
 		value, err = t.write(ctx, p, now, f.asleep, f.sleep())
-		if apierrors.IsNotFound(err) {
+		if cluster.IsGone(err) {
 			there, err = false, nil
 		}
 		return err
@@ -133,7 +145,7 @@ func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executo
 	if err != nil {
 		return executor.Ending{}, err
 	}
-	if !t.session.Remote && !slices.Contains(t.session.Namespaces, before.Namespace) { // where the runner may not even look
+	if t.outside(before.part) {
 		return executor.Ending{State: restore.Left, Note: "its namespace is gone, or going"}, nil
 	}
 	if err := t.hold(ctx, before, slept); err != nil {
@@ -204,7 +216,7 @@ func (t *target) change(ctx context.Context, p part, value any, may func(now any
 			return err
 		}
 		_, err = t.write(ctx, p, now, value, p.of().field.set(value))
-		if apierrors.IsNotFound(err) {
+		if cluster.IsGone(err) {
 			return nil
 		}
 		return err
@@ -247,7 +259,7 @@ func (t *target) wake(ctx context.Context, p part, slept *part, onTheWay ...any)
 		_, err = t.write(ctx, p, now, value, p.of().field.set(value))
 		return err
 	})
-	if apierrors.IsNotFound(err) {
+	if cluster.IsGone(err) {
 		return isGone, nil
 	}
 	if err != nil {

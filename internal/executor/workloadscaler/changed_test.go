@@ -6,9 +6,12 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 
 	"github.com/labkeeper/labkeeper/internal/dispatch"
+	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/executor/executortest"
+	"github.com/labkeeper/labkeeper/internal/restore"
 )
 
 const (
@@ -136,6 +139,63 @@ func TestGone(t *testing.T) {
 	w.must(r.WakeUp(t.Context()))
 	w.expect("2", "Deployment", "b", specReplicas...)
 	if left := r.Left(); !strings.Contains(left, "a Left: it is gone") || !strings.Contains(left, "b Left: it was deleted and created again") {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
+// TestOutside is of what slept in a namespace that takes no part any more: the runner may not look there, and goes on with the rest.
+func TestOutside(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("web", 3))
+	r := w.night("{}")
+	w.must(r.Shutdown(t.Context()))
+	r.Namespaces = nil
+	nobody := rest.CopyConfig(w.runner)
+	nobody.Impersonate.UserName = "nobody"
+	r.Config = nobody
+	if missing := r.Missing(t, dispatch.Shutdown) + r.Missing(t, dispatch.WakeUp); missing != "" {
+		t.Errorf("missing: %s", missing)
+	}
+	target, err := r.Open(t.Context(), dispatch.Shutdown)
+	w.must(err)
+	slept, err := target.Shutdown(t.Context(), r.Point.Resources[0].Key, r.Point.Resources[0].Before)
+	if err != nil || string(slept) != string(executor.Gone) {
+		t.Errorf("it is put to sleep as %s, error %v", slept, err)
+	}
+	w.must(r.WakeUp(t.Context()))
+	if left := r.Left(); !strings.Contains(left, "web Left: its namespace is gone, or going") {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
+// TestNotServed is of a kind that is not served any more in the version that it was put to sleep in: it is not gone.
+func TestNotServed(t *testing.T) {
+	w := newWorld(t)
+	w.apply(oven("bakery", 5))
+	r := w.night(`{"includedGroups": ["Oven.example.com"]}`)
+	w.must(r.Shutdown(t.Context()))
+	r.Config = executortest.Race(w.runner, rename("/example.com/v1/", "/example.com/v0/"))
+	if err := r.WakeUp(t.Context()); err == nil || !strings.Contains(err.Error(), "the cluster serves example.com/v1, and not the version") {
+		t.Errorf("got %v", err)
+	}
+	if left := r.Left(); strings.Contains(left, string(restore.Left)) {
+		t.Errorf("left:\n%s", left)
+	}
+	r.Config = w.runner
+	w.must(r.WakeUp(t.Context()))
+	w.expect("5", "Oven", "bakery", "spec", "loaves")
+}
+
+// TestNotServedAtAll is of a kind that is not served in any version any more: it is gone, and what it scaled wakes without it.
+func TestNotServedAtAll(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("web", 3) + scaledObject("by-web", "{name: web}", ""))
+	r := w.night("{}")
+	w.must(r.Shutdown(t.Context()))
+	r.Config = executortest.Race(controlPlane.Config(), rename("/keda.sh/", "/keda.example.com/"))
+	w.must(r.WakeUp(t.Context()))
+	w.expect("3", "Deployment", "web", specReplicas...)
+	if left := r.Left(); !strings.Contains(left, "web Left: ScaledObject") || !strings.Contains(left, isGone) {
 		t.Errorf("left:\n%s", left)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -140,6 +141,34 @@ func resolve(g group, cluster discovery.DiscoveryInterface) (kind, error) {
 		}
 	}
 	return kind{}, fmt.Errorf("finding kind %s: the cluster does not serve it; install it, or remove it from includedGroups", g.kind)
+}
+
+// unserved says whether no version of a resource is served: then there are no objects of it. That another is, is an error: the objects
+// are there.
+func unserved(gvr schema.GroupVersionResource, cluster discovery.DiscoveryInterface) (bool, error) {
+	groups, err := cluster.ServerGroups()
+	if err != nil {
+		return false, fmt.Errorf("finding %s: %w", resourceText(gvr), err)
+	}
+	for _, served := range groups.Groups {
+		if served.Name != gvr.Group {
+			continue
+		}
+		for _, version := range versions(served.Versions) {
+			list, err := cluster.ServerResourcesForGroupVersion(version)
+			if apierrors.IsNotFound(err) {
+				continue // it has just gone
+			}
+			if err != nil {
+				return false, fmt.Errorf("finding %s: %w", resourceText(gvr), err)
+			}
+			if slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == gvr.Resource }) {
+				return false, fmt.Errorf("finding %s: the cluster serves %s, and not the version that it was put to sleep with; have it serve that too until it is awake",
+					resourceText(gvr), version)
+			}
+		}
+	}
+	return true, nil
 }
 
 // read is the value of a field in an object; nil where there is none.

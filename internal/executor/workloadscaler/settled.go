@@ -22,7 +22,7 @@ func (t *target) Await() time.Duration { return t.await }
 // Settled says whether the pods of a workload are gone, or ready: all of them, or when their time is over as many as were.
 func (t *target) Settled(ctx context.Context, resource restore.Resource, late bool) (string, error) {
 	before, err := decodeState(resource.Key, resource.Before)
-	if err != nil || resource.State == restore.Left {
+	if err != nil || resource.State == restore.Left || t.outside(before.part) {
 		return "", err
 	}
 	now, err := t.read(ctx, before.part)
