@@ -116,14 +116,20 @@ func (s *shop) ready(ctx context.Context, name string) (e *twins.ExperimentDeplo
 	return e
 }
 
-// settled waits until nothing is written for a moment, and is the version that stays.
+// settled waits until nothing is written to it or its twin for a while, and is the version that stays: other controllers may be
+// late with what they have to say of the twin.
 func (s *shop) settled(ctx context.Context, name string) (version string) {
 	GinkgoHelper()
-	Eventually(func() bool {
-		before := version
-		version = s.ready(ctx, name).ResourceVersion
-		return version == before
-	}).WithPolling(400 * time.Millisecond).Should(BeTrue())
+	const looks = 5
+	still, twin := 0, ""
+	Eventually(func() int {
+		e := s.ready(ctx, name)
+		if now := s.twin(ctx, e).GetResourceVersion(); e.ResourceVersion != version || now != twin {
+			still, version, twin = 0, e.ResourceVersion, now
+		}
+		still++
+		return still
+	}).WithPolling(400 * time.Millisecond).Should(BeNumerically(">", looks))
 	return version
 }
 
