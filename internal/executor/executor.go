@@ -86,6 +86,31 @@ type Target interface {
 	Await() time.Duration
 }
 
+// Renewer is a target whose resources somebody may change between two attempts: a resource that was captured, and of which nothing
+// says that it was put to sleep, is brought back to what Renew says, where it is now as found says. What an attempt that was cut
+// short may have changed is taken from before.
+type Renewer interface {
+	Renew(key string, before, found json.RawMessage) (json.RawMessage, error)
+}
+
+// Capture takes a resource into a restore point as it was found, and says whether nothing was known of it.
+func Capture(target Target, point *restore.Point, found Resource) (first bool, err error) {
+	if point.Capture(found.Key, found.State) {
+		return true, nil
+	}
+	known := point.Resource(found.Key)
+	renewer, may := target.(Renewer)
+	if !may || !known.Untouched() {
+		return false, nil
+	}
+	before, err := renewer.Renew(found.Key, known.Before, found.State)
+	if err != nil {
+		return false, fmt.Errorf("capturing %s again: %w", found.Key, err)
+	}
+	known.Before = slices.Clone(before)
+	return false, nil
+}
+
 // Resource is one of a target as it is.
 type Resource struct {
 	// Key of it within the target, for instance Deployment.apps/shop/web.

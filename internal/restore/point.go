@@ -125,6 +125,9 @@ func (p *Point) Capture(key string, before json.RawMessage) bool {
 	return true
 }
 
+// Untouched says whether a resource was captured, and nothing is known of what was made of it.
+func (r *Resource) Untouched() bool { return r.State == Captured && len(r.Slept) == 0 }
+
 // Over says that nothing is to be restored any more.
 func (r *Resource) Over() bool { return r.State == Restored || r.State == Left }
 

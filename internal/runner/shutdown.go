@@ -34,7 +34,11 @@ func (r *run) capture() error {
 		r.point = &restore.Point{Plan: r.task.Plan, Target: r.task.Target, Executor: r.task.Type, Cycle: r.task.Cycle, Cluster: r.cluster}
 	}
 	for _, resource := range found {
-		if r.point.Capture(resource.Key, resource.State) {
+		first, err := executor.Capture(r.target, r.point, resource)
+		if err != nil {
+			return err
+		}
+		if first {
 			r.captured[resource.Key] = true
 		}
 	}

@@ -76,7 +76,9 @@ func (r *Runner) Shutdown(ctx context.Context) error {
 	}
 	var keys []string
 	for _, resource := range snapshot {
-		r.Point.Capture(resource.Key, resource.State)
+		if _, err := executor.Capture(target, r.Point, resource); err != nil {
+			return err
+		}
 		keys = append(keys, resource.Key)
 	}
 	for _, resource := range r.Point.Open() {

@@ -169,6 +169,22 @@ func look(pool *unstructured.Unstructured) state {
 	return state{UID: pool.GetUID(), Limits: limits}
 }
 
+// Renew takes a NodePool as it is now, unless it sleeps.
+func (t *target) Renew(key string, raw, found json.RawMessage) (json.RawMessage, error) {
+	before, err := decode(key, raw)
+	if err != nil {
+		return nil, err
+	}
+	now, err := decode(key, found)
+	if err != nil {
+		return nil, err
+	}
+	if now.UID == before.UID && isAsleep(now) {
+		return raw, nil
+	}
+	return found, nil
+}
+
 // Shutdown lets a NodePool have no nodes any more, and deletes its NodeClaims.
 func (t *target) Shutdown(ctx context.Context, key string, raw json.RawMessage) (json.RawMessage, error) {
 	before, err := decode(key, raw)

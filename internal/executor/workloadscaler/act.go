@@ -71,6 +71,25 @@ func (t *target) write(ctx context.Context, p part, l live, value any, changes m
 	return k.field.read(patched), nil
 }
 
+// Renew takes a workload as it is now, unless it sleeps, and its autoscalers as they were: an attempt before may have changed those.
+func (t *target) Renew(key string, raw, found json.RawMessage) (json.RawMessage, error) {
+	before, err := decodeState(key, raw)
+	if err != nil {
+		return nil, err
+	}
+	now, err := decodeState(key, found)
+	switch {
+	case err != nil:
+		return nil, err
+	case now.UID != before.UID: // another, which nobody has put to sleep
+		return found, nil
+	case now.of().field.isAsleep(decode(now.Value)) || equal(now.Value, before.Value):
+		return raw, nil
+	}
+	now.Autoscalers = before.Autoscalers
+	return encode(now), nil
+}
+
 // outside says whether a part is where the runner may not even look: its namespace is gone, or takes no part any more.
 func (t *target) outside(p part) bool {
 	return !t.session.Remote && !slices.Contains(t.session.Namespaces, p.Namespace)

@@ -200,6 +200,45 @@ func TestNotServedAtAll(t *testing.T) {
 	}
 }
 
+// TestChangedBetweenAttempts is what becomes of a Deployment of 3 that an attempt has captured, and not put to sleep as far as it told.
+func TestChangedBetweenAttempts(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*world)
+		want   string
+	}{
+		"nobody changed it":                {func(*world) {}, "3"},
+		"somebody scaled it":               {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 6}}`) }, "6"},
+		"the attempt had put it to sleep":  {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 0}}`) }, "3"},
+		"it was deleted and created again": {func(w *world) { w.remove("Deployment", "web"); w.apply(deployment("web", 2)) }, "2"},
+		"the attempt had paused its scaler": {func(w *world) {
+			w.patch("ScaledObject", "by-web", `{"metadata": {"annotations": {"autoscaling.keda.sh/paused-replicas": "0"}}}`)
+		}, "3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(deployment("web", 3) + scaledObject("by-web", "{name: web}", ""))
+			r := w.night("{}")
+			target, err := r.Open(t.Context(), dispatch.Shutdown)
+			w.must(err)
+			found, err := target.Snapshot(t.Context())
+			w.must(err)
+			for _, resource := range found {
+				_, err := executor.Capture(target, r.Point, resource)
+				w.must(err)
+			}
+			test.change(w)
+			w.must(r.Shutdown(t.Context()))
+			w.expect("0", "Deployment", "web", specReplicas...)
+			w.must(r.WakeUp(t.Context()))
+			w.expect(test.want, "Deployment", "web", specReplicas...)
+			w.expect("<nil>", "ScaledObject", "by-web", annotation...)
+			if left := r.Left(); left != "" {
+				t.Errorf("left:\n%s", left)
+			}
+		})
+	}
+}
+
 // TestSelfHeal is of replicas that come back while the target is put to sleep: it says so, and another attempt takes
 // them again.
 func TestSelfHeal(t *testing.T) {

@@ -175,4 +175,7 @@ func keeper(object *unstructured.Unstructured) string {
 	return fmt.Sprintf("; Argo CD manages it, by Application %s: let that ignore the difference, or turn its self-heal off", app)
 }
 
-var _ executor.Target = (*target)(nil)
+var (
+	_ executor.Target  = (*target)(nil)
+	_ executor.Renewer = (*target)(nil)
+)
