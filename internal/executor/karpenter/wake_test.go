@@ -7,6 +7,8 @@ import (
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/labkeeper/labkeeper/internal/executor"
 )
 
 // TestWakeIsTheReverse puts NodePools with any limits to sleep, by merge patches alone, and wakes them by what was kept
@@ -63,4 +65,21 @@ func merged(t *testing.T, object *unstructured.Unstructured, spec any) *unstruct
 		t.Fatal(err)
 	}
 	return out
+}
+
+// What somebody changes of a NodePool between two attempts is what it is brought back to, unless the first had put it to sleep.
+func TestRenew(t *testing.T) {
+	const before, raised, asleep, another = `{"uid":"a","limits":{"cpu":"10"}}`, `{"uid":"a","limits":{"cpu":"20"}}`,
+		`{"uid":"a","limits":{"cpu":"0"}}`, `{"uid":"b","limits":{"cpu":"0"}}`
+	var renewer executor.Renewer = &target{}
+	for found, want := range map[string]string{before: before, raised: raised, asleep: before, another: another} {
+		if got, err := renewer.Renew(prefix+"general", json.RawMessage(before), json.RawMessage(found)); err != nil || string(got) != want {
+			t.Errorf("found %s: it is brought back to %s, error %v", found, got, err)
+		}
+	}
+	for _, wrong := range []string{"", "{}"} {
+		if _, err := renewer.Renew(prefix+"general", json.RawMessage(before), json.RawMessage(wrong)); err == nil {
+			t.Errorf("%q is taken for a NodePool", wrong)
+		}
+	}
 }
