@@ -177,12 +177,11 @@ func (f facts) retire(p *Plan, t *target) {
 // what that deployed.
 func (f facts) retireRemoved(p *Plan, t *target) {
 	removed := f.lastFirst(t.removed)
-	c, looked := f.seen.Connections[t.spec.Name]
 	switch {
 	case len(removed) == 0, going(removed[0]), f.strayed(t, removed[0]):
 	case f.registers(p, t):
 		p.lookIn(leftoverDelay) // somebody may take it away every time
-	case looked && !c.Known:
+	case f.cutOff(t.spec.Name):
 		p.lookIn(lastLook)
 	default:
 		p.Writes = append(p.Writes, retirement(Delete, t, removed[0]))
@@ -231,7 +230,7 @@ func (f facts) sumUp(t *target) {
 	for _, app := range t.removed {
 		worst = min(worst, slices.Index(severity, v1alpha1.ReasonApplicationProgressing))
 		what := "is being deleted"
-		if c, looked := f.seen.Connections[t.spec.Name]; looked && !c.Known && !going(app) {
+		if f.cutOff(t.spec.Name) && !going(app) {
 			what = "is deleted when Argo CD knows its cluster again, or what it deployed would stay there"
 		}
 		messages = append(messages, fmt.Sprintf("component %s: it is not wanted any more, and %s %s", componentOf(app), kube.Describe(app), what))

@@ -416,8 +416,8 @@ func (s *scope) retires(t v1alpha1.Target, apps []*unstructured.Unstructured) bo
 
 // registration is what Argo CD was told of a target's cluster: that it knows one of two by the same name, it takes for an error.
 func (s *scope) registration(ctx context.Context, t v1alpha1.Target) Connection {
-	own, objects := s.names.clusterSecret(t), s.seen.Clusters[t.Name]
-	secret, err := kube.Get(ctx, s.Live, argocd.SecretGVK, own)
+	objects := s.seen.Clusters[t.Name]
+	secret, err := kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t))
 	switch {
 	case err != nil:
 		return Connection{ReadErr: err}
@@ -426,13 +426,13 @@ func (s *scope) registration(ctx context.Context, t v1alpha1.Target) Connection 
 	case secret != nil && s.names.tells(secret, t, objects):
 		return Connection{Registered: secret, Known: true}
 	}
-	all, err := kube.List(ctx, s.Live, argocd.SecretGVK, client.InNamespace(own.Namespace), client.MatchingLabels(argocd.ClusterLabels()))
+	others, err := s.othersClusters(ctx, t)
 	if err != nil {
 		return Connection{ReadErr: err}
 	}
-	for i := range all {
-		if keyOf(&all[i]) != own && s.names.tells(&all[i], t, objects) {
-			return Connection{Registered: secret, Known: true, Clash: kube.Describe(&all[i])}
+	for i := range others {
+		if s.names.tells(&others[i], t, objects) {
+			return Connection{Registered: secret, Known: true, Clash: kube.Describe(&others[i])}
 		}
 	}
 	return Connection{Registered: secret}
@@ -585,19 +585,25 @@ func sameServer(a, b string) bool {
 // CD finds clusters by their addresses: it would use one of the two for both, and an Experiment must
 // neither run with credentials that its author does not have nor have others run with its own.
 func (s *scope) clash(ctx context.Context, t v1alpha1.Target, credentials argocd.Credentials) (string, error) {
-	namespace, own := s.Options.ArgoCDNamespace, s.names.clusterSecret(t)
-	secrets, err := kube.List(ctx, s.Live, argocd.SecretGVK, client.InNamespace(namespace), client.MatchingLabels(argocd.ClusterLabels()))
+	secrets, err := s.othersClusters(ctx, t)
 	if err != nil {
 		return "", err
 	}
 	for i := range secrets {
 		server, _ := secretValue(&secrets[i], "server")
 		config, _ := secretValue(&secrets[i], "config")
-		if keyOf(&secrets[i]) != own && credentials.Clash(string(server), config) {
+		if credentials.Clash(string(server), config) {
 			return kube.Describe(&secrets[i]), nil
 		}
 	}
 	return "", nil
+}
+
+// othersClusters are all cluster Secrets but that of a target.
+func (s *scope) othersClusters(ctx context.Context, t v1alpha1.Target) ([]unstructured.Unstructured, error) {
+	own := s.names.clusterSecret(t)
+	secrets, err := kube.List(ctx, s.Live, argocd.SecretGVK, client.InNamespace(own.Namespace), client.MatchingLabels(argocd.ClusterLabels()))
+	return slices.DeleteFunc(secrets, func(secret unstructured.Unstructured) bool { return keyOf(&secret) == own }), err
 }
 
 // observeTemplate looks for the template while no Workflow has been submitted. The cache

@@ -135,19 +135,6 @@ func (d *demolition) askedAt(r remnant) time.Time {
 
 // takeFirst takes down what comes before the clusters, and says whether they wait for it.
 func (d *demolition) takeFirst() (held bool) {
-	if d.takeWorkflow() {
-		return true
-	}
-	if len(d.seen.Applications) > 0 {
-		d.takeApplications()
-	} else {
-		d.later(argocd.ApplicationGVK)
-	}
-	return d.held()
-}
-
-// takeWorkflow takes the Workflow down, and says whether what comes next waits for it.
-func (d *demolition) takeWorkflow() (held bool) {
 	switch w := d.seen.Workflow; {
 	case d.part: // it stays
 	case w != nil:
@@ -155,6 +142,14 @@ func (d *demolition) takeWorkflow() (held bool) {
 		d.lookIn(d.nextLook(*w))
 	default:
 		d.later(argoworkflows.WorkflowGVK)
+	}
+	if d.held() {
+		return true
+	}
+	if len(d.seen.Applications) > 0 {
+		d.takeApplications()
+	} else {
+		d.later(argocd.ApplicationGVK)
 	}
 	return d.held()
 }
@@ -232,12 +227,11 @@ func (d *demolition) takeApplication(t *target, app *unstructured.Unstructured, 
 // cluster Argo CD would let go what it deployed there, at once. It is tried for as long as an Application may hold others up; where
 // there is no kubeconfig that would do, there is nothing to wait for.
 func (d *demolition) registersFirst(t *target, app *unstructured.Unstructured) bool {
-	c, looked := d.seen.Connections[t.spec.Name]
-	if !looked || c.Known || going(app) || d.triedToRegister(t.spec.Name) || d.given(remnant{object: app}, 4) {
+	if !d.cutOff(t.spec.Name) || going(app) || d.triedToRegister(t.spec.Name) || d.given(remnant{object: app}, 4) {
 		return false
 	}
 	d.registerAgain(&d.Plan, t)
-	if c.ReadErr != nil {
+	if d.seen.Connections[t.spec.Name].ReadErr != nil {
 		return true // which is tried again
 	}
 	if !d.registers(&d.Plan, t) {
@@ -249,6 +243,12 @@ func (d *demolition) registersFirst(t *target, app *unstructured.Unstructured) b
 	}
 	d.lookIn(wait)
 	return true
+}
+
+// cutOff says whether Argo CD was found not to know a target's cluster, or it could not be found out.
+func (f facts) cutOff(target string) bool {
+	c, looked := f.seen.Connections[target]
+	return looked && !c.Known
 }
 
 // triedToRegister says whether it has been tried for a quarter of the deadline to have a target's cluster registered.

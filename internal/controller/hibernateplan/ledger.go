@@ -36,14 +36,17 @@ type outcome struct {
 // execution is one entry of the ledger.
 type execution = v1alpha1.ExecutionStatus
 
+// merged are the names of two lists, sorted.
+func merged(a, b []string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
+}
+
 // begin records that an attempt begins. What it will write goes by the names in here.
 func begin(e *execution, n names, now time.Time) {
 	// Where it sleeps already, and where it will. With credentials of a connector these are names in a cluster of others, which
 	// say nothing of what is granted in this one.
 	if e.Operation == v1alpha1.OperationShutdown && !n.credentials(e.Target) {
-		e.Namespaces = append(slices.Clone(e.Namespaces), n.namespaces[e.Target]...)
-		slices.Sort(e.Namespaces)
-		e.Namespaces = slices.Compact(e.Namespaces)
+		e.Namespaces = merged(e.Namespaces, n.namespaces[e.Target])
 	}
 	e.State, e.Attempts = v1alpha1.ExecutionRunning, e.Attempts+1
 	at := seconds(now)

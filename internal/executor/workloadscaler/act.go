@@ -37,7 +37,7 @@ func (t *target) read(ctx context.Context, p part) (live, error) {
 	object, err := t.client.Resource(k.gvr).Namespace(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 	gone := cluster.IsGone(err)
 	if !gone && apierrors.IsNotFound(err) {
-		gone, err = unserved(k.gvr, t.discovery)
+		gone, err = p.unserved(t.discovery)
 	}
 	if gone {
 		return live{}, nil

@@ -2,6 +2,7 @@ package workloadscaler
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -119,56 +120,52 @@ func resolve(g group, cluster discovery.DiscoveryInterface) (kind, error) {
 	if g.gvr.Resource != "" {
 		return known(g.gvr), nil
 	}
-	groups, err := cluster.ServerGroups()
+	gvr, served, err := find(g.kind, cluster)
+	if err == nil && !served {
+		err = errors.New("the cluster does not serve it; install it, or remove it from includedGroups")
+	}
 	if err != nil {
 		return kind{}, fmt.Errorf("finding kind %s: %w", g.kind, err)
 	}
-	for _, served := range groups.Groups {
-		if served.Name != g.kind.Group {
-			continue
-		}
-		for _, version := range append([]string{served.PreferredVersion.GroupVersion}, versions(served.Versions)...) {
-			list, err := cluster.ServerResourcesForGroupVersion(version)
-			if err != nil {
-				return kind{}, fmt.Errorf("finding kind %s: %w", g.kind, err)
-			}
-			for _, resource := range list.APIResources {
-				if resource.Kind == g.kind.Kind && !strings.Contains(resource.Name, "/") {
-					gv, _ := schema.ParseGroupVersion(version)
-					return known(gv.WithResource(resource.Name)), nil
-				}
-			}
-		}
-	}
-	return kind{}, fmt.Errorf("finding kind %s: the cluster does not serve it; install it, or remove it from includedGroups", g.kind)
+	return known(gvr), nil
 }
 
-// unserved says whether no version of a resource is served: then there are no objects of it. That another is, is an error: the objects
-// are there.
-func unserved(gvr schema.GroupVersionResource, cluster discovery.DiscoveryInterface) (bool, error) {
+// find is the resource of a kind, in the version that the cluster prefers of those that have it, and whether any has.
+func find(gk schema.GroupKind, cluster discovery.DiscoveryInterface) (gvr schema.GroupVersionResource, served bool, err error) {
 	groups, err := cluster.ServerGroups()
 	if err != nil {
-		return false, fmt.Errorf("finding %s: %w", resourceText(gvr), err)
+		return gvr, false, err
 	}
-	for _, served := range groups.Groups {
-		if served.Name != gvr.Group {
+	for _, group := range groups.Groups {
+		if group.Name != gk.Group {
 			continue
 		}
-		for _, version := range versions(served.Versions) {
+		for _, version := range append([]string{group.PreferredVersion.GroupVersion}, versions(group.Versions)...) {
 			list, err := cluster.ServerResourcesForGroupVersion(version)
 			if apierrors.IsNotFound(err) {
 				continue // it has just gone
 			}
 			if err != nil {
-				return false, fmt.Errorf("finding %s: %w", resourceText(gvr), err)
+				return gvr, false, err
 			}
-			if slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == gvr.Resource }) {
-				return false, fmt.Errorf("finding %s: the cluster serves %s, and not the version that it was put to sleep with; have it serve that too until it is awake",
-					resourceText(gvr), version)
+			for _, resource := range list.APIResources {
+				if resource.Kind == gk.Kind && !strings.Contains(resource.Name, "/") {
+					gv, _ := schema.ParseGroupVersion(version)
+					return gv.WithResource(resource.Name), true, nil
+				}
 			}
 		}
 	}
-	return true, nil
+	return gvr, false, nil
+}
+
+// unserved says whether no version of a kind is served: then there are no objects of it. That another is, is an error: they are there.
+func (p part) unserved(cluster discovery.DiscoveryInterface) (bool, error) {
+	gvr, served, err := find(schema.GroupKind{Group: p.of().gvr.Group, Kind: p.Kind}, cluster)
+	if err == nil && served {
+		err = fmt.Errorf("the cluster serves %s, and not the version that it was put to sleep with; have it serve that too until it is awake", gvr.GroupVersion())
+	}
+	return err == nil, err
 }
 
 // read is the value of a field in an object; nil where there is none.

@@ -289,12 +289,12 @@ func (s *scope) told() bool {
 	// Teardown.
 	{
 		Name: "teardown-order", RootCause: "the cluster goes with, not after what is deployed on it",
-		Edits:     edit1(teardown, "		d.later(argocd.ApplicationGVK)\n	}\n	return d.held()\n}\n", "		d.later(argocd.ApplicationGVK)\n	}\n	return false\n}\n"),
+		Edits:     edit1(teardown, "	return d.held()\n}\n", "	return false\n}\n"),
 		Workloads: []string{"complete-delete"},
 	},
 	{
 		Name: "unregistered", RootCause: "what is deployed on a cluster that nobody knows any more is left there",
-		Edits:     edit1(teardown, "	if !looked || c.Known || going(app) || d.tried", "	if true || !looked || c.Known || going(app) || d.tried"),
+		Edits:     edit1(teardown, "	if !d.cutOff(t.spec.Name) || going(app)", "	if true || !d.cutOff(t.spec.Name) || going(app)"),
 		Workloads: []string{"secret-deleted-complete-existing"},
 	},
 	{

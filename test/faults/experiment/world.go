@@ -486,7 +486,7 @@ func (p player) unlessHeld(step string, before ...string) []string {
 
 func (p player) argoCD(ctx context.Context) error {
 	if p.going() {
-		// So does Argo CD with one of a cluster that it does not know: what that deployed stays.
+		// One of a cluster that Argo CD does not know goes, too, without what it deployed: an invariant sees that.
 		if p.held(applicationGone) || !p.awaited() {
 			return nil
 		}
