@@ -137,10 +137,10 @@
 // that name it. There is no polling, but for what cannot be watched without reading every Secret of a
 // namespace: a connection Secret that is late, and a template of a cluster that does not exist, are
 // looked for every ten seconds; a cluster Secret that was deleted in a teardown after 0.1 s, or that was
-// created again before Applications go, one whose
-// deletion somebody's finalizer holds every two seconds, and so is a leftover or the Workflow when the
+// created again before Applications go, and every two seconds if it does not stay, or the spec does not name their component any
+// more, one whose deletion somebody's finalizer holds every two seconds, and so is a leftover or the Workflow when the
 // server has it and the cache does not. An object that somebody has taken the annotation off is looked
-// at every minute, and so are the kubeconfig of a cluster that Argo CD cannot use, one that Argo CD has
+// at every minute, and so are the kubeconfig of a cluster that Argo CD cannot use, or does not know, one that Argo CD has
 // other credentials of, and a kind that a teardown cannot list. What is nearer to its end is looked at
 // first (kube.Enqueue), and a quarter of the workers, at least one, begins new ones, namespaces in turn
 // (kube.Gate), so that neither what is under way nor another namespace waits for a thousand that come at
@@ -164,7 +164,7 @@
 // registered, and before Applications go that were for the one whose place it has taken; every claim and
 // Application once, before a good verdict, after which nothing is looked at any more, and before another Workflow
 // is submitted; the cluster Secret of a target, before Applications of it are asked to go that nothing takes the place of, and where that does
-// not make its cluster known, its kubeconfig, and in a teardown whether the server has the Applications still; in a teardown the
+// not make its cluster known, the cluster Secrets of all, its kubeconfig, and in a teardown whether the server has the Applications still; in a teardown the
 // cluster Secret of every claim that is left and of every existing cluster, a list of Workflows and
 // Applications before anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of
 // them or the deadline is over, and the claim of an Application that is being deleted, where the cache has
