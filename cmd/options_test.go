@@ -1,14 +1,21 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/labkeeper/labkeeper/internal/controller"
 	"github.com/labkeeper/labkeeper/internal/controller/experiment"
@@ -217,6 +224,28 @@ func TestNote03NamespaceThatDoesNotExist(t *testing.T) {
 		err := exist(t.Context(), there, []namespaceFlag{{"workflow-namespace", namespace}})
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("of %s it says %v", namespace, err)
+		}
+	}
+}
+
+// A server that cannot tell for a moment, or does not let it look yet, does not end a start; one that never does is told of.
+func TestNamespaceThatCannotBeLookedForYet(t *testing.T) {
+	defer func(before wait.Backoff) { unsteady = before }(unsteady)
+	unsteady.Duration = time.Microsecond
+	for failures, ends := range map[int]bool{unsteady.Steps - 1: false, unsteady.Steps: true} {
+		asked := 0
+		there := interceptor.NewClient(
+			fake.NewClientBuilder().WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "argo"}}).Build(),
+			interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if asked++; asked <= failures {
+					return apierrors.NewInternalError(errors.New("etcdserver: leader changed"))
+				}
+				return c.Get(ctx, key, o, opts...)
+			}},
+		)
+		err := exist(t.Context(), there, []namespaceFlag{{"workflow-namespace", "argo"}})
+		if (err != nil) != ends || ends && (!strings.Contains(err.Error(), `--workflow-namespace: looking for the namespace "argo"`) || !strings.Contains(err.Error(), "leader changed")) {
+			t.Errorf("after %d failures it says %v", failures, err)
 		}
 	}
 }

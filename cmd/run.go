@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
@@ -136,15 +138,23 @@ func metrics(o options) metricsserver.Options {
 	return m
 }
 
+// unsteady is how often, and how long apart, is asked again for what a start needs and the server cannot tell: a manager
+// that ends for that is started again later and later.
+var unsteady = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 6}
+
 // exist says which flag names a namespace that is not there: every Experiment would wait
 // for it, and none would know why.
 func exist(ctx context.Context, c client.Reader, namespaces []namespaceFlag) error {
 	for _, f := range namespaces {
-		err := c.Get(ctx, types.NamespacedName{Name: f.namespace}, &corev1.Namespace{})
+		var err error
+		stopped := wait.ExponentialBackoffWithContext(ctx, unsteady, func(ctx context.Context) (bool, error) {
+			err = c.Get(ctx, types.NamespacedName{Name: f.namespace}, &corev1.Namespace{})
+			return err == nil || apierrors.IsNotFound(err), nil
+		})
 		if apierrors.IsNotFound(err) {
 			return fmt.Errorf("--%s: the namespace %q does not exist; create it or name another", f.flag, f.namespace)
 		}
-		if err != nil {
+		if err = cmp.Or(err, stopped); err != nil {
 			return fmt.Errorf("--%s: looking for the namespace %q: %w", f.flag, f.namespace, err)
 		}
 	}

@@ -2,8 +2,8 @@
 // runs the real manager as a child process behind a proxy in front of a real API server,
 // twice undisturbed as the reference, and then again for every write that it makes: killed
 // after that write is stored and before it knows, with the answer lost, refused or late, with
-// the API server restarted, with what it watches late, coalesced or doubled, or put back in
-// time. What a run came to is compared with the reference by the oracles O1 to O9.
+// the API server restarted, with what it watches late, coalesced or doubled, put back in
+// time, or with what it reads refused. What a run came to is compared with the reference by the oracles O1 to O9.
 //
 // Nothing in here knows a kind. A World says which kinds there are, what belongs together
 // and how the outside systems behave; a Workload says what a user does. The package
@@ -56,6 +56,13 @@
 // A list can be put back, an initial stream of events cannot, so these managers run with
 // KUBE_FEATURE_WatchListClient=false. The moment is that before the last one, two or three
 // writes, in turn.
+//
+// # How reads fail
+//
+// What a reconciler reads live, because the cache is not enough to go by, must not be taken for gone where it cannot be
+// read. The proxy notes of which kinds that is after which write, and refuses the next such read (R1), or
+// all of one of those kinds for a while (R2). And a manager that starts may not list one of the kinds that it
+// watches (R3): it has all caches but one.
 //
 // # Restarting the API server
 //

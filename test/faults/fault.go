@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // quiet says whether the manager has no error to log. Late is a world whose manager has none when
@@ -62,16 +63,23 @@ const (
 	Travel Mode = "S1"
 	// Behind is Travel of one kind, while the next manager finds all others as they are.
 	Behind Mode = "S2"
+	// Unread stores the write, and answers 500 to what is read live next.
+	Unread Mode = "R1"
+	// Unreadable stores the write, and from then on answers 403 to every live read of one kind, for a while.
+	Unreadable Mode = "R2"
+	// Blind stores the write and kills the manager; the next one may not list one of the kinds that it
+	// watches, for a while.
+	Blind Mode = "R3"
 )
 
 // Modes are all, in their order.
 var Modes = []Mode{
 	Crash, Lost, Conflict, Conflicts, TooMany, Internal, Unavailable, Reset, Forbidden, Webhook, Terminating, Quota,
-	Restart, Coalesced, Held, Expired, Travel, Behind,
+	Restart, Coalesced, Held, Expired, Travel, Behind, Unread, Unreadable, Blind,
 }
 
 const (
-	// outage is how long writes are refused, longer than the manager's first attempts.
+	// outage is how long requests are refused, longer than the manager's first attempts.
 	outage = 3 * time.Second
 	// retryAfter is what a 429 asks for.
 	retryAfter = time.Second
@@ -101,12 +109,15 @@ func (f Fault) String() string {
 // refuses says whether the write does not take place.
 func (f Fault) refuses() bool {
 	_, ok := refusals[f.Mode]
-	return ok || f.Mode == Reset
+	return ok && !f.reads() || f.Mode == Reset
 }
+
+// reads says whether it refuses reads.
+func (f Fault) reads() bool { return slices.Contains([]Mode{Unread, Unreadable, Blind}, f.Mode) }
 
 // loses says whether the write takes place and its answer is dropped.
 func (f Fault) loses() bool {
-	return slices.Contains([]Mode{Crash, Lost, Restart, Travel, Behind}, f.Mode)
+	return slices.Contains([]Mode{Crash, Lost, Restart, Travel, Behind, Blind}, f.Mode)
 }
 
 // repeats says whether it can happen several times in a run: when it is over, nothing of it is left but what the manager has
@@ -124,12 +135,12 @@ func (f Fault) travels() bool { return f.Mode == Travel || f.Mode == Behind }
 // holds says whether events come late.
 func (f Fault) holds() bool { return f.Mode == Coalesced || f.Mode == Held }
 
-// lasts is how long a fault that refuses does.
+// lasts is how long a fault that refuses does; 0 is once.
 func (f Fault) lasts() time.Duration {
 	switch f.Mode {
 	case TooMany:
 		return retryAfter
-	case Conflicts, Forbidden, Webhook, Terminating, Quota:
+	case Conflicts, Forbidden, Webhook, Terminating, Quota, Unreadable, Blind:
 		return outage
 	}
 	return 0
@@ -174,8 +185,25 @@ func (f Fault) possible(reference *Reference) bool {
 		return len(reference.late(f.K)) > 0
 	case Behind:
 		return !reference.behind(f).Empty()
+	case Unread, Unreadable:
+		return len(reference.reads[f.K]) > 0
+	case Blind:
+		return len(reference.watched) > 0
 	}
 	return true
+}
+
+// refusesRead says whether it answers a read in the place of the API server, once it has begun.
+func (f Fault) refusesRead(r Read, held schema.GroupResource) bool {
+	switch f.Mode {
+	case Unread:
+		return r.Live
+	case Unreadable:
+		return r.Live && r.Resource == held
+	case Blind:
+		return !r.Live && r.Resource == held
+	}
+	return false
 }
 
 // refusals are what the modes that refuse answer; the text says of what.
@@ -188,6 +216,9 @@ var refusals = map[Mode]metav1.Status{
 	Forbidden:   {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "%s is forbidden: RBAC: clusterrole.rbac.authorization.k8s.io \"labkeeper-manager\" not found"},
 	Webhook:     {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "Internal error occurred: failed calling webhook \"validate.example.com\": failed to call webhook: Post \"https://webhook.example.svc:443/validate?timeout=10s\": dial tcp 10.0.0.17:443: connect: connection refused"},
 	Terminating: {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "%s is forbidden: unable to create new content in namespace %s because it is being terminated"},
+	Unread:      {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "Internal error occurred: etcdserver: leader changed"},
+	Unreadable:  {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "%s is forbidden: RBAC: clusterrole.rbac.authorization.k8s.io \"labkeeper-manager\" not found"},
+	Blind:       {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "%s is forbidden: RBAC: clusterrole.rbac.authorization.k8s.io \"labkeeper-manager\" not found"},
 	Quota:       {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "%s is forbidden: exceeded quota: objects, requested: count=1, used: count=10, limited: count=10"},
 }
 

@@ -257,6 +257,80 @@ func TestProxyTravelsOneKind(t *testing.T) {
 	}
 }
 
+// What is refused of reads is what the mode says, from its write on.
+func TestProxyRefusesReads(t *testing.T) {
+	const once, list, informer, watch, other = "pods/a", "pods", "pods?resourceVersion=0", "pods?watch=true&sendInitialEvents=true", "secrets/a"
+	for mode, want := range map[Mode]map[string]int{
+		Unread:     {once: 500, list: 200, informer: 200, watch: 200, other: 200},
+		Unreadable: {once: 403, list: 403, informer: 200, watch: 200, other: 200},
+		Blind:      {once: 200, list: 200, informer: 403, watch: 403, other: 200},
+	} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+			defer server.Close()
+			var killed atomic.Int32
+			p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
+				Fault: Fault{mode, 2}, hide: hider("run-x"), held: schema.GroupResource{Resource: "pods"}, kill: func() { killed.Add(1) },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.close()
+			expect := func(when string, want map[string]int) (refused int) {
+				for _, path := range []string{once, list, informer, watch, other} {
+					response, err := http.Get(p.url + "/api/v1/namespaces/n/" + path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					response.Body.Close()
+					if response.StatusCode != max(want[path], http.StatusOK) {
+						t.Errorf("%s %s is answered %d, not %d", when, path, response.StatusCode, want[path])
+					}
+					if want[path] > http.StatusOK {
+						refused++
+					}
+				}
+				return refused
+			}
+			expect("before its write", nil)
+			_, _ = ask(p.url, http.MethodPost, "pods", "a")
+			expect("after another write", nil)
+			_, _ = ask(p.url, http.MethodPost, "pods", "b")
+			refused := expect("after its write", want)
+			<-p.over
+			expect("when it is over", nil)
+			if got := p.tally().Refused; got != refused || (killed.Load() == 1) != (mode == Blind) {
+				t.Errorf("%d are refused, not %d, and it was killed %d times", got, refused, killed.Load())
+			}
+			reads := []schema.GroupResource{{Resource: "pods"}, {Resource: "secrets"}}
+			if got := p.looked(); !slices.Equal(got[0], reads) || !slices.Equal(got[1], reads) {
+				t.Errorf("what was read live: %v", got)
+			}
+		})
+	}
+}
+
+// A read is refused where both references have it, and of what is watched each kind has its turn.
+func TestUnread(t *testing.T) {
+	pods, secrets := schema.GroupResource{Resource: "pods"}, schema.GroupResource{Resource: "secrets"}
+	reference := &Reference{
+		Writes: make([]Write, 3), watched: map[schema.GroupResource]bool{pods: true, secrets: true},
+		reads: inBoth(map[int][]schema.GroupResource{1: {secrets, pods}, 2: {secrets}, 3: {pods}}, map[int][]schema.GroupResource{1: {pods, secrets}, 2: {pods}}),
+	}
+	if n := len(Every([]Mode{Unread, Unreadable}, Workload{}, reference)); n != 2 {
+		t.Errorf("%d plans of reads", n)
+	}
+	for k, want := range map[int]schema.GroupResource{1: secrets, 2: pods, 3: secrets} {
+		if got := reference.unread(Fault{Blind, k}); got != want {
+			t.Errorf("at write %d %s cannot be listed, not %s", k, got, want)
+		}
+	}
+	if got := reference.unread(Fault{Unreadable, 1}); got != secrets {
+		t.Errorf("after write 1 %s cannot be read, not %s", got, secrets)
+	}
+}
+
 // event is an event of a watch of Toys.
 func event(kind, name, version string) string {
 	return fmt.Sprintf(`{"type":%q,"object":{"apiVersion":"v1","kind":"Toy","metadata":{"namespace":"run-x","name":%q,"resourceVersion":%q}}}`+"\n", kind, name, version)
@@ -711,7 +785,9 @@ func TestModesThatNoWriteAllows(t *testing.T) {
 
 func TestPlans(t *testing.T) {
 	kind := schema.GroupResource{Resource: "toys"}
-	reference := &Reference{Writes: make([]Write, 20), watched: map[schema.GroupResource]bool{kind: true}}
+	reference := &Reference{
+		Writes: make([]Write, 20), watched: map[schema.GroupResource]bool{kind: true}, reads: map[int][]schema.GroupResource{6: {kind}},
+	}
 	for k := range reference.Writes {
 		reference.Writes[k] = Write{Verb: "patch", Name: "a", Namespace: "n"}
 	}

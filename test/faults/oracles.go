@@ -39,6 +39,8 @@ type Reference struct {
 
 	// watched are the kinds that the manager watches.
 	watched map[schema.GroupResource]bool
+	// reads are the kinds that both runs read live, by how many writes were stored before.
+	reads   map[int][]schema.GroupResource
 	outcome outcome
 	masked  map[string]bool
 	effects effects
@@ -76,6 +78,33 @@ func (ref *Reference) behind(f Fault) schema.GroupResource {
 		return schema.GroupResource{}
 	}
 	return kinds[f.K%len(kinds)]
+}
+
+// unread is the kind that cannot be read from a write on: one of those that are read live before the next write
+// or, by a manager that starts, of those that are watched.
+func (ref *Reference) unread(f Fault) schema.GroupResource {
+	kinds := ref.reads[f.K]
+	if f.Mode == Blind {
+		kinds = slices.SortedFunc(maps.Keys(ref.watched), func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
+	}
+	if len(kinds) == 0 {
+		return schema.GroupResource{}
+	}
+	return kinds[f.K%len(kinds)]
+}
+
+// inBoth are the kinds that two runs read live at the same places.
+func inBoth(a, b map[int][]schema.GroupResource) map[int][]schema.GroupResource {
+	out := map[int][]schema.GroupResource{}
+	for stored, kinds := range a {
+		for _, kind := range kinds {
+			if slices.Contains(b[stored], kind) {
+				out[stored] = append(out[stored], kind)
+			}
+		}
+		slices.SortFunc(out[stored], func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
+	}
+	return out
 }
 
 // effects count the creates and deletes of every role.
@@ -191,7 +220,7 @@ func (r *run) judgeQuiet(out *findings, late []Write) {
 		out.add("O6", "%d writes after the end that the API server refused", refused)
 	}
 	if refused := r.proxy.tally().Refused; refused > hot*r.times {
-		out.add("O6", "%d writes within %s that were refused by plan: a hot loop", refused, r.fault.lasts())
+		out.add("O6", "%d requests within %s that were refused by plan: a hot loop", refused, r.fault.lasts())
 	}
 	if all := r.proxy.story(); len(all)-len(stored(all)) > hot*r.times {
 		out.add("O6", "%d writes that the API server refused: a hot loop", len(all)-len(stored(all)))

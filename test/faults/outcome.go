@@ -38,7 +38,7 @@ func (r *run) mask(s string) string {
 
 // incarnations tell apart what is different in every run and must not be the same within one: an
 // object and the one that took its place, and the names with a hash of each. They are numbered in
-// the order in which they came.
+// the order in which they came, those of which objects only speak last: what could not be read may be told of.
 type incarnations struct {
 	uids *strings.Replacer
 	// hashes by what stands before them in a name.
@@ -49,6 +49,9 @@ func incarnationsOf(history []Entry, role func(*unstructured.Unstructured) strin
 	in := &incarnations{hashes: map[string]map[string]int{}}
 	known, of := map[types.UID]bool{}, map[string]int{}
 	var pairs []string
+	for _, e := range history {
+		in.number(e.Object.GetName())
+	}
 	for _, e := range history {
 		if uid := e.Object.GetUID(); !known[uid] {
 			known[uid] = true

@@ -61,6 +61,13 @@ func (w Write) alike(other Write) bool {
 	return w == other
 }
 
+// Read is a request of the manager for what there is.
+type Read struct {
+	Resource schema.GroupResource
+	// Live says that it is the reconciler's, who wants to know what there is now, and not an informer's.
+	Live bool
+}
+
 // proxy stands between one manager and the API server. It counts the manager's writes and
 // lets one fault happen.
 type proxy struct {
@@ -74,6 +81,8 @@ type proxy struct {
 	stored int
 	// watched are the kinds that were watched.
 	watched map[schema.GroupResource]bool
+	// reads are the kinds that were read live, by how many writes were stored before.
+	reads map[int][]schema.GroupResource
 	// moments are the resource versions after each stored write, for a mode that needs them.
 	moments []string
 	// flying are the requests that have no answer yet, but for watches, and since when.
@@ -103,7 +112,7 @@ type disturbance struct {
 	also []int
 	// road are the writes of the reference: a refusing fault is for that one of them.
 	road []Write
-	// held is the kind whose events come late, or that alone travels.
+	// held is the kind whose events come late, that alone travels, or that cannot be read.
 	held schema.GroupResource
 	// hide hides what is different in every run.
 	hide func(string) string
@@ -133,7 +142,7 @@ func newProxy(config *rest.Config, plan disturbance) (*proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building transport of proxy: %w", err)
 	}
-	p := &proxy{plan: plan, busy: time.Now(), over: make(chan struct{}), watched: map[schema.GroupResource]bool{}, flying: map[*http.Request]time.Time{}}
+	p := &proxy{plan: plan, busy: time.Now(), over: make(chan struct{}), watched: map[schema.GroupResource]bool{}, reads: map[int][]schema.GroupResource{}, flying: map[*http.Request]time.Time{}}
 	p.streams = &streams{mode: plan.Mode, held: plan.held, mine: plan.mine, over: p.cease}
 	if err := p.mark(); err != nil {
 		return nil, err
@@ -180,6 +189,12 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.narrow(r)
 		p.travel(r)
+		if read, ok := readRead(r); ok && p.refusesRead(read) {
+			p.touch()
+			asked, _ := parsePath(r.URL.Path)
+			refuse(w, p.plan.Mode, asked)
+			return
+		}
 		if isWatch(r) {
 			p.touch()
 			p.watches(r)
@@ -268,6 +283,8 @@ func (p *proxy) came(r *http.Response) error {
 	switch {
 	case p.plan.Mode == Expired:
 		p.streams.begin()
+	case p.plan.Mode == Unreadable:
+		time.AfterFunc(p.plan.lasts(), p.cease)
 	case p.plan.loses():
 		return errors.Join(errLost, r.Body.Close()) // stored, and nobody hears of it
 	}
@@ -319,6 +336,23 @@ func (p *proxy) refuses(w Write) bool {
 		return false
 	}
 	p.counted.Refused++
+	return true
+}
+
+// refusesRead says whether a read is refused by plan, and notes it.
+func (p *proxy) refusesRead(r Read) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.Live && !slices.Contains(p.reads[p.stored], r.Resource) {
+		p.reads[p.stored] = append(p.reads[p.stored], r.Resource)
+	}
+	if p.fired.IsZero() || !p.ceased.IsZero() || !p.plan.refusesRead(r, p.plan.held) {
+		return false
+	}
+	p.counted.Refused++
+	if p.plan.Mode == Unread {
+		p.end()
+	}
 	return true
 }
 
@@ -379,6 +413,10 @@ func (p *proxy) lose(ctx context.Context) {
 			p.cease()
 		}()
 		return
+	case Blind:
+		time.AfterFunc(p.plan.lasts(), p.cease)
+		p.plan.kill()
+		return
 	case Travel, Behind:
 		p.mu.Lock()
 		p.past = p.moments[p.plan.past()]
@@ -393,6 +431,10 @@ func (p *proxy) lose(ctx context.Context) {
 func (p *proxy) cease() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.end()
+}
+
+func (p *proxy) end() {
 	if len(p.plan.also) > 0 {
 		p.spent, p.fired = p.spent+time.Since(p.fired), time.Time{}
 		p.plan.K, p.plan.also = p.plan.also[0], p.plan.also[1:]
@@ -480,6 +522,23 @@ func (p *proxy) watches(r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.watched[w.Resource.GroupResource()] = true
+}
+
+// readRead reads what a request asks to see. An informer asks for a watch, or for any moment when it begins
+// (resourceVersion=0), and a reconciler for one object, or for now.
+func readRead(r *http.Request) (Read, bool) {
+	w, ok := parsePath(r.URL.Path)
+	if !ok || r.Method != http.MethodGet {
+		return Read{}, false
+	}
+	return Read{w.Resource.GroupResource(), w.Name != "" || !isWatch(r) && r.URL.Query().Get("resourceVersion") == ""}, true
+}
+
+// looked are the kinds that the manager read live, by how many writes were stored before.
+func (p *proxy) looked() map[int][]schema.GroupResource {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.reads)
 }
 
 // kinds are those that the manager watched.

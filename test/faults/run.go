@@ -109,6 +109,9 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 		if p.Fault.Mode == Behind {
 			plan.held = reference.behind(p.Fault)
 		}
+		if p.Fault.reads() {
+			plan.held = reference.unread(p.Fault)
+		}
 	}
 	var err error
 	if r.proxy, err = newProxy(l.account, plan); err != nil {
@@ -336,7 +339,7 @@ func (ref *Reference) limit(workload Workload, fault Fault, span, start time.Dur
 		after *= 2
 	case Crash:
 		after += 2 * time.Duration(times) * start
-	case Travel, Behind: // what it writes is refused until the cache has caught up
+	case Travel, Behind, Blind: // what it writes is refused until the cache has caught up, or is there
 		after += span + 2*start
 	}
 	if len(workload.Logs) > 0 {

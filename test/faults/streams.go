@@ -41,7 +41,7 @@ type streams struct {
 
 // Tally counts what a fault did to the reads of a manager.
 type Tally struct {
-	// Refused are writes that were answered in the place of the API server.
+	// Refused are requests that were answered in the place of the API server.
 	Refused int
 	// Held are events that came late, Coalesced those of them that never came because of a
 	// later one, Doubled those that came twice.
@@ -66,7 +66,7 @@ func (t Tally) String() string {
 		n    int
 		what string
 	}{
-		{t.Refused, "writes refused"}, {t.Held, "events held"}, {t.Coalesced, "of them coalesced"}, {t.Ended, "watches expired"},
+		{t.Refused, "requests refused"}, {t.Held, "events held"}, {t.Coalesced, "of them coalesced"}, {t.Ended, "watches expired"},
 		{t.Doubled, "events doubled"}, {t.Rewritten, "lists of the past"}, {t.Waited, "watches held"},
 	} {
 		if part.n > 0 {

@@ -48,6 +48,11 @@ var mutants = []faults.Mutant{
 		Workloads: []string{"sequential"},
 	},
 	{
+		Name: "unread-point", RootCause: "a restore point that cannot be read for a moment is taken for lost",
+		Edits:     edit1(observe, "		if client.IgnoreNotFound(err) == nil {\n			return nil, nil\n", "		if err != nil {\n			return nil, nil\n"),
+		Workloads: []string{"sequential"}, Modes: []faults.Mode{faults.Unread},
+	},
+	{
 		Name: "released-early", RootCause: "a restore point is released before it is recorded that its target is awake",
 		Edits: edit1(plan, "	f.effects(&p, plan)\n", `	f.effects(&p, plan)
 	for i := range st.Executions {
