@@ -66,6 +66,8 @@ const (
 	ReasonTargetFailed = "TargetFailed"
 	// ReasonLeftAsFound: resources of a target were not as they had been put to sleep, and stay as they are.
 	ReasonLeftAsFound = "LeftAsFound"
+	// ReasonRunnerNotStarted: the runner of a target does not run a minute after its Job was made; the message says what keeps it.
+	ReasonRunnerNotStarted = "RunnerNotStarted"
 	// ReasonNothingFound: a target was put to sleep in which there was nothing to be put to sleep.
 	ReasonNothingFound = "NothingFound"
 	// ReasonAcknowledged: an annotation was acted on.

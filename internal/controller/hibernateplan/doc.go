@@ -53,6 +53,9 @@
 //   - A node does not answer: its pods stay, and a Job does not end while they do. An attempt whose Job was told to end
 //     (FailureTarget, or deleted) has failed when its runner must have given up by its own deadline, and a minute more:
 //     by default after 31 min. Sooner, it might still act.
+//   - A runner does not start (its image cannot be pulled, no node has room, a quota lets no pod be made): Degraded says so a minute
+//     after its Job was made (RunnerNotStarted), with what its pod says, and is looked at again every minute. It is
+//     waited for until the deadline of the Job, because most of that passes.
 //   - A pod is deleted or evicted, or the node that is lost is taken away: the attempt has failed, and the target is tried again after 10 s,
 //     20 s, and so on to 10 min, as often as behavior.retries says. Then Strict ends in phase Error, and BestEffort goes
 //     on and says Degraded. A wake-up that fails is an Error in any case, and is tried again every 10 min all the same.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -18,10 +19,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
 	"github.com/labkeeper/labkeeper/internal/connector"
 	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/kube"
@@ -125,7 +128,84 @@ func (s *scope) observeAttempts(ctx context.Context) error {
 			return err
 		}
 	}
+	return s.observeStarts(ctx, byName)
+}
+
+// startsWithin is how long a runner may take to start before it is looked what keeps it: an image is pulled, a node is added.
+const startsWithin = time.Minute
+
+// shownLate is of how many it is looked, and told.
+const shownLate = 10
+
+// observeStarts looks what keeps runners that are late from starting, every minute: their Jobs do not say. One list tells it of
+// the first of them.
+func (s *scope) observeStarts(ctx context.Context, jobs map[string]*unstructured.Unstructured) error {
+	s.seen.Late = nil
+	var names []string
+	for i := range s.owner.Status.Executions {
+		e := &s.owner.Status.Executions[i]
+		job := jobs[name(e.JobRef)]
+		if !running(e) || job == nil || ending(job) > 0 || started(job) {
+			continue
+		}
+		if left := job.GetCreationTimestamp().Add(startsWithin).Sub(s.now); left > 0 {
+			s.seen.Stops = sooner(s.seen.Stops, left)
+			continue
+		}
+		if s.seen.Late = append(s.seen.Late, late{target: e.Target}); len(names) < shownLate {
+			names = append(names, job.GetName())
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	s.seen.Stops = sooner(s.seen.Stops, startsWithin)
+	those, err := labels.NewRequirement(batchv1.JobNameLabel, selection.In, names)
+	if err != nil {
+		return fmt.Errorf("selecting pods of Jobs: %w", err)
+	}
+	var list corev1.PodList
+	if err := s.Live.List(ctx, &list, client.InNamespace(s.Options.Namespace), client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*those)}, fromServersCache()); err != nil {
+		return fmt.Errorf("listing pods of Jobs: %w", err)
+	}
+	pods := map[string][]corev1.Pod{}
+	for _, p := range list.Items {
+		pods[p.Labels[batchv1.JobNameLabel]] = append(pods[p.Labels[batchv1.JobNameLabel]], p)
+	}
+	for i, job := range names {
+		s.seen.Late[i].why = unstarted(types.NamespacedName{Namespace: s.Options.Namespace, Name: job}, pods[job])
+	}
 	return nil
+}
+
+// late is a target whose runner should have started, and what keeps it; empty where that was not looked for.
+type late struct{ target, why string }
+
+// started says whether the runner of a Job runs, or has run.
+func started(job *unstructured.Unstructured) bool {
+	ready, _, _ := unstructured.NestedInt64(job.Object, "status", "ready")
+	terminating, _, _ := unstructured.NestedInt64(job.Object, "status", "terminating")
+	return ready+terminating > 0
+}
+
+// unstarted is what keeps the runner of a Job from starting.
+func unstarted(job types.NamespacedName, pods []corev1.Pod) string {
+	for _, p := range pods {
+		for _, c := range p.Status.ContainerStatuses {
+			if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+				return strings.TrimSuffix(w.Reason+": "+conditions.Line(w.Message), ": ")
+			}
+		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+				return strings.TrimSuffix(c.Reason+": "+conditions.Line(c.Message), ": ")
+			}
+		}
+	}
+	if len(pods) == 0 {
+		return fmt.Sprintf("it has no pod; see kubectl -n %s describe job %s", job.Namespace, job.Name)
+	}
+	return fmt.Sprintf("its container is not made; see kubectl -n %s describe pod %s", job.Namespace, pods[0].Name)
 }
 
 // lookAt looks at the attempts whose Jobs have ended, or at those that have none.

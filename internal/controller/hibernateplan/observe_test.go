@@ -44,7 +44,7 @@ func TestLostNode(t *testing.T) {
 			attempt := only(plan)
 			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: attempt, Finalizers: []string{"foregroundDeletion"}}}
 			marks.Set(plan, job)
-			job.Spec.ActiveDeadlineSeconds = ptr.To(int64(deadline / time.Second))
+			job.Spec.ActiveDeadlineSeconds, job.Status.Ready = ptr.To(int64(deadline/time.Second)), ptr.To(int32(1))
 			if test.deleted {
 				job.DeletionTimestamp = ptr.To(metav1.NewTime(test.at))
 			} else if !test.at.IsZero() {
@@ -65,6 +65,79 @@ func TestLostNode(t *testing.T) {
 				t.Errorf("it is looked at in %s", p.Wait)
 			}
 		})
+	}
+}
+
+// What keeps a runner from starting is told when that takes longer than an image that is pulled, and not only when its
+// deadline is over.
+func TestRunnerThatDoesNotStart(t *testing.T) {
+	waiting := func(reason, message string) corev1.PodStatus {
+		return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{
+			Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message},
+		}}}}
+	}
+	for name, test := range map[string]struct {
+		age    time.Duration
+		status batchv1.JobStatus
+		pod    *corev1.PodStatus
+		want   string
+		looks  time.Duration
+	}{
+		"no pod yet":         {age: startsWithin - time.Second, looks: time.Second},
+		"no pod":             {age: startsWithin, want: "a: it has no pod; see kubectl -n system describe job JOB", looks: startsWithin},
+		"no image":           {age: time.Hour, pod: ptr.To(waiting("ImagePullBackOff", "Back-off\npulling image")), want: "a: ImagePullBackOff: Back-off pulling image", looks: startsWithin},
+		"no Secret":          {age: time.Hour, pod: ptr.To(waiting("CreateContainerConfigError", "")), want: "a: CreateContainerConfigError", looks: startsWithin},
+		"no volume":          {age: time.Hour, pod: ptr.To(waiting("ContainerCreating", "")), want: "a: its container is not made; see kubectl -n system describe pod p", looks: startsWithin},
+		"no node":            {age: time.Hour, pod: &corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"}}}, want: "a: Unschedulable: 0/3 nodes are available", looks: startsWithin},
+		"it runs":            {age: time.Hour, status: batchv1.JobStatus{Ready: ptr.To(int32(1))}},
+		"it is being taken":  {age: time.Hour, status: batchv1.JobStatus{Terminating: ptr.To(int32(1))}},
+		"it was told to end": {age: time.Hour, status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)}}}, looks: defaultActiveDeadline + lostAfter},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan, n := attempting(v1alpha1.OperationShutdown, "a")
+			attempt := only(plan)
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: attempt, CreationTimestamp: metav1.NewTime(noon.Add(-test.age))}, Status: test.status}
+			marks.Set(plan, job)
+			objects := []client.Object{pointOf(n, "a", attempt), job, &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "other", Labels: map[string]string{batchv1.JobNameLabel: "other"}}, Status: waiting("ErrImagePull", "of another"),
+			}}
+			if test.pod != nil {
+				objects = append(objects, &corev1.Pod{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: attempt}}, Status: *test.pod,
+				})
+			}
+			c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
+			s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
+			if err := s.observeAttempts(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			s.plan, s.decided = facts{plan: plan, seen: s.seen, registry: registry, namespace: "system", now: noon}.decide(), true
+			report(s, nil)
+			degraded := find(plan.Status.Conditions, v1alpha1.ConditionDegraded)
+			want := strings.ReplaceAll(test.want, "JOB", attempt)
+			if want == "" && degraded.Reason != v1alpha1.ReasonAsExpected ||
+				want != "" && (degraded.Reason != v1alpha1.ReasonRunnerNotStarted || degraded.Message != "Runners have not started: "+want) {
+				t.Errorf("it says %s: %s", degraded.Reason, degraded.Message)
+			}
+			if s.seen.Stops != test.looks || test.looks > 0 && s.plan.Wait > test.looks {
+				t.Errorf("it is looked at in %s, and the plan in %s", s.seen.Stops, s.plan.Wait)
+			}
+		})
+	}
+}
+
+// Of many runners that do not start the first are told of, and how many there are more.
+func TestRunnersThatDoNotStart(t *testing.T) {
+	v := view{status: &v1alpha1.HibernatePlanStatus{}}
+	for i := range shownLate + 3 {
+		l := late{target: fmt.Sprint("t", i)}
+		if i < 2 {
+			l.why = "ErrImagePull"
+		}
+		v.late = append(v.late, l)
+	}
+	if got := v.degraded(); got.Message != "Runners have not started: t0: ErrImagePull; t1: ErrImagePull; and 11 more" {
+		t.Errorf("it says %s", got.Message)
 	}
 }
 

@@ -46,8 +46,10 @@ type Observed struct {
 	Lost *problem
 	// Problem is why the targets of the spec, and those that were left asleep, cannot be reached; nil if they can.
 	Problem *problem
-	// Stops is when a runner that was told to stop has had the time for it; 0 is never.
+	// Stops is when a runner that was told to stop, or should start, has had the time for it; 0 is never.
 	Stops time.Duration
+	// Late are the targets whose runners should have started.
+	Late []late
 	// Looked are the attempts that were looked at, by the names of their Jobs: a pass looks at so many.
 	Looked map[string]bool
 	// Namespaces of the targets, by their names.

@@ -35,7 +35,7 @@ func report(s *scope, err error) {
 	if s.decided && s.recordable {
 		s.take()
 	}
-	v := view{status: st, plan: s.plan, owner: owner}
+	v := view{status: st, plan: s.plan, owner: owner, late: s.seen.Late}
 	if s.decided && err == nil {
 		st.Phase = v.phase()
 		for _, step := range []conditions.Step{v.scheduled(), v.hibernated(), v.saved(), v.degraded()} {
@@ -70,6 +70,8 @@ type view struct {
 	status *v1alpha1.HibernatePlanStatus
 	plan   Plan
 	owner  *v1alpha1.HibernatePlan
+	// late are the targets whose runners should have started.
+	late []late
 }
 
 // named are the targets of which something holds, in words.
@@ -229,6 +231,8 @@ func (v view) degraded() conditions.Step {
 	switch {
 	case v.any(failed):
 		return conditions.True(t, v1alpha1.ReasonPartly, "Not as they should be: "+v.named(v.amiss))
+	case len(v.late) > 0:
+		return conditions.True(t, v1alpha1.ReasonRunnerNotStarted, v.unstarted())
 	case v.leftover() != "":
 		return conditions.True(t, v1alpha1.ReasonLeftAsFound, v.leftover())
 	case v.any(empty):
@@ -238,6 +242,20 @@ func (v view) degraded() conditions.Step {
 		return conditions.False(t, v1alpha1.ReasonRetrying, "Tried again: "+v.named(failing))
 	}
 	return conditions.False(t, v1alpha1.ReasonAsExpected, "No target has failed")
+}
+
+// unstarted are the runners that should have started, and what keeps them.
+func (v view) unstarted() string {
+	var all []string
+	for _, l := range v.late {
+		if l.why != "" {
+			all = append(all, l.target+": "+l.why)
+		}
+	}
+	if more := len(v.late) - len(all); more > 0 {
+		all = append(all, fmt.Sprintf("and %d more", more))
+	}
+	return "Runners have not started: " + conditions.Line(strings.Join(all, "; "))
 }
 
 // leftover is what the last cycle has not brought back, because somebody else has changed it; empty if there is nothing.
@@ -279,7 +297,7 @@ var quiet = []string{v1alpha1.ReasonPending, v1alpha1.ReasonAccepted, v1alpha1.R
 
 // bad are the reasons that are a Warning.
 var bad = []string{
-	v1alpha1.ReasonInvalid, v1alpha1.ReasonLeftAsFound, v1alpha1.ReasonNothingFound, v1alpha1.ReasonNotGranted, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonNoRunnerImage, v1alpha1.ReasonPartly,
+	v1alpha1.ReasonInvalid, v1alpha1.ReasonRunnerNotStarted, v1alpha1.ReasonLeftAsFound, v1alpha1.ReasonNothingFound, v1alpha1.ReasonNotGranted, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonNoRunnerImage, v1alpha1.ReasonPartly,
 	v1alpha1.ReasonShutdownFailed, v1alpha1.ReasonWakeUpFailed, v1alpha1.ReasonCycleLost, v1alpha1.ReasonLedgerLost, kube.ReasonForbidden, kube.ReasonNameTaken,
 	kube.ReasonRejected, kube.ReasonReconcileError,
 }
