@@ -160,12 +160,15 @@ func TestNote31ApplicationOfAGoneCluster(t *testing.T) {
 	l.settle(l.play)
 	l.remove()
 	l.spoil(argocd.ApplicationGVK, func(app *unstructured.Unstructured) {
-		app.SetFinalizers([]string{"resources-finalizer.argocd.argoproj.io/background", "post-delete-finalizer.argocd.argoproj.io/cleanup", "example.com/theirs"})
+		app.SetFinalizers([]string{
+			"resources-finalizer.argocd.argoproj.io/background", "pre-delete-finalizer.argocd.argoproj.io", "pre-delete-finalizer.argocd.argoproj.io/cleanup",
+			"post-delete-finalizer.argocd.argoproj.io/cleanup", "example.com/theirs",
+		})
 	})
 	l.settle(l.without(argocd.ApplicationGVK, crossplane.GKEClusterGVK))
 	l.reconciler.Foreign = before{never{l.client}, l.list(argocd.ApplicationGVK)}
 	l.tick()
-	if app := l.list(argocd.ApplicationGVK)[0]; len(app.GetFinalizers()) != 3 {
+	if app := l.list(argocd.ApplicationGVK)[0]; len(app.GetFinalizers()) != 5 {
 		t.Fatalf("the Application of a cluster that is there is let go: %v", app.GetFinalizers())
 	}
 	l.reconciler.Foreign = l.client

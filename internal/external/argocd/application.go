@@ -25,15 +25,17 @@ const (
 	// resourcesFinalizer makes Argo CD delete what an Application deployed before the
 	// Application goes.
 	resourcesFinalizer = "resources-finalizer.argocd.argoproj.io"
-	// deleteHooksFinalizer is what Argo CD adds for post-delete hooks.
-	deleteHooksFinalizer = "post-delete-finalizer.argocd.argoproj.io"
+	// preDeleteFinalizer and postDeleteFinalizer are what Argo CD adds, the first from 3.3 on, for hooks of a deletion,
+	// those of Helm charts among them.
+	preDeleteFinalizer  = "pre-delete-finalizer.argocd.argoproj.io"
+	postDeleteFinalizer = "post-delete-finalizer.argocd.argoproj.io"
 )
 
 // Finalizer says whether a finalizer is one by which Argo CD takes down what an Application deployed,
 // in the foreground or in the background, and runs its hooks.
 func Finalizer(name string) bool {
 	base, _, _ := strings.Cut(name, "/")
-	return base == resourcesFinalizer || base == deleteHooksFinalizer
+	return base == resourcesFinalizer || base == preDeleteFinalizer || base == postDeleteFinalizer
 }
 
 // Parameter is a Helm parameter.
