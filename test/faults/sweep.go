@@ -43,15 +43,17 @@ func Begin(t *testing.T, i Installation, world World) *Lab {
 }
 
 const (
-	// sampled is how many workloads a sample has at most, and budget about how many plans.
+	// sampled is how many workloads a sample has at most.
 	sampled = 9
-	budget  = 36
 	// quietSample and quietFull are how long a run that is done must stay quiet.
 	quietSample = time.Second
 	quietFull   = 3 * time.Second
 	// ending is what is left of the time of a test when no plan begins any more.
 	ending = 90 * time.Second
 )
+
+// budget is about how many plans a sample has: every second one is a crash, and the others are one of each mode.
+var budget = 2 * len(Modes)
 
 // Sweep plays what the flags ask for and fails the test for every plan that breaks a rule.
 // pkg is the package of the test, for the command that plays a plan again.
