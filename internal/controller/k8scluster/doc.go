@@ -8,9 +8,9 @@
 //
 // At once when its spec changes. While it is Ready, again every eight to ten minutes, by its UID, so that those that
 // were made at once are not asked at once for ever; a manager that starts goes on where the one before was
-// (status.lastValidated). While it is not, as long after as it has not been Ready by now, from a second (fifteen where
-// its kubeconfig is at fault) up to a minute, and without an error: the condition says it all. An error of our own API
-// server is one, and is tried again as everywhere (kube.Backoff).
+// (status.lastValidated). While it is not, as long after as it has not been Ready by now, from a second up to a minute, and
+// without an error: the condition says it all. An error of our own API server is one, and is tried again as everywhere
+// (kube.Backoff).
 //
 // Secrets are not watched, and no rights are asked for to: another kubeconfig in a Secret is seen when it is asked
 // again, and whatever uses the K8SCluster has it at once (connector.Resolve).

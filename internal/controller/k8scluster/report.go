@@ -18,9 +18,8 @@ import (
 const (
 	// latest and soonest are when one that is Ready is asked again.
 	latest, soonest = 10 * time.Minute, 8 * time.Minute
-	// serverDelay and secretDelay are how soon one is looked at again that is not: a server may be back at once, while a
-	// Secret is put right by people.
-	serverDelay, secretDelay = time.Second, 15 * time.Second
+	// delay is how soon one is looked at again that is not: a server may be back at once, and so may a right to read its Secret.
+	delay = time.Second
 )
 
 // interval is when one that is Ready is asked again: another time for each, and always the same.
@@ -49,11 +48,7 @@ func again(c *v1alpha1.K8SCluster, now time.Time) time.Duration {
 	case metav1.ConditionUnknown:
 		return 0 // only another spec changes that
 	}
-	first := secretDelay
-	if ready.Reason == v1alpha1.ReasonUnreachable {
-		first = serverDelay
-	}
-	return kube.Again(now.Sub(ready.LastTransitionTime.Time), first)
+	return kube.Again(now.Sub(ready.LastTransitionTime.Time), delay)
 }
 
 // report writes into the status what the pass has seen. It is pure.
