@@ -144,10 +144,22 @@ func (f facts) decide() Plan {
 	if f.seen.Stops > 0 {
 		p.lookIn(f.seen.Stops)
 	}
+	if len(f.seen.Unreached) > 0 { // nobody tells when it can be read
+		p.lookIn(f.unread())
+	}
 	p.lookIn(longest)
 	p.Status = *st
 	p.Turns = turns(f.plan.Status.CurrentCycle, st.CurrentCycle)
 	return p
+}
+
+// unread is when to look again at what a target cannot be reached without, and could not be read: as after an error.
+func (f facts) unread() time.Duration {
+	since := f.now
+	if c := find(f.plan.Status.Conditions, v1alpha1.ConditionScheduled); c != nil && c.Reason == kube.ReasonReconcileError {
+		since = c.LastTransitionTime.Time
+	}
+	return kube.Again(f.now.Sub(since), time.Second)
 }
 
 // turns says whether another operation goes on after a pass than before it.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // noon is a Monday.
@@ -817,6 +818,26 @@ func TestUnreachable(t *testing.T) {
 	w.until(noon.Add(10 * time.Hour))
 	if w.plan.Status.Phase != v1alpha1.PhaseError || len(w.asleep) != 2 {
 		t.Fatalf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+	}
+}
+
+// What could not be read is looked for again, as after an error: nobody tells when it can be.
+func TestUnread(t *testing.T) {
+	for since, want := range map[time.Duration]time.Duration{0: time.Second, 10 * time.Second: 10 * time.Second, time.Hour: time.Minute} {
+		plan := newPlan(v1alpha1.StrategySequential, 1)
+		plan.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionScheduled, Reason: kube.ReasonReconcileError, LastTransitionTime: metav1.NewTime(noon.Add(-since))}}
+		f := facts{plan: plan, registry: registry, namespace: "system", now: noon}
+		if p := f.decide(); p.Wait <= time.Minute {
+			t.Fatalf("with nothing to read it is looked at in %s", p.Wait)
+		}
+		f.seen.Unreached = map[string]bool{"a": true}
+		if p := f.decide(); p.Wait != want {
+			t.Errorf("after %s it is looked at in %s, want %s", since, p.Wait, want)
+		}
+	}
+	plan := newPlan(v1alpha1.StrategySequential, 1)
+	if p := (facts{plan: plan, registry: registry, namespace: "system", now: noon, seen: Observed{Unreached: map[string]bool{"a": true}}}).decide(); p.Wait != time.Second {
+		t.Errorf("for the first time it is looked at in %s", p.Wait)
 	}
 }
 
