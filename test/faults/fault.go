@@ -81,6 +81,8 @@ var Modes = []Mode{
 const (
 	// outage is how long requests are refused, longer than the manager's first attempts.
 	outage = 3 * time.Second
+	// blindness is how long a kind cannot be listed, longer than a manager that starts waits for its cache.
+	blindness = 12 * time.Second
 	// retryAfter is what a 429 asks for.
 	retryAfter = time.Second
 	// lateness is how late events are.
@@ -140,8 +142,10 @@ func (f Fault) lasts() time.Duration {
 	switch f.Mode {
 	case TooMany:
 		return retryAfter
-	case Conflicts, Forbidden, Webhook, Terminating, Quota, Unreadable, Blind:
+	case Conflicts, Forbidden, Webhook, Terminating, Quota, Unreadable:
 		return outage
+	case Blind:
+		return blindness
 	}
 	return 0
 }

@@ -299,13 +299,13 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "unread-is-gone", RootCause: "what a teardown cannot read for a moment is taken for gone",
-		Edits:     edit1(observe, "	if err == nil || !d.over(d.refused[what].since, 4) {\n", "	if err == nil {\n"),
+		Edits:     edit1(observe, "	if err == nil || !d.over(d.refused[what].since, 4) {\n", "	if err == nil || d == nil {\n"),
 		Workloads: []string{"complete-delete"}, Modes: []faults.Mode{faults.Unreadable},
 	},
 	{
 		Name: "unlisted-is-none", RootCause: "a kind of which a manager that starts has no cache yet has no objects",
 		Edits:     edit1(plan, "		if state != kube.KindServed {\n			return true\n", "		if state < kube.KindSyncing {\n			return true\n"),
-		Workloads: []string{"complete"}, Modes: []faults.Mode{faults.Blind},
+		Workloads: []string{"edit-running-undone", "claim-deleted-running"}, Modes: []faults.Mode{faults.Blind},
 	},
 	{
 		Name: "order-of-the-cache", RootCause: "the cache alone says that a cluster is not needed any more",
