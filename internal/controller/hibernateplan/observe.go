@@ -128,7 +128,8 @@ func (s *scope) observeAttempts(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.observeStarts(ctx, byName)
+	s.observeStarts(ctx, byName)
+	return nil
 }
 
 // startsWithin is how long a runner may take to start before it is looked what keeps it: an image is pulled, a node is added.
@@ -138,8 +139,8 @@ const startsWithin = time.Minute
 const shownLate = 10
 
 // observeStarts looks what keeps runners that are late from starting, every minute: their Jobs do not say. One list tells it of
-// the first of them.
-func (s *scope) observeStarts(ctx context.Context, jobs map[string]*unstructured.Unstructured) error {
+// the first of them, and keeps nothing from going on where it fails.
+func (s *scope) observeStarts(ctx context.Context, jobs map[string]*unstructured.Unstructured) {
 	s.seen.Late = nil
 	var names []string
 	for i := range s.owner.Status.Executions {
@@ -157,25 +158,34 @@ func (s *scope) observeStarts(ctx context.Context, jobs map[string]*unstructured
 		}
 	}
 	if len(names) == 0 {
-		return nil
+		return
 	}
 	s.seen.Stops = sooner(s.seen.Stops, startsWithin)
-	those, err := labels.NewRequirement(batchv1.JobNameLabel, selection.In, names)
+	pods, err := s.podsOf(ctx, names)
+	for i, job := range names {
+		s.seen.Late[i].why = unstarted(types.NamespacedName{Namespace: s.Options.Namespace, Name: job}, pods[job])
+		if err != nil {
+			s.seen.Late[i].why = "its pod cannot be looked at: " + kube.Message(err)
+		}
+	}
+}
+
+// podsOf are the pods of some Jobs, by their names.
+func (s *scope) podsOf(ctx context.Context, jobs []string) (map[string][]corev1.Pod, error) {
+	those, err := labels.NewRequirement(batchv1.JobNameLabel, selection.In, jobs)
 	if err != nil {
-		return fmt.Errorf("selecting pods of Jobs: %w", err)
+		return nil, fmt.Errorf("selecting pods: %w", err)
 	}
 	var list corev1.PodList
 	if err := s.Live.List(ctx, &list, client.InNamespace(s.Options.Namespace), client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*those)}, fromServersCache()); err != nil {
-		return fmt.Errorf("listing pods of Jobs: %w", err)
+		return nil, fmt.Errorf("listing pods: %w", err)
 	}
 	pods := map[string][]corev1.Pod{}
 	for _, p := range list.Items {
-		pods[p.Labels[batchv1.JobNameLabel]] = append(pods[p.Labels[batchv1.JobNameLabel]], p)
+		job := p.Labels[batchv1.JobNameLabel]
+		pods[job] = append(pods[job], p)
 	}
-	for i, job := range names {
-		s.seen.Late[i].why = unstarted(types.NamespacedName{Namespace: s.Options.Namespace, Name: job}, pods[job])
-	}
-	return nil
+	return pods, nil
 }
 
 // late is a target whose runner should have started, and what keeps it; empty where that was not looked for.

@@ -1,6 +1,8 @@
 package hibernateplan
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,12 +12,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
@@ -123,6 +128,29 @@ func TestRunnerThatDoesNotStart(t *testing.T) {
 				t.Errorf("it is looked at in %s, and the plan in %s", s.seen.Stops, s.plan.Wait)
 			}
 		})
+	}
+}
+
+// What keeps a runner from starting is only told: where that cannot be looked at, the plan goes on.
+func TestRunnerThatCannotBeLookedAt(t *testing.T) {
+	plan, n := attempting(v1alpha1.OperationShutdown, "a")
+	attempt := only(plan)
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: attempt, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}}
+	marks.Set(plan, job)
+	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job).Build(), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if _, ok := list.(*corev1.PodList); ok {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no right"))
+			}
+			return c.List(ctx, list, opts...)
+		},
+	})
+	s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
+	if err := s.observeAttempts(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if len(s.seen.Late) != 1 || !strings.Contains(s.seen.Late[0].why, "no right") {
+		t.Errorf("it says %+v", s.seen.Late)
 	}
 }
 
