@@ -434,6 +434,7 @@ func (p *proxy) cease() {
 	p.end()
 }
 
+// end is cease, for who holds mu.
 func (p *proxy) end() {
 	if len(p.plan.also) > 0 {
 		p.spent, p.fired = p.spent+time.Since(p.fired), time.Time{}
