@@ -185,45 +185,46 @@ func (f Fault) possible(reference *Reference) bool {
 	switch f.Mode {
 	case Terminating, Quota:
 		return w.Verb == "create" && w.Namespace != ""
-	case Held:
-		return len(reference.late(f.K)) > 0
-	case Behind:
-		return !reference.behind(f).Empty()
-	case Unread, Unreadable:
-		return len(reference.reads[f.K]) > 0
-	case Blind:
-		return len(reference.watched) > 0
+	case Held, Behind, Unread, Unreadable, Blind:
+		return !reference.held(f).Empty()
 	}
 	return true
 }
 
-// refusesRead says whether it answers a read in the place of the API server, once it has begun.
-func (f Fault) refusesRead(r Read, held schema.GroupResource) bool {
+// refusesRead says whether it answers a read of a kind in the place of the API server, once it has begun: a live one, or
+// one of an informer.
+func (f Fault) refusesRead(kind, held schema.GroupResource, live bool) bool {
 	switch f.Mode {
 	case Unread:
-		return r.Live
+		return live
 	case Unreadable:
-		return r.Live && r.Resource == held
+		return live && kind == held
 	case Blind:
-		return !r.Live && r.Resource == held
+		return !live && kind == held
 	}
 	return false
 }
+
+// forbidden and failing are what a server says that does not know a right, or its leader, for a moment.
+var (
+	forbidden = metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "%s is forbidden: RBAC: clusterrole.rbac.authorization.k8s.io \"labkeeper-manager\" not found"}
+	failing   = metav1.Status{Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "Internal error occurred: etcdserver: leader changed"}
+)
 
 // refusals are what the modes that refuse answer; the text says of what.
 var refusals = map[Mode]metav1.Status{
 	Conflict:    {Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "Operation cannot be fulfilled on %s: the object has been modified; please apply your changes to the latest version and try again"},
 	Conflicts:   {Code: http.StatusConflict, Reason: metav1.StatusReasonConflict, Message: "Operation cannot be fulfilled on %s: the object has been modified; please apply your changes to the latest version and try again"},
 	TooMany:     {Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many requests, please try again later"},
-	Internal:    {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "Internal error occurred: etcdserver: leader changed"},
+	Internal:    failing,
 	Unavailable: {Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable, Message: "the server is currently unable to handle the request"},
-	Forbidden:   {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "%s is forbidden: RBAC: clusterrole.rbac.authorization.k8s.io \"labkeeper-manager\" not found"},
+	Forbidden:   forbidden,
 	Webhook:     {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "Internal error occurred: failed calling webhook \"validate.example.com\": failed to call webhook: Post \"https://webhook.example.svc:443/validate?timeout=10s\": dial tcp 10.0.0.17:443: connect: connection refused"},
 	Terminating: {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "%s is forbidden: unable to create new content in namespace %s because it is being terminated"},
-	Unread:      {Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: "Internal error occurred: etcdserver: leader changed"},
-	Unreadable:  {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "%s is forbidden: RBAC: clusterrole.rbac.authorization.k8s.io \"labkeeper-manager\" not found"},
-	Blind:       {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "%s is forbidden: RBAC: clusterrole.rbac.authorization.k8s.io \"labkeeper-manager\" not found"},
 	Quota:       {Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "%s is forbidden: exceeded quota: objects, requested: count=1, used: count=10, limited: count=10"},
+	Unread:      failing,
+	Unreadable:  forbidden,
+	Blind:       forbidden,
 }
 
 // refuse answers in the place of the API server.

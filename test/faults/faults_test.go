@@ -322,11 +322,11 @@ func TestUnread(t *testing.T) {
 		t.Errorf("%d plans of reads", n)
 	}
 	for k, want := range map[int]schema.GroupResource{1: secrets, 2: pods, 3: secrets} {
-		if got := reference.unread(Fault{Blind, k}); got != want {
+		if got := reference.held(Fault{Blind, k}); got != want {
 			t.Errorf("at write %d %s cannot be listed, not %s", k, got, want)
 		}
 	}
-	if got := reference.unread(Fault{Unreadable, 1}); got != secrets {
+	if got := reference.held(Fault{Unreadable, 1}); got != secrets {
 		t.Errorf("after write 1 %s cannot be read, not %s", got, secrets)
 	}
 }

@@ -74,24 +74,35 @@ func (ref *Reference) behind(f Fault) schema.GroupResource {
 			kinds = append(kinds, kind)
 		}
 	}
-	if len(kinds) == 0 {
-		return schema.GroupResource{}
-	}
-	return kinds[f.K%len(kinds)]
+	return inTurnOf(kinds, f.K)
 }
 
-// unread is the kind that cannot be read from a write on: one of those that are read live before the next write
-// or, by a manager that starts, of those that are watched.
-func (ref *Reference) unread(f Fault) schema.GroupResource {
-	kinds := ref.reads[f.K]
-	if f.Mode == Blind {
-		kinds = slices.SortedFunc(maps.Keys(ref.watched), func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
+// held is the kind that a fault is about: that whose events come late, that is behind, or that cannot be read, which is
+// one of those that are read live before the next write or, by a manager that starts, of those that are watched. It is
+// empty where there is none, and for faults that are about no kind.
+func (ref *Reference) held(f Fault) schema.GroupResource {
+	switch f.Mode {
+	case Held:
+		return inTurnOf(ref.late(f.K), f.K)
+	case Behind:
+		return ref.behind(f)
+	case Unread, Unreadable:
+		return inTurnOf(ref.reads[f.K], f.K)
+	case Blind:
+		return inTurnOf(slices.SortedFunc(maps.Keys(ref.watched), byName), f.K)
 	}
+	return schema.GroupResource{}
+}
+
+// inTurnOf is one of some kinds, another at each write; empty if there is none.
+func inTurnOf(kinds []schema.GroupResource, k int) schema.GroupResource {
 	if len(kinds) == 0 {
 		return schema.GroupResource{}
 	}
-	return kinds[f.K%len(kinds)]
+	return kinds[k%len(kinds)]
 }
+
+func byName(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) }
 
 // inBoth are the kinds that two runs read live at the same places.
 func inBoth(a, b map[int][]schema.GroupResource) map[int][]schema.GroupResource {
@@ -102,7 +113,7 @@ func inBoth(a, b map[int][]schema.GroupResource) map[int][]schema.GroupResource 
 				out[stored] = append(out[stored], kind)
 			}
 		}
-		slices.SortFunc(out[stored], func(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) })
+		slices.SortFunc(out[stored], byName)
 	}
 	return out
 }

@@ -61,13 +61,6 @@ func (w Write) alike(other Write) bool {
 	return w == other
 }
 
-// Read is a request of the manager for what there is.
-type Read struct {
-	Resource schema.GroupResource
-	// Live says that it is the reconciler's, who wants to know what there is now, and not an informer's.
-	Live bool
-}
-
 // proxy stands between one manager and the API server. It counts the manager's writes and
 // lets one fault happen.
 type proxy struct {
@@ -189,9 +182,8 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.narrow(r)
 		p.travel(r)
-		if read, ok := readRead(r); ok && p.refusesRead(read) {
+		if asked, live, ok := readRead(r); ok && p.refusesRead(asked.Resource.GroupResource(), live) {
 			p.touch()
-			asked, _ := parsePath(r.URL.Path)
 			refuse(w, p.plan.Mode, asked)
 			return
 		}
@@ -339,14 +331,14 @@ func (p *proxy) refuses(w Write) bool {
 	return true
 }
 
-// refusesRead says whether a read is refused by plan, and notes it.
-func (p *proxy) refusesRead(r Read) bool {
+// refusesRead says whether a read of a kind is refused by plan, and notes it.
+func (p *proxy) refusesRead(kind schema.GroupResource, live bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r.Live && !slices.Contains(p.reads[p.stored], r.Resource) {
-		p.reads[p.stored] = append(p.reads[p.stored], r.Resource)
+	if live && !slices.Contains(p.reads[p.stored], kind) {
+		p.reads[p.stored] = append(p.reads[p.stored], kind)
 	}
-	if p.fired.IsZero() || !p.ceased.IsZero() || !p.plan.refusesRead(r, p.plan.held) {
+	if p.fired.IsZero() || !p.ceased.IsZero() || !p.plan.refusesRead(kind, p.plan.held, live) {
 		return false
 	}
 	p.counted.Refused++
@@ -525,14 +517,11 @@ func (p *proxy) watches(r *http.Request) {
 	p.watched[w.Resource.GroupResource()] = true
 }
 
-// readRead reads what a request asks to see. An informer asks for a watch, or for any moment when it begins
-// (resourceVersion=0), and a reconciler for one object, or for now.
-func readRead(r *http.Request) (Read, bool) {
-	w, ok := parsePath(r.URL.Path)
-	if !ok || r.Method != http.MethodGet {
-		return Read{}, false
-	}
-	return Read{w.Resource.GroupResource(), w.Name != "" || !isWatch(r) && r.URL.Query().Get("resourceVersion") == ""}, true
+// readRead reads what a request asks to see, and whether it is live: an informer asks for a watch, or for any moment when
+// it begins (resourceVersion=0), and a reconciler for one object, or for now.
+func readRead(r *http.Request) (asked Write, live, ok bool) {
+	asked, ok = parsePath(r.URL.Path)
+	return asked, asked.Name != "" || !isWatch(r) && r.URL.Query().Get("resourceVersion") == "", ok && r.Method == http.MethodGet
 }
 
 // looked are the kinds that the manager read live, by how many writes were stored before.

@@ -103,15 +103,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	}
 	if reference != nil && p.Fault.K > 0 {
 		plan.road = reference.Writes
-		if kinds := reference.late(p.Fault.K); len(kinds) > 0 {
-			plan.held = kinds[p.Fault.K%len(kinds)]
-		}
-		if p.Fault.Mode == Behind {
-			plan.held = reference.behind(p.Fault)
-		}
-		if p.Fault.reads() {
-			plan.held = reference.unread(p.Fault)
-		}
+		plan.held = reference.held(p.Fault)
 	}
 	var err error
 	if r.proxy, err = newProxy(l.account, plan); err != nil {
