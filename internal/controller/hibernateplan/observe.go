@@ -138,8 +138,8 @@ const startsWithin = time.Minute
 // shownLate is of how many it is looked, and told.
 const shownLate = 10
 
-// observeStarts looks what keeps runners that are late from starting, every minute: their Jobs do not say. One list tells it of
-// the first of them, and keeps nothing from going on where it fails.
+// observeStarts looks what keeps runners that are late from starting, every minute at least: their Jobs do not say. One list
+// tells it of the first of them, and keeps nothing from going on where it fails.
 func (s *scope) observeStarts(ctx context.Context, jobs map[string]*unstructured.Unstructured) {
 	s.seen.Late = nil
 	var names []string
@@ -161,31 +161,13 @@ func (s *scope) observeStarts(ctx context.Context, jobs map[string]*unstructured
 		return
 	}
 	s.seen.Stops = sooner(s.seen.Stops, startsWithin)
-	pods, err := s.podsOf(ctx, names)
+	pods, err := s.podsOf(ctx, names, fromServersCache())
 	for i, job := range names {
 		s.seen.Late[i].why = unstarted(types.NamespacedName{Namespace: s.Options.Namespace, Name: job}, pods[job])
 		if err != nil {
 			s.seen.Late[i].why = "its pod cannot be looked at: " + kube.Message(err)
 		}
 	}
-}
-
-// podsOf are the pods of some Jobs, by their names.
-func (s *scope) podsOf(ctx context.Context, jobs []string) (map[string][]corev1.Pod, error) {
-	those, err := labels.NewRequirement(batchv1.JobNameLabel, selection.In, jobs)
-	if err != nil {
-		return nil, fmt.Errorf("selecting pods: %w", err)
-	}
-	var list corev1.PodList
-	if err := s.Live.List(ctx, &list, client.InNamespace(s.Options.Namespace), client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*those)}, fromServersCache()); err != nil {
-		return nil, fmt.Errorf("listing pods: %w", err)
-	}
-	pods := map[string][]corev1.Pod{}
-	for _, p := range list.Items {
-		job := p.Labels[batchv1.JobNameLabel]
-		pods[job] = append(pods[job], p)
-	}
-	return pods, nil
 }
 
 // late is a target whose runner should have started, and what keeps it; empty where that was not looked for.
@@ -456,15 +438,30 @@ func fromServersCache() client.ListOption { // a new one each time: the client w
 	return &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}
 }
 
-// pods are those of a Job, the newest first. They are read from the server, when an attempt has ended.
+// pods are those of a Job, the newest first, when an attempt has ended.
 func (s *scope) pods(ctx context.Context, job string, opts ...client.ListOption) ([]corev1.Pod, error) {
+	all, err := s.podsOf(ctx, []string{job}, opts...)
+	return all[job], err
+}
+
+// podsOf are the pods of some Jobs, by their names, the newest first. They are read from the server.
+func (s *scope) podsOf(ctx context.Context, jobs []string, opts ...client.ListOption) (map[string][]corev1.Pod, error) {
+	those, err := labels.NewRequirement(batchv1.JobNameLabel, selection.In, jobs)
+	if err != nil {
+		return nil, fmt.Errorf("selecting pods of Jobs: %w", err)
+	}
 	var list corev1.PodList
-	opts = append(opts, client.InNamespace(s.Options.Namespace), client.MatchingLabels{batchv1.JobNameLabel: job})
+	opts = append(opts, client.InNamespace(s.Options.Namespace), client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*those)})
 	if err := s.Live.List(ctx, &list, opts...); err != nil {
-		return nil, fmt.Errorf("listing pods of Job %s: %w", job, err)
+		return nil, fmt.Errorf("listing pods of Jobs %s: %w", strings.Join(jobs, ", "), err)
 	}
 	slices.SortFunc(list.Items, func(a, b corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
-	return list.Items, nil
+	pods := map[string][]corev1.Pod{}
+	for _, p := range list.Items {
+		job := p.Labels[batchv1.JobNameLabel]
+		pods[job] = append(pods[job], p)
+	}
+	return pods, nil
 }
 
 func alive(p corev1.Pod) bool {
