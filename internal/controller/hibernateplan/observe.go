@@ -149,7 +149,12 @@ func (s *scope) observeStarts(ctx context.Context, jobs map[string]*unstructured
 		if !running(e) || job == nil || ending(job) > 0 || started(job) {
 			continue
 		}
-		if left := job.GetCreationTimestamp().Add(startsWithin).Sub(s.now); left > 0 {
+		// Of the two the later one: the clock of the API server may be behind ours, and we may have been down before we made the Job.
+		since := job.GetCreationTimestamp().Time
+		if e.StartedAt != nil && e.StartedAt.After(since) {
+			since = e.StartedAt.Time
+		}
+		if left := since.Add(startsWithin).Sub(s.now); left > 0 {
 			s.seen.Stops = sooner(s.seen.Stops, left)
 			continue
 		}

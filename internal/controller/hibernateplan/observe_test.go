@@ -83,6 +83,7 @@ func TestRunnerThatDoesNotStart(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		age    time.Duration
+		ahead  time.Duration // is the manager's clock of the API server's
 		status batchv1.JobStatus
 		pod    *corev1.PodStatus
 		want   string
@@ -90,6 +91,7 @@ func TestRunnerThatDoesNotStart(t *testing.T) {
 	}{
 		"no pod yet":         {age: startsWithin - time.Second, looks: time.Second},
 		"no pod":             {age: startsWithin, want: "a: it has no pod; see kubectl -n system describe job JOB", looks: startsWithin},
+		"of two clocks":      {age: time.Second, ahead: time.Hour, looks: startsWithin - time.Second},
 		"no image":           {age: time.Hour, pod: ptr.To(waiting("ImagePullBackOff", "Back-off\npulling image")), want: "a: ImagePullBackOff: Back-off pulling image", looks: startsWithin},
 		"no Secret":          {age: time.Hour, pod: ptr.To(waiting("CreateContainerConfigError", "")), want: "a: CreateContainerConfigError", looks: startsWithin},
 		"no volume":          {age: time.Hour, pod: ptr.To(waiting("ContainerCreating", "")), want: "a: its container is not made; see kubectl -n system describe pod p", looks: startsWithin},
@@ -101,7 +103,8 @@ func TestRunnerThatDoesNotStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan, n := attempting(v1alpha1.OperationShutdown, "a")
 			attempt := only(plan)
-			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: attempt, CreationTimestamp: metav1.NewTime(noon.Add(-test.age))}, Status: test.status}
+			plan.Status.Executions[0].StartedAt = ptr.To(metav1.NewTime(noon.Add(-test.age)))
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: attempt, CreationTimestamp: metav1.NewTime(noon.Add(-test.age - test.ahead))}, Status: test.status}
 			marks.Set(plan, job)
 			objects := []client.Object{pointOf(n, "a", attempt), job, &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "other", Labels: map[string]string{batchv1.JobNameLabel: "other"}}, Status: waiting("ErrImagePull", "of another"),
@@ -135,6 +138,7 @@ func TestRunnerThatDoesNotStart(t *testing.T) {
 func TestRunnerThatCannotBeLookedAt(t *testing.T) {
 	plan, n := attempting(v1alpha1.OperationShutdown, "a")
 	attempt := only(plan)
+	plan.Status.Executions[0].StartedAt = ptr.To(metav1.NewTime(noon.Add(-time.Hour)))
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: attempt, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}}
 	marks.Set(plan, job)
 	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job).Build(), interceptor.Funcs{
