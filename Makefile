@@ -104,18 +104,21 @@ clean: ## Remove everything that was built.
 SWEEPFLAGS ?=
 LOADFLAGS ?=
 
+# What of the test/faults packages a target goes through: those in OF, or all.
+swept = $(addprefix ./test/faults/,$(or $(OF),$(1)))
+
 .PHONY: sweep
-sweep: k8s ## Kill the manager after every write of every workload; SWEEPFLAGS are passed on.
-	@go test ./test/faults/... -p 1 -count=1 -v -timeout 60m -run TestSweep -faults.full=C1 $(SWEEPFLAGS)
+sweep: k8s ## Kill the manager after every write of every workload; OF=experiment plays those of one kind, SWEEPFLAGS are passed on.
+	@go test $(call swept,...) -p 1 -count=1 -v -timeout 60m -run TestSweep -faults.full=C1 $(SWEEPFLAGS)
 
 .PHONY: sweep-full
 sweep-full: k8s ## Let every fault happen at every write of every workload; with SWEEPFLAGS=-faults.record=FILE it goes on where it ended.
-	@go test ./test/faults/... -p 1 -count=1 -v -timeout 300m -run TestSweep -faults.full=all $(SWEEPFLAGS)
+	@go test $(call swept,...) -p 1 -count=1 -v -timeout 300m -run TestSweep -faults.full=all $(SWEEPFLAGS)
 
 .PHONY: sweep-mutants
 sweep-mutants: k8s ## Plant bugs in the manager and fail if the sweep does not find one of them; OF=experiment plays those of one kind.
 	@go test -tags mutants ./test/faults -count=1 -run TestOverlay
-	@go test -tags mutants $(addprefix ./test/faults/,$(or $(OF),experiment component experimentdeployment hibernateplan)) -p 1 -count=1 -v -timeout 90m -run TestMutants $(SWEEPFLAGS)
+	@go test -tags mutants $(call swept,experiment component experimentdeployment hibernateplan) -p 1 -count=1 -v -timeout 90m -run TestMutants $(SWEEPFLAGS)
 
 .PHONY: merge-million
 merge-million: ## Compare the merges of a million random overrides with those of evanphx/json-patch and of kubectl.

@@ -89,7 +89,12 @@
 // all of them, also when nothing else is played, and of none by itself, fails (-faults.k=3,9,15 plays them again). Of short
 // roads each fault has a run. What it does not
 // show is what shows late after one fault and is put right by the next, as when a timer is forgotten that another start
-// sets again. CI plays kills so; the sweep itself has one in a run.
+// sets again.
+//
+// Many workloads begin as others do, and part from them with what their users do later. Where the manager has got as far as the
+// next write on the same road, from the same objects, a kill is the same in all of them, and -faults.anew plays it in the first.
+// What it does not show is a kill that leaves something which only another end brings out. CI plays kills in both of these ways;
+// the sweep itself has one in a run, at every write of every workload.
 //
 // No plan ends a sweep. What has failed is played once more at the end, alone, and stays failed;
 // that it "passed alone" says that load may be the reason. One that takes too long (O5) goes on for another

@@ -806,8 +806,17 @@ func TestPlans(t *testing.T) {
 			t.Errorf("it cannot be played: %s", p.Fault)
 		}
 	}
-	if len(got) != 2*len(Modes) || len(played) != len(Modes) {
-		t.Errorf("%d plans of %d modes", len(got), len(played))
+	crashes, killed := 0, map[int]bool{}
+	for _, p := range got {
+		if p.Fault.Mode == Crash {
+			crashes++
+			for _, k := range p.writes() {
+				killed[k] = true
+			}
+		}
+	}
+	if len(played) != len(Modes) || len(killed) < 12 || crashes > len(killed)/3+1 {
+		t.Errorf("%d plans of %d modes; %d runs with crashes at %d writes", len(got), len(played), crashes, len(killed))
 	}
 	// What was created last can be taken for not there; what is not watched is never read late.
 	if f := (Fault{Behind, 8}); reference.behind(f) != kind || !f.possible(reference) || (Fault{Behind, 12}).possible(reference) {
@@ -816,6 +825,51 @@ func TestPlans(t *testing.T) {
 	for k := 1; k <= 20; k++ {
 		if past := (Fault{Travel, k}).past(); past >= k || past < k-depths {
 			t.Errorf("at write %d it is put back to the moment after write %d", k, past)
+		}
+	}
+}
+
+// A road that two workloads have in common ends where one of them goes on differently, or its user has done something.
+func TestRoads(t *testing.T) {
+	object := func(name string) []*unstructured.Unstructured {
+		u := &unstructured.Unstructured{}
+		u.SetAPIVersion("v1")
+		u.SetKind("ConfigMap")
+		u.SetName(name)
+		return []*unstructured.Unstructured{u}
+	}
+	road := func(alone int, names ...string) *Reference {
+		r := &Reference{alone: alone}
+		for _, name := range names {
+			r.Writes = append(r.Writes, Write{Verb: "create", Name: name})
+		}
+		return r
+	}
+	known := roads{}
+	for _, test := range []struct {
+		name      string
+		workload  Workload
+		mode      Mode
+		reference *Reference
+		had       []int
+	}{
+		{"the first", Workload{Objects: object("a")}, Crash, road(4, "a", "b", "c", "d"), nil},
+		{"another end", Workload{Objects: object("a")}, Crash, road(4, "a", "b", "c", "e"), []int{1, 2}},
+		{"the user was there", Workload{Objects: object("a")}, Crash, road(2, "a", "b", "c", "d"), []int{1}},
+		{"other objects", Workload{Objects: object("b")}, Crash, road(4, "a", "b", "c", "d"), nil},
+		{"other flags", Workload{Objects: object("a"), Args: []string{"--events=false"}}, Crash, road(4, "a", "b", "c", "d"), nil},
+		{"another fault", Workload{Objects: object("a")}, Lost, road(4, "a", "b", "c", "d"), nil},
+		{"one that lasts", Workload{Objects: object("a")}, Restart, road(4, "a", "b", "c", "d"), nil},
+		{"it lasts again", Workload{Objects: object("a")}, Restart, road(4, "a", "b", "c", "d"), nil},
+	} {
+		var had []int
+		for k := range test.reference.Writes {
+			if known.has(Fault{test.mode, k + 1}, test.workload, test.reference) {
+				had = append(had, k+1)
+			}
+		}
+		if !slices.Equal(had, test.had) {
+			t.Errorf("%s: on a road that is known: %v, not %v", test.name, had, test.had)
 		}
 	}
 }

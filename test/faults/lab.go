@@ -5,9 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -72,19 +70,6 @@ func (l *Lab) With(binary string) *Lab {
 // Binary is the manager that is judged.
 func (l *Lab) Binary() string { return l.binary }
 
-// Build builds a manager from a package of this repository, which is named by its path from
-// the root, into the lab's folder.
-func (l *Lab) Build(ctx context.Context, pkg, name string, flags ...string) (string, error) {
-	binary := filepath.Join(l.Dir(), name)
-	build := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-buildvcs=false", "-o", binary}, flags, []string{pkg})...)
-	build.Dir = env.Root()
-	build.Env = append(build.Environ(), "CGO_ENABLED=0") // as the image has it; what links nothing starts sooner, too
-	if output, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building manager: %w: %s", err, output)
-	}
-	return binary, nil
-}
-
 // Start starts a control plane with an installation and a world. The context is that of the
 // start; Stop ends everything.
 func Start(ctx context.Context, installation Installation, world World) (*Lab, error) {
@@ -113,9 +98,9 @@ func Start(ctx context.Context, installation Installation, world World) (*Lab, e
 }
 
 func (l *Lab) install(ctx context.Context, i Installation) error {
-	var err error
 	if l.binary == "" {
-		if l.binary, err = l.Build(ctx, cmp.Or(i.Package, "./cmd"), "manager", "-tags=faults"); err != nil {
+		l.binary = filepath.Join(l.Dir(), "manager")
+		if err := env.BuildOnce(ctx, cmp.Or(i.Package, "./cmd"), l.binary, "-tags=faults"); err != nil {
 			return err
 		}
 	}
@@ -124,6 +109,7 @@ func (l *Lab) install(ctx context.Context, i Installation) error {
 	if err := l.InstallCRDs(ctx, fromRoot(i.CRDs)...); err != nil {
 		return err
 	}
+	var err error
 	if l.client, err = client.New(config, client.Options{}); err != nil {
 		return fmt.Errorf("building client: %w", err)
 	}

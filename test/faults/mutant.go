@@ -140,8 +140,8 @@ func (h *hunt) build(ctx context.Context, m Mutant) <-chan built {
 			out <- built{err: err}
 			return
 		}
-		path, err := h.trial.lab.Build(ctx, "./cmd", "mutant-"+m.Name, "-tags=faults", "-overlay="+overlay)
-		out <- built{path, err}
+		path := filepath.Join(h.trial.lab.Dir(), "mutant-"+m.Name)
+		out <- built{path, env.Build(ctx, "./cmd", path, "-tags=faults", "-overlay="+overlay)}
 	}()
 	return out
 }

@@ -36,6 +36,8 @@ type Reference struct {
 	Writes []Write
 	// Took is how long the faster one needed.
 	Took time.Duration
+	// alone is how many of the writes were stored before the user did anything else.
+	alone int
 
 	// watched are the kinds that the manager watches.
 	watched map[schema.GroupResource]bool

@@ -72,6 +72,8 @@ type run struct {
 	still time.Duration
 	// due says that the moment of the next step has come.
 	due bool
+	// alone is how many writes there were when the first step was taken; negative if none was.
+	alone int
 	// caughtUp says that a manager which was put back in time has come back to the present.
 	caughtUp bool
 	// stuck is where it was when it took too long.
@@ -87,7 +89,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 		return nil, fmt.Errorf("creating namespace: %w", err)
 	}
 	r := &run{
-		lab: l, workload: p.Workload, fault: p.Fault, times: len(p.writes()),
+		lab: l, workload: p.Workload, fault: p.Fault, times: len(p.writes()), alone: -1,
 		record: l.recorder.begin(namespace.Name),
 	}
 	r.stage = &Stage{Namespace: namespace.Name, Client: l.client, workload: p.Workload, advance: r.advance}
@@ -244,6 +246,9 @@ func (r *run) turn(ctx context.Context, steps *[]Step, state State) error {
 	if r.due && !r.misled() {
 		step := (*steps)[0]
 		*steps, r.due = (*steps)[1:], false
+		if r.alone < 0 {
+			r.alone = len(stored(r.proxy.story()))
+		}
 		if err := step.Do(ctx, r.stage); err != nil {
 			return fmt.Errorf("taking step: %w", err)
 		}

@@ -21,6 +21,7 @@ var (
 	full     = flag.String("faults.full", "", "comma-separated modes to play at every write, all, or none: the references alone; by default a fixed sample is played")
 	part     = flag.String("faults.part", "", "play a part of the workloads: 2/5 is the second of five")
 	inOne    = flag.Int("faults.together", 1, "let a fault happen at so many writes of one run, far from each other, where the manager goes on after each as if nothing had happened; a run in which it does not, or with a finding, is played with one after the other")
+	anew     = flag.Bool("faults.anew", false, "leave out kills and lost answers at writes that are on the road of a workload before, of the same objects and flags, where the user has done nothing else yet")
 	recordTo = flag.String("faults.record", "", "file that keeps what has passed; what it says of the same manager and the same test is not played again")
 	parallel = flag.Int("faults.parallel", 6, "how many plans are played at the same time")
 	binary   = flag.String("faults.manager", "", "manager to judge; by default it is built")
@@ -176,6 +177,7 @@ func wantedWrites(list string) (ks []int, err error) {
 
 // trialOf is what the flags ask for of so many workloads.
 func trialOf(t *testing.T, modes []Mode, ks []int, asSample bool, workloads int, done *journal) Trial {
+	known := roads{}
 	trial := Trial{
 		Quiet: quietFull, Parallel: *parallel,
 		Progress: func(line string) {
@@ -194,7 +196,7 @@ func trialOf(t *testing.T, modes []Mode, ks []int, asSample bool, workloads int,
 		},
 		Plans: func(_ int, w Workload, r *Reference) []Plan {
 			all := slices.DeleteFunc(Every(modes, w, r), func(p Plan) bool {
-				return len(ks) > 0 && !slices.Contains(ks, p.Fault.K) || done.has(p)
+				return len(ks) > 0 && !slices.Contains(ks, p.Fault.K) || *anew && known.has(p.Fault, w, r) || done.has(p)
 			})
 			if len(ks) > 1 {
 				return inRuns(all, func(int) int { return 1 })
@@ -270,6 +272,32 @@ func Every(modes []Mode, w Workload, reference *Reference) []Plan {
 	return out
 }
 
+// roads are those that workloads have in common: what they begin with, and the writes since, as far as the user has done nothing
+// else by the next of them.
+type roads map[string]bool
+
+// has says whether another workload has a write on the same road, and remembers the road.
+func (known roads) has(f Fault, w Workload, reference *Reference) bool {
+	if !f.repeats() || f.K >= reference.alone {
+		return false // it may last until what comes then
+	}
+	var road strings.Builder
+	for _, o := range w.Objects {
+		text, err := o.MarshalJSON()
+		if err != nil {
+			return false
+		}
+		road.Write(text)
+	}
+	fmt.Fprintf(&road, "%q %s", w.Args, f)
+	for _, write := range reference.Writes[:f.K+1] {
+		road.WriteString("\n" + write.Signature())
+	}
+	had := known[road.String()]
+	known[road.String()] = true
+	return had
+}
+
 const (
 	// apart is how many writes are between two faults of a run at least.
 	apart = 3
@@ -323,8 +351,8 @@ func spread[T any](all []T, n int) []T {
 	return out
 }
 
-// sample takes points over the whole road, every second one a crash, and goes through the other
-// modes in turn: first those that need a create, which the first workload makes.
+// sample takes points over the whole road, every second one a crash, several of which share a run, and goes through the
+// other modes in turn: first those that need a create, which the first workload makes.
 func sample(modes []Mode, w Workload, reference *Reference, turn, n int) []Plan {
 	var out []Plan
 	others := slices.Clone(modes[1:])
@@ -339,7 +367,11 @@ func sample(modes []Mode, w Workload, reference *Reference, turn, n int) []Plan 
 		out = append(out, Plan{Workload: w, Fault: f})
 		turn++
 	}
-	return out
+	slices.SortFunc(out, func(a, b Plan) int {
+		return cmp.Or(cmp.Compare(a.Fault.K, b.Fault.K), cmp.Compare(a.Fault.Mode, b.Fault.Mode))
+	})
+	out = slices.CompactFunc(out, func(a, b Plan) bool { return a.Fault == b.Fault })
+	return inRuns(out, func(points int) int { return (points + 2) / 3 })
 }
 
 func order(m Mode) int {

@@ -239,9 +239,12 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 				err := t.one(ctx, planned{Plan: Plan{Workload: w}}, func(r *run, findings []Finding) {
 					history := r.record.history()
 					pair[i] = &Reference{
-						Writes: stored(r.proxy.story()), Took: r.took, watched: r.proxy.kinds(), reads: r.proxy.looked(),
+						Writes: stored(r.proxy.story()), Took: r.took, alone: r.alone, watched: r.proxy.kinds(), reads: r.proxy.looked(),
 						outcome: outcomeOf(r.record.state(), history, r.lab.world, r.mask),
 						effects: r.effects(history), most: r.most(history),
+					}
+					if r.alone < 0 {
+						pair[i].alone = len(pair[i].Writes)
 					}
 					if len(findings) > 0 {
 						t.tell(Verdict{Plan: Plan{Workload: w}, Findings: findings})
@@ -266,7 +269,7 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 			t.say("%s: two references are not alike: %s", w.Name, apart)
 			continue
 		}
-		pair[0].Took = min(pair[0].Took, pair[1].Took)
+		pair[0].Took, pair[0].alone = min(pair[0].Took, pair[1].Took), min(pair[0].alone, pair[1].alone)
 		pair[0].reads = inBoth(pair[0].reads, pair[1].reads)
 		for _, path := range slices.Sorted(maps.Keys(pair[0].masked)) {
 			t.say("%s: not compared, because the references differ: %s: %q and %q", w.Name, path, pair[0].outcome[path], pair[1].outcome[path])

@@ -156,8 +156,8 @@ func TestInstallerImage(t *testing.T) {
 // not know.
 func TestDeploymentArgs(t *testing.T) {
 	manager := filepath.Join(t.TempDir(), "manager")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", manager, "../../cmd").CombinedOutput(); err != nil {
-		t.Fatalf("building the manager: %v\n%s", err, out)
+	if err := env.BuildOnce(t.Context(), "./cmd", manager); err != nil {
+		t.Fatal(err)
 	}
 	for _, o := range installer(t) {
 		containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")

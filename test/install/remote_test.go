@@ -2,7 +2,6 @@ package install
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,10 +60,8 @@ func TestRemoteHub(t *testing.T) {
 func runRemote(t *testing.T, other *env.ControlPlane, deployment *unstructured.Unstructured, dir string) {
 	t.Helper()
 	ctx, manager := t.Context(), filepath.Join(t.TempDir(), "manager")
-	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", manager, "./cmd")
-	build.Dir = env.Root()
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
+	if err := env.BuildOnce(ctx, "./cmd", manager); err != nil {
+		t.Fatal(err)
 	}
 	probes, err := env.FreeAddress()
 	if err != nil {

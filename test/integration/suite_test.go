@@ -6,7 +6,6 @@ package integration_test
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -53,10 +52,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	hub.world.watch(experiments, claims, clusters, applications, workflows, secrets, namespaces)
 
 	managerBinary = filepath.Join(hub.Dir(), "labkeeper-manager")
-	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", managerBinary, "./cmd")
-	build.Dir = env.Root()
-	output, err := build.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), string(output))
+	Expect(env.BuildOnce(ctx, "./cmd", managerBinary)).To(Succeed())
 
 	shared = hub.launchManager("manager", sharedArgs()...)
 })

@@ -267,7 +267,8 @@ func labOptions(ctx context.Context, o options, dir string) (harness.Options, er
 	}
 	if lab.Manager == "" {
 		lab.Tell("building the manager")
-		if lab.Manager, err = harness.Build(ctx, "./cmd", dir, "labkeeper-manager"); err != nil {
+		lab.Manager = filepath.Join(dir, "labkeeper-manager")
+		if err := env.BuildOnce(ctx, "./cmd", lab.Manager); err != nil {
 			return lab, err
 		}
 	}

@@ -3,7 +3,6 @@ package harness
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -217,16 +216,6 @@ func fromRoot(paths []string) []string {
 		out = append(out, filepath.Join(env.Root(), path))
 	}
 	return out
-}
-
-// Build builds a manager from a package of the repository into a folder.
-func Build(ctx context.Context, pkg, dir, name string) (string, error) {
-	path := filepath.Join(dir, name)
-	out, err := command(ctx, env.Root(), "go", "build", "-buildvcs=false", "-trimpath", "-o", path, pkg)
-	if err != nil {
-		return "", fmt.Errorf("building %s: %w: %s", pkg, err, out)
-	}
-	return path, nil
 }
 
 func command(ctx context.Context, dir string, args ...string) (string, error) {
