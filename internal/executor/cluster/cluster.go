@@ -7,13 +7,16 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/util/retry"
 )
@@ -87,7 +90,45 @@ func Retry(ctx context.Context, write func() error) error {
 }
 
 // IsGone says whether an error means that an object is not there: not that its kind is not served in that version, or that
-// something before the server answers.
+// something before the server answers. Of those, Unserved tells.
 func IsGone(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
+
+// Find is the resource of a kind, in the version that the server prefers of those that have it, and whether any has.
+func Find(kind schema.GroupKind, server discovery.DiscoveryInterface) (gvr schema.GroupVersionResource, served bool, err error) {
+	groups, err := server.ServerGroups()
+	if err != nil {
+		return gvr, false, err
+	}
+	for _, group := range groups.Groups {
+		if group.Name != kind.Group {
+			continue
+		}
+		for _, version := range append([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, group.Versions...) {
+			list, err := server.ServerResourcesForGroupVersion(version.GroupVersion)
+			if apierrors.IsNotFound(err) {
+				continue // it has just gone
+			}
+			if err != nil {
+				return gvr, false, err
+			}
+			for _, resource := range list.APIResources {
+				if resource.Kind == kind.Kind && !strings.Contains(resource.Name, "/") {
+					gv, _ := schema.ParseGroupVersion(version.GroupVersion)
+					return gv.WithResource(resource.Name), true, nil
+				}
+			}
+		}
+	}
+	return gvr, false, nil
+}
+
+// Unserved says whether no version of a kind is served: then there are no objects of it. That another is, is an error: they are there.
+func Unserved(kind schema.GroupKind, server discovery.DiscoveryInterface) (bool, error) {
+	gvr, served, err := Find(kind, server)
+	if err == nil && served {
+		err = fmt.Errorf("the cluster serves %s, and not the version that it was put to sleep with; have it serve that too until it is awake", gvr.GroupVersion())
+	}
+	return err == nil, err
 }

@@ -21,7 +21,8 @@
 // # What others change meanwhile
 //
 // It stays: a limit that is not "0" any more is left, and so is a NodePool that is gone, or was deleted and created
-// again.
+// again. NodePools that the cluster serves in another version only are not gone: that fails, until it serves
+// karpenter.sh/v1 again.
 package karpenter
 
 import (
@@ -39,6 +40,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/labkeeper/labkeeper/internal/dispatch"
@@ -118,14 +120,19 @@ func (p *parameters) Open(_ context.Context, session executor.Session) (executor
 	if err != nil {
 		return nil, fmt.Errorf("creating client: %w", err)
 	}
-	return &target{parameters: p, session: session, client: client}, nil
+	server, err := discovery.NewDiscoveryClientForConfig(session.Config)
+	if err != nil {
+		return nil, fmt.Errorf("creating client: %w", err)
+	}
+	return &target{parameters: p, session: session, client: client, discovery: server}, nil
 }
 
 // target is what a plan names.
 type target struct {
 	*parameters
-	session executor.Session
-	client  dynamic.Interface
+	session   executor.Session
+	client    dynamic.Interface
+	discovery discovery.DiscoveryInterface
 }
 
 // state of a NodePool.
@@ -208,7 +215,7 @@ func (t *target) Shutdown(ctx context.Context, key string, raw json.RawMessage) 
 		slept = &now
 		return nil
 	})
-	if apierrors.IsNotFound(err) || err == nil && slept == nil {
+	if cluster.IsGone(err) || err == nil && slept == nil {
 		return executor.Gone, nil
 	}
 	if err != nil {
@@ -268,7 +275,7 @@ func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executo
 		_, err = cluster.Patch(ctx, t.client.Resource(nodePools), pool, map[string]any{"spec": changes})
 		return err
 	})
-	if apierrors.IsNotFound(err) {
+	if cluster.IsGone(err) {
 		note, err = isGone, nil
 	}
 	switch {
@@ -340,7 +347,11 @@ func (t *target) Await() time.Duration { return t.await }
 // read is a NodePool; nil if there is none.
 func (t *target) read(ctx context.Context, key string) (*unstructured.Unstructured, error) {
 	pool, err := t.client.Resource(nodePools).Get(ctx, strings.TrimPrefix(key, prefix), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	gone := cluster.IsGone(err)
+	if !gone && apierrors.IsNotFound(err) {
+		gone, err = cluster.Unserved(schema.GroupKind{Group: nodePools.Group, Kind: "NodePool"}, t.discovery)
+	}
+	if gone {
 		return nil, nil
 	}
 	if err != nil {

@@ -339,6 +339,36 @@ func TestGone(t *testing.T) {
 	}
 }
 
+// TestNotServed is of NodePools that the cluster serves in another version by the time that they wake, or in none: only then are they gone.
+func TestNotServed(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("p", "limits: {cpu: 8},"))
+	r := executortest.New(t, Executor{}, `{}`, w.runner)
+	w.must(r.Shutdown(t.Context()))
+	rename := func(from, to string) *rest.Config {
+		return executortest.Race(w.runner, func(r *http.Request) { r.URL.Path = strings.Replace(r.URL.Path, from, to, 1) })
+	}
+	r.Config = rename("/karpenter.sh/v1/nodepools", "/karpenter.sh/v0/nodepools")
+	if err := r.WakeUp(t.Context()); err == nil || !strings.Contains(err.Error(), "the cluster serves karpenter.sh/v1, and not the version") {
+		t.Errorf("got %v", err)
+	}
+	if left := r.Left(); strings.Contains(left, "Left") {
+		t.Errorf("left:\n%s", left)
+	}
+	r.Config = w.runner
+	w.must(r.WakeUp(t.Context()))
+	w.expect(map[string]string{"p": `{"cpu":8}`})
+
+	w.must(r.Shutdown(t.Context()))
+	r.Config = executortest.Race(controlPlane.Config(), func(r *http.Request) {
+		r.URL.Path = strings.Replace(r.URL.Path, "/karpenter.sh/v1", "/karpenter.example.com/v1", 1)
+	})
+	w.must(r.WakeUp(t.Context()))
+	if left := r.Left(); !strings.Contains(left, "p Left: "+isGone) {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
 // TestConflict changes a NodePool right before each first write: the write is made again, and the change stays.
 func TestConflict(t *testing.T) {
 	w := newWorld(t)

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/executor/cluster"
@@ -37,7 +38,7 @@ func (t *target) read(ctx context.Context, p part) (live, error) {
 	object, err := t.client.Resource(k.gvr).Namespace(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
 	gone := cluster.IsGone(err)
 	if !gone && apierrors.IsNotFound(err) {
-		gone, err = p.unserved(t.discovery)
+		gone, err = cluster.Unserved(schema.GroupKind{Group: k.gvr.Group, Kind: p.Kind}, t.discovery)
 	}
 	if gone {
 		return live{}, nil

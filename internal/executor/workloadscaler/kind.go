@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
+
+	"github.com/labkeeper/labkeeper/internal/executor/cluster"
 )
 
 // group is an item of includedGroups: a kind by its resource, or by kind and group, then without a version.
@@ -116,11 +116,11 @@ func resourceText(gvr schema.GroupVersionResource) string {
 }
 
 // resolve finds the resource of a kind that is written by kind and group, in the version that the cluster prefers.
-func resolve(g group, cluster discovery.DiscoveryInterface) (kind, error) {
+func resolve(g group, server discovery.DiscoveryInterface) (kind, error) {
 	if g.gvr.Resource != "" {
 		return known(g.gvr), nil
 	}
-	gvr, served, err := find(g.kind, cluster)
+	gvr, served, err := cluster.Find(g.kind, server)
 	if err == nil && !served {
 		err = errors.New("the cluster does not serve it; install it, or remove it from includedGroups")
 	}
@@ -128,44 +128,6 @@ func resolve(g group, cluster discovery.DiscoveryInterface) (kind, error) {
 		return kind{}, fmt.Errorf("finding kind %s: %w", g.kind, err)
 	}
 	return known(gvr), nil
-}
-
-// find is the resource of a kind, in the version that the cluster prefers of those that have it, and whether any has.
-func find(gk schema.GroupKind, cluster discovery.DiscoveryInterface) (gvr schema.GroupVersionResource, served bool, err error) {
-	groups, err := cluster.ServerGroups()
-	if err != nil {
-		return gvr, false, err
-	}
-	for _, group := range groups.Groups {
-		if group.Name != gk.Group {
-			continue
-		}
-		for _, version := range append([]string{group.PreferredVersion.GroupVersion}, versions(group.Versions)...) {
-			list, err := cluster.ServerResourcesForGroupVersion(version)
-			if apierrors.IsNotFound(err) {
-				continue // it has just gone
-			}
-			if err != nil {
-				return gvr, false, err
-			}
-			for _, resource := range list.APIResources {
-				if resource.Kind == gk.Kind && !strings.Contains(resource.Name, "/") {
-					gv, _ := schema.ParseGroupVersion(version)
-					return gv.WithResource(resource.Name), true, nil
-				}
-			}
-		}
-	}
-	return gvr, false, nil
-}
-
-// unserved says whether no version of a kind is served: then there are no objects of it. That another is, is an error: they are there.
-func (p part) unserved(cluster discovery.DiscoveryInterface) (bool, error) {
-	gvr, served, err := find(schema.GroupKind{Group: p.of().gvr.Group, Kind: p.Kind}, cluster)
-	if err == nil && served {
-		err = fmt.Errorf("the cluster serves %s, and not the version that it was put to sleep with; have it serve that too until it is awake", gvr.GroupVersion())
-	}
-	return err == nil, err
 }
 
 // read is the value of a field in an object; nil where there is none.
@@ -194,13 +156,4 @@ func nest(value any, path ...string) map[string]any {
 		value = map[string]any{key: value}
 	}
 	return map[string]any{path[0]: value}
-}
-
-// versions of a group as the cluster lists them.
-func versions(served []metav1.GroupVersionForDiscovery) []string {
-	var all []string
-	for _, v := range served {
-		all = append(all, v.GroupVersion)
-	}
-	return all
 }
