@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	kjson "sigs.k8s.io/json"
@@ -264,7 +266,7 @@ func (k kind) strictly(spec map[string]any) (unknown []string, err error) {
 	}
 	strict, err := kjson.UnmarshalStrict(raw, k.typed())
 	if err != nil {
-		return nil, errors.New(misfit(err))
+		return nil, errors.New(k.misfit(spec, err))
 	}
 	for _, e := range strict {
 		if !slices.ContainsFunc(k.fields, func(field string) bool { return e.Error() == fmt.Sprintf("unknown field %q", field) }) {
@@ -274,15 +276,68 @@ func (k kind) strictly(spec map[string]any) (unknown []string, err error) {
 	return unknown, nil
 }
 
-// misfit is what does not fit, without the value: it may be a secret.
-func misfit(err error) string {
+// misfit is what of a spec does not fit, without the value: it may be a secret.
+func (k kind) misfit(spec map[string]any, err error) string {
+	path := k.misfitAt(spec, func(value any) any { return value }, "")
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Sprintf("%s must be a %s", wrong.Field, wrong.Type)
+		return path + " must be " + typeName(wrong.Type)
 	}
-	if _, what, found := strings.Cut(err.Error(), "cannot unmarshal "); found {
-		return "cannot unmarshal " + what
+	if errors.Is(err, resource.ErrFormatWrong) || errors.Is(err, resource.ErrNumeric) || errors.Is(err, resource.ErrSuffix) {
+		return path + " must be a quantity, such as 500m or 1Gi"
 	}
-	return "a value does not fit the type of its field"
+	return path + " does not fit the type of its field"
+}
+
+// typeName is a type as those who write YAML call it.
+func typeName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return "an integer"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	}
+	return "a " + t.String()
+}
+
+// misfitAt is the path of the first value, within a part of a spec, that does not fit even with nothing beside it.
+func (k kind) misfitAt(part any, within func(any) any, path string) string {
+	misfits := func(value any) bool {
+		raw, err := json.Marshal(value)
+		if err != nil {
+			return false
+		}
+		_, err = kjson.UnmarshalStrict(raw, k.typed())
+		return err != nil
+	}
+	switch part := part.(type) {
+	case map[string]any:
+		if misfits(within(map[string]any{})) {
+			return path // it must not be an object
+		}
+		for _, key := range slices.Sorted(maps.Keys(part)) {
+			in := func(value any) any { return within(map[string]any{key: value}) }
+			if misfits(in(part[key])) {
+				return k.misfitAt(part[key], in, strings.TrimPrefix(path+"."+key, "."))
+			}
+		}
+	case []any:
+		if misfits(within([]any{})) {
+			return path
+		}
+		for i := range part {
+			in := func(value any) any { return within([]any{value}) }
+			if misfits(in(part[i])) {
+				return k.misfitAt(part[i], in, fmt.Sprintf("%s[%d]", path, i))
+			}
+		}
+	}
+	return path
 }
 
 // AnnotationFixed is on a twin whose kind has fields that cannot be changed: a hash of them as they were wanted.

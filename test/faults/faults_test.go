@@ -798,26 +798,7 @@ func TestPlans(t *testing.T) {
 	if n := len(Every([]Mode{Quota, Terminating, Held}, w, reference)); n != 1+1+8 {
 		t.Errorf("%d plans", n)
 	}
-	got := sample(Modes, w, reference, 0, 2*len(Modes))
-	played := map[Mode]bool{}
-	for _, p := range got {
-		played[p.Fault.Mode] = true
-		if p.Fault.K < 1 || p.Fault.K > 20 || !p.Fault.possible(reference) {
-			t.Errorf("it cannot be played: %s", p.Fault)
-		}
-	}
-	crashes, killed := 0, map[int]bool{}
-	for _, p := range got {
-		if p.Fault.Mode == Crash {
-			crashes++
-			for _, k := range p.writes() {
-				killed[k] = true
-			}
-		}
-	}
-	if len(played) != len(Modes) || len(killed) < 12 || crashes > len(killed)/3+1 {
-		t.Errorf("%d plans of %d modes; %d runs with crashes at %d writes", len(got), len(played), crashes, len(killed))
-	}
+	sampleHas(t, sample(Modes, w, reference, 0, 2*len(Modes)), reference)
 	// What was created last can be taken for not there; what is not watched is never read late.
 	if f := (Fault{Behind, 8}); reference.behind(f) != kind || !f.possible(reference) || (Fault{Behind, 12}).possible(reference) {
 		t.Errorf("behind at write 8 is %s", reference.behind(f))
@@ -826,6 +807,27 @@ func TestPlans(t *testing.T) {
 		if past := (Fault{Travel, k}).past(); past >= k || past < k-depths {
 			t.Errorf("at write %d it is put back to the moment after write %d", k, past)
 		}
+	}
+}
+
+// sampleHas checks that a sample has every mode, and kills at many writes in few runs.
+func sampleHas(t *testing.T, sample []Plan, reference *Reference) {
+	t.Helper()
+	played, killed, runs := map[Mode]bool{}, map[int]bool{}, 0
+	for _, p := range sample {
+		played[p.Fault.Mode] = true
+		if p.Fault.K < 1 || p.Fault.K > 20 || !p.Fault.possible(reference) {
+			t.Errorf("it cannot be played: %s", p.Fault)
+		}
+		if p.Fault.Mode == Crash {
+			runs++
+			for _, k := range p.writes() {
+				killed[k] = true
+			}
+		}
+	}
+	if len(played) != len(Modes) || len(killed) < 12 || runs > len(killed)/3+1 {
+		t.Errorf("%d plans of %d modes; %d runs with crashes at %d writes", len(sample), len(played), runs, len(killed))
 	}
 }
 
