@@ -106,7 +106,7 @@ func find(ctx context.Context, live client.Reader, namespace string, ref v1alpha
 	default:
 		return nil, nil, &Error{v1alpha1.ReasonConnectorMissing, fmt.Sprintf("There is no kind of connector %q", ref.Kind)}
 	}
-	err := live.Get(ctx, key, found)
+	err := kube.Find(ctx, live, key, found)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return nil, nil, fmt.Errorf("reading %s %s: %w", ref.Kind, key, err)
@@ -122,7 +122,7 @@ func find(ctx context.Context, live client.Reader, namespace string, ref v1alpha
 // KubeconfigMissing or KubeconfigInvalid; any other error may pass.
 func Read(ctx context.Context, live client.Reader, namespace string, ref v1alpha1.SecretRef) (*Kubeconfig, error) {
 	key, secret := types.NamespacedName{Namespace: cmp.Or(ref.Namespace, namespace), Name: ref.Name}, &corev1.Secret{}
-	err := live.Get(ctx, key, secret)
+	err := kube.Find(ctx, live, key, secret)
 	switch {
 	case apierrors.IsForbidden(err): // which the server says whether there is one or not
 		return nil, &Error{kube.ReasonForbidden, fmt.Sprintf("The manager may not read Secret %s; let it read those of that namespace: %s",

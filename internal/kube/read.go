@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -15,13 +17,22 @@ import (
 // nil, without an error.
 func Get(ctx context.Context, c client.Reader, gvk schema.GroupVersionKind, key types.NamespacedName) (*unstructured.Unstructured, error) {
 	u := Empty(gvk)
-	if err := c.Get(ctx, key, u); err != nil {
+	if err := Find(ctx, c, key, u); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("reading %s %s: %w", gvk.Kind, key, err)
 	}
 	return u, nil
+}
+
+// Find reads an object. A name that no object can have, such as one with a slash in it, is NotFound: a client does not even ask
+// for it, and says so with an error that would never pass.
+func Find(ctx context.Context, c client.Reader, key types.NamespacedName, o client.Object) error {
+	if len(path.IsValidPathSegmentName(key.Name))+len(path.IsValidPathSegmentName(key.Namespace)) > 0 {
+		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+	}
+	return c.Get(ctx, key, o)
 }
 
 // List reads the objects of a kind that is not in the scheme.

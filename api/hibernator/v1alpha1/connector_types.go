@@ -85,11 +85,13 @@ type SecretRef struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 	Name string `json:"name"`
 	// namespace of the Secret: that of the connector, or another that names it in annotation
 	// hibernator.ardikabs.com/allowed-namespaces of the Secret.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	Namespace string `json:"namespace,omitempty"`
 	// key in the Secret. Default: kubeconfig, or value, whichever there is.
 	// +optional

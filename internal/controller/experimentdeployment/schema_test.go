@@ -18,6 +18,14 @@ var schemas = &crds.Rulebook{
 			Takes:   []string{`{kind: Deployment, name: web}`},
 			Refuses: []string{`{kind: Deployment, name: api}`, `{kind: Rollout, name: web}`, `{kind: Deployment, name: web, namespace: shop}`},
 		},
+		{
+			Kind: kind, Field: "sourceRef", Says: "should match '^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$'",
+			Takes: []string{`{kind: Deployment, name: web}`}, Refuses: []string{`{kind: Deployment, name: deployment/web}`, `{kind: Deployment, name: "100%"}`},
+		},
+		{
+			Kind: kind, Field: "sourceRef", Says: "should match '^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$'",
+			Takes: []string{`{kind: Deployment, name: web}`}, Refuses: []string{`{kind: Deployment, name: web, namespace: shop/web}`},
+		},
 		{Kind: kind, Field: "ttl", Says: "ttl must be longer than 0s", Takes: []string{"1ms", "1h30m", "null"}, Refuses: []string{"0s", "-1h"}},
 		{
 			Kind: kind, Field: "onUnready.after", Says: "after must be at least 10s",

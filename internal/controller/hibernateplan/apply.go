@@ -335,7 +335,7 @@ func (s *scope) fence(ctx context.Context, a attempt, point *corev1.ConfigMap) (
 	changed.Annotations[runner.AnnotationExecution] = a.name().Name
 	if a.execution.Operation == v1alpha1.OperationShutdown {
 		names := a.reached.namespaces
-		if len(names) > 0 { // what an attempt before has put to sleep may still sleep in those that take no part any more
+		if !a.reached.credentials { // what an attempt before has put to sleep may still sleep in those that take no part any more
 			names = merged(names, split(point.Annotations[annotationNamespaces]))
 		}
 		changed.Annotations[annotationNamespaces] = join(names)

@@ -406,35 +406,42 @@ func (chosen) Needs() executor.Needs {
 
 // Whoever opts out between two attempts is not put to sleep by the next, but is woken.
 func TestOptsOut(t *testing.T) {
-	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: "shop", Labels: map[string]string{"sleeps": "yes"}, Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"},
-	}}
-	n := newBroadNight(t, false, shop)
-	n.of.Options.Executors = executor.Registry{"noop": chosen{}}
-	patch := func(name, change string) {
-		t.Helper()
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if err := n.client.Patch(t.Context(), namespace, client.RawPatch(types.MergePatchType, []byte(change))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	patch("team", `{"metadata": {"labels": {"sleeps": "yes"}}}`)
-	if _, in := n.job(); in != "shop,team" {
-		t.Fatalf("it is put to sleep in %q", in)
-	}
-	n.fail()
-	patch("shop", `{"metadata": {"labels": null, "annotations": null}}`)
-	n.later()
-	if in := n.complete(); in != "team" {
-		t.Errorf("after it has opted out, it is put to sleep in %q", in)
-	}
-	point := &corev1.ConfigMap{}
-	if err := n.client.Get(t.Context(), names{namespace: "system", plan: n.plan}.point("a"), point); err != nil || point.Annotations[annotationNamespaces] != "shop,team" {
-		t.Errorf("another plan would find that it sleeps in %q, error %v", point.Annotations[annotationNamespaces], err)
-	}
-	n.morning()
-	if in := n.complete(); in != "shop,team" {
-		t.Errorf("it is woken in %q", in)
+	for name, test := range map[string]struct{ team, before, after string }{
+		"of two":       {team: `{"metadata": {"labels": {"sleeps": "yes"}}}`, before: "shop,team", after: "team"},
+		"the only one": {team: `{}`, before: "shop", after: ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: "shop", Labels: map[string]string{"sleeps": "yes"}, Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"},
+			}}
+			n := newBroadNight(t, false, shop)
+			n.of.Options.Executors = executor.Registry{"noop": chosen{}}
+			patch := func(name, change string) {
+				t.Helper()
+				namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+				if err := n.client.Patch(t.Context(), namespace, client.RawPatch(types.MergePatchType, []byte(change))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			patch("team", test.team)
+			if _, in := n.job(); in != test.before {
+				t.Fatalf("it is put to sleep in %q", in)
+			}
+			n.fail()
+			patch("shop", `{"metadata": {"labels": null, "annotations": null}}`)
+			n.later()
+			if in := n.complete(); in != test.after {
+				t.Errorf("after it has opted out, it is put to sleep in %q", in)
+			}
+			point := &corev1.ConfigMap{}
+			if err := n.client.Get(t.Context(), names{namespace: "system", plan: n.plan}.point("a"), point); err != nil || point.Annotations[annotationNamespaces] != test.before {
+				t.Errorf("another plan would find that it sleeps in %q, error %v", point.Annotations[annotationNamespaces], err)
+			}
+			n.morning()
+			if in := n.complete(); in != test.before {
+				t.Errorf("it is woken in %q", in)
+			}
+		})
 	}
 }
 

@@ -116,6 +116,16 @@ var rulings = slices.Concat(
 			[]string{`{kubeconfigRef: {name: away}}`, `{inCluster: true}`, `{inCluster: false, kubeconfigRef: {name: away}}`},
 			[]string{`{}`, `{inCluster: false}`, `{inCluster: true, kubeconfigRef: {name: away}}`},
 		},
+		{"ScheduleException", "planRef", objectName, []string{`{name: night}`}, []string{`{name: a/b}`}},
+		{"HibernatePlan", "targets", objectName, []string{to("name: a.b")}, []string{to("name: a/b"), to("name: A")}},
+		{"HibernatePlan", "targets", namespaceName, []string{to("name: a, namespace: b"), to(`name: a, namespace: ""`)}, []string{to("name: a, namespace: b/c"), to("name: a, namespace: b.c")}},
+		{"K8SCluster", "k8s", objectName, []string{`{kubeconfigRef: {name: a.b}}`}, []string{`{kubeconfigRef: {name: a/b}}`, `{kubeconfigRef: {name: "100%"}}`}},
+		{"K8SCluster", "k8s", namespaceName, []string{`{kubeconfigRef: {name: a, namespace: b}}`}, []string{`{kubeconfigRef: {name: a, namespace: b/c}}`}},
+		{"CloudProvider", "aws.auth", objectName, []string{`{static: {secretRef: {name: a.b}}}`}, []string{`{static: {secretRef: {name: a/b}}}`}},
+		{
+			"CloudProvider", "aws.auth", namespaceName,
+			[]string{`{static: {secretRef: {name: a, namespace: b}}}`}, []string{`{static: {secretRef: {name: a, namespace: b/c}}}`},
+		},
 		{"CloudProvider", "", "type aws needs aws", []string{`{}`}, []string{`{aws: null}`}},
 		{
 			"CloudProvider", "aws.accountId", `should match '^[0-9]{12}$'`,
@@ -128,6 +138,16 @@ var rulings = slices.Concat(
 		},
 	},
 )
+
+const (
+	objectName    = "should match '^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$'"
+	namespaceName = "should match '^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$'"
+)
+
+// to is a target with a connector.
+func to(connector string) string {
+	return `[{name: a, type: noop, connectorRef: {kind: K8SCluster, ` + connector + `}}]`
+}
 
 // offHours are the rulings of a list of off-hours.
 func offHours(kind, at string) []ruling {

@@ -14,6 +14,8 @@
 // is never deleted: it may be in GitOps, and nothing of it but the limit has to be kept. To wake is to bring back that
 // limit; Karpenter makes nodes as pods need them, so that is settled at once.
 //
+// A NodePool whose limit is "0" before is left as it is, with the nodes that it has: when it wakes, none could come back.
+//
 // A NodeClaim that Karpenter was making when the limit came is deleted by the next call of Shutdown; until then Settled
 // says that it is there. A NodePool with static capacity (spec.replicas) takes no limit of cpu: the API server refuses
 // it, and the error names the pool.
@@ -221,6 +223,9 @@ func (t *target) Shutdown(ctx context.Context, key string, raw json.RawMessage) 
 	if err != nil {
 		return nil, fmt.Errorf("limiting %s: %w", name(key), err)
 	}
+	if isAsleep(before) {
+		return encode(slept), nil // as it was found: its nodes could not come back
+	}
 	if err := t.deleteClaims(ctx, key); err != nil {
 		return nil, err
 	}
@@ -319,7 +324,7 @@ func (t *target) Settled(ctx context.Context, resource restore.Resource, _ bool)
 		return "", err
 	}
 	pool, err := t.read(ctx, resource.Key)
-	if err != nil || pool == nil || pool.GetUID() != before.UID {
+	if err != nil || pool == nil || pool.GetUID() != before.UID || isAsleep(before) {
 		return "", err
 	}
 	if now := look(pool); !isAsleep(now) {

@@ -192,6 +192,26 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
+// TestFrozen is of a NodePool that may have no more nodes, and keeps those that it has: its owner wants it so.
+func TestFrozen(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("zero", "limits: {cpu: '0'},") + claim("zero-1", "zero") + node("zero-1", "zero") + pool("p", "limits: {cpu: 8},") + claim("p-1", "p"))
+	r := executortest.New(t, Executor{}, `{}`, w.runner)
+	w.must(r.Shutdown(t.Context()))
+	w.expect(map[string]string{"zero": `{"cpu":"0"}`, "p": `{"cpu":"0"}`})
+	if left := w.names(nodeClaims); left != "zero-1" {
+		t.Errorf("there are NodeClaims %q", left)
+	}
+	if missing := r.Missing(t, dispatch.Shutdown); missing != "" {
+		t.Errorf("missing: %s", missing)
+	}
+	w.must(r.WakeUp(t.Context()))
+	w.expect(map[string]string{"zero": `{"cpu":"0"}`, "p": `{"cpu":8}`})
+	if left := r.Left(); left != "" {
+		t.Errorf("left: %s", left)
+	}
+}
+
 // TestKill kills the runner at every request, before the server has seen it and after, and lets another take over.
 func TestKill(t *testing.T) {
 	for _, lost := range []bool{false, true} {

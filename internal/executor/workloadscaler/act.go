@@ -82,8 +82,13 @@ func (t *target) Renew(key string, raw, found json.RawMessage) (json.RawMessage,
 	switch {
 	case err != nil:
 		return nil, err
-	case now.UID != before.UID: // another, which nobody has put to sleep
-		return found, nil
+	case now.UID != before.UID: // another, which nobody has put to sleep: its autoscalers may be the same
+		for i, scaler := range now.Autoscalers {
+			if j := slices.IndexFunc(before.Autoscalers, func(was part) bool { return was.UID == scaler.UID }); j >= 0 {
+				now.Autoscalers[i] = before.Autoscalers[j]
+			}
+		}
+		return encode(now), nil
 	case now.of().field.isAsleep(decode(now.Value)) || equal(now.Value, before.Value):
 		return raw, nil
 	}

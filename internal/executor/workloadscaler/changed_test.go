@@ -206,13 +206,16 @@ func TestChangedBetweenAttempts(t *testing.T) {
 		change func(*world)
 		want   string
 	}{
-		"nobody changed it":                {func(*world) {}, "3"},
-		"somebody scaled it":               {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 6}}`) }, "6"},
-		"the attempt had put it to sleep":  {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 0}}`) }, "3"},
-		"it was deleted and created again": {func(w *world) { w.remove("Deployment", "web"); w.apply(deployment("web", 2)) }, "2"},
-		"the attempt had paused its scaler": {func(w *world) {
-			w.patch("ScaledObject", "by-web", `{"metadata": {"annotations": {"autoscaling.keda.sh/paused-replicas": "0"}}}`)
-		}, "3"},
+		"nobody changed it":                 {func(*world) {}, "3"},
+		"somebody scaled it":                {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 6}}`) }, "6"},
+		"the attempt had put it to sleep":   {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 0}}`) }, "3"},
+		"it was deleted and created again":  {func(w *world) { w.remove("Deployment", "web"); w.apply(deployment("web", 2)) }, "2"},
+		"the attempt had paused its scaler": {func(w *world) { w.pause(`"0"`) }, "3"},
+		"it had, and it was created again": {func(w *world) {
+			w.pause(`"0"`)
+			w.remove("Deployment", "web")
+			w.apply(deployment("web", 2))
+		}, "2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
