@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,7 +29,7 @@ func Get(ctx context.Context, c client.Reader, gvk schema.GroupVersionKind, key 
 // Find reads an object. A name that no object can have, such as one with a slash in it, is NotFound: a client does not even ask
 // for it, and says so with an error that would never pass.
 func Find(ctx context.Context, c client.Reader, key types.NamespacedName, o client.Object) error {
-	if len(path.IsValidPathSegmentName(key.Name))+len(path.IsValidPathSegmentName(key.Namespace)) > 0 {
+	if len(content.IsPathSegmentName(key.Name))+len(content.IsPathSegmentName(key.Namespace)) > 0 {
 		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}
 	return c.Get(ctx, key, o)
