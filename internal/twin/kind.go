@@ -260,11 +260,7 @@ func (k kind) check(base, spec map[string]any) error {
 
 // strictly are the unknown fields of a spec, by their paths, or what does not fit its type.
 func (k kind) strictly(spec map[string]any) (unknown []string, err error) {
-	raw, err := json.Marshal(spec)
-	if err != nil {
-		return nil, fmt.Errorf("encoding: %w", err)
-	}
-	strict, err := kjson.UnmarshalStrict(raw, k.typed())
+	strict, err := k.decode(spec)
 	if err != nil {
 		return nil, errors.New(k.misfit(spec, err))
 	}
@@ -274,6 +270,15 @@ func (k kind) strictly(spec map[string]any) (unknown []string, err error) {
 		}
 	}
 	return unknown, nil
+}
+
+// decode reads a spec, or a part of one, as the type that it has: strict are the fields that it does not know.
+func (k kind) decode(spec any) (strict []error, err error) {
+	raw, err := json.Marshal(spec)
+	if err != nil {
+		return nil, fmt.Errorf("encoding: %w", err)
+	}
+	return kjson.UnmarshalStrict(raw, k.typed())
 }
 
 // misfit is what of a spec does not fit, without the value: it may be a secret.
@@ -308,11 +313,7 @@ func typeName(t reflect.Type) string {
 // misfitAt is the path of the first value, within a part of a spec, that does not fit even with nothing beside it.
 func (k kind) misfitAt(part any, within func(any) any, path string) string {
 	misfits := func(value any) bool {
-		raw, err := json.Marshal(value)
-		if err != nil {
-			return false
-		}
-		_, err = kjson.UnmarshalStrict(raw, k.typed())
+		_, err := k.decode(value)
 		return err != nil
 	}
 	switch part := part.(type) {

@@ -36,7 +36,7 @@ type Reference struct {
 	Writes []Write
 	// Took is how long the faster one needed.
 	Took time.Duration
-	// alone is how many of the writes were stored before the user did anything else.
+	// alone is how many writes were stored before the user did anything else; more than there are if he did not.
 	alone int
 
 	// watched are the kinds that the manager watches.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -72,7 +73,7 @@ type run struct {
 	still time.Duration
 	// due says that the moment of the next step has come.
 	due bool
-	// alone is how many writes there were when the first step was taken; negative if none was.
+	// alone is how many writes there were when the first step was taken; more than there can be if none was.
 	alone int
 	// caughtUp says that a manager which was put back in time has come back to the present.
 	caughtUp bool
@@ -89,7 +90,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 		return nil, fmt.Errorf("creating namespace: %w", err)
 	}
 	r := &run{
-		lab: l, workload: p.Workload, fault: p.Fault, times: len(p.writes()), alone: -1,
+		lab: l, workload: p.Workload, fault: p.Fault, times: len(p.writes()), alone: math.MaxInt,
 		record: l.recorder.begin(namespace.Name),
 	}
 	r.stage = &Stage{Namespace: namespace.Name, Client: l.client, workload: p.Workload, advance: r.advance}
@@ -246,9 +247,7 @@ func (r *run) turn(ctx context.Context, steps *[]Step, state State) error {
 	if r.due && !r.misled() {
 		step := (*steps)[0]
 		*steps, r.due = (*steps)[1:], false
-		if r.alone < 0 {
-			r.alone = len(stored(r.proxy.story()))
-		}
+		r.alone = min(r.alone, len(stored(r.proxy.story())))
 		if err := step.Do(ctx, r.stage); err != nil {
 			return fmt.Errorf("taking step: %w", err)
 		}

@@ -278,7 +278,7 @@ type roads map[string]bool
 
 // has says whether another workload has a write on the same road, and remembers the road.
 func (known roads) has(f Fault, w Workload, reference *Reference) bool {
-	if !f.repeats() || f.K >= reference.alone {
+	if !f.repeats() || f.K >= min(reference.alone, len(reference.Writes)) {
 		return false // it may last until what comes then
 	}
 	var road strings.Builder

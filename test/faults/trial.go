@@ -243,9 +243,6 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 						outcome: outcomeOf(r.record.state(), history, r.lab.world, r.mask),
 						effects: r.effects(history), most: r.most(history),
 					}
-					if r.alone < 0 {
-						pair[i].alone = len(pair[i].Writes)
-					}
 					if len(findings) > 0 {
 						t.tell(Verdict{Plan: Plan{Workload: w}, Findings: findings})
 					}

@@ -90,7 +90,7 @@ func Retry(ctx context.Context, write func() error) error {
 }
 
 // IsGone says whether an error means that an object is not there: not that its kind is not served in that version, or that
-// something before the server answers. Of those, Unserved tells.
+// something before the server answers.
 func IsGone(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }
@@ -124,11 +124,21 @@ func Find(kind schema.GroupKind, server discovery.DiscoveryInterface) (gvr schem
 	return gvr, false, nil
 }
 
-// Unserved says whether no version of a kind is served: then there are no objects of it. That another is, is an error: they are there.
-func Unserved(kind schema.GroupKind, server discovery.DiscoveryInterface) (bool, error) {
+// Get reads an object of a kind; nil if it is gone, or no version of its kind is served. That another version is, is an error: it
+// is there.
+func Get(ctx context.Context, in dynamic.ResourceInterface, name string, kind schema.GroupKind, server discovery.DiscoveryInterface) (*unstructured.Unstructured, error) {
+	object, err := in.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return object, nil
+	case IsGone(err):
+		return nil, nil
+	case !apierrors.IsNotFound(err):
+		return nil, err
+	}
 	gvr, served, err := Find(kind, server)
 	if err == nil && served {
 		err = fmt.Errorf("the cluster serves %s, and not the version that it was put to sleep with; have it serve that too until it is awake", gvr.GroupVersion())
 	}
-	return err == nil, err
+	return nil, err
 }

@@ -351,14 +351,8 @@ func (t *target) Await() time.Duration { return t.await }
 
 // read is a NodePool; nil if there is none.
 func (t *target) read(ctx context.Context, key string) (*unstructured.Unstructured, error) {
-	pool, err := t.client.Resource(nodePools).Get(ctx, strings.TrimPrefix(key, prefix), metav1.GetOptions{})
-	gone := cluster.IsGone(err)
-	if !gone && apierrors.IsNotFound(err) {
-		gone, err = cluster.Unserved(schema.GroupKind{Group: nodePools.Group, Kind: "NodePool"}, t.discovery)
-	}
-	if gone {
-		return nil, nil
-	}
+	kind := schema.GroupKind{Group: nodePools.Group, Kind: "NodePool"}
+	pool, err := cluster.Get(ctx, t.client.Resource(nodePools), strings.TrimPrefix(key, prefix), kind, t.discovery)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name(key), err)
 	}

@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -35,16 +33,13 @@ func (l live) there() bool { return l.object != nil && !l.other }
 // read is the object of a part.
 func (t *target) read(ctx context.Context, p part) (live, error) {
 	k := p.of()
-	object, err := t.client.Resource(k.gvr).Namespace(p.Namespace).Get(ctx, p.Name, metav1.GetOptions{})
-	gone := cluster.IsGone(err)
-	if !gone && apierrors.IsNotFound(err) {
-		gone, err = cluster.Unserved(schema.GroupKind{Group: k.gvr.Group, Kind: p.Kind}, t.discovery)
-	}
-	if gone {
-		return live{}, nil
-	}
+	in := t.client.Resource(k.gvr).Namespace(p.Namespace)
+	object, err := cluster.Get(ctx, in, p.Name, schema.GroupKind{Group: k.gvr.Group, Kind: p.Kind}, t.discovery)
 	if err != nil {
 		return live{}, fmt.Errorf("reading %s: %w", p, err)
+	}
+	if object == nil {
+		return live{}, nil
 	}
 	l := live{object: object, at: object, value: k.field.read(object), other: object.GetUID() != p.UID}
 	if k.foreign && !l.other {
