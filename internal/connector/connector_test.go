@@ -149,6 +149,9 @@ func reader(t *testing.T, forbidden string, objects ...client.Object) client.Cli
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, key.Name,
 					errors.New(`User "system:serviceaccount:keeper:manager" cannot get resource "secrets" in API group "" in the namespace "x"`))
 			}
+			if strings.Contains(key.Name, "/") {
+				return errors.New("invalid resource name") // as a client says itself, for ever
+			}
 			if key.Name == "broken" {
 				return apierrors.NewInternalError(errors.New("etcd is away"))
 			}
@@ -166,6 +169,19 @@ func reasonOf(err error) string {
 		return "error"
 	}
 	return ""
+}
+
+// What no object can be called is not there, and no error that might pass.
+func TestNameThatNoneHas(t *testing.T) {
+	c := reader(t, "")
+	if _, err := Read(t.Context(), c, "vault", v1alpha1.SecretRef{Name: "a/b"}); reasonOf(err) != v1alpha1.ReasonKubeconfigMissing {
+		t.Errorf("of a Secret: %v", err)
+	}
+	for _, kind := range []string{"K8SCluster", "CloudProvider"} {
+		if _, _, err := find(t.Context(), c, "vault", v1alpha1.ConnectorRef{Kind: kind, Name: "a/b"}); reasonOf(err) != v1alpha1.ReasonConnectorMissing {
+			t.Errorf("of a %s: %v", kind, err)
+		}
+	}
 }
 
 func TestRead(t *testing.T) {

@@ -187,7 +187,7 @@ func placeWarnings(theirs, pod map[string]any) (all []Warning) {
 // claimsOf are the PersistentVolumeClaims that a pod names.
 func claimsOf(pod map[string]any) (all []string) {
 	for _, v := range objects(pod["volumes"]) {
-		if claim, ok, _ := unstructured.NestedString(v, "persistentVolumeClaim", "claimName"); ok {
+		if claim, ok, _ := unstructured.NestedString(v, "persistentVolumeClaim", "claimName"); ok && claim != "" {
 			all = append(all, claim)
 		}
 	}

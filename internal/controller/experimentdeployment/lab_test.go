@@ -84,6 +84,12 @@ func newLab(t *testing.T, owner *v1alpha1.ExperimentDeployment, others ...client
 		fail:   func(string) error { return nil },
 	}
 	live := interceptor.NewClient(l.server, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if at.Name == "" || strings.Contains(at.Name, "/") {
+				return errors.New("invalid resource name") // as a client says itself, for ever
+			}
+			return c.Get(ctx, at, o, opts...)
+		},
 		Create: l.create, Update: l.update, Patch: l.patch, Delete: l.delete, SubResourcePatch: l.patchSubResource,
 		Apply: func(context.Context, client.WithWatch, runtime.ApplyConfiguration, ...client.ApplyOption) error {
 			return l.refuseApply("an apply")

@@ -238,9 +238,6 @@ func (s *scope) observeClaims(ctx context.Context) error {
 	of, _, _ := unstructured.NestedFieldNoCopy(source.Object, "spec", "template")
 	template, _ := of.(map[string]any)
 	for _, name := range twin.Claims(template, override) {
-		if name == "" { // which the server refuses in a twin, and no client asks for
-			continue
-		}
 		claim, err := kube.Get(ctx, s.Live, claimGVK, types.NamespacedName{Namespace: sourceNamespace(s.owner), Name: name})
 		if err != nil {
 			return err

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -225,6 +226,27 @@ func TestTeardownWhereNotWatched(t *testing.T) {
 	if l.passed(); l.owner() != nil || l.there(deployments, key(owner)) != nil {
 		t.Errorf("it stays: %+v", l.owner())
 	}
+}
+
+// What no source can be called is not there, and keeps nobody from taking the ExperimentDeployment away; a claim without a name
+// keeps nothing from going on.
+func TestNameThatNoneHas(t *testing.T) {
+	owner := elsewhere(t)
+	owner.Spec.SourceRef.Name = "deployment/web"
+	l := newLab(t, owner, object(t, web), shop("lab"))
+	l.passed()
+	if found := meta.FindStatusCondition(l.owner().Status.Conditions, v1alpha1.ConditionSourceFound); found == nil || found.Status != metav1.ConditionFalse {
+		t.Errorf("of the source it says %+v", found)
+	}
+	l.drop(l.owner())
+	if l.passed(); l.owner() != nil {
+		t.Errorf("it stays: %+v", l.owner())
+	}
+
+	owner = elsewhere(t)
+	owner.Spec.OverrideSpec.Raw = []byte(`{"template": {"spec": {"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": ""}}]}}}`)
+	l = newLab(t, owner, object(t, web), shop("lab"))
+	l.passed()
 }
 
 // s1: what is to take the place of a twin is tried; what only the trial cannot do is no reason against it.
