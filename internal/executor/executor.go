@@ -6,6 +6,7 @@ package executor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -70,10 +71,11 @@ type Target interface {
 	// Snapshot lists the resources of the target in the order that they are put to sleep in, and how each is now. It
 	// changes nothing. All that can be found is found, or it is an error.
 	Snapshot(ctx context.Context) ([]Resource, error)
-	// Shutdown puts a resource to sleep that was as before says. It returns what it has made of it, by which WakeUp knows
+	// Shutdown puts a resource to sleep that was as Before says. It returns what it has made of it, by which WakeUp knows
 	// what somebody else has changed since; the same for a resource that is asleep already. A resource that is gone is
-	// no error: Gone.
-	Shutdown(ctx context.Context, key string, before json.RawMessage) (slept json.RawMessage, err error)
+	// no error: Gone. One that somebody has changed since it was captured is one, *ChangedError, and what has changed is
+	// not written to: it is captured again first.
+	Shutdown(ctx context.Context, captured Captured) (slept json.RawMessage, err error)
 	// WakeUp brings a resource back to what it was: only what Shutdown has changed, and only where that is still as
 	// Shutdown has left it. Slept is empty where the run that put it to sleep ended before it was told: then it may
 	// have been changed or not.
@@ -117,6 +119,47 @@ type Resource struct {
 	Key string
 	// State is what WakeUp needs to bring it back.
 	State json.RawMessage
+}
+
+// Captured is a resource that is to be put to sleep.
+type Captured struct {
+	restore.Resource
+	// Fresh says that nothing was done to it since it was captured: whatever differs, somebody else has made.
+	Fresh bool
+}
+
+// Changed says whether somebody else has changed something of the resource since it was captured: it is the same no more as it
+// was, or asleep. What was put to sleep before is not asked: how it was is known, and what has woken it may have been an autoscaler.
+func (c Captured) Changed(same, asleep bool) bool {
+	return c.Untouched() && !same && (c.Fresh || !asleep)
+}
+
+// ChangedError is that somebody has changed a resource since it was captured.
+type ChangedError struct {
+	// State is how it is now, or was before it was put to sleep.
+	State json.RawMessage
+}
+
+// Error says so.
+func (*ChangedError) Error() string { return "somebody has changed it since it was captured" }
+
+// recaptures are how often a resource is captured again while it is put to sleep.
+const recaptures = 5
+
+// PutToSleep puts a resource of a restore point to sleep, and returns what was made of it. What somebody changes of it after it was
+// captured is captured again, and that is written by save, before it is put to sleep.
+func PutToSleep(ctx context.Context, target Target, point *restore.Point, key string, fresh bool, save func() error) (json.RawMessage, error) {
+	for i := 0; ; i++ {
+		slept, err := target.Shutdown(ctx, Captured{Resource: *point.Resource(key), Fresh: fresh && i == 0})
+		changed, is := errors.AsType[*ChangedError](err)
+		if !is || i == recaptures {
+			return slept, err
+		}
+		point.Resource(key).Before = changed.State
+		if err := save(); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // Ending is what became of a resource that was to be woken.

@@ -161,6 +161,54 @@ func TestRetryDoesNotCaptureAgain(t *testing.T) {
 	}
 }
 
+// What somebody changes after the capture is captured, and that is written, before it is put to sleep; also what he has put to sleep
+// himself, unless an attempt before may have done it.
+func TestChangedAfterCapture(t *testing.T) {
+	once := func(w *world, changes map[string]int) {
+		w.onCall = func(name string) {
+			key := strings.TrimPrefix(name, "Shutdown ")
+			if value, is := changes[key]; is && key != name {
+				delete(changes, key)
+				w.have[key] = value
+			}
+		}
+	}
+	for name, test := range map[string]struct {
+		killed int // the call of a run before, 0 is none
+		api    int
+	}{"first attempt": {0, asleepValue}, "second attempt": {4, 2}} { // killed at "Shutdown web"
+		w := newWorld(t)
+		want := maps.Clone(w.have)
+		want["web"], want["api"], want["pool-b"] = 7, test.api, 6
+		if test.killed > 0 {
+			w.run(shutdown, killBefore, test.killed)
+		}
+		changes := map[string]int{"web": 7, "api": asleepValue, "pool-b": 6}
+		once(w, changes)
+		w.mustComplete(shutdown)
+		if diff := cmp.Diff([]string{"Load", "Snapshot", "Save", "Shutdown web", "Save", "Shutdown web"}, w.calls[:6]); diff != "" || len(changes) > 0 {
+			t.Errorf("%s: calls (-want +got):\n%s, not changed: %v", name, diff, changes)
+		}
+		w.onCall = nil
+		if r := w.mustComplete(wakeUp); len(r.Left) > 0 {
+			t.Errorf("%s: left %v", name, r.Left)
+		}
+		if diff := cmp.Diff(want, w.have); diff != "" {
+			t.Errorf("%s: world (-want +got):\n%s", name, diff)
+		}
+	}
+
+	w := newWorld(t)
+	w.onCall = func(name string) {
+		if strings.HasPrefix(name, "Shutdown web") {
+			w.have["web"]++
+		}
+	}
+	if r := w.run(shutdown, "", 0); r.Completed || !strings.Contains(r.Message, "web: somebody has changed it since it was captured") || w.have["web"] == asleepValue {
+		t.Errorf("what changes all the time: %+v", r)
+	}
+}
+
 func TestSomebodyElse(t *testing.T) {
 	w := newWorld(t)
 	w.mustComplete(shutdown)
@@ -296,9 +344,9 @@ type takeover struct {
 
 func (w *takeover) Parse(json.RawMessage) (executor.Parameters, error)              { return w, nil }
 func (w *takeover) Open(context.Context, executor.Session) (executor.Target, error) { return w, nil }
-func (w *takeover) Shutdown(ctx context.Context, key string, before json.RawMessage) (json.RawMessage, error) {
+func (w *takeover) Shutdown(ctx context.Context, captured executor.Captured) (json.RawMessage, error) {
 	w.over()
-	return w.world.Shutdown(ctx, key, before)
+	return w.world.Shutdown(ctx, captured)
 }
 
 func (w *takeover) WakeUp(ctx context.Context, r restore.Resource) (executor.Ending, error) {

@@ -68,8 +68,9 @@ func (r *run) room() error {
 
 // putToSleep is the change of one resource.
 func (r *run) putToSleep(ctx context.Context, resource restore.Resource) error {
+	fresh := r.captured[resource.Key]
 	delete(r.captured, resource.Key)
-	slept, err := r.target.Shutdown(ctx, resource.Key, resource.Before)
+	slept, err := executor.PutToSleep(ctx, r.target, r.point, resource.Key, fresh, func() error { return r.save(ctx, nil) })
 	if err != nil {
 		return err
 	}

@@ -305,7 +305,7 @@ type onShelf struct {
 func (w *onShelf) Parse(json.RawMessage) (executor.Parameters, error)              { return w, nil }
 func (w *onShelf) Open(context.Context, executor.Session) (executor.Target, error) { return w, nil }
 
-func (w *onShelf) Shutdown(ctx context.Context, key string, before json.RawMessage) (json.RawMessage, error) {
+func (w *onShelf) Shutdown(ctx context.Context, captured executor.Captured) (json.RawMessage, error) {
 	w.stored = nil
 	point, err := restore.Decode(w.shelf.get().BinaryData[KeyPoint])
 	if err != nil {
@@ -315,9 +315,9 @@ func (w *onShelf) Shutdown(ctx context.Context, key string, before json.RawMessa
 		return nil, err
 	}
 	if w.at != nil {
-		w.at(key)
+		w.at(captured.Key)
 	}
-	return w.world.Shutdown(ctx, key, before)
+	return w.world.Shutdown(ctx, captured)
 }
 
 func wholeNight(s *shelf) {

@@ -174,15 +174,18 @@ func (w *world) Snapshot(context.Context) (found []executor.Resource, err error)
 	return found, err
 }
 
-func (w *world) Shutdown(ctx context.Context, key string, _ json.RawMessage) (slept json.RawMessage, err error) {
+func (w *world) Shutdown(ctx context.Context, captured executor.Captured) (slept json.RawMessage, err error) {
+	key := captured.Key
 	err = w.called("Shutdown "+key, func() error {
 		if err := errors.Join(ctx.Err(), w.broken[key]); err != nil {
 			return err
 		}
 		w.mustBeCaptured(key)
 		w.asked = nil
-		_, there := w.have[key]
+		value, there := w.have[key]
 		switch {
+		case there && captured.Changed(value == w.number(captured.Before), value == asleepValue):
+			return &executor.ChangedError{State: w.raw(value)}
 		case strings.HasPrefix(key, pool):
 			delete(w.have, key)
 			slept = takenAway

@@ -75,8 +75,9 @@ func (r *Runner) Shutdown(ctx context.Context) error {
 		return err
 	}
 	var keys []string
+	fresh := map[string]bool{}
 	for _, resource := range snapshot {
-		if _, err := executor.Capture(target, r.Point, resource); err != nil {
+		if fresh[resource.Key], err = executor.Capture(target, r.Point, resource); err != nil {
 			return err
 		}
 		keys = append(keys, resource.Key)
@@ -90,7 +91,7 @@ func (r *Runner) Shutdown(ctx context.Context) error {
 		return err
 	}
 	for _, key := range keys {
-		slept, err := target.Shutdown(ctx, key, r.Point.Resource(key).Before)
+		slept, err := executor.PutToSleep(ctx, target, r.Point, key, fresh[key], r.keep)
 		if err != nil {
 			return err
 		}
@@ -112,7 +113,7 @@ func (r *Runner) again(ctx context.Context, target executor.Target, key string, 
 	if r.Once {
 		return nil
 	}
-	again, err := target.Shutdown(ctx, key, r.Point.Resource(key).Before)
+	again, err := target.Shutdown(ctx, executor.Captured{Resource: *r.Point.Resource(key)})
 	if err == nil && string(again) != string(slept) {
 		err = fmt.Errorf("%s is %s, and then %s", key, slept, again)
 	}

@@ -23,7 +23,7 @@
 // # What others change meanwhile
 //
 // It stays: a limit that is not "0" any more is left, and so is a NodePool that is gone, or was deleted and created
-// again. NodePools that the cluster serves in another version only are not gone: that fails, until it serves
+// again. One that somebody changes between the capture and the moment that it is put to sleep is captured again. NodePools that the cluster serves in another version only are not gone: that fails, until it serves
 // karpenter.sh/v1 again.
 package karpenter
 
@@ -195,8 +195,9 @@ func (t *target) Renew(key string, raw, found json.RawMessage) (json.RawMessage,
 }
 
 // Shutdown lets a NodePool have no nodes any more, and deletes its NodeClaims.
-func (t *target) Shutdown(ctx context.Context, key string, raw json.RawMessage) (json.RawMessage, error) {
-	before, err := decode(key, raw)
+func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json.RawMessage, error) {
+	key := captured.Key
+	before, err := decode(key, captured.Before)
 	if err != nil {
 		return nil, err
 	}
@@ -207,7 +208,11 @@ func (t *target) Shutdown(ctx context.Context, key string, raw json.RawMessage) 
 		if err != nil || pool == nil || pool.GetUID() != before.UID {
 			return err
 		}
-		if !isAsleep(look(pool)) {
+		found := look(pool)
+		if captured.Changed(same(found.Limits["cpu"], before.Limits["cpu"]), isAsleep(found)) {
+			return &executor.ChangedError{State: encode(found)}
+		}
+		if !isAsleep(found) {
 			limits := map[string]any{"spec": map[string]any{"limits": map[string]any{"cpu": asleep}}}
 			if pool, err = cluster.Patch(ctx, t.client.Resource(nodePools), pool, limits); err != nil {
 				return err

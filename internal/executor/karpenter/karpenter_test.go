@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -407,6 +408,30 @@ func TestConflict(t *testing.T) {
 	w.expect(map[string]string{"p": `{"cpu":8,"memory":"3Gi"}`})
 	if tries != 4 {
 		t.Errorf("it took %d writes, want 4", tries)
+	}
+}
+
+// TestChangedBeforeItSleeps is of limits that somebody changes after they were captured, right before the NodePool is put to sleep.
+func TestChangedBeforeItSleeps(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("frozen", "limits: {cpu: 8},") + pool("raised", "limits: {cpu: 8},") + claim("frozen-1", "frozen") + claim("raised-1", "raised"))
+	changes := map[string]string{"frozen": "0", "raised": "16"}
+	r := executortest.New(t, Executor{}, `{}`, executortest.Race(w.runner, func(request *http.Request) {
+		name := path.Base(request.URL.Path)
+		if cpu := changes[name]; cpu != "" && request.Method == http.MethodPatch {
+			delete(changes, name)
+			w.patch(nodePools, name, `{"spec": {"limits": {"cpu": "`+cpu+`"}}}`)
+		}
+	}))
+	w.must(r.Shutdown(t.Context()))
+	w.expect(map[string]string{"frozen": `{"cpu":"0"}`, "raised": `{"cpu":"0"}`})
+	if got := w.names(nodeClaims); got != "frozen-1" {
+		t.Errorf("there are NodeClaims %q", got)
+	}
+	w.must(r.WakeUp(t.Context()))
+	w.expect(map[string]string{"frozen": `{"cpu":"0"}`, "raised": `{"cpu":"16"}`})
+	if left := r.Left(); left != "" {
+		t.Errorf("left:\n%s", left)
 	}
 }
 

@@ -111,9 +111,9 @@ func (t *target) Snapshot(context.Context) ([]executor.Resource, error) {
 }
 
 // Shutdown takes its time.
-func (t *target) Shutdown(ctx context.Context, key string, _ json.RawMessage) (json.RawMessage, error) {
-	if err := t.act(ctx, key); err != nil {
-		return nil, fmt.Errorf("putting %s to sleep: %w", key, err)
+func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json.RawMessage, error) {
+	if err := t.act(ctx, captured.Key); err != nil {
+		return nil, fmt.Errorf("putting %s to sleep: %w", captured.Key, err)
 	}
 	return asleep, nil
 }

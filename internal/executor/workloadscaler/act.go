@@ -97,8 +97,8 @@ func (t *target) outside(p part) bool {
 }
 
 // Shutdown puts a workload to sleep, its autoscalers before it.
-func (t *target) Shutdown(ctx context.Context, key string, raw json.RawMessage) (json.RawMessage, error) {
-	before, err := decodeState(key, raw)
+func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json.RawMessage, error) {
+	before, err := decodeState(captured.Key, captured.Before)
 	if err != nil {
 		return nil, err
 	}
@@ -112,18 +112,30 @@ func (t *target) Shutdown(ctx context.Context, key string, raw json.RawMessage) 
 	if !now.there() {
 		return executor.Gone, nil
 	}
+	// unchanged is an error where somebody else has given a part another value; then that is the state.
+	unchanged := func(p *part) func(now any) error {
+		return func(now any) error {
+			if !captured.Changed(equal(encode(now), p.Value), p.of().field.isAsleep(now)) {
+				return nil
+			}
+			p.Value = encode(now)
+			return &executor.ChangedError{State: encode(before)}
+		}
+	}
 	slept := &state{part: before.part}
-	for _, scaler := range before.Autoscalers {
-		value, there, err := t.sleep(ctx, scaler)
+	for i := range before.Autoscalers {
+		scaler := &before.Autoscalers[i]
+		value, there, err := t.sleep(ctx, *scaler, unchanged(scaler))
 		if err != nil {
 			return nil, err
 		}
 		if there {
-			scaler.Value = encode(value)
-			slept.Autoscalers = append(slept.Autoscalers, scaler)
+			asleep := *scaler
+			asleep.Value = encode(value)
+			slept.Autoscalers = append(slept.Autoscalers, asleep)
 		}
 	}
-	value, there, err := t.sleep(ctx, before.part)
+	value, there, err := t.sleep(ctx, before.part, unchanged(&before.part))
 	if err != nil {
 		return nil, err
 	}
@@ -134,13 +146,16 @@ func (t *target) Shutdown(ctx context.Context, key string, raw json.RawMessage) 
 	return encode(slept), nil
 }
 
-// sleep puts the object of a part to sleep, and returns the value that its field has then. It is not there if it has
+// sleep puts the object of a part to sleep where it may be, and returns the value that its field has then. It is not there if it has
 // gone, or is another by now.
-func (t *target) sleep(ctx context.Context, p part) (value any, there bool, err error) {
+func (t *target) sleep(ctx context.Context, p part, may func(now any) error) (value any, there bool, err error) {
 	f := p.of().field
 	err = cluster.Retry(ctx, func() error {
 		now, err := t.read(ctx, p)
-		if there, value = now.there(), now.value; err != nil || !there || f.isAsleep(value) {
+		if there, value = now.there(), now.value; err != nil || !there {
+			return err
+		}
+		if err := may(value); err != nil || f.isAsleep(value) {
 			return err
 		}
 		value, err = t.write(ctx, p, now, f.asleep, f.sleep())

@@ -158,7 +158,7 @@ func TestOutside(t *testing.T) {
 	}
 	target, err := r.Open(t.Context(), dispatch.Shutdown)
 	w.must(err)
-	slept, err := target.Shutdown(t.Context(), r.Point.Resources[0].Key, r.Point.Resources[0].Before)
+	slept, err := target.Shutdown(t.Context(), executor.Captured{Resource: r.Point.Resources[0]})
 	if err != nil || string(slept) != string(executor.Gone) {
 		t.Errorf("it is put to sleep as %s, error %v", slept, err)
 	}
@@ -285,7 +285,7 @@ func TestScaleUp(t *testing.T) {
 			opened, err := w.night("{}").Open(t.Context(), dispatch.Shutdown)
 			w.must(err)
 			hibernation := opened.(*target)
-			value, there, err := hibernation.sleep(t.Context(), p)
+			value, there, err := hibernation.sleep(t.Context(), p, func(any) error { return nil })
 			w.must(err)
 			w.expect("Disabled", "HorizontalPodAutoscaler", "web", "spec", "behavior", "scaleUp", "selectPolicy")
 			slept := p
@@ -310,5 +310,47 @@ func (w *world) patchAs(manager, kind, name, patch string) {
 	w.Helper()
 	if _, err := w.in(kind).Patch(w.Context(), name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{FieldManager: manager}); err != nil {
 		w.Fatal(err)
+	}
+}
+
+// TestChangedBeforeItSleeps is of what somebody changes after it was captured, right before it is put to sleep: as that it wakes.
+func TestChangedBeforeItSleeps(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("web", 3) + deployment("idle", 3) + cronJob("report", false) + rollout("plain", "") + oven("bakery", 5) + scaledObject("by-web", "{name: web}", ""))
+	w.calm()
+	changes := map[string]func(){
+		"web":    func() { w.patch("Deployment", "web", `{"spec": {"replicas": 6}}`) },
+		"idle":   func() { w.patch("Deployment", "idle", `{"spec": {"replicas": 0}}`) },
+		"report": func() { w.patch("CronJob", "report", `{"spec": {"suspend": true}}`) },
+		"plain":  func() { w.patch("Rollout", "plain", `{"spec": {"replicas": 4}}`) },
+		"bakery": func() { w.patch("Oven", "bakery", `{"spec": {"loaves": 7}}`) },
+		"by-web": func() { w.pause(`"2"`) },
+	}
+	r := w.night(`{"includedGroups": ["CronJob", "Deployment", "Rollout", "Oven.example.com"]}`)
+	r.Config = executortest.Race(w.runner, func(request *http.Request) {
+		if request.Method != http.MethodPut && request.Method != http.MethodPatch {
+			return
+		}
+		path := strings.Split(strings.TrimSuffix(request.URL.Path, "/scale"), "/")
+		if change := changes[path[len(path)-1]]; change != nil {
+			delete(changes, path[len(path)-1])
+			change()
+		}
+	})
+	w.must(r.Shutdown(t.Context()))
+	w.expect("0", "Deployment", "web", specReplicas...)
+	r.Config = w.runner
+	if len(changes) > 0 {
+		t.Errorf("not changed: %v", changes)
+	}
+	w.must(r.WakeUp(t.Context()))
+	w.expect("6", "Deployment", "web", specReplicas...)
+	w.expect("0", "Deployment", "idle", specReplicas...)
+	w.expect("true", "CronJob", "report", suspend.path...)
+	w.expect("4", "Rollout", "plain", specReplicas...)
+	w.expect("7", "Oven", "bakery", "spec", "loaves")
+	w.expect("2", "ScaledObject", "by-web", annotation...)
+	if left := r.Left(); left != "" {
+		t.Errorf("left:\n%s", left)
 	}
 }

@@ -53,6 +53,9 @@
 // It stays. A field is brought back if it still has the value that it was put to sleep with, in the same object: by
 // its UID. Everything else is left, and the note says what it is, and that Argo CD manages the object, where it does.
 //
+// What somebody changes between the capture and the moment that it is put to sleep is captured again, and kept, before that: as that
+// it wakes.
+//
 // In a namespace that takes no part any more the runner may not look: nothing more is put to sleep there, and what sleeps there is left.
 // An object of a kind that is not served at all any more is gone. Where only the version is not served that it was put to sleep
 // with, it is not, and waking it is tried again until that is.

@@ -197,7 +197,7 @@ func TestKilledBeforeItWasTold(t *testing.T) {
 	for i, resource := range resources {
 		r.Point.Capture(resource.Key, resource.State)
 		if i > 0 {
-			_, err := target.Shutdown(t.Context(), resource.Key, resource.State) // and its outcome is not kept
+			_, err := target.Shutdown(t.Context(), executor.Captured{Resource: *r.Point.Resource(resource.Key)}) // and its outcome is not kept
 			w.must(err)
 		}
 	}

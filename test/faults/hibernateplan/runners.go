@@ -267,7 +267,7 @@ func (t *thing) Snapshot(ctx context.Context) ([]executor.Resource, error) {
 }
 
 // Shutdown takes the value away.
-func (t *thing) Shutdown(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+func (t *thing) Shutdown(ctx context.Context, _ executor.Captured) (json.RawMessage, error) {
 	err := t.change(ctx, func(c *corev1.ConfigMap) {
 		c.Data[keyState], c.Data[keyValue] = stateAsleep, ""
 		count(c, keyStops)
