@@ -70,7 +70,7 @@ func run(ctx context.Context, o options) error {
 	}
 	o.Twins.Clock, o.Hibernation.Clock = o.Experiment.Clock, o.Experiment.Clock
 	if o.Runs(controller.HibernatePlans) {
-		findImage(ctx, live, ownNamespace(), os.Getenv("HOSTNAME"), &o.Hibernation)
+		findPod(ctx, live, ownNamespace(), os.Getenv("HOSTNAME"), &o.Hibernation)
 	}
 	if err := controller.Setup(ctx, mgr, live, o.Options); err != nil {
 		return err

@@ -60,6 +60,8 @@ type Session struct {
 	Remote bool
 	// Withheld is the namespace of the manager, where the cluster is its own: nothing in it is put to sleep.
 	Withheld string
+	// WithheldNodes are names of the nodes that the manager and the runner are on, where the cluster is their own.
+	WithheldNodes []string
 	// Operation that the run is for, and which attempt at it this is, from 1.
 	Operation dispatch.Operation
 	Attempt   int

@@ -408,14 +408,15 @@ func TestUntoldCluster(t *testing.T) {
 	}
 }
 
-// The manager's own cluster is one cluster, whatever it is reached by, and its own namespace is withheld there.
+// The manager's own cluster is one cluster, whatever it is reached by, and its own namespace is withheld there, with the nodes that it
+// and its runners are on.
 func TestHub(t *testing.T) {
 	w := newWorld(t)
 	w.hub = "hub"
 	for i, test := range []struct{ sleeps, wakes string }{{own, "hub"}, {"hub", own}, {"hub", "hub"}} {
 		w.stored, w.cluster = nil, test.sleeps
-		if r := w.run(shutdown, "", 0); !r.Completed || w.withheld != "system" {
-			t.Errorf("%d: it sleeps: %+v, and namespace %q is withheld", i, r, w.withheld)
+		if r := w.run(shutdown, "", 0); !r.Completed || w.withheld != "system node-2" {
+			t.Errorf("%d: it sleeps: %+v, and %q is withheld", i, r, w.withheld)
 		}
 		w.cluster = "there"
 		if r := w.run(wakeUp, "", 0); r.Reason != ReasonOtherCluster {
@@ -429,7 +430,7 @@ func TestHub(t *testing.T) {
 	for _, cluster := range []string{"there", untold} {
 		w.stored, w.cluster = nil, cluster
 		if r := w.run(shutdown, "", 0); !r.Completed || w.withheld != "" {
-			t.Errorf("in cluster %q namespace %q is withheld: %+v", cluster, w.withheld, r)
+			t.Errorf("in cluster %q %q is withheld: %+v", cluster, w.withheld, r)
 		}
 		if r := w.run(wakeUp, "", 0); !r.Completed {
 			t.Errorf("in cluster %q: %+v", cluster, r)

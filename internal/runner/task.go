@@ -33,6 +33,9 @@ type Task struct {
 	// Hub is the UID of Namespace kube-system in the manager's own cluster, which Kubeconfig may reach, too. Empty: only
 	// what is reached without a kubeconfig is known to be that cluster.
 	Hub string
+	// ManagerNode is the name of the node that the manager is on, and Node of the one that the runner is on; empty is none that is
+	// known. Neither is put to sleep.
+	ManagerNode, Node string
 	// Deadline after which it gives up, keeps what it knows and says what is missing.
 	Deadline time.Duration
 	// Parameters of the target: JSON, in the environment (EnvParameters).
@@ -42,6 +45,8 @@ type Task struct {
 const (
 	// EnvParameters is the environment variable with the parameters of the target.
 	EnvParameters = "LABKEEPER_PARAMETERS"
+	// EnvNode is the environment variable with the name of the node that the runner is on.
+	EnvNode = "LABKEEPER_NODE"
 	// AnnotationExecution of the ConfigMap of a restore point is the execution that may write to it.
 	AnnotationExecution = "hibernator.ardikabs.com/execution"
 	// KeyPoint is the key in binaryData of the restore point (internal/restore). A ConfigMap without it is that of a

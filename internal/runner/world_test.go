@@ -63,7 +63,7 @@ type world struct {
 
 	// cluster it is in; empty is the manager's own.
 	cluster string
-	// hub is the UID of the manager's own cluster, and withheld the namespace that was, when it was opened last.
+	// hub is the UID of the manager's own cluster, and withheld the namespace that was, with the nodes, when it was opened last.
 	hub, withheld string
 
 	// stored is what the store has, and told the result in it; fence is the execution that may write.
@@ -149,7 +149,7 @@ func (w *world) Parse(parameters json.RawMessage) (executor.Parameters, error) {
 }
 func (w *world) Needs() executor.Needs { return executor.Needs{} }
 func (w *world) Open(_ context.Context, session executor.Session) (executor.Target, error) {
-	w.withheld = session.Withheld
+	w.withheld = strings.TrimSpace(session.Withheld + " " + strings.Join(session.WithheldNodes, " "))
 	return w, nil
 }
 func (w *world) Await() time.Duration               { return w.await }
@@ -324,7 +324,7 @@ func (w *world) run(operation v1alpha1.Operation, f fault, at int) (result *Resu
 	w.fence = fmt.Sprint(w.fence, "'")
 	w.calls, w.fault, w.at, w.cancel, w.asked = nil, f, at, cancel, nil
 	task := Task{Operation: operation, Plan: "shop/nights", Target: "all", Type: "world", Cycle: "c1", Execution: w.fence, Attempt: 1, Deadline: time.Hour,
-		RestorePoint: "system/nights-all", Hub: w.hub}
+		RestorePoint: "system/nights-all", Hub: w.hub, Node: "node-2"}
 	return w.runTask(ctx, task)
 }
 

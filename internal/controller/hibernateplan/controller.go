@@ -55,6 +55,8 @@ type Options struct {
 	Image string
 	// PullSecrets are names of Secrets beside the Jobs that the image is pulled with.
 	PullSecrets []string
+	// Node that the manager is on, which is not put to sleep; empty is none that is known.
+	Node string
 	// ClusterNamespaces are those whose plans may act on what has no namespace in the manager's own cluster.
 	ClusterNamespaces []string
 	// WatchNamespaces are those to act in; empty is all.

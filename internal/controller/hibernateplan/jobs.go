@@ -43,7 +43,9 @@ type attempt struct {
 	runner    *v1alpha1.RunnerTemplate
 	image     string
 	pull      []string
-	reached   reached
+	// node that the manager is on.
+	node    string
+	reached reached
 	// hub is the UID of Namespace kube-system in the manager's own cluster, where credentials may lead back to it.
 	hub string
 }
@@ -126,6 +128,7 @@ func (a attempt) task() runner.Task {
 		Operation: a.execution.Operation, Plan: client.ObjectKeyFromObject(a.plan).String(), Target: a.target.Name, Type: a.target.Type,
 		Cycle: fmt.Sprint(a.cycle.ID), Execution: a.name().Name, Attempt: int(a.execution.Attempts), Namespaces: a.reached.namespaces,
 		RestorePoint: a.point(a.target.Name).String(), Deadline: a.deadline() - grace, Parameters: raw(a.target),
+		ManagerNode: a.node,
 	}
 	if a.reached.credentials {
 		t.Kubeconfig, t.Hub = credentialsPath+"/"+keyKubeconfig, a.hub
@@ -185,7 +188,10 @@ func (a attempt) jobObject() *batchv1.Job {
 func (a attempt) container(task runner.Task, template *v1alpha1.RunnerTemplate) corev1.Container {
 	c := corev1.Container{
 		Name: "runner", Image: a.image, Args: append([]string{"runner"}, task.Args()...),
-		Env:       []corev1.EnvVar{{Name: runner.EnvParameters, Value: string(task.Parameters)}},
+		Env: []corev1.EnvVar{
+			{Name: runner.EnvParameters, Value: string(task.Parameters)},
+			{Name: runner.EnvNode, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}},
+		},
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi")}},
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),

@@ -24,6 +24,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
 // asleepNow is a plan of one target that is to sleep, whatever its schedule.
@@ -124,6 +125,18 @@ func TestRunnerTemplate(t *testing.T) {
 	want.ActiveDeadline, want.RunnerTemplate.Resources = nil, nil
 	if diff := cmp.Diff(want, placementOf(t, theJob(t, r, c, plan))); diff != "" {
 		t.Errorf("with one (-want +got):\n%s", diff)
+	}
+}
+
+// A runner knows which nodes it must not put to sleep: the manager's, and its own.
+func TestNodes(t *testing.T) {
+	plan := asleepNow()
+	r, c := newReconciler(t, plan)
+	r.Options.Node = "node-1"
+	container := theJob(t, r, c, plan).Spec.Template.Spec.Containers[0]
+	i := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == runner.EnvNode })
+	if !slices.Contains(container.Args, "--manager-node=node-1") || i < 0 || container.Env[i].ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
+		t.Errorf("it is told %v, with %v", container.Args, container.Env)
 	}
 }
 

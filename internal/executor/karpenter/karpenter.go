@@ -14,6 +14,9 @@
 // is never deleted: it may be in GitOps, and nothing of it but the limit has to be kept. To wake is to bring back that
 // limit; Karpenter makes nodes as pods need them, so that is settled at once.
 //
+// In the manager's own cluster a NodePool with the node that the manager is on, or the runner, is refused: nobody would wake it. Let
+// them run elsewhere, or leave it out.
+//
 // A NodePool whose limit is "0" before is left as it is, with the nodes that it has: when it wakes, none could come back.
 //
 // A NodeClaim that Karpenter was making when the limit came is deleted by the next call of Shutdown; until then Settled
@@ -169,7 +172,30 @@ func (t *target) Snapshot(ctx context.Context) ([]executor.Resource, error) {
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("listing NodePools: there is no %s; correct nodePools", strings.Join(missing, ", "))
 	}
-	return resources, nil
+	return resources, t.withhold(ctx, resources)
+}
+
+// withhold refuses NodePools that what wakes them is on. One that is asleep as it is found keeps the nodes that it has.
+func (t *target) withhold(ctx context.Context, resources []executor.Resource) error {
+	for _, of := range t.session.WithheldNodes {
+		found, err := cluster.List(ctx, t.client.Resource(nodes), metav1.ListOptions{FieldSelector: "metadata.name=" + of})
+		if err != nil {
+			return fmt.Errorf("listing node %s: %w", of, err)
+		}
+		for _, node := range found {
+			key := prefix + node.GetLabels()[labelPool]
+			i := slices.IndexFunc(resources, func(r executor.Resource) bool { return r.Key == key })
+			if i < 0 {
+				continue
+			}
+			if pool, err := decode(key, resources[i].State); err != nil || isAsleep(pool) {
+				continue
+			}
+			return &executor.InvalidError{Problem: fmt.Sprintf("%s has node %s, which the manager is on, or this runner: what wakes the targets "+
+				"must not sleep; leave it out by nodePools or nodeSelector, or let them run elsewhere", name(key), of)}
+		}
+	}
+	return nil
 }
 
 // look is how a NodePool is.

@@ -435,6 +435,37 @@ func TestChangedBeforeItSleeps(t *testing.T) {
 	}
 }
 
+// TestWithheld is that a NodePool does not sleep which the manager or the runner is on, and what may.
+func TestWithheld(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("mine", "limits: {cpu: 8},") + pool("other", "") + node("mine-1", "mine") + node("other-1", "other"))
+	for name, test := range map[string]struct {
+		parameters string
+		withheld   []string
+		refused    bool
+	}{
+		"the manager's":     {`{}`, []string{"mine-1"}, true},
+		"by its name":       {`{"nodePools": ["mine"]}`, []string{"mine-1"}, true},
+		"the runner's":      {`{}`, []string{"gone", "mine-1"}, true},
+		"another":           {`{"nodePools": ["other"]}`, []string{"mine-1"}, false},
+		"a node of no pool": {`{"nodePools": ["other"]}`, []string{"static-1"}, false},
+		"another cluster":   {`{}`, nil, false},
+	} {
+		r := executortest.New(t, Executor{}, test.parameters, w.runner)
+		r.WithheldNodes = test.withheld
+		target, err := r.Open(t.Context(), dispatch.Shutdown)
+		w.must(err)
+		_, err = target.Snapshot(t.Context())
+		if refused := err != nil && strings.HasPrefix(err.Error(), "NodePool mine has node mine-1, which the manager is on"); refused != test.refused || (err != nil) != test.refused {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	w.patch(nodePools, "mine", `{"spec": {"limits": {"cpu": "0"}}}`)
+	r := executortest.New(t, Executor{}, `{}`, w.runner)
+	r.WithheldNodes = []string{"mine-1"}
+	w.must(r.Shutdown(t.Context())) // it keeps its nodes
+}
+
 // TestSelect is which NodePools a target has, and what is no target.
 func TestSelect(t *testing.T) {
 	w := newWorld(t)
