@@ -14,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hibernator "github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
@@ -144,5 +145,15 @@ var _ = Describe("A HibernatePlan of another cluster", Ordered, func() {
 			told := d.kubectl(ctx, "get", kind, "--all-namespaces", "--output=json")
 			Expect(strings.Contains(told, token) || strings.Contains(told, lasting)).To(BeFalse(), "%s tell of a secret", kind)
 		}
+
+		By("waking it though the connector and its Secret go with the namespace of the plan")
+		d.wants(ctx, p, hibernator.OverrideHibernated)
+		d.hurry(ctx, p, hibernator.PhaseHibernated)
+		Expect(d.snapshot(ctx)).NotTo(Equal(d.before))
+		Expect(hub.client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: d.namespace}})).To(Succeed())
+		Eventually(func() error { return hub.client.Get(ctx, client.ObjectKeyFromObject(p), &hibernator.HibernatePlan{}) }).WithTimeout(40 * time.Second).ShouldNot(Succeed())
+		Expect(hub.client.Get(ctx, types.NamespacedName{Namespace: d.namespace, Name: "elsewhere"}, &corev1.Secret{})).NotTo(Succeed())
+		Expect(d.snapshot(ctx)).To(Equal(d.before))
+		d.nothingLeft(ctx, p)
 	})
 })

@@ -216,10 +216,12 @@ func (d *dormitory) nothingLeft(ctx context.Context, p *hibernator.HibernatePlan
 			g.Expect(d.client.List(ctx, list, of)).To(Succeed())
 			g.Expect(meta.LenList(list)).To(BeZero(), "%T", list)
 		}
-		var points corev1.ConfigMapList
-		g.Expect(d.client.List(ctx, &points, client.HasLabels{"hibernator.ardikabs.com/restore-point"}, client.InNamespace(managerNamespace))).To(Succeed())
-		for _, point := range points.Items {
-			g.Expect(point.Annotations[hibernator.AnnotationOwner]).NotTo(Equal(client.ObjectKeyFromObject(p).String()))
+		for _, kind := range []string{"ConfigMapList", "SecretList"} { // restore points, and the credentials beside them
+			points := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kind}}
+			g.Expect(d.client.List(ctx, points, client.HasLabels{"hibernator.ardikabs.com/restore-point"}, client.InNamespace(managerNamespace))).To(Succeed())
+			for _, point := range points.Items {
+				g.Expect(point.Annotations[hibernator.AnnotationOwner]).NotTo(Equal(client.ObjectKeyFromObject(p).String()), kind)
+			}
 		}
 	}).Should(Succeed())
 }

@@ -198,11 +198,14 @@ func (s *scope) launch(ctx context.Context, l *launched) error {
 	}
 	helpers := a.helpers()
 	if a.reached.credentials {
-		access, err := connector.Resolve(ctx, s.Live, s.owner.Namespace, a.target.ConnectorRef)
-		if err != nil {
-			return fmt.Errorf("reaching target %s: %w", l.Target, err)
+		kubeconfig, err := s.kubeconfig(ctx, a)
+		if err == nil && l.Operation == v1alpha1.OperationShutdown {
+			err = s.keepCredentials(ctx, a, kubeconfig, l.point)
 		}
-		helpers = append(helpers, a.secret(access.Kubeconfig))
+		if err != nil {
+			return err
+		}
+		helpers = append(helpers, a.secret(kubeconfig))
 	}
 	for _, o := range helpers { // in their order: a binding to a Role that there is not yet is refused
 		if err := s.create(ctx, o); err != nil {
@@ -459,12 +462,28 @@ func (s *scope) release(ctx context.Context, e *execution) error {
 		if point.Annotations[runner.AnnotationExecution] != name(e.JobRef) {
 			return kube.Stale(kube.Metadata(configMapGVK), "another attempt has it")
 		}
+	}
+	if s.remote(e.Target) {
+		if err := s.dropCredentials(ctx, e.Target); err != nil {
+			return err
+		}
+	}
+	if point != nil {
 		if err := s.drop(ctx, point); err != nil {
 			return err
 		}
 	}
 	e.RestoreConfigMapRef, e.RestoreRef = "", ""
 	return nil
+}
+
+// remote says whether credentials of a target may be kept.
+func (s *scope) remote(target string) bool {
+	if s.plan.program == nil {
+		return true
+	}
+	position, known := s.plan.program.positions[target]
+	return !known || s.plan.program.Targets[position].ConnectorRef != nil
 }
 
 // drop deletes a restore point as it was looked at, and no other version of it.
@@ -496,6 +515,13 @@ func (s *scope) forget(ctx context.Context) error {
 	}
 	if !s.plan.Done || s.plan.Status.Cycles == 0 {
 		return nil
+	}
+	for i := range s.plan.Status.Executions { // whoever wakes what it leaves asleep has his own
+		if e := &s.plan.Status.Executions[i]; e.RestoreConfigMapRef != "" && s.remote(e.Target) {
+			if err := s.dropCredentials(ctx, e.Target); err != nil {
+				return err
+			}
+		}
 	}
 	of := client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID)}
 	for _, kind := range []client.Object{&corev1.ConfigMap{}, &appsv1.ControllerRevision{}} { // logs, and of a cycle that was never recorded

@@ -626,6 +626,13 @@ func (s *scope) reach(ctx context.Context, t v1alpha1.Target) (reached, error) {
 	if t.ConnectorRef != nil {
 		found, err := s.reachConnector(ctx, t)
 		out.problem, out.credentials = found.problem, found.credentials
+		if out.problem != nil {
+			kept, keptErr := s.bereft(ctx, t)
+			if kept != nil {
+				out.problem = nil
+			}
+			err = errors.Join(err, keptErr)
+		}
 		if err != nil || out.problem != nil || out.credentials {
 			out.namespaces = out.needs.Namespaces // the runner finds those that are selected by their labels
 			return out, err

@@ -1,0 +1,115 @@
+package hibernateplan
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/connector"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// kept is the Secret with the credentials that a target was put to sleep with: beside its restore point, and gone when that is.
+func (a attempt) kept(kubeconfig []byte, point *corev1.ConfigMap) *corev1.Secret {
+	key := client.ObjectKeyFromObject(a.plan)
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: point.Namespace, Name: point.Name,
+			Labels:          map[string]string{labelRestorePoint: keyLabel(key), v1alpha1.LabelTarget: a.target.Name},
+			Annotations:     map[string]string{v1alpha1.AnnotationOwner: key.String()},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: point.Name, UID: point.UID}},
+		},
+		Data: map[string][]byte{keyKubeconfig: kubeconfig},
+	}
+}
+
+// keepCredentials makes that Secret. One with other content is replaced: nobody need be let change Secrets.
+func (s *scope) keepCredentials(ctx context.Context, a attempt, kubeconfig []byte, point *corev1.ConfigMap) error {
+	for first := true; ; first = false {
+		desired := a.kept(kubeconfig, point)
+		err := s.Live.Create(ctx, desired, client.FieldOwner(kube.FieldOwner))
+		switch {
+		case err == nil:
+			return nil
+		case !first || !apierrors.IsAlreadyExists(err):
+			return fmt.Errorf("creating Secret %s: %w", client.ObjectKeyFromObject(desired), err)
+		}
+		found, err := s.credentials(ctx, a.target.Name)
+		if err != nil || found != nil && bytes.Equal(found.Data[keyKubeconfig], kubeconfig) && goesWith(found, point) {
+			return err
+		}
+		if err := s.dropCredentials(ctx, a.target.Name); err != nil {
+			return err
+		}
+	}
+}
+
+// goesWith says whether a Secret is gone when a restore point is.
+func goesWith(secret *corev1.Secret, point *corev1.ConfigMap) bool {
+	return slices.ContainsFunc(secret.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == point.UID })
+}
+
+// credentials is that Secret of a target; nil if there is none.
+func (s *scope) credentials(ctx context.Context, target string) (*corev1.Secret, error) {
+	at, secret := s.names().point(target), &corev1.Secret{}
+	if err := s.Live.Get(ctx, at, secret); apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // which is no error
+	} else if err != nil {
+		return nil, fmt.Errorf("reading Secret %s: %w", at, err)
+	}
+	if secret.Annotations[v1alpha1.AnnotationOwner] != client.ObjectKeyFromObject(s.owner).String() {
+		return nil, &kube.NameTakenError{Object: "Secret " + at.String()}
+	}
+	return secret, nil
+}
+
+// dropCredentials deletes that Secret.
+func (s *scope) dropCredentials(ctx context.Context, target string) error {
+	found, err := s.credentials(ctx, target)
+	if err != nil || found == nil {
+		return err
+	}
+	if err := s.Live.Delete(ctx, found, client.Preconditions{UID: ptr.To(found.UID)}); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Secret %s: %w", client.ObjectKeyFromObject(found), err)
+	}
+	return nil
+}
+
+// kubeconfig reaches the cluster of an attempt's target: by its connector, and where that is gone with its namespace by what is kept.
+func (s *scope) kubeconfig(ctx context.Context, a attempt) ([]byte, error) {
+	access, err := connector.Resolve(ctx, s.Live, s.owner.Namespace, a.target.ConnectorRef)
+	if refused, is := errors.AsType[*connector.Error](err); is {
+		kept, keptErr := s.bereft(ctx, a.target)
+		if keptErr == nil && kept != nil {
+			return kept.Data[keyKubeconfig], nil
+		}
+		err = cmp.Or[error](keptErr, refused)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reaching target %s: %w", a.target.Name, err)
+	}
+	return access.Kubeconfig, nil
+}
+
+// bereft is what is kept of the credentials of a target whose plan is deleted and whose connector is in a namespace that goes, or is
+// gone, with everything in it: nobody has taken them from the plan. Nil is that it is not so.
+func (s *scope) bereft(ctx context.Context, t v1alpha1.Target) (*corev1.Secret, error) {
+	if s.owner.DeletionTimestamp == nil {
+		return nil, nil //nolint:nilnil // which is no error
+	}
+	namespace, err := s.namespace(ctx, s.Live, cmp.Or(t.ConnectorRef.Namespace, s.owner.Namespace))
+	if err != nil || namespace != nil && namespace.DeletionTimestamp == nil {
+		return nil, err
+	}
+	return s.credentials(ctx, t.Name)
+}
