@@ -3,7 +3,10 @@ package twin
 import (
 	"fmt"
 	"maps"
+	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -61,6 +64,9 @@ func Exceeding(source, twin map[string]any) []string {
 // beyond are the privileges that are not among those of another, nor in one of them.
 func beyond(all, have []string) []string {
 	return slices.DeleteFunc(without(all, have), func(p string) bool {
+		if whole := wholeOf(p); whole != "" && slices.Contains(have, whole) {
+			return true
+		}
 		return slices.ContainsFunc(covering, func(c cover) bool { return slices.Contains(have, c.have) && strings.HasPrefix(p, c.also) && p != c.but })
 	})
 }
@@ -80,13 +86,13 @@ func processes(template map[string]any) (all []process) {
 		p := privileges{}
 		p.context(spec, c)
 		p.devices(c)
-		writable := mountedToWrite([]map[string]any{c})
+		mounted := mounts([]map[string]any{c})
 		for _, v := range objects(spec["volumes"]) {
-			if write, mounted := writable[v["name"]]; mounted {
+			if of := mounted[v["name"]]; len(of) > 0 {
 				files := maps.Clone(v)
 				delete(files, "secret")
 				delete(files, "projected")
-				p.volume(files, write)
+				p.volume(files, of)
 			}
 		}
 		name, _ := c["name"].(string)
@@ -180,10 +186,24 @@ func (p privileges) pod(spec map[string]any) {
 	for _, s := range objects(sysctls) {
 		p.add("sysctl %v", s["name"])
 	}
-	writable := mountedToWrite(containers(spec))
-	for _, v := range objects(spec["volumes"]) {
-		p.volume(v, writable[v["name"]])
+	if slices.ContainsFunc(objects(spec["tolerations"]), toleratesControlPlane) {
+		p.add("the nodes of the control plane")
 	}
+	mounted := mounts(containers(spec))
+	for _, v := range objects(spec["volumes"]) {
+		p.volume(v, mounted[v["name"]])
+	}
+}
+
+// toleratesControlPlane says whether a toleration lets pods onto the nodes of the control plane.
+func toleratesControlPlane(toleration map[string]any) bool {
+	switch toleration["key"] {
+	case "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master":
+		return true
+	case nil, "":
+		return toleration["operator"] == "Exists"
+	}
+	return false
 }
 
 // identity is who the pods are.
@@ -218,18 +238,63 @@ func (p privileges) identity(spec map[string]any) {
 	}
 }
 
-// mountedToWrite are the volumes that containers have, by their names, and whether one may write them.
-func mountedToWrite(containers []map[string]any) map[any]bool {
-	writable := map[any]bool{}
+// mount is of a volume in a container.
+type mount struct {
+	// path within the volume, as it is told of; empty is all of it.
+	path string
+	// write says that the container may write there.
+	write bool
+}
+
+// mounts are those of containers, by the names of volumes.
+func mounts(containers []map[string]any) map[any][]mount {
+	all := map[any][]mount{}
 	for _, c := range containers {
-		for _, mount := range objects(c["volumeMounts"]) {
-			writable[mount["name"]] = writable[mount["name"]] || mount["readOnly"] != true
+		for _, m := range objects(c["volumeMounts"]) {
+			all[m["name"]] = append(all[m["name"]], mount{path: pathOf(c, m), write: m["readOnly"] != true})
 		}
 		for _, device := range objects(c["volumeDevices"]) {
-			writable[device["name"]] = true
+			all[device["name"]] = append(all[device["name"]], mount{write: true})
 		}
 	}
-	return writable
+	return all
+}
+
+// pathOf is where in its volume a mount is. One that is made of variables is another wherever one of them is.
+func pathOf(container, mount map[string]any) string {
+	if expression, _ := mount["subPathExpr"].(string); expression != "" {
+		return fmt.Sprintf("%q of %s", expression, hashOf(variables(container, expression, nil)))
+	}
+	if sub, _ := mount["subPath"].(string); path.Clean(sub) != "." {
+		return strconv.Quote(path.Clean(sub))
+	}
+	return ""
+}
+
+var reference = regexp.MustCompile(`\$\(([^)]+)\)`)
+
+// variables are those of a container that a text is made of, with those that they are made of.
+func variables(container map[string]any, text string, seen []string) (all []any) {
+	env := objects(container["env"])
+	for _, match := range reference.FindAllStringSubmatch(text, -1) {
+		name := match[1]
+		if slices.Contains(seen, name) {
+			continue
+		}
+		seen = append(seen, name)
+		found := false
+		for _, variable := range slices.Backward(env) {
+			if found = variable["name"] == name; found {
+				value, _ := variable["value"].(string)
+				all = append(append(all, variable), variables(container, value, seen)...)
+				break
+			}
+		}
+		if !found {
+			all = append(all, name, container["envFrom"])
+		}
+	}
+	return all
 }
 
 func or(value any) any {
@@ -241,26 +306,57 @@ func or(value any) any {
 
 func (p privileges) secret(name any) { p.add("Secret %v", or(name)) }
 
-// volume is what one gives access to, and whether it can be written.
-func (p privileges) volume(v map[string]any, writable bool) {
+// What there is of a volume that others have, too: all of it, or a path.
+const (
+	allOf, pathIn = ", all of it", ", path "
+	toWrite       = ", to write"
+)
+
+// wholeOf is the privilege of all of a volume, where one is of a path in it; empty where it is not.
+func wholeOf(privilege string) string {
+	volume, _, is := strings.Cut(privilege, pathIn)
+	switch {
+	case !is:
+		return ""
+	case strings.HasSuffix(privilege, toWrite):
+		return volume + toWrite
+	}
+	return volume + allOf
+}
+
+// unlisted takes out what separates the privileges of a volume.
+var unlisted = strings.NewReplacer("%", "%25", ",", "%2C")
+
+// shared is a volume that others have, too, as it is mounted.
+func (p privileges) shared(volume string, mounts []mount, readOnly bool) {
+	p.add("%s", volume)
+	for _, m := range mounts {
+		read, write := volume+allOf, volume+toWrite
+		if m.path != "" {
+			read = volume + pathIn + m.path
+			write = read + toWrite
+		}
+		p.add("%s", read)
+		if m.write && !readOnly {
+			p.add("%s", write)
+		}
+	}
+}
+
+// volume is what one gives access to, as it is mounted.
+func (p privileges) volume(v map[string]any, mounts []mount) {
 	at := func(path ...string) any {
 		value, _, _ := unstructured.NestedFieldNoCopy(v, path...)
 		return value
 	}
-	if path := at("hostPath", "path"); path != nil {
-		p.add("hostPath %v", path)
-		if writable {
-			p.add("hostPath %v, to write", path)
-		}
+	if of := at("hostPath", "path"); of != nil {
+		p.shared("hostPath "+unlisted.Replace(fmt.Sprint(of)), mounts, false)
 	}
 	if name := at("secret", "secretName"); name != nil {
 		p.secret(name)
 	}
 	if claim := at("persistentVolumeClaim", "claimName"); claim != nil {
-		p.add("PersistentVolumeClaim %v", claim)
-		if writable && at("persistentVolumeClaim", "readOnly") != true {
-			p.add("PersistentVolumeClaim %v, to write", claim)
-		}
+		p.shared(fmt.Sprintf("PersistentVolumeClaim %v", claim), mounts, at("persistentVolumeClaim", "readOnly") == true)
 	}
 	projected, _, _ := unstructured.NestedFieldNoCopy(v, "projected", "sources")
 	for _, source := range objects(projected) {
@@ -272,7 +368,7 @@ func (p privileges) volume(v map[string]any, writable bool) {
 			continue
 		}
 		// A driver, with whatever it is told: each is a privilege of its own.
-		p.add("volume %s %s", kind, hashOf(source))
+		p.shared(fmt.Sprintf("volume %s %s", kind, hashOf(source)), mounts, false)
 		of, _ := source.(map[string]any)
 		for field, ref := range of {
 			if named, ok := ref.(map[string]any); ok && strings.HasSuffix(strings.ToLower(field), "secretref") {
@@ -415,10 +511,38 @@ func (p privileges) container(c map[string]any) {
 			p.secret(name)
 		}
 	}
+	for _, probe := range []string{"livenessProbe", "readinessProbe", "startupProbe"} {
+		p.handler(c[probe])
+	}
+	hooks, _ := c["lifecycle"].(map[string]any)
+	for _, hook := range []string{"postStart", "preStop"} {
+		p.handler(hooks[hook])
+	}
 	p.devices(c)
 }
 
+// handler is what the node asks somebody else than the pod for.
+func (p privileges) handler(of any) {
+	handler, _ := of.(map[string]any)
+	for _, kind := range []string{"httpGet", "tcpSocket"} {
+		request, _ := handler[kind].(map[string]any)
+		if host, _ := request["host"].(string); host != "" {
+			p.add("a request of its node to %s %s", host, hashOf(request))
+		}
+	}
+}
+
+// devices are those of a container: of its volumes, and what plugins of the node have to give.
 func (p privileges) devices(c map[string]any) {
+	for _, field := range []string{"requests", "limits"} {
+		all, _, _ := unstructured.NestedFieldNoCopy(c, "resources", field)
+		resources, _ := all.(map[string]any)
+		for name := range resources {
+			if domain, _, extended := strings.Cut(name, "/"); extended && domain != "kubernetes.io" {
+				p.add("resource %s", name)
+			}
+		}
+	}
 	for _, device := range objects(c["volumeDevices"]) {
 		p.add("device %v", device["devicePath"])
 	}

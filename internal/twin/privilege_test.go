@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/pod-security-admission/policy"
@@ -29,10 +30,13 @@ var (
 		`volumes: [{name: v, persistentVolumeClaim: {claimName: db}}]`, `volumes: [{name: v, persistentVolumeClaim: {claimName: db, readOnly: true}}]`,
 		`volumes: [{name: v, projected: {sources: [{secret: {name: db}}]}}]`, `volumes: [{name: v, csi: {driver: x, nodePublishSecretRef: {name: db}}}]`, `volumes: [{name: v, nfs: {server: x, path: /}}]`,
 		`initContainers: [{name: first, image: x, securityContext: {privileged: true}}]`, `initContainers: [{name: first, image: x, volumeMounts: [{name: v, mountPath: /v}]}]`,
+		`tolerations: [{operator: Exists}]`, `tolerations: [{key: node-role.kubernetes.io/control-plane, effect: NoSchedule}]`, `tolerations: [{key: pool, operator: Exists}]`,
 	}
 	containerFields = []string{
 		`image: "web:2"`, `env: [{name: P, valueFrom: {secretKeyRef: {name: db, key: p}}}]`, `envFrom: [{secretRef: {name: db}}]`, `ports: [{containerPort: 80, hostPort: 80}]`,
 		`volumeMounts: [{name: v, mountPath: /v}]`, `volumeMounts: [{name: v, mountPath: /v, readOnly: true}]`,
+		`volumeMounts: [{name: v, mountPath: /v, subPath: a}]`, `volumeMounts: [{name: v, mountPath: /v, subPathExpr: $(P)}]`, `volumeMounts: [{name: v, mountPath: /v, subPath: ./a/, readOnly: true}]`, `env: [{name: P, value: a}]`,
+		`resources: {limits: {nvidia.com/gpu: 1}}`, `resources: {limits: {cpu: 1}}`, `livenessProbe: {httpGet: {host: db, port: 80}}`, `lifecycle: {preStop: {tcpSocket: {host: 10.0.0.1, port: 80}}}`,
 		`securityContext: {privileged: true}`, `securityContext: {allowPrivilegeEscalation: false}`, `securityContext: {allowPrivilegeEscalation: true}`, `securityContext: {capabilities: {drop: [ALL]}}`,
 		`securityContext: {capabilities: {add: [SYS_ADMIN]}}`, `securityContext: {capabilities: {add: [NET_BIND_SERVICE], drop: [all]}}`, `securityContext: {runAsUser: 0}`, `securityContext: {runAsNonRoot: true}`,
 		`securityContext: {runAsNonRoot: false}`, `securityContext: {procMount: Unmasked}`, `securityContext: {seccompProfile: {type: Unconfined}}`, `securityContext: {seLinuxOptions: {user: root}}`, `securityContext: {runAsGroup: 2000}`,
@@ -144,6 +148,12 @@ func exceeds(t *testing.T, source, spec map[string]any) (more []string) {
 	for volume := range writes(b.Spec) {
 		add("writes "+volume, !writes(a.Spec)[volume])
 	}
+	for what := range beside(b.Spec) {
+		add(what, !beside(a.Spec)[what])
+	}
+	for part := range parts(b.Spec) {
+		add("path "+part[1]+" of "+part[0], !parts(a.Spec)[part] && !parts(a.Spec)[[2]string{part[0]}])
+	}
 	for name, value := range b.Annotations {
 		add("annotation "+name, name != "harmless" && a.Annotations[name] != value)
 	}
@@ -167,11 +177,12 @@ func exceedsEach(source []corev1.PodTemplateSpec, c corev1.PodTemplateSpec) bool
 	})
 }
 
-// apart are pods with one container of a template each, and the volumes that it has. Ports are the pod's.
+// apart are pods with one container of a template each, and the volumes that it has. Ports are the pod's, and what the node
+// asks for it.
 func apart(template corev1.PodTemplateSpec) (all []corev1.PodTemplateSpec) {
 	for _, c := range slices.Concat(template.Spec.InitContainers, template.Spec.Containers) {
 		one := *template.DeepCopy()
-		c.Ports = nil
+		c.Ports, c.LivenessProbe, c.Lifecycle = nil, nil, nil
 		one.Spec.InitContainers, one.Spec.Containers = nil, []corev1.Container{c}
 		one.Spec.Volumes = slices.DeleteFunc(one.Spec.Volumes, func(v corev1.Volume) bool {
 			return !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name })
@@ -298,7 +309,7 @@ func references(value any, field string) map[string]bool {
 			all["Secret for images "+name] = true
 		}
 		for key, inner := range of {
-			if text, ok := inner.(string); ok && slices.Contains([]string{"secretName", "claimName", "path", "server"}, key) {
+			if text, ok := inner.(string); ok && slices.Contains([]string{"secretName", "claimName", "path", "server", "host"}, key) {
 				all[strings.ReplaceAll(key, "secretName", "Secret")+" "+text] = true
 			}
 			maps.Copy(all, references(inner, key))
@@ -324,4 +335,106 @@ func writes(pod corev1.PodSpec) map[string]bool {
 		}
 	}
 	return all
+}
+
+// beside are the devices of a pod's node, and the nodes that nobody is on who does not say so.
+func beside(pod corev1.PodSpec) map[string]bool {
+	all := map[string]bool{}
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		for name := range c.Resources.Limits {
+			all["resource "+string(name)] = name == "nvidia.com/gpu"
+		}
+	}
+	taint := &corev1.Taint{Key: "node-role.kubernetes.io/control-plane", Effect: corev1.TaintEffectNoSchedule}
+	all["the control plane"] = slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool { return t.ToleratesTaint(logr.Discard(), taint, false) })
+	maps.DeleteFunc(all, func(_ string, is bool) bool { return !is })
+	return all
+}
+
+// parts are the paths of host paths and claims that containers see; empty is all.
+func parts(pod corev1.PodSpec) map[[2]string]bool {
+	all := map[[2]string]bool{}
+	for _, c := range slices.Concat(pod.InitContainers, pod.Containers) {
+		for _, m := range c.VolumeMounts {
+			for _, v := range pod.Volumes {
+				var volume string
+				switch {
+				case v.Name != m.Name:
+				case v.HostPath != nil:
+					volume = "path " + v.HostPath.Path
+				case v.PersistentVolumeClaim != nil:
+					volume = "claim " + v.PersistentVolumeClaim.ClaimName
+				}
+				path := strings.Trim(m.SubPath, "./")
+				if m.SubPathExpr != "" { // which is of $(P)
+					raw, _ := json.Marshal([]any{slices.DeleteFunc(slices.Clone(c.Env), func(e corev1.EnvVar) bool { return e.Name != "P" }), c.EnvFrom})
+					path = string(raw)
+				}
+				if volume != "" {
+					all[[2]string{volume, path}] = true
+				}
+			}
+		}
+	}
+	return all
+}
+
+// What a container has of a volume, of devices, and by its node.
+func TestPrivilegesOfContainers(t *testing.T) {
+	const claim = `persistentVolumeClaim: {claimName: db}`
+	mount := func(rest string) string { return `volumeMounts: [{name: v, mountPath: /v` + rest + `}]` }
+	for name, test := range map[string]struct{ volume, source, twin, says string }{
+		"the same path":                  {claim, mount(`, subPath: web`), mount(`, subPath: ./web/`), ""},
+		"a path of all":                  {claim, mount(``), mount(`, subPath: web`), ""},
+		"a path of all that is read":     {claim, mount(`, readOnly: true`), mount(`, subPath: web, readOnly: true`), ""},
+		"a path that is only read":       {claim, mount(`, subPath: web`), mount(`, subPath: web, readOnly: true`), ""},
+		"another path":                   {claim, mount(`, subPath: web`), mount(`, subPath: api`), `PersistentVolumeClaim db, path "api"`},
+		"a path within":                  {claim, mount(`, subPath: web`), mount(`, subPath: web/link`), `PersistentVolumeClaim db, path "web/link"`},
+		"all instead of a path":          {claim, mount(`, subPath: web`), mount(``), "PersistentVolumeClaim db, all of it"},
+		"all, in another way":            {claim, mount(`, subPath: web`), mount(`, subPath: .`), "PersistentVolumeClaim db, all of it"},
+		"a path to write":                {claim, mount(`, readOnly: true`), mount(`, subPath: web`), `PersistentVolumeClaim db, path "web", to write`},
+		"a path of the node":             {`hostPath: {path: /var}`, mount(`, subPath: log`), mount(`, subPath: lib`), `hostPath /var, path "lib"`},
+		"a path of a driver":             {`nfs: {server: nas, path: /}`, mount(`, subPath: web`), mount(``), "all of it"},
+		"a driver to write":              {`nfs: {server: nas, path: /}`, mount(`, readOnly: true`), mount(``), "to write"},
+		"a path of its own":              {`emptyDir: {}`, mount(`, subPath: web`), mount(``), ""},
+		"a path by a variable":           {claim, `env: [{name: P, value: a}], ` + mount(`, subPathExpr: $(P)`), `env: [{name: P, value: a}, {name: Q, value: b}], ` + mount(`, subPathExpr: $(P)`), ""},
+		"a variable of the path":         {claim, `env: [{name: P, value: a}], ` + mount(`, subPathExpr: $(P)`), `env: [{name: P, value: b}], ` + mount(`, subPathExpr: $(P)`), `PersistentVolumeClaim db, path "$(P)"`},
+		"a variable of the variable":     {claim, `env: [{name: Q, value: a}, {name: P, value: $(Q)}], ` + mount(`, subPathExpr: $(P)`), `env: [{name: Q, value: b}, {name: P, value: $(Q)}], ` + mount(`, subPathExpr: $(P)`), `path "$(P)"`},
+		"a variable that counts":         {claim, `env: [{name: P, value: a}], ` + mount(`, subPathExpr: $(P)`), `env: [{name: P, value: a}, {name: P, value: b}], ` + mount(`, subPathExpr: $(P)`), `path "$(P)"`},
+		"a variable of a ConfigMap":      {claim, `envFrom: [{configMapRef: {name: a}}], ` + mount(`, subPathExpr: $(P)`), `envFrom: [{configMapRef: {name: b}}], ` + mount(`, subPathExpr: $(P)`), `path "$(P)"`},
+		"variables that go in circles":   {claim, `env: [{name: P, value: $(P)}], ` + mount(`, subPathExpr: $(P)`), `env: [{name: P, value: $(P)}], ` + mount(`, subPathExpr: $(P)`), ""},
+		"a device of a plugin":           {claim, `name: web`, `resources: {limits: {smarter-devices/fuse: 1}}`, "resource smarter-devices/fuse"},
+		"more of the same":               {claim, `resources: {limits: {nvidia.com/gpu: 1}}`, `resources: {limits: {nvidia.com/gpu: 2}}`, ""},
+		"what every node has":            {claim, `name: web`, `resources: {requests: {cpu: 2, memory: 1Gi, ephemeral-storage: 1Gi}}`, ""},
+		"a probe of another host":        {claim, `name: web`, `readinessProbe: {httpGet: {host: 169.254.169.254, port: 80}}`, "a request of its node to 169.254.169.254"},
+		"another path of that host":      {claim, `livenessProbe: {httpGet: {host: db, port: 80, path: /}}`, `livenessProbe: {httpGet: {host: db, port: 80, path: /drop}}`, "a request of its node to db"},
+		"a probe of itself":              {claim, `name: web`, `startupProbe: {tcpSocket: {port: 80}}`, ""},
+		"a hook that asks another host":  {claim, `name: web`, `lifecycle: {postStart: {tcpSocket: {host: localhost, port: 10250}}}`, "a request of its node to localhost"},
+		"a hook that it has":             {claim, `lifecycle: {preStop: {httpGet: {host: db, port: 80}}}`, `lifecycle: {preStop: {httpGet: {host: db, port: 80}}}`, ""},
+		"a volume that nobody has yet":   {claim, `name: web`, mount(``), "PersistentVolumeClaim db, all of it"},
+		"a comma that separates nothing": {`hostPath: {path: "/a, path b"}`, mount(``), mount(``), ""},
+	} {
+		template := func(container string) map[string]any {
+			return map[string]any{"spec": object(t, `{containers: [{`+container+`}], volumes: [{name: v, `+test.volume+`}]}`)}
+		}
+		more := strings.Join(Exceeding(template(test.source), template(test.twin)), "; ")
+		if test.says == "" && more != "" || !strings.Contains(more, test.says) {
+			t.Errorf("%s: the twin has %q, want %q", name, more, test.says)
+		}
+	}
+	host := func(path string) map[string]any {
+		return map[string]any{"spec": object(t, `{containers: [{`+mount(``)+`}], volumes: [{name: v, hostPath: {path: "`+path+`"}}]}`)}
+	}
+	if len(Exceeding(host("/a"), host("/a, path b"))) == 0 {
+		t.Error("a path of the node is taken for one within another")
+	}
+	for toleration, more := range map[string]bool{
+		`{operator: Exists}`: true, `{key: "", operator: Exists, effect: NoExecute}`: true, `{key: node-role.kubernetes.io/master}`: true,
+		`{key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}`: true, `{key: pool, operator: Exists}`: false, `{key: pool, value: web}`: false,
+	} {
+		source, twin := map[string]any{"spec": object(t, `{}`)}, map[string]any{"spec": object(t, `{tolerations: [`+toleration+`]}`)}
+		if got := Exceeding(source, twin); slices.Contains(got, "the nodes of the control plane") != more || len(Exceeding(twin, twin)) > 0 {
+			t.Errorf("%s: the twin has %v", toleration, got)
+		}
+	}
 }
