@@ -2,6 +2,7 @@ package experimentdeployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -63,18 +64,28 @@ func (s *scope) observeTwin(ctx context.Context, gvk schema.GroupVersionKind) er
 	if err == nil && found == nil && s.owner.Status.ExperimentResourceRef != nil {
 		found, err = s.certain(ctx, gvk, key(s.owner).Name)
 	}
-	s.take(found)
-	return err
+	return errors.Join(err, s.take(ctx, found))
 }
 
-func (s *scope) take(found *unstructured.Unstructured) {
+// take is what has the name of the twin: the twin, or another's. The twin without its mark, by the UID that was recorded, gets it back,
+// which is a conflict: nothing else is written to it, nor deleted, without.
+func (s *scope) take(ctx context.Context, found *unstructured.Unstructured) error {
+	ref := s.owner.Status.ExperimentResourceRef
 	switch {
 	case found == nil:
 	case marks.Owns(s.owner, found):
 		s.seen.Twin = found
+	case ref != nil && ref.UID == found.GetUID() && found.GetLabels()[v1alpha1.LabelUID] == "":
+		marked := found.DeepCopy()
+		marks.Set(s.owner, marked)
+		if err := s.Live.Update(ctx, marked, client.FieldOwner(kube.FieldOwner)); err != nil {
+			return fmt.Errorf("marking %s, whose label %s somebody has taken away: %w", kube.Describe(found), v1alpha1.LabelUID, err)
+		}
+		return kube.Stale(found, "it has its mark again")
 	default:
 		s.seen.Taken = kube.Describe(found)
 	}
+	return nil
 }
 
 // observeTeardown looks for what is left: that there is nothing the server must say. What is in a namespace that is not
@@ -82,7 +93,7 @@ func (s *scope) take(found *unstructured.Unstructured) {
 func (s *scope) observeTeardown(ctx context.Context, gvk schema.GroupVersionKind) error {
 	if slices.Contains(s.served(), gvk) && s.Options.watched(sourceNamespace(s.owner)) {
 		cached, err := kube.Get(ctx, s.reader(gvk), gvk, key(s.owner))
-		if s.take(cached); err != nil || s.seen.Twin != nil {
+		if err = errors.Join(err, s.take(ctx, cached)); err != nil || s.seen.Twin != nil {
 			return err
 		}
 	}
@@ -93,8 +104,8 @@ func (s *scope) observeTeardown(ctx context.Context, gvk schema.GroupVersionKind
 	if err != nil {
 		return err
 	}
-	if s.take(found); s.seen.Twin != nil {
-		return nil // what was kept goes when the twin has gone
+	if err := s.take(ctx, found); err != nil || s.seen.Twin != nil {
+		return err // what was kept goes when the twin has gone
 	}
 	return s.observePin(ctx, gvk)
 }
