@@ -3,6 +3,7 @@ package twin
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -58,22 +59,39 @@ func blueGreen(source *unstructured.Unstructured) bool {
 	return is && source.GetKind() == "Rollout"
 }
 
-// Budgets are the PodDisruptionBudgets that count both pods, sorted (a6).
+// Budgets are the PodDisruptionBudgets that count both pods, or the twin's with those of others, sorted (a6). One that asks for what
+// only twins have is meant for them.
 func Budgets(source, twin *unstructured.Unstructured, budgets []*unstructured.Unstructured) (messages []string) {
 	for _, b := range budgets {
-		if selected(b, "selector", labelsOfPods(source)) && selected(b, "selector", labelsOfPods(twin)) {
-			messages = append(messages, fmt.Sprintf("PodDisruptionBudget %s counts the pods of both: those of the twin that are not ready keep nodes from being drained, "+
-				"and those that are stand for the source's that are not", b.GetName()))
+		selector := selectorOf(b)
+		whose := "the source's"
+		switch {
+		case !selector.Matches(labels.Set(labelsOfPods(twin))):
+			continue
+		case selector.Matches(labels.Set(labelsOfPods(source))):
+			messages = append(messages, fmt.Sprintf("PodDisruptionBudget %s counts the pods of both", b.GetName()))
+		case ofTwins(selector):
+			continue
+		default:
+			whose = "others"
+			messages = append(messages, fmt.Sprintf("PodDisruptionBudget %s, which does not count the source's pods, counts the twin's", b.GetName()))
 		}
+		messages[len(messages)-1] += ": those of the twin that are not ready keep nodes from being drained, and those that are stand for " + whose + " that are not"
 	}
 	slices.Sort(messages)
 	return messages
 }
 
+// ofTwins says whether a selector asks for a label of twins.
+func ofTwins(selector labels.Selector) bool {
+	requirements, _ := selector.Requirements()
+	return slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return strings.HasPrefix(r.Key(), Group+"/") })
+}
+
 // Overlaps says whether the selector of a source selects the pods of its twin, which are told from the source's by their
 // owner alone (d3). It must, where Services select what the source does.
 func Overlaps(source, twin *unstructured.Unstructured) bool {
-	return selected(source, "selector", labelsOfPods(twin))
+	return selectorOf(source).Matches(labels.Set(labelsOfPods(twin)))
 }
 
 // labelsOfPods are those of a workload's template.
@@ -83,17 +101,19 @@ func labelsOfPods(workload *unstructured.Unstructured) map[string]string {
 	return labelsOf(of)
 }
 
-// selected says whether a label selector of an object's spec selects pods of some labels; one that is not there,
-// or is none, selects nothing.
-func selected(o *unstructured.Unstructured, field string, pods map[string]string) bool {
-	content, found, err := unstructured.NestedMap(o.Object, "spec", field)
+// selectorOf is the label selector of an object's spec; one that is not there, or is none, selects nothing.
+func selectorOf(o *unstructured.Unstructured) labels.Selector {
+	content, found, err := unstructured.NestedMap(o.Object, "spec", "selector")
 	if !found || err != nil {
-		return false
+		return labels.Nothing()
 	}
 	selector := &metav1.LabelSelector{}
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(content, selector) != nil {
-		return false
+		return labels.Nothing()
 	}
 	s, err := metav1.LabelSelectorAsSelector(selector)
-	return err == nil && s.Matches(labels.Set(pods))
+	if err != nil {
+		return labels.Nothing()
+	}
+	return s
 }

@@ -133,6 +133,21 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
+// A budget of another workload does, where an override has its labels; one that asks for twins is theirs.
+func TestBudgetsOfOthers(t *testing.T) {
+	from, twin := source(t, tracked), build(t, tracked, wanted(t, `{template: {metadata: {labels: {app: api}}}}`)).Object
+	for spec, want := range map[string]bool{
+		`selector: {matchLabels: {app: api}}`: true, `selector: {matchLabels: {app: db}}`: false, `minAvailable: 1`: false,
+		`selector: {matchLabels: {app: api, ` + LabelRole + `: experiment}}`:                           false,
+		`selector: {matchExpressions: [{key: ` + LabelRole + `, operator: In, values: [experiment]}]}`: false,
+	} {
+		got := Budgets(from, twin, []*unstructured.Unstructured{source(t, `{kind: PodDisruptionBudget, metadata: {name: api}, spec: {`+spec+`}}`)})
+		if (len(got) == 1) != want || want && !strings.Contains(got[0], "PodDisruptionBudget api, which does not count the source's pods, counts the twin's") {
+			t.Errorf("%s: it says %v", spec, got)
+		}
+	}
+}
+
 // The source's selector selects the twin's pods where they have its labels; the twin's never selects the source's.
 func TestOverlaps(t *testing.T) {
 	for name, test := range map[string]struct {

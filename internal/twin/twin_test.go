@@ -963,6 +963,9 @@ func TestWarnings(t *testing.T) {
 	headless := []Service{{Name: "db", Headless: true, Selector: map[string]string{"app": "db"}}}
 	pod := func(fields string) string { return `{spec: {template: {spec: {` + fields + `}}}}` }
 	port := pod(`containers: [{name: web, image: "web:1", ports: [{containerPort: 80, hostPort: 80}]}]`)
+	probed := pod(`containers: [{name: web, image: "web:1", readinessProbe: {exec: {command: [a]}}}]`)
+	lone := `{template: {spec: {containers: [{name: web, image: "web:2"}]}}}`
+	behind := []Service{{Name: "web", Selector: map[string]string{"app": "web"}}}
 	for name, test := range map[string]struct {
 		source, change, override string
 		services                 []Service
@@ -971,6 +974,10 @@ func TestWarnings(t *testing.T) {
 		"nothing":                   {source: plain},
 		"d8 made to run once":       {source: plain, change: `{spec: {strategy: {type: Recreate}}}`, reason: WarnRunsOnce, about: "Recreate"},
 		"as many":                   {source: plain, change: `{spec: {replicas: 3}}`, override: `{replicas: 3}`, reason: WarnNotSmaller, about: "replicas"},
+		"a probe is lost":           {source: plain, change: probed, override: lone, services: behind, reason: WarnUnprobed, about: "Container web of the source"},
+		"a probe nobody goes by":    {source: plain, change: probed, override: lone},
+		"a probe that it keeps":     {source: plain, change: probed, override: `{minReadySeconds: 1}`, services: behind},
+		"another probe":             {source: plain, change: probed, override: strings.Replace(lone, "}]", ", readinessProbe: {exec: {command: [b]}}}]", 1), services: behind},
 		"fewer":                     {source: plain, change: `{spec: {replicas: 3}}`, override: `{replicas: 2}`},
 		"s4 peers":                  {source: database, services: headless, reason: WarnPeerDiscovery, about: "db"},
 		"s4 peers of another":       {source: database, override: `{serviceName: other}`, services: headless},

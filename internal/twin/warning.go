@@ -34,6 +34,8 @@ const (
 	WarnReferred = "SourceOfRollout"
 	// WarnAddedContainer: the override has a container that the source does not have, perhaps by a typo in its name.
 	WarnAddedContainer = "AddedContainer"
+	// WarnUnprobed: a container of the twin is ready at once, and its source's asks first.
+	WarnUnprobed = "NoReadinessProbe"
 	// WarnOtherService: a Service that is not the source's sends the twin traffic.
 	WarnOtherService = "ServiceOfOthers"
 )
@@ -90,12 +92,28 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 			warn(WarnAddedContainer, "The source has no container %s", name)
 		}
 	}
+	all = append(all, w.probeWarnings(theirs, pod, labelsOf(templateOf(spec)))...)
 	all = append(all, w.volumeWarnings(theirs, pod)...)
 	all = append(all, placeWarnings(theirs, pod)...)
 	slices.SortFunc(all, func(a, b Warning) int {
 		return cmp.Or(strings.Compare(a.Reason, b.Reason), strings.Compare(a.Message, b.Message))
 	})
 	return slices.Compact(all)
+}
+
+// probeWarnings are of containers that lose their readinessProbe, where a Service sends the pods traffic.
+func (w Wanted) probeWarnings(theirs, pod map[string]any, labels map[string]string) (all []Warning) {
+	if !slices.ContainsFunc(w.Services, func(s Service) bool { return len(s.Selector) > 0 && selects(s.Selector, labels) }) {
+		return nil
+	}
+	mine := containers(pod)
+	for _, c := range containers(theirs) {
+		i := slices.IndexFunc(mine, func(m map[string]any) bool { return m["name"] == c["name"] })
+		if c["readinessProbe"] != nil && i >= 0 && mine[i]["readinessProbe"] == nil {
+			all = append(all, Warning{WarnUnprobed, fmt.Sprintf("Container %v of the source has a readinessProbe, and that of the twin has none: Services send it traffic as soon as it runs; add it to the override, or set mergeStrategy: Strategic", c["name"])})
+		}
+	}
+	return all
 }
 
 // setWarnings are those of StatefulSets.
