@@ -148,12 +148,7 @@ func exceeds(t *testing.T, source, spec map[string]any) (more []string) {
 	for volume := range writes(b.Spec) {
 		add("writes "+volume, !writes(a.Spec)[volume])
 	}
-	for what := range beside(b.Spec) {
-		add(what, !beside(a.Spec)[what])
-	}
-	for part := range parts(b.Spec) {
-		add("path "+part[1]+" of "+part[0], !parts(a.Spec)[part] && !parts(a.Spec)[[2]string{part[0]}])
-	}
+	more = append(more, further(a.Spec, b.Spec)...)
 	for name, value := range b.Annotations {
 		add("annotation "+name, name != "harmless" && a.Annotations[name] != value)
 	}
@@ -335,6 +330,21 @@ func writes(pod corev1.PodSpec) map[string]bool {
 		}
 	}
 	return all
+}
+
+// further is what a twin has of volumes and of nodes that its source does not.
+func further(source, twin corev1.PodSpec) (more []string) {
+	for what := range beside(twin) {
+		if !beside(source)[what] {
+			more = append(more, what)
+		}
+	}
+	for part := range parts(twin) {
+		if !parts(source)[part] && !parts(source)[[2]string{part[0]}] {
+			more = append(more, "path "+part[1]+" of "+part[0])
+		}
+	}
+	return more
 }
 
 // beside are the devices of a pod's node, and the nodes that nobody is on who does not say so.

@@ -100,48 +100,52 @@ func TestForeign(t *testing.T) {
 
 // m16: a twin that somebody takes the mark off is known by the UID that was recorded of it: it is marked again, and goes with its owner.
 func TestUnmarked(t *testing.T) {
-	for name, torn := range map[string]bool{"m16 it lives": false, "m16 it goes": true} {
-		for _, recorded := range []bool{true, false} {
-			t.Run(fmt.Sprintf("%s, recorded %v", name, recorded), func(t *testing.T) {
-				owner := faster(t, `{}`)
-				l := newLab(t, owner, object(t, web))
-				l.passed()
-				unmarked := l.twin()
-				labels := unmarked.GetLabels()
-				delete(labels, v1alpha1.LabelUID)
-				unmarked.SetLabels(labels)
-				if err := l.server.Update(t.Context(), unmarked); err != nil {
-					t.Fatal(err)
-				}
-				if !recorded {
-					now := l.owner()
-					now.Status.ExperimentResourceRef.UID = "another"
-					if err := l.server.Status().Update(t.Context(), now); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if torn {
-					l.drop(l.owner())
-				}
-				_, _, err := l.pass()
-				if recorded != (err != nil && kube.Conflict(err)) {
-					t.Errorf("the pass ends with %v", err)
-				}
-				if recorded {
-					l.passed()
-				}
-				left := l.there(deployments, key(owner))
-				switch {
-				case !recorded && (left == nil || left.GetLabels()[v1alpha1.LabelUID] != ""):
-					t.Errorf("another's is %v", left)
-				case recorded && torn && left != nil && left.GetDeletionTimestamp() == nil:
-					t.Errorf("it stays: %v", left)
-				case recorded && !torn && !marks.Owns(owner, left):
-					t.Errorf("it is not marked again: %v", left.GetLabels())
-				}
-			})
-		}
+	for name, change := range map[string]func(l *lab){"m16 it lives": func(*lab) {}, "m16 it goes": func(l *lab) { l.drop(l.owner()) }} {
+		t.Run(name, func(t *testing.T) {
+			l, owner := unmarked(t)
+			change(l)
+			if _, _, err := l.pass(); err == nil || !kube.Conflict(err) {
+				t.Errorf("the pass ends with %v", err)
+			}
+			if left := l.twin(); !marks.Owns(owner, left) {
+				t.Errorf("it is not marked again: %v", left.GetLabels())
+			}
+			l.passed()
+			if left := l.there(deployments, key(owner)); name == "m16 it goes" && left != nil && left.GetDeletionTimestamp() == nil {
+				t.Errorf("it stays")
+			}
+		})
+		t.Run(name+", of another UID", func(t *testing.T) {
+			l, owner := unmarked(t)
+			now := l.owner()
+			now.Status.ExperimentResourceRef.UID = "another"
+			if err := l.server.Status().Update(t.Context(), now); err != nil {
+				t.Fatal(err)
+			}
+			before := l.twin()
+			change(l)
+			l.passed()
+			if diff := cmp.Diff(before, l.there(deployments, key(owner))); diff != "" {
+				t.Error(diff)
+			}
+		})
 	}
+}
+
+// unmarked is a lab whose twin has lost its mark.
+func unmarked(t *testing.T) (*lab, *v1alpha1.ExperimentDeployment) {
+	t.Helper()
+	owner := faster(t, `{}`)
+	l := newLab(t, owner, object(t, web))
+	l.passed()
+	twin := l.twin()
+	labels := twin.GetLabels()
+	delete(labels, v1alpha1.LabelUID)
+	twin.SetLabels(labels)
+	if err := l.server.Update(t.Context(), twin); err != nil {
+		t.Fatal(err)
+	}
+	return l, owner
 }
 
 // m16: the name is taken once it is free.

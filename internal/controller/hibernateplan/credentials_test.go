@@ -16,68 +16,55 @@ import (
 // What reaches another cluster is kept beside the restore point, and what sleeps is woken by it where the connector is gone with its
 // namespace, and nowhere else: whoever takes a connector away lets nobody use it any more.
 func TestBereft(t *testing.T) {
+	going := func() *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: noon}, Finalizers: []string{"kubernetes"}}}
+	}
 	for name, test := range map[string]struct {
 		namespace *corev1.Namespace
 		deleted   bool
 		wakes     bool
 	}{
-		"its namespace goes":               {&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: noon}, Finalizers: []string{"kubernetes"}}}, true, true},
+		"its namespace goes":               {going(), true, true},
 		"its namespace is gone":            {nil, true, true},
 		"its connector was taken away":     {&corev1.Namespace{}, true, false},
 		"and the plan stays":               {&corev1.Namespace{}, false, false},
-		"its namespace goes, not the plan": {&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: noon}, Finalizers: []string{"kubernetes"}}}, false, false},
+		"its namespace goes, not the plan": {going(), false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plan := asleepNow()
-			objects := append(away(plan), plan)
+			var beside []client.Object
 			if test.namespace != nil {
-				test.namespace.Name = plan.Namespace
-				objects = append(objects, test.namespace)
+				test.namespace.Name = asleepNow().Namespace
+				beside = append(beside, test.namespace)
 			}
-			r, c := newReconciler(t, objects...)
-			complete(t, c, plan, "a", theJob(t, r, c, plan))
-			for range 4 {
-				_, plan = pass(t, r, plan)
-			}
-			at := names{namespace: "system", plan: plan}.point("a")
+			r, c, plan := asleepAway(t, "", beside...)
 			secret := &corev1.Secret{}
-			if err := c.Get(t.Context(), at, secret); err != nil || !strings.Contains(string(secret.Data[keyKubeconfig]), "token: secret") {
+			if err := c.Get(t.Context(), names{namespace: "system", plan: plan}.point("a"), secret); err != nil || !strings.Contains(string(secret.Data[keyKubeconfig]), "token: secret") {
 				t.Fatalf("it keeps %v: %v", secret.Data, err)
 			}
 			gone := metav1.ObjectMeta{Namespace: plan.Namespace, Name: "away"}
-			err := errors.Join(c.Delete(t.Context(), &v1alpha1.K8SCluster{ObjectMeta: gone}), c.Delete(t.Context(), &corev1.Secret{ObjectMeta: gone}))
+			plan.Spec.Override.State = v1alpha1.OverrideAwake
+			err := errors.Join(c.Delete(t.Context(), &v1alpha1.K8SCluster{ObjectMeta: gone}), c.Delete(t.Context(), &corev1.Secret{ObjectMeta: gone}), c.Update(t.Context(), plan))
 			if test.deleted {
 				err = errors.Join(err, c.Delete(t.Context(), plan))
-			} else {
-				plan.Spec.Override.State = v1alpha1.OverrideAwake
-				err = errors.Join(err, c.Update(t.Context(), plan))
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 4 {
-				_, plan = pass(t, r, plan)
-			}
-			jobs := jobsOf(t, c)
-			if (len(jobs) == 1) != test.wakes {
-				t.Fatalf("%d Jobs\n%+v", len(jobs), plan.Status)
-			}
 			if !test.wakes {
+				for range 4 {
+					_, plan = pass(t, r, plan)
+				}
+				if jobs := jobsOf(t, c); len(jobs) > 0 {
+					t.Errorf("%d Jobs\n%+v", len(jobs), plan.Status)
+				}
 				return
 			}
-			used := &corev1.Secret{}
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(&jobs[0]), used); err != nil || string(used.Data[keyKubeconfig]) != string(secret.Data[keyKubeconfig]) {
+			job, used := theJob(t, r, c, plan), &corev1.Secret{}
+			if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), used); err != nil || string(used.Data[keyKubeconfig]) != string(secret.Data[keyKubeconfig]) {
 				t.Errorf("the runner has %v: %v", used.Data, err)
 			}
-			complete(t, c, plan, "a", &jobs[0])
-			for range 6 {
-				if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); apierrors.IsNotFound(err) {
-					break
-				}
-				if _, err := r.Reconcile(t.Context(), plan); err != nil {
-					t.Fatal(err)
-				}
-			}
+			complete(t, c, plan, "a", job)
+			goes(t, r, c, plan)
 			var secrets corev1.SecretList
 			if err := c.List(t.Context(), &secrets, client.InNamespace("system")); err != nil || len(secrets.Items) > 0 {
 				t.Errorf("%d Secrets are left: %v", len(secrets.Items), err)
@@ -86,26 +73,40 @@ func TestBereft(t *testing.T) {
 	}
 }
 
-// A plan that leaves its target asleep leaves the restore point, and no credentials.
-func TestNoCredentialsAreLeft(t *testing.T) {
+// asleepAway is a plan of which a target in another cluster is asleep.
+func asleepAway(t *testing.T, policy v1alpha1.DeletionPolicy, beside ...client.Object) (*Reconciler, client.Client, *v1alpha1.HibernatePlan) {
+	t.Helper()
 	plan := asleepNow()
-	plan.Spec.DeletionPolicy = v1alpha1.DeletionLeave
-	r, c := newReconciler(t, append(away(plan), plan)...)
+	plan.Spec.DeletionPolicy = policy
+	r, c := newReconciler(t, append(append(away(plan), plan), beside...)...)
 	complete(t, c, plan, "a", theJob(t, r, c, plan))
 	for range 4 {
 		_, plan = pass(t, r, plan)
 	}
-	if err := c.Delete(t.Context(), plan); err != nil {
-		t.Fatal(err)
-	}
+	return r, c, plan
+}
+
+// goes passes over a plan until it is gone.
+func goes(t *testing.T, r *Reconciler, c client.Client, plan *v1alpha1.HibernatePlan) {
+	t.Helper()
 	for range 6 {
 		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); apierrors.IsNotFound(err) {
-			break
+			return
 		}
 		if _, err := r.Reconcile(t.Context(), plan); err != nil {
 			t.Fatal(err)
 		}
 	}
+	t.Errorf("it stays: %+v", plan.Status)
+}
+
+// A plan that leaves its target asleep leaves the restore point, and no credentials.
+func TestNoCredentialsAreLeft(t *testing.T) {
+	r, c, plan := asleepAway(t, v1alpha1.DeletionLeave)
+	if err := c.Delete(t.Context(), plan); err != nil {
+		t.Fatal(err)
+	}
+	goes(t, r, c, plan)
 	at := names{namespace: "system", plan: plan}.point("a")
 	if err := c.Get(t.Context(), at, &corev1.ConfigMap{}); err != nil {
 		t.Errorf("the restore point: %v", err)
