@@ -4,8 +4,11 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/labkeeper/labkeeper/internal/controller/hibernateplan"
 )
@@ -18,8 +21,12 @@ func findPod(ctx context.Context, c client.Reader, namespace, name string, o *hi
 		return
 	}
 	pod := &corev1.Pod{}
-	if err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, pod); err != nil {
-		return // plans say what is missing
+	err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return !apierrors.IsNotFound(err) && ctx.Err() == nil }, func() error {
+		return c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, pod)
+	})
+	if err != nil { // plans say what is missing, but for the node
+		log.FromContext(ctx).Info("The manager's own pod is not known, nor its node, which a plan may put to sleep", "pod", namespace+"/"+name, "problem", err.Error())
+		return
 	}
 	o.Node = pod.Spec.NodeName
 	if len(o.PullSecrets) == 0 && o.Namespace == namespace {

@@ -35,6 +35,8 @@ type Access struct {
 	InCluster bool
 	// Kubeconfig has one context, and neither plugins nor files.
 	Kubeconfig []byte
+	// Namespaces are those of the connector, and of the Secret with the kubeconfig.
+	Namespaces [2]string
 }
 
 // Resolve is how a plan in some namespace reaches the cluster of its connector; without one that is the manager's own.
@@ -61,7 +63,7 @@ func Resolve(ctx context.Context, live client.Reader, namespace string, ref *v1a
 	if err != nil {
 		return Access{}, err
 	}
-	return Access{Kubeconfig: k.Content}, nil
+	return Access{Kubeconfig: k.Content, Namespaces: [2]string{cluster.Namespace, cmp.Or(cluster.Spec.K8S.KubeconfigRef.Namespace, cluster.Namespace)}}, nil
 }
 
 // Ready is the connector that a plan in some namespace names, if it may use it and its condition Ready says that it can:

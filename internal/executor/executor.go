@@ -126,7 +126,8 @@ type Resource struct {
 // Captured is a resource that is to be put to sleep.
 type Captured struct {
 	restore.Resource
-	// Fresh says that nothing was done to it since it was captured: whatever differs, somebody else has made.
+	// Fresh says that nothing was done to it since it was captured: whatever differs, somebody else has made. It is over with the
+	// first write, whose answer may be lost, and which others may act on.
 	Fresh bool
 }
 
@@ -140,6 +141,8 @@ func (c Captured) Changed(same, asleep bool) bool {
 type ChangedError struct {
 	// State is how it is now, or was before it was put to sleep.
 	State json.RawMessage
+	// Fresh says that nothing was done to it yet.
+	Fresh bool
 }
 
 // Error says so.
@@ -152,12 +155,12 @@ const recaptures = 5
 // captured is captured again, and that is written by save, before it is put to sleep.
 func PutToSleep(ctx context.Context, target Target, point *restore.Point, key string, fresh bool, save func() error) (json.RawMessage, error) {
 	for i := 0; ; i++ {
-		slept, err := target.Shutdown(ctx, Captured{Resource: *point.Resource(key), Fresh: fresh && i == 0})
+		slept, err := target.Shutdown(ctx, Captured{Resource: *point.Resource(key), Fresh: fresh})
 		changed, is := errors.AsType[*ChangedError](err)
 		if !is || i == recaptures {
 			return slept, err
 		}
-		point.Resource(key).Before = changed.State
+		point.Resource(key).Before, fresh = changed.State, changed.Fresh
 		if err := save(); err != nil {
 			return nil, err
 		}

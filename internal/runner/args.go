@@ -39,9 +39,6 @@ func (t Task) Args() []string {
 	if t.Hub != "" {
 		args = append(args, "--hub="+t.Hub)
 	}
-	if t.ManagerNode != "" {
-		args = append(args, "--manager-node="+t.ManagerNode)
-	}
 	return args
 }
 
@@ -59,7 +56,6 @@ func flags(t *Task, namespaces *string) *flag.FlagSet {
 	fs.StringVar(&t.RestorePoint, "restore-point", "", "ConfigMap of the restore point, as namespace/name. It must exist.")
 	fs.StringVar(&t.Kubeconfig, "kubeconfig", "", "File that reaches the cluster of the target, with a token or a client certificate in it. Default: the cluster of the restore point, which KUBECONFIG names outside of a cluster.")
 	fs.StringVar(&t.Hub, "hub", "", "UID of Namespace kube-system in the cluster of the restore point, which --kubeconfig may reach, too.")
-	fs.StringVar(&t.ManagerNode, "manager-node", "", "Node that the manager is on, which is not put to sleep. Default: it is on none.")
 	fs.DurationVar(&t.Deadline, "deadline", 0, "How long to try, for instance 30m.")
 	return fs
 }
@@ -70,8 +66,8 @@ func Usage(w io.Writer) {
 	fs := flags(&Task{}, &namespaces)
 	fs.SetOutput(w)
 	fmt.Fprintf(w, "manager runner puts a target of a HibernatePlan to sleep, or wakes it. The manager starts it in Jobs.\n\n"+
-		"%s: parameters of the target, as JSON.\n%s: node that the runner is on, which is not put to sleep.\n%s: file of the result. Default: %s.\n"+
-		"Exit code: 0 completed, 1 not completed, 2 mistaken flags.\n\n", EnvParameters, EnvNode, EnvTerminationMessage, TerminationMessage)
+		"%s: parameters of the target, as JSON.\n%s, %s: nodes that the runner and the manager are on, which are not put to sleep.\n%s: file of the result. Default: %s.\n"+
+		"Exit code: 0 completed, 1 not completed, 2 mistaken flags.\n\n", EnvParameters, EnvNode, EnvManagerNode, EnvTerminationMessage, TerminationMessage)
 	fs.PrintDefaults()
 }
 
@@ -94,7 +90,7 @@ func ParseTask(args []string, getenv func(string) string) (Task, error) {
 	if parameters := getenv(EnvParameters); parameters != "" {
 		t.Parameters = json.RawMessage(parameters)
 	}
-	t.Node = getenv(EnvNode)
+	t.Node, t.ManagerNode = getenv(EnvNode), getenv(EnvManagerNode)
 	if err := t.check(); err != nil {
 		return Task{}, err
 	}

@@ -16,7 +16,7 @@ import (
 
 func environment(parameters string) func(string) string {
 	return func(name string) string {
-		return map[string]string{EnvParameters: parameters, EnvNode: "node-2"}[name]
+		return map[string]string{EnvParameters: parameters, EnvNode: "node-2", EnvManagerNode: "node-1"}[name]
 	}
 }
 

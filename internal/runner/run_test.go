@@ -164,15 +164,6 @@ func TestRetryDoesNotCaptureAgain(t *testing.T) {
 // What somebody changes after the capture is captured, and that is written, before it is put to sleep; also what he has put to sleep
 // himself, unless an attempt before may have done it.
 func TestChangedAfterCapture(t *testing.T) {
-	once := func(w *world, changes map[string]int) {
-		w.onCall = func(name string) {
-			key := strings.TrimPrefix(name, "Shutdown ")
-			if value, is := changes[key]; is && key != name {
-				delete(changes, key)
-				w.have[key] = value
-			}
-		}
-	}
 	for name, test := range map[string]struct {
 		killed int // the call of a run before, 0 is none
 		api    int
@@ -184,7 +175,7 @@ func TestChangedAfterCapture(t *testing.T) {
 			w.run(shutdown, killBefore, test.killed)
 		}
 		changes := map[string]int{"web": 7, "api": asleepValue, "pool-b": 6}
-		once(w, changes)
+		w.changes(changes)
 		w.mustComplete(shutdown)
 		if diff := cmp.Diff([]string{"Load", "Snapshot", "Save", "Shutdown web", "Save", "Shutdown web"}, w.calls[:6]); diff != "" || len(changes) > 0 {
 			t.Errorf("%s: calls (-want +got):\n%s, not changed: %v", name, diff, changes)
@@ -197,8 +188,36 @@ func TestChangedAfterCapture(t *testing.T) {
 			t.Errorf("%s: world (-want +got):\n%s", name, diff)
 		}
 	}
+}
 
+// changes has somebody give resources other values right before they are put to sleep, once.
+func (w *world) changes(to map[string]int) {
+	w.onCall = func(name string) {
+		key := strings.TrimPrefix(name, "Shutdown ")
+		if value, is := to[key]; is && key != name {
+			delete(to, key)
+			w.have[key] = value
+		}
+	}
+}
+
+// What cannot be captured again, because it changes all the time, or as another has taken over meanwhile, is not put to sleep.
+func TestNotCapturedAgain(t *testing.T) {
 	w := newWorld(t)
+	w.changes(map[string]int{"web": 7})
+	changes, saves := w.onCall, 0
+	w.onCall = func(name string) {
+		if changes(name); name == "Save" {
+			if saves++; saves == 2 { // what was captured again
+				w.fence = "another"
+			}
+		}
+	}
+	if r := w.run(shutdown, "", 0); r.Reason != ReasonSuperseded || len(w.keys("Shutdown")) != 1 {
+		t.Errorf("it goes on: %+v, %v", r, w.calls)
+	}
+
+	w = newWorld(t)
 	w.onCall = func(name string) {
 		if strings.HasPrefix(name, "Shutdown web") {
 			w.have["web"]++

@@ -70,7 +70,14 @@ func (r *run) room() error {
 func (r *run) putToSleep(ctx context.Context, resource restore.Resource) error {
 	fresh := r.captured[resource.Key]
 	delete(r.captured, resource.Key)
-	slept, err := executor.PutToSleep(ctx, r.target, r.point, resource.Key, fresh, func() error { return r.save(ctx, nil) })
+	var unsaved error
+	slept, err := executor.PutToSleep(ctx, r.target, r.point, resource.Key, fresh, func() error {
+		unsaved = r.save(ctx, nil)
+		return unsaved
+	})
+	if unsaved != nil {
+		return &endError{unsaved}
+	}
 	if err != nil {
 		return err
 	}

@@ -19,7 +19,11 @@ func (r *run) each(doing, did string, resources []restore.Resource, do func(cont
 		if why := stopped(r.stop); why != nil {
 			return fmt.Errorf("%w: %s ended after %d of %d resources%s", why, doing, i, len(resources), told(failed))
 		}
-		switch err := do(r.work, resource); {
+		err := do(r.work, resource)
+		if end, is := errors.AsType[*endError](err); is {
+			return fmt.Errorf("%w%s", end.error, told(failed))
+		}
+		switch {
 		case err != nil:
 			r.log.Error(err, "Failed", "key", resource.Key, "n", i+1, "of", len(resources))
 			failed = append(failed, resource.Key+": "+err.Error())
@@ -39,6 +43,9 @@ func (r *run) each(doing, did string, resources []restore.Resource, do func(cont
 	}
 	return nil
 }
+
+// endError is that what was found, or done, cannot be written: nothing more is done.
+type endError struct{ error }
 
 // told is what has failed beside something worse.
 func told(failed []string) string {

@@ -47,6 +47,8 @@ const (
 	EnvParameters = "LABKEEPER_PARAMETERS"
 	// EnvNode is the environment variable with the name of the node that the runner is on.
 	EnvNode = "LABKEEPER_NODE"
+	// EnvManagerNode is that of the node that the manager is on: no flag, which a runner of another version would not take.
+	EnvManagerNode = "LABKEEPER_MANAGER_NODE"
 	// AnnotationExecution of the ConfigMap of a restore point is the execution that may write to it.
 	AnnotationExecution = "hibernator.ardikabs.com/execution"
 	// KeyPoint is the key in binaryData of the restore point (internal/restore). A ConfigMap without it is that of a

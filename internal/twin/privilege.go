@@ -34,8 +34,24 @@ func Privileges(template map[string]any) []string {
 	for _, c := range containers(spec) {
 		p.context(spec, c)
 		p.container(c)
+		for _, m := range objects(c["volumeMounts"]) {
+			if expression, _ := m["subPathExpr"].(string); isShared(spec, m["name"]) {
+				p.fields(template, variablesOf(c, expression).fields)
+			}
+		}
 	}
 	return p.sorted()
+}
+
+// fields are labels and annotations that make a path in a volume: those that the pods have.
+func (p privileges) fields(template map[string]any, paths []string) {
+	for _, path := range paths {
+		kind, rest, is := strings.Cut(strings.TrimPrefix(path, "metadata."), "['")
+		values, _, _ := unstructured.NestedStringMap(template, "metadata", kind)
+		if value, has := values[strings.TrimSuffix(rest, "']")]; is && has {
+			p.add("a path in a volume by %s %s", path, hashOf(value))
+		}
+	}
 }
 
 // Exceeding are the privileges of a twin's template that its source's does not have: its pods, or, as what a process does
@@ -186,8 +202,8 @@ func (p privileges) pod(spec map[string]any) {
 	for _, s := range objects(sysctls) {
 		p.add("sysctl %v", s["name"])
 	}
-	if slices.ContainsFunc(objects(spec["tolerations"]), toleratesControlPlane) {
-		p.add("the nodes of the control plane")
+	for _, toleration := range objects(spec["tolerations"]) {
+		p.toleration(toleration)
 	}
 	mounted := mounts(containers(spec))
 	for _, v := range objects(spec["volumes"]) {
@@ -195,15 +211,19 @@ func (p privileges) pod(spec map[string]any) {
 	}
 }
 
-// toleratesControlPlane says whether a toleration lets pods onto the nodes of the control plane.
-func toleratesControlPlane(toleration map[string]any) bool {
-	switch toleration["key"] {
-	case "node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master":
-		return true
-	case nil, "":
-		return toleration["operator"] == "Exists"
+// controlPlane are the taints by which pods are kept off the nodes of the control plane; their effect is NoSchedule.
+var controlPlane = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
+
+// toleration lets pods onto nodes; most are of nodes that are there for whoever knows their taints.
+func (p privileges) toleration(of map[string]any) {
+	if effect := or(of["effect"]); effect != "" && effect != "NoSchedule" {
+		return
 	}
-	return false
+	for _, taint := range controlPlane {
+		if of["key"] == taint || or(of["key"]) == "" && of["operator"] == "Exists" {
+			p.add("the nodes of the control plane, whose taint is %s", taint)
+		}
+	}
 }
 
 // identity is who the pods are.
@@ -263,7 +283,11 @@ func mounts(containers []map[string]any) map[any][]mount {
 // pathOf is where in its volume a mount is. One that is made of variables is another wherever one of them is.
 func pathOf(container, mount map[string]any) string {
 	if expression, _ := mount["subPathExpr"].(string); expression != "" {
-		return fmt.Sprintf("%q of %s", expression, hashOf(variables(container, expression, nil)))
+		v := variablesOf(container, expression)
+		if v.written {
+			return ""
+		}
+		return fmt.Sprintf("%q of %s", expression, hashOf(v.all))
 	}
 	if sub, _ := mount["subPath"].(string); path.Clean(sub) != "." {
 		return strconv.Quote(path.Clean(sub))
@@ -273,28 +297,52 @@ func pathOf(container, mount map[string]any) string {
 
 var reference = regexp.MustCompile(`\$\(([^)]+)\)`)
 
-// variables are those of a container that a text is made of, with those that they are made of.
-func variables(container map[string]any, text string, seen []string) (all []any) {
-	env := objects(container["env"])
+// variables are those that a text is made of, with those that they are made of.
+type variables struct {
+	env  []map[string]any
+	from any
+	// seen are the positions in env of what is in all.
+	seen map[int]bool
+	all  []any
+	// written: one is what a file says, or a limit, which an override may make anything.
+	written bool
+	// fields of the pod that they are.
+	fields []string
+}
+
+func variablesOf(container map[string]any, text string) *variables {
+	v := &variables{env: objects(container["env"]), from: container["envFrom"], seen: map[int]bool{}}
+	v.expand(text, len(v.env))
+	return v
+}
+
+// expand takes in the variables of a text as the node does: each has the value of the last before some position, or of envFrom.
+func (v *variables) expand(text string, before int) {
 	for _, match := range reference.FindAllStringSubmatch(text, -1) {
-		name := match[1]
-		if slices.Contains(seen, name) {
+		i := before - 1
+		for i >= 0 && v.env[i]["name"] != match[1] {
+			i--
+		}
+		if i < 0 {
+			v.all = append(v.all, match[1], v.from)
 			continue
 		}
-		seen = append(seen, name)
-		found := false
-		for _, variable := range slices.Backward(env) {
-			if found = variable["name"] == name; found {
-				value, _ := variable["value"].(string)
-				all = append(append(all, variable), variables(container, value, seen)...)
-				break
-			}
+		if v.seen[i] {
+			continue
 		}
-		if !found {
-			all = append(all, name, container["envFrom"])
+		v.seen[i] = true
+		v.all = append(v.all, v.env[i])
+		field, ok, _ := unstructured.NestedString(v.env[i], "valueFrom", "fieldRef", "fieldPath")
+		if ok {
+			v.fields = append(v.fields, field)
 		}
+		for _, kind := range []string{"fileKeyRef", "resourceFieldRef"} {
+			_, is, _ := unstructured.NestedMap(v.env[i], "valueFrom", kind)
+			v.written = v.written || is
+		}
+		value, _ := v.env[i]["value"].(string)
+		v.expand(value, i)
 	}
-	return all
 }
 
 func or(value any) any {
@@ -326,6 +374,16 @@ func wholeOf(privilege string) string {
 
 // unlisted takes out what separates the privileges of a volume.
 var unlisted = strings.NewReplacer("%", "%25", ",", "%2C")
+
+// own are the fields of volumes that nobody else writes.
+var own = []string{"name", "configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "projected", "secret"}
+
+// isShared says whether others may have the volume of a name, too.
+func isShared(spec map[string]any, name any) bool {
+	return slices.ContainsFunc(objects(spec["volumes"]), func(v map[string]any) bool {
+		return v["name"] == name && slices.ContainsFunc(slices.Collect(maps.Keys(v)), func(kind string) bool { return !slices.Contains(own, kind) })
+	})
+}
 
 // shared is a volume that others have, too, as it is mounted.
 func (p privileges) shared(volume string, mounts []mount, readOnly bool) {
@@ -362,9 +420,11 @@ func (p privileges) volume(v map[string]any, mounts []mount) {
 	for _, source := range objects(projected) {
 		p.projected(source)
 	}
-	plain := []string{"name", "configMap", "downwardAPI", "emptyDir", "hostPath", "image", "persistentVolumeClaim", "projected", "secret"}
+	if of, ok := v["ephemeral"].(map[string]any); ok { // new for each pod, and made of what it says
+		p.add("volume ephemeral %s", hashOf(of))
+	}
 	for kind, source := range v {
-		if slices.Contains(plain, kind) {
+		if slices.Contains(own, kind) || slices.Contains([]string{"hostPath", "persistentVolumeClaim"}, kind) {
 			continue
 		}
 		// A driver, with whatever it is told: each is a privilege of its own.

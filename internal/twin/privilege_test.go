@@ -406,6 +406,7 @@ func TestPrivilegesOfContainers(t *testing.T) {
 		"a path of the node":             {`hostPath: {path: /var}`, mount(`, subPath: log`), mount(`, subPath: lib`), `hostPath /var, path "lib"`},
 		"a path of a driver":             {`nfs: {server: nas, path: /}`, mount(`, subPath: web`), mount(``), "all of it"},
 		"a driver to write":              {`nfs: {server: nas, path: /}`, mount(`, readOnly: true`), mount(``), "to write"},
+		"a path of its own claim":        {`ephemeral: {volumeClaimTemplate: {spec: {}}}`, mount(`, subPath: web`), mount(``), ""},
 		"a path of its own":              {`emptyDir: {}`, mount(`, subPath: web`), mount(``), ""},
 		"a path by a variable":           {claim, `env: [{name: P, value: a}], ` + mount(`, subPathExpr: $(P)`), `env: [{name: P, value: a}, {name: Q, value: b}], ` + mount(`, subPathExpr: $(P)`), ""},
 		"a variable of the path":         {claim, `env: [{name: P, value: a}], ` + mount(`, subPathExpr: $(P)`), `env: [{name: P, value: b}], ` + mount(`, subPathExpr: $(P)`), `PersistentVolumeClaim db, path "$(P)"`},
@@ -438,13 +439,78 @@ func TestPrivilegesOfContainers(t *testing.T) {
 	if len(Exceeding(host("/a"), host("/a, path b"))) == 0 {
 		t.Error("a path of the node is taken for one within another")
 	}
-	for toleration, more := range map[string]bool{
-		`{operator: Exists}`: true, `{key: "", operator: Exists, effect: NoExecute}`: true, `{key: node-role.kubernetes.io/master}`: true,
-		`{key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}`: true, `{key: pool, operator: Exists}`: false, `{key: pool, value: web}`: false,
+	tolerations := func(list string) map[string]any {
+		return map[string]any{"spec": object(t, `{tolerations: [`+list+`]}`)}
+	}
+	const master = `{key: node-role.kubernetes.io/master}`
+	for _, test := range []struct {
+		source, twin string
+		more         bool
+	}{
+		{``, `{operator: Exists}`, true},
+		{``, `{key: "", operator: Exists, effect: NoSchedule}`, true},
+		{``, `{operator: Exists, effect: NoExecute}`, false},
+		{``, master, true},
+		{master, master, false},
+		{master, `{operator: Exists}`, true},
+		{`{operator: Exists, effect: NoExecute}`, `{operator: Exists}`, true},
+		{`{operator: Exists}`, master, false},
+		{``, `{key: node-role.kubernetes.io/control-plane, operator: Exists, effect: NoSchedule}`, true},
+		{``, `{key: pool, operator: Exists}`, false},
+		{``, `{key: pool, value: web}`, false},
 	} {
-		source, twin := map[string]any{"spec": object(t, `{}`)}, map[string]any{"spec": object(t, `{tolerations: [`+toleration+`]}`)}
-		if got := Exceeding(source, twin); slices.Contains(got, "the nodes of the control plane") != more || len(Exceeding(twin, twin)) > 0 {
-			t.Errorf("%s: the twin has %v", toleration, got)
+		got := strings.Join(Exceeding(tolerations(test.source), tolerations(test.twin)), "; ")
+		if strings.Contains(got, "the nodes of the control plane") != test.more || !test.more && got != "" {
+			t.Errorf("%s beside %s: the twin has %q", test.twin, test.source, got)
 		}
+	}
+}
+
+// A path that is made of variables is what they are, however they are written.
+func TestPathsOfVariables(t *testing.T) {
+	template := func(metadata, env string) map[string]any {
+		return map[string]any{
+			"metadata": object(t, "{"+metadata+"}"),
+			"spec":     object(t, `{containers: [{`+env+`, volumeMounts: [{name: v, mountPath: /v, subPathExpr: $(A)}]}], volumes: [{name: v, persistentVolumeClaim: {claimName: db}}]}`),
+		}
+	}
+	field := func(path string) string {
+		return `env: [{name: A, valueFrom: {fieldRef: {fieldPath: "` + path + `"}}}]`
+	}
+	for name, test := range map[string]struct {
+		metadata, source, twinMetadata, twin string
+		more                                 bool
+	}{
+		"another annotation":         {`annotations: {dir: mine}`, field("metadata.annotations['dir']"), `annotations: {dir: others}`, field("metadata.annotations['dir']"), true},
+		"an annotation that is lost": {`annotations: {dir: mine}`, field("metadata.annotations['dir']"), ``, field("metadata.annotations['dir']"), false},
+		"an annotation beside":       {`annotations: {dir: mine}`, field("metadata.annotations['dir']"), `annotations: {dir: mine, x: y}`, field("metadata.annotations['dir']"), false},
+		"another label":              {`labels: {dir: mine}`, field("metadata.labels['dir']"), `labels: {dir: others}`, field("metadata.labels['dir']"), true},
+		"the name":                   {``, field("metadata.name"), `labels: {dir: others}`, field("metadata.name"), false},
+		"one before":                 {``, `env: [{name: B, value: a}, {name: A, value: data/$(B)}]`, ``, `env: [{name: B, value: b}, {name: A, value: data/$(B)}, {name: B, value: a}]`, true},
+		"one after":                  {``, `env: [{name: B, value: a}, {name: A, value: data/$(B)}]`, ``, `env: [{name: A, value: data/$(B)}, {name: B, value: a}], envFrom: [{configMapRef: {name: mine}}]`, true},
+		"envFrom, which it is not":   {``, `env: [{name: A, value: a}]`, ``, `env: [{name: A, value: a}], envFrom: [{configMapRef: {name: mine}}]`, false},
+		"by a file":                  {`labels: {a: b}`, `env: [{name: A, value: a}]`, ``, `env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: k}}}]`, true},
+		"by a limit":                 {``, field("metadata.name"), ``, `env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}]`, true},
+	} {
+		if got := Exceeding(template(test.metadata, test.source), template(test.twinMetadata, test.twin)); (len(got) > 0) != test.more {
+			t.Errorf("%s: the twin has %v", name, got)
+		}
+	}
+	sole := func(label string) map[string]any {
+		sole := template(`labels: {dir: `+label+`}`, field("metadata.labels['dir']"))
+		sole["spec"].(map[string]any)["volumes"] = []any{object(t, `{name: v, emptyDir: {}}`)}
+		return sole
+	}
+	if got := Exceeding(sole("mine"), sole("others")); len(got) > 0 {
+		t.Errorf("of its own volume it has %v", got)
+	}
+	// Each of many variables of two others is taken in once.
+	var env []string
+	for i := range 60 {
+		env = append(env, fmt.Sprintf("{name: A%d, value: $(A%d)$(B%d)}, {name: B%d, value: $(A%d)$(B%d)}", i, i-1, i-1, i, i-1, i-1))
+	}
+	deep := template("", "env: ["+strings.Join(env, ", ")+", {name: A, value: $(A59)$(B59)}]")
+	if got := Exceeding(deep, deep); len(got) > 0 {
+		t.Errorf("it has more than itself: %v", got)
 	}
 }

@@ -110,7 +110,7 @@ func (w Wanted) probeWarnings(theirs, pod map[string]any, labels map[string]stri
 	for _, c := range containers(theirs) {
 		i := slices.IndexFunc(mine, func(m map[string]any) bool { return m["name"] == c["name"] })
 		if c["readinessProbe"] != nil && i >= 0 && mine[i]["readinessProbe"] == nil {
-			all = append(all, Warning{WarnUnprobed, fmt.Sprintf("Container %v of the source has a readinessProbe, and that of the twin has none: Services send it traffic as soon as it runs; add it to the override, or set mergeStrategy: Strategic", c["name"])})
+			all = append(all, Warning{WarnUnprobed, fmt.Sprintf("Container %v of the source has a readinessProbe, and that of the twin has none: Services send it traffic as soon as it runs; add it to the override", c["name"])})
 		}
 	}
 	return all

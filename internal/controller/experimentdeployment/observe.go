@@ -67,8 +67,8 @@ func (s *scope) observeTwin(ctx context.Context, gvk schema.GroupVersionKind) er
 	return errors.Join(err, s.take(ctx, found))
 }
 
-// take is what has the name of the twin: the twin, or another's. The twin without its mark, by the UID that was recorded, gets it back,
-// which is a conflict: nothing else is written to it, nor deleted, without.
+// take is what has the name of the twin: the twin, or another's. The twin without its mark, which somebody has taken off, is known by
+// the UID that was recorded; it is read from the server, because the cache has the status of marked ones alone.
 func (s *scope) take(ctx context.Context, found *unstructured.Unstructured) error {
 	ref := s.owner.Status.ExperimentResourceRef
 	switch {
@@ -76,12 +76,15 @@ func (s *scope) take(ctx context.Context, found *unstructured.Unstructured) erro
 	case marks.Owns(s.owner, found):
 		s.seen.Twin = found
 	case ref != nil && ref.UID == found.GetUID() && found.GetLabels()[v1alpha1.LabelUID] == "":
-		marked := found.DeepCopy()
-		marks.Set(s.owner, marked)
-		if err := s.Live.Update(ctx, marked, client.FieldOwner(kube.FieldOwner)); err != nil {
-			return fmt.Errorf("marking %s, whose label %s somebody has taken away: %w", kube.Describe(found), v1alpha1.LabelUID, err)
+		whole, err := kube.Get(ctx, s.Live, found.GroupVersionKind(), client.ObjectKeyFromObject(found))
+		switch {
+		case err != nil:
+			return err
+		case whole == nil || whole.GetUID() != ref.UID || whole.GetLabels()[v1alpha1.LabelUID] != "":
+			return kube.Stale(found, "it is not what the cache has")
 		}
-		return kube.Stale(found, "it has its mark again")
+		marks.Set(s.owner, whole)
+		s.seen.Twin, s.seen.Unmarked = whole, true
 	default:
 		s.seen.Taken = kube.Describe(found)
 	}

@@ -68,6 +68,8 @@ type Observed struct {
 	// that has the name.
 	Twin  *unstructured.Unstructured
 	Taken string
+	// Unmarked: the mark of the twin is taken off, and is here as if it were there.
+	Unmarked bool
 }
 
 // Action is what is done about the twin.
@@ -628,7 +630,7 @@ func (f facts) drifted(wanted *unstructured.Unstructured) bool {
 		}
 		return false
 	}
-	return seen.GetGeneration() != f.owner.Status.TwinGeneration || lost(seen.GetLabels(), wanted.GetLabels()) || lost(seen.GetAnnotations(), wanted.GetAnnotations()) ||
+	return f.seen.Unmarked || seen.GetGeneration() != f.owner.Status.TwinGeneration || lost(seen.GetLabels(), wanted.GetLabels()) || lost(seen.GetAnnotations(), wanted.GetAnnotations()) ||
 		len(wanted.GetOwnerReferences()) > 0 && !slices.ContainsFunc(seen.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == f.owner.UID })
 }
 

@@ -104,13 +104,10 @@ func TestUnmarked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, owner := unmarked(t)
 			change(l)
-			if _, _, err := l.pass(); err == nil || !kube.Conflict(err) {
-				t.Errorf("the pass ends with %v", err)
-			}
-			if left := l.twin(); !marks.Owns(owner, left) {
+			l.passed()
+			if left := l.there(deployments, key(owner)); name == "m16 it lives" && !marks.Owns(owner, left) {
 				t.Errorf("it is not marked again: %v", left.GetLabels())
 			}
-			l.passed()
 			if left := l.there(deployments, key(owner)); name == "m16 it goes" && left != nil && left.GetDeletionTimestamp() == nil {
 				t.Errorf("it stays")
 			}
@@ -132,20 +129,40 @@ func TestUnmarked(t *testing.T) {
 	}
 }
 
+// d13: who takes the mark off again and again is told of, and answered once a minute.
+func TestUnmarkedAgain(t *testing.T) {
+	l, owner := unmarked(t)
+	for range 2 * contendAtOnce {
+		l.passed()
+		l.unmark()
+	}
+	_, writes := l.passed()
+	if all := children(writes); len(all) > 0 || marks.Owns(owner, l.twin()) {
+		t.Errorf("it goes on: %v", all)
+	}
+	l.says(v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonContended)
+}
+
 // unmarked is a lab whose twin has lost its mark.
 func unmarked(t *testing.T) (*lab, *v1alpha1.ExperimentDeployment) {
 	t.Helper()
 	owner := faster(t, `{}`)
 	l := newLab(t, owner, object(t, web))
 	l.passed()
+	l.unmark()
+	return l, owner
+}
+
+// unmark takes the mark off the twin.
+func (l *lab) unmark() {
+	l.t.Helper()
 	twin := l.twin()
 	labels := twin.GetLabels()
 	delete(labels, v1alpha1.LabelUID)
 	twin.SetLabels(labels)
-	if err := l.server.Update(t.Context(), twin); err != nil {
-		t.Fatal(err)
+	if err := l.server.Update(l.t.Context(), twin); err != nil {
+		l.t.Fatal(err)
 	}
-	return l, owner
 }
 
 // m16: the name is taken once it is free.

@@ -198,10 +198,7 @@ func (s *scope) launch(ctx context.Context, l *launched) error {
 	}
 	helpers := a.helpers()
 	if a.reached.credentials {
-		kubeconfig, err := s.kubeconfig(ctx, a)
-		if err == nil && l.Operation == v1alpha1.OperationShutdown {
-			err = s.keepCredentials(ctx, a, kubeconfig, l.point)
-		}
+		kubeconfig, err := s.kubeconfig(ctx, a, l.point)
 		if err != nil {
 			return err
 		}
@@ -513,15 +510,13 @@ func (s *scope) forget(ctx context.Context) error {
 			return err
 		}
 	}
+	if s.plan.Done && (s.plan.GivenUp || s.plan.Leaves) { // whoever wakes what it leaves asleep has his own
+		if err := s.dropAllCredentials(ctx); err != nil {
+			return err
+		}
+	}
 	if !s.plan.Done || s.plan.Status.Cycles == 0 {
 		return nil
-	}
-	for i := range s.plan.Status.Executions { // whoever wakes what it leaves asleep has his own
-		if e := &s.plan.Status.Executions[i]; e.RestoreConfigMapRef != "" && s.remote(e.Target) {
-			if err := s.dropCredentials(ctx, e.Target); err != nil {
-				return err
-			}
-		}
 	}
 	of := client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID)}
 	for _, kind := range []client.Object{&corev1.ConfigMap{}, &appsv1.ControllerRevision{}} { // logs, and of a cycle that was never recorded

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,6 +55,26 @@ func (s *scope) keepCredentials(ctx context.Context, a attempt, kubeconfig []byt
 	}
 }
 
+// dropAllCredentials deletes those of all restore points of the plan, whatever the ledger has of them.
+func (s *scope) dropAllCredentials(ctx context.Context) error {
+	points, err := s.restorePoints(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range points {
+		var t v1alpha1.Target
+		if json.Unmarshal([]byte(points[i].Data[keyTarget]), &t) == nil && t.ConnectorRef == nil {
+			continue
+		}
+		if target := points[i].Labels[v1alpha1.LabelTarget]; target != "" {
+			if err := s.dropCredentials(ctx, target); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // goesWith says whether a Secret is gone when a restore point is.
 func goesWith(secret *corev1.Secret, point *corev1.ConfigMap) bool {
 	return slices.ContainsFunc(secret.OwnerReferences, func(r metav1.OwnerReference) bool { return r.UID == point.UID })
@@ -73,9 +94,12 @@ func (s *scope) credentials(ctx context.Context, target string) (*corev1.Secret,
 	return secret, nil
 }
 
-// dropCredentials deletes that Secret.
+// dropCredentials deletes that Secret; another's of its name was never needed.
 func (s *scope) dropCredentials(ctx context.Context, target string) error {
 	found, err := s.credentials(ctx, target)
+	if _, taken := errors.AsType[*kube.NameTakenError](err); taken {
+		return nil
+	}
 	if err != nil || found == nil {
 		return err
 	}
@@ -85,9 +109,17 @@ func (s *scope) dropCredentials(ctx context.Context, target string) error {
 	return nil
 }
 
-// kubeconfig reaches the cluster of an attempt's target: by its connector, and where that is gone with its namespace by what is kept.
-func (s *scope) kubeconfig(ctx context.Context, a attempt) ([]byte, error) {
+// kubeconfig reaches the cluster of an attempt's target: by its connector, which is then kept where it goes with the plan's namespace,
+// and where it has gone with that by what is kept.
+func (s *scope) kubeconfig(ctx context.Context, a attempt, point *corev1.ConfigMap) ([]byte, error) {
 	access, err := connector.Resolve(ctx, s.Live, s.owner.Namespace, a.target.ConnectorRef)
+	if err == nil && a.execution.Operation == v1alpha1.OperationShutdown {
+		if access.Namespaces == [2]string{s.owner.Namespace, s.owner.Namespace} {
+			err = s.keepCredentials(ctx, a, access.Kubeconfig, point)
+		} else {
+			err = s.dropCredentials(ctx, a.target.Name)
+		}
+	}
 	if refused, is := errors.AsType[*connector.Error](err); is {
 		kept, keptErr := s.bereft(ctx, a.target)
 		if keptErr == nil && kept != nil {
@@ -101,13 +133,14 @@ func (s *scope) kubeconfig(ctx context.Context, a attempt) ([]byte, error) {
 	return access.Kubeconfig, nil
 }
 
-// bereft is what is kept of the credentials of a target whose plan is deleted and whose connector is in a namespace that goes, or is
-// gone, with everything in it: nobody has taken them from the plan. Nil is that it is not so.
+// bereft is what is kept of the credentials of a target whose plan is deleted and goes with its namespace, and with everything in
+// that: nobody has taken them from the plan. Those of other namespaces, which may take back what they have allowed, are not kept. Nil
+// is that it is not so.
 func (s *scope) bereft(ctx context.Context, t v1alpha1.Target) (*corev1.Secret, error) {
-	if s.owner.DeletionTimestamp == nil {
+	if s.owner.DeletionTimestamp == nil || cmp.Or(t.ConnectorRef.Namespace, s.owner.Namespace) != s.owner.Namespace {
 		return nil, nil //nolint:nilnil // which is no error
 	}
-	namespace, err := s.namespace(ctx, s.Live, cmp.Or(t.ConnectorRef.Namespace, s.owner.Namespace))
+	namespace, err := s.namespace(ctx, s.Live, s.owner.Namespace)
 	if err != nil || namespace != nil && namespace.DeletionTimestamp == nil {
 		return nil, err
 	}

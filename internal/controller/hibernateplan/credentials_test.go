@@ -116,6 +116,26 @@ func TestNoCredentialsAreLeft(t *testing.T) {
 	}
 }
 
+// What another namespace lends can be taken back: it is not kept.
+func TestLentCredentialsAreNotKept(t *testing.T) {
+	plan := asleepNow()
+	objects := append(away(plan), plan)
+	for _, o := range objects {
+		switch of := o.(type) {
+		case *v1alpha1.K8SCluster:
+			of.Spec.K8S.KubeconfigRef.Namespace = "platform"
+		case *corev1.Secret:
+			of.Namespace, of.Annotations = "platform", map[string]string{v1alpha1.AnnotationAllowedNamespaces: plan.Namespace}
+		}
+	}
+	r, c := newReconciler(t, objects...)
+	job := theJob(t, r, c, plan)
+	var secrets corev1.SecretList
+	if err := c.List(t.Context(), &secrets, client.InNamespace("system")); err != nil || len(secrets.Items) != 1 || secrets.Items[0].Name != job.Name {
+		t.Errorf("there are %v: %v", secrets.Items, err)
+	}
+}
+
 // Credentials that were renewed take the place of those that were kept, and what is another's is not touched.
 func TestKeepCredentials(t *testing.T) {
 	plan := asleepNow()
@@ -146,9 +166,10 @@ func TestKeepCredentials(t *testing.T) {
 	if err := c.Update(t.Context(), kept); err != nil {
 		t.Fatal(err)
 	}
-	for what, err := range map[string]error{"kept": s.keepCredentials(t.Context(), a, []byte("mine"), point), "dropped": s.dropCredentials(t.Context(), "a")} {
-		if err == nil || !strings.Contains(err.Error(), "Secret system/") {
-			t.Errorf("another's is %s: %v", what, err)
-		}
+	if err := s.keepCredentials(t.Context(), a, []byte("mine"), point); err == nil || !strings.Contains(err.Error(), "Secret system/") {
+		t.Errorf("another's is taken: %v", err)
+	}
+	if err := errors.Join(s.dropCredentials(t.Context(), "a"), c.Get(t.Context(), client.ObjectKeyFromObject(kept), kept)); err != nil {
+		t.Errorf("another's is dropped: %v", err)
 	}
 }

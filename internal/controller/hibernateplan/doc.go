@@ -22,9 +22,9 @@
 //     carries a finalizer, and the name of the attempt that may write to it: another's runner is fenced out. It goes
 //     when the target is awake and that is recorded. It belongs to a target of a plan by their names, not by a UID: a
 //     plan that was deleted and created again finds it, wakes by it, and never captures over it.
-//   - a Secret beside the restore point of a target in another cluster, with the credentials that it was put to sleep with. What
-//     wakes it are those of its connector, but where that is gone with its namespace while the plan, too, is deleted. It goes with
-//     the restore point, and when the plan does.
+//   - a Secret beside the restore point of a target in another cluster, with the credentials that it was put to sleep with, where they
+//     and the connector are in the namespace of the plan. What wakes it are those of the connector, but where that has gone with the
+//     namespace while the plan, too, is deleted. It goes with the restore point, and when the plan does.
 //   - a ControllerRevision for each cycle: the plan as the cycle began with it, which its wake-up goes by.
 //   - ControllerRevisions with the ledger, where that is too long for the status.
 //   - a ConfigMap with the last logs of each target.

@@ -191,6 +191,7 @@ func (a attempt) container(task runner.Task, template *v1alpha1.RunnerTemplate) 
 		Env: []corev1.EnvVar{
 			{Name: runner.EnvParameters, Value: string(task.Parameters)},
 			{Name: runner.EnvNode, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}},
+			{Name: runner.EnvManagerNode, Value: task.ManagerNode},
 		},
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi")}},
 		SecurityContext: &corev1.SecurityContext{

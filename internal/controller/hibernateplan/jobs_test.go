@@ -134,9 +134,17 @@ func TestNodes(t *testing.T) {
 	r, c := newReconciler(t, plan)
 	r.Options.Node = "node-1"
 	container := theJob(t, r, c, plan).Spec.Template.Spec.Containers[0]
-	i := slices.IndexFunc(container.Env, func(e corev1.EnvVar) bool { return e.Name == runner.EnvNode })
-	if !slices.Contains(container.Args, "--manager-node=node-1") || i < 0 || container.Env[i].ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
-		t.Errorf("it is told %v, with %v", container.Args, container.Env)
+	nodes := map[string]string{}
+	for _, e := range container.Env {
+		if e.Name == runner.EnvManagerNode {
+			nodes[e.Name] = e.Value
+		}
+		if e.Name == runner.EnvNode {
+			nodes[e.Name] = e.ValueFrom.FieldRef.FieldPath
+		}
+	}
+	if diff := cmp.Diff(map[string]string{runner.EnvManagerNode: "node-1", runner.EnvNode: "spec.nodeName"}, nodes); diff != "" {
+		t.Errorf("it is told of other nodes (-want +got):\n%s", diff)
 	}
 }
 

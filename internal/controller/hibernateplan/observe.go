@@ -518,16 +518,12 @@ func (s *scope) observeLeft(ctx context.Context) error {
 	if at, known := s.lonely.Get(s.owner.UID); known && s.now.Sub(at.(time.Time)) < lonelyFor || s.owner.Status.Cycles > 0 {
 		return nil
 	}
-	var list corev1.ConfigMapList
-	key := client.ObjectKeyFromObject(s.owner)
-	if err := s.Live.List(ctx, &list, client.InNamespace(s.Options.Namespace), client.MatchingLabels{labelRestorePoint: keyLabel(key)}); err != nil {
-		return fmt.Errorf("listing restore points: %w", err)
+	points, err := s.restorePoints(ctx)
+	if err != nil {
+		return err
 	}
 	s.seen.Left, s.seen.LeftIn = map[string]v1alpha1.Target{}, map[string][]string{}
-	for _, point := range list.Items {
-		if point.Annotations[v1alpha1.AnnotationOwner] != key.String() {
-			continue
-		}
+	for _, point := range points {
 		var t v1alpha1.Target
 		if err := json.Unmarshal([]byte(point.Data[keyTarget]), &t); err != nil || t.Name == "" {
 			s.seen.Unread = append(s.seen.Unread, point.Namespace+"/"+point.Name)
@@ -546,6 +542,16 @@ func (s *scope) observeLeft(ctx context.Context) error {
 		s.lonely.Add(s.owner.UID, s.now) // somebody may still put them back from a backup
 	}
 	return nil
+}
+
+// restorePoints are those of the plan, or of another of its name.
+func (s *scope) restorePoints(ctx context.Context) ([]corev1.ConfigMap, error) {
+	var list corev1.ConfigMapList
+	key := client.ObjectKeyFromObject(s.owner)
+	if err := s.Live.List(ctx, &list, client.InNamespace(s.Options.Namespace), client.MatchingLabels{labelRestorePoint: keyLabel(key)}); err != nil {
+		return nil, fmt.Errorf("listing restore points: %w", err)
+	}
+	return slices.DeleteFunc(list.Items, func(c corev1.ConfigMap) bool { return c.Annotations[v1alpha1.AnnotationOwner] != key.String() }), nil
 }
 
 // observeLeftIn sees whether a target that was left asleep may be woken where its restore point says that it was. Runners

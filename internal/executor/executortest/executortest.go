@@ -151,7 +151,10 @@ func (r *Runner) keep() error {
 	if err != nil {
 		return err
 	}
-	r.Point, err = restore.Decode(raw)
+	read, err := restore.Decode(raw)
+	if err == nil {
+		*r.Point = *read // others have it, too
+	}
 	return err
 }
 

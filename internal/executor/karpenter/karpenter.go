@@ -121,7 +121,8 @@ func (p *parameters) Needs() executor.Needs {
 
 // Open readies the target.
 func (p *parameters) Open(_ context.Context, session executor.Session) (executor.Target, error) {
-	client, err := dynamic.NewForConfig(session.Config)
+	answers := &cluster.Answers{}
+	client, err := dynamic.NewForConfig(answers.Of(session.Config))
 	if err != nil {
 		return nil, fmt.Errorf("creating client: %w", err)
 	}
@@ -129,7 +130,7 @@ func (p *parameters) Open(_ context.Context, session executor.Session) (executor
 	if err != nil {
 		return nil, fmt.Errorf("creating client: %w", err)
 	}
-	return &target{parameters: p, session: session, client: client, discovery: server}, nil
+	return &target{parameters: p, session: session, client: client, answers: answers, discovery: server}, nil
 }
 
 // target is what a plan names.
@@ -137,6 +138,7 @@ type target struct {
 	*parameters
 	session   executor.Session
 	client    dynamic.Interface
+	answers   *cluster.Answers
 	discovery discovery.DiscoveryInterface
 }
 
@@ -236,11 +238,14 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 		}
 		found := look(pool)
 		if captured.Changed(same(found.Limits["cpu"], before.Limits["cpu"]), isAsleep(found)) {
-			return &executor.ChangedError{State: encode(found)}
+			return &executor.ChangedError{State: encode(found), Fresh: captured.Fresh}
 		}
 		if !isAsleep(found) {
 			limits := map[string]any{"spec": map[string]any{"limits": map[string]any{"cpu": asleep}}}
-			if pool, err = cluster.Patch(ctx, t.client.Resource(nodePools), pool, limits); err != nil {
+			if err = t.answers.Touch(&captured.Fresh, func() (err error) {
+				pool, err = cluster.Patch(ctx, t.client.Resource(nodePools), pool, limits)
+				return err
+			}); err != nil {
 				return err
 			}
 		}
@@ -272,6 +277,10 @@ func (t *target) deleteClaims(ctx context.Context, key string) error {
 	var problems []error
 	for i := range claims {
 		if claims[i].GetDeletionTimestamp() != nil {
+			continue
+		}
+		if node, _, _ := unstructured.NestedString(claims[i].Object, "status", "nodeName"); node != "" && slices.Contains(t.session.WithheldNodes, node) {
+			problems = append(problems, fmt.Errorf("deleting NodeClaim %s: its node %s is the one that the manager is on, or this runner", claims[i].GetName(), node))
 			continue
 		}
 		uid := claims[i].GetUID()

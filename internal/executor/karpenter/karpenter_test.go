@@ -466,6 +466,45 @@ func TestWithheld(t *testing.T) {
 	w.must(r.Shutdown(t.Context())) // it keeps its nodes
 }
 
+// TestOwnWriteIsNoChange is of a limit that is written, and answered otherwise, so that the client repeats it; nor is a node taken
+// that the runner has come onto since.
+func TestOwnWriteIsNoChange(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("p", "limits: {cpu: 8},") + claim("p-1", "p") + claim("p-2", "p"))
+	status := map[string]any{"nodeName": "node-2"}
+	object, err := w.admin.Resource(nodeClaims).Get(t.Context(), "p-2", metav1.GetOptions{})
+	w.must(err)
+	object.Object["status"] = status
+	_, err = w.admin.Resource(nodeClaims).UpdateStatus(t.Context(), object, metav1.UpdateOptions{})
+	w.must(err)
+	r := executortest.New(t, Executor{}, `{}`, rest.CopyConfig(w.runner))
+	lost := 0
+	r.Config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
+		return answering(func(request *http.Request) (*http.Response, error) {
+			response, err := inner.RoundTrip(request)
+			if request.Method == http.MethodPatch && lost == 0 && err == nil {
+				lost++
+				response.Body.Close()
+				return &http.Response{StatusCode: http.StatusBadGateway, Header: http.Header{"Retry-After": {"0"}}, Body: http.NoBody, Request: request}, nil
+			}
+			return response, err
+		})
+	})
+	r.WithheldNodes = []string{"node-2"}
+	if err := r.Shutdown(t.Context()); err == nil || !strings.Contains(err.Error(), "deleting NodeClaim p-2: its node node-2 is the one that the manager is on") {
+		t.Errorf("got %v", err)
+	}
+	if got := w.names(nodeClaims); got != "p-2" || lost != 1 {
+		t.Errorf("there are NodeClaims %q; %d answers were lost", got, lost)
+	}
+	w.must(r.WakeUp(t.Context()))
+	w.expect(map[string]string{"p": `{"cpu":8}`})
+}
+
+type answering func(*http.Request) (*http.Response, error)
+
+func (f answering) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
 // TestSelect is which NodePools a target has, and what is no target.
 func TestSelect(t *testing.T) {
 	w := newWorld(t)

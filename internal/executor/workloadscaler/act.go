@@ -112,20 +112,11 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 	if !now.there() {
 		return executor.Gone, nil
 	}
-	// unchanged is an error where somebody else has given a part another value; then that is the state.
-	unchanged := func(p *part) func(now any) error {
-		return func(now any) error {
-			if !captured.Changed(equal(encode(now), p.Value), p.of().field.isAsleep(now)) {
-				return nil
-			}
-			p.Value = encode(now)
-			return &executor.ChangedError{State: encode(before)}
-		}
-	}
+	c := &sleeper{captured, before}
 	slept := &state{part: before.part}
 	for i := range before.Autoscalers {
 		scaler := &before.Autoscalers[i]
-		value, there, err := t.sleep(ctx, *scaler, unchanged(scaler))
+		value, there, err := t.sleep(ctx, c, scaler)
 		if err != nil {
 			return nil, err
 		}
@@ -135,7 +126,7 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 			slept.Autoscalers = append(slept.Autoscalers, asleep)
 		}
 	}
-	value, there, err := t.sleep(ctx, before.part, unchanged(&before.part))
+	value, there, err := t.sleep(ctx, c, &before.part)
 	if err != nil {
 		return nil, err
 	}
@@ -146,26 +137,46 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 	return encode(slept), nil
 }
 
-// sleep puts the object of a part to sleep where it may be, and returns the value that its field has then. It is not there if it has
+// sleeper is a workload that is put to sleep, and how it was.
+type sleeper struct {
+	executor.Captured
+	before *state
+}
+
+// changed is an error where somebody else has given a part another value since it was captured; then that is how it was. An
+// autoscaler may have the value that an attempt before has given it on the way (hold).
+func (s *sleeper) changed(p *part, now any) error {
+	scaler := p != &s.before.part
+	if !s.Changed(equal(encode(now), p.Value), p.of().field.isAsleep(now)) || scaler && !s.Fresh {
+		return nil
+	}
+	p.Value = encode(now)
+	return &executor.ChangedError{State: encode(s.before), Fresh: s.Fresh}
+}
+
+// sleep puts the object of a part to sleep, and returns the value that its field has then. It is not there if it has
 // gone, or is another by now.
-func (t *target) sleep(ctx context.Context, p part, may func(now any) error) (value any, there bool, err error) {
+func (t *target) sleep(ctx context.Context, s *sleeper, p *part) (value any, there bool, err error) {
 	f := p.of().field
 	err = cluster.Retry(ctx, func() error {
-		now, err := t.read(ctx, p)
+		now, err := t.read(ctx, *p)
 		if there, value = now.there(), now.value; err != nil || !there {
 			return err
 		}
-		if err := may(value); err != nil || f.isAsleep(value) {
+		if err := s.changed(p, value); err != nil || f.isAsleep(value) {
 			return err
 		}
-		value, err = t.write(ctx, p, now, f.asleep, f.sleep())
+		err = t.answers.Touch(&s.Fresh, func() (err error) {
+			value, err = t.write(ctx, *p, now, f.asleep, f.sleep())
+			return err
+		})
 		if cluster.IsGone(err) {
 			there, err = false, nil
 		}
 		return err
 	})
 	if err != nil {
-		return nil, false, fmt.Errorf("putting %s to sleep: %w", p, err)
+		return nil, false, fmt.Errorf("putting %s to sleep: %w", *p, err)
 	}
 	return value, there, nil
 }

@@ -2,9 +2,11 @@ package workloadscaler
 
 import (
 	"net/http"
+	"path"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
@@ -285,7 +287,7 @@ func TestScaleUp(t *testing.T) {
 			opened, err := w.night("{}").Open(t.Context(), dispatch.Shutdown)
 			w.must(err)
 			hibernation := opened.(*target)
-			value, there, err := hibernation.sleep(t.Context(), p, func(any) error { return nil })
+			value, there, err := hibernation.sleep(t.Context(), &sleeper{before: &state{part: p}}, &p)
 			w.must(err)
 			w.expect("Disabled", "HorizontalPodAutoscaler", "web", "spec", "behavior", "scaleUp", "selectPolicy")
 			slept := p
@@ -352,5 +354,83 @@ func TestChangedBeforeItSleeps(t *testing.T) {
 	w.expect("2", "ScaledObject", "by-web", annotation...)
 	if left := r.Left(); left != "" {
 		t.Errorf("left:\n%s", left)
+	}
+}
+
+// TestOwnWritesAreNoChanges is of writes that are carried out, and answered otherwise, so that the client repeats them, and of KEDA,
+// which scales as soon as it is told to: neither is how it was.
+func TestOwnWritesAreNoChanges(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("web", 3) + deployment("api", 3) + scaledObject("by-api", "{name: api}", "") + cronJob("report", false))
+	w.calm()
+	before := w.bytes()
+	r := w.night(`{"includedGroups": ["CronJob", "Deployment"]}`)
+	lost := map[string]int{}
+	r.Config = executortest.Race(w.runner, func(request *http.Request) {
+		if request.Method == http.MethodPut && strings.HasSuffix(request.URL.Path, "/api/scale") {
+			w.patch("Deployment", "api", `{"spec": {"replicas": 0}}`) // as KEDA does
+		}
+	})
+	r.Config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
+		return answering(func(request *http.Request) (*http.Response, error) {
+			response, err := inner.RoundTrip(request)
+			name := path.Base(strings.TrimSuffix(request.URL.Path, "/scale"))
+			if err != nil || request.Method == http.MethodGet || name == "api" || name == "by-api" || lost[name] > 0 {
+				return response, err
+			}
+			lost[name]++
+			response.Body.Close()
+			return &http.Response{StatusCode: http.StatusBadGateway, Header: http.Header{"Retry-After": {"0"}}, Body: http.NoBody, Request: request}, nil
+		})
+	})
+	w.must(r.Shutdown(t.Context()))
+	w.expect("0", "Deployment", "web", specReplicas...)
+	if diff := cmp.Diff(map[string]int{"web": 1, "report": 1}, lost); diff != "" {
+		t.Errorf("answers were lost (-want +got):\n%s", diff)
+	}
+	r.Config = w.runner
+	w.must(r.WakeUp(t.Context()))
+	if diff := cmp.Diff(before, w.bytes()); diff != "" || r.Left() != "" {
+		t.Errorf("left %q, not as it was (-before +after):\n%s", r.Left(), diff)
+	}
+}
+
+type answering func(*http.Request) (*http.Response, error)
+
+func (f answering) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// TestHeldIsNoChange is that what a wake-up gives KEDA on the way is not how it was, where both that and the shutdown before failed.
+func TestHeldIsNoChange(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("web", 3) + scaledObject("by-web", "{name: web}", ""))
+	w.calm()
+	before := w.bytes()
+	r := w.night("{}")
+	refuse := func() {
+		r.Config = rest.CopyConfig(w.runner)
+		r.Config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
+			return answering(func(request *http.Request) (*http.Response, error) {
+				if strings.HasSuffix(request.URL.Path, "/scale") {
+					return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: request}, nil
+				}
+				return inner.RoundTrip(request)
+			})
+		})
+	}
+	refuse()
+	if err := r.Shutdown(t.Context()); err == nil {
+		t.Fatal("it slept")
+	}
+	w.expect("0", "ScaledObject", "by-web", annotation...)
+	w.patch("Deployment", "web", `{"spec": {"replicas": 0}}`) // as KEDA does
+	if err := r.WakeUp(t.Context()); err == nil {
+		t.Fatal("it woke")
+	}
+	w.expect("3", "ScaledObject", "by-web", annotation...)
+	r.Config = w.runner
+	w.must(r.Shutdown(t.Context()))
+	w.must(r.WakeUp(t.Context()))
+	if diff := cmp.Diff(before, w.bytes()); diff != "" || r.Left() != "" {
+		t.Errorf("left %q, not as it was (-before +after):\n%s", r.Left(), diff)
 	}
 }

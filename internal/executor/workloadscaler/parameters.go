@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/executor/cluster"
 )
 
 const (
@@ -135,7 +136,8 @@ func (p *parameters) Needs() executor.Needs {
 
 // Open readies the target.
 func (p *parameters) Open(_ context.Context, session executor.Session) (executor.Target, error) {
-	client, err := dynamic.NewForConfig(session.Config)
+	answers := &cluster.Answers{}
+	client, err := dynamic.NewForConfig(answers.Of(session.Config))
 	if err != nil {
 		return nil, fmt.Errorf("creating client: %w", err)
 	}
@@ -143,5 +145,5 @@ func (p *parameters) Open(_ context.Context, session executor.Session) (executor
 	if err != nil {
 		return nil, fmt.Errorf("creating discovery client: %w", err)
 	}
-	return &target{parameters: p, session: session, client: client, discovery: discoverer}, nil
+	return &target{parameters: p, session: session, client: client, answers: answers, discovery: discoverer}, nil
 }
