@@ -630,7 +630,7 @@ func (f facts) drifted(wanted *unstructured.Unstructured) bool {
 		}
 		return false
 	}
-	return f.seen.Unmarked || seen.GetGeneration() != f.owner.Status.TwinGeneration || lost(seen.GetLabels(), wanted.GetLabels()) || lost(seen.GetAnnotations(), wanted.GetAnnotations()) ||
+	return seen.GetGeneration() != f.owner.Status.TwinGeneration || lost(seen.GetLabels(), wanted.GetLabels()) || lost(seen.GetAnnotations(), wanted.GetAnnotations()) || f.seen.Unmarked ||
 		len(wanted.GetOwnerReferences()) > 0 && !slices.ContainsFunc(seen.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == f.owner.UID })
 }
 
