@@ -207,6 +207,8 @@ type Shape struct {
 	Reads, DownReads map[string]int
 	// May and DownMay are live reads on the two ways that are counted and may be any number.
 	May, DownMay []string
+	// Shared are live reads on both ways that objects may make together: at most as many as are listed.
+	Shared []string
 	// Beside is what the objects need in their namespace.
 	Beside []Beside
 }

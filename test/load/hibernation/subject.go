@@ -214,6 +214,8 @@ func shape() harness.Shape {
 		Reads: harness.Merged(reads, map[string]int{"list configmaps": 1, "list scheduleexceptions": 1, "get hibernateplans": 3}),
 		// Once more for each pass that comes before the cache has the Job.
 		May: []string{"get configmaps", "get jobs"},
+		// Plans of one namespace that begin at one moment.
+		Shared: []string{"list scheduleexceptions"},
 		// The restore point is fenced, set free and deleted, the log updated, and then all that there is of the plan goes.
 		Down: harness.Merged(attempt, map[string]int{
 			"patch configmaps": 2, "delete configmaps": 1, "update configmaps": 1, "delete controllerrevisions": 1,

@@ -140,6 +140,10 @@ func (c *counter) count(way string, writes, reads map[string]int, may []string, 
 		case slices.Contains(may, what):
 			put(what, have)
 			beside = 0
+		case slices.Contains(c.shape.Shared, what):
+			put(what, have)
+			beside = max(0, have-want)
+			c.figures[readsBesideList] += float64(beside)
 		default:
 			put(what, have)
 			c.figures[readsBesideList] += float64(beside)
