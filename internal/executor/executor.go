@@ -60,8 +60,9 @@ type Session struct {
 	Remote bool
 	// Withheld is the namespace of the manager, where the cluster is its own: nothing in it is put to sleep.
 	Withheld string
-	// WithheldNodes are names of the nodes that the manager and the runner are on, where the cluster is their own.
-	WithheldNodes []string
+	// ManagerNode and RunnerNode are the nodes that the manager and the runner are on, where the cluster is their own; empty is none
+	// that is known. The manager's is not put to sleep; the runner's may be, and is not waited for.
+	ManagerNode, RunnerNode string
 	// Operation that the run is for, and which attempt at it this is, from 1.
 	Operation dispatch.Operation
 	Attempt   int
@@ -127,7 +128,7 @@ type Resource struct {
 type Captured struct {
 	restore.Resource
 	// Fresh says that nothing was done to it since it was captured: whatever differs, somebody else has made. It is over with the
-	// first write, whose answer may be lost, and which others may act on.
+	// first write that is sent, whatever the answer: that may be of another try, and others act on what is written.
 	Fresh bool
 }
 

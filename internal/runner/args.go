@@ -66,7 +66,7 @@ func Usage(w io.Writer) {
 	fs := flags(&Task{}, &namespaces)
 	fs.SetOutput(w)
 	fmt.Fprintf(w, "manager runner puts a target of a HibernatePlan to sleep, or wakes it. The manager starts it in Jobs.\n\n"+
-		"%s: parameters of the target, as JSON.\n%s, %s: nodes that the runner and the manager are on, which are not put to sleep.\n%s: file of the result. Default: %s.\n"+
+		"%s: parameters of the target, as JSON.\n%s, %s: nodes that the runner and the manager are on; the latter is not put to sleep.\n%s: file of the result. Default: %s.\n"+
 		"Exit code: 0 completed, 1 not completed, 2 mistaken flags.\n\n", EnvParameters, EnvNode, EnvManagerNode, EnvTerminationMessage, TerminationMessage)
 	fs.PrintDefaults()
 }

@@ -188,7 +188,7 @@ func (r *run) open() error {
 	}
 	if r.home(r.cluster) { // whatever it is reached by
 		session.Withheld, _, _ = strings.Cut(r.task.RestorePoint, "/")
-		session.WithheldNodes = slices.DeleteFunc([]string{r.task.ManagerNode, r.task.Node}, func(name string) bool { return name == "" })
+		session.ManagerNode, session.RunnerNode = r.task.ManagerNode, r.task.Node
 	}
 	if r.target, err = parameters.Open(r.stop, session); err != nil {
 		return fmt.Errorf("opening target: %w", err)

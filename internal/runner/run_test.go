@@ -434,7 +434,7 @@ func TestHub(t *testing.T) {
 	w.hub = "hub"
 	for i, test := range []struct{ sleeps, wakes string }{{own, "hub"}, {"hub", own}, {"hub", "hub"}} {
 		w.stored, w.cluster = nil, test.sleeps
-		if r := w.run(shutdown, "", 0); !r.Completed || w.withheld != "system node-2" {
+		if r := w.run(shutdown, "", 0); !r.Completed || w.withheld != "system node-1 node-2" {
 			t.Errorf("%d: it sleeps: %+v, and %q is withheld", i, r, w.withheld)
 		}
 		w.cluster = "there"

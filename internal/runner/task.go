@@ -33,8 +33,8 @@ type Task struct {
 	// Hub is the UID of Namespace kube-system in the manager's own cluster, which Kubeconfig may reach, too. Empty: only
 	// what is reached without a kubeconfig is known to be that cluster.
 	Hub string
-	// ManagerNode is the name of the node that the manager is on, and Node of the one that the runner is on; empty is none that is
-	// known. Neither is put to sleep.
+	// ManagerNode is the name of the node that the manager is on, which is not put to sleep, and Node of the one that the runner is on;
+	// empty is none that is known.
 	ManagerNode, Node string
 	// Deadline after which it gives up, keeps what it knows and says what is missing.
 	Deadline time.Duration

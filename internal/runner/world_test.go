@@ -149,7 +149,7 @@ func (w *world) Parse(parameters json.RawMessage) (executor.Parameters, error) {
 }
 func (w *world) Needs() executor.Needs { return executor.Needs{} }
 func (w *world) Open(_ context.Context, session executor.Session) (executor.Target, error) {
-	w.withheld = strings.TrimSpace(session.Withheld + " " + strings.Join(session.WithheldNodes, " "))
+	w.withheld = strings.Join(strings.Fields(session.Withheld+" "+session.ManagerNode+" "+session.RunnerNode), " ")
 	return w, nil
 }
 func (w *world) Await() time.Duration               { return w.await }
@@ -324,7 +324,7 @@ func (w *world) run(operation v1alpha1.Operation, f fault, at int) (result *Resu
 	w.fence = fmt.Sprint(w.fence, "'")
 	w.calls, w.fault, w.at, w.cancel, w.asked = nil, f, at, cancel, nil
 	task := Task{Operation: operation, Plan: "shop/nights", Target: "all", Type: "world", Cycle: "c1", Execution: w.fence, Attempt: 1, Deadline: time.Hour,
-		RestorePoint: "system/nights-all", Hub: w.hub, Node: "node-2"}
+		RestorePoint: "system/nights-all", Hub: w.hub, ManagerNode: "node-1", Node: "node-2"}
 	return w.runTask(ctx, task)
 }
 

@@ -30,28 +30,39 @@ func Privileges(template map[string]any) []string {
 	}
 	pod, _, _ := unstructured.NestedFieldNoCopy(template, "spec")
 	spec, _ := pod.(map[string]any)
-	p.pod(spec)
+	mounted := mounts(spec, containers(spec))
+	p.pod(spec, mounted)
 	for _, c := range containers(spec) {
 		p.context(spec, c)
-		p.container(c)
-		for _, m := range objects(c["volumeMounts"]) {
-			if expression, _ := m["subPathExpr"].(string); isShared(spec, m["name"]) {
-				p.fields(template, variablesOf(c, expression).fields)
-			}
+		p.container(spec, c)
+	}
+	for _, of := range mounted {
+		for _, m := range of {
+			p.fields(template, m.fields)
 		}
 	}
 	return p.sorted()
 }
 
-// fields are labels and annotations that make a path in a volume: those that the pods have.
+// fields are labels and annotations that make a path in a volume: what the pods have, or that they have none.
 func (p privileges) fields(template map[string]any, paths []string) {
 	for _, path := range paths {
-		kind, rest, is := strings.Cut(strings.TrimPrefix(path, "metadata."), "['")
-		values, _, _ := unstructured.NestedStringMap(template, "metadata", kind)
-		if value, has := values[strings.TrimSuffix(rest, "']")]; is && has {
-			p.add("a path in a volume by %s %s", path, hashOf(value))
+		if kind, name, is := metadataOf(path); is {
+			values, _, _ := unstructured.NestedFieldNoCopy(template, "metadata", kind)
+			of, _ := values.(map[string]any)
+			p.add("a path in a volume by %s %s", path, hashOf(of[name]))
 		}
 	}
+}
+
+// metadataOf is the label or annotation that a fieldPath is of.
+func metadataOf(path string) (kind, name string, is bool) {
+	for _, kind := range []string{"labels", "annotations"} {
+		if rest, is := strings.CutPrefix(path, "metadata."+kind+"['"); is {
+			return kind, strings.TrimSuffix(rest, "']"), true
+		}
+	}
+	return "", "", false
 }
 
 // Exceeding are the privileges of a twin's template that its source's does not have: its pods, or, as what a process does
@@ -101,18 +112,17 @@ func processes(template map[string]any) (all []process) {
 	for _, c := range containers(spec) {
 		p := privileges{}
 		p.context(spec, c)
-		p.devices(c)
-		mounted := mounts([]map[string]any{c})
+		p.devices(spec, c)
+		mounted := mounts(spec, []map[string]any{c})
 		for _, v := range objects(spec["volumes"]) {
-			if of := mounted[v["name"]]; len(of) > 0 {
+			if of := mounted[nameOf(v)]; len(of) > 0 {
 				files := maps.Clone(v)
 				delete(files, "secret")
 				delete(files, "projected")
 				p.volume(files, of)
 			}
 		}
-		name, _ := c["name"].(string)
-		all = append(all, process{name: name, privileges: p.sorted()})
+		all = append(all, process{name: nameOf(c), privileges: p.sorted()})
 	}
 	return all
 }
@@ -178,7 +188,7 @@ func (p privileges) sorted() []string { return slices.Sorted(maps.Keys(p)) }
 // account is the one that pods have without another.
 const account = "default"
 
-func (p privileges) pod(spec map[string]any) {
+func (p privileges) pod(spec map[string]any, mounted map[string][]mount) {
 	p.identity(spec)
 	for _, field := range []string{"hostNetwork", "hostPID", "hostIPC", "shareProcessNamespace"} {
 		if spec[field] == true {
@@ -205,9 +215,8 @@ func (p privileges) pod(spec map[string]any) {
 	for _, toleration := range objects(spec["tolerations"]) {
 		p.toleration(toleration)
 	}
-	mounted := mounts(containers(spec))
 	for _, v := range objects(spec["volumes"]) {
-		p.volume(v, mounted[v["name"]])
+		p.volume(v, mounted[nameOf(v)])
 	}
 }
 
@@ -260,50 +269,77 @@ func (p privileges) identity(spec map[string]any) {
 
 // mount is of a volume in a container.
 type mount struct {
-	// path within the volume, as it is told of; empty is all of it.
+	// path within a volume that others have, too, as it is told of; empty is all of it.
 	path string
+	// fields of the pod that the path is made of.
+	fields []string
 	// write says that the container may write there.
 	write bool
 }
 
-// mounts are those of containers, by the names of volumes.
-func mounts(containers []map[string]any) map[any][]mount {
-	all := map[any][]mount{}
+// mounts are those of containers of a pod, by the names of volumes.
+func mounts(spec map[string]any, containers []map[string]any) map[string][]mount {
+	shared := map[string]bool{}
+	for _, v := range objects(spec["volumes"]) {
+		shared[nameOf(v)] = isShared(v)
+	}
+	all := map[string][]mount{}
 	for _, c := range containers {
+		made := map[string]mount{} // by expressions
 		for _, m := range objects(c["volumeMounts"]) {
-			all[m["name"]] = append(all[m["name"]], mount{path: pathOf(c, m), write: m["readOnly"] != true})
+			name, of := nameOf(m), mount{}
+			if shared[name] {
+				of = placed(c, m, made)
+			}
+			of.write = m["readOnly"] != true
+			all[name] = append(all[name], of)
 		}
 		for _, device := range objects(c["volumeDevices"]) {
-			all[device["name"]] = append(all[device["name"]], mount{write: true})
+			all[nameOf(device)] = append(all[nameOf(device)], mount{write: true})
 		}
 	}
 	return all
 }
 
-// pathOf is where in its volume a mount is. One that is made of variables is another wherever one of them is.
-func pathOf(container, mount map[string]any) string {
-	if expression, _ := mount["subPathExpr"].(string); expression != "" {
-		v := variablesOf(container, expression)
-		if v.written {
-			return ""
+func nameOf(o map[string]any) string {
+	name, _ := o["name"].(string)
+	return name
+}
+
+// placed says where in its volume a mount is. One that is made of variables is another wherever one of them is.
+func placed(container, m map[string]any, made map[string]mount) (of mount) {
+	expression, _ := m["subPathExpr"].(string)
+	if expression == "" {
+		if sub, _ := m["subPath"].(string); path.Clean(sub) != "." {
+			of.path = strconv.Quote(path.Clean(sub))
 		}
-		return fmt.Sprintf("%q of %s", expression, hashOf(v.all))
+		return of
 	}
-	if sub, _ := mount["subPath"].(string); path.Clean(sub) != "." {
-		return strconv.Quote(path.Clean(sub))
+	of, known := made[expression]
+	if !known {
+		v := variablesOf(container, expression)
+		of.fields = v.fields
+		if !v.written {
+			of.path = fmt.Sprintf("%q of %s", expression, v.hash(container))
+		}
+		made[expression] = of
 	}
-	return ""
+	return of
 }
 
 var reference = regexp.MustCompile(`\$\(([^)]+)\)`)
 
 // variables are those that a text is made of, with those that they are made of.
 type variables struct {
-	env  []map[string]any
-	from any
-	// seen are the positions in env of what is in all.
-	seen map[int]bool
-	all  []any
+	env []map[string]any
+	// at are the positions in env of a name.
+	at map[string][]int
+	// order is where in all what is at a position was taken in.
+	order map[int]int
+	// all are what they are, in the order of the text, or what else they are that is there already.
+	all []any
+	// outside: one is not in env, and may be in envFrom.
+	outside bool
 	// written: one is what a file says, or a limit, which an override may make anything.
 	written bool
 	// fields of the pod that they are.
@@ -311,29 +347,38 @@ type variables struct {
 }
 
 func variablesOf(container map[string]any, text string) *variables {
-	v := &variables{env: objects(container["env"]), from: container["envFrom"], seen: map[int]bool{}}
+	v := &variables{env: objects(container["env"]), at: map[string][]int{}, order: map[int]int{}}
+	for i, variable := range v.env {
+		v.at[nameOf(variable)] = append(v.at[nameOf(variable)], i)
+	}
 	v.expand(text, len(v.env))
 	return v
+}
+
+func (v *variables) hash(container map[string]any) string {
+	if v.outside {
+		return hashOf([]any{v.all, container["envFrom"]})
+	}
+	return hashOf([]any{v.all})
 }
 
 // expand takes in the variables of a text as the node does: each has the value of the last before some position, or of envFrom.
 func (v *variables) expand(text string, before int) {
 	for _, match := range reference.FindAllStringSubmatch(text, -1) {
-		i := before - 1
-		for i >= 0 && v.env[i]["name"] != match[1] {
-			i--
-		}
-		if i < 0 {
-			v.all = append(v.all, match[1], v.from)
+		at := v.at[match[1]]
+		last, _ := slices.BinarySearch(at, before)
+		if last == 0 {
+			v.all, v.outside = append(v.all, match[1]), true
 			continue
 		}
-		if v.seen[i] {
+		i := at[last-1]
+		if order, seen := v.order[i]; seen {
+			v.all = append(v.all, int64(order))
 			continue
 		}
-		v.seen[i] = true
+		v.order[i] = len(v.all)
 		v.all = append(v.all, v.env[i])
-		field, ok, _ := unstructured.NestedString(v.env[i], "valueFrom", "fieldRef", "fieldPath")
-		if ok {
+		if field, is, _ := unstructured.NestedString(v.env[i], "valueFrom", "fieldRef", "fieldPath"); is {
 			v.fields = append(v.fields, field)
 		}
 		for _, kind := range []string{"fileKeyRef", "resourceFieldRef"} {
@@ -378,11 +423,9 @@ var unlisted = strings.NewReplacer("%", "%25", ",", "%2C")
 // own are the fields of volumes that nobody else writes.
 var own = []string{"name", "configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "projected", "secret"}
 
-// isShared says whether others may have the volume of a name, too.
-func isShared(spec map[string]any, name any) bool {
-	return slices.ContainsFunc(objects(spec["volumes"]), func(v map[string]any) bool {
-		return v["name"] == name && slices.ContainsFunc(slices.Collect(maps.Keys(v)), func(kind string) bool { return !slices.Contains(own, kind) })
-	})
+// isShared says whether others may have a volume, too.
+func isShared(v map[string]any) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(v)), func(kind string) bool { return !slices.Contains(own, kind) })
 }
 
 // shared is a volume that others have, too, as it is mounted.
@@ -555,7 +598,7 @@ func (p privileges) capabilities(context map[string]any) {
 	}
 }
 
-func (p privileges) container(c map[string]any) {
+func (p privileges) container(spec, c map[string]any) {
 	for _, port := range objects(c["ports"]) {
 		if number, ok := port["hostPort"].(int64); ok && number > 0 {
 			p.add("port %d of the node", number)
@@ -578,7 +621,7 @@ func (p privileges) container(c map[string]any) {
 	for _, hook := range []string{"postStart", "preStop"} {
 		p.handler(hooks[hook])
 	}
-	p.devices(c)
+	p.devices(spec, c)
 }
 
 // handler is what the node asks somebody else than the pod for.
@@ -593,7 +636,15 @@ func (p privileges) handler(of any) {
 }
 
 // devices are those of a container: of its volumes, and what plugins of the node have to give.
-func (p privileges) devices(c map[string]any) {
+func (p privileges) devices(spec, c map[string]any) {
+	claims, _, _ := unstructured.NestedFieldNoCopy(c, "resources", "claims")
+	for _, claim := range objects(claims) {
+		for _, of := range objects(spec["resourceClaims"]) {
+			if nameOf(of) == nameOf(claim) {
+				p.add("device %v of ResourceClaim %v%v", or(claim["request"]), or(of["resourceClaimName"]), or(of["resourceClaimTemplateName"]))
+			}
+		}
+	}
 	for _, field := range []string{"requests", "limits"} {
 		all, _, _ := unstructured.NestedFieldNoCopy(c, "resources", field)
 		resources, _ := all.(map[string]any)

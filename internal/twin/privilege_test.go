@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/pod-security-admission/policy"
 	"k8s.io/utils/ptr"
@@ -482,7 +483,9 @@ func TestPathsOfVariables(t *testing.T) {
 		more                                 bool
 	}{
 		"another annotation":         {`annotations: {dir: mine}`, field("metadata.annotations['dir']"), `annotations: {dir: others}`, field("metadata.annotations['dir']"), true},
-		"an annotation that is lost": {`annotations: {dir: mine}`, field("metadata.annotations['dir']"), ``, field("metadata.annotations['dir']"), false},
+		"an annotation that is lost": {`annotations: {dir: mine}`, field("metadata.annotations['dir']"), ``, field("metadata.annotations['dir']"), true},
+		"none that there is":         {``, field("metadata.annotations['dir']"), ``, field("metadata.annotations['dir']"), false},
+		"the same in other places":   {``, `env: [{name: X, value: a}, {name: B, value: $(X)}, {name: X, value: b}, {name: C, value: $(X)}, {name: A, value: $(B)$(C)$(X)}]`, ``, `env: [{name: X, value: a}, {name: B, value: $(X)}, {name: C, value: $(X)}, {name: X, value: b}, {name: A, value: $(B)$(C)$(X)}]`, true},
 		"an annotation beside":       {`annotations: {dir: mine}`, field("metadata.annotations['dir']"), `annotations: {dir: mine, x: y}`, field("metadata.annotations['dir']"), false},
 		"another label":              {`labels: {dir: mine}`, field("metadata.labels['dir']"), `labels: {dir: others}`, field("metadata.labels['dir']"), true},
 		"the name":                   {``, field("metadata.name"), `labels: {dir: others}`, field("metadata.name"), false},
@@ -504,6 +507,15 @@ func TestPathsOfVariables(t *testing.T) {
 	if got := Exceeding(sole("mine"), sole("others")); len(got) > 0 {
 		t.Errorf("of its own volume it has %v", got)
 	}
+	// What is asked for again and again is taken in once.
+	var from []string
+	for i := range 300 {
+		from = append(from, fmt.Sprintf("{configMapRef: {name: c%d}}", i))
+	}
+	wide := template("", `env: [{name: A, value: "`+strings.Repeat("$(x)", 3000)+`"}], envFrom: [`+strings.Join(from, ", ")+"]")
+	if got := Exceeding(wide, wide); len(got) > 0 {
+		t.Errorf("it has more than itself: %v", got)
+	}
 	// Each of many variables of two others is taken in once.
 	var env []string
 	for i := range 60 {
@@ -512,5 +524,63 @@ func TestPathsOfVariables(t *testing.T) {
 	deep := template("", "env: ["+strings.Join(env, ", ")+", {name: A, value: $(A59)$(B59)}]")
 	if got := Exceeding(deep, deep); len(got) > 0 {
 		t.Errorf("it has more than itself: %v", got)
+	}
+}
+
+// A device of a ResourceClaim is the container's that asks for it.
+func TestClaimedDevices(t *testing.T) {
+	template := func(containers string) map[string]any {
+		return map[string]any{"spec": object(t, `{containers: [`+containers+`], resourceClaims: [{name: gpu, resourceClaimTemplateName: gpus}]}`)}
+	}
+	const user, root = `name: user, securityContext: {runAsUser: 1000, runAsGroup: 1000, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}`, `name: root`
+	const claim = `, resources: {claims: [{name: gpu}]}`
+	source := template(`{` + user + claim + `}, {` + root + `}`)
+	if got := Exceeding(source, source); len(got) > 0 {
+		t.Errorf("it has more than itself: %v", got)
+	}
+	if got := strings.Join(Exceeding(source, template(`{`+user+`}, {`+root+claim+`}`)), ""); !strings.Contains(got, "device  of ResourceClaim gpus for container root") {
+		t.Errorf("another container has it: %q", got)
+	}
+}
+
+// Variables by which a path is made stay what they are.
+func TestPathByAnnotation(t *testing.T) {
+	for _, strategy := range []Strategy{Replace, Strategic} {
+		from := source(t, tracked)
+		template := templateOf(from.Object["spec"].(map[string]any))
+		overlay(template, object(t, `{metadata: {annotations: {dir: mine, other: x}}, spec: {volumes: [{name: v, persistentVolumeClaim: {claimName: db}}]}}`))
+		container := template["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)
+		overlay(container, object(t, `{env: [{name: DIR, valueFrom: {fieldRef: {fieldPath: "metadata.annotations['dir']"}}}, {name: A, value: data/$(DIR)}], volumeMounts: [{name: v, mountPath: /v, subPathExpr: $(A)}]}`))
+		w := wanted(t, `{}`)
+		w.Strategy = strategy
+		twin, err := Build(from, w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		annotations, _, _ := unstructured.NestedStringMap(twin.Object.Object, "spec", "template", "metadata", "annotations")
+		if annotations["dir"] != "mine" || annotations["other"] != "" {
+			t.Errorf("%s: its annotations are %v", strategy, annotations)
+		}
+		for _, override := range []string{`{template: {metadata: {annotations: {dir: null}}}}`, `{template: {metadata: {annotations: {dir: others}}}}`} {
+			w := wanted(t, override)
+			w.Strategy = strategy
+			_, err := Build(from, w)
+			refused(t, err, "a path in a volume by metadata.annotations['dir']")
+		}
+	}
+}
+
+// What is no template at all has no privileges that make a twin panic.
+func TestMalformed(t *testing.T) {
+	for _, spec := range []string{
+		`containers: [{volumeMounts: [{name: {a: b}, subPathExpr: 3}]}], volumes: [{name: {a: b}, persistentVolumeClaim: 3}]`,
+		`containers: [{env: x, volumeMounts: [{name: v, subPathExpr: $(A)}]}], volumes: [{name: v, nfs: {}}]`,
+		`tolerations: x, containers: [{resources: [], livenessProbe: [], lifecycle: x}]`,
+		`containers: [{env: [{name: {a: b}, value: 3}, 7], resources: {claims: [{name: {a: b}}], limits: 3}, volumeMounts: [{name: v, subPathExpr: $(A)}]}], volumes: [{name: v, nfs: {}}], resourceClaims: [{name: {a: b}}]`,
+	} {
+		template := map[string]any{"metadata": 3, "spec": object(t, "{"+spec+"}")}
+		if got := Exceeding(template, template); len(got) > 0 {
+			t.Errorf("%s: it has more than itself: %v", spec, got)
+		}
 	}
 }

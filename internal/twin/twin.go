@@ -330,7 +330,7 @@ func kindOf(gvk schema.GroupVersionKind) (kind, error) {
 }
 
 // sanitiseTemplate is what a twin gets of a pod template: labels, but for those that controllers give pods
-// (s10, r9), annotations that are listed, and the spec (p1, p2, p3).
+// (s10, r9), annotations that are listed, or read by variables, and the spec (p1, p2, p3).
 func sanitiseTemplate(template map[string]any, prefixes []string) map[string]any {
 	labels := map[string]any{}
 	for name, value := range labelsOf(template) {
@@ -340,7 +340,13 @@ func sanitiseTemplate(template map[string]any, prefixes []string) map[string]any
 	}
 	metadata := map[string]any{"labels": labels}
 	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
-	if kept := copied(annotations, annotationsOfPods, prefixes); len(kept) > 0 {
+	kept := copied(annotations, annotationsOfPods, prefixes)
+	for _, name := range annotationsRead(template) {
+		if value, there := annotations[name]; there && Copies(name, []string{name}) {
+			kept[name] = value
+		}
+	}
+	if len(kept) > 0 {
 		values := map[string]any{}
 		for name, value := range kept {
 			values[name] = value
@@ -352,6 +358,20 @@ func sanitiseTemplate(template map[string]any, prefixes []string) map[string]any
 		out["spec"] = runtime.DeepCopyJSON(spec)
 	}
 	return out
+}
+
+// annotationsRead are those that variables of containers are made of.
+func annotationsRead(template map[string]any) (all []string) {
+	spec, _ := template["spec"].(map[string]any)
+	for _, c := range containers(spec) {
+		for _, variable := range objects(c["env"]) {
+			field, _, _ := unstructured.NestedString(variable, "valueFrom", "fieldRef", "fieldPath")
+			if kind, name, is := metadataOf(field); is && kind == "annotations" {
+				all = append(all, name)
+			}
+		}
+	}
+	return all
 }
 
 // ofPods are the labels that controllers give the pods that they make.

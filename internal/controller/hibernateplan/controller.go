@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -121,6 +122,8 @@ type scope struct {
 	points map[string]*corev1.ConfigMap
 	// reachable are the connectors that were looked at, while the targets of the spec are: many have the same.
 	reachable map[v1alpha1.ConnectorRef]reached
+	// going says whether the namespace of the plan is gone, or going; nil where nobody has looked.
+	going atomic.Pointer[bool]
 	// more: there is more to see than one pass looks at. unended: those attempts are not looked at whose Jobs have ended.
 	more, unended bool
 }

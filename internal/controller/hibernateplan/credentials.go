@@ -121,11 +121,15 @@ func (s *scope) kubeconfig(ctx context.Context, a attempt, point *corev1.ConfigM
 		}
 	}
 	if refused, is := errors.AsType[*connector.Error](err); is {
-		kept, keptErr := s.bereft(ctx, a.target)
-		if keptErr == nil && kept != nil {
+		bereft, lookErr := s.bereft(ctx, a.target)
+		var kept *corev1.Secret
+		if bereft {
+			kept, lookErr = s.credentials(ctx, a.target.Name)
+		}
+		if kept != nil {
 			return kept.Data[keyKubeconfig], nil
 		}
-		err = cmp.Or[error](keptErr, refused)
+		err = cmp.Or[error](lookErr, refused)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reaching target %s: %w", a.target.Name, err)
@@ -133,16 +137,18 @@ func (s *scope) kubeconfig(ctx context.Context, a attempt, point *corev1.ConfigM
 	return access.Kubeconfig, nil
 }
 
-// bereft is what is kept of the credentials of a target whose plan is deleted and goes with its namespace, and with everything in
-// that: nobody has taken them from the plan. Those of other namespaces, which may take back what they have allowed, are not kept. Nil
-// is that it is not so.
-func (s *scope) bereft(ctx context.Context, t v1alpha1.Target) (*corev1.Secret, error) {
+// bereft says whether the connector of a target may have gone with the namespace of the plan, which is deleted and goes, with
+// everything in it: then nobody has taken it from the plan. What other namespaces have allowed they may take back.
+func (s *scope) bereft(ctx context.Context, t v1alpha1.Target) (bool, error) {
 	if s.owner.DeletionTimestamp == nil || cmp.Or(t.ConnectorRef.Namespace, s.owner.Namespace) != s.owner.Namespace {
-		return nil, nil //nolint:nilnil // which is no error
+		return false, nil
 	}
-	namespace, err := s.namespace(ctx, s.Live, s.owner.Namespace)
-	if err != nil || namespace != nil && namespace.DeletionTimestamp == nil {
-		return nil, err
+	if s.going.Load() == nil {
+		namespace, err := s.namespace(ctx, s.Live, s.owner.Namespace)
+		if err != nil {
+			return false, err
+		}
+		s.going.Store(ptr.To(namespace == nil || namespace.DeletionTimestamp != nil))
 	}
-	return s.credentials(ctx, t.Name)
+	return *s.going.Load(), nil
 }

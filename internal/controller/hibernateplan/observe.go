@@ -633,11 +633,11 @@ func (s *scope) reach(ctx context.Context, t v1alpha1.Target) (reached, error) {
 		found, err := s.reachConnector(ctx, t)
 		out.problem, out.credentials = found.problem, found.credentials
 		if out.problem != nil {
-			kept, keptErr := s.bereft(ctx, t)
-			if kept != nil {
+			bereft, lookErr := s.bereft(ctx, t)
+			if bereft { // its attempts say what there is not
 				out.problem = nil
 			}
-			err = errors.Join(err, keptErr)
+			err = errors.Join(err, lookErr)
 		}
 		if err != nil || out.problem != nil || out.credentials {
 			out.namespaces = out.needs.Namespaces // the runner finds those that are selected by their labels

@@ -7,9 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 )
 
@@ -80,40 +77,6 @@ func Scale(ctx context.Context, in dynamic.ResourceInterface, read *unstructured
 		"spec": map[string]any{"replicas": replicas},
 	}}
 	_, err := in.Update(ctx, scale, metav1.UpdateOptions{FieldManager: FieldManager}, "scale")
-	return err
-}
-
-// Answers tell what came of writes. A client repeats some by itself, so that the last answer does not tell whether one before was
-// carried out.
-type Answers struct{ unknown atomic.Int64 }
-
-// Of is a configuration of a client whose answers are known here.
-func (a *Answers) Of(config *rest.Config) *rest.Config {
-	known := rest.CopyConfig(config)
-	known.Wrap(func(inner http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			response, err := inner.RoundTrip(request)
-			if request.Method != http.MethodGet && (err != nil || response.StatusCode >= http.StatusInternalServerError) {
-				a.unknown.Add(1)
-			}
-			return response, err
-		})
-	})
-	return known
-}
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
-
-// Touch does a write to what is fresh until something may have been done to it: what somebody else was faster with was not done.
-func (a *Answers) Touch(fresh *bool, write func() error) error {
-	was, unknown := *fresh, a.unknown.Load()
-	*fresh = false
-	err := write()
-	if apierrors.IsConflict(err) && a.unknown.Load() == unknown {
-		*fresh = was
-	}
 	return err
 }
 

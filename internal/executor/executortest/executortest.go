@@ -32,8 +32,8 @@ type Runner struct {
 	Remote bool
 	// Withheld is the manager's own namespace, where the cluster is its own.
 	Withheld string
-	// WithheldNodes are those of the manager and the runner.
-	WithheldNodes []string
+	// ManagerNode and RunnerNode are what they are on.
+	ManagerNode, RunnerNode string
 	// Backwards wakes in the other order.
 	Backwards bool
 	// Once calls Shutdown once for a resource, and not again to see that it changes nothing.
@@ -59,7 +59,7 @@ func New(t testing.TB, e executor.Executor, parameters string, config *rest.Conf
 // Open opens the target.
 func (r *Runner) Open(ctx context.Context, operation dispatch.Operation) (executor.Target, error) {
 	r.attempt++
-	target, err := r.Parameters.Open(ctx, executor.Session{Config: r.Config, Namespaces: r.Namespaces, Operation: operation, Attempt: r.attempt, Remote: r.Remote, Withheld: r.Withheld, WithheldNodes: r.WithheldNodes})
+	target, err := r.Parameters.Open(ctx, executor.Session{Config: r.Config, Namespaces: r.Namespaces, Operation: operation, Attempt: r.attempt, Remote: r.Remote, Withheld: r.Withheld, ManagerNode: r.ManagerNode, RunnerNode: r.RunnerNode})
 	if err == nil && r.Adjust != nil {
 		r.Adjust(target)
 	}

@@ -14,8 +14,9 @@
 // is never deleted: it may be in GitOps, and nothing of it but the limit has to be kept. To wake is to bring back that
 // limit; Karpenter makes nodes as pods need them, so that is settled at once.
 //
-// In the manager's own cluster a NodePool with the node that the manager is on, or the runner, is refused: nobody would wake it. Let
-// them run elsewhere, or leave it out.
+// In the manager's own cluster a NodePool with the node that the manager is on is refused: nobody would wake it. Let the manager run
+// elsewhere, or leave it out. The node that the runner is on goes when it has ended, as it has karpenter.sh/do-not-disrupt, and is not
+// waited for; what wakes needs room elsewhere.
 //
 // A NodePool whose limit is "0" before is left as it is, with the nodes that it has: when it wakes, none could come back.
 //
@@ -121,8 +122,7 @@ func (p *parameters) Needs() executor.Needs {
 
 // Open readies the target.
 func (p *parameters) Open(_ context.Context, session executor.Session) (executor.Target, error) {
-	answers := &cluster.Answers{}
-	client, err := dynamic.NewForConfig(answers.Of(session.Config))
+	client, err := dynamic.NewForConfig(session.Config)
 	if err != nil {
 		return nil, fmt.Errorf("creating client: %w", err)
 	}
@@ -130,7 +130,7 @@ func (p *parameters) Open(_ context.Context, session executor.Session) (executor
 	if err != nil {
 		return nil, fmt.Errorf("creating client: %w", err)
 	}
-	return &target{parameters: p, session: session, client: client, answers: answers, discovery: server}, nil
+	return &target{parameters: p, session: session, client: client, discovery: server}, nil
 }
 
 // target is what a plan names.
@@ -138,7 +138,6 @@ type target struct {
 	*parameters
 	session   executor.Session
 	client    dynamic.Interface
-	answers   *cluster.Answers
 	discovery discovery.DiscoveryInterface
 }
 
@@ -177,27 +176,36 @@ func (t *target) Snapshot(ctx context.Context) ([]executor.Resource, error) {
 	return resources, t.withhold(ctx, resources)
 }
 
-// withhold refuses NodePools that what wakes them is on. One that is asleep as it is found keeps the nodes that it has.
+// withhold refuses the NodePool that the manager is on. One that is asleep as it is found keeps the nodes that it has.
 func (t *target) withhold(ctx context.Context, resources []executor.Resource) error {
-	for _, of := range t.session.WithheldNodes {
-		found, err := cluster.List(ctx, t.client.Resource(nodes), metav1.ListOptions{FieldSelector: "metadata.name=" + of})
-		if err != nil {
-			return fmt.Errorf("listing node %s: %w", of, err)
+	if t.session.ManagerNode == "" {
+		return nil
+	}
+	found, err := cluster.List(ctx, t.client.Resource(nodes), metav1.ListOptions{FieldSelector: "metadata.name=" + t.session.ManagerNode})
+	if err != nil {
+		return fmt.Errorf("listing node %s, which the manager is on: %w", t.session.ManagerNode, err)
+	}
+	for _, node := range found {
+		key := prefix + node.GetLabels()[labelPool]
+		i := slices.IndexFunc(resources, func(r executor.Resource) bool { return r.Key == key })
+		if i < 0 {
+			continue
 		}
-		for _, node := range found {
-			key := prefix + node.GetLabels()[labelPool]
-			i := slices.IndexFunc(resources, func(r executor.Resource) bool { return r.Key == key })
-			if i < 0 {
-				continue
-			}
-			if pool, err := decode(key, resources[i].State); err != nil || isAsleep(pool) {
-				continue
-			}
-			return &executor.InvalidError{Problem: fmt.Sprintf("%s has node %s, which the manager is on, or this runner: what wakes the targets "+
-				"must not sleep; leave it out by nodePools or nodeSelector, or let them run elsewhere", name(key), of)}
+		if pool, err := decode(key, resources[i].State); err != nil || !isAsleep(pool) {
+			return &executor.InvalidError{Problem: fmt.Sprintf("%s has node %s, which the manager is on: what wakes the targets must not sleep; "+
+				"leave it out by nodePools or nodeSelector, or let the manager run elsewhere", name(key), node.GetName())}
 		}
 	}
 	return nil
+}
+
+// nodeOf is the node of a NodeClaim, or a Node itself.
+func nodeOf(o *unstructured.Unstructured) string {
+	if o.GetKind() == "Node" {
+		return o.GetName()
+	}
+	node, _, _ := unstructured.NestedString(o.Object, "status", "nodeName")
+	return node
 }
 
 // look is how a NodePool is.
@@ -242,10 +250,8 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 		}
 		if !isAsleep(found) {
 			limits := map[string]any{"spec": map[string]any{"limits": map[string]any{"cpu": asleep}}}
-			if err = t.answers.Touch(&captured.Fresh, func() (err error) {
-				pool, err = cluster.Patch(ctx, t.client.Resource(nodePools), pool, limits)
-				return err
-			}); err != nil {
+			captured.Fresh = false
+			if pool, err = cluster.Patch(ctx, t.client.Resource(nodePools), pool, limits); err != nil {
 				return err
 			}
 		}
@@ -279,8 +285,8 @@ func (t *target) deleteClaims(ctx context.Context, key string) error {
 		if claims[i].GetDeletionTimestamp() != nil {
 			continue
 		}
-		if node, _, _ := unstructured.NestedString(claims[i].Object, "status", "nodeName"); node != "" && slices.Contains(t.session.WithheldNodes, node) {
-			problems = append(problems, fmt.Errorf("deleting NodeClaim %s: its node %s is the one that the manager is on, or this runner", claims[i].GetName(), node))
+		if node := nodeOf(&claims[i]); node != "" && node == t.session.ManagerNode {
+			problems = append(problems, fmt.Errorf("deleting NodeClaim %s: its node %s is the one that the manager is on", claims[i].GetName(), node))
 			continue
 		}
 		uid := claims[i].GetUID()
@@ -375,6 +381,9 @@ func (t *target) Settled(ctx context.Context, resource restore.Resource, _ bool)
 		found, err := t.of(ctx, gvr, resource.Key)
 		if err != nil {
 			return "", err
+		}
+		if t.session.RunnerNode != "" { // which goes when this run has ended
+			found = slices.DeleteFunc(found, func(o unstructured.Unstructured) bool { return nodeOf(&o) == t.session.RunnerNode })
 		}
 		if len(found) > 0 {
 			left = append(left, fmt.Sprintf("%d %ss, the first %s", len(found), found[0].GetKind(), found[0].GetName()))

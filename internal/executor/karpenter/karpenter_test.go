@@ -418,7 +418,7 @@ func TestChangedBeforeItSleeps(t *testing.T) {
 	changes := map[string]string{"frozen": "0", "raised": "16"}
 	r := executortest.New(t, Executor{}, `{}`, executortest.Race(w.runner, func(request *http.Request) {
 		name := path.Base(request.URL.Path)
-		if cpu := changes[name]; cpu != "" && request.Method == http.MethodPatch {
+		if cpu := changes[name]; cpu != "" && (request.Method == http.MethodPatch || cpu == "0") { // what is asleep before it is looked at again
 			delete(changes, name)
 			w.patch(nodePools, name, `{"spec": {"limits": {"cpu": "`+cpu+`"}}}`)
 		}
@@ -435,24 +435,23 @@ func TestChangedBeforeItSleeps(t *testing.T) {
 	}
 }
 
-// TestWithheld is that a NodePool does not sleep which the manager or the runner is on, and what may.
+// TestWithheld is that a NodePool does not sleep which the manager is on, and what may.
 func TestWithheld(t *testing.T) {
 	w := newWorld(t)
 	w.apply(pool("mine", "limits: {cpu: 8},") + pool("other", "") + node("mine-1", "mine") + node("other-1", "other"))
 	for name, test := range map[string]struct {
 		parameters string
-		withheld   []string
+		manager    string
 		refused    bool
 	}{
-		"the manager's":     {`{}`, []string{"mine-1"}, true},
-		"by its name":       {`{"nodePools": ["mine"]}`, []string{"mine-1"}, true},
-		"the runner's":      {`{}`, []string{"gone", "mine-1"}, true},
-		"another":           {`{"nodePools": ["other"]}`, []string{"mine-1"}, false},
-		"a node of no pool": {`{"nodePools": ["other"]}`, []string{"static-1"}, false},
-		"another cluster":   {`{}`, nil, false},
+		"the manager's":     {`{}`, "mine-1", true},
+		"by its name":       {`{"nodePools": ["mine"]}`, "mine-1", true},
+		"another":           {`{"nodePools": ["other"]}`, "mine-1", false},
+		"a node of no pool": {`{"nodePools": ["other"]}`, "static-1", false},
+		"another cluster":   {`{}`, "", false},
 	} {
 		r := executortest.New(t, Executor{}, test.parameters, w.runner)
-		r.WithheldNodes = test.withheld
+		r.ManagerNode, r.RunnerNode = test.manager, "other-1"
 		target, err := r.Open(t.Context(), dispatch.Shutdown)
 		w.must(err)
 		_, err = target.Snapshot(t.Context())
@@ -462,19 +461,18 @@ func TestWithheld(t *testing.T) {
 	}
 	w.patch(nodePools, "mine", `{"spec": {"limits": {"cpu": "0"}}}`)
 	r := executortest.New(t, Executor{}, `{}`, w.runner)
-	r.WithheldNodes = []string{"mine-1"}
+	r.ManagerNode = "mine-1"
 	w.must(r.Shutdown(t.Context())) // it keeps its nodes
 }
 
 // TestOwnWriteIsNoChange is of a limit that is written, and answered otherwise, so that the client repeats it; nor is a node taken
-// that the runner has come onto since.
+// that the manager has come onto since, or the runner's waited for.
 func TestOwnWriteIsNoChange(t *testing.T) {
 	w := newWorld(t)
 	w.apply(pool("p", "limits: {cpu: 8},") + claim("p-1", "p") + claim("p-2", "p"))
-	status := map[string]any{"nodeName": "node-2"}
 	object, err := w.admin.Resource(nodeClaims).Get(t.Context(), "p-2", metav1.GetOptions{})
 	w.must(err)
-	object.Object["status"] = status
+	object.Object["status"] = map[string]any{"nodeName": "node-2"}
 	_, err = w.admin.Resource(nodeClaims).UpdateStatus(t.Context(), object, metav1.UpdateOptions{})
 	w.must(err)
 	r := executortest.New(t, Executor{}, `{}`, rest.CopyConfig(w.runner))
@@ -490,12 +488,18 @@ func TestOwnWriteIsNoChange(t *testing.T) {
 			return response, err
 		})
 	})
-	r.WithheldNodes = []string{"node-2"}
+	r.ManagerNode = "node-2"
 	if err := r.Shutdown(t.Context()); err == nil || !strings.Contains(err.Error(), "deleting NodeClaim p-2: its node node-2 is the one that the manager is on") {
 		t.Errorf("got %v", err)
 	}
 	if got := w.names(nodeClaims); got != "p-2" || lost != 1 {
 		t.Errorf("there are NodeClaims %q; %d answers were lost", got, lost)
+	}
+	if missing := r.Missing(t, dispatch.Shutdown); !strings.Contains(missing, "1 NodeClaims, the first p-2, are left") {
+		t.Errorf("missing: %s", missing)
+	}
+	if r.RunnerNode = "node-2"; r.Missing(t, dispatch.Shutdown) != "" {
+		t.Errorf("it waits for its own node: %s", r.Missing(t, dispatch.Shutdown))
 	}
 	w.must(r.WakeUp(t.Context()))
 	w.expect(map[string]string{"p": `{"cpu":8}`})

@@ -112,7 +112,7 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 	if !now.there() {
 		return executor.Gone, nil
 	}
-	c := &sleeper{captured, before}
+	c := &sleeper{captured, before, captured.Fresh}
 	slept := &state{part: before.part}
 	for i := range before.Autoscalers {
 		scaler := &before.Autoscalers[i]
@@ -141,13 +141,15 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 type sleeper struct {
 	executor.Captured
 	before *state
+	// first: no attempt before this one has captured it.
+	first bool
 }
 
 // changed is an error where somebody else has given a part another value since it was captured; then that is how it was. An
 // autoscaler may have the value that an attempt before has given it on the way (hold).
 func (s *sleeper) changed(p *part, now any) error {
 	scaler := p != &s.before.part
-	if !s.Changed(equal(encode(now), p.Value), p.of().field.isAsleep(now)) || scaler && !s.Fresh {
+	if !s.Changed(equal(encode(now), p.Value), p.of().field.isAsleep(now)) || scaler && !s.first {
 		return nil
 	}
 	p.Value = encode(now)
@@ -166,10 +168,8 @@ func (t *target) sleep(ctx context.Context, s *sleeper, p *part) (value any, the
 		if err := s.changed(p, value); err != nil || f.isAsleep(value) {
 			return err
 		}
-		err = t.answers.Touch(&s.Fresh, func() (err error) {
-			value, err = t.write(ctx, *p, now, f.asleep, f.sleep())
-			return err
-		})
+		s.Fresh = false
+		value, err = t.write(ctx, *p, now, f.asleep, f.sleep())
 		if cluster.IsGone(err) {
 			there, err = false, nil
 		}

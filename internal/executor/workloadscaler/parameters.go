@@ -14,7 +14,6 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/labkeeper/labkeeper/internal/executor"
-	"github.com/labkeeper/labkeeper/internal/executor/cluster"
 )
 
 const (
@@ -136,8 +135,7 @@ func (p *parameters) Needs() executor.Needs {
 
 // Open readies the target.
 func (p *parameters) Open(_ context.Context, session executor.Session) (executor.Target, error) {
-	answers := &cluster.Answers{}
-	client, err := dynamic.NewForConfig(answers.Of(session.Config))
+	client, err := dynamic.NewForConfig(session.Config)
 	if err != nil {
 		return nil, fmt.Errorf("creating client: %w", err)
 	}
@@ -145,5 +143,5 @@ func (p *parameters) Open(_ context.Context, session executor.Session) (executor
 	if err != nil {
 		return nil, fmt.Errorf("creating discovery client: %w", err)
 	}
-	return &target{parameters: p, session: session, client: client, answers: answers, discovery: discoverer}, nil
+	return &target{parameters: p, session: session, client: client, discovery: discoverer}, nil
 }

@@ -28,7 +28,6 @@ type target struct {
 	*parameters
 	session   executor.Session
 	client    dynamic.Interface
-	answers   *cluster.Answers
 	discovery discovery.DiscoveryInterface
 	// page is how many objects are listed at a time; 0 is as many as usual.
 	page int64
