@@ -100,8 +100,9 @@
 // # What it costs
 //
 // A target that sleeps takes 10 writes beside those of its plan: restore point, ServiceAccount, Role, RoleBinding and
-// Job are created, and all but the first taken away, and its log is kept (and two for each namespace that it is in); a
-// plan takes its finalizer, its revision, and three statuses or more. Nothing is asked for between transitions, but for
+// Job are created, and all but the first taken away, and its log is kept (and two for each namespace that it is in, and
+// four for one in another cluster, of the two Secrets with its credentials); a plan takes its finalizer, its revision,
+// and three statuses or more. Nothing is asked for between transitions, but for
 // a look each hour. `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single` holds it to that.
 //
 // A ledger of more than 128 KiB (Options.LedgerInStatus), which is that of some 150 targets, leaves the status for
