@@ -21,7 +21,9 @@ func findPod(ctx context.Context, c client.Reader, namespace, name string, o *hi
 		return
 	}
 	pod := &corev1.Pod{}
-	err := retry.OnError(retry.DefaultBackoff, func(err error) bool { return !apierrors.IsNotFound(err) && ctx.Err() == nil }, func() error {
+	err := retry.OnError(retry.DefaultBackoff, func(err error) bool {
+		return !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && ctx.Err() == nil
+	}, func() error {
 		return c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, pod)
 	})
 	if err != nil { // plans say what is missing, but for the node

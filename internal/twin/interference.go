@@ -64,19 +64,16 @@ func blueGreen(source *unstructured.Unstructured) bool {
 func Budgets(source, twin *unstructured.Unstructured, budgets []*unstructured.Unstructured) (messages []string) {
 	for _, b := range budgets {
 		selector := selectorOf(b)
-		whose := "the source's"
-		switch {
-		case !selector.Matches(labels.Set(labelsOfPods(twin))):
+		ofSource := selector.Matches(labels.Set(labelsOfPods(source)))
+		if !selector.Matches(labels.Set(labelsOfPods(twin))) || !ofSource && ofTwins(selector) {
 			continue
-		case selector.Matches(labels.Set(labelsOfPods(source))):
-			messages = append(messages, fmt.Sprintf("PodDisruptionBudget %s counts the pods of both", b.GetName()))
-		case ofTwins(selector):
-			continue
-		default:
-			whose = "others"
-			messages = append(messages, fmt.Sprintf("PodDisruptionBudget %s, which does not count the source's pods, counts the twin's", b.GetName()))
 		}
-		messages[len(messages)-1] += ": those of the twin that are not ready keep nodes from being drained, and those that are stand for " + whose + " that are not"
+		counts, whose := " counts the pods of both", "the source's"
+		if !ofSource {
+			counts, whose = ", which does not count the source's pods, counts the twin's", "others"
+		}
+		messages = append(messages, fmt.Sprintf("PodDisruptionBudget %s%s: those of the twin that are not ready keep nodes from being drained, "+
+			"and those that are stand for %s that are not", b.GetName(), counts, whose))
 	}
 	slices.Sort(messages)
 	return messages

@@ -425,7 +425,12 @@ var own = []string{"name", "configMap", "downwardAPI", "emptyDir", "ephemeral", 
 
 // isShared says whether others may have a volume, too.
 func isShared(v map[string]any) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Keys(v)), func(kind string) bool { return !slices.Contains(own, kind) })
+	for kind := range v {
+		if !slices.Contains(own, kind) {
+			return true
+		}
+	}
+	return false
 }
 
 // shared is a volume that others have, too, as it is mounted.

@@ -20,8 +20,8 @@ import (
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
-// kept is the Secret with the credentials that a target was put to sleep with: beside its restore point, and gone when that is.
-func (a attempt) kept(kubeconfig []byte, point *corev1.ConfigMap) *corev1.Secret {
+// credentials is the Secret with what a target was put to sleep with: beside its restore point, and gone when that is.
+func (a attempt) credentials(kubeconfig []byte, point *corev1.ConfigMap) *corev1.Secret {
 	key := client.ObjectKeyFromObject(a.plan)
 	return &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -37,7 +37,7 @@ func (a attempt) kept(kubeconfig []byte, point *corev1.ConfigMap) *corev1.Secret
 // keepCredentials makes that Secret. One with other content is replaced: nobody need be let change Secrets.
 func (s *scope) keepCredentials(ctx context.Context, a attempt, kubeconfig []byte, point *corev1.ConfigMap) error {
 	for first := true; ; first = false {
-		desired := a.kept(kubeconfig, point)
+		desired := a.credentials(kubeconfig, point)
 		err := s.Live.Create(ctx, desired, client.FieldOwner(kube.FieldOwner))
 		switch {
 		case err == nil:
@@ -82,14 +82,9 @@ func goesWith(secret *corev1.Secret, point *corev1.ConfigMap) bool {
 
 // credentials is that Secret of a target; nil if there is none.
 func (s *scope) credentials(ctx context.Context, target string) (*corev1.Secret, error) {
-	at, secret := s.names().point(target), &corev1.Secret{}
-	if err := s.Live.Get(ctx, at, secret); apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // which is no error
-	} else if err != nil {
-		return nil, fmt.Errorf("reading Secret %s: %w", at, err)
-	}
-	if secret.Annotations[v1alpha1.AnnotationOwner] != client.ObjectKeyFromObject(s.owner).String() {
-		return nil, &kube.NameTakenError{Object: "Secret " + at.String()}
+	secret := &corev1.Secret{}
+	if there, err := s.kept(ctx, "Secret", target, secret); !there {
+		return nil, err
 	}
 	return secret, nil
 }

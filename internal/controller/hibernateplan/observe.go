@@ -406,17 +406,24 @@ func pointless(e *execution) *outcome {
 // point reads the restore point of a target; nil if there is none.
 func (s *scope) point(ctx context.Context, target string) (*corev1.ConfigMap, error) {
 	point := &corev1.ConfigMap{}
-	at := s.names().point(target)
-	if err := s.Live.Get(ctx, at, point); err != nil {
-		if client.IgnoreNotFound(err) == nil {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("reading ConfigMap %s: %w", at, err)
-	}
-	if point.Annotations[v1alpha1.AnnotationOwner] != client.ObjectKeyFromObject(s.owner).String() {
-		return nil, &kube.NameTakenError{Object: "ConfigMap " + at.String()}
+	if there, err := s.kept(ctx, "ConfigMap", target, point); !there {
+		return nil, err
 	}
 	return point, nil
+}
+
+// kept reads what is kept of a target that sleeps, of some kind: all of it has one name, and says whose it is.
+func (s *scope) kept(ctx context.Context, kind, target string, into client.Object) (there bool, err error) {
+	at := s.names().point(target)
+	switch err := s.Live.Get(ctx, at, into); {
+	case apierrors.IsNotFound(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading %s %s: %w", kind, at, err)
+	case into.GetAnnotations()[v1alpha1.AnnotationOwner] != client.ObjectKeyFromObject(s.owner).String():
+		return false, &kube.NameTakenError{Object: kind + " " + at.String()}
+	}
+	return true, nil
 }
 
 // result is what a runner has written of an attempt; nil if it has not.

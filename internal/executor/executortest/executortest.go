@@ -208,7 +208,7 @@ func Kill(ctx context.Context, config *rest.Config, n int, lost bool) (killed *r
 	next := 0
 	killed = rest.CopyConfig(config)
 	killed.Wrap(func(inner http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
+		return RoundTripper(func(request *http.Request) (*http.Response, error) {
 			mutex.Lock()
 			next++
 			at := next
@@ -233,7 +233,7 @@ func Kill(ctx context.Context, config *rest.Config, n int, lost bool) (killed *r
 func Race(config *rest.Config, before func(*http.Request)) *rest.Config {
 	raced := rest.CopyConfig(config)
 	raced.Wrap(func(inner http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
+		return RoundTripper(func(request *http.Request) (*http.Response, error) {
 			before(request)
 			return inner.RoundTrip(request)
 		})
@@ -241,9 +241,11 @@ func Race(config *rest.Config, before func(*http.Request)) *rest.Config {
 	return raced
 }
 
-type roundTripper func(*http.Request) (*http.Response, error)
+// RoundTripper is a function that is one.
+type RoundTripper func(*http.Request) (*http.Response, error)
 
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+// RoundTrip calls it.
+func (f RoundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // Bytes is an object as it must be again: without what the server counts and notes for itself.
 func Bytes(t testing.TB, object *unstructured.Unstructured) string {

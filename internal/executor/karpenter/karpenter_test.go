@@ -478,7 +478,7 @@ func TestOwnWriteIsNoChange(t *testing.T) {
 	r := executortest.New(t, Executor{}, `{}`, rest.CopyConfig(w.runner))
 	lost := 0
 	r.Config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
-		return answering(func(request *http.Request) (*http.Response, error) {
+		return executortest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 			response, err := inner.RoundTrip(request)
 			if request.Method == http.MethodPatch && lost == 0 && err == nil {
 				lost++
@@ -504,10 +504,6 @@ func TestOwnWriteIsNoChange(t *testing.T) {
 	w.must(r.WakeUp(t.Context()))
 	w.expect(map[string]string{"p": `{"cpu":8}`})
 }
-
-type answering func(*http.Request) (*http.Response, error)
-
-func (f answering) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // TestSelect is which NodePools a target has, and what is no target.
 func TestSelect(t *testing.T) {

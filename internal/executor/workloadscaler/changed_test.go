@@ -370,7 +370,7 @@ func TestOwnWritesAreNoChanges(t *testing.T) {
 		}
 	})
 	r.Config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
-		return answering(func(request *http.Request) (*http.Response, error) {
+		return executortest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 			response, err := inner.RoundTrip(request)
 			name := path.Base(strings.TrimSuffix(request.URL.Path, "/scale"))
 			if err != nil || request.Method == http.MethodGet || name == "api" || name == "by-api" || lost[name] > 0 {
@@ -393,10 +393,6 @@ func TestOwnWritesAreNoChanges(t *testing.T) {
 	}
 }
 
-type answering func(*http.Request) (*http.Response, error)
-
-func (f answering) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
-
 // TestHeldIsNoChange is that what a wake-up gives KEDA on the way is not how it was, where both that and the shutdown before failed.
 func TestHeldIsNoChange(t *testing.T) {
 	w := newWorld(t)
@@ -407,7 +403,7 @@ func TestHeldIsNoChange(t *testing.T) {
 	refuse := func() {
 		r.Config = rest.CopyConfig(w.runner)
 		r.Config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
-			return answering(func(request *http.Request) (*http.Response, error) {
+			return executortest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 				if strings.HasSuffix(request.URL.Path, "/scale") {
 					return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: request}, nil
 				}

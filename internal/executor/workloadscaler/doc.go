@@ -54,7 +54,8 @@
 // its UID. Everything else is left, and the note says what it is, and that Argo CD manages the object, where it does.
 //
 // What somebody changes between the capture and the moment that it is put to sleep is captured again, and kept, before that: as that
-// it wakes.
+// it wakes. What he puts to sleep himself between the last look and the write is not told from what the write has done, and wakes as it
+// was captured.
 //
 // In a namespace that takes no part any more the runner may not look: nothing more is put to sleep there, and what sleeps there is left.
 // An object of a kind that is not served at all any more is gone. Where only the version is not served that it was put to sleep

@@ -49,7 +49,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "unread-point", RootCause: "a restore point that cannot be read for a moment is taken for lost",
-		Edits:     edit1(observe, "		if client.IgnoreNotFound(err) == nil {\n			return nil, nil\n", "		if err != nil {\n			return nil, nil\n"),
+		Edits:     edit1(observe, "	case apierrors.IsNotFound(err):\n		return false, nil\n	case err != nil:\n", "	case err != nil:\n		return false, nil\n	case apierrors.IsNotFound(err):\n"),
 		Workloads: []string{"sequential"}, Modes: []faults.Mode{faults.Unread},
 	},
 	{
