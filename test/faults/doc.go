@@ -97,8 +97,8 @@
 // the sweep itself has one in a run, at every write of every workload.
 //
 // No plan ends a sweep. What has failed is played once more at the end, alone, and stays failed;
-// that it "passed alone" says that load may be the reason. One that takes too long (O5) goes on for another
-// minute, so that its end is judged as any other's. If it comes to one and broke no other rule
+// that it "passed alone" says that load may be the reason. One that takes too long (O5) after its fault goes on for another
+// minute, so that its end is judged as any other's. If it comes to one, or was too slow for its fault to happen, and broke no other rule
 // it is played three times alone, and counts as slow, not as failed, when it passes each time: the limit is
 // one of the manager, not of the machine. One that hangs is failed, whatever it does alone. So does one that came off its reference and broke no other
 // rule, when the workload alone follows another reference, and it passes three times with that or has

@@ -985,3 +985,27 @@ func TestNothingIsDeleted(t *testing.T) {
 		}
 	}
 }
+
+// A plan that took so long beside others that its fault had no time to happen is excused by passing alone, as any that took
+// too long is.
+func TestExcuses(t *testing.T) {
+	late, apart, wrong := []Finding{{"O5", "not done"}}, []Finding{{"plan", "it parts from the reference"}}, []Finding{{"O2", "created twice"}}
+	for name, c := range map[string]struct {
+		verdict       Verdict
+		slow, strayed bool
+	}{
+		"late":                          {verdict: Verdict{Findings: late}, slow: true},
+		"late before its fault":         {verdict: Verdict{Findings: late, off: true}, slow: true, strayed: true},
+		"late alone, before its fault":  {verdict: Verdict{Findings: late, Alone: late, off: true}, strayed: true},
+		"late alone":                    {verdict: Verdict{Findings: late, Alone: late}},
+		"apart before its fault":        {verdict: Verdict{Findings: apart, off: true}, strayed: true},
+		"slow, before its fault":        {verdict: Verdict{Findings: late, off: true, Slow: true}, slow: true},
+		"hung":                          {verdict: Verdict{Findings: late, Hung: true}},
+		"wrong":                         {verdict: Verdict{Findings: wrong}},
+		"wrong and late before a fault": {verdict: Verdict{Findings: append(wrong, late...), off: true}},
+	} {
+		if v := c.verdict; v.mayBeSlow() != c.slow || v.mayHaveStrayed() != c.strayed {
+			t.Errorf("%s: may be slow: %t, may have strayed: %t", name, v.mayBeSlow(), v.mayHaveStrayed())
+		}
+	}
+}

@@ -558,15 +558,20 @@ func (t *trial) couples(ctx context.Context) {
 
 // excuse finds out whether the machine is the reason for what a plan broke.
 func (t *trial) excuse(ctx context.Context, v *Verdict) {
-	switch {
-	case v.Hung:
-	case v.off && !v.broke("plan", "O5"):
-		v.Strayed = t.strayed(ctx, v.planned)
-	case len(v.Alone) == 0 && !v.broke("O5"):
+	if v.mayBeSlow() {
 		v.Alone = t.often(ctx, v.planned, attempts-1)
 		v.Slow = len(v.Alone) == 0
 	}
+	if v.mayHaveStrayed() {
+		v.Strayed = t.strayed(ctx, v.planned)
+	}
 }
+
+// mayBeSlow says whether the plan only took too long, so that its fault may not have had its time either, and passed alone.
+func (v *Verdict) mayBeSlow() bool { return !v.Hung && len(v.Alone) == 0 && !v.broke("O5") }
+
+// mayHaveStrayed says whether all that is known of the plan is that its fault had no place in it.
+func (v *Verdict) mayHaveStrayed() bool { return !v.Hung && !v.Slow && v.off && !v.broke("plan", "O5") }
 
 // broke says whether the plan broke any rule but some.
 func (v *Verdict) broke(but ...string) bool {
