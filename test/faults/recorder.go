@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -62,12 +63,17 @@ type recorded struct {
 // startRecorder watches until ctx is done.
 func startRecorder(ctx context.Context, client dynamic.Interface, world World) (*recorder, error) {
 	r := &recorder{world: world, runs: map[string]*record{}}
+	var lists errgroup.Group
 	for _, resource := range world.Kinds {
 		k := &recorded{recorder: r, resource: resource, client: client.Resource(resource), live: map[types.UID]*unstructured.Unstructured{}}
-		if err := k.list(ctx); err != nil {
-			return nil, err
-		}
 		r.recorded = append(r.recorded, k)
+		// The first list of a kind of a new CRD takes the API server a second.
+		lists.Go(func() error { return k.list(ctx) })
+	}
+	if err := lists.Wait(); err != nil {
+		return nil, err
+	}
+	for _, k := range r.recorded {
 		go k.follow(ctx)
 	}
 	return r, nil
