@@ -317,7 +317,7 @@ func (s *Stage) StartManager(ctx context.Context) error {
 	}
 	// One that has come to the write at which the API server ends waits for that, and the end of
 	// the API server for those who hold the gate: for us.
-	for !s.proxy.awaitsOutage() && (!m.ready(ctx) || !s.proxy.idle(idle)) {
+	for !s.proxy.awaitsOutage() && (!s.proxy.idle(idle) || !m.ready(ctx)) {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("starting manager: %w", ctx.Err())

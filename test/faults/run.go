@@ -292,7 +292,8 @@ func (r *run) quiet(ctx context.Context, d time.Duration) []Write {
 
 // rested waits until the manager is up and has nothing left to ask for, and says whether it came to that.
 func (r *run) rested(ctx context.Context) bool {
-	for deadline := time.Now().Add(startLimit); !r.manager.ready(ctx) || !r.proxy.idle(idle); time.Sleep(poll) {
+	// To ask the manager costs both a connection.
+	for deadline := time.Now().Add(startLimit); !r.proxy.idle(idle) || !r.manager.ready(ctx); time.Sleep(poll) {
 		if time.Now().After(deadline) {
 			return false
 		}

@@ -45,7 +45,7 @@ func Begin(t *testing.T, i Installation, world World) *Lab {
 
 const (
 	// sampled is how many workloads a sample has at most.
-	sampled = 9
+	sampled = 6
 	// quietSample and quietFull are how long a run that is done must stay quiet.
 	quietSample = time.Second
 	quietFull   = 3 * time.Second
@@ -53,8 +53,8 @@ const (
 	ending = 90 * time.Second
 )
 
-// budget is about how many plans a sample has: every second one is a crash, and the others are one of each mode.
-var budget = 2 * len(Modes)
+// budget is about how many plans a sample has: one of each mode, and half as many crashes beside.
+var budget = len(Modes) + len(Modes)/2
 
 // Sweep plays what the flags ask for and fails the test for every plan that breaks a rule.
 // pkg is the package of the test, for the command that plays a plan again.
@@ -201,7 +201,7 @@ func trialOf(t *testing.T, modes []Mode, ks []int, asSample bool, workloads int,
 			if len(ks) > 1 {
 				return inRuns(all, func(int) int { return 1 })
 			}
-			return Coupled(all, *inOne)
+			return Coupled(all, len(r.Writes), *inOne)
 		},
 	}
 	if deadline, limited := t.Deadline(); limited {
@@ -301,15 +301,16 @@ func (known roads) has(f Fault, w Workload, reference *Reference) bool {
 const (
 	// apart is how many writes are between two faults of a run at least.
 	apart = 3
-	// few are so many points that each has a run: the fault of a short road reaches far enough to change the rest of it, and
+	// few are so many writes that each fault has a run: that of a short road reaches far enough to change the rest of it, and
 	// what does is played twice.
 	few = 10
 )
 
-// Coupled puts the faults of a workload, those that are over when they have happened, into runs of up to n of a mode.
-func Coupled(plans []Plan, n int) []Plan {
+// Coupled puts the faults of a workload that has so many writes, those that are over when they have happened, into runs of up
+// to n of a mode.
+func Coupled(plans []Plan, writes, n int) []Plan {
 	return inRuns(plans, func(points int) int {
-		if points <= few {
+		if writes <= few {
 			return points
 		}
 		return max(apart, (points+n-1)/n)
@@ -351,7 +352,7 @@ func spread[T any](all []T, n int) []T {
 	return out
 }
 
-// sample takes points over the whole road, every second one a crash, several of which share a run, and goes through the
+// sample takes points over the whole road, every third one a crash, several of which share a run, and goes through the
 // other modes in turn: first those that need a create, which the first workload makes.
 func sample(modes []Mode, w Workload, reference *Reference, turn, n int) []Plan {
 	var out []Plan
@@ -361,8 +362,8 @@ func sample(modes []Mode, w Workload, reference *Reference, turn, n int) []Plan 
 		// The golden ratio spreads any number of points evenly.
 		_, part := math.Modf(float64(turn+1) * 0.6180339887)
 		f := Fault{modes[0], 1 + int(part*float64(len(reference.Writes)))}
-		if turn%2 == 1 {
-			f = nearest(Fault{others[turn/2%len(others)], f.K}, reference)
+		if turn%3 != 0 {
+			f = nearest(Fault{others[(turn-turn/3-1)%len(others)], f.K}, reference)
 		}
 		out = append(out, Plan{Workload: w, Fault: f})
 		turn++
