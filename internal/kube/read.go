@@ -15,9 +15,9 @@ import (
 
 // Get reads an object of a kind that is not in the scheme. An object that is not there is
 // nil, without an error.
-func Get(ctx context.Context, c client.Reader, gvk schema.GroupVersionKind, key types.NamespacedName) (*unstructured.Unstructured, error) {
+func Get(ctx context.Context, c client.Reader, gvk schema.GroupVersionKind, key types.NamespacedName, opts ...client.GetOption) (*unstructured.Unstructured, error) {
 	u := Empty(gvk)
-	if err := Find(ctx, c, key, u); err != nil {
+	if err := Find(ctx, c, key, u, opts...); err != nil {
 		if client.IgnoreNotFound(err) == nil {
 			return nil, nil
 		}
@@ -28,11 +28,11 @@ func Get(ctx context.Context, c client.Reader, gvk schema.GroupVersionKind, key 
 
 // Find reads an object. A name that no object can have, such as one with a slash in it, is NotFound: a client does not even ask
 // for it, and says so with an error that would never pass.
-func Find(ctx context.Context, c client.Reader, key types.NamespacedName, o client.Object) error {
+func Find(ctx context.Context, c client.Reader, key types.NamespacedName, o client.Object, opts ...client.GetOption) error {
 	if len(content.IsPathSegmentName(key.Name))+len(content.IsPathSegmentName(key.Namespace)) > 0 {
 		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}
-	return c.Get(ctx, key, o)
+	return c.Get(ctx, key, o, opts...)
 }
 
 // List reads the objects of a kind that is not in the scheme.

@@ -1,6 +1,7 @@
 package twin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,8 +13,9 @@ import (
 )
 
 // Autoscalers are how HorizontalPodAutoscalers, ScaledObjects of KEDA and VerticalPodAutoscalers beside a source and its
-// twin get in their way, sorted (a1 to a5). They find pods by the selector of what they scale, not by who owns them.
-func Autoscalers(source, twin *unstructured.Unstructured, autoscalers []*unstructured.Unstructured) (messages []string) {
+// twin get in their way, sorted (a1 to a5). They find pods by the selector of what they scale, not by who owns them: others are
+// the workloads beside those two that some of them are for.
+func Autoscalers(source, twin *unstructured.Unstructured, autoscalers, others []*unstructured.Unstructured) (messages []string) {
 	counted := Overlaps(source, twin) && !blueGreen(source)
 	for _, a := range autoscalers {
 		what := a.GetKind() + " " + a.GetName()
@@ -22,14 +24,31 @@ func Autoscalers(source, twin *unstructured.Unstructured, autoscalers []*unstruc
 			messages = append(messages, what+" is for the twin, and learns from the source's pods, too: what it recommends is of neither")
 		case vertical(a) && scales(a, source) && counted:
 			messages = append(messages, what+" is for the source, and learns from the twin's pods, too, what containers of the same names need")
-		case vertical(a):
-		case scales(a, twin):
+		case scales(a, twin) && !vertical(a):
 			messages = append(messages, what+" scales the twin: neither it nor one of the source's can tell their pods apart, and both may stop; do not scale a twin")
 		case scales(a, source) && counted:
 			messages = append(messages, what+" scales the source, and counts the twin's pods: those that are not ready keep the source from growing")
+		default:
+			messages = append(messages, ofOthers(a, twin, others)...)
 		}
 	}
 	slices.Sort(messages)
+	return messages
+}
+
+// ofOthers tells of an autoscaler that is for another workload, if the selector of that selects the twin's pods.
+func ofOthers(autoscaler, twin *unstructured.Unstructured, others []*unstructured.Unstructured) (messages []string) {
+	for _, other := range others {
+		if !scales(autoscaler, other) || !Overlaps(other, twin) || blueGreen(other) {
+			continue
+		}
+		what := fmt.Sprintf("%s %s is for %s %s, whose selector selects the twin's pods", autoscaler.GetKind(), autoscaler.GetName(), other.GetKind(), other.GetName())
+		if vertical(autoscaler) {
+			messages = append(messages, what+": it learns from them what containers of the same names need")
+		} else {
+			messages = append(messages, what+": it counts them, and those that are not ready keep that from growing")
+		}
+	}
 	return messages
 }
 
@@ -39,18 +58,21 @@ func vertical(autoscaler *unstructured.Unstructured) bool {
 	return autoscaler.GetKind() == "VerticalPodAutoscaler"
 }
 
-// scales says whether an autoscaler is for a workload. Of a ScaledObject the kind may be left out.
+// scales says whether an autoscaler is for a workload.
 func scales(autoscaler, workload *unstructured.Unstructured) bool {
+	kind, name := Target(autoscaler)
+	return kind == workload.GetKind() && name == workload.GetName()
+}
+
+// Target is what an autoscaler is for. Of a ScaledObject the kind may be left out.
+func Target(autoscaler *unstructured.Unstructured) (kind, name string) {
 	reference := "scaleTargetRef"
 	if vertical(autoscaler) {
 		reference = "targetRef"
 	}
-	kind, _, _ := unstructured.NestedString(autoscaler.Object, "spec", reference, "kind")
-	name, _, _ := unstructured.NestedString(autoscaler.Object, "spec", reference, "name")
-	if kind == "" {
-		kind = "Deployment"
-	}
-	return kind == workload.GetKind() && name == workload.GetName()
+	kind, _, _ = unstructured.NestedString(autoscaler.Object, "spec", reference, "kind")
+	name, _, _ = unstructured.NestedString(autoscaler.Object, "spec", reference, "name")
+	return cmp.Or(kind, "Deployment"), name
 }
 
 // blueGreen says whether a Rollout tells autoscalers the selector of its active pods alone (a3).

@@ -81,33 +81,44 @@ func TestAutoscalers(t *testing.T) {
 		return source(t, `{kind: `+kind+`, metadata: {name: x}, spec: {`+reference+`: {`+target+`}}}`)
 	}
 	const relabelled = `{template: {metadata: {labels: {app: another}}}}`
+	others := []*unstructured.Unstructured{
+		source(t, `{kind: StatefulSet, metadata: {name: wide}, spec: {selector: {matchExpressions: [{key: app, operator: Exists}]}}}`),
+		source(t, `{kind: Deployment, metadata: {name: narrow}, spec: {selector: {matchLabels: {app: narrow}}}}`),
+		source(t, `{kind: Rollout, metadata: {name: wide}, spec: {strategy: {blueGreen: {}}, selector: {matchExpressions: [{key: app, operator: Exists}]}}}`),
+	}
 	for name, test := range map[string]struct {
 		source, override string
 		scaler           *unstructured.Unstructured
 		says             string
 	}{
-		"a1 of the source":                 {tracked, ``, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: web"), "scales the source"},
-		"a1 of other pods":                 {tracked, relabelled, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: web"), ""},
-		"a1 of another":                    {tracked, ``, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: api"), ""},
-		"a1 of another kind":               {tracked, ``, scaler("HorizontalPodAutoscaler", "kind: StatefulSet, name: web"), ""},
-		"a2 of the twin":                   {tracked, ``, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: web-exp-abc"), "scales the twin"},
-		"a2 of the twin, by KEDA":          {tracked, ``, scaler("ScaledObject", "name: web-exp-abc"), "scales the twin"},
-		"a2 of the twin, with other pods":  {tracked, relabelled, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: web-exp-abc"), "scales the twin"},
-		"a3 of a canary":                   {shifting, ``, scaler("HorizontalPodAutoscaler", "kind: Rollout, name: web"), "scales the source"},
-		"a3 of blueGreen":                  {colored, ``, scaler("HorizontalPodAutoscaler", "kind: Rollout, name: web"), ""},
-		"a3 of the twin of blueGreen":      {colored, ``, scaler("HorizontalPodAutoscaler", "kind: Rollout, name: web-exp-abc"), "scales the twin"},
-		"a4 by KEDA":                       {tracked, ``, scaler("ScaledObject", "kind: Deployment, name: web"), "ScaledObject x scales the source"},
-		"a4 by KEDA, which leaves it out":  {tracked, ``, scaler("ScaledObject", "name: web"), "ScaledObject x scales the source"},
-		"a4 by KEDA, which means another":  {database, ``, scaler("ScaledObject", "name: db"), ""},
-		"a5 of the source":                 {tracked, ``, scaler("VerticalPodAutoscaler", "kind: Deployment, name: web"), "learns from the twin's pods"},
-		"a5 of the twin":                   {tracked, ``, scaler("VerticalPodAutoscaler", "kind: Deployment, name: web-exp-abc"), "learns from the source's pods"},
-		"a5 of the twin, with other pods":  {tracked, relabelled, scaler("VerticalPodAutoscaler", "kind: Deployment, name: web-exp-abc"), ""},
-		"a5 of another":                    {tracked, ``, scaler("VerticalPodAutoscaler", "kind: Deployment, name: api"), ""},
-		"a4 by KEDA, which names the kind": {database, ``, scaler("ScaledObject", "kind: StatefulSet, name: db"), "scales the source"},
+		"a1 of the source":                  {tracked, ``, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: web"), "scales the source"},
+		"a1 of other pods":                  {tracked, relabelled, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: web"), ""},
+		"a1 of another":                     {tracked, ``, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: api"), ""},
+		"a1 of another kind":                {tracked, ``, scaler("HorizontalPodAutoscaler", "kind: StatefulSet, name: web"), ""},
+		"a2 of the twin":                    {tracked, ``, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: web-exp-abc"), "scales the twin"},
+		"a2 of the twin, by KEDA":           {tracked, ``, scaler("ScaledObject", "name: web-exp-abc"), "scales the twin"},
+		"a2 of the twin, with other pods":   {tracked, relabelled, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: web-exp-abc"), "scales the twin"},
+		"a3 of a canary":                    {shifting, ``, scaler("HorizontalPodAutoscaler", "kind: Rollout, name: web"), "scales the source"},
+		"a3 of blueGreen":                   {colored, ``, scaler("HorizontalPodAutoscaler", "kind: Rollout, name: web"), ""},
+		"a3 of the twin of blueGreen":       {colored, ``, scaler("HorizontalPodAutoscaler", "kind: Rollout, name: web-exp-abc"), "scales the twin"},
+		"a4 by KEDA":                        {tracked, ``, scaler("ScaledObject", "kind: Deployment, name: web"), "ScaledObject x scales the source"},
+		"a4 by KEDA, which leaves it out":   {tracked, ``, scaler("ScaledObject", "name: web"), "ScaledObject x scales the source"},
+		"a4 by KEDA, which means another":   {database, ``, scaler("ScaledObject", "name: db"), ""},
+		"a5 of the source":                  {tracked, ``, scaler("VerticalPodAutoscaler", "kind: Deployment, name: web"), "learns from the twin's pods"},
+		"a5 of the twin":                    {tracked, ``, scaler("VerticalPodAutoscaler", "kind: Deployment, name: web-exp-abc"), "learns from the source's pods"},
+		"a5 of the twin, with other pods":   {tracked, relabelled, scaler("VerticalPodAutoscaler", "kind: Deployment, name: web-exp-abc"), ""},
+		"a5 of another":                     {tracked, ``, scaler("VerticalPodAutoscaler", "kind: Deployment, name: api"), ""},
+		"a1 of another, whose it is":        {tracked, ``, scaler("HorizontalPodAutoscaler", "kind: StatefulSet, name: wide"), "is for StatefulSet wide, whose selector selects the twin's pods"},
+		"a1 of another, relabelled":         {tracked, relabelled, scaler("HorizontalPodAutoscaler", "kind: StatefulSet, name: wide"), "it counts them"},
+		"a1 of another, of its own pods":    {tracked, ``, scaler("HorizontalPodAutoscaler", "kind: Deployment, name: narrow"), ""},
+		"a3 of another, which is blueGreen": {tracked, ``, scaler("HorizontalPodAutoscaler", "kind: Rollout, name: wide"), ""},
+		"a4 of another, by KEDA":            {tracked, ``, scaler("ScaledObject", "kind: StatefulSet, name: wide"), "ScaledObject x is for StatefulSet wide"},
+		"a5 of another, whose it is":        {tracked, ``, scaler("VerticalPodAutoscaler", "kind: StatefulSet, name: wide"), "it learns from them"},
+		"a4 by KEDA, which names the kind":  {database, ``, scaler("ScaledObject", "kind: StatefulSet, name: db"), "scales the source"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			twin := build(t, test.source, wanted(t, given(test.override))).Object
-			got := Autoscalers(source(t, test.source), twin, []*unstructured.Unstructured{test.scaler})
+			got := Autoscalers(source(t, test.source), twin, []*unstructured.Unstructured{test.scaler}, others)
 			if len(got) > 1 || (len(got) == 0) != (test.says == "") || !strings.Contains(strings.Join(got, ""), test.says) {
 				t.Errorf("it says %v", got)
 			}

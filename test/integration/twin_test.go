@@ -199,6 +199,25 @@ kind: PodDisruptionBudget
 metadata: {name: web}
 spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}
 `
+	wideScaler = `
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: wide}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: wide}
+  maxReplicas: 9
+`
+	wide = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: wide}
+spec:
+  replicas: 0
+  selector: {matchExpressions: [{key: app, operator: Exists}]}
+  template:
+    metadata: {labels: {app: wide}}
+    spec: {containers: [{name: wide, image: "example/wide:1"}]}
+`
 	db = `
 apiVersion: v1
 kind: Service
@@ -300,6 +319,13 @@ var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 		s.says(ctx, "faster", twins.ConditionServiceShared, metav1.ConditionFalse, twins.ReasonNoServices)
 		s.says(ctx, "faster", twins.ConditionAutoscalerInterference, metav1.ConditionFalse, twins.ReasonNone)
 		s.says(ctx, "faster", twins.ConditionDisruptionInterference, metav1.ConditionFalse, twins.ReasonNone)
+
+		By("another workload with an autoscaler, whose selector is wide")
+		s.create(ctx, wideScaler)
+		s.create(ctx, wide)
+		s.says(ctx, "faster", twins.ConditionAutoscalerInterference, metav1.ConditionTrue, twins.ReasonInterference, "HorizontalPodAutoscaler wide is for Deployment wide")
+		s.kubectl(ctx, "-n", s.namespace, "delete", "deployment", "wide")
+		s.says(ctx, "faster", twins.ConditionAutoscalerInterference, metav1.ConditionFalse, twins.ReasonNone)
 	})
 
 	It("has volumes of its own, which go with it, while those of its source stay", func(ctx SpecContext) {

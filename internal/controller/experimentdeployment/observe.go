@@ -211,25 +211,59 @@ func (s *scope) observeNeighbours(ctx context.Context) error {
 		address, _, _ := unstructured.NestedString(services[i].Object, "spec", "clusterIP")
 		s.seen.Services = append(s.seen.Services, twin.Service{Name: services[i].GetName(), Selector: selector, Headless: address == corev1.ClusterIPNone})
 	}
-	list := func(gvk schema.GroupVersionKind, to *[]*unstructured.Unstructured) error {
-		found, err := kube.List(ctx, s.reader(gvk), gvk, beside...)
-		for i := range found {
-			*to = append(*to, &found[i])
-		}
+	if s.seen.Autoscalers, err = s.autoscalers(ctx, beside...); err != nil {
 		return err
 	}
-	if err := list(autoscalerGVK, &s.seen.Autoscalers); err != nil {
+	if err := s.observeScaled(ctx); err != nil {
 		return err
 	}
-	for _, gvk := range []schema.GroupVersionKind{scaledObjectGVK, verticalGVK} {
-		if s.Kinds.State(gvk) != kube.KindServed {
+	s.seen.Budgets, err = s.list(ctx, budgetGVK, beside...)
+	return err
+}
+
+// autoscalers are those of every kind that is served.
+func (r *Reconciler) autoscalers(ctx context.Context, opts ...client.ListOption) (all []*unstructured.Unstructured, err error) {
+	for _, gvk := range []schema.GroupVersionKind{autoscalerGVK, scaledObjectGVK, verticalGVK} {
+		if gvk != autoscalerGVK && r.Kinds.State(gvk) != kube.KindServed {
 			continue
 		}
-		if err := list(gvk, &s.seen.Autoscalers); err != nil {
+		found, err := r.list(ctx, gvk, opts...)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
+func (r *Reconciler) list(ctx context.Context, gvk schema.GroupVersionKind, opts ...client.ListOption) (all []*unstructured.Unstructured, err error) {
+	found, err := kube.List(ctx, r.reader(gvk), gvk, opts...)
+	for i := range found {
+		all = append(all, &found[i])
+	}
+	return all, err
+}
+
+// observeScaled reads what the autoscalers are for, beside the source and the twin.
+func (s *scope) observeScaled(ctx context.Context) error {
+	served := s.served()
+	for _, autoscaler := range s.seen.Autoscalers {
+		kind, name := twin.Target(autoscaler)
+		ours := kind == s.owner.Spec.SourceRef.Kind && (name == s.owner.Spec.SourceRef.Name || name == key(s.owner).Name)
+		gvk, known := twin.Kinds[kind]
+		if ours || !known || !slices.Contains(served, gvk) {
+			continue
+		}
+		at := types.NamespacedName{Namespace: sourceNamespace(s.owner), Name: name}
+		workload, err := kube.Get(ctx, s.reader(gvk), gvk, at, client.UnsafeDisableDeepCopy)
+		if err != nil {
 			return err
 		}
+		if workload != nil {
+			s.seen.Scaled = append(s.seen.Scaled, workload)
+		}
 	}
-	return list(budgetGVK, &s.seen.Budgets)
+	return nil
 }
 
 // observeReferrer looks for a Rollout that runs the template of the source (r13).

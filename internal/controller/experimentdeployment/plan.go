@@ -53,9 +53,9 @@ type Observed struct {
 	// Granted: the namespace of the source lets the ExperimentDeployment have a twin there. Privileged: one with
 	// more privileges than its source.
 	Granted, Privileged bool
-	// Services, Autoscalers and Budgets beside the source.
-	Services             []twin.Service
-	Autoscalers, Budgets []*unstructured.Unstructured
+	// Services, Autoscalers and Budgets beside the source. Scaled are the other workloads that autoscalers are for.
+	Services                     []twin.Service
+	Autoscalers, Scaled, Budgets []*unstructured.Unstructured
 	// Claims are the access modes of PersistentVolumeClaims that the pods may use, by name. Unsure says that one is
 	// not there, or for one pod alone: nobody tells when that changes.
 	Claims map[string][]string
@@ -416,7 +416,7 @@ func (p *Plan) describe(f facts, source *unstructured.Unstructured, built *twin.
 	p.Built, p.SourceGeneration, p.TemplateHash, p.Services = true, f.generation(), twin.Hash(template), built.Services
 	p.Others = []conditions.Step{
 		shared(built.Services),
-		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(source, built.Object, f.seen.Autoscalers)),
+		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(source, built.Object, f.seen.Autoscalers, f.seen.Scaled)),
 		interference(v1alpha1.ConditionDisruptionInterference, twin.Budgets(source, built.Object, f.seen.Budgets)),
 		overlaps(twin.Overlaps(source, built.Object), source.GetKind()),
 		warned(built.Warnings),

@@ -795,6 +795,30 @@ func TestNeighboursOfOthers(t *testing.T) {
 	}
 }
 
+// a1: the autoscaler of another workload counts the twin's pods where the selector of that selects them.
+func TestScaledBeside(t *testing.T) {
+	scaler := object(t, "kind: HorizontalPodAutoscaler\napiVersion: autoscaling/v2\nmetadata: {name: wide, namespace: shop}\nspec: {scaleTargetRef: {kind: StatefulSet, name: wide}}")
+	wide := object(t, "kind: StatefulSet\napiVersion: apps/v1\nmetadata: {name: wide, namespace: shop}\nspec: {selector: {matchExpressions: [{key: app, operator: Exists}]}}")
+	for name, test := range map[string]struct {
+		beside []client.Object
+		says   string
+	}{
+		"nothing that it is for": {[]client.Object{scaler}, ""},
+		"nothing that scales it": {[]client.Object{wide}, ""},
+		"both":                   {[]client.Object{scaler, wide}, "HorizontalPodAutoscaler wide is for StatefulSet wide"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, faster(t, `{"minReadySeconds": 5}`), append(test.beside, object(t, web))...)
+			l.passed()
+			if test.says == "" {
+				l.says(v1alpha1.ConditionAutoscalerInterference, "False", v1alpha1.ReasonNone)
+			} else if said := l.says(v1alpha1.ConditionAutoscalerInterference, "True", v1alpha1.ReasonInterference); !strings.HasPrefix(said, test.says) {
+				t.Errorf("it says %q", said)
+			}
+		})
+	}
+}
+
 // What the manager may do (a7, o4): a second budget would have evictions answered with an error, and an owner reference
 // that blocks needs a right on the owner where clusters ask for it.
 func TestRights(t *testing.T) {

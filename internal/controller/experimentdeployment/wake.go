@@ -45,7 +45,35 @@ func (r *Reconciler) find(ctx context.Context, opts ...client.ListOption) []reco
 // ofWorkload wakes the owner of a twin, and those whose source a workload is, or is made of, if what it asks
 // for has changed.
 func (r *Reconciler) ofWorkload() handler.EventHandler {
-	return both(kube.Enqueue(marks.Owners(r.Options.WatchNamespaces), priorityTwin), respecified(handler.EnqueueRequestsFromMapFunc(r.followers)))
+	return both(kube.Enqueue(marks.Owners(r.Options.WatchNamespaces), priorityTwin),
+		both(respecified(handler.EnqueueRequestsFromMapFunc(r.followers)), cameOrWent(handler.EnqueueRequestsFromMapFunc(r.besideScaled))))
+}
+
+// besideScaled are those with a source in the namespace of a workload that an autoscaler is for.
+func (r *Reconciler) besideScaled(ctx context.Context, o client.Object) []reconcile.Request {
+	autoscalers, err := r.autoscalers(ctx, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "Listing autoscalers of a workload")
+	}
+	for _, a := range autoscalers {
+		if kind, name := twin.Target(a); kind == o.GetObjectKind().GroupVersionKind().Kind && name == o.GetName() {
+			return r.find(ctx, client.MatchingFields{indexNamespace: o.GetNamespace()})
+		}
+	}
+	return nil
+}
+
+// cameOrWent hands on that an object is new, or gone: the selector of a workload does not change. What is there when the manager
+// starts is looked at anyway.
+func cameOrWent(to handler.EventHandler) handler.EventHandler {
+	return handler.Funcs{
+		DeleteFunc: to.Delete,
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			if !e.IsInInitialList {
+				to.Create(ctx, e, q)
+			}
+		},
+	}
 }
 
 // followers are those whose source a workload is, or is made of, or says something of by what it is made of itself.
