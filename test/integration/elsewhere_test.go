@@ -62,7 +62,7 @@ spec:
     parameters: {includedGroups: [Deployment, StatefulSet, CronJob], namespace: {selector: {team: NAMESPACE}}, workloadSelector: {matchLabels: {tier: back}}}
 `
 
-var _ = Describe("A HibernatePlan of another cluster", Ordered, func() {
+var _ = Describe("A HibernatePlan of another cluster", Ordered, long, func() {
 	BeforeAll(startNode)
 
 	It("puts workloads there to sleep and wakes them as they were", func(ctx SpecContext) {

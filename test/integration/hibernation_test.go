@@ -330,7 +330,7 @@ func (e *executioner) hit() bool {
 	return hit
 }
 
-var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, func() {
+var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 	BeforeAll(startNode)
 
 	It("puts workloads to sleep and wakes them as they were", func(ctx SpecContext) {

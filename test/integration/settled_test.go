@@ -33,7 +33,7 @@ func (l *lab) holder() string {
 	return ptr.Deref(lease.Spec.HolderIdentity, "")
 }
 
-var _ = Describe("A settled system", Ordered, func() {
+var _ = Describe("A settled system", Ordered, long, func() {
 	var s *stage
 	BeforeAll(func() {
 		By("taking everything else down")

@@ -41,6 +41,9 @@ func TestIntegration(t *testing.T) {
 	RunSpecs(t, "Integration")
 }
 
+// long is for what takes the better part of a minute: begun last, it would have the other process wait.
+const long = SpecPriority(1)
+
 var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(20 * time.Second)
 	SetDefaultEventuallyPollingInterval(40 * time.Millisecond)
