@@ -72,6 +72,8 @@ const (
 	ReasonNothingFound = "NothingFound"
 	// ReasonAcknowledged: an annotation was acted on.
 	ReasonAcknowledged = "Acknowledged"
+	// ReasonNotActedOn: an annotation does not count.
+	ReasonNotActedOn = "NotActedOn"
 )
 
 // What the plan is known by outside of its own object.
@@ -95,7 +97,7 @@ const (
 	// may use it, comma-separated; * is all.
 	AnnotationAllowedNamespaces = "hibernator.ardikabs.com/allowed-namespaces"
 	// AnnotationHibernateNow, AnnotationWakeNow, AnnotationSkipNext and AnnotationRetryNow of a plan ask for something
-	// once: each new value of one is acted on.
+	// once: each new value of one is acted on, but for the hibernate-now that a plan is created with.
 	AnnotationHibernateNow = "hibernator.ardikabs.com/hibernate-now"
 	AnnotationWakeNow      = "hibernator.ardikabs.com/wake-now"
 	AnnotationSkipNext     = "hibernator.ardikabs.com/skip-next"

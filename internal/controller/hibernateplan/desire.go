@@ -169,8 +169,10 @@ func next(s *schedule.Schedule, d desire, upcoming []v1alpha1.Transition) *v1alp
 }
 
 // acknowledge acts on the annotations that ask for something once: each new value of one counts. Where there is no
-// schedule, or the plan goes, only retry-now can be acted on. It returns the names of those that it has acted on.
-func acknowledge(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Time) (acted []string) {
+// schedule, or the plan goes, only retry-now can be acted on. A hibernate-now that a plan is created with does not count:
+// it may have come with a backup, and would put to sleep what is needed. It returns the names of those that it has
+// acted on, and of those that do not count.
+func acknowledge(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Time) (acted, void []string) {
 	st := &plan.Status
 	st.Skips = slices.DeleteFunc(st.Skips, func(skipped v1alpha1.Span) bool { return !now.Before(skipped.Until.Time) })
 	var kept []v1alpha1.Acknowledgement
@@ -185,9 +187,13 @@ func acknowledge(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Ti
 		if name == v1alpha1.AnnotationSkipNext && len(st.Skips) >= maxSkips {
 			possible = false // until the first of them is over
 		}
-		if possible && (done == nil || done.Value != value) {
-			done = &v1alpha1.Acknowledgement{Annotation: short, Value: value, At: metav1.NewTime(now.Truncate(time.Second))}
-			acted = append(acted, short)
+		asks := &v1alpha1.Acknowledgement{Annotation: short, Value: value, At: metav1.NewTime(now.Truncate(time.Second))}
+		switch {
+		case done != nil && done.Value == value:
+		case name == v1alpha1.AnnotationHibernateNow && created(st):
+			done, void = asks, append(void, short)
+		case possible:
+			done, acted = asks, append(acted, short)
 			act(plan, name, s, now)
 		}
 		if done != nil {
@@ -198,8 +204,11 @@ func acknowledge(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Ti
 	if st.Manual != nil && st.Manual.Until != nil && !now.Before(st.Manual.Until.Time) {
 		st.Manual = nil
 	}
-	return acted
+	return acted, void
 }
+
+// created says whether nothing was ever decided of a plan.
+func created(st *v1alpha1.HibernatePlanStatus) bool { return st.Targets == 0 }
 
 func known(all []v1alpha1.Acknowledgement, name string) *v1alpha1.Acknowledgement {
 	for i := range all {

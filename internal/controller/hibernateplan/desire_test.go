@@ -3,6 +3,7 @@ package hibernateplan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,6 +169,7 @@ func TestNotAcknowledged(t *testing.T) {
 		"without a schedule": func(p *v1alpha1.HibernatePlan) { p.Spec.Schedule.Timezone = "Europe/Nowhere" },
 	} {
 		plan := newPlan(v1alpha1.StrategyParallel, 1)
+		plan.Status.Targets = 1
 		plan.Annotations = map[string]string{}
 		for _, a := range []string{v1alpha1.AnnotationHibernateNow, v1alpha1.AnnotationWakeNow, v1alpha1.AnnotationSkipNext, v1alpha1.AnnotationRetryNow} {
 			plan.Annotations[a] = "1"
@@ -177,5 +179,38 @@ func TestNotAcknowledged(t *testing.T) {
 		if st := p.Status; !slices.Equal(p.Acted, []string{"retry-now"}) || len(st.Acknowledged) != 1 || st.Manual != nil || len(st.Skips) > 0 {
 			t.Errorf("%s: %v, %+v, %+v, %v", name, p.Acted, st.Acknowledged, st.Manual, st.Skips)
 		}
+	}
+}
+
+// What a plan is created with may have come with a backup, or from a repository: whatever else it asks for, its targets are not
+// put to sleep at any time of the day. Another value is acted on.
+func TestHibernateNowOfBefore(t *testing.T) {
+	for name, mend := range map[string]func(*world){
+		"at once": func(*world) {},
+		"when the schedule can be read": func(w *world) {
+			of := w.plan.Spec.Schedule.Timezone
+			w.plan.Spec.Schedule.Timezone = "Europe/Nowhere"
+			w.settle()
+			w.plan.Spec.Schedule.Timezone = of
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+			w.plan.Annotations = map[string]string{v1alpha1.AnnotationHibernateNow: "1", v1alpha1.AnnotationSkipNext: "1"}
+			mend(w)
+			w.settle()
+			w.awake()
+			if st := w.plan.Status; known(st.Acknowledged, "hibernate-now") == nil || st.Manual != nil || len(st.Skips) != 1 {
+				t.Errorf("%+v, %+v, %v", st.Acknowledged, st.Manual, st.Skips)
+			}
+			if told := strings.Join(w.log, "\n"); strings.Count(told, v1alpha1.ReasonNotActedOn) != 1 {
+				t.Errorf("it tells:\n%s", told)
+			}
+			w.plan.Annotations[v1alpha1.AnnotationHibernateNow] = "2"
+			w.settle()
+			if len(w.asleep) != 2 {
+				t.Errorf("asleep: %v", w.asleep)
+			}
+		})
 	}
 }

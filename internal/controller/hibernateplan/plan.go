@@ -99,8 +99,8 @@ type Plan struct {
 	Launch, Clear, Release []int
 	// Forget is the cycle whose revision is to go; 0 is none.
 	Forget int64
-	// Acted are the annotations that were acted on.
-	Acted []string
+	// Acted are the annotations that were acted on, and Void those that do not count.
+	Acted, Void []string
 	// Failed are the attempts that have failed, for Events: the target, and the message.
 	Failed []problem
 	// Idle: nothing runs, and nothing is to be started.
@@ -251,7 +251,7 @@ func (f facts) table(of v1alpha1.Schedule, skips []v1alpha1.Span) (*schedule.Sch
 func (f facts) want(p *Plan, plan *v1alpha1.HibernatePlan) {
 	st := &plan.Status
 	table, of := f.timetable(p, plan)
-	p.Acted = acknowledge(plan, table, f.now)
+	p.Acted, p.Void = acknowledge(plan, table, f.now)
 	if table == nil {
 		st.NextTransition, st.Upcoming = nil, nil
 		p.Desired, p.Known = insisted(plan, f.now)

@@ -308,6 +308,10 @@ func happened(before, after *v1alpha1.HibernatePlan, s *scope, err error) (out [
 		for _, a := range s.plan.Acted {
 			out = append(out, kube.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonAcknowledged, Subject: a, Message: "Annotation " + a + " was acted on"})
 		}
+		for _, a := range s.plan.Void {
+			out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonNotActedOn, Subject: a, Message: "Annotation " + a +
+				" was there when the plan was created, and does not count: it may have come with a backup; give it another value"})
+		}
 		for _, f := range s.plan.Failed {
 			out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonTargetFailed, Subject: f.reason, Message: f.message})
 		}

@@ -309,6 +309,7 @@ func TestEventsOfAnnotations(t *testing.T) {
 	plan.Finalizers = []string{v1alpha1.Finalizer}
 	r, c := newReconciler(t, plan)
 	r.Recorder = recorder
+	_, plan = pass(t, r, plan)
 	var want []string
 	for i, name := range []string{"hibernate-now", "wake-now", "skip-next", "retry-now", "retry-now"} {
 		plan.Annotations = map[string]string{v1alpha1.GroupVersion.Group + "/" + name: fmt.Sprint(i)}
