@@ -58,11 +58,10 @@
 // ExperimentDeployments, their statuses too where another manager has written them (kube.Told); Deployments,
 // StatefulSets and, once they are installed, Rollouts, without what is never read of them, each of which wakes those
 // that name it as a source or own it as a twin; Services, HorizontalPodAutoscalers, ScaledObjects, VerticalPodAutoscalers and
-// PodDisruptionBudgets of namespaces that have a source, and what the autoscalers are for when it comes or goes; the metadata of
-// Namespaces. How a volume may be used that the
-// pods name is asked of the server in each pass, and, where there is none or it is for one pod alone, every five
-// minutes; hardly any source has one. With --watch-namespaces a source in another namespace is refused: nobody would
-// see it.
+// PodDisruptionBudgets of namespaces that have a source, and what the autoscalers are for when it comes or goes; the metadata
+// of Namespaces. How a volume may be used that the pods name is asked of the server in each pass, and, where there is none or
+// it is for one pod alone, every five minutes; hardly any source has one. With --watch-namespaces a source in another namespace
+// is refused: nobody would see it.
 //
 // # What a change costs
 //

@@ -35,7 +35,8 @@
 // # How a cycle goes
 //
 // What is wanted is a function of spec, exceptions, annotations and the time alone: deletion, then override, then an
-// annotation, then the schedule. Whoever was down acts on what should be now.
+// annotation, then the schedule. Whoever was down acts on what should be now. A hibernate-now that a plan is created with
+// may have come with a backup, and does not count.
 //
 // A cycle begins when the targets are to sleep, and ends when all are awake. In between it may turn around any time:
 // what runs comes to its end, what was not stopped is skipped. What was stopped, wholly or in part, is woken.
