@@ -248,6 +248,8 @@ type sight struct {
 	point *corev1.ConfigMap
 	// made: its Job is there, and held: it is not, and a pod of it is.
 	made, held bool
+	// stops is when what is there has had its time; 0 is never.
+	stops time.Duration
 	// outcome of it; nil if it has none yet.
 	outcome *outcome
 }
@@ -260,6 +262,7 @@ func (s *scope) sees(seen *sight) {
 	if seen.held {
 		s.seen.Held[seen.attempt] = true
 	}
+	s.seen.Stops = sooner(s.seen.Stops, seen.stops)
 	if seen.outcome != nil {
 		s.seen.Outcomes[seen.attempt] = *seen.outcome
 	}
@@ -295,7 +298,7 @@ func (s *scope) lost(job *unstructured.Unstructured) bool {
 	if own, ok, _ := unstructured.NestedInt64(job.Object, pathDeadline...); ok && own > 0 {
 		deadline = time.Duration(own) * time.Second
 	}
-	return s.given(toldToEnd(job), deadline)
+	return s.given(toldToEnd(job), deadline, &s.seen.Stops)
 }
 
 // pathDeadline is where a Job says how long it may run.
@@ -320,16 +323,20 @@ func toldToEnd(job *unstructured.Unstructured) *metav1.Time {
 
 // given says whether a runner that was told to stop at some time has had all the time that it may take, and else has
 // the plan looked at when it has.
-func (s *scope) given(since *metav1.Time, deadline time.Duration) bool {
+func (s *scope) given(since *metav1.Time, deadline time.Duration, stops *time.Duration) bool {
 	if since == nil {
 		return false
 	}
 	left := since.Add(deadline + lostAfter).Sub(s.now)
 	if left > 0 {
-		s.seen.Stops = sooner(s.seen.Stops, left)
+		*stops = sooner(*stops, left)
 	}
 	return left <= 0
 }
+
+// unseenAgain is when to look again at a Job that is there, and that the cache does not have yet. It may never have it: one
+// that somebody deletes while a watch is late, or begins anew, wakes nobody, as if it had never been.
+const unseenAgain = time.Second
 
 // observeAttempt reads what came of one attempt, whose Job has finished or is not there: it was not made yet, or
 // somebody has deleted it. What its runner has said counts in any case.
@@ -356,13 +363,14 @@ func (s *scope) observeAttempt(ctx context.Context, seen *sight) error {
 			return &kube.NameTakenError{Object: kube.Describe(seen.job)}
 		}
 		if seen.made = seen.job != nil && !finished(seen.job); seen.made {
+			seen.stops = unseenAgain
 			return nil
 		}
 	}
 	if seen.job == nil && said == nil {
 		pods, err := s.pods(ctx, seen.attempt)
 		// Its Job is made again when they have ended.
-		seen.held = slices.ContainsFunc(pods, func(p corev1.Pod) bool { return alive(p) && !s.given(p.DeletionTimestamp, s.longest()) })
+		seen.held = slices.ContainsFunc(pods, func(p corev1.Pod) bool { return alive(p) && !s.given(p.DeletionTimestamp, s.longest(), &seen.stops) })
 		return err
 	}
 	return s.conclude(ctx, seen, said)

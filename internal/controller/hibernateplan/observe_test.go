@@ -134,6 +134,36 @@ func TestRunnerThatDoesNotStart(t *testing.T) {
 	}
 }
 
+// A Job that the cache does not have yet may be deleted before it has it, which nobody is told of, as little as that it does not
+// start: it is looked at again until the cache has it.
+func TestJobThatTheCacheDoesNotHave(t *testing.T) {
+	plan, n := attempting(v1alpha1.OperationShutdown, "a")
+	attempt := only(plan)
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: attempt, CreationTimestamp: metav1.NewTime(noon)}}
+	marks.Set(plan, job)
+	live := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job).Build()
+	late := fake.NewClientBuilder().WithScheme(scheme.Scheme).Build()
+	look := func(cache client.Client) (*scope, Plan) {
+		s := &scope{Reconciler: &Reconciler{Client: cache, Live: live, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
+		if err := s.observeAttempts(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return s, facts{plan: plan, seen: s.seen, registry: registry, namespace: "system", now: noon}.decide()
+	}
+	if s, p := look(late); !s.seen.Jobs[attempt] || len(p.Launch) > 0 || p.Wait > unseenAgain {
+		t.Errorf("it is there: %t, and is looked at again in %s", s.seen.Jobs[attempt], p.Wait)
+	}
+	if s, p := look(live); !s.seen.Jobs[attempt] || p.Wait <= unseenAgain || p.Wait > startsWithin {
+		t.Errorf("the cache has it: %t, and it is looked at again in %s", s.seen.Jobs[attempt], p.Wait)
+	}
+	if err := live.Delete(t.Context(), job); err != nil {
+		t.Fatal(err)
+	}
+	if s, _ := look(late); s.seen.Jobs[attempt] || !s.seen.Looked[attempt] {
+		t.Error("it is gone, and nobody has seen that")
+	}
+}
+
 // What keeps a runner from starting is only told: where that cannot be looked at, the plan goes on.
 func TestRunnerThatCannotBeLookedAt(t *testing.T) {
 	plan, n := attempting(v1alpha1.OperationShutdown, "a")
