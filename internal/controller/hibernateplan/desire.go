@@ -183,16 +183,12 @@ func acknowledge(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Ti
 		}
 		short := name[len(v1alpha1.GroupVersion.Group)+1:]
 		done := known(st.Acknowledged, short)
-		possible := name == v1alpha1.AnnotationRetryNow || s != nil && plan.DeletionTimestamp == nil
-		if name == v1alpha1.AnnotationSkipNext && len(st.Skips) >= maxSkips {
-			possible = false // until the first of them is over
-		}
 		asks := &v1alpha1.Acknowledgement{Annotation: short, Value: value, At: metav1.NewTime(now.Truncate(time.Second))}
 		switch {
 		case done != nil && done.Value == value:
 		case name == v1alpha1.AnnotationHibernateNow && created(st):
 			done, void = asks, append(void, short)
-		case possible:
+		case possible(plan, name, s):
 			done, acted = asks, append(acted, short)
 			act(plan, name, s, now)
 		}
@@ -205,6 +201,15 @@ func acknowledge(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Ti
 		st.Manual = nil
 	}
 	return acted, void
+}
+
+// possible says whether what an annotation asks for can be done now.
+func possible(plan *v1alpha1.HibernatePlan, annotation string, s *schedule.Schedule) bool {
+	if annotation == v1alpha1.AnnotationRetryNow {
+		return true
+	}
+	full := annotation == v1alpha1.AnnotationSkipNext && len(plan.Status.Skips) >= maxSkips // until the first of them is over
+	return s != nil && plan.DeletionTimestamp == nil && !full
 }
 
 // created says whether nothing was ever decided of a plan.

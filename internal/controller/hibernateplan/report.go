@@ -302,16 +302,22 @@ var bad = []string{
 	kube.ReasonRejected, kube.ReasonReconcileError,
 }
 
+// answers are the events of annotations that ask for something.
+func answers(p Plan) (out []kube.Event) {
+	for _, a := range p.Acted {
+		out = append(out, kube.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonAcknowledged, Subject: a, Message: "Annotation " + a + " was acted on"})
+	}
+	for _, a := range p.Void {
+		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonNotActedOn, Subject: a, Message: "Annotation " + a +
+			" was there when the plan was created, and does not count: it may have come with a backup; give it another value"})
+	}
+	return out
+}
+
 // happened are the events between two statuses.
 func happened(before, after *v1alpha1.HibernatePlan, s *scope, err error) (out []kube.Event) {
 	if err == nil || s.recordable {
-		for _, a := range s.plan.Acted {
-			out = append(out, kube.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonAcknowledged, Subject: a, Message: "Annotation " + a + " was acted on"})
-		}
-		for _, a := range s.plan.Void {
-			out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonNotActedOn, Subject: a, Message: "Annotation " + a +
-				" was there when the plan was created, and does not count: it may have come with a backup; give it another value"})
-		}
+		out = append(out, answers(s.plan)...)
 		for _, f := range s.plan.Failed {
 			out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonTargetFailed, Subject: f.reason, Message: f.message})
 		}
