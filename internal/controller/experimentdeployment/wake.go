@@ -49,15 +49,19 @@ func (r *Reconciler) ofWorkload() handler.EventHandler {
 		both(respecified(handler.EnqueueRequestsFromMapFunc(r.followers)), cameOrWent(handler.EnqueueRequestsFromMapFunc(r.besideScaled))))
 }
 
-// besideScaled are those with a source in the namespace of a workload that an autoscaler is for.
+// besideScaled are those with a source in the namespace of a workload that an autoscaler is for. In most namespaces there are none.
 func (r *Reconciler) besideScaled(ctx context.Context, o client.Object) []reconcile.Request {
+	requests := r.find(ctx, client.MatchingFields{indexNamespace: o.GetNamespace()})
+	if len(requests) == 0 {
+		return nil
+	}
 	autoscalers, err := r.autoscalers(ctx, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Listing autoscalers of a workload")
 	}
 	for _, a := range autoscalers {
 		if kind, name := twin.Target(a); kind == o.GetObjectKind().GroupVersionKind().Kind && name == o.GetName() {
-			return r.find(ctx, client.MatchingFields{indexNamespace: o.GetNamespace()})
+			return requests
 		}
 	}
 	return nil
