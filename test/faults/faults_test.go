@@ -798,7 +798,7 @@ func TestPlans(t *testing.T) {
 	if n := len(Every([]Mode{Quota, Terminating, Held}, w, reference)); n != 1+1+8 {
 		t.Errorf("%d plans", n)
 	}
-	sampleHas(t, sample(Modes, w, reference, 0, budget), reference)
+	sampleHas(t, sample(Modes, w, reference, 0, 2*len(Modes)), reference)
 	// What was created last can be taken for not there; what is not watched is never read late.
 	if f := (Fault{Behind, 8}); reference.behind(f) != kind || !f.possible(reference) || (Fault{Behind, 12}).possible(reference) {
 		t.Errorf("behind at write 8 is %s", reference.behind(f))
@@ -826,7 +826,7 @@ func sampleHas(t *testing.T, sample []Plan, reference *Reference) {
 			}
 		}
 	}
-	if len(played) != len(Modes) || len(killed) < budget/4 || runs > len(killed)/3+1 {
+	if len(played) != len(Modes) || len(killed) < 12 || runs > len(killed)/3+1 {
 		t.Errorf("%d plans of %d modes; %d runs with crashes at %d writes", len(sample), len(played), runs, len(killed))
 	}
 }

@@ -359,11 +359,10 @@ func sample(modes []Mode, w Workload, reference *Reference, turn, n int) []Plan 
 	others := slices.Clone(modes[1:])
 	slices.SortStableFunc(others, func(a, b Mode) int { return cmp.Compare(order(a), order(b)) })
 	for ; n > 0; n-- {
-		// The golden ratio spreads any number of points evenly.
-		_, part := math.Modf(float64(turn+1) * 0.6180339887)
-		f := Fault{modes[0], 1 + int(part*float64(len(reference.Writes)))}
+		f := Fault{modes[0], point(turn/3, reference)}
 		if turn%3 != 0 {
-			f = nearest(Fault{others[(turn-turn/3-1)%len(others)], f.K}, reference)
+			other := turn - turn/3 - 1
+			f = nearest(Fault{others[other%len(others)], point(other, reference)}, reference)
 		}
 		out = append(out, Plan{Workload: w, Fault: f})
 		turn++
@@ -373,6 +372,12 @@ func sample(modes []Mode, w Workload, reference *Reference, turn, n int) []Plan 
 	})
 	out = slices.CompactFunc(out, func(a, b Plan) bool { return a.Fault == b.Fault })
 	return inRuns(out, func(points int) int { return (points + 2) / 3 })
+}
+
+// point is the write that the i-th of any number of faults happens at: the golden ratio spreads them evenly, but only one by one.
+func point(i int, reference *Reference) int {
+	_, part := math.Modf(float64(i+1) * 0.6180339887)
+	return 1 + int(part*float64(len(reference.Writes)))
 }
 
 func order(m Mode) int {
