@@ -34,7 +34,7 @@ func (c *cost) print(to io.Writer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := time.Duration(max(1, c.plans))
-	fmt.Fprintf(to, "a run: %s to prepare, %s to play, %s of it still, %s quiet and end\n", (c.prepare / n).Round(time.Millisecond),
+	fmt.Fprintf(to, "%d runs, each with %s to prepare, %s to play, %s of it still, %s quiet and end\n", c.plans, (c.prepare / n).Round(time.Millisecond),
 		(c.play / n).Round(time.Millisecond), (c.still / n).Round(time.Millisecond), (c.rest / n).Round(time.Millisecond))
 }
 

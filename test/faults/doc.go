@@ -84,12 +84,12 @@
 // so that the last plan costs what the first did.
 //
 // Half of a run is its way to the write, so one run may be killed, or lose an answer, several times (-faults.together=3), a third of
-// the way from each other. (What is refused is told in a status, which is another road.) It says something of a write only if nothing is found and
-// the road up to the last of them is that of the reference, write by write: else each is played by itself. What is found of
-// all of them, also when nothing else is played, and of none by itself, fails (-faults.k=3,9,15 plays them again). Of short
-// roads each fault has a run. What it does not
-// show is what shows late after one fault and is put right by the next, as when a timer is forgotten that another start
-// sets again.
+// the way from each other, as long as its road is that of the reference, write by write. (What is refused is told in a status, which
+// is another road.) Where a kill makes the road another, that was the last of the run: those that are left have another run, up to
+// the next of that sort, so that no kill is wasted and none is where it is not meant to be. If anything is found, each is played by
+// itself. What is found of all of them, also when nothing else is played, and of none by itself, fails (-faults.k=3,9,15 plays them
+// again). What it does not show is what shows late after one fault and is put right by the next, as when a timer is forgotten that
+// another start sets again.
 //
 // Many workloads begin as others do, and part from them with what their users do later. Where the manager has got as far as the
 // next write on the same road, from the same objects, a kill is the same in all of them, and -faults.anew plays it in the first.

@@ -150,25 +150,48 @@ func TestProxy(t *testing.T) {
 	}
 }
 
-// A fault that happens several times waits for its write each time.
+// A fault that happens several times waits for its write each time, and does not happen where the road is another.
 func TestProxyRepeats(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
 	defer server.Close()
-	p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{Fault: Fault{Lost, 2}, also: []int{4}, hide: hider("run-x")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.close()
-	for i, want := range []int{200, 0, 200, 0, 200} {
-		if over := p.faultOver(); over != (i > 3) {
-			t.Errorf("before request %d it is over: %t", i+1, over)
+	for name, test := range map[string]struct {
+		road   string // the names in the reference; what is written is aaaaa
+		codes  []int
+		struck []int
+		over   int // when it is, by the requests before
+	}{
+		"all":              {road: "aaaaa", codes: []int{200, 0, 200, 0, 200}, struck: []int{2, 4}, over: 4},
+		"off between":      {road: "aabaa", codes: []int{200, 0, 200, 200, 200}, struck: []int{2}, over: 3},
+		"off at the write": {road: "aaaba", codes: []int{200, 0, 200, 200, 200}, struck: []int{2}, over: 4},
+		"off behind":       {road: "aaaab", codes: []int{200, 0, 200, 0, 200}, struck: []int{2, 4}, over: 4},
+		"off as of itself": {road: "abaaa", codes: []int{200, 0, 200, 200, 200}, struck: []int{2}, over: 3},
+		"shorter":          {road: "aa", codes: []int{200, 0, 200, 200, 200}, struck: []int{2}, over: 3},
+	} {
+		var road []Write
+		seen := map[rune]int{}
+		for _, c := range test.road {
+			seen[c]++
+			road = append(road, Write{Verb: "create", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "n", Name: string(c), Occurrence: seen[c]})
 		}
-		if code, _ := ask(p.url, http.MethodPost, "pods", "a"); code != want {
-			t.Errorf("request %d is answered %d, not %d", i+1, code, want)
+		p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{Fault: Fault{Lost, 2}, also: []int{4}, road: road, hide: hider("run-x")})
+		if err != nil {
+			t.Fatal(err)
 		}
-		for p.struck() && !p.faultOver() {
-			time.Sleep(poll)
+		for i, want := range test.codes {
+			if over := p.faultOver(); over != (i >= test.over) {
+				t.Errorf("%s: before request %d it is over: %t", name, i+1, over)
+			}
+			if code, _ := ask(p.url, http.MethodPost, "pods", "a"); code != want {
+				t.Errorf("%s: request %d is answered %d, not %d", name, i+1, code, want)
+			}
+			for p.struck() && !p.faultOver() {
+				time.Sleep(poll)
+			}
 		}
+		if at := p.struckAt(); !slices.Equal(at, test.struck) {
+			t.Errorf("%s: it has happened at writes %v, not %v", name, at, test.struck)
+		}
+		p.close()
 	}
 }
 
@@ -718,11 +741,8 @@ func TestCoupled(t *testing.T) {
 				plans = append(plans, Plan{Fault: Fault{Crash, k + 1}})
 			}
 			killed := map[int]int{}
-			for _, p := range Coupled(plans, writes, n) {
+			for _, p := range Coupled(plans, n) {
 				points := p.points()
-				if writes <= few && len(points) > 1 {
-					t.Errorf("of %d writes, %d in a run", writes, len(points))
-				}
 				if p.Fault.Mode != Crash {
 					if len(points) != 1 {
 						t.Errorf("%s has %d points", p.Fault, len(points))
@@ -744,6 +764,32 @@ func TestCoupled(t *testing.T) {
 					t.Errorf("of %d writes, %d in a run: %d kills at write %d", writes, n, killed[k+1], k+1)
 				}
 			}
+		}
+	}
+}
+
+// What a run of several kills did not come to is played after it, in a run again.
+func TestCredit(t *testing.T) {
+	w := Workload{Name: "w"}
+	reference := &Reference{Writes: make([]Write, 20)}
+	for name, test := range map[string]struct{ writes, struck, left []int }{
+		"all":   {writes: []int{3, 9, 15}, struck: []int{3, 9, 15}},
+		"first": {writes: []int{3, 9, 15}, struck: []int{3}, left: []int{9, 15}},
+		"two":   {writes: []int{3, 9, 15}, struck: []int{3, 9}, left: []int{15}},
+	} {
+		plan := Plan{Workload: w, Fault: Fault{Mode: Crash}}.at(test.writes...)
+		tr := &trial{report: &Report{played: map[string]map[Mode]*progress{}}}
+		tr.expect(plan)
+		left := tr.credit(Verdict{Plan: plan, struck: test.struck, planned: planned{Plan: plan, reference: reference}})
+		var passed, others []int
+		for _, v := range tr.report.Verdicts {
+			passed = append(passed, v.Plan.writes()...)
+		}
+		for _, p := range left {
+			others = append(others, p.writes()...)
+		}
+		if !slices.Equal(passed, test.struck) || !slices.Equal(others, test.left) || len(left) > 1 || tr.report.played["w"][Crash].left != len(test.left) {
+			t.Errorf("%s: passed %v, left %v in %d runs", name, passed, others, len(left))
 		}
 	}
 }

@@ -199,9 +199,9 @@ func (h *hunt) play(ctx context.Context, m Mutant, b built) (*catch, error) {
 		if err != nil {
 			return nil, err
 		}
-		undisturbed = append(undisturbed, planned{Plan{Workload: w}, reference})
+		undisturbed = append(undisturbed, planned{Plan: Plan{Workload: w}, reference: reference})
 		for _, p := range Every(m.modes(), w, reference) {
-			disturbed = append(disturbed, planned{p, reference})
+			disturbed = append(disturbed, planned{Plan: p, reference: reference})
 		}
 	}
 	lab := *h.trial.lab

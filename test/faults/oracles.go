@@ -232,10 +232,10 @@ func (r *run) judgeQuiet(out *findings, late []Write) {
 	if refused := len(late) - len(stored(late)); refused > pardoned {
 		out.add("O6", "%d writes after the end that the API server refused", refused)
 	}
-	if refused := r.proxy.tally().Refused; refused > hot*r.times {
+	if refused := r.proxy.tally().Refused; refused > hot*r.times() {
 		out.add("O6", "%d requests within %s that were refused by plan: a hot loop", refused, r.fault.lasts())
 	}
-	if all := r.proxy.story(); len(all)-len(stored(all)) > hot*r.times {
+	if all := r.proxy.story(); len(all)-len(stored(all)) > hot*r.times() {
 		out.add("O6", "%d writes that the API server refused: a hot loop", len(all)-len(stored(all)))
 	}
 }

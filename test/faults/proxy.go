@@ -82,8 +82,9 @@ type proxy struct {
 	flying map[*http.Request]time.Time
 	// busy is when a request came or was answered last.
 	busy time.Time
-	// first is the write that the fault happened at, fired when, and ceased when it was over.
+	// first is the write that the fault happened at last, fired when, and ceased when it was over; hits are the ordinals of all.
 	first         Write
+	hits          []int
 	fired, ceased time.Time
 	// spent is how long the faults before the last one lasted.
 	spent time.Duration
@@ -101,7 +102,7 @@ type proxy struct {
 // disturbance is what a proxy does to its manager.
 type disturbance struct {
 	Fault
-	// also are later writes that the fault happens at once more.
+	// also are later writes that the fault happens at once more, as long as the road is that of the reference.
 	also []int
 	// road are the writes of the reference: a refusing fault is for that one of them.
 	road []Write
@@ -319,7 +320,7 @@ func (p *proxy) refuses(w Write) bool {
 		if p.stored != p.plan.K-1 || !w.alike(p.plan.road[p.plan.K-1]) {
 			return false
 		}
-		p.first, p.fired = w, time.Now()
+		p.strike(w)
 		p.counted.Refused++
 		time.AfterFunc(p.plan.lasts(), p.cease)
 		return true
@@ -370,14 +371,47 @@ func (p *proxy) answered(w Write, code int) bool {
 		return false
 	}
 	p.stored++
+	if p.between() && (p.stored > len(p.plan.road) || w.Signature() != p.plan.road[p.stored-1].Signature()) {
+		p.leave()
+	}
 	if p.plan.refuses() || p.stored != p.plan.K {
 		if p.mark() != nil {
 			p.plan.K = 0 // it cannot happen, and will be said to have not
 		}
 		return false
 	}
-	p.first, p.fired = w, time.Now()
+	p.strike(w)
 	return true
+}
+
+// strike notes that the fault happens at a write.
+func (p *proxy) strike(w Write) {
+	p.first, p.fired, p.hits = w, time.Now(), append(p.hits, p.plan.K)
+}
+
+// between says whether the fault has happened and is to happen again.
+func (p *proxy) between() bool { return len(p.hits) > 0 && p.fired.IsZero() && p.ceased.IsZero() }
+
+// leave leaves out what is left of several times.
+func (p *proxy) leave() {
+	p.plan.K, p.plan.also, p.ceased = 0, nil, time.Now()
+	close(p.over)
+}
+
+// leaveRest does, if the fault has happened at all.
+func (p *proxy) leaveRest() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.between() {
+		p.leave()
+	}
+}
+
+// struckAt are the ordinals of the writes that the fault has happened at.
+func (p *proxy) struckAt() []int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.hits)
 }
 
 // mark keeps the moment after a write, for a manager that is put back there.

@@ -44,7 +44,6 @@ type run struct {
 	lab      *Lab
 	workload Workload
 	fault    Fault
-	times    int // how often it happens
 	stage    *Stage
 	record   *record
 	proxy    *proxy
@@ -90,7 +89,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 		return nil, fmt.Errorf("creating namespace: %w", err)
 	}
 	r := &run{
-		lab: l, workload: p.Workload, fault: p.Fault, times: len(p.writes()), alone: math.MaxInt,
+		lab: l, workload: p.Workload, fault: p.Fault, alone: math.MaxInt,
 		record: l.recorder.begin(namespace.Name),
 	}
 	r.stage = &Stage{Namespace: namespace.Name, Client: l.client, workload: p.Workload, advance: r.advance}
@@ -137,7 +136,7 @@ func (r *run) play(ctx context.Context, reference *Reference, patience time.Dura
 		patience = 0
 	}
 	may := func() time.Duration {
-		return reference.limit(r.workload, r.fault, min(r.proxy.span(), faultLimit), r.started, r.times)
+		return reference.limit(r.workload, r.fault, min(r.proxy.span(), faultLimit), r.started, r.times())
 	}
 	defer func() { r.took, r.may, r.reached = time.Since(r.begun), may(), len(r.proxy.story()) }()
 	defer r.leave(ctx)
@@ -182,10 +181,18 @@ func (r *run) hopeless(limit, patience time.Duration, reference bool) bool {
 	return took > limit+patience || took > limit && !r.proxy.faultOver() || reference && time.Since(r.moved) > pauseLimit
 }
 
-// spared says whether a run has come to its end without its fault, or the last of them: one before may have taken a write away.
+// spared says whether a run has come to its end without its fault. What is left of several it does without: one before may have
+// taken a write away.
 func (r *run) spared(ctx context.Context) bool {
-	return !r.proxy.struck() && !r.proxy.faultOver() && r.proxy.idle(spareLimit) && r.manager.ready(ctx)
+	spared := !r.proxy.struck() && !r.proxy.faultOver() && r.proxy.idle(spareLimit) && r.manager.ready(ctx)
+	if spared {
+		r.proxy.leaveRest()
+	}
+	return spared
 }
+
+// times is how often the fault has happened, or will.
+func (r *run) times() int { return max(1, len(r.proxy.struckAt())) }
 
 // look lets the user and the outsides see what there is. It says whether what the workload asks
 // for has come about, and whether to look again at once: what a step does may not show yet, and

@@ -20,7 +20,7 @@ var (
 	onlyK    = flag.String("faults.k", "", "let the fault happen at this write only; at several in one run: 3,9")
 	full     = flag.String("faults.full", "", "comma-separated modes to play at every write, all, or none: the references alone; by default a fixed sample is played")
 	part     = flag.String("faults.part", "", "play a part of the workloads: 2/5 is the second of five")
-	inOne    = flag.Int("faults.together", 1, "let a fault happen at so many writes of one run, far from each other, where the manager goes on after each as if nothing had happened; a run in which it does not, or with a finding, is played with one after the other")
+	inOne    = flag.Int("faults.together", 1, "let a fault happen at so many writes of one run, far from each other, as long as the manager goes on after each as if nothing had happened; what is left has another run, and of one with a finding each has its own")
 	anew     = flag.Bool("faults.anew", false, "leave out kills and lost answers at writes that are on the road of a workload before, of the same objects and flags, where the user has done nothing else yet")
 	recordTo = flag.String("faults.record", "", "file that keeps what has passed; what it says of the same manager and the same test is not played again")
 	parallel = flag.Int("faults.parallel", 6, "how many plans are played at the same time")
@@ -201,7 +201,7 @@ func trialOf(t *testing.T, modes []Mode, ks []int, asSample bool, workloads int,
 			if len(ks) > 1 {
 				return inRuns(all, func(int) int { return 1 })
 			}
-			return Coupled(all, len(r.Writes), *inOne)
+			return Coupled(all, *inOne)
 		},
 	}
 	if deadline, limited := t.Deadline(); limited {
@@ -298,23 +298,12 @@ func (known roads) has(f Fault, w Workload, reference *Reference) bool {
 	return had
 }
 
-const (
-	// apart is how many writes are between two faults of a run at least.
-	apart = 3
-	// few are so many writes that each fault has a run: that of a short road reaches far enough to change the rest of it, and
-	// what does is played twice.
-	few = 10
-)
+// apart is how many writes are between two faults of a run at least.
+const apart = 3
 
-// Coupled puts the faults of a workload that has so many writes, those that are over when they have happened, into runs of up
-// to n of a mode.
-func Coupled(plans []Plan, writes, n int) []Plan {
-	return inRuns(plans, func(points int) int {
-		if writes <= few {
-			return points
-		}
-		return max(apart, (points+n-1)/n)
-	})
+// Coupled puts the faults of a workload, those that are over when they have happened, into runs of up to n of a mode.
+func Coupled(plans []Plan, n int) []Plan {
+	return inRuns(plans, func(points int) int { return max(apart, (points+n-1)/n) })
 }
 
 // inRuns puts the faults of a workload that are over when they have happened into so many runs for the points of a mode.

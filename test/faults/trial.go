@@ -30,12 +30,18 @@ const (
 type Plan struct {
 	Workload Workload
 	Fault    Fault
-	// Also are later writes that the fault happens at once more. It passes only if nothing is found and the road is that of
-	// the reference up to the last of them; if not, each is played by itself. What is found of all of them, also when nothing
-	// else is played, and of none by itself, needs several.
+	// Also are later writes that the fault happens at once more, as long as the road is that of the reference; those that are
+	// left are played after that. If anything is found, each is played by itself. What is found of all of them, also when
+	// nothing else is played, and of none by itself, needs several.
 	Also []int
 
 	restart *restart
+}
+
+// at is the plan with its fault at some of its writes.
+func (p Plan) at(writes ...int) Plan {
+	p.Fault.K, p.Also = writes[0], writes[1:]
+	return p
 }
 
 // writes are those that the fault happens at, in their order.
@@ -45,9 +51,7 @@ func (p Plan) writes() []int { return append([]int{p.Fault.K}, p.Also...) }
 func (p Plan) points() []Plan {
 	var out []Plan
 	for _, k := range p.writes() {
-		point := p
-		point.Fault.K, point.Also = k, nil
-		out = append(out, point)
+		out = append(out, p.at(k))
 	}
 	return out
 }
@@ -117,7 +121,9 @@ type Verdict struct {
 	Strayed bool
 
 	// off says that it parted from its reference before its fault, or came to its end without.
-	off     bool
+	off bool
+	// struck are the writes that the fault happened at.
+	struck  []int
 	planned planned
 }
 
@@ -160,10 +166,11 @@ type trial struct {
 	begun, told time.Time
 }
 
-// planned is a plan with the reference to judge it by.
+// planned is a plan with the reference to judge it by, and how often it was played in vain.
 type planned struct {
 	Plan
 	reference *Reference
+	vain      int
 }
 
 // Try plays workloads and returns what was found: first the references of all, then all plans,
@@ -193,16 +200,13 @@ func (l *Lab) Try(ctx context.Context, o Trial, workloads ...Workload) (*Report,
 		for _, p := range t.Plans(i, w, references[i]) {
 			t.expect(p)
 			if p.Fault.Mode == Restart {
-				last = append(last, planned{p, references[i]})
+				last = append(last, planned{Plan: p, reference: references[i]})
 			} else {
-				plans[i] = append(plans[i], planned{p, references[i]})
+				plans[i] = append(plans[i], planned{Plan: p, reference: references[i]})
 			}
 		}
 	}
-	todo := t.trains(ctx, inTurn(plans))
-	for attempt := 1; len(todo) > 0; attempt++ {
-		todo = t.play(ctx, todo, attempt)
-	}
+	t.play(ctx, inTurn(plans))
 	errs[len(workloads)] = t.restarts(ctx, last)
 	if t.Alone {
 		t.couples(ctx)
@@ -304,55 +308,65 @@ func (t *trial) late(ctx context.Context, p Plan) bool {
 	return true
 }
 
-// trains plays the plans of several faults, and returns those that are left to play: what such a plan comes to says nothing
-// of each fault but that it passed.
-func (t *trial) trains(ctx context.Context, all []planned) (left []planned) {
-	var trains []planned
-	for _, p := range all {
-		if len(p.Also) > 0 {
-			trains = append(trains, p)
-		} else {
-			left = append(left, p)
-		}
-	}
-	for _, p := range t.play(ctx, trains, 1) {
-		for _, point := range p.points() {
-			left = append(left, planned{point, p.reference})
-		}
-	}
-	return left
-}
-
-// play plays plans and returns those to play again.
-func (t *trial) play(ctx context.Context, todo []planned, attempt int) []planned {
-	var mu sync.Mutex
-	var again []planned
+// play plays plans, and what is left of each.
+func (t *trial) play(ctx context.Context, plans []planned) {
 	var all sync.WaitGroup
-	for _, p := range todo {
+	for _, p := range plans {
 		t.seats.take()
-		if t.late(ctx, p.Plan) {
-			t.seats.leave()
-			continue
-		}
 		all.Go(func() {
-			v, judged := t.verdict(ctx, p, attempt)
-			if judged && (len(v.Findings) == 0 || len(p.Also) == 0) {
-				for _, point := range p.points() {
-					t.done(v.of(point))
-				}
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			again = append(again, p)
-			if judged {
-				t.say("%s: each is played by itself", v)
-				t.broken = append(t.broken, v)
+			left := t.played(ctx, p)
+			for len(left) > 0 {
+				t.seats.take()
+				left = append(t.played(ctx, left[0]), left[1:]...)
 			}
 		})
 	}
 	all.Wait()
-	return again
+}
+
+// played plays a plan on a seat that was taken for it, and returns what is left to play: the plan, if it does not count, or its
+// faults, if it has several, which say nothing of each but that it passed.
+func (t *trial) played(ctx context.Context, p planned) (left []planned) {
+	if t.late(ctx, p.Plan) {
+		t.seats.leave()
+		return nil
+	}
+	v, judged := t.verdict(ctx, p, p.vain+1)
+	switch {
+	case judged && len(p.Also) == 0:
+		t.done(v)
+		return nil
+	case len(p.Also) == 0:
+		p.vain++
+		return []planned{p}
+	case judged && len(v.Findings) == 0:
+		return t.credit(v)
+	case judged:
+		t.say("%s: each is played by itself", v)
+		t.report.mu.Lock()
+		t.broken = append(t.broken, v)
+		t.report.mu.Unlock()
+	}
+	for _, point := range p.points() {
+		left = append(left, planned{Plan: point, reference: p.reference})
+	}
+	return left
+}
+
+// credit tells that several faults of a run have passed, and returns the plan of the others.
+func (t *trial) credit(v Verdict) []planned {
+	var others []int
+	for _, point := range v.Plan.points() {
+		if slices.Contains(v.struck, point.Fault.K) {
+			t.done(v.of(point))
+		} else {
+			others = append(others, point.Fault.K)
+		}
+	}
+	if len(others) == 0 {
+		return nil
+	}
+	return []planned{{Plan: v.Plan.at(others...), reference: v.planned.reference}}
 }
 
 // of is the verdict of one of the plan's points.
@@ -415,7 +429,8 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	if r == nil {
 		return Verdict{Plan: p.Plan, Findings: findings, planned: p}, true
 	}
-	k := slices.Max(p.writes())
+	struck := r.proxy.struckAt()
+	k := slices.Max(append([]int{p.Fault.K}, struck...))
 	if p.Fault.refuses() {
 		k-- // that write itself may never come again
 	}
@@ -441,7 +456,7 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	}
 	return Verdict{
 		Plan: p.Plan, Write: p.reference.Writes[p.Fault.K-1].Signature(), Findings: findings, Tally: r.proxy.tally(),
-		Refused: len(all) - len(before), Hung: !r.converged && r.proxy.faultOver(), planned: p, off: off,
+		Refused: len(all) - len(before), Hung: !r.converged && r.proxy.faultOver(), planned: p, off: off, struck: struck,
 	}, true
 }
 
