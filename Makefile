@@ -71,6 +71,10 @@ hibernate-crash: k8s ## Put 1,000 workloads to sleep and wake them while runners
 schedule: ## Compare schedules with an oracle that goes by the minute, in every time zone whose clocks change.
 	@go test ./internal/schedule -count=1 -timeout 60m -run TestOracle -schedule.all $(TESTFLAGS)
 
+.PHONY: moments
+moments: ## End Experiments at every moment of every road, and hold what they have there.
+	@go test ./internal/controller/experiment -count=1 -timeout 30m -run AtAnyMoment -moments.all $(TESTFLAGS)
+
 .PHONY: lint
 lint: golangci-lint ## Run golangci-lint (the nested modules under hack/ hold no code worth it).
 	@bin/golangci-lint run ./...

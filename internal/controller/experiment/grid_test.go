@@ -2,7 +2,9 @@ package experiment
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -131,18 +133,31 @@ func stepsUp(t *testing.T, r road) (steps int) {
 	return steps - 3
 }
 
+// allMoments plays every moment of every road, which takes minutes: make moments.
+var allMoments = flag.Bool("moments.all", false, "play every moment of a road; by default every third")
+
+// momentsOf are those of a road with so many steps: others for each of what is tried there, so that there is something at each.
+func momentsOf(up, turn int) (out []int) {
+	for moment := range up {
+		if *allMoments || moment%3 == turn%3 {
+			out = append(out, moment)
+		}
+	}
+	return out
+}
+
 // Whatever brings an Experiment to its end, at any moment of its road, leaves nothing.
 func TestNote33EndsAtAnyMoment(t *testing.T) {
 	for name, r := range roads() {
 		t.Run(name, func(t *testing.T) {
 			up := stepsUp(t, r)
-			for end, ends := range ends {
-				for moment := range up {
+			for turn, end := range slices.Sorted(maps.Keys(ends)) {
+				for _, moment := range momentsOf(up, turn) {
 					l := r.lab(t)
 					for i := range moment {
 						l.step(i)
 					}
-					ends(l)
+					ends[end](l)
 					l.settle(l.play)
 					if e := l.get(); e != nil {
 						t.Errorf("%s after %d steps: it is still there: %s", end, moment, l.message(v1alpha1.ConditionReady))
@@ -208,12 +223,12 @@ const stuckFinalizer = "example.com/stuck"
 func TestNote31StuckAtAnyMoment(t *testing.T) {
 	for name, r := range roads() {
 		up := stepsUp(t, r)
-		for _, stuck := range []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK, r.cluster} {
+		for turn, stuck := range []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK, r.cluster} {
 			if stuck.Empty() {
 				continue
 			}
 			t.Run(name+" "+stuck.Kind, func(t *testing.T) {
-				for moment := range up {
+				for _, moment := range momentsOf(up, turn) {
 					stuckAt(t, r.lab(t), stuck, moment)
 				}
 			})
