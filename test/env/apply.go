@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -190,6 +191,35 @@ func apply(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper
 // them, and waits until each is served and described by the OpenAPI v3 documents, which come a
 // moment later and which kwok and kubectl need.
 func (cp *ControlPlane) InstallCRDs(ctx context.Context, paths ...string) error {
+	return cp.install(ctx, paths, func(*unstructured.Unstructured) {})
+}
+
+// InstallSchemas is InstallCRDs without what the CRDs say to people, which is three quarters of them: every manager that starts
+// reads them all.
+func (cp *ControlPlane) InstallSchemas(ctx context.Context, paths ...string) error {
+	return cp.install(ctx, paths, func(crd *unstructured.Unstructured) { undescribe(crd.Object) })
+}
+
+// undescribe removes descriptions, but no property of that name, which is an object.
+func undescribe(value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		maps.DeleteFunc(value, func(key string, described any) bool {
+			_, text := described.(string)
+			return key == "description" && text
+		})
+		for _, of := range value {
+			undescribe(of)
+		}
+	case []any:
+		for _, of := range value {
+			undescribe(of)
+		}
+	}
+}
+
+// install applies CRDs, as they are when something was done to each, and waits until they are served.
+func (cp *ControlPlane) install(ctx context.Context, paths []string, change func(crd *unstructured.Unstructured)) error {
 	objects, err := cp.ReadObjects(ctx, paths...)
 	if err != nil {
 		return err
@@ -197,6 +227,9 @@ func (cp *ControlPlane) InstallCRDs(ctx context.Context, paths ...string) error 
 	objects = slices.DeleteFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() != crdKind })
 	if len(objects) == 0 {
 		return fmt.Errorf("installing CRDs: none in %s", strings.Join(paths, ", "))
+	}
+	for _, object := range objects {
+		change(object)
 	}
 	if err := cp.ApplyObjects(ctx, objects...); err != nil {
 		return err

@@ -106,7 +106,7 @@ func (l *Lab) install(ctx context.Context, i Installation) error {
 	}
 	config := l.Config()
 	config.WarningHandler = rest.NoWarnings{}
-	if err := l.InstallCRDs(ctx, fromRoot(i.CRDs)...); err != nil {
+	if err := l.InstallSchemas(ctx, fromRoot(i.CRDs)...); err != nil {
 		return err
 	}
 	var err error

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	hibernator "github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
@@ -65,8 +66,9 @@ spec:
 var _ = Describe("A HibernatePlan of another cluster", Ordered, long, func() {
 	BeforeAll(startNode)
 
-	It("puts workloads there to sleep and wakes them as they were", func(ctx SpecContext) {
-		startRunners(ctx, nil)
+	It("puts workloads there to sleep and wakes them as they were", Label("crash"), func(ctx SpecContext) {
+		executioner := &executioner{}
+		startRunnersBehind(ctx, executioner.before(hub), executioner.meets)
 		target := startTarget(ctx, false)
 		here := newDormitory(ctx)
 		d := &dormitory{lab: hub, namespace: here.namespace, cluster: target}
@@ -145,6 +147,24 @@ var _ = Describe("A HibernatePlan of another cluster", Ordered, long, func() {
 			told := d.kubectl(ctx, "get", kind, "--all-namespaces", "--output=json")
 			Expect(strings.Contains(told, token) || strings.Contains(told, lasting)).To(BeFalse(), "%s tell of a secret", kind)
 		}
+
+		By("waking it whichever write a runner is killed after, here or there")
+		watched, err := clientcmd.Load([]byte(target.printed(ctx)))
+		Expect(err).NotTo(HaveOccurred())
+		for name := range watched.Clusters {
+			watched.Clusters[name] = executioner.before(target)
+		}
+		content, err := clientcmd.Write(*watched)
+		Expect(err).NotTo(HaveOccurred())
+		y.put(ctx, "watched", string(content))
+		y.connect(ctx, "watched", &hibernator.SecretRef{Name: "watched"})
+		y.says(ctx, "watched", metav1.ConditionTrue, hibernator.ReasonValidated)
+		text := strings.Replace(single, "type: workloadscaler\n", "type: workloadscaler\n    connectorRef: {kind: K8SCluster, name: watched}\n", 1)
+		q := d.plan(ctx, text)
+		d.comesTo(ctx, q, hibernator.PhaseActive, 10*time.Second)
+		kills := d.survives(ctx, q, executioner)
+		GinkgoWriter.Printf("%d workloads of another cluster, %d runners killed, each after another write: all as before\n", len(d.before), kills)
+		Expect(here.snapshot(ctx)).To(Equal(here.before))
 
 		By("waking it though the connector and its Secret go with the namespace of the plan")
 		d.wants(ctx, p, hibernator.OverrideHibernated)

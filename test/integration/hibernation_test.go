@@ -260,24 +260,22 @@ spec:
 // whole is for make hibernate-crash: each kill takes a retry, which begins after ten seconds.
 var whole = flag.Bool("hibernation.whole", false, "kill a runner after each of its writes, and not only after one in the middle, and let nobody but the plan try again")
 
-// executioner is a proxy in front of the API server that kills a runner after one of its writes has been done, before
-// the runner knows.
+// executioner kills a runner after one of its writes has been done, before the runner knows. It stands in front of the API
+// servers that runners write to.
 type executioner struct {
-	*httptest.Server
-
 	mu     sync.Mutex
 	victim *os.Process
 	// left are the writes until it is killed; 0 is never again.
 	left int
 }
 
-func newExecutioner() *executioner {
+// before is how runners are to reach a cluster.
+func (e *executioner) before(l *lab) *clientcmdapi.Cluster {
 	GinkgoHelper()
-	target, err := url.Parse(hub.Config().Host)
+	target, err := url.Parse(l.Config().Host)
 	Expect(err).NotTo(HaveOccurred())
-	transport, err := rest.TransportFor(rest.AnonymousClientConfig(hub.Config())) // whom requests are from their tokens say
+	transport, err := rest.TransportFor(rest.AnonymousClientConfig(l.Config())) // whom requests are from their tokens say
 	Expect(err).NotTo(HaveOccurred())
-	e := &executioner{}
 	proxy := &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport: transport, ErrorLog: log.New(io.Discard, "", 0), // who is killed does not wait for answers
@@ -288,13 +286,10 @@ func newExecutioner() *executioner {
 			return nil
 		},
 	}
-	e.Server = httptest.NewTLSServer(proxy) // no client shows a token to anything else
-	DeferCleanup(e.Close)
-	return e
-}
-
-func (e *executioner) cluster() *clientcmdapi.Cluster {
-	return &clientcmdapi.Cluster{Server: e.URL, CertificateAuthorityData: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: e.Certificate().Raw})}
+	server := httptest.NewTLSServer(proxy) // no client shows a token to anything else
+	DeferCleanup(server.Close)
+	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+	return &clientcmdapi.Cluster{Server: server.URL, CertificateAuthorityData: certificate}
 }
 
 // meets takes in that a runner has begun.
@@ -311,10 +306,14 @@ func (e *executioner) aims(writes int) {
 	e.victim, e.left = nil, writes
 }
 
-// done takes in a write. It kills at once, so that nothing of it is answered.
+// done takes in a write. It kills at once, so that nothing of it is answered. What the manager asks another cluster before
+// the runner begins does not count.
 func (e *executioner) done() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.victim == nil {
+		return
+	}
 	if e.left--; e.left == 0 {
 		_ = e.victim.Kill()
 		time.Sleep(20 * time.Millisecond)
@@ -328,6 +327,53 @@ func (e *executioner) hit() bool {
 	hit := e.left <= 0
 	e.left = -1
 	return hit
+}
+
+// survives has a plan with one target sleep and wake while its runner is killed after one of its writes: for make hibernate-crash
+// after each. It returns how many were killed.
+func (d *dormitory) survives(ctx context.Context, p *hibernator.HibernatePlan, executioner *executioner) (kills int) {
+	GinkgoHelper()
+	for _, way := range []struct {
+		state, back     hibernator.OverrideState
+		towards, undone hibernator.Phase
+	}{
+		{hibernator.OverrideHibernated, hibernator.OverrideAwake, hibernator.PhaseHibernated, hibernator.PhaseActive},
+		{hibernator.OverrideAwake, hibernator.OverrideHibernated, hibernator.PhaseActive, hibernator.PhaseHibernated},
+	} {
+		if way.state == hibernator.OverrideAwake {
+			d.wants(ctx, p, way.back)
+			d.comesTo(ctx, p, way.undone, 40*time.Second)
+		}
+		for k := 1; *whole || kills == 0 || way.state == hibernator.OverrideAwake && kills == 1; k++ {
+			if !*whole {
+				k = 5
+			}
+			executioner.aims(k)
+			d.wants(ctx, p, way.state)
+			now := d.comesTo(ctx, p, way.towards, time.Minute)
+			By(fmt.Sprintf("%s: %d writes", way.state, k))
+			if !executioner.hit() {
+				break // it makes fewer
+			}
+			kills++
+			if way.state == hibernator.OverrideHibernated {
+				Expect(now.Status.Executions[0].Attempts).To(BeEquivalentTo(2), "write %d of %s", k, way.state)
+			} else {
+				Expect(d.snapshot(ctx)).To(Equal(d.before), "killed after write %d", k)
+			}
+			d.wants(ctx, p, way.back)
+			d.comesTo(ctx, p, way.undone, 40*time.Second)
+			if way.back == hibernator.OverrideAwake {
+				Expect(d.snapshot(ctx)).To(Equal(d.before), "killed after write %d", k)
+			}
+		}
+	}
+	Expect(kills).To(BeNumerically(">=", 2))
+	d.wants(ctx, p, hibernator.OverrideAwake)
+	d.comesTo(ctx, p, hibernator.PhaseActive, 40*time.Second)
+	Expect(d.snapshot(ctx)).To(Equal(d.before))
+	d.nothingLeft(ctx, p)
+	return kills
 }
 
 var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
@@ -422,53 +468,14 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 	})
 
 	It("brings workloads back whichever write a runner is killed after", Label("crash"), func(ctx SpecContext) {
-		executioner := newExecutioner()
-		startRunnersBehind(ctx, executioner.cluster(), executioner.meets)
+		executioner := &executioner{}
+		startRunnersBehind(ctx, executioner.before(hub), executioner.meets)
 		d := newDormitory(ctx)
 		d.fill(ctx, 5)
 		p := d.plan(ctx, strings.Replace(single, "NAMESPACE", d.namespace, 1))
 		d.comesTo(ctx, p, hibernator.PhaseActive, 10*time.Second)
-		from, kills := time.Now(), 0
-		for _, way := range []struct {
-			state, back     hibernator.OverrideState
-			towards, undone hibernator.Phase
-		}{
-			{hibernator.OverrideHibernated, hibernator.OverrideAwake, hibernator.PhaseHibernated, hibernator.PhaseActive},
-			{hibernator.OverrideAwake, hibernator.OverrideHibernated, hibernator.PhaseActive, hibernator.PhaseHibernated},
-		} {
-			if way.state == hibernator.OverrideAwake {
-				d.wants(ctx, p, way.back)
-				d.comesTo(ctx, p, way.undone, 40*time.Second)
-			}
-			for k := 1; *whole || kills == 0 || way.state == hibernator.OverrideAwake && kills == 1; k++ {
-				if !*whole {
-					k = 5
-				}
-				executioner.aims(k)
-				d.wants(ctx, p, way.state)
-				now := d.comesTo(ctx, p, way.towards, time.Minute)
-				By(fmt.Sprintf("%s: %d writes", way.state, k))
-				if !executioner.hit() {
-					break // it makes fewer
-				}
-				kills++
-				if way.state == hibernator.OverrideHibernated {
-					Expect(now.Status.Executions[0].Attempts).To(BeEquivalentTo(2), "write %d of %s", k, way.state)
-				} else {
-					Expect(d.snapshot(ctx)).To(Equal(d.before), "killed after write %d", k)
-				}
-				d.wants(ctx, p, way.back)
-				d.comesTo(ctx, p, way.undone, 40*time.Second)
-				if way.back == hibernator.OverrideAwake {
-					Expect(d.snapshot(ctx)).To(Equal(d.before), "killed after write %d", k)
-				}
-			}
-		}
-		Expect(kills).To(BeNumerically(">=", 2))
-		d.wants(ctx, p, hibernator.OverrideAwake)
-		d.comesTo(ctx, p, hibernator.PhaseActive, 40*time.Second)
-		Expect(d.snapshot(ctx)).To(Equal(d.before))
-		d.nothingLeft(ctx, p)
+		from := time.Now()
+		kills := d.survives(ctx, p, executioner)
 		GinkgoWriter.Printf("%d workloads, %d runners killed, each after another write, and tried again by themselves: all as before after %s\n",
 			len(d.before), kills, time.Since(from).Round(time.Second))
 	})

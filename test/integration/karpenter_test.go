@@ -120,7 +120,7 @@ var _ = Describe("A HibernatePlan of NodePools", Label("karpenter"), Ordered, fu
 	It("takes their nodes, and lets Karpenter make others", func(ctx SpecContext) {
 		startRunners(ctx, nil)
 		target := startTarget(ctx, true)
-		Expect(target.InstallCRDs(ctx, fromRoot([]string{"bin/crds/karpenter", "bin/crds/karpenter-kwok"})...)).To(Succeed())
+		Expect(target.InstallSchemas(ctx, fromRoot([]string{"bin/crds/karpenter", "bin/crds/karpenter-kwok"})...)).To(Succeed())
 		target.kubectl(ctx, "apply", "-f", filepath.Join(env.Root(), "config", "target-cluster", "karpenter.yaml"))
 		var ports []string
 		for range 2 {

@@ -69,7 +69,7 @@ func startLab(ctx context.Context, crds ...string) *lab {
 
 func (l *lab) install(ctx context.Context, paths ...string) {
 	GinkgoHelper()
-	Expect(l.InstallCRDs(ctx, fromRoot(paths)...)).To(Succeed())
+	Expect(l.InstallSchemas(ctx, fromRoot(paths)...)).To(Succeed())
 }
 
 func (l *lab) apply(ctx context.Context, paths ...string) {

@@ -106,7 +106,7 @@ func newWorld(t *testing.T, faults ...string) world {
 	crds := filepath.Join(env.Root(), "test", "crds")
 	application := filepath.Join(env.Root(), "bin", "crds", "argo-cd", "application-crd.yaml")
 	cluster := filepath.Join(env.Root(), "bin", "crds", "cluster-api", "cluster.x-k8s.io_clusters.yaml")
-	if err := cp.InstallCRDs(t.Context(), crds, application, cluster); err != nil {
+	if err := cp.InstallSchemas(t.Context(), crds, application, cluster); err != nil {
 		t.Fatal(err)
 	}
 	w := world{T: t, cp: cp, client: dynamic.NewForConfigOrDie(cp.Config())}

@@ -46,7 +46,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer func() { _ = controlPlane.Stop() }()
-	err = errors.Join(controlPlane.InstallCRDs(ctx, filepath.Join(env.Root(), "bin", "crds", "karpenter")),
+	err = errors.Join(controlPlane.InstallSchemas(ctx, filepath.Join(env.Root(), "bin", "crds", "karpenter")),
 		controlPlane.Apply(ctx, filepath.Join(env.Root(), "config", "rbac", "runner")))
 	bindings, decodeErr := env.DecodeObjects([]byte(rights))
 	if err = errors.Join(err, decodeErr, controlPlane.ApplyObjects(ctx, bindings...)); err != nil {

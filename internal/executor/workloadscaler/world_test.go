@@ -43,7 +43,7 @@ func run(m *testing.M) int {
 // prepare installs the kinds, and the roles of runners.
 func prepare(ctx context.Context) error {
 	crds := filepath.Join(env.Root(), "bin", "crds")
-	if err := controlPlane.InstallCRDs(ctx, filepath.Join("testdata", "crds.yaml"), filepath.Join(crds, "argo-rollouts", "rollout-crd.yaml"),
+	if err := controlPlane.InstallSchemas(ctx, filepath.Join("testdata", "crds.yaml"), filepath.Join(crds, "argo-rollouts", "rollout-crd.yaml"),
 		filepath.Join(crds, "keda", "keda.sh_scaledobjects.yaml")); err != nil {
 		return err
 	}
