@@ -65,7 +65,8 @@ func (d *differ) compare(path string, source, twin any, secret bool) {
 		d.lists(path, from, to)
 		return
 	}
-	was, is := shown(source, secret), shown(twin, secret)
+	field := path[strings.LastIndex(path, ".")+1:]
+	was, is := shown(field, source, secret), shown(field, twin, secret)
 	if was != is || secret && fmt.Sprint(source) != fmt.Sprint(twin) {
 		d.lines = append(d.lines, fmt.Sprintf("%s: %s -> %s", path, was, is))
 	}
@@ -76,7 +77,8 @@ func (d *differ) objects(path string, source, twin map[string]any) {
 	all := maps.Clone(source)
 	maps.Copy(all, twin)
 	for _, field := range slices.Sorted(maps.Keys(all)) {
-		d.compare(strings.TrimPrefix(path+"."+field, "."), source[field], twin[field], field == "value" && secretName.MatchString(name))
+		secret := field == "value" && secretName.MatchString(name) || isMetadata(path[strings.LastIndex(path, ".")+1:]) && secretName.MatchString(field)
+		d.compare(strings.TrimPrefix(path+"."+field, "."), source[field], twin[field], secret)
 	}
 }
 
@@ -110,28 +112,48 @@ func (d *differ) lists(path string, source, twin []any) {
 }
 
 // shown is a value as a diff shows it.
-func shown(value any, secret bool) string {
+func shown(field string, value any, secret bool) string {
 	if value == nil {
 		return "nothing"
 	}
 	if secret {
 		return redacted
 	}
-	raw, err := json.Marshal(hide(value))
+	raw, err := json.Marshal(hide(field, value))
 	if err != nil {
 		return "what JSON cannot say"
 	}
 	return string(raw)
 }
 
-// hide takes out of a value what may be a secret.
-func hide(value any) any {
+// hideArguments takes the values of flags out of a command that may be secrets by their names: --token=…, and --token ….
+func hideArguments(command []any) {
+	for i := range command {
+		argument, _ := command[i].(string)
+		flag, _, valued := strings.Cut(argument, "=")
+		switch {
+		case !strings.HasPrefix(flag, "-") || !secretName.MatchString(flag):
+		case valued:
+			command[i] = flag + "=" + redacted
+		case i+1 < len(command):
+			if next, _ := command[i+1].(string); !strings.HasPrefix(next, "-") {
+				command[i+1] = redacted
+			}
+		}
+	}
+}
+
+// isMetadata says whether a field has keys that anybody may choose.
+func isMetadata(field string) bool { return field == "annotations" || field == "labels" }
+
+// hide takes out of the value of a field what may be a secret.
+func hide(in string, value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		out := map[string]any{}
 		name, _ := v["name"].(string)
 		for field, below := range v {
-			if out[field] = hide(below); field == "value" && secretName.MatchString(name) {
+			if out[field] = hide(field, below); field == "value" && secretName.MatchString(name) || isMetadata(in) && secretName.MatchString(field) {
 				out[field] = redacted
 			}
 		}
@@ -139,7 +161,10 @@ func hide(value any) any {
 	case []any:
 		out := make([]any, len(v))
 		for i := range v {
-			out[i] = hide(v[i])
+			out[i] = hide(in, v[i])
+		}
+		if in == "command" || in == "args" {
+			hideArguments(out)
 		}
 		return out
 	case string:

@@ -33,7 +33,7 @@ func Privileges(template map[string]any) []string {
 	mounted := mounts(spec, containers(spec))
 	p.pod(spec, mounted)
 	for _, c := range containers(spec) {
-		p.context(spec, c)
+		p.context(annotations, spec, c)
 		p.container(spec, c)
 	}
 	for _, of := range mounted {
@@ -94,6 +94,9 @@ func beyond(all, have []string) []string {
 		if whole := wholeOf(p); whole != "" && slices.Contains(have, whole) {
 			return true
 		}
+		if everywhere, _, one := strings.Cut(p, atAddress); one && slices.Contains(have, everywhere) {
+			return true
+		}
 		return slices.ContainsFunc(covering, func(c cover) bool { return slices.Contains(have, c.have) && strings.HasPrefix(p, c.also) && p != c.but })
 	})
 }
@@ -109,9 +112,10 @@ type process struct {
 func processes(template map[string]any) (all []process) {
 	pod, _, _ := unstructured.NestedFieldNoCopy(template, "spec")
 	spec, _ := pod.(map[string]any)
+	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
 	for _, c := range containers(spec) {
 		p := privileges{}
-		p.context(spec, c)
+		p.context(annotations, spec, c)
 		p.devices(spec, c)
 		mounted := mounts(spec, []map[string]any{c})
 		for _, v := range objects(spec["volumes"]) {
@@ -157,10 +161,25 @@ func without(all, have []string) []string {
 // secrets, networks, and containers that are put into them, with their images and volumes.
 var granting = []string{
 	"admission.datadoghq.com/", "cdi.k8s.io/", "cni.projectcalico.org/", "config.linkerd.io/debug-image", "config.linkerd.io/init-image", "config.linkerd.io/proxy-image",
-	"container.apparmor.security.beta.kubernetes.io/", "container.seccomp.security.alpha.kubernetes.io/", "iam.amazonaws.com/", "inject.istio.io/templates",
-	"instrumentation.opentelemetry.io/", "io.katacontainers.", "io.kubernetes.cri-o.", "k8s.v1.cni.cncf.io/", "proxy.istio.io/config",
+	appArmorOf, "container.seccomp.security.alpha.kubernetes.io/", "dapr.io/", "devices.nri.io/", "iam.amazonaws.com/", "inject.istio.io/templates",
+	"instrumentation.opentelemetry.io/", "io.katacontainers.", "io.kubernetes.cri-o.", "k8s.v1.cni.cncf.io/", "mounts.nri.io/", "proxy.istio.io/config",
+	"proxy.istio.io/overrides",
 	"seccomp.security.alpha.kubernetes.io/", "sidecar.istio.io/bootstrapOverride", "sidecar.istio.io/proxyImage", "sidecar.istio.io/userVolume",
 	"sidecar.opentelemetry.io/", "v1.multus-cni.io/", "vault.hashicorp.com/", "vault.security.banzaicloud.io/",
+}
+
+// appArmorOf begins the annotation that says the AppArmor profile of a container, where no field does.
+const appArmorOf = "container.apparmor.security.beta.kubernetes.io/"
+
+// appArmorBy is that profile as a field says it.
+func appArmorBy(annotation string) any {
+	switch file, local := strings.CutPrefix(annotation, "localhost/"); {
+	case local:
+		return map[string]any{"type": "Localhost", "localhostProfile": file}
+	case annotation == "unconfined":
+		return map[string]any{"type": "Unconfined"}
+	}
+	return nil
 }
 
 // identifying are prefixes of labels by which pods get the identity of somebody at a cloud.
@@ -200,13 +219,19 @@ func (p privileges) pod(spec map[string]any, mounted map[string][]mount) {
 	}
 	// Which of two runtimes isolates better nobody can tell by their names.
 	p.add("the runtime of class %q", or(spec["runtimeClassName"]))
+	if or(spec["priorityClassName"]) == "" { // it may be lower than that of a class, or higher
+		p.add("the priority of pods without a class")
+	}
+	if group, _, _ := unstructured.NestedString(spec, "schedulingGroup", "podGroupName"); group != "" {
+		p.add("PodGroup %s", group)
+	}
 	for _, field := range []string{"priorityClassName", "nodeName", "schedulerName"} {
 		if value, ok := spec[field].(string); ok && value != "" && value != "default-scheduler" {
 			p.add("%s %s", field, value)
 		}
 	}
 	for _, claim := range objects(spec["resourceClaims"]) {
-		p.add("ResourceClaim %v%v", or(claim["resourceClaimName"]), or(claim["resourceClaimTemplateName"]))
+		p.add("%s", resourceClaim(claim))
 	}
 	sysctls, _, _ := unstructured.NestedFieldNoCopy(spec, "securityContext", "sysctls")
 	for _, s := range objects(sysctls) {
@@ -220,17 +245,23 @@ func (p privileges) pod(spec map[string]any, mounted map[string][]mount) {
 	}
 }
 
-// controlPlane are the taints by which pods are kept off the nodes of the control plane; their effect is NoSchedule.
-var controlPlane = []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"}
+// atAddress separates a port of a node from the one address that it is taken at.
+const atAddress = " at address "
+
+// controlPlane are the taints by which pods are kept off the nodes of the control plane, with their effects.
+var controlPlane = []struct{ taint, effect string }{
+	{"node-role.kubernetes.io/control-plane", "NoSchedule"}, {"node-role.kubernetes.io/master", "NoSchedule"},
+	{"node-role.kubernetes.io/etcd", "NoExecute"}, {"CriticalAddonsOnly", "NoExecute"}, // k3s and RKE2
+}
 
 // toleration lets pods onto nodes; most are of nodes that are there for whoever knows their taints.
 func (p privileges) toleration(of map[string]any) {
-	if effect := or(of["effect"]); effect != "" && effect != "NoSchedule" {
-		return
-	}
-	for _, taint := range controlPlane {
-		if of["key"] == taint || or(of["key"]) == "" && of["operator"] == "Exists" {
-			p.add("the nodes of the control plane, whose taint is %s", taint)
+	for _, node := range controlPlane {
+		if effect := or(of["effect"]); effect != "" && effect != node.effect {
+			continue
+		}
+		if of["key"] == node.taint || or(of["key"]) == "" && of["operator"] == "Exists" {
+			p.add("the nodes of the control plane, whose taint is %s", node.taint)
 		}
 	}
 }
@@ -273,9 +304,14 @@ type mount struct {
 	path string
 	// fields of the pod that the path is made of.
 	fields []string
-	// write says that the container may write there.
-	write bool
+	// write says that the container may write there, and below that it may to what is mounted below.
+	write, below bool
+	// lacks are the options that restrict what is there, and that the mount does not have.
+	lacks []string
 }
+
+// restricting are the options of mounts that take something from who uses them.
+var restricting = []string{"nodev", "noexec", "nosuid"}
 
 // mounts are those of containers of a pod, by the names of volumes.
 func mounts(spec map[string]any, containers []map[string]any) map[string][]mount {
@@ -292,6 +328,9 @@ func mounts(spec map[string]any, containers []map[string]any) map[string][]mount
 				of = placed(c, m, made)
 			}
 			of.write = m["readOnly"] != true
+			of.below = of.write || m["recursiveReadOnly"] != "Enabled"
+			options, _, _ := unstructured.NestedStringSlice(m, "bindMountOptions")
+			of.lacks = without(restricting, options)
 			all[name] = append(all[name], of)
 		}
 		for _, device := range objects(c["volumeDevices"]) {
@@ -401,21 +440,34 @@ func (p privileges) secret(name any) { p.add("Secret %v", or(name)) }
 
 // What there is of a volume that others have, too: all of it, or a path.
 const (
-	allOf, pathIn = ", all of it", ", path "
-	toWrite       = ", to write"
+	allOf, pathIn  = ", all of it", ", path "
+	toWrite        = ", to write"
+	toWriteBelow   = ", to write to what is mounted below"
+	withoutOptions = ", without "
 )
 
 // wholeOf is the privilege of all of a volume, where one is of a path in it; empty where it is not.
 func wholeOf(privilege string) string {
 	volume, _, is := strings.Cut(privilege, pathIn)
-	switch {
-	case !is:
+	if !is {
 		return ""
-	case strings.HasSuffix(privilege, toWrite):
-		return volume + toWrite
+	}
+	for _, more := range ofMounts {
+		if strings.HasSuffix(privilege, more) {
+			return volume + more
+		}
 	}
 	return volume + allOf
 }
+
+// ofMounts are what else there is of a path.
+var ofMounts = func() []string {
+	all := []string{toWrite, toWriteBelow}
+	for _, option := range restricting {
+		all = append(all, withoutOptions+option)
+	}
+	return all
+}()
 
 // unlisted takes out what separates the privileges of a volume.
 var unlisted = strings.NewReplacer("%", "%25", ",", "%2C")
@@ -437,14 +489,20 @@ func isShared(v map[string]any) bool {
 func (p privileges) shared(volume string, mounts []mount, readOnly bool) {
 	p.add("%s", volume)
 	for _, m := range mounts {
-		read, write := volume+allOf, volume+toWrite
+		read, of := volume+allOf, volume
 		if m.path != "" {
 			read = volume + pathIn + m.path
-			write = read + toWrite
+			of = read
 		}
 		p.add("%s", read)
 		if m.write && !readOnly {
-			p.add("%s", write)
+			p.add("%s", of+toWrite)
+		}
+		if m.below {
+			p.add("%s", of+toWriteBelow)
+		}
+		for _, option := range m.lacks {
+			p.add("%s", of+withoutOptions+option)
 		}
 	}
 }
@@ -511,7 +569,7 @@ var usual = []string{
 }
 
 // context is what the securityContexts of a container and its pod give it: what is not denied, it has.
-func (p privileges) context(spec, of map[string]any) {
+func (p privileges) context(annotations map[string]string, spec, of map[string]any) {
 	pod, _ := spec["securityContext"].(map[string]any)
 	container, _ := of["securityContext"].(map[string]any)
 	effective := func(field string) any {
@@ -542,9 +600,16 @@ func (p privileges) context(spec, of map[string]any) {
 	if mount, ok := container["procMount"].(string); ok && mount != "Default" {
 		p.add("procMount %s", mount)
 	}
-	p.profiles(effective("seccompProfile"), effective("appArmorProfile"))
-	if options := effective("windowsOptions"); options != nil {
-		p.add("windowsOptions %s", hashOf(options))
+	appArmor := effective("appArmorProfile")
+	if appArmor == nil {
+		appArmor = appArmorBy(annotations[appArmorOf+nameOf(of)])
+	}
+	p.profiles(effective("seccompProfile"), appArmor)
+	for _, options := range []any{pod["windowsOptions"], container["windowsOptions"]} { // the node lays one over the other, field by field
+		fields, _ := options.(map[string]any)
+		for field, value := range fields {
+			p.add("windowsOptions %s %s", field, hashOf(value))
+		}
 	}
 	if options := effective("seLinuxOptions"); options != nil {
 		p.add("seLinuxOptions %s", hashOf(options))
@@ -588,25 +653,29 @@ func (p privileges) capabilities(context map[string]any) {
 	list := func(field string) []string {
 		names, _, _ := unstructured.NestedStringSlice(context, "capabilities", field)
 		for i := range names {
-			names[i] = strings.TrimPrefix(strings.ToUpper(names[i]), "CAP_")
+			names[i] = strings.ToUpper(names[i])
 		}
 		return names
 	}
-	dropped := list("drop")
+	dropped := list("drop") // containerd drops nothing by a name that begins with CAP_
 	for _, name := range usual {
 		if !slices.Contains(dropped, "ALL") && !slices.Contains(dropped, name) {
 			p.add("capability %s", name)
 		}
 	}
 	for _, name := range list("add") {
-		p.add("capability %s", name)
+		p.add("capability %s", strings.TrimPrefix(name, "CAP_"))
 	}
 }
 
 func (p privileges) container(spec, c map[string]any) {
 	for _, port := range objects(c["ports"]) {
 		if number, ok := port["hostPort"].(int64); ok && number > 0 {
-			p.add("port %d of the node", number)
+			if ip := or(port["hostIP"]); ip != "" && ip != "0.0.0.0" {
+				p.add("port %d of the node%s%v", number, atAddress, ip)
+			} else {
+				p.add("port %d of the node", number)
+			}
 		}
 	}
 	for _, variable := range objects(c["env"]) {
@@ -629,6 +698,14 @@ func (p privileges) container(spec, c map[string]any) {
 	p.devices(spec, c)
 }
 
+// resourceClaim is which one a pod has, or of what each pod gets one.
+func resourceClaim(of map[string]any) string {
+	if name := or(of["resourceClaimName"]); name != "" {
+		return fmt.Sprintf("ResourceClaim %v", name)
+	}
+	return fmt.Sprintf("a ResourceClaim of template %v", or(of["resourceClaimTemplateName"]))
+}
+
 // handler is what the node asks somebody else than the pod for.
 func (p privileges) handler(of any) {
 	handler, _ := of.(map[string]any)
@@ -646,7 +723,7 @@ func (p privileges) devices(spec, c map[string]any) {
 	for _, claim := range objects(claims) {
 		for _, of := range objects(spec["resourceClaims"]) {
 			if nameOf(of) == nameOf(claim) {
-				p.add("device %v of ResourceClaim %v%v", or(claim["request"]), or(of["resourceClaimName"]), or(of["resourceClaimTemplateName"]))
+				p.add("device %v of %s", or(claim["request"]), resourceClaim(of))
 			}
 		}
 	}

@@ -450,7 +450,10 @@ func TestPrivilegesOfContainers(t *testing.T) {
 	}{
 		{``, `{operator: Exists}`, true},
 		{``, `{key: "", operator: Exists, effect: NoSchedule}`, true},
-		{``, `{operator: Exists, effect: NoExecute}`, false},
+		{``, `{operator: Exists, effect: NoExecute}`, true}, // of k3s
+		{``, `{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute}`, false},
+		{``, `{key: CriticalAddonsOnly, operator: Exists}`, true},
+		{`{operator: Exists, effect: NoExecute}`, `{key: CriticalAddonsOnly, operator: Exists, effect: NoExecute}`, false},
 		{``, master, true},
 		{master, master, false},
 		{master, `{operator: Exists}`, true},
@@ -538,7 +541,7 @@ func TestClaimedDevices(t *testing.T) {
 	if got := Exceeding(source, source); len(got) > 0 {
 		t.Errorf("it has more than itself: %v", got)
 	}
-	if got := strings.Join(Exceeding(source, template(`{`+user+`}, {`+root+claim+`}`)), ""); !strings.Contains(got, "device  of ResourceClaim gpus for container root") {
+	if got := strings.Join(Exceeding(source, template(`{`+user+`}, {`+root+claim+`}`)), ""); !strings.Contains(got, "device  of a ResourceClaim of template gpus for container root") {
 		t.Errorf("another container has it: %q", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -47,18 +48,60 @@ const (
 // podName is the label of a pod of a StatefulSet alone.
 const podName = "statefulset.kubernetes.io/pod-name"
 
+// podIndex is the label with the number of a pod of a StatefulSet, which pods of others have, too.
+const podIndex = "apps.kubernetes.io/pod-index"
+
+// apartBy is what the pods of a twin are numbered from, where a Service selects pods by their number: no source has so many.
+const apartBy = 1000
+
+// number keeps the pods of a StatefulSet's twin away from Services that select a pod by its number, as that of the primary of a
+// database: the twin's would have the same. Where the override numbers them itself, it is told who selects them.
+func (w Wanted) number(shared []Sharing, spec map[string]any) []Sharing {
+	byNumber := w.byNumber(spec)
+	if _, own := spec["ordinals"]; !own {
+		for start := int64(apartBy); len(byNumber) > 0; start += apartBy {
+			spec["ordinals"] = map[string]any{"start": start}
+			byNumber = w.byNumber(spec)
+		}
+	}
+	for _, name := range byNumber {
+		shared = slices.DeleteFunc(shared, func(s Sharing) bool { return s.Name == name })
+		shared = append(shared, Sharing{Name: name, Shared: true, Message: "It selects pods by their number, and the twin has one of that; set overrideSpec.ordinals.start"})
+	}
+	slices.SortFunc(shared, func(a, b Sharing) int { return strings.Compare(a.Name, b.Name) })
+	return shared
+}
+
+// byNumber are the Services that select a pod of a StatefulSet by its number, and not by its name.
+func (w Wanted) byNumber(spec map[string]any) (names []string) {
+	first, last := numbers(spec)
+	for _, service := range w.Services {
+		n, err := strconv.ParseInt(service.Selector[podIndex], 10, 64)
+		if _, named := service.Selector[podName]; err != nil || named || n < first || n > last {
+			continue
+		}
+		others := maps.Clone(service.Selector)
+		delete(others, podIndex)
+		if selects(others, labelsOf(templateOf(spec))) {
+			names = append(names, service.Name)
+		}
+	}
+	return names
+}
+
 // pods are those of a source.
 type pods struct {
 	// labels that all of them have.
 	labels map[string]string
 	// versions are the labels that a Rollout gives those of one version beside.
 	versions []map[string]string
-	// workload is the name of the source.
+	// workload is the name of the source, and numbered says whether its pods have numbers.
 	workload string
+	numbered bool
 }
 
 func podsOf(source *unstructured.Unstructured, template map[string]any) pods {
-	p := pods{labels: labelsOf(template), workload: source.GetName()}
+	p := pods{labels: labelsOf(template), workload: source.GetName(), numbered: source.GetKind() == "StatefulSet"}
 	for _, path := range [][]string{{"canary", "stableMetadata"}, {"canary", "canaryMetadata"}, {"blueGreen", "activeMetadata"}, {"blueGreen", "previewMetadata"}} {
 		version, _, _ := unstructured.NestedStringMap(source.Object, "spec", "strategy", path[0], path[1], "labels")
 		if len(version) > 0 {
@@ -72,7 +115,7 @@ func podsOf(source *unstructured.Unstructured, template map[string]any) pods {
 // pod. What a hash says of the version is not looked at: it changes.
 func (p pods) selectedBy(selector map[string]string) (some []string, selected bool) {
 	asked := maps.Clone(selector)
-	maps.DeleteFunc(asked, func(label, _ string) bool { return slices.Contains(ofPods, label) })
+	maps.DeleteFunc(asked, func(label, _ string) bool { return slices.Contains(ofPods, label) || slices.Contains(ofNodes, label) })
 	one, single := selector[podName]
 	if number, isOf := strings.CutPrefix(one, p.workload+"-"); single && (!isOf || strings.Trim(number, "0123456789") != "" || number == "") {
 		return nil, false
@@ -113,7 +156,7 @@ func (w Wanted) share(source pods, spec map[string]any) ([]Sharing, error) {
 		var changed []string
 		for _, label := range slices.Sorted(maps.Keys(service.Selector)) {
 			switch asked := service.Selector[label]; {
-			case slices.Contains(ofPods, label), slices.Contains(some, label), strings.HasPrefix(label, Group+"/"):
+			case slices.Contains(ofPods, label), slices.Contains(ofNodes, label), slices.Contains(some, label), strings.HasPrefix(label, Group+"/"):
 			case !w.AllowLabelOverride:
 				twin[label] = asked
 			case twin[label] != asked:
@@ -125,6 +168,9 @@ func (w Wanted) share(source pods, spec map[string]any) ([]Sharing, error) {
 	if others := w.foreign(source.labels, labelsOf(templateOf(spec))); len(others) > 0 && !w.AllowLabelOverride {
 		return nil, invalid("overrideSpec.template.metadata.labels", "with them Service %s, which does not select the source's pods, would select the twin's (%s); "+
 			"remove one of them, have the Service select the twin by %s, or set allowLabelOverride", others[0].Name, labels.Set(others[0].Selector), LabelName)
+	}
+	if source.numbered {
+		all = w.number(all, spec)
 	}
 	return all, nil
 }
@@ -151,7 +197,12 @@ func (w Wanted) foreign(source, twin map[string]string) []Service {
 	})
 }
 
+// ofNodes are the labels that pods get when they are bound to a node, whoever's they are.
+var ofNodes = []string{"topology.kubernetes.io/zone", "topology.kubernetes.io/region"}
+
 func selects(selector, pods map[string]string) bool {
+	selector = maps.Clone(selector)
+	maps.DeleteFunc(selector, func(label, _ string) bool { return slices.Contains(ofNodes, label) })
 	return labels.SelectorFromSet(selector).Matches(labels.Set(pods))
 }
 
@@ -167,7 +218,7 @@ func sharing(service Service, some, changed []string) Sharing {
 		}
 	}
 	switch {
-	case slices.Contains(pins, podName), slices.Contains(pins, "apps.kubernetes.io/pod-index"):
+	case slices.Contains(pins, podName), slices.Contains(pins, podIndex):
 		s.Reason, s.Message = ReasonSinglePod, "It selects one pod of the source"
 	case len(pins) > 0:
 		s.Reason, s.Message = ReasonPinned, fmt.Sprintf("It selects %s, which says which version of the source is served", strings.Join(pins, ", "))

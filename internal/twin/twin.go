@@ -161,7 +161,7 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 	if err := kind.check(base, spec); err != nil {
 		return nil, err
 	}
-	more := append(Exceeding(template, templateOf(spec)), without(claimed(spec), claimed(from))...)
+	more := append(Exceeding(template, templateOf(spec)), without(claimed(spec), claimed(base))...)
 	if len(more) > 0 && !w.AllowPrivileges {
 		return nil, invalid("overrideSpec", "it gives the pods what the source's do not have: %s", strings.Join(more, ", "))
 	}
@@ -199,7 +199,7 @@ func (w Wanted) merge(kind kind, base map[string]any) (map[string]any, error) {
 	if err != nil {
 		return nil, invalid("overrideSpec", "%v", err)
 	}
-	return spec, nil
+	return spec, accountOf(spec)
 }
 
 // replicasOf is how many there are to be (c6, d5): the source's are nobody's business here.
@@ -355,9 +355,24 @@ func sanitiseTemplate(template map[string]any, prefixes []string) map[string]any
 	}
 	out := map[string]any{"metadata": metadata}
 	if spec, ok := template["spec"].(map[string]any); ok {
-		out["spec"] = runtime.DeepCopyJSON(spec)
+		own := runtime.DeepCopyJSON(spec)
+		delete(own, "schedulingGroup") // the twin's pods would count for the source's, or take their place
+		if own["serviceAccountName"] != nil {
+			delete(own, "serviceAccount") // its old name, which the server keeps beside
+		}
+		out["spec"] = own
 	}
 	return out
+}
+
+// accountOf is an error where an override names the account of the pods by an old name, which the server takes no notice of.
+func accountOf(spec map[string]any) error {
+	pod, _, _ := unstructured.NestedFieldNoCopy(spec, "template", "spec")
+	of, _ := pod.(map[string]any)
+	if name, old := of["serviceAccountName"], of["serviceAccount"]; name != nil && old != nil && name != old {
+		return invalid("overrideSpec.template.spec.serviceAccount", "it is the old name of serviceAccountName, and has no effect beside it; set serviceAccountName")
+	}
+	return nil
 }
 
 // annotationsRead are those that variables of containers are made of.

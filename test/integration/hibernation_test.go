@@ -267,6 +267,8 @@ type executioner struct {
 	victim *os.Process
 	// left are the writes until it is killed; 0 is never again.
 	left int
+	// last is what it was killed after.
+	last string
 }
 
 // before is how runners are to reach a cluster.
@@ -280,8 +282,9 @@ func (e *executioner) before(l *lab) *clientcmdapi.Cluster {
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport: transport, ErrorLog: log.New(io.Discard, "", 0), // who is killed does not wait for answers
 		ModifyResponse: func(r *http.Response) error {
-			if r.Request.Method != http.MethodGet && r.StatusCode < 300 {
-				e.done()
+			// Reviews change nothing, and the manager asks another cluster for some.
+			if r.Request.Method != http.MethodGet && r.StatusCode < 300 && !strings.HasPrefix(r.Request.URL.Path, "/apis/authentication.k8s.io/") {
+				e.done(r.Request)
 			}
 			return nil
 		},
@@ -303,30 +306,26 @@ func (e *executioner) meets(_ *corev1.Pod, process *os.Process) {
 func (e *executioner) aims(writes int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.victim, e.left = nil, writes
+	e.victim, e.left, e.last = nil, writes, ""
 }
 
-// done takes in a write. It kills at once, so that nothing of it is answered. What the manager asks another cluster before
-// the runner begins does not count.
-func (e *executioner) done() {
+// done takes in a write. It kills at once, so that nothing of it is answered.
+func (e *executioner) done(write *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.victim == nil {
-		return
-	}
 	if e.left--; e.left == 0 {
+		e.last = write.Method + " " + write.URL.Path
 		_ = e.victim.Kill()
 		time.Sleep(20 * time.Millisecond)
 	}
 }
 
-// hit says whether one was killed, and has none be killed any more.
-func (e *executioner) hit() bool {
+// hit is what one was killed after, empty if none was, and has none be killed any more.
+func (e *executioner) hit() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	hit := e.left <= 0
 	e.left = -1
-	return hit
+	return e.last
 }
 
 // survives has a plan with one target sleep and wake while its runner is killed after one of its writes: for make hibernate-crash
@@ -351,13 +350,18 @@ func (d *dormitory) survives(ctx context.Context, p *hibernator.HibernatePlan, e
 			executioner.aims(k)
 			d.wants(ctx, p, way.state)
 			now := d.comesTo(ctx, p, way.towards, time.Minute)
-			By(fmt.Sprintf("%s: %d writes", way.state, k))
-			if !executioner.hit() {
+			after := executioner.hit()
+			By(fmt.Sprintf("%s: write %d, %s", way.state, k, after))
+			if after == "" {
 				break // it makes fewer
 			}
 			kills++
 			if way.state == hibernator.OverrideHibernated {
-				Expect(now.Status.Executions[0].Attempts).To(BeEquivalentTo(2), "write %d of %s", k, way.state)
+				attempts := Equal(int32(2))
+				if strings.Contains(after, "/configmaps/restore-") { // it may have said that it has come to its end
+					attempts = Or(attempts, Equal(int32(1)))
+				}
+				Expect(now.Status.Executions[0].Attempts).To(attempts, "write %d of %s, %s", k, way.state, after)
 			} else {
 				Expect(d.snapshot(ctx)).To(Equal(d.before), "killed after write %d", k)
 			}

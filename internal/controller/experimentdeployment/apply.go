@@ -39,15 +39,30 @@ func (s *scope) apply(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.plan.Unpin != nil {
-		if err := s.writer().Delete(ctx, s.plan.Unpin); err != nil {
-			return err
-		}
-	}
-	log := log.FromContext(ctx)
 	if s.contended = s.contend(); s.contended {
 		return nil
 	}
+	if err := s.act(ctx); err != nil || s.plan.Unpin == nil || s.stillPinned() {
+		return err
+	}
+	return s.writer().Delete(ctx, s.plan.Unpin)
+}
+
+// stillPinned says whether the twin, as it is now, is made of what was kept of its source.
+func (s *scope) stillPinned() bool {
+	is := s.seen.Twin
+	switch s.plan.Action {
+	case Create, Update:
+		is = s.plan.Twin
+	case Delete:
+		return false
+	}
+	return is != nil && is.GetAnnotations()[v1alpha1.AnnotationPinned] != ""
+}
+
+// act writes the twin.
+func (s *scope) act(ctx context.Context) error {
+	log := log.FromContext(ctx)
 	switch s.plan.Action {
 	case Create:
 		log.Info("Creating twin", "twin", kube.Describe(s.plan.Twin))

@@ -242,6 +242,7 @@ func (f facts) orphaned(found conditions.Step) bool {
 func (f facts) bereave(p *Plan) conditions.Step {
 	switch twin := f.seen.Twin; {
 	case twin == nil:
+		p.Unpin = f.seen.Pin // the next twin is one of another source
 		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonSourceDeleted, "There is no twin without its source (spec.onSourceDeleted: Delete)")
 	case twin.GetDeletionTimestamp() == nil:
 		p.Action, p.Twin = Delete, twin

@@ -332,7 +332,7 @@ func (s *scope) fence(ctx context.Context, a attempt, point *corev1.ConfigMap) (
 		return point, nil
 	}
 	changed := point.DeepCopy()
-	changed.Annotations[runner.AnnotationExecution] = a.name().Name
+	changed.Annotations[runner.AnnotationExecution], changed.Annotations[annotationPlanUID] = a.name().Name, string(s.owner.UID)
 	if a.execution.Operation == v1alpha1.OperationShutdown {
 		names := a.reached.namespaces
 		if !a.reached.credentials { // what an attempt before has put to sleep may still sleep in those that take no part any more

@@ -83,14 +83,18 @@
 //   - It is deleted: with WakeUp everything is woken first, suspended or not, and what another of its name has left, too,
 //     whatever its own spec is worth by then, until deletion.deadline, which counts from when a manager has seen it; with Leave, and after that, restore points
 //     stay.
-//   - A restore point is gone, or empty: its wake-up fails, and says so, until it was put back.
+//   - A restore point is gone, or empty: its wake-up fails, and says so, until it was put back. (In the first minute of a cycle's
+//     first attempt it is made again, if its Job has gone, too: it is recorded when the Job runs for so long.)
 //   - The ControllerRevision of a cycle is gone: the spec takes its place, if it has the same targets in the same order,
 //     and of the same types.
 //   - A part of a ledger that has left the status is gone: nothing is done any more (LedgerLost), but for a look each
 //     minute whether somebody has put it back. The plan can be deleted with Leave, and what sleeps wakes by the next one.
 //   - A plan of the name of one that was left asleep is created: it wakes what the restore points tell of, where they say
-//     that it was, if it may act there now; until then it begins nothing. One that does not say of which target it is is
+//     that it was, if it may act there now, and when no runner of the former plan may act any more; until then it begins nothing,
+//     and Degraded says what sleeps (LeftAsleep), as it does while the plan is suspended, only tried, or refused. One that does not say of which target it is is
 //     told of by its name and keeps nothing else from beginning, and is waited for when the plan is deleted, as others are.
+//   - The connector of a plan that is deleted has gone with its namespace: what sleeps in the manager's own cluster wakes by the
+//     rights of its runner alone, and what sleeps in another by the credentials that are kept.
 //   - A connector is changed between the record of an attempt and its Job: that attempt has failed. One that reaches
 //     another cluster while targets sleep wakes nothing: restore points know theirs, and the attempt fails (OtherCluster).
 //

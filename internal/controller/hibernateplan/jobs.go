@@ -224,6 +224,7 @@ func (a attempt) restorePoint() (*corev1.ConfigMap, error) {
 			Annotations: map[string]string{
 				v1alpha1.AnnotationOwner:   key.String(),
 				runner.AnnotationExecution: a.name().Name, annotationNamespaces: strings.Join(a.reached.namespaces, ","),
+				annotationPlanUID: string(a.plan.UID),
 			},
 		},
 		Data: map[string]string{keyTarget: string(target)},

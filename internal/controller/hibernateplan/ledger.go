@@ -28,9 +28,10 @@ type outcome struct {
 	logsRef   string
 	// unmade: it did not come as far as to make the restore point.
 	unmade bool
-	// resources of the target, and how many of them were left as they are, of which some are told.
-	resources, leftCount int
-	left                 []string
+	// resources of the target, how many of them it has come to the end with, and how many were left as they are, of which
+	// some are told.
+	resources, done, leftCount int
+	left                       []string
 }
 
 // execution is one entry of the ledger.
@@ -82,6 +83,9 @@ func end(e *execution, o outcome, retries int32, now time.Time) {
 		}
 	}
 	e.Message = cut(e.Message)
+	if !o.completed && e.Operation == v1alpha1.OperationShutdown { // what sleeps is to be found in the restore point
+		e.Resources = max(e.Resources, int32(o.done))
+	}
 	switch {
 	case o.completed:
 		e.Resources = int32(o.resources)
@@ -149,9 +153,14 @@ func start(entries []execution, operation v1alpha1.Operation) {
 			}
 			continue
 		}
-		e.ShutdownFailed = operation == v1alpha1.OperationWakeUp && (e.ShutdownFailed || e.Operation == v1alpha1.OperationShutdown && (failed(e) || failing(e)))
+		e.ShutdownFailed = operation == v1alpha1.OperationWakeUp && (e.ShutdownFailed || unslept(e))
 		again(e, operation)
 	}
+}
+
+// unslept says whether a target was begun to be put to sleep, and has not come to that.
+func unslept(e *execution) bool {
+	return e.Operation == v1alpha1.OperationShutdown && e.Attempts > 0 && e.State != v1alpha1.ExecutionCompleted
 }
 
 // again has a target begin an operation anew.

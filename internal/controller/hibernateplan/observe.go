@@ -51,6 +51,8 @@ const (
 	labelExecution    = "hibernator.ardikabs.com/execution"
 	// annotationNamespaces of a restore point are those that its target was in when it was put to sleep.
 	annotationNamespaces = "hibernator.ardikabs.com/namespaces"
+	// annotationPlanUID of a restore point is the plan of the attempt that may write to it.
+	annotationPlanUID = "hibernator.ardikabs.com/plan-uid"
 	// keyTarget in the data of a restore point is the target as it was put to sleep.
 	keyTarget = "target"
 )
@@ -352,8 +354,9 @@ func (s *scope) observeAttempt(ctx context.Context, seen *sight) error {
 	}
 	said := result(point, seen.attempt)
 	if seen.job == nil && said == nil {
-		if point.Annotations[runner.AnnotationExecution] != seen.attempt {
-			return nil // its Job was not made yet
+		if point.Annotations[runner.AnnotationExecution] != seen.attempt { // its Job was not made yet
+			seen.held, err = s.formerActs(ctx, seen)
+			return err
 		}
 		// The cache may not have one that has just been made.
 		if seen.job, err = kube.Get(ctx, s.Live, jobGVK, s.names().in(seen.attempt)); err != nil {
@@ -368,12 +371,34 @@ func (s *scope) observeAttempt(ctx context.Context, seen *sight) error {
 		}
 	}
 	if seen.job == nil && said == nil {
-		pods, err := s.pods(ctx, seen.attempt)
-		// Its Job is made again when they have ended.
-		seen.held = slices.ContainsFunc(pods, func(p corev1.Pod) bool { return alive(p) && !s.given(p.DeletionTimestamp, s.longest(), &seen.stops) })
+		seen.held, err = s.acts(ctx, seen, seen.attempt) // its Job is made again when that has ended
 		return err
 	}
 	return s.conclude(ctx, seen, said)
+}
+
+// acts says whether a pod of a Job may still act.
+func (s *scope) acts(ctx context.Context, seen *sight, job string) (bool, error) {
+	pods, err := s.pods(ctx, job)
+	return slices.ContainsFunc(pods, func(p corev1.Pod) bool { return alive(p) && !s.given(p.DeletionTimestamp, s.longest(), &seen.stops) }), err
+}
+
+// formerActs says whether a runner may still act that a plan of the same name has left: it was given up, or somebody has taken
+// its finalizer off. What a runner has sent when it loses its restore point may come after another has looked. Of its own
+// attempts a plan knows that they have ended.
+func (s *scope) formerActs(ctx context.Context, seen *sight) (bool, error) {
+	former := seen.point.Annotations[runner.AnnotationExecution]
+	if former == "" || seen.point.Annotations[annotationPlanUID] == string(s.owner.UID) {
+		return false, nil
+	}
+	job, err := kube.Get(ctx, s.Live, jobGVK, s.names().in(former))
+	if err != nil {
+		return false, err
+	}
+	if job != nil && !finished(job) && !s.given(toldToEnd(job), s.longest(), &seen.stops) {
+		return true, nil // a pod of it may be about to begin
+	}
+	return s.acts(ctx, seen, former)
 }
 
 // conclude takes in how an attempt has ended, of which its runner has said so, or has not.
@@ -391,7 +416,8 @@ func (s *scope) conclude(ctx context.Context, seen *sight, said *runner.Result) 
 	}
 	o := outcome{logsRef: s.collect(ctx, seen.execution, pods)}
 	if said != nil {
-		o.completed, o.message, o.resources, o.left, o.leftCount = said.Completed, said.Message, said.Resources, said.Left, max(said.LeftCount, len(said.Left))
+		o.completed, o.message, o.resources, o.done = said.Completed, said.Message, said.Resources, said.Done
+		o.left, o.leftCount = said.Left, max(said.LeftCount, len(said.Left))
 	} else {
 		o.message = "Its runner has ended without a result: " + why(seen.job, pods)
 	}
@@ -651,6 +677,9 @@ func (s *scope) reach(ctx context.Context, t v1alpha1.Target) (reached, error) {
 			bereft, lookErr := s.bereft(ctx, t)
 			if bereft { // its attempts say what there is not
 				out.problem = nil
+				var own bool
+				own, lookErr = s.sleepsHere(ctx, t, out.needs)
+				out.credentials = !own
 			}
 			err = errors.Join(err, lookErr)
 		}
@@ -663,6 +692,21 @@ func (s *scope) reach(ctx context.Context, t v1alpha1.Target) (reached, error) {
 		out.problem = &problem{reason: v1alpha1.ReasonNotGranted, message: fmt.Sprintf("type %s acts on the whole cluster, which plans of namespace %s may not; --hibernate-cluster-from lists those that may", t.Type, s.owner.Namespace)}
 	}
 	return out, s.reachNamespaces(ctx, &out)
+}
+
+// sleepsHere says whether a target whose connector is gone was put to sleep in the manager's own cluster, by the rights of its
+// runner alone: the ledger has namespaces of that cluster only, and credentials are kept of others.
+func (s *scope) sleepsHere(ctx context.Context, t v1alpha1.Target, needs executor.Needs) (bool, error) {
+	for i := range s.owner.Status.Executions {
+		if e := &s.owner.Status.Executions[i]; e.Target == t.Name && len(e.Namespaces) > 0 {
+			return true, nil
+		}
+	}
+	if !needs.Cluster {
+		return false, nil
+	}
+	kept, err := s.credentials(ctx, t.Name)
+	return kept == nil && err == nil, err
 }
 
 // reachNamespaces finds the namespaces of a target in the manager's own cluster, which must all agree. What is in one that

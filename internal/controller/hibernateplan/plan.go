@@ -335,6 +335,7 @@ func (f facts) fold(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 		e := &st.Executions[i]
 		o, ended := f.seen.Outcomes[name(e.JobRef)]
 		if !running(e) || !ended {
+			f.keep(p, e)
 			continue
 		}
 		end(e, o, retries, f.now)
@@ -343,6 +344,22 @@ func (f facts) fold(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 			p.Failed = append(p.Failed, failure(e))
 		}
 	}
+}
+
+// keptAfter is how long a Job runs before it is recorded that there is a restore point. Sooner it is not worth a write.
+const keptAfter = time.Minute
+
+// keep records that the Job of a first attempt runs, which has a restore point: from then on one that is not there was lost, and
+// what sleeps is never taken for what is to be brought back.
+func (f facts) keep(p *Plan, e *execution) {
+	if !running(e) || e.Kept || !f.seen.Jobs[name(e.JobRef)] {
+		return
+	}
+	if left := e.StartedAt.Add(keptAfter).Sub(f.now); left > 0 {
+		p.lookIn(left)
+		return
+	}
+	e.Kept = true
 }
 
 // failure is an attempt that has failed, as an Event tells of it.

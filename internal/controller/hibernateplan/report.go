@@ -36,6 +36,9 @@ func report(s *scope, err error) {
 		s.take()
 	}
 	v := view{status: st, plan: s.plan, owner: owner, late: s.seen.Late}
+	if st.CurrentCycle == nil {
+		v.left = s.seen.leftAsleep()
+	}
 	if s.decided && err == nil {
 		st.Phase = v.phase()
 		for _, step := range []conditions.Step{v.scheduled(), v.hibernated(), v.saved(), v.degraded()} {
@@ -72,6 +75,21 @@ type view struct {
 	owner  *v1alpha1.HibernatePlan
 	// late are the targets whose runners should have started.
 	late []late
+	// left are the targets that a plan of this name has left asleep, before a cycle has taken them in.
+	left []string
+}
+
+// leftAsleep are the targets that a plan of this name has left asleep; by their restore points, where those do not say which.
+func (o *Observed) leftAsleep() []string {
+	return append(slices.Sorted(maps.Keys(o.Left)), o.Unread...)
+}
+
+// leftText is what there is to say of them; empty where there are none.
+func (v view) leftText() string {
+	if len(v.left) == 0 {
+		return ""
+	}
+	return "A plan of this name has left asleep: " + conditions.Line(strings.Join(v.left, ", "))
 }
 
 // named are the targets of which something holds, in words.
@@ -175,7 +193,13 @@ func (v view) hibernated() conditions.Step {
 		}
 		return conditions.False(t, reason, v.failure())
 	case v1alpha1.PhaseSuspended:
+		if text := v.leftText(); text != "" {
+			return conditions.False(t, v1alpha1.ReasonSuspended, text+"; that stays so while spec.suspend is set")
+		}
 		return conditions.False(t, v1alpha1.ReasonSuspended, fmt.Sprintf("%d targets are asleep, and stay so while spec.suspend is set", v.status.Asleep))
+	}
+	if text := v.leftText(); text != "" {
+		return conditions.False(t, v1alpha1.ReasonLeftAsleep, text)
 	}
 	if v.owner.Spec.DryRun && v.plan.Known && v.plan.Desired.asleep {
 		return conditions.False(t, v1alpha1.ReasonDryRun, "Would be put to sleep now: "+v.wouldSleep())
@@ -218,6 +242,8 @@ func (v view) saved() conditions.Step {
 		return e.Asleep && e.Operation == v1alpha1.OperationShutdown && e.State != v1alpha1.ExecutionCompleted
 	}
 	switch {
+	case len(v.left) > 0:
+		return conditions.True(t, v1alpha1.ReasonSaved, fmt.Sprintf("Kept of %d targets that were left asleep, in ConfigMaps with label %s", len(v.left), labelRestorePoint))
 	case !v.any(asleep):
 		return conditions.False(t, v1alpha1.ReasonNothingAsleep, "Nothing of the plan is asleep")
 	case v.any(unsaved):
@@ -233,6 +259,8 @@ func (v view) degraded() conditions.Step {
 		return conditions.True(t, v1alpha1.ReasonPartly, "Not as they should be: "+v.named(v.amiss))
 	case len(v.late) > 0:
 		return conditions.True(t, v1alpha1.ReasonRunnerNotStarted, v.unstarted())
+	case len(v.left) > 0:
+		return conditions.True(t, v1alpha1.ReasonLeftAsleep, v.leftText())
 	case v.leftover() != "":
 		return conditions.True(t, v1alpha1.ReasonLeftAsFound, v.leftover())
 	case v.any(empty):
@@ -297,7 +325,7 @@ var quiet = []string{v1alpha1.ReasonPending, v1alpha1.ReasonAccepted, v1alpha1.R
 
 // bad are the reasons that are a Warning.
 var bad = []string{
-	v1alpha1.ReasonInvalid, v1alpha1.ReasonRunnerNotStarted, v1alpha1.ReasonLeftAsFound, v1alpha1.ReasonNothingFound, v1alpha1.ReasonNotGranted, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonNoRunnerImage, v1alpha1.ReasonPartly,
+	v1alpha1.ReasonInvalid, v1alpha1.ReasonRunnerNotStarted, v1alpha1.ReasonLeftAsleep, v1alpha1.ReasonLeftAsFound, v1alpha1.ReasonNothingFound, v1alpha1.ReasonNotGranted, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonNoRunnerImage, v1alpha1.ReasonPartly,
 	v1alpha1.ReasonShutdownFailed, v1alpha1.ReasonWakeUpFailed, v1alpha1.ReasonCycleLost, v1alpha1.ReasonLedgerLost, kube.ReasonForbidden, kube.ReasonNameTaken,
 	kube.ReasonRejected, kube.ReasonReconcileError,
 }
@@ -323,7 +351,7 @@ func happened(before, after *v1alpha1.HibernatePlan, s *scope, err error) (out [
 		}
 	}
 	if s.plan.GivenUp && err == nil {
-		v, left := view{status: &after.Status}, strings.Join(append(slices.Sorted(maps.Keys(s.seen.Left)), s.seen.Unread...), ", ")
+		v, left := view{status: &after.Status}, strings.Join(s.seen.leftAsleep(), ", ")
 		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonLeftAsleep, Message: "The plan goes, and these targets sleep: " + cmp.Or(v.named(asleep), conditions.Line(left), "not known, as the ledger is lost") +
 			"; a plan of the same name wakes them by their restore points, ConfigMaps in the manager's namespace with label " + labelRestorePoint})
 	}

@@ -18,7 +18,8 @@
 // elsewhere, or leave it out. The node that the runner is on goes when it has ended, as it has karpenter.sh/do-not-disrupt, and is not
 // waited for; what wakes needs room elsewhere.
 //
-// A NodePool whose limit is "0" before is left as it is, with the nodes that it has: when it wakes, none could come back.
+// A NodePool that has a limit of zero before, of whatever resource, is left as it is, with the nodes that it has: when it wakes, none
+// could come back.
 //
 // A NodeClaim that Karpenter was making when the limit came is deleted by the next call of Shutdown; until then Settled
 // says that it is there. A NodePool with static capacity (spec.replicas) takes no limit of cpu: the API server refuses
@@ -42,6 +43,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -176,7 +178,7 @@ func (t *target) Snapshot(ctx context.Context) ([]executor.Resource, error) {
 	return resources, t.withhold(ctx, resources)
 }
 
-// withhold refuses the NodePool that the manager is on. One that is asleep as it is found keeps the nodes that it has.
+// withhold refuses the NodePool that the manager is on. One that may have no nodes as it is found keeps those that it has.
 func (t *target) withhold(ctx context.Context, resources []executor.Resource) error {
 	if t.session.ManagerNode == "" {
 		return nil
@@ -191,7 +193,7 @@ func (t *target) withhold(ctx context.Context, resources []executor.Resource) er
 		if i < 0 {
 			continue
 		}
-		if pool, err := decode(key, resources[i].State); err != nil || !isAsleep(pool) {
+		if pool, err := decode(key, resources[i].State); err != nil || !frozen(pool) {
 			return &executor.InvalidError{Problem: fmt.Sprintf("%s has node %s, which the manager is on: what wakes the targets must not sleep; "+
 				"leave it out by nodePools or nodeSelector, or let the manager run elsewhere", name(key), node.GetName())}
 		}
@@ -237,7 +239,26 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 	if err != nil {
 		return nil, err
 	}
-	var slept *state
+	slept, keeps, err := t.limit(ctx, captured, before)
+	if cluster.IsGone(err) || err == nil && slept == nil {
+		return executor.Gone, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("limiting %s: %w", name(key), err)
+	}
+	if keeps {
+		return encode(slept), nil
+	}
+	if err := t.deleteClaims(ctx, key); err != nil {
+		return nil, err
+	}
+	return encode(slept), nil
+}
+
+// limit lets a NodePool have no nodes any more, and returns how it is then, nil if it has gone; keeps says that it is left as it was
+// found, with its nodes.
+func (t *target) limit(ctx context.Context, captured executor.Captured, before state) (slept *state, keeps bool, err error) {
+	key := captured.Key
 	err = cluster.Retry(ctx, func() error {
 		slept = nil
 		pool, err := t.read(ctx, key)
@@ -245,10 +266,11 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 			return err
 		}
 		found := look(pool)
-		if captured.Changed(same(found.Limits["cpu"], before.Limits["cpu"]), isAsleep(found)) {
+		if captured.Changed(sameLimits(found, before), isAsleep(found)) {
 			return &executor.ChangedError{State: encode(found), Fresh: captured.Fresh}
 		}
-		if !isAsleep(found) {
+		// As it was found: its nodes could not come back.
+		if keeps = frozen(before) || frozen(found) && !isAsleep(found); !keeps && !isAsleep(found) {
 			limits := map[string]any{"spec": map[string]any{"limits": map[string]any{"cpu": asleep}}}
 			captured.Fresh = false
 			if pool, err = cluster.Patch(ctx, t.client.Resource(nodePools), pool, limits); err != nil {
@@ -259,19 +281,7 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 		slept = &now
 		return nil
 	})
-	if cluster.IsGone(err) || err == nil && slept == nil {
-		return executor.Gone, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("limiting %s: %w", name(key), err)
-	}
-	if isAsleep(before) {
-		return encode(slept), nil // as it was found: its nodes could not come back
-	}
-	if err := t.deleteClaims(ctx, key); err != nil {
-		return nil, err
-	}
-	return encode(slept), nil
+	return slept, keeps, err
 }
 
 // deleteClaims deletes the NodeClaims of a NodePool, all that can be.
@@ -370,7 +380,7 @@ func (t *target) Settled(ctx context.Context, resource restore.Resource, _ bool)
 		return "", err
 	}
 	pool, err := t.read(ctx, resource.Key)
-	if err != nil || pool == nil || pool.GetUID() != before.UID || isAsleep(before) {
+	if err != nil || pool == nil || pool.GetUID() != before.UID || frozen(before) {
 		return "", err
 	}
 	if now := look(pool); !isAsleep(now) {
@@ -411,7 +421,23 @@ func (t *target) read(ctx context.Context, key string) (*unstructured.Unstructur
 // name of a NodePool as people read it.
 func name(key string) string { return "NodePool " + strings.TrimPrefix(key, prefix) }
 
+// isAsleep says whether a NodePool has the limit that it is put to sleep by.
 func isAsleep(s state) bool { return same(s.Limits["cpu"], asleep) || same(s.Limits["cpu"], 0) }
+
+// frozen says whether a NodePool may have no nodes, by whatever limit.
+func frozen(s state) bool {
+	for _, limit := range s.Limits {
+		if n, err := resource.ParseQuantity(fmt.Sprint(limit)); err == nil && n.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// sameLimits says whether two have the same limits; none are the same as an empty object.
+func sameLimits(a, b state) bool {
+	return len(a.Limits)+len(b.Limits) == 0 || same(a.Limits, b.Limits)
+}
 
 func same(a, b any) bool { return bytes.Equal(encode(a), encode(b)) }
 

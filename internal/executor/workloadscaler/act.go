@@ -112,6 +112,9 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 	if !now.there() {
 		return executor.Gone, nil
 	}
+	if err := volumesGo(before.of(), now.object, now.value); err != nil { // before its autoscalers are touched
+		return nil, fmt.Errorf("putting %s to sleep: %w", before, err)
+	}
 	c := &sleeper{captured, before, captured.Fresh}
 	slept := &state{part: before.part}
 	for i := range before.Autoscalers {
@@ -166,6 +169,9 @@ func (t *target) sleep(ctx context.Context, s *sleeper, p *part) (value any, the
 			return err
 		}
 		if err := s.changed(p, value); err != nil || f.isAsleep(value) {
+			return err
+		}
+		if err := volumesGo(p.of(), now.object, value); err != nil {
 			return err
 		}
 		s.Fresh = false

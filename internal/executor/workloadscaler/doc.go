@@ -17,7 +17,8 @@
 // Not touched is what another of the target's resources, or one that is excluded, controls, a ReplicaSet that
 // anything controls, and the twins of ExperimentDeployments, whose replicas would be put back at once. A Job that runs comes to its end: only new ones are held back, and Kubernetes makes up for the
 // last one that was missed when the CronJob wakes, unless that is longer ago than its startingDeadlineSeconds. A
-// StatefulSet that deletes its volumes when it is scaled down is an error, before anything is stopped.
+// StatefulSet that deletes its volumes when it is scaled down is an error, before anything is stopped, and also where it comes to
+// that only later.
 //
 // A workload is waited for until its pods are gone, or all ready. When the time for that is over, as many ready ones will do as
 // it had when it was put to sleep: what has been broken for a week keeps nothing else asleep.

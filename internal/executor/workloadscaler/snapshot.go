@@ -3,6 +3,7 @@ package workloadscaler
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -162,11 +163,19 @@ func (t *target) capture(ctx context.Context, f found) (*state, error) {
 	if ready, _ := readyOf(f.object, at); f.kind.scaled && ready < wanted(s.part) {
 		s.Ready = &ready
 	}
-	policy, _, _ := unstructured.NestedString(f.object.Object, "spec", "persistentVolumeClaimRetentionPolicy", "whenScaled")
-	if f.kind.gvr == statefulSets.gvr && policy == "Delete" && !f.kind.field.isAsleep(value) {
-		return nil, fmt.Errorf("looking at %s: it deletes its volumes when it is scaled down; set spec.persistentVolumeClaimRetentionPolicy.whenScaled to Retain, or exclude it", s)
+	if err := volumesGo(f.kind, f.object, value); err != nil {
+		return nil, fmt.Errorf("looking at %s: %w", s, err)
 	}
 	return s, nil
+}
+
+// volumesGo is an error where an object would lose its volumes by being put to sleep, which nothing brings back.
+func volumesGo(k kind, object *unstructured.Unstructured, value any) error {
+	policy, _, _ := unstructured.NestedString(object.Object, "spec", "persistentVolumeClaimRetentionPolicy", "whenScaled")
+	if k.gvr == statefulSets.gvr && policy == "Delete" && !k.field.isAsleep(value) {
+		return errors.New("it deletes its volumes when it is scaled down; set spec.persistentVolumeClaimRetentionPolicy.whenScaled to Retain, or exclude it")
+	}
+	return nil
 }
 
 // scale is the subresource of an object; nil if the object has gone.

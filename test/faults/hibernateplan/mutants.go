@@ -95,7 +95,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "failure-is-success", RootCause: "a runner that has written a result is taken for one that has completed",
-		Edits:     edit1(observe, "		o.completed, o.message, o.resources, o.left, o.leftCount = said.Completed,", "		o.completed, o.message, o.resources, o.left, o.leftCount = true,"),
+		Edits:     edit1(observe, "		o.completed, o.message, o.resources, o.done = said.Completed,", "		o.completed, o.message, o.resources, o.done = true,"),
 		Workloads: []string{"dag"},
 	},
 	{

@@ -1,0 +1,245 @@
+package hibernateplan
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/runner"
+)
+
+// The namespace of a plan is deleted, and with it the connector (inCluster) beside the plan. What sleeps in another
+// namespace must wake.
+func TestBereftOfItsOwnCluster(t *testing.T) {
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}}
+	n := newBroadNight(t, true, shop)
+	if in := n.complete(); in != "shop,team" {
+		t.Fatalf("asleep in %q", in)
+	}
+	// kubectl delete namespace team: the connector has no finalizer and goes, the plan has one and stays
+	team := &corev1.Namespace{}
+	if err := n.client.Get(t.Context(), client.ObjectKey{Name: "team"}, team); err != nil {
+		t.Fatal(err)
+	}
+	team.Finalizers = []string{"example.com/held"}
+	cluster := &v1alpha1.K8SCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "here"}}
+	if err := errors.Join(n.client.Update(t.Context(), team), n.client.Delete(t.Context(), team), n.client.Delete(t.Context(), cluster), n.client.Delete(t.Context(), n.plan)); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "hub"}}); err != nil {
+		t.Fatal(err)
+	}
+	n.passes(6)
+	if jobs := jobsOf(t, n.client); len(jobs) == 1 {
+		return
+	}
+	e := n.plan.Status.Executions[0]
+	t.Errorf("no Job wakes what sleeps in %v: %s", e.Namespaces, e.Message)
+	clock := n.of.Options.Clock.(*clocktesting.FakePassiveClock)
+	clock.SetTime(clock.Now().Add(defaultDeadline))
+	goes(t, n.of, n.client, n.plan)
+	if err := n.client.Get(t.Context(), client.ObjectKeyFromObject(n.plan), n.plan); err != nil {
+		t.Errorf("after its deadline the plan has gone, and left shop asleep")
+	}
+}
+
+// A plan is created under the name of one whose finalizer was taken off while a runner of it acts.
+func TestFormerRunner(t *testing.T) {
+	plan := asleepNow()
+	r, c := newReconciler(t, plan)
+	job := theJob(t, r, c, plan)
+	// its runner acts
+	job.Status.Active, job.Status.Ready = 1, ptr.To[int32](1)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: job.Name}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	if err := errors.Join(c.Status().Update(t.Context(), job), c.Create(t.Context(), pod)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); err != nil {
+		t.Fatal(err)
+	}
+	plan.Finalizers = nil
+	if err := errors.Join(c.Update(t.Context(), plan), c.Delete(t.Context(), plan)); err != nil {
+		t.Fatal(err)
+	}
+	again := asleepNow()
+	again.UID, again.ResourceVersion = "uid-2", ""
+	again.Spec.Override.State = v1alpha1.OverrideAwake
+	if err := c.Create(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		_, again = pass(t, r, again)
+	}
+	if jobs := jobsOf(t, c); len(jobs) > 1 {
+		point := &corev1.ConfigMap{}
+		_ = c.Get(t.Context(), names{namespace: "system", plan: again}.point("a"), point)
+		t.Errorf("Jobs %s and %s act on target a at the same time, restore point is that of %s", jobs[0].Name, jobs[1].Name, point.Annotations[runner.AnnotationExecution])
+	}
+	job.Status.Active, job.Status.Ready = 0, nil
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
+	pod.Status.Phase = corev1.PodFailed
+	if err := errors.Join(c.Status().Update(t.Context(), job), c.Status().Update(t.Context(), pod)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		_, again = pass(t, r, again)
+	}
+	if jobs := jobsOf(t, c); len(jobs) != 2 {
+		t.Errorf("its runner has ended, and there are %d Jobs", len(jobs))
+	}
+}
+
+// What a plan of the name has left asleep is told of, also where nothing begins.
+func TestLeftIsToldOf(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.HibernatePlanSpec){
+		"suspended": func(s *v1alpha1.HibernatePlanSpec) { s.Suspend = true },
+		"dry run":   func(s *v1alpha1.HibernatePlanSpec) { s.DryRun = true },
+		"invalid":   func(s *v1alpha1.HibernatePlanSpec) { s.Targets = append(s.Targets, s.Targets[0]) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+			w.plan.Spec.DeletionPolicy = v1alpha1.DeletionLeave
+			w.until(noon.Add(9 * time.Hour))
+			w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+			w.until(w.now)
+			again := newPlan(v1alpha1.StrategyParallel, 2)
+			again.UID = types.UID("uid-2")
+			change(&again.Spec)
+			w.plan, w.done, w.log = again, false, nil
+			w.until(noon.Add(72 * time.Hour)) // by day, three days later
+			if len(w.asleep) != 2 {
+				t.Fatalf("asleep %v", w.asleep)
+			}
+			told := slices.ContainsFunc(w.log, func(line string) bool { return strings.Contains(line, "left asleep") })
+			for _, c := range w.plan.Status.Conditions {
+				told = told || strings.Contains(c.Message, "left asleep")
+				if strings.Contains(c.Message, "Nothing of the plan is asleep") || strings.Contains(c.Message, "0 targets are asleep") {
+					t.Errorf("a and b are asleep, and %s says: %s", c.Type, c.Message)
+				}
+			}
+			if !told {
+				t.Errorf("nobody is told:\n%s\n%+v", strings.Join(w.log, "\n"), w.plan.Status.Conditions)
+			}
+		})
+	}
+}
+
+// A shutdown that has put everything to sleep and failed all the same; its restore point is emptied.
+func TestEmptiedAfterAFailure(t *testing.T) {
+	plan := asleepNow()
+	plan.Spec.Behavior.Retries = ptr.To[int32](0)
+	r, c := newReconciler(t, plan)
+	job := theJob(t, r, c, plan)
+	say := func(job *batchv1.Job, completed bool, resources int) {
+		t.Helper()
+		point := &corev1.ConfigMap{}
+		if err := c.Get(t.Context(), names{namespace: "system", plan: plan}.point("a"), point); err != nil {
+			t.Fatal(err)
+		}
+		point.Data[runner.KeyResult] = fmt.Sprintf(`{"execution":%q,"completed":%v,"reason":"NotSettled","message":"waiting for 3 resources","resources":%d,"done":%d}`, job.Name, completed, resources, resources)
+		job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+		if err := errors.Join(c.Update(t.Context(), point), c.Status().Update(t.Context(), job)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say(job, false, 3) // three sleep, a pod does not go
+	for range 4 {
+		_, plan = pass(t, r, plan)
+	}
+	// somebody puts an empty ConfigMap in the place of the restore point: a runner then has nothing to do, and is done
+	plan.Spec.Override.State = v1alpha1.OverrideAwake
+	if err := c.Update(t.Context(), plan); err != nil {
+		t.Fatal(err)
+	}
+	say(theJob(t, r, c, plan), true, 0)
+	for range 6 {
+		_, plan = pass(t, r, plan)
+	}
+	if st := plan.Status; st.CurrentCycle == nil || st.Asleep != 1 {
+		t.Errorf("three workloads sleep, and the plan is %s, %d asleep, history %+v, Ready %+v", st.Phase, st.Asleep, st.History, find(st.Conditions, v1alpha1.ConditionReady))
+	}
+}
+
+// The manager was down all night; nothing was put to sleep. The cycle is no success.
+func TestTakenBackIsToldOf(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 4))
+	w.now = noon.Add(8 * time.Hour)
+	w.pass(-1)
+	w.now = noon.Add(20 * time.Hour)
+	w.settle()
+	w.awake()
+	if h := w.plan.Status.History; len(h) != 1 || !strings.Contains(h[0].Message, "a") {
+		t.Errorf("nothing was put to sleep (%d Jobs), and the history says %+v", len(w.ran), h)
+	}
+}
+
+// The same where nobody has taken a finalizer off: the plan was given up at its deadline, and is created again while the
+// pod of its last attempt does not end (its node does not answer).
+func TestFormerRunnerOfOneGivenUp(t *testing.T) {
+	plan := asleepNow()
+	plan.Spec.Deletion = &v1alpha1.Deletion{Deadline: &metav1.Duration{Duration: time.Minute}}
+	r, c := newReconciler(t, append(away(plan), plan)...)
+	job := theJob(t, r, c, plan)
+	job.Status.Active, job.Status.Ready = 1, ptr.To[int32](1)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: job.Name}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	if err := errors.Join(c.Status().Update(t.Context(), job), c.Create(t.Context(), pod), c.Delete(t.Context(), plan)); err != nil {
+		t.Fatal(err)
+	}
+	_, plan = pass(t, r, plan)
+	clock := r.Options.Clock.(*clocktesting.FakePassiveClock)
+	clock.SetTime(clock.Now().Add(2 * time.Minute)) // its runner has 27 min more
+	goes(t, r, c, plan)
+	again := asleepNow()
+	again.UID, again.ResourceVersion = "uid-2", ""
+	again.Spec.Targets[0].ConnectorRef = plan.Spec.Targets[0].ConnectorRef
+	again.Spec.Override.State = v1alpha1.OverrideAwake
+	if err := c.Create(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		_, again = pass(t, r, again)
+	}
+	alive := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && pod.Status.Phase == corev1.PodRunning
+	if jobs := jobsOf(t, c); len(jobs) > 0 && alive {
+		t.Errorf("Job %s acts beside the pod of %s, which has its kubeconfig", jobs[0].Name, job.Name)
+	}
+}
+
+// The first attempt was made and acts; then the manager's namespace is emptied, as by a deletion that is forced through.
+func TestCapturedOnce(t *testing.T) {
+	plan := asleepNow()
+	r, c := newReconciler(t, plan)
+	job := theJob(t, r, c, plan)
+	_, plan = pass(t, r, plan) // the manager sees the Job run
+	clock := r.Options.Clock.(*clocktesting.FakePassiveClock)
+	clock.SetTime(clock.Now().Add(keptAfter))
+	for range 2 {
+		_, plan = pass(t, r, plan)
+	}
+	point := &corev1.ConfigMap{}
+	if err := c.Get(t.Context(), names{namespace: "system", plan: plan}.point("a"), point); err != nil {
+		t.Fatal(err)
+	}
+	point.Finalizers = nil
+	if err := errors.Join(c.Update(t.Context(), point), c.Delete(t.Context(), point), c.Delete(t.Context(), job)); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		_, plan = pass(t, r, plan)
+	}
+	if jobs := jobsOf(t, c); len(jobs) > 0 {
+		t.Errorf("its restore point is gone, and %s captures what sleeps: %+v", jobs[0].Name, find(plan.Status.Conditions, v1alpha1.ConditionReady))
+	}
+}

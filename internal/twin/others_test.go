@@ -1,0 +1,153 @@
+package twin
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"k8s.io/pod-security-admission/policy"
+)
+
+// withOverride builds the twin of a Deployment whose pods have some metadata and fields, with an override.
+func withOverride(t *testing.T, metadata, pod, override string) (*Twin, error) {
+	t.Helper()
+	return Build(source(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {replicas: 3, selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}`+metadata+`}, spec: {`+pod+`}}}}`), wanted(t, override))
+}
+
+const hardened = `securityContext: {runAsNonRoot: true, runAsUser: 1000, runAsGroup: 1000, seccompProfile: {type: RuntimeDefault}}, containers: [{name: web, image: "web:1", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]`
+
+func TestMorePrivilegesOfOthers(t *testing.T) {
+	one := func(rest string) string { return `containers: [{name: web, image: "web:1", ` + rest + `}]` }
+	over := func(rest string) string { return `{template: {spec: {` + rest + `}}}` }
+	const host = `, volumes: [{name: v, hostPath: {path: /mnt}}]`
+	for name, test := range map[string]struct{ metadata, pod, override string }{
+		"istio overrides":          {`, annotations: {sidecar.istio.io/inject: "true"}`, hardened, `{template: {metadata: {annotations: {proxy.istio.io/overrides: '{"containers":[{"name":"istio-proxy","image":"evil","securityContext":{"privileged":true,"runAsUser":0}}]}'}}}}`},
+		"dapr":                     {``, hardened, `{template: {metadata: {annotations: {dapr.io/enabled: "true", dapr.io/app-id: x, dapr.io/sidecar-image: evil, dapr.io/env-from-secret: "P=db:password"}}}}`},
+		"nri devices":              {``, hardened, `{template: {metadata: {annotations: {devices.nri.io/container.web: "[{path: /dev/sda}]"}}}}`},
+		"CAP_ALL":                  {``, hardened, over(one(`securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [CAP_ALL]}}`))},
+		"CAP_NET_RAW":              {``, one(`securityContext: {capabilities: {drop: [NET_RAW]}}`), over(one(`securityContext: {capabilities: {drop: [CAP_NET_RAW]}}`))},
+		"AppArmor annotation lost": {`, annotations: {container.apparmor.security.beta.kubernetes.io/web: localhost/strict}`, hardened, `{template: {metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/web: null}}}}`},
+		"AppArmor, another name":   {`, annotations: {container.apparmor.security.beta.kubernetes.io/web: localhost/strict}`, hardened, strings.Replace(`{template: {spec: {`+hardened+`}}}`, "name: web", "name: web2", 1)},
+		"recursiveReadOnly":        {``, one(`volumeMounts: [{name: v, mountPath: /v, readOnly: true, recursiveReadOnly: Enabled}]`) + host, over(one(`volumeMounts: [{name: v, mountPath: /v, readOnly: true}]`))},
+		"bindMountOptions":         {``, one(`volumeMounts: [{name: v, mountPath: /v, bindMountOptions: [noexec, nosuid, nodev]}]`) + host, over(one(`volumeMounts: [{name: v, mountPath: /v}]`))},
+		"windowsOptions":           {``, one(`securityContext: {windowsOptions: {runAsUserName: ContainerUser}}`), over(`securityContext: {windowsOptions: {gmsaCredentialSpecName: domain-admin}}`)},
+		"low priority lost":        {``, `priorityClassName: batch-low, ` + hardened, over(`priorityClassName: null`)},
+		"schedulingGroup":          {``, hardened, over(`schedulingGroup: {podGroupName: other}`)},
+		"hostIP":                   {``, one(`ports: [{containerPort: 80, hostPort: 80, hostIP: 127.0.0.1}]`), over(one(`ports: [{containerPort: 80, hostPort: 80}]`))},
+		"claim of a template":      {``, one(`resources: {claims: [{name: gpu}]}`) + `, resourceClaims: [{name: gpu, resourceClaimTemplateName: gpus}]`, over(`resourceClaims: [{name: gpu, resourceClaimName: gpus}]`)},
+		"control plane of RKE2":    {``, hardened, over(`tolerations: [{key: CriticalAddonsOnly, operator: Exists}]`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := withOverride(t, test.metadata, test.pod, test.override); err == nil {
+				t.Error("it is built")
+			} else {
+				refused(t, err, "")
+			}
+		})
+	}
+}
+
+// What the Pod Security Standards say of CAP_ALL.
+func TestCapAllByPodSecurity(t *testing.T) {
+	twin, err := withOverride(t, ``, hardened, `{template: {spec: {containers: [{name: web, image: "web:1", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [CAP_ALL]}}}]}}}`)
+	if err != nil {
+		return
+	}
+	a, b := typed(t, object(t, `{metadata: {labels: {app: web}}, spec: {`+hardened+`}}`)), typed(t, templateOf(twin.Object.Object["spec"].(map[string]any)))
+	for _, check := range policy.DefaultChecks() {
+		look := check.Versions[len(check.Versions)-1].CheckPod
+		if before, after := look(&a.ObjectMeta, &a.Spec), look(&b.ObjectMeta, &b.Spec); before.Allowed && !after.Allowed {
+			t.Errorf("%s: the source passes, the twin does not: %s", check.ID, after.ForbiddenDetail)
+		}
+	}
+}
+
+// A Service of the pod of a number gets the twin's pod of that number, too: the controller gives it the label.
+func TestServiceOfANumber(t *testing.T) {
+	for name, selector := range map[string]map[string]string{
+		"of the source": {"app": "db", "apps.kubernetes.io/pod-index": "0"}, "of any": {"apps.kubernetes.io/pod-index": "0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := wanted(t, `{}`)
+			w.Services = []Service{{Name: "db-primary", Selector: selector}}
+			from := strings.Replace(database, "  ordinals: {start: 5}\n", "", 1)
+			twin := build(t, from, w)
+			pod := labelsOfPods(twin.Object)
+			// As the controller of StatefulSets makes them.
+			first, last := numbers(twin.Object.Object["spec"].(map[string]any))
+			pod[podIndex], pod[podName] = strconv.FormatInt(first, 10), fmt.Sprintf("%s-%d", w.Name, first)
+			if first < apartBy || last != first || selects(selector, pod) || len(twin.Services) > 0 && twin.Services[0].Shared {
+				t.Errorf("pods %d to %d, with labels %v, and the status says %+v", first, last, pod, twin.Services)
+			}
+			w.Override = object(t, `{ordinals: {start: 0}}`)
+			twin = build(t, from, w)
+			if len(twin.Services) != 1 || !twin.Services[0].Shared || !strings.Contains(twin.Services[0].Message, "ordinals.start") {
+				t.Errorf("its pod 0 is behind Service db-primary, and the status says %+v", twin.Services)
+			}
+		})
+	}
+}
+
+// The API server gives a source both names of its account.
+func TestServiceAccountOfBothNames(t *testing.T) {
+	const both = `serviceAccountName: web, serviceAccount: web, ` + hardened
+	for _, override := range []string{`{template: {spec: {serviceAccountName: null, automountServiceAccountToken: false}}}`, `{template: {spec: {serviceAccount: other}}}`} {
+		twin, err := withOverride(t, ``, both, override)
+		if err != nil {
+			continue // refused, as other accounts are
+		}
+		spec := templateOf(twin.Object.Object["spec"].(map[string]any))["spec"].(map[string]any)
+		t.Errorf("%s: accepted, and without effect: serviceAccountName %v, serviceAccount %v", override, spec["serviceAccountName"], spec["serviceAccount"])
+	}
+}
+
+// What both write is told of.
+func TestSharedData(t *testing.T) {
+	for _, volume := range []string{`hostPath: {path: /data}`, `nfs: {server: nas, path: /data}`, `cephfs: {monitors: [m]}`, `awsElasticBlockStore: {volumeID: v}`} {
+		twin, err := withOverride(t, ``, `containers: [{name: web, image: "web:1", volumeMounts: [{name: v, mountPath: /v}]}], volumes: [{name: v, `+volume+`}]`, `{}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if says(twin, WarnSharedVolume) == "" {
+			t.Errorf("%s: it says %+v", volume, twin.Warnings)
+		}
+	}
+}
+
+// No secret in a diff.
+func TestDiffOfArguments(t *testing.T) {
+	from := source(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}, annotations: {example.com/api-token: canary-value-1}}, spec: {containers: [{name: web, image: "web:1", command: [web, --token=canary-value-2], args: [--api-key, canary-value-3]}]}}}}`)
+	twin, err := Build(from, wanted(t, `{template: {spec: {containers: [{name: web, image: "web:2"}]}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(Diff(from, twin.Object), "\n") {
+		if strings.Contains(line, "canary-value") {
+			t.Error(line)
+		}
+	}
+}
+
+// Labels that the API server gives pods when they are bound.
+func TestServiceOfAZone(t *testing.T) {
+	w := wanted(t, `{template: {metadata: {labels: {app: null}}}}`)
+	w.Services = []Service{{Name: "web-a", Selector: map[string]string{"app": "web", "topology.kubernetes.io/zone": "a"}}}
+	twin := build(t, plain, w)
+	if labelsOfPods(twin.Object)["app"] != "web" || len(twin.Services) != 1 {
+		t.Errorf("labels %v, Services %+v", labelsOfPods(twin.Object), twin.Services)
+	}
+}
+
+// s3: the volumes of the source are not the twin's, even if the override has them from the source's YAML.
+func TestVolumesOfTheSource(t *testing.T) {
+	for _, claim := range []string{`volumeName: pv-7`, `selector: {matchLabels: {a: b}}`} {
+		twin, err := Build(source(t, database), wanted(t, `{volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], `+claim+`, resources: {requests: {storage: 1Gi}}}}]}`))
+		if err != nil {
+			refused(t, err, "of a volumeClaimTemplate")
+			continue
+		}
+		spec := twin.Object.Object["spec"].(map[string]any)
+		t.Errorf("%s: it is built, with %v, persistentVolumeClaimRetentionPolicy %v and warnings %v", claim, spec["volumeClaimTemplates"], spec["persistentVolumeClaimRetentionPolicy"], twin.Warnings)
+	}
+}
