@@ -143,18 +143,21 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 	written, others := after.DeepCopyObject().(client.Object), false // a patch overwrites its argument with the server's answer
 	if !equality.Semantic.DeepEqual(before, after) {
 		var err error
-		if others, err = patchStatus(ctx, c, before, written, out); err != nil {
-			if apierrors.IsNotFound(err) { // gone meanwhile: nobody is left to tell
-				return reconcile.Result{}, nil
-			}
+		others, err = patchStatus(ctx, c, before, written, out)
+		switch {
+		case apierrors.IsNotFound(err): // gone meanwhile: nobody is left to tell
+			return reconcile.Result{}, nil
+		case out.Done && out.Err == nil && TooLarge(err): // which must not keep what has nothing left to wait for
+		case err != nil:
 			return reconcile.Result{}, fmt.Errorf("patching status: %w", err)
-		}
-		if !out.Done && pruned(after, written) {
-			// Another pass would want the same, and maybe at once.
-			return reconcile.Result{}, fmt.Errorf("patching status: %w", errNotKept)
-		}
-		if out.Written != nil {
-			out.Written(ctx)
+		default:
+			if !out.Done && pruned(after, written) {
+				// Another pass would want the same, and maybe at once.
+				return reconcile.Result{}, fmt.Errorf("patching status: %w", errNotKept)
+			}
+			if out.Written != nil {
+				out.Written(ctx)
+			}
 		}
 	}
 	for _, e := range out.Events {
@@ -170,6 +173,11 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 	}
 	return reconcile.Result{RequeueAfter: out.Wait}, nil
+}
+
+// TooLarge says whether an object was refused because it would have been larger than the server keeps.
+func TooLarge(err error) bool {
+	return apierrors.IsRequestEntityTooLargeError(err) || err != nil && strings.Contains(err.Error(), "etcdserver: request is too large")
 }
 
 // letGo drops the finalizer.

@@ -40,6 +40,8 @@ type Writer struct {
 	Marks Marks
 	// Owner of what is written.
 	Owner client.Object
+	// Exact has Delete be a conflict where the object is not in the version that was seen any more.
+	Exact bool
 }
 
 // Ensure writes a child that is not known to exist and returns what the server has then.
@@ -142,8 +144,8 @@ func over(have, desired map[string]string, old func(key string) bool) map[string
 	return out
 }
 
-// Delete asks for the child's deletion, with the UID as a precondition, and with what else is wanted. A
-// child that is gone or being deleted already is left alone.
+// Delete asks for the child's deletion, with the UID as a precondition, with Exact the version that was seen, too, and with what
+// else is wanted. A child that is gone or being deleted already is left alone.
 func (w Writer) Delete(ctx context.Context, child *unstructured.Unstructured, opts ...client.DeleteOption) error {
 	if !w.Marks.Owns(w.Owner, child) {
 		return &NameTakenError{Object: Describe(child)}
@@ -151,7 +153,11 @@ func (w Writer) Delete(ctx context.Context, child *unstructured.Unstructured, op
 	if child.GetDeletionTimestamp() != nil {
 		return nil
 	}
-	err := w.Client.Delete(ctx, child, append(opts, client.Preconditions{UID: ptr.To(child.GetUID())})...)
+	as := client.Preconditions{UID: ptr.To(child.GetUID())}
+	if version := child.GetResourceVersion(); w.Exact && version != "" {
+		as.ResourceVersion = &version
+	}
+	err := w.Client.Delete(ctx, child, append(opts, as)...)
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting %s: %w", Describe(child), err)
 	}

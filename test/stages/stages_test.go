@@ -176,13 +176,13 @@ func TestNormal(t *testing.T) {
 	w := newWorld(t)
 
 	claim := w.await(claims, "c1", "True", condition("Ready", "status"))
-	if name := text("spec", "resourceRef", "name")(claim); name != "gateway-tutorial-app" {
-		t.Errorf("composite %q, want gateway-tutorial-app", name)
+	if name := text("spec", "resourceRef", "name")(claim); name != "c1-x7k2p" {
+		t.Errorf("composite %q, want c1-x7k2p", name)
 	}
 	if endpoint := text("status", "endpoint")(claim); !strings.HasPrefix(endpoint, "203.0.113.") {
 		t.Errorf("endpoint %q", endpoint)
 	}
-	w.checkConnection("crossplane-system", "gateway-tutorial-app-cluster-conn", "kubeconfig", "https://"+text("status", "endpoint")(claim))
+	w.checkConnection("crossplane-system", "c1-x7k2p-cluster-conn", "kubeconfig", "https://"+text("status", "endpoint")(claim))
 
 	w.await(vclusters, "v1", "true", flag("status", "ready"))
 	cluster := w.await(clusters, "v1", "true", flag("status", "initialization", "controlPlaneInitialized"))

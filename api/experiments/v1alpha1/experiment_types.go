@@ -149,13 +149,13 @@ const (
 // Deletion says what happens when what an Experiment brought up does not go.
 type Deletion struct {
 	// deadline is how long the deletion of what the Experiment brought up is tried and waited for,
-	// as a duration such as 45m, at least 1m; 30m by default. A Workflow or an Application that
+	// as a duration such as 45m, at least 1m, at most 24h; 30m by default. A Workflow or an Application that
 	// does not go holds up what comes after it for a quarter of it at most, and a cluster has at
 	// least half of it.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s)){1,3}$`
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="deadline: at least 1m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="deadline: at least 1m, at most 24h"
 	Deadline *metav1.Duration `json:"deadline,omitempty"`
 	// policy says what happens then: Release, which is the default, lets the Experiment go, after
 	// an Event and a ConfigMap in the manager's namespace that lists what is left behind; Block

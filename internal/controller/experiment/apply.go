@@ -114,6 +114,8 @@ func (s *scope) write(ctx context.Context, w Write) error {
 	writer := s.writer()
 	log := log.FromContext(ctx).WithValues("child", kube.Describe(w.Object))
 	if w.Action == Delete {
+		// Whoever takes the label off a cluster keeps it, also if the cache has not seen that yet.
+		writer.Exact = slices.Contains(clusterKinds(), w.Object.GroupVersionKind())
 		log.Info("Deleting child")
 		if crossplane.Foreground(w.Object) {
 			// It goes when the cluster is gone.

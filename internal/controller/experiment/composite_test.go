@@ -96,6 +96,9 @@ func TestClaimOfAnother(t *testing.T) {
 			claim := l.list(crossplane.GKEClusterGVK)[0]
 			_ = unstructured.SetNestedField(claim.Object, "theirs", "spec", "resourceRef", "name")
 			reason := v1alpha1.ReasonKubeconfigInvalid
+			if !late { // by its name alone it is another's
+				reason = v1alpha1.ReasonKubeconfigMissing
+			}
 			if name == "without an endpoint" {
 				unstructured.RemoveNestedField(claim.Object, "status", "endpoint")
 				reason = v1alpha1.ReasonKubeconfigMissing

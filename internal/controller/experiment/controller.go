@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -120,7 +121,12 @@ type Reconciler struct {
 
 	refusals refusals
 	told     *kube.Told
+	// absences are Components that the server does not have, and unrecorded what is asked of a teardown whose status is refused.
+	absences, unrecorded *lru.Cache
 }
+
+// remembered is of how many Experiments something is remembered that no status has.
+const remembered = 4096
 
 // scope is what a pass over one Experiment knows.
 type scope struct {
@@ -148,15 +154,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	before := e.DeepCopy()
+	if asked, known := r.unrecorded.Get(e.UID); known && goingDown(e) {
+		e.Status.Teardown = asked.(*v1alpha1.TeardownStatus).DeepCopy()
+	}
 	s := &scope{Reconciler: r, experiment: e, names: names{e, r.Options}, failed: map[string]error{}}
 	err := s.step(ctx)
 	if err == nil && (s.plan.Done || s.plan.Verdict) {
 		r.refusals.forget(e)
 	}
 	report(s, err, r.Clock.Now())
-	return kube.Finish(ctx, r.Client, r.Recorder, before, e, v1alpha1.Finalizer, kube.Outcome{
+	result, err := kube.Finish(ctx, r.Client, r.Recorder, before, e, v1alpha1.Finalizer, kube.Outcome{
 		Wait: s.plan.Wait, Done: s.plan.Done && e.DeletionTimestamp != nil, Events: happened(before, e, s.plan, err), Err: err, Told: r.told,
 	})
+	if t := e.Status.Teardown; t != nil && kube.TooLarge(err) { // what was asked to go, and when, must not be forgotten with it
+		r.unrecorded.Add(e.UID, t.DeepCopy())
+	}
+	return result, err
 }
 
 // beginning says whether the Experiment's next write is its first, or the first that costs
@@ -263,6 +276,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	r := &Reconciler{
 		Client: c, Foreign: foreign, Live: live, Kinds: kinds, Gate: kube.NewGate(max(1, o.MaxConcurrentReconciles/4)),
 		Clock: o.Clock, Options: o, Recorder: kube.Silence, told: kube.NewTold(),
+		absences: lru.New(remembered), unrecorded: lru.New(remembered),
 	}
 	if err := metrics.Registry.Register(r.Gate.Gauge("experiment")); err != nil {
 		return err

@@ -155,9 +155,10 @@
 // submitted for an old spec stays the only one, one that the status records must not follow another, and an
 // Application must not go back; the copies of templates, and the templates of those that are not there, of
 // a cluster that is not up; the kubeconfig Secret of a cluster that is Ready and not registered, and of one
-// whose Application cannot be compared, once a minute, with its cluster Secret; with a kubeconfig that
-// authors may write, the cluster Secrets of all, because Argo CD finds clusters by their addresses and one
-// with other credentials must not be registered twice; a Workflow whose UID is recorded and which the cache
+// whose Application cannot be compared, once a minute, with its cluster Secret; with each kubeconfig the cluster Secrets that
+// Experiments have made at its address, and of one that authors may write those of all, because Argo CD finds clusters by their
+// addresses and one with other credentials must not be registered twice (two that are registered at the same moment are); a
+// Component that the cache does not have, where --component-repo-url takes its place; a Workflow whose UID is recorded and which the cache
 // does not have, or has another of; a template that the cache does not have, where a Workflow that only waits takes its place;
 // a child whose create says AlreadyExists, and one that is changed; who the manager is, before it lets itself read
 // Secrets; a claim, before its cluster is
@@ -167,7 +168,7 @@
 // not make its cluster known, the cluster Secrets of all, its kubeconfig, and in a teardown whether the server has the Applications still; in a teardown the
 // cluster Secret of every claim that is left and of every existing cluster, a list of Workflows and
 // Applications before anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of
-// them or the deadline is over, and the claim of an Application that is being deleted, where the cache has
+// them, the deadline is over, or nothing at all is recorded, and the claim of an Application that is being deleted, where the cache has
 // none.
 //
 // # What it owns
@@ -180,7 +181,7 @@
 // Experiment's UID, and all with its UID as a label. An object under such a name without that label is
 // not touched, read or deleted: the Experiment says NameTaken and waits. One with the label under
 // another name is not the Experiment's either: somebody has copied it. Taking the label off a child
-// takes it out of the Experiment's hands. Claims and Applications that are edited or deleted by
+// takes it out of the Experiment's hands, a cluster from the next moment on. Claims and Applications that are edited or deleted by
 // somebody are brought back at once; a cluster Secret when its Application fails, because Secrets are
 // not watched, and so a kubeconfig that was rotated is registered again when Argo CD is refused with
 // the old one.

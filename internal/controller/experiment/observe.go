@@ -3,6 +3,8 @@ package experiment
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -374,6 +376,9 @@ func (s *scope) observeComponents(ctx context.Context) error {
 		for _, name := range s.Options.Observability.named(t) {
 			component := &v1alpha1.Component{}
 			err := s.Client.Get(ctx, types.NamespacedName{Name: name}, component)
+			if apierrors.IsNotFound(err) && s.Options.Fallback.RepoURL != "" {
+				err = s.absent(ctx, name, component)
+			}
 			switch {
 			case err == nil:
 				s.seen.Components[name] = component
@@ -383,6 +388,27 @@ func (s *scope) observeComponents(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// absent asks the server for a Component that the cache does not have, where something takes its place: what was applied a moment
+// before the Experiment the cache may not have yet. It is asked once for each generation: what comes later wakes.
+func (s *scope) absent(ctx context.Context, name string, component *v1alpha1.Component) error {
+	key := absence{s.experiment.UID, s.experiment.Generation, name}
+	if _, known := s.absences.Get(key); known {
+		return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("components").GroupResource(), name)
+	}
+	err := s.Live.Get(ctx, types.NamespacedName{Name: name}, component)
+	if apierrors.IsNotFound(err) {
+		s.absences.Add(key, true)
+	}
+	return err
+}
+
+// absence is that a generation of an Experiment has no Component of a name.
+type absence struct {
+	experiment types.UID
+	generation int64
+	name       string
 }
 
 // observeConnections reads the kubeconfig of every cluster that is up and that Argo CD has not been
@@ -568,10 +594,24 @@ func (s *scope) connection(ctx context.Context, t v1alpha1.Target, ref kubeconfi
 	if c.Err == nil && c.Server != "" && !sameServer(c.Server, c.Credentials.Server) {
 		c.Err = fmt.Errorf("it is for %s, and the status of the cluster says %s", c.Credentials.Server, c.Server)
 	}
-	if c.Err == nil && c.Authors {
-		c.Clash, c.ReadErr = s.clash(ctx, t, c.Credentials)
+	if c.Err == nil {
+		c.Clash, c.ReadErr = s.clash(ctx, t, c)
 	}
 	return c
+}
+
+// annotationKubeconfig is on a cluster Secret: where its kubeconfig is from.
+const annotationKubeconfig = "experiments.illm.io/kubeconfig"
+
+// labelServer is on a cluster Secret, too: a hash of the address of its API server, by which those of one cluster are found.
+const labelServer = "experiments.illm.io/server"
+
+func (r kubeconfigRef) source() string { return r.Secret.String() + "/" + r.Key }
+
+// serverLabel is that label of a server.
+func serverLabel(server string) string {
+	sum := sha256.Sum256([]byte(argocd.Address(server)))
+	return hex.EncodeToString(sum[:16])
 }
 
 // sameServer says whether two URLs are of one API server.
@@ -584,25 +624,36 @@ func sameServer(a, b string) bool {
 // clash names a cluster Secret of somebody else's for the same cluster, with other credentials. Argo
 // CD finds clusters by their addresses: it would use one of the two for both, and an Experiment must
 // neither run with credentials that its author does not have nor have others run with its own.
-func (s *scope) clash(ctx context.Context, t v1alpha1.Target, credentials argocd.Credentials) (string, error) {
-	secrets, err := s.othersClusters(ctx, t)
+//
+// Authors may put any address into a kubeconfig, so all clusters are looked at, also those that somebody else has told Argo CD of. At
+// the address of a cluster that they have no say in, an author can only have been by an Experiment.
+func (s *scope) clash(ctx context.Context, t v1alpha1.Target, c Connection) (string, error) {
+	var same []client.ListOption
+	if !c.Authors {
+		same = append(same, client.MatchingLabels{labelServer: serverLabel(c.Credentials.Server)})
+	}
+	secrets, err := s.othersClusters(ctx, t, same...)
 	if err != nil {
 		return "", err
 	}
 	for i := range secrets {
 		server, _ := secretValue(&secrets[i], "server")
 		config, _ := secretValue(&secrets[i], "config")
-		if credentials.Clash(string(server), config) {
+		if from := secrets[i].GetAnnotations()[annotationKubeconfig]; from != "" && from == c.source() {
+			continue // it is told of the new ones, too
+		}
+		if c.Credentials.Clash(string(server), config) {
 			return kube.Describe(&secrets[i]), nil
 		}
 	}
 	return "", nil
 }
 
-// othersClusters are all cluster Secrets but that of a target.
-func (s *scope) othersClusters(ctx context.Context, t v1alpha1.Target) ([]unstructured.Unstructured, error) {
+// othersClusters are the cluster Secrets but that of a target, all or some.
+func (s *scope) othersClusters(ctx context.Context, t v1alpha1.Target, some ...client.ListOption) ([]unstructured.Unstructured, error) {
 	own := s.names.clusterSecret(t)
-	secrets, err := kube.List(ctx, s.Live, argocd.SecretGVK, client.InNamespace(own.Namespace), client.MatchingLabels(argocd.ClusterLabels()))
+	some = append(some, client.InNamespace(own.Namespace), client.MatchingLabels(argocd.ClusterLabels()))
+	secrets, err := kube.List(ctx, s.Live, argocd.SecretGVK, some...)
 	return slices.DeleteFunc(secrets, func(secret unstructured.Unstructured) bool { return keyOf(&secret) == own }), err
 }
 
@@ -628,8 +679,9 @@ func (s *scope) observeTemplate(ctx context.Context) error {
 // observeTeardown looks live for what the cache cannot tell: of kinds that it does not have
 // yet, and, when it has nothing left that goes first, of all.
 func (s *scope) observeTeardown(ctx context.Context) error {
-	if !s.restoreStart() {
-		return nil // nothing was ever created
+	s.seen.Leftovers = map[schema.GroupVersionKind][]unstructured.Unstructured{}
+	if begun, err := s.restoreStart(ctx); err != nil || !begun {
+		return err // nothing was ever created
 	}
 	s.seen.Leftovers = map[schema.GroupVersionKind][]unstructured.Unstructured{}
 	if err := s.observeUncached(ctx); err != nil {
@@ -646,7 +698,7 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 		return err // what goes wakes, and everything is listed when nothing is left, or before it is given up
 	}
 	known := s.seen.Workflow != nil || len(s.seen.Applications) > 0
-	if err := s.leftovers(ctx, slices.Concat(s.neededKinds(), s.names.copyKinds(), []schema.GroupVersionKind{argocd.SecretGVK, namespaceGVK})...); err != nil {
+	if err := s.leftovers(ctx, s.everyKind()...); err != nil {
 		return err
 	}
 	s.seen.Unseen = s.seen.Unseen || !known
@@ -676,20 +728,35 @@ func (s *scope) observeUncached(ctx context.Context) error {
 	return nil
 }
 
-// restoreStart makes the record of the start anew where somebody has taken it away and the cache has any of the
-// Experiment's children, and says whether there is one.
-func (s *scope) restoreStart() bool {
+// restoreStart makes the record of the start anew where somebody has taken it away and there are any of the Experiment's children,
+// and says whether there is one. The cache says so, or where nothing at all is recorded the server: whatever has come to a status
+// has come to its start, too.
+func (s *scope) restoreStart(ctx context.Context) (bool, error) {
 	if s.experiment.Status.StartedAt != nil {
-		return true
+		return true, nil
 	}
 	found := s.seen.Workflow != nil || len(s.seen.Applications) > 0
 	for _, objects := range s.seen.Clusters {
 		found = found || slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool { return u != nil })
 	}
+	if !found && s.experiment.Status.Phase == "" {
+		if err := s.leftovers(ctx, s.everyKind()...); err != nil {
+			return false, err
+		}
+		found = len(s.seen.Hidden)+len(s.seen.Unreadable) > 0
+		for _, objects := range s.seen.Leftovers {
+			found = found || len(objects) > 0
+		}
+	}
 	if found {
 		s.experiment.Status.StartedAt, s.experiment.Status.Namespaces = timestamp(s.now), ptr.To(s.names.namespaces())
 	}
-	return found
+	return found, nil
+}
+
+// everyKind are the kinds of all that the Experiment may have.
+func (s *scope) everyKind() []schema.GroupVersionKind {
+	return slices.Concat(s.neededKinds(), s.names.copyKinds(), []schema.GroupVersionKind{argocd.SecretGVK, namespaceGVK})
 }
 
 // observeLast looks, where it costs little, for what goes last: clusters and namespaces in the

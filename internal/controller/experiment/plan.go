@@ -153,13 +153,23 @@ func (f facts) terminated() Plan {
 	step := conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTerminated, "spec.terminate ended the Experiment before a verdict")
 	deployments, resolved := f.resolve()
 	if w := p.Workflow; w != nil && (argoworkflows.State{Phase: w.Phase}).Over() && holds(resolved) && !w.Superseded && !f.outdated(w, deployments) {
-		waits := recordedStep(f.experiment.Status.Conditions, v1alpha1.ConditionWorkflowSucceeded).Reason == v1alpha1.ReasonTargetsNotSettled
+		waits := f.unsettled() ||
+			recordedStep(f.experiment.Status.Conditions, v1alpha1.ConditionWorkflowSucceeded).Reason == v1alpha1.ReasonTargetsNotSettled
 		if judged := f.judge(&p, waits); p.Verdict {
 			step = judged // which nobody has recorded yet
 		}
 	}
 	p.Verdict, p.Steps = true, []conditions.Step{step}
 	return p
+}
+
+// unsettled says whether something that is validated is not there any more, or on its way out.
+func (f facts) unsettled() bool {
+	lacks := func(o *unstructured.Unstructured) bool { return o == nil || going(o) }
+	return slices.ContainsFunc(f.experiment.Spec.Targets, func(t v1alpha1.Target) bool {
+		apps := f.seen.Applications[t.Name]
+		return len(apps) == 0 || slices.ContainsFunc(apps, lacks) || slices.ContainsFunc(f.seen.Clusters[t.Name], lacks)
+	})
 }
 
 // goingDown says whether everything that the Experiment brought up is being taken down: it is being
@@ -716,14 +726,14 @@ func (f facts) inputs(deployments map[string][]deployment) string {
 				}
 			}
 		}
-		targets[t.Name] = map[string]any{"cluster": t.Cluster, "sources": rendered}
+		targets[t.Name] = map[string]any{"cluster": t.Cluster, "sources": rendered, "podSecurity": t.PodSecurity}
 	}
 	// Maps are encoded in the order of their keys, and nothing in here can fail to be.
 	encoded, _ := json.Marshal(map[string]any{"targets": targets, "workflow": f.experiment.Spec.Workflow})
 	return inputsVersion + fmt.Sprintf("%x", sha256.Sum256(encoded))[:16]
 }
 
-const inputsVersion = "v1-"
+const inputsVersion = "v2-"
 
 // outdated says whether a Workflow validates other inputs than the spec has, which is unknown where its
 // components cannot be resolved, and that is not recorded yet.

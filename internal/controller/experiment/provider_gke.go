@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"strings"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -63,6 +65,8 @@ func (gke) kubeconfig(n names, _ v1alpha1.Target, claim *unstructured.Unstructur
 	switch {
 	case s.Composite == "":
 		return kubeconfigRef{Missing: "names no composite resource yet (spec.resourceRef)"}
+	case !s.Namespaced && !strings.HasPrefix(s.Composite, claim.GetName()+"-"): // as Crossplane names what it makes of a claim
+		return kubeconfigRef{Missing: "names a composite resource that was not made of it (spec.resourceRef)"}
 	case !s.Namespaced && s.Endpoint == "": // who can write the claim could name another's composite
 		return kubeconfigRef{Missing: "says no status.endpoint, by which its kubeconfig is known to be its own; the composition must write it"}
 	case ref.Authors && n.options.KeylessGKE:

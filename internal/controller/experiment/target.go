@@ -347,7 +347,12 @@ func (f facts) desiredClusterSecret(t *target, c Connection) (*unstructured.Unst
 	if err != nil {
 		return nil, err
 	}
-	return f.mark(t.spec, secret), nil
+	f.mark(t.spec, secret)
+	annotations, labels := secret.GetAnnotations(), secret.GetLabels()
+	annotations[annotationKubeconfig], labels[labelServer] = c.source(), serverLabel(c.Credentials.Server)
+	secret.SetAnnotations(annotations)
+	secret.SetLabels(labels)
+	return secret, nil
 }
 
 // endpoint is the URL of the API server of a target's cluster; empty while it is not known.

@@ -33,6 +33,9 @@ const lastLook = time.Minute
 // defaultDeadline is how long a teardown is tried and waited for where the spec does not say.
 const defaultDeadline = 30 * time.Minute
 
+// maxDeadline is how long that is at most: clusters cost.
+const maxDeadline = 24 * time.Hour
+
 // demolition is a teardown as it is planned.
 type demolition struct {
 	facts
@@ -124,8 +127,9 @@ func (d *demolition) record() *v1alpha1.TeardownStatus {
 // askedAt is when something was asked to go: now, if nothing else is recorded.
 func (d *demolition) askedAt(r remnant) time.Time {
 	if t := d.experiment.Status.Teardown; t != nil {
+		key := r.key()
 		for _, w := range t.WaitsFor {
-			if w.Object == r.key() {
+			if w.Object == key {
 				return w.Since.Time
 			}
 		}
@@ -395,7 +399,7 @@ func (d *demolition) over(since time.Time, share int) bool {
 // deadlineOf is how long the teardown of an Experiment is tried and waited for.
 func deadlineOf(e *v1alpha1.Experiment) time.Duration {
 	if d := e.Spec.Deletion; d != nil && d.Deadline != nil {
-		return d.Deadline.Duration
+		return min(d.Deadline.Duration, maxDeadline) // of an object that was there before the schema said so
 	}
 	return defaultDeadline
 }
@@ -514,20 +518,47 @@ var configMapGVK = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 
 // orphansObject is the ConfigMap with what is left behind. It is the same in every pass.
 func (f facts) orphansObject(orphans []orphan) *unstructured.Unstructured {
-	list, _ := yaml.Marshal(orphans) // strings alone, which cannot fail
+	list := orphansList(orphans)
 	name := f.names.orphans()
 	u := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{
 		"experiment":   f.experiment.Namespace + "/" + f.experiment.Name,
 		"uid":          string(f.experiment.UID),
 		"deletedAt":    f.experiment.DeletionTimestamp.UTC().Format(time.RFC3339),
 		"deadline":     deadlineOf(f.experiment).String(),
-		"orphans.yaml": string(list),
+		"orphans.yaml": list,
 	}}}
 	u.SetGroupVersionKind(configMapGVK)
 	u.SetNamespace(name.Namespace)
 	u.SetName(name.Name)
 	marks.Set(f.experiment, u)
 	return u
+}
+
+// maxOrphans is how much a ConfigMap tells of what is left, in bytes: the API server takes 1 MiB of it.
+const maxOrphans = 900 << 10
+
+// orphansList is YAML of what is left; where it is too much errors are cut, and then the last are only counted.
+func orphansList(orphans []orphan) string {
+	list := func(some []orphan) string {
+		text, _ := yaml.Marshal(some) // strings alone, which cannot fail
+		return string(text)
+	}
+	text := list(orphans)
+	if len(text) <= maxOrphans {
+		return text
+	}
+	short := slices.Clone(orphans)
+	for i := range short {
+		if e := short[i].Error; len(e) > 100 {
+			short[i].Error = strings.ToValidUTF8(e[:100], "") + "…"
+		}
+	}
+	text = list(short)
+	for n := len(short); len(text) > maxOrphans; {
+		n = n * 9 / 10
+		text = list(short[:n]) + fmt.Sprintf("# and %d more\n", len(short)-n)
+	}
+	return text
 }
 
 // clustersLeft are, of every target, the object that stands for its cluster, or when that is gone, or

@@ -111,7 +111,7 @@ func current(config *api.Config) (*api.Cluster, *api.AuthInfo, error) {
 	if !ok || cluster.Server == "" {
 		return nil, nil, fmt.Errorf("its cluster %q does not exist or has no server", context.Cluster)
 	}
-	if address(cluster.Server) == InClusterServer {
+	if Address(cluster.Server) == InClusterServer {
 		return nil, nil, fmt.Errorf("the server of its cluster %q is the one that Argo CD runs on; use a target of type hub", context.Cluster)
 	}
 	if server, err := url.Parse(cluster.Server); err != nil || server.User != nil || server.Host == "" || server.RawQuery != "" || server.Scheme != "https" && server.Scheme != "http" {
@@ -125,15 +125,15 @@ func current(config *api.Config) (*api.Cluster, *api.AuthInfo, error) {
 	return cluster, user, nil
 }
 
-// address is a server's as Argo CD compares them.
-func address(server string) string {
+// Address is a server's as Argo CD compares them.
+func Address(server string) string {
 	return strings.ToLower(strings.TrimRight(strings.TrimSpace(server), "/"))
 }
 
 // Clash says whether what a cluster Secret has of a server and its config is for the same server, with
 // other credentials.
 func (c Credentials) Clash(server string, config []byte) bool {
-	if address(server) != address(c.Server) {
+	if Address(server) != Address(c.Server) {
 		return false
 	}
 	var other clusterConfig

@@ -97,13 +97,13 @@ func (s *scope) told() bool {
 		Name: "edge-triggered", RootCause: "deletion is acted on when it is seen to happen, not when it is there",
 		Edits: []faults.Edit{
 			{File: controller, Old: "// step observes, decides and writes.\n", New: "var seenAlive = map[types.UID]bool{}\n\n"},
-			{File: controller, Old: "	before := e.DeepCopy()\n	s := &scope{", New: `	if e.DeletionTimestamp == nil {
+			{File: controller, Old: "	before := e.DeepCopy()\n", New: `	if e.DeletionTimestamp == nil {
 		seenAlive[e.UID] = true
 	} else if !seenAlive[e.UID] {
 		return ctrl.Result{}, nil
 	}
 	before := e.DeepCopy()
-	s := &scope{`},
+`},
 		},
 		Workloads: []string{"delete-pending", "complete-delete"},
 	},

@@ -77,7 +77,7 @@ func (s size) down() map[string]int {
 func (s size) reads() map[string]int {
 	counts := map[string]int{
 		"get secrets":      s.registered(),
-		"list secrets":     s.existing + s.talos + s.composites, // whose kubeconfigs authors may write
+		"list secrets":     s.registered(), // at the same address
 		"get experiments":  s.creating,
 		"get gkeclusters":  2 * s.claims(),
 		"get clusters":     2 * (s.vcluster + s.talos),

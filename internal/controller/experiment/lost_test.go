@@ -1,0 +1,467 @@
+package experiment
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+func registrationOf(t *testing.T, name, kubeconfig string, labels map[string]string) *unstructured.Unstructured {
+	credentials, err := argocd.ParseKubeconfig([]byte(kubeconfig), argocd.Untrusted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := argocd.Cluster{Namespace: "argocd", Name: name, DisplayName: name, Credentials: credentials}.Object()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := secret.GetLabels()
+	maps.Copy(l, labels)
+	l[labelServer] = serverLabel(credentials.Server)
+	secret.SetLabels(l)
+	return secret
+}
+
+// A tenant's junk registration for an address, and then a paid cluster comes up at that address.
+func TestTrustedClusterClashes(t *testing.T) {
+	for name, r := range roads() {
+		if r.cluster.Empty() {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			l := r.lab(t)
+			tenants := registrationOf(t, "cluster-of-a-tenant", strings.Replace(kubeconfig, "canary-token", "junk", 1),
+				map[string]string{v1alpha1.LabelExperimentUID: "99999999-2222-3333-4444-555555555555"})
+			l.create(tenants)
+			for range 12 {
+				_ = l.reconcile()
+				l.play()
+			}
+			servers := map[string][]string{}
+			for _, s := range l.list(argocd.SecretGVK) {
+				server, _ := secretValue(&s, "server")
+				config, _ := secretValue(&s, "config")
+				servers[string(server)] = append(servers[string(server)], string(config))
+			}
+			for server, configs := range servers {
+				if len(configs) > 1 && configs[0] != configs[1] {
+					t.Errorf("Argo CD has two registrations with different credentials of %s (phase %s)", server, l.get().Status.Phase)
+				}
+			}
+		})
+	}
+}
+
+// Two targets on one existing cluster, by one Secret, whose token is rotated.
+func TestRotationOfASharedSecret(t *testing.T) {
+	a, b := targetOf("a", v1alpha1.ClusterExisting), targetOf("b", v1alpha1.ClusterExisting)
+	a.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
+	b.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
+	l := newLab(t, experimentOf(a, b), nginx(), template(), staging(kubeconfig))
+	l.settle(l.validating)
+	if n := len(l.list(argocd.SecretGVK)); n != 2 {
+		t.Fatalf("%d registrations", n)
+	}
+	l.rotate()
+	for _, app := range l.list(argocd.ApplicationGVK) {
+		app.Object["status"] = map[string]any{"conditions": []any{map[string]any{
+			"type": "ComparisonError", "message": "the server has asked for the client to provide credentials",
+		}}}
+		l.update(&app)
+	}
+	for range 5 {
+		_ = l.reconcile()
+	}
+	for _, s := range l.list(argocd.SecretGVK) {
+		config, _ := secretValue(&s, "config")
+		if !strings.Contains(string(config), "rotated-token") {
+			t.Errorf("%s still has the old token: %s", s.GetName(), l.message(v1alpha1.ConditionApplicationsHealthy))
+		}
+	}
+}
+
+// The user takes the label off (to keep the cluster) and deletes the Experiment; the cache of claims is behind.
+func TestUnlabelledThatTheCacheHasLabelled(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.until(v1alpha1.PhaseProvisioning)
+	were := l.list(crossplane.GKEClusterGVK)
+	if len(were) != 1 {
+		t.Fatal(len(were))
+	}
+	claim := were[0].DeepCopy()
+	labels := claim.GetLabels()
+	delete(labels, v1alpha1.LabelExperimentUID)
+	claim.SetLabels(labels)
+	claim.SetFinalizers([]string{"x/y"})
+	l.update(claim)
+	l.remove()
+	l.reconciler.Foreign = before{l.client, were}
+	_ = l.reconcile()
+	got := l.read(crossplane.GKEClusterGVK, claim.GetNamespace(), claim.GetName())
+	if got == nil || got.GetDeletionTimestamp() != nil {
+		t.Error("a claim is deleted that is not the Experiment's any more")
+	}
+}
+
+// Record taken away while the kind of clusters is not in the cache.
+func TestRecordTakenAwayAndKindNotSynced(t *testing.T) {
+	for _, state := range []kube.KindState{kube.KindSyncing, kube.KindUnserved, kube.KindMissing} {
+		l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+		l.until(v1alpha1.PhaseProvisioning)
+		e := l.get()
+		e.Status = v1alpha1.ExperimentStatus{}
+		if err := l.client.Status().Update(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		l.kinds[crossplane.GKEClusterGVK] = state
+		l.remove()
+		l.settle(l.play)
+		if n := len(l.list(crossplane.GKEClusterGVK)); n > 0 && l.get() == nil {
+			t.Errorf("%v: the Experiment is gone and %d claims are there", state, n)
+		}
+	}
+}
+
+// noComponents is a cache that has no Component yet.
+type noComponents struct{ client.Client }
+
+func (n noComponents) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if kindOf(o) == "Component" {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "components"}, key.Name)
+	}
+	return n.Client.Get(ctx, key, o, opts...)
+}
+
+// Fallback by a cache that is behind.
+func TestFallbackByAStaleCache(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
+	l.reconciler.Options.Fallback = Fallback{RepoURL: "https://git.example.com/components", Revision: "main"}
+	l.reconciler.Client = noComponents{l.client}
+	for range 3 {
+		_ = l.reconcile()
+	}
+	for _, app := range l.list(argocd.ApplicationGVK) {
+		if sources, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources"); strings.Contains(fmt.Sprint(sources), "git.example.com") {
+			t.Errorf("deployed is %v", sources)
+		}
+	}
+}
+
+func TestFallbackTakesTheWorkflowBack(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
+	l.reconciler.Options.Fallback = Fallback{RepoURL: "https://git.example.com/components", Revision: "main"}
+	l.settle(l.validating)
+	first := l.get().Status.Workflow
+	c := l.reconciler.Client
+	l.reconciler.Client = noComponents{l.client}
+	_ = l.reconcile()
+	l.reconciler.Client = c
+	l.settle(l.validating)
+	if w := l.get().Status.Workflow; w.UID != first.UID {
+		t.Errorf("the Workflow was taken back: %+v", w)
+	}
+}
+
+// Terminate when a success would have had to wait and nobody has looked yet.
+func TestTerminateBeforeASuccessWaits(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.settle(l.validating)
+	workflow := l.list(argoworkflows.WorkflowGVK)[0]
+	l.deleteObject(&l.list(crossplane.GKEClusterGVK)[0]) // somebody deletes the cluster, which is held by its finalizer
+	l.succeed(&workflow)
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true })
+	_ = l.reconcile()
+	for _, c := range l.get().Status.Conditions {
+		if c.Type == v1alpha1.ConditionReady && c.Status == metav1.ConditionTrue {
+			t.Errorf("it is complete: %s", c.Message)
+		}
+	}
+}
+
+func many(targets, components int, name func(i int) string) (all []v1alpha1.Target, cs []client.Object) {
+	for i := range targets {
+		target := targetOf(fmt.Sprintf("target-%02d", i), v1alpha1.ClusterHub)
+		target.ApplicationPolicy = v1alpha1.ApplicationPerComponent
+		target.Components = nil
+		for j := range components {
+			target.Components = append(target.Components, v1alpha1.ComponentRef{App: name(j)})
+		}
+		all = append(all, target)
+	}
+	for j := range components {
+		c := nginx()
+		c.Name = name(j)
+		cs = append(cs, c)
+	}
+	return all, cs
+}
+
+func TestOrphansThatDoNotFit(t *testing.T) {
+	targets, _ := many(32, 32, func(i int) string { return fmt.Sprintf("component-%02d", i) })
+	e := experimentOf(targets...)
+	e.Finalizers, e.DeletionTimestamp = []string{v1alpha1.Finalizer}, timestamp(epoch)
+	o := Options{ArgoCDNamespace: "argocd", ArgoCDProject: "default", WorkflowNamespace: "argo", OrphansNamespace: "labkeeper-system"}
+	n := names{e, o}
+	where := n.namespaces()
+	e.Status.StartedAt, e.Status.Namespaces = timestamp(epoch), &where
+	e.Status.Teardown = &v1alpha1.TeardownStatus{StartedAt: timestamp(epoch)}
+	f := facts{experiment: e, options: o, names: n, now: epoch.Add(2 * time.Hour)}
+	f.seen.Applications = map[string][]*unstructured.Unstructured{}
+	for _, spec := range targets {
+		for _, ref := range spec.Components {
+			app := f.desiredApplication(&target{spec: spec}, ref.String(), nil)
+			app.SetDeletionTimestamp(timestamp(epoch))
+			app.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "DeletionError",
+				"message": strings.Repeat("admission webhook denied the request: the object is in use; ", 20)}}}
+			f.seen.Applications[spec.Name] = append(f.seen.Applications[spec.Name], app)
+			e.Status.Teardown.WaitsFor = append(e.Status.Teardown.WaitsFor, v1alpha1.Waiting{Object: "Application " + keyOf(app).String(), Since: *timestamp(epoch)})
+		}
+	}
+	begin := time.Now()
+	p := f.teardown()
+	t.Logf("planned in %s", time.Since(begin))
+	if !p.Done || len(p.Writes) != 1 || p.Writes[0].Object.GetKind() != "ConfigMap" {
+		t.Fatalf("it is not released: %d writes, %d down", len(p.Writes), len(p.Down))
+	}
+	total := 0
+	data, _, _ := unstructured.NestedStringMap(p.Writes[0].Object.Object, "data")
+	for _, v := range data {
+		total += len(v)
+	}
+	if total > 1<<20 {
+		t.Errorf("a ConfigMap with %d bytes, of which the API server takes 1048576: it is refused in every pass, and the finalizer never goes", total)
+	}
+}
+
+// bounded is a client of a server that takes Experiments of so many bytes, as etcd does (1.5 MiB).
+type bounded struct {
+	client.Client
+	limit int
+}
+
+func (b bounded) Status() client.SubResourceWriter { return boundedStatus{b.Client.Status(), b.limit} }
+
+type boundedStatus struct {
+	client.SubResourceWriter
+	limit int
+}
+
+func (b boundedStatus) Patch(ctx context.Context, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+	if raw, _ := json.Marshal(o); len(raw) > b.limit {
+		return apierrors.NewRequestEntityTooLargeError("etcdserver: request is too large")
+	}
+	return b.SubResourceWriter.Patch(ctx, o, p, opts...)
+}
+
+// A spec that fits, and so does the record of the start, but not what the status says then: here 500 bytes are left for that.
+func TestStatusThatDoesNotFit(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	for l.get().Status.StartedAt == nil {
+		l.pass()
+	}
+	raw, _ := json.Marshal(l.get())
+	l.reconciler.Client = bounded{l.client, len(raw) + 500}
+	for range 6 {
+		_ = l.reconcile()
+		l.play()
+	}
+	t.Logf("%d clusters, %d Applications; status.targets %v", len(l.list(crossplane.GKEClusterGVK)), len(l.list(argocd.ApplicationGVK)), l.get().Status.Targets)
+	l.remove()
+	for hour := range 40 { // an Application that does not go
+		l.later(time.Duration(hour) * time.Hour)
+		_ = l.reconcile()
+		l.without(argocd.ApplicationGVK)()
+	}
+	for _, claim := range l.list(crossplane.GKEClusterGVK) {
+		if claim.GetDeletionTimestamp() == nil {
+			t.Error("40 hours later the cluster has not been asked to go")
+		}
+	}
+	for range 10 { // and all goes
+		_ = l.reconcile()
+		l.play()
+	}
+	if left := l.ours(); l.get() != nil {
+		t.Errorf("it is still there, although there is nothing left but %v", kindsLeft(left))
+	}
+}
+
+// The podSecurity of a target is edited while the Workflow runs.
+func TestPodSecurityEditedWhileRunning(t *testing.T) {
+	target := targetOf("app", v1alpha1.ClusterGKE)
+	target.PodSecurity = "privileged"
+	l := newLab(t, experimentOf(target), nginx(), template())
+	l.settle(l.validating)
+	first := l.get().Status.Workflow
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].PodSecurity = "restricted" })
+	l.settle(l.play)
+	e := l.get()
+	if e.Status.Phase == v1alpha1.PhaseComplete && e.Status.Workflow.UID == first.UID {
+		t.Errorf("complete for generation %d by the Workflow that ran with privileged", e.Status.ObservedGeneration)
+	}
+}
+
+// Whatever of the record is taken away at whatever moment.
+func TestRecordTakenAwayAtAnyMoment(t *testing.T) {
+	for name, r := range roads() {
+		t.Run(name, func(t *testing.T) {
+			up := stepsUp(t, r)
+			for _, moment := range momentsOf(up, 0) {
+				l := r.lab(t)
+				for i := range moment {
+					l.step(i)
+				}
+				e := l.get()
+				e.Status = v1alpha1.ExperimentStatus{}
+				if err := l.client.Status().Update(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+				l.remove()
+				l.settle(l.play)
+				if left := l.ours(); l.get() == nil && len(left) > 0 {
+					t.Errorf("after %d steps of %d: %v are left", moment, up, kindsLeft(left))
+				}
+			}
+		})
+	}
+}
+
+// The same in one write: the manager dies after the first child.
+func TestRecordTakenAwayAfterAnyWrite(t *testing.T) {
+	for name, r := range roads() {
+		t.Run(name, func(t *testing.T) {
+			reference := r.lab(t)
+			reference.settle(reference.play)
+			for k := 1; k <= len(reference.writes); k++ {
+				l := r.lab(t)
+				l.failAt, l.failWith, l.committed = k, fmt.Errorf("connection reset"), true
+				for i := 0; len(l.writes) < k; i++ {
+					if i%2 == 1 {
+						l.play()
+					} else {
+						_ = l.reconcile()
+					}
+				}
+				e := l.get()
+				e.Status = v1alpha1.ExperimentStatus{}
+				if err := l.client.Status().Update(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+				l.remove()
+				l.settle(l.play)
+				if left := l.ours(); l.get() == nil && len(left) > 0 {
+					t.Errorf("after write %d (%s): %v are left", k, l.writes[k-1], kindsLeft(left))
+				}
+			}
+		})
+	}
+}
+
+var _ = metav1.Now
+
+// Crossplane's own role "edit" allows to write the status of a claim as well as its spec.
+func TestClaimOfAnotherWithItsEndpoint(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	theirs := object(argocd.SecretGVK, "crossplane-system", "theirs-abcde-cluster-conn")
+	theirs.Object["data"] = map[string]any{"kubeconfig": encode(strings.NewReplacer("203.0.113.10", "203.0.113.66", "canary-token", "their-token").Replace(kubeconfig))}
+	l.create(theirs)
+	l.mustReconcile()
+	l.mustReconcile()
+	l.play() // the author's own cluster is up
+	claim := l.list(crossplane.GKEClusterGVK)[0]
+	_ = unstructured.SetNestedField(claim.Object, "theirs-abcde", "spec", "resourceRef", "name")
+	_ = unstructured.SetNestedField(claim.Object, "203.0.113.66", "status", "endpoint")
+	l.update(&claim)
+	l.mustReconcile()
+	for _, secret := range l.list(argocd.SecretGVK) {
+		if config, _ := secretValue(&secret, "config"); strings.Contains(string(config), "their-token") {
+			t.Errorf("Secret %s has the credentials of somebody else's cluster, and Applications: %d", secret.GetName(), len(l.list(argocd.ApplicationGVK)))
+		}
+	}
+}
+
+func sharedSecret(t *testing.T) *lab {
+	a, b := targetOf("a", v1alpha1.ClusterExisting), targetOf("b", v1alpha1.ClusterExisting)
+	a.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
+	b.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
+	l := newLab(t, experimentOf(a, b), nginx(), template(), staging(kubeconfig))
+	l.settle(l.validating)
+	return l
+}
+
+// Argo CD is refused with the old token, and deletes nothing before it has the new one.
+func TestRotationHoldsTheTeardown(t *testing.T) {
+	l := sharedSecret(t)
+	l.rotate()
+	for _, app := range l.list(argocd.ApplicationGVK) {
+		app.Object["status"] = map[string]any{"conditions": []any{map[string]any{
+			"type": "ComparisonError", "message": "the server has asked for the client to provide credentials",
+		}}}
+		l.update(&app)
+	}
+	l.remove()
+	argo := func() bool {
+		fresh := false
+		for _, s := range l.list(argocd.SecretGVK) {
+			config, _ := secretValue(&s, "config")
+			fresh = fresh || strings.Contains(string(config), "rotated-token")
+		}
+		return l.letGo(func(o *unstructured.Unstructured) bool { return o.GetKind() != "Application" || fresh })
+	}
+	for _, minute := range []time.Duration{0, 2, 4, 8, 16, 31, 62} {
+		l.later(minute * time.Minute)
+		l.tick(argo)
+	}
+	if left := l.orphans(); len(left) > 0 {
+		t.Errorf("left behind, on a cluster whose new kubeconfig is there all the time: %+v", left)
+	}
+}
+
+// A second target, or Experiment, by the same Secret, after the token was renewed; the old one still works.
+func TestRenewedBeforeTheSecondIsBegun(t *testing.T) {
+	a, b := targetOf("a", v1alpha1.ClusterExisting), targetOf("b", v1alpha1.ClusterExisting, "a")
+	a.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
+	b.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
+	l := newLab(t, experimentOf(a, b), nginx(), template(), staging(kubeconfig))
+	l.mustReconcile()
+	l.rotate()
+	l.settle(l.play)
+	if l.get().Status.Phase != v1alpha1.PhaseComplete {
+		t.Errorf("it is %s: %s", l.get().Status.Phase, l.message(v1alpha1.ConditionReady))
+	}
+}
+
+// What a tenant may write into spec.deletion keeps a paid cluster for years after its time to live.
+func TestDeadlineOfYears(t *testing.T) {
+	e := experimentOf(targetOf("app", v1alpha1.ClusterGKE))
+	e.Spec.Deletion = &v1alpha1.Deletion{Deadline: &metav1.Duration{Duration: 3 * 99999 * time.Hour}} // 99999h99999h99999h, which the schema takes
+	l := newLab(t, e, nginx(), template())
+	l.settle(l.play)
+	for _, days := range []time.Duration{1, 2, 30, 365, 8 * 365} {
+		l.later(days * day)
+		l.tick(l.without(argocd.ApplicationGVK)) // an Application that does not go: an object with a finalizer of the tenant's
+	}
+	for _, claim := range l.list(crossplane.GKEClusterGVK) {
+		if claim.GetDeletionTimestamp() == nil {
+			t.Error("eight years after its time to live was over, the cluster has not been asked to go")
+		}
+	}
+}
+
+var _ = argoworkflows.WorkflowGVK
