@@ -143,21 +143,10 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 	written, others := after.DeepCopyObject().(client.Object), false // a patch overwrites its argument with the server's answer
 	if !equality.Semantic.DeepEqual(before, after) {
 		var err error
-		others, err = patchStatus(ctx, c, before, written, out)
-		switch {
-		case apierrors.IsNotFound(err): // gone meanwhile: nobody is left to tell
+		if others, err = record(ctx, c, before, after, written, out); apierrors.IsNotFound(err) { // gone meanwhile: nobody is left to tell
 			return reconcile.Result{}, nil
-		case out.Done && out.Err == nil && TooLarge(err): // which must not keep what has nothing left to wait for
-		case err != nil:
+		} else if err != nil {
 			return reconcile.Result{}, fmt.Errorf("patching status: %w", err)
-		default:
-			if !out.Done && pruned(after, written) {
-				// Another pass would want the same, and maybe at once.
-				return reconcile.Result{}, fmt.Errorf("patching status: %w", errNotKept)
-			}
-			if out.Written != nil {
-				out.Written(ctx)
-			}
 		}
 	}
 	for _, e := range out.Events {
@@ -173,6 +162,22 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 	}
 	return reconcile.Result{RequeueAfter: out.Wait}, nil
+}
+
+// record writes a status, and says whether it has heard of those of others meanwhile.
+func record(ctx context.Context, c client.Client, before, after, written client.Object, out Outcome) (others bool, err error) {
+	others, err = patchStatus(ctx, c, before, written, out)
+	switch {
+	case out.Done && out.Err == nil && TooLarge(err): // which must not keep what has nothing left to wait for
+		return others, nil
+	case err != nil:
+		return others, err
+	case !out.Done && pruned(after, written): // another pass would want the same, and maybe at once
+		return others, errNotKept
+	case out.Written != nil:
+		out.Written(ctx)
+	}
+	return others, nil
 }
 
 // TooLarge says whether an object was refused because it would have been larger than the server keeps.
