@@ -76,6 +76,9 @@ func (d *differ) objects(path string, source, twin map[string]any) {
 	name, _ := twin["name"].(string)
 	all := maps.Clone(source)
 	maps.Copy(all, twin)
+	if twin["serviceAccount"] == nil && source["serviceAccount"] == source["serviceAccountName"] {
+		delete(all, "serviceAccount") // the old name of the same, which the server puts beside it again
+	}
 	for _, field := range slices.Sorted(maps.Keys(all)) {
 		secret := field == "value" && secretName.MatchString(name) || isMetadata(path[strings.LastIndex(path, ".")+1:]) && secretName.MatchString(field)
 		d.compare(strings.TrimPrefix(path+"."+field, "."), source[field], twin[field], secret)

@@ -129,6 +129,19 @@ func TestDiffOfArguments(t *testing.T) {
 	}
 }
 
+// The server has the account of pods by two names.
+func TestDiffOfAccounts(t *testing.T) {
+	const pod = `serviceAccountName: web, serviceAccount: web, ` + hardened
+	from := source(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}}, spec: {`+pod+`}}}}`)
+	twin, err := Build(from, wanted(t, `{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := Diff(from, twin.Object); strings.Contains(diff, "serviceAccount") {
+		t.Errorf("the same account is another: %s", diff)
+	}
+}
+
 // Labels that the API server gives pods when they are bound.
 func TestServiceOfAZone(t *testing.T) {
 	w := wanted(t, `{template: {metadata: {labels: {app: null}}}}`)

@@ -166,8 +166,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 	result, err := kube.Finish(ctx, r.Client, r.Recorder, before, e, v1alpha1.Finalizer, kube.Outcome{
 		Wait: s.plan.Wait, Done: s.plan.Done && e.DeletionTimestamp != nil, Events: happened(before, e, s.plan, err), Err: err, Told: r.told,
 	})
-	if t := e.Status.Teardown; t != nil && kube.TooLarge(err) { // what was asked to go, and when, must not be forgotten with it
+	switch t := e.Status.Teardown; {
+	case t != nil && kube.TooLarge(err): // what was asked to go, and when, must not be forgotten with it
 		r.unrecorded.Add(e.UID, t.DeepCopy())
+	case err == nil:
+		r.unrecorded.Remove(e.UID)
 	}
 	return result, err
 }
