@@ -171,6 +171,18 @@ func TestNote33EndsAtAnyMoment(t *testing.T) {
 	}
 }
 
+// diesAt lets the manager die after so many writes, of the last of which it never saw the answer.
+func (l *lab) diesAt(k int) {
+	l.failAt, l.failWith, l.committed = k, errors.New("connection reset"), true
+	for i := 0; len(l.writes) < k; i++ {
+		if i%2 == 1 {
+			l.play()
+		} else {
+			_ = l.reconcile()
+		}
+	}
+}
+
 // The manager dies after a write whose answer it never saw, and then the Experiment is deleted: what
 // nobody has recorded is found again.
 func TestNote34NothingUnrecordedIsLeft(t *testing.T) {
@@ -180,14 +192,7 @@ func TestNote34NothingUnrecordedIsLeft(t *testing.T) {
 			reference.settle(reference.play)
 			for k := 1; k <= len(reference.writes); k++ {
 				l := r.lab(t)
-				l.failAt, l.failWith, l.committed = k, errors.New("connection reset"), true
-				for i := 0; len(l.writes) < k; i++ {
-					if i%2 == 1 {
-						l.play()
-					} else {
-						_ = l.reconcile()
-					}
-				}
+				l.diesAt(k)
 				if l.get() == nil {
 					t.Fatalf("write %d is no write of the way up: %v", k, l.writes)
 				}

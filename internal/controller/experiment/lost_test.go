@@ -124,11 +124,7 @@ func TestRecordTakenAwayAndKindNotSynced(t *testing.T) {
 	for _, state := range []kube.KindState{kube.KindSyncing, kube.KindUnserved, kube.KindMissing} {
 		l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
 		l.until(v1alpha1.PhaseProvisioning)
-		e := l.get()
-		e.Status = v1alpha1.ExperimentStatus{}
-		if err := l.client.Status().Update(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+		l.unrecorded()
 		l.kinds[crossplane.GKEClusterGVK] = state
 		l.remove()
 		l.settle(l.play)
@@ -317,6 +313,16 @@ func TestPodSecurityEditedWhileRunning(t *testing.T) {
 	}
 }
 
+// unrecorded takes the whole status away.
+func (l *lab) unrecorded() {
+	l.t.Helper()
+	e := l.get()
+	e.Status = v1alpha1.ExperimentStatus{}
+	if err := l.client.Status().Update(l.t.Context(), e); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
 // Whatever of the record is taken away at whatever moment.
 func TestRecordTakenAwayAtAnyMoment(t *testing.T) {
 	for name, r := range roads() {
@@ -327,11 +333,7 @@ func TestRecordTakenAwayAtAnyMoment(t *testing.T) {
 				for i := range moment {
 					l.step(i)
 				}
-				e := l.get()
-				e.Status = v1alpha1.ExperimentStatus{}
-				if err := l.client.Status().Update(t.Context(), e); err != nil {
-					t.Fatal(err)
-				}
+				l.unrecorded()
 				l.remove()
 				l.settle(l.play)
 				if left := l.ours(); l.get() == nil && len(left) > 0 {
@@ -350,19 +352,8 @@ func TestRecordTakenAwayAfterAnyWrite(t *testing.T) {
 			reference.settle(reference.play)
 			for k := 1; k <= len(reference.writes); k++ {
 				l := r.lab(t)
-				l.failAt, l.failWith, l.committed = k, fmt.Errorf("connection reset"), true
-				for i := 0; len(l.writes) < k; i++ {
-					if i%2 == 1 {
-						l.play()
-					} else {
-						_ = l.reconcile()
-					}
-				}
-				e := l.get()
-				e.Status = v1alpha1.ExperimentStatus{}
-				if err := l.client.Status().Update(t.Context(), e); err != nil {
-					t.Fatal(err)
-				}
+				l.diesAt(k)
+				l.unrecorded()
 				l.remove()
 				l.settle(l.play)
 				if left := l.ours(); l.get() == nil && len(left) > 0 {
