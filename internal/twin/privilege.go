@@ -317,7 +317,7 @@ var restricting = []string{"nodev", "noexec", "nosuid"}
 func mounts(spec map[string]any, containers []map[string]any) map[string][]mount {
 	shared := map[string]bool{}
 	for _, v := range objects(spec["volumes"]) {
-		shared[nameOf(v)] = isShared(v)
+		shared[nameOf(v)] = sharedKind(v) != ""
 	}
 	all := map[string][]mount{}
 	for _, c := range containers {
@@ -475,14 +475,14 @@ var unlisted = strings.NewReplacer("%", "%25", ",", "%2C")
 // own are the fields of volumes that nobody else writes.
 var own = []string{"name", "configMap", "downwardAPI", "emptyDir", "ephemeral", "image", "projected", "secret"}
 
-// isShared says whether others may have a volume, too.
-func isShared(v map[string]any) bool {
+// sharedKind is what a volume is of that others may have, too; empty for any other.
+func sharedKind(v map[string]any) string {
 	for kind := range v {
 		if !slices.Contains(own, kind) {
-			return true
+			return kind
 		}
 	}
-	return false
+	return ""
 }
 
 // shared is a volume that others have, too, as it is mounted.

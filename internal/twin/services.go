@@ -115,7 +115,7 @@ func podsOf(source *unstructured.Unstructured, template map[string]any) pods {
 // pod. What a hash says of the version is not looked at: it changes.
 func (p pods) selectedBy(selector map[string]string) (some []string, selected bool) {
 	asked := maps.Clone(selector)
-	maps.DeleteFunc(asked, func(label, _ string) bool { return slices.Contains(ofPods, label) || slices.Contains(ofNodes, label) })
+	maps.DeleteFunc(asked, func(label, _ string) bool { return isGiven(label) })
 	one, single := selector[podName]
 	if number, isOf := strings.CutPrefix(one, p.workload+"-"); single && (!isOf || strings.Trim(number, "0123456789") != "" || number == "") {
 		return nil, false
@@ -156,7 +156,7 @@ func (w Wanted) share(source pods, spec map[string]any) ([]Sharing, error) {
 		var changed []string
 		for _, label := range slices.Sorted(maps.Keys(service.Selector)) {
 			switch asked := service.Selector[label]; {
-			case slices.Contains(ofPods, label), slices.Contains(ofNodes, label), slices.Contains(some, label), strings.HasPrefix(label, Group+"/"):
+			case isGiven(label), slices.Contains(some, label), strings.HasPrefix(label, Group+"/"):
 			case !w.AllowLabelOverride:
 				twin[label] = asked
 			case twin[label] != asked:
@@ -199,6 +199,11 @@ func (w Wanted) foreign(source, twin map[string]string) []Service {
 
 // ofNodes are the labels that pods get when they are bound to a node, whoever's they are.
 var ofNodes = []string{"topology.kubernetes.io/zone", "topology.kubernetes.io/region"}
+
+// isGiven says whether pods are given a label when they are made or bound, which no template says.
+func isGiven(label string) bool {
+	return slices.Contains(ofPods, label) || slices.Contains(ofNodes, label)
+}
 
 func selects(selector, pods map[string]string) bool {
 	selector = maps.Clone(selector)

@@ -392,7 +392,7 @@ func annotationsRead(template map[string]any) (all []string) {
 // ofPods are the labels that controllers give the pods that they make.
 var ofPods = []string{
 	"pod-template-hash", "rollouts-pod-template-hash", "controller-revision-hash",
-	"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index",
+	podName, podIndex,
 }
 
 // annotationsOfPods are prefixes of what makes pods what they are: what is injected into them, how they are

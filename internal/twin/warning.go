@@ -159,10 +159,11 @@ func (w Wanted) volumeWarnings(theirs, pod map[string]any) (all []Warning) {
 	}
 	mounted := mounts(pod, containers(pod))
 	for _, v := range objects(pod["volumes"]) {
-		kind := kindOfShared(v)
-		same := func(o map[string]any) bool { return kindOfShared(o) == kind && hashOf(o[kind]) == hashOf(v[kind]) }
-		writes := slices.ContainsFunc(mounted[nameOf(v)], func(m mount) bool { return m.write })
-		if kind != "" && writes && slices.ContainsFunc(objects(theirs["volumes"]), same) {
+		kind := sharedKind(v)
+		if kind == "" || kind == "persistentVolumeClaim" || !slices.ContainsFunc(mounted[nameOf(v)], func(m mount) bool { return m.write }) {
+			continue
+		}
+		if slices.ContainsFunc(objects(theirs["volumes"]), func(o map[string]any) bool { return hashOf(o[kind]) == hashOf(v[kind]) }) {
 			all = append(all, Warning{WarnSharedVolume, fmt.Sprintf("The pods may write to volume %s (%s), as the source's do", nameOf(v), kind)})
 		}
 	}
@@ -170,16 +171,6 @@ func (w Wanted) volumeWarnings(theirs, pod map[string]any) (all []Warning) {
 		all = append(all, Warning{WarnSharedVolume, fmt.Sprintf("The pods use ResourceClaim %s, as the source's do", name)})
 	}
 	return all
-}
-
-// kindOfShared is what a volume is of that others have, too, but for PersistentVolumeClaims; empty for any other.
-func kindOfShared(v map[string]any) string {
-	for kind := range v {
-		if !slices.Contains(own, kind) && kind != "persistentVolumeClaim" {
-			return kind
-		}
-	}
-	return ""
 }
 
 // devices are the ResourceClaims that a pod names.

@@ -30,7 +30,7 @@ func TestProjectOfTheNamespace(t *testing.T) {
 		}
 	}
 	bind("tenants")
-	l.reconciler.Client = namespaceless{l.client} // the annotation counts before the cache has the namespace
+	l.reconciler.Client = without{l.client, "Namespace"} // the annotation counts before the cache has the namespace
 	l.until(v1alpha1.PhaseReady)
 	expect("tenants")
 	l.reconciler.Client = l.client
@@ -42,14 +42,17 @@ func TestProjectOfTheNamespace(t *testing.T) {
 	expect("default")
 }
 
-// namespaceless is a client whose cache has no namespace yet.
-type namespaceless struct{ client.Client }
+// without is a client whose cache has nothing of a kind yet.
+type without struct {
+	client.Client
+	kind string
+}
 
-func (n namespaceless) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	if kindOf(o) == "Namespace" {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, key.Name)
+func (w without) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if kindOf(o) == w.kind {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: w.kind}, key.Name)
 	}
-	return n.Client.Get(ctx, key, o, opts...)
+	return w.Client.Get(ctx, key, o, opts...)
 }
 
 func TestNote06PodSecurity(t *testing.T) {

@@ -148,23 +148,26 @@ func TestExistingClusterForbidden(t *testing.T) {
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 }
 
+// registrationOf is what Argo CD is told of a cluster by hand.
+func registrationOf(t *testing.T, name, kubeconfig string) *unstructured.Unstructured {
+	t.Helper()
+	credentials, err := argocd.ParseKubeconfig([]byte(kubeconfig), argocd.Untrusted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret, err := argocd.Cluster{Namespace: "argocd", Name: name, DisplayName: name, Credentials: credentials}.Object()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return secret
+}
+
 // Argo CD finds clusters by their addresses. One that it knows with other credentials, an
 // administrator's for instance, is not registered a second time: Argo CD would use one of the two for
 // both.
 func TestNote31ExistingClusterThatArgoCDKnows(t *testing.T) {
-	register := func(name, kubeconfig string) *unstructured.Unstructured {
-		credentials, err := argocd.ParseKubeconfig([]byte(kubeconfig), argocd.Untrusted)
-		if err != nil {
-			t.Fatal(err)
-		}
-		secret, err := argocd.Cluster{Namespace: "argocd", Name: name, DisplayName: name, Credentials: credentials}.Object()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return secret
-	}
-	admins := register("production", strings.Replace(kubeconfig, "canary-token", "canary-admin", 1))
-	l := newLab(t, onExisting(staging(kubeconfig), admins, register("same", kubeconfig))...)
+	admins := registrationOf(t, "production", strings.Replace(kubeconfig, "canary-token", "canary-admin", 1))
+	l := newLab(t, onExisting(staging(kubeconfig), admins, registrationOf(t, "same", kubeconfig))...)
 	l.settle(l.play)
 	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
 	message := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionClustersReady).Message

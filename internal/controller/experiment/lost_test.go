@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -22,22 +20,6 @@ import (
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
-func registrationOf(t *testing.T, name, kubeconfig string, labels map[string]string) *unstructured.Unstructured {
-	credentials, err := argocd.ParseKubeconfig([]byte(kubeconfig), argocd.Untrusted)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := argocd.Cluster{Namespace: "argocd", Name: name, DisplayName: name, Credentials: credentials}.Object()
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := secret.GetLabels()
-	maps.Copy(l, labels)
-	l[labelServer] = serverLabel(credentials.Server)
-	secret.SetLabels(l)
-	return secret
-}
-
 // A tenant's junk registration for an address, and then a paid cluster comes up at that address.
 func TestTrustedClusterClashes(t *testing.T) {
 	for name, r := range roads() {
@@ -46,8 +28,11 @@ func TestTrustedClusterClashes(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			l := r.lab(t)
-			tenants := registrationOf(t, "cluster-of-a-tenant", strings.Replace(kubeconfig, "canary-token", "junk", 1),
-				map[string]string{v1alpha1.LabelExperimentUID: "99999999-2222-3333-4444-555555555555"})
+			tenants := registrationOf(t, "cluster-of-a-tenant", strings.Replace(kubeconfig, "canary-token", "junk", 1))
+			server, _ := secretValue(tenants, "server")
+			labels := tenants.GetLabels()
+			labels[v1alpha1.LabelExperimentUID], labels[labelServer] = "99999999-2222-3333-4444-555555555555", serverLabel(string(server))
+			tenants.SetLabels(labels)
 			l.create(tenants)
 			for range 12 {
 				_ = l.reconcile()
@@ -68,11 +53,12 @@ func TestTrustedClusterClashes(t *testing.T) {
 	}
 }
 
-// Two targets on one existing cluster, by one Secret, whose token is rotated.
-func TestRotationOfASharedSecret(t *testing.T) {
+// sharedSecret is two targets on one existing cluster, by one Secret, whose token is rotated, and Argo CD is refused with the old one.
+func sharedSecret(t *testing.T) *lab {
+	t.Helper()
 	a, b := targetOf("a", v1alpha1.ClusterExisting), targetOf("b", v1alpha1.ClusterExisting)
 	a.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
-	b.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
+	b.Cluster.KubeconfigSecret = a.Cluster.KubeconfigSecret
 	l := newLab(t, experimentOf(a, b), nginx(), template(), staging(kubeconfig))
 	l.settle(l.validating)
 	if n := len(l.list(argocd.SecretGVK)); n != 2 {
@@ -85,6 +71,12 @@ func TestRotationOfASharedSecret(t *testing.T) {
 		}}}
 		l.update(&app)
 	}
+	return l
+}
+
+// Each of those who use a Secret is told of its new token.
+func TestRotationOfASharedSecret(t *testing.T) {
+	l := sharedSecret(t)
 	for range 5 {
 		_ = l.reconcile()
 	}
@@ -134,21 +126,11 @@ func TestRecordTakenAwayAndKindNotSynced(t *testing.T) {
 	}
 }
 
-// noComponents is a cache that has no Component yet.
-type noComponents struct{ client.Client }
-
-func (n noComponents) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	if kindOf(o) == "Component" {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "components"}, key.Name)
-	}
-	return n.Client.Get(ctx, key, o, opts...)
-}
-
-// Fallback by a cache that is behind.
+// What takes the place of a Component is not deployed because the cache does not have that yet.
 func TestFallbackByAStaleCache(t *testing.T) {
 	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
 	l.reconciler.Options.Fallback = Fallback{RepoURL: "https://git.example.com/components", Revision: "main"}
-	l.reconciler.Client = noComponents{l.client}
+	l.reconciler.Client = without{l.client, "Component"}
 	for range 3 {
 		_ = l.reconcile()
 	}
@@ -159,13 +141,14 @@ func TestFallbackByAStaleCache(t *testing.T) {
 	}
 }
 
+// Nor is what runs taken back for it.
 func TestFallbackTakesTheWorkflowBack(t *testing.T) {
 	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
 	l.reconciler.Options.Fallback = Fallback{RepoURL: "https://git.example.com/components", Revision: "main"}
 	l.settle(l.validating)
 	first := l.get().Status.Workflow
 	c := l.reconciler.Client
-	l.reconciler.Client = noComponents{l.client}
+	l.reconciler.Client = without{l.client, "Component"}
 	_ = l.reconcile()
 	l.reconciler.Client = c
 	l.settle(l.validating)
@@ -190,26 +173,17 @@ func TestTerminateBeforeASuccessWaits(t *testing.T) {
 	}
 }
 
-func many(targets, components int, name func(i int) string) (all []v1alpha1.Target, cs []client.Object) {
-	for i := range targets {
-		target := targetOf(fmt.Sprintf("target-%02d", i), v1alpha1.ClusterHub)
-		target.ApplicationPolicy = v1alpha1.ApplicationPerComponent
-		target.Components = nil
-		for j := range components {
-			target.Components = append(target.Components, v1alpha1.ComponentRef{App: name(j)})
-		}
-		all = append(all, target)
-	}
-	for j := range components {
-		c := nginx()
-		c.Name = name(j)
-		cs = append(cs, c)
-	}
-	return all, cs
-}
-
+// However many Applications do not go, what is told of them fits into a ConfigMap.
 func TestOrphansThatDoNotFit(t *testing.T) {
-	targets, _ := many(32, 32, func(i int) string { return fmt.Sprintf("component-%02d", i) })
+	var targets []v1alpha1.Target
+	for i := range 32 {
+		target := targetOf(fmt.Sprintf("target-%02d", i), v1alpha1.ClusterHub)
+		target.ApplicationPolicy, target.Components = v1alpha1.ApplicationPerComponent, nil
+		for j := range 32 {
+			target.Components = append(target.Components, v1alpha1.ComponentRef{App: fmt.Sprintf("component-%02d", j)})
+		}
+		targets = append(targets, target)
+	}
 	e := experimentOf(targets...)
 	e.Finalizers, e.DeletionTimestamp = []string{v1alpha1.Finalizer}, timestamp(epoch)
 	o := Options{ArgoCDNamespace: "argocd", ArgoCDProject: "default", WorkflowNamespace: "argo", OrphansNamespace: "labkeeper-system"}
@@ -229,9 +203,7 @@ func TestOrphansThatDoNotFit(t *testing.T) {
 			e.Status.Teardown.WaitsFor = append(e.Status.Teardown.WaitsFor, v1alpha1.Waiting{Object: "Application " + keyOf(app).String(), Since: *timestamp(epoch)})
 		}
 	}
-	begin := time.Now()
 	p := f.teardown()
-	t.Logf("planned in %s", time.Since(begin))
 	if !p.Done || len(p.Writes) != 1 || p.Writes[0].Object.GetKind() != "ConfigMap" {
 		t.Fatalf("it is not released: %d writes, %d down", len(p.Writes), len(p.Down))
 	}
@@ -277,7 +249,6 @@ func TestStatusThatDoesNotFit(t *testing.T) {
 		_ = l.reconcile()
 		l.play()
 	}
-	t.Logf("%d clusters, %d Applications; status.targets %v", len(l.list(crossplane.GKEClusterGVK)), len(l.list(argocd.ApplicationGVK)), l.get().Status.Targets)
 	l.remove()
 	for hour := range 40 { // an Application that does not go
 		l.later(time.Duration(hour) * time.Hour)
@@ -364,8 +335,6 @@ func TestRecordTakenAwayAfterAnyWrite(t *testing.T) {
 	}
 }
 
-var _ = metav1.Now
-
 // Crossplane's own role "edit" allows to write the status of a claim as well as its spec.
 func TestClaimOfAnotherWithItsEndpoint(t *testing.T) {
 	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
@@ -387,25 +356,9 @@ func TestClaimOfAnotherWithItsEndpoint(t *testing.T) {
 	}
 }
 
-func sharedSecret(t *testing.T) *lab {
-	a, b := targetOf("a", v1alpha1.ClusterExisting), targetOf("b", v1alpha1.ClusterExisting)
-	a.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
-	b.Cluster.KubeconfigSecret = &v1alpha1.SecretKey{Name: "staging", Key: "config"}
-	l := newLab(t, experimentOf(a, b), nginx(), template(), staging(kubeconfig))
-	l.settle(l.validating)
-	return l
-}
-
-// Argo CD is refused with the old token, and deletes nothing before it has the new one.
+// Argo CD deletes nothing before it has the new token.
 func TestRotationHoldsTheTeardown(t *testing.T) {
 	l := sharedSecret(t)
-	l.rotate()
-	for _, app := range l.list(argocd.ApplicationGVK) {
-		app.Object["status"] = map[string]any{"conditions": []any{map[string]any{
-			"type": "ComparisonError", "message": "the server has asked for the client to provide credentials",
-		}}}
-		l.update(&app)
-	}
 	l.remove()
 	argo := func() bool {
 		fresh := false
@@ -454,5 +407,3 @@ func TestDeadlineOfYears(t *testing.T) {
 		}
 	}
 }
-
-var _ = argoworkflows.WorkflowGVK

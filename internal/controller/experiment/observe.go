@@ -683,7 +683,7 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 	if begun, err := s.restoreStart(ctx); err != nil || !begun {
 		return err // nothing was ever created
 	}
-	s.seen.Leftovers = map[schema.GroupVersionKind][]unstructured.Unstructured{}
+	clear(s.seen.Leftovers) // what there is is looked for in its order
 	if err := s.observeUncached(ctx); err != nil {
 		return err
 	}
@@ -729,8 +729,7 @@ func (s *scope) observeUncached(ctx context.Context) error {
 }
 
 // restoreStart makes the record of the start anew where somebody has taken it away and there are any of the Experiment's children,
-// and says whether there is one. The cache says so, or where nothing at all is recorded the server: whatever has come to a status
-// has come to its start, too.
+// and says whether there is one. The cache says so, and where the whole status is empty, in which a start would stand, the server.
 func (s *scope) restoreStart(ctx context.Context) (bool, error) {
 	if s.experiment.Status.StartedAt != nil {
 		return true, nil
