@@ -173,6 +173,7 @@ var _ = Describe("The schema", func() {
 		Entry("a time to live after the verdict that no program can read", withWorkflow("{template: x}, ttlAfterFinished: 9999999h"), "spec.ttlAfterFinished"),
 		Entry("a deadline of deletion in seconds without a unit", withWorkflow("{template: x}, deletion: {deadline: \"90\"}"), "spec.deletion.deadline"),
 		Entry("a deadline of deletion that lets nothing go", withWorkflow("{template: x}, deletion: {deadline: 59s}"), "at least 1m"),
+		Entry("a deadline of deletion that keeps a cluster for days", withWorkflow("{template: x}, deletion: {deadline: 25h}"), "at most 24h"),
 		Entry("an unknown policy of deletion", withWorkflow("{template: x}, deletion: {policy: Orphan}"), "spec.deletion.policy"),
 		Entry("a deadline of progress in days", withWorkflow("{template: x}, progressDeadline: {clusters: 1d}"), "spec.progressDeadline.clusters"),
 		Entry("a negative time to live after the verdict", withWorkflow("{template: x}, ttlAfterFinished: -1h"), "spec.ttlAfterFinished"),

@@ -237,8 +237,10 @@ func (b boundedStatus) Patch(ctx context.Context, o client.Object, p client.Patc
 	return b.SubResourceWriter.Patch(ctx, o, p, opts...)
 }
 
-// A spec that fits, and so does the record of the start, but not what the status says then: here 500 bytes are left for that.
-func TestStatusThatDoesNotFit(t *testing.T) {
+// crowded is an Experiment that is deleted, whose spec fits, and so does the record of the start, but not what the status says then:
+// 500 bytes are left for that.
+func crowded(t *testing.T) *lab {
+	t.Helper()
 	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
 	for l.get().Status.StartedAt == nil {
 		l.pass()
@@ -250,6 +252,26 @@ func TestStatusThatDoesNotFit(t *testing.T) {
 		l.play()
 	}
 	l.remove()
+	return l
+}
+
+// What could not be recorded is remembered until it is, and no longer: what is recorded by then would be put back.
+func TestRememberedUntilItIsRecorded(t *testing.T) {
+	l := crowded(t)
+	for _, room := range []bool{false, true} {
+		if room {
+			l.reconciler.Client = l.client
+		}
+		_ = l.reconcile()
+		_, remembered := l.reconciler.unrecorded.Get(l.get().UID)
+		if recorded := l.get().Status.Teardown != nil; recorded != room || remembered == room {
+			t.Errorf("with room %t it is recorded: %t, and remembered: %t", room, recorded, remembered)
+		}
+	}
+}
+
+func TestStatusThatDoesNotFit(t *testing.T) {
+	l := crowded(t)
 	for hour := range 40 { // an Application that does not go
 		l.later(time.Duration(hour) * time.Hour)
 		_ = l.reconcile()
