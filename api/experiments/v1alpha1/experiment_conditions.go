@@ -166,8 +166,8 @@ const (
 	ReasonExtended = "Extended"
 	// ReasonExtensionInvalid: the annotation that should is not a duration.
 	ReasonExtensionInvalid = "ExtensionInvalid"
-	// ReasonOrphansLeft: the teardown has not come to its end within spec.deletion.deadline, and
-	// the Experiment goes without.
+	// ReasonOrphansLeft: something is left behind that costs: the teardown has not come to its end within spec.deletion.deadline,
+	// somebody has taken our label off a cluster, or another Experiment of the same name has left one. A ConfigMap lists it.
 	ReasonOrphansLeft = "OrphansLeft"
 	// ReasonTarget and the target's state, such as TargetHealthy: the state of a target
 	// has changed.

@@ -26,6 +26,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, oldSelf.spec.targets.exists(o, o.name == t.name && (has(o.applicationPolicy) && o.applicationPolicy == 'PerComponent') == (has(t.applicationPolicy) && t.applicationPolicy == 'PerComponent')))",message="spec.targets[].applicationPolicy: it cannot change once the Experiment has started, because what is deployed would be taken down and deployed again; delete the Experiment and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || oldSelf.spec.targets.all(o, self.spec.targets.exists(t, t.name == o.name && has(t.cluster.talos) == has(o.cluster.talos) && (!has(t.cluster.talos) || t.cluster.talos.infrastructure == o.cluster.talos.infrastructure && has(t.cluster.talos.talosVersion) == has(o.cluster.talos.talosVersion) && (!has(t.cluster.talos.talosVersion) || t.cluster.talos.talosVersion == o.cluster.talos.talosVersion))))",message="spec.targets[].cluster.talos: infrastructure and talosVersion cannot change once the Experiment has started; delete it and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, oldSelf.spec.targets.exists(o, o.name == t.name && has(o.__namespace__) == has(t.__namespace__) && (!has(t.__namespace__) || t.__namespace__ == o.__namespace__)))",message="spec.targets[].namespace: it cannot change once the Experiment has started, because what is deployed would stay in that of before; delete the Experiment and create another one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, oldSelf.spec.targets.exists(o, o.name == t.name && (has(o.cluster.zone) ? o.cluster.zone : 'us-central1-a') == (has(t.cluster.zone) ? t.cluster.zone : 'us-central1-a') && (has(o.cluster.preemptible) && o.cluster.preemptible) == (has(t.cluster.preemptible) && t.cluster.preemptible)))",message="spec.targets[].cluster: zone and preemptible cannot change once the Experiment has started, because the cluster would stay where it is; delete the Experiment and create another one"
 type Experiment struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
@@ -288,7 +289,7 @@ type ClusterSpec struct {
 	// type says where the cluster comes from.
 	// +required
 	Type ClusterType `json:"type"`
-	// zone of a gke cluster. Default us-central1-a.
+	// zone of a gke cluster. Default us-central1-a. It cannot change once the Experiment has started.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Zone string `json:"zone,omitempty"`
@@ -301,7 +302,8 @@ type ClusterSpec struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	MachineType string `json:"machineType,omitempty"`
-	// preemptible nodes are cheaper and may be taken away at any time. Default false.
+	// preemptible nodes are cheaper and may be taken away at any time. Default false. It cannot change once the Experiment has
+	// started.
 	// +optional
 	Preemptible *bool `json:"preemptible,omitempty"`
 	// diskSizeGb is the size of each node's boot disk in GB. Default 50.

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
 	"github.com/labkeeper/labkeeper/internal/external/crossplane"
@@ -31,6 +32,8 @@ func (s *scope) apply(ctx context.Context) error {
 	case stale != nil:
 		s.plan.Steps, s.plan.Targets, s.plan.Workflow = nil, nil, nil // they tell of what has not been done
 		return stale
+	case unconfirmed != nil && s.experiment.Spec.Terminate: // which waits for nothing
+		s.plan.Steps = []conditions.Step{withoutVerdict()}
 	case unconfirmed != nil:
 		s.plan.Verdict, s.plan.Steps, s.plan.Targets = false, nil, nil
 		return unconfirmed

@@ -121,7 +121,7 @@ type Reconciler struct {
 
 	refusals refusals
 	told     *kube.Told
-	// absences are Components that the server does not have, and unrecorded what is asked of a teardown whose status is refused.
+	// absences are Components that the server does not have, and unrecorded what is to go, and no status has.
 	absences, unrecorded *lru.Cache
 }
 
@@ -140,6 +140,8 @@ type scope struct {
 	failed map[string]error
 	// part: this is about some targets of an Experiment that stays.
 	part bool
+	// known: it is known whether the Experiment was begun, also if no status says so.
+	known bool
 }
 
 // Reconcile takes an Experiment one step on.
@@ -150,14 +152,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 	if beginning(e) && !r.Gate.Enter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)}) {
 		return ctrl.Result{}, nil
 	}
+	protected := controllerutil.ContainsFinalizer(e, v1alpha1.Finalizer)
 	if err := kube.EnsureFinalizer(ctx, r.Client, e, v1alpha1.Finalizer); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	before := e.DeepCopy()
-	if asked, known := r.unrecorded.Get(e.UID); known && goingDown(e) {
-		e.Status.Teardown = asked.(*v1alpha1.TeardownStatus).DeepCopy()
+	if u, known := r.unrecorded.Get(e.UID); known {
+		u.(*unrecorded).recall(e)
 	}
-	s := &scope{Reconciler: r, experiment: e, names: names{e, r.Options}, failed: map[string]error{}}
+	s := &scope{Reconciler: r, experiment: e, names: names{e, r.Options}, failed: map[string]error{}, known: !protected}
 	err := s.step(ctx)
 	if err == nil && (s.plan.Done || s.plan.Verdict) {
 		r.refusals.forget(e)
@@ -166,9 +169,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 	result, err := kube.Finish(ctx, r.Client, r.Recorder, before, e, v1alpha1.Finalizer, kube.Outcome{
 		Wait: s.plan.Wait, Done: s.plan.Done && e.DeletionTimestamp != nil, Events: happened(before, e, s.plan, err), Err: err, Told: r.told,
 	})
-	switch t := e.Status.Teardown; {
-	case t != nil && kube.TooLarge(err): // what was asked to go, and when, must not be forgotten with it
-		r.unrecorded.Add(e.UID, t.DeepCopy())
+	switch {
+	case kube.TooLarge(err): // what was asked to go, and when, must not be forgotten with it
+		r.unrecorded.Add(e.UID, unrecordedOf(e))
 	case err == nil:
 		r.unrecorded.Remove(e.UID)
 	}
@@ -223,6 +226,14 @@ const (
 // of others, are found: the UID of their Experiment.
 const indexOwner = "owner"
 
+// indexNamed is the index by which clusters are found that were made for an Experiment of a name.
+const indexNamed = "named"
+
+// namedOwner is the value of that index.
+func namedOwner(cluster client.Object) []string {
+	return []string{cluster.GetAnnotations()[v1alpha1.AnnotationOwner]}
+}
+
 // componentOwner is the value of that index.
 func componentOwner(app client.Object) []string {
 	if app.GetAnnotations()[v1alpha1.AnnotationComponent] == "" {
@@ -274,7 +285,10 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		Wake: func(ctx context.Context) []reconcile.Request { return find(ctx, c) },
 	}
 	for _, gvk := range clusterKinds() {
-		kinds.Kinds = append(kinds.Kinds, kube.ForeignKind{GroupVersionKind: gvk, Handler: kube.Enqueue(toOwner, priorityCluster)})
+		kinds.Kinds = append(kinds.Kinds, kube.ForeignKind{
+			GroupVersionKind: gvk, Handler: kube.Enqueue(toOwner, priorityCluster),
+			Indexes: map[string]client.IndexerFunc{indexNamed: namedOwner},
+		})
 	}
 	r := &Reconciler{
 		Client: c, Foreign: foreign, Live: live, Kinds: kinds, Gate: kube.NewGate(max(1, o.MaxConcurrentReconciles/4)),

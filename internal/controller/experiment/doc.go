@@ -104,7 +104,8 @@
 // how long it has been in its state stands in its status. The Workflow's deadline is for Argo
 // Workflows to keep.
 //
-// A teardown goes by what is there: where somebody has taken the record of the start away, it is made anew.
+// Where somebody has taken the record of the start away it is made anew, in the next pass, of whatever is there; where the whole status
+// is empty, and the Experiment has been looked at before, the server is asked, and until it has said so the status stays empty.
 //
 // A target with a time to live of its own is taken down so long after the verdict, and after those that
 // depend on it, by the same teardown, as if the Experiment had no other targets and no Workflow (leaving.go);
@@ -163,11 +164,11 @@
 // a child whose create says AlreadyExists, and one that is changed; who the manager is, before it lets itself read
 // Secrets; a claim, before its cluster is
 // registered, and before Applications go that were for the one whose place it has taken; every claim and
-// Application once, before a good verdict, after which nothing is looked at any more, and before another Workflow
+// Application once, before a good verdict, also that of one that is terminated, after which nothing is looked at any more, and before another Workflow
 // is submitted; the cluster Secret of a target, before Applications of it are asked to go that nothing takes the place of, and where that does
 // not make its cluster known, the cluster Secrets of all, its kubeconfig, and in a teardown whether the server has the Applications still; in a teardown the
-// cluster Secret of every claim that is left and of every existing cluster, a list of Workflows and
-// Applications before anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of
+// cluster Secret of every claim that is left and of every existing cluster, the Cluster of one that is made by several objects while
+// there is anything of it and not that, a list of Workflows and Applications before anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of
 // them, the deadline is over, or nothing at all is recorded, and the claim of an Application that is being deleted, where the cache has
 // none.
 //
@@ -181,7 +182,8 @@
 // Experiment's UID, and all with its UID as a label. An object under such a name without that label is
 // not touched, read or deleted: the Experiment says NameTaken and waits. One with the label under
 // another name is not the Experiment's either: somebody has copied it. Taking the label off a child
-// takes it out of the Experiment's hands, a cluster from the next moment on. Claims and Applications that are edited or deleted by
+// takes it out of the Experiment's hands, a cluster from the next moment on, with what it is made by and the namespace that it is in,
+// which are told of as left behind. Claims and Applications that are edited or deleted by
 // somebody are brought back at once; a cluster Secret when its Application fails, because Secrets are
 // not watched, and so a kubeconfig that was rotated is registered again when Argo CD is refused with
 // the old one.
@@ -196,15 +198,17 @@
 // serves our version proves nothing, and is waited for.
 //
 // What does not go is waited for by the deadline of spec.deletion, 30 minutes by default. It counts
-// for each object from when that was asked to go, which stands in the status, and by the clock of the
-// manager alone, so that neither a manager that was away nor one whose clock is wrong gives less. A
+// for each object from when that was asked to go, which stands in the status, also if it is created again each time, and by the clock
+// of the manager alone, so that neither a manager that was away nor one whose clock is wrong gives less, or more. A
 // Workflow or Application holds up what comes next for a quarter of it, and is left behind after half
 // of it, as a cluster is. What may not be deleted, or listed, counts from when this manager was first
 // refused. An Application whose cluster is gone, which the server must say, is freed of Argo CD's
 // finalizers. Of a cluster that it does not know, Argo CD lets an Application go and leaves what that deployed; so one that
 // was unregistered is registered again before its Applications are deleted, where there is a kubeconfig for that, which is tried for a
 // quarter of the deadline (an Application that the spec does not name any more waits as long as it takes), and the registration of an existing cluster stays as long as they do. When the deadline of the whole teardown is over, too, a ConfigMap in the manager's
-// namespace tells of everything that is left, and the finalizer goes; with policy Block it does not. A
+// namespace tells of everything that is left, and the finalizer goes; with policy Block it does not. So it
+// tells of clusters that were made for another Experiment of the same name and that nobody has asked to go, because that one was forced
+// away, or this one restored from a backup; an Event does at the start. What does not fit into the status of how it ends is remembered. A
 // manager that looks in other namespaces than the Experiment was begun with never lets it go, because
 // it knows nothing of what is there. An Experiment that spec.terminate has ended stays anyway, and has
 // no deadline. A finalizer that somebody takes off an Experiment that is not being deleted is put back

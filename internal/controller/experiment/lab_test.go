@@ -92,6 +92,15 @@ type kindStates map[schema.GroupVersionKind]kube.KindState
 
 func (k kindStates) State(gvk schema.GroupVersionKind) kube.KindState { return k[gvk] }
 
+// indexed has the indexes of the caches.
+func indexed(b *fake.ClientBuilder) *fake.ClientBuilder {
+	for _, gvk := range clusterKinds() {
+		b = b.WithIndex(object(gvk, "", ""), indexNamed, namedOwner)
+	}
+	return b.WithIndex(object(argocd.ApplicationGVK, "", ""), indexOwner, componentOwner).
+		WithIndex(object(argoworkflows.WorkflowGVK, "", ""), indexOwner, runOwner)
+}
+
 func newLab(t *testing.T, objects ...client.Object) *lab {
 	t.Helper()
 	s := runtime.NewScheme()
@@ -124,10 +133,8 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 		}
 	}
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lab"}})
-	l.client = fake.NewClientBuilder().WithScheme(s).WithRESTMapper(mapper).
+	l.client = indexed(fake.NewClientBuilder()).WithScheme(s).WithRESTMapper(mapper).
 		WithStatusSubresource(&v1alpha1.Experiment{}).WithObjects(objects...).
-		WithIndex(object(argocd.ApplicationGVK, "", ""), indexOwner, componentOwner).
-		WithIndex(object(argoworkflows.WorkflowGVK, "", ""), indexOwner, runOwner).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if err := l.getErrors[kindOf(o)]; err != nil && l.armed {

@@ -1,12 +1,14 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -162,4 +164,38 @@ func withLeaving(recorded []v1alpha1.TargetStatus, leaving []Leaving, now time.T
 func gone(t v1alpha1.TargetStatus, now time.Time) v1alpha1.TargetStatus {
 	t.State, t.Since, t.Message, t.BlockedBy, t.Components = v1alpha1.TargetDeleted, timestamp(now), nothingLeft, nil, nil
 	return t
+}
+
+// unrecorded is what is known of the end of an Experiment and does not fit into its status.
+type unrecorded struct {
+	teardown    *v1alpha1.TeardownStatus
+	completedAt *metav1.Time
+	// leaving are the targets that go, or have gone.
+	leaving map[string]v1alpha1.TargetState
+}
+
+func unrecordedOf(e *v1alpha1.Experiment) *unrecorded {
+	u := &unrecorded{e.Status.Teardown.DeepCopy(), e.Status.CompletedAt.DeepCopy(), map[string]v1alpha1.TargetState{}}
+	for _, t := range e.Status.Targets {
+		if t.State == v1alpha1.TargetDeleting || t.State == v1alpha1.TargetDeleted {
+			u.leaving[t.Name] = t.State
+		}
+	}
+	return u
+}
+
+// recall has an Experiment end that cannot tell of it.
+func (u *unrecorded) recall(e *v1alpha1.Experiment) {
+	st := &e.Status
+	if e.Spec.Terminate && st.CompletedAt == nil {
+		st.CompletedAt = u.completedAt.DeepCopy()
+	}
+	if st.CompletedAt != nil {
+		for i, t := range st.Targets {
+			st.Targets[i].State = cmp.Or(u.leaving[t.Name], t.State)
+		}
+	}
+	if u.teardown != nil && (goingDown(e) || st.CompletedAt != nil) {
+		st.Teardown = u.teardown.DeepCopy()
+	}
 }

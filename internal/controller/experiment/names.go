@@ -83,14 +83,23 @@ func (n names) application(t v1alpha1.Target, component string) types.Namespaced
 	}
 }
 
+// targetOf is the target that an Application is of, by the name that it gives it: the label, which somebody may have taken off, says
+// so of one whose name no target gives it any more.
+func (n names) targetOf(app *unstructured.Unstructured) string {
+	for _, t := range n.experiment.Spec.Targets {
+		if keyOf(app) == n.application(t, componentOf(app)) || keyOf(app) == n.application(t, "") {
+			return t.Name
+		}
+	}
+	return app.GetLabels()[v1alpha1.LabelTarget]
+}
+
 // ofComponent says whether an object is the Application of a single component that a target has, or has
 // had, by the name that this one would have.
 func (n names) ofComponent(o *unstructured.Unstructured) bool {
 	component := componentOf(o)
 	return component != "" && o.GroupVersionKind() == argocd.ApplicationGVK &&
-		slices.ContainsFunc(n.experiment.Spec.Targets, func(t v1alpha1.Target) bool {
-			return t.Name == o.GetLabels()[v1alpha1.LabelTarget] && n.application(t, component) == keyOf(o)
-		})
+		slices.ContainsFunc(n.experiment.Spec.Targets, func(t v1alpha1.Target) bool { return n.application(t, component) == keyOf(o) })
 }
 
 // workflow is the name of the Workflow of a run.
@@ -243,11 +252,7 @@ func (n names) waitedFor(more ...schema.GroupVersionKind) (waiting []v1alpha1.Wa
 	asked := map[string]bool{}
 	add := func(gvk schema.GroupVersionKind, keys ...types.NamespacedName) {
 		for _, key := range keys {
-			u := &unstructured.Unstructured{}
-			u.SetGroupVersionKind(gvk)
-			u.SetNamespace(key.Namespace)
-			u.SetName(key.Name)
-			asked[kube.Describe(u)] = true
+			asked[kube.Describe(named(gvk, key))] = true
 		}
 	}
 	for _, gvk := range append(more, argocd.SecretGVK, namespaceGVK) {
@@ -271,13 +276,18 @@ func (n names) waitedFor(more ...schema.GroupVersionKind) (waiting []v1alpha1.Wa
 func (n names) clusterObjects(t v1alpha1.Target) []*unstructured.Unstructured {
 	objects := providerOf(t).objects(n, t)
 	for _, c := range copiesOf(n, t) {
-		u := &unstructured.Unstructured{Object: map[string]any{}}
-		u.SetGroupVersionKind(c.gvk)
-		u.SetNamespace(c.key.Namespace)
-		u.SetName(c.key.Name)
-		objects = append(objects, u)
+		objects = append(objects, named(c.gvk, c.key))
 	}
 	return objects
+}
+
+// named is an object with no more than its name.
+func named(gvk schema.GroupVersionKind, key types.NamespacedName) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetGroupVersionKind(gvk)
+	u.SetNamespace(key.Namespace)
+	u.SetName(key.Name)
+	return u
 }
 
 // keyOf is where an object is.

@@ -71,6 +71,10 @@ type Observed struct {
 	// Clusterless are the targets whose Applications are being deleted and whose clusters are gone,
 	// which the server says.
 	Clusterless map[string]bool
+	// Kept are, by target, the objects that stand for clusters and that somebody has taken our label off.
+	Kept map[string]*unstructured.Unstructured
+	// Former are objects of clusters that were made for another Experiment of the same name, and that nobody has asked to go.
+	Former []unstructured.Unstructured
 }
 
 // Connection is a kubeconfig as it was found.
@@ -125,13 +129,19 @@ func (s *scope) observe(ctx context.Context) error {
 	}
 	if s.experiment.Spec.Terminate && !goingDown(s.experiment) {
 		_ = errors.Join(s.observeChildren(ctx), s.observeComponents(ctx)) // a verdict that cannot be read is none
-		return nil
+		return s.restoreStart(ctx)
 	}
 	if err := s.observeChildren(ctx); err != nil {
 		return err
 	}
 	if goingDown(s.experiment) {
 		return s.observeTeardown(ctx)
+	}
+	if err := s.restoreStart(ctx); err != nil {
+		return err
+	}
+	if s.experiment.Status.StartedAt == nil {
+		s.observeFormer(ctx)
 	}
 	if err := s.observeNamespace(ctx); err != nil {
 		return at(v1alpha1.ConditionAccepted, err)
@@ -267,7 +277,7 @@ func (s *scope) observeApplications(ctx context.Context) error {
 	slices.SortFunc(apps, func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
 	for i := range apps {
 		if marks.Owns(s.experiment, &apps[i]) && s.names.ofComponent(&apps[i]) {
-			target := apps[i].GetLabels()[v1alpha1.LabelTarget]
+			target := s.names.targetOf(&apps[i])
 			s.seen.Applications[target] = append(s.seen.Applications[target], &apps[i])
 		}
 	}
@@ -680,10 +690,9 @@ func (s *scope) observeTemplate(ctx context.Context) error {
 // yet, and, when it has nothing left that goes first, of all.
 func (s *scope) observeTeardown(ctx context.Context) error {
 	s.seen.Leftovers = map[schema.GroupVersionKind][]unstructured.Unstructured{}
-	if begun, err := s.restoreStart(ctx); err != nil || !begun {
+	if err := s.restoreStart(ctx); err != nil || s.experiment.Status.StartedAt == nil {
 		return err // nothing was ever created
 	}
-	clear(s.seen.Leftovers) // what there is is looked for in its order
 	if err := s.observeUncached(ctx); err != nil {
 		return err
 	}
@@ -694,14 +703,69 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 	}
 	served := !slices.ContainsFunc(s.neededKinds(), func(gvk schema.GroupVersionKind) bool { return s.seen.Kinds[gvk] != kube.KindServed })
 	cached, err := s.observeLast(ctx)
-	if err != nil || cached && served && !s.facts().overdue() {
-		return err // what goes wakes, and everything is listed when nothing is left, or before it is given up
-	}
-	known := s.seen.Workflow != nil || len(s.seen.Applications) > 0
-	if err := s.leftovers(ctx, s.everyKind()...); err != nil {
+	if err != nil {
 		return err
 	}
-	s.seen.Unseen = s.seen.Unseen || !known
+	if !cached || !served || s.facts().overdue() { // else what goes wakes, and everything is listed when nothing is left, or before it is given up
+		known := s.seen.Workflow != nil || len(s.seen.Applications) > 0
+		if err := s.leftovers(ctx, s.everyKind()...); err != nil {
+			return err
+		}
+		s.seen.Unseen = s.seen.Unseen || !known
+		s.observeFormer(ctx)
+	}
+	return s.observeKept(ctx)
+}
+
+// observeFormer looks for what is left of the clusters of another Experiment of the same name: one whose finalizer somebody has taken
+// off, or that this one was restored from. Nothing is done with it, but somebody pays for it. The cache is enough: nothing rests on it.
+func (s *scope) observeFormer(ctx context.Context) {
+	if s.part {
+		return
+	}
+	for _, gvk := range clusterKinds() {
+		if s.Kinds.State(gvk) != kube.KindServed {
+			continue
+		}
+		found, _ := kube.List(ctx, s.Foreign, gvk, client.MatchingFields{indexNamed: client.ObjectKeyFromObject(s.experiment).String()})
+		s.seen.Former = append(s.seen.Former, slices.DeleteFunc(found, func(o unstructured.Unstructured) bool {
+			return marks.Owns(s.experiment, &o) || going(&o)
+		})...)
+	}
+}
+
+// observeKept looks, where there is something left of a cluster that is made by several objects and not the one that stands for it,
+// whether somebody has that: what machines are made by is not deleted under a cluster that stays.
+func (s *scope) observeKept(ctx context.Context) error {
+	s.seen.Kept = map[string]*unstructured.Unstructured{}
+	for _, t := range s.experiment.Spec.Targets {
+		objects := s.names.clusterObjects(t)
+		if len(objects) < 2 || s.seen.leftOf(objects[0]) != nil {
+			continue
+		}
+		some := slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return s.seen.leftOf(o) != nil })
+		if home := s.names.onHub(t); !some && s.seen.leftOf(named(namespaceGVK, types.NamespacedName{Name: home})) == nil {
+			continue
+		}
+		gvk, key := objects[0].GroupVersionKind(), keyOf(objects[0])
+		standing, err := kube.Get(ctx, s.Live, gvk, key)
+		switch {
+		case meta.IsNoMatchError(err):
+		case err != nil && !s.tolerated(ctx, gvk, reading(gvk)+key.String(), err):
+			return err
+		case standing != nil && !marks.Owns(s.experiment, standing):
+			s.seen.Kept[t.Name] = standing
+		}
+	}
+	return nil
+}
+
+// leftOf is an object of a teardown's as it was seen; nil if it was not.
+func (o Observed) leftOf(object *unstructured.Unstructured) *unstructured.Unstructured {
+	found := o.Leftovers[object.GroupVersionKind()]
+	if at := slices.IndexFunc(found, func(l unstructured.Unstructured) bool { return keyOf(&l) == keyOf(object) }); at >= 0 {
+		return &found[at]
+	}
 	return nil
 }
 
@@ -722,35 +786,38 @@ func (s *scope) observeUncached(ctx context.Context) error {
 		return err
 	}
 	for _, app := range s.seen.Leftovers[apps] {
-		target := app.GetLabels()[v1alpha1.LabelTarget]
+		target := s.names.targetOf(&app)
 		s.seen.Applications[target] = append(s.seen.Applications[target], &app)
 	}
 	return nil
 }
 
-// restoreStart makes the record of the start anew where somebody has taken it away and there are any of the Experiment's children,
-// and says whether there is one. The cache says so, and where the whole status is empty, in which a start would stand, the server.
-func (s *scope) restoreStart(ctx context.Context) (bool, error) {
+// restoreStart makes the record of the start anew where somebody has taken it away and there are any of the Experiment's children.
+// The cache says so, and where the whole status is empty, in which a start would stand, the server: of an Experiment that has the
+// finalizer, and so was looked at before. While that is not known, nothing is written by which the status would not be empty.
+func (s *scope) restoreStart(ctx context.Context) error {
 	if s.experiment.Status.StartedAt != nil {
-		return true, nil
+		return nil
 	}
 	found := s.seen.Workflow != nil || len(s.seen.Applications) > 0
 	for _, objects := range s.seen.Clusters {
 		found = found || slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool { return u != nil })
 	}
-	if !found && s.experiment.Status.Phase == "" {
+	if !found && s.experiment.Status.Phase == "" && !s.known {
+		s.seen.Leftovers = map[schema.GroupVersionKind][]unstructured.Unstructured{}
 		if err := s.leftovers(ctx, s.everyKind()...); err != nil {
-			return false, err
+			return err
 		}
 		found = len(s.seen.Hidden)+len(s.seen.Unreadable) > 0
 		for _, objects := range s.seen.Leftovers {
 			found = found || len(objects) > 0
 		}
+		clear(s.seen.Leftovers) // what there is is looked for in its order
 	}
-	if found {
+	if s.known = true; found {
 		s.experiment.Status.StartedAt, s.experiment.Status.Namespaces = timestamp(s.now), ptr.To(s.names.namespaces())
 	}
-	return found, nil
+	return nil
 }
 
 // everyKind are the kinds of all that the Experiment may have.

@@ -147,29 +147,35 @@ func (f facts) plan() Plan {
 	return p
 }
 
-// terminated is the verdict on an Experiment that somebody ends before there is one.
+// terminated is the verdict on an Experiment that somebody ends before there is one. That its Workflow succeeded counts by what there
+// is and what the server says, as ever; only nothing is waited for.
 func (f facts) terminated() Plan {
 	p := Plan{Targets: f.experiment.Status.Targets, Workflow: f.workflow()}
-	step := conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTerminated, "spec.terminate ended the Experiment before a verdict")
+	step := withoutVerdict()
 	deployments, resolved := f.resolve()
 	if w := p.Workflow; w != nil && (argoworkflows.State{Phase: w.Phase}).Over() && holds(resolved) && !w.Superseded && !f.outdated(w, deployments) {
-		waits := f.unsettled() ||
+		targets := f.targets()
+		waits := f.unsettled(targets, deployments) ||
 			recordedStep(f.experiment.Status.Conditions, v1alpha1.ConditionWorkflowSucceeded).Reason == v1alpha1.ReasonTargetsNotSettled
 		if judged := f.judge(&p, waits); p.Verdict {
 			step = judged // which nobody has recorded yet
 		}
+		p.Steps = []conditions.Step{step}
+		p.Confirm = f.deployed(p, targets)
 	}
 	p.Verdict, p.Steps = true, []conditions.Step{step}
 	return p
 }
 
-// unsettled says whether something that is validated is not there any more, or on its way out.
-func (f facts) unsettled() bool {
-	lacks := func(o *unstructured.Unstructured) bool { return o == nil || going(o) }
-	return slices.ContainsFunc(f.experiment.Spec.Targets, func(t v1alpha1.Target) bool {
-		apps := f.seen.Applications[t.Name]
-		return len(apps) == 0 || slices.ContainsFunc(apps, lacks) || slices.ContainsFunc(f.seen.Clusters[t.Name], lacks)
-	})
+// withoutVerdict is what is said of an Experiment that ends without one.
+func withoutVerdict() conditions.Step {
+	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTerminated, "spec.terminate ended the Experiment before a verdict")
+}
+
+// unsettled says whether something that is validated is not as the spec asks for, or not there any more.
+func (f facts) unsettled(targets map[string]*target, deployments map[string][]deployment) bool {
+	graph, _ := f.accept()
+	return graph == nil || f.blind() || f.advanceAll(&Plan{}, graph, targets, deployments)
 }
 
 // goingDown says whether everything that the Experiment brought up is being taken down: it is being
@@ -212,6 +218,9 @@ func (f facts) follow(p *Plan, graph *dag.Graph[string], targets map[string]*tar
 		clusters, applications = clustersStep(p.Targets, targets), applicationsStep(p.Targets, targets)
 	case !started && !blind && !f.frozen:
 		p.Start, p.Wait = true, kube.AtOnce
+		for _, o := range f.seen.Former {
+			p.Orphans = append(p.Orphans, kube.Describe(&o)+" of another Experiment of this name, which is gone")
+		}
 	}
 	p.Steps = append(p.Steps, clusters, applications, workflow)
 	if !blind {

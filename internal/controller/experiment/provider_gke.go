@@ -48,6 +48,9 @@ func (gke) read(objects []*unstructured.Unstructured) clusterState {
 }
 
 func (gke) kubeconfig(n names, _ v1alpha1.Target, claim *unstructured.Unstructured) kubeconfigRef {
+	if claim == nil {
+		return kubeconfigRef{Missing: "is not there"}
+	}
 	s := crossplane.ReadClaim(claim)
 	ref := kubeconfigRef{
 		Trust:  argocd.Trusted,

@@ -57,7 +57,7 @@ func report(s *scope, err error, now time.Time) {
 		st.ExpiresAt, st.Extension, st.ExpiresSoon = timestamp(life.end), life.extension, life.soon(now)
 	}
 	reportConditions(e, p, err, now)
-	st.Phase = phase(e)
+	st.Phase = phase(e, s.known)
 }
 
 // reportTeardown writes since when what is waited for. The time of a deletion begins when anything was
@@ -207,13 +207,15 @@ func failures(err error) (lasting []conditions.Step, passing map[string]bool) {
 	return lasting, passing
 }
 
-// phase is how far the Experiment has come. It never goes back while it lives.
-func phase(e *v1alpha1.Experiment) v1alpha1.Phase {
-	if e.DeletionTimestamp != nil {
-		return v1alpha1.PhaseDeleting
-	}
+// phase is how far the Experiment has come. It never goes back while it lives, and there is none until it is known whether that was
+// begun.
+func phase(e *v1alpha1.Experiment, known bool) v1alpha1.Phase {
 	st := e.Status
 	switch {
+	case st.Phase == "" && st.StartedAt == nil && !known:
+		return ""
+	case e.DeletionTimestamp != nil:
+		return v1alpha1.PhaseDeleting
 	case st.CompletedAt != nil && meta.IsStatusConditionTrue(st.Conditions, v1alpha1.ConditionWorkflowSucceeded):
 		return v1alpha1.PhaseComplete
 	case st.CompletedAt != nil:
@@ -243,9 +245,12 @@ func happened(before, after *v1alpha1.Experiment, p Plan, err error) []kube.Even
 	}
 	out := lifetimeEvents(before, after)
 	if len(p.Orphans) > 0 && err == nil {
+		where := ""
+		if len(p.Writes) > 0 {
+			where = "; ConfigMap " + p.Writes[0].Object.GetNamespace() + "/" + p.Writes[0].Object.GetName() + " lists it"
+		}
 		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonOrphansLeft,
-			Message: conditions.Line("Released after " + deadlineOf(after).String() + "; ConfigMap " + p.Writes[0].Object.GetNamespace() + "/" + p.Writes[0].Object.GetName() +
-				" lists what is left behind: " + strings.Join(p.Orphans, ", "))})
+			Message: conditions.Line("Left behind is " + strings.Join(p.Orphans, ", ") + where)})
 	}
 	for _, t := range after.Status.Targets {
 		if was := recordedTarget(before.Status.Targets, t.Name); was != nil && was.State == t.State {

@@ -437,7 +437,7 @@ func (f facts) status(t *target) v1alpha1.TargetStatus {
 	}
 	s.Since = timestamp(f.now)
 	if before := recordedTarget(f.experiment.Status.Targets, s.Name); before != nil && before.State == s.State && before.Since != nil {
-		s.Since = before.Since
+		s.Since = timestamp(past(before.Since.Time, f.now))
 	}
 	s.Endpoint = f.endpoint(t)
 	switch {

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -126,15 +128,32 @@ func (d *demolition) record() *v1alpha1.TeardownStatus {
 
 // askedAt is when something was asked to go: now, if nothing else is recorded.
 func (d *demolition) askedAt(r remnant) time.Time {
+	if at := d.recorded(r); !at.IsZero() {
+		return at
+	}
+	return d.now
+}
+
+// recorded is when something was asked to go as the status says it; zero if it does not.
+func (d *demolition) recorded(r remnant) time.Time {
 	if t := d.experiment.Status.Teardown; t != nil {
 		key := r.key()
 		for _, w := range t.WaitsFor {
 			if w.Object == key {
-				return w.Since.Time
+				return past(w.Since.Time, d.now)
 			}
 		}
 	}
-	return d.now
+	return time.Time{}
+}
+
+// past is a time that was recorded, or now, if a manager with a wrong clock has recorded one that is yet to come: nothing waits for
+// that.
+func past(recorded, now time.Time) time.Time {
+	if recorded.After(now) {
+		return now
+	}
+	return recorded
 }
 
 // takeFirst takes down what comes before the clusters, and says whether they wait for it.
@@ -185,9 +204,12 @@ func (d *demolition) takeApplications() {
 			needed = needed || layered && d.awaits(app)
 		}
 	}
-	for _, apps := range d.seen.Applications {
+	for name, apps := range d.seen.Applications {
 		for _, app := range apps {
 			d.lookIn(d.nextLook(*app))
+			if targets[name] == nil { // nothing says what needs it
+				d.remove(*app)
+			}
 		}
 	}
 }
@@ -283,9 +305,11 @@ func (d *demolition) takeClusters() {
 	clusters := d.clustersLeft()
 	namespaces := d.seen.Leftovers[namespaceGVK]
 	for _, namespace := range namespaces {
-		if d.houses(namespace, clusters) {
+		switch {
+		case d.keptIn(namespace):
+		case d.houses(namespace, clusters):
 			d.leave(namespace)
-		} else {
+		default:
 			d.remove(namespace)
 		}
 	}
@@ -324,6 +348,13 @@ func (d *demolition) connects(secret unstructured.Unstructured) *v1alpha1.Target
 	return nil
 }
 
+// keptIn says whether a cluster is in a namespace that somebody has taken our label off.
+func (d *demolition) keptIn(namespace unstructured.Unstructured) bool {
+	return slices.ContainsFunc(d.experiment.Spec.Targets, func(t v1alpha1.Target) bool {
+		return d.seen.Kept[t.Name] != nil && d.names.onHub(t) == namespace.GetName()
+	})
+}
+
 // houses says whether a namespace waits for what is, or may be, in it: what makes the cluster takes it
 // down in an order that the deletion of a namespace does not know, and with what it has elsewhere.
 func (d *demolition) houses(namespace unstructured.Unstructured, clusters []unstructured.Unstructured) (waits bool) {
@@ -353,6 +384,8 @@ func (d *demolition) end() {
 		}
 	}
 	switch {
+	case len(d.left) == 0 && len(d.seen.Kept)+len(d.seen.Former) > 0:
+		d.release()
 	case len(d.left) == 0:
 		d.Done = true
 	case !d.overdue():
@@ -373,9 +406,11 @@ func (d *demolition) end() {
 // have.
 func (d *demolition) given(r remnant, share int) bool {
 	since := d.refused[r.key()].since
-	switch {
+	switch asked := d.recorded(r); {
 	case going(r.object):
 		since = d.askedAt(r)
+	case !asked.IsZero() && (since.IsZero() || asked.Before(since)): // somebody creates it again, each time that it is gone
+		since = asked
 	case r.object == nil:
 		for what, refused := range d.refused {
 			if strings.HasPrefix(what, reading(r.gvk)) && (since.IsZero() || refused.since.Before(since)) {
@@ -414,12 +449,12 @@ func (f facts) overdue() bool {
 // teardownStart is when a deletion was first acted on: now, if nothing else is recorded.
 func teardownStart(e *v1alpha1.Experiment, now time.Time) *metav1.Time {
 	if t := e.Status.Teardown; t != nil && t.StartedAt != nil {
-		return t.StartedAt
+		return timestamp(past(t.StartedAt.Time, now))
 	}
 	return timestamp(now)
 }
 
-// release lets the Experiment go without what is left, of which a ConfigMap tells.
+// release lets the Experiment go without what is left, of which a ConfigMap tells; of what one that stays has left, its condition does.
 func (d *demolition) release() {
 	d.Writes, d.Down, d.Wait, d.Done = nil, nil, 0, true
 	left := append(d.left, d.unasked()...)
@@ -428,23 +463,35 @@ func (d *demolition) release() {
 		d.Orphans = append(d.Orphans, r.String())
 		orphans = append(orphans, d.orphansOf(r)...)
 	}
-	d.Writes = []Write{{Object: d.orphansObject(orphans), Condition: v1alpha1.ConditionReady}}
+	if d.experiment.DeletionTimestamp != nil {
+		d.Writes = []Write{{Object: d.orphansObject(orphans), Condition: v1alpha1.ConditionReady}}
+	}
 }
 
-// unasked are the objects of clusters that were not asked to go, because those that are left need them.
+// unasked are the objects of clusters that were not asked to go, because those that are left need them, or one that somebody
+// has, and what was never the Experiment's.
 func (d *demolition) unasked() (unasked []remnant) {
 	for _, t := range d.experiment.Spec.Targets {
-		for i, o := range d.names.clusterObjects(t) {
-			for _, found := range d.seen.Leftovers[o.GroupVersionKind()] {
-				r := remnant{gvk: o.GroupVersionKind(), object: &found, err: fmt.Errorf("the cluster of target %s needs it until it is gone", t.Name)}
-				if i > 0 && keyOf(&found) == keyOf(o) && !slices.ContainsFunc(d.left, func(l remnant) bool { return l.object != nil && l.key() == r.key() }) {
-					unasked = append(unasked, r)
-				}
+		objects, why := d.names.clusterObjects(t), fmt.Errorf("the cluster of target %s needs it until it is gone", t.Name)
+		if kept := d.seen.Kept[t.Name]; kept != nil {
+			why = fmt.Errorf("somebody has taken the label %s off %s, which needs it", marks.UID, kube.Describe(kept))
+			objects = append(objects, named(namespaceGVK, types.NamespacedName{Name: d.names.onHub(t)}))
+		}
+		for i, o := range objects {
+			found := d.seen.leftOf(o)
+			if i > 0 && found != nil && !slices.ContainsFunc(d.left, func(l remnant) bool { return l.object != nil && l.key() == kube.Describe(found) }) {
+				unasked = append(unasked, remnant{gvk: o.GroupVersionKind(), object: found, err: why})
 			}
 		}
 	}
+	for i, o := range d.seen.Former {
+		unasked = append(unasked, remnant{gvk: o.GroupVersionKind(), object: &d.seen.Former[i], err: errFormer})
+	}
 	return unasked
 }
+
+// errFormer is why nothing is done with what another Experiment of the same name has left.
+var errFormer = errors.New("it was made for another Experiment of the same name, which is gone; delete it, or nobody will")
 
 // orphan is what a ConfigMap tells of something that is left behind.
 type orphan struct {
@@ -567,16 +614,13 @@ func (d *demolition) clustersLeft() (left []unstructured.Unstructured) {
 	for _, t := range d.experiment.Spec.Targets {
 		objects := d.names.clusterObjects(t)
 		for i, o := range objects {
-			found := d.seen.Leftovers[o.GroupVersionKind()]
-			at := slices.IndexFunc(found, func(l unstructured.Unstructured) bool {
-				return keyOf(&l) == keyOf(o)
-			})
-			if at < 0 {
+			found := d.seen.leftOf(o)
+			if found == nil || d.seen.Kept[t.Name] != nil {
 				continue
 			}
-			left = append(left, found[at])
+			left = append(left, *found)
 			// What machines are made on is needed until the last of them has gone, with the Cluster.
-			if i == 0 && len(objects) > 1 && (len(copiesOf(d.names, t)) > 0 || !d.given(remnant{object: &found[at]}, 4)) {
+			if i == 0 && len(objects) > 1 && (len(copiesOf(d.names, t)) > 0 || !d.given(remnant{object: found}, 4)) {
 				break
 			}
 		}

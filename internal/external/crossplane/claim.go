@@ -4,6 +4,7 @@
 package crossplane
 
 import (
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -69,7 +70,7 @@ type ClaimState struct {
 	Failed bool
 	// Message is what Crossplane says of the reason, as "Reason: message"; it may be empty.
 	Message string
-	// Endpoint is the URL of the cluster's API server; empty while it is not known.
+	// Endpoint is the URL of the cluster's API server; empty while it is not known, or where what is said is none.
 	Endpoint string
 	// Composite is the name of the composite resource; empty while there is none.
 	Composite string
@@ -91,6 +92,10 @@ func Foreground(claim *unstructured.Unstructured) bool {
 	return claim.GroupVersionKind() == GKEClusterGVK && !bound
 }
 
+// address is what the address of an API server may be: others than the composition may write it, and it gets into scripts and
+// statuses.
+var address = regexp.MustCompile(`^[-A-Za-z0-9.:_~%/\[\]]{1,512}$`)
+
 // ReadClaim reads a claim's state.
 func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 	var s ClaimState
@@ -103,7 +108,7 @@ func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 	case !s.Ready:
 		s.Message = said(ready)
 	}
-	if endpoint, _, _ := unstructured.NestedString(claim.Object, "status", "endpoint"); endpoint != "" {
+	if endpoint, _, _ := unstructured.NestedString(claim.Object, "status", "endpoint"); address.MatchString(endpoint) {
 		s.Endpoint = endpoint
 		if !strings.Contains(endpoint, "://") {
 			if strings.Count(endpoint, ":") > 1 && !strings.HasPrefix(endpoint, "[") { // IPv6

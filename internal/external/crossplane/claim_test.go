@@ -98,6 +98,8 @@ status:
 		"an endpoint of IPv6":       {"status: {endpoint: \"2001:db8::1\"}\n", ClaimState{Endpoint: "https://[2001:db8::1]"}},
 		"an endpoint with a port":   {"status: {endpoint: \"203.0.113.10:6443\"}\n", ClaimState{Endpoint: "https://203.0.113.10:6443"}},
 		"an endpoint that is a URL": {"status: {endpoint: \"https://gke.example.com:8443\"}\n", ClaimState{Endpoint: "https://gke.example.com:8443"}},
+		"an endpoint for a script":  {"status: {endpoint: \"203.0.113.10/$(id)\"}\n", ClaimState{}},
+		"an endpoint without end":   {"status: {endpoint: " + strings.Repeat("x", 1<<20) + "}\n", ClaimState{}},
 		"failed, without Ready": {`
 status:
   conditions:

@@ -319,7 +319,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "namespace-with-cluster", RootCause: "the namespace that a cluster is made in goes with, not after the cluster",
-		Edits:     edit1(teardown, "		if d.houses(namespace, clusters) {\n", "		if false && d.houses(namespace, clusters) {\n"),
+		Edits:     edit1(teardown, "		case d.houses(namespace, clusters):\n", "		case false && d.houses(namespace, clusters):\n"),
 		Workloads: []string{"vcluster"},
 	},
 
