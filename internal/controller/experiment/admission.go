@@ -48,7 +48,7 @@ func (reviewer) ValidateDelete(context.Context, *v1alpha1.Experiment) (admission
 func (r reviewer) review(ctx context.Context, e *v1alpha1.Experiment) (warnings admission.Warnings, refusal error) {
 	e = e.DeepCopy()
 	e.Status.Workflow = nil // another may be submitted
-	s := &scope{Reconciler: r.Reconciler, experiment: e, names: names{e, r.Options}, now: r.Clock.Now()}
+	s := &scope{Reconciler: r.Reconciler, experiment: e, names: names{e, r.Options}, now: r.Clock.Now(), review: true}
 	s.observeKinds()
 	for _, read := range []func(context.Context) error{s.observeNamespace, s.observeComponents, s.observeTemplate} {
 		if err := read(ctx); err != nil {

@@ -2,10 +2,12 @@ package experiment
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
@@ -115,5 +117,47 @@ func TestReviewOfWhatRuns(t *testing.T) {
 	longer(after)
 	if warnings, err := (reviewer{l.reconciler}).ValidateUpdate(t.Context(), l.get(), after); err != nil || len(warnings) > 0 {
 		t.Errorf("%v, %v", warnings, err)
+	}
+}
+
+// kubectl diff, or apply --dry-run=server, of an edit that names a Component which does not exist yet, and then apply of the
+// file that has both: what takes the Component's place must not be deployed because the cache is a moment behind.
+func TestReviewIsNoAbsence(t *testing.T) {
+	for _, dryRun := range []bool{false, true} {
+		t.Run(fmt.Sprintf("dry run first: %t", dryRun), func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
+			l.reconciler.Options.Fallback = Fallback{RepoURL: "https://git.example.com/components", Revision: "main"}
+			l.settle(l.validating)
+
+			// The reviewed object has the generation that it would have.
+			edited := func(e *v1alpha1.Experiment) {
+				e.Spec.Targets[0].Components = []v1alpha1.ComponentRef{{App: "k6"}}
+			}
+			if dryRun {
+				would := l.get()
+				edited(would)
+				would.Generation++
+				if _, err := (reviewer{l.reconciler}).ValidateUpdate(t.Context(), l.get(), would); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// kubectl apply -f: first the Component, then the Experiment. The cache does not have the Component yet.
+			k6 := nginx()
+			k6.Name = "k6"
+			l.create(k6)
+			l.edit(edited)
+			cached := l.reconciler.Client
+			l.reconciler.Client = without{l.client, "Component"}
+			for range 4 {
+				_ = l.reconcile()
+				l.validating()
+			}
+			l.reconciler.Client = cached
+			for _, app := range l.list(argocd.ApplicationGVK) {
+				if sources, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources"); strings.Contains(fmt.Sprint(sources), "git.example.com") {
+					t.Errorf("Component k6 was there before the edit, and deployed is %v", sources)
+				}
+			}
+		})
 	}
 }

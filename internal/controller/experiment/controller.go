@@ -121,7 +121,8 @@ type Reconciler struct {
 
 	refusals refusals
 	told     *kube.Told
-	// absences are Components that the server does not have, and unrecorded what is to go, and no status has.
+	// absences are Components that the server does not have, and unrecorded what is to go, and no status has, both by the UID of the
+	// Experiment.
 	absences, unrecorded *lru.Cache
 }
 
@@ -142,6 +143,8 @@ type scope struct {
 	part bool
 	// known: it is known whether the Experiment was begun, also if no status says so.
 	known bool
+	// review: this is no pass, and the Experiment not one that the server has.
+	review bool
 }
 
 // Reconcile takes an Experiment one step on.
@@ -164,6 +167,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 	err := s.step(ctx)
 	if err == nil && (s.plan.Done || s.plan.Verdict) {
 		r.refusals.forget(e)
+		r.absences.Remove(e.UID)
 	}
 	report(s, err, r.Clock.Now())
 	result, err := kube.Finish(ctx, r.Client, r.Recorder, before, e, v1alpha1.Finalizer, kube.Outcome{

@@ -159,7 +159,7 @@
 // whose Application cannot be compared, once a minute, with its cluster Secret; with each kubeconfig the cluster Secrets that
 // Experiments have made at its address, and of one that authors may write those of all, because Argo CD finds clusters by their
 // addresses and one with other credentials must not be registered twice (two that are registered at the same moment are); a
-// Component that the cache does not have, where --component-repo-url takes its place; a Workflow whose UID is recorded and which the cache
+// Component that the cache does not have, where --component-repo-url takes its place, once for each generation and in every review; a Workflow whose UID is recorded and which the cache
 // does not have, or has another of; a template that the cache does not have, where a Workflow that only waits takes its place;
 // a child whose create says AlreadyExists, and one that is changed; who the manager is, before it lets itself read
 // Secrets; a claim, before its cluster is

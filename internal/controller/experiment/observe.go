@@ -401,24 +401,32 @@ func (s *scope) observeComponents(ctx context.Context) error {
 }
 
 // absent asks the server for a Component that the cache does not have, where something takes its place: what was applied a moment
-// before the Experiment the cache may not have yet. It is asked once for each generation: what comes later wakes.
+// before the Experiment the cache may not have yet. It is asked once for each generation: what comes later wakes. A review is of a
+// generation that may never be, or not yet, so it asks every time.
 func (s *scope) absent(ctx context.Context, name string, component *v1alpha1.Component) error {
-	key := absence{s.experiment.UID, s.experiment.Generation, name}
-	if _, known := s.absences.Get(key); known {
+	if s.review {
+		return s.Live.Get(ctx, types.NamespacedName{Name: name}, component)
+	}
+	known := absent{s.experiment.Generation, map[string]bool{}}
+	if before, found := s.absences.Get(s.experiment.UID); found && before.(absent).generation == known.generation {
+		known = before.(absent)
+	}
+	if known.names[name] {
 		return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("components").GroupResource(), name)
 	}
 	err := s.Live.Get(ctx, types.NamespacedName{Name: name}, component)
 	if apierrors.IsNotFound(err) {
-		s.absences.Add(key, true)
+		known.names[name] = true
+		s.absences.Add(s.experiment.UID, known)
 	}
 	return err
 }
 
-// absence is that a generation of an Experiment has no Component of a name.
-type absence struct {
-	experiment types.UID
+// absent are the Components that a generation of an Experiment names and that there are none of. No two passes over an
+// Experiment run at the same time.
+type absent struct {
 	generation int64
-	name       string
+	names      map[string]bool
 }
 
 // observeConnections reads the kubeconfig of every cluster that is up and that Argo CD has not been

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,7 +9,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
@@ -345,5 +348,55 @@ func expectRefs(t *testing.T, sources []argocd.Source) {
 				t.Errorf("the file %s is of no source", file)
 			}
 		}
+	}
+}
+
+// counting counts the Components that are asked for.
+type counting struct {
+	client.Client
+	n *int
+}
+
+func (c counting) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if kindOf(o) == "Component" {
+		*c.n++
+	}
+	return c.Client.Get(ctx, key, o, opts...)
+}
+
+// A Component that there is none of is asked for once for each generation, whatever others name.
+func TestAbsencesOfOthers(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), template())
+	l.reconciler.Options.Fallback = Fallback{RepoURL: "https://git.example.com/c.git", Revision: "v1"}
+	n := 0
+	l.reconciler.Live = counting{l.client, &n}
+	look := func(e *v1alpha1.Experiment) int {
+		n = 0
+		s := &scope{Reconciler: l.reconciler, experiment: e, names: names{e, l.reconciler.Options}}
+		if err := s.observeComponents(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	victim := l.get()
+	look(victim)
+	if again := look(victim); again != 0 {
+		t.Fatalf("it is asked %d times again", again)
+	}
+	for i := range 4 { // of one author
+		e := experimentOf()
+		e.UID = types.UID(fmt.Sprintf("author-%d", i))
+		for j := range 32 {
+			target := targetOf(fmt.Sprintf("t%d", j), v1alpha1.ClusterHub)
+			target.Components = nil
+			for k := range 32 {
+				target.Components = append(target.Components, v1alpha1.ComponentRef{App: fmt.Sprintf("none-%d-%d", j, k)})
+			}
+			e.Spec.Targets = append(e.Spec.Targets, target)
+		}
+		look(e)
+	}
+	if again := look(victim); again != 0 {
+		t.Errorf("four Experiments of somebody else make the manager ask %d times again in every pass", again)
 	}
 }
