@@ -20,6 +20,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/controller"
 	"github.com/labkeeper/labkeeper/internal/controller/experiment"
 	"github.com/labkeeper/labkeeper/internal/controller/hibernateplan"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
 )
 
 // options are the manager's flags.
@@ -142,6 +143,9 @@ func (o options) check() error {
 		if problems := validation.IsDNS1123Label(f.namespace); f.namespace != "" && len(problems) > 0 {
 			return fmt.Errorf("--%s: %q is not a namespace's name: %s", f.flag, f.namespace, strings.Join(problems, "; "))
 		}
+	}
+	if argocd.HasPassword(e.Fallback.RepoURL) {
+		return errors.New("--component-repo-url: credentials do not go into a URL that everybody reads; remove them, and give them to Argo CD")
 	}
 	if !slices.Contains([]string{"", "privileged", "baseline", "restricted"}, e.HubPodSecurity) {
 		return fmt.Errorf("--hub-pod-security: %q is none of privileged, baseline, restricted", e.HubPodSecurity)

@@ -162,13 +162,19 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// A password in a URL is refused, and not repeated.
+// A password in a URL is refused, and not repeated. (A user alone is none.)
 func TestNote56ParseKeepsPasswords(t *testing.T) {
 	for _, url := range []string{"https://user:hunter2@metrics.example.com", "https://user:hunter2@metrics.example.com?x", "https://user:hunter2@metrics.example.com:port"} {
 		_, err := parse([]string{"--observability-url=" + url})
 		if err == nil || !strings.Contains(err.Error(), "--observability-url") || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v", url, err)
 		}
+	}
+	if _, err := parse([]string{"--component-repo-url=https://bot:hunter2@git.example.com/c.git"}); err == nil || !strings.Contains(err.Error(), "--component-repo-url") || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("--component-repo-url: %v", err)
+	}
+	if _, err := parse([]string{"--component-repo-url=ssh://git@git.example.com/c.git"}); err != nil {
+		t.Error(err)
 	}
 }
 

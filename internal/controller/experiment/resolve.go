@@ -51,7 +51,7 @@ func (c catalogue) resolve(t v1alpha1.Target) (deployments []deployment, fallbac
 		if component == nil && serves == nil && c.fallback.RepoURL != "" {
 			component = conventional(ref, c.fallback)
 			fallbacks = append(fallbacks, fmt.Sprintf("target %s: no Component %s exists, using %s of %s",
-				t.Name, ref.Name(), component.Spec.Sources[0].Path, c.fallback.RepoURL))
+				t.Name, ref.Name(), component.Spec.Sources[0].Path, argocd.WithoutUser(c.fallback.RepoURL)))
 		}
 		var monitors []argocd.Source
 		sources, err := serves.resolve(ref, component, v, ref.Name())
@@ -126,6 +126,10 @@ func resolveRef(ref v1alpha1.ComponentRef, c *v1alpha1.Component, v values, as s
 	if c.Spec.Type != ref.Type() {
 		return nil, &resolveError{v1alpha1.ReasonComponentTypeMismatch,
 			fmt.Sprintf("the Component %s is of type %s; refer to it as %s", ref.Name(), c.Spec.Type, c.Spec.Type)}
+	}
+	if i := slices.IndexFunc(c.Spec.Sources, func(s v1alpha1.ComponentSource) bool { return argocd.HasPassword(s.RepoURL) }); i >= 0 {
+		return nil, &resolveError{v1alpha1.ReasonInvalidComponent,
+			fmt.Sprintf("sources[%d].repoURL has a password, which everybody could read; remove it, and give the repository's credentials to Argo CD", i)}
 	}
 	parameters, err := parametersOf(ref, c.Spec.Parameters, v)
 	if err != nil {

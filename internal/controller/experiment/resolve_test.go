@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -398,5 +399,49 @@ func TestAbsencesOfOthers(t *testing.T) {
 	}
 	if again := look(victim); again != 0 {
 		t.Errorf("four Experiments of somebody else make the manager ask %d times again in every pass", again)
+	}
+}
+
+// Everybody reads conditions, Events and Applications, so the password of a repository gets into none of them.
+func TestPasswordsOfRepositories(t *testing.T) {
+	withPassword := nginx()
+	withPassword.Spec.Sources[0].RepoURL = "https://bot:hunter2@charts.example.com"
+	for name, test := range map[string]struct {
+		components []client.Object
+		fallback   Fallback
+	}{
+		"of a Component":   {components: []client.Object{withPassword}},
+		"of the fallback":  {fallback: Fallback{RepoURL: "https://bot:hunter2@git.example.com/c.git", Revision: "v1"}},
+		"beside a pattern": {fallback: Fallback{RepoURL: "ssh://bot:hunter2:@git.example.com/c.git", Revision: "v1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, append(test.components, experimentOf(targetOf("web", v1alpha1.ClusterHub)), template())...)
+			l.reconciler.Options.Fallback = test.fallback
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionComponentsResolved, metav1.ConditionFalse, v1alpha1.ReasonInvalidComponent)
+			said := append(l.drain(), fmt.Sprint(l.list(argocd.ApplicationGVK)))
+			for _, c := range l.get().Status.Conditions {
+				said = append(said, c.Message)
+			}
+			if all := strings.Join(said, "\n"); strings.Contains(all, "hunter2") {
+				t.Errorf("it is said:\n%s", all)
+			}
+		})
+	}
+	if step := readiness(withPassword, nil); step.Reason != v1alpha1.ReasonInvalidComponent || strings.Contains(step.Message, "hunter2") {
+		t.Errorf("the Component is %s: %s", step.Reason, step.Message)
+	}
+}
+
+// A user without a password is none, and where to look for what nobody has written is said without.
+func TestUsersOfRepositories(t *testing.T) {
+	for _, url := range []string{"ssh://git@git.example.com/c.git", "git@git.example.com:lab/c.git", "https://org@git.example.com/c.git", "https://git.example.com:8443/a:b@c"} {
+		l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), template())
+		l.reconciler.Options.Fallback = Fallback{RepoURL: url, Revision: "v1"}
+		l.settle(l.play)
+		l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+		if m := l.message(v1alpha1.ConditionComponentsResolved); strings.Contains(m, "//git@") || strings.Contains(m, "org@") {
+			t.Errorf("of %s it says %q", url, m)
+		}
 	}
 }

@@ -5,6 +5,7 @@ package argocd
 import (
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -180,6 +181,19 @@ func untyped(m map[string]string) map[string]any {
 	}
 	return out
 }
+
+// userinfo is what a URL may have before its host, and password that with a password.
+var (
+	userinfo = regexp.MustCompile(`://[^/?#]*@`)
+	password = regexp.MustCompile(`://[^/?#@]*:[^/?#]*@`)
+)
+
+// HasPassword says whether a repository's URL has a password, which everybody would see who sees an Application. A user
+// alone, as in ssh://git@host, is none.
+func HasPassword(repoURL string) bool { return password.MatchString(repoURL) }
+
+// WithoutUser is a repository's URL as messages show it.
+func WithoutUser(repoURL string) string { return userinfo.ReplaceAllString(repoURL, "://") }
 
 // Object is the source as an Application has it, without empty fields.
 func (s Source) Object() map[string]any {
