@@ -137,6 +137,8 @@ const (
 	// ReasonWorkflowOutdated: what the Workflow validates is not what the spec and its Components say now;
 	// it is deleted, and another submitted in its place.
 	ReasonWorkflowOutdated = "WorkflowOutdated"
+	// ReasonVerdictTooEarly: a verdict by hand was given before there was a Workflow.
+	ReasonVerdictTooEarly = "VerdictTooEarly"
 	// ReasonTargetsNotSettled: the Workflow succeeded, and a cluster or Application that it
 	// validated is not up, is being deleted or is being brought back to the spec.
 	ReasonTargetsNotSettled = "TargetsNotSettled"

@@ -33,7 +33,8 @@
 //     changed counts when it says that it has seen that (observedGeneration); one that says nothing of it is
 //     taken at its word, and how far machines are replaced is not looked at.
 //  5. The verdict is recorded with status.completedAt. It is the Workflow's, or with completion
-//     mode manual a person's, who resumes the Workflow or annotates the Experiment: an Application
+//     mode manual a person's, who resumes the Workflow or annotates the Experiment when there is one (an annotation from
+//     before holds the Workflow up, because whoever exports a manifest exports it, too): an Application
 //     that degrades in the meantime shows in its condition and does not undo it. A success
 //     whose cluster or Application has gone, or is being brought back to the spec, waits for
 //     that. From here on the only thing that still happens is the end of its time to live

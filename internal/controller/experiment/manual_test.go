@@ -148,3 +148,24 @@ func TestWorkflowSeenOnce(t *testing.T) {
 		}
 	}
 }
+
+// The annotation is no verdict before there is a Workflow, also when everything is deployed: an Experiment that is created from a
+// manifest that somebody has exported must be validated.
+func TestVerdictFromBeforeTheWorkflow(t *testing.T) {
+	l := byHand(t, template())
+	l.annotate("Succeeded")
+	l.settle(l.deploy)
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonVerdictTooEarly)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonVerdictTooEarly)
+	if n := len(l.list(argoworkflows.WorkflowGVK)); n > 0 {
+		t.Fatalf("%d Workflows", n)
+	}
+	e := l.get()
+	e.Annotations = nil
+	l.update(e)
+	l.settle(l.deploy)
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowRunning)
+	l.annotate("Succeeded")
+	l.settle(l.deploy)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}

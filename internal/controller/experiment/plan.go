@@ -582,6 +582,9 @@ func (f facts) validate(p *Plan, deployments map[string][]deployment, settling b
 		// Said from the first pass on, while nothing has cost anything yet; not waited for until
 		// the Workflow is due, because a component of this Experiment may bring the template.
 		*last = f.withoutTemplate()
+	case w == nil && f.byHand() != "": // an exported manifest has it, and it would be the verdict on what nobody has seen
+		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonVerdictTooEarly,
+			fmt.Sprintf("The annotation %s was given before there is a Workflow: remove it, and one is submitted, to be ended by a new one", v1alpha1.AnnotationComplete))
 	case w != nil && f.byHand() != "":
 		*last = outdatedStep(w, fmt.Sprintf("the annotation %s was given for it: remove it, and another is submitted, to be ended by a new one", v1alpha1.AnnotationComplete))
 	case p.Start || settling || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
