@@ -72,7 +72,7 @@
 // An existing target's cluster is there already: the kubeconfig that the user names is registered,
 // and nothing is made or deleted. It may be others' too, so the namespace has such a name there, and
 // stays, empty, because the manager talks to no cluster but the hub. What the kubeconfig says of its
-// address is kept as an annotation of the Application, which saves reading the Secret again.
+// address, which must be a plain URL because it is its author's text and Workflows get it, is kept as an annotation of the Application, which saves reading the Secret again.
 //
 // A target has one Application with the sources of all its components, or with applicationPolicy
 // PerComponent one for each, in the order of the list: one is created when those before it are healthy,

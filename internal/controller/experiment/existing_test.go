@@ -355,3 +355,19 @@ func decode(s string) string {
 	b, _ := base64.StdEncoding.DecodeString(s)
 	return string(b)
 }
+
+// The address of an existing cluster is its author's choice, and a parameter of the manager's to the Workflow, which templates
+// put into their scripts, and which runs as another than the author.
+func TestEndpointThatIsAScript(t *testing.T) {
+	for _, server := range []string{
+		"https://203.0.113.10/$(id)", "https://203.0.113.10/`id`", "https://203.0.113.10/;id", "https://$(id)",
+		"https://203.0.113.10/{{=sprig.env('X')}}", "https://203.0.113.10/#token=canary",
+	} {
+		l := newLab(t, onExisting(staging(strings.Replace(kubeconfig, "https://203.0.113.10", server, 1)))...)
+		l.settle(l.play)
+		l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonKubeconfigInvalid)
+		if m := l.message(v1alpha1.ConditionClustersReady); !strings.Contains(m, "server") || strings.Contains(m, "canary") || strings.Contains(m, "id`") {
+			t.Errorf("of %s it says %q", server, m)
+		}
+	}
+}

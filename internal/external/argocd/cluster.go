@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"reflect"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 )
@@ -114,15 +117,28 @@ func current(config *api.Config) (*api.Cluster, *api.AuthInfo, error) {
 	if Address(cluster.Server) == InClusterServer {
 		return nil, nil, fmt.Errorf("the server of its cluster %q is the one that Argo CD runs on; use a target of type hub", context.Cluster)
 	}
-	if server, err := url.Parse(cluster.Server); err != nil || server.User != nil || server.Host == "" || server.RawQuery != "" || server.Scheme != "https" && server.Scheme != "http" {
-		// The address is shown; a password or a token in it would be, too.
-		return nil, nil, fmt.Errorf("the server of its cluster %q is not a URL such as https://host:port", context.Cluster)
+	if !plain(cluster.Server) {
+		return nil, nil, fmt.Errorf("the server of its cluster %q is not a URL such as https://host:port/path", context.Cluster)
 	}
 	user, ok := config.AuthInfos[context.AuthInfo]
 	if !ok {
 		return nil, nil, fmt.Errorf("its user %q does not exist", context.AuthInfo)
 	}
 	return cluster, user, nil
+}
+
+// plainServer is a URL without userinfo, query and fragment, of which no character means anything to a shell.
+var plainServer = regexp.MustCompile(`^(?i:https?)://([-.0-9A-Za-z]+|\[[.:0-9A-Fa-f]+\])(:[0-9]+)?(/[-A-Za-z0-9._~%/]*)?$`)
+
+// plain says whether a server can be shown, where a password or a token in it would be, too, and given to a Workflow as a
+// parameter, which templates may put into their scripts.
+func plain(server string) bool {
+	u, err := url.Parse(server)
+	if err != nil || !plainServer.MatchString(server) {
+		return false
+	}
+	name := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	return net.ParseIP(name) != nil || len(validation.IsDNS1123Subdomain(name)) == 0
 }
 
 // Address is a server's as Argo CD compares them.

@@ -180,6 +180,10 @@ var badKubeconfigs = map[string]struct{ kubeconfig, names string }{
 	"a password in the address": {kubeconfig(`{server: "https://u:canary-password@203.0.113.10"}`, token), "https://host:port"},
 	"the cluster of Argo CD":    {kubeconfig(`{server: "https://kubernetes.default.svc/"}`, token), "type hub"},
 	"an address that is no URL": {kubeconfig(`{server: "203.0.113.10:6443"}`, token), "https://host:port"},
+	"a fragment in the address": {kubeconfig(`{server: "https://203.0.113.10#canary-token"}`, token), "https://host:port"},
+	"a script in the address":   {kubeconfig(`{server: "https://203.0.113.10/$(id)"}`, token), "https://host:port"},
+	"a template in the address": {kubeconfig(`{server: "https://203.0.113.10/{{inputs.x}}"}`, token), "https://host:port"},
+	"a host that is no name":    {kubeconfig(`{server: "https://-a.example.com"}`, token), "https://host:port"},
 	"token file":                {kubeconfig(server, `{token: canary-token, tokenFile: /var/run/token}`), "files"},
 	"certificate file":          {kubeconfig(server, `{client-certificate: /tls.crt, client-key-data: `+b64("canary-key")+`}`), "files"},
 	"key file":                  {kubeconfig(server, `{client-certificate-data: `+b64("canary-cert")+`, client-key: /tls.key}`), "files"},
@@ -284,6 +288,18 @@ func expectNoSecret(t *testing.T, err error, loaded *api.Config) {
 			if strings.Contains(secret, "canary") && strings.Contains(err.Error(), secret) && !strings.Contains(names, secret) {
 				t.Errorf("the error carries a secret: %v", err)
 			}
+		}
+	}
+}
+
+// Every address that clusters are known to have is one.
+func TestPlainServers(t *testing.T) {
+	for _, server := range []string{
+		"https://203.0.113.10", "https://203.0.113.10:6443/", "https://[2001:db8::1]:6443", "https://[2001:db8::1]", "http://api.example.com.:8080",
+		"https://rancher.example.com/k8s/clusters/c-m-abc12_x", "https://A.gr7.eu-west-1.eks.amazonaws.com", "HTTPS://localhost:6443/a%20b/~c",
+	} {
+		if credentials, err := ParseKubeconfig([]byte(kubeconfig(`{server: "`+server+`"}`, `{token: canary-token}`)), Untrusted); err != nil || credentials.Server != server {
+			t.Errorf("%s: %v", server, err)
 		}
 	}
 }
