@@ -1,6 +1,10 @@
 package experiment
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -140,5 +144,23 @@ func TestWorkflowWhereNobodyLooks(t *testing.T) {
 	l.settle(l.play)
 	if l.get() != nil || len(l.list(argoworkflows.WorkflowGVK)) > 0 {
 		t.Error("something is left")
+	}
+}
+
+// Whoever may create Experiments must not thereby run what he likes as the account of the Workflows: what the samples show is copied.
+func TestSamplesRunNoParameters(t *testing.T) {
+	script := regexp.MustCompile(`(?m)^\s*(command|args|source):.*\{\{.*$`)
+	err := filepath.WalkDir(filepath.Join("..", "..", "..", "config", "samples"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		for _, line := range script.FindAllString(string(content), -1) {
+			t.Errorf("%s puts a parameter into a script: %s", path, line)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
