@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -40,6 +41,9 @@ type Writer struct {
 	Marks Marks
 	// Owner of what is written.
 	Owner client.Object
+	// Strange are the paths of what a child has and must not have beside what is desired; nil is nothing. Server-side apply takes
+	// nothing away that others have written.
+	Strange func(live, desired *unstructured.Unstructured) [][]string
 	// Exact has Delete be a conflict where the object is not in the version that was seen any more.
 	Exact bool
 }
@@ -84,9 +88,12 @@ func (w Writer) Once(ctx context.Context, desired *unstructured.Unstructured) (*
 // Apply brings a child that exists to the desired state by server-side apply, with the UID
 // as a precondition. The fields of its create are first moved to the applier, so that what
 // is no longer desired goes with the next change. It writes nothing where the child has all
-// that is desired (UpToDate).
+// that is desired (UpToDate), and nothing strange.
 func (w Writer) Apply(ctx context.Context, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live, err := w.live(ctx, desired)
+	if err == nil {
+		live, err = w.rid(ctx, live, desired)
+	}
 	if err != nil || UpToDate(live, desired) {
 		return live, err
 	}
@@ -105,6 +112,55 @@ func (w Writer) Apply(ctx context.Context, desired *unstructured.Unstructured) (
 		return nil, fmt.Errorf("applying %s: %w", Describe(desired), err)
 	}
 	return apply, nil
+}
+
+// rid takes off a child what it must not have.
+func (w Writer) rid(ctx context.Context, live, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	strange := w.strange(live, desired)
+	if len(strange) == 0 {
+		return live, nil
+	}
+	none := map[string]any{}
+	for _, path := range strange {
+		if err := unstructured.SetNestedField(none, nil, path...); err != nil {
+			return nil, fmt.Errorf("patching %s: %w", Describe(live), err)
+		}
+	}
+	return w.Merge(ctx, live, none)
+}
+
+func (w Writer) strange(live, desired *unstructured.Unstructured) [][]string {
+	if w.Strange == nil {
+		return nil
+	}
+	return w.Strange(live, desired)
+}
+
+// merger is the field manager of what Merge writes, which the next Apply must leave alone.
+const merger = FieldOwner + "-merge"
+
+// Merge changes fields of a child, as it was seen, by a JSON merge patch with its UID and resourceVersion, and returns what the
+// server has then: null takes a field away.
+func (w Writer) Merge(ctx context.Context, seen *unstructured.Unstructured, change map[string]any) (*unstructured.Unstructured, error) {
+	if !w.Marks.Owns(w.Owner, seen) {
+		return nil, &NameTakenError{Object: Describe(seen)}
+	}
+	patch := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(change)}
+	patch.SetUID(seen.GetUID())
+	patch.SetResourceVersion(seen.GetResourceVersion())
+	data, err := json.Marshal(patch.Object)
+	if err != nil {
+		return nil, fmt.Errorf("patching %s: %w", Describe(seen), err)
+	}
+	patched := seen.DeepCopy()
+	err = w.Client.Patch(ctx, patched, client.RawPatch(types.MergePatchType, data), client.FieldOwner(merger), client.FieldValidation("Strict"))
+	if apierrors.IsNotFound(err) {
+		err = Stale(seen, "it is gone")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("patching %s: %w", Describe(seen), err)
+	}
+	return patched, nil
 }
 
 // Update brings a child, as it was seen, to the desired state by an update that carries its resourceVersion and
@@ -181,11 +237,12 @@ func (w Writer) Free(ctx context.Context, child *unstructured.Unstructured, free
 	return nil
 }
 
-// Confirm returns a conflict unless the server has the child in the desired state, to stay and, if
+// Confirm returns a conflict unless the server has the child in the desired state, with nothing strange, to stay and, if
 // desired has a UID, of that one, whatever the cache says: for what is never looked at again.
 func (w Writer) Confirm(ctx context.Context, desired *unstructured.Unstructured) error {
 	live, err := w.live(ctx, desired)
-	if err == nil && (live.GetDeletionTimestamp() != nil || desired.GetUID() != "" && desired.GetUID() != live.GetUID() || !UpToDate(live, desired)) {
+	if err == nil && (live.GetDeletionTimestamp() != nil || desired.GetUID() != "" && desired.GetUID() != live.GetUID() ||
+		!UpToDate(live, desired) || len(w.strange(live, desired)) > 0) {
 		return fmt.Errorf("confirming %s: %w", Describe(desired), Stale(desired, "it is not what the cache has"))
 	}
 	return err

@@ -430,3 +430,60 @@ func TestUpdate(t *testing.T) {
 		t.Errorf("one that is gone: %v", err)
 	}
 }
+
+// What a child must not have goes with the next Apply, before or without an apply, and is no success before.
+func TestApplyTakesStrangeFieldsAway(t *testing.T) {
+	strange := func(live, _ *unstructured.Unstructured) [][]string {
+		if _, found, _ := unstructured.NestedFieldNoCopy(live.Object, "spec", "box", "lock"); found {
+			return [][]string{{"spec", "box", "lock"}}
+		}
+		return nil
+	}
+	locked, other := set("shut", "spec", "box", "lock"), set(int64(7), "spec", "size")
+	for name, c := range map[string]struct {
+		there  *unstructured.Unstructured
+		writes int
+	}{
+		"as desired otherwise": {widget(withUID, locked), 1},
+		"another state":        {widget(withUID, locked, other), 2},
+		"not there":            {widget(withUID, other), 1},
+	} {
+		s := newServer(t, c.there)
+		w := s.writer()
+		w.Strange = strange
+		if err := w.Confirm(t.Context(), widget(withUID)); !apierrors.IsConflict(err) {
+			t.Errorf("%s: confirming it: %v", name, err)
+		}
+		if _, err := w.Apply(t.Context(), widget(withUID)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := w.Confirm(t.Context(), widget(withUID)); err != nil || len(s.writes) != c.writes {
+			t.Errorf("%s: confirming it: %v, after %v", name, err, s.writes)
+		}
+	}
+}
+
+// A merge changes what was seen, if it is the owner's.
+func TestMerge(t *testing.T) {
+	change := map[string]any{"spec": map[string]any{"size": nil}}
+	s := newServer(t, widget(withUID))
+	seen, err := s.writer().live(t.Context(), widget())
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged, err := s.writer().Merge(t.Context(), seen, change)
+	if _, left, _ := unstructured.NestedFieldNoCopy(merged.Object, "spec", "size"); err != nil || left {
+		t.Errorf("it is %v, %v", merged, err)
+	}
+	if _, err := s.writer().Merge(t.Context(), seen, change); !apierrors.IsConflict(err) {
+		t.Errorf("as it was before: %v", err)
+	}
+	var taken *NameTakenError
+	if _, err := s.writer().Merge(t.Context(), widget(withUID, foreign), change); !errors.As(err, &taken) {
+		t.Errorf("another's: %v", err)
+	}
+	s = newServer(t)
+	if _, err := s.writer().Merge(t.Context(), seen, change); !apierrors.IsConflict(err) {
+		t.Errorf("one that is gone: %v", err)
+	}
+}

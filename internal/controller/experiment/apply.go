@@ -108,7 +108,7 @@ func (s *scope) prove(ctx context.Context) (stale, unconfirmed error) {
 }
 
 func (s *scope) writer() kube.Writer {
-	return kube.Writer{Client: s.Live, Marks: marks, Owner: s.experiment}
+	return kube.Writer{Client: s.Live, Marks: marks, Owner: s.experiment, Strange: argocd.Strange}
 }
 
 // write writes one child. It bypasses the cached client, through which one write begins to

@@ -320,11 +320,16 @@ func firstError(errs ...error) error {
 // ensure plans the write that brings a child to its desired state, and says whether one is
 // needed. What is being deleted is left until it is gone.
 func (f facts) ensure(p *Plan, t *target, seen, desired *unstructured.Unstructured, condition string) bool {
-	if f.frozen || seen != nil && (seen.GetDeletionTimestamp() != nil || kube.UpToDate(seen, desired)) {
+	if f.frozen || seen != nil && (seen.GetDeletionTimestamp() != nil || upToDate(seen, desired)) {
 		return false
 	}
 	p.Writes = append(p.Writes, Write{Object: desired, Known: seen != nil, Target: t.spec.Name, Condition: condition})
 	return true
+}
+
+// upToDate says whether a child is as desired, also of what others add to it.
+func upToDate(seen, desired *unstructured.Unstructured) bool {
+	return kube.UpToDate(seen, desired) && len(argocd.Strange(seen, desired)) == 0
 }
 
 // desiredCluster are the objects that a target's cluster is made by.

@@ -164,6 +164,49 @@ func (a Application) Object() *unstructured.Unstructured {
 	return u
 }
 
+// Strange are the paths of what the spec of an Application has beside what is desired: whoever adds a field decides what is
+// deployed, or how that is judged, but for what Argo CD only shows or keeps. Objects of other kinds have nothing strange.
+func Strange(live, desired *unstructured.Unstructured) [][]string {
+	if desired.GroupVersionKind() != ApplicationGVK {
+		return nil
+	}
+	return strange(live.Object["spec"], desired.Object["spec"], "spec")
+}
+
+// harmless are fields of a spec that decide nothing.
+var harmless = []string{"info", "revisionHistoryLimit"}
+
+func strange(live, desired any, path ...string) (found [][]string) {
+	have, _ := live.(map[string]any)
+	want, _ := desired.(map[string]any)
+	for _, field := range slices.Sorted(maps.Keys(have)) {
+		at := append(slices.Clone(path), field)
+		switch _, wanted := want[field]; {
+		case wanted:
+			found = append(found, strange(have[field], want[field], at...)...)
+		case len(path) == 1 && slices.Contains(harmless, field), empty(have[field]):
+		default:
+			found = append(found, at)
+		}
+	}
+	return found
+}
+
+// empty says whether Argo CD would leave a value out when it writes the object.
+func empty(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
 // untypedList is a list as unstructured content can hold it.
 func untypedList(l []string) []any {
 	out := make([]any, 0, len(l))

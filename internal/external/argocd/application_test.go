@@ -478,3 +478,37 @@ func TestDisconnected(t *testing.T) {
 		})
 	}
 }
+
+// What decides is strange, at any depth, and the cache keeps it; what decides nothing, or has no value, is not.
+func TestStrange(t *testing.T) {
+	desired := Application{Namespace: "argocd", Name: "a", Cluster: "c", DestinationNamespace: "n", NamespaceLabels: map[string]string{"level": "baseline"}}.Object()
+	live := desired.DeepCopy()
+	for path, value := range map[string]any{
+		"spec.source.repoURL": "x", "spec.syncPolicy.automated.enabled": false, "spec.syncPolicy.managedNamespaceMetadata.labels.other": "x",
+		"spec.syncPolicy.retry.refresh": true, "spec.destination.server": "", "spec.ignoreDifferences": []any{}, "spec.sourceHydrator": nil,
+		"spec.info": []any{"x"}, "spec.revisionHistoryLimit": int64(1), "spec.syncPolicy.managedNamespaceMetadata.annotations": map[string]any{}, "status.x": "y",
+	} {
+		if err := unstructured.SetNestedField(live.Object, value, strings.Split(path, ".")...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := StripApplication(live); err != nil {
+		t.Fatal(err)
+	}
+	var paths []string
+	for _, path := range Strange(live, desired) {
+		paths = append(paths, strings.Join(path, "."))
+	}
+	want := []string{"spec.source", "spec.syncPolicy.automated.enabled", "spec.syncPolicy.managedNamespaceMetadata.labels.other", "spec.syncPolicy.retry.refresh"}
+	if diff := cmp.Diff(want, paths); diff != "" {
+		t.Errorf("paths (-want +got):\n%s", diff)
+	}
+	if other := Strange(desired, desired); other != nil {
+		t.Errorf("of itself: %v", other)
+	}
+	live.SetKind("Widget")
+	desired.SetKind("Widget")
+	if other := Strange(live, desired); other != nil {
+		t.Errorf("of another kind: %v", other)
+	}
+}

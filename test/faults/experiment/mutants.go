@@ -224,7 +224,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "written-once", RootCause: "a child that has been changed is not changed back",
-		Edits:     edit1(targets, "(seen.GetDeletionTimestamp() != nil || kube.UpToDate(seen, desired))", "(seen.GetDeletionTimestamp() != nil || kube.UpToDate(seen, desired) || true)"),
+		Edits:     edit1(targets, "(seen.GetDeletionTimestamp() != nil || upToDate(seen, desired))", "(seen.GetDeletionTimestamp() != nil || upToDate(seen, desired) || true)"),
 		Workloads: []string{"application-edited"},
 	},
 	{
