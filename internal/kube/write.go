@@ -44,6 +44,8 @@ type Writer struct {
 	// Strange are the paths of what a child has and must not have beside what is desired; nil is nothing. Server-side apply takes
 	// nothing away that others have written.
 	Strange func(live, desired *unstructured.Unstructured) [][]string
+	// Asks are annotations that every change of a child carries, and no create: somebody else takes them off when he has seen it.
+	Asks map[string]string
 	// Exact has Delete be a conflict where the object is not in the version that was seen any more.
 	Exact bool
 }
@@ -108,6 +110,7 @@ func (w Writer) Apply(ctx context.Context, desired *unstructured.Unstructured) (
 	}
 	apply := desired.DeepCopy()
 	apply.SetUID(live.GetUID())
+	w.ask(apply)
 	if err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(FieldOwner), client.ForceOwnership); err != nil {
 		return nil, fmt.Errorf("applying %s: %w", Describe(desired), err)
 	}
@@ -120,13 +123,21 @@ func (w Writer) rid(ctx context.Context, live, desired *unstructured.Unstructure
 	if len(strange) == 0 {
 		return live, nil
 	}
-	none := map[string]any{}
+	change := &unstructured.Unstructured{Object: map[string]any{}}
+	w.ask(change)
 	for _, path := range strange {
-		if err := unstructured.SetNestedField(none, nil, path...); err != nil {
+		if err := unstructured.SetNestedField(change.Object, nil, path...); err != nil {
 			return nil, fmt.Errorf("patching %s: %w", Describe(live), err)
 		}
 	}
-	return w.Merge(ctx, live, none)
+	return w.Merge(ctx, live, change.Object)
+}
+
+// ask puts what a change asks for on what is written.
+func (w Writer) ask(written *unstructured.Unstructured) {
+	if len(w.Asks) > 0 {
+		written.SetAnnotations(over(written.GetAnnotations(), w.Asks, func(string) bool { return false }))
+	}
 }
 
 func (w Writer) strange(live, desired *unstructured.Unstructured) [][]string {

@@ -234,6 +234,7 @@ var _ = Describe("The schema", func() {
 		Entry("no sources", "{type: app, sources: []}", "spec.sources"),
 		Entry("17 sources", "{type: app, sources: ["+strings.Repeat("{repoURL: r, path: p}, ", 16)+"{repoURL: r, path: p}]}", "spec.sources"),
 		Entry("a source without a repository", "{type: app, sources: [{path: p}]}", "spec.sources[0].repoURL"),
+		Entry("a password in a repository's URL", "{type: app, sources: [{repoURL: 'https://bot:x@git.example.com/c.git', path: p}]}", "spec.sources[0].repoURL", "password"),
 		Entry("a chart without a version", "{type: app, sources: [{repoURL: r, chart: c}]}", "spec.sources[0]", "targetRevision", "1.2.3"),
 		Entry("path and chart", "{type: app, sources: [{repoURL: r, path: p, chart: c}]}", "spec.sources[0]", "path", "chart"),
 		Entry("helm without a chart", "{type: app, sources: [{repoURL: r, helm: {releaseName: x}}]}", "spec.sources[0]", "helm"),

@@ -332,13 +332,16 @@ func (s *stage) playArgoCD(u *unstructured.Unstructured) error {
 	health, _, _ := unstructured.NestedString(u.Object, "status", "health", "status")
 	sync, _, _ := unstructured.NestedString(u.Object, "status", "sync", "status")
 	compared, _, _ := unstructured.NestedSlice(u.Object, "status", "sync", "comparedTo", "sources")
-	if s.holds(applicationHealthy) || health == "Healthy" && sync == "Synced" && equality.Semantic.DeepEqual(compared, sourcesOf(u)) {
+	const refresh = "argocd.argoproj.io/refresh" // asks Argo CD to look again
+	if s.holds(applicationHealthy) || health == "Healthy" && sync == "Synced" && u.GetAnnotations()[refresh] == "" && equality.Semantic.DeepEqual(compared, sourcesOf(u)) {
 		return nil
 	}
 	if err := s.createNamespace(u); err != nil {
 		return err
 	}
-	return s.patch(applications, u, map[string]any{"status": applicationStatus(u, "Healthy", "Synced", nil)})
+	return s.patch(applications, u, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{refresh: nil}}, "status": applicationStatus(u, "Healthy", "Synced", nil),
+	})
 }
 
 // createNamespace does on the hub what CreateNamespace=true asks for.

@@ -191,7 +191,13 @@ func TestNormal(t *testing.T) {
 	w.await(applications, "a1", "Healthy", text("status", "health", "status"))
 	w.patch(applications, "a1", `[{"op": "replace", "path": "/spec/sources/0/targetRevision", "value": "v2"}]`)
 	w.await(applications, "a1", "Progressing", text("status", "health", "status"))
+	w.await(applications, "a1", "Healthy", text("status", "health", "status"))
+	w.patch(applications, "a1", `[{"op": "add", "path": "/metadata/annotations", "value": {"argocd.argoproj.io/refresh": "normal"}}]`)
+	w.await(applications, "a1", "Progressing", text("status", "health", "status"))
 	application := w.await(applications, "a1", "Healthy", text("status", "health", "status"))
+	if asked := text("metadata", "annotations", "argocd.argoproj.io/refresh")(application); asked != "" {
+		t.Errorf("it is still asked to look again: %s", asked)
+	}
 	sources, _, _ := unstructured.NestedSlice(application, "status", "sync", "comparedTo", "sources")
 	if len(sources) != 2 || text("targetRevision")(sources[0].(map[string]any)) != "v2" {
 		t.Errorf("compared to %v, want both sources, the first at v2", sources)

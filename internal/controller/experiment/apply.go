@@ -115,6 +115,9 @@ func (s *scope) writer() kube.Writer {
 // watch a kind, Secrets too.
 func (s *scope) write(ctx context.Context, w Write) error {
 	writer := s.writer()
+	if w.Object.GroupVersionKind() == argocd.ApplicationGVK {
+		writer.Asks = argocd.Refresh()
+	}
 	log := log.FromContext(ctx).WithValues("child", kube.Describe(w.Object))
 	if w.Action == Delete {
 		// Whoever takes the label off a cluster keeps it, also if the cache has not seen that yet.

@@ -81,7 +81,10 @@
 // the spec does not name any more is found, and deleted, of several the youngest first. Nothing is validated
 // before it is gone.
 //
-// Healthy is what Argo CD says of the sources that the spec has now. What a component tolerates counts as
+// Healthy is what Argo CD says of the sources that the spec has now, when nobody asks it to look again: every change of an
+// Application carries the annotation that does (argocd.argoproj.io/refresh), because the status does not tell with which project or
+// labels of the namespace it was compared. Argo CD takes it off when it has looked; it is never put back, and somebody who sets it
+// has the Application outdated for that moment. What a component tolerates counts as
 // that, too: OutOfSync only after a sync with these sources and revisions, and a comparison after it, because
 // before it is what was there until then that is healthy; Degraded only where nothing is known to be on its
 // way.

@@ -88,3 +88,63 @@ func TestNoVerdictOnFieldsThatAreAdded(t *testing.T) {
 	l.hasNoVerdictWhileTheCacheHas(validated)
 	l.expect(v1alpha1.ConditionReady, "True", v1alpha1.ReasonComplete)
 }
+
+// What an Application says of its namespace, or of its project, before Argo CD has looked at an edit of these, is of before.
+func TestWorkflowAfterArgoCDHasLooked(t *testing.T) {
+	for name, edit := range map[string]func(*lab){
+		"another level of the Pod Security Standards": func(l *lab) {
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].PodSecurity = "restricted" })
+		},
+		"another project, and another Workflow": func(l *lab) {
+			l.annotateNamespace(v1alpha1.AnnotationProject, "forbids-it")
+			l.edit(longer)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := targetOf("app", v1alpha1.ClusterGKE)
+			target.PodSecurity = "privileged"
+			l := newLab(t, experimentOf(target), nginx(), template())
+			l.settle(l.validating)
+			first := l.get().Status.Workflow.UID
+			l.spoil(argocd.ApplicationGVK, func(u *unstructured.Unstructured) {
+				_ = unstructured.SetNestedField(u.Object, "2026-03-01T12:00:00Z", "status", "reconciledAt")
+			})
+			edit(l)
+			// Argo CD does nothing from here on: it has not looked at the Application yet. Only Workflows go.
+			l.settle(func() (moved bool) {
+				for _, w := range l.list(argoworkflows.WorkflowGVK) {
+					moved = l.finalize(&w) || moved
+				}
+				return moved
+			})
+			if w := l.get().Status.Workflow; w.UID != first && !w.Superseded {
+				app := l.list(argocd.ApplicationGVK)[0]
+				t.Errorf("Workflow %s was submitted, and Argo CD has not compared since %v", w.Name, app.Object["status"].(map[string]any)["reconciledAt"])
+			}
+			l.settle(l.validating)
+			if w := l.get().Status.Workflow; w.UID == first || w.Superseded {
+				t.Errorf("Argo CD has looked, and the Workflow is %+v: %s", w, l.message(v1alpha1.ConditionReady))
+			}
+		})
+	}
+}
+
+// Whoever has Argo CD look again does not have the manager write; until it has looked nothing rests on what it said.
+func TestRefreshByHand(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.settle(l.validating)
+	l.changeApplication("hard", "metadata", "annotations", "argocd.argoproj.io/refresh")
+	workflow := l.list(argoworkflows.WorkflowGVK)[0]
+	l.succeed(&workflow)
+	before := len(l.writes)
+	l.settle(func() bool { return false })
+	if slices.ContainsFunc(l.writes[before:], func(w string) bool { return !strings.HasPrefix(w, "patch Experiment") }) {
+		t.Errorf("the writes are %v", l.writes[before:])
+	}
+	l.expect(v1alpha1.ConditionApplicationsHealthy, "False", v1alpha1.ReasonApplicationProgressing)
+	if l.get().Status.CompletedAt != nil {
+		t.Error("it is complete")
+	}
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, "True", v1alpha1.ReasonComplete)
+}

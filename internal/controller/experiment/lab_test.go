@@ -515,6 +515,7 @@ func (l *lab) appIs(app *unstructured.Unstructured, health string) bool {
 	}
 	sources, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources")
 	destination, _, _ := unstructured.NestedMap(app.Object, "spec", "destination")
+	unstructured.RemoveNestedField(app.Object, "metadata", "annotations", "argocd.argoproj.io/refresh")
 	app.Object["status"] = map[string]any{
 		"health":    map[string]any{"status": health},
 		"sync":      map[string]any{"status": "Synced", "comparedTo": map[string]any{"sources": sources, "destination": destination}},

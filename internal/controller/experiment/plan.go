@@ -582,15 +582,22 @@ func (f facts) validate(p *Plan, deployments map[string][]deployment, settling b
 		// Said from the first pass on, while nothing has cost anything yet; not waited for until
 		// the Workflow is due, because a component of this Experiment may bring the template.
 		*last = f.withoutTemplate()
-	case w == nil && f.byHand() != "": // an exported manifest has it, and it would be the verdict on what nobody has seen
-		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonVerdictTooEarly,
-			fmt.Sprintf("The annotation %s was given before there is a Workflow: remove it, and one is submitted, to be ended by a new one", v1alpha1.AnnotationComplete))
-	case w != nil && f.byHand() != "":
-		*last = outdatedStep(w, fmt.Sprintf("the annotation %s was given for it: remove it, and another is submitted, to be ended by a new one", v1alpha1.AnnotationComplete))
+	case f.byHand() != "":
+		*last = tooEarly(w)
 	case p.Start || settling || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
 	default:
 		*last = f.submit(p, f.inputs(deployments))
 	}
+}
+
+// tooEarly is what is said of a verdict by hand that was given before its Workflow is submitted, by an exported manifest for instance,
+// and would be on what nobody has seen: there is none yet, or the one before is outdated.
+func tooEarly(w *v1alpha1.WorkflowStatus) conditions.Step {
+	if w == nil {
+		return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonVerdictTooEarly,
+			fmt.Sprintf("The annotation %s was given before there is a Workflow: remove it, and one is submitted, to be ended by a new one", v1alpha1.AnnotationComplete))
+	}
+	return outdatedStep(w, fmt.Sprintf("the annotation %s was given for it: remove it, and another is submitted, to be ended by a new one", v1alpha1.AnnotationComplete))
 }
 
 // holdBack lets a verdict wait of which it is not known whether it is on what the spec asks for; but for one that a

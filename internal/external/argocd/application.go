@@ -425,9 +425,20 @@ func DeletionError(app *unstructured.Unstructured) string {
 	return errorConditions(app)["DeletionError"]
 }
 
+// refresh is the annotation that asks Argo CD to look at an Application again. It takes it off in the same patch by which it
+// stores what it has seen.
+const refresh = "argocd.argoproj.io/refresh"
+
+// Refresh are the annotations that a change of an Application carries: of what the spec says beside the sources and the
+// destination, such as the project, the status does not tell with what it was compared.
+func Refresh() map[string]string { return map[string]string{refresh: "normal"} }
+
 // compared says whether the status speaks of the sources and the destination that the spec
-// has now.
+// has now, and Argo CD is not asked to look again.
 func compared(app *unstructured.Unstructured) bool {
+	if _, asked := app.GetAnnotations()[refresh]; asked {
+		return false
+	}
 	for _, field := range []string{"sources", "destination"} {
 		now, _, _ := unstructured.NestedFieldNoCopy(app.Object, "spec", field)
 		then, _, _ := unstructured.NestedFieldNoCopy(app.Object, "status", "sync", "comparedTo", field)

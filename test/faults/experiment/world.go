@@ -496,7 +496,7 @@ func (p player) argoCD(ctx context.Context) error {
 	destination, _, _ := unstructured.NestedMap(p.object.Object, "spec", "destination")
 	now := map[string]any{"sources": sources, "destination": destination}
 	compared, _, _ := unstructured.NestedMap(p.object.Object, "status", "sync", "comparedTo")
-	if reflect.DeepEqual(now, compared) || p.held(applicationHealthy) || !p.deploying() {
+	if reflect.DeepEqual(now, compared) && !p.asked() || p.held(applicationHealthy) || !p.deploying() {
 		return nil
 	}
 	if !registered(p.state, p.object) {
@@ -514,13 +514,21 @@ func (p player) argoCD(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.patch(ctx, map[string]any{"status": map[string]any{
+	return p.patch(ctx, map[string]any{"metadata": looked(), "status": map[string]any{
 		"conditions": nil,
 		"health":     map[string]any{"status": "Healthy"},
 		"resources":  []any{map[string]any{"version": "v1", "kind": "Service", "name": "web", "status": "Synced"}},
 		"sync":       map[string]any{"status": "Synced", "comparedTo": now},
 	}})
 }
+
+// refresh is the annotation that asks Argo CD to look again.
+const refresh = "argocd.argoproj.io/refresh"
+
+func (p player) asked() bool { return p.object.GetAnnotations()[refresh] != "" }
+
+// looked is what Argo CD does with that when it has.
+func looked() map[string]any { return map[string]any{"annotations": map[string]any{refresh: nil}} }
 
 // deploying says whether the Experiment has told that the Application is on its way.
 func (p player) deploying() bool {
@@ -534,10 +542,10 @@ func (p player) deploying() bool {
 
 // cannotSync is what Argo CD says of a cluster that it does not know.
 func (p player) cannotSync(ctx context.Context) error {
-	if list, _, _ := unstructured.NestedSlice(p.object.Object, "status", "conditions"); len(list) > 0 {
+	if list, _, _ := unstructured.NestedSlice(p.object.Object, "status", "conditions"); len(list) > 0 && !p.asked() {
 		return nil
 	}
-	return p.patch(ctx, map[string]any{"status": map[string]any{"conditions": []any{map[string]any{
+	return p.patch(ctx, map[string]any{"metadata": looked(), "status": map[string]any{"conditions": []any{map[string]any{
 		"type": "InvalidSpecError", "message": "there are no clusters with this name: " + p.text("spec", "destination", "name"),
 	}}}})
 }
