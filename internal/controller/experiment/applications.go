@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -129,6 +130,7 @@ func (f facts) advanceApplications(p *Plan, t *target, deployments []deployment)
 			part.state = argocd.ApplicationState{Outdated: true}
 		}
 		f.judgePart(t, part)
+		f.syncAgain(p, t, part)
 		// One that degrades when the Workflow is there does not undo what it was before.
 		if w := f.experiment.Status.Workflow; !part.healthy() && (w == nil || w.Superseded || part.state.Health != argocd.Degraded) {
 			waitsFor = orDefault(waitsFor, part.String())
@@ -136,6 +138,32 @@ func (f facts) advanceApplications(p *Plan, t *target, deployments []deployment)
 	}
 	f.retire(p, t)
 	f.sumUp(t)
+}
+
+// minSyncDelay and maxSyncDelay bound how long after a sync that failed Argo CD is asked for another.
+const minSyncDelay, maxSyncDelay = time.Minute, 10 * time.Minute
+
+// syncAgain has Argo CD sync an Application once more that it has given up on, because what was missing, such as a CRD, may have
+// come: as long after the failure as it has been tried until then, so twice as long each time, within bounds.
+func (f facts) syncAgain(p *Plan, t *target, part *part) {
+	if f.frozen || part.app == nil || part.healthy() || part.state.Outdated || going(part.app) {
+		return
+	}
+	failed, gaveUp := argocd.GaveUp(part.app)
+	if !gaveUp {
+		return
+	}
+	part.message += "; it is synced again after a while"
+	since := f.now // it was healthy before
+	if before := recordedTarget(f.experiment.Status.Targets, t.spec.Name); before != nil && before.State == v1alpha1.TargetDeploying && before.Since != nil {
+		since = latest(before.Since.Time, part.app.GetCreationTimestamp().Time)
+	}
+	delay := min(max(failed.Sub(since), minSyncDelay), maxSyncDelay)
+	if left := failed.Add(delay).Sub(f.now); left > 0 {
+		p.lookIn(left)
+		return
+	}
+	p.Writes = append(p.Writes, Write{Action: Sync, Object: part.app, Known: true, Target: t.spec.Name, Condition: v1alpha1.ConditionApplicationsHealthy})
 }
 
 // strayed says whether an Application is for a cluster that another has taken the place of.
@@ -365,4 +393,12 @@ func (f facts) componentStatuses(t *target) (all []v1alpha1.TargetComponentStatu
 		})
 	}
 	return all
+}
+
+// latest is the later of two times.
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }

@@ -133,6 +133,11 @@ func (s *scope) write(ctx context.Context, w Write) error {
 		log.Info("Freeing Application of a cluster that is gone")
 		return writer.Free(ctx, w.Object, argocd.Finalizer)
 	}
+	if w.Action == Sync {
+		log.Info("Asking Argo CD to sync again")
+		_, err := writer.Merge(ctx, w.Object, argocd.SyncAgain(w.Object))
+		return err
+	}
 	if w.Known {
 		log.Info("Applying child")
 		_, err := writer.Apply(ctx, w.Object)

@@ -5,12 +5,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/test/crds"
 )
 
 // changeApplication changes the only Application as somebody else would.
@@ -147,4 +150,99 @@ func TestRefreshByHand(t *testing.T) {
 	}
 	l.settle(l.play)
 	l.expect(v1alpha1.ConditionReady, "True", v1alpha1.ReasonComplete)
+}
+
+// syncFails is the end of a sync that Argo CD does not repeat.
+func (l *lab) syncFails(finished time.Time) {
+	l.t.Helper()
+	l.spoil(argocd.ApplicationGVK, func(u *unstructured.Unstructured) {
+		sources, _, _ := unstructured.NestedSlice(u.Object, "spec", "sources")
+		destination, _, _ := unstructured.NestedMap(u.Object, "spec", "destination")
+		delete(u.Object, "operation")
+		u.Object["status"] = map[string]any{
+			"health":     map[string]any{"status": "Missing"},
+			"sync":       map[string]any{"status": "OutOfSync", "comparedTo": map[string]any{"sources": sources, "destination": destination}},
+			"conditions": []any{map[string]any{"type": "SyncError", "message": "Failed last sync attempt to [1.2.3]: no matches for kind Gateway (retried 5 times)."}},
+			"operationState": map[string]any{
+				"phase": "Failed", "startedAt": epoch.Format(time.RFC3339), "finishedAt": finished.Format(time.RFC3339), "message": "no matches for kind Gateway (retried 5 times).",
+				"syncResult": map[string]any{"sources": sources},
+			},
+		}
+	})
+}
+
+// asksAfter says after which time the manager asks Argo CD to sync again: it wakes for that.
+func (l *lab) asksAfter(failed time.Duration) time.Duration {
+	l.t.Helper()
+	l.syncFails(epoch.Add(failed))
+	for at := failed; at < failed+time.Hour; {
+		l.later(at)
+		wait := l.pass()
+		if app := l.list(argocd.ApplicationGVK)[0]; app.Object["operation"] != nil {
+			if state, left, _ := unstructured.NestedFieldNoCopy(app.Object, "status", "operationState"); left {
+				l.t.Errorf("it is still %v", state)
+			}
+			return at - failed
+		}
+		if wait == 0 {
+			l.t.Fatal("nobody looks at it again")
+		}
+		at += wait
+	}
+	l.t.Fatal("nobody asks")
+	return 0
+}
+
+// Argo CD tries a sync some times, and never again for the same sources ("Skipping auto-sync: failed previous sync attempt"):
+// what was only late, such as a CRD of another component, is deployed all the same.
+func TestSyncIsAskedForAgain(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.until(v1alpha1.PhaseReady)
+	for failed, want := range map[time.Duration]time.Duration{
+		20 * time.Second: time.Minute, 155 * time.Second: 155 * time.Second, 320 * time.Second: 320 * time.Second, time.Hour: 10 * time.Minute,
+	} {
+		if got := l.asksAfter(failed); got != want {
+			t.Errorf("after one that failed after %s it asks after %s, not %s", failed, got, want)
+		}
+	}
+	want := map[string]any{
+		"initiatedBy": map[string]any{"automated": true},
+		"sync":        map[string]any{"prune": true, "syncOptions": []any{"CreateNamespace=true", "ServerSideApply=true"}},
+	}
+	app := l.list(argocd.ApplicationGVK)[0]
+	if diff := cmp.Diff(want, app.Object["operation"]); diff != "" {
+		t.Errorf("operation (-want +got):\n%s", diff)
+	}
+	if err := crds.Require(t).Validate(&app); err != nil {
+		t.Error(err)
+	}
+	before := len(l.writes)
+	l.later(3 * time.Hour)
+	l.settle(func() bool { return false })
+	if slices.ContainsFunc(l.writes[before:], func(w string) bool { return !strings.HasPrefix(w, "patch Experiment") }) {
+		t.Errorf("it is asked, and has not begun, and the writes are %v", l.writes[before:])
+	}
+	l.spoil(argocd.ApplicationGVK, func(u *unstructured.Unstructured) { delete(u.Object, "operation") })
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, "True", v1alpha1.ReasonComplete)
+}
+
+// Nothing is synced that nobody may change now.
+func TestSyncIsNotAskedForAgain(t *testing.T) {
+	for name, end := range map[string]func(*v1alpha1.ExperimentSpec){
+		"suspended": func(s *v1alpha1.ExperimentSpec) { s.Suspend = true },
+		"ended":     func(s *v1alpha1.ExperimentSpec) { s.Terminate = true },
+	} {
+		l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+		l.until(v1alpha1.PhaseReady)
+		l.syncFails(epoch)
+		l.edit(func(e *v1alpha1.Experiment) { end(&e.Spec) })
+		l.later(5 * time.Hour)
+		_ = l.reconcile()
+		for _, app := range l.list(argocd.ApplicationGVK) {
+			if app.Object["operation"] != nil {
+				t.Errorf("%s: it asks for %v", name, app.Object["operation"])
+			}
+		}
+	}
 }

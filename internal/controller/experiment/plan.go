@@ -87,12 +87,14 @@ const (
 	Delete
 	// Free takes Argo CD's finalizers off an Application that is being deleted.
 	Free
+	// Sync asks Argo CD to sync an Application once more.
+	Sync
 )
 
 // Write is one write of a plan.
 type Write struct {
 	Action Action
-	// Object is the desired state, or what is to be deleted.
+	// Object is the desired state, or what is to be deleted or synced, as it was seen.
 	Object *unstructured.Unstructured
 	// Known says that the object was seen: it is changed, not created.
 	Known bool

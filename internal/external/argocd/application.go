@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -337,7 +338,7 @@ func verdict(app *unstructured.Unstructured, tolerated Tolerated) ApplicationSta
 	if !compared(app) { // not looked at yet, or not since the sources changed
 		return ApplicationState{Outdated: true}
 	}
-	operation, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "phase")
+	operation := syncPhase(app)
 	switch {
 	case (operation == "Failed" || operation == "Error") && (sync != "Synced" || hookFailed(app)):
 		// One that is Synced all the same has come to it without Argo CD's help.
@@ -477,6 +478,56 @@ func healing(app *unstructured.Unstructured) bool {
 	now, _, _ := unstructured.NestedFieldNoCopy(app.Object, "spec", "sources")
 	with, _, _ := unstructured.NestedFieldNoCopy(app.Object, "status", "operationState", "operation", "sync", "sources")
 	return phase == "Running" && attempts > 0 && reflect.DeepEqual(now, with)
+}
+
+// syncPhase is that of the last sync; one that Argo CD is asked for, and has not begun, is Running.
+func syncPhase(app *unstructured.Unstructured) string {
+	if app.Object["operation"] != nil {
+		return "Running"
+	}
+	phase, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "phase")
+	return phase
+}
+
+// GaveUp says when Argo CD has ended the last sync with what an Application is compared with now, and failed, and does not begin
+// another by itself, though something is to be synced; false while none of that is so.
+func GaveUp(app *unstructured.Unstructured) (finished time.Time, gaveUp bool) {
+	operation, _, _ := unstructured.NestedMap(app.Object, "status", "operationState")
+	sync, _, _ := unstructured.NestedString(app.Object, "status", "sync", "status")
+	last, stays := syncPhase(app), sync == "OutOfSync" && attempted(app, operation) || sync == "Synced" && hookFailed(app)
+	if last != "Failed" && last != "Error" || !compared(app) || !stays {
+		return time.Time{}, false
+	}
+	at, _ := operation["finishedAt"].(string)
+	finished, err := time.Parse(time.RFC3339, at)
+	return finished, err == nil
+}
+
+// attempted says whether an operation was with the sources and revisions that an Application is compared with now: with others
+// Argo CD begins another. Of one without a result it takes that for granted.
+func attempted(app *unstructured.Unstructured, operation map[string]any) bool {
+	result, found := operation["syncResult"].(map[string]any)
+	if !found {
+		return true
+	}
+	sources, _, _ := unstructured.NestedFieldNoCopy(app.Object, "spec", "sources")
+	revisions, _, _ := unstructured.NestedFieldNoCopy(app.Object, "status", "sync", "revisions")
+	return reflect.DeepEqual(sources, result["sources"]) && reflect.DeepEqual(revisions, result["revisions"])
+}
+
+// SyncAgain is the change of an Application by which Argo CD is asked to sync it once more, as it would by itself: once, so that
+// it does not keep what is edited in the meantime waiting.
+func SyncAgain(app *unstructured.Unstructured) map[string]any {
+	prune, _, _ := unstructured.NestedBool(app.Object, "spec", "syncPolicy", "automated", "prune")
+	sync := map[string]any{"prune": prune}
+	if options, found, _ := unstructured.NestedSlice(app.Object, "spec", "syncPolicy", "syncOptions"); found {
+		sync["syncOptions"] = options
+	}
+	return map[string]any{
+		"operation": map[string]any{"initiatedBy": map[string]any{"automated": true}, "sync": sync},
+		// Or Argo CD would merge what the last one has come to into it.
+		"status": map[string]any{"operationState": nil},
+	}
 }
 
 // hookFailed says whether a hook of the last sync failed: a hook is not a part of what is

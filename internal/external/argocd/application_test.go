@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -510,5 +511,61 @@ func TestStrange(t *testing.T) {
 	desired.SetKind("Widget")
 	if other := Strange(live, desired); other != nil {
 		t.Errorf("of another kind: %v", other)
+	}
+}
+
+// Argo CD has given up when its last sync with what the spec says now has failed, and it would not begin another by itself.
+func TestGaveUp(t *testing.T) {
+	const at = "2026-03-01T12:02:35Z"
+	source := []any{map[string]any{"repoURL": "x", "targetRevision": "1"}}
+	failed := func(change ...map[string]any) *unstructured.Unstructured {
+		app := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"sources": source}, "status": map[string]any{
+			"sync":           map[string]any{"status": "OutOfSync", "revisions": []any{"1"}, "comparedTo": map[string]any{"sources": source}},
+			"operationState": map[string]any{"phase": "Failed", "finishedAt": at, "syncResult": map[string]any{"sources": source, "revisions": []any{"1"}}},
+		}}}
+		app = app.DeepCopy()
+		for _, c := range change {
+			for path, value := range c {
+				if err := unstructured.SetNestedField(app.Object, value, strings.Split(path, ".")...); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if _, err := StripApplication(app); err != nil {
+			t.Fatal(err)
+		}
+		return app
+	}
+	hook := map[string]any{"status.operationState.syncResult.resources": []any{map[string]any{"hookType": "PostSync", "hookPhase": "Failed"}}}
+	for name, test := range map[string]struct {
+		app  *unstructured.Unstructured
+		want bool
+	}{
+		"failed":                       {failed(), true},
+		"an error":                     {failed(map[string]any{"status.operationState.phase": "Error"}), true},
+		"without a result":             {failed(map[string]any{"status.operationState.syncResult": nil}), true},
+		"synced, but a hook":           {failed(hook, map[string]any{"status.sync.status": "Synced"}), true},
+		"synced all the same":          {failed(map[string]any{"status.sync.status": "Synced"}), false},
+		"not comparable":               {failed(map[string]any{"status.sync.status": "Unknown"}), false},
+		"running":                      {failed(map[string]any{"status.operationState.phase": "Running"}), false},
+		"succeeded":                    {failed(map[string]any{"status.operationState.phase": "Succeeded"}), false},
+		"asked for already":            {failed(map[string]any{"operation": map[string]any{"sync": map[string]any{}}}), false},
+		"with sources of before":       {failed(map[string]any{"status.operationState.syncResult.sources": []any{}}), false},
+		"with revisions of before":     {failed(map[string]any{"status.operationState.syncResult.revisions": []any{"0"}}), false},
+		"edited, and not compared yet": {failed(map[string]any{"spec.sources": []any{}}), false},
+		"to be looked at again":        {failed(map[string]any{"metadata": map[string]any{"annotations": map[string]any{refresh: "hard"}}}), false},
+		"not said when":                {failed(map[string]any{"status.operationState.finishedAt": ""}), false},
+	} {
+		finished, gaveUp := GaveUp(test.app)
+		if gaveUp != test.want || gaveUp && finished.UTC().Format(time.RFC3339) != at {
+			t.Errorf("%s: %t at %s", name, gaveUp, finished)
+		}
+	}
+	// One that is asked for is not Healthy by what was there before it.
+	app := failed(hook, map[string]any{"status.sync.status": "Synced", "status.health": map[string]any{"status": "Healthy"}, "status.resources": []any{map[string]any{"kind": "Service"}}})
+	app.Object["operation"] = map[string]any{}
+	delete(app.Object["status"].(map[string]any), "operationState")
+	if state := ReadApplication(app, Tolerated{}); state.Health != Progressing {
+		t.Errorf("it is %+v", state)
 	}
 }
