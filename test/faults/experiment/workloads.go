@@ -929,6 +929,17 @@ var meddling = []faults.Workload{
 		Done: reached(v1alpha1.PhaseComplete),
 	},
 	{
+		// Server-side apply takes nothing away that others have added.
+		Name:    "application-extended",
+		Objects: objects(onHub),
+		Holds:   []string{applicationHealthy},
+		Steps: steps(
+			step(deploying, editChild("Application", `[{"op": "add", "path": "/spec/syncPolicy/automated/enabled", "value": false}]`)),
+			step(changedBack, release(applicationHealthy)),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
 		Name:    "workflow-deleted",
 		Objects: objects(onHub),
 		Holds:   []string{workflowEnds},
