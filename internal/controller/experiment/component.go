@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -151,18 +152,33 @@ func exampleOf(c *v1alpha1.Component) (ref v1alpha1.ComponentRef, known values) 
 	return ref, known
 }
 
-// setupComponents registers the reconciler, in a manager of all namespaces: another does not know who
-// names a Component.
-func setupComponents(mgr ctrl.Manager, live client.Reader, o Options) error {
-	if len(o.WatchNamespaces) > 0 {
-		return nil
+// release lets Components go that a manager of all namespaces has kept, and that the server has no Experiment of that names them:
+// that manager may be gone.
+type release struct{ *components }
+
+// Reconcile takes the finalizer off a Component that is being deleted.
+func (r release) Reconcile(ctx context.Context, c *v1alpha1.Component) (ctrl.Result, error) {
+	if c.DeletionTimestamp == nil || !controllerutil.ContainsFinalizer(c, v1alpha1.ComponentFinalizer) {
+		return ctrl.Result{}, nil
 	}
+	if err := r.unnamed(ctx, c); err != nil {
+		return ctrl.Result{}, err
+	}
+	return kube.Finish(ctx, r.Client, kube.Silence, c.DeepCopy(), c, v1alpha1.ComponentFinalizer, kube.Outcome{Done: true})
+}
+
+// setupComponents registers the reconciler, in a manager of all namespaces: another does not know who
+// names a Component, and keeps none.
+func setupComponents(mgr ctrl.Manager, live client.Reader, o Options) error {
 	r := &components{Client: mgr.GetClient(), live: live, clock: o.Clock, named: o.Observability.componentNames}
-	return ctrl.NewControllerManagedBy(mgr).
+	c := ctrl.NewControllerManagedBy(mgr).
 		Named("component").
 		For(&v1alpha1.Component{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.ComponentFinalizer)))).
-		Watches(&v1alpha1.Experiment{}, whatTheyName{o.Observability}).
-		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: kube.Backoff()}).
+		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: kube.Backoff()})
+	if len(o.WatchNamespaces) > 0 {
+		return c.Complete(kube.QuietConflicts(reconcile.AsReconciler(mgr.GetClient(), release{r})))
+	}
+	return c.Watches(&v1alpha1.Experiment{}, whatTheyName{o.Observability}).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(mgr.GetClient(), r)))
 }
 

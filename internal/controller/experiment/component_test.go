@@ -285,3 +285,37 @@ func TestParametersThatNobodyDeclares(t *testing.T) {
 		})
 	}
 }
+
+// A manager of some namespaces keeps no Component, and lets one go that a manager before it has kept, when nobody names it.
+func TestComponentThatAnotherManagerHasKept(t *testing.T) {
+	e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+	e.Namespace, e.UID = "elsewhere", ""
+	s := newShelf(t, nginx(), e)
+	look := func() (*v1alpha1.Component, error) {
+		c := &v1alpha1.Component{}
+		if err := s.Get(t.Context(), client.ObjectKey{Name: "nginx"}, c); err != nil {
+			return nil, client.IgnoreNotFound(err)
+		}
+		_, err := release{s.r}.Reconcile(t.Context(), c)
+		return c, err
+	}
+	if c, err := look(); err != nil || len(c.Finalizers) > 0 || c.Status.ObservedGeneration > 0 {
+		t.Errorf("it is %+v: %v", c, err)
+	}
+	s.look() // as the manager before did
+	if err := s.Delete(t.Context(), nginx()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := look(); !kube.Conflict(err) || err == nil {
+		t.Errorf("with an Experiment that names it: %v, want a conflict", err)
+	}
+	if err := s.Delete(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := look(); err != nil {
+		t.Error(err)
+	}
+	if c, err := look(); c != nil || err != nil {
+		t.Errorf("it is still there: %+v: %v", c, err)
+	}
+}

@@ -226,7 +226,7 @@
 // Ready says what no reference to it could mend, status.usedBy how many Experiments name it, and its
 // finalizer keeps it while any does, because they would be left without it, or deploy what the fallback
 // has in its place: before that is dropped Experiments are listed from the server, because a cache may not
-// have seen one yet. It is counted a second late, so that a burst of Experiments is one write a second.
+// have seen one yet. A manager of some namespaces keeps none, and lets one go that another has kept, by the same list. It is counted a second late, so that a burst of Experiments is one write a second.
 // The road of an Experiment reads none of this.
 //
 // # House style
