@@ -207,7 +207,7 @@ func TestExceptions(t *testing.T) {
 		},
 		"lead time that a long sleep began before": {
 			windows:    "DAILY 00:00-24:00",
-			exceptions: []exception{{kind: schedule.Suspend, from: "2026-10-09 22:00", until: "2026-10-10 02:00", lead: schedule.Horizon}},
+			exceptions: []exception{{kind: schedule.Suspend, from: "2026-10-09 22:00", until: "2026-10-10 02:00", lead: schedule.MaxLeadTime}},
 			want: []string{
 				"? to Fri 2026-10-09 22:00 +02:00",
 				"Sat 2026-10-10 02:00 +02:00 to ?",
@@ -261,7 +261,7 @@ func TestExceptions(t *testing.T) {
 		},
 		"suspended for all time": {
 			windows:    "DAILY 00:00-24:00",
-			exceptions: []exception{{kind: schedule.Suspend, from: "0001-01-02T00:00:00Z", until: "9999-12-31T00:00:00Z", lead: schedule.Horizon}},
+			exceptions: []exception{{kind: schedule.Suspend, from: "0001-01-02T00:00:00Z", until: "9999-12-31T00:00:00Z", lead: schedule.MaxLeadTime}},
 			want:       nil,
 		},
 	}

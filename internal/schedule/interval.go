@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -25,64 +26,63 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-func (i Interval) empty() bool { return !i.Start.Before(i.End) }
+// span is an Interval by the instants of a clock.
+type span struct{ start, end int64 }
 
-// cut returns the part of i within bounds, which may be empty.
-func cut(i, bounds Interval) Interval {
-	return Interval{later(i.Start, bounds.Start), earlier(i.End, bounds.End)}
-}
+func (s span) empty() bool { return s.start >= s.end }
 
-// cutAll cuts every interval of list, in place, and drops those of which nothing is left.
-func cutAll(list []Interval, bounds Interval) []Interval {
-	for i := range list {
-		list[i] = cut(list[i], bounds)
-	}
-	return slices.DeleteFunc(list, Interval.empty)
-}
+// cut returns the part of s within bounds, which may be empty.
+func cut(s, bounds span) span { return span{max(s.start, bounds.start), min(s.end, bounds.end)} }
 
-// merge sorts list, in place, and makes one of intervals that overlap or touch.
-func merge(list []Interval) []Interval {
-	list = slices.DeleteFunc(list, Interval.empty)
-	slices.SortFunc(list, func(a, b Interval) int { return a.Start.Compare(b.Start) })
+// merge sorts list, in place, and makes one of spans that overlap or touch.
+func merge(list []span) []span {
+	list = slices.DeleteFunc(list, span.empty)
+	slices.SortFunc(list, func(a, b span) int { return cmp.Compare(a.start, b.start) })
 	merged := list[:0]
-	for _, i := range list {
-		if n := len(merged); n > 0 && !i.Start.After(merged[n-1].End) {
-			merged[n-1].End = later(merged[n-1].End, i.End)
+	for _, s := range list {
+		if n := len(merged); n > 0 && s.start <= merged[n-1].end {
+			merged[n-1].end = max(merged[n-1].end, s.end)
 			continue
 		}
-		merged = append(merged, i)
+		merged = append(merged, s)
 	}
 	return merged
 }
 
 // subtract returns what of list is not in holes. Both are merged, and so is the result.
-func subtract(list, holes []Interval) []Interval {
+func subtract(list, holes []span) []span {
 	if len(holes) == 0 {
 		return list
 	}
-	var left []Interval
-	for _, i := range list {
-		for len(holes) > 0 && !holes[0].End.After(i.Start) {
+	left := make([]span, 0, len(list))
+	for _, s := range list {
+		for len(holes) > 0 && holes[0].end <= s.start {
 			holes = holes[1:]
 		}
 		for _, hole := range holes {
-			if !hole.Start.Before(i.End) {
+			if hole.start >= s.end {
 				break
 			}
-			if i.Start.Before(hole.Start) {
-				left = append(left, Interval{i.Start, hole.Start})
+			if s.start < hole.start {
+				left = append(left, span{s.start, hole.start})
 			}
-			i.Start = hole.End
+			s.start = hole.end
 		}
-		if !i.empty() {
-			left = append(left, i)
+		if !s.empty() {
+			left = append(left, s)
 		}
 	}
 	return left
 }
 
-// contains tells whether t is in one of the intervals of list, which is merged.
-func contains(list []Interval, t time.Time) bool {
-	n, found := slices.BinarySearchFunc(list, t, func(i Interval, t time.Time) int { return i.Start.Compare(t) })
-	return found || n > 0 && t.Before(list[n-1].End)
+// covering returns the span of list, which is merged, that an instant is in; false for none.
+func covering(list []span, at int64) (span, bool) {
+	n, found := slices.BinarySearchFunc(list, at, func(s span, at int64) int { return cmp.Compare(s.start, at) })
+	switch {
+	case found:
+		return list[n], true
+	case n > 0 && at < list[n-1].end:
+		return list[n-1], true
+	}
+	return span{}, false
 }

@@ -11,6 +11,13 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
+// MaxLeadTime is that of a suspension: whoever asks what comes next looks so far ahead.
+const MaxLeadTime = 30 * 24 * time.Hour
+
+// maxChanges is how often the windows of a list may turn to sleep and from it in a day, all taken together: two pairs of
+// cron expressions that fire every other minute in turns, or 1,440 windows that are there every day.
+const maxChanges = 2 * 24 * 60
+
 // New returns the Schedule of spec, or InvalidErrors with everything that is wrong with it. The
 // Schedule shares nothing with spec.
 func New(spec Spec) (*Schedule, error) {
@@ -77,8 +84,8 @@ func (p *problems) check(path string, e Exception) exception {
 		p.add(path+".validUntil", "is not after validFrom")
 	}
 	switch {
-	case e.Type == Suspend && (e.LeadTime < 0 || e.LeadTime > Horizon):
-		p.add(path+".leadTime", "%s is not between 0s and %s", e.LeadTime, Horizon)
+	case e.Type == Suspend && (e.LeadTime < 0 || e.LeadTime > MaxLeadTime):
+		p.add(path+".leadTime", "%s is not between 0s and %s", e.LeadTime, MaxLeadTime)
 	case (e.Type == Replace || e.Type == Extend) && e.LeadTime != 0:
 		p.add(path+".leadTime", "is for exceptions of type suspend")
 	}
@@ -94,8 +101,15 @@ func (p *problems) check(path string, e Exception) exception {
 
 func (p *problems) windows(path string, list []Window) []window {
 	var valid []window
+	changes := 0
 	for i, w := range list {
-		valid = append(valid, p.window(fmt.Sprintf("%s[%d]", path, i), w))
+		v := p.window(fmt.Sprintf("%s[%d]", path, i), w)
+		if valid = append(valid, v); v != nil {
+			changes += v.changes()
+		}
+	}
+	if changes > maxChanges {
+		p.add(path, "begin and end %d times a day, more than %d; write fewer, or cron expressions that fire less often", changes, maxChanges)
 	}
 	return valid
 }

@@ -105,12 +105,12 @@ func TestNewErrors(t *testing.T) {
 				{Type: "pause", From: from, Until: from, LeadTime: -1},
 				{Type: schedule.Replace, From: from, Until: until, LeadTime: time.Hour},
 				{Name: "ns/new-year", Type: schedule.Extend, From: from, Until: until, LeadTime: time.Hour, Windows: []schedule.Window{window, {StartCron: "@every 1s", EndCron: "@daily"}}},
-				{Type: schedule.Suspend, From: from, Until: until, LeadTime: schedule.Horizon + 1},
-				{Type: schedule.Suspend, From: from, Until: until, LeadTime: schedule.Horizon},
+				{Type: schedule.Suspend, From: from, Until: until, LeadTime: schedule.MaxLeadTime + 1},
+				{Type: schedule.Suspend, From: from, Until: until, LeadTime: schedule.MaxLeadTime},
 			},
 			want: []string{
 				`exception easter: exceptions[0].validUntil: is not after validFrom`,
-				`exception easter: exceptions[0].leadTime: -1s is not between 0s and 9600h0m0s`,
+				`exception easter: exceptions[0].leadTime: -1s is not between 0s and 720h0m0s`,
 				`exception easter: exceptions[0].windows[1].end: "25:00" is not a time of day; write HH:MM`,
 				`exceptions[1].type: "pause" is none of replace, extend and suspend`,
 				`exceptions[1].validUntil: is not after validFrom`,
@@ -118,7 +118,17 @@ func TestNewErrors(t *testing.T) {
 				`exceptions[2].windows: is missing; an exception of type replace needs a window`,
 				`exception ns/new-year: exceptions[3].leadTime: is for exceptions of type suspend`,
 				`exception ns/new-year: exceptions[3].windows[1].startCron: "@every 1s" has no fixed times; write five fields`,
-				`exceptions[4].leadTime: 9600h0m0.000000001s is not between 0s and 9600h0m0s`,
+				`exceptions[4].leadTime: 720h0m0.000000001s is not between 0s and 720h0m0s`,
+			},
+		},
+		"windows that change every other minute": {
+			windows: parse(strings.Repeat("*/2 * * * * | 1-59/2 * * * *; ", 2) + "* 0-11 * * * | * 12-23 * * *"),
+			exceptions: []schedule.Exception{{
+				Name: "easter", Type: schedule.Suspend, From: from, Until: until, Windows: parse(strings.Repeat("*/2 * * * * | 1-59/2 * * * *; ", 63) + "FRI 20:00-06:00"),
+			}},
+			want: []string{
+				`offHours: begin and end 2882 times a day, more than 2880; write fewer, or cron expressions that fire less often`,
+				`exception easter: exceptions[0].windows: begin and end 90722 times a day, more than 2880; write fewer, or cron expressions that fire less often`,
 			},
 		},
 		"everywhere": {zone: "-", windows: parse("FRI -06:00"), exceptions: []schedule.Exception{{Type: schedule.Suspend, From: from}}, want: []string{

@@ -9,7 +9,7 @@ import (
 const Horizon = 400 * 24 * time.Hour
 
 // Most states change within days: a look for a change begins with firstStep and takes longer steps
-// only if need be, none of which fills the memory if there are windows in every minute.
+// only if need be, none of which fills the memory if something changes in every minute.
 const (
 	firstStep = 3 * 24 * time.Hour
 	lastStep  = 27 * 24 * time.Hour
@@ -85,7 +85,7 @@ func (s *Schedule) Intervals(from, to time.Time) []Interval {
 		return nil
 	}
 	if first := &list[0]; first.Start.Equal(from) {
-		first.Start = s.began(from)
+		first.Start = began(from, from.Add(-Horizon), s.asleep)
 	}
 	if last := &list[len(list)-1]; last.End.Equal(to) {
 		if after := s.At(to); after.Asleep {
@@ -98,13 +98,12 @@ func (s *Schedule) Intervals(from, to time.Time) []Interval {
 	return list
 }
 
-// began returns the instant since which there is sleep right before to; to if there is none, zero if
-// it began more than Horizon ago.
-func (s *Schedule) began(to time.Time) time.Time {
-	limit := to.Add(-Horizon)
+// began returns the instant since which there is sleep right before to, by the last interval of look; to if there is none, zero if it began at limit or
+// before.
+func began(to, limit time.Time, look func(from, to time.Time) []Interval) time.Time {
 	for step := firstStep; limit.Before(to); step = min(3*step, lastStep) {
 		from := later(to.Add(-step), limit)
-		list := s.asleep(from, to)
+		list := look(from, to)
 		if len(list) == 0 || list[len(list)-1].End.Before(to) {
 			return to
 		}
@@ -143,52 +142,113 @@ func (s *Schedule) local(t time.Time) time.Time {
 // asleep returns the intervals of [from, to), cut to it, sorted and merged. Everything else rests on
 // it. It depends on [from, to) in nothing but the cut: asking about a part gives a part of the answer.
 func (s *Schedule) asleep(from, to time.Time) []Interval {
-	if !from.Before(to) {
+	c, list, stretches := s.unsuspended(from, to)
+	if len(list) == 0 {
 		return nil
 	}
-	// Whether an interval is dropped depends on its true start. If that is before begin, it is longer
-	// than any lead time before the suspensions that begin after from; others do not drop anything
-	// that lasts until from.
-	begin, end := from, to
-	for _, e := range s.suspends {
-		if e.End.After(from) && e.Start.Add(-e.lead).Before(to) {
-			begin = earlier(begin, from.Add(-e.lead))
-			end = later(end, to.Add(e.lead))
+	if leads := s.leads(c, stretches, to); len(leads) > 0 {
+		if list[0].start == 0 {
+			list[0].start = s.start(c, leads)
+		}
+		list = slices.DeleteFunc(list, func(i span) bool {
+			_, dropped := covering(leads, i.start)
+			return dropped
+		})
+		if len(list) > 0 {
+			list[0].start = max(list[0].start, 0)
 		}
 	}
-	c := newClock(s.zone, begin, end)
-
-	list := merge(c.expand(nil, s.offHours, Interval{begin, to}))
-	var replaced []Interval
-	for _, e := range s.replaces {
-		replaced = append(replaced, e.Interval)
-	}
-	list = subtract(list, merge(replaced))
-	for _, e := range slices.Concat(s.replaces, s.extends) {
-		list = c.expand(list, e.windows, cut(e.Interval, Interval{begin, to}))
-	}
-	list = s.suspend(c, merge(list), Interval{begin, to})
-	return cutAll(list, Interval{from, to})
+	return c.times(list)
 }
 
-// suspend returns what the suspensions leave of list, all of which lies within bounds.
-func (s *Schedule) suspend(c clock, list []Interval, bounds Interval) []Interval {
-	if len(s.suspends) == 0 {
-		return list
+// unsuspended returns the intervals of [from, to) as if there were no lead times, cut to it, sorted and merged; and the
+// stretches of each suspension in there, by a clock from which all of them are.
+func (s *Schedule) unsuspended(from, to time.Time) (c clock, list []span, stretches [][]span) {
+	if !from.Before(to) {
+		return clock{}, nil, nil
 	}
-	var stretches, leads []Interval
+	c = newClock(s.zone, from, to)
+	bounds := c.instants(Interval{from, to})
+	list = c.expand(nil, s.offHours, bounds)
+	var replaced []span
+	for _, e := range s.replaces {
+		replaced = append(replaced, c.instants(e.Interval))
+	}
+	list = subtract(merge(list), merge(replaced))
+	for _, e := range slices.Concat(s.replaces, s.extends) {
+		list = c.expand(list, e.windows, cut(c.instants(e.Interval), bounds))
+	}
+	var awake []span
 	for _, e := range s.suspends {
-		within := cut(e.Interval, Interval{bounds.Start, bounds.End.Add(e.lead)})
-		own := []Interval{within}
-		if len(e.windows) > 0 {
-			own = c.expand(nil, e.windows, within)
+		own := e.stretches(c, bounds)
+		stretches, awake = append(stretches, own), append(awake, own...)
+	}
+	return c, subtract(merge(list), merge(awake)), stretches
+}
+
+// stretches returns what is awake by a suspension within bounds, cut to them.
+func (e exception) stretches(c clock, bounds span) []span {
+	bounds = cut(c.instants(e.Interval), bounds)
+	switch {
+	case bounds.empty():
+		return nil
+	case len(e.windows) == 0:
+		return []span{bounds}
+	}
+	return c.expand(nil, e.windows, bounds)
+}
+
+// leads returns when nothing may begin that is asleep before to, merged: the time before each of the stretches of a
+// suspension there, and before the next one after that. That of a stretch which is cut at its start may be there, too: it
+// is in the stretch, or in the time before that.
+func (s *Schedule) leads(c clock, stretches [][]span, to time.Time) []span {
+	var leads []span
+	for n, e := range s.suspends {
+		if e.lead == 0 {
+			continue
 		}
-		for _, stretch := range merge(own) {
-			stretches = append(stretches, stretch)
-			leads = append(leads, Interval{stretch.Start.Add(-e.lead), stretch.Start})
+		starts := stretches[n]
+		if next, ok := s.nextStretch(e, to); ok {
+			starts = append(starts, c.instants(Interval{Start: next}))
+		}
+		for _, stretch := range starts {
+			before := span{stretch.start - int64(e.lead), stretch.start}
+			if n := len(leads); n > 0 && leads[n-1].start <= before.start && before.start <= leads[n-1].end {
+				leads[n-1].end = max(leads[n-1].end, before.end)
+				continue
+			}
+			leads = append(leads, before)
 		}
 	}
-	list = subtract(list, merge(stretches))
-	leads = merge(leads)
-	return slices.DeleteFunc(list, func(i Interval) bool { return contains(leads, i.Start) })
+	return merge(leads)
+}
+
+// nextStretch returns when the first stretch of a suspension from an instant on starts, less than its lead time away; false
+// if there is none.
+func (s *Schedule) nextStretch(e exception, from time.Time) (time.Time, bool) {
+	limit := earlier(from.Add(e.lead), e.End)
+	for from = later(from, e.Start); from.Before(limit); {
+		to := earlier(from.Add(firstStep), limit)
+		c := newClock(s.zone, from, to)
+		if list := e.stretches(c, c.instants(Interval{from, to})); len(list) > 0 {
+			return c.time(list[0].start), true
+		}
+		from = to
+	}
+	return time.Time{}, false
+}
+
+// start returns when sleep at the base of c began, as far as leads go by that: they end with a stretch, so that what began
+// before the one that the base is in began in none.
+func (s *Schedule) start(c clock, leads []span) int64 {
+	lead, found := covering(leads, 0)
+	if !found {
+		return 0
+	}
+	before := c.time(lead.start - 1)
+	start := began(c.base, before, func(from, to time.Time) []Interval {
+		c, list, _ := s.unsuspended(from, to)
+		return c.times(list[max(len(list)-1, 0):])
+	})
+	return c.instants(Interval{Start: later(start, before)}).start
 }

@@ -49,7 +49,7 @@ type Exception struct {
 	Type ExceptionType
 	// From and Until are the half-open interval in which it applies.
 	From, Until time.Time
-	// LeadTime before a suspension in which sleep does not begin: 0 to Horizon. For Suspend only.
+	// LeadTime before a suspension in which sleep does not begin: 0 to MaxLeadTime. For Suspend only.
 	LeadTime time.Duration
 	// Windows that replace or extend, at least one; or that are awake, none for all of the time.
 	Windows []Window

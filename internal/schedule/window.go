@@ -12,6 +12,8 @@ type window interface {
 	// walls yields, in order, the wall times of every window that starts on the days first to last.
 	// It may also yield parts of others, cut at the midnights before first and after last.
 	walls(first, last int64, yield func(start, end int64))
+	// changes is how often it turns to sleep and from it, on any day.
+	changes() int
 }
 
 // weekly is a window that starts at one time of chosen days of the week.
@@ -27,6 +29,8 @@ func (w weekly) walls(first, last int64, yield func(start, end int64)) {
 		}
 	}
 }
+
+func (weekly) changes() int { return 2 }
 
 // weekday returns the day of the week of a day; 1 January 1970 was a Thursday.
 func weekday(d int64) time.Weekday {
@@ -148,13 +152,19 @@ const memory = 8*366 + 1
 
 // before tells whether there is sleep when a day begins.
 func (c crons) before(d int64) bool {
-	for ago := int64(1); ago <= memory; ago++ {
-		if turns := c.turns(d - ago); len(turns) > 0 {
+	for at := d - 1; at >= d-memory; at-- {
+		if date := date(at); (c.start.Month|c.end.Month)&(1<<date.Month()) == 0 {
+			at -= int64(date.Day()) - 1 // the month before is next
+			continue
+		}
+		if turns := c.turns(at); len(turns) > 0 {
 			return turns[len(turns)-1].asleep
 		}
 	}
 	return false
 }
+
+func (c crons) changes() int { return max(len(c.starts), len(c.ends), len(c.both)) }
 
 func (c crons) walls(first, last int64, yield func(start, end int64)) {
 	asleep, since := c.before(first), first*day

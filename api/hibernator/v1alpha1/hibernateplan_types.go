@@ -99,7 +99,8 @@ type Schedule struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	Timezone string `json:"timezone"`
-	// offHours in which they sleep. Those that overlap or touch are one.
+	// offHours in which they sleep. Those that overlap or touch are one. All together they may begin and end 2880 times a
+	// day.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

@@ -59,11 +59,12 @@ type ScheduleExceptionSpec struct {
 	// sleep, in windows or all the time.
 	// +required
 	Type ExceptionType `json:"type"`
-	// leadTime before a suspension in which nothing goes to sleep that would be woken right away.
+	// leadTime before a suspension in which nothing goes to sleep that would be woken right away: 720h, which is 30 days, at
+	// most.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('9600h')",message="leadTime must be from 0s to 9600h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="leadTime must be from 0s to 720h"
 	LeadTime *metav1.Duration `json:"leadTime,omitempty"`
-	// windows, in the timezone of the plan.
+	// windows, in the timezone of the plan. All together they may begin and end 2880 times a day.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64

@@ -96,7 +96,7 @@ var rulings = slices.Concat(
 				`{type: replace, leadTime: 0s, windows: [{start: "8:00", end: "9:00", daysOfWeek: [SUN]}]}`,
 			},
 		},
-		{"ScheduleException", "leadTime", "leadTime must be from 0s to 9600h", []string{"0s", "90m", "9600h"}, []string{"-1s", "9600h1s"}},
+		{"ScheduleException", "leadTime", "leadTime must be from 0s to 720h", []string{"0s", "90m", "720h"}, []string{"-1s", "720h1s", "9600h"}},
 		{"ScheduleException", "planRef", "planRef cannot be changed; create another ScheduleException", []string{`{name: night}`}, []string{`{name: nights}`}},
 		{
 			"K8SCluster", "", "needs exactly one of k8s, eks and gke",
