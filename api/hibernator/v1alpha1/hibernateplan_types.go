@@ -341,9 +341,10 @@ type Deletion struct {
 
 // RunnerTemplate says how the pods of the Jobs are made.
 type RunnerTemplate struct {
-	// activeDeadline is how long a Job may run, of which the last 30 s are for saying why it could not end. Default: 30m.
+	// activeDeadline is how long a Job may run, of which the last 30 s are for saying why it could not end: 24h at most.
+	// Default: 30m.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="activeDeadline must be at least 1m"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="activeDeadline must be from 1m to 24h"
 	ActiveDeadline *metav1.Duration `json:"activeDeadline,omitempty"`
 	// resources of the container.
 	// +optional

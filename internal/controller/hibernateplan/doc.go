@@ -90,7 +90,7 @@
 //   - A part of a ledger that has left the status is gone: nothing is done any more (LedgerLost), but for a look each
 //     minute whether somebody has put it back. The plan can be deleted with Leave, and what sleeps wakes by the next one.
 //   - A plan of the name of one that was left asleep is created: it wakes what the restore points tell of, where they say
-//     that it was, if it may act there now, and when no runner of the former plan may act any more; until then it begins nothing,
+//     that it was, if it may act there now, and when no runner of the former plan may act any more, by the deadline that it was given; until then it begins nothing,
 //     and Degraded says what sleeps (LeftAsleep), as it does while the plan is suspended, only tried, or refused. One that does not say of which target it is is
 //     told of by its name and keeps nothing else from beginning, and is waited for when the plan is deleted, as others are.
 //   - The connector of a plan that is deleted has gone with its namespace: what sleeps in the manager's own cluster wakes by the

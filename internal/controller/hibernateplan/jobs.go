@@ -28,6 +28,8 @@ var marks = kube.Marks{UID: v1alpha1.LabelUID, Name: v1alpha1.LabelName, Owner: 
 const (
 	// defaultActiveDeadline is how long a Job may run.
 	defaultActiveDeadline = 30 * time.Minute
+	// maxActiveDeadline is what the CRD lets be asked for. A plan may have been stored with more.
+	maxActiveDeadline = 24 * time.Hour
 	// grace is how long before that a runner ends by itself, and says why.
 	grace = 30 * time.Second
 	// credentialsPath is where a pod finds the credentials of a connector.
@@ -141,7 +143,7 @@ func (a attempt) deadline() time.Duration { return activeDeadline(a.runner) }
 // activeDeadline is how long a Job may run.
 func activeDeadline(of *v1alpha1.RunnerTemplate) time.Duration {
 	if of != nil && of.ActiveDeadline != nil {
-		return of.ActiveDeadline.Duration
+		return min(of.ActiveDeadline.Duration, maxActiveDeadline)
 	}
 	return defaultActiveDeadline
 }

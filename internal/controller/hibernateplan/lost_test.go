@@ -12,9 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/runner"
@@ -214,6 +216,74 @@ func TestFormerRunnerOfOneGivenUp(t *testing.T) {
 	alive := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && pod.Status.Phase == corev1.PodRunning
 	if jobs := jobsOf(t, c); len(jobs) > 0 && alive {
 		t.Errorf("Job %s acts beside the pod of %s, which has its kubeconfig", jobs[0].Name, job.Name)
+	}
+}
+
+// As TestFormerRunnerOfOneGivenUp, where the former plan gave its runners six hours, and the one that is created after it says nothing of
+// that. The pod says it.
+func TestFormerRunnerWithLongerDeadline(t *testing.T) {
+	plan := asleepNow()
+	plan.Spec.Runner = &v1alpha1.RunnerTemplate{ActiveDeadline: &metav1.Duration{Duration: 6 * time.Hour}}
+	plan.Spec.Deletion = &v1alpha1.Deletion{Deadline: &metav1.Duration{Duration: time.Minute}}
+	r, c := newReconciler(t, append(away(plan), plan)...)
+	job := theJob(t, r, c, plan)
+	job.Status.Active, job.Status.Ready = 1, ptr.To[int32](1)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "p", Finalizers: []string{"test/lost-node"}, Labels: map[string]string{batchv1.JobNameLabel: job.Name}}, Spec: job.Spec.Template.Spec}
+	if err := errors.Join(c.Status().Update(t.Context(), job), c.Create(t.Context(), pod)); err != nil {
+		t.Fatal(err)
+	}
+	pod.Status.Phase = corev1.PodRunning
+	if err := errors.Join(c.Status().Update(t.Context(), pod), c.Delete(t.Context(), plan)); err != nil {
+		t.Fatal(err)
+	}
+	_, plan = pass(t, r, plan)
+	clock := r.Options.Clock.(*clocktesting.FakePassiveClock)
+	clock.SetTime(clock.Now().Add(2 * time.Minute))
+	goes(t, r, c, plan)
+	if err := errors.Join(c.Delete(t.Context(), pod), c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)); err != nil { // with its Job
+		t.Fatal(err)
+	}
+	clock.SetTime(pod.DeletionTimestamp.Add(40 * time.Minute))
+	again := asleepNow()
+	again.UID, again.ResourceVersion = "uid-2", ""
+	again.Spec.Targets[0].ConnectorRef = plan.Spec.Targets[0].ConnectorRef
+	again.Spec.Override.State = v1alpha1.OverrideAwake
+	if err := c.Create(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		_, again = pass(t, r, again)
+	}
+	if jobs := jobsOf(t, c); len(jobs) > 0 {
+		t.Errorf("Job %s acts beside pod %s of %s, whose arguments are %v", jobs[0].Name, pod.Name, job.Name, pod.Spec.Containers[0].Args)
+	}
+	clock.SetTime(pod.DeletionTimestamp.Add(6*time.Hour + lostAfter))
+	for range 5 {
+		_, again = pass(t, r, again)
+	}
+	if jobs := jobsOf(t, c); len(jobs) != 1 {
+		t.Errorf("its deadline is over, and there are %d Jobs", len(jobs))
+	}
+}
+
+// The Job of a former plan says itself how long its runner may act, whatever the plan that there is now says.
+func TestFormerJobWithLongerDeadline(t *testing.T) {
+	plan, n := attempting(v1alpha1.OperationWakeUp, "a")
+	point := pointOf(n, "a", "former")
+	point.Annotations[annotationPlanUID] = "former"
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "system", Name: "former", Finalizers: []string{"foregroundDeletion"}, DeletionTimestamp: ptr.To(metav1.NewTime(noon.Add(-2 * time.Hour))),
+	}}
+	for deadline, acts := range map[time.Duration]bool{3 * time.Hour: true, time.Hour: false, 0: false} {
+		job.Spec.ActiveDeadlineSeconds = nil
+		if deadline > 0 {
+			job.Spec.ActiveDeadlineSeconds = ptr.To(int64(deadline / time.Second))
+		}
+		c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(job.DeepCopy()).Build()
+		s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
+		if got, err := s.formerActs(t.Context(), &sight{point: point}); err != nil || got != acts {
+			t.Errorf("%s, told to end two hours ago: it acts: %v, %v", deadline, got, err)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -296,17 +297,33 @@ const lostAfter = time.Minute
 // Its pod is on a node that does not answer: the Job does not end as long as the pod is there, and the pod stays until
 // somebody takes the node away. What the runner was granted goes with the attempt.
 func (s *scope) lost(job *unstructured.Unstructured) bool {
-	deadline := s.longest()
-	if own, ok, _ := unstructured.NestedInt64(job.Object, pathDeadline...); ok && own > 0 {
-		deadline = time.Duration(own) * time.Second
+	return s.given(toldToEnd(job), cmp.Or(jobDeadline(job), s.longest()), &s.seen.Stops)
+}
+
+// jobDeadline is how long a Job may run; 0 where it does not say.
+func jobDeadline(job *unstructured.Unstructured) time.Duration {
+	own, _, _ := unstructured.NestedInt64(job.Object, pathDeadline...)
+	return time.Duration(min(max(own, 0), math.MaxInt64/int64(time.Second))) * time.Second
+}
+
+// podDeadline is how long the Job of a pod may run, by what its runner was told; 0 where that does not say.
+func podDeadline(p corev1.Pod) time.Duration {
+	for _, c := range p.Spec.Containers {
+		for _, arg := range c.Args {
+			told, is := strings.CutPrefix(arg, "--deadline=")
+			if own, err := time.ParseDuration(told); is && err == nil {
+				return min(own, math.MaxInt64-grace) + grace
+			}
+		}
 	}
-	return s.given(toldToEnd(job), deadline, &s.seen.Stops)
+	return 0
 }
 
 // pathDeadline is where a Job says how long it may run.
 var pathDeadline = []string{"spec", "activeDeadlineSeconds"}
 
-// longest is how long a Job of the plan may run of which that is not known any more.
+// longest is how long a Job of the plan may run of which that is not known any more. One that was made before the plan
+// was edited, or created again, may run longer, and says so.
 func (s *scope) longest() time.Duration {
 	return max(activeDeadline(s.owner.Spec.Runner), defaultActiveDeadline)
 }
@@ -329,7 +346,7 @@ func (s *scope) given(since *metav1.Time, deadline time.Duration, stops *time.Du
 	if since == nil {
 		return false
 	}
-	left := since.Add(deadline + lostAfter).Sub(s.now)
+	left := since.Add(deadline).Add(lostAfter).Sub(s.now) // one by one: they may not fit into a Duration
 	if left > 0 {
 		*stops = sooner(*stops, left)
 	}
@@ -380,7 +397,9 @@ func (s *scope) observeAttempt(ctx context.Context, seen *sight) error {
 // acts says whether a pod of a Job may still act.
 func (s *scope) acts(ctx context.Context, seen *sight, job string) (bool, error) {
 	pods, err := s.pods(ctx, job)
-	return slices.ContainsFunc(pods, func(p corev1.Pod) bool { return alive(p) && !s.given(p.DeletionTimestamp, s.longest(), &seen.stops) }), err
+	return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
+		return alive(p) && !s.given(p.DeletionTimestamp, max(s.longest(), podDeadline(p)), &seen.stops)
+	}), err
 }
 
 // formerActs says whether a runner may still act that a plan of the same name has left: it was given up, or somebody has taken
@@ -395,7 +414,7 @@ func (s *scope) formerActs(ctx context.Context, seen *sight) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if job != nil && !finished(job) && !s.given(toldToEnd(job), s.longest(), &seen.stops) {
+	if job != nil && !finished(job) && !s.given(toldToEnd(job), max(s.longest(), jobDeadline(job)), &seen.stops) {
 		return true, nil // a pod of it may be about to begin
 	}
 	return s.acts(ctx, seen, former)

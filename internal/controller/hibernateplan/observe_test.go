@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -70,6 +71,34 @@ func TestLostNode(t *testing.T) {
 				t.Errorf("it is looked at in %s", p.Wait)
 			}
 		})
+	}
+}
+
+// A Job that was told to end just now has a runner that may act for years by its deadline: it is not lost. A plan that was stored
+// with such a deadline does not get it any more.
+func TestDeadlineOfYears(t *testing.T) {
+	const years = math.MaxInt64 / int64(time.Second) // more do not fit into a Duration
+	plan := newPlan(v1alpha1.StrategyParallel, 1)
+	for _, seconds := range []int64{years, math.MaxInt64} {
+		job := kube.Empty(jobGVK)
+		_ = unstructured.SetNestedField(job.Object, seconds, pathDeadline...)
+		job.SetDeletionTimestamp(ptr.To(metav1.NewTime(noon)))
+		s := &scope{owner: plan, now: noon.Add(time.Second)}
+		if s.lost(job) {
+			t.Errorf("a runner with %d s to go is taken for lost a second after it was told to end", seconds)
+		}
+	}
+	for arg, want := range map[string]time.Duration{
+		"--deadline=9m30s": 10 * time.Minute, "--deadline=2562047h47m16.8s": math.MaxInt64, "--deadline=long": 0, "--deadlines=1h": 0,
+	} {
+		pod := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Args: []string{"runner", arg}}}}}
+		if got := podDeadline(pod); got != want {
+			t.Errorf("%s is %s", arg, got)
+		}
+	}
+	plan.Spec.Runner = &v1alpha1.RunnerTemplate{ActiveDeadline: &metav1.Duration{Duration: math.MaxInt64}}
+	if s := (&scope{owner: plan}); s.longest() != maxActiveDeadline || (attempt{runner: plan.Spec.Runner}).deadline() != maxActiveDeadline {
+		t.Errorf("it may run for %s", s.longest())
 	}
 }
 

@@ -66,8 +66,8 @@ var rulings = slices.Concat(
 			[]string{"1ms", "1h30m", "720h", "null"}, []string{"0s", `"0"`, "-1h"},
 		},
 		{
-			"HibernatePlan", "runner.activeDeadline", "activeDeadline must be at least 1m",
-			[]string{"1m", "60s", "24h"}, []string{"59s", "59999ms", "0s", "-5m"},
+			"HibernatePlan", "runner.activeDeadline", "activeDeadline must be from 1m to 24h",
+			[]string{"1m", "60s", "24h"}, []string{"59s", "59999ms", "0s", "-5m", "24h1s", "2562047h47m16s"},
 		},
 		{
 			"HibernatePlan", "runner.priorityClassName", "priorityClassName must not be one of the system's",
