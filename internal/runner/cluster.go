@@ -27,14 +27,15 @@ func called(id string) string {
 }
 
 // ClusterID tells a cluster from all others: the UID of its Namespace kube-system, which lives as long as it does. It is
-// empty where the credentials may not read that.
+// empty where the credentials may not read that. Only the API server says so: one that has no such Namespace is none, and what stands
+// before it answers in words of its own.
 func ClusterID(ctx context.Context, config *rest.Config) (string, error) {
 	client, err := corev1client.NewForConfig(config)
 	if err != nil {
 		return "", err
 	}
 	namespace, err := client.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
-	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
 		return "", nil
 	}
 	if err != nil {

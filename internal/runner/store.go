@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/labkeeper/labkeeper/internal/executor/cluster"
 	"github.com/labkeeper/labkeeper/internal/restore"
 )
 
@@ -72,7 +73,7 @@ func (s *configMapStore) Load(ctx context.Context) (*restore.Point, error) {
 func (s *configMapStore) read(ctx context.Context) error {
 	object, err := s.api.Get(ctx, s.name, metav1.GetOptions{})
 	switch {
-	case apierrors.IsNotFound(err):
+	case cluster.IsGone(err):
 		return s.lost()
 	case err != nil:
 		return fmt.Errorf("reading ConfigMap %s: %w", s.name, err)
@@ -111,7 +112,7 @@ func (s *configMapStore) Save(ctx context.Context, point *restore.Point, result 
 		case err == nil:
 			s.object, s.tried = written, nil
 			return nil
-		case apierrors.IsNotFound(err):
+		case cluster.IsGone(err):
 			return s.lost()
 		case !apierrors.IsConflict(err):
 			// It may have come through, and a later write then finds it there.

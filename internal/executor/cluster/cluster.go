@@ -6,6 +6,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -66,8 +67,9 @@ func Patch(ctx context.Context, in dynamic.ResourceInterface, read *unstructured
 	return in.Patch(ctx, read.GetName(), types.MergePatchType, raw, metav1.PatchOptions{FieldManager: FieldManager})
 }
 
-// Scale sets spec.replicas by subresource scale, if the object is still as it was read: itself, or its Scale.
-func Scale(ctx context.Context, in dynamic.ResourceInterface, read *unstructured.Unstructured, replicas int64) error {
+// Scale sets spec.replicas by subresource scale, if the object is still as it was read: itself, or its Scale. It returns what the
+// server has then.
+func Scale(ctx context.Context, in dynamic.ResourceInterface, read *unstructured.Unstructured, replicas int64) (int64, error) {
 	scale := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "autoscaling/v1",
 		"kind":       "Scale",
@@ -76,8 +78,12 @@ func Scale(ctx context.Context, in dynamic.ResourceInterface, read *unstructured
 		},
 		"spec": map[string]any{"replicas": replicas},
 	}}
-	_, err := in.Update(ctx, scale, metav1.UpdateOptions{FieldManager: FieldManager}, "scale")
-	return err
+	scaled, err := in.Update(ctx, scale, metav1.UpdateOptions{FieldManager: FieldManager}, "scale")
+	if err != nil {
+		return 0, err
+	}
+	replicas, _, _ = unstructured.NestedInt64(scaled.Object, "spec", "replicas") // 0 is left out
+	return replicas, nil
 }
 
 // Conflicts is how often, and how soon, is written again what somebody else was faster with, for a second and a half at most: controllers
@@ -97,29 +103,51 @@ func IsGone(err error) bool {
 
 // Find is the resource of a kind, in the version that the server prefers of those that have it, and whether any has.
 func Find(kind schema.GroupKind, server discovery.DiscoveryInterface) (gvr schema.GroupVersionResource, served bool, err error) {
+	return find(kind.Group, server, func(_ schema.GroupVersionResource, of string) bool { return of == kind.Kind })
+}
+
+// Unserved says whether an error means that the server has no such resource: it says so itself. It answers what it does not have as
+// whatever stands before it may answer anything.
+func Unserved(err error, gvr schema.GroupVersionResource, server discovery.DiscoveryInterface) bool {
+	if !apierrors.IsNotFound(err) {
+		return false
+	}
+	_, served, err := find(gvr.Group, server, func(r schema.GroupVersionResource, _ string) bool { return r == gvr })
+	return err == nil && !served
+}
+
+// find is the first resource of a group that is the one that is looked for. That there is none is believed of a server that names
+// others: the client takes a 404 for the answer of one that has none at all.
+func find(name string, server discovery.DiscoveryInterface, is func(r schema.GroupVersionResource, kind string) bool) (gvr schema.GroupVersionResource, served bool, err error) {
 	groups, err := server.ServerGroups()
 	if err != nil {
 		return gvr, false, err
 	}
+	answered := false
 	for _, group := range groups.Groups {
-		if group.Name != kind.Group {
+		answered = answered || (group.Name == "") == (name == "") // the core group is asked for by itself
+		if group.Name != name {
 			continue
 		}
 		for _, version := range append([]metav1.GroupVersionForDiscovery{group.PreferredVersion}, group.Versions...) {
 			list, err := server.ServerResourcesForGroupVersion(version.GroupVersion)
-			if apierrors.IsNotFound(err) {
+			if IsGone(err) {
 				continue // it has just gone
 			}
 			if err != nil {
 				return gvr, false, err
 			}
+			answered = answered && (name != "" || len(list.APIResources) > 0)
+			gv, _ := schema.ParseGroupVersion(version.GroupVersion)
 			for _, resource := range list.APIResources {
-				if resource.Kind == kind.Kind && !strings.Contains(resource.Name, "/") {
-					gv, _ := schema.ParseGroupVersion(version.GroupVersion)
-					return gv.WithResource(resource.Name), true, nil
+				if at := gv.WithResource(resource.Name); !strings.Contains(resource.Name, "/") && is(at, resource.Kind) {
+					return at, true, nil
 				}
 			}
 		}
+	}
+	if !answered {
+		return gvr, false, errors.New("discovering what the cluster serves: its API server has not answered, or what stands before it has; see that it can be reached")
 	}
 	return gvr, false, nil
 }

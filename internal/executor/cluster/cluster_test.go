@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
 
 	"github.com/labkeeper/labkeeper/internal/executor/cluster"
 )
@@ -113,5 +118,53 @@ func TestRetry(t *testing.T) {
 	tries := 0
 	if err := cluster.Retry(ctx, func() error { tries++; cancel(); return conflict }); err == nil || tries != 1 {
 		t.Errorf("interrupted: got %v after %d tries", err, tries)
+	}
+}
+
+// What stands before a server answers 404 in words of its own for an object, and for all or some of what the server serves: the object
+// is not gone.
+func TestGetIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	const versions = `{"kind":"APIVersions","versions":["v1"]}`
+	const groups = `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"apps","versions":[{"groupVersion":"apps/v1","version":"v1"}],` +
+		`"preferredVersion":{"groupVersion":"apps/v1","version":"v1"}}]}`
+	for name, test := range map[string]struct {
+		group, kind string
+		answers     map[string]string
+		gone        bool
+	}{
+		"nothing":              {"apps", "Deployment", nil, false},
+		"nothing but groups":   {"apps", "Deployment", map[string]string{"/api": versions, "/apis": groups}, false},
+		"no groups":            {"apps", "Deployment", map[string]string{"/api": versions}, false},
+		"another group":        {"example.com", "Oven", map[string]string{"/api": versions, "/apis": groups}, true},
+		"no version of core":   {"", "Pod", map[string]string{"/apis": groups}, false},
+		"no resources of core": {"", "Pod", map[string]string{"/api": versions, "/apis": groups}, false},
+		"other resources of core": {"", "Pod", map[string]string{"/api": versions, "/apis": groups,
+			"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[{"name":"nodes","kind":"Node"}]}`}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				answer, ok := test.answers[r.URL.Path]
+				if !ok {
+					http.NotFound(w, r)
+					return
+				}
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprint(w, answer)
+			}))
+			defer server.Close()
+			config := &rest.Config{Host: server.URL}
+			kind, resource := schema.GroupKind{Group: test.group, Kind: test.kind}, strings.ToLower(test.kind)+"s"
+			gvr := schema.GroupVersionResource{Group: test.group, Version: "v1", Resource: resource}
+			objects, discovered := dynamic.NewForConfigOrDie(config).Resource(gvr), discovery.NewDiscoveryClientForConfigOrDie(config)
+			object, err := cluster.Get(t.Context(), objects, "web", kind, discovered)
+			if object != nil || (err == nil) != test.gone {
+				t.Errorf("it is %v, error %v", object, err)
+			}
+			if _, err = cluster.List(t.Context(), objects, metav1.ListOptions{}); cluster.Unserved(err, gvr, discovered) != test.gone {
+				t.Errorf("after %v it is unserved: %v", err, !test.gone)
+			}
+		})
 	}
 }

@@ -3,9 +3,11 @@
 package executortest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
@@ -239,6 +242,66 @@ func Race(config *rest.Config, before func(*http.Request)) *rest.Config {
 		})
 	})
 	return raced
+}
+
+// Unserved is a configuration for the cluster without a group.
+func Unserved(config *rest.Config, group string) *rest.Config {
+	unserved := rest.CopyConfig(config)
+	unserved.Wrap(func(inner http.RoundTripper) http.RoundTripper {
+		return RoundTripper(func(request *http.Request) (*http.Response, error) {
+			request.URL.Path = strings.Replace(request.URL.Path, "/apis/"+group+"/", "/apis/no."+group+"/", 1)
+			if request.URL.Path != "/apis" {
+				return inner.RoundTrip(request)
+			}
+			request.Header.Set("Accept", "application/json")
+			response, err := inner.RoundTrip(request)
+			if err != nil {
+				return nil, err
+			}
+			defer response.Body.Close()
+			var list metav1.APIGroupList
+			if err := json.NewDecoder(response.Body).Decode(&list); err != nil {
+				return nil, err
+			}
+			list.Groups = slices.DeleteFunc(list.Groups, func(g metav1.APIGroup) bool { return g.Name == group })
+			raw, err := json.Marshal(list)
+			response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
+			return response, err
+		})
+	})
+	return unserved
+}
+
+// Lost is a configuration of whose requests some are answered by what stands before the API server.
+func Lost(config *rest.Config, is func(*http.Request) bool) *rest.Config {
+	lost := rest.CopyConfig(config)
+	lost.Wrap(func(inner http.RoundTripper) http.RoundTripper {
+		return RoundTripper(func(request *http.Request) (*http.Response, error) {
+			if !is(request) {
+				return inner.RoundTrip(request)
+			}
+			return &http.Response{
+				StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"text/plain"}}, Request: request,
+				Body: io.NopCloser(strings.NewReader("404 page not found")),
+			}, nil
+		})
+	})
+	return lost
+}
+
+// Admission is a configuration for the cluster with a webhook that writes something else where a request says something.
+func Admission(config *rest.Config, says, instead string) *rest.Config {
+	return Race(config, func(request *http.Request) {
+		if request.Body == nil {
+			return
+		}
+		raw, err := io.ReadAll(request.Body)
+		if err != nil {
+			panic(err) // it is in memory
+		}
+		raw = bytes.ReplaceAll(raw, []byte(says), []byte(instead))
+		request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(raw)), int64(len(raw))
+	})
 }
 
 // RoundTripper is a function that is one.

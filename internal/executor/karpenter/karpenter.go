@@ -28,7 +28,7 @@
 // # What others change meanwhile
 //
 // It stays: a limit that is not "0" any more is left, and so is a NodePool that is gone, or was deleted and created
-// again. One that somebody changes between the capture and the moment that it is put to sleep is captured again. NodePools that the cluster serves in another version only are not gone: that fails, until it serves
+// again, and one that an admission webhook gives another limit than it is woken with. One that somebody changes between the capture and the moment that it is put to sleep is captured again. NodePools that the cluster serves in another version only are not gone: that fails, until it serves
 // karpenter.sh/v1 again.
 package karpenter
 
@@ -156,7 +156,7 @@ const asleep = "0"
 // Snapshot lists the NodePools.
 func (t *target) Snapshot(ctx context.Context) ([]executor.Resource, error) {
 	found, err := cluster.List(ctx, t.client.Resource(nodePools), metav1.ListOptions{LabelSelector: t.selector})
-	if apierrors.IsNotFound(err) {
+	if cluster.Unserved(err, nodePools, t.discovery) {
 		return nil, errors.New("listing NodePools: the cluster does not serve karpenter.sh/v1; install Karpenter, or remove the target")
 	}
 	if err != nil {
@@ -301,7 +301,7 @@ func (t *target) deleteClaims(ctx context.Context, key string) error {
 		}
 		uid := claims[i].GetUID()
 		err := t.client.Resource(nodeClaims).Delete(ctx, claims[i].GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) { // another has its name by now
+		if err != nil && !cluster.IsGone(err) && !apierrors.IsConflict(err) { // another has its name by now
 			problems = append(problems, fmt.Errorf("deleting NodeClaim %s: %w", claims[i].GetName(), err))
 		}
 	}
@@ -333,8 +333,14 @@ func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executo
 		if changes, note = wake(pool, before); changes == nil {
 			return nil
 		}
-		_, err = cluster.Patch(ctx, t.client.Resource(nodePools), pool, map[string]any{"spec": changes})
-		return err
+		woken, err := cluster.Patch(ctx, t.client.Resource(nodePools), pool, map[string]any{"spec": changes})
+		if err != nil {
+			return err
+		}
+		if was, made := before.Limits["cpu"], look(woken).Limits["cpu"]; !same(was, made) {
+			note = fmt.Sprintf("spec.limits.cpu was %s, and the server has made %s of that; see what changes it on admission", encode(was), encode(made))
+		}
+		return nil
 	})
 	if cluster.IsGone(err) {
 		note, err = isGone, nil

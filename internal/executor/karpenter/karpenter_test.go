@@ -381,11 +381,27 @@ func TestNotServed(t *testing.T) {
 	w.expect(map[string]string{"p": `{"cpu":8}`})
 
 	w.must(r.Shutdown(t.Context()))
-	r.Config = executortest.Race(controlPlane.Config(), func(r *http.Request) {
-		r.URL.Path = strings.Replace(r.URL.Path, "/karpenter.sh/v1", "/karpenter.example.com/v1", 1)
-	})
+	r.Config = executortest.Lost(w.runner, func(*http.Request) bool { return true })
+	if err := r.WakeUp(t.Context()); err == nil {
+		t.Errorf("what stands before the API server has answered, and left are:\n%s", r.Left())
+	}
+	r.Config = executortest.Unserved(controlPlane.Config(), "karpenter.sh")
 	w.must(r.WakeUp(t.Context()))
 	if left := r.Left(); !strings.Contains(left, "p Left: "+isGone) {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
+// TestChangedOnAdmission is of a webhook that gives a NodePool another limit than it is woken with: it is not as it was.
+func TestChangedOnAdmission(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("p", "limits: {cpu: 8},"))
+	r := executortest.New(t, Executor{}, `{}`, w.runner)
+	w.must(r.Shutdown(t.Context()))
+	r.Config = executortest.Admission(w.runner, `"cpu":8`, `"cpu":4`)
+	w.must(r.WakeUp(t.Context()))
+	w.expect(map[string]string{"p": `{"cpu":4}`})
+	if left := r.Left(); !strings.Contains(left, "p Left: spec.limits.cpu was 8, and the server has made 4 of that") {
 		t.Errorf("left:\n%s", left)
 	}
 }
@@ -531,15 +547,19 @@ func TestSelect(t *testing.T) {
 		parameters, want string
 		change           func(*http.Request)
 	}{
-		"missing":      {`{"nodePools": ["a", "gpu", "b"]}`, "listing NodePools: there is no a, b", func(*http.Request) {}},
-		"static":       {`{"nodePools": ["static"]}`, "limiting NodePool static: ", func(*http.Request) {}},
-		"no Karpenter": {`{}`, "listing NodePools: the cluster does not serve karpenter.sh/v1", func(r *http.Request) { r.URL.Path = "/apis/karpenter.sh/v9/nodepools" }},
-		"no rights":    {`{}`, "listing NodePools: nodepools.karpenter.sh is forbidden", func(r *http.Request) { r.Header.Set("Impersonate-User", "nobody") }},
+		"missing":   {`{"nodePools": ["a", "gpu", "b"]}`, "listing NodePools: there is no a, b", func(*http.Request) {}},
+		"static":    {`{"nodePools": ["static"]}`, "limiting NodePool static: ", func(*http.Request) {}},
+		"no answer": {`{}`, "listing NodePools: the server could not find the requested resource", func(r *http.Request) { r.URL.Path = "/apis/karpenter.sh/v9/nodepools" }},
+		"no rights": {`{}`, "listing NodePools: nodepools.karpenter.sh is forbidden", func(r *http.Request) { r.Header.Set("Impersonate-User", "nobody") }},
 	} {
 		r := executortest.New(t, Executor{}, test.parameters, executortest.Race(controlPlane.Config(), test.change))
 		if err := r.Shutdown(t.Context()); err == nil || !strings.HasPrefix(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %s", name, err, test.want)
 		}
+	}
+	r := executortest.New(t, Executor{}, `{}`, executortest.Unserved(controlPlane.Config(), "karpenter.sh"))
+	if err := r.Shutdown(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "listing NodePools: the cluster does not serve karpenter.sh/v1") {
+		t.Errorf("without Karpenter: got %v", err)
 	}
 }
 

@@ -58,7 +58,7 @@ func (t *target) write(ctx context.Context, p part, l live, value any, changes m
 	k := p.of()
 	in := t.client.Resource(k.gvr).Namespace(p.Namespace)
 	if n, ok := value.(int64); ok && k.scaled {
-		return value, cluster.Scale(ctx, in, l.at, n)
+		return cluster.Scale(ctx, in, l.at, n)
 	}
 	patched, err := cluster.Patch(ctx, in, l.object, changes)
 	if err != nil {
@@ -308,7 +308,10 @@ func (t *target) wake(ctx context.Context, p part, slept *part, onTheWay ...any)
 			return nil
 		}
 		note = ""
-		_, err = t.write(ctx, p, now, value, p.of().field.set(value))
+		made, err := t.write(ctx, p, now, value, p.of().field.set(value))
+		if err == nil && !equal(encode(made), p.Value) {
+			note = fmt.Sprintf("it was %s, and the server has made %s of that: %s; see what changes it on admission", said(value), said(made), strings.Join(p.of().field.path, "."))
+		}
 		return err
 	})
 	if cluster.IsGone(err) {

@@ -170,6 +170,25 @@ func TestOutside(t *testing.T) {
 	}
 }
 
+// TestChangedOnAdmission is of a webhook that was installed overnight, and gives a workload other replicas than it is woken with: it is not
+// as it was.
+func TestChangedOnAdmission(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("web", 3) + "---\n" + oven("bakery", 3))
+	r := w.night(`{"includedGroups": ["Deployment", "Oven.example.com"]}`)
+	w.must(r.Shutdown(t.Context()))
+	r.Config = executortest.Admission(w.runner, `"replicas":3`, `"replicas":1`)
+	w.must(r.WakeUp(t.Context()))
+	w.expect("1", "Deployment", "web", specReplicas...)
+	w.expect("1", "Oven", "bakery", "spec", "loaves")
+	left := r.Left()
+	for _, name := range []string{"web", "bakery"} {
+		if !strings.Contains(left, name+" Left: it was 3, and the server has made 1 of that: spec.replicas") {
+			t.Errorf("left:\n%s", left)
+		}
+	}
+}
+
 // TestNotServed is of a kind that is not served any more in the version that it was put to sleep in: it is not gone.
 func TestNotServed(t *testing.T) {
 	w := newWorld(t)
@@ -188,13 +207,35 @@ func TestNotServed(t *testing.T) {
 	w.expect("5", "Oven", "bakery", "spec", "loaves")
 }
 
+// TestScaleIsNotAnswered is of what stands before an API server, loses it between two requests, and answers 404 in words of its own: a
+// workload of a kind that is known by its scale is not gone.
+func TestScaleIsNotAnswered(t *testing.T) {
+	w := newWorld(t)
+	w.apply(oven("bakery", 5))
+	r := w.night(`{"includedGroups": ["example.com/v1/ovens"]}`)
+	w.must(r.Shutdown(t.Context()))
+	asked := 0
+	r.Config = executortest.Lost(w.runner, func(request *http.Request) bool {
+		if strings.HasSuffix(request.URL.Path, "/ovens/bakery/scale") && request.Method == http.MethodGet {
+			asked++
+		}
+		return asked > 1 // the first is before KEDA is looked at
+	})
+	if err := r.WakeUp(t.Context()); err == nil {
+		t.Errorf("the wake-up is completed; left: %s", r.Left())
+	}
+	r.Config = w.runner
+	w.must(r.WakeUp(t.Context()))
+	w.expect("5", "Oven", "bakery", "spec", "loaves")
+}
+
 // TestNotServedAtAll is of a kind that is not served in any version any more: it is gone, and what it scaled wakes without it.
 func TestNotServedAtAll(t *testing.T) {
 	w := newWorld(t)
 	w.apply(deployment("web", 3) + scaledObject("by-web", "{name: web}", ""))
 	r := w.night("{}")
 	w.must(r.Shutdown(t.Context()))
-	r.Config = executortest.Race(controlPlane.Config(), rename("/keda.sh/", "/keda.example.com/"))
+	r.Config = executortest.Unserved(controlPlane.Config(), "keda.sh")
 	w.must(r.WakeUp(t.Context()))
 	w.expect("3", "Deployment", "web", specReplicas...)
 	if left := r.Left(); !strings.Contains(left, "web Left: ScaledObject") || !strings.Contains(left, isGone) {

@@ -52,13 +52,15 @@
 // # What others change meanwhile
 //
 // It stays. A field is brought back if it still has the value that it was put to sleep with, in the same object: by
-// its UID. Everything else is left, and the note says what it is, and that Argo CD manages the object, where it does.
+// its UID. Everything else is left, and the note says what it is, and that Argo CD manages the object, where it does. So is what an
+// admission webhook gives another value than it is woken with.
 //
 // What somebody changes between the capture and the moment that it is put to sleep is captured again, and kept, before that: as that
 // it wakes. What he puts to sleep himself between the last look and the write is not told from what the write has done, and wakes as it
 // was captured.
 //
 // In a namespace that takes no part any more the runner may not look: nothing more is put to sleep there, and what sleeps there is left.
-// An object of a kind that is not served at all any more is gone. Where only the version is not served that it was put to sleep
+// An object of a kind that is not served at all any more is gone, if the API server says that: what stands before it (a proxy, a load
+// balancer) may answer 404, too, which is an error. Where only the version is not served that it was put to sleep
 // with, it is not, and waking it is tried again until that is.
 package workloadscaler

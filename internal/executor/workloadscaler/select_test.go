@@ -218,11 +218,34 @@ func TestWithoutKEDA(t *testing.T) {
 	w := newWorld(t)
 	w.apply(deployment("web", 3))
 	r := w.night("{}")
-	r.Config = executortest.Race(controlPlane.Config(), rename("/keda.sh/", "/keda.example.com/"))
+	r.Config = executortest.Unserved(controlPlane.Config(), "keda.sh")
 	w.must(r.Shutdown(t.Context()))
 	w.expect("0", "Deployment", "web", specReplicas...)
 	w.must(r.WakeUp(t.Context()))
 	w.expect("3", "Deployment", "web", specReplicas...)
+}
+
+// TestScaledObjectsAreNotAnswered is of a list that what stands before the API server answers with 404: that does not say that there is
+// no KEDA.
+func TestScaledObjectsAreNotAnswered(t *testing.T) {
+	for name, path := range map[string]string{"the list alone": "/scaledobjects", "nothing": "", "all but the list of groups": "/apis/"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(deployment("web", 3) + scaledObject("by-web", "{name: web}", ""))
+			r := w.night("{}")
+			down := false
+			r.Config = executortest.Lost(w.runner, func(request *http.Request) bool {
+				down = down || strings.HasSuffix(request.URL.Path, "/scaledobjects")
+				return down && strings.Contains(request.URL.Path, path)
+			})
+			if err := r.Shutdown(t.Context()); err == nil {
+				t.Error("the shutdown is completed")
+			}
+			r.Config = w.runner
+			w.must(r.Shutdown(t.Context()))
+			w.expect("0", "ScaledObject", "by-web", annotation...)
+		})
+	}
 }
 
 func rename(from, to string) func(*http.Request) {

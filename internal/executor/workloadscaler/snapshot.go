@@ -30,6 +30,8 @@ type target struct {
 	session   executor.Session
 	client    dynamic.Interface
 	discovery discovery.DiscoveryInterface
+	// withoutKEDA is known of the cluster.
+	withoutKEDA bool
 	// page is how many objects are listed at a time; 0 is as many as usual.
 	page int64
 }
@@ -95,7 +97,7 @@ func (t *target) list(ctx context.Context) ([]found, error) {
 		seen.Insert(k.gvr.GroupResource())
 		for _, namespace := range namespaces {
 			objects, err := t.listOf(ctx, k, namespace, t.selector)
-			if apierrors.IsNotFound(err) {
+			if cluster.Unserved(err, k.gvr, t.discovery) {
 				return nil, fmt.Errorf("listing %s: the cluster does not serve them; install the kind, or remove it from includedGroups", resourceText(k.gvr))
 			}
 			if err != nil {
@@ -183,10 +185,14 @@ func (t *target) scale(ctx context.Context, k kind, object *unstructured.Unstruc
 	in := t.client.Resource(k.gvr).Namespace(object.GetNamespace())
 	scale, err := in.Get(ctx, object.GetName(), metav1.GetOptions{}, "scale")
 	if apierrors.IsNotFound(err) {
-		if _, gone := in.Get(ctx, object.GetName(), metav1.GetOptions{}); apierrors.IsNotFound(gone) {
+		switch _, gone := in.Get(ctx, object.GetName(), metav1.GetOptions{}); {
+		case cluster.IsGone(gone):
 			return nil, nil
+		case gone != nil:
+			err = gone // nor does the server say anything of the object
+		default:
+			err = fmt.Errorf("%s has no subresource scale; remove it from includedGroups", resourceText(k.gvr))
 		}
-		err = fmt.Errorf("%s has no subresource scale; remove it from includedGroups", resourceText(k.gvr))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading scale of %s %s/%s: %w", object.GetKind(), object.GetNamespace(), object.GetName(), err)
@@ -197,8 +203,13 @@ func (t *target) scale(ctx context.Context, k kind, object *unstructured.Unstruc
 // listAutoscalers is the autoscalers of a namespace that would scale something from 0, by the keys of what they scale.
 func (t *target) listAutoscalers(ctx context.Context, namespace string) (map[string][]part, error) {
 	by := map[string][]part{}
-	objects, err := t.listOf(ctx, scaledObjects, namespace, "")
-	if err != nil && !apierrors.IsNotFound(err) { // KEDA need not be there
+	var objects []unstructured.Unstructured
+	var err error
+	if !t.withoutKEDA {
+		objects, err = t.listOf(ctx, scaledObjects, namespace, "")
+		t.withoutKEDA = cluster.Unserved(err, scaledObjects.gvr, t.discovery)
+	}
+	if err != nil && !t.withoutKEDA {
 		return nil, err
 	}
 	for i := range objects {
