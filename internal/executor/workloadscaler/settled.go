@@ -90,7 +90,7 @@ func stepped(object *unstructured.Unstructured) string {
 	steps, _, _ := unstructured.NestedSlice(object.Object, "spec", "strategy", "canary", "steps")
 	aborted, _, _ := unstructured.NestedBool(object.Object, "status", "abort")
 	at, _, _ := unstructured.NestedInt64(object.Object, "status", "currentStepIndex")
-	if !routed || aborted || at >= int64(len(steps)) {
+	if !routed || aborted || at < 0 || at >= int64(len(steps)) { // others write the status
 		return ""
 	}
 	for _, step := range slices.Backward(steps[:at+1]) {

@@ -78,6 +78,7 @@ func TestStepped(t *testing.T) {
 		"matches the traffic": {"canary: {" + routed + "steps: [{setCanaryScale: {replicas: 1}}, {setCanaryScale: {matchTrafficWeight: true}}]}", "{currentStepIndex: 1}", false},
 		"keeps a share":       {"canary: {" + routed + "steps: [{setCanaryScale: {weight: 50}}]}", "{currentStepIndex: 0}", false},
 		"is done":             {"canary: {" + routed + "steps: [{setCanaryScale: {replicas: 1}}]}", "{currentStepIndex: 1}", false},
+		"before all steps":    {"canary: {" + routed + "steps: [{setCanaryScale: {replicas: 1}}]}", "{currentStepIndex: -2}", false},
 		"without steps":       {"canary: {}", "{}", false},
 		"between two colours": {"blueGreen: {}", "{}", false},
 	} {
