@@ -120,19 +120,16 @@ const (
 
 // upcoming are the changes of what is wanted from now on, what is wanted now in mind: an override or an annotation
 // keeps what the schedule wants meanwhile from being one.
-func upcoming(s *schedule.Schedule, d desire, now time.Time) []v1alpha1.Transition {
+func upcoming(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, d desire, now time.Time) []v1alpha1.Transition {
 	from, asleep := now, d.asleep
 	var out []v1alpha1.Transition
-	if d.by != bySchedule {
-		if d.until.IsZero() {
-			return nil
+	for d.by != bySchedule { // an override, and then maybe an annotation
+		if d.until.IsZero() || d.until.After(now.Add(preview)) {
+			return out
 		}
 		from = d.until
-		if from.After(now.Add(preview)) {
-			return nil
-		}
-		if at := s.At(from).Asleep; at != asleep {
-			out, asleep = append(out, transition(from, at)), at
+		if d = desired(plan, s, from); d.asleep != asleep {
+			out, asleep = append(out, transition(from, d.asleep)), d.asleep
 		}
 	}
 	for _, t := range s.Transitions(from, now.Add(preview)) {
@@ -152,18 +149,17 @@ func transition(at time.Time, asleep bool) v1alpha1.Transition {
 }
 
 // next is the first change of what is wanted, beyond the preview, too.
-func next(s *schedule.Schedule, d desire, upcoming []v1alpha1.Transition) *v1alpha1.Transition {
+func next(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, d desire, upcoming []v1alpha1.Transition) *v1alpha1.Transition {
 	if len(upcoming) > 0 {
 		return &upcoming[0]
 	}
 	at, asleep := d.until, d.asleep
 	for !at.IsZero() {
-		state := s.At(at)
-		if state.Asleep != asleep {
-			t := transition(at, state.Asleep)
+		if d = desired(plan, s, at); d.asleep != asleep {
+			t := transition(at, d.asleep)
 			return &t
 		}
-		at = state.Next
+		at = d.until
 	}
 	return nil
 }
@@ -256,7 +252,8 @@ func turn(s *schedule.Schedule, asleep bool, now time.Time) *metav1.Time {
 	return nil
 }
 
-// nextSleep are the off-hours that begin next; nil where none do.
+// nextSleep are the off-hours that begin next; nil where none do. A status has whole seconds: what they cut off would
+// be slept in.
 func nextSleep(s *schedule.Schedule, now time.Time) *v1alpha1.Span {
 	from := turn(s, true, now)
 	if from == nil {
@@ -266,5 +263,7 @@ func nextSleep(s *schedule.Schedule, now time.Time) *v1alpha1.Span {
 	if until.IsZero() {
 		return nil
 	}
-	return &v1alpha1.Span{From: *from, Until: metav1.NewTime(until)}
+	return &v1alpha1.Span{
+		From: metav1.NewTime(from.Truncate(time.Second)), Until: metav1.NewTime(until.Add(time.Second - 1).Truncate(time.Second)),
+	}
 }

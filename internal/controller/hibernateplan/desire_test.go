@@ -1,6 +1,7 @@
 package hibernateplan
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -100,6 +101,49 @@ func TestUpcoming(t *testing.T) {
 	}
 }
 
+// What is told of the time after an override is what an annotation still wants by then, and after that the schedule.
+func TestUpcomingAfterAnOverride(t *testing.T) {
+	for name, test := range map[string]struct {
+		until time.Duration // of the override
+		want  []string      // the first two changes
+		at    time.Duration // a time by which the first has come
+	}{
+		"which ends first":  {2 * time.Hour, []string{"Mon 2 14:00 Hibernated", "Tue 3 06:00 Awake"}, 3 * time.Hour},
+		"which ends last":   {20 * time.Hour, []string{"Tue 3 20:00 Hibernated", "Wed 4 06:00 Awake"}, 33 * time.Hour},
+		"beyond the week":   {10 * 24 * time.Hour, []string{"Thu 12 20:00 Hibernated"}, 0},
+		"in another night":  {33 * time.Hour, []string{"Tue 3 21:00 Hibernated", "Wed 4 06:00 Awake"}, 34 * time.Hour},
+		"as the other does": {18 * time.Hour, []string{"Tue 3 20:00 Hibernated", "Wed 4 06:00 Awake"}, 33 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+			w.settle()
+			w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake, Until: ptr.To(metav1.NewTime(noon.Add(test.until)))}
+			w.plan.Annotations = map[string]string{v1alpha1.AnnotationHibernateNow: "1"} // until Tuesday morning
+			w.settle()
+			told := w.plan.Status.Upcoming
+			if len(told) == 0 {
+				told = []v1alpha1.Transition{*w.plan.Status.NextTransition}
+			}
+			for i, want := range test.want {
+				if got := line(told[i]); got != want {
+					t.Errorf("it tells of %s, not %s", got, want)
+				}
+			}
+			if got := line(*w.plan.Status.NextTransition); got != test.want[0] {
+				t.Errorf("next is %s, not %s", got, test.want[0])
+			}
+			if test.at > 0 {
+				w.until(told[0].Time.Add(-time.Second))
+				w.awake()
+				w.until(noon.Add(test.at))
+				if len(w.asleep) != 2 {
+					t.Errorf("asleep %v", w.asleep)
+				}
+			}
+		})
+	}
+}
+
 // A plan that changes all the time does not fill its status with that.
 func TestUpcomingIsBounded(t *testing.T) {
 	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 1))
@@ -159,6 +203,35 @@ func TestRetryNow(t *testing.T) {
 			w.settle()
 			w.awake()
 		})
+	}
+}
+
+// An exception may begin and end within a second, as Date.toISOString writes it, and a status has whole ones: the night beside it is
+// skipped as a whole.
+func TestSkipNextOfMilliseconds(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+	w.settle()
+	w.exceptions = []v1alpha1.ScheduleException{
+		suspended(0, 8*time.Hour+700*time.Millisecond), suspended(15*time.Hour+400*time.Millisecond, 24*time.Hour), // from Tue 03:00:00.4
+	}
+	w.plan.Annotations = map[string]string{v1alpha1.AnnotationSkipNext: "1"}
+	w.pass(-1)
+	raw, err := json.Marshal(w.plan) // as the API server gives it back
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.plan = &v1alpha1.HibernatePlan{}
+	if err := json.Unmarshal(raw, w.plan); err != nil {
+		t.Fatal(err)
+	}
+	if skips := w.plan.Status.Skips; len(skips) != 1 || !skips[0].From.Time.Equal(noon.Add(8*time.Hour)) || !skips[0].Until.Time.Equal(noon.Add(15*time.Hour+time.Second)) {
+		t.Errorf("skipped: %v", skips)
+	}
+	w.until(noon.Add(16 * time.Hour)) // Tue 04:00
+	for _, line := range w.log {
+		if strings.Contains(line, "Shutdown") {
+			t.Errorf("the night was skipped, and: %s", line)
+		}
 	}
 }
 

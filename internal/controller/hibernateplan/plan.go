@@ -265,8 +265,8 @@ func (f facts) want(p *Plan, plan *v1alpha1.HibernatePlan) {
 	p.Desired, p.Known = desired(plan, table, f.now), true
 	st.NextTransition, st.Upcoming = nil, nil
 	if plan.DeletionTimestamp == nil && !plan.Spec.Suspend {
-		st.Upcoming = upcoming(table, p.Desired, f.now)
-		st.NextTransition = next(table, p.Desired, st.Upcoming)
+		st.Upcoming = upcoming(plan, table, p.Desired, f.now)
+		st.NextTransition = next(plan, table, p.Desired, st.Upcoming)
 	}
 }
 
