@@ -516,9 +516,20 @@ func adopt(r resolved, left map[string]v1alpha1.Target) resolved {
 		r.Targets = append(r.Targets, left[name])
 	}
 	if r.Execution.Strategy.Type == v1alpha1.StrategyStaged && len(more) > 0 {
-		r.Execution.Strategy.Stages = append(slices.Clone(r.Execution.Strategy.Stages), v1alpha1.Stage{Name: "left-asleep", Parallel: true, Targets: more})
+		stages := r.Execution.Strategy.Stages
+		r.Execution.Strategy.Stages = append(slices.Clone(stages), v1alpha1.Stage{Name: freeName(stages), Parallel: true, Targets: more})
 	}
 	return r
+}
+
+// freeName is one for a stage that none of some has: whoever writes a plan may call his as he likes.
+func freeName(stages []v1alpha1.Stage) string {
+	const usual = "left-asleep"
+	name := usual
+	for n := 2; slices.ContainsFunc(stages, func(s v1alpha1.Stage) bool { return s.Name == name }); n++ {
+		name = fmt.Sprintf("%s-%d", usual, n)
+	}
+	return name
 }
 
 // turn begins an operation of the current cycle.

@@ -841,6 +841,24 @@ func TestUnread(t *testing.T) {
 	}
 }
 
+// Whoever writes a plan may call a stage as the one is called that what was left asleep is woken in.
+func TestLeftAsleepBesideAStageOfThatName(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyStaged, 2)
+	plan.Spec.Execution.Strategy.Stages[1].Name = "left-asleep"
+	w := newWorld(t, plan)
+	w.asleep["x"], w.points["x"], w.kept["x"] = true, "former", v1alpha1.Target{Name: "x", Type: "noop"}
+	w.settle()
+	w.until(noon.Add(time.Hour))
+	if w.asleep["x"] {
+		c := find(w.plan.Status.Conditions, v1alpha1.ConditionScheduled)
+		t.Errorf("x, which was left asleep, sleeps: %s: %s", c.Reason, c.Message)
+	}
+	stage := func(name string) v1alpha1.Stage { return v1alpha1.Stage{Name: name} }
+	if got := freeName([]v1alpha1.Stage{stage("left-asleep-2"), stage("left-asleep"), stage("db")}); got != "left-asleep-3" {
+		t.Errorf("the free name is %s", got)
+	}
+}
+
 // A target that cannot be reached keeps no others awake with BestEffort, nor asleep that another plan has left so.
 func TestUnreachableFromTheBeginning(t *testing.T) {
 	away := &problem{reason: v1alpha1.ReasonConnectorNotReady, message: "Target c: nobody answers", ofTarget: true}
