@@ -71,6 +71,8 @@
 //     sleep in it. Nor is anything in one whose owner lets nothing sleep there any more, between two attempts either; it
 //     keeps nothing from waking there. The ledger has namespaces of the manager's own cluster alone: what a kubeconfig
 //     reached wakes nowhere else, if its connector turns to that cluster.
+//   - A namespace refuses a target: one that the target names is told of as one that does not let it, or does not exist, and of those
+//     that it chooses by their labels how many refuse. Who writes a plan may not be one who sees which namespaces there are.
 //   - A target cannot be reached when a cycle is to begin: Strict waits, BestEffort has the others sleep, and says Degraded.
 //     What another plan has left asleep wakes without it in any case.
 //   - Somebody has changed what sleeps: it stays as it is, and Degraded says so (LeftAsFound) until the next cycle.

@@ -732,31 +732,77 @@ func (s *scope) sleepsHere(ctx context.Context, t v1alpha1.Target, needs executo
 // is being deleted goes with it.
 func (s *scope) reachNamespaces(ctx context.Context, out *reached) error {
 	found := map[string]map[string]string{}
+	if err := s.named(ctx, out, found); err != nil {
+		return err
+	}
+	if err := s.chosen(ctx, out, found); err != nil {
+		return err
+	}
+	out.namespaces = slices.Sorted(maps.Keys(found))
+	return nil
+}
+
+// named finds the namespaces that a target names. The first that refuses is told, whether there is one of that name or not: who wrote
+// it may not know.
+func (s *scope) named(ctx context.Context, out *reached, found map[string]map[string]string) error {
+	var missing, withheld []string
 	for _, name := range out.needs.Namespaces {
 		switch namespace, err := s.namespace(ctx, s.Client, name); {
 		case err != nil:
 			return err
 		case namespace == nil:
-			out.missing = &problem{reason: v1alpha1.ReasonNotGranted, message: fmt.Sprintf("namespace %s does not exist", name)}
+			missing = append(missing, name)
 		case namespace.DeletionTimestamp == nil:
 			found[name] = namespace.Annotations
+			if s.withheld(name, namespace.Annotations) != "" {
+				withheld = append(withheld, name)
+			}
 		}
 	}
-	if out.needs.Selector != nil {
-		selector, err := metav1.LabelSelectorAsSelector(out.needs.Selector)
-		if err != nil {
-			return fmt.Errorf("reading the selector of namespaces: %w", err)
-		}
-		if err := s.selected(ctx, selector, found); err != nil {
-			return err
+	if len(missing)+len(withheld) == 0 {
+		return nil
+	}
+	name := slices.Min(slices.Concat(missing, withheld))
+	why := &problem{reason: v1alpha1.ReasonNotGranted, message: cmp.Or(s.withheld(name, nil), "namespace "+name+" does not exist")}
+	if len(missing) > 0 {
+		out.missing = why
+	}
+	if len(withheld) > 0 {
+		out.withheld = why
+	}
+	return nil
+}
+
+// chosen finds the namespaces that a target has by their labels. Which of them refuse is not told: who wrote the labels may not see
+// what namespaces there are.
+func (s *scope) chosen(ctx context.Context, out *reached, found map[string]map[string]string) error {
+	if out.needs.Selector == nil {
+		return nil
+	}
+	selector, err := metav1.LabelSelectorAsSelector(out.needs.Selector)
+	if err != nil {
+		return fmt.Errorf("reading the selector of namespaces: %w", err)
+	}
+	all := map[string]map[string]string{}
+	if err := s.selected(ctx, selector, all); err != nil {
+		return err
+	}
+	withheld := 0
+	for name, annotations := range all {
+		if s.withheld(name, annotations) != "" {
+			withheld++
 		}
 	}
-	out.namespaces = slices.Sorted(maps.Keys(found))
-	for _, name := range out.namespaces {
-		if why := s.withheld(name, found[name]); why != "" && out.withheld == nil {
-			out.withheld = &problem{reason: v1alpha1.ReasonNotGranted, message: why}
-		}
+	maps.Copy(found, all)
+	if withheld == 0 || out.withheld != nil {
+		return nil
 	}
+	message := fmt.Sprintf("its selector chooses namespaces that do not let plans of namespace %s act in them (%d); have them annotated with %s=%s, or choose others",
+		s.owner.Namespace, withheld, v1alpha1.AnnotationAllowedNamespaces, s.owner.Namespace)
+	if _, own := all[s.Options.Namespace]; own {
+		message = "its selector chooses the manager's own namespace: what wakes the targets must not sleep; choose others"
+	}
+	out.withheld = &problem{reason: v1alpha1.ReasonNotGranted, message: message}
 	return nil
 }
 
@@ -777,7 +823,7 @@ func (s *scope) withheld(name string, annotations map[string]string) string {
 	case name == s.Options.Namespace:
 		return fmt.Sprintf("namespace %s is the manager's own: what wakes the targets must not sleep", name)
 	case name != s.owner.Namespace && !connector.Allows(&metav1.ObjectMeta{Annotations: annotations}, s.owner.Namespace):
-		return fmt.Sprintf("namespace %s does not let plans of namespace %s act in it; annotate it with %s=%s", name, s.owner.Namespace, v1alpha1.AnnotationAllowedNamespaces, s.owner.Namespace)
+		return fmt.Sprintf("namespace %s does not let plans of namespace %s act in it, or does not exist; annotate it with %s=%s", name, s.owner.Namespace, v1alpha1.AnnotationAllowedNamespaces, s.owner.Namespace)
 	}
 	return ""
 }

@@ -2,6 +2,7 @@ package hibernateplan
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -254,5 +255,58 @@ func TestNotTakenAway(t *testing.T) {
 	}
 	if got := remains(t, c); len(got) > 0 || helped(&plan.Status.Executions[0]) {
 		t.Errorf("left are %v: %+v", got, plan.Status.Executions[0])
+	}
+}
+
+// listed needs namespaces by their names.
+type listed struct {
+	anything
+	names []string
+}
+
+func (l listed) Parse(json.RawMessage) (executor.Parameters, error) { return l, nil }
+func (l listed) Needs() executor.Needs {
+	return executor.Needs{Namespaces: l.names, ClusterRole: "labkeeper-runner-listed"}
+}
+
+// Who may not list Namespaces does not learn by a target which there are, nor what labels they have: of those that he names the first
+// that refuses is told, whether there is one or not, and of those that he chooses how many do.
+func TestNamespacesThatRefuse(t *testing.T) {
+	namespace := func(name, allows string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{"sleeps": "yes"}, Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: allows},
+		}}
+	}
+	const first = "Target a: namespace merger does not let plans of namespace team act in it, or does not exist; annotate it with hibernator.ardikabs.com/allowed-namespaces=team"
+	for name, test := range map[string]struct {
+		executor executor.Executor
+		there    []client.Object
+		want     string
+	}{
+		"named, and not there":        {listed{names: []string{"merger"}}, nil, first},
+		"named, and refuses":          {listed{names: []string{"merger"}}, []client.Object{namespace("merger", "lab")}, first},
+		"the second is not there":     {listed{names: []string{"release", "merger"}}, []client.Object{namespace("merger", "")}, first},
+		"the first is not there":      {listed{names: []string{"release", "merger"}}, []client.Object{namespace("release", "")}, first},
+		"named, and the manager's":    {listed{names: []string{"system"}}, []client.Object{namespace("system", "")}, "Target a: namespace system is the manager's own: what wakes the targets must not sleep"},
+		"named, and lets":             {listed{names: []string{"merger"}}, []client.Object{namespace("merger", "team")}, ""},
+		"chosen, and some refuse":     {chosen{}, []client.Object{namespace("merger", ""), namespace("release", "lab"), namespace("shop", "team")}, "Target a: its selector chooses namespaces that do not let plans of namespace team act in them (2); have them annotated with hibernator.ardikabs.com/allowed-namespaces=team, or choose others"},
+		"chosen, with the manager's":  {chosen{}, []client.Object{namespace("system", "team"), namespace("merger", "")}, "Target a: its selector chooses the manager's own namespace: what wakes the targets must not sleep; choose others"},
+		"chosen, and all of them let": {chosen{}, []client.Object{namespace("merger", "*")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := asleepNow()
+			r, c := newReconciler(t, append(test.there, plan)...)
+			r.Options.Executors = executor.Registry{"noop": test.executor}
+			for range 3 {
+				_, plan = pass(t, r, plan)
+			}
+			got := find(plan.Status.Conditions, v1alpha1.ConditionScheduled)
+			if refused := got.Reason == v1alpha1.ReasonNotGranted; refused != (test.want != "") || refused && got.Message != test.want {
+				t.Errorf("it says %s: %s", got.Reason, got.Message)
+			}
+			if jobs := jobsOf(t, c); (len(jobs) == 0) != (test.want != "") {
+				t.Errorf("%d Jobs", len(jobs))
+			}
+		})
 	}
 }
