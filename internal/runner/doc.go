@@ -34,6 +34,11 @@
 // let go. Nor does one in the manager's own cluster, which can always be told, what sleeps in one that could not. Credentials that lead back to the manager's own cluster are known by the UID that the manager gives of it: it is
 // one cluster, whatever it is reached by, and the manager's own namespace does not sleep there.
 //
+// # What is said of another cluster
+//
+// Whoever writes a connector has a runner speak to an address of his choice. It follows no redirect, and of what is answered there that is
+// no success it repeats a Status, as API servers write it, and nothing else.
+//
 // # When it is told to stop
 //
 // By a signal or by its deadline: the call in hand is given ten seconds to end, and what is known is written.

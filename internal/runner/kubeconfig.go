@@ -1,11 +1,17 @@
 package runner
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"mime"
 	"net/http"
 	"os"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -30,7 +36,7 @@ func TargetConfig(path string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig %s: its current context cannot be used", path)
 	}
-	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return straight{next} })
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return discreet{straight{next}} })
 	return c, nil
 }
 
@@ -46,6 +52,44 @@ func (s straight) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	answer.Body.Close()
 	return nil, fmt.Errorf("the server redirects (%d), which is not followed", answer.StatusCode)
+}
+
+// discreet has no words of what is no API server: they would end up in messages, and whoever writes a connector may have a runner
+// reach what he does not reach himself. What is no success says so by a Status, or it says nothing.
+type discreet struct{ next http.RoundTripper }
+
+// noServer takes the place of what else is said.
+const noServer = "what answers is no API server"
+
+// maxStatus is more than a Status has, in bytes.
+const maxStatus = 1 << 20
+
+// RoundTrip is that of http.RoundTripper.
+func (d discreet) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := d.next.RoundTrip(r)
+	if err != nil || answer.StatusCode < 300 {
+		return answer, err
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus))
+	answer.Body.Close()
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer of the server (%d): %w", answer.StatusCode, err)
+	}
+	if !isStatus(answer.Header.Get("Content-Type"), body) {
+		body = []byte(noServer)
+		answer.Header.Set("Content-Type", "text/plain")
+	}
+	answer.Body, answer.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	return answer, nil
+}
+
+// isStatus says whether a body is a Status of Kubernetes. In its binary form only a client reads it, which repeats nothing else.
+func isStatus(contentType string, body []byte) bool {
+	if media, _, err := mime.ParseMediaType(contentType); err == nil && media == runtime.ContentTypeProtobuf {
+		return bytes.HasPrefix(body, []byte("k8s\x00"))
+	}
+	var status metav1.TypeMeta
+	return json.Unmarshal(body, &status) == nil && status.Kind == "Status" && status.APIVersion == "v1"
 }
 
 // usable refuses a current context that is not whole, or that could do more than log in.

@@ -1,6 +1,7 @@
 package runner
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -48,6 +55,21 @@ func TestTargetConfig(t *testing.T) {
 	}
 }
 
+// configOf is that of a kubeconfig for a server.
+func configOf(t *testing.T, server string) *rest.Config {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	content := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: %q, insecure-skip-tls-verify: true}}], users: [{name: u, user: {token: t}}], contexts: [{name: c, context: {cluster: c, user: u}}]}", server)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	config, err := TargetConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
 // Whoever runs the server must not send the credentials elsewhere, nor have what is there read out.
 func TestTargetConfigIsStraight(t *testing.T) {
 	asked := false
@@ -58,20 +80,60 @@ func TestTargetConfigIsStraight(t *testing.T) {
 	defer elsewhere.Close()
 	server := httptest.NewServer(http.RedirectHandler(elsewhere.URL, http.StatusFound))
 	defer server.Close()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	content := fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: %q}}], users: [{name: u, user: {token: t}}], contexts: [{name: c, context: {cluster: c, user: u}}]}", server.URL)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	config, err := TargetConfig(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := rest.HTTPClientFor(config)
+	client, err := rest.HTTPClientFor(configOf(t, server.URL))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if answer, err := client.Get(server.URL); err == nil || asked {
 		t.Errorf("it goes there: %v", answer)
+	}
+}
+
+// What a server says that is none gets into no result: whoever writes a connector would have a runner read out to him what it reaches
+// and he does not. What an API server says of itself does.
+func TestTargetConfigIsDiscreet(t *testing.T) {
+	const canary = "db-password=hunter2"
+	status := &apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "x", errors.New("ask the team")).ErrStatus
+	encoded := func(mediaType string) string {
+		info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), mediaType)
+		raw, err := runtime.Encode(scheme.Codecs.EncoderForVersion(info.Serializer, metav1.SchemeGroupVersion), status)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	for name, test := range map[string]struct {
+		code            int
+		mediaType, body string
+		want            string
+	}{
+		"text":               {http.StatusBadGateway, "text/plain", canary, noServer},
+		"no type":            {http.StatusInternalServerError, "", canary, noServer},
+		"JSON":               {http.StatusNotFound, runtime.ContentTypeJSON, `{"kind": "` + canary + `", "apiVersion": "v1"}`, "could not find the requested resource"},
+		"broken JSON":        {http.StatusBadRequest, runtime.ContentTypeJSON, `{"` + canary, "rejected our request for an unknown reason"},
+		"no binary":          {http.StatusConflict, runtime.ContentTypeProtobuf, canary, "reported a conflict"},
+		"a Status":           {http.StatusForbidden, runtime.ContentTypeJSON, encoded(runtime.ContentTypeJSON), "ask the team"},
+		"a Status in binary": {http.StatusForbidden, runtime.ContentTypeProtobuf, encoded(runtime.ContentTypeProtobuf), "ask the team"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header()["Content-Type"] = nil // which is guessed otherwise
+				if test.mediaType != "" {
+					w.Header().Set("Content-Type", test.mediaType)
+				}
+				w.WriteHeader(test.code)
+				_, _ = w.Write([]byte(test.body))
+			}))
+			defer server.Close()
+			client, err := corev1client.NewForConfig(configOf(t, server.URL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = client.ConfigMaps("shop").Get(t.Context(), "x", metav1.GetOptions{})
+			r := &run{deps: Deps{Clock: newWorld(t).clock}, all: t.Context(), captured: map[string]bool{}}
+			if said := r.result(err).Message; !strings.Contains(said, test.want) || strings.Contains(said, "hunter2") {
+				t.Errorf("status.executions[].message of the plan will say: %s", said)
+			}
+		})
 	}
 }
