@@ -144,6 +144,30 @@ func TestUpcomingAfterAnOverride(t *testing.T) {
 	}
 }
 
+// An exception that was stored with a lead time that is refused by now says so, and keeps its plan from nothing.
+func TestStoredLeadTime(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 1))
+	e := suspended(0, 48*time.Hour)
+	e.Spec.LeadTime = &metav1.Duration{Duration: 9600 * time.Hour}
+	judge(&e, w.plan, noon)
+	if e.Status.State != v1alpha1.ExceptionInvalid || e.Status.Message != "spec.leadTime: 9600h0m0s is not between 0s and 720h0m0s" {
+		t.Errorf("it is %s: %s", e.Status.State, e.Status.Message)
+	}
+	w.exceptions = []v1alpha1.ScheduleException{e, suspended(72*time.Hour, 96*time.Hour)} // and Thursday's
+	w.settle()
+	var got []string
+	for _, at := range w.plan.Status.Upcoming[:7] {
+		got = append(got, line(at))
+	}
+	want := []string{
+		"Mon 2 20:00 Hibernated", "Tue 3 06:00 Awake", "Tue 3 20:00 Hibernated", "Wed 4 06:00 Awake", "Wed 4 20:00 Hibernated", "Thu 5 06:00 Awake",
+		"Fri 6 20:00 Hibernated",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("upcoming (-want +got):\n%s", diff)
+	}
+}
+
 // A plan that changes all the time does not fill its status with that.
 func TestUpcomingIsBounded(t *testing.T) {
 	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 1))
