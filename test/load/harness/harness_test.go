@@ -3,6 +3,9 @@ package harness
 import (
 	"maps"
 	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -156,5 +159,35 @@ func TestWatcher(t *testing.T) {
 	}
 	if err := w.Await(t.Context(), "a", "ADDED Child", 2, time.Millisecond); err == nil || !strings.Contains(err.Error(), "1 are") {
 		t.Errorf("waiting for two says %v", err)
+	}
+}
+
+// A figure that is not told is no small one.
+func TestMemoryThatIsNotTold(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer server.Close()
+	address := strings.TrimPrefix(server.URL, "http://")
+	for _, pprof := range []string{"", address} {
+		m := &Manager{metrics: address, pprof: pprof}
+		if heap, err := m.Heap(t.Context()); err == nil {
+			t.Errorf("there is no such metric, and the heap is %v", heap)
+		}
+	}
+	m := &Manager{PID: 1 << 30}
+	if peak, now, err := m.Memory(); err == nil {
+		t.Errorf("there is no such process, and it has %v, %v", peak, now)
+	}
+}
+
+// Nor is an effect before its cause a fast one.
+func TestEffectBeforeItsCause(t *testing.T) {
+	now := time.Now()
+	story := func(took time.Duration) *Story {
+		return &Story{Marks: map[string]time.Time{"ready": now, "Workflow": now.Add(took)}}
+	}
+	got, early := timed([]Reaction{{Name: "submit", Cause: "ready", Effect: "Workflow"}},
+		[]*Story{story(-time.Minute), story(-time.Millisecond), story(time.Millisecond)})
+	if want := []time.Duration{0, time.Millisecond}; early != 1 || !slices.Equal(got["submit"], want) {
+		t.Errorf("%v, and %d early", got, early)
 	}
 }

@@ -124,18 +124,28 @@ func (s *Story) lacks(needs []string) string {
 
 // Reactions are how long the manager took for each of the subject's reactions, by name.
 func (l *Lab) Reactions(stories []*Story) map[string][]time.Duration {
-	return timed(l.Subject.Reactions, stories)
+	all, _ := timed(l.Subject.Reactions, stories)
+	return all
 }
 
-func timed(reactions []Reaction, stories []*Story) map[string][]time.Duration {
-	all := map[string][]time.Duration{}
+// behind is how far one watch may be behind another.
+const behind = time.Second
+
+// timed are the reactions by name, and how many effects came before their causes, further than a watch may be behind: whoever acts
+// early is not fast.
+func timed(reactions []Reaction, stories []*Story) (all map[string][]time.Duration, early int) {
+	all = map[string][]time.Duration{}
 	for _, r := range reactions {
 		for _, s := range stories {
 			cause, effect := s.Marks[r.Cause], s.Marks[r.Effect]
-			if !cause.IsZero() && !effect.IsZero() {
-				all[r.Name] = append(all[r.Name], max(0, effect.Sub(cause)))
+			switch took := effect.Sub(cause); {
+			case cause.IsZero() || effect.IsZero():
+			case took < -behind:
+				early++
+			default:
+				all[r.Name] = append(all[r.Name], max(0, took))
 			}
 		}
 	}
-	return all
+	return all, early
 }

@@ -128,8 +128,11 @@ func (m *Manager) ends() {
 }
 
 // Memory is the peak of the manager's resident memory, in bytes.
-func (m *Manager) Memory() (peak, now float64) {
-	content, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PID))
+func (m *Manager) Memory() (peak, now float64, err error) {
+	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PID))
+	if err != nil {
+		return 0, 0, fmt.Errorf("reading memory of manager: %w", err)
+	}
 	read := func(name string) float64 {
 		_, rest, _ := strings.Cut(string(content), name+":")
 		fields := strings.Fields(rest)
@@ -139,7 +142,11 @@ func (m *Manager) Memory() (peak, now float64) {
 		kb, _ := strconv.ParseFloat(fields[0], 64)
 		return kb * 1024
 	}
-	return read("VmHWM"), read("VmRSS")
+	peak, now = read("VmHWM"), read("VmRSS")
+	if peak <= 0 || now <= 0 { // which any limit would let pass
+		return 0, 0, errors.New("reading memory of manager: it has none")
+	}
+	return peak, now, nil
 }
 
 // Metrics are what the manager tells of itself.
@@ -158,11 +165,23 @@ func (m *Manager) Heap(ctx context.Context) (float64, error) {
 		if _, err := get(ctx, "http://"+m.pprof+"/debug/pprof/heap?gc=1"); err != nil {
 			return 0, fmt.Errorf("asking manager for a collection: %w", err)
 		}
-		metrics, err := m.Metrics(ctx)
-		return metrics.Sum("go_memstats_heap_alloc_bytes"), err
+		return m.some(ctx, "go_memstats_heap_alloc_bytes")
 	}
+	next, err := m.some(ctx, "go_memstats_next_gc_bytes")
+	return next / 2, err // GOGC is 100
+}
+
+// some is a metric that cannot be 0: one that is missing would be, and pass every limit.
+func (m *Manager) some(ctx context.Context, name string) (float64, error) {
 	metrics, err := m.Metrics(ctx)
-	return metrics.Sum("go_memstats_next_gc_bytes") / 2, err // GOGC is 100
+	if err != nil {
+		return 0, err
+	}
+	value := metrics.Sum(name)
+	if value <= 0 {
+		return 0, fmt.Errorf("reading metrics of manager: there is no %s", name)
+	}
+	return value, nil
 }
 
 // Profile takes a CPU profile and writes it to a file.

@@ -117,7 +117,10 @@ func (w *Window) calls(ctx context.Context, n int, f measure.Figures) error {
 	f.Put("calls_delete", count(`method="DELETE"`))
 	f.Put("calls_event", events("POST")+events("PATCH"))
 	f.Put("calls_conflict", count(`code="409"`))
-	peak, _ := w.manager.Memory()
+	peak, _, err := w.manager.Memory()
+	if err != nil {
+		return err
+	}
 	f.Put("rss_mb", peak/1e6)
 	reconciles := func(result string) float64 {
 		return (after.Sum("controller_runtime_reconcile_total", result) - w.before.Sum("controller_runtime_reconcile_total", result)) / float64(n)
@@ -149,7 +152,9 @@ func (l *Lab) PutReactions(stories []*Story, f measure.Figures) {
 func PutReactions(prefix string, reactions []Reaction, stories []*Story, f measure.Figures) {
 	var all []time.Duration
 	prefix += "reaction_"
-	for name, samples := range timed(reactions, stories) {
+	timed, early := timed(reactions, stories)
+	f.Put(prefix+"early", float64(early))
+	for name, samples := range timed {
 		f.Put(prefix+name+"_p50_ms", measure.Quantile(samples, 0.5))
 		f.Put(prefix+name+"_p99_ms", measure.Quantile(samples, 0.99))
 		all = append(all, samples...)

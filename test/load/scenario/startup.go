@@ -86,7 +86,10 @@ func heapAfterStart(ctx context.Context, l *harness.Lab, filler *harness.Manager
 	if err != nil {
 		return 0, err
 	}
-	peak, now := m.Memory()
+	peak, now, err := m.Memory()
+	if err != nil {
+		return 0, err
+	}
 	f.Put("heap_mb_"+name, heap/1e6)
 	f.Put("rss_mb_"+name, now/1e6)
 	f.Put("rss_mb", peak/1e6)
