@@ -3,6 +3,7 @@ package workloadscaler
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -176,8 +177,11 @@ func (t *target) sleep(ctx context.Context, s *sleeper, p *part) (value any, the
 		}
 		s.Fresh = false
 		value, err = t.write(ctx, *p, now, f.asleep, f.sleep())
-		if cluster.IsGone(err) {
+		switch {
+		case cluster.IsGone(err):
 			there, err = false, nil
+		case err == nil && !f.isAsleep(value):
+			err = t.takeBack(ctx, *p, value)
 		}
 		return err
 	})
@@ -185,6 +189,15 @@ func (t *target) sleep(ctx context.Context, s *sleeper, p *part) (value any, the
 		return nil, false, fmt.Errorf("putting %s to sleep: %w", *p, err)
 	}
 	return value, there, nil
+}
+
+// takeBack gives a part the value again that it had, because an admission webhook has made something else of the one that it was to be
+// put to sleep with: another attempt would take that for how it was. It returns what was wrong.
+func (t *target) takeBack(ctx context.Context, p part, made any) error {
+	f := p.of().field
+	err := t.change(ctx, p, decode(p.Value), func(now any) bool { return equal(encode(now), encode(made)) })
+	return errors.Join(fmt.Errorf("%s was set to %s, and the server has made %s of that; see what changes it on admission",
+		strings.Join(f.path, "."), said(f.asleep), said(made)), err)
 }
 
 // WakeUp brings a workload back, and its autoscalers after it.

@@ -189,6 +189,26 @@ func TestChangedOnAdmission(t *testing.T) {
 	}
 }
 
+// TestKeptAwakeOnAdmission is of a webhook that lets nothing have 0 replicas: what it makes of that is not how a workload was.
+func TestKeptAwakeOnAdmission(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("web", 3) + "---\n" + oven("bakery", 3))
+	r := w.night(`{"includedGroups": ["Deployment", "Oven.example.com"]}`)
+	r.Config = executortest.Admission(w.runner, `"replicas":0`, `"replicas":1`)
+	for range 2 {
+		if err := r.Shutdown(t.Context()); err == nil || !strings.Contains(err.Error(), "spec.replicas was set to 0, and the server has made 1 of that") {
+			t.Errorf("got %v", err)
+		}
+		w.expect("3", "Deployment", "web", specReplicas...)
+		w.expect("3", "Oven", "bakery", "spec", "loaves")
+	}
+	r.Config = w.runner
+	w.must(r.Shutdown(t.Context()))
+	w.must(r.WakeUp(t.Context()))
+	w.expect("3", "Deployment", "web", specReplicas...)
+	w.expect("3", "Oven", "bakery", "spec", "loaves")
+}
+
 // TestNotServed is of a kind that is not served any more in the version that it was put to sleep in: it is not gone.
 func TestNotServed(t *testing.T) {
 	w := newWorld(t)

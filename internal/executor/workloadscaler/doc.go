@@ -53,7 +53,8 @@
 //
 // It stays. A field is brought back if it still has the value that it was put to sleep with, in the same object: by
 // its UID. Everything else is left, and the note says what it is, and that Argo CD manages the object, where it does. So is what an
-// admission webhook gives another value than it is woken with.
+// admission webhook gives another value than it is woken with. What such a webhook does not let sleep has its value back at once, and
+// the attempt has failed.
 //
 // What somebody changes between the capture and the moment that it is put to sleep is captured again, and kept, before that: as that
 // it wakes. What he puts to sleep himself between the last look and the write is not told from what the write has done, and wakes as it
