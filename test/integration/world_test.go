@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/test/env"
 )
 
 var (
@@ -46,6 +48,9 @@ const (
 
 // clusterEndpoint is that of every cluster of the world.
 const clusterEndpoint = "203.0.113.7"
+
+// refresh is the annotation that asks Argo CD to look again.
+const refresh = "argocd.argoproj.io/refresh"
 
 // hold is a step that an outside does not take until it is released.
 type hold string
@@ -211,6 +216,8 @@ func (s *stage) play(u *unstructured.Unstructured) {
 		err = s.playArgoCD(u)
 	case "Workflow":
 		err = s.playArgoWorkflows(u)
+	case "Secret":
+		err = s.playRegistered(u)
 	}
 	// An object that has changed meanwhile is played again.
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && s.world.ctx.Err() == nil {
@@ -332,15 +339,58 @@ func (s *stage) playArgoCD(u *unstructured.Unstructured) error {
 	health, _, _ := unstructured.NestedString(u.Object, "status", "health", "status")
 	sync, _, _ := unstructured.NestedString(u.Object, "status", "sync", "status")
 	compared, _, _ := unstructured.NestedSlice(u.Object, "status", "sync", "comparedTo", "sources")
-	const refresh = "argocd.argoproj.io/refresh" // asks Argo CD to look again
 	if s.holds(applicationHealthy) || health == "Healthy" && sync == "Synced" && u.GetAnnotations()[refresh] == "" && equality.Semantic.DeepEqual(compared, sourcesOf(u)) {
 		return nil
+	}
+	if known, err := s.known(u); err != nil {
+		return err
+	} else if !known {
+		return s.refuseCluster(u)
 	}
 	if err := s.createNamespace(u); err != nil {
 		return err
 	}
 	return s.patch(applications, u, map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{refresh: nil}}, "status": applicationStatus(u, "Healthy", "Synced", nil),
+	})
+}
+
+// playRegistered has Argo CD look at what it deploys on a cluster that it knows now.
+func (s *stage) playRegistered(secret *unstructured.Unstructured) (err error) {
+	for _, informer := range s.world.informers {
+		for _, o := range informer.GetStore().List() {
+			u := o.(*unstructured.Unstructured)
+			if name, _, _ := unstructured.NestedString(u.Object, "spec", "destination", "name"); u.GetKind() == "Application" && s.world.stageOf(u) == s && env.ArgoCDKnows(secret, name) {
+				err = errors.Join(err, s.playArgoCD(u))
+			}
+		}
+	}
+	return err
+}
+
+// known says whether Argo CD has the credentials of an Application's cluster.
+func (s *stage) known(u *unstructured.Unstructured) (bool, error) {
+	name, _, _ := unstructured.NestedString(u.Object, "spec", "destination", "name")
+	if name == "" {
+		return true, nil // its own
+	}
+	list, err := s.dynamic.Resource(secrets).Namespace(u.GetNamespace()).List(s.world.ctx, metav1.ListOptions{})
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(list.Items, func(secret unstructured.Unstructured) bool { return env.ArgoCDKnows(&secret, name) }), nil
+}
+
+// refuseCluster is what Argo CD says of a cluster that it does not know.
+func (s *stage) refuseCluster(u *unstructured.Unstructured) error {
+	if said, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions"); len(said) > 0 && u.GetAnnotations()[refresh] == "" {
+		return nil
+	}
+	return s.patch(applications, u, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{refresh: nil}},
+		"status": map[string]any{"conditions": []any{map[string]any{
+			"type": "InvalidSpecError", "message": "there are no clusters with this name", "lastTransitionTime": now(),
+		}}},
 	})
 }
 

@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/test/env"
 	"github.com/labkeeper/labkeeper/test/faults"
 )
 
@@ -164,8 +164,7 @@ func layersOf(e *unstructured.Unstructured) map[string][]string {
 func registered(state faults.State, app *unstructured.Unstructured) bool {
 	name, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "name")
 	return name == "" || slices.ContainsFunc(state.Of("Secret"), func(secret *unstructured.Unstructured) bool {
-		encoded, _, _ := unstructured.NestedString(secret.Object, "data", "name")
-		return secret.GetNamespace() == argoCDNamespace && encoded == base64.StdEncoding.EncodeToString([]byte(name))
+		return secret.GetNamespace() == argoCDNamespace && env.ArgoCDKnows(secret, name)
 	})
 }
 

@@ -1,0 +1,33 @@
+package env
+
+import (
+	"encoding/base64"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func TestArgoCDKnows(t *testing.T) {
+	whole := func() *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{"kind": "Secret", "data": map[string]any{}}}
+		for key, value := range map[string]string{"name": "c1", "server": "https://203.0.113.7", "config": `{"bearerToken":"x"}`} {
+			_ = unstructured.SetNestedField(u.Object, base64.StdEncoding.EncodeToString([]byte(value)), "data", key)
+		}
+		u.SetLabels(map[string]string{"argocd.argoproj.io/secret-type": "cluster"})
+		return u
+	}
+	if !ArgoCDKnows(whole(), "c1") {
+		t.Error("it does not know c1")
+	}
+	for what, spoil := range map[string]func(*unstructured.Unstructured){
+		"the name":   func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "data", "name") },
+		"the server": func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "data", "server") },
+		"the config": func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "data", "config") },
+		"the label":  func(u *unstructured.Unstructured) { u.SetLabels(nil) },
+	} {
+		u := whole()
+		if spoil(u); ArgoCDKnows(u, "c1") {
+			t.Errorf("it knows c1 without %s", what)
+		}
+	}
+}
