@@ -314,8 +314,9 @@ func (e *executioner) done(write *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.left--; e.left == 0 {
-		e.last = write.Method + " " + write.URL.Path
-		_ = e.victim.Kill()
+		if e.victim.Kill() == nil { // or it has ended before
+			e.last = write.Method + " " + write.URL.Path
+		}
 		time.Sleep(20 * time.Millisecond)
 	}
 }
@@ -431,8 +432,11 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 			defer mu.Unlock()
 			begun.Add(1)
 			if lives := random.IntN(3); lives == 0 || lives == 1 && !*whole { // two of three end somewhere, or one where nobody helps
-				killed.Add(1)
-				time.AfterFunc(time.Duration(random.IntN(100+20**rounds))*time.Millisecond, func() { _ = process.Kill() })
+				time.AfterFunc(time.Duration(random.IntN(100+20**rounds))*time.Millisecond, func() {
+					if process.Kill() == nil { // or it has ended before
+						killed.Add(1)
+					}
+				})
 			}
 		})
 		d := newDormitory(ctx)
