@@ -172,8 +172,8 @@
 // Application once, before a good verdict, also that of one that is terminated, after which nothing is looked at any more, and before another Workflow
 // is submitted; the cluster Secret of a target, before Applications of it are asked to go that nothing takes the place of, and where that does
 // not make its cluster known, the cluster Secrets of all, its kubeconfig, and in a teardown whether the server has the Applications still; in a teardown the
-// cluster Secret of every claim that is left and of every existing cluster, the Cluster of one that is made by several objects while
-// there is anything of it and not that, a list of Workflows and Applications before anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of
+// cluster Secret of every claim that is left and of every existing cluster, the Cluster of one that is made by several objects when that has gone
+// and others are to, a list of Workflows and Applications before anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of
 // them, the deadline is over, or nothing at all is recorded, and the claim of an Application that is being deleted, where the cache has
 // none.
 //

@@ -748,11 +748,7 @@ func (s *scope) observeKept(ctx context.Context) error {
 	s.seen.Kept = map[string]*unstructured.Unstructured{}
 	for _, t := range s.experiment.Spec.Targets {
 		objects := s.names.clusterObjects(t)
-		if len(objects) < 2 || s.seen.leftOf(objects[0]) != nil {
-			continue
-		}
-		some := slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return s.seen.leftOf(o) != nil })
-		if home := s.names.onHub(t); !some && s.seen.leftOf(named(namespaceGVK, types.NamespacedName{Name: home})) == nil {
+		if len(objects) < 2 || s.seen.leftOf(objects[0]) != nil || !s.asksNext(t, objects[1:]) {
 			continue
 		}
 		gvk, key := objects[0].GroupVersionKind(), keyOf(objects[0])
@@ -766,6 +762,21 @@ func (s *scope) observeKept(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// asksNext says whether anything is asked to go now of what the cluster of a target is made by, and not the object that stands for it,
+// or when that has gone the namespace that it was in.
+func (s *scope) asksNext(t v1alpha1.Target, objects []*unstructured.Unstructured) bool {
+	stays := func(o *unstructured.Unstructured) bool { return o != nil && !going(o) }
+	gone := true
+	for _, o := range objects {
+		left := s.seen.leftOf(o)
+		if stays(left) {
+			return true
+		}
+		gone = gone && left == nil
+	}
+	return gone && stays(s.seen.leftOf(named(namespaceGVK, types.NamespacedName{Name: s.names.onHub(t)})))
 }
 
 // leftOf is an object of a teardown's as it was seen; nil if it was not.

@@ -113,6 +113,7 @@ func (s size) downReads() map[string]int {
 	uncached := s.existing + s.talos
 	counts := map[string]int{
 		"list gkeclusters":  min(s.claims(), 1),
+		"get clusters":      2 * others, // whether somebody has it, before the others, or what they are in
 		"list clusters":     2 * others,
 		"list vclusters":    2 * s.vcluster, // with those before the namespace
 		"list applications": 2 + 2*others,
