@@ -87,8 +87,9 @@
 // the way from each other, as long as its road is that of the reference, write by write. (What is refused is told in a status, which
 // is another road.) Where a kill makes the road another, that was the last of the run: those that are left have another run, up to
 // the next of that sort, so that no kill is wasted and none is where it is not meant to be. If anything is found, each is played by
-// itself. What is found of all of them, also when nothing else is played, and of none by itself, fails (-faults.k=3,9,15 plays them
-// again). What it does not show is what shows late after one fault and is put right by the next, as when a timer is forgotten that
+// itself. A rule that no reference is needed for (a panic, O3, O6, O7, O9) is broken by all of them, whether that comes again or not.
+// What else is found of all of them, also when nothing else is played, fails where none of them fails by itself (-faults.k=3,9,15
+// plays them again). What it does not show is what shows late after one fault and is put right by the next, as when a timer is forgotten that
 // another start sets again.
 //
 // Many workloads begin as others do, and part from them with what their users do later. Where the manager has got as far as the

@@ -31,8 +31,8 @@ type Plan struct {
 	Workload Workload
 	Fault    Fault
 	// Also are later writes that the fault happens at once more, as long as the road is that of the reference; those that are
-	// left are played after that. If anything is found, each is played by itself. What is found of all of them, also when
-	// nothing else is played, and of none by itself, needs several.
+	// left are played after that. If anything is found, each is played by itself. What needs a reference, is found of all of them,
+	// also when nothing else is played, and of none by itself, needs several; what needs none is found of all of them for good.
 	Also []int
 
 	restart *restart
@@ -209,8 +209,8 @@ func (l *Lab) Try(ctx context.Context, o Trial, workloads ...Workload) (*Report,
 	t.play(ctx, inTurn(plans))
 	errs[len(workloads)] = t.restarts(ctx, last)
 	if t.Alone {
-		t.couples(ctx)
 		t.again(ctx)
+		t.couples(ctx) // what is excused by then explains nothing
 	}
 	return t.report, errors.Join(append(errs, ctx.Err())...)
 }
@@ -343,14 +343,24 @@ func (t *trial) played(ctx context.Context, p planned) (left []planned) {
 		return t.credit(v)
 	case judged:
 		t.say("%s: each is played by itself", v)
-		t.report.mu.Lock()
-		t.broken = append(t.broken, v)
-		t.report.mu.Unlock()
+		t.suspect(v)
 	}
 	for _, point := range p.points() {
 		left = append(left, planned{Plan: point, reference: p.reference})
 	}
 	return left
+}
+
+// suspect takes in what was found of several faults in a run: a rule that needs no reference is broken, whether that comes again
+// or not, and the others may be explained by one of the faults.
+func (t *trial) suspect(v Verdict) {
+	if slices.ContainsFunc(v.Findings, Finding.absolute) {
+		t.tell(v)
+		return
+	}
+	t.report.mu.Lock()
+	defer t.report.mu.Unlock()
+	t.broken = append(t.broken, v)
 }
 
 // credit tells that several faults of a run have passed, and returns the plan of the others.
@@ -552,23 +562,28 @@ func (t *trial) again(ctx context.Context) {
 	}
 }
 
-// couples plays the runs of several faults that had findings once more, each alone, where no fault has one by itself. They need
+// couples plays the runs of several faults that had findings once more, each alone, where no fault fails by itself. They need
 // more than one, if there are any still.
 func (t *trial) couples(ctx context.Context) {
 	for _, v := range t.broken {
-		single := func(other Verdict) bool {
-			return other.Plan.Workload.Name == v.Plan.Workload.Name && other.Plan.Fault.Mode == v.Plan.Fault.Mode &&
-				slices.Contains(v.Plan.writes(), other.Plan.Fault.K) && len(other.Findings) > 0
-		}
-		if slices.ContainsFunc(t.report.Verdicts, single) || t.late(ctx, v.Plan) {
+		if t.report.explains(v) || t.late(ctx, v.Plan) {
 			continue
 		}
-		v.Findings = t.often(ctx, v.planned, 1)
+		v.Again, v.Alone = true, t.alone(ctx, v.planned)
 		t.say("alone: %s", v)
-		if len(v.Findings) > 0 {
+		if len(v.Alone) > 0 {
+			v.Findings = v.Alone
 			t.tell(v)
 		}
 	}
+}
+
+// explains says whether one of the faults of a run fails by itself.
+func (r *Report) explains(run Verdict) bool {
+	return slices.ContainsFunc(r.Verdicts, func(v Verdict) bool {
+		return v.Plan.Workload.Name == run.Plan.Workload.Name && v.Plan.Fault.Mode == run.Plan.Fault.Mode && len(v.Plan.Also) == 0 &&
+			slices.Contains(run.Plan.writes(), v.Plan.Fault.K) && v.Failed()
+	})
 }
 
 // excuse finds out whether the machine is the reason for what a plan broke.

@@ -1,0 +1,47 @@
+package faults
+
+import "testing"
+
+// several is a plan with a fault at two writes.
+func several() Plan { return Plan{Workload: Workload{Name: "w"}, Fault: Fault{Mode: Crash}}.at(3, 9) }
+
+func TestSuspect(t *testing.T) {
+	for _, c := range []struct {
+		found  Finding
+		broken bool
+	}{
+		{Finding{"O3", "there without its owner"}, true}, {Finding{"O7", "went from rank 2 back to 1"}, true},
+		{Finding{"O8", "the log has a panic: "}, true}, {Finding{"O9", "a cluster goes before its Application"}, true},
+		{Finding{"O1", "the end is another"}, false}, {Finding{"O5", "done after 9 s, and it may take 8 s"}, false},
+	} {
+		told := 0
+		tr := &trial{Trial: Trial{Told: func(Verdict) { told++ }}, report: &Report{}}
+		v := Verdict{Plan: several(), Findings: []Finding{{"O5", "not done"}, c.found}}
+		if tr.suspect(v); c.broken != (told == 1 && len(tr.report.Verdicts) == 1 && tr.report.Verdicts[0].Failed()) || c.broken == (len(tr.broken) == 1) {
+			t.Errorf("%s: told %d times, and to be played again: %v", c.found, told, tr.broken)
+		}
+	}
+}
+
+func TestExplains(t *testing.T) {
+	slow := []Finding{{"O5", "done after 9 s, and it may take 8 s"}}
+	other := several()
+	other.Workload.Name = "other"
+	for name, c := range map[string]struct {
+		v    Verdict
+		want bool
+	}{
+		"fails":          {Verdict{Plan: several().at(9), Findings: slow}, true},
+		"passes":         {Verdict{Plan: several().at(9)}, false},
+		"slow":           {Verdict{Plan: several().at(9), Findings: slow, Slow: true}, false},
+		"strayed":        {Verdict{Plan: several().at(9), Findings: slow, Strayed: true}, false},
+		"all of them":    {Verdict{Plan: several(), Findings: slow}, false},
+		"other write":    {Verdict{Plan: several().at(4), Findings: slow}, false},
+		"other workload": {Verdict{Plan: other.at(9), Findings: slow}, false},
+	} {
+		r := &Report{Verdicts: []Verdict{c.v}}
+		if got := r.explains(Verdict{Plan: several()}); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
