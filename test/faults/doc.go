@@ -104,8 +104,8 @@
 // one of the manager, not of the machine. One that hangs is failed, whatever it does alone. So does one that came off its reference and broke no other
 // rule, when the workload alone follows another reference, and it passes three times with that or has
 // no fault there: of two watches, a busy machine brings the slower one first. When the time of the test
-// is nearly up no plan begins any more. With -faults.record=FILE the next sweep of the same manager by
-// the same test leaves out what has passed; -faults.part=2/5 is the second of five parts.
+// is nearly up no plan begins any more. With -faults.record=FILE the next sweep of the same manager, installed with the
+// same files, by the same test leaves out what has passed, but for faults that did so by themselves only; -faults.part=2/5 is the second of five parts.
 //
 // # Limits
 //

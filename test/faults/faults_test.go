@@ -701,6 +701,55 @@ func TestJournal(t *testing.T) {
 	}
 }
 
+// A run of several faults that breaks something is played again by the next sweep, although each of them passes by itself.
+func TestJournalKeepsNothingOfWhatFailsTogether(t *testing.T) {
+	path, w := filepath.Join(t.TempDir(), "record"), Workload{Name: "w"}
+	defer func(was int) { *inOne = was }(*inOne)
+	*inOne = 2
+	var last []Plan
+	for range 2 {
+		j, err := openJournal(path, "faults_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		trial := trialOf(t, []Mode{Crash}, nil, false, 1, j)
+		last = trial.Plans(0, w, &Reference{Writes: make([]Write, 6)})
+		for _, p := range last {
+			broken := p.Fault.K == 1
+			for _, point := range p.points() {
+				trial.Told(Verdict{Plan: point, planned: planned{Plan: point, apart: broken}})
+			}
+		}
+		j.close()
+	}
+	if len(last) != 1 || !slices.Equal(last[0].writes(), []int{1, 4}) {
+		t.Errorf("played again is %v, not what failed together", last)
+	}
+}
+
+// What is installed is part of what has passed.
+func TestJournalReadsFolders(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "rbac", "more"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	hashes := map[string]bool{}
+	for _, content := range []string{"one", "another"} {
+		if err := os.WriteFile(filepath.Join(dir, "rbac", "more", "role.yaml"), []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		j, err := openJournal(filepath.Join(dir, "record"), filepath.Join(dir, "rbac"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.close()
+		hashes[j.programs] = true
+	}
+	if _, err := openJournal(filepath.Join(dir, "record"), filepath.Join(dir, "none")); len(hashes) != 2 || err == nil {
+		t.Errorf("%d hashes of two installations; one that is not there: %v", len(hashes), err)
+	}
+}
+
 func TestPart(t *testing.T) {
 	all, played := make([]Workload, 7), 0
 	for _, part := range []string{"1/3", "2/3", "3/3"} {

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 )
 
@@ -21,7 +24,8 @@ type journal struct {
 }
 
 // openJournal reads a file, which need not be there, and goes on with it. What it says is true of
-// the same programs only: the manager, and the test with its workloads and oracles.
+// the same programs only, which are files and folders: the manager, what it is installed with, and the test with its
+// workloads and oracles.
 func openJournal(path string, programs ...string) (*journal, error) {
 	j := &journal{passed: map[string]bool{}}
 	if path == "" {
@@ -29,7 +33,7 @@ func openJournal(path string, programs ...string) (*journal, error) {
 	}
 	hash := sha256.New()
 	for _, program := range programs {
-		if err := addFile(hash, program); err != nil {
+		if err := addFiles(hash, program); err != nil {
 			return nil, fmt.Errorf("reading program: %w", err)
 		}
 	}
@@ -48,14 +52,16 @@ func openJournal(path string, programs ...string) (*journal, error) {
 	return j, nil
 }
 
-func addFile(to io.Writer, path string) error {
-	file, err := os.Open(path)
-	if err != nil {
+// addFiles adds a file, or those of a folder.
+func addFiles(to io.Writer, path string) error {
+	return filepath.WalkDir(path, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(path)
+		fmt.Fprintf(to, "%d %s", len(content), content)
 		return err
-	}
-	defer file.Close()
-	_, err = io.Copy(to, file)
-	return err
+	})
 }
 
 // line is what the journal says of a plan that has passed.
@@ -63,22 +69,23 @@ func (j *journal) line(p Plan) string {
 	return fmt.Sprintf("%s %s %s %d", j.programs, p.Workload.Name, p.Fault.Mode, p.Fault.K)
 }
 
-// has says whether a plan has passed before, and counts it if so.
+// has says whether a plan has passed before, with all of its points, and counts them if so.
 func (j *journal) has(p Plan) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	passed := j.passed[j.line(p)]
-	if passed {
-		j.skipped++
+	points := p.points()
+	if slices.ContainsFunc(points, func(point Plan) bool { return !j.passed[j.line(point)] }) {
+		return false
 	}
-	return passed
+	j.skipped += len(points)
+	return true
 }
 
-// add keeps the verdict of a plan that has passed.
+// add keeps the verdict of a plan that has passed. One that has done so by itself only is to be played with the others again.
 func (j *journal) add(v Verdict) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.file != nil && !v.Failed() {
+	if j.file != nil && !v.Failed() && !v.planned.apart {
 		_, _ = fmt.Fprintln(j.file, j.line(v.Plan))
 	}
 }

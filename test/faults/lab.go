@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,7 +51,9 @@ type Lab struct {
 	recorder *recorder
 	account  *rest.Config // of the manager
 	binary   string
-	end      context.CancelFunc
+	// installed are the files and folders of the installation.
+	installed []string
+	end       context.CancelFunc
 	// background ends with the lab.
 	background context.Context
 	// gate is held by who changes something outside of a manager, and taken while the API
@@ -88,7 +91,7 @@ func Start(ctx context.Context, installation Installation, world World) (*Lab, e
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
 	l := &Lab{
 		ControlPlane: cp, world: world, binary: installation.Binary, end: end, background: background, gate: &sync.RWMutex{},
-		epoch: time.Now().UTC().Truncate(time.Second),
+		installed: fromRoot(slices.Concat(installation.CRDs, installation.Manifests)), epoch: time.Now().UTC().Truncate(time.Second),
 	}
 	if err := l.install(ctx, installation); err != nil {
 		_ = l.Stop()

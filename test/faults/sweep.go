@@ -75,7 +75,7 @@ func Sweep(t *testing.T, lab *Lab, pkg string, workloads ...Workload) {
 	if asSample {
 		chosen = spread(slices.DeleteFunc(chosen, func(w Workload) bool { return w.Slow }), sampled)
 	}
-	done, err := openJournal(*recordTo, lab.Binary(), os.Args[0])
+	done, err := openJournal(*recordTo, append(lab.installed, lab.Binary(), os.Args[0])...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,12 +196,13 @@ func trialOf(t *testing.T, modes []Mode, ks []int, asSample bool, workloads int,
 		},
 		Plans: func(_ int, w Workload, r *Reference) []Plan {
 			all := slices.DeleteFunc(Every(modes, w, r), func(p Plan) bool {
-				return len(ks) > 0 && !slices.Contains(ks, p.Fault.K) || *anew && known.has(p.Fault, w, r) || done.has(p)
+				return len(ks) > 0 && !slices.Contains(ks, p.Fault.K) || *anew && known.has(p.Fault, w, r)
 			})
+			runs := Coupled(all, *inOne)
 			if len(ks) > 1 {
-				return inRuns(all, func(int) int { return 1 })
+				runs = inRuns(all, func(int) int { return 1 })
 			}
-			return Coupled(all, *inOne)
+			return slices.DeleteFunc(runs, done.has) // the others are coupled as they were
 		},
 	}
 	if deadline, limited := t.Deadline(); limited {

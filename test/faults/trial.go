@@ -171,6 +171,8 @@ type planned struct {
 	Plan
 	reference *Reference
 	vain      int
+	// apart says that it was one of several in a run that broke something.
+	apart bool
 }
 
 // Try plays workloads and returns what was found: first the references of all, then all plans,
@@ -346,7 +348,7 @@ func (t *trial) played(ctx context.Context, p planned) (left []planned) {
 		t.suspect(v)
 	}
 	for _, point := range p.points() {
-		left = append(left, planned{Plan: point, reference: p.reference})
+		left = append(left, planned{Plan: point, reference: p.reference, apart: judged})
 	}
 	return left
 }
