@@ -62,7 +62,7 @@
 // What a reconciler reads live, because the cache is not enough to go by, must not be taken for gone where it cannot be
 // read. The proxy notes of which kinds that is after which write, and refuses the next such read (R1), or
 // all of one of those kinds for a while (R2). And a manager that starts may not list one of the kinds that it
-// watches (R3): it has all caches but one.
+// watches (R3): it has all caches but one. Where nothing was read while it would have been refused, the fault did not happen.
 //
 // # Restarting the API server
 //

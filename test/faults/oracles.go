@@ -144,8 +144,8 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 	for _, resource := range unrecorded(r.proxy.story(), r.lab.world.Kinds) {
 		out.add("plan", "the manager writes %s, which the world does not record", resource)
 	}
-	if !r.proxy.faultOver() {
-		out.add("plan", "the fault did not happen: there were %d writes", len(stored(r.proxy.story())))
+	if !r.proxy.happened() {
+		out.add("plan", "the fault did not happen: there were %d writes, and %d requests were refused by plan", len(stored(r.proxy.story())), r.proxy.tally().Refused)
 	}
 	history := r.record.history()
 	if r.converged && reference != nil {

@@ -644,6 +644,11 @@ func (p *proxy) faultOver() bool {
 	}
 }
 
+// happened says whether the fault has, if there is one: one that refuses reads for a while may be over without a read.
+func (p *proxy) happened() bool {
+	return p.faultOver() && (!p.plan.reads() || p.tally().Refused > 0)
+}
+
 func (p *proxy) close() { _ = p.server.Close() }
 
 var verbs = map[string]string{

@@ -120,7 +120,7 @@ type Verdict struct {
 	// workload alone does not follow, and that it passed alone with the one that it does.
 	Strayed bool
 
-	// off says that it parted from its reference before its fault, or came to its end without.
+	// off says that it parted from its reference before its fault, or came to its end without it.
 	off bool
 	// struck are the writes that the fault happened at.
 	struck  []int
@@ -452,7 +452,7 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	if n := min(k, len(before), len(p.reference.Writes)); n > 0 {
 		apart = differ(before[:n], p.reference.Writes[:n])
 	}
-	off := apart != "" || !r.proxy.faultOver()
+	off := apart != "" || !r.proxy.happened()
 	if attempt < attempts && (off || len(r.troubles) > 0) && !slices.ContainsFunc(findings, Finding.absolute) {
 		for _, f := range findings {
 			line, _, _ := strings.Cut(f.String(), "\n")

@@ -45,3 +45,20 @@ func TestExplains(t *testing.T) {
 		}
 	}
 }
+
+// A mode that refuses reads for a while has not happened where nothing was read, and is played again.
+func TestUnreadIsNotPlayed(t *testing.T) {
+	over := make(chan struct{})
+	close(over)
+	for _, mode := range []Mode{Lost, Unread, Unreadable, Blind} {
+		for refused := range 2 {
+			f, write := Fault{mode, 1}, Write{Verb: "create", Code: 201}
+			p := &proxy{plan: disturbance{Fault: f}, over: over, streams: &streams{}, writes: []Write{write}, counted: Tally{Refused: refused}}
+			tr := &trial{report: &Report{}}
+			v, judged := tr.judged(planned{Plan: Plan{Fault: f}, reference: &Reference{Writes: []Write{write}}}, &run{proxy: p, converged: true}, nil, 1)
+			if want := mode == Lost || refused > 0; judged != want || v.off || p.happened() != want {
+				t.Errorf("%s, %d reads are refused: judged: %t, happened: %t", mode, refused, judged, p.happened())
+			}
+		}
+	}
+}
