@@ -521,7 +521,18 @@ func TestBackward(t *testing.T) {
 		u.SetGeneration(generation)
 		return Entry{Version: version, Object: u}
 	}
+	others := func(version, observed int64, conditions ...string) Entry {
+		e := toy(version, 0, 3, 0)
+		unstructured.RemoveNestedField(e.Object.Object, "status")
+		var told []any
+		for _, name := range conditions {
+			told = append(told, map[string]any{"type": name, "observedGeneration": observed})
+		}
+		_ = unstructured.SetNestedSlice(e.Object.Object, told, "status", "conditions")
+		return e
+	}
 	generation := func(u *unstructured.Unstructured) string { return fmt.Sprint(u.GetGeneration()) }
+	takesBack := func(_ *unstructured.Unstructured, condition string) bool { return condition == "Synced" }
 	forbids := func(before, after *unstructured.Unstructured) string {
 		if before.GetGeneration() != after.GetGeneration() {
 			return "another cycle"
@@ -546,6 +557,13 @@ func TestBackward(t *testing.T) {
 		"what the world forbids":    {World{Cycle: generation, Forbids: forbids}, []Entry{toy(1, 1, 1, 1), toy(2, 3, 1, 1), toy(3, 0, 2, 2)}, 1},
 		"less observed":             {World{}, []Entry{toy(1, 1, 2, 2), toy(2, 1, 2, 1)}, 1},
 		"observed before it was":    {World{}, []Entry{toy(1, 1, 1, 2)}, 1},
+		"without a rank":            {World{}, []Entry{others(1, 2, "Ready"), others(2, 3, "Ready"), others(3, 3, "Ready", "Synced")}, 0},
+		"less without a rank":       {World{}, []Entry{others(1, 3, "Ready"), others(2, 1, "Ready"), others(3, 0, "Ready"), others(4, 99, "Ready")}, 3},
+		"less after it was gone":    {World{}, []Entry{others(1, 2, "Ready"), others(2, 2), others(3, 1, "Ready")}, 1},
+		"nothing of what it saw":    {World{}, []Entry{others(1, 0, "Ready"), others(2, 0)}, 0},
+		"gone":                      {World{}, []Entry{others(1, 3, "Ready", "Synced"), others(2, 3, "Ready"), others(3, 3, "Ready")}, 1},
+		"gone as it may":            {World{TakesBack: takesBack}, []Entry{others(1, 3, "Ready", "Synced"), others(2, 3, "Ready"), others(3, 3)}, 1},
+		"gone with what it saw":     {World{}, []Entry{others(1, 2, "Ready", "Synced"), others(2, 3, "Ready")}, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -400,8 +400,7 @@ func (ref *Reference) atOnce(role string) int {
 }
 
 // backward are the changes of an object that its world or the meaning of observedGeneration
-// forbids: a phase left for one that comes before in the same cycle, and a condition that has
-// seen less than before, or more than there is.
+// forbids: a phase left for one that comes before in the same cycle, and conditions that have seen less or are gone.
 func (r *run) backward(history []Entry) []string {
 	type cycle struct {
 		uid  types.UID
@@ -410,7 +409,7 @@ func (r *run) backward(history []Entry) []string {
 	world := r.lab.world
 	var out []string
 	highest, last := map[cycle]int{}, map[cycle]*unstructured.Unstructured{}
-	seen := map[types.UID]map[string]int64{}
+	latest, seen := map[types.UID]*unstructured.Unstructured{}, map[types.UID]map[string]int64{}
 	for _, e := range history {
 		u, at := e.Object, cycle{uid: e.Object.GetUID()}
 		if world.Cycle != nil {
@@ -421,27 +420,50 @@ func (r *run) backward(history []Entry) []string {
 				out = append(out, fmt.Sprintf("%s: %s", world.Role(u), why))
 			}
 		}
-		last[at] = u
-		rank, ok := world.Rank(u)
-		if !ok {
+		if seen[at.uid] == nil {
+			seen[at.uid] = map[string]int64{}
+		}
+		rank, ranked := world.Rank(u)
+		for _, why := range append(unseen(seen[at.uid], u, ranked), world.dropped(latest[at.uid], u)...) {
+			out = append(out, fmt.Sprintf("%s: condition %s", world.Role(u), why))
+		}
+		last[at], latest[at.uid] = u, u
+		if !ranked {
 			continue
 		}
 		if rank < highest[at] {
 			out = append(out, fmt.Sprintf("%s went from rank %d back to %d", world.Role(u), highest[at], rank))
 		}
 		highest[at] = max(highest[at], rank)
-		if seen[at.uid] == nil {
-			seen[at.uid] = map[string]int64{}
+	}
+	return out
+}
+
+// unseen are the conditions of an object that have seen less than before, or more than there is. Those of others, without a
+// rank, need not say what they have seen.
+func unseen(seen map[string]int64, u *unstructured.Unstructured, ranked bool) (out []string) {
+	for condition, generation := range observed(u) {
+		if generation == 0 && ranked {
+			out = append(out, condition+" does not say what generation it has observed")
 		}
-		for condition, generation := range observed(u) {
-			if generation == 0 {
-				out = append(out, fmt.Sprintf("%s: condition %s does not say what generation it has observed", world.Role(u), condition))
-			}
-			if generation < seen[at.uid][condition] || generation > u.GetGeneration() {
-				out = append(out, fmt.Sprintf("%s: condition %s has observed generation %d after %d, and the object is at %d",
-					world.Role(u), condition, generation, seen[at.uid][condition], u.GetGeneration()))
-			}
-			seen[at.uid][condition] = generation
+		if generation < seen[condition] || generation > u.GetGeneration() {
+			out = append(out, fmt.Sprintf("%s has observed generation %d after %d, and the object is at %d",
+				condition, generation, seen[condition], u.GetGeneration()))
+		}
+		seen[condition] = generation
+	}
+	return out
+}
+
+// dropped are the conditions that an object has no more, although it is still what they had seen.
+func (w World) dropped(before, u *unstructured.Unstructured) (out []string) {
+	if before == nil {
+		return nil
+	}
+	has := observed(u)
+	for condition, generation := range observed(before) {
+		if _, there := has[condition]; !there && generation > 0 && generation == u.GetGeneration() && (w.TakesBack == nil || !w.TakesBack(u, condition)) {
+			out = append(out, fmt.Sprintf("%s is gone, and the object is at generation %d, which it had observed", condition, generation))
 		}
 	}
 	return out

@@ -39,6 +39,9 @@ type World struct {
 	// Forbids says why an object must not become what it is from what it was just before, in
 	// the same cycle; empty is that it may. Nil allows everything that the rank does.
 	Forbids func(before, after *unstructured.Unstructured) string
+	// TakesBack says whether an object may say nothing any more of a condition that it has told of the same generation, because
+	// what that was about is gone. Nil is that it may not.
+	TakesBack func(after *unstructured.Unstructured, condition string) bool
 	// Invariants are what must be true whenever something has changed, by name. Each sees all
 	// that has happened until then, of all kinds and in the order in which it was stored, and
 	// says what is wrong with the last of it; empty is nothing.

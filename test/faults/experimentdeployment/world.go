@@ -3,6 +3,7 @@ package experimentdeployment
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,6 +28,9 @@ var installation = faults.Installation{
 	AccountNamespace: managerNamespace,
 	Account:          "labkeeper-controller-manager",
 }
+
+// steps are the conditions that are told of an ExperimentDeployment without a twin, too.
+var steps = []string{v1alpha1.ConditionReady, v1alpha1.ConditionAccepted, v1alpha1.ConditionSourceFound, v1alpha1.ConditionTwinReady}
 
 // world is everything around an ExperimentDeployment.
 var world = faults.World{
@@ -55,6 +59,10 @@ var world = faults.World{
 	Owner: func(u *unstructured.Unstructured) types.UID { return types.UID(u.GetLabels()[v1alpha1.LabelUID]) },
 	Rank: func(u *unstructured.Unstructured) (int, bool) {
 		return 0, u.GetKind() == "ExperimentDeployment" // it is Ready again and again
+	},
+	TakesBack: func(u *unstructured.Unstructured, condition string) bool {
+		_, twin, _ := unstructured.NestedMap(u.Object, "status", "experimentResourceRef")
+		return u.GetKind() == "ExperimentDeployment" && !twin && !slices.Contains(steps, condition)
 	},
 	Invariants: map[string]func([]faults.Entry) string{
 		"source": untouched,
