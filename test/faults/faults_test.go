@@ -884,6 +884,35 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
+// What is empty is compared, and so is the type of a value.
+func TestFlatten(t *testing.T) {
+	of := func(value any) outcome {
+		out := outcome{}
+		flatten(out, "spec", map[string]any{"x": "a", "y": value}, hider("run-1"))
+		return out
+	}
+	for name, c := range map[string]struct {
+		a, b any
+		n    int
+	}{
+		"an empty object is gone":   {map[string]any{"emptyDir": map[string]any{}}, map[string]any{}, 2},
+		"an empty list":             {[]any{}, nil, 1},
+		"a list and an object":      {[]any{}, map[string]any{}, 1},
+		"a text and a number":       {"8080", int64(8080), 1},
+		"a text and a truth":        {"true", true, 1},
+		"nothing, and its name":     {"null", nil, 1},
+		"another hash, another run": {"team-abcdefgh", "team-hgfedcba", 0},
+	} {
+		if d := differences(of(c.a), of(c.b), nil); len(d) != c.n {
+			t.Errorf("%s: %d differences, not %d: %v", name, len(d), c.n, d)
+		}
+	}
+	since := "Toy.status.conditions[0].lastTransitionTime"
+	if d := differences(outcome{since: encoded("CLOCK 0")}, outcome{since: encoded("CLOCK 1")}, nil); len(d) != 1 || !sinceWhen.MatchString(d[0]) {
+		t.Errorf("a difference in when a condition has come about is not known as one: %v", d)
+	}
+}
+
 // What creates nothing is never refused a create, and no plan of that is missed.
 func TestModesThatNoWriteAllows(t *testing.T) {
 	for verb, creates := range map[string]bool{"create": true, "patch": false} {

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -133,19 +134,36 @@ func decode(secret map[string]any) {
 	_ = unstructured.SetNestedStringMap(secret, data, "data")
 }
 
+// flatten writes down the leaves of a value, as JSON: what is empty is not nothing, and "1" is not 1.
 func flatten(out outcome, path string, value any, mask func(string) string) {
 	switch v := value.(type) {
 	case map[string]any:
 		for key, value := range v {
 			flatten(out, path+"."+mask(key), value, mask)
 		}
+		if len(v) == 0 {
+			out[path] = "{}"
+		}
 	case []any:
 		for i, value := range v {
 			flatten(out, fmt.Sprintf("%s[%d]", path, i), value, mask)
 		}
+		if len(v) == 0 {
+			out[path] = "[]"
+		}
+	case string:
+		out[path] = encoded(mask(v))
 	default:
-		out[path] = mask(fmt.Sprint(v))
+		out[path] = encoded(v)
 	}
+}
+
+func encoded(scalar any) string {
+	text, err := json.Marshal(scalar)
+	if err != nil {
+		return fmt.Sprint(scalar)
+	}
+	return string(text)
 }
 
 // differences are the fields in which two outcomes differ.
@@ -156,14 +174,14 @@ func differences(want, got outcome, masked map[string]bool) []string {
 		switch {
 		case masked[path]:
 		case !found:
-			out = append(out, fmt.Sprintf("%s: %q is not there", path, want[path]))
+			out = append(out, fmt.Sprintf("%s: %s is not there", path, want[path]))
 		case value != want[path]:
-			out = append(out, fmt.Sprintf("%s: %q, in the reference %q", path, value, want[path]))
+			out = append(out, fmt.Sprintf("%s: %s, in the reference %s", path, value, want[path]))
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(got)) {
 		if _, found := want[path]; !found && !masked[path] {
-			out = append(out, fmt.Sprintf("%s: %q, in the reference nothing", path, got[path]))
+			out = append(out, fmt.Sprintf("%s: %s, in the reference nothing", path, got[path]))
 		}
 	}
 	return out
@@ -194,7 +212,7 @@ func more(a, b outcome, masked map[string]bool) string {
 	for _, path := range slices.Sorted(maps.Keys(masked)) {
 		x, y := a[path], b[path]
 		if drawn.ReplaceAllString(x, "HASH") != drawn.ReplaceAllString(y, "HASH") {
-			return fmt.Sprintf("%s is %q and %q", path, x, y)
+			return fmt.Sprintf("%s is %s and %s", path, cmp.Or(x, "nothing"), cmp.Or(y, "nothing"))
 		}
 	}
 	return ""
