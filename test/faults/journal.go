@@ -85,7 +85,7 @@ func (j *journal) has(p Plan) bool {
 func (j *journal) add(v Verdict) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.file != nil && !v.Failed() && !v.planned.apart {
+	if j.file != nil && !v.Failed() && !v.Unplayed && !v.planned.apart {
 		_, _ = fmt.Fprintln(j.file, j.line(v.Plan))
 	}
 }

@@ -122,7 +122,7 @@ func blame(t *testing.T, pkg string, report *Report) {
 		}
 	}
 	if n := report.unplayed; n > 0 {
-		t.Errorf("%d plans were not played: the time was up; with -faults.record the rest can be played later", n)
+		t.Errorf("%d plans were not played: the time was up, or their writes are in no reference of the workload alone; with -faults.record the rest can be played later", n)
 	}
 }
 
@@ -402,6 +402,8 @@ func (v Verdict) String() string {
 		fmt.Fprintf(&out, "\n    passed alone, %d times", attempts)
 	case v.Strayed:
 		out.WriteString("\n    passed alone, where the reference is another")
+	case v.Unplayed:
+		out.WriteString("\n    was not played: alone, the reference is another, without that write")
 	case v.Again && len(v.Alone) == 0:
 		out.WriteString("\n    passed alone")
 	case v.Again:

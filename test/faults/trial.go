@@ -119,6 +119,8 @@ type Verdict struct {
 	// Strayed says that its fault had no place, because beside others its reference was one that the
 	// workload alone does not follow, and that it passed alone with the one that it does.
 	Strayed bool
+	// Unplayed says that its write is not in the reference that the workload alone follows, so that nothing is known of it.
+	Unplayed bool
 
 	// off says that it parted from its reference before its fault, or came to its end without it.
 	off bool
@@ -128,7 +130,10 @@ type Verdict struct {
 }
 
 // Failed says whether the plan broke a rule.
-func (v Verdict) Failed() bool { return len(v.Findings) > 0 && !v.Slow && !v.Strayed }
+func (v Verdict) Failed() bool { return len(v.Findings) > 0 && !v.Slow && !v.Strayed && !v.Unplayed }
+
+// counts says whether it was a plan, and played.
+func (v Verdict) counts() bool { return v.Plan.Fault.K > 0 && !v.Unplayed }
 
 // Report is what a trial came to.
 type Report struct {
@@ -142,7 +147,7 @@ type Report struct {
 	mu     sync.Mutex
 	played map[string]map[Mode]*progress
 	// total is how many plans are to be played, and done how many were; unplayed are those
-	// that the time did not suffice for, and replayed is how often one was played again because
+	// that the time did not suffice for, or whose write never came, and replayed is how often one was played again because
 	// it parted from its reference before its fault.
 	total, done, unplayed, replayed int
 }
@@ -595,7 +600,7 @@ func (t *trial) excuse(ctx context.Context, v *Verdict) {
 		v.Slow = len(v.Alone) == 0
 	}
 	if v.mayHaveStrayed() {
-		v.Strayed = t.strayed(ctx, v.planned)
+		t.strayed(ctx, v)
 	}
 }
 
@@ -610,15 +615,28 @@ func (v *Verdict) broke(but ...string) bool {
 	return slices.ContainsFunc(v.Findings, func(f Finding) bool { return !slices.Contains(but, f.Oracle) })
 }
 
-// strayed says whether a plan that was off its reference follows another one alone, and passes at its
-// write, if there is such a write.
-func (t *trial) strayed(ctx context.Context, p planned) bool {
-	reference, err := t.reference(ctx, p.Workload)
-	if err != nil || differ(reference.Writes, p.reference.Writes) == "" {
-		return false
+// strayed finds out whether a plan that was off its reference follows another one alone, and passes at its write, or has no such
+// write in it and was not played.
+func (t *trial) strayed(ctx context.Context, v *Verdict) {
+	reference, err := t.reference(ctx, v.Plan.Workload)
+	if err != nil {
+		return
 	}
-	p.reference = reference
-	return !p.Fault.possible(reference) || len(t.often(ctx, p, attempts)) == 0
+	p := v.planned
+	apart := differ(reference.Writes, p.reference.Writes) != ""
+	if p.reference = reference; apart && p.Fault.possible(reference) {
+		v.Strayed = len(t.often(ctx, p, attempts)) == 0
+	} else if apart {
+		t.unplay(v)
+	}
+}
+
+// unplay counts a plan as one that was not played.
+func (t *trial) unplay(v *Verdict) {
+	v.Unplayed = true
+	t.report.mu.Lock()
+	defer t.report.mu.Unlock()
+	t.report.unplayed++
 }
 
 // often is what is found when a plan is played alone a number of times, or until something is.
@@ -742,7 +760,7 @@ func (r *Report) Tally() Tally {
 func (r *Report) plans() int {
 	n := 0
 	for _, v := range r.Verdicts {
-		if v.Plan.Fault.K > 0 {
+		if v.counts() {
 			n++
 		}
 	}
@@ -785,7 +803,7 @@ func (r *Report) print(to io.Writer, workloads []Workload, took time.Duration) {
 			if v.Plan.Workload.Name != w.Name {
 				continue
 			}
-			if v.Plan.Fault.K > 0 {
+			if v.counts() {
 				plans++
 			}
 			if v.Failed() {

@@ -1,6 +1,10 @@
 package faults
 
-import "testing"
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
 
 // several is a plan with a fault at two writes.
 func several() Plan { return Plan{Workload: Workload{Name: "w"}, Fault: Fault{Mode: Crash}}.at(3, 9) }
@@ -60,5 +64,27 @@ func TestUnreadIsNotPlayed(t *testing.T) {
 				t.Errorf("%s, %d reads are refused: judged: %t, happened: %t", mode, refused, judged, p.happened())
 			}
 		}
+	}
+}
+
+// What has no place alone is not played: it neither passes nor is it kept as passed, and the sweep fails for it.
+func TestUnplayed(t *testing.T) {
+	path, plan := filepath.Join(t.TempDir(), "record"), several().at(3)
+	tr, v := &trial{report: &Report{}}, Verdict{Plan: plan, Findings: []Finding{{"plan", "it parts from the reference"}}, off: true}
+	tr.unplay(&v)
+	tr.tell(v)
+	for range 2 {
+		j, err := openJournal(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if j.has(plan) {
+			t.Error("it counts as passed")
+		}
+		j.add(v)
+		j.close()
+	}
+	if v.Failed() || tr.report.unplayed != 1 || tr.report.plans() != 0 || !strings.Contains(v.String(), "not played") {
+		t.Errorf("of %d plans %d were not played: %s", tr.report.plans(), tr.report.unplayed, v)
 	}
 }
