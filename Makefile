@@ -53,19 +53,19 @@ test-integration:
 
 .PHONY: test-rollouts
 test-rollouts: k8s rollouts ## Run twins of Rollouts beside the controller of Argo Rollouts (which takes minutes to build, once).
-	@go test -tags rollouts ./test/integration -count=1 -ginkgo.label-filter=rollouts $(TESTFLAGS)
+	@go test -tags rollouts ./test/integration -count=1 -ginkgo.label-filter=rollouts -ginkgo.fail-on-empty $(TESTFLAGS)
 
 .PHONY: test-karpenter
 test-karpenter: k8s karpenter ## Put NodePools of Karpenter itself to sleep and wake them.
-	@go test -tags karpenter ./test/integration -count=1 -ginkgo.label-filter=karpenter $(TESTFLAGS)
+	@go test -tags karpenter ./test/integration -count=1 -ginkgo.label-filter=karpenter -ginkgo.fail-on-empty $(TESTFLAGS)
 
 .PHONY: test-keda
 test-keda: k8s keda ## Put workloads to sleep and wake them that KEDA itself scales (it takes minutes to build, once).
-	@go test -tags keda ./test/integration -count=1 -ginkgo.label-filter=keda $(TESTFLAGS)
+	@go test -tags keda ./test/integration -count=1 -ginkgo.label-filter=keda -ginkgo.fail-on-empty $(TESTFLAGS)
 
 .PHONY: hibernate-crash
 hibernate-crash: k8s ## Put 1,000 workloads to sleep and wake them while runners and managers are killed at random.
-	@go test ./test/integration -count=1 -v -timeout 60m -run TestIntegration -ginkgo.v -ginkgo.label-filter=crash -hibernation.rounds=250 -hibernation.whole $(TESTFLAGS)
+	@go test ./test/integration -count=1 -v -timeout 60m -run TestIntegration -ginkgo.v -ginkgo.label-filter=crash -ginkgo.fail-on-empty -hibernation.rounds=250 -hibernation.whole $(TESTFLAGS)
 
 .PHONY: schedule
 schedule: ## Compare schedules with an oracle that goes by the minute, in every time zone whose clocks change.

@@ -1,0 +1,116 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/labkeeper/labkeeper/test/env"
+)
+
+var (
+	runs     = regexp.MustCompile(`-run '?([^' ]+)`)
+	packages = regexp.MustCompile(`(?:^| )(\./[^ )]+)`)
+	calls    = regexp.MustCompile(`\$\(call swept,([^)]*)\)`)
+	tests    = regexp.MustCompile(`(?m)^func (Test\w*)\(`)
+)
+
+// go test is content when there is no test by the name that a target gives, and ginkgo when a label filter leaves nothing.
+func TestTargetsNameTests(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(env.Root(), "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(makefile)) {
+		if strings.Contains(line, "-ginkgo.label-filter") && !strings.Contains(line, "-ginkgo.fail-on-empty") {
+			t.Errorf("that there is no such spec is no failure: %s", line)
+		}
+		if run := runs.FindStringSubmatch(line); run != nil {
+			n++
+			if err := named(line, run[1]); err != nil {
+				t.Errorf("%v: %s", err, line)
+			}
+		}
+	}
+	if n == 0 {
+		t.Error("no target names a test")
+	}
+}
+
+func TestNamed(t *testing.T) {
+	for line, ok := range map[string]bool{
+		"go test $(call swept,...) -run TestSweep":                      true,
+		"go test $(call swept,experiment component) -run TestMutants":   true,
+		"go test $(call swept,experiment toy/manager) -run TestMutants": false,
+		"go test ./test/faults -count=1 -run TestOverlay $(SWEEPFLAGS)": true,
+		"go test ./test/faults -run 'TestOverlay|TestIsNot'":            false,
+		"go test ./test/faults -run TestSweep":                          false,
+		"go test ./test/none -run TestSweep":                            false,
+		"go test -run TestSweep":                                        false,
+	} {
+		if err := named(line, runs.FindStringSubmatch(line)[1]); (err == nil) != ok {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+// named says which part of a pattern is the name of no test in one of the packages of a command: in all of them, each has one.
+func named(command, pattern string) error {
+	var dirs []string
+	for _, of := range calls.FindAllStringSubmatch(command, -1) {
+		for _, name := range strings.Fields(of[1]) {
+			dirs = append(dirs, "./test/faults/"+name)
+		}
+	}
+	for _, dir := range packages.FindAllStringSubmatch(calls.ReplaceAllString(command, ""), -1) {
+		dirs = append(dirs, dir[1])
+	}
+	if len(dirs) == 0 {
+		return errors.New("it names no package")
+	}
+	for _, dir := range dirs {
+		names, err := testsOf(dir)
+		if err != nil {
+			return err
+		}
+		for _, part := range strings.Split(pattern, "|") {
+			name, err := regexp.Compile("(?m)" + part)
+			if err != nil {
+				return err
+			}
+			if !name.MatchString(names) {
+				return fmt.Errorf("%s has no test %s", dir, part)
+			}
+		}
+	}
+	return nil
+}
+
+// testsOf are the names of the tests of a package, whatever its build tags, or of all below it (...), one in a line.
+func testsOf(dir string) (string, error) {
+	root, all := strings.CutSuffix(dir, "/...")
+	root = filepath.Join(env.Root(), root)
+	var names strings.Builder
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && !all && path != root:
+			return fs.SkipDir
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, name := range tests.FindAllSubmatch(text, -1) {
+			fmt.Fprintf(&names, "%s\n", name[1])
+		}
+		return err
+	})
+	return names.String(), err
+}
