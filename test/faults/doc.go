@@ -93,8 +93,8 @@
 // another start sets again.
 //
 // Many workloads begin as others do, and part from them with what their users do later. Where the manager has got as far as the
-// next write on the same road, from the same objects, a kill is the same in all of them, and -faults.anew plays it in the first.
-// What it does not show is a kill that leaves something which only another end brings out. CI plays kills in both of these ways;
+// next write on the same road, from the same objects, among outsides that hold the same steps and judged by the same rules, a kill is
+// the same in all of them, and -faults.anew plays it in the first. What it does not show is a kill that leaves something which only another end brings out. CI plays kills in both of these ways;
 // the sweep itself has one in a run, at every write of every workload.
 //
 // No plan ends a sweep. What has failed is played once more at the end, alone, and stays failed;

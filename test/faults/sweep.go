@@ -21,7 +21,7 @@ var (
 	full     = flag.String("faults.full", "", "comma-separated modes to play at every write, all, or none: the references alone; by default a fixed sample is played")
 	part     = flag.String("faults.part", "", "play a part of the workloads: 2/5 is the second of five")
 	inOne    = flag.Int("faults.together", 1, "let a fault happen at so many writes of one run, far from each other, as long as the manager goes on after each as if nothing had happened; what is left has another run, and of one with a finding each has its own")
-	anew     = flag.Bool("faults.anew", false, "leave out kills and lost answers at writes that are on the road of a workload before, of the same objects and flags, where the user has done nothing else yet")
+	anew     = flag.Bool("faults.anew", false, "leave out kills and lost answers at writes that are on the road of a workload before, of the same objects, flags, outsides and rules, where the user has done nothing else yet")
 	recordTo = flag.String("faults.record", "", "file that keeps what has passed; what it says of the same manager and the same test is not played again")
 	parallel = flag.Int("faults.parallel", 6, "how many plans are played at the same time")
 	binary   = flag.String("faults.manager", "", "manager to judge; by default it is built")
@@ -273,8 +273,8 @@ func Every(modes []Mode, w Workload, reference *Reference) []Plan {
 	return out
 }
 
-// roads are those that workloads have in common: what they begin with, and the writes since, as far as the user has done nothing
-// else by the next of them.
+// roads are those that workloads have in common: what they begin with, what the outsides hold, what they are judged by, and the
+// writes since, as far as the user has done nothing else by the next of them.
 type roads map[string]bool
 
 // has says whether another workload has a write on the same road, and remembers the road.
@@ -290,7 +290,8 @@ func (known roads) has(f Fault, w Workload, reference *Reference) bool {
 		}
 		road.Write(text)
 	}
-	fmt.Fprintf(&road, "%q %s", w.Args, f)
+	// What the outsides do on it, and what it is judged by.
+	fmt.Fprintf(&road, "%q %q %q %q %q %s", w.Args, w.Holds, w.Breaks, w.Leaves, w.Logs, f)
 	for _, write := range reference.Writes[:f.K+1] {
 		road.WriteString("\n" + write.Signature())
 	}
