@@ -110,17 +110,9 @@ func (d *demo) awaitComplete(ctx context.Context) error {
 	var versions map[string]string
 	changed := time.Now()
 	for {
-		all, now := true, map[string]string{}
-		for _, k := range kinds {
-			list, err := d.list(ctx, k)
-			if err != nil {
-				return err
-			}
-			all = all && (len(list) > 0 || !k.needed) && !slices.ContainsFunc(list, k.lacks)
-			maps.Copy(now, resourceVersions(list))
-		}
-		if all {
-			return nil
+		all, now, err := d.look(ctx)
+		if err != nil || all {
+			return err
 		}
 		if !maps.Equal(now, versions) {
 			versions, changed = now, time.Now()
@@ -138,6 +130,48 @@ func (d *demo) awaitComplete(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// look says whether all objects are where they should be, and their versions, and gives the verdicts that are asked for.
+func (d *demo) look(ctx context.Context) (all bool, versions map[string]string, err error) {
+	all, versions = true, map[string]string{}
+	for _, k := range kinds {
+		list, err := d.list(ctx, k)
+		if err != nil {
+			return false, nil, err
+		}
+		if err := d.judge(ctx, list); err != nil {
+			return false, nil, err
+		}
+		all = all && (len(list) > 0 || !k.needed) && !slices.ContainsFunc(list, k.lacks)
+		maps.Copy(versions, resourceVersions(list))
+	}
+	return all, versions, nil
+}
+
+// asks says whether an Experiment waits for the verdict of a person, who is played by the demo.
+func asks(o unstructured.Unstructured) bool {
+	mode, _, _ := unstructured.NestedString(o.Object, "spec", "workflow", "completion", "mode")
+	_, given := o.GetAnnotations()[verdict]
+	return mode == "manual" && phase(o) == "Running" && !given
+}
+
+// verdict is the annotation by which a person gives it.
+const verdict = "experiments.illm.io/complete"
+
+// judge gives the verdict on those that ask for it.
+func (d *demo) judge(ctx context.Context, list []unstructured.Unstructured) error {
+	for _, o := range list {
+		if !asks(o) {
+			continue
+		}
+		args := []string{"annotate", table, "--namespace=" + o.GetNamespace(), o.GetName(), verdict + "=Succeeded"}
+		fmt.Printf("$ kubectl %s\n", strings.Join(args, " "))
+		if err := d.kubectl(ctx, args...).Run(); err != nil {
+			return fmt.Errorf("running kubectl annotate: %w", err)
+		}
+	}
+	return nil
 }
 
 // list returns all objects of a kind.

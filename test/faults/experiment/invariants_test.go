@@ -47,7 +47,8 @@ func TestInvariants(t *testing.T) {
 	registration := func(verb watch.EventType) faults.Entry {
 		entry := child(verb, "Secret", "app", "", false)
 		entry.Object.SetNamespace(argoCDNamespace)
-		entry.Object.Object["data"] = map[string]any{"name": "bGFi"}
+		entry.Object.SetLabels(map[string]string{"argocd.argoproj.io/secret-type": "cluster"})
+		entry.Object.Object["data"] = map[string]any{"name": "bGFi", "server": "aHR0cHM6Ly8yMDMuMC4xMTMuNw==", "config": "eyJiZWFyZXJUb2tlbiI6IngifQ=="}
 		return entry
 	}
 	elsewhere := onExisting.DeepCopy()
