@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 )
 
 const (
@@ -152,12 +154,9 @@ func (d *demo) look(ctx context.Context) (all bool, versions map[string]string, 
 // asks says whether an Experiment waits for the verdict of a person, who is played by the demo.
 func asks(o unstructured.Unstructured) bool {
 	mode, _, _ := unstructured.NestedString(o.Object, "spec", "workflow", "completion", "mode")
-	_, given := o.GetAnnotations()[verdict]
+	_, given := o.GetAnnotations()[v1alpha1.AnnotationComplete]
 	return mode == "manual" && phase(o) == "Running" && !given
 }
-
-// verdict is the annotation by which a person gives it.
-const verdict = "experiments.illm.io/complete"
 
 // judge gives the verdict on those that ask for it.
 func (d *demo) judge(ctx context.Context, list []unstructured.Unstructured) error {
@@ -165,7 +164,7 @@ func (d *demo) judge(ctx context.Context, list []unstructured.Unstructured) erro
 		if !asks(o) {
 			continue
 		}
-		args := []string{"annotate", table, "--namespace=" + o.GetNamespace(), o.GetName(), verdict + "=Succeeded"}
+		args := []string{"annotate", table, "--namespace=" + o.GetNamespace(), o.GetName(), v1alpha1.AnnotationComplete + "=Succeeded"}
 		fmt.Printf("$ kubectl %s\n", strings.Join(args, " "))
 		if err := d.kubectl(ctx, args...).Run(); err != nil {
 			return fmt.Errorf("running kubectl annotate: %w", err)

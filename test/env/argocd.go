@@ -8,6 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
+// ArgoCDRefresh is the annotation that asks Argo CD to look at an Application again. It takes it off when it has.
+const ArgoCDRefresh = "argocd.argoproj.io/refresh"
+
 // ArgoCDKnows says whether Argo CD knows a cluster of some name by a Secret of its namespace: by its label, and only if it says where
 // the cluster is and how to log in there. It does not ask the manager's own code, because that is what is tested.
 func ArgoCDKnows(secret *unstructured.Unstructured, cluster string) bool {

@@ -49,9 +49,6 @@ const (
 // clusterEndpoint is that of every cluster of the world.
 const clusterEndpoint = "203.0.113.7"
 
-// refresh is the annotation that asks Argo CD to look again.
-const refresh = "argocd.argoproj.io/refresh"
-
 // hold is a step that an outside does not take until it is released.
 type hold string
 
@@ -187,13 +184,21 @@ func (s *stage) release(holds ...hold) {
 		}
 	}
 	s.mu.Unlock()
+	for _, u := range s.objects() {
+		s.play(u)
+	}
+}
+
+// objects are those of the stage as they were seen last.
+func (s *stage) objects() (all []*unstructured.Unstructured) {
 	for _, informer := range s.world.informers {
 		for _, o := range informer.GetStore().List() {
 			if u := o.(*unstructured.Unstructured); s.world.stageOf(u) == s {
-				s.play(u)
+				all = append(all, u)
 			}
 		}
 	}
+	return all
 }
 
 func (s *stage) holds(h hold) bool {
@@ -339,7 +344,7 @@ func (s *stage) playArgoCD(u *unstructured.Unstructured) error {
 	health, _, _ := unstructured.NestedString(u.Object, "status", "health", "status")
 	sync, _, _ := unstructured.NestedString(u.Object, "status", "sync", "status")
 	compared, _, _ := unstructured.NestedSlice(u.Object, "status", "sync", "comparedTo", "sources")
-	if s.holds(applicationHealthy) || health == "Healthy" && sync == "Synced" && u.GetAnnotations()[refresh] == "" && equality.Semantic.DeepEqual(compared, sourcesOf(u)) {
+	if s.holds(applicationHealthy) || health == "Healthy" && sync == "Synced" && u.GetAnnotations()[env.ArgoCDRefresh] == "" && equality.Semantic.DeepEqual(compared, sourcesOf(u)) {
 		return nil
 	}
 	if known, err := s.known(u); err != nil {
@@ -351,18 +356,15 @@ func (s *stage) playArgoCD(u *unstructured.Unstructured) error {
 		return err
 	}
 	return s.patch(applications, u, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{refresh: nil}}, "status": applicationStatus(u, "Healthy", "Synced", nil),
+		"metadata": map[string]any{"annotations": map[string]any{env.ArgoCDRefresh: nil}}, "status": applicationStatus(u, "Healthy", "Synced", nil),
 	})
 }
 
 // playRegistered has Argo CD look at what it deploys on a cluster that it knows now.
 func (s *stage) playRegistered(secret *unstructured.Unstructured) (err error) {
-	for _, informer := range s.world.informers {
-		for _, o := range informer.GetStore().List() {
-			u := o.(*unstructured.Unstructured)
-			if name, _, _ := unstructured.NestedString(u.Object, "spec", "destination", "name"); u.GetKind() == "Application" && s.world.stageOf(u) == s && env.ArgoCDKnows(secret, name) {
-				err = errors.Join(err, s.playArgoCD(u))
-			}
+	for _, u := range s.objects() {
+		if name, _, _ := unstructured.NestedString(u.Object, "spec", "destination", "name"); u.GetKind() == "Application" && env.ArgoCDKnows(secret, name) {
+			err = errors.Join(err, s.playArgoCD(u))
 		}
 	}
 	return err
@@ -383,11 +385,11 @@ func (s *stage) known(u *unstructured.Unstructured) (bool, error) {
 
 // refuseCluster is what Argo CD says of a cluster that it does not know.
 func (s *stage) refuseCluster(u *unstructured.Unstructured) error {
-	if said, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions"); len(said) > 0 && u.GetAnnotations()[refresh] == "" {
+	if said, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions"); len(said) > 0 && u.GetAnnotations()[env.ArgoCDRefresh] == "" {
 		return nil
 	}
 	return s.patch(applications, u, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{refresh: nil}},
+		"metadata": map[string]any{"annotations": map[string]any{env.ArgoCDRefresh: nil}},
 		"status": map[string]any{"conditions": []any{map[string]any{
 			"type": "InvalidSpecError", "message": "there are no clusters with this name", "lastTransitionTime": now(),
 		}}},

@@ -156,7 +156,7 @@ func (f facts) syncAgain(p *Plan, t *target, part *part) {
 	part.message += "; it is synced again after a while"
 	since := f.now // it was healthy before
 	if before := recordedTarget(f.experiment.Status.Targets, t.spec.Name); before != nil && before.State == v1alpha1.TargetDeploying && before.Since != nil {
-		since = latest(before.Since.Time, part.app.GetCreationTimestamp().Time)
+		since = slices.MaxFunc([]time.Time{before.Since.Time, part.app.GetCreationTimestamp().Time}, time.Time.Compare)
 	}
 	delay := min(max(failed.Sub(since), minSyncDelay), maxSyncDelay)
 	if left := failed.Add(delay).Sub(f.now); left > 0 {
@@ -393,12 +393,4 @@ func (f facts) componentStatuses(t *target) (all []v1alpha1.TargetComponentStatu
 		})
 	}
 	return all
-}
-
-// latest is the later of two times.
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

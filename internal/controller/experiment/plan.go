@@ -155,17 +155,16 @@ func (f facts) terminated() Plan {
 	p := Plan{Targets: f.experiment.Status.Targets, Workflow: f.workflow()}
 	step := withoutVerdict()
 	deployments, resolved := f.resolve()
+	targets := f.targets()
 	if w := p.Workflow; w != nil && (argoworkflows.State{Phase: w.Phase}).Over() && holds(resolved) && !w.Superseded && !f.outdated(w, deployments) {
-		targets := f.targets()
 		waits := f.unsettled(targets, deployments) ||
 			recordedStep(f.experiment.Status.Conditions, v1alpha1.ConditionWorkflowSucceeded).Reason == v1alpha1.ReasonTargetsNotSettled
 		if judged := f.judge(&p, waits); p.Verdict {
 			step = judged // which nobody has recorded yet
 		}
-		p.Steps = []conditions.Step{step}
-		p.Confirm = f.deployed(p, targets)
 	}
 	p.Verdict, p.Steps = true, []conditions.Step{step}
+	p.Confirm = f.deployed(p, targets)
 	return p
 }
 

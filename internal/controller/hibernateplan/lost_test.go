@@ -187,43 +187,9 @@ func TestTakenBackIsToldOf(t *testing.T) {
 	}
 }
 
-// The same where nobody has taken a finalizer off: the plan was given up at its deadline, and is created again while the
-// pod of its last attempt does not end (its node does not answer).
-func TestFormerRunnerOfOneGivenUp(t *testing.T) {
-	plan := asleepNow()
-	plan.Spec.Deletion = &v1alpha1.Deletion{Deadline: &metav1.Duration{Duration: time.Minute}}
-	r, c := newReconciler(t, append(away(plan), plan)...)
-	job := theJob(t, r, c, plan)
-	job.Status.Active, job.Status.Ready = 1, ptr.To[int32](1)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: job.Name}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
-	if err := errors.Join(c.Status().Update(t.Context(), job), c.Create(t.Context(), pod), c.Delete(t.Context(), plan)); err != nil {
-		t.Fatal(err)
-	}
-	_, plan = pass(t, r, plan)
-	clock := r.Options.Clock.(*clocktesting.FakePassiveClock)
-	clock.SetTime(clock.Now().Add(2 * time.Minute)) // its runner has 27 min more
-	goes(t, r, c, plan)
-	again := asleepNow()
-	again.UID, again.ResourceVersion = "uid-2", ""
-	again.Spec.Targets[0].ConnectorRef = plan.Spec.Targets[0].ConnectorRef
-	again.Spec.Override.State = v1alpha1.OverrideAwake
-	if err := c.Create(t.Context(), again); err != nil {
-		t.Fatal(err)
-	}
-	for range 5 {
-		_, again = pass(t, r, again)
-	}
-	alive := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && pod.Status.Phase == corev1.PodRunning
-	if jobs := jobsOf(t, c); len(jobs) > 0 && alive {
-		t.Errorf("Job %s acts beside the pod of %s, which has its kubeconfig", jobs[0].Name, job.Name)
-	}
-}
-
-// As TestFormerRunnerOfOneGivenUp, where the former plan gave its runners six hours, and the one that is created after it says nothing of
-// that. The pod says it.
-func TestFormerRunnerWithLongerDeadline(t *testing.T) {
-	plan := asleepNow()
-	plan.Spec.Runner = &v1alpha1.RunnerTemplate{ActiveDeadline: &metav1.Duration{Duration: 6 * time.Hour}}
+// givenUp is a plan that was given up at its deadline while the pod of its last attempt does not end: its node does not answer.
+func givenUp(t *testing.T, plan *v1alpha1.HibernatePlan) (*Reconciler, client.Client, *batchv1.Job, *corev1.Pod) {
+	t.Helper()
 	plan.Spec.Deletion = &v1alpha1.Deletion{Deadline: &metav1.Duration{Duration: time.Minute}}
 	r, c := newReconciler(t, append(away(plan), plan)...)
 	job := theJob(t, r, c, plan)
@@ -238,12 +204,14 @@ func TestFormerRunnerWithLongerDeadline(t *testing.T) {
 	}
 	_, plan = pass(t, r, plan)
 	clock := r.Options.Clock.(*clocktesting.FakePassiveClock)
-	clock.SetTime(clock.Now().Add(2 * time.Minute))
+	clock.SetTime(clock.Now().Add(2 * time.Minute)) // its runner has 27 min more, or what else it was given
 	goes(t, r, c, plan)
-	if err := errors.Join(c.Delete(t.Context(), pod), c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)); err != nil { // with its Job
-		t.Fatal(err)
-	}
-	clock.SetTime(pod.DeletionTimestamp.Add(40 * time.Minute))
+	return r, c, job, pod
+}
+
+// createdAgain is a plan of the same name that is to wake what that one has left, and that was looked at some times.
+func createdAgain(t *testing.T, r *Reconciler, c client.Client, plan *v1alpha1.HibernatePlan) *v1alpha1.HibernatePlan {
+	t.Helper()
 	again := asleepNow()
 	again.UID, again.ResourceVersion = "uid-2", ""
 	again.Spec.Targets[0].ConnectorRef = plan.Spec.Targets[0].ConnectorRef
@@ -254,6 +222,32 @@ func TestFormerRunnerWithLongerDeadline(t *testing.T) {
 	for range 5 {
 		_, again = pass(t, r, again)
 	}
+	return again
+}
+
+// The same where nobody has taken a finalizer off: the plan was given up, and is created again.
+func TestFormerRunnerOfOneGivenUp(t *testing.T) {
+	plan := asleepNow()
+	r, c, job, pod := givenUp(t, plan)
+	createdAgain(t, r, c, plan)
+	alive := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && pod.Status.Phase == corev1.PodRunning
+	if jobs := jobsOf(t, c); len(jobs) > 0 && alive {
+		t.Errorf("Job %s acts beside the pod of %s, which has its kubeconfig", jobs[0].Name, job.Name)
+	}
+}
+
+// As TestFormerRunnerOfOneGivenUp, where the former plan gave its runners six hours, and the one that is created after it says nothing of
+// that. The pod says it.
+func TestFormerRunnerWithLongerDeadline(t *testing.T) {
+	plan := asleepNow()
+	plan.Spec.Runner = &v1alpha1.RunnerTemplate{ActiveDeadline: &metav1.Duration{Duration: 6 * time.Hour}}
+	r, c, job, pod := givenUp(t, plan)
+	if err := errors.Join(c.Delete(t.Context(), pod), c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod)); err != nil { // with its Job
+		t.Fatal(err)
+	}
+	clock := r.Options.Clock.(*clocktesting.FakePassiveClock)
+	clock.SetTime(pod.DeletionTimestamp.Add(40 * time.Minute))
+	again := createdAgain(t, r, c, plan)
 	if jobs := jobsOf(t, c); len(jobs) > 0 {
 		t.Errorf("Job %s acts beside pod %s of %s, whose arguments are %v", jobs[0].Name, pod.Name, job.Name, pod.Spec.Containers[0].Args)
 	}

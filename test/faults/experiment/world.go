@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/test/env"
 	"github.com/labkeeper/labkeeper/test/faults"
 )
 
@@ -522,13 +523,12 @@ func (p player) argoCD(ctx context.Context) error {
 	}})
 }
 
-// refresh is the annotation that asks Argo CD to look again.
-const refresh = "argocd.argoproj.io/refresh"
-
-func (p player) asked() bool { return p.object.GetAnnotations()[refresh] != "" }
+func (p player) asked() bool { return p.object.GetAnnotations()[env.ArgoCDRefresh] != "" }
 
 // looked is what Argo CD does with that when it has.
-func looked() map[string]any { return map[string]any{"annotations": map[string]any{refresh: nil}} }
+func looked() map[string]any {
+	return map[string]any{"annotations": map[string]any{env.ArgoCDRefresh: nil}}
+}
 
 // deploying says whether the Experiment has told that the Application is on its way.
 func (p player) deploying() bool {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/test/env"
 	"github.com/labkeeper/labkeeper/test/load/harness"
 )
 
@@ -146,15 +147,13 @@ func argoCD(ctx context.Context, c *harness.Client, o *harness.Object, gone bool
 			return err
 		}
 	}
-	const refresh = "argocd.argoproj.io/refresh" // asks Argo CD to look again
-
-	if o.Metadata.Annotations[refresh] == "" && string(status.Sync.ComparedTo.Sources) == string(spec.Sources) { // the server sorts the keys of both
+	if o.Metadata.Annotations[env.ArgoCDRefresh] == "" && string(status.Sync.ComparedTo.Sources) == string(spec.Sources) { // the server sorts the keys of both
 		return nil
 	}
 	if err := createNamespace(ctx, c, o); err != nil {
 		return err
 	}
-	return c.Patch(ctx, o.Path(), map[string]any{"metadata": map[string]any{"annotations": map[string]any{refresh: nil}}, "status": map[string]any{
+	return c.Patch(ctx, o.Path(), map[string]any{"metadata": map[string]any{"annotations": map[string]any{env.ArgoCDRefresh: nil}}, "status": map[string]any{
 		"health":    map[string]any{"status": "Healthy"},
 		"resources": []any{map[string]any{"version": "v1", "kind": "Service", "name": "web", "status": "Synced"}},
 		"sync":      map[string]any{"status": "Synced", "comparedTo": map[string]any{"sources": spec.Sources, "destination": spec.Destination}},
