@@ -67,14 +67,14 @@ func CacheOptions(o Options) cache.Options {
 }
 
 // ForeignCacheOptions are those of the cache of foreign kinds. It is one of its own because
-// whoever waits for a cache waits for everything in it, and one of these kinds may never come.
+// whoever waits for a cache waits for everything in it, and one of these kinds may never come: the mapper is one of
+// kube.Foreign.
 func ForeignCacheOptions(o Options, scheme *runtime.Scheme, mapper meta.RESTMapper) cache.Options {
-	kinds, byObject := experiment.ForeignKinds(), experiment.CacheByObject(o.Experiment)
-	maps.Copy(kinds, experimentdeployment.ForeignKinds())
+	byObject := experiment.CacheByObject(o.Experiment)
 	maps.Copy(byObject, experimentdeployment.ForeignCacheByObject())
 	return cache.Options{
 		Scheme:                      scheme,
-		Mapper:                      kube.Foreign(mapper, kinds),
+		Mapper:                      mapper,
 		ReaderFailOnMissingInformer: true,
 		DefaultNamespaces:           namespaces(o.Experiment.WatchNamespaces),
 		DefaultTransform:            StripManagedFields,
@@ -128,10 +128,14 @@ func (o Options) Runs(name string) bool {
 
 // Setup registers every reconciler that is to run.
 func Setup(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options) error {
-	foreign, err := cache.New(mgr.GetConfig(), ForeignCacheOptions(o, mgr.GetScheme(), mgr.GetRESTMapper()))
+	kinds := experiment.ForeignKinds()
+	maps.Copy(kinds, experimentdeployment.ForeignKinds())
+	mapper := kube.Foreign(mgr.GetRESTMapper(), kinds)
+	foreign, err := cache.New(mgr.GetConfig(), ForeignCacheOptions(o, mgr.GetScheme(), mapper))
 	if err != nil {
 		return fmt.Errorf("building the cache of foreign kinds: %w", err)
 	}
+	mapper.Configured()
 	if err := mgr.Add(unelected{foreign.Start}); err != nil {
 		return fmt.Errorf("adding the cache of foreign kinds: %w", err)
 	}

@@ -4,15 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
@@ -31,34 +36,51 @@ const (
 	// installed. One that takes longer (most often the manager may not list it) is left to
 	// come later, and only the objects that need it wait.
 	syncGrace = 10 * time.Second
+	// fresh is how long after it was written a CRD may serve what discovery did not know of when the manager started. It
+	// is long because clocks are not the same everywhere.
+	fresh = 5 * time.Minute
+	// secondLook is when such a CRD is read, whatever discovery said. Until then the worst is that a kind is waited for.
+	secondLook = 10 * time.Second
 	// discoveryInterval is how often the REST mapper is asked for a kind whose CRD has just
 	// been established and which discovery does not serve yet.
 	discoveryInterval = 200 * time.Millisecond
 )
 
-// AddCRDs registers CustomResourceDefinitions. They are read in protobuf: clusters have hundreds, with megabytes of schema.
+// AddCRDs registers CustomResourceDefinitions. They are read in protobuf: one may have megabytes of schema.
 func AddCRDs(scheme *runtime.Scheme) error {
 	return errors.Join(apiextensionsv1.AddToScheme(scheme), apiutil.AddToProtobufScheme(apiextensionsv1.AddToScheme))
 }
 
-// CRD is an empty CustomResourceDefinition, to configure the cache by.
-func CRD() *apiextensionsv1.CustomResourceDefinition {
-	return &apiextensionsv1.CustomResourceDefinition{}
+// CRD is an empty CustomResourceDefinition, to configure the cache by. Clusters have hundreds, with megabytes of schema
+// each: what is watched is their metadata.
+func CRD() *metav1.PartialObjectMetadata {
+	return Metadata(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))
 }
 
-// StripCRD is the cache's transform for CustomResourceDefinitions: of their megabytes of
-// schema only the names, versions and conditions are ever read.
+// StripCRD is the cache's transform for the metadata of CustomResourceDefinitions, of which no more is read than the name
+// and when it was written last. kubectl keeps a whole CRD in an annotation of it.
 func StripCRD(o any) (any, error) {
-	crd, ok := o.(*apiextensionsv1.CustomResourceDefinition)
+	crd, ok := o.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return o, nil
 	}
-	for i := range crd.Spec.Versions {
-		version := &crd.Spec.Versions[i]
-		version.Schema, version.AdditionalPrinterColumns = nil, nil
-	}
-	crd.Spec.Conversion, crd.ManagedFields, crd.Annotations = nil, nil, nil
+	crd.ManagedFields = []metav1.ManagedFieldsEntry{{Time: new(written(crd))}}
+	crd.Annotations, crd.Labels = nil, nil
 	return crd, nil
+}
+
+// written is when an object was written last, as far as its managed fields tell: otherwise now.
+func written(o client.Object) metav1.Time {
+	last := metav1.Time{}
+	for _, entry := range o.GetManagedFields() {
+		if entry.Time != nil && last.Before(entry.Time) {
+			last = *entry.Time
+		}
+	}
+	if last.IsZero() {
+		return metav1.Now()
+	}
+	return last
 }
 
 // KindState says whether objects of a foreign kind can be read from the cache.
@@ -93,6 +115,9 @@ type ForeignKind struct {
 type ForeignKinds struct {
 	// CRDs is the cache of CustomResourceDefinitions.
 	CRDs cache.Cache
+	// Live reads a CRD: each one of the groups of Kinds that changes, and at the start those that discovery does not
+	// explain.
+	Live client.Reader
 	// Cache that the kinds are read from: one of their own, because whoever waits for a cache
 	// waits for everything in it.
 	Cache cache.Cache
@@ -103,12 +128,23 @@ type ForeignKinds struct {
 	// Wake lists the requests to look at again when the state of a kind changes.
 	Wake func(context.Context) []reconcile.Request
 
+	changed workqueue.TypedRateLimitingInterface[string] // names of CRDs to read
+
 	mu      sync.Mutex
 	states  map[schema.GroupVersionKind]KindState
 	started map[schema.GroupVersionKind]bool
 	synced  map[schema.GroupVersionKind]bool
+	defined map[string]schema.GroupKind      // by the names of the CRDs
+	unread  map[string]int                   // how often CRDs have changed since they were read
+	awaited map[schema.GroupVersionKind]bool // kinds that may come, as somebody has been told
 	crds    source.SyncingSource
 	initial bool
+}
+
+// definition is what a CRD defines.
+type definition struct {
+	kind   schema.GroupKind
+	served []string // versions
 }
 
 var _ source.SyncingSource = &ForeignKinds{}
@@ -117,7 +153,31 @@ var _ source.SyncingSource = &ForeignKinds{}
 func (f *ForeignKinds) State(gvk schema.GroupVersionKind) KindState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.mayCome(gvk) {
+		f.awaited[gvk] = true
+		return KindSyncing
+	}
 	return f.states[gvk]
+}
+
+// mayCome says of a kind, under the lock, whether there is a new CRD of its group that has not been read: it is not missing
+// before that.
+func (f *ForeignKinds) mayCome(gvk schema.GroupVersionKind) bool {
+	if f.states[gvk] != KindMissing {
+		return false
+	}
+	for name := range f.unread {
+		if _, known := f.defined[name]; !known && groupOf(name) == gvk.Group {
+			return true
+		}
+	}
+	return false
+}
+
+// groupOf is the group that a CRD is of, by its name.
+func groupOf(crd string) string {
+	_, group, _ := strings.Cut(crd, ".")
+	return group
 }
 
 // Start watches the CRDs.
@@ -126,21 +186,41 @@ func (f *ForeignKinds) Start(ctx context.Context, queue workqueue.TypedRateLimit
 	f.states = map[schema.GroupVersionKind]KindState{}
 	f.started = map[schema.GroupVersionKind]bool{}
 	f.synced = map[schema.GroupVersionKind]bool{}
+	f.defined = map[string]schema.GroupKind{}
+	f.unread = map[string]int{}
+	f.awaited = map[schema.GroupVersionKind]bool{}
 	f.initial = true
 	f.mu.Unlock()
+	f.changed = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](firstRetry, lastRetry))
 
-	f.crds = source.Kind(f.CRDs, client.Object(CRD()), handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			f.observe(ctx, e.Object, q)
-		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			f.observe(ctx, e.ObjectNew, q)
-		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			f.gone(ctx, e.Object, q)
-		},
-	})
+	f.crds = source.Kind(f.CRDs, client.Object(CRD()), f.handler(ctx))
+	context.AfterFunc(ctx, f.changed.ShutDown)
+	go f.read(ctx, queue)
 	return f.crds.Start(ctx, queue)
+}
+
+// handler of CRDs, whose watches end with the source's.
+func (f *ForeignKinds) handler(ctx context.Context) handler.Funcs {
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			if e.IsInInitialList {
+				if d, known := f.discovered(e.Object.GetName()); known {
+					f.define(ctx, e.Object.GetName(), d, 0, q)
+					if time.Since(written(e.Object).Time) < fresh {
+						f.changed.AddAfter(e.Object.GetName(), secondLook)
+					}
+					return
+				}
+			}
+			f.change(e.Object.GetName())
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			f.change(e.ObjectNew.GetName())
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			f.change(e.Object.GetName())
+		},
+	}
 }
 
 // WaitForSync returns when every kind that was installed at the start can be read, so that
@@ -152,12 +232,9 @@ func (f *ForeignKinds) WaitForSync(ctx context.Context) error {
 	_ = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, syncGrace, true, func(context.Context) (bool, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		for _, state := range f.states {
-			if state == KindSyncing {
-				return false, nil
-			}
-		}
-		return true, nil
+		return !slices.ContainsFunc(f.Kinds, func(k ForeignKind) bool {
+			return f.states[k.GroupVersionKind] == KindSyncing || f.mayCome(k.GroupVersionKind)
+		}), nil
 	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -165,25 +242,93 @@ func (f *ForeignKinds) WaitForSync(ctx context.Context) error {
 	return nil
 }
 
-// observe starts the watches of the kinds that the CRD serves.
-func (f *ForeignKinds) observe(ctx context.Context, crd client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	for _, kind := range f.Kinds {
-		if !defines(crd, kind.GroupKind()) {
-			continue
+// discovered is what a CRD defines by what the manager knows from its start, when it asked for everything that is served.
+func (f *ForeignKinds) discovered(crd string) (definition, bool) {
+	if !f.concerns(crd) {
+		return definition{}, false
+	}
+	plural, group, _ := strings.Cut(crd, ".")
+	kinds, err := f.Mapper.KindsFor(schema.GroupVersionResource{Group: group, Resource: plural})
+	if err != nil || len(kinds) == 0 {
+		return definition{}, false // it may serve nothing, or not be served yet
+	}
+	d := definition{kind: kinds[0].GroupKind()}
+	for _, kind := range kinds {
+		d.served = append(d.served, kind.Version)
+	}
+	return d, true
+}
+
+// concerns says whether a CRD may define one of the kinds.
+func (f *ForeignKinds) concerns(crd string) bool {
+	return slices.ContainsFunc(f.Kinds, func(k ForeignKind) bool { return k.Group == groupOf(crd) })
+}
+
+// change has a CRD read.
+func (f *ForeignKinds) change(crd string) {
+	if !f.concerns(crd) {
+		return
+	}
+	f.mu.Lock()
+	f.unread[crd]++
+	f.mu.Unlock()
+	f.changed.Add(crd)
+}
+
+// read reads the CRDs that change, until the manager stops.
+func (f *ForeignKinds) read(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	for {
+		name, stopped := f.changed.Get()
+		if stopped {
+			return
 		}
-		if !serves(crd, kind.Version) {
-			f.change(ctx, kind.GroupVersionKind, queue, func(KindState) KindState { return KindUnserved })
-			continue
+		if err := f.look(ctx, name, queue); err != nil {
+			log.FromContext(ctx).Error(err, "Reading a CustomResourceDefinition, which is tried again", "crd", name)
+			f.changed.AddRateLimited(name)
+		} else {
+			f.changed.Forget(name)
 		}
-		f.change(ctx, kind.GroupVersionKind, queue, func(state KindState) KindState {
-			switch {
-			case state >= KindSyncing:
-				return state
-			case f.synced[kind.GroupVersionKind]: // the watch of before has gone on trying
-				return KindServed
+		f.changed.Done(name)
+	}
+}
+
+// look reads a CRD.
+func (f *ForeignKinds) look(ctx context.Context, name string, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	f.mu.Lock()
+	changes := f.unread[name]
+	f.mu.Unlock()
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := f.Live.Get(ctx, types.NamespacedName{Name: name}, crd); client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	f.define(ctx, name, defines(crd), changes, queue)
+	return nil
+}
+
+// define starts the watches of the kinds that a CRD serves, as it has been read after some changes. One that is gone
+// defines nothing.
+func (f *ForeignKinds) define(ctx context.Context, name string, d definition, changes int, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	f.set(ctx, queue, func() {
+		if f.unread[name] == changes { // otherwise it is read once more
+			delete(f.unread, name)
+		}
+		before := f.defined[name]
+		if f.defined[name] = d.kind; d.kind.Empty() {
+			delete(f.defined, name)
+		}
+		for _, kind := range f.Kinds {
+			switch gvk := kind.GroupVersionKind; {
+			case gvk.GroupKind() == d.kind:
+				f.states[gvk] = f.next(gvk, d.served)
+			case gvk.GroupKind() == before:
+				f.states[gvk] = KindMissing
 			}
-			return KindSyncing
-		})
+		}
+	})
+	for _, kind := range f.Kinds {
+		if kind.GroupKind() != d.kind || !slices.Contains(d.served, kind.Version) {
+			continue
+		}
 		f.mu.Lock()
 		start := !f.started[kind.GroupVersionKind]
 		f.started[kind.GroupVersionKind] = true
@@ -194,12 +339,17 @@ func (f *ForeignKinds) observe(ctx context.Context, crd client.Object, queue wor
 	}
 }
 
-func (f *ForeignKinds) gone(ctx context.Context, crd client.Object, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	for _, kind := range f.Kinds {
-		if defines(crd, kind.GroupKind()) {
-			f.change(ctx, kind.GroupVersionKind, queue, func(KindState) KindState { return KindMissing })
-		}
+// next is the state of a kind whose CRD serves some versions, under the lock.
+func (f *ForeignKinds) next(gvk schema.GroupVersionKind, served []string) KindState {
+	switch state := f.states[gvk]; {
+	case !slices.Contains(served, gvk.Version):
+		return KindUnserved
+	case state >= KindSyncing:
+		return state
+	case f.synced[gvk]: // the watch of before has gone on trying
+		return KindServed
 	}
+	return KindSyncing
 }
 
 // watch starts the kind's watch and waits, as long as it takes, for its cache to fill. It
@@ -231,22 +381,28 @@ func (f *ForeignKinds) watch(ctx context.Context, kind ForeignKind, queue workqu
 	if !toolscache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 		return // the manager stops
 	}
-	f.change(ctx, kind.GroupVersionKind, queue, func(state KindState) KindState {
+	f.set(ctx, queue, func() {
 		f.synced[kind.GroupVersionKind] = true
-		if state == KindSyncing {
-			return KindServed
+		if f.states[kind.GroupVersionKind] == KindSyncing { // otherwise the CRD is gone again
+			f.states[kind.GroupVersionKind] = KindServed
 		}
-		return state // the CRD is gone again
 	})
 }
 
-// change sets a kind's state to what next makes of it, under the lock, and wakes those that
-// a change concerns.
-func (f *ForeignKinds) change(ctx context.Context, gvk schema.GroupVersionKind, queue workqueue.TypedRateLimitingInterface[reconcile.Request], next func(KindState) KindState) {
+// set makes a change under the lock, and wakes those whom it concerns if the state of a kind is another then than they have
+// been told.
+func (f *ForeignKinds) set(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request], change func()) {
 	f.mu.Lock()
-	before := f.states[gvk]
-	f.states[gvk] = next(before)
-	wake := f.states[gvk] != before && !f.initial // before that no worker has looked at anything
+	before := maps.Clone(f.states)
+	change()
+	changed := !maps.Equal(before, f.states)
+	for gvk := range f.awaited {
+		if !f.mayCome(gvk) {
+			delete(f.awaited, gvk)
+			changed = true
+		}
+	}
+	wake := changed && !f.initial // before that no worker has looked at anything
 	f.mu.Unlock()
 	if !wake {
 		return
@@ -264,28 +420,52 @@ func (k ForeignKind) Object() client.Object {
 	return Empty(k.GroupVersionKind)
 }
 
-// Foreign is a mapper for the cache that knows the foreign kinds before they are installed:
-// a cache is configured by kind, and must not fail where one of them is missing. What the
-// real mapper says comes first.
-func Foreign(served meta.RESTMapper, kinds map[schema.GroupVersionKind]meta.RESTScope) meta.RESTMapper {
+// ForeignMapper is a mapper for the cache that knows the foreign kinds before they are installed: a cache is configured by
+// kind, and must not fail where one of them is missing.
+type ForeignMapper struct {
+	meta.FirstHitRESTMapper
+	guessed    meta.RESTMapper
+	configured atomic.Bool
+}
+
+// Foreign knows of the kinds what the real mapper says, or else their scopes.
+func Foreign(served meta.RESTMapper, kinds map[schema.GroupVersionKind]meta.RESTScope) *ForeignMapper {
 	guessed := meta.NewDefaultRESTMapper(nil)
 	for gvk, scope := range kinds {
 		guessed.Add(gvk, scope)
 	}
-	return meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{served, guessed}}
+	return &ForeignMapper{
+		FirstHitRESTMapper: meta.FirstHitRESTMapper{MultiRESTMapper: meta.MultiRESTMapper{served, guessed}}, guessed: guessed,
+	}
 }
 
-func defines(crd client.Object, gk schema.GroupKind) bool {
-	c, ok := crd.(*apiextensionsv1.CustomResourceDefinition)
-	// Names that another CRD has taken are not accepted.
-	return ok && c.Spec.Group == gk.Group && c.Status.AcceptedNames.Kind == gk.Kind
+// Configured says that the cache has been made, which needs the scopes alone. Before, nothing is asked that is known: for
+// each kind that is missing the real mapper asks the API server, and is built anew.
+func (m *ForeignMapper) Configured() { m.configured.Store(true) }
+
+// RESTMapping of a kind.
+func (m *ForeignMapper) RESTMapping(gk schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	if !m.configured.Load() {
+		if mapping, err := m.guessed.RESTMapping(gk, versions...); err == nil {
+			return mapping, nil
+		}
+	}
+	return m.FirstHitRESTMapper.RESTMapping(gk, versions...)
 }
 
-func serves(crd client.Object, version string) bool {
-	c, ok := crd.(*apiextensionsv1.CustomResourceDefinition)
-	return ok && established(c) && slices.ContainsFunc(c.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
-		return v.Name == version && v.Served
-	})
+// defines is what a CRD defines. Names that another CRD has taken are not accepted, and one that is not established serves
+// nothing.
+func defines(crd *apiextensionsv1.CustomResourceDefinition) definition {
+	if crd.Status.AcceptedNames.Kind == "" {
+		return definition{}
+	}
+	d := definition{kind: schema.GroupKind{Group: crd.Spec.Group, Kind: crd.Status.AcceptedNames.Kind}}
+	for _, version := range crd.Spec.Versions {
+		if version.Served && established(crd) {
+			d.served = append(d.served, version.Name)
+		}
+	}
+	return d
 }
 
 func established(crd *apiextensionsv1.CustomResourceDefinition) bool {

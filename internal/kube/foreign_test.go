@@ -3,11 +3,14 @@ package kube
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,6 +20,10 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
@@ -68,55 +75,41 @@ func notEstablished(crd *apiextensionsv1.CustomResourceDefinition) {
 	crd.Status.Conditions[1].Status = apiextensionsv1.ConditionFalse
 }
 
+// refused are the names of a CRD of which another has them.
+func refused(crd *apiextensionsv1.CustomResourceDefinition) {
+	crd.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
+}
+
 func noConditions(crd *apiextensionsv1.CustomResourceDefinition) { crd.Status.Conditions = nil }
 
-func TestServes(t *testing.T) {
-	other := func(group, version, kind string) schema.GroupVersionKind {
-		return schema.GroupVersionKind{Group: group, Version: version, Kind: kind}
-	}
+func TestDefines(t *testing.T) {
+	widgets := schema.GroupKind{Group: "example.com", Kind: "Widget"}
 	tests := map[string]struct {
-		crd  client.Object
-		gvk  schema.GroupVersionKind
-		want bool
+		crd  *apiextensionsv1.CustomResourceDefinition
+		want definition
 	}{
-		"it":                    {widgetCRD(t), widgetGVK, true},
-		"a version not served":  {widgetCRD(t), other("example.com", "v1beta1", "Widget"), false},
-		"a version not there":   {widgetCRD(t), other("example.com", "v2", "Widget"), false},
-		"another group":         {widgetCRD(t), other("example.org", "v1", "Widget"), false},
-		"another kind":          {widgetCRD(t), other("example.com", "v1", "WidgetList"), false},
-		"not established":       {widgetCRD(t, notEstablished), widgetGVK, false},
-		"without conditions":    {widgetCRD(t, noConditions), widgetGVK, false},
-		"without anything":      {CRD(), widgetGVK, false},
-		"of another type of Go": {&metav1.PartialObjectMetadata{}, widgetGVK, false},
+		"what it serves":     {widgetCRD(t), definition{widgets, []string{"v1"}}},
+		"not established":    {widgetCRD(t, notEstablished), definition{kind: widgets}},
+		"without conditions": {widgetCRD(t, noConditions), definition{kind: widgets}},
+		"refused names":      {widgetCRD(t, refused), definition{}},
+		"without anything":   {&apiextensionsv1.CustomResourceDefinition{}, definition{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			served := func(crd client.Object) bool {
-				return defines(crd, test.gvk.GroupKind()) && serves(crd, test.gvk.Version)
-			}
-			if got := served(test.crd); got != test.want {
-				t.Errorf("served is %t", got)
-			}
-			stripped, err := StripCRD(test.crd.DeepCopyObject())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := served(stripped.(client.Object)); got != test.want {
-				t.Errorf("once stripped served is %t", got)
+			if diff := cmp.Diff(test.want, defines(test.crd), cmp.AllowUnexported(definition{})); diff != "" {
+				t.Errorf("it defines (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
 func TestStripCRD(t *testing.T) {
-	want := widgetCRD(t, func(crd *apiextensionsv1.CustomResourceDefinition) {
-		crd.Annotations, crd.ManagedFields = nil, nil
-		crd.Spec.Conversion = nil
-		for i := range crd.Spec.Versions {
-			crd.Spec.Versions[i].Schema, crd.Spec.Versions[i].AdditionalPrinterColumns = nil, nil
-		}
-	})
-	got, err := StripCRD(widgetCRD(t))
+	at := func(seconds int64) *metav1.Time { return new(metav1.Unix(seconds, 0)) }
+	crd := metadata(widgetCRD(t))
+	crd.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl", Time: at(5)}, {Manager: "kube-apiserver", Time: at(7)}, {Manager: "timeless"}}
+	want := metadata(widgetCRD(t))
+	want.Annotations, want.ManagedFields = nil, []metav1.ManagedFieldsEntry{{Time: at(7)}}
+	got, err := StripCRD(crd)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,6 +118,9 @@ func TestStripCRD(t *testing.T) {
 	}
 	if other, err := StripCRD("tombstone"); err != nil || other != "tombstone" {
 		t.Errorf("another thing comes back as %v, %v", other, err)
+	}
+	if got := written(&metav1.PartialObjectMetadata{}); time.Since(got.Time) > time.Minute {
+		t.Errorf("what does not tell was written at %s", got)
 	}
 	scheme := runtime.NewScheme()
 	if err := AddCRDs(scheme); err != nil || len(scheme.KnownTypes(apiextensionsv1.SchemeGroupVersion)) == 0 {
@@ -141,11 +137,22 @@ func TestForeignKindObject(t *testing.T) {
 	}
 }
 
-// watcher is a running ForeignKinds of Widgets over informers that tests move by hand.
+// metadata is what is watched of a CRD, written at the time of its conditions.
+func metadata(crd *apiextensionsv1.CustomResourceDefinition) *metav1.PartialObjectMetadata {
+	m := CRD()
+	m.ObjectMeta = *crd.ObjectMeta.DeepCopy()
+	m.ManagedFields = []metav1.ManagedFieldsEntry{{Time: new(metav1.Unix(1, 0))}}
+	return m
+}
+
+// watcher is a running ForeignKinds of Widgets over informers and an API server that tests move by hand.
 type watcher struct {
 	*ForeignKinds
 	t         *testing.T
 	informers *informertest.FakeInformers
+	server    client.WithWatch
+	reads     atomic.Int32 // of CRDs
+	refuses   atomic.Bool  // to read CRDs
 	queue     workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
 
@@ -154,19 +161,32 @@ var (
 	touched = reconcile.Request{NamespacedName: types.NamespacedName{Name: "touched"}}
 )
 
-func watch(t *testing.T, mapper meta.RESTMapper, installed ...*apiextensionsv1.CustomResourceDefinition) *watcher {
+// prepared is a watcher that is about to start.
+func prepared(t *testing.T, mapper meta.RESTMapper) *watcher {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := AddCRDs(scheme); err != nil {
 		t.Fatal(err)
 	}
+	watched := runtime.NewScheme() // the fake cache looks kinds up, those of metadata too
+	watched.AddKnownTypeWithName(CRD().GroupVersionKind(), CRD())
 	w := &watcher{
-		t: t, informers: &informertest.FakeInformers{Scheme: scheme},
+		t: t, informers: &informertest.FakeInformers{Scheme: watched},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()),
 	}
+	w.server = fake.NewClientBuilder().WithScheme(scheme).Build()
+	live := interceptor.NewClient(w.server, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			w.reads.Add(1)
+			if w.refuses.Load() {
+				return apierrors.NewInternalError(errors.New("etcd is away"))
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
 	t.Cleanup(w.queue.ShutDown)
 	w.ForeignKinds = &ForeignKinds{
-		CRDs: w.informers, Cache: w.informers, Mapper: mapper,
+		CRDs: w.informers, Live: live, Cache: w.informers, Mapper: mapper,
 		Kinds: []ForeignKind{{
 			GroupVersionKind: widgetGVK,
 			Handler:          handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{touched} }),
@@ -189,6 +209,12 @@ func watch(t *testing.T, mapper meta.RESTMapper, installed ...*apiextensionsv1.C
 		t.Fatal(err)
 	}
 	w.crds = synced{}
+	return w
+}
+
+func watch(t *testing.T, mapper meta.RESTMapper, installed ...*apiextensionsv1.CustomResourceDefinition) *watcher {
+	t.Helper()
+	w := prepared(t, mapper)
 	for _, crd := range installed {
 		w.add(crd)
 	}
@@ -206,31 +232,47 @@ func (synced) Start(context.Context, workqueue.TypedRateLimitingInterface[reconc
 }
 func (synced) WaitForSync(context.Context) error { return nil }
 
-func (w *watcher) add(crd *apiextensionsv1.CustomResourceDefinition) {
+// informer is that of CRDs.
+func (w *watcher) informer() *controllertest.FakeInformer {
 	w.t.Helper()
 	informer, err := w.informers.FakeInformerFor(w.t.Context(), CRD())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	informer.Add(crd)
+	return informer
+}
+
+// writes writes a CRD.
+func (w *watcher) writes(write error) {
+	w.t.Helper()
+	if write != nil {
+		w.t.Fatal(write)
+	}
+}
+
+func (w *watcher) add(crd *apiextensionsv1.CustomResourceDefinition) {
+	w.t.Helper()
+	w.writes(w.server.Create(w.t.Context(), crd.DeepCopy()))
+	w.informer().Add(metadata(crd))
 }
 
 func (w *watcher) remove(crd *apiextensionsv1.CustomResourceDefinition) {
 	w.t.Helper()
-	informer, err := w.informers.FakeInformerFor(w.t.Context(), CRD())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	informer.Delete(crd)
+	w.writes(w.server.Delete(w.t.Context(), crd.DeepCopy()))
+	w.informer().Delete(metadata(crd))
 }
 
 func (w *watcher) update(crd *apiextensionsv1.CustomResourceDefinition) {
 	w.t.Helper()
-	informer, err := w.informers.FakeInformerFor(w.t.Context(), CRD())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	informer.Update(crd, crd)
+	crd = crd.DeepCopy()
+	current := &apiextensionsv1.CustomResourceDefinition{}
+	w.writes(w.server.Get(w.t.Context(), client.ObjectKeyFromObject(crd), current))
+	crd.ResourceVersion = current.ResourceVersion
+	status := crd.Status
+	w.writes(w.server.Update(w.t.Context(), crd))
+	crd.Status = status
+	w.writes(w.server.Status().Update(w.t.Context(), crd))
+	w.informer().Update(metadata(crd), metadata(crd))
 }
 
 // becomes waits for a state and for the request that goes with a change of it.
@@ -306,9 +348,7 @@ func TestForeignKindsOfOtherCRDs(t *testing.T) {
 			crd.Spec.Names.Kind, crd.Status.AcceptedNames.Kind = "Gadget", "Gadget"
 		},
 		// The API server does not let a second CRD have the names of the first.
-		"refused names": func(crd *apiextensionsv1.CustomResourceDefinition) {
-			crd.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
-		},
+		"refused names": refused,
 	} {
 		t.Run(name, func(t *testing.T) {
 			other := widgetCRD(t, func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Name = "others.example.com" }, change)
@@ -318,9 +358,116 @@ func TestForeignKindsOfOtherCRDs(t *testing.T) {
 			w.becomes(KindServed)
 		})
 	}
+	w.settle()
 	if got := w.State(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Gadget"}); got != KindMissing {
 		t.Errorf("a kind that nobody asked for is %d", got)
 	}
+}
+
+// settle waits until each CRD has been read that has changed.
+func (w *watcher) settle() {
+	w.t.Helper()
+	err := wait.PollUntilContextTimeout(w.t.Context(), time.Millisecond, 5*time.Second, true, func(context.Context) (bool, error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return len(w.unread) == 0, nil
+	})
+	if err != nil {
+		w.t.Fatal("a CRD is not read")
+	}
+}
+
+// initially hears of a CRD by the list that a watch begins with.
+func (w *watcher) initially(crd *apiextensionsv1.CustomResourceDefinition) {
+	w.t.Helper()
+	w.writes(w.server.Create(w.t.Context(), crd.DeepCopy()))
+	w.handler(w.t.Context()).Create(w.t.Context(), event.CreateEvent{Object: metadata(crd), IsInInitialList: true}, w.queue)
+}
+
+// What discovery says at the start is enough: a start in a cluster of hundreds of CRDs reads none of them.
+func TestForeignKindsAreDiscovered(t *testing.T) {
+	beta := widgetGVK
+	beta.Version = "v1beta1"
+	mapper := func(gvks ...schema.GroupVersionKind) meta.RESTMapper {
+		m := meta.NewDefaultRESTMapper(nil)
+		for _, gvk := range gvks {
+			m.Add(gvk, meta.RESTScopeNamespace)
+		}
+		return m
+	}
+	tests := map[string]struct {
+		mapper meta.RESTMapper
+		want   KindState
+		reads  int
+	}{
+		"served":                      {mapper: mapper(beta, widgetGVK), want: KindServed},
+		"in another version":          {mapper: mapper(beta), want: KindUnserved},
+		"not by what discovery knows": {mapper: mapper(), want: KindSyncing, reads: 1}, // served, and not to be found yet
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := prepared(t, test.mapper)
+			w.initially(widgetCRD(t))
+			w.initially(widgetCRD(t, func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Name = "widgets.example.org" }))
+			w.becomes(test.want)
+			w.settle()
+			if got := int(w.reads.Load()); got != test.reads {
+				t.Errorf("%d CRDs were read, want %d", got, test.reads)
+			}
+		})
+	}
+}
+
+// Discovery may have been asked a moment before a CRD was written.
+func TestForeignKindsAreLookedAtTwice(t *testing.T) {
+	beta := widgetGVK
+	beta.Version = "v1beta1"
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(beta, meta.RESTScopeNamespace)
+	synctest.Test(t, func(t *testing.T) {
+		w := prepared(t, mapper)
+		w.writes(w.server.Create(t.Context(), widgetCRD(t)))
+		m := metadata(widgetCRD(t))
+		m.ManagedFields[0].Time = new(metav1.Now())
+		w.handler(t.Context()).Create(t.Context(), event.CreateEvent{Object: m, IsInInitialList: true}, w.queue)
+		time.Sleep(secondLook - time.Second)
+		if got, reads := w.State(widgetGVK), w.reads.Load(); got != KindUnserved || reads > 0 {
+			t.Errorf("before the second look the state is %d after %d reads", got, reads)
+		}
+		time.Sleep(2 * time.Second)
+		if got, reads := w.State(widgetGVK), w.reads.Load(); got != KindSyncing || reads != 1 {
+			t.Errorf("after the second look the state is %d after %d reads", got, reads)
+		}
+	})
+}
+
+// A kind is not missing while its CRD cannot be read: what it has would count as gone.
+func TestForeignKindWhoseCRDCannotBeRead(t *testing.T) {
+	w := watch(t, widgetMapper())
+	w.becomes(KindMissing)
+	w.refuses.Store(true)
+	w.add(widgetCRD(t))
+	w.becomes(KindSyncing)
+	w.refuses.Store(false)
+	w.becomes(KindServed, woken)
+
+	// So it is with any new CRD of the group, and who has been told so is woken.
+	w = watch(t, widgetMapper())
+	w.refuses.Store(true)
+	w.add(widgetCRD(t, func(crd *apiextensionsv1.CustomResourceDefinition) {
+		crd.Name, crd.Status.AcceptedNames.Kind = "gadgets.example.com", "Gadget"
+	}))
+	w.becomes(KindSyncing)
+	w.refuses.Store(false)
+	w.becomes(KindMissing, woken)
+}
+
+// A CRD that defines another kind than before has not the one of before any more.
+func TestForeignKindOfACRDThatDefinesAnother(t *testing.T) {
+	w := watch(t, widgetMapper(), widgetCRD(t))
+	w.becomes(KindServed)
+	w.update(widgetCRD(t, func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Status.AcceptedNames.Kind = "Gadget" }))
+	w.becomes(KindMissing, woken)
 }
 
 func TestForeignMapper(t *testing.T) {
@@ -331,6 +478,10 @@ func TestForeignMapper(t *testing.T) {
 	mapper := Foreign(served, map[schema.GroupVersionKind]meta.RESTScope{
 		widgetGVK: meta.RESTScopeNamespace, guessed: meta.RESTScopeNamespace, root: meta.RESTScopeRoot,
 	})
+	if m, err := mapper.RESTMapping(widgetGVK.GroupKind(), widgetGVK.Version); err != nil || m.Scope.Name() != meta.RESTScopeNameNamespace {
+		t.Errorf("before the cache is made, what is known is %+v: %v", m, err)
+	}
+	mapper.Configured()
 	for gvk, want := range map[schema.GroupVersionKind]meta.RESTScopeName{
 		widgetGVK: meta.RESTScopeNameRoot, guessed: meta.RESTScopeNameNamespace, root: meta.RESTScopeNameRoot,
 	} {

@@ -272,6 +272,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	toOwner := marks.Owners(o.WatchNamespaces)
 	kinds := &kube.ForeignKinds{
 		CRDs:   mgr.GetCache(),
+		Live:   live,
 		Cache:  foreign,
 		Mapper: mgr.GetRESTMapper(),
 		Kinds: []kube.ForeignKind{

@@ -187,7 +187,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		}
 	}
 	kinds := &kube.ForeignKinds{
-		CRDs: mgr.GetCache(), Cache: foreign, Mapper: mgr.GetRESTMapper(),
+		CRDs: mgr.GetCache(), Live: live, Cache: foreign, Mapper: mgr.GetRESTMapper(),
 		Kinds: []kube.ForeignKind{
 			{
 				GroupVersionKind: twin.RolloutGVK, Handler: r.ofWorkload(),

@@ -94,7 +94,10 @@ func Foreground(claim *unstructured.Unstructured) bool {
 
 // address is what the address of an API server may be: others than the composition may write it, and it gets into scripts and
 // statuses.
-var address = regexp.MustCompile(`^[-A-Za-z0-9.:_~%/\[\]]{1,512}$`)
+var address = regexp.MustCompile(`^[-A-Za-z0-9.:_~%/\[\]]+$`)
+
+// longestAddress in bytes. As a repetition of the expression it would take milliseconds of every start to compile.
+const longestAddress = 512
 
 // ReadClaim reads a claim's state.
 func ReadClaim(claim *unstructured.Unstructured) ClaimState {
@@ -108,7 +111,7 @@ func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 	case !s.Ready:
 		s.Message = said(ready)
 	}
-	if endpoint, _, _ := unstructured.NestedString(claim.Object, "status", "endpoint"); address.MatchString(endpoint) {
+	if endpoint, _, _ := unstructured.NestedString(claim.Object, "status", "endpoint"); len(endpoint) <= longestAddress && address.MatchString(endpoint) {
 		s.Endpoint = endpoint
 		if !strings.Contains(endpoint, "://") {
 			if strings.Count(endpoint, ":") > 1 && !strings.HasPrefix(endpoint, "[") { // IPv6
