@@ -40,7 +40,7 @@ const (
 	// is long because clocks are not the same everywhere.
 	fresh = 5 * time.Minute
 	// secondLook is when such a CRD is read, whatever discovery said. Until then the worst is that a kind is waited for.
-	secondLook = 10 * time.Second
+	secondLook = time.Minute
 	// discoveryInterval is how often the REST mapper is asked for a kind whose CRD has just
 	// been established and which discovery does not serve yet.
 	discoveryInterval = 200 * time.Millisecond
