@@ -61,6 +61,7 @@ func TestTrustInTheKubeconfigOfAComposite(t *testing.T) {
 		"a composite in the manager's namespace":                 {apart, "clusters", false, "clusters/app-cluster-conn", argocd.Trusted, false, ""},
 		"a composite in the manager's namespace, keyless":        {apart, "clusters", true, "clusters/app-cluster-conn", argocd.KeylessGCP, false, ""},
 		"a composite where the manager looks, and the author is": {composite, "lab", true, "", 0, false, "--claim-namespace"},
+		"no claim": {nil, "", false, "", 0, false, "is not there"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := names{experimentOf(), Options{CrossplaneNamespace: "crossplane-system", ClaimNamespace: test.claimNamespace, KeylessGKE: test.keyless}}
@@ -134,4 +135,25 @@ func TestKubeconfigOfACompositeThatClashes(t *testing.T) {
 		l.play()
 	}
 	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+}
+
+// Somebody has made an Application say that it is of a cluster without a claim, and taken that away: no kubeconfig is asked of what is
+// not there, and the teardown goes on.
+func TestTeardownOfAnApplicationThatNeedsNoClaim(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.until(v1alpha1.PhaseReady)
+	e := l.get()
+	app := l.list(argocd.ApplicationGVK)[0]
+	_ = unstructured.SetNestedField(app.Object, names{e, l.reconciler.Options}.registration(e.Spec.Targets[0], nil), "spec", "destination", "name")
+	annotations := app.GetAnnotations()
+	annotations[v1alpha1.AnnotationEndpoint] = "https://203.0.113.10"
+	app.SetAnnotations(annotations)
+	l.update(&app)
+	l.remove()
+	l.gone(crossplane.GKEClusterGVK)
+	l.disconnect("InvalidSpecError", "there are no clusters with this name")
+	l.settle(l.play)
+	if left := l.ours(); l.get() != nil || len(left) > 0 {
+		t.Errorf("it stays, and %v", kindsLeft(left))
+	}
 }
