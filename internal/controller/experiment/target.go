@@ -327,7 +327,9 @@ func (f facts) ensure(p *Plan, t *target, seen, desired *unstructured.Unstructur
 	return true
 }
 
-// upToDate says whether a child is as desired, also of what others add to it.
+// upToDate says whether a child is as desired, also of what others add to it. The plan asks that of what the cache has, or it would
+// write nothing; the writer asks it of what the server has, or it would take nothing away. Neither sees what the other does, so
+// what is strange is said in one place (argocd.Strange), and asked in two.
 func upToDate(seen, desired *unstructured.Unstructured) bool {
 	return kube.UpToDate(seen, desired) && len(argocd.Strange(seen, desired)) == 0
 }
