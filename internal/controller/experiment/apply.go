@@ -32,7 +32,7 @@ func (s *scope) apply(ctx context.Context) error {
 	case stale != nil:
 		s.plan.Steps, s.plan.Targets, s.plan.Workflow = nil, nil, nil // they tell of what has not been done
 		return stale
-	case unconfirmed != nil && s.experiment.Spec.Terminate: // which waits for nothing
+	case unconfirmed != nil && s.experiment.Spec.Terminate && !s.triesAgain(ctx, "what the verdict rests on", unconfirmed): // nothing is waited for
 		s.plan.Steps = []conditions.Step{withoutVerdict()}
 	case unconfirmed != nil:
 		s.plan.Verdict, s.plan.Steps, s.plan.Targets = false, nil, nil
@@ -55,6 +55,18 @@ func (s *scope) apply(ctx context.Context) error {
 	}
 	s.notePlanned(ctx)
 	return errors.Join(errs...)
+}
+
+// triesAgain says whether a read that has failed, by what it is, is tried in another pass before spec.terminate ends the Experiment
+// without a verdict: once, because nothing is waited for. That the server has something else is an answer. A manager that is being
+// stopped has none.
+func (s *scope) triesAgain(ctx context.Context, what string, err error) bool {
+	if err == nil || kube.Conflict(err) {
+		return false
+	}
+	_, tried := s.refusals.of(s.experiment)[what]
+	s.refusals.note(context.WithoutCancel(ctx), s.experiment, what, err, s.now) // one that had no time left counts, too
+	return !tried || errors.Is(ctx.Err(), context.Canceled)
 }
 
 // notePlanned notes what came of the writes of the targets that the pass was about.

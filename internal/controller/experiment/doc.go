@@ -118,7 +118,8 @@
 // to its end, whatever the spec says. What keeps it is told of the target: the verdict stands.
 //
 // spec.terminate ends the Experiment, with the verdict that it has or as failed, and takes everything
-// down as a deletion does; the Experiment stays, and says in its condition CleanedUp how far that is.
+// down as a deletion does; the Experiment stays, and says in its condition CleanedUp how far that is. A read that fails when a
+// verdict is looked for is tried once more.
 //
 // A suspended Experiment is one whose spec cannot be acted on for now: nothing is begun, changed,
 // submitted or judged to have succeeded, what is there stays, and its time goes on.

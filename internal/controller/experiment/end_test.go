@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
@@ -230,4 +232,72 @@ func TestProgressDeadlineOfARefusedTarget(t *testing.T) {
 	if m := l.message(v1alpha1.ConditionReady); !strings.Contains(m, "no rights") {
 		t.Errorf("it does not say why: %s", m)
 	}
+}
+
+// flaky is a reader that cannot read a kind, so many times.
+type flaky struct {
+	client.Client
+	kind  string
+	times *int
+}
+
+func (f flaky) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if kindOf(o) == f.kind && *f.times > 0 {
+		*f.times--
+		return apierrors.NewInternalError(errors.New("down"))
+	}
+	return f.Client.Get(ctx, key, o, opts...)
+}
+
+// A read that fails in the moment of the verdict is tried once more, and no longer: nothing is waited for.
+func TestTerminateWhereAReadFails(t *testing.T) {
+	for name, test := range map[string]struct {
+		spoil  func(*lab, flaky)
+		kind   string
+		times  int
+		reason string
+	}{
+		"what is seen, once":     {func(l *lab, f flaky) { l.reconciler.Foreign = f }, "Workflow", 1, v1alpha1.ReasonWorkflowSucceeded},
+		"what is seen, for good": {func(l *lab, f flaky) { l.reconciler.Foreign = f }, "Workflow", 99, v1alpha1.ReasonTerminated},
+		"a Component, once":      {func(l *lab, f flaky) { l.reconciler.Client = f }, "Component", 1, v1alpha1.ReasonWorkflowSucceeded},
+		"the proof, once":        {func(l *lab, f flaky) { l.reconciler.Live = f }, "GKECluster", 1, v1alpha1.ReasonWorkflowSucceeded},
+		"the proof, for good":    {func(l *lab, f flaky) { l.reconciler.Live = f }, "GKECluster", 99, v1alpha1.ReasonTerminated},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+			l.settle(l.validating)
+			l.succeed(&l.list(argoworkflows.WorkflowGVK)[0])
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true })
+			test.spoil(l, flaky{l.client, test.kind, &test.times})
+			if _, err := l.reconciler.Reconcile(t.Context(), l.get()); err == nil || l.get().Status.CompletedAt != nil {
+				t.Fatalf("it has ended at %v, with the error %v", l.get().Status.CompletedAt, err)
+			}
+			if _, err := l.reconciler.Reconcile(t.Context(), l.get()); err != nil {
+				t.Error(err)
+			}
+			if c := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionWorkflowSucceeded); l.get().Status.CompletedAt == nil || c.Reason != test.reason {
+				t.Errorf("it has ended at %v, and %s: %s", l.get().Status.CompletedAt, c.Reason, c.Message)
+			}
+		})
+	}
+}
+
+// A manager that is stopped in that moment gives no verdict: the next one reads.
+func TestTerminateWhileTheManagerIsStopped(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.settle(l.validating)
+	l.succeed(&l.list(argoworkflows.WorkflowGVK)[0])
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true })
+	always := 99
+	l.reconciler.Foreign = flaky{l.client, "Workflow", &always}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	for range 3 {
+		if _, err := l.reconciler.Reconcile(stopped, l.get()); err == nil || l.get().Status.CompletedAt != nil {
+			t.Fatalf("it has ended at %v, with the error %v", l.get().Status.CompletedAt, err)
+		}
+	}
+	l.reconciler.Foreign = l.client
+	l.mustReconcile()
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionTrue, v1alpha1.ReasonWorkflowSucceeded)
 }

@@ -128,8 +128,11 @@ func (s *scope) observe(ctx context.Context) error {
 		return nil // what is seen there is not the Experiment's
 	}
 	if s.experiment.Spec.Terminate && !goingDown(s.experiment) {
-		_ = errors.Join(s.observeChildren(ctx), s.observeComponents(ctx)) // a verdict that cannot be read is none
-		return s.restoreStart(ctx)
+		err := errors.Join(s.observeChildren(ctx), s.observeComponents(ctx))
+		if s.triesAgain(ctx, "what the verdict is on", err) {
+			return err
+		}
+		return s.restoreStart(ctx) // a verdict that cannot be read is none
 	}
 	if err := s.observeChildren(ctx); err != nil {
 		return err
