@@ -165,7 +165,10 @@ func (s *scope) write(ctx context.Context, w Write) error {
 	case w.Object.GroupVersionKind() == kube.RoleBindingGVK:
 		return writer.Grant(ctx, w.Object)
 	}
-	_, err := writer.Ensure(ctx, w.Object)
+	child, err := writer.Ensure(ctx, w.Object)
+	if err == nil && w.Object.GroupVersionKind() == argocd.SecretGVK {
+		err = s.registeredTwice(ctx, writer, child)
+	}
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -119,7 +120,10 @@ type Reconciler struct {
 	// Options of the manager.
 	Options Options
 
-	refusals refusals
+	refusals      refusals
+	registrations registrations
+	// labelled: no cluster Secret of an Experiment is left that a version made which did not label them with their servers.
+	labelled atomic.Bool
 	told     *kube.Told
 	// absences are Components that the server does not have, and unrecorded what is to go, and no status has, both by the UID of the
 	// Experiment.
@@ -178,6 +182,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 		r.unrecorded.Add(e.UID, unrecordedOf(e))
 	case err == nil:
 		r.unrecorded.Remove(e.UID)
+		r.registrations.end(e.UID)
 	}
 	return result, err
 }

@@ -74,6 +74,12 @@
 // stays, empty, because the manager talks to no cluster but the hub. What the kubeconfig says of its
 // address, which must be a plain URL because it is its author's text and Workflows get it, is kept as an annotation of the Application, which saves reading the Secret again.
 //
+// Of two that would register one address with different credentials the first does, and the other says so and waits
+// (registrations.go). This manager knows what it is about to register. Another that shares the Experiments with it does not:
+// each looks again when it has registered a cluster, and takes that back where it sees the other's, before anything is
+// deployed there. Which server an older version has registered does no label tell until it is written again: while there
+// are any of those, all that Experiments have registered are looked at.
+//
 // A target has one Application with the sources of all its components, or with applicationPolicy
 // PerComponent one for each, in the order of the list: one is created when those before it are healthy,
 // and deleted before them. (One that degrades once the Workflow is there holds nothing up.) They are found by the UID of the Experiment, an index of the cache, and are
@@ -165,7 +171,8 @@
 // a cluster that is not up; the kubeconfig Secret of a cluster that is Ready and not registered, and of one
 // whose Application cannot be compared, once a minute, with its cluster Secret; with each kubeconfig the cluster Secrets that
 // Experiments have made at its address, and of one that authors may write those of all, because Argo CD finds clusters by their
-// addresses and one with other credentials must not be registered twice (two that are registered at the same moment are); a
+// addresses and one with other credentials must not be registered twice, and where several managers share the Experiments (--watch-namespaces) once
+// more when it is registered, because another may have done so at the same moment; a
 // Component that the cache does not have, where --component-repo-url takes its place, once for each generation and in every review; a Workflow whose UID is recorded and which the cache
 // does not have, or has another of; a template that the cache does not have, where a Workflow that only waits takes its place;
 // a child whose create says AlreadyExists, and one that is changed; who the manager is, before it lets itself read

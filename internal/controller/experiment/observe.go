@@ -473,13 +473,13 @@ func (s *scope) registration(ctx context.Context, t v1alpha1.Target) Connection 
 	case secret != nil && s.names.tells(secret, t, objects):
 		return Connection{Registered: secret, Known: true}
 	}
-	others, err := s.othersClusters(ctx, t)
+	all, err := s.clusterSecrets(ctx)
 	if err != nil {
 		return Connection{ReadErr: err}
 	}
-	for i := range others {
-		if s.names.tells(&others[i], t, objects) {
-			return Connection{Registered: secret, Known: true, Clash: kube.Describe(&others[i])}
+	for i := range all {
+		if keyOf(&all[i]) != s.names.clusterSecret(t) && s.names.tells(&all[i], t, objects) {
+			return Connection{Registered: secret, Known: true, Clash: kube.Describe(&all[i])}
 		}
 	}
 	return Connection{Registered: secret}
@@ -648,16 +648,44 @@ func sameServer(a, b string) bool {
 //
 // Authors may put any address into a kubeconfig, so all clusters are looked at, also those that somebody else has told Argo CD of. At
 // the address of a cluster that they have no say in, an author can only have been by an Experiment.
+//
+// One that a pass over another target is about to register cannot be seen yet, and counts, too; one that another manager registers at
+// the same moment is looked for afterwards (registeredTwice).
 func (s *scope) clash(ctx context.Context, t v1alpha1.Target, c Connection) (string, error) {
-	var same []client.ListOption
-	if !c.Authors {
-		same = append(same, client.MatchingLabels{labelServer: serverLabel(c.Credentials.Server)})
+	own := s.names.clusterSecret(t)
+	mine := registering{own, s.experiment.UID, c.source(), c.Credentials, s.now.Add(timeout)}
+	if other, clashes := s.registrations.begin(mine, s.now); clashes {
+		return kube.Describe(named(argocd.SecretGVK, other)), nil
 	}
-	secrets, err := s.othersClusters(ctx, t, same...)
+	clash, err := s.clashing(ctx, t, c)
+	if clash != "" || err != nil {
+		s.registrations.giveUp(own)
+	}
+	return clash, err
+}
+
+// clashing names such a Secret of those that there are.
+func (s *scope) clashing(ctx context.Context, t v1alpha1.Target, c Connection) (string, error) {
+	var same []client.ListOption
+	narrow := s.labelled.Load()
+	switch {
+	case c.Authors:
+	case narrow:
+		same = append(same, client.MatchingLabels{labelServer: serverLabel(c.Credentials.Server)})
+	default: // those of older versions do not tell their server by a label before they are written again
+		same = append(same, client.HasLabels{v1alpha1.LabelExperimentUID})
+	}
+	secrets, err := s.clusterSecrets(ctx, same...)
 	if err != nil {
 		return "", err
 	}
+	if !narrow && !c.Authors && !slices.ContainsFunc(secrets, unlabelled) {
+		s.labelled.Store(true)
+	}
 	for i := range secrets {
+		if keyOf(&secrets[i]) == s.names.clusterSecret(t) {
+			continue
+		}
 		server, _ := secretValue(&secrets[i], "server")
 		config, _ := secretValue(&secrets[i], "config")
 		if from := secrets[i].GetAnnotations()[annotationKubeconfig]; from != "" && from == c.source() {
@@ -670,12 +698,36 @@ func (s *scope) clash(ctx context.Context, t v1alpha1.Target, c Connection) (str
 	return "", nil
 }
 
-// othersClusters are the cluster Secrets but that of a target, all or some.
-func (s *scope) othersClusters(ctx context.Context, t v1alpha1.Target, some ...client.ListOption) ([]unstructured.Unstructured, error) {
-	own := s.names.clusterSecret(t)
-	some = append(some, client.InNamespace(own.Namespace), client.MatchingLabels(argocd.ClusterLabels()))
-	secrets, err := kube.List(ctx, s.Live, argocd.SecretGVK, some...)
-	return slices.DeleteFunc(secrets, func(secret unstructured.Unstructured) bool { return keyOf(&secret) == own }), err
+// unlabelled says that a cluster Secret of an Experiment's does not tell its server by a label.
+func unlabelled(secret unstructured.Unstructured) bool { return secret.GetLabels()[labelServer] == "" }
+
+// registeredTwice looks once more when a cluster has been registered, where several managers share the Experiments between them:
+// another may have registered it at the same moment. Whoever sees the other's takes his own back before anything is deployed there,
+// and tries again; it may be both, of which the first to come back is the one.
+func (s *scope) registeredTwice(ctx context.Context, writer kube.Writer, secret *unstructured.Unstructured) error {
+	if len(s.Options.WatchNamespaces) == 0 {
+		return nil
+	}
+	for _, t := range s.experiment.Spec.Targets {
+		if s.names.clusterSecret(t) != keyOf(secret) {
+			continue
+		}
+		clash, err := s.clashing(ctx, t, s.seen.Connections[t.Name])
+		if clash == "" && err == nil {
+			continue
+		}
+		if err := errors.Join(err, writer.Delete(ctx, secret)); err != nil {
+			return err
+		}
+		return fmt.Errorf("registering a cluster that %s registers, too: %w", clash, kube.Stale(secret, "it was taken back"))
+	}
+	return nil
+}
+
+// clusterSecrets are what Argo CD knows clusters by, all or some.
+func (s *scope) clusterSecrets(ctx context.Context, some ...client.ListOption) ([]unstructured.Unstructured, error) {
+	some = append(some, client.InNamespace(s.Options.ArgoCDNamespace), client.MatchingLabels(argocd.ClusterLabels()))
+	return kube.List(ctx, s.Live, argocd.SecretGVK, some...)
 }
 
 // observeTemplate looks for the template while no Workflow has been submitted. The cache

@@ -156,6 +156,11 @@ func (c Credentials) Clash(server string, config []byte) bool {
 	return json.Unmarshal(config, &other) != nil || !reflect.DeepEqual(other, c.config)
 }
 
+// Differ says whether two are for the same server, and not the same.
+func (c Credentials) Differ(other Credentials) bool {
+	return Address(c.Server) == Address(other.Server) && !reflect.DeepEqual(c.config, other.config)
+}
+
 // ClusterLabels are what Argo CD knows cluster Secrets by.
 func ClusterLabels() map[string]string { return map[string]string{labelSecretType: secretTypeCluster} }
 

@@ -1,0 +1,61 @@
+package experiment
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+)
+
+// registering is a cluster that a pass is about to register.
+type registering struct {
+	// secret is the cluster Secret, and owner the Experiment.
+	secret types.NamespacedName
+	owner  types.UID
+	// source is where the kubeconfig is from.
+	source      string
+	credentials argocd.Credentials
+	// until is when the pass has had its time.
+	until time.Time
+}
+
+// registrations are those that passes of this manager are about to make. Of two at one address the first has it: neither sees the
+// Secret of the other before both are there, and Argo CD would use one of them for both.
+type registrations struct {
+	mu  sync.Mutex
+	all []registering
+}
+
+// begin has a registration until it is given up, or its pass has had its time, and returns the Secret of the one that it would clash
+// with. It is called before it is looked for Secrets: what was there before is seen then.
+func (r *registrations) begin(mine registering, now time.Time) (clash types.NamespacedName, clashes bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = slices.DeleteFunc(r.all, func(other registering) bool { return other.secret == mine.secret || !now.Before(other.until) })
+	for _, other := range r.all {
+		if other.source != mine.source && other.credentials.Differ(mine.credentials) {
+			return other.secret, true
+		}
+	}
+	r.all = append(r.all, mine)
+	return clash, false
+}
+
+// giveUp lets go of a registration that is not made.
+func (r *registrations) giveUp(secret types.NamespacedName) {
+	r.drop(func(other registering) bool { return other.secret == secret })
+}
+
+// end lets go of those of an Experiment: what they have become can be seen.
+func (r *registrations) end(owner types.UID) {
+	r.drop(func(other registering) bool { return other.owner == owner })
+}
+
+func (r *registrations) drop(which func(registering) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = slices.DeleteFunc(r.all, which)
+}
