@@ -33,6 +33,7 @@ func TestReview(t *testing.T) {
 		"good":             {experiment: experimentOf(targetOf("app", v1alpha1.ClusterHub))},
 		"note 38: a cycle": {experiment: circular(), refusal: "DependencyCycle: spec.targets[].depends: "},
 		"an account":       {experiment: validatedBy(func(w *v1alpha1.WorkflowSpec) { w.ServiceAccountName = "admin" }), refusal: "InvalidSpec: spec.workflow.serviceAccountName"},
+		"too large":        {experiment: stuffed(experimentOf(targetOf("app", v1alpha1.ClusterHub)), maxStored), refusal: "InvalidSpec: spec.workflow: the Experiment would have "},
 		"no such type yet": {experiment: experimentOf(targetOf("app", "later")), warning: "NotSupportedYet: "},
 		"made of nothing":  {experiment: experimentOf(targetOf("app", v1alpha1.ClusterTalos)), refusal: "InvalidSpec: spec.targets: target app"},
 		"no template":      {experiment: validatedBy(func(w *v1alpha1.WorkflowSpec) { w.Template = "x" }), warning: "WorkflowTemplateNotFound: WorkflowTemplate argo/x"},

@@ -8,7 +8,8 @@
 // it sees, so a manager that is killed anywhere goes on from there.
 //
 //  1. The spec is checked, Components are resolved and the kinds of the outside systems
-//     are there. Until all of that holds, nothing is created.
+//     are there. Until all of that holds, nothing is created. One that is so large that etcd would
+//     not keep how far its targets have come is refused here (size.go).
 //  2. status.startedAt is recorded, with the namespaces that children live in. From here on
 //     targets cannot be added or removed, so that every child can be found again by its
 //     name; and a manager that is told other namespaces refuses to act on the Experiment

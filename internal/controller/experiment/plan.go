@@ -312,7 +312,7 @@ func (f facts) accept() (*dag.Graph[string], conditions.Step) {
 	if problem := reservedParameter(spec); problem != "" {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
 	}
-	if problem := cmp.Or(f.valuesOnHub(), f.workflowElsewhere(), withoutTalos(spec), f.inSystemNamespace()); problem != "" {
+	if problem := cmp.Or(f.valuesOnHub(), f.workflowElsewhere(), withoutTalos(spec), f.inSystemNamespace(), f.tooLarge()); problem != "" {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
 	}
 	for _, t := range spec.Targets {
