@@ -62,7 +62,8 @@
 // off-hours, and exceptions, whose windows begin and end more than 2,880 times a day. Whatever it takes
 // does not cost more than some 50 ms and 20 MB for each list of windows that fills the Horizon with changes.
 // Windows are united on the wall clock before they are made instants. A LeadTime, of 30 days at most, is
-// looked at only where something would begin, and up to the next stretch of its suspension.
+// looked at only where something would begin, and up to the next stretch of its suspension. How many exceptions there are is for
+// whoever asks to bound.
 //
 // The package is pure: it holds no client and asks no clock. It embeds the time zones
 // (time/tzdata) because an image may have none, and without them [New] would refuse every zone; a

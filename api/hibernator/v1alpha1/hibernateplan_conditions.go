@@ -22,6 +22,8 @@ const (
 	ReasonAccepted = "Accepted"
 	// ReasonInvalid: the spec is refused; the message names the field.
 	ReasonInvalid = "InvalidSpec"
+	// ReasonTooManyExceptions: the plan has more ScheduleExceptions than count.
+	ReasonTooManyExceptions = "TooManyExceptions"
 	// ReasonNotGranted: a connector or a namespace of another namespace does not name that of the plan.
 	ReasonNotGranted = "NotGranted"
 	// ReasonConnectorNotReady: a connector cannot be used.

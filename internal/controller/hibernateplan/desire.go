@@ -1,6 +1,7 @@
 package hibernateplan
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
@@ -53,6 +54,36 @@ func timetable(of v1alpha1.Schedule, exceptions []v1alpha1.ScheduleException, sk
 		}
 	}
 	return table, err
+}
+
+// maxExceptions is how many exceptions of a plan count: each costs every look at the schedule some.
+const maxExceptions = 100
+
+// counting are the exceptions that a schedule goes by from now on, and how many more there are that have not passed. Of too many,
+// suspensions go first, because nothing may be put to sleep against one, and then those that begin first.
+func counting(all []v1alpha1.ScheduleException, now time.Time) (counting []v1alpha1.ScheduleException, more int) {
+	// What began before is asked for as far back as a lead time goes.
+	var lead time.Duration
+	for _, e := range all {
+		if l := e.Spec.LeadTime; l != nil && e.Spec.ValidUntil.After(now) {
+			lead = min(max(lead, l.Duration), schedule.MaxLeadTime)
+		}
+	}
+	counting = slices.DeleteFunc(slices.Clone(all), func(e v1alpha1.ScheduleException) bool { return e.Spec.ValidUntil.Time.Before(now.Add(-lead)) })
+	more = len(counting) - maxExceptions
+	if more <= 0 {
+		return counting, 0
+	}
+	suspends := func(e v1alpha1.ScheduleException) int {
+		if e.Spec.Type == v1alpha1.ExceptionSuspend {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(counting, func(a, b v1alpha1.ScheduleException) int {
+		return cmp.Or(cmp.Compare(suspends(a), suspends(b)), a.Spec.ValidFrom.Compare(b.Spec.ValidFrom.Time))
+	})
+	return counting[:maxExceptions], more
 }
 
 func exception(e v1alpha1.ScheduleException) schedule.Exception {

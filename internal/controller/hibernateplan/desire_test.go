@@ -311,3 +311,73 @@ func TestHibernateNowOfBefore(t *testing.T) {
 		})
 	}
 }
+
+// However many exceptions a plan has, a look goes by a hundred of those that have not passed, suspensions before others; with more it
+// says so, puts nothing to sleep, and wakes what sleeps.
+func TestTooManyExceptions(t *testing.T) {
+	several := func(n int, kind v1alpha1.ExceptionType, from, until time.Duration) (all []v1alpha1.ScheduleException) {
+		for i := range n {
+			e := suspended(from, until)
+			e.Name, e.Spec.Type = fmt.Sprintf("%s-%03d", kind, i), kind
+			if kind != v1alpha1.ExceptionSuspend {
+				e.Spec.Windows = []v1alpha1.OffHours{{Start: "13:00", End: "14:00", DaysOfWeek: []v1alpha1.DayOfWeek{"SUN"}}}
+			}
+			all = append(all, e)
+		}
+		return all
+	}
+	extend, suspend := v1alpha1.ExceptionExtend, v1alpha1.ExceptionSuspend
+	tonight, night, passed := 9*time.Hour, 20*time.Hour, -5*24*time.Hour
+	for name, test := range map[string]struct {
+		all    []v1alpha1.ScheduleException
+		says   string
+		asleep int
+	}{
+		"as many as count":          {several(100, extend, 0, night), "", 2},
+		"many that have passed":     {slices.Concat(several(5000, suspend, passed-time.Hour, passed), several(100, extend, 0, night)), "", 2},
+		"one more":                  {several(101, extend, 0, night), "101 ScheduleExceptions of the plan have not passed, and at most 100 count", 0},
+		"one more, which suspends":  {slices.Concat(several(100, extend, 0, night), several(1, suspend, tonight, night)), "101 ", 0},
+		"many, and some may matter": {slices.Concat(several(5000, suspend, passed-time.Hour, passed), several(500, extend, 0, night)), "500 ", 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+			w.exceptions = test.all
+			w.until(noon.Add(8*time.Hour + 30*time.Minute))
+			if len(w.asleep) != test.asleep {
+				t.Errorf("%d are asleep", len(w.asleep))
+			}
+			c := w.condition(v1alpha1.ConditionReady)
+			if crowded := c.Reason == v1alpha1.ReasonTooManyExceptions; crowded != (test.says != "") || !strings.HasPrefix(c.Message, test.says) {
+				t.Errorf("it says %s: %s", c.Reason, c.Message)
+			}
+			if counted, _ := counting(w.exceptions, w.now); len(counted) > maxExceptions {
+				t.Errorf("%d count", len(counted))
+			}
+		})
+		t.Run(name+", while they sleep", func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+			w.until(noon.Add(8*time.Hour + 30*time.Minute))
+			w.exceptions = test.all
+			w.until(noon.Add(9*time.Hour + 30*time.Minute))
+			if want := 2 - 2*strings.Count(name, "which suspends"); len(w.asleep) != want {
+				t.Errorf("%d are asleep, not %d", len(w.asleep), want)
+			}
+			w.until(noon.Add(19 * time.Hour))
+			w.awake()
+		})
+	}
+}
+
+// An exception that has passed still counts for what began by it, as far back as a lead time goes.
+func TestPassedExceptionsThatCount(t *testing.T) {
+	extended, release := suspended(-3*time.Hour, -time.Hour), suspended(2*time.Hour, 3*time.Hour)
+	release.Spec.LeadTime = &metav1.Duration{Duration: time.Hour}
+	for name, test := range map[string]struct {
+		now   time.Duration
+		count int
+	}{"within the lead time": {-30 * time.Minute, 2}, "to the last of it": {0, 2}, "beyond it": {time.Nanosecond, 1}, "and when all have passed": {4 * time.Hour, 0}} {
+		if got, more := counting([]v1alpha1.ScheduleException{extended, release}, noon.Add(test.now)); len(got) != test.count || more != 0 {
+			t.Errorf("%s: %d count, and %d more", name, len(got), more)
+		}
+	}
+}

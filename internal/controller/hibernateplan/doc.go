@@ -79,6 +79,8 @@
 //   - The plan is edited: the cycle goes on as it began. A target that was taken out is woken at once; a new one sleeps
 //     from the next cycle on. With a spec that is refused nothing begins, and what sleeps wakes by the schedule; where
 //     that cannot be read, by the one that the cycle began with.
+//   - A plan has more than 100 exceptions that have not passed: so many count, suspensions before others, because each costs every
+//     look at the schedule some. What sleeps wakes by those, and nothing begins (TooManyExceptions).
 //   - A target cannot wake, and others wait for it: it is taken out of the plan and its dependencies, or, but in a DAG,
 //     behavior.mode becomes BestEffort, which counts at once for what is to wake. It is tried again all the same.
 //   - It is suspended: what runs comes to its end, nothing starts.
