@@ -134,7 +134,7 @@ func TestHeldKeepNobody(t *testing.T) {
 			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: job, Labels: map[string]string{batchv1.JobNameLabel: job}}})
 	}
 	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).Build()
-	s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
+	s := &scope{Reconciler: &Reconciler{Client: c, Live: c, made: lru.New(9), Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 	if err := s.observeAttempts(t.Context()); err != nil {
 		t.Fatal(err)
 	}

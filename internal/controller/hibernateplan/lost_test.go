@@ -281,29 +281,37 @@ func TestFormerJobWithLongerDeadline(t *testing.T) {
 	}
 }
 
-// The first attempt was made and acts; then the manager's namespace is emptied, as by a deletion that is forced through.
+// The first attempt was made and acts; then the manager's namespace is emptied, as by a deletion that is forced through: after the
+// minute in which that is recorded, and before, where the same manager has made it.
 func TestCapturedOnce(t *testing.T) {
-	plan := asleepNow()
-	r, c := newReconciler(t, plan)
-	job := theJob(t, r, c, plan)
-	_, plan = pass(t, r, plan) // the manager sees the Job run
-	clock := r.Options.Clock.(*clocktesting.FakePassiveClock)
-	clock.SetTime(clock.Now().Add(keptAfter))
-	for range 2 {
-		_, plan = pass(t, r, plan)
-	}
-	point := &corev1.ConfigMap{}
-	if err := c.Get(t.Context(), names{namespace: "system", plan: plan}.point("a"), point); err != nil {
-		t.Fatal(err)
-	}
-	point.Finalizers = nil
-	if err := errors.Join(c.Update(t.Context(), point), c.Delete(t.Context(), point), c.Delete(t.Context(), job)); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		_, plan = pass(t, r, plan)
-	}
-	if jobs := jobsOf(t, c); len(jobs) > 0 {
-		t.Errorf("its restore point is gone, and %s captures what sleeps: %+v", jobs[0].Name, find(plan.Status.Conditions, v1alpha1.ConditionReady))
+	for _, after := range []time.Duration{keptAfter, time.Second} {
+		t.Run(after.String(), func(t *testing.T) {
+			plan := asleepNow()
+			r, c := newReconciler(t, plan)
+			job := theJob(t, r, c, plan)
+			_, plan = pass(t, r, plan) // the manager sees the Job run
+			clock := r.Options.Clock.(*clocktesting.FakePassiveClock)
+			clock.SetTime(clock.Now().Add(after))
+			for range 2 {
+				_, plan = pass(t, r, plan)
+			}
+			point := &corev1.ConfigMap{}
+			if err := c.Get(t.Context(), names{namespace: "system", plan: plan}.point("a"), point); err != nil {
+				t.Fatal(err)
+			}
+			point.Finalizers = nil
+			if err := errors.Join(c.Update(t.Context(), point), c.Delete(t.Context(), point), c.Delete(t.Context(), job)); err != nil {
+				t.Fatal(err)
+			}
+			for range 3 {
+				_, plan = pass(t, r, plan)
+			}
+			if jobs := jobsOf(t, c); len(jobs) > 0 {
+				t.Errorf("its restore point is gone, and %s captures what sleeps: %+v", jobs[0].Name, find(plan.Status.Conditions, v1alpha1.ConditionReady))
+			}
+			if e := plan.Status.Executions[0]; !e.Kept || !e.Asleep || !strings.Contains(e.Message, "Its restore point, ConfigMap") {
+				t.Errorf("it says %+v", e)
+			}
+		})
 	}
 }

@@ -366,7 +366,7 @@ func (s *scope) observeAttempt(ctx context.Context, seen *sight) error {
 	}
 	seen.point = point
 	if point == nil && seen.job == nil {
-		seen.outcome = pointless(seen.execution)
+		seen.outcome = pointless(seen.execution, s.hasMade(seen.attempt))
 		return nil
 	}
 	said := result(point, seen.attempt)
@@ -445,15 +445,22 @@ func (s *scope) conclude(ctx context.Context, seen *sight, said *runner.Result) 
 }
 
 // pointless is what came of an attempt at a target without a restore point: it is lost, or was never made, and neither
-// was the Job; nil if it is yet to be made.
-func pointless(e *execution) *outcome {
+// was the Job; nil if it is yet to be made. made says that it was, which the ledger does not know in the first minute: what sleeps
+// by then would be captured.
+func pointless(e *execution, made bool) *outcome {
 	switch {
-	case e.Kept:
+	case e.Kept || made:
 		return &outcome{message: "Its restore point, ConfigMap " + e.RestoreConfigMapRef + ", is gone; put it back from a backup, and annotate the plan with " + v1alpha1.AnnotationRetryNow}
 	case e.Operation == v1alpha1.OperationWakeUp:
 		return &outcome{completed: true, message: "Nothing of it was put to sleep"}
 	}
 	return nil
+}
+
+// hasMade says whether this manager has made the Job of an attempt, and not cleared it away.
+func (s *scope) hasMade(attempt string) bool {
+	_, made := s.made.Get(made{s.owner.UID, helper{jobGVK, s.names().in(attempt)}})
+	return made
 }
 
 // point reads the restore point of a target; nil if there is none.

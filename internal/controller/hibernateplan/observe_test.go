@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -353,7 +354,7 @@ func TestMoreThanOnePass(t *testing.T) {
 		}
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
-	s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
+	s := &scope{Reconciler: &Reconciler{Client: c, Live: c, made: lru.New(9), Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 	if err := s.observeAttempts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
