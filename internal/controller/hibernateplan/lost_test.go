@@ -1,6 +1,7 @@
 package hibernateplan
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -19,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
@@ -54,6 +57,58 @@ func TestBereftOfItsOwnCluster(t *testing.T) {
 	goes(t, n.of, n.client, n.plan)
 	if err := n.client.Get(t.Context(), client.ObjectKeyFromObject(n.plan), n.plan); err != nil {
 		t.Errorf("after its deadline the plan has gone, and left shop asleep")
+	}
+}
+
+// whole is an executor that acts on what has no namespace, as that of NodePools does.
+type whole struct{ anything }
+
+func (whole) Parse(json.RawMessage) (executor.Parameters, error) { return whole{}, nil }
+func (whole) Needs() executor.Needs {
+	return executor.Needs{Cluster: true, ClusterRole: "labkeeper-runner-whole"}
+}
+
+// NodePools have no namespace that the ledger could tell of: that no credentials are kept of them says that they were put to sleep in the
+// manager's own cluster, and they wake there when the connector to that has gone with its namespace.
+func TestBereftOfTheOwnClusterOfNodePools(t *testing.T) {
+	for name, may := range map[string]bool{"the namespace may act on the cluster": true, "and may no more": false} {
+		t.Run(name, func(t *testing.T) {
+			n := newBroadNight(t, true, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+			n.of.Options.Executors, n.of.Options.ClusterNamespaces = executor.Registry{"noop": whole{}}, []string{"team"}
+			n.complete()
+			if !n.plan.Status.Executions[0].Asleep {
+				t.Fatalf("it is not asleep: %+v", n.plan.Status)
+			}
+			team := &corev1.Namespace{}
+			if err := n.client.Get(t.Context(), client.ObjectKey{Name: "team"}, team); err != nil {
+				t.Fatal(err)
+			}
+			team.Finalizers = []string{"example.com/held"}
+			cluster := &v1alpha1.K8SCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "here"}}
+			if err := errors.Join(n.client.Update(t.Context(), team), n.client.Delete(t.Context(), team), n.client.Delete(t.Context(), cluster), n.client.Delete(t.Context(), n.plan)); err != nil {
+				t.Fatal(err)
+			}
+			if !may {
+				n.of.Options.ClusterNamespaces = nil
+				if n.passes(6); len(jobsOf(t, n.client)) > 0 || !n.plan.Status.Executions[0].Asleep {
+					t.Errorf("it acts on a cluster on which it may not: %+v", n.plan.Status.Executions[0])
+				}
+				return
+			}
+			job, _ := n.job()
+			if volumes := job.Spec.Template.Spec.Volumes; len(volumes) > 0 {
+				t.Errorf("its runner has %v", volumes)
+			}
+			bindings := &rbacv1.ClusterRoleBindingList{}
+			if err := n.client.List(t.Context(), bindings); err != nil || len(bindings.Items) != 1 || bindings.Items[0].Subjects[0].Name != job.Name {
+				t.Errorf("its runner may do %+v: %v", bindings.Items, err)
+			}
+			complete(t, n.client, n.plan, "a", job)
+			goes(t, n.of, n.client, n.plan)
+			if err := n.client.List(t.Context(), bindings); err != nil || len(bindings.Items) > 0 {
+				t.Errorf("left behind: %+v, %v", bindings.Items, err)
+			}
+		})
 	}
 }
 
@@ -277,6 +332,58 @@ func TestFormerJobWithLongerDeadline(t *testing.T) {
 		s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 		if got, err := s.formerActs(t.Context(), &sight{point: point}); err != nil || got != acts {
 			t.Errorf("%s, told to end two hours ago: it acts: %v, %v", deadline, got, err)
+		}
+	}
+}
+
+// The runner of a former plan is on a node that does not answer: its pod stays, whatever is said of it, and is waited for by the
+// deadline that it was given, a longer one than the plan's own, and no longer.
+func TestFormerRunnerOnALostNode(t *testing.T) {
+	const deadline = 6 * time.Hour
+	told := noon.Add(-deadline - lostAfter)
+	for _, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodUnknown, corev1.PodPending} {
+		for name, told := range map[string]time.Time{"it may act": told.Add(time.Second), "it has had its time": told} {
+			for of, job := range map[string]*batchv1.Job{
+				"a Job that is gone":    nil,
+				"a Job that is deleted": {ObjectMeta: metav1.ObjectMeta{Finalizers: []string{"foregroundDeletion"}, DeletionTimestamp: ptr.To(metav1.NewTime(told))}},
+				"a Job that is told to end": {Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{
+					{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(told)},
+				}}},
+			} {
+				t.Run(fmt.Sprintf("%s, of %s, %s", phase, of, name), func(t *testing.T) {
+					plan, n := attempting(v1alpha1.OperationWakeUp, "a")
+					point := pointOf(n, "a", "former")
+					point.Annotations[annotationPlanUID] = "former"
+					pod := &corev1.Pod{
+						ObjectMeta: metav1.ObjectMeta{
+							Namespace: "system", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: "former"},
+							Finalizers: []string{"test/lost-node"}, DeletionTimestamp: ptr.To(metav1.NewTime(told)),
+						},
+						Spec:   corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Args: runner.Task{Deadline: deadline - grace}.Args()}}},
+						Status: corev1.PodStatus{Phase: phase},
+					}
+					objects := []client.Object{point, pod}
+					if job != nil {
+						job = job.DeepCopy()
+						job.Namespace, job.Name = "system", "former"
+						job.Spec.ActiveDeadlineSeconds = ptr.To(int64(deadline / time.Second))
+						objects = append(objects, job)
+					}
+					c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
+					s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
+					if err := s.observeAttempts(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					acts := name == "it may act"
+					p := facts{plan: plan, seen: s.seen, registry: registry, namespace: "system", now: noon}.decide()
+					if s.seen.Held[only(plan)] != acts || (len(p.Launch) == 0) != acts {
+						t.Errorf("held: %v, launched: %v", s.seen.Held, p.Launch)
+					}
+					if acts && (s.seen.Stops != time.Second || p.Wait > time.Second) {
+						t.Errorf("it is looked at in %s, by %s", p.Wait, s.seen.Stops)
+					}
+				})
+			}
 		}
 	}
 }

@@ -3,6 +3,7 @@ package hibernateplan
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
@@ -201,6 +203,35 @@ func TestShardLostAndLeft(t *testing.T) {
 	}
 	if left := shardsOf(t, c); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// What was kept of the kubeconfig of a target goes with a plan that leaves it asleep without its ledger, which does not know the target any
+// more; its restore point stays, and so does what is another's.
+func TestCredentialsOfALostLedger(t *testing.T) {
+	r, c, plan, _ := losing(t)
+	n := names{namespace: "system", plan: plan}
+	away, err := json.Marshal(v1alpha1.Target{Name: "away", Type: "noop", ConnectorRef: &v1alpha1.ConnectorRef{Kind: "K8SCluster", Name: "away"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	point := pointOf(n, "away", "an-attempt")
+	point.Labels = map[string]string{labelRestorePoint: keyLabel(client.ObjectKeyFromObject(plan)), v1alpha1.LabelTarget: "away"}
+	point.Data = map[string]string{keyTarget: string(away)}
+	kept := attempt{names: n, target: v1alpha1.Target{Name: "away"}}.credentials([]byte("a kubeconfig"), point)
+	other := kept.DeepCopy()
+	other.Name, other.Annotations = "another", map[string]string{v1alpha1.AnnotationOwner: "team/another"}
+	now := plan.DeepCopy()
+	now.Spec.DeletionPolicy = v1alpha1.DeletionLeave
+	if err := errors.Join(c.Create(t.Context(), point), c.Create(t.Context(), kept), c.Create(t.Context(), other), c.Update(t.Context(), now), c.Delete(t.Context(), now)); err != nil {
+		t.Fatal(err)
+	}
+	goes(t, r, c, plan)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(kept), &corev1.Secret{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the credentials: %v", err)
+	}
+	if err := errors.Join(c.Get(t.Context(), client.ObjectKeyFromObject(point), &corev1.ConfigMap{}), c.Get(t.Context(), client.ObjectKeyFromObject(other), &corev1.Secret{})); err != nil {
+		t.Errorf("what stays: %v", err)
 	}
 }
 
