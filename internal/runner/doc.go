@@ -11,10 +11,10 @@
 // A shutdown captures all that it is going to change, and writes that in one update before its first change. If that
 // cannot be written, for instance because it is too large, nothing is changed. What it has made of the resources is
 // written at most a second later or every 50 resources, and at the end: a run that is killed in between has changed
-// what is known as captured, and a wake-up brings that back too. What somebody else changes between
-// the capture and the moment that it is put to sleep is captured again, and that is written, before it is put to sleep; nothing is
-// captured again that this run, or one before, may have put to sleep. A run that ends in good order before it has touched a resource forgets it: it was not asleep, and
-// others may change it.
+// what is known as captured, and a wake-up brings that back too. What somebody else changes between the capture and the
+// moment that it is put to sleep is captured again, and that is written, before it is put to sleep; nothing is captured
+// again that this run, or one before, may have put to sleep. A run that ends in good order before it has touched a
+// resource forgets it: it was not asleep, and others may change it.
 //
 // A wake-up goes backwards through what is still to be restored, and notes what it has restored, or left, in the same
 // steps. What it was killed before it noted is woken again, which changes nothing.
@@ -30,14 +30,15 @@
 //
 // A restore point knows whether its target is in the manager's own cluster, or in which other one, by the UID of that
 // one's Namespace kube-system, where it may be read. A run that reaches another cluster, or can no longer tell, changes
-// nothing while anything of the point is asleep (OtherCluster): everything would be gone there, and the restore point be
-// let go. Nor does one in the manager's own cluster, which can always be told, what sleeps in one that could not. Credentials that lead back to the manager's own cluster are known by the UID that the manager gives of it: it is
-// one cluster, whatever it is reached by, and the manager's own namespace does not sleep there.
+// nothing while anything of the point is asleep (OtherCluster): everything would be gone there, and the restore point
+// be let go. Nor does one in the manager's own cluster, which can always be told, what sleeps in one that could not.
+// Credentials that lead back to the manager's own cluster are known by the UID that the manager gives of it: it is one
+// cluster, whatever it is reached by, and the manager's own namespace does not sleep there.
 //
 // # What is said of another cluster
 //
-// Whoever writes a connector has a runner speak to an address of his choice. It follows no redirect, and of what is answered there that is
-// no success it repeats a Status, as API servers write it, and nothing else.
+// Whoever writes a connector has a runner speak to an address of his choice. It follows no redirect, and of what is
+// answered there that is no success it repeats a Status, as API servers write it, and nothing else.
 //
 // # When it is told to stop
 //

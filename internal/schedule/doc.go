@@ -56,14 +56,13 @@
 //
 // # Cost
 //
-// Time is linear in the windows, in the span that is asked about and, for [Schedule.At], in the time
-// until the state changes. Asking about a weekday plan takes microseconds. A cron expression costs
-// the same however often it fires, except that its real changes are listed one by one: New refuses
-// off-hours, and exceptions, whose windows begin and end more than 2,880 times a day. Whatever it takes
-// does not cost more than some 50 ms and 20 MB for each list of windows that fills the Horizon with changes.
-// Windows are united on the wall clock before they are made instants. A LeadTime, of 30 days at most, is
-// looked at only where something would begin, and up to the next stretch of its suspension. How many exceptions there are is for
-// whoever asks to bound.
+// Time is linear in the windows, in the span that is asked about and, for [Schedule.At], in the time until the state
+// changes. Asking about a weekday plan takes microseconds. A cron expression costs the same however often it fires,
+// except that its real changes are listed one by one: New refuses off-hours, and exceptions, whose windows begin and
+// end more than 2,880 times a day. Whatever it takes does not cost more than some 50 ms and 20 MB for each list of
+// windows that fills the Horizon with changes. Windows are united on the wall clock before they are made instants. A
+// LeadTime, of 30 days at most, is looked at only where something would begin, and up to the next stretch of its
+// suspension. How many exceptions there are is for whoever asks to bound.
 //
 // The package is pure: it holds no client and asks no clock. It embeds the time zones
 // (time/tzdata) because an image may have none, and without them [New] would refuse every zone; a

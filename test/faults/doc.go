@@ -60,18 +60,18 @@
 // # How reads fail
 //
 // What a reconciler reads live, because the cache is not enough to go by, must not be taken for gone where it cannot be
-// read. The proxy notes of which kinds that is after which write, and refuses the next such read (R1), or
-// all of one of those kinds for a while (R2). And a manager that starts may not list one of the kinds that it
-// watches (R3): it has all caches but one. Where nothing was read while it would have been refused, the fault did not happen.
+// read. The proxy notes of which kinds that is after which write, and refuses the next such read (R1), or all of one of
+// those kinds for a while (R2). And a manager that starts may not list one of the kinds that it watches (R3): it has
+// all caches but one. Where nothing was read while it would have been refused, the fault did not happen.
 //
 // # Restarting the API server
 //
-// It stops everybody, so these plans are played when all others are done, several for each
-// restart: every run waits at its write, stored and not answered, until the last one has come
-// to its own; then the outsides wait, the recorder catches up, and the API server is killed and
-// started again on the same port, and Kubernetes' own controllers after it. The restarted one knows no moment before its start, so the
-// recorder lists and tells what has changed since; nothing has, so nothing is lost or doubled.
-// A manager behind the proxy sees its connections dropped rather than refused.
+// It stops everybody, so these plans are played when all others are done, several for each restart: every run waits at
+// its write, stored and not answered, until the last one has come to its own; then the outsides wait, the recorder
+// catches up, and the API server is killed and started again on the same port, and Kubernetes' own controllers after
+// it. The restarted one knows no moment before its start, so the recorder lists and tells what has changed since;
+// nothing has, so nothing is lost or doubled. A manager behind the proxy sees its connections dropped rather than
+// refused.
 //
 // # What a sweep costs
 //
@@ -83,29 +83,32 @@
 // namespace controller) would come too late for more. Namespaces are taken away after each run,
 // so that the last plan costs what the first did.
 //
-// Half of a run is its way to the write, so one run may be killed, or lose an answer, several times (-faults.together=3), a third of
-// the way from each other, as long as its road is that of the reference, write by write. (What is refused is told in a status, which
-// is another road.) Where a kill makes the road another, that was the last of the run: those that are left have another run, up to
-// the next of that sort, so that no kill is wasted and none is where it is not meant to be. If anything is found, each is played by
-// itself. A rule that no reference is needed for (a panic, O3, O6, O7, O9) is broken by all of them, whether that comes again or not.
-// What else is found of all of them, also when nothing else is played, fails where none of them fails by itself (-faults.k=3,9,15
-// plays them again). What it does not show is what shows late after one fault and is put right by the next, as when a timer is forgotten that
-// another start sets again.
+// Half of a run is its way to the write, so one run may be killed, or lose an answer, several times
+// (-faults.together=3), a third of the way from each other, as long as its road is that of the reference, write by
+// write. (What is refused is told in a status, which is another road.) Where a kill makes the road another, that was
+// the last of the run: those that are left have another run, up to the next of that sort, so that no kill is wasted and
+// none is where it is not meant to be. If anything is found, each is played by itself. A rule that no reference is
+// needed for (a panic, O3, O6, O7, O9) is broken by all of them, whether that comes again or not. What else is found of
+// all of them, also when nothing else is played, fails where none of them fails by itself (-faults.k=3,9,15 plays them
+// again). What it does not show is what shows late after one fault and is put right by the next, as when a timer is
+// forgotten that another start sets again.
 //
-// Many workloads begin as others do, and part from them with what their users do later. Where the manager has got as far as the
-// next write on the same road, from the same objects, among outsides that hold the same steps and judged by the same rules, a kill is
-// the same in all of them, and -faults.anew plays it in the first. What it does not show is a kill that leaves something which only another end brings out. CI plays kills in both of these ways;
-// the sweep itself has one in a run, at every write of every workload.
+// Many workloads begin as others do, and part from them with what their users do later. Where the manager has got as
+// far as the next write on the same road, from the same objects, among outsides that hold the same steps and judged by
+// the same rules, a kill is the same in all of them, and -faults.anew plays it in the first. What it does not show is a
+// kill that leaves something which only another end brings out. CI plays kills in both of these ways; the sweep itself
+// has one in a run, at every write of every workload.
 //
-// No plan ends a sweep. What has failed is played once more at the end, alone, and stays failed;
-// that it "passed alone" says that load may be the reason. One that takes too long (O5) after its fault goes on for another
-// minute, so that its end is judged as any other's. If it comes to one, or was too slow for its fault to happen, and broke no other rule
-// it is played three times alone, and counts as slow, not as failed, when it passes each time: the limit is
-// one of the manager, not of the machine. One that hangs is failed, whatever it does alone. So does one that came off its reference and broke no other
-// rule, when the workload alone follows another reference, and it passes three times with that: of two watches, a busy machine
-// brings the slower one first. Where that reference has no such write, the plan counts as not played, which fails the sweep too. When the time of the test
-// is nearly up no plan begins any more. With -faults.record=FILE the next sweep of the same manager, installed with the
-// same files, by the same test leaves out what has passed, but for faults that did so by themselves only; -faults.part=2/5 is the second of five parts.
+// No plan ends a sweep. What has failed is played once more at the end, alone, and stays failed; that it "passed alone"
+// says that load may be the reason. One that takes too long (O5) after its fault goes on for another minute, so that
+// its end is judged as any other's. If it comes to one, or was too slow for its fault to happen, and broke no other
+// rule it is played three times alone, and counts as slow, not as failed, when it passes each time: the limit is one of
+// the manager, not of the machine. One that hangs is failed, whatever it does alone. So does one that came off its
+// reference and broke no other rule, when the workload alone follows another reference, and it passes three times with
+// that: of two watches, a busy machine brings the slower one first. Where that reference has no such write, the plan
+// counts as not played, which fails the sweep too. When the time of the test is nearly up no plan begins any more. With
+// -faults.record=FILE the next sweep of the same manager, installed with the same files, by the same test leaves out
+// what has passed, but for faults that did so by themselves only; -faults.part=2/5 is the second of five parts.
 //
 // # Limits
 //
@@ -117,10 +120,9 @@
 //
 // # What it does not show
 //
-// One fault per run (or the same, far from each other), one worker, and outsides that wait for each other: faults in pairs, and
-// what only a race brings up, are not here. Only writes that the API server stored are
-// points of fault; one that it refuses, because the manager's cache is behind, is counted in
-// the summary and breaks O6 only when it is repeated. Leaked goroutines show only as far as the
-// manager itself waits for what it has started when it is asked to stop, and exits with an error
-// when that takes too long.
+// One fault per run (or the same, far from each other), one worker, and outsides that wait for each other: faults in
+// pairs, and what only a race brings up, are not here. Only writes that the API server stored are points of fault; one
+// that it refuses, because the manager's cache is behind, is counted in the summary and breaks O6 only when it is
+// repeated. Leaked goroutines show only as far as the manager itself waits for what it has started when it is asked to
+// stop, and exits with an error when that takes too long.
 package faults

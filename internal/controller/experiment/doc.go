@@ -14,12 +14,11 @@
 //     targets cannot be added or removed, so that every child can be found again by its
 //     name; and a manager that is told other namespaces refuses to act on the Experiment
 //     instead of building it twice.
-//  3. A target whose dependencies are healthy is begun: a gke target gets its claim. Once
-//     the claim is Ready its kubeconfig is read and registered with Argo CD as a cluster
-//     Secret, and the target's Application is created. The Application carries the UID of
-//     the claim that it was registered with, so that a claim which takes the place of
-//     another is registered again, and its Applications deleted and created anew. A hub target gets only the Application. A target that
-//     was begun stays so, whatever becomes of its dependencies.
+//  3. A target whose dependencies are healthy is begun: a gke target gets its claim. Once the claim is Ready its
+//     kubeconfig is read and registered with Argo CD as a cluster Secret, and the target's Application is created. The
+//     Application carries the UID of the claim that it was registered with, so that a claim which takes the place of
+//     another is registered again, and its Applications deleted and created anew. A hub target gets only the
+//     Application. A target that was begun stays so, whatever becomes of its dependencies.
 //  4. When every Application is Healthy and Synced, and nothing is being changed, the Workflow
 //     is submitted, once: its UID is recorded, and one that disappears without a verdict was
 //     deleted by somebody. (One that somebody deletes in the moment between its creation and
@@ -33,12 +32,11 @@
 //     outdated Workflow has no verdict, and stays; nor has one of which that is not known. A cluster that was
 //     changed counts when it says that it has seen that (observedGeneration); one that says nothing of it is
 //     taken at its word, and how far machines are replaced is not looked at.
-//  5. The verdict is recorded with status.completedAt. It is the Workflow's, or with completion
-//     mode manual a person's, who resumes the Workflow or annotates the Experiment when there is one (an annotation from
-//     before holds the Workflow up, because whoever exports a manifest exports it, too): an Application
-//     that degrades in the meantime shows in its condition and does not undo it. A success
-//     whose cluster or Application has gone, or is being brought back to the spec, waits for
-//     that. From here on the only thing that still happens is the end of its time to live
+//  5. The verdict is recorded with status.completedAt. It is the Workflow's, or with completion mode manual a person's,
+//     who resumes the Workflow or annotates the Experiment when there is one (an annotation from before holds the
+//     Workflow up, because whoever exports a manifest exports it, too): an Application that degrades in the meantime
+//     shows in its condition and does not undo it. A success whose cluster or Application has gone, or is being brought
+//     back to the spec, waits for that. From here on the only thing that still happens is the end of its time to live
 //     (lifetime.go), which deletes the Experiment, as it does in every phase, and that of a target's own.
 //
 // A hub target's "cluster" is the one the manager runs on: nothing of it is provisioned,
@@ -47,19 +45,19 @@
 // teardown. On clusters of its own the namespace is what the target says, or the
 // Experiment's name.
 //
-// A gke target's claim may be a namespaced composite of Crossplane v2, which has no claim: then its
-// kubeconfig is beside it, and it is deleted in the foreground, because it would be gone before the
-// cluster otherwise. In the namespace of the Experiment that kubeconfig is trusted no further than that of
-// an existing cluster, because its authors may be able to write it. A claim that says no endpoint is not registered: who
-// may write it could name the composite of another.
+// A gke target's claim may be a namespaced composite of Crossplane v2, which has no claim: then its kubeconfig is
+// beside it, and it is deleted in the foreground, because it would be gone before the cluster otherwise. In the
+// namespace of the Experiment that kubeconfig is trusted no further than that of an existing cluster, because its
+// authors may be able to write it. A claim that says no endpoint is not registered: who may write it could name the
+// composite of another.
 //
-// A vcluster target's cluster is made by two objects, the Cluster of Cluster API and what it names. The
-// Cluster is deleted first, and what it has left when it is gone. Both are in a namespace on the hub of
-// the cluster's own, which the manager makes, because the chart runs once in a namespace; by a RoleBinding
-// there it lets itself read the Secrets of that namespace alone, and makes it again when it may not. The namespace goes when the cluster is gone,
-// and with it whatever is in it. Its pods run on the hub, so the namespace allows the baseline of the
-// Pod Security Standards and no more, and values of the chart, which could grant any right on the hub,
-// are refused unless the manager is told to take them.
+// A vcluster target's cluster is made by two objects, the Cluster of Cluster API and what it names. The Cluster is
+// deleted first, and what it has left when it is gone. Both are in a namespace on the hub of the cluster's own, which
+// the manager makes, because the chart runs once in a namespace; by a RoleBinding there it lets itself read the Secrets
+// of that namespace alone, and makes it again when it may not. The namespace goes when the cluster is gone, and with it
+// whatever is in it. Its pods run on the hub, so the namespace allows the baseline of the Pod Security Standards and no
+// more, and values of the chart, which could grant any right on the hub, are refused unless the manager is told to take
+// them.
 //
 // A talos target's cluster is made by a Cluster of Cluster API, a TalosControlPlane, a TalosConfigTemplate
 // and a MachineDeployment, on an infrastructure that only the user knows: the spec names templates of it,
@@ -70,31 +68,31 @@
 // nothing of it but the Cluster is deleted, however long it takes, because machines cannot go without what
 // they are made on. A template that is changed later concerns the clusters that come later.
 //
-// An existing target's cluster is there already: the kubeconfig that the user names is registered,
-// and nothing is made or deleted. It may be others' too, so the namespace has such a name there, and
-// stays, empty, because the manager talks to no cluster but the hub. What the kubeconfig says of its
-// address, which must be a plain URL because it is its author's text and Workflows get it, is kept as an annotation of the Application, which saves reading the Secret again.
+// An existing target's cluster is there already: the kubeconfig that the user names is registered, and nothing is made
+// or deleted. It may be others' too, so the namespace has such a name there, and stays, empty, because the manager
+// talks to no cluster but the hub. What the kubeconfig says of its address, which must be a plain URL because it is its
+// author's text and Workflows get it, is kept as an annotation of the Application, which saves reading the Secret
+// again.
 //
 // Of two that would register one address with different credentials the first does, and the other says so and waits
-// (registrations.go). This manager knows what it is about to register. Another that shares the Experiments with it does not:
-// each looks again when it has registered a cluster, and takes that back where it sees the other's, before anything is
-// deployed there. Which server an older version has registered does no label tell until it is written again: while there
-// are any of those, all that Experiments have registered are looked at.
+// (registrations.go). This manager knows what it is about to register. Another that shares the Experiments with it does
+// not: each looks again when it has registered a cluster, and takes that back where it sees the other's, before
+// anything is deployed there. Which server an older version has registered does no label tell until it is written
+// again: while there are any of those, all that Experiments have registered are looked at.
 //
-// A target has one Application with the sources of all its components, or with applicationPolicy
-// PerComponent one for each, in the order of the list: one is created when those before it are healthy,
-// and deleted before them. (One that degrades once the Workflow is there holds nothing up.) They are found by the UID of the Experiment, an index of the cache, and are
-// its own if they have the name that the component in their annotation gives them; so one whose component
-// the spec does not name any more is found, and deleted, of several the youngest first. Nothing is validated
+// A target has one Application with the sources of all its components, or with applicationPolicy PerComponent one for
+// each, in the order of the list: one is created when those before it are healthy, and deleted before them. (One that
+// degrades once the Workflow is there holds nothing up.) They are found by the UID of the Experiment, an index of the
+// cache, and are its own if they have the name that the component in their annotation gives them; so one whose
+// component the spec does not name any more is found, and deleted, of several the youngest first. Nothing is validated
 // before it is gone.
 //
-// Healthy is what Argo CD says of the sources that the spec has now, when nobody asks it to look again: every change of an
-// Application carries the annotation that does (argocd.argoproj.io/refresh), because the status does not tell with which project or
-// labels of the namespace it was compared. Argo CD takes it off when it has looked; it is never put back, and somebody who sets it
-// has the Application outdated for that moment. What a component tolerates counts as
-// that, too: OutOfSync only after a sync with these sources and revisions, and a comparison after it, because
-// before it is what was there until then that is healthy; Degraded only where nothing is known to be on its
-// way.
+// Healthy is what Argo CD says of the sources that the spec has now, when nobody asks it to look again: every change of
+// an Application carries the annotation that does (argocd.argoproj.io/refresh), because the status does not tell with
+// which project or labels of the namespace it was compared. Argo CD takes it off when it has looked; it is never put
+// back, and somebody who sets it has the Application outdated for that moment. What a component tolerates counts as
+// that, too: OutOfSync only after a sync with these sources and revisions, and a comparison after it, because before it
+// is what was there until then that is healthy; Degraded only where nothing is known to be on its way.
 //
 // A target with observability has more components than its own: one that collects metrics and sends them to
 // the hub, and with transport tailscale those that bring the cluster into the tailnet and the hub's endpoint
@@ -115,8 +113,9 @@
 // how long it has been in its state stands in its status. The Workflow's deadline is for Argo
 // Workflows to keep.
 //
-// Where somebody has taken the record of the start away it is made anew, in the next pass, of whatever is there; where the whole status
-// is empty, and the Experiment has been looked at before, the server is asked, and until it has said so the status stays empty.
+// Where somebody has taken the record of the start away it is made anew, in the next pass, of whatever is there; where
+// the whole status is empty, and the Experiment has been looked at before, the server is asked, and until it has said
+// so the status stays empty.
 //
 // A target with a time to live of its own is taken down so long after the verdict, and after those that
 // depend on it, by the same teardown, as if the Experiment had no other targets and no Workflow (leaving.go);
@@ -124,8 +123,8 @@
 // anything of it is deleted, so the deletion rests on the Experiment that the server has; from then on it goes
 // to its end, whatever the spec says. What keeps it is told of the target: the verdict stands.
 //
-// spec.terminate ends the Experiment, with the verdict that it has or as failed, and takes everything
-// down as a deletion does; the Experiment stays, and says in its condition CleanedUp how far that is. A read that fails when a
+// spec.terminate ends the Experiment, with the verdict that it has or as failed, and takes everything down as a
+// deletion does; the Experiment stays, and says in its condition CleanedUp how far that is. A read that fails when a
 // verdict is looked for is tried once more.
 //
 // A suspended Experiment is one whose spec cannot be acted on for now: nothing is begun, changed,
@@ -141,103 +140,99 @@
 //
 // # What it watches
 //
-// Experiments, their statuses too where another manager has written them (kube.Told); Components, the
-// metadata of Namespaces, because one may bind its Experiments to an Argo CD project, and as foreign
-// kinds (internal/kube.ForeignKinds) GKEClusters, Clusters of Cluster API, VClusters,
-// TalosControlPlanes, TalosConfigTemplates, MachineDeployments, Applications and Workflows, these only
-// where they carry our label, and the metadata of WorkflowTemplates and ClusterWorkflowTemplates. Of
-// CustomResourceDefinitions the metadata is watched; one of those groups is read when it changes. An
-// object wakes the Experiment that its annotation names; a Component or template wakes the Experiments
-// that name it. There is no polling, but for what cannot be watched without reading every Secret of a
-// namespace: a connection Secret that is late, and a template of a cluster that does not exist, are
-// looked for every ten seconds; a cluster Secret that was deleted in a teardown after 0.1 s, or that was
-// created again before Applications go, and every two seconds if it does not stay, or the spec does not name their component any
-// more, one whose deletion somebody's finalizer holds every two seconds, and so is a leftover or the Workflow when the
-// server has it and the cache does not. An object that somebody has taken the annotation off is looked
-// at every minute, and so are the kubeconfig of a cluster that Argo CD cannot use, or does not know, one that Argo CD has
-// other credentials of, and a kind that a teardown cannot list. What is nearer to its end is looked at
-// first (kube.Enqueue), and a quarter of the workers, at least one, begins new ones, namespaces in turn
-// (kube.Gate), so that neither what is under way nor another namespace waits for a thousand that come at
-// once. An Application whose sync Argo CD has tried and does not try any more is
-// synced again, once, after one minute to ten: as long as it has been tried until then. Errors, a name that another's object has taken among them, are tried again after 0.2 s, doubling
-// up to a minute.
+// Experiments, their statuses too where another manager has written them (kube.Told); Components, the metadata of
+// Namespaces, because one may bind its Experiments to an Argo CD project, and as foreign kinds
+// (internal/kube.ForeignKinds) GKEClusters, Clusters of Cluster API, VClusters, TalosControlPlanes,
+// TalosConfigTemplates, MachineDeployments, Applications and Workflows, these only where they carry our label, and the
+// metadata of WorkflowTemplates and ClusterWorkflowTemplates. Of CustomResourceDefinitions the metadata is watched; one of
+// those groups is read when it changes. An object wakes the Experiment that its annotation names;
+// a Component or template wakes the Experiments that name it. There is no polling, but for what cannot be watched
+// without reading every Secret of a namespace: a connection Secret that is late, and a template of a cluster that does
+// not exist, are looked for every ten seconds; a cluster Secret that was deleted in a teardown after 0.1 s, or that was
+// created again before Applications go, and every two seconds if it does not stay, or the spec does not name their
+// component any more, one whose deletion somebody's finalizer holds every two seconds, and so is a leftover or the
+// Workflow when the server has it and the cache does not. An object that somebody has taken the annotation off is
+// looked at every minute, and so are the kubeconfig of a cluster that Argo CD cannot use, or does not know, one that
+// Argo CD has other credentials of, and a kind that a teardown cannot list. What is nearer to its end is looked at
+// first (kube.Enqueue), and a quarter of the workers, at least one, begins new ones, namespaces in turn (kube.Gate), so
+// that neither what is under way nor another namespace waits for a thousand that come at once. An Application whose
+// sync Argo CD has tried and does not try any more is synced again, once, after one minute to ten: as long as it has
+// been tried until then. Errors, a name that another's object has taken among them, are tried again after 0.2 s,
+// doubling up to a minute.
 //
 // # What it reads live
 //
-// Everything comes from the cache, except: a Namespace that it does not have yet; the metadata of the
-// Experiment, before a pass that creates or changes anything, and which ends when it is not what was
-// planned for, because what is created for one that is gone would stay for good, a Workflow that is
-// submitted for an old spec stays the only one, one that the status records must not follow another, and an
-// Application must not go back; the copies of templates, and the templates of those that are not there, of
-// a cluster that is not up; the kubeconfig Secret of a cluster that is Ready and not registered, and of one
-// whose Application cannot be compared, once a minute, with its cluster Secret; with each kubeconfig the cluster Secrets that
-// Experiments have made at its address, and of one that authors may write those of all, because Argo CD finds clusters by their
-// addresses and one with other credentials must not be registered twice, and where several managers share the Experiments (--watch-namespaces) once
-// more when it is registered, because another may have done so at the same moment; a
-// Component that the cache does not have, where --component-repo-url takes its place, once for each generation and in every review; a Workflow whose UID is recorded and which the cache
-// does not have, or has another of; a template that the cache does not have, where a Workflow that only waits takes its place;
-// a child whose create says AlreadyExists, and one that is changed; who the manager is, before it lets itself read
-// Secrets; a claim, before its cluster is
-// registered, and before Applications go that were for the one whose place it has taken; every claim and
-// Application once, before a good verdict, also that of one that is terminated, after which nothing is looked at any more, and before another Workflow
-// is submitted; the cluster Secret of a target, before Applications of it are asked to go that nothing takes the place of, and where that does
-// not make its cluster known, the cluster Secrets of all, its kubeconfig, and in a teardown whether the server has the Applications still; in a teardown the
-// cluster Secret of every claim that is left and of every existing cluster, the Cluster of one that is made by several objects when that has gone
-// and others are to, a list of Workflows and Applications before anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of
-// them, the deadline is over, or nothing at all is recorded, and the claim of an Application that is being deleted, where the cache has
-// none.
+// Everything comes from the cache, except: a Namespace that it does not have yet; the metadata of the Experiment,
+// before a pass that creates or changes anything, and which ends when it is not what was planned for, because what is
+// created for one that is gone would stay for good, a Workflow that is submitted for an old spec stays the only one,
+// one that the status records must not follow another, and an Application must not go back; the copies of templates,
+// and the templates of those that are not there, of a cluster that is not up; the kubeconfig Secret of a cluster that
+// is Ready and not registered, and of one whose Application cannot be compared, once a minute, with its cluster Secret;
+// with each kubeconfig the cluster Secrets that Experiments have made at its address, and of one that authors may write
+// those of all, because Argo CD finds clusters by their addresses and one with other credentials must not be registered
+// twice, and where several managers share the Experiments (--watch-namespaces) once more when it is registered, because
+// another may have done so at the same moment; a Component that the cache does not have, where --component-repo-url
+// takes its place, once for each generation and in every review; a Workflow whose UID is recorded and which the cache
+// does not have, or has another of; a template that the cache does not have, where a Workflow that only waits takes its
+// place; a child whose create says AlreadyExists, and one that is changed; who the manager is, before it lets itself
+// read Secrets; a claim, before its cluster is registered, and before Applications go that were for the one whose place
+// it has taken; every claim and Application once, before a good verdict, also that of one that is terminated, after
+// which nothing is looked at any more, and before another Workflow is submitted; the cluster Secret of a target, before
+// Applications of it are asked to go that nothing takes the place of, and where that does not make its cluster known,
+// the cluster Secrets of all, its kubeconfig, and in a teardown whether the server has the Applications still; in a
+// teardown the cluster Secret of every claim that is left and of every existing cluster, the Cluster of one that is
+// made by several objects when that has gone and others are to, a list of Workflows and Applications before anything of
+// the clusters goes, one of every kind when the cache has nothing left, cannot see one of them, the deadline is over,
+// or nothing at all is recorded, and the claim of an Application that is being deleted, where the cache has none.
 //
 // # What it owns
 //
-// One claim per gke target; a namespace, a RoleBinding, a Cluster and a VCluster per vcluster target; a
-// Cluster, what it is made by and three copies of templates per talos target; one
-// cluster Secret for each that is not on the hub, one Application per target or component, one Workflow, one
-// namespace on the hub for each target there, and the ConfigMap with what is left behind, which nothing
-// deletes; all with deterministic names that hold a hash of the
-// Experiment's UID, and all with its UID as a label. An object under such a name without that label is
-// not touched, read or deleted: the Experiment says NameTaken and waits. One with the label under
-// another name is not the Experiment's either: somebody has copied it. Taking the label off a child
-// takes it out of the Experiment's hands, a cluster from the next moment on, with what it is made by and the namespace that it is in,
-// which are told of as left behind. Claims and Applications that are edited or deleted by
-// somebody are brought back at once, an Application also where a field was added to its spec that decides what is deployed, or how
-// that is judged (argocd.Strange); a cluster Secret when its Application fails, because Secrets are
-// not watched, and so a kubeconfig that was rotated is registered again when Argo CD is refused with
-// the old one.
+// One claim per gke target; a namespace, a RoleBinding, a Cluster and a VCluster per vcluster target; a Cluster, what
+// it is made by and three copies of templates per talos target; one cluster Secret for each that is not on the hub, one
+// Application per target or component, one Workflow, one namespace on the hub for each target there, and the ConfigMap
+// with what is left behind, which nothing deletes; all with deterministic names that hold a hash of the Experiment's
+// UID, and all with its UID as a label. An object under such a name without that label is not touched, read or deleted:
+// the Experiment says NameTaken and waits. One with the label under another name is not the Experiment's either:
+// somebody has copied it. Taking the label off a child takes it out of the Experiment's hands, a cluster from the next
+// moment on, with what it is made by and the namespace that it is in, which are told of as left behind. Claims and
+// Applications that are edited or deleted by somebody are brought back at once, an Application also where a field was
+// added to its spec that decides what is deployed, or how that is judged (argocd.Strange); a cluster Secret when its
+// Application fails, because Secrets are not watched, and so a kubeconfig that was rotated is registered again when
+// Argo CD is refused with the old one.
 //
 // # Teardown
 //
-// The Workflow; then the Applications while their clusters still work, so that Argo CD can
-// delete what they deployed, those of dependents first; then the namespace on the hub, the
-// cluster Secret and the claim, which Crossplane keeps until the composite and the cluster
-// are gone (compositeDeletePolicy Foreground); last the namespaces that clusters were in. The finalizer goes when live lists prove that
-// nothing is left, or that the cluster does not serve the kind at all; one of which it no longer
-// serves our version proves nothing, and is waited for.
+// The Workflow; then the Applications while their clusters still work, so that Argo CD can delete what they deployed,
+// those of dependents first; then the namespace on the hub, the cluster Secret and the claim, which Crossplane keeps
+// until the composite and the cluster are gone (compositeDeletePolicy Foreground); last the namespaces that clusters
+// were in. The finalizer goes when live lists prove that nothing is left, or that the cluster does not serve the kind
+// at all; one of which it no longer serves our version proves nothing, and is waited for.
 //
-// What does not go is waited for by the deadline of spec.deletion, 30 minutes by default. It counts
-// for each object from when that was asked to go, which stands in the status, also if it is created again each time, and by the clock
+// What does not go is waited for by the deadline of spec.deletion, 30 minutes by default. It counts for each object
+// from when that was asked to go, which stands in the status, also if it is created again each time, and by the clock
 // of the manager alone, so that neither a manager that was away nor one whose clock is wrong gives less, or more. A
-// Workflow or Application holds up what comes next for a quarter of it, and is left behind after half
-// of it, as a cluster is. What may not be deleted, or listed, counts from when this manager was first
-// refused. An Application whose cluster is gone, which the server must say, is freed of Argo CD's
-// finalizers. Of a cluster that it does not know, Argo CD lets an Application go and leaves what that deployed; so one that
-// was unregistered is registered again before its Applications are deleted, where there is a kubeconfig for that, which is tried for a
-// quarter of the deadline (an Application that the spec does not name any more waits as long as it takes), and the registration of an existing cluster stays as long as they do. When the deadline of the whole teardown is over, too, a ConfigMap in the manager's
-// namespace tells of everything that is left, and the finalizer goes; with policy Block it does not. So it
-// tells of clusters that were made for another Experiment of the same name and that nobody has asked to go, because that one was forced
-// away, or this one restored from a backup; an Event does at the start. What does not fit into the status of how it ends is remembered. A
-// manager that looks in other namespaces than the Experiment was begun with never lets it go, because
-// it knows nothing of what is there. An Experiment that spec.terminate has ended stays anyway, and has
-// no deadline. A finalizer that somebody takes off an Experiment that is not being deleted is put back
-// at once.
+// Workflow or Application holds up what comes next for a quarter of it, and is left behind after half of it, as a
+// cluster is. What may not be deleted, or listed, counts from when this manager was first refused. An Application whose
+// cluster is gone, which the server must say, is freed of Argo CD's finalizers. Of a cluster that it does not know,
+// Argo CD lets an Application go and leaves what that deployed; so one that was unregistered is registered again before
+// its Applications are deleted, where there is a kubeconfig for that, which is tried for a quarter of the deadline (an
+// Application that the spec does not name any more waits as long as it takes), and the registration of an existing
+// cluster stays as long as they do. When the deadline of the whole teardown is over, too, a ConfigMap in the manager's
+// namespace tells of everything that is left, and the finalizer goes; with policy Block it does not. So it tells of
+// clusters that were made for another Experiment of the same name and that nobody has asked to go, because that one was
+// forced away, or this one restored from a backup; an Event does at the start. What does not fit into the status of how
+// it ends is remembered. A manager that looks in other namespaces than the Experiment was begun with never lets it go,
+// because it knows nothing of what is there. An Experiment that spec.terminate has ended stays anyway, and has no
+// deadline. A finalizer that somebody takes off an Experiment that is not being deleted is put back at once.
 //
 // # Components
 //
-// A Component has a reconciler of its own (component.go), in a manager of all namespaces: its condition
-// Ready says what no reference to it could mend, status.usedBy how many Experiments name it, and its
-// finalizer keeps it while any does, because they would be left without it, or deploy what the fallback
-// has in its place: before that is dropped Experiments are listed from the server, because a cache may not
-// have seen one yet. A manager of some namespaces keeps none, and lets one go that another has kept, by the same list. It is counted a second late, so that a burst of Experiments is one write a second.
-// The road of an Experiment reads none of this.
+// A Component has a reconciler of its own (component.go), in a manager of all namespaces: its condition Ready says what
+// no reference to it could mend, status.usedBy how many Experiments name it, and its finalizer keeps it while any does,
+// because they would be left without it, or deploy what the fallback has in its place: before that is dropped
+// Experiments are listed from the server, because a cache may not have seen one yet. A manager of some namespaces keeps
+// none, and lets one go that another has kept, by the same list. It is counted a second late, so that a burst of
+// Experiments is one write a second. The road of an Experiment reads none of this.
 //
 // # House style
 //

@@ -23,15 +23,15 @@
 // written the server must say that its owner is the one that was looked at, unless it just has, when it took the
 // finalizer: a manager that starts may have caches of before.
 //
-// A twin that is not ready for as long as onUnready says is scaled to zero, because its pods count for the
-// source's autoscaler and budgets: not while all of them are available, whatever its controller is about. That is
-// recorded, with the hash of what was wanted, before it is done; another spec is tried again, and has its own time,
-// once: what the API server refuses does not begin it anew, and is not what keeps the pods. A time in which the twin was not
-// looked at does not count.
+// A twin that is not ready for as long as onUnready says is scaled to zero, because its pods count for the source's
+// autoscaler and budgets: not while all of them are available, whatever its controller is about. That is recorded, with
+// the hash of what was wanted, before it is done; another spec is tried again, and has its own time, once: what the API
+// server refuses does not begin it anew, and is not what keeps the pods. A time in which the twin was not looked at
+// does not count.
 //
-// With sourcePolicy Pinned the spec of the source is kept as it is in a ControllerRevision beside the twin,
-// made before it and never changed. Where that is lost (PinLost) the twin stays as it is, and it is looked for again every
-// five minutes. Services that select the source as it is now, and not the twin, are told of.
+// With sourcePolicy Pinned the spec of the source is kept as it is in a ControllerRevision beside the twin, made before
+// it and never changed. Where that is lost (PinLost) the twin stays as it is, and it is looked for again every five
+// minutes. Services that select the source as it is now, and not the twin, are told of.
 //
 // # Where it is, and what it owns
 //
@@ -57,11 +57,11 @@
 //
 // ExperimentDeployments, their statuses too where another manager has written them (kube.Told); Deployments,
 // StatefulSets and, once they are installed, Rollouts, without what is never read of them, each of which wakes those
-// that name it as a source or own it as a twin; Services, HorizontalPodAutoscalers, ScaledObjects, VerticalPodAutoscalers and
-// PodDisruptionBudgets of namespaces that have a source, and what the autoscalers are for when it comes or goes; the metadata
-// of Namespaces. How a volume may be used that the pods name is asked of the server in each pass, and, where there is none or
-// it is for one pod alone, every five minutes; hardly any source has one. With --watch-namespaces a source in another namespace
-// is refused: nobody would see it.
+// that name it as a source or own it as a twin; Services, HorizontalPodAutoscalers, ScaledObjects,
+// VerticalPodAutoscalers and PodDisruptionBudgets of namespaces that have a source, and what the autoscalers are for
+// when it comes or goes; the metadata of Namespaces. How a volume may be used that the pods name is asked of the server
+// in each pass, and, where there is none or it is for one pod alone, every five minutes; hardly any source has one.
+// With --watch-namespaces a source in another namespace is refused: nobody would see it.
 //
 // # What a change costs
 //

@@ -7,9 +7,10 @@
 //
 // # What it watches
 //
-// HibernatePlans, their statuses too where another manager has written them (kube.Told); ScheduleExceptions, K8SClusters,
-// Namespaces (their labels and annotations), and its own Jobs. Restore points, ControllerRevisions and pods are read from
-// the server, when an attempt has ended, and the Job and the pods that a former plan of the name has left, before one begins.
+// HibernatePlans, their statuses too where another manager has written them (kube.Told); ScheduleExceptions,
+// K8SClusters, Namespaces (their labels and annotations), and its own Jobs. Restore points, ControllerRevisions and
+// pods are read from the server, when an attempt has ended, and the Job and the pods that a former plan of the name has
+// left, before one begins.
 //
 // # What it owns
 //
@@ -22,10 +23,10 @@
 //     carries a finalizer, and the name of the attempt that may write to it: another's runner is fenced out. It goes
 //     when the target is awake and that is recorded. It belongs to a target of a plan by their names, not by a UID: a
 //     plan that was deleted and created again finds it, wakes by it, and never captures over it.
-//   - a Secret beside the restore point of a target in another cluster, with the credentials that it was put to sleep with, where they
-//     and the connector are in the namespace of the plan. What wakes it are those of the connector, but where that has gone with the
-//     namespace while the plan, too, is deleted. It goes with the restore point, and when the plan does; where somebody
-//     has taken the finalizer off the plan, it stays as that does.
+//   - a Secret beside the restore point of a target in another cluster, with the credentials that it was put to sleep
+//     with, where they and the connector are in the namespace of the plan. What wakes it are those of the connector,
+//     but where that has gone with the namespace while the plan, too, is deleted. It goes with the restore point, and
+//     when the plan does; where somebody has taken the finalizer off the plan, it stays as that does.
 //   - a ControllerRevision for each cycle: the plan as the cycle began with it, which its wake-up goes by.
 //   - ControllerRevisions with the ledger, where that is too long for the status.
 //   - a ConfigMap with the last logs of each target.
@@ -35,8 +36,8 @@
 // # How a cycle goes
 //
 // What is wanted is a function of spec, exceptions, annotations and the time alone: deletion, then override, then an
-// annotation, then the schedule. Whoever was down acts on what should be now. A hibernate-now that a plan is created with
-// may have come with a backup, and does not count.
+// annotation, then the schedule. Whoever was down acts on what should be now. A hibernate-now that a plan is created
+// with may have come with a backup, and does not count.
 //
 // A cycle begins when the targets are to sleep, and ends when all are awake. In between it may turn around any time:
 // what runs comes to its end, what was not stopped is skipped. What was stopped, wholly or in part, is woken.
@@ -45,68 +46,74 @@
 // is cleared away after its outcome was recorded; restore points are released in a third step. Names are derived from
 // plan, cycle, turn, target, operation and attempt, so whoever comes after a manager that has ended does the same again
 // and not another one. Before anything is made or taken away the server must say that the plan is the one that was
-// looked at (kube.Current): by a record of before, a Job that has ended would be made again. Before an operation begins it
-// must say so of the plan's exceptions, too. The ledger is written four
-// times a second at most (Options.LedgerPace): what ends in between is recorded together, and only the Jobs that the
-// ledger speaks of already are made meanwhile.
+// looked at (kube.Current): by a record of before, a Job that has ended would be made again. Before an operation begins
+// it must say so of the plan's exceptions, too. The ledger is written four times a second at most (Options.LedgerPace):
+// what ends in between is recorded together, and only the Jobs that the ledger speaks of already are made meanwhile.
 //
 // # What happens when
 //
 //   - A Job is deleted: it is made again when its pods have ended; what its runner has said counts in any case. Where
-//     something else is wanted by then, or the manager was down between the record of an attempt and its Job for as long,
-//     the attempt is taken back, and what it may have put to sleep is woken. The cache never hears of one that comes and goes
-//     while a watch is late: until it has a Job that the server says is there, the plan is looked at every second.
+//     something else is wanted by then, or the manager was down between the record of an attempt and its Job for as
+//     long, the attempt is taken back, and what it may have put to sleep is woken. The cache never hears of one that
+//     comes and goes while a watch is late: until it has a Job that the server says is there, the plan is looked at
+//     every second.
 //   - A node does not answer: its pods stay, and a Job does not end while they do. An attempt whose Job was told to end
 //     (FailureTarget, or deleted) has failed when its runner must have given up by its own deadline, and a minute more:
 //     by default after 31 min. Sooner, it might still act.
-//   - A runner does not start (its image cannot be pulled, no node has room, a quota lets no pod be made): Degraded says so a minute
-//     after its Job was made (RunnerNotStarted), with what its pod says, and is looked at again every minute. It is
-//     waited for until the deadline of the Job, because most of that passes.
-//   - A pod is deleted or evicted, or the node that is lost is taken away: the attempt has failed, and the target is tried again after 10 s,
-//     20 s, and so on to 10 min, as often as behavior.retries says. Then Strict ends in phase Error, and BestEffort goes
-//     on and says Degraded. A wake-up that fails is an Error in any case, and is tried again every 10 min all the same.
-//   - A Job cannot be made (a connector is not ready, a grant was taken back, the API server refuses it as invalid): the
-//     same. What may pass (a quota, rights that come late, an API server that is busy) is that only after two minutes.
-//   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes; and nothing is put to
-//     sleep in it. Nor is anything in one whose owner lets nothing sleep there any more, between two attempts either; it
-//     keeps nothing from waking there. The ledger has namespaces of the manager's own cluster alone: what a kubeconfig
-//     reached wakes nowhere else, if its connector turns to that cluster.
-//   - A namespace refuses a target: one that the target names is told of as one that does not let it, or does not exist, and of those
-//     that it chooses by their labels how many refuse. Who writes a plan may not be one who sees which namespaces there are.
-//   - A target cannot be reached when a cycle is to begin: Strict waits, BestEffort has the others sleep, and says Degraded.
-//     What another plan has left asleep wakes without it in any case.
+//   - A runner does not start (its image cannot be pulled, no node has room, a quota lets no pod be made): Degraded
+//     says so a minute after its Job was made (RunnerNotStarted), with what its pod says, and is looked at again every
+//     minute. It is waited for until the deadline of the Job, because most of that passes.
+//   - A pod is deleted or evicted, or the node that is lost is taken away: the attempt has failed, and the target is
+//     tried again after 10 s, 20 s, and so on to 10 min, as often as behavior.retries says. Then Strict ends in phase
+//     Error, and BestEffort goes on and says Degraded. A wake-up that fails is an Error in any case, and is tried again
+//     every 10 min all the same.
+//   - A Job cannot be made (a connector is not ready, a grant was taken back, the API server refuses it as invalid):
+//     the same. What may pass (a quota, rights that come late, an API server that is busy) is that only after two
+//     minutes.
+//   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes; and nothing is put
+//     to sleep in it. Nor is anything in one whose owner lets nothing sleep there any more, between two attempts
+//     either; it keeps nothing from waking there. The ledger has namespaces of the manager's own cluster alone: what a
+//     kubeconfig reached wakes nowhere else, if its connector turns to that cluster.
+//   - A namespace refuses a target: one that the target names is told of as one that does not let it, or does not
+//     exist, and of those that it chooses by their labels how many refuse. Who writes a plan may not be one who sees
+//     which namespaces there are.
+//   - A target cannot be reached when a cycle is to begin: Strict waits, BestEffort has the others sleep, and says
+//     Degraded. What another plan has left asleep wakes without it in any case.
 //   - Somebody has changed what sleeps: it stays as it is, and Degraded says so (LeftAsFound) until the next cycle.
 //   - The plan is edited: the cycle goes on as it began. A target that was taken out is woken at once; a new one sleeps
 //     from the next cycle on. With a spec that is refused nothing begins, and what sleeps wakes by the schedule; where
 //     that cannot be read, by the one that the cycle began with.
-//   - A plan has more than 100 exceptions that have not passed: so many count, suspensions before others, because each costs every
-//     look at the schedule some. What sleeps wakes by those, and nothing begins (TooManyExceptions).
+//   - A plan has more than 100 exceptions that have not passed: so many count, suspensions before others, because each
+//     costs every look at the schedule some. What sleeps wakes by those, and nothing begins (TooManyExceptions).
 //   - A target cannot wake, and others wait for it: it is taken out of the plan and its dependencies, or, but in a DAG,
 //     behavior.mode becomes BestEffort, which counts at once for what is to wake. It is tried again all the same.
 //   - It is suspended: what runs comes to its end, nothing starts.
-//   - It is deleted: with WakeUp everything is woken first, suspended or not, and what another of its name has left, too,
-//     whatever its own spec is worth by then, until deletion.deadline, which counts from when a manager has seen it; with Leave, and after that, restore points
-//     stay.
-//   - A restore point is gone, or empty: its wake-up fails, and says so, until it was put back. (That there is one
-//     is recorded when the Job of a cycle's first attempt has run for a minute. Until then only the manager that has made that Job
-//     knows it: another one, if the Job has gone, too, makes both again, and what sleeps by then stays so. To record it before
-//     the runner begins would be a write more for each target of each night.)
-//   - The ControllerRevision of a cycle is gone: the spec takes its place, if it has the same targets in the same order,
-//     and of the same types.
+//   - It is deleted: with WakeUp everything is woken first, suspended or not, and what another of its name has left,
+//     too, whatever its own spec is worth by then, until deletion.deadline, which counts from when a manager has seen
+//     it; with Leave, and after that, restore points stay.
+//   - A restore point is gone, or empty: its wake-up fails, and says so, until it was put back. (That there is one is
+//     recorded when the Job of a cycle's first attempt has run for a minute. Until then only the manager that has made
+//     that Job knows it: another one, if the Job has gone, too, makes both again, and what sleeps by then stays so. To
+//     record it before the runner begins would be a write more for each target of each night.)
+//   - The ControllerRevision of a cycle is gone: the spec takes its place, if it has the same targets in the same
+//     order, and of the same types.
 //   - A part of a ledger that has left the status is gone: nothing is done any more (LedgerLost), but for a look each
-//     minute whether somebody has put it back. The plan can be deleted with Leave, and what sleeps wakes by the next one.
-//   - A plan of the name of one that was left asleep is created: it wakes what the restore points tell of, where they say
-//     that it was, if it may act there now, and when no runner of the former plan may act any more, by the deadline that it was given; until then it begins nothing,
-//     and Degraded says what sleeps (LeftAsleep), as it does while the plan is suspended, only tried, or refused. One that does not say of which target it is is
-//     told of by its name and keeps nothing else from beginning, and is waited for when the plan is deleted, as others are.
-//   - The connector of a plan that is deleted has gone with its namespace: what sleeps in the manager's own cluster wakes by the
-//     rights of its runner alone, and what sleeps in another by the credentials that are kept.
+//     minute whether somebody has put it back. The plan can be deleted with Leave, and what sleeps wakes by the next
+//     one.
+//   - A plan of the name of one that was left asleep is created: it wakes what the restore points tell of, where they
+//     say that it was, if it may act there now, and when no runner of the former plan may act any more, by the deadline
+//     that it was given; until then it begins nothing, and Degraded says what sleeps (LeftAsleep), as it does while the
+//     plan is suspended, only tried, or refused. One that does not say of which target it is is told of by its name and
+//     keeps nothing else from beginning, and is waited for when the plan is deleted, as others are.
+//   - The connector of a plan that is deleted has gone with its namespace: what sleeps in the manager's own cluster
+//     wakes by the rights of its runner alone, and what sleeps in another by the credentials that are kept.
 //   - A connector is changed between the record of an attempt and its Job: that attempt has failed. One that reaches
-//     another cluster while targets sleep wakes nothing: restore points know theirs, and the attempt fails (OtherCluster).
+//     another cluster while targets sleep wakes nothing: restore points know theirs, and the attempt fails
+//     (OtherCluster).
 //
 // A pass looks at ten attempts, makes ten and clears ten away, --max-concurrent-reconciles at a time, and four times as
-// many plans are looked at at the same time: what they wait for is the API server. Where many begin at one minute, those
-// that have ended come after them, until there are some 500 attempts: the more RoleBindings there are in the
+// many plans are looked at at the same time: what they wait for is the API server. Where many begin at one minute,
+// those that have ended come after them, until there are some 500 attempts: the more RoleBindings there are in the
 // namespace of the Jobs, the more every request there costs the API server.
 //
 // # What it costs
@@ -118,6 +125,6 @@
 // a look each hour. `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single` holds it to that.
 //
 // A ledger of more than 128 KiB (Options.LedgerInStatus), which is that of some 150 targets, leaves the status for
-// ControllerRevisions, 100 entries each, of which only those are written anew that have changed (shards.go).
-// A pass over 10,000 targets takes 7 ms, and a status of such a plan 0.3 s of the API server, as it writes the whole plan.
+// ControllerRevisions, 100 entries each, of which only those are written anew that have changed (shards.go). A pass
+// over 10,000 targets takes 7 ms, and a status of such a plan 0.3 s of the API server, as it writes the whole plan.
 package hibernateplan

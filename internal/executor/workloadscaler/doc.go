@@ -14,24 +14,24 @@
 // manager's own cluster gets the rights for it by a ClusterRole labelled
 // hibernator.ardikabs.com/aggregate-to-workloadscaler: "true".
 //
-// Not touched is what another of the target's resources, or one that is excluded, controls, a ReplicaSet that
-// anything controls, and the twins of ExperimentDeployments, whose replicas would be put back at once. A Job that runs comes to its end: only new ones are held back, and Kubernetes makes up for the
-// last one that was missed when the CronJob wakes, unless that is longer ago than its startingDeadlineSeconds. A
-// StatefulSet that deletes its volumes when it is scaled down is an error, before anything is stopped, and also where it comes to
-// that only later.
+// Not touched is what another of the target's resources, or one that is excluded, controls, a ReplicaSet that anything
+// controls, and the twins of ExperimentDeployments, whose replicas would be put back at once. A Job that runs comes to
+// its end: only new ones are held back, and Kubernetes makes up for the last one that was missed when the CronJob
+// wakes, unless that is longer ago than its startingDeadlineSeconds. A StatefulSet that deletes its volumes when it is
+// scaled down is an error, before anything is stopped, and also where it comes to that only later.
 //
-// A workload is waited for until its pods are gone, or all ready. When the time for that is over, as many ready ones will do as
-// it had when it was put to sleep: what has been broken for a week keeps nothing else asleep.
+// A workload is waited for until its pods are gone, or all ready. When the time for that is over, as many ready ones
+// will do as it had when it was put to sleep: what has been broken for a week keeps nothing else asleep.
 //
 // # What is changed
 //
 // Replicas are written by subresource scale, everything else by a merge patch of the one field, both with the
-// resourceVersion that was read. A Rollout without replicas, which is one of 1, has none again afterwards. In the middle
-// of a canary it sleeps and wakes at the same step; but pods that a step setCanaryScale counts by replicas stay whatever
-// the Rollout has, so that it does not come to rest, and the result says so.
+// resourceVersion that was read. A Rollout without replicas, which is one of 1, has none again afterwards. In the
+// middle of a canary it sleeps and wakes at the same step; but pods that a step setCanaryScale counts by replicas stay
+// whatever the Rollout has, so that it does not come to rest, and the result says so.
 //
-// Autoscalers are part of their workload: they sleep before it, in the same step, and wake after it. So nothing rests on
-// the order in which a runner takes the resources of a target.
+// Autoscalers are part of their workload: they sleep before it, in the same step, and wake after it. So nothing rests
+// on the order in which a runner takes the resources of a target.
 //
 // A ScaledObject (KEDA) is paused by annotation autoscaling.keda.sh/paused-replicas: "0". To wake, the annotation is
 // first set to the replicas that there were, then the workload is scaled, and then the annotation is what it was,
@@ -45,23 +45,23 @@
 // minReplicas 1 would make the latter scale up at once, not that is changed but spec.behavior.scaleUp.selectPolicy, to
 // Disabled. The HorizontalPodAutoscaler of a ScaledObject is KEDA's, which deletes and makes it.
 //
-// Nothing is applied, so no field is anybody's that was not. What writes a field stands in managedFields, though, as after
-// kubectl scale: who then applies other replicas by server-side apply is told of labkeeper-runner, once. To take that out
-// again a runner would need to patch whole workloads, which is more than it should be able to do.
+// Nothing is applied, so no field is anybody's that was not. What writes a field stands in managedFields, though, as
+// after kubectl scale: who then applies other replicas by server-side apply is told of labkeeper-runner, once. To take
+// that out again a runner would need to patch whole workloads, which is more than it should be able to do.
 //
 // # What others change meanwhile
 //
-// It stays. A field is brought back if it still has the value that it was put to sleep with, in the same object: by
-// its UID. Everything else is left, and the note says what it is, and that Argo CD manages the object, where it does. So is what an
-// admission webhook gives another value than it is woken with. What such a webhook does not let sleep has its value back at once, and
-// the attempt has failed.
+// It stays. A field is brought back if it still has the value that it was put to sleep with, in the same object: by its
+// UID. Everything else is left, and the note says what it is, and that Argo CD manages the object, where it does. So is
+// what an admission webhook gives another value than it is woken with. What such a webhook does not let sleep has its
+// value back at once, and the attempt has failed.
 //
-// What somebody changes between the capture and the moment that it is put to sleep is captured again, and kept, before that: as that
-// it wakes. What he puts to sleep himself between the last look and the write is not told from what the write has done, and wakes as it
-// was captured.
+// What somebody changes between the capture and the moment that it is put to sleep is captured again, and kept, before
+// that: as that it wakes. What he puts to sleep himself between the last look and the write is not told from what the
+// write has done, and wakes as it was captured.
 //
-// In a namespace that takes no part any more the runner may not look: nothing more is put to sleep there, and what sleeps there is left.
-// An object of a kind that is not served at all any more is gone, if the API server says that: what stands before it (a proxy, a load
-// balancer) may answer 404, too, which is an error. Where only the version is not served that it was put to sleep
-// with, it is not, and waking it is tried again until that is.
+// In a namespace that takes no part any more the runner may not look: nothing more is put to sleep there, and what
+// sleeps there is left. An object of a kind that is not served at all any more is gone, if the API server says that:
+// what stands before it (a proxy, a load balancer) may answer 404, too, which is an error. Where only the version is
+// not served that it was put to sleep with, it is not, and waking it is tried again until that is.
 package workloadscaler

@@ -9,8 +9,8 @@
 // The parameters of a target say which attempts fail, and failureMessage how: by default the operation is done in part
 // and says so, and with "lost" nobody hears of the pod any more, which goes on acting when another has taken over.
 //
-// K8SClusters, CloudProviders and ScheduleExceptions, which own nothing, are in it, too (beside.go). The real API server is
-// asked of the one K8SCluster, and a port that nobody listens at is the cluster that does not answer.
+// K8SClusters, CloudProviders and ScheduleExceptions, which own nothing, are in it, too (beside.go). The real API
+// server is asked of the one K8SCluster, and a port that nobody listens at is the cluster that does not answer.
 //
 // With the build tag mutants the package has a list of bugs that a reconciler of plans may have; those that every
 // reconciler may have are beside the Experiment's.
