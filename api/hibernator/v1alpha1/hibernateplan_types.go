@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -306,6 +307,7 @@ type Override struct {
 	State OverrideState `json:"state"`
 	// until is when the schedule counts again; without it, when override is taken out.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="until must be a time, such as 2026-03-02T06:00:00Z"
 	Until *metav1.Time `json:"until,omitempty"`
 }
 
@@ -348,7 +350,7 @@ type RunnerTemplate struct {
 	ActiveDeadline *metav1.Duration `json:"activeDeadline,omitempty"`
 	// resources of the container.
 	// +optional
-	Resources *corev1.ResourceRequirements `json:"resources,omitempty"`
+	Resources *RunnerResources `json:"resources,omitempty"`
 	// nodeSelector of the pods. They must not run on nodes that they take away.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
@@ -362,6 +364,23 @@ type RunnerTemplate struct {
 	// +kubebuilder:validation:XValidation:rule="!self.startsWith('system-')",message="priorityClassName must not be one of the system's"
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 }
+
+// RunnerResources are those of the container of a runner.
+type RunnerResources struct {
+	// limits are the most that it may use of each resource, of 8 resources at most.
+	// +optional
+	Limits Quantities `json:"limits,omitempty"`
+	// requests are what is kept for it of each resource; without them what limits says.
+	// +optional
+	Requests Quantities `json:"requests,omitempty"`
+}
+
+// Quantities of resources. The pattern of one lets through what is none, such as 1e1.5: a plan that cannot be read keeps all
+// others from a manager, and one that starts from acting on anything.
+//
+// +kubebuilder:validation:MaxProperties=8
+// +kubebuilder:validation:XValidation:rule="self.all(r, isQuantity(string(self[r])))",message="each must be a quantity, such as 100m, 2 or 1Gi"
+type Quantities map[corev1.ResourceName]resource.Quantity
 
 // Phase of a HibernatePlan.
 // +kubebuilder:validation:Enum=Pending;Active;Hibernating;Hibernated;WakingUp;Suspended;Error

@@ -201,8 +201,8 @@ func (a attempt) container(task runner.Task, template *v1alpha1.RunnerTemplate) 
 			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 		},
 	}
-	if template.Resources != nil {
-		c.Resources = *template.Resources
+	if of := template.Resources; of != nil {
+		c.Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList(of.Requests), Limits: corev1.ResourceList(of.Limits)}
 	}
 	if a.reached.credentials {
 		c.VolumeMounts = []corev1.VolumeMount{{Name: "connector", MountPath: credentialsPath, ReadOnly: true}}

@@ -93,9 +93,9 @@ func placementOf(t *testing.T, job *batchv1.Job) placed {
 
 var template = v1alpha1.RunnerTemplate{
 	ActiveDeadline: &metav1.Duration{Duration: 10 * time.Minute},
-	Resources: &corev1.ResourceRequirements{
-		Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("50m")},
-		Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
+	Resources: &v1alpha1.RunnerResources{
+		Requests: v1alpha1.Quantities{corev1.ResourceCPU: resource.MustParse("50m")},
+		Limits:   v1alpha1.Quantities{corev1.ResourceMemory: resource.MustParse("256Mi")},
 	},
 	NodeSelector:      map[string]string{"pool": "system"},
 	Tolerations:       []corev1.Toleration{{Key: "system", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule}},
@@ -121,7 +121,8 @@ func TestRunnerTemplate(t *testing.T) {
 	if err := c.Update(t.Context(), plan); err != nil {
 		t.Fatal(err)
 	}
-	want = placed{Deadline: 600, Told: "--deadline=9m30s", Resources: *template.Resources, RunnerTemplate: template}
+	want = placed{Deadline: 600, Told: "--deadline=9m30s", RunnerTemplate: template}
+	want.Resources.Requests, want.Resources.Limits = corev1.ResourceList(template.Resources.Requests), corev1.ResourceList(template.Resources.Limits)
 	want.ActiveDeadline, want.RunnerTemplate.Resources = nil, nil
 	if diff := cmp.Diff(want, placementOf(t, theJob(t, r, c, plan))); diff != "" {
 		t.Errorf("with one (-want +got):\n%s", diff)

@@ -1,10 +1,13 @@
 package hibernateplan
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/test/crds"
@@ -75,6 +78,13 @@ var rulings = slices.Concat(
 		},
 		quantities("limits"),
 		quantities("requests"),
+		readable("limits"),
+		readable("requests"),
+		{
+			"HibernatePlan", "override", "until must be a time, such as 2026-03-02T06:00:00Z",
+			[]string{`{state: Awake}`, `{state: Awake, until: "2026-03-02T00:00:00Z"}`, `{state: Awake, until: "2026-03-02T00:00:00.25+02:00"}`},
+			[]string{`{state: Awake, until: "0000-12-31T00:00:00Z"}`},
+		},
 		{
 			"ScheduleException", "", "validUntil must be after validFrom",
 			[]string{`{validFrom: "2026-03-02T00:00:00Z", validUntil: "2026-03-02T00:00:01Z"}`, `{validFrom: "2026-03-02T00:30:00+02:00", validUntil: "2026-03-01T23:00:00Z"}`},
@@ -199,8 +209,51 @@ func quantities(of string) ruling {
 	}
 }
 
+// readable is the ruling of resources that the pattern lets through.
+func readable(of string) ruling {
+	return ruling{
+		"HibernatePlan", "runner.resources." + of, "each must be a quantity, such as 100m, 2 or 1Gi",
+		[]string{`{cpu: ".5", memory: "1.e9"}`, `{cpu: "1e-3", memory: 3000000000}`, `{}`},
+		[]string{`{cpu: "1e1.5"}`, `{cpu: "1e-.5"}`, `{cpu: 1, memory: "1E5."}`, `{cpu: "1e99999999999999999999"}`},
+	}
+}
+
 // Every rule of a schema refuses what it should, and lets all else through.
 func TestSchemas(t *testing.T) { schemas.Try(t) }
+
+// What the schema lets through can be read: one object that cannot be keeps all of its kind from the manager.
+func TestUnreadable(t *testing.T) {
+	for kind, into := range map[string]any{"HibernatePlan": &v1alpha1.HibernatePlanSpec{}, "ScheduleException": &v1alpha1.ScheduleExceptionSpec{}} {
+		for _, c := range unreadable[kind] {
+			spec := map[string]any{}
+			if err := yaml.Unmarshal([]byte(schemas.Specs[kind]+c), &spec); err != nil {
+				t.Fatal(err)
+			}
+			raw, err := json.Marshal(spec)
+			if err == nil {
+				err = json.Unmarshal(raw, into)
+			}
+			if err == nil {
+				t.Errorf("%s, %s: it can be read", kind, c)
+			}
+			if len(schemas.Wrong(t, kind, "", c)) == 0 {
+				t.Errorf("%s, %s: the schema lets it through, and what reads it says %v", kind, c, err)
+			}
+		}
+	}
+}
+
+// unreadable are values that the formats and patterns of Kubernetes let through.
+var unreadable = map[string][]string{
+	"HibernatePlan": {
+		`override: {state: Awake, until: "2026-03-02t00:00:00Z"}`, `override: {state: Awake, until: "2026-03-02T00:00:00z"}`,
+		`override: {state: Awake, until: "2026-03-02T00:00:00Zt"}`, `override: {state: Awake, until: "2026-03-02T00:00:00x5Z"}`,
+		`override: {state: Awake, until: "2026-03-02T00:00:00+25:99"}`,
+		`runner: {resources: {limits: {cpu: "1e1.5"}}}`, `runner: {resources: {requests: {cpu: "1E5."}}}`,
+		`runner: {activeDeadline: 1w}`, `deletion: {deadline: 1w}`,
+	},
+	"ScheduleException": {`validFrom: "2026-03-02t00:00:00Z"`, `validUntil: "2026-03-03T00:00:00z"`, `leadTime: 1w`},
+}
 
 // A time of day that the schema lets through can be read, and one that it does not cannot.
 func TestTimesOfDay(t *testing.T) {
