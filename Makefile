@@ -152,8 +152,9 @@ deploy: installer ## Install everything, with the manager's image IMG.
 	@$(apply) -f bin/installer/install.yaml
 
 .PHONY: undeploy
-undeploy: kustomize ## Remove everything, unless there are objects of our kinds.
+undeploy: kustomize ## Remove everything, unless there are objects of our kinds, or records of what they have left.
 	@$(nothing-left)
+	@$(nothing-recorded)
 	@bin/kustomize build config/default | $(kubectl) delete --ignore-not-found --timeout=2m -f -
 
 .PHONY: build-installer
@@ -185,6 +186,16 @@ for kind in experiments.experiments.illm.io components.experiments.illm.io exper
 	[[ -n $$crd ]] || continue; \
 	objects=$$($(kubectl) get $$kind -A -o name); \
 	[[ -z $$objects ]] || { echo "$@: there are $${kind%%.*}; delete them first: kubectl delete $$kind -A --all" >&2; exit 1; }; \
+done
+endef
+
+# The namespace takes along what its ConfigMaps tell: how to wake what plans have left asleep, and what Experiments could not take
+# down, which costs. Both outlive their objects.
+define nothing-recorded
+for label in hibernator.ardikabs.com/restore-point experiments.illm.io/experiment; do \
+	records=$$($(kubectl) -n labkeeper-system get configmaps -l $$label -o name); \
+	[[ -z $$records ]] || { echo "$@: there are records in labkeeper-system of what was left asleep or behind, which would be lost; see to that, and then delete them first:" \
+		"kubectl -n labkeeper-system delete configmaps -l $$label" >&2; exit 1; }; \
 done
 endef
 

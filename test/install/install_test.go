@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	experiments "github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/test/env"
 	"github.com/labkeeper/labkeeper/test/env/testenv"
 )
@@ -82,6 +83,7 @@ func TestInstaller(t *testing.T) {
 
 	awaitPod(t, c)
 	refusesObjects(t, c)
+	refusesRecords(t, c)
 
 	for range 2 { // what is already gone is no error
 		mustMake(t, "undeploy")
@@ -274,6 +276,24 @@ func refusesObjects(t *testing.T, c client.Client) {
 			}
 		}
 		if err := c.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// refusesRecords checks that the namespace stays while it tells how to wake what sleeps, or what could not be taken down.
+func refusesRecords(t *testing.T, c client.Client) {
+	t.Helper()
+	for _, label := range []string{"hibernator.ardikabs.com/restore-point", experiments.LabelExperiment} {
+		record := object("v1", "ConfigMap", namespace, "record")
+		record.SetLabels(map[string]string{label: "somebody"})
+		if err := c.Create(t.Context(), record); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := runMake(t, nil, "undeploy"); err == nil || !strings.Contains(out, "delete them first") {
+			t.Fatalf("make undeploy while there is a ConfigMap with %s: %v, want a refusal:\n%s", label, err, out)
+		}
+		if err := c.Delete(t.Context(), record); err != nil {
 			t.Fatal(err)
 		}
 	}
