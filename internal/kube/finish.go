@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/labkeeper/labkeeper/internal/conditions"
 )
 
 // Silence records no Events.
@@ -37,7 +39,7 @@ type Event struct {
 	// Subject is the part of the object that it happened to; empty is the object itself.
 	// Events of one reason and one subject are taken for repetitions.
 	Subject string
-	// Message names the thing.
+	// Message names the thing; it is cut and put on one line, as that of a condition: the API server takes no longer one.
 	Message string
 }
 
@@ -150,7 +152,7 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 		}
 	}
 	for _, e := range out.Events {
-		recorder.Eventf(after, nil, e.Type, e.Reason, e.action(), "%s", e.Message)
+		recorder.Eventf(after, nil, e.Type, e.Reason, e.action(), "%s", conditions.Line(e.Message))
 	}
 	if out.Err != nil {
 		return reconcile.Result{}, out.Err

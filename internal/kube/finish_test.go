@@ -96,6 +96,19 @@ func (d *desk) pod(t *testing.T) *corev1.Pod {
 	return pod
 }
 
+// The API server refuses an Event whose note has more than 1,024 bytes, and nobody hears of what happened.
+func TestLongEvent(t *testing.T) {
+	d, long := newDesk(podOf()), strings.Repeat("name, ", 400)
+	out := Outcome{Events: []Event{{Type: "Warning", Reason: "Lost", Message: "Lost are " + long}}}
+	if _, err := Finish(t.Context(), d, d.recorder, podOf(), podOf(), finalizer, out); err != nil || len(d.story) != 1 {
+		t.Fatalf("%v: %q", err, d.story)
+	}
+	note := strings.TrimPrefix(d.story[0], "event Warning Lost Reconcile ")
+	if len(note) > 1024 || !strings.HasPrefix(note, "Lost are name, name, ") || !strings.HasSuffix(note, "...") {
+		t.Errorf("%d bytes: %q", len(note), note)
+	}
+}
+
 func TestFinish(t *testing.T) {
 	say := func(p *corev1.Pod) { p.Status.Message = "new" }
 	event := Event{Type: "Normal", Reason: "Happened", Message: "100% of x"}
