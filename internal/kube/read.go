@@ -26,10 +26,10 @@ func Get(ctx context.Context, c client.Reader, gvk schema.GroupVersionKind, key 
 	return u, nil
 }
 
-// Find reads an object. A name that no object can have, such as one with a slash in it, is NotFound: a client does not even ask
-// for it, and says so with an error that would never pass.
+// Find reads an object. A name that no object can have, such as none or one with a slash in it, is NotFound: a client does not
+// even ask for it, and says so with an error that would never pass.
 func Find(ctx context.Context, c client.Reader, key types.NamespacedName, o client.Object, opts ...client.GetOption) error {
-	if len(content.IsPathSegmentName(key.Name))+len(content.IsPathSegmentName(key.Namespace)) > 0 {
+	if key.Name == "" || len(content.IsPathSegmentName(key.Name))+len(content.IsPathSegmentName(key.Namespace)) > 0 {
 		return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 	}
 	return c.Get(ctx, key, o, opts...)

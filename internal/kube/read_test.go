@@ -29,6 +29,7 @@ func TestFind(t *testing.T) {
 		{Namespace: "shop", Name: "deployment/web"}: false,
 		{Namespace: "shop/web", Name: "web"}:        false,
 		{Namespace: "shop", Name: "100%"}:           false,
+		{Namespace: "shop"}:                         false,
 		{Namespace: "shop", Name: ".."}:             false,
 		{Namespace: "..", Name: "web"}:              false,
 	} {

@@ -741,6 +741,31 @@ func TestPutBack(t *testing.T) {
 	}
 }
 
+// A workload that names an owner which no object can be is nobody's: it is left alone, and there is nothing to try again.
+func TestImpossibleOwner(t *testing.T) {
+	l := newLab(t, faster(t, `{}`), object(t, web))
+	l.passed()
+	for _, owner := range []string{"lab/faster/x", "lab/"} {
+		copied := l.twin()
+		copied.SetName("copied")
+		copied.SetResourceVersion("")
+		copied.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: owner})
+		if err := l.server.Create(t.Context(), copied); err != nil {
+			t.Fatal(err)
+		}
+		l.writes = nil
+		all := l.sweeping(reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, nil }))
+		for _, request := range marks.Request(copied) {
+			if _, err := all.Reconcile(t.Context(), request); err != nil || len(l.writes) > 0 {
+				t.Errorf("%s: %v, and it writes %q", owner, err, l.writes)
+			}
+		}
+		if err := l.server.Delete(t.Context(), copied); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // r12, o3: a source in another namespace whose kind is not installed waits for that, if its namespace grants it, and
 // for the grant if not.
 func TestGrantedAndNotServed(t *testing.T) {

@@ -191,7 +191,7 @@ func (r *Reconciler) sweeping(next reconcile.Reconciler) reconcile.Reconciler {
 // orphansOf are the twins of an owner's name that are not of the one that has it now, which the server must say.
 func (r *Reconciler) orphansOf(ctx context.Context, at types.NamespacedName) (all []*unstructured.Unstructured, err error) {
 	owner := &v1alpha1.ExperimentDeployment{}
-	if err := r.Client.Get(ctx, at, owner, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+	if err := kube.Find(ctx, r.Client, at, owner, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}
 	for _, gvk := range r.served() {
@@ -209,7 +209,7 @@ func (r *Reconciler) orphansOf(ctx context.Context, at types.NamespacedName) (al
 		return nil, nil
 	}
 	now := kube.Metadata(v1alpha1.GroupVersion.WithKind("ExperimentDeployment"))
-	if err := r.Live.Get(ctx, at, now); client.IgnoreNotFound(err) != nil {
+	if err := kube.Find(ctx, r.Live, at, now); client.IgnoreNotFound(err) != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(all, func(u *unstructured.Unstructured) bool { return marks.Owns(now, u) }), nil
