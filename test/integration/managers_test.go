@@ -17,14 +17,17 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	twins "github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	hibernator "github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/twin"
 	"github.com/labkeeper/labkeeper/test/env"
 )
 
@@ -50,6 +53,74 @@ var _ = Describe("A manager of some namespaces", func() {
 		Expect(string(log)).NotTo(ContainSubstring(`"level":"error"`))
 	})
 })
+
+var _ = Describe("A manager of several namespaces", func() {
+	It("acts in each, on every kind", func(ctx SpecContext) {
+		shared.stop()
+		DeferCleanup(restartShared)
+		startRunners(ctx, nil)
+		stages := []*stage{hub.newStage(), hub.newStage()}
+		m := hub.startManager("several", "--watch-namespaces="+stages[0].namespace+","+stages[1].namespace)
+
+		for _, s := range stages {
+			e := s.create(experiment("ours", onGKE("app", "nginx"), onHub("web", "nginx", "app")))
+			there := &shop{lab: hub, namespace: s.namespace}
+			there.create(ctx, severalKinds)
+			s.reaches(e, v1alpha1.PhaseComplete)
+			there.says(ctx, "beside", twins.ConditionReady, metav1.ConditionTrue, twin.ReasonScaledToZero)
+			plan := &hibernator.HibernatePlan{}
+			phase := func(want hibernator.Phase) {
+				GinkgoHelper()
+				Eventually(func(g Gomega) {
+					g.Expect(hub.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: "asleep"}, plan)).To(Succeed())
+					g.Expect(plan.Status.Phase).To(Equal(want), "%+v", plan.Status.Conditions)
+				}).Should(Succeed())
+			}
+			phase(hibernator.PhaseHibernated)
+			plan.Spec.Override.State = hibernator.OverrideAwake
+			Expect(hub.client.Update(ctx, plan)).To(Succeed())
+			phase(hibernator.PhaseActive)
+
+			for _, o := range []client.Object{e, there.get(ctx, "beside"), plan} {
+				Expect(hub.client.Delete(ctx, o)).To(Succeed())
+				Eventually(func(g Gomega) {
+					g.Expect(apierrors.IsNotFound(hub.client.Get(ctx, client.ObjectKeyFromObject(o), o))).To(BeTrue())
+				}).Should(Succeed())
+			}
+		}
+		Expect(m.log()).NotTo(ContainSubstring(`"level":"error"`))
+	})
+})
+
+// severalKinds are a workload without pods, its twin, and a plan that has nothing sleep.
+const severalKinds = `
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: base}
+spec:
+  replicas: 0
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: "example/web:1"}]}
+---
+apiVersion: experimentcontroller.example.com/v1alpha1
+kind: ExperimentDeployment
+metadata: {name: beside}
+spec:
+  sourceRef: {kind: Deployment, name: base}
+  replicas: 0
+  overrideSpec: {}
+---
+apiVersion: hibernator.ardikabs.com/v1alpha1
+kind: HibernatePlan
+metadata: {name: asleep}
+spec:
+  schedule: {timezone: UTC, offHours: [{start: "20:00", end: "06:00", daysOfWeek: [MON]}]}
+  execution: {strategy: {type: Parallel}}
+  targets: [{name: a, type: noop}]
+  override: {state: Hibernated}
+`
 
 var _ = Describe("A manager of some kinds", func() {
 	It("leaves the others alone, and needs nothing for them", func() {
