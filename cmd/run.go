@@ -106,7 +106,7 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMap
 		WebhookServer:          webhook.NewServer(webhook.Options{Port: o.webhookPort, CertDir: o.webhookCertDir}),
 		PprofBindAddress:       o.pprofAddress,
 		// A manager that waits to lead has all that it needs to act at once.
-		Controller:                    controllerconfig.Controller{EnableWarmup: ptr.To(true)},
+		Controller:                    controllerconfig.Controller{EnableWarmup: ptr.To(true), CacheSyncTimeout: everSync},
 		LeaderElection:                o.leaderElect,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 ptr.To(leaseDuration),
@@ -114,6 +114,7 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMap
 		RetryPeriod:                   ptr.To(retryPeriod),
 		GracefulShutdownTimeout:       ptr.To(stopTimeout),
 		Cache:                         caches,
+		NewCache:                      newCache,
 		NewClient:                     own.NewClient,
 
 		LeaderElectionResourceLockInterface: lock,

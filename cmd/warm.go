@@ -3,12 +3,41 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"sync/atomic"
+	"time"
 
+	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
+
+const (
+	// cacheGrace is how long a start waits for all caches together. Every controller waits for its own, as long as it takes.
+	cacheGrace = 10 * time.Second
+	// everSync is as long as that: a manager that ended for it would not act on the other kinds, either.
+	everSync = time.Duration(math.MaxInt64)
+)
+
+// impatient is a cache that nobody waits for as a whole for long: of one kind an object may not be readable, or the CRD not be
+// there, or the right to list it, which must hold up those alone that need it.
+type impatient struct{ cache.Cache }
+
+// newCache is a cache.NewCacheFunc.
+func newCache(config *rest.Config, o cache.Options) (cache.Cache, error) {
+	c, err := cache.New(config, o)
+	return impatient{c}, err
+}
+
+// WaitForCacheSync waits, and goes on also without what has not come.
+func (c impatient) WaitForCacheSync(ctx context.Context) bool {
+	limited, cancel := context.WithTimeout(ctx, cacheGrace)
+	defer cancel()
+	c.Cache.WaitForCacheSync(limited)
+	return ctx.Err() == nil
+}
 
 // warming is a manager that knows when its controllers have all that they need to act: a rollout that went on before would
 // end the manager that can take over at once, and leave one that cannot.

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 )
 
@@ -26,6 +29,28 @@ type cold struct{ err error }
 func (cold) Start(context.Context) error     { return nil }
 func (cold) NeedLeaderElection() bool        { return true }
 func (c *cold) Warmup(context.Context) error { return c.err }
+
+// unfilled is a cache with a kind that never comes.
+type unfilled struct{ cache.Cache }
+
+func (unfilled) WaitForCacheSync(ctx context.Context) bool {
+	<-ctx.Done()
+	return false
+}
+
+func TestStartGoesOnWithoutAKind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		if !(impatient{unfilled{}}).WaitForCacheSync(t.Context()) || time.Since(began) != cacheGrace {
+			t.Errorf("it does not go on, after %s", time.Since(began))
+		}
+		stopped, stop := context.WithCancel(t.Context())
+		stop()
+		if (impatient{unfilled{}}).WaitForCacheSync(stopped) {
+			t.Error("it goes on when it is to stop")
+		}
+	})
+}
 
 func TestReadyWhenCachesAreFilled(t *testing.T) {
 	inner := &added{}

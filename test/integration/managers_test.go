@@ -129,12 +129,7 @@ var _ = Describe("A manager of some kinds", func() {
 		stage := hub.newStage()
 		hub.startManager("chosen", "--controllers=experimentdeployments,hibernateplans", "--argocd-namespace=nope")
 		ignored := stage.create(experiment("ignored", onHub("web", "nginx")))
-		account := &hibernator.CloudProvider{
-			ObjectMeta: metav1.ObjectMeta{Namespace: stage.namespace, Name: "aws"},
-			Spec: hibernator.CloudProviderSpec{Type: "aws", AWS: &hibernator.AWSAccess{
-				AccountID: "123456789012", Region: "eu-central-1", Auth: hibernator.AWSAuth{Static: &hibernator.AWSStatic{SecretRef: hibernator.SecretRef{Name: "keys"}}},
-			}},
-		}
+		account := cloudAccount(stage.namespace)
 		Expect(hub.client.Create(background(), account)).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(hub.client.Get(background(), client.ObjectKeyFromObject(account), account)).To(Succeed())
@@ -144,8 +139,18 @@ var _ = Describe("A manager of some kinds", func() {
 	})
 })
 
+// cloudAccount is a CloudProvider, of which there is nothing to do but to say so.
+func cloudAccount(namespace string) *hibernator.CloudProvider {
+	return &hibernator.CloudProvider{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "aws"},
+		Spec: hibernator.CloudProviderSpec{Type: "aws", AWS: &hibernator.AWSAccess{
+			AccountID: "123456789012", Region: "eu-central-1", Auth: hibernator.AWSAuth{Static: &hibernator.AWSStatic{SecretRef: hibernator.SecretRef{Name: "keys"}}},
+		}},
+	}
+}
+
 var _ = Describe("A manager whose caches are not filled", func() {
-	It("is alive, and ready when they are", func() {
+	It("is alive, acts on the other kinds, and is ready when they are", func() {
 		shared.stop()
 		DeferCleanup(restartShared)
 
@@ -183,6 +188,13 @@ var _ = Describe("A manager whose caches are not filled", func() {
 		}
 		Eventually(answers("/healthz")).Should(BeTrue(), func() string { return m.Tail(15) })
 		Consistently(answers("/readyz")).WithTimeout(2 * time.Second).Should(BeFalse())
+		account := cloudAccount(hub.newStage().namespace)
+		Expect(hub.client.Create(background(), account)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(hub.client.Get(background(), client.ObjectKeyFromObject(account), account)).To(Succeed())
+			g.Expect(account.Status.Conditions).NotTo(BeEmpty())
+		}).Should(Succeed(), func() string { return m.Tail(15) })
+		Expect(answers("/readyz")()).To(BeFalse())
 		allowed.Store(true)
 		Eventually(answers("/readyz")).Should(BeTrue(), func() string { return m.Tail(15) })
 	})
