@@ -884,6 +884,41 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
+// A time that the manager has computed is compared, and one that others' clocks have said is not.
+func TestTimes(t *testing.T) {
+	epoch := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	of := func(begun, at time.Duration) outcome {
+		r := &run{
+			lab: &Lab{epoch: epoch}, proxy: &proxy{plan: disturbance{hide: hider("run-x")}}, advances: []time.Duration{30 * time.Minute},
+			begun: epoch.Add(begun), ended: epoch.Add(begun + 20*time.Second),
+		}
+		out := outcome{}
+		flatten(out, "Toy.status", map[string]any{"at": "since " + epoch.Add(at).Format(time.RFC3339Nano)}, func(s string) string { return r.mask(s, r.begun) })
+		return out
+	}
+	const early, late = 10 * time.Second, time.Hour - 10*time.Second // one run is there when something of the other is due
+	for name, c := range map[string]struct {
+		want, got outcome
+		differ    bool
+	}{
+		"a deadline":                        {of(early, time.Hour), of(early, time.Hour), false},
+		"one that lies within the run":      {of(early, time.Hour), of(late, time.Hour), false},
+		"one from when the object came":     {of(early, early+time.Hour), of(late, late+time.Hour), false},
+		"a deadline after a restart":        {of(early, time.Hour), of(early, 90*time.Minute), true},
+		"one that makes no sense":           {of(early, time.Hour), of(early, 1<<16*time.Hour), true},
+		"another time of the clock":         {of(early, 0), of(early, 30*time.Minute), true},
+		"a fraction of a second":            {of(early, time.Hour), of(early, time.Hour+time.Millisecond), true},
+		"others' clocks":                    {of(early, 10*time.Second), of(late, time.Hour+3*time.Second), false},
+		"others' clock, after a run":        {of(early, 10*time.Second), of(late, 10*time.Second-time.Hour), true},
+		"others' clock, for the manager's":  {of(early, 0), of(early, 11*time.Second), true},
+		"a deadline, for the others' clock": {of(early, 11*time.Second), of(early, time.Hour), true},
+	} {
+		if d := differences(c.want, c.got, nil); (len(d) > 0) != c.differ || (len(learn(c.want, c.got)) > 0) != c.differ {
+			t.Errorf("%s: %v and %v: %v", name, c.want, c.got, d)
+		}
+	}
+}
+
 // What is empty is compared, and so is the type of a value.
 func TestFlatten(t *testing.T) {
 	of := func(value any) outcome {
@@ -908,7 +943,7 @@ func TestFlatten(t *testing.T) {
 		}
 	}
 	since := "Toy.status.conditions[0].lastTransitionTime"
-	if d := differences(outcome{since: encoded("CLOCK 0")}, outcome{since: encoded("CLOCK 1")}, nil); len(d) != 1 || !sinceWhen.MatchString(d[0]) {
+	if d := differences(outcome{since: encoded("CLOCK(0s)")}, outcome{since: encoded("CLOCK(1h0m0s)")}, nil); len(d) != 1 || !sinceWhen.MatchString(d[0]) {
 		t.Errorf("a difference in when a condition has come about is not known as one: %v", d)
 	}
 }

@@ -200,7 +200,7 @@ func (r *run) judgeTime(out *findings) {
 }
 
 // sinceWhen is a difference in when a condition has come about, by the manager's clock.
-var sinceWhen = regexp.MustCompile(`^\S[^:]*\.conditions\[\d+\]\.lastTransitionTime: "CLOCK \d+", in the reference "CLOCK \d+"$`)
+var sinceWhen = regexp.MustCompile(`^\S[^:]*\.conditions\[\d+\]\.lastTransitionTime: "CLOCK\([^)]*\)", in the reference "CLOCK\([^)]*\)"$`)
 
 // judgeEnd compares what a run came to with its reference.
 func (r *run) judgeEnd(out *findings, reference *Reference, history []Entry) {

@@ -25,16 +25,44 @@ var volatile = []string{"resourceVersion", "uid", "creationTimestamp", "deletion
 // times are RFC 3339.
 var times = regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})`)
 
-// mask hides what is different in every run. The manager's clock is not.
-func (r *run) mask(s string) string {
+// mask hides what is different in every run in what an object says, and has every time say how far it is from the epoch, at
+// which the manager's clock is the same in all of them: CLOCK is when that has stood, TIME is within the run and may be of a
+// clock of the others, and DUE is what somebody has computed, be it from when the object was created.
+func (r *run) mask(s string, created time.Time) string {
 	return times.ReplaceAllStringFunc(r.proxy.plan.hide(s), func(s string) string {
-		for i, at := range append([]time.Duration{0}, r.advances...) {
-			if t, err := time.Parse(time.RFC3339, s); err == nil && t.Equal(r.lab.epoch.Add(at)) {
-				return fmt.Sprintf("CLOCK %d", i)
-			}
+		t, err := time.Parse(time.RFC3339, s)
+		since := t.Sub(r.lab.epoch)
+		switch {
+		case err != nil:
+			return s
+		case since == 0 || slices.Contains(r.advances, since):
+			return fmt.Sprintf("CLOCK(%s)", since)
+		case !t.Before(r.begun.Truncate(time.Second)) && !t.After(r.ended):
+			return fmt.Sprintf("TIME(%s)", since)
 		}
-		return "TIME"
+		return fmt.Sprintf("DUE(%s, %s after it came)", since, t.Sub(created))
 	})
+}
+
+// moments are times as mask writes them.
+var moments = regexp.MustCompile(`(CLOCK|DUE|TIME)\(([^,)]*)(?:, (\S+) after it came)?\)`)
+
+// same says whether two values are, but for the times that the others' clocks may have said.
+func same(a, b string) bool {
+	if a == b {
+		return true
+	}
+	x, y := moments.FindAllStringSubmatch(a, -1), moments.FindAllStringSubmatch(b, -1)
+	if len(x) != len(y) || moments.ReplaceAllString(a, "") != moments.ReplaceAllString(b, "") {
+		return false
+	}
+	for i := range x {
+		told, since, old := x[i][1] == "TIME" && y[i][1] == "TIME", x[i][2] == y[i][2], x[i][3] != "" && x[i][3] == y[i][3]
+		if !told && !since && !old { // what is due may come to lie within a run
+			return false
+		}
+	}
+	return true
 }
 
 // incarnations tell apart what is different in every run and must not be the same within one: an
@@ -93,10 +121,8 @@ func (in *incarnations) number(text string) string {
 
 // outcomeOf reads the outcome of a state. Every UID that was ever seen reads as the role of
 // its object.
-func outcomeOf(state State, history []Entry, world World, hide func(string) string) outcome {
+func outcomeOf(state State, history []Entry, world World, hide func(string, time.Time) string) outcome {
 	role, in := world.Role, incarnationsOf(history, world.Role)
-	mask := func(s string) string { return hide(in.number(in.uids.Replace(s))) }
-
 	out := outcome{}
 	for _, u := range state {
 		readable := u.DeepCopy()
@@ -118,7 +144,7 @@ func outcomeOf(state State, history []Entry, world World, hide func(string) stri
 			name = fmt.Sprintf("%s (%d)", role(u), i)
 		}
 		out[name] = "there"
-		flatten(out, name, object, mask)
+		flatten(out, name, object, func(s string) string { return hide(in.number(in.uids.Replace(s)), created(u)) })
 	}
 	return out
 }
@@ -175,7 +201,7 @@ func differences(want, got outcome, masked map[string]bool) []string {
 		case masked[path]:
 		case !found:
 			out = append(out, fmt.Sprintf("%s: %s is not there", path, want[path]))
-		case value != want[path]:
+		case !same(value, want[path]):
 			out = append(out, fmt.Sprintf("%s: %s, in the reference %s", path, value, want[path]))
 		}
 	}
@@ -191,7 +217,7 @@ func differences(want, got outcome, masked map[string]bool) []string {
 func learn(a, b outcome) map[string]bool {
 	masked := map[string]bool{}
 	for path, value := range a {
-		if other, found := b[path]; !found || other != value {
+		if other, found := b[path]; !found || !same(other, value) {
 			masked[path] = true
 		}
 	}
@@ -211,7 +237,7 @@ var drawn = regexp.MustCompile(`\b([0-9a-f]{16}|[bcdfghjklmnpqrstvwxz2456789]{5,
 func more(a, b outcome, masked map[string]bool) string {
 	for _, path := range slices.Sorted(maps.Keys(masked)) {
 		x, y := a[path], b[path]
-		if drawn.ReplaceAllString(x, "HASH") != drawn.ReplaceAllString(y, "HASH") {
+		if !same(drawn.ReplaceAllString(x, "HASH"), drawn.ReplaceAllString(y, "HASH")) {
 			return fmt.Sprintf("%s is %s and %s", path, cmp.Or(x, "nothing"), cmp.Or(y, "nothing"))
 		}
 	}

@@ -53,6 +53,8 @@ type run struct {
 	started time.Duration
 	// begun is when the first object came to be.
 	begun time.Time
+	// ended is when nothing more was expected of it.
+	ended time.Time
 	// moved is when something happened last.
 	moved time.Time
 	// took is from the first object to the end.

@@ -436,6 +436,7 @@ func (t *trial) end(ctx context.Context, p planned, r *run, done func(*run, []Fi
 		r.stuck = r.where()
 	}
 	r.manager.stop()
+	r.ended = time.Now()
 	done(r, r.judge(p.reference, late))
 }
 
