@@ -866,21 +866,32 @@ func TestDifferences(t *testing.T) {
 	if n := len(differences(a, b, nil)); n != 3 {
 		t.Errorf("%d differences: %v", n, differences(a, b, nil))
 	}
-	if d := differences(a, b, learn(a, b)); len(d) != 0 {
-		t.Errorf("what is masked differs: %v", d)
-	}
+	const hashed = `"web-exp-5bb9c5b86" is new`
 	for name, test := range map[string]struct {
-		b    string
+		a, b string
 		more bool
 	}{
-		"another hash": {`"web-exp-84c8db5567" is new`, false},
-		"another word": {`"web-exp-5bb9c5b86" is old`, true},
-		"nothing":      {"", true},
+		"another hash":          {hashed, `"web-exp-84c8db5567" is new`, false},
+		"a hash of digits":      {hashed, `"web-exp-984254567" is new`, false},
+		"another word":          {hashed, `"web-exp-5bb9c5b86" is old`, true},
+		"no hash":               {hashed, `"web-exp is new"`, true},
+		"nothing":               {hashed, "", true},
+		"a hash alone":          {`"of 84c8db5567"`, `"of 5bb9c5b86"`, false},
+		"another number":        {"24756", "98245", true},
+		"another number within": {`"24756 lost"`, `"98245 lost"`, true},
+		"a number below 0":      {"-24756", "-98245", true},
 	} {
-		a, b := outcome{"x": `"web-exp-5bb9c5b86" is new`}, outcome{"x": test.b}
+		a, b := outcome{"x": test.a}, outcome{"x": test.b}
 		if found := more(a, b, learn(a, b)); (found != "") != test.more {
 			t.Errorf("%s: it differs by more: %q", name, found)
 		}
+		// What two references differ in is compared without what is drawn.
+		if d := differences(a, b, map[string]bool{"x": true}); (len(d) > 0) != test.more {
+			t.Errorf("%s: differences of what is masked: %v", name, d)
+		}
+	}
+	if d := differences(outcome{"x": hashed}, outcome{}, map[string]bool{"x": true}); len(d) != 1 {
+		t.Errorf("what is masked is gone: %v", d)
 	}
 }
 

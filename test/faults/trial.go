@@ -280,7 +280,7 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 		pair[0].Took, pair[0].alone = min(pair[0].Took, pair[1].Took), min(pair[0].alone, pair[1].alone)
 		pair[0].reads = inBoth(pair[0].reads, pair[1].reads)
 		for _, path := range slices.Sorted(maps.Keys(pair[0].masked)) {
-			t.say("%s: not compared, because the references differ: %s: %s and %s", w.Name, path, pair[0].outcome[path], pair[1].outcome[path])
+			t.say("%s: compared without hashes, because the references differ: %s: %s and %s", w.Name, path, pair[0].outcome[path], pair[1].outcome[path])
 		}
 		return pair[0], nil
 	}
