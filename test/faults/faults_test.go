@@ -45,7 +45,7 @@ func TestSignature(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w, counts := readWrite(httptest.NewRequest(test.method, test.path, strings.NewReader(test.body)))
-			hide, got := hider("run-x"), ""
+			hide, got := hider("run-x", nil), ""
 			if counts {
 				w.Name, w.Namespace = hide(w.Name), hide(w.Namespace)
 				got = w.Signature()
@@ -121,7 +121,7 @@ func TestProxy(t *testing.T) {
 			target := Write{Verb: "create", Name: "b", Namespace: "n"}
 			target.Resource.Version, target.Resource.Resource = "v1", "pods"
 			p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
-				Fault: fault, road: []Write{{}, target}, hide: hider("run-x"), kill: func() { killed.Add(1) },
+				Fault: fault, road: []Write{{}, target}, hide: hider("run-x", nil), kill: func() { killed.Add(1) },
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -173,7 +173,7 @@ func TestProxyRepeats(t *testing.T) {
 			seen[c]++
 			road = append(road, Write{Verb: "create", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "n", Name: string(c), Occurrence: seen[c]})
 		}
-		p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{Fault: Fault{Lost, 2}, also: []int{4}, road: road, hide: hider("run-x")})
+		p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{Fault: Fault{Lost, 2}, also: []int{4}, road: road, hide: hider("run-x", nil)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -209,7 +209,7 @@ func TestProxyTravels(t *testing.T) {
 	moment := 100
 	var killed atomic.Int32
 	p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
-		Fault: Fault{Travel, 2}, hide: hider("run-x"), kill: func() { killed.Add(1) },
+		Fault: Fault{Travel, 2}, hide: hider("run-x", nil), kill: func() { killed.Add(1) },
 		now: func() (string, error) { moment++; return fmt.Sprint(moment), nil },
 	})
 	if err != nil {
@@ -262,7 +262,7 @@ func TestProxyTravelsOneKind(t *testing.T) {
 	}))
 	defer server.Close()
 	p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
-		Fault: Fault{Behind, 1}, hide: hider("run-x"), held: schema.GroupResource{Resource: "pods"}, kill: func() {},
+		Fault: Fault{Behind, 1}, hide: hider("run-x", nil), held: schema.GroupResource{Resource: "pods"}, kill: func() {},
 		now: func() (string, error) { return "7", nil },
 	})
 	if err != nil {
@@ -294,7 +294,7 @@ func TestProxyRefusesReads(t *testing.T) {
 			defer server.Close()
 			var killed atomic.Int32
 			p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
-				Fault: Fault{mode, 2}, hide: hider("run-x"), held: schema.GroupResource{Resource: "pods"}, kill: func() { killed.Add(1) },
+				Fault: Fault{mode, 2}, hide: hider("run-x", nil), held: schema.GroupResource{Resource: "pods"}, kill: func() { killed.Add(1) },
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -435,7 +435,7 @@ func TestProxyDelays(t *testing.T) {
 			server := httptest.NewServer(toys(t, end, written))
 			defer server.Close()
 			p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
-				Fault: Fault{mode, 1}, hide: hider("run-x"), held: schema.GroupResource{Resource: "toys"},
+				Fault: Fault{mode, 1}, hide: hider("run-x", nil), held: schema.GroupResource{Resource: "toys"},
 				mine: func(u *unstructured.Unstructured) bool { return u.GetNamespace() == "run-x" },
 			})
 			if err != nil {
@@ -900,7 +900,7 @@ func TestTimes(t *testing.T) {
 	epoch := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	of := func(begun, at time.Duration) outcome {
 		r := &run{
-			lab: &Lab{epoch: epoch}, proxy: &proxy{plan: disturbance{hide: hider("run-x")}}, advances: []time.Duration{30 * time.Minute},
+			lab: &Lab{epoch: epoch}, stage: &Stage{Namespace: "run-x"}, advances: []time.Duration{30 * time.Minute},
 			begun: epoch.Add(begun), ended: epoch.Add(begun + 20*time.Second),
 		}
 		out := outcome{}
@@ -934,7 +934,7 @@ func TestTimes(t *testing.T) {
 func TestFlatten(t *testing.T) {
 	of := func(value any) outcome {
 		out := outcome{}
-		flatten(out, "spec", map[string]any{"x": "a", "y": value}, hider("run-1"))
+		flatten(out, "spec", map[string]any{"x": "a", "y": value}, hider("run-1", nil))
 		return out
 	}
 	for name, c := range map[string]struct {
@@ -1068,6 +1068,40 @@ func TestRoads(t *testing.T) {
 	}
 }
 
+// What two undisturbed runs have in common is no hash, and compared.
+func TestVocabulary(t *testing.T) {
+	u := func(namespace, team, hash string) undisturbed {
+		toy := &unstructured.Unstructured{Object: map[string]any{"kind": "Toy", "spec": map[string]any{"of": team + "-" + hash}}}
+		toy.SetNamespace(namespace)
+		toy.SetName("toy-" + hash)
+		toy.SetUID(types.UID("uid-" + hash))
+		var writes []Write
+		for _, name := range []string{"toy-" + hash, team, "toy-" + hash, "team-database"} {
+			write := Write{Verb: "delete", Code: 200, object: types.NamespacedName{Namespace: namespace, Name: name}}
+			writes = append(writes, numbered(writes, write.in(hider(namespace, nil))))
+		}
+		world := World{Role: (*unstructured.Unstructured).GetKind, Owner: (*unstructured.Unstructured).GetUID}
+		return undisturbed{
+			run:   &run{lab: &Lab{world: world}, stage: &Stage{Namespace: namespace}, proxy: &proxy{writes: writes}},
+			state: State{toy}, history: []Entry{{Verb: watch.Added, Object: toy}},
+		}
+	}
+	one, two, other := u("run-x", "team-frontend", "abcd2345"), u("run-y", "team-frontend", "bcdefghi"), u("run-z", "team-platform", "cdefghij")
+	words := one.said(one.history).and(two.said(two.history))
+	a, b, c := one.reference(words), two.reference(words), other.reference(words)
+	var road []string
+	for _, w := range a.Writes {
+		road = append(road, w.Signature())
+	}
+	want := []string{"delete  NAMESPACE/toy-HASH #1", "delete  NAMESPACE/team-frontend #1", "delete  NAMESPACE/toy-HASH #2", "delete  NAMESPACE/team-database #1"}
+	if !slices.Equal(road, want) || differ(a.Writes, b.Writes) != "" || len(differences(a.outcome, b.outcome, nil)) > 0 {
+		t.Errorf("the road is %q; %v and %v", road, a.outcome, b.outcome)
+	}
+	if differ(a.Writes, c.Writes) == "" || len(differences(a.outcome, c.outcome, nil)) != 1 {
+		t.Errorf("another word is taken for a hash: %v and %v", a.outcome, c.outcome)
+	}
+}
+
 func TestIncarnations(t *testing.T) {
 	object := func(uid, name string) *unstructured.Unstructured {
 		u := &unstructured.Unstructured{Object: map[string]any{"kind": "Toy"}}
@@ -1075,7 +1109,7 @@ func TestIncarnations(t *testing.T) {
 		u.SetName(name)
 		return u
 	}
-	in := incarnationsOf([]Entry{{Object: object("uid-a", "toy-abcd2345")}, {Object: object("uid-b", "toy-bcde3456-cdef4567")}}, func(u *unstructured.Unstructured) string { return u.GetKind() })
+	in := incarnationsOf([]Entry{{Object: object("uid-a", "toy-abcd2345")}, {Object: object("uid-b", "toy-bcde3456-cdef4567")}}, func(u *unstructured.Unstructured) string { return u.GetKind() }, vocabulary{"operator": true})
 	for text, want := range map[string]string{
 		"toy-abcd2345":          "toy-HASH1",
 		"toy-bcde3456":          "toy-HASH2",
@@ -1084,6 +1118,8 @@ func TestIncarnations(t *testing.T) {
 		"uid-a":                 "UID(Toy 1)",
 		"of uid-b":              "of UID(Toy 2)",
 		"abcd2345":              "abcd2345",
+		"an-operator":           "an-operator",
+		"a-notfound":            "a-HASH1",
 	} {
 		if got := in.number(in.uids.Replace(text)); got != want {
 			t.Errorf("%s reads as %s, want %s", text, got, want)

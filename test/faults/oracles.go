@@ -42,7 +42,9 @@ type Reference struct {
 	// watched are the kinds that the manager watches.
 	watched map[schema.GroupResource]bool
 	// reads are the kinds that both runs read live, by how many writes were stored before.
-	reads   map[int][]schema.GroupResource
+	reads map[int][]schema.GroupResource
+	// words are written like hashes, and are none.
+	words   vocabulary
 	outcome outcome
 	masked  map[string]bool
 	effects effects
@@ -204,7 +206,7 @@ var sinceWhen = regexp.MustCompile(`^\S[^:]*\.conditions\[\d+\]\.lastTransitionT
 
 // judgeEnd compares what a run came to with its reference.
 func (r *run) judgeEnd(out *findings, reference *Reference, history []Entry) {
-	got := outcomeOf(r.record.state(), history, r.lab.world, r.mask)
+	got := r.outcome(r.record.state(), history)
 	diff := differences(reference.outcome, got, reference.masked)
 	if !r.fault.quiet(r.lab.world.QuietWhenLate) {
 		// What was refused is told in a condition for a while, and where the clock has moved on before, that it is over is
@@ -329,7 +331,7 @@ func (r *run) orphans(history []Entry) []string {
 		if slices.Contains(r.workload.Leaves, r.lab.world.Role(e.Object)) {
 			return
 		}
-		out = append(out, fmt.Sprintf("%s %s is there without its owner", r.lab.world.Role(e.Object), r.proxy.plan.hide(e.Object.GetName())))
+		out = append(out, fmt.Sprintf("%s %s is there without its owner", r.lab.world.Role(e.Object), r.hide(e.Object.GetName())))
 	}
 	for _, e := range history {
 		uid, role := e.Object.GetUID(), r.lab.world.Role(e.Object)

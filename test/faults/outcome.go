@@ -25,11 +25,28 @@ var volatile = []string{"resourceVersion", "uid", "creationTimestamp", "deletion
 // times are RFC 3339.
 var times = regexp.MustCompile(`\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})`)
 
+// hide hides what is different in every run from a name.
+func (r *run) hide(s string) string { return hider(r.stage.Namespace, r.words)(s) }
+
+// said is what is written like a hash anywhere in a run.
+func (r *run) said(history []Entry) vocabulary {
+	out := vocabulary{}
+	for _, e := range history {
+		if text, err := json.Marshal(e.Object); err == nil {
+			maps.Copy(out, hashesIn(string(text)))
+		}
+	}
+	for _, w := range r.proxy.story() {
+		maps.Copy(out, hashesIn(w.object.Name, w.object.Namespace))
+	}
+	return out
+}
+
 // mask hides what is different in every run in what an object says, and has every time say how far it is from the epoch, at
 // which the manager's clock is the same in all of them: CLOCK is when that has stood, TIME is within the run and may be of a
 // clock of the others, and DUE is what somebody has computed, be it from when the object was created.
 func (r *run) mask(s string, created time.Time) string {
-	return times.ReplaceAllStringFunc(r.proxy.plan.hide(s), func(s string) string {
+	return times.ReplaceAllStringFunc(r.hide(s), func(s string) string {
 		t, err := time.Parse(time.RFC3339, s)
 		since := t.Sub(r.lab.epoch)
 		switch {
@@ -70,12 +87,14 @@ func same(a, b string) bool {
 // the order in which they came, those of which objects only speak last: what could not be read may be told of.
 type incarnations struct {
 	uids *strings.Replacer
+	// words are no hashes.
+	words vocabulary
 	// hashes by what stands before them in a name.
 	hashes map[string]map[string]int
 }
 
-func incarnationsOf(history []Entry, role func(*unstructured.Unstructured) string) *incarnations {
-	in := &incarnations{hashes: map[string]map[string]int{}}
+func incarnationsOf(history []Entry, role func(*unstructured.Unstructured) string, words vocabulary) *incarnations {
+	in := &incarnations{words: words, hashes: map[string]map[string]int{}}
 	known, of := map[types.UID]bool{}, map[string]int{}
 	var pairs []string
 	for _, e := range history {
@@ -95,15 +114,15 @@ func incarnationsOf(history []Entry, role func(*unstructured.Unstructured) strin
 	return in
 }
 
-// words are names, and what else is written like them.
-var words = regexp.MustCompile(`[a-z0-9]+(-[a-z0-9]+)+`)
+// names are those of objects, and what else is written like them.
+var names = regexp.MustCompile(`[a-z0-9]+(-[a-z0-9]+)+`)
 
 // number numbers the hashes in a text.
 func (in *incarnations) number(text string) string {
-	return words.ReplaceAllStringFunc(text, func(word string) string {
+	return names.ReplaceAllStringFunc(text, func(word string) string {
 		parts := strings.Split(word, "-")
 		for i, part := range parts[1:] {
-			if !hash.MatchString(part) {
+			if !hash.MatchString(part) || in.words[part] {
 				continue
 			}
 			before := strings.Join(parts[:i+1], "-")
@@ -119,10 +138,12 @@ func (in *incarnations) number(text string) string {
 	})
 }
 
-// outcomeOf reads the outcome of a state. Every UID that was ever seen reads as the role of
+// outcome reads the outcome of a state. Every UID that was ever seen reads as the role of
 // its object.
-func outcomeOf(state State, history []Entry, world World, hide func(string, time.Time) string) outcome {
-	role, in := world.Role, incarnationsOf(history, world.Role)
+func (r *run) outcome(state State, history []Entry) outcome {
+	world, role := r.lab.world, r.lab.world.Role
+	in := incarnationsOf(history, role, r.words)
+
 	out := outcome{}
 	for _, u := range state {
 		readable := u.DeepCopy()
@@ -144,7 +165,7 @@ func outcomeOf(state State, history []Entry, world World, hide func(string, time
 			name = fmt.Sprintf("%s (%d)", role(u), i)
 		}
 		out[name] = "there"
-		flatten(out, name, object, func(s string) string { return hide(in.number(in.uids.Replace(s)), created(u)) })
+		flatten(out, name, object, func(s string) string { return r.mask(in.number(in.uids.Replace(s)), created(u)) })
 	}
 	return out
 }

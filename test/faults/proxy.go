@@ -23,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
@@ -34,6 +35,8 @@ type Write struct {
 	Subresource string
 	Namespace   string
 	Name        string
+	// object is what it is about as it is called in its run.
+	object types.NamespacedName
 	// Occurrence numbers the stored writes of a run that are alike otherwise, from 1.
 	Occurrence int
 	// Code is the answer; 0 while there is none.
@@ -57,8 +60,25 @@ func (w Write) Signature() string {
 
 // alike says whether two writes ask for the same, whatever their occurrence.
 func (w Write) alike(other Write) bool {
-	w.Occurrence, w.Code, w.At = other.Occurrence, other.Code, other.At
+	w.Occurrence, w.Code, w.At, w.object = other.Occurrence, other.Code, other.At, other.object
 	return w == other
+}
+
+// in is the write in the words of another run.
+func (w Write) in(hide func(string) string) Write {
+	w.Name, w.Namespace = hide(w.object.Name), hide(w.object.Namespace)
+	return w
+}
+
+// numbered is a write after those before it, of which it may be another occurrence.
+func numbered(writes []Write, w Write) Write {
+	w.Occurrence = 1
+	for _, before := range writes {
+		if before.Stored() && before.alike(w) {
+			w.Occurrence++
+		}
+	}
+	return w
 }
 
 // proxy stands between one manager and the API server. It counts the manager's writes and
@@ -201,8 +221,8 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 			forward.ServeHTTP(w, r)
 			return
 		}
-		write := plain
-		write.Name, write.Namespace = p.plan.hide(write.Name), p.plan.hide(write.Namespace)
+		plain.object = types.NamespacedName{Namespace: plain.Namespace, Name: plain.Name}
+		write := plain.in(p.plan.hide)
 		if p.refuses(write) {
 			refuse(w, p.plan.Mode, plain)
 			return
@@ -358,14 +378,10 @@ func (p *proxy) next() bool {
 
 // answered counts a write, and says whether it is the one that the fault happens at.
 func (p *proxy) answered(w Write, code int) bool {
-	w.Code, w.Occurrence, w.At = code, 1, time.Now()
+	w.Code, w.At = code, time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, before := range p.writes {
-		if before.Stored() && before.alike(w) {
-			w.Occurrence++
-		}
-	}
+	w = numbered(p.writes, w)
 	p.writes = append(p.writes, w)
 	if !w.Stored() {
 		return false
@@ -729,9 +745,39 @@ var (
 	hashes = regexp.MustCompile(`-` + hashed + `\b`)
 )
 
-// hider hides what is different in every run from a name: its namespace and the hashes.
-func hider(namespace string) func(string) string {
+// vocabulary are words that are written like hashes and are none, since two runs have them.
+type vocabulary map[string]bool
+
+// hashesIn are what is written like a hash in texts.
+func hashesIn(texts ...string) vocabulary {
+	out := vocabulary{}
+	for _, text := range texts {
+		for _, found := range hashes.FindAllString(text, -1) {
+			out[found[1:]] = true
+		}
+	}
+	return out
+}
+
+// and are the words that two have in common.
+func (v vocabulary) and(other vocabulary) vocabulary {
+	out := vocabulary{}
+	for word := range v {
+		if other[word] {
+			out[word] = true
+		}
+	}
+	return out
+}
+
+// hider hides what is different in every run from a name: its namespace and the hashes, but for words that are none.
+func hider(namespace string, words vocabulary) func(string) string {
 	return func(s string) string {
-		return hashes.ReplaceAllString(strings.ReplaceAll(s, namespace, "NAMESPACE"), "-HASH")
+		return hashes.ReplaceAllStringFunc(strings.ReplaceAll(s, namespace, "NAMESPACE"), func(found string) string {
+			if words[found[1:]] {
+				return found
+			}
+			return "-HASH"
+		})
 	}
 }

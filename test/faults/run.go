@@ -48,6 +48,8 @@ type run struct {
 	record   *record
 	proxy    *proxy
 	manager  *manager
+	// words are those that are no hashes, as far as is known.
+	words vocabulary
 
 	// started is how long the manager took to be ready.
 	started time.Duration
@@ -94,9 +96,12 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 		lab: l, workload: p.Workload, fault: p.Fault, alone: math.MaxInt,
 		record: l.recorder.begin(namespace.Name),
 	}
+	if reference != nil {
+		r.words = reference.words
+	}
 	r.stage = &Stage{Namespace: namespace.Name, Client: l.client, workload: p.Workload, advance: r.advance}
 	plan := disturbance{
-		Fault: p.Fault, also: p.Also, hide: hider(namespace.Name), restart: p.restart, now: l.now,
+		Fault: p.Fault, also: p.Also, hide: r.hide, restart: p.restart, now: l.now,
 		kill: func() { r.manager.kill() }, secrets: l.world.Secrets,
 		mine: func(u *unstructured.Unstructured) bool {
 			return u.GetNamespace() == namespace.Name || l.world.Run(u) == namespace.Name

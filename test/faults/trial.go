@@ -237,10 +237,31 @@ func inTurn(lists [][]planned) []planned {
 	return out
 }
 
+// undisturbed is a run with what it came to.
+type undisturbed struct {
+	*run
+	state   State
+	history []Entry
+}
+
+// reference reads the run as a reference, now that it is known what is no hash.
+func (u undisturbed) reference(words vocabulary) *Reference {
+	u.words = words
+	var writes []Write
+	for _, w := range stored(u.proxy.story()) {
+		writes = append(writes, numbered(writes, w.in(u.hide)))
+	}
+	return &Reference{
+		Writes: writes, Took: u.took, alone: u.alone, watched: u.proxy.kinds(), reads: u.proxy.looked(), words: words,
+		outcome: u.outcome(u.state, u.history), effects: u.effects(u.history), most: u.most(u.history),
+	}
+}
+
 // reference plays a workload twice undisturbed.
 func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 	var apart string
 	for range attempts {
+		var runs [2]undisturbed
 		var pair [2]*Reference
 		var errs [2]error
 		var both sync.WaitGroup
@@ -248,12 +269,7 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 			t.seats.take()
 			both.Go(func() {
 				err := t.one(ctx, planned{Plan: Plan{Workload: w}}, func(r *run, findings []Finding) {
-					history := r.record.history()
-					pair[i] = &Reference{
-						Writes: stored(r.proxy.story()), Took: r.took, alone: r.alone, watched: r.proxy.kinds(), reads: r.proxy.looked(),
-						outcome: outcomeOf(r.record.state(), history, r.lab.world, r.mask),
-						effects: r.effects(history), most: r.most(history),
-					}
+					runs[i] = undisturbed{r, r.record.state(), r.record.history()}
 					if len(findings) > 0 {
 						t.tell(Verdict{Plan: Plan{Workload: w}, Findings: findings})
 					}
@@ -267,6 +283,10 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 		both.Wait()
 		if err := errors.Join(errs[:]...); err != nil {
 			return nil, err
+		}
+		words := runs[0].said(runs[0].history).and(runs[1].said(runs[1].history))
+		for i := range pair {
+			pair[i] = runs[i].reference(words)
 		}
 		apart = differ(pair[0].Writes, pair[1].Writes)
 		if apart == "" && !maps.Equal(pair[0].effects, pair[1].effects) {
