@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -19,12 +20,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 )
 
@@ -672,6 +676,61 @@ func TestRecorderTellsWhenItHappened(t *testing.T) {
 	}
 	if asked > 12 {
 		t.Errorf("it took %d lists", asked)
+	}
+}
+
+// What the manager creates and gives to no run is an orphan, and what is taken from a run afterwards stays in it.
+func TestStrays(t *testing.T) {
+	resource := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "toys"}
+	other := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "tools"}
+	world := World{
+		Kinds: []schema.GroupVersionResource{resource},
+		Run:   func(u *unstructured.Unstructured) string { return u.GetAnnotations()["run"] },
+	}
+	toy := func(name, run string) *unstructured.Unstructured {
+		u := &unstructured.Unstructured{Object: map[string]any{"kind": "Toy"}}
+		u.SetNamespace("n")
+		u.SetName(name)
+		u.SetUID(types.UID("uid-" + name))
+		u.SetAnnotations(map[string]string{"run": run})
+		return u
+	}
+	write := func(resource schema.GroupVersionResource, name, subresource string, code int) Write {
+		return Write{Verb: "create", Resource: resource, Subresource: subresource, Name: name, Code: code, object: types.NamespacedName{Namespace: "n", Name: name}}
+	}
+	rec := &recorder{world: world, runs: map[string]*record{}}
+	r := &run{lab: &Lab{world: world}, record: rec.begin("run-x"), proxy: &proxy{writes: []Write{
+		write(resource, "ours", "", 201), write(resource, "lost", "", 201), write(resource, "changed", "", 200), write(resource, "refused", "", 409),
+		write(resource, "lost", "token", 201), write(other, "tool", "", 201), write(resource, "ours", "", 201),
+	}}}
+	rec.begin("run-y")
+	rec.happened(watch.Added, resource, toy("ours", "run-x"))
+	rec.happened(watch.Added, resource, toy("lost", ""))
+	rec.happened(watch.Modified, resource, toy("ours", ""))
+	rec.happened(watch.Deleted, resource, toy("ours", ""))
+	if got := r.strays(); len(got) != 1 || !strings.Contains(got[0], "/lost ") {
+		t.Errorf("what belongs to no run: %q", got)
+	}
+	var verbs []watch.EventType
+	for _, e := range r.record.history() {
+		verbs = append(verbs, e.Verb)
+	}
+	if !slices.Equal(verbs, []watch.EventType{watch.Added, watch.Modified, watch.Deleted}) {
+		t.Errorf("what was seen of an object that says of its run no more: %v", verbs)
+	}
+}
+
+// An object is named by a body in the encoding that a client of its kind sends.
+func TestNameIn(t *testing.T) {
+	var built bytes.Buffer
+	object := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	if err := protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(object, &built); err != nil {
+		t.Fatal(err)
+	}
+	for body, want := range map[string]string{built.String(): "a", `{"metadata":{"name":"b"}}`: "b", "": "", "{": ""} {
+		if got := nameIn([]byte(body)); got != want {
+			t.Errorf("%q names %q, not %q", body, got, want)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -149,11 +150,11 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 	if !r.proxy.happened() {
 		out.add("plan", "the fault did not happen: there were %d writes, and %d requests were refused by plan", len(stored(r.proxy.story())), r.proxy.tally().Refused)
 	}
-	history := r.record.history()
+	history := r.heard()
 	if r.converged && reference != nil {
 		r.judgeEnd(&out, reference, history)
 	}
-	for _, orphan := range r.orphans(history) {
+	for _, orphan := range append(r.orphans(history), r.strays()...) {
 		out.add("O3", "%s", orphan)
 	}
 	for role, n := range r.most(history) {
@@ -353,6 +354,25 @@ func (r *run) orphans(history []Entry) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
+}
+
+// heard is everything that happened, when the recorder has been told of all that the manager has created.
+func (r *run) heard() []Entry {
+	for deadline := time.Now().Add(faultLimit); len(r.strays()) > 0 && time.Now().Before(deadline); {
+		time.Sleep(poll)
+	}
+	return r.record.history()
+}
+
+// strays are objects that the manager has created and that do not say of the run that they belong to it: no other rule is told
+// of them.
+func (r *run) strays() (out []string) {
+	for _, w := range r.proxy.story() {
+		if w.Code == http.StatusCreated && w.Subresource == "" && slices.Contains(r.lab.world.Kinds, w.Resource) && !r.record.hasSeen(w.Resource, w.object) {
+			out = append(out, fmt.Sprintf("%s says of no run that it belongs there", w.Signature()))
+		}
+	}
+	return out
 }
 
 // most is how many objects of a role an owner had at the same time at most.

@@ -688,13 +688,25 @@ func readWrite(r *http.Request) (Write, bool) {
 	}
 	w.Verb = verb
 	if w.Name == "" && r.Body != nil {
-		body, err := bodyOf(r)
-		object := metav1.PartialObjectMetadata{}
-		if err == nil && json.Unmarshal(body, &object) == nil {
-			w.Name = object.Name
+		if body, err := bodyOf(r); err == nil {
+			w.Name = nameIn(body)
 		}
 	}
 	return w, true
+}
+
+// nameIn is that of the object in a body, which is JSON, or of a kind of Kubernetes' own.
+func nameIn(body []byte) string {
+	object := metav1.PartialObjectMetadata{}
+	if json.Unmarshal(body, &object) == nil {
+		return object.Name
+	}
+	if built, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
+		if named, err := meta.Accessor(built); err == nil {
+			return named.GetName()
+		}
+	}
+	return ""
 }
 
 // bodyOf reads a request's body and leaves it there.

@@ -281,9 +281,7 @@ func (r *recorder) settle(ctx context.Context) error {
 }
 
 func (r *recorder) happened(verb watch.EventType, resource schema.GroupVersionResource, u *unstructured.Unstructured) {
-	r.mu.Lock()
-	run := r.runs[r.world.Run(u)]
-	r.mu.Unlock()
+	run := r.of(u)
 	if run == nil {
 		return
 	}
@@ -299,6 +297,29 @@ func (r *recorder) happened(verb watch.EventType, resource schema.GroupVersionRe
 	case run.changed <- struct{}{}:
 	default:
 	}
+}
+
+// of is the record of the run that an object belongs to, or did when it was seen before: who takes off what says so does not
+// take it away from who looks for it.
+func (r *recorder) of(u *unstructured.Unstructured) *record {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if run := r.runs[r.world.Run(u)]; run != nil {
+		return run
+	}
+	for _, run := range r.runs {
+		if run.has(u.GetUID()) {
+			return run
+		}
+	}
+	return nil
+}
+
+// has says whether there is an object in a run.
+func (r *record) has(uid types.UID) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.live[uid] != nil
 }
 
 func versionOf(u *unstructured.Unstructured) int64 {
@@ -333,6 +354,15 @@ func (r *record) state() State {
 		return cmp.Or(created(a).Compare(created(b)), cmp.Compare(a.GetUID(), b.GetUID()))
 	})
 	return s
+}
+
+// hasSeen says whether an object of that name was ever there.
+func (r *record) hasSeen(resource schema.GroupVersionResource, name types.NamespacedName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.entries, func(e Entry) bool {
+		return e.Resource == resource && e.Object.GetNamespace() == name.Namespace && e.Object.GetName() == name.Name
+	})
 }
 
 // history is everything that happened, in its order.
