@@ -54,8 +54,10 @@ type catch struct {
 	undisturbed, undisturbedOf, points, pointsOf int
 	oracles                                      map[string]int
 	first                                        string
-	err                                          error
-	took                                         time.Duration
+	// late are plans that only did not come to their end, which may be of the machine.
+	late []planned
+	err  error
+	took time.Duration
 }
 
 func (c *catch) caught() bool { return c.undisturbed+c.points > 0 }
@@ -263,22 +265,65 @@ func (c *catch) count(ctx context.Context, bugged *trial, plans []planned) (caug
 			defer mu.Unlock()
 			switch {
 			case errors.Is(err, errNotReady):
-				caught += c.take(p, nil, []Finding{{"O8", err.Error()}})
+				c.late = append(c.late, p)
 			case err != nil:
 				c.err = err
 			}
 		})
 	}
 	all.Wait()
+	if caught == 0 {
+		caught = c.confirm(ctx, bugged)
+	}
+	c.late = nil
 	return caught, of
 }
 
-// take notes the findings of a plan, and returns 1 if there is one. A plan that the harness could
-// not play, or whose fault did not happen, says nothing, and that one was slow says nothing of its bug.
-func (c *catch) take(p planned, r *run, findings []Finding) int {
-	if r != nil && r.converged {
-		findings = slices.DeleteFunc(findings, func(f Finding) bool { return f.Oracle == "O5" })
+// confirm plays those that were late once more, with nothing beside them and as patiently as a sweep is, until one has no end
+// then either: that is its bug, and so it was in the others.
+func (c *catch) confirm(ctx context.Context, bugged *trial) (caught int) {
+	alone := *bugged
+	alone.Patience = 0
+	for _, p := range c.late {
+		if ctx.Err() != nil {
+			break
+		}
+		alone.seats.take()
+		err := alone.one(ctx, p, func(r *run, findings []Finding) { caught = c.again(p, r, findings) })
+		switch {
+		case errors.Is(err, errNotReady):
+			caught = c.note(p, []Finding{{"O8", err.Error()}})
+		case err != nil:
+			c.err = err
+		}
+		if caught > 0 {
+			return len(c.late)
+		}
 	}
+	return 0
+}
+
+// again notes what a plan that was late breaks alone, and returns 1 if that is something.
+func (c *catch) again(p planned, r *run, findings []Finding) int {
+	if r.converged {
+		return c.take(p, r, findings)
+	}
+	return c.note(p, findings)
+}
+
+// take notes the findings of a plan, and returns 1 if there is one. That it was slow says nothing of its bug.
+func (c *catch) take(p planned, r *run, findings []Finding) int {
+	all := len(findings)
+	findings = slices.DeleteFunc(findings, func(f Finding) bool { return f.Oracle == "O5" })
+	if len(findings) == 0 && all > 0 && !r.converged {
+		c.late = append(c.late, p)
+	}
+	return c.note(p, findings)
+}
+
+// note notes findings, and returns 1 if there are any. A plan that the harness could not play, or whose fault did not happen,
+// says nothing.
+func (c *catch) note(p planned, findings []Finding) int {
 	if slices.ContainsFunc(findings, func(f Finding) bool { return f.Oracle == "plan" }) {
 		return 0
 	}

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -86,5 +87,32 @@ func TestUnplayed(t *testing.T) {
 	}
 	if v.Failed() || tr.report.unplayed != 1 || tr.report.plans() != 0 || !strings.Contains(v.String(), "not played") {
 		t.Errorf("of %d plans %d were not played: %s", tr.report.plans(), tr.report.unplayed, v)
+	}
+}
+
+// A mutant that comes to no end is caught when it does so alone, too.
+func TestCatchOfLateMutants(t *testing.T) {
+	late, wrong, ended, unplayed := Finding{"O5", "not done"}, Finding{"O2", "created twice"}, &run{converged: true}, Finding{"plan", "the fault did not happen"}
+	for name, test := range map[string]struct {
+		run          *run
+		findings     []Finding
+		caught, late int
+		alone        int
+	}{
+		"nothing":                  {ended, nil, 0, 0, 0},
+		"wrong":                    {ended, []Finding{wrong}, 1, 0, 1},
+		"slow":                     {ended, []Finding{late}, 0, 0, 0},
+		"without an end":           {&run{}, []Finding{late}, 0, 1, 1},
+		"wrong, without an end":    {&run{}, []Finding{late, wrong}, 1, 0, 1},
+		"unplayed":                 {ended, []Finding{unplayed}, 0, 0, 0},
+		"unplayed, without an end": {&run{}, []Finding{late, unplayed}, 0, 0, 0},
+	} {
+		c := &catch{oracles: map[string]int{}}
+		if got := c.take(planned{}, test.run, slices.Clone(test.findings)); got != test.caught || len(c.late) != test.late || c.caughtBy() != (got > 0) {
+			t.Errorf("%s: caught %d times, and %d to be played alone", name, got, len(c.late))
+		}
+		if got := c.again(planned{}, test.run, slices.Clone(test.findings)); got != test.alone {
+			t.Errorf("%s, alone: caught %d times", name, got)
+		}
 	}
 }
