@@ -154,6 +154,46 @@ func TestProxy(t *testing.T) {
 	}
 }
 
+// A manager that reads or sends Events for ever after the end is in a hot loop, whatever it writes.
+func TestHotLoops(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+	defer server.Close()
+	p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{hide: hider("run-x", nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	for _, path := range []string{"pods/a", "pods", "pods?watch=true"} {
+		if response, err := http.Get(p.url + "/api/v1/namespaces/n/" + path); err == nil {
+			response.Body.Close()
+		}
+	}
+	_, _ = ask(p.url, http.MethodPost, "events", "e")
+	if _, _ = ask(p.url, http.MethodPost, "pods", "a"); p.requests() != 4 {
+		t.Errorf("%d requests beside a write, not 4", p.requests())
+	}
+	for name, test := range map[string]struct {
+		run  run
+		want string
+	}{
+		"nothing":                {run{}, ""},
+		"few":                    {run{idly: chatter}, ""},
+		"many":                   {run{idly: chatter + 1}, "O6"},
+		"all the time":           {run{restless: true, up: true}, "O6"},
+		"of a manager that dies": {run{restless: true}, "O5"},
+	} {
+		test.run.proxy = p
+		var out findings
+		got := ""
+		if test.run.judgeQuiet(&out, nil); len(out) > 0 {
+			got = out[0].Oracle
+		}
+		if got != test.want || len(out) > 1 {
+			t.Errorf("%s: %v, not %q", name, out, test.want)
+		}
+	}
+}
+
 // A fault that happens several times waits for its write each time, and does not happen where the road is another.
 func TestProxyRepeats(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))

@@ -130,6 +130,9 @@ type effects map[string]struct{ created, deleted int }
 // its object is gone. They change nothing and are told in the summary.
 const pardoned = 1
 
+// chatter is how many reads and Events there may be while a manager that has nothing to do is watched. There are none.
+const chatter = 10
+
 // findings collect what a run has broken.
 type findings []Finding
 
@@ -226,14 +229,22 @@ func (r *run) judgeEnd(out *findings, reference *Reference, history []Entry) {
 	}
 }
 
-// judgeQuiet looks for writes that nobody needs: after the end, and again and again while they are
-// refused.
+// judgeQuiet looks for writes that nobody needs, after the end, and again and again while they are
+// refused, and for reads and Events without an end.
 func (r *run) judgeQuiet(out *findings, late []Write) {
 	for _, w := range stored(late) {
 		out.add("O6", "written after the end: %s", w.Signature())
 	}
 	if refused := len(late) - len(stored(late)); refused > pardoned {
 		out.add("O6", "%d writes after the end that the API server refused", refused)
+	}
+	switch {
+	case r.restless && !r.up: // which may be of the machine
+		out.add("O5", "not up again %s after the end", startLimit)
+	case r.restless:
+		out.add("O6", "%s after the end there is still no moment in which it asks for nothing: a hot loop", startLimit)
+	case r.idly > chatter:
+		out.add("O6", "%d requests after the end, beside writes: a hot loop", r.idly)
 	}
 	if refused := r.proxy.tally().Refused; refused > hot*r.times() {
 		out.add("O6", "%d requests within %s that were refused by plan: a hot loop", refused, r.fault.lasts())

@@ -98,6 +98,8 @@ type proxy struct {
 	reads map[int][]schema.GroupResource
 	// moments are the resource versions after each stored write, for a mode that needs them.
 	moments []string
+	// asked is how many requests there were that are no writes: reads, watches, Events.
+	asked int
 	// flying are the requests that have no answer yet, but for watches, and since when.
 	flying map[*http.Request]time.Time
 	// busy is when a request came or was answered last.
@@ -210,6 +212,7 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 		}
 		if isWatch(r) {
 			p.touch()
+			p.ask()
 			p.watches(r)
 			forward.ServeHTTP(w, r)
 			return
@@ -218,6 +221,7 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 		p.overhear(r)
 		plain, counts := readWrite(r)
 		if !counts {
+			p.ask()
 			forward.ServeHTTP(w, r)
 			return
 		}
@@ -593,6 +597,20 @@ func (p *proxy) touch() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.busy = time.Now()
+}
+
+// ask counts a request that is no write.
+func (p *proxy) ask() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked++
+}
+
+// requests is how many of those there were so far.
+func (p *proxy) requests() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked
 }
 
 // flies notes a request until it is answered.

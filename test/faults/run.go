@@ -57,6 +57,10 @@ type run struct {
 	begun time.Time
 	// ended is when nothing more was expected of it.
 	ended time.Time
+	// restless says that after the end the manager never had nothing to ask for, and up whether it was there at all; idly is
+	// how often it has asked for something other than a write from then on.
+	restless, up bool
+	idly         int
 	// moved is when something happened last.
 	moved time.Time
 	// took is from the first object to the end.
@@ -296,11 +300,13 @@ func (r *run) advance(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// quiet watches what has converged for writes that nobody needs, from when the manager has all its caches: one that has just
-// been started writes nothing yet.
+// quiet watches what has converged for writes and other requests that nobody needs, from when the manager has all its caches:
+// one that has just been started writes nothing yet, and lists.
 func (r *run) quiet(ctx context.Context, d time.Duration) []Write {
-	r.rested(ctx)
+	r.restless, r.up = !r.rested(ctx), r.manager.ready(ctx)
+	before := r.proxy.requests()
 	time.Sleep(d)
+	r.idly = r.proxy.requests() - before
 	return r.proxy.story()[r.reached:]
 }
 
