@@ -1134,6 +1134,10 @@ func TestRoads(t *testing.T) {
 		}
 		return r
 	}
+	wrote := func(r *Reference, payloads ...string) *Reference {
+		r.payloads = payloads
+		return r
+	}
 	known := roads{}
 	for _, test := range []struct {
 		name      string
@@ -1151,6 +1155,9 @@ func TestRoads(t *testing.T) {
 		{"other invariants", Workload{Objects: object("a"), Breaks: []string{"healthy"}}, Crash, road(4, "a", "b", "c", "d"), nil},
 		{"other orphans", Workload{Objects: object("a"), Leaves: []string{"healthy"}}, Crash, road(4, "a", "b", "c", "d"), nil},
 		{"other errors", Workload{Objects: object("a"), Logs: []string{"healthy"}}, Crash, road(4, "a", "b", "c", "d"), nil},
+		{"other payloads", Workload{Objects: object("a")}, Crash, wrote(road(4, "a", "b", "c", "d"), "w", "x", "y", "z"), nil},
+		{"another payload at the end", Workload{Objects: object("a")}, Crash, wrote(road(4, "a", "b", "c", "d"), "w", "x", "y", ""), []int{1, 2}},
+		{"another payload", Workload{Objects: object("a")}, Crash, wrote(road(4, "a", "b", "c", "d"), "w", "v", "y", "z"), nil},
 		{"another fault", Workload{Objects: object("a")}, Lost, road(4, "a", "b", "c", "d"), nil},
 		{"one that lasts", Workload{Objects: object("a")}, Restart, road(4, "a", "b", "c", "d"), nil},
 		{"it lasts again", Workload{Objects: object("a")}, Restart, road(4, "a", "b", "c", "d"), nil},
@@ -1198,6 +1205,31 @@ func TestVocabulary(t *testing.T) {
 	}
 	if differ(a.Writes, c.Writes) == "" || len(differences(a.outcome, c.outcome, nil)) != 1 {
 		t.Errorf("another word is taken for a hash: %v and %v", a.outcome, c.outcome)
+	}
+}
+
+// What is written is the same in another run but for its names, hashes, resource versions, and other clocks.
+func TestPayload(t *testing.T) {
+	epoch := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	of := func(namespace, format string, more ...any) string {
+		r := &run{lab: &Lab{epoch: epoch}, stage: &Stage{Namespace: namespace}, words: vocabulary{"operator": true}, begun: epoch.Add(time.Minute), ended: epoch.Add(time.Hour)}
+		return r.payload(fmt.Sprintf(format, more...))
+	}
+	const body = `{"metadata":{"namespace":%q,"name":%q,"resourceVersion":"%d"},"status":{"at":%q,"since":%q,"n":%d}}`
+	at := func(d time.Duration) string { return epoch.Add(d).Format(time.RFC3339) }
+	want := of("run-x", body, "run-x", "a-operator-abcd2345", 1, at(0), at(2*time.Minute), 7)
+	for name, c := range map[string]struct {
+		got  string
+		same bool
+	}{
+		"another run":      {of("run-y", body, "run-y", "a-operator-bcde2345", 23, at(0), at(24*time.Hour), 7), true},
+		"another number":   {of("run-x", body, "run-x", "a-operator-abcd2345", 1, at(0), at(2*time.Minute), 8), false},
+		"another word":     {of("run-x", body, "run-x", "a-notfound-abcd2345", 1, at(0), at(2*time.Minute), 7), false},
+		"not by the clock": {of("run-x", body, "run-x", "a-operator-abcd2345", 1, at(time.Minute), at(2*time.Minute), 7), false},
+	} {
+		if (c.got == want) != c.same {
+			t.Errorf("%s: %s and %s", name, c.got, want)
+		}
 	}
 }
 

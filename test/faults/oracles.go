@@ -35,6 +35,8 @@ func (f Finding) absolute() bool {
 type Reference struct {
 	// Writes of the manager that were stored, in their order.
 	Writes []Write
+	// payloads are what they wrote, without what is different in every run; empty where two runs have written different things.
+	payloads []string
 	// Took is how long the faster one needed.
 	Took time.Duration
 	// alone is how many writes were stored before the user did anything else; more than there are if he did not.

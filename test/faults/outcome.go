@@ -2,6 +2,7 @@ package faults
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -59,6 +60,21 @@ func (r *run) mask(s string, created time.Time) string {
 		}
 		return fmt.Sprintf("DUE(%s, %s after it came)", since, t.Sub(created))
 	})
+}
+
+// versions are resource versions in what is written.
+var versions = regexp.MustCompile(`"resourceVersion":"\d+"`)
+
+// payload is a hash of what a run writes in a body, without what is different in every run, and without times but the clock's.
+func (r *run) payload(body string) string {
+	body = versions.ReplaceAllString(r.mask(body, r.begun), "")
+	body = moments.ReplaceAllStringFunc(body, func(moment string) string {
+		if strings.HasPrefix(moment, "CLOCK") {
+			return moment
+		}
+		return "TIME"
+	})
+	return fmt.Sprintf("%.8x", sha256.Sum256([]byte(undrawn(body))))
 }
 
 // moments are times as mask writes them.

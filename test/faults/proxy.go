@@ -37,6 +37,8 @@ type Write struct {
 	Name        string
 	// object is what it is about as it is called in its run.
 	object types.NamespacedName
+	// body is what is written, as it was sent; of a run that is to be a reference.
+	body string
 	// Occurrence numbers the stored writes of a run that are alike otherwise, from 1.
 	Occurrence int
 	// Code is the answer; 0 while there is none.
@@ -60,7 +62,7 @@ func (w Write) Signature() string {
 
 // alike says whether two writes ask for the same, whatever their occurrence.
 func (w Write) alike(other Write) bool {
-	w.Occurrence, w.Code, w.At, w.object = other.Occurrence, other.Code, other.At, other.object
+	w.Occurrence, w.Code, w.At, w.object, w.body = other.Occurrence, other.Code, other.At, other.object, other.body
 	return w == other
 }
 
@@ -226,6 +228,10 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 			return
 		}
 		plain.object = types.NamespacedName{Namespace: plain.Namespace, Name: plain.Name}
+		if p.plan.Mode == "" && r.Body != nil {
+			body, _ := bodyOf(r) // one that is cut short is refused by the server
+			plain.body = string(body)
+		}
 		write := plain.in(p.plan.hide)
 		if p.refuses(write) {
 			refuse(w, p.plan.Mode, plain)

@@ -274,7 +274,7 @@ func Every(modes []Mode, w Workload, reference *Reference) []Plan {
 }
 
 // roads are those that workloads have in common: what they begin with, what the outsides hold, what they are judged by, and the
-// writes since, as far as the user has done nothing else by the next of them.
+// writes since, with what they write, as far as the user has done nothing else by the next of them.
 type roads map[string]bool
 
 // has says whether another workload has a write on the same road, and remembers the road.
@@ -292,8 +292,11 @@ func (known roads) has(f Fault, w Workload, reference *Reference) bool {
 	}
 	// What the outsides do on it, and what it is judged by.
 	fmt.Fprintf(&road, "%q %q %q %q %q %s", w.Args, w.Holds, w.Breaks, w.Leaves, w.Logs, f)
-	for _, write := range reference.Writes[:f.K+1] {
+	for i, write := range reference.Writes[:f.K+1] {
 		road.WriteString("\n" + write.Signature())
+		if i < len(reference.payloads) {
+			road.WriteString(" " + reference.payloads[i])
+		}
 	}
 	had := known[road.String()]
 	known[road.String()] = true

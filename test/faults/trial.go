@@ -247,12 +247,16 @@ type undisturbed struct {
 // reference reads the run as a reference, now that it is known what is no hash.
 func (u undisturbed) reference(words vocabulary) *Reference {
 	u.words = words
+	in := incarnationsOf(u.history, u.lab.world.Role, words)
 	var writes []Write
+	var payloads []string
 	for _, w := range stored(u.proxy.story()) {
+		payloads = append(payloads, u.payload(in.uids.Replace(w.body)))
+		w.body = ""
 		writes = append(writes, numbered(writes, w.in(u.hide)))
 	}
 	return &Reference{
-		Writes: writes, Took: u.took, alone: u.alone, watched: u.proxy.kinds(), reads: u.proxy.looked(), words: words,
+		Writes: writes, payloads: payloads, Took: u.took, alone: u.alone, watched: u.proxy.kinds(), reads: u.proxy.looked(), words: words,
 		outcome: u.outcome(u.state, u.history), effects: u.effects(u.history), most: u.most(u.history),
 	}
 }
@@ -299,6 +303,11 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 		}
 		pair[0].Took, pair[0].alone = min(pair[0].Took, pair[1].Took), min(pair[0].alone, pair[1].alone)
 		pair[0].reads = inBoth(pair[0].reads, pair[1].reads)
+		for i, payload := range pair[1].payloads {
+			if payload != pair[0].payloads[i] {
+				pair[0].payloads[i] = ""
+			}
+		}
 		for _, path := range slices.Sorted(maps.Keys(pair[0].masked)) {
 			t.say("%s: compared without hashes, because the references differ: %s: %s and %s", w.Name, path, pair[0].outcome[path], pair[1].outcome[path])
 		}
