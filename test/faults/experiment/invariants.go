@@ -22,6 +22,7 @@ const (
 	inLayers        = "an Application of a component comes after those before it, and goes before them"
 	healthyFirst    = "a Workflow comes when every Application has been healthy"
 	registeredFirst = "an Application goes while Argo CD knows its cluster"
+	asNamed         = "a Workflow is of the template that its Experiment names, or waits for somebody in its place"
 )
 
 var invariants = map[string]func([]faults.Entry) string{
@@ -102,6 +103,21 @@ var invariants = map[string]func([]faults.Entry) string{
 		}
 		return ""
 	},
+	asNamed: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		e := ownerOf(faults.StateOf(history), last.Object)
+		if e == nil || last.Verb != watch.Added || last.Object.GetKind() != "Workflow" {
+			return ""
+		}
+		// Who has not heard of an edit yet goes by what was before.
+		if slices.ContainsFunc(history, func(h faults.Entry) bool {
+			return h.Object.GetUID() == e.GetUID() && names(typed(h.Object), last.Object)
+		}) {
+			return ""
+		}
+		of, _, _ := unstructured.NestedMap(last.Object.Object, "spec", "workflowTemplateRef")
+		return fmt.Sprintf("its template is %v", of)
+	},
 	healthyFirst: func(history []faults.Entry) string {
 		last := history[len(history)-1]
 		if last.Verb != watch.Added || last.Object.GetKind() != "Workflow" {
@@ -120,6 +136,17 @@ var invariants = map[string]func([]faults.Entry) string{
 		}
 		return ""
 	},
+}
+
+// names says whether an Experiment is to have such a Workflow.
+func names(e *v1alpha1.Experiment, workflow *unstructured.Unstructured) bool {
+	named := e.Spec.Workflow
+	of, found, _ := unstructured.NestedMap(workflow.Object, "spec", "workflowTemplateRef")
+	if !found {
+		return named.OnMissingTemplate == v1alpha1.MissingTemplateSuspend || named.Completion.Mode == v1alpha1.CompletionManual
+	}
+	global, _ := of["clusterScope"].(bool)
+	return of["name"] == named.Template && global == named.ClusterScope
 }
 
 // hasBeenHealthy says whether the Application of a target of an Experiment, or of a component of one, has

@@ -51,6 +51,16 @@ func TestInvariants(t *testing.T) {
 		entry.Object.Object["data"] = map[string]any{"name": "bGFi", "server": "aHR0cHM6Ly8yMDMuMC4xMTMuNw==", "config": "eyJiZWFyZXJUb2tlbiI6IngifQ=="}
 		return entry
 	}
+	of := func(ref map[string]any) faults.Entry {
+		entry := child(watch.Added, "Workflow", "", "", false)
+		entry.Object.Object["spec"] = map[string]any{"workflowTemplateRef": ref}
+		return entry
+	}
+	owned := func(u *unstructured.Unstructured) faults.Entry {
+		u = u.DeepCopy()
+		u.SetUID("e")
+		return faults.Entry{Verb: watch.Added, Object: u}
+	}
 	elsewhere := onExisting.DeepCopy()
 	elsewhere.SetUID("e")
 	elsewhere.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
@@ -121,6 +131,14 @@ func TestInvariants(t *testing.T) {
 		"somebody takes it away":    {registeredFirst, []faults.Entry{there, claim, onNamed, onNamedGone}, false},
 		"not named any more":        {registeredFirst, []faults.Entry{layersOnClaim, claim, secondNamed, secondGoing}, true},
 		"not named, and registered": {registeredFirst, []faults.Entry{layersOnClaim, claim, registration(watch.Added), secondNamed, secondGoing}, false},
+		"of its template":           {asNamed, []faults.Entry{there, of(map[string]any{"name": "gateway-validation"})}, false},
+		"of another template":       {asNamed, []faults.Entry{there, of(map[string]any{"name": "gateway"})}, true},
+		"of one of all namespaces":  {asNamed, []faults.Entry{there, of(map[string]any{"name": "gateway-validation", "clusterScope": true})}, true},
+		"of what was named before":  {asNamed, []faults.Entry{there, owned(untemplated), of(map[string]any{"name": "gateway-validation"})}, false},
+		"of none":                   {asNamed, []faults.Entry{there, workflow}, true},
+		"of none that may be":       {asNamed, []faults.Entry{owned(waiting), workflow}, false},
+		"of none, by hand":          {asNamed, []faults.Entry{owned(byHand), workflow}, false},
+		"of all namespaces":         {asNamed, []faults.Entry{owned(inOwnNamespace), of(map[string]any{"name": "everywhere", "clusterScope": true})}, false},
 		"the first is taken away":   {inLayers, []faults.Entry{inLayersThere, first, second, firstGoing}, false},
 	}
 	for name, test := range tests {

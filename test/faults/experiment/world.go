@@ -558,9 +558,15 @@ func (p player) argoWorkflows(ctx context.Context) error {
 		}
 		return p.dropFinalizer(ctx, workflowFinalizer)
 	case phase == "" && p.told(""):
+		status := map[string]any{"phase": "Running", "startedAt": now()}
+		if missing, err := p.templateMissing(ctx); err != nil {
+			return err
+		} else if missing != "" {
+			status = map[string]any{"phase": "Error", "message": missing, "startedAt": now(), "finishedAt": now()}
+		}
 		return p.patch(ctx, map[string]any{
 			"metadata": map[string]any{"finalizers": append(p.object.GetFinalizers(), workflowFinalizer)},
-			"status":   map[string]any{"phase": "Running", "startedAt": now()},
+			"status":   status,
 		})
 	case phase == "Running" && p.told(phase) && !p.held(workflowEnds):
 		verdict := map[string]any{"phase": "Succeeded", "finishedAt": now()}
@@ -570,6 +576,27 @@ func (p player) argoWorkflows(ctx context.Context) error {
 		return p.patch(ctx, map[string]any{"status": verdict})
 	}
 	return nil
+}
+
+// templateMissing is what Argo Workflows says of a Workflow whose template does not exist.
+func (p player) templateMissing(ctx context.Context) (string, error) {
+	of, found, _ := unstructured.NestedMap(p.object.Object, "spec", "workflowTemplateRef")
+	if !found {
+		return "", nil
+	}
+	template := &unstructured.Unstructured{}
+	template.SetGroupVersionKind(p.object.GroupVersionKind().GroupVersion().WithKind("WorkflowTemplate"))
+	key := client.ObjectKey{Namespace: p.object.GetNamespace()}
+	if global, _ := of["clusterScope"].(bool); global {
+		template.SetKind("ClusterWorkflowTemplate")
+		key.Namespace = ""
+	}
+	key.Name, _ = of["name"].(string)
+	err := p.stage.Client.Get(ctx, key, template)
+	if apierrors.IsNotFound(err) {
+		return err.Error(), nil
+	}
+	return "", err
 }
 
 // told says whether the Experiment has told of the Workflow in this phase.
