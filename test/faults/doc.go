@@ -30,6 +30,16 @@
 // lost Event is sent again, and Events are not counted; the renewal of the lease, and there is no
 // leader election in a run. The queue and its backoff have no randomness.
 //
+// # What of an end is compared
+//
+// Every field of every object, without what is different in every run: namespaces, UIDs, and the hashes in names,
+// which are numbered as they came, so that they are different or the same as in the reference. A word of eight letters
+// is written like a hash; it is none where both references have it. A time is compared by how far it is from where the
+// manager's clock began, or from when its object came: a deadline that a restart has moved is a difference. One that
+// lies within the run may be of another clock, and is like any other that does. A field in which the references differ
+// by a hash is compared without that; if they differ by more, they are none. What the manager has created and what
+// belongs to no run would be seen by nobody, so there is none.
+//
 // # The order across kinds
 //
 // The recorder watches every kind by itself, so it hears of two kinds in any order. There is one
@@ -94,10 +104,10 @@
 // forgotten that another start sets again.
 //
 // Many workloads begin as others do, and part from them with what their users do later. Where the manager has got as
-// far as the next write on the same road, from the same objects, among outsides that hold the same steps and judged by
-// the same rules, a kill is the same in all of them, and -faults.anew plays it in the first. What it does not show is a
-// kill that leaves something which only another end brings out. CI plays kills in both of these ways; the sweep itself
-// has one in a run, at every write of every workload.
+// far as the next write on the same road, with the same in each write, from the same objects, among outsides that hold
+// the same steps and judged by the same rules, a kill is the same in all of them, and -faults.anew plays it in the
+// first. What it does not show is a kill that leaves something which only another end brings out. CI plays kills in
+// both of these ways; the sweep itself has one in a run, at every write of every workload.
 //
 // No plan ends a sweep. What has failed is played once more at the end, alone, and stays failed; that it "passed alone"
 // says that load may be the reason. One that takes too long (O5) after its fault goes on for another minute, so that
