@@ -738,17 +738,22 @@ func TestStrays(t *testing.T) {
 	write := func(resource schema.GroupVersionResource, name, subresource string, code int) Write {
 		return Write{Verb: "create", Resource: resource, Subresource: subresource, Name: name, Code: code, object: types.NamespacedName{Namespace: "n", Name: name}}
 	}
+	drawn := func(name string) Write {
+		w := write(resource, "", "", 201)
+		w.generated = name
+		return w
+	}
 	rec := &recorder{world: world, runs: map[string]*record{}}
 	r := &run{lab: &Lab{world: world}, record: rec.begin("run-x"), proxy: &proxy{writes: []Write{
 		write(resource, "ours", "", 201), write(resource, "lost", "", 201), write(resource, "changed", "", 200), write(resource, "refused", "", 409),
-		write(resource, "lost", "token", 201), write(other, "tool", "", 201), write(resource, "ours", "", 201),
+		write(resource, "lost", "token", 201), write(other, "tool", "", 201), drawn("ours"), drawn("lost"),
 	}}}
 	rec.begin("run-y")
 	rec.happened(watch.Added, resource, toy("ours", "run-x"))
 	rec.happened(watch.Added, resource, toy("lost", ""))
 	rec.happened(watch.Modified, resource, toy("ours", ""))
 	rec.happened(watch.Deleted, resource, toy("ours", ""))
-	if got := r.strays(); len(got) != 1 || !strings.Contains(got[0], "/lost ") {
+	if got := r.strays(); len(got) != 2 || !strings.Contains(got[0], "/lost ") {
 		t.Errorf("what belongs to no run: %q", got)
 	}
 	var verbs []watch.EventType
@@ -757,6 +762,28 @@ func TestStrays(t *testing.T) {
 	}
 	if !slices.Equal(verbs, []watch.EventType{watch.Added, watch.Modified, watch.Deleted}) {
 		t.Errorf("what was seen of an object that says of its run no more: %v", verbs)
+	}
+}
+
+// The name that the API server gives an object is known from its answer, which the manager has as it was.
+func TestGeneratedNames(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, `{"metadata":{"name":"a-x7k2p"},"message":"whole"}`)
+	}))
+	defer server.Close()
+	p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{hide: hider("run-x", nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	for _, name := range []string{"", "named"} {
+		if code, answer := ask(p.url, http.MethodPost, "pods", name); code != http.StatusCreated || answer.Message != "whole" {
+			t.Errorf("the answer is %d: %v", code, answer)
+		}
+	}
+	if got := p.story(); len(got) != 2 || got[0].generated != "a-x7k2p" || got[0].Name != "" || got[1].generated != "" || got[1].Name != "named" {
+		t.Errorf("what was created: %+v", got)
 	}
 }
 

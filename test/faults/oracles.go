@@ -381,7 +381,9 @@ func (r *run) heard() []Entry {
 // of them.
 func (r *run) strays() (out []string) {
 	for _, w := range r.proxy.story() {
-		if w.Code == http.StatusCreated && w.Subresource == "" && slices.Contains(r.lab.world.Kinds, w.Resource) && !r.record.hasSeen(w.Resource, w.object) {
+		name := w.object
+		name.Name += w.generated
+		if w.Code == http.StatusCreated && w.Subresource == "" && slices.Contains(r.lab.world.Kinds, w.Resource) && !r.record.hasSeen(w.Resource, name) {
 			out = append(out, fmt.Sprintf("%s says of no run that it belongs there", w.Signature()))
 		}
 	}

@@ -37,6 +37,8 @@ type Write struct {
 	Name        string
 	// object is what it is about as it is called in its run.
 	object types.NamespacedName
+	// generated is the name that the API server has given it.
+	generated string
 	// body is what is written, as it was sent; of a run that is to be a reference.
 	body string
 	// Occurrence numbers the stored writes of a run that are alike otherwise, from 1.
@@ -62,7 +64,7 @@ func (w Write) Signature() string {
 
 // alike says whether two writes ask for the same, whatever their occurrence.
 func (w Write) alike(other Write) bool {
-	w.Occurrence, w.Code, w.At, w.object, w.body = other.Occurrence, other.Code, other.At, other.object, other.body
+	w.Occurrence, w.Code, w.At, w.object, w.generated, w.body = other.Occurrence, other.Code, other.At, other.object, other.generated, other.body
 	return w == other
 }
 
@@ -300,6 +302,9 @@ func (p *proxy) came(r *http.Response) error {
 		return nil
 	}
 	code, err := codeOf(write, r)
+	if err == nil && code == http.StatusCreated && write.object.Name == "" {
+		write.generated, err = createdIn(r)
+	}
 	if err != nil || !p.answered(write, code) {
 		return err
 	}
@@ -320,16 +325,34 @@ func codeOf(w Write, r *http.Response) (int, error) {
 	if w.Verb != "delete" || w.Name != "" || r.StatusCode != http.StatusOK {
 		return r.StatusCode, nil
 	}
-	body, err := io.ReadAll(r.Body)
-	if err = errors.Join(err, r.Body.Close()); err != nil {
+	body, err := answerOf(r)
+	if err != nil {
 		return 0, fmt.Errorf("reading what was deleted of %s: %w", w.Resource.GroupResource(), err)
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
 	// Many are compressed, and not read here.
 	if list, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil && meta.IsListType(list) && meta.LenList(list) == 0 {
 		return http.StatusNotFound, nil
 	}
 	return r.StatusCode, nil
+}
+
+// createdIn is the name of the object that was created.
+func createdIn(r *http.Response) (string, error) {
+	body, err := answerOf(r)
+	if err != nil {
+		return "", fmt.Errorf("reading what was created: %w", err)
+	}
+	return nameIn(body), nil
+}
+
+// answerOf reads an answer's body and leaves it there.
+func answerOf(r *http.Response) ([]byte, error) {
+	body, err := io.ReadAll(r.Body)
+	if err = errors.Join(err, r.Body.Close()); err != nil {
+		return nil, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return body, nil
 }
 
 func isWatch(r *http.Request) bool {
