@@ -1041,6 +1041,8 @@ func TestTimes(t *testing.T) {
 		"a deadline":                        {of(early, time.Hour), of(early, time.Hour), false},
 		"one that lies within the run":      {of(early, time.Hour), of(late, time.Hour), false},
 		"one from when the object came":     {of(early, early+time.Hour), of(late, late+time.Hour), false},
+		"the clock, within the run":         {of(early, 30*time.Minute), of(30*time.Minute-early, 30*time.Minute), false},
+		"others' clock, at that time":       {of(early, 12*time.Second), of(30*time.Minute-early, 30*time.Minute), false},
 		"a deadline after a restart":        {of(early, time.Hour), of(early, 90*time.Minute), true},
 		"one that makes no sense":           {of(early, time.Hour), of(early, 1<<16*time.Hour), true},
 		"another time of the clock":         {of(early, 0), of(early, 30*time.Minute), true},

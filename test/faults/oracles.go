@@ -207,8 +207,8 @@ func (r *run) judgeTime(out *findings) {
 	}
 }
 
-// sinceWhen is a difference in when a condition has come about, by the manager's clock.
-var sinceWhen = regexp.MustCompile(`^\S[^:]*\.conditions\[\d+\]\.lastTransitionTime: "CLOCK\([^)]*\)", in the reference "CLOCK\([^)]*\)"$`)
+// sinceWhen is a difference in when a condition has come about, by the manager's clock, which may come to lie within a run.
+var sinceWhen = regexp.MustCompile(`^\S[^:]*\.conditions\[\d+\]\.lastTransitionTime: "(CLOCK|TIME)\([^)]*\)", in the reference "(CLOCK|TIME)\([^)]*\)"$`)
 
 // judgeEnd compares what a run came to with its reference.
 func (r *run) judgeEnd(out *findings, reference *Reference, history []Entry) {

@@ -44,8 +44,8 @@ func (r *run) said(history []Entry) vocabulary {
 }
 
 // mask hides what is different in every run in what an object says, and has every time say how far it is from the epoch, at
-// which the manager's clock is the same in all of them: CLOCK is when that has stood, TIME is within the run and may be of a
-// clock of the others, and DUE is what somebody has computed, be it from when the object was created.
+// which the manager's clock is the same in all of them: TIME is within the run and may be of a clock of the others, CLOCK is when
+// the manager's has stood, and DUE is what somebody has computed, be it from when the object was created.
 func (r *run) mask(s string, created time.Time) string {
 	return times.ReplaceAllStringFunc(r.hide(s), func(s string) string {
 		t, err := time.Parse(time.RFC3339, s)
@@ -53,10 +53,10 @@ func (r *run) mask(s string, created time.Time) string {
 		switch {
 		case err != nil:
 			return s
-		case since == 0 || slices.Contains(r.advances, since):
-			return fmt.Sprintf("CLOCK(%s)", since)
 		case !t.Before(r.begun.Truncate(time.Second)) && !t.After(r.ended):
 			return fmt.Sprintf("TIME(%s)", since)
+		case since == 0 || slices.Contains(r.advances, since):
+			return fmt.Sprintf("CLOCK(%s)", since)
 		}
 		return fmt.Sprintf("DUE(%s, %s after it came)", since, t.Sub(created))
 	})
@@ -91,7 +91,7 @@ func same(a, b string) bool {
 	}
 	for i := range x {
 		told, since, old := x[i][1] == "TIME" && y[i][1] == "TIME", x[i][2] == y[i][2], x[i][3] != "" && x[i][3] == y[i][3]
-		if !told && !since && !old { // what is due may come to lie within a run
+		if !told && !since && !old { // what is due, or when the manager's clock stood, may come to lie within a run
 			return false
 		}
 	}
