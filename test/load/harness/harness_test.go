@@ -21,7 +21,15 @@ requests{code="409",method="PATCH"} 1
 requests{code="200",method="PATCH",path="/a b"} 4
 requests_total 9
 heap 1.5e+06
+apiserver_request_total{code="200",resource="applications",subresource="",verb="APPLY"} 5
+apiserver_request_total{code="201",resource="applications",subresource="",verb="APPLY"} 7
+apiserver_request_total{code="200",resource="applications",subresource="",verb="PATCH"} 11
+apiserver_request_total{code="200",resource="deployments",subresource="",verb="APPLY"} 1
+apiserver_request_total{code="200",resource="deployments",subresource="status",verb="APPLY"} 13
 `)
+	if got := m.Applies(); got != 6 {
+		t.Errorf("%v objects that were there are applied, not 6", got)
+	}
 	for want, labels := range map[float64][]string{
 		8: nil, 5: {`method="PATCH"`}, 1: {`method="PATCH"`, `code="409"`}, 3: {`code="200"`, `method="GET"`}, 0: {`method="PUT"`},
 	} {

@@ -37,6 +37,12 @@ func (m Metrics) Sum(name string, labels ...string) float64 {
 	return sum
 }
 
+// Applies are how often the API server has let somebody apply objects that were there, not only their statuses, by its own
+// metrics. Of those who live here only the manager applies.
+func (m Metrics) Applies() float64 {
+	return m.Sum("apiserver_request_total", `verb="APPLY"`, `code="200"`, `subresource=""`)
+}
+
 func containsAll(s string, parts []string) bool {
 	for _, part := range parts {
 		if !strings.Contains("{"+s, "{"+part) && !strings.Contains(s, ","+part) {

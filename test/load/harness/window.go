@@ -136,11 +136,17 @@ func (w *Window) counters(ctx context.Context) (manager, server Metrics, err err
 	if manager, err = w.manager.Metrics(ctx); err != nil {
 		return nil, nil, err
 	}
-	text, err := w.lab.Client.Do(ctx, http.MethodGet, "/metrics", "", nil)
+	server, err = w.lab.ServerMetrics(ctx)
+	return manager, server, err
+}
+
+// ServerMetrics are those of the API server.
+func (l *Lab) ServerMetrics(ctx context.Context) (Metrics, error) {
+	text, err := l.Client.Do(ctx, http.MethodGet, "/metrics", "", nil)
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading metrics of the API server: %w", err)
+		return nil, fmt.Errorf("reading metrics of the API server: %w", err)
 	}
-	return manager, ParseMetrics(string(text)), nil
+	return ParseMetrics(string(text)), nil
 }
 
 // PutReactions puts the quantiles of each reaction, and of all together, into the figures.

@@ -33,6 +33,10 @@ func specStorm(ctx context.Context, l *harness.Lab, n int) (measure.Figures, err
 	if err := l.Watcher.Quiet(ctx, time.Second, time.Minute); err != nil {
 		return nil, err
 	}
+	before, err := l.ServerMetrics(ctx)
+	if err != nil {
+		return nil, err
+	}
 	window, err := l.Open(ctx, m)
 	if err != nil {
 		return nil, err
@@ -54,7 +58,12 @@ func specStorm(ctx context.Context, l *harness.Lab, n int) (measure.Figures, err
 	if err := l.Watcher.Quiet(ctx, 2*time.Second, time.Minute); err != nil {
 		return nil, err
 	}
-	s.put(f)
+	after, err := l.ServerMetrics(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// What is applied again changes nothing, so nobody sees it.
+	f.Put("applied_again", after.Applies()-before.Applies()-float64(s.put(f)))
 	return f, nil
 }
 
@@ -127,9 +136,9 @@ func (s *storm) converged(i int) bool {
 	return len(story.Versions) > 1 // the spec's own and a child's
 }
 
-func (s *storm) put(f measure.Figures) {
+// put puts what was seen into the figures, and says how often an edit was applied.
+func (s *storm) put(f measure.Figures) (applied int) {
 	var delays []time.Duration
-	applied := 0
 	for i := range s.n {
 		story := s.lab.Watcher.Story(namespace, s.name(i))
 		for where, v := range story.Versions {
@@ -149,4 +158,5 @@ func (s *storm) put(f measure.Figures) {
 	f.Put("converged_p99_ms", measure.Quantile(delays, 0.99))
 	f.Put("applied_per_edit", float64(applied)/float64(s.edits))
 	f.Put("writes_per_edit", f["calls_patch"]+f["calls_create"])
+	return applied
 }
