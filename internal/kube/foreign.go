@@ -36,11 +36,9 @@ const (
 	// installed. One that takes longer (most often the manager may not list it) is left to
 	// come later, and only the objects that need it wait.
 	syncGrace = 10 * time.Second
-	// fresh is how long after it was written a CRD may serve what discovery did not know of when the manager started. It
-	// is long because clocks are not the same everywhere.
-	fresh = 5 * time.Minute
-	// secondLook is when such a CRD is read, whatever discovery said. Until then the worst is that a kind is waited for.
-	secondLook = time.Minute
+	// fresh is how long after it was written a CRD is read at the start, whatever discovery says, which was asked a moment
+	// before, and hears of a CRD a moment later. The rest is for clocks that are not the same.
+	fresh = 30 * time.Second
 	// discoveryInterval is how often the REST mapper is asked for a kind whose CRD has just
 	// been established and which discovery does not serve yet.
 	discoveryInterval = 200 * time.Millisecond
@@ -203,12 +201,9 @@ func (f *ForeignKinds) Start(ctx context.Context, queue workqueue.TypedRateLimit
 func (f *ForeignKinds) handler(ctx context.Context) handler.Funcs {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			if e.IsInInitialList {
+			if e.IsInInitialList && time.Since(written(e.Object).Time) > fresh {
 				if d, known := f.discovered(e.Object.GetName()); known {
 					f.define(ctx, e.Object.GetName(), d, 0, q)
-					if time.Since(written(e.Object).Time) < fresh {
-						f.changed.AddAfter(e.Object.GetName(), secondLook)
-					}
 					return
 				}
 			}

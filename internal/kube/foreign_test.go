@@ -5,7 +5,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -378,14 +377,19 @@ func (w *watcher) settle() {
 }
 
 // initially hears of a CRD by the list that a watch begins with.
-func (w *watcher) initially(crd *apiextensionsv1.CustomResourceDefinition) {
+func (w *watcher) initially(crd *apiextensionsv1.CustomResourceDefinition, change ...func(*metav1.PartialObjectMetadata)) {
 	w.t.Helper()
 	w.writes(w.server.Create(w.t.Context(), crd.DeepCopy()))
-	w.handler(w.t.Context()).Create(w.t.Context(), event.CreateEvent{Object: metadata(crd), IsInInitialList: true}, w.queue)
+	m := metadata(crd)
+	for _, c := range change {
+		c(m)
+	}
+	w.handler(w.t.Context()).Create(w.t.Context(), event.CreateEvent{Object: m, IsInInitialList: true}, w.queue)
 }
 
 // What discovery says at the start is enough: a start in a cluster of hundreds of CRDs reads none of them.
 func TestForeignKindsAreDiscovered(t *testing.T) {
+	just := func(m *metav1.PartialObjectMetadata) { m.ManagedFields[0].Time = new(metav1.Now()) }
 	beta := widgetGVK
 	beta.Version = "v1beta1"
 	mapper := func(gvks ...schema.GroupVersionKind) meta.RESTMapper {
@@ -397,17 +401,19 @@ func TestForeignKindsAreDiscovered(t *testing.T) {
 	}
 	tests := map[string]struct {
 		mapper meta.RESTMapper
+		change []func(*metav1.PartialObjectMetadata)
 		want   KindState
 		reads  int
 	}{
 		"served":                      {mapper: mapper(beta, widgetGVK), want: KindServed},
 		"in another version":          {mapper: mapper(beta), want: KindUnserved},
 		"not by what discovery knows": {mapper: mapper(), want: KindSyncing, reads: 1}, // served, and not to be found yet
+		"written a moment ago":        {mapper: mapper(beta), change: []func(*metav1.PartialObjectMetadata){just}, want: KindSyncing, reads: 1},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := prepared(t, test.mapper)
-			w.initially(widgetCRD(t))
+			w.initially(widgetCRD(t), test.change...)
 			w.initially(widgetCRD(t, func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Name = "widgets.example.org" }))
 			w.becomes(test.want)
 			w.settle()
@@ -416,29 +422,6 @@ func TestForeignKindsAreDiscovered(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Discovery may have been asked a moment before a CRD was written.
-func TestForeignKindsAreLookedAtTwice(t *testing.T) {
-	beta := widgetGVK
-	beta.Version = "v1beta1"
-	mapper := meta.NewDefaultRESTMapper(nil)
-	mapper.Add(beta, meta.RESTScopeNamespace)
-	synctest.Test(t, func(t *testing.T) {
-		w := prepared(t, mapper)
-		w.writes(w.server.Create(t.Context(), widgetCRD(t)))
-		m := metadata(widgetCRD(t))
-		m.ManagedFields[0].Time = new(metav1.Now())
-		w.handler(t.Context()).Create(t.Context(), event.CreateEvent{Object: m, IsInInitialList: true}, w.queue)
-		time.Sleep(secondLook - time.Second)
-		if got, reads := w.State(widgetGVK), w.reads.Load(); got != KindUnserved || reads > 0 {
-			t.Errorf("before the second look the state is %d after %d reads", got, reads)
-		}
-		time.Sleep(2 * time.Second)
-		if got, reads := w.State(widgetGVK), w.reads.Load(); got != KindSyncing || reads != 1 {
-			t.Errorf("after the second look the state is %d after %d reads", got, reads)
-		}
-	})
 }
 
 // A kind is not missing while its CRD cannot be read: what it has would count as gone.

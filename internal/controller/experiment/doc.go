@@ -145,7 +145,8 @@
 // (internal/kube.ForeignKinds) GKEClusters, Clusters of Cluster API, VClusters, TalosControlPlanes,
 // TalosConfigTemplates, MachineDeployments, Applications and Workflows, these only where they carry our label, and the
 // metadata of WorkflowTemplates and ClusterWorkflowTemplates. Of CustomResourceDefinitions the metadata is watched; one
-// of those groups is read when it changes. An object wakes the Experiment that its annotation names;
+// of those groups is read when it changes, and at a start when it is new. An object wakes the Experiment that its
+// annotation names;
 // a Component or template wakes the Experiments that name it. There is no polling, but for what cannot be watched
 // without reading every Secret of a namespace: a connection Secret that is late, and a template of a cluster that does
 // not exist, are looked for every ten seconds; a cluster Secret that was deleted in a teardown after 0.1 s, or that was

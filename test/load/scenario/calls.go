@@ -208,10 +208,9 @@ type requests struct {
 	// got are those that succeeded, by verb and resource. Watches are not among them, nor is
 	// the Lease, nor what tells of Components how many use them.
 	got map[string]int
-	// refused are the writes that did not succeed, leases are those about the Lease, components those that tell
-	// of Components how many use them, which belong to no Experiment, and crds reads of CustomResourceDefinitions: a
-	// minute after its start a manager reads those that are new, as all here are.
-	refused, leases, components, crds int
+	// refused are the writes that did not succeed, leases are those about the Lease, and components those that tell
+	// of Components how many use them, which belong to no Experiment.
+	refused, leases, components int
 }
 
 func managerRequests(l *harness.Lab, from time.Time) (requests, error) {
@@ -228,8 +227,6 @@ func managerRequests(l *harness.Lab, from time.Time) (requests, error) {
 			r.leases++
 		case request.Resource == "components" && request.Subresource == "status":
 			r.components++
-		case request.Resource == "customresourcedefinitions" && !request.Write():
-			r.crds++
 		case request.Write() && request.Code >= 300:
 			r.refused++
 			l.Tell("refused: %s %s %s/%s: %d", request.Verb, request.Resource, request.Namespace, request.Name, request.Code)

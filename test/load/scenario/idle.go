@@ -48,7 +48,7 @@ func idle(ctx context.Context, l *harness.Lab, n int) (measure.Figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	total := asked.refused + asked.components + asked.crds
+	total := asked.refused + asked.components
 	if asked.components > 0 {
 		l.Tell("patch components/status: %d", asked.components)
 	}
