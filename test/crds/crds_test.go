@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -628,5 +629,44 @@ func BenchmarkValidate(b *testing.B) {
 		if err := s.Validate(u); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Servers before Kubernetes 1.36 do not know the format int32: what is larger is stored, and one object that cannot be read keeps
+// all of its kind from the manager.
+func TestIntegersHaveMaxima(t *testing.T) {
+	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v: %d files", err, len(files))
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		crd := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(content, crd); err != nil {
+			t.Fatal(err)
+		}
+		for _, version := range crd.Spec.Versions {
+			spec := version.Schema.OpenAPIV3Schema.Properties["spec"]
+			unbounded(spec, "spec", func(path string) { t.Errorf("%s: %s has no maximum", crd.Spec.Names.Kind, path) })
+		}
+	}
+}
+
+// unbounded tells of integers of 32 bits that can be larger.
+func unbounded(s apiextensionsv1.JSONSchemaProps, path string, tell func(path string)) {
+	if s.Type == "integer" && s.Format != "int64" && s.Maximum == nil && len(s.Enum) == 0 {
+		tell(path)
+	}
+	for name, property := range s.Properties {
+		unbounded(property, path+"."+name, tell)
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		unbounded(*s.Items.Schema, path+"[]", tell)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		unbounded(*s.AdditionalProperties.Schema, path+"{}", tell)
 	}
 }

@@ -50,6 +50,7 @@ type ExperimentDeploymentSpec struct {
 	// replicas of the twin. Without it those of overrideSpec, or 1; 0 is a twin without pods.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=2147483647
 	Replicas *int32 `json:"replicas,omitempty"`
 
 	// overrideSpec is a part of the spec of the source's kind, which is merged into the source's: objects merge,

@@ -166,6 +166,7 @@ type Strategy struct {
 	// maxConcurrency is how many targets run at the same time; without it, any number. Sequential has always one.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	MaxConcurrency *int32 `json:"maxConcurrency,omitempty"`
 	// dependencies of a DAG.
 	// +optional
@@ -219,6 +220,7 @@ type Stage struct {
 	// maxConcurrency is how many targets of a parallel stage run at the same time.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=2147483647
 	MaxConcurrency *int32 `json:"maxConcurrency,omitempty"`
 	// targets of the stage by their names.
 	// +required
