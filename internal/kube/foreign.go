@@ -36,13 +36,16 @@ const (
 	// installed. One that takes longer (most often the manager may not list it) is left to
 	// come later, and only the objects that need it wait.
 	syncGrace = 10 * time.Second
-	// fresh is how long after it was written a CRD is read at the start, whatever discovery says, which was asked a moment
-	// before, and hears of a CRD a moment later. The rest is for clocks that are not the same.
+	// fresh is how long before the manager asked what is served a CRD must have been written, or it is read at the start
+	// whatever that said: discovery hears of a CRD a moment later, and the rest is for clocks that are not the same.
 	fresh = 30 * time.Second
 	// discoveryInterval is how often the REST mapper is asked for a kind whose CRD has just
 	// been established and which discovery does not serve yet.
 	discoveryInterval = 200 * time.Millisecond
 )
+
+// began is when the process did: what is served was asked after that, and may not be asked again.
+var began = time.Now()
 
 // AddCRDs registers CustomResourceDefinitions. They are read in protobuf: one may have megabytes of schema.
 func AddCRDs(scheme *runtime.Scheme) error {
@@ -201,7 +204,7 @@ func (f *ForeignKinds) Start(ctx context.Context, queue workqueue.TypedRateLimit
 func (f *ForeignKinds) handler(ctx context.Context) handler.Funcs {
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			if e.IsInInitialList && time.Since(written(e.Object).Time) > fresh {
+			if e.IsInInitialList && began.Sub(written(e.Object).Time) > fresh {
 				if d, known := f.discovered(e.Object.GetName()); known {
 					f.define(ctx, e.Object.GetName(), d, 0, q)
 					return
@@ -311,11 +314,12 @@ func (f *ForeignKinds) define(ctx context.Context, name string, d definition, ch
 		if f.defined[name] = d.kind; d.kind.Empty() {
 			delete(f.defined, name)
 		}
+		defined := slices.Collect(maps.Values(f.defined)) // before may be another's by now
 		for _, kind := range f.Kinds {
 			switch gvk := kind.GroupVersionKind; {
 			case gvk.GroupKind() == d.kind:
 				f.states[gvk] = f.next(gvk, d.served)
-			case gvk.GroupKind() == before:
+			case gvk.GroupKind() == before && !slices.Contains(defined, before):
 				f.states[gvk] = KindMissing
 			}
 		}

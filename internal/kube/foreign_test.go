@@ -389,7 +389,9 @@ func (w *watcher) initially(crd *apiextensionsv1.CustomResourceDefinition, chang
 
 // What discovery says at the start is enough: a start in a cluster of hundreds of CRDs reads none of them.
 func TestForeignKindsAreDiscovered(t *testing.T) {
-	just := func(m *metav1.PartialObjectMetadata) { m.ManagedFields[0].Time = new(metav1.Now()) }
+	since := func(d time.Duration) []func(*metav1.PartialObjectMetadata) {
+		return []func(*metav1.PartialObjectMetadata){func(m *metav1.PartialObjectMetadata) { m.ManagedFields[0].Time = new(metav1.NewTime(began.Add(d))) }}
+	}
 	beta := widgetGVK
 	beta.Version = "v1beta1"
 	mapper := func(gvks ...schema.GroupVersionKind) meta.RESTMapper {
@@ -408,7 +410,9 @@ func TestForeignKindsAreDiscovered(t *testing.T) {
 		"served":                      {mapper: mapper(beta, widgetGVK), want: KindServed},
 		"in another version":          {mapper: mapper(beta), want: KindUnserved},
 		"not by what discovery knows": {mapper: mapper(), want: KindSyncing, reads: 1}, // served, and not to be found yet
-		"written a moment ago":        {mapper: mapper(beta), change: []func(*metav1.PartialObjectMetadata){just}, want: KindSyncing, reads: 1},
+		"written a moment before":     {mapper: mapper(beta), change: since(-time.Second), want: KindSyncing, reads: 1},
+		"written since":               {mapper: mapper(beta), change: since(time.Hour), want: KindSyncing, reads: 1},
+		"written well before":         {mapper: mapper(beta), change: since(-time.Minute), want: KindUnserved},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -443,6 +447,17 @@ func TestForeignKindWhoseCRDCannotBeRead(t *testing.T) {
 	w.becomes(KindSyncing)
 	w.refuses.Store(false)
 	w.becomes(KindMissing, woken)
+}
+
+// A CRD takes the names of another that goes, and is heard of first.
+func TestForeignKindThatAnotherCRDDefines(t *testing.T) {
+	w := watch(t, widgetMapper(), widgetCRD(t))
+	w.becomes(KindServed)
+	w.add(widgetCRD(t, func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Name = "things.example.com" }))
+	w.settle()
+	w.remove(widgetCRD(t))
+	w.settle()
+	w.becomes(KindServed)
 }
 
 // A CRD that defines another kind than before has not the one of before any more.

@@ -60,7 +60,7 @@ func timetable(of v1alpha1.Schedule, exceptions []v1alpha1.ScheduleException, sk
 const maxExceptions = 100
 
 // counting are the exceptions that a schedule goes by from now on, and how many more there are that have not passed. Of too many,
-// suspensions go first, because nothing may be put to sleep against one, and then those that begin first.
+// suspensions go first, because nothing may be put to sleep against one, and then those that begin first; what has passed goes last.
 func counting(all []v1alpha1.ScheduleException, now time.Time) (counting []v1alpha1.ScheduleException, more int) {
 	// What began before is asked for as far back as a lead time goes.
 	var lead time.Duration
@@ -70,20 +70,28 @@ func counting(all []v1alpha1.ScheduleException, now time.Time) (counting []v1alp
 		}
 	}
 	counting = slices.DeleteFunc(slices.Clone(all), func(e v1alpha1.ScheduleException) bool { return e.Spec.ValidUntil.Time.Before(now.Add(-lead)) })
-	more = len(counting) - maxExceptions
-	if more <= 0 {
-		return counting, 0
-	}
-	suspends := func(e v1alpha1.ScheduleException) int {
-		if e.Spec.Type == v1alpha1.ExceptionSuspend {
-			return 0
+	passed := func(e v1alpha1.ScheduleException) bool { return !e.Spec.ValidUntil.After(now) }
+	for _, e := range counting {
+		if !passed(e) {
+			more++
 		}
-		return 1
 	}
+	more = max(0, more-maxExceptions)
+	last := func(later bool) int {
+		if later {
+			return 1
+		}
+		return 0
+	}
+	suspends := func(e v1alpha1.ScheduleException) bool { return e.Spec.Type == v1alpha1.ExceptionSuspend }
 	slices.SortStableFunc(counting, func(a, b v1alpha1.ScheduleException) int {
-		return cmp.Or(cmp.Compare(suspends(a), suspends(b)), a.Spec.ValidFrom.Compare(b.Spec.ValidFrom.Time))
+		return cmp.Or(
+			cmp.Compare(last(passed(a)), last(passed(b))),
+			cmp.Compare(last(!suspends(a)), last(!suspends(b))),
+			a.Spec.ValidFrom.Compare(b.Spec.ValidFrom.Time),
+		)
 	})
-	return counting[:maxExceptions], more
+	return counting[:min(len(counting), maxExceptions)], more
 }
 
 func exception(e v1alpha1.ScheduleException) schedule.Exception {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/schedule"
 )
 
 // suspended is an exception that lets nothing sleep for a while.
@@ -365,6 +366,39 @@ func TestTooManyExceptions(t *testing.T) {
 			w.until(noon.Add(19 * time.Hour))
 			w.awake()
 		})
+	}
+}
+
+// What has passed is not among what is too much, and takes the place of nothing that has not.
+func TestPassedExceptionsGoLast(t *testing.T) {
+	current, release := suspended(-time.Hour, time.Hour), suspended(24*time.Hour, 48*time.Hour)
+	current.Name, release.Name = "current", "release"
+	release.Spec.LeadTime = &metav1.Duration{Duration: schedule.MaxLeadTime}
+	var all []v1alpha1.ScheduleException
+	for i := range 2 * maxExceptions {
+		all = append(all, suspended(-time.Duration(i+2)*time.Hour, -time.Duration(i+1)*time.Hour))
+	}
+	got, more := counting(append(all, current, release), noon)
+	if len(got) != maxExceptions || more != 0 || got[0].Name != "current" || got[1].Name != "release" {
+		t.Errorf("%d count, %d more, and the first are %s and %s", len(got), more, got[0].Name, got[1].Name)
+	}
+}
+
+// A cycle that has not ended is not turned while there are too many: what does not count may be a suspension.
+func TestTooManyExceptionsWhileOneCannotWake(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+	stuck := w.plan.Spec.Targets[0].Name
+	w.fails = func(e execution) bool { return e.Operation == v1alpha1.OperationWakeUp && e.Target == stuck }
+	w.until(noon.Add(20 * time.Hour))
+	for i := range maxExceptions + 1 {
+		e := suspended(0, 100*time.Hour)
+		e.Name, e.Spec.Type = fmt.Sprint(i), v1alpha1.ExceptionExtend
+		e.Spec.Windows = []v1alpha1.OffHours{{Start: "13:00", End: "14:00", DaysOfWeek: []v1alpha1.DayOfWeek{"SUN"}}}
+		w.exceptions = append(w.exceptions, e)
+	}
+	w.until(noon.Add(33 * time.Hour))
+	if len(w.asleep) != 1 || !w.asleep[stuck] {
+		t.Errorf("in the next night %v are asleep", w.asleep)
 	}
 }
 

@@ -198,7 +198,15 @@ func (f facts) launchable(p *Plan, plan *v1alpha1.HibernatePlan, position int, j
 func (p *Plan) unwanted(plan *v1alpha1.HibernatePlan, e *execution) bool {
 	c := plan.Status.CurrentCycle
 	held := plan.Spec.Suspend && plan.DeletionTimestamp == nil
-	return c != nil && (held || p.Known && e.Operation == c.Operation && operation(p.Desired.asleep) != c.Operation)
+	return c != nil && (held || p.Known && e.Operation == c.Operation && p.turns(c))
+}
+
+// turns says whether a cycle is to do the other thing now. Where exceptions do not count, because there are too many, what is to
+// wake is not put to sleep again: one of them may be a suspension.
+func (p *Plan) turns(c *v1alpha1.Cycle) bool {
+	crowded := p.Problem != nil && p.Problem.reason == v1alpha1.ReasonTooManyExceptions
+	want := operation(p.Desired.asleep)
+	return want != c.Operation && !(crowded && want == v1alpha1.OperationShutdown)
 }
 
 // advance takes the plan on: what begins, goes on or ends.
@@ -555,11 +563,11 @@ func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 	st := &plan.Status
 	c := st.CurrentCycle
 	held := plan.Spec.Suspend && plan.DeletionTimestamp == nil
-	if want := operation(p.Desired.asleep); p.Known && !held && want != c.Operation {
+	if p.Known && !held && p.turns(c) {
 		if anyOf(st.Executions, running) {
 			return // it turns when what runs has ended
 		}
-		f.turn(st, want)
+		f.turn(st, operation(p.Desired.asleep))
 	}
 	if held || !p.Known && c.Operation == v1alpha1.OperationShutdown {
 		p.Idle = !anyOf(st.Executions, running)
