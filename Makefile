@@ -194,7 +194,8 @@ endef
 define nothing-recorded
 for label in hibernator.ardikabs.com/restore-point experiments.illm.io/experiment; do \
 	records=$$($(kubectl) -n labkeeper-system get configmaps -l $$label -o name); \
-	[[ -z $$records ]] || { echo "$@: there are records in labkeeper-system of what was left asleep or behind, which would be lost; see to that, and then delete them first:" \
+	[[ -z $$records ]] || { echo "$@: there are records in labkeeper-system of what was left asleep or behind, which would be lost. What sleeps wakes when a plan of the same name and" \
+		"namespace is created; otherwise see to it, take their finalizers off, and delete them first:" \
 		"kubectl -n labkeeper-system delete configmaps -l $$label" >&2; exit 1; }; \
 done
 endef

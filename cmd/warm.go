@@ -15,14 +15,15 @@ import (
 )
 
 const (
-	// cacheGrace is how long a start waits for all caches together. Every controller waits for its own, as long as it takes.
+	// cacheGrace is how long a start waits for all caches together, once before the controllers begin and once with them.
+	// Every controller waits for its own, as long as it takes.
 	cacheGrace = 10 * time.Second
 	// everSync is as long as that: a manager that ended for it would not act on the other kinds, either.
 	everSync = time.Duration(math.MaxInt64)
 )
 
-// impatient is a cache that nobody waits for as a whole for long: of one kind an object may not be readable, or the CRD not be
-// there, or the right to list it, which must hold up those alone that need it.
+// impatient is a cache that nobody waits for as a whole for long: of one kind an object may not be readable, or the right
+// to list it be missing, which must hold up those alone that need it.
 type impatient struct{ cache.Cache }
 
 // newCache is a cache.NewCacheFunc.

@@ -77,8 +77,10 @@
 // Of two that would register one address with different credentials the first does, and the other says so and waits
 // (registrations.go). This manager knows what it is about to register. Another that shares the Experiments with it does
 // not: each looks again when it has registered a cluster, and takes that back where it sees the other's, before
-// anything is deployed there. Which server an older version has registered does no label tell until it is written
-// again: while there are any of those, all that Experiments have registered are looked at.
+// anything is deployed there. (One that is stopped between the two, or whose kubeconfig was changed, does not: its
+// Secret stays as long as its Experiment, which says that the name is taken.) Which server an older version has
+// registered does no label tell until it is written again: while there are any of those, all that Experiments have
+// registered are looked at.
 //
 // A target has one Application with the sources of all its components, or with applicationPolicy PerComponent one for
 // each, in the order of the list: one is created when those before it are healthy, and deleted before them. (One that

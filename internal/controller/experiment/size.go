@@ -17,6 +17,9 @@ const tracked = 64
 // its status tells of them when all are deployed. What it may tell beside that is not counted, so that nothing is refused that
 // would fit.
 func (f facts) tooLarge() string {
+	if f.experiment.Status.StartedAt != nil {
+		return "" // what fitted so far fits where etcd keeps more
+	}
 	size := f.leastStored()
 	if size <= maxStored {
 		return ""
