@@ -70,6 +70,9 @@ func counting(all []v1alpha1.ScheduleException, now time.Time) (counting []v1alp
 		}
 	}
 	counting = slices.DeleteFunc(slices.Clone(all), func(e v1alpha1.ScheduleException) bool { return e.Spec.ValidUntil.Time.Before(now.Add(-lead)) })
+	if len(counting) <= maxExceptions {
+		return counting, 0
+	}
 	passed := func(e v1alpha1.ScheduleException) bool { return !e.Spec.ValidUntil.After(now) }
 	for _, e := range counting {
 		if !passed(e) {
@@ -91,7 +94,7 @@ func counting(all []v1alpha1.ScheduleException, now time.Time) (counting []v1alp
 			a.Spec.ValidFrom.Compare(b.Spec.ValidFrom.Time),
 		)
 	})
-	return counting[:min(len(counting), maxExceptions)], more
+	return counting[:maxExceptions], more
 }
 
 func exception(e v1alpha1.ScheduleException) schedule.Exception {
