@@ -45,7 +45,7 @@ const (
 )
 
 // began is when the process did: what is served was asked after that, and may not be asked again.
-var began = time.Now()
+var began = time.Now() //nolint:forbidigo // it is compared with the times of the API server
 
 // AddCRDs registers CustomResourceDefinitions. They are read in protobuf: one may have megabytes of schema.
 func AddCRDs(scheme *runtime.Scheme) error {

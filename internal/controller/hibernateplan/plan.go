@@ -206,7 +206,7 @@ func (p *Plan) unwanted(plan *v1alpha1.HibernatePlan, e *execution) bool {
 func (p *Plan) turns(c *v1alpha1.Cycle) bool {
 	crowded := p.Problem != nil && p.Problem.reason == v1alpha1.ReasonTooManyExceptions
 	want := operation(p.Desired.asleep)
-	return want != c.Operation && !(crowded && want == v1alpha1.OperationShutdown)
+	return want != c.Operation && (!crowded || want != v1alpha1.OperationShutdown)
 }
 
 // advance takes the plan on: what begins, goes on or ends.
