@@ -306,6 +306,7 @@ func (f *ForeignKinds) look(ctx context.Context, name string, queue workqueue.Ty
 // define starts the watches of the kinds that a CRD serves, as it has been read after some changes. One that is gone
 // defines nothing.
 func (f *ForeignKinds) define(ctx context.Context, name string, d definition, changes int, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	var begin []ForeignKind
 	f.set(ctx, queue, func() {
 		if f.unread[name] == changes { // otherwise it is read once more
 			delete(f.unread, name)
@@ -319,22 +320,17 @@ func (f *ForeignKinds) define(ctx context.Context, name string, d definition, ch
 			switch gvk := kind.GroupVersionKind; {
 			case gvk.GroupKind() == d.kind:
 				f.states[gvk] = f.next(gvk, d.served)
+				if f.states[gvk] != KindUnserved && !f.started[gvk] {
+					f.started[gvk] = true
+					begin = append(begin, kind)
+				}
 			case gvk.GroupKind() == before && !slices.Contains(defined, before):
 				f.states[gvk] = KindMissing
 			}
 		}
 	})
-	for _, kind := range f.Kinds {
-		if kind.GroupKind() != d.kind || !slices.Contains(d.served, kind.Version) {
-			continue
-		}
-		f.mu.Lock()
-		start := !f.started[kind.GroupVersionKind]
-		f.started[kind.GroupVersionKind] = true
-		f.mu.Unlock()
-		if start {
-			go f.watch(ctx, kind, queue)
-		}
+	for _, kind := range begin {
+		go f.watch(ctx, kind, queue)
 	}
 }
 

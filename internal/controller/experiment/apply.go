@@ -167,7 +167,7 @@ func (s *scope) write(ctx context.Context, w Write) error {
 	}
 	child, err := writer.Ensure(ctx, w.Object)
 	if err == nil && w.Object.GroupVersionKind() == argocd.SecretGVK {
-		err = s.registeredTwice(ctx, writer, child)
+		err = s.registeredTwice(ctx, writer, w.Target, child)
 	}
 	return err
 }

@@ -657,15 +657,15 @@ func (s *scope) clash(ctx context.Context, t v1alpha1.Target, c Connection) (str
 	if other, clashes := s.registrations.begin(mine, s.now); clashes {
 		return kube.Describe(named(argocd.SecretGVK, other)), nil
 	}
-	clash, err := s.clashing(ctx, t, c)
+	clash, err := s.clashing(ctx, own, c)
 	if clash != "" || err != nil {
 		s.registrations.giveUp(own)
 	}
 	return clash, err
 }
 
-// clashing names such a Secret of those that there are.
-func (s *scope) clashing(ctx context.Context, t v1alpha1.Target, c Connection) (string, error) {
+// clashing names such a Secret of those that there are, but for the target's own.
+func (s *scope) clashing(ctx context.Context, own types.NamespacedName, c Connection) (string, error) {
 	var same []client.ListOption
 	narrow := s.labelled.Load()
 	switch {
@@ -683,7 +683,7 @@ func (s *scope) clashing(ctx context.Context, t v1alpha1.Target, c Connection) (
 		s.labelled.Store(true)
 	}
 	for i := range secrets {
-		if keyOf(&secrets[i]) == s.names.clusterSecret(t) {
+		if keyOf(&secrets[i]) == own {
 			continue
 		}
 		server, _ := secretValue(&secrets[i], "server")
@@ -704,24 +704,18 @@ func unlabelled(secret unstructured.Unstructured) bool { return secret.GetLabels
 // registeredTwice looks once more when a cluster has been registered, where several managers share the Experiments between them:
 // another may have registered it at the same moment. Whoever sees the other's takes his own back before anything is deployed there,
 // and tries again; it may be both, of which the first to come back is the one.
-func (s *scope) registeredTwice(ctx context.Context, writer kube.Writer, secret *unstructured.Unstructured) error {
+func (s *scope) registeredTwice(ctx context.Context, writer kube.Writer, target string, secret *unstructured.Unstructured) error {
 	if len(s.Options.WatchNamespaces) == 0 {
 		return nil
 	}
-	for _, t := range s.experiment.Spec.Targets {
-		if s.names.clusterSecret(t) != keyOf(secret) {
-			continue
-		}
-		clash, err := s.clashing(ctx, t, s.seen.Connections[t.Name])
-		if clash == "" && err == nil {
-			continue
-		}
-		if err := errors.Join(err, writer.Delete(ctx, secret)); err != nil {
-			return err
-		}
-		return fmt.Errorf("registering a cluster that %s registers, too: %w", clash, kube.Stale(secret, "it was taken back"))
+	clash, err := s.clashing(ctx, keyOf(secret), s.seen.Connections[target])
+	if clash == "" && err == nil {
+		return nil
 	}
-	return nil
+	if err := errors.Join(err, writer.Delete(ctx, secret)); err != nil {
+		return err
+	}
+	return fmt.Errorf("registering a cluster that %s registers, too: %w", clash, kube.Stale(secret, "it was taken back"))
 }
 
 // clusterSecrets are what Argo CD knows clusters by, all or some.

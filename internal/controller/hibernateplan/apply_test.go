@@ -339,6 +339,20 @@ func newBroadNight(t *testing.T, connected bool, shop *corev1.Namespace) *broadN
 	return &broadNight{t, plan, r, c}
 }
 
+// leave is kubectl delete namespace team: the connector has no finalizer and goes, the plan has one and stays.
+func (n *broadNight) leave() {
+	n.Helper()
+	team := &corev1.Namespace{}
+	if err := n.client.Get(n.Context(), client.ObjectKey{Name: "team"}, team); err != nil {
+		n.Fatal(err)
+	}
+	team.Finalizers = []string{"example.com/held"}
+	cluster := &v1alpha1.K8SCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "here"}}
+	if err := errors.Join(n.client.Update(n.Context(), team), n.client.Delete(n.Context(), team), n.client.Delete(n.Context(), cluster), n.client.Delete(n.Context(), n.plan)); err != nil {
+		n.Fatal(err)
+	}
+}
+
 func (n *broadNight) passes(times int) {
 	n.Helper()
 	for range times {

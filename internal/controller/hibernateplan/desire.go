@@ -73,26 +73,24 @@ func counting(all []v1alpha1.ScheduleException, now time.Time) (counting []v1alp
 	if len(counting) <= maxExceptions {
 		return counting, 0
 	}
-	passed := func(e v1alpha1.ScheduleException) bool { return !e.Spec.ValidUntil.After(now) }
+	const passed = 2
+	rank := func(e v1alpha1.ScheduleException) (n int) {
+		if e.Spec.Type != v1alpha1.ExceptionSuspend {
+			n = 1
+		}
+		if !e.Spec.ValidUntil.After(now) {
+			n += passed
+		}
+		return n
+	}
 	for _, e := range counting {
-		if !passed(e) {
+		if rank(e) < passed {
 			more++
 		}
 	}
 	more = max(0, more-maxExceptions)
-	last := func(later bool) int {
-		if later {
-			return 1
-		}
-		return 0
-	}
-	suspends := func(e v1alpha1.ScheduleException) bool { return e.Spec.Type == v1alpha1.ExceptionSuspend }
 	slices.SortStableFunc(counting, func(a, b v1alpha1.ScheduleException) int {
-		return cmp.Or(
-			cmp.Compare(last(passed(a)), last(passed(b))),
-			cmp.Compare(last(!suspends(a)), last(!suspends(b))),
-			a.Spec.ValidFrom.Compare(b.Spec.ValidFrom.Time),
-		)
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Spec.ValidFrom.Compare(b.Spec.ValidFrom.Time))
 	})
 	return counting[:maxExceptions], more
 }

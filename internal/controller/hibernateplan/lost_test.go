@@ -33,16 +33,7 @@ func TestBereftOfItsOwnCluster(t *testing.T) {
 	if in := n.complete(); in != "shop,team" {
 		t.Fatalf("asleep in %q", in)
 	}
-	// kubectl delete namespace team: the connector has no finalizer and goes, the plan has one and stays
-	team := &corev1.Namespace{}
-	if err := n.client.Get(t.Context(), client.ObjectKey{Name: "team"}, team); err != nil {
-		t.Fatal(err)
-	}
-	team.Finalizers = []string{"example.com/held"}
-	cluster := &v1alpha1.K8SCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "here"}}
-	if err := errors.Join(n.client.Update(t.Context(), team), n.client.Delete(t.Context(), team), n.client.Delete(t.Context(), cluster), n.client.Delete(t.Context(), n.plan)); err != nil {
-		t.Fatal(err)
-	}
+	n.leave()
 	if err := n.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: "hub"}}); err != nil {
 		t.Fatal(err)
 	}
@@ -79,15 +70,7 @@ func TestBereftOfTheOwnClusterOfNodePools(t *testing.T) {
 			if !n.plan.Status.Executions[0].Asleep {
 				t.Fatalf("it is not asleep: %+v", n.plan.Status)
 			}
-			team := &corev1.Namespace{}
-			if err := n.client.Get(t.Context(), client.ObjectKey{Name: "team"}, team); err != nil {
-				t.Fatal(err)
-			}
-			team.Finalizers = []string{"example.com/held"}
-			cluster := &v1alpha1.K8SCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "here"}}
-			if err := errors.Join(n.client.Update(t.Context(), team), n.client.Delete(t.Context(), team), n.client.Delete(t.Context(), cluster), n.client.Delete(t.Context(), n.plan)); err != nil {
-				t.Fatal(err)
-			}
+			n.leave()
 			if !may {
 				n.of.Options.ClusterNamespaces = nil
 				if n.passes(6); len(jobsOf(t, n.client)) > 0 || !n.plan.Status.Executions[0].Asleep {

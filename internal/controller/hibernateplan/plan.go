@@ -131,6 +131,9 @@ func (f facts) decide() Plan {
 	}
 	p.program = f.ofCycle(plan, current)
 	f.fold(&p, st)
+	var more int
+	f.seen.Exceptions, more = counting(f.seen.Exceptions, f.now)
+	f.crowded(&p, plan, more)
 	f.want(&p, plan)
 	f.going(&p, plan)
 	f.effects(&p, plan)
@@ -246,11 +249,10 @@ func oneLine(err error) string {
 
 // table is a schedule with the exceptions that can be used with it: one that is no good does not stop the plan.
 func (f facts) table(of v1alpha1.Schedule, skips []v1alpha1.Span) (*schedule.Schedule, error) {
-	exceptions, _ := counting(f.seen.Exceptions, f.now)
-	table, err := timetable(of, exceptions, skips)
+	table, err := timetable(of, f.seen.Exceptions, skips)
 	var invalid schedule.InvalidErrors
-	if errors.As(err, &invalid) && len(exceptions) > 0 {
-		return timetable(of, valid(of, exceptions), skips)
+	if errors.As(err, &invalid) && len(f.seen.Exceptions) > 0 {
+		return timetable(of, f.valid(of), skips)
 	}
 	return table, err
 }
@@ -259,7 +261,6 @@ func (f facts) table(of v1alpha1.Schedule, skips []v1alpha1.Span) (*schedule.Sch
 // it is.
 func (f facts) want(p *Plan, plan *v1alpha1.HibernatePlan) {
 	st := &plan.Status
-	f.crowded(p, plan)
 	table, of := f.timetable(p, plan)
 	p.Acted, p.Void = acknowledge(plan, table, f.now)
 	if table == nil {
@@ -280,9 +281,9 @@ func (f facts) want(p *Plan, plan *v1alpha1.HibernatePlan) {
 	}
 }
 
-// crowded sees whether a plan has more exceptions than count: nothing begins then, because what does not count may be why.
-func (f facts) crowded(p *Plan, plan *v1alpha1.HibernatePlan) {
-	if _, more := counting(f.seen.Exceptions, f.now); more > 0 && plan.DeletionTimestamp == nil && (p.Problem == nil || p.Problem.ofTarget) {
+// crowded sees whether a plan has more exceptions than count, and how many: nothing begins then, because what does not count may be why.
+func (f facts) crowded(p *Plan, plan *v1alpha1.HibernatePlan, more int) {
+	if more > 0 && plan.DeletionTimestamp == nil && (p.Problem == nil || p.Problem.ofTarget) {
 		p.Problem = &problem{reason: v1alpha1.ReasonTooManyExceptions, message: fmt.Sprintf(
 			"%d ScheduleExceptions of the plan have not passed, and at most %d count: suspensions before others, and those that begin first; "+
 				"delete some, or give them more windows instead. Until then nothing begins", maxExceptions+more, maxExceptions)}
@@ -315,8 +316,8 @@ func (f facts) timetable(p *Plan, plan *v1alpha1.HibernatePlan) (*schedule.Sched
 }
 
 // valid are the exceptions that can be used, each for itself.
-func valid(of v1alpha1.Schedule, exceptions []v1alpha1.ScheduleException) []v1alpha1.ScheduleException {
-	return slices.DeleteFunc(slices.Clone(exceptions), func(e v1alpha1.ScheduleException) bool {
+func (f facts) valid(of v1alpha1.Schedule) []v1alpha1.ScheduleException {
+	return slices.DeleteFunc(slices.Clone(f.seen.Exceptions), func(e v1alpha1.ScheduleException) bool {
 		_, err := timetable(of, []v1alpha1.ScheduleException{e}, nil)
 		return err != nil
 	})
