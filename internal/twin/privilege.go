@@ -377,7 +377,7 @@ type variables struct {
 	order map[int]int
 	// all are what they are, in the order of the text, or what else they are that is there already.
 	all []any
-	// outside: one is not in env, and may be in envFrom.
+	// outside: one is not in env, or only where some key is, and may be in envFrom.
 	outside bool
 	// written: one is what a file says, or a limit, which an override may make anything.
 	written bool
@@ -401,7 +401,8 @@ func (v *variables) hash(container map[string]any) string {
 	return hashOf([]any{v.all})
 }
 
-// expand takes in the variables of a text as the node does: each has the value of the last before some position, or of envFrom.
+// expand takes in the variables of a text as the node does: each has the value of the last before some position, or of
+// envFrom; and one of an optional key that is not there has the value that it would have without that.
 func (v *variables) expand(text string, before int) {
 	for _, match := range reference.FindAllStringSubmatch(text, -1) {
 		at := v.at[match[1]]
@@ -419,6 +420,11 @@ func (v *variables) expand(text string, before int) {
 		v.all = append(v.all, v.env[i])
 		if field, is, _ := unstructured.NestedString(v.env[i], "valueFrom", "fieldRef", "fieldPath"); is {
 			v.fields = append(v.fields, field)
+		}
+		for _, kind := range []string{"configMapKeyRef", "secretKeyRef"} {
+			if optional, _, _ := unstructured.NestedBool(v.env[i], "valueFrom", kind, "optional"); optional {
+				v.expand(match[0], i)
+			}
 		}
 		for _, kind := range []string{"fileKeyRef", "resourceFieldRef"} {
 			_, is, _ := unstructured.NestedMap(v.env[i], "valueFrom", kind)

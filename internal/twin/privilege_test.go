@@ -37,6 +37,7 @@ var (
 		`image: "web:2"`, `env: [{name: P, valueFrom: {secretKeyRef: {name: db, key: p}}}]`, `envFrom: [{secretRef: {name: db}}]`, `ports: [{containerPort: 80, hostPort: 80}]`,
 		`volumeMounts: [{name: v, mountPath: /v}]`, `volumeMounts: [{name: v, mountPath: /v, readOnly: true}]`,
 		`volumeMounts: [{name: v, mountPath: /v, subPath: a}]`, `volumeMounts: [{name: v, mountPath: /v, subPathExpr: $(P)}]`, `volumeMounts: [{name: v, mountPath: /v, subPath: ./a/, readOnly: true}]`, `env: [{name: P, value: a}]`,
+		`env: [{name: P, valueFrom: {configMapKeyRef: {name: paths, key: p, optional: true}}}]`, `envFrom: [{configMapRef: {name: mine}}]`,
 		`resources: {limits: {nvidia.com/gpu: 1}}`, `resources: {limits: {cpu: 1}}`, `livenessProbe: {httpGet: {host: db, port: 80}}`, `lifecycle: {preStop: {tcpSocket: {host: 10.0.0.1, port: 80}}}`,
 		`securityContext: {privileged: true}`, `securityContext: {allowPrivilegeEscalation: false}`, `securityContext: {allowPrivilegeEscalation: true}`, `securityContext: {capabilities: {drop: [ALL]}}`,
 		`securityContext: {capabilities: {add: [SYS_ADMIN]}}`, `securityContext: {capabilities: {add: [NET_BIND_SERVICE], drop: [all]}}`, `securityContext: {runAsUser: 0}`, `securityContext: {runAsNonRoot: true}`,
@@ -378,7 +379,11 @@ func parts(pod corev1.PodSpec) map[[2]string]bool {
 				}
 				path := strings.Trim(m.SubPath, "./")
 				if m.SubPathExpr != "" { // which is of $(P)
-					raw, _ := json.Marshal([]any{slices.DeleteFunc(slices.Clone(c.Env), func(e corev1.EnvVar) bool { return e.Name != "P" }), c.EnvFrom})
+					of := slices.DeleteFunc(slices.Clone(c.Env), func(e corev1.EnvVar) bool { return e.Name != "P" })
+					raw, _ := json.Marshal(of)
+					if !slices.ContainsFunc(of, sure) {
+						raw, _ = json.Marshal([]any{of, c.EnvFrom})
+					}
 					path = string(raw)
 				}
 				if volume != "" {
@@ -388,6 +393,11 @@ func parts(pod corev1.PodSpec) map[[2]string]bool {
 		}
 	}
 	return all
+}
+
+// sure is whether a variable has a value of its own, whatever there is: envFrom is none of it then.
+func sure(e corev1.EnvVar) bool {
+	return e.ValueFrom == nil || e.ValueFrom.ConfigMapKeyRef == nil || !ptr.Deref(e.ValueFrom.ConfigMapKeyRef.Optional, false)
 }
 
 // What a container has of a volume, of devices, and by its node.
@@ -485,18 +495,21 @@ func TestPathsOfVariables(t *testing.T) {
 		metadata, source, twinMetadata, twin string
 		more                                 bool
 	}{
-		"another annotation":         {`annotations: {dir: mine}`, field("metadata.annotations['dir']"), `annotations: {dir: others}`, field("metadata.annotations['dir']"), true},
-		"an annotation that is lost": {`annotations: {dir: mine}`, field("metadata.annotations['dir']"), ``, field("metadata.annotations['dir']"), true},
-		"none that there is":         {``, field("metadata.annotations['dir']"), ``, field("metadata.annotations['dir']"), false},
-		"the same in other places":   {``, `env: [{name: X, value: a}, {name: B, value: $(X)}, {name: X, value: b}, {name: C, value: $(X)}, {name: A, value: $(B)$(C)$(X)}]`, ``, `env: [{name: X, value: a}, {name: B, value: $(X)}, {name: C, value: $(X)}, {name: X, value: b}, {name: A, value: $(B)$(C)$(X)}]`, true},
-		"an annotation beside":       {`annotations: {dir: mine}`, field("metadata.annotations['dir']"), `annotations: {dir: mine, x: y}`, field("metadata.annotations['dir']"), false},
-		"another label":              {`labels: {dir: mine}`, field("metadata.labels['dir']"), `labels: {dir: others}`, field("metadata.labels['dir']"), true},
-		"the name":                   {``, field("metadata.name"), `labels: {dir: others}`, field("metadata.name"), false},
-		"one before":                 {``, `env: [{name: B, value: a}, {name: A, value: data/$(B)}]`, ``, `env: [{name: B, value: b}, {name: A, value: data/$(B)}, {name: B, value: a}]`, true},
-		"one after":                  {``, `env: [{name: B, value: a}, {name: A, value: data/$(B)}]`, ``, `env: [{name: A, value: data/$(B)}, {name: B, value: a}], envFrom: [{configMapRef: {name: mine}}]`, true},
-		"envFrom, which it is not":   {``, `env: [{name: A, value: a}]`, ``, `env: [{name: A, value: a}], envFrom: [{configMapRef: {name: mine}}]`, false},
-		"by a file":                  {`labels: {a: b}`, `env: [{name: A, value: a}]`, ``, `env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: k}}}]`, true},
-		"by a limit":                 {``, field("metadata.name"), ``, `env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}]`, true},
+		"another annotation":          {`annotations: {dir: mine}`, field("metadata.annotations['dir']"), `annotations: {dir: others}`, field("metadata.annotations['dir']"), true},
+		"an annotation that is lost":  {`annotations: {dir: mine}`, field("metadata.annotations['dir']"), ``, field("metadata.annotations['dir']"), true},
+		"none that there is":          {``, field("metadata.annotations['dir']"), ``, field("metadata.annotations['dir']"), false},
+		"the same in other places":    {``, `env: [{name: X, value: a}, {name: B, value: $(X)}, {name: X, value: b}, {name: C, value: $(X)}, {name: A, value: $(B)$(C)$(X)}]`, ``, `env: [{name: X, value: a}, {name: B, value: $(X)}, {name: C, value: $(X)}, {name: X, value: b}, {name: A, value: $(B)$(C)$(X)}]`, true},
+		"an annotation beside":        {`annotations: {dir: mine}`, field("metadata.annotations['dir']"), `annotations: {dir: mine, x: y}`, field("metadata.annotations['dir']"), false},
+		"another label":               {`labels: {dir: mine}`, field("metadata.labels['dir']"), `labels: {dir: others}`, field("metadata.labels['dir']"), true},
+		"the name":                    {``, field("metadata.name"), `labels: {dir: others}`, field("metadata.name"), false},
+		"one before":                  {``, `env: [{name: B, value: a}, {name: A, value: data/$(B)}]`, ``, `env: [{name: B, value: b}, {name: A, value: data/$(B)}, {name: B, value: a}]`, true},
+		"one after":                   {``, `env: [{name: B, value: a}, {name: A, value: data/$(B)}]`, ``, `env: [{name: A, value: data/$(B)}, {name: B, value: a}], envFrom: [{configMapRef: {name: mine}}]`, true},
+		"envFrom, which it is not":    {``, `env: [{name: A, value: a}]`, ``, `env: [{name: A, value: a}], envFrom: [{configMapRef: {name: mine}}]`, false},
+		"envFrom, if a key is not":    {``, `env: [{name: A, valueFrom: {configMapKeyRef: {name: c, key: k, optional: true}}}]`, ``, `env: [{name: A, valueFrom: {configMapKeyRef: {name: c, key: k, optional: true}}}], envFrom: [{configMapRef: {name: mine}}]`, true},
+		"one before, if a key is not": {``, `env: [{name: A, valueFrom: {secretKeyRef: {name: c, key: k, optional: true}}}]`, ``, `env: [{name: A, value: mine}, {name: A, valueFrom: {secretKeyRef: {name: c, key: k, optional: true}}}]`, true},
+		"envFrom, as the key must be": {``, `env: [{name: A, valueFrom: {configMapKeyRef: {name: c, key: k}}}]`, ``, `env: [{name: A, valueFrom: {configMapKeyRef: {name: c, key: k}}}], envFrom: [{configMapRef: {name: mine}}]`, false},
+		"by a file":                   {`labels: {a: b}`, `env: [{name: A, value: a}]`, ``, `env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: k}}}]`, true},
+		"by a limit":                  {``, field("metadata.name"), ``, `env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}]`, true},
 	} {
 		if got := Exceeding(template(test.metadata, test.source), template(test.twinMetadata, test.twin)); (len(got) > 0) != test.more {
 			t.Errorf("%s: the twin has %v", name, got)
