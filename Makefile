@@ -129,7 +129,11 @@ sweep-mutants: k8s ## Plant bugs in the manager and fail if the sweep does not f
 
 .PHONY: merge-million
 merge-million: ## Compare the merges of a million random overrides with those of evanphx/json-patch and of kubectl.
-	@TIMEFORMAT='make merge-million: %0R s'; time go test ./internal/merge -count=1 -v -timeout 60m -run 'TestReplaceIsRFC7386|TestStrategicIsThatOfKubectl' -cases=1000000 $(TESTFLAGS)
+	@TIMEFORMAT='make merge-million: %0R s'; time go test ./internal/merge -count=1 -v -timeout 60m -run 'TestReplaceIsRFC7386|TestStrategicIsThatOfKubectl' -cases=1000000 -seed=0 $(TESTFLAGS)
+
+.PHONY: privileges
+privileges: ## Build twins of 100,000 random sources and overrides, and compare their privileges with those of the sources.
+	@go test ./internal/twin -count=1 -timeout 60m -run 'TestNeverMorePrivileged|TestProperties' -cases=100000 -seed=0 $(TESTFLAGS)
 
 .PHONY: load
 load: k8s $(PEER) ## Measure: make load SCENARIO=experiment-burst N=1000 REPS=5; PEER=rollouts beside it; LOADFLAGS are passed on.

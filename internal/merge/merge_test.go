@@ -2,7 +2,6 @@ package merge
 
 import (
 	"encoding/json"
-	"flag"
 	"maps"
 	"math/rand/v2"
 	"reflect"
@@ -18,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
-)
 
-var cases = flag.Int("cases", 5_000, "how many random cases are compared with other implementations")
+	"github.com/labkeeper/labkeeper/test/random"
+)
 
 // object reads YAML as Decode would read it.
 func object(t testing.TB, text string) map[string]any {
@@ -215,10 +214,10 @@ func TestStrategicErrors(t *testing.T) {
 	}
 }
 
-// random makes JSON of few names and values, so that what is merged meets.
-type random struct{ *rand.Rand }
+// maker makes JSON of few names and values, so that what is merged meets.
+type maker struct{ *rand.Rand }
 
-func (r random) object(depth int) map[string]any {
+func (r maker) object(depth int) map[string]any {
 	o := map[string]any{}
 	for range r.IntN(4) {
 		o[string(rune('a'+r.IntN(4)))] = r.value(depth - 1)
@@ -226,7 +225,7 @@ func (r random) object(depth int) map[string]any {
 	return o
 }
 
-func (r random) value(depth int) any {
+func (r maker) value(depth int) any {
 	kinds := 6
 	if depth > 0 {
 		kinds = 10
@@ -255,13 +254,13 @@ func (r random) value(depth int) any {
 	}
 }
 
-func (r random) pick(values ...any) any { return values[r.IntN(len(values))] }
+func (r maker) pick(values ...any) any { return values[r.IntN(len(values))] }
 
 // one says yes once in n times.
-func (r random) one(n int) bool { return r.IntN(n) == 0 }
+func (r maker) one(n int) bool { return r.IntN(n) == 0 }
 
 // workload makes the spec of a Deployment or StatefulSet, or an override of one.
-func (r random) workload(set, override bool) map[string]any {
+func (r maker) workload(set, override bool) map[string]any {
 	spec := map[string]any{"replicas": int64(r.IntN(3))}
 	fields := map[string]any{"strategy": r.pick(
 		map[string]any{"type": "Recreate"}, map[string]any{"type": "RollingUpdate", "rollingUpdate": map[string]any{"maxSurge": r.pick(int64(1), "25%")}})}
@@ -280,7 +279,7 @@ func (r random) workload(set, override bool) map[string]any {
 }
 
 // some puts some of the fields into an object, and of an override nulls.
-func (r random) some(into, fields map[string]any, override bool) {
+func (r maker) some(into, fields map[string]any, override bool) {
 	for _, field := range slices.Sorted(maps.Keys(fields)) {
 		if r.one(3) {
 			into[field] = fields[field]
@@ -291,7 +290,7 @@ func (r random) some(into, fields map[string]any, override bool) {
 	}
 }
 
-func (r random) pod(override bool) map[string]any {
+func (r maker) pod(override bool) map[string]any {
 	all := []any{}
 	for _, name := range []string{"web", "proxy", "init"}[:1+r.IntN(3)] {
 		switch {
@@ -318,7 +317,7 @@ func (r random) pod(override bool) map[string]any {
 }
 
 // container makes one, of a source also with variables and ports that are there twice.
-func (r random) container(name string, override bool) map[string]any {
+func (r maker) container(name string, override bool) map[string]any {
 	one := func(value any) []any { return []any{map[string]any{"name": "A", "value": value}} }
 	env := r.pick(one("1"), one("2"), []any{map[string]any{"name": "B", "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": "metadata.name"}}}})
 	ports := []any{map[string]any{"containerPort": r.pick(int64(53), int64(80)), "protocol": r.pick("TCP", "UDP")}}
@@ -340,7 +339,7 @@ func (r random) container(name string, override bool) map[string]any {
 
 // directed is an override that says how some of it is merged: in which order, which fields stay, and what is replaced
 // or taken out of a list.
-func (r random) directed(set bool) map[string]any {
+func (r maker) directed(set bool) map[string]any {
 	o := r.workload(set, true)
 	pod := o["template"].(map[string]any)["spec"].(map[string]any)
 	all := pod["containers"].([]any)
@@ -365,7 +364,7 @@ func (r random) directed(set bool) map[string]any {
 	return o
 }
 
-func (r random) direct(container map[string]any) {
+func (r maker) direct(container map[string]any) {
 	if _, said := container["args"]; !said && r.one(4) { // beside args it depends on chance what comes out
 		container["$deleteFromPrimitiveList/args"] = []any{r.pick("--a", "--b")}
 	}
@@ -381,7 +380,7 @@ func (r random) direct(container map[string]any) {
 }
 
 // order is one of all names that containers have, with those of a list as they are there.
-func (r random) order(list []any) []any {
+func (r maker) order(list []any) []any {
 	var names []any
 	for _, c := range list {
 		names = append(names, map[string]any{"name": c.(map[string]any)["name"]})
@@ -396,7 +395,7 @@ func (r random) order(list []any) []any {
 }
 
 // spoil makes an override that is mostly refused.
-func (r random) spoil(o map[string]any) {
+func (r maker) spoil(o map[string]any) {
 	pod := o["template"].(map[string]any)["spec"].(map[string]any)
 	switch r.IntN(7) {
 	case 0:
@@ -455,9 +454,8 @@ func withoutNullsInLists(value any) any {
 }
 
 func TestReplaceIsRFC7386(t *testing.T) {
-	seed := rand.Uint64()
-	r, known := random{rand.New(rand.NewPCG(seed, 0))}, 0
-	for range *cases {
+	r, known := maker{random.New(t, 0)}, 0
+	for range *random.Cases {
 		base, override := r.object(4), r.object(4)
 		got, err := Replace(base, override)
 		if err != nil {
@@ -478,9 +476,9 @@ func TestReplaceIsRFC7386(t *testing.T) {
 			known++
 			continue
 		}
-		t.Fatalf("seed %d: %s with %s (-evanphx +ours):\n%s", seed, encode(t, base), encode(t, override), cmp.Diff(want, got))
+		t.Fatalf("%s with %s (-evanphx +ours):\n%s", encode(t, base), encode(t, override), cmp.Diff(want, got))
 	}
-	t.Logf("%d cases; in %d of them evanphx drops nulls of objects in lists", *cases, known)
+	t.Logf("%d cases; in %d of them evanphx drops nulls of objects in lists", *random.Cases, known)
 }
 
 // kubectl merges as it does, and the API server, by the types of a spec. What it is given it changes.
@@ -544,7 +542,6 @@ func TestKnownDifferences(t *testing.T) {
 
 // comparison is of what Strategic and kubectl make of the same.
 type comparison struct {
-	seed           uint64
 	known, refused int
 }
 
@@ -565,15 +562,15 @@ func (c *comparison) with(t *testing.T, base, override map[string]any, lists Lis
 		withoutNulls(want)
 	}
 	if !reflect.DeepEqual(want, got) || err != nil || ours != nil {
-		t.Fatalf("seed %d: by the lists of %v %s with %s (-kubectl +ours): %v, %v\n%s", c.seed, lists.meta, encode(t, base), encode(t, override), err, ours, cmp.Diff(want, got))
+		t.Fatalf("by the lists of %v %s with %s (-kubectl +ours): %v, %v\n%s", lists.meta, encode(t, base), encode(t, override), err, ours, cmp.Diff(want, got))
 	}
 }
 
 // What kubectl refuses is refused, and what it does is done, but for nulls (TestKnownDifferences).
 func TestStrategicIsThatOfKubectl(t *testing.T) {
-	c := comparison{seed: rand.Uint64()}
-	r := random{rand.New(rand.NewPCG(c.seed, 1))}
-	for range *cases {
+	var c comparison
+	r := maker{random.New(t, 1)}
+	for range *random.Cases {
 		set := r.one(2)
 		base, override := r.workload(set, false), r.directed(set)
 		if r.one(10) {
@@ -590,9 +587,9 @@ func TestStrategicIsThatOfKubectl(t *testing.T) {
 			c.with(t, base, override, RolloutLists, want, err)
 		}
 	}
-	t.Logf("%d cases; in %d of them kubectl leaves nulls in lists, and %d are refused by both", *cases, c.known, c.refused)
-	if c.refused < *cases/100 || c.refused > *cases/4 {
-		t.Errorf("%d of %d cases were refused: the generator makes too few of them, or too many", c.refused, *cases)
+	t.Logf("%d cases; in %d of them kubectl leaves nulls in lists, and %d are refused by both", *random.Cases, c.known, c.refused)
+	if c.refused < *random.Cases/100 || c.refused > *random.Cases/4 {
+		t.Errorf("%d of %d cases were refused: the generator makes too few of them, or too many", c.refused, *random.Cases)
 	}
 }
 
@@ -843,8 +840,8 @@ func rightBias(t *testing.T, override map[string]any, merged any) {
 
 func TestLaws(t *testing.T) {
 	t.Run("Replace", func(t *testing.T) {
-		r := random{rand.New(rand.NewPCG(rand.Uint64(), 2))}
-		for range *cases / 4 {
+		r := maker{random.New(t, 2)}
+		for range *random.Cases / 4 {
 			base, override := r.object(4), r.object(4)
 			before := runtime.DeepCopyJSON(override)
 			rightBias(t, before, laws(t, base, override, Replace, always))
@@ -852,15 +849,15 @@ func TestLaws(t *testing.T) {
 	})
 	for name, k := range kinds {
 		t.Run(name, func(t *testing.T) {
-			r, all := random{rand.New(rand.NewPCG(rand.Uint64(), 3))}, 0
-			for range *cases / 4 {
+			r, all := maker{random.New(t, 3)}, 0
+			for range *random.Cases / 4 {
 				set := name == "StatefulSet"
 				if k.laws(t, r.workload(set, false), r.directed(set)) {
 					all++
 				}
 			}
-			if all < *cases/4/3 {
-				t.Errorf("of %d cases %d say all laws", *cases/4, all)
+			if all < *random.Cases/4/3 {
+				t.Errorf("of %d cases %d say all laws", *random.Cases/4, all)
 			}
 		})
 	}

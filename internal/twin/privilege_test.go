@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/pod-security-admission/policy"
 	"k8s.io/utils/ptr"
+
+	"github.com/labkeeper/labkeeper/test/random"
 )
 
 // What pods can be, field by field: of the pod, of its container, and of its metadata.
@@ -57,10 +59,9 @@ var (
 // TestNeverMorePrivileged is that whatever a source is, and whatever the override, the twin may do nothing that the source
 // may not: by what Pod Security Admission says of both, and by rules of its own that share nothing with Exceeding.
 func TestNeverMorePrivileged(t *testing.T) {
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 1))
+	r := random.New(t, 1)
 	built, refusals := 0, 0
-	for range 5000 {
+	for range *random.Cases {
 		kind := []string{tracked, shifting}[r.IntN(2)]
 		from := source(t, kind)
 		from.Object["spec"].(map[string]any)["template"] = fragment(t, r, 0.12)
@@ -79,10 +80,10 @@ func TestNeverMorePrivileged(t *testing.T) {
 		spec, _ := twin.Object.Object["spec"].(map[string]any)
 		if more := exceeds(t, templateOf(from.Object["spec"].(map[string]any)), spec); len(more) > 0 {
 			raw, _ := json.Marshal(map[string]any{"source": from.Object["spec"], "override": override})
-			t.Fatalf("seed %d: the twin has %v: %s", seed, more, raw)
+			t.Fatalf("the twin has %v: %s", more, raw)
 		}
 	}
-	if built < 500 || refusals < 500 {
+	if built < *random.Cases/10 || refusals < *random.Cases/10 {
 		t.Errorf("%d were built and %d refused: the rest was not looked at", built, refusals)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/labkeeper/labkeeper/internal/merge"
+	"github.com/labkeeper/labkeeper/test/random"
 )
 
 // object reads YAML as an informer would have it.
@@ -1252,8 +1252,7 @@ func TestReadOnlyVolumes(t *testing.T) {
 // Whatever the override, the twin is no more privileged than its source, has its own selector, and what
 // Services select.
 func TestProperties(t *testing.T) {
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := random.New(t, 0)
 	parts := []string{
 		`{replicas: 2}`, `{template: {spec: {hostNetwork: true}}}`, `{template: {spec: {hostNetwork: false}}}`, `{template: {spec: {serviceAccountName: admin}}}`,
 		`{template: {spec: {serviceAccountName: null, automountServiceAccountToken: false}}}`, `{template: {spec: {serviceAccountName: web}}}`,
@@ -1264,7 +1263,7 @@ func TestProperties(t *testing.T) {
 		`{template: {spec: {volumes: [{name: v, emptyDir: {}}]}}}`, `{strategy: null}`, `{template: {spec: {containers: []}}}`, `{template: {spec: {initContainers: [{name: i, image: x}]}}}`,
 	}
 	built := 0
-	for range 3000 {
+	for range *random.Cases {
 		override := map[string]any{}
 		for range 1 + r.IntN(3) {
 			part := object(t, parts[r.IntN(len(parts))])
@@ -1286,14 +1285,14 @@ func TestProperties(t *testing.T) {
 		built++
 		template := twin.Object.Object["spec"].(map[string]any)["template"].(map[string]any)
 		if more := Exceeding(from.Object["spec"].(map[string]any)["template"].(map[string]any), template); len(more) > 0 {
-			t.Fatalf("seed %d: %v gives %v", seed, override, more)
+			t.Fatalf("%v gives %v", override, more)
 		}
 		selector, _, _ := unstructured.NestedStringMap(twin.Object.Object, "spec", "selector", "matchLabels")
 		if len(selector) != 1 || !selects(selector, labelsOf(template)) || !selects(w.Services[0].Selector, labelsOf(template)) || !twin.Services[0].Shared {
-			t.Fatalf("seed %d: %v gives labels %v", seed, override, labelsOf(template))
+			t.Fatalf("%v gives labels %v", override, labelsOf(template))
 		}
 	}
-	if built < 300 {
+	if built < *random.Cases/10 {
 		t.Errorf("only %d were built", built)
 	}
 }
