@@ -16,8 +16,11 @@ func TestArgoCDKnows(t *testing.T) {
 		u.SetLabels(map[string]string{"argocd.argoproj.io/secret-type": "cluster"})
 		return u
 	}
-	if !ArgoCDKnows(whole(), "c1") {
+	if !ArgoCDKnows(whole(), "c1") || ArgoCDCluster(whole()) != "c1" {
 		t.Error("it does not know c1")
+	}
+	if ArgoCDKnows(whole(), "c2") || ArgoCDKnows(&unstructured.Unstructured{Object: map[string]any{}}, "") {
+		t.Error("it knows c2, or a cluster without a name")
 	}
 	for what, spoil := range map[string]func(*unstructured.Unstructured){
 		"the name":   func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "data", "name") },

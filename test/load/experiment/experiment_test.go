@@ -1,10 +1,17 @@
 package experiment
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/client-go/rest"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/test/load/harness"
@@ -51,6 +58,8 @@ func event(verb string, content string) harness.Event {
 		e.Object.Resource = workflows
 	case "Namespace":
 		e.Object.Resource = namespaces
+	case "Secret":
+		e.Object.Resource = secrets
 	}
 	return e
 }
@@ -113,5 +122,57 @@ func TestEditIsOfTheSpecThatNewMakes(t *testing.T) {
 	}
 	if got := replicasOf(&o); got != "7" {
 		t.Errorf("the version is %q", got)
+	}
+}
+
+// Argo CD deploys on a cluster while there is a whole Secret for it, whichever of the two it hears of first.
+func TestArgoCDLooksForTheClusterSecret(t *testing.T) {
+	var deployed []string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), `"Healthy"`) {
+			deployed = append(deployed, r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:])
+		}
+	}))
+	defer server.Close()
+	c, err := harness.NewClient(&rest.Config{Host: server.URL}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := world()
+	if !slices.ContainsFunc(w.Watched, func(w harness.Watched) bool { return w.Resource == secrets && w.Namespace == argoCDNamespace }) {
+		t.Error("the world does not hear of Secrets")
+	}
+	app := func(name, destination string) string {
+		return `{"kind": "Application", "metadata": {"namespace": "argocd", "name": "` + name + `"}, "spec": {"sources": [], "destination": {` + destination + `}}}`
+	}
+	secret := func(name, config string) string {
+		value := func(s string) string { return `"` + base64.StdEncoding.EncodeToString([]byte(s)) + `"` }
+		return `{"kind": "Secret", "metadata": {"namespace": "argocd", "name": "cluster-` + name + `", "labels": {"argocd.argoproj.io/secret-type": "cluster"}},
+			"data": {"name": ` + value(name) + `, "server": ` + value("https://203.0.113.7") + `, "config": ` + value(config) + `}}`
+	}
+	const whole = `{"bearerToken": "not-a-token"}`
+	for _, step := range []struct {
+		what, object string
+		gone         bool
+		want         []string
+	}{
+		{"on the hub", app("hub", `"server": "https://kubernetes.default.svc"`), false, []string{"hub"}},
+		{"without a Secret", app("early", `"name": "one"`), false, nil},
+		{"the Secret of another", secret("two", whole), false, nil},
+		{"half a Secret", secret("one", ""), false, nil},
+		{"the Secret", secret("one", whole), false, []string{"early"}},
+		{"with the Secret", app("late", `"name": "one"`), false, []string{"late"}},
+		{"the Secret goes", secret("one", whole), true, nil},
+		{"after that", app("after", `"name": "one"`), false, nil},
+		{"it goes, too", app("after", `"name": "one"`), true, nil},
+	} {
+		deployed = nil
+		e := event("MODIFIED", step.object)
+		if err := w.Play(t.Context(), c, &e.Object, step.gone); err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+		if !slices.Equal(deployed, step.want) {
+			t.Errorf("%s: deployed are %q, want %q", step.what, deployed, step.want)
+		}
 	}
 }

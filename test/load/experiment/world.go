@@ -3,10 +3,14 @@ package experiment
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/test/env"
@@ -33,11 +37,13 @@ users:
 
 // world is Crossplane, Cluster API, Argo CD and Argo Workflows.
 func world() harness.World {
+	argo := &argoCD{secrets: map[string]string{}, known: map[string]int{}, waiting: map[string]*harness.Object{}}
 	return harness.World{
 		Watched: []harness.Watched{
 			{Resource: claims},
 			{Resource: clusters},
 			{Resource: vclusters},
+			{Resource: secrets, Namespace: argoCDNamespace},
 			{Resource: applications, Namespace: argoCDNamespace},
 			{Resource: workflows, Namespace: workflowNamespace},
 		},
@@ -49,8 +55,10 @@ func world() harness.World {
 				return clusterAPI(ctx, c, o, gone)
 			case vclusters:
 				return virtual(ctx, c, o, gone)
+			case secrets:
+				return argo.cluster(ctx, c, o, gone)
 			case applications:
-				return argoCD(ctx, c, o, gone)
+				return argo.application(ctx, c, o, gone)
 			default:
 				return argoWorkflows(ctx, c, o, gone)
 			}
@@ -122,17 +130,89 @@ func virtual(ctx context.Context, c *harness.Client, o *harness.Object, gone boo
 	return c.Patch(ctx, o.Path()+"/status", map[string]any{"status": map[string]any{"ready": true}})
 }
 
-// argoCD says Healthy and Synced at the sources that there are.
-func argoCD(ctx context.Context, c *harness.Client, o *harness.Object, gone bool) error {
-	if gone {
+// argoCD deploys on the clusters that it knows. It hears of Secrets and Applications in any order.
+type argoCD struct {
+	mu sync.Mutex
+	// secrets are the names of clusters, by the paths of the Secrets that it knows them by, and known how many of those each has.
+	secrets map[string]string
+	known   map[string]int
+	// waiting are the Applications, by their paths, that were seen last when it did not know their clusters.
+	waiting map[string]*harness.Object
+}
+
+// cluster deploys what has waited for a cluster when it knows that.
+func (a *argoCD) cluster(ctx context.Context, c *harness.Client, o *harness.Object, gone bool) error {
+	name := ""
+	if !gone {
+		secret := &unstructured.Unstructured{Object: map[string]any{}}
+		secret.SetLabels(o.Metadata.Labels)
+		var data map[string]any
+		if err := json.Unmarshal(o.Data, &data); len(o.Data) > 0 && err != nil {
+			return err
+		}
+		secret.Object["data"] = data
+		name = env.ArgoCDCluster(secret)
+	}
+	var errs []error
+	for _, app := range a.learn(o.Path(), name) {
+		errs = append(errs, harness.Ignore(deploy(ctx, c, app), http.StatusNotFound, http.StatusConflict))
+	}
+	return errors.Join(errs...)
+}
+
+// learn are the Applications that wait for a cluster, until they are seen deployed.
+func (a *argoCD) learn(secret, cluster string) (apps []*harness.Object) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.known[a.secrets[secret]]--
+	a.known[cluster]++
+	a.secrets[secret] = cluster
+	for _, app := range a.waiting {
+		if cluster != "" && destination(app) == cluster {
+			apps = append(apps, app)
+		}
+	}
+	return apps
+}
+
+// waits says whether an Application that stays waits for its cluster, and keeps it until that is known.
+func (a *argoCD) waits(o *harness.Object, stays bool) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.waiting, o.Path())
+	name := destination(o)
+	if !stays || name == "" || a.known[name] > 0 {
+		return false
+	}
+	a.waiting[o.Path()] = o
+	return true
+}
+
+// application deploys one where it knows the cluster, and lets it go.
+func (a *argoCD) application(ctx context.Context, c *harness.Client, o *harness.Object, gone bool) error {
+	going := o.Metadata.DeletionTimestamp != ""
+	waits := a.waits(o, !gone && !going)
+	if gone || waits {
 		return nil
 	}
-	if o.Metadata.DeletionTimestamp != "" {
-		keep := slices.DeleteFunc(slices.Clone(o.Metadata.Finalizers), func(f string) bool { return f == argoCDFinalizer })
-		return c.Patch(ctx, o.Path(), map[string]any{"metadata": map[string]any{
-			"finalizers": keep, "resourceVersion": o.Metadata.ResourceVersion,
-		}})
+	if !going {
+		return deploy(ctx, c, o)
 	}
+	keep := slices.DeleteFunc(slices.Clone(o.Metadata.Finalizers), func(f string) bool { return f == argoCDFinalizer })
+	return c.Patch(ctx, o.Path(), map[string]any{"metadata": map[string]any{
+		"finalizers": keep, "resourceVersion": o.Metadata.ResourceVersion,
+	}})
+}
+
+// destination is the name of the cluster that an Application is deployed on; empty for the one that Argo CD runs on.
+func destination(o *harness.Object) string {
+	var spec struct{ Destination struct{ Name string } }
+	_ = json.Unmarshal(o.Spec, &spec) // whoever deploys it says so
+	return spec.Destination.Name
+}
+
+// deploy says Healthy and Synced at the sources that there are.
+func deploy(ctx context.Context, c *harness.Client, o *harness.Object) error {
 	var spec struct{ Sources, Destination json.RawMessage }
 	if err := json.Unmarshal(o.Spec, &spec); err != nil {
 		return err

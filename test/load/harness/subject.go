@@ -159,6 +159,8 @@ type Object struct {
 	Metadata Metadata        `json:"metadata"`
 	Spec     json.RawMessage `json:"spec"`
 	Status   json.RawMessage `json:"status"`
+	// Data is that of a Secret or ConfigMap.
+	Data json.RawMessage `json:"data"`
 
 	// Resource is how it was found.
 	Resource schema.GroupVersionResource `json:"-"`
