@@ -24,11 +24,14 @@
 // the ledgers of HibernatePlans written without a pace, which would be one of that clock: what
 // goes on between two of their writes is in no run. The clock stands still at the start of the lab
 // until a workload moves it on (Stage.Advance), so that the times the manager writes are compared
-// too. Random in that process are: how long an informer waits before it lists again after an
-// error, which decides in which order kinds come back, and which the tag seeds; how long a watch
-// lasts, which is minutes, and when informers resync, which is hours, longer than any run; when a
-// lost Event is sent again, and Events are not counted; the renewal of the lease, and there is no
-// leader election in a run. The queue and its backoff have no randomness.
+// too. Where no time is written at which something is due, the workload moves the clock there and no further
+// (Stage.Due): what is late is never done then, and what is early is written a second before, when without a fault
+// nothing may be.
+//
+// Random in that process are: how long an informer waits before it lists again after an error, which decides in which
+// order kinds come back, and which the tag seeds; how long a watch lasts, which is minutes, and when informers resync,
+// which is hours, longer than any run; when a lost Event is sent again, and Events are not counted; the renewal of the
+// lease, and there is no leader election in a run. The queue and its backoff have no randomness.
 //
 // # What of an end is compared
 //

@@ -159,6 +159,11 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 	if r.converged && reference != nil {
 		r.judgeEnd(&out, reference, history)
 	}
+	if r.fault.Mode == "" { // else what the fault has held up may come then
+		for _, w := range r.early {
+			out.add("O1", "written before it is due: %s", w.Signature())
+		}
+	}
 	for _, orphan := range append(r.orphans(history), r.strays()...) {
 		out.add("O3", "%s", orphan)
 	}

@@ -74,6 +74,8 @@ type run struct {
 	reached int
 	// advances are how far the manager's clock was moved on, in all.
 	advances []time.Duration
+	// early is what was written a moment before something was due.
+	early []Write
 	// seats are where the run has one while something happens in it; nil is nowhere.
 	seats *seats
 	// still is how long it had none.
@@ -103,7 +105,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	if reference != nil {
 		r.words = reference.words
 	}
-	r.stage = &Stage{Namespace: namespace.Name, Client: l.client, workload: p.Workload, advance: r.advance}
+	r.stage = &Stage{Namespace: namespace.Name, Client: l.client, workload: p.Workload, advance: r.advance, due: r.await}
 	plan := disturbance{
 		Fault: p.Fault, also: p.Also, hide: r.hide, restart: p.restart, now: l.now,
 		kill: func() { r.manager.kill() }, secrets: l.world.Secrets,
@@ -128,7 +130,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	}
 	r.stage.manager, r.stage.proxy = r.manager, r.proxy
 	begun := time.Now()
-	if !r.rested(ctx) {
+	if !r.rested(ctx, idle) {
 		tail := r.manager.process.Tail(15)
 		r.close()
 		return nil, fmt.Errorf("starting manager: %w; its log ends with:\n%s", errNotReady, tail)
@@ -300,20 +302,37 @@ func (r *run) advance(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
+// await moves the clock on to when something is due, and keeps what is written a moment before, but where what is read then could not
+// be refused any more, and where the manager waits for the API server to be restarted, and looks at nothing until then.
+func (r *run) await(ctx context.Context, d time.Duration) error {
+	const before = time.Second
+	if r.fault.reads() || r.proxy.awaitsOutage() {
+		return r.advance(ctx, d)
+	}
+	r.rested(ctx, stillness)
+	written := len(stored(r.proxy.story()))
+	if err := r.advance(ctx, d-before); err != nil {
+		return err
+	}
+	r.rested(ctx, stillness)
+	r.early = append(r.early, stored(r.proxy.story())[written:]...)
+	return r.advance(ctx, before)
+}
+
 // quiet watches what has converged for writes and other requests that nobody needs, from when the manager has all its caches:
 // one that has just been started writes nothing yet, and lists.
 func (r *run) quiet(ctx context.Context, d time.Duration) []Write {
-	r.restless, r.up = !r.rested(ctx), r.manager.ready(ctx)
+	r.restless, r.up = !r.rested(ctx, idle), r.manager.ready(ctx)
 	before := r.proxy.requests()
 	time.Sleep(d)
 	r.idly = r.proxy.requests() - before
 	return r.proxy.story()[r.reached:]
 }
 
-// rested waits until the manager is up and has nothing left to ask for, and says whether it came to that.
-func (r *run) rested(ctx context.Context) bool {
+// rested waits until the manager is up and has had nothing to ask for so long, and says whether it came to that.
+func (r *run) rested(ctx context.Context, long time.Duration) bool {
 	// To ask the manager costs both a connection.
-	for deadline := time.Now().Add(startLimit); !r.proxy.idle(idle) || !r.manager.ready(ctx); time.Sleep(poll) {
+	for deadline := time.Now().Add(startLimit); !r.proxy.idle(long) || !r.manager.ready(ctx); time.Sleep(poll) {
 		if time.Now().After(deadline) {
 			return false
 		}

@@ -136,6 +136,7 @@ type Stage struct {
 	manager   *manager
 	proxy     *proxy
 	advance   func(context.Context, time.Duration) error
+	due       func(context.Context, time.Duration) error
 
 	mu sync.Mutex
 	// released are the steps that the workload does not hold any more.
@@ -145,6 +146,10 @@ type Stage struct {
 // Advance moves the clock of the manager on while it is down: a manager sleeps by the clock of
 // the machine, and looks at everything when it starts.
 func (s *Stage) Advance(ctx context.Context, d time.Duration) error { return s.advance(ctx, d) }
+
+// Due moves the clock of the manager on to a moment in which something is due, and not further: what is late is not done then.
+// A second before, the manager looks, too, when it has nothing to write.
+func (s *Stage) Due(ctx context.Context, d time.Duration) error { return s.due(ctx, d) }
 
 // Holds says whether the workload keeps an outside from a step, if only until it releases it.
 func (s *Stage) Holds(step string) bool {

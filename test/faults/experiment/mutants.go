@@ -11,6 +11,7 @@ const (
 	targets     = "internal/controller/experiment/target.go"
 	apps        = "internal/controller/experiment/applications.go"
 	teardown    = "internal/controller/experiment/teardown.go"
+	lasting     = "internal/controller/experiment/lifetime.go"
 	reporting   = "internal/controller/experiment/report.go"
 	naming      = "internal/controller/experiment/names.go"
 	finishing   = "internal/kube/finish.go"
@@ -284,6 +285,33 @@ func (s *scope) told() bool {
 			{File: plan, Old: " does not exist; create it\")", New: " does not exist; create it \"+f.experiment.ResourceVersion)"},
 		},
 		Workloads: []string{"template-missing"},
+	},
+
+	// Time: what is due is due at its time, whoever looks, and however often.
+	{
+		Name: "due-from-now", RootCause: "a deadline counts from when somebody looks, not from when it began",
+		Edits:     edit1(targets, "		s.Since = timestamp(past(before.Since.Time, f.now))\n", "		s.Since = timestamp(f.now)\n"),
+		Workloads: []string{"late-provisioning"},
+	},
+	{
+		Name: "due-late", RootCause: "what is due happens a moment later",
+		Edits:     edit1(plan, "	left := t.Since.Add(limit).Sub(f.now)\n", "	left := t.Since.Add(limit + time.Second).Sub(f.now)\n"),
+		Workloads: []string{"late-deploying"},
+	},
+	{
+		Name: "due-early", RootCause: "what is due happens a moment before",
+		Edits:     edit1(teardown, "	until := since.Add(deadlineOf(d.experiment) / time.Duration(share))\n", "	until := since.Add(deadlineOf(d.experiment)/time.Duration(share) - time.Second)\n"),
+		Workloads: []string{"stuck-application"},
+	},
+	{
+		Name: "released-from-now", RootCause: "when a teardown began is recorded anew in every pass",
+		Edits:     edit1(teardown, "		return timestamp(past(t.StartedAt.Time, now))\n", "		return timestamp(now)\n"),
+		Workloads: []string{"release-cluster"},
+	},
+	{
+		Name: "lives-longer", RootCause: "an end is told of that is moved by a constant",
+		Edits:     edit1(lasting, "max(e.Spec.TTLDays, 1)) * day)}", "max(e.Spec.TTLDays, 1))*day + time.Second)}"),
+		Workloads: []string{"complete"},
 	},
 
 	// Teardown.

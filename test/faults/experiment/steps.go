@@ -298,6 +298,11 @@ func sleep(d time.Duration) action {
 	return func(ctx context.Context, s *faults.Stage) error { return s.Advance(ctx, d) }
 }
 
+// due lets time pass until something is due.
+func due(d time.Duration) action {
+	return func(ctx context.Context, s *faults.Stage) error { return s.Due(ctx, d) }
+}
+
 func restart(ctx context.Context, s *faults.Stage) error {
 	return errors.Join(kill(ctx, s), start(ctx, s))
 }

@@ -616,7 +616,7 @@ var stuckDeletions = []faults.Workload{
 		Holds:   []string{clusterGone},
 		Steps: steps(
 			step(reached(v1alpha1.PhaseComplete), remove),
-			step(clusterLeft, sleep(time.Hour)),
+			step(clusterLeft, due(30*time.Minute)),
 		),
 		Done:   gone,
 		Leaves: []string{"GKECluster app"},
@@ -672,13 +672,13 @@ var stuckDeletions = []faults.Workload{
 		Breaks: []string{housesLast}, // the cluster has had its time
 	},
 	{
-		// The cluster goes all the same, and then the Application, which Argo CD could never delete.
+		// The cluster goes all the same, after a quarter of the deadline, and then the Application, which Argo CD could never delete.
 		Name:    "stuck-application",
 		Objects: objects(onCluster),
 		Holds:   []string{applicationGone},
 		Steps: steps(
 			step(reached(v1alpha1.PhaseComplete), remove),
-			step(waitsFor("Application"), sleep(10*time.Minute)),
+			step(waitsFor("Application"), due(450*time.Second)),
 		),
 		Done:   gone,
 		Breaks: []string{clustersLast},
@@ -714,7 +714,7 @@ var terminations = []faults.Workload{
 		Name:    "late-provisioning",
 		Objects: objects(onCluster),
 		Holds:   []string{clusterReady},
-		Steps:   steps(step(provisioning, sleep(2*time.Hour))),
+		Steps:   steps(step(provisioning, due(time.Hour))),
 		Done:    reached(v1alpha1.PhaseFailed),
 	},
 }
@@ -767,7 +767,7 @@ var lifetimes = []faults.Workload{
 	{
 		Name:    "expire-finished",
 		Objects: objects(briefly),
-		Steps:   steps(step(reached(v1alpha1.PhaseComplete), sleep(2*time.Hour))),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), due(time.Hour))),
 		Done:    gone,
 	},
 	{
@@ -786,7 +786,7 @@ var lifetimes = []faults.Workload{
 		Name:    "late-deploying",
 		Objects: objects(impatient),
 		Holds:   []string{applicationHealthy},
-		Steps:   steps(step(deploying, sleep(time.Hour))),
+		Steps:   steps(step(deploying, due(30*time.Minute))),
 		Done:    reached(v1alpha1.PhaseFailed),
 	},
 	{

@@ -3,15 +3,18 @@ package hibernateplan
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/restore"
 	"github.com/labkeeper/labkeeper/internal/runner"
 	"github.com/labkeeper/labkeeper/test/faults"
+	"github.com/labkeeper/labkeeper/test/runners"
 )
 
 // What must hold whatever happens.
@@ -25,6 +28,8 @@ const (
 	released = "a restore point goes when it is recorded that its target is awake"
 	usedLast = "what is used by others sleeps after them, and wakes before them"
 	onward   = "a ledger does not go back"
+	// inTime: no plan of a workload asks for another time.
+	inTime = "a Job has half an hour, of which its runner leaves the end"
 	// nothingLeft: of a cycle that is over nothing stays.
 	nothingLeft = "an attempt that is over and recorded as cleared has left nothing"
 )
@@ -124,6 +129,19 @@ var invariants = map[string]func([]faults.Entry) string{
 			return ""
 		}
 		return goesBack(withLedger(before, ever), withLedger(planOf(last.Object), ever))
+	},
+	inTime: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		if last.Verb != watch.Added || last.Object.GetKind() != "Job" {
+			return ""
+		}
+		spec := jobOf(last.Object).Spec
+		may := time.Duration(ptr.Deref(spec.ActiveDeadlineSeconds, 0)) * time.Second
+		task, err := runners.TaskOf(spec.Template.Spec.Containers[0])
+		if err != nil || may != 30*time.Minute || task.Deadline < may-time.Minute || task.Deadline >= may {
+			return fmt.Sprintf("that of target %s has %s, and its runner %s (%v)", target(last.Object), may, task.Deadline, err)
+		}
+		return ""
 	},
 	nothingLeft: func(history []faults.Entry) string {
 		last, state := history[len(history)-1], faults.StateOf(history)

@@ -13,6 +13,8 @@ const (
 	applying = "internal/controller/hibernateplan/apply.go"
 	ledger   = "internal/controller/hibernateplan/ledger.go"
 	naming   = "internal/controller/hibernateplan/names.go"
+	jobs     = "internal/controller/hibernateplan/jobs.go"
+	desiring = "internal/controller/hibernateplan/desire.go"
 )
 
 func edit1(file, before, after string) []faults.Edit {
@@ -138,8 +140,33 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "asked-for-ever", RootCause: "that an annotation was acted on is not recorded",
-		Edits:     edit1("internal/controller/hibernateplan/desire.go", "	st.Acknowledged = kept\n", "	st.Acknowledged = kept[:0]\n"),
+		Edits:     edit1(desiring, "	st.Acknowledged = kept\n", "	st.Acknowledged = kept[:0]\n"),
 		Workloads: []string{"by-annotation"},
+	},
+	{
+		Name: "job-longer", RootCause: "a Job may run longer than its runner is told",
+		Edits:     edit1(jobs, "ptr.To(int64(a.deadline() / time.Second))", "ptr.To(int64(a.deadline()/time.Second) + 60)"),
+		Workloads: []string{"dag"},
+	},
+	{
+		Name: "retried-late", RootCause: "what is due happens a moment later",
+		Edits:     edit1(ledger, "	return e.FinishedAt.Add(wait)\n", "	return e.FinishedAt.Add(wait + time.Second)\n"),
+		Workloads: []string{"sequential"},
+	},
+	{
+		Name: "retried-early", RootCause: "what is due happens a moment before",
+		Edits:     edit1(ledger, "	return e.FinishedAt.Add(wait)\n", "	return e.FinishedAt.Add(wait - time.Second)\n"),
+		Workloads: []string{"sequential"},
+	},
+	{
+		Name: "given-up-from-now", RootCause: "how long a deleted plan has waited counts from when somebody looks",
+		Edits:     edit1(plan, "	if plan.Status.DeletingSince == nil {\n", "	if plan.Status.DeletingSince == nil || f.now.After(plan.Status.DeletingSince.Time) {\n"),
+		Workloads: []string{"given-up"},
+	},
+	{
+		Name: "turns-late", RootCause: "when a schedule turns next is told, and moved by a constant",
+		Edits:     edit1(desiring, "	t := v1alpha1.Transition{Time: metav1.NewTime(at), To", "	t := v1alpha1.Transition{Time: metav1.NewTime(at.Add(time.Second)), To"),
+		Workloads: []string{"by-schedule"},
 	},
 	{
 		Name: "list-untold", RootCause: "what is written last and gone when its kind is listed anew is waited for",

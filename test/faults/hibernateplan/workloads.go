@@ -209,6 +209,11 @@ func sleep(d time.Duration) action {
 	return func(ctx context.Context, s *faults.Stage) error { return s.Advance(ctx, d) }
 }
 
+// due lets time pass until something is due.
+func due(d time.Duration) action {
+	return func(ctx context.Context, s *faults.Stage) error { return s.Due(ctx, d) }
+}
+
 func release(ctx context.Context, s *faults.Stage) error {
 	s.Release(runs)
 	return nil
@@ -398,7 +403,7 @@ var inStatus = []faults.Workload{
 	{
 		Name:    "sequential",
 		Objects: objects(sequential, []string{sleeper("a"), fails("b", "shutdown", 1)}),
-		Steps:   []faults.Step{faults.At(retrying("b"), sleep(late)), faults.At(asleepNow(1), wake)},
+		Steps:   []faults.Step{faults.At(retrying("b"), due(10*time.Second)), faults.At(asleepNow(1), wake)},
 		Done:    over(2),
 	},
 	{
@@ -510,10 +515,10 @@ var inStatus = []faults.Workload{
 		Done: all(gone, sleeps("a")),
 	},
 	{
-		// The time in which a deleted plan waits for what does not wake.
+		// The time in which a deleted plan waits for what does not wake, and no more of it.
 		Name:    "given-up",
 		Objects: objects(sequential, []string{fails("a", "wakeup", 0)}),
-		Steps:   []faults.Step{faults.At(asleepNow(1), remove), faults.At(retrying("a"), sleep(2*time.Hour))},
+		Steps:   []faults.Step{faults.At(asleepNow(1), remove), faults.At(retrying("a"), sleep(time.Hour))},
 		Done:    all(gone, sleeps("a")),
 	},
 	{
