@@ -6,11 +6,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -138,6 +140,9 @@ func (o options) check() error {
 		if f.value == "" {
 			return fmt.Errorf("--%s: it must not be empty", f.flag)
 		}
+		if problems := validation.IsDNS1123Subdomain(f.value); len(problems) > 0 {
+			return fmt.Errorf("--%s: %q: %s", f.flag, f.value, strings.Join(problems, "; "))
+		}
 	}
 	for _, f := range append([]namespaceFlag{{"leader-election-namespace", o.leaderElectionNamespace}}, o.namespaces()...) {
 		if problems := validation.IsDNS1123Label(f.namespace); f.namespace != "" && len(problems) > 0 {
@@ -150,7 +155,7 @@ func (o options) check() error {
 	if !slices.Contains([]string{"", "privileged", "baseline", "restricted"}, e.HubPodSecurity) {
 		return fmt.Errorf("--hub-pod-security: %q is none of privileged, baseline, restricted", e.HubPodSecurity)
 	}
-	if err := o.checkLists(); err != nil {
+	if err := cmp.Or(o.checkLists(), o.checkAddresses(), checkHibernation(o.Hibernation)); err != nil {
 		return err
 	}
 	if o.webhookPort < 0 || o.webhookPort > 65535 {
@@ -175,11 +180,63 @@ func (o options) checkLists() error {
 	if slices.Contains(o.Experiment.WatchNamespaces, "") {
 		return errors.New("--watch-namespaces: an empty name in the list; write a,b")
 	}
+	if prefix := slices.IndexFunc(o.Twins.Annotations, spaced); prefix >= 0 {
+		return fmt.Errorf("--twin-annotations: %q has a space, which no annotation has; write example.com/,prometheus.io/", o.Twins.Annotations[prefix])
+	}
 	if slices.Contains(o.Twins.Annotations, "") {
 		return errors.New("--twin-annotations: an empty prefix in the list, which is that of every annotation; write example.com/,prometheus.io/")
 	}
-	if slices.Contains(o.Hibernation.ClusterNamespaces, "") {
-		return errors.New("--hibernate-cluster-from: an empty name in the list; write a,b")
+	return nil
+}
+
+// checkHibernation refuses values of the flags of HibernatePlans that could only fail in the evening.
+func checkHibernation(h hibernateplan.Options) error {
+	for _, f := range []struct {
+		flag  string
+		names []string
+		valid func(string) []string
+	}{
+		{"hibernate-cluster-from", h.ClusterNamespaces, validation.IsDNS1123Label},
+		{"runner-image-pull-secrets", h.PullSecrets, validation.IsDNS1123Subdomain},
+	} {
+		for _, name := range f.names {
+			if name == "" {
+				return fmt.Errorf("--%s: an empty name in the list; write a,b", f.flag)
+			}
+			if problems := f.valid(name); len(problems) > 0 {
+				return fmt.Errorf("--%s: %q: %s", f.flag, name, strings.Join(problems, "; "))
+			}
+		}
+	}
+	if spaced(h.Image) {
+		return fmt.Errorf("--runner-image: %q has a space, which no image has", h.Image)
+	}
+	if h.LedgerInStatus < 0 || h.LedgerInStatus > maxLedgerInStatus {
+		return fmt.Errorf("--hibernation-ledger-in-status: %d is not from 0 to %d: an object has room for no more", h.LedgerInStatus, maxLedgerInStatus)
+	}
+	return nil
+}
+
+// maxLedgerInStatus leaves a plan some of the 1.5 MiB of an object.
+const maxLedgerInStatus = 1 << 20
+
+func spaced(text string) bool { return strings.ContainsFunc(text, unicode.IsSpace) }
+
+// checkAddresses refuses what nothing can listen at.
+func (o options) checkAddresses() error {
+	for _, f := range []struct{ flag, value string }{
+		{"metrics", o.metricsAddress}, {"health-probe", o.probeAddress}, {"pprof", o.pprofAddress},
+	} {
+		if f.value == "0" {
+			continue
+		}
+		_, port, err := net.SplitHostPort(f.value)
+		if err == nil {
+			_, err = net.LookupPort("tcp", port)
+		}
+		if err != nil {
+			return fmt.Errorf("--%s-bind-address: %q is no address, such as :8443 or 127.0.0.1:8443, and not 0, which is none: %w", f.flag, f.value, err)
+		}
 	}
 	return nil
 }
@@ -248,6 +305,9 @@ type namespaceFlag struct{ flag, namespace string }
 func (o options) namespaces() []namespaceFlag {
 	e := o.Experiment
 	var named []namespaceFlag
+	if o.leaderElect {
+		named = append(named, namespaceFlag{"leader-election-namespace", o.leaderElectionNamespace})
+	}
 	if o.Runs(controller.Experiments) {
 		named = append(named,
 			namespaceFlag{"argocd-namespace", e.ArgoCDNamespace},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -146,7 +147,10 @@ var unsteady = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 
 // exist says which flag names a namespace that is not there: every Experiment would wait
 // for it, and none would know why.
 func exist(ctx context.Context, c client.Reader, namespaces []namespaceFlag) error {
-	for _, f := range namespaces {
+	for i, f := range namespaces {
+		if slices.ContainsFunc(namespaces[:i], func(before namespaceFlag) bool { return before.namespace == f.namespace }) {
+			continue // several flags may name one, and some go by another's
+		}
 		var err error
 		stopped := wait.ExponentialBackoffWithContext(ctx, unsteady, func(ctx context.Context) (bool, error) {
 			err = c.Get(ctx, types.NamespacedName{Name: f.namespace}, &corev1.Namespace{})
