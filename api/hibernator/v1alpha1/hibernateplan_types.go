@@ -309,7 +309,7 @@ type Override struct {
 	State OverrideState `json:"state"`
 	// until is when the schedule counts again; without it, when override is taken out.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z')",message="until must be a time, such as 2026-03-02T06:00:00Z"
+	// +kubebuilder:validation:XValidation:rule="self >= timestamp('0001-01-01T00:00:00Z') && self <= timestamp('9999-12-31T23:59:59.999999999Z')",message="until must be a time, such as 2026-03-02T06:00:00Z"
 	Until *metav1.Time `json:"until,omitempty"`
 }
 

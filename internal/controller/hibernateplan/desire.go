@@ -144,9 +144,12 @@ func insisted(plan *v1alpha1.HibernatePlan, now time.Time) (desire, bool) {
 	return desire{}, false
 }
 
+// lastYear is the last that a status can tell of: what lasts longer lasts for ever.
+const lastYear = 9999
+
 func wanted(state v1alpha1.OverrideState, until *metav1.Time, by string, now time.Time) (desire, bool) {
 	d := desire{asleep: state == v1alpha1.OverrideHibernated, by: by}
-	if until != nil {
+	if until != nil && until.UTC().Year() <= lastYear {
 		d.until = until.Time
 	}
 	return d, until == nil || now.Before(until.Time)

@@ -169,6 +169,20 @@ func TestStoredLeadTime(t *testing.T) {
 	}
 }
 
+// An override that was stored with a time that no status can have is one for ever: a plan that cannot say what it does does nothing.
+func TestStoredUntil(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 1))
+	until, err := time.Parse(time.RFC3339, "9999-12-31T23:59:59-12:00")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideHibernated, Until: ptr.To(metav1.NewTime(until))}
+	w.settle()
+	if next := w.plan.Status.NextTransition; next != nil {
+		t.Errorf("next is %s", next.Time.UTC().Format(time.RFC3339))
+	}
+}
+
 // A plan that changes all the time does not fill its status with that.
 func TestUpcomingIsBounded(t *testing.T) {
 	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 1))

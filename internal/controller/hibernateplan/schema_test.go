@@ -82,8 +82,11 @@ var rulings = slices.Concat(
 		readable("requests"),
 		{
 			"HibernatePlan", "override", "until must be a time, such as 2026-03-02T06:00:00Z",
-			[]string{`{state: Awake}`, `{state: Awake, until: "2026-03-02T00:00:00Z"}`, `{state: Awake, until: "2026-03-02T00:00:00.25+02:00"}`},
-			[]string{`{state: Awake, until: "0000-12-31T00:00:00Z"}`},
+			[]string{
+				`{state: Awake}`, `{state: Awake, until: "2026-03-02T00:00:00Z"}`, `{state: Awake, until: "2026-03-02T00:00:00.25+02:00"}`,
+				`{state: Awake, until: "9999-12-31T23:59:59.5Z"}`, `{state: Awake, until: "9999-12-31T23:59:59+01:00"}`,
+			},
+			[]string{`{state: Awake, until: "0000-12-31T00:00:00Z"}`, `{state: Awake, until: "9999-12-31T23:59:59-01:00"}`},
 		},
 		{
 			"ScheduleException", "", "validUntil must be after validFrom",
