@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"os"
+	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -101,4 +104,18 @@ func FuzzParseTask(f *testing.F) {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	})
+}
+
+// A process starts with the longest parameters that there may be, and with none that are longer.
+func TestMaxParameters(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("runners run on Linux")
+	}
+	for more, starts := range []bool{true, false} {
+		command := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$")
+		command.Env = []string{EnvParameters + "=" + strings.Repeat("x", MaxParameters+more)}
+		if err := command.Run(); (err == nil) != starts {
+			t.Errorf("%d more than the most: %v", more, err)
+		}
+	}
 }

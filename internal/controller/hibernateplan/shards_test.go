@@ -14,6 +14,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
 // large is a plan whose ledger has no room in the status, that is to sleep.
@@ -338,6 +340,30 @@ func TestPlanTooLarge(t *testing.T) {
 	p = facts{plan: plan, registry: registry, namespace: "system", now: noon}.decide()
 	if p.Problem == nil || p.Problem.reason != v1alpha1.ReasonInvalid || !strings.Contains(p.Problem.message, "make several plans") || p.Status.CurrentCycle != nil {
 		t.Errorf("got %v", p.Problem)
+	}
+}
+
+// Parameters that no runner can be told of are refused, in the evening as by day; what is deleted wakes all the same.
+func TestParametersTooLong(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 2)
+	tell := func(bytes int) Plan {
+		plan.Spec.Targets[1].Parameters = &apiextensionsv1.JSON{Raw: []byte(`{"x":"` + strings.Repeat("y", bytes-len(`{"x":""}`)) + `"}`)}
+		return facts{plan: plan, registry: registry, namespace: "system", now: noon}.decide()
+	}
+	if p := tell(runner.MaxParameters); p.Problem != nil {
+		t.Errorf("got %v", p.Problem)
+	}
+	p := tell(runner.MaxParameters + 1)
+	path := "spec.targets[1](" + plan.Spec.Targets[1].Name + ").parameters: "
+	if p.Problem == nil || p.Problem.reason != v1alpha1.ReasonInvalid || !strings.HasPrefix(p.Problem.message, path) || p.Status.CurrentCycle != nil {
+		t.Errorf("got %v", p.Problem)
+	}
+	if err := invalid(plan.Spec, registry); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("the webhook says %v", err)
+	}
+	plan.DeletionTimestamp = &metav1.Time{Time: noon}
+	if p := tell(runner.MaxParameters + 1); p.Problem != nil {
+		t.Errorf("deleted: %v", p.Problem)
 	}
 }
 
