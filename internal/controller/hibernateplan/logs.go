@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,8 +28,8 @@ const (
 
 // Logs reads the log of a pod.
 type Logs interface {
-	// Stream returns the end of it, at most limit bytes.
-	Stream(ctx context.Context, pod *corev1.Pod, limit int64) (io.ReadCloser, error)
+	// Stream returns its last lines.
+	Stream(ctx context.Context, pod *corev1.Pod) (io.ReadCloser, error)
 }
 
 // collect keeps the log of an attempt, and says where. A log that cannot be had is told of in the manager's own: nothing
@@ -48,13 +49,13 @@ func (s *scope) collect(ctx context.Context, e *execution, pods []corev1.Pod) st
 }
 
 func (s *scope) keepLog(ctx context.Context, e *execution, pod *corev1.Pod) (string, error) {
-	stream, err := s.Logs.Stream(ctx, pod, maxLog)
+	stream, err := s.Logs.Stream(ctx, pod)
 	if err != nil {
 		return "", err
 	}
 	defer stream.Close()
-	text, err := io.ReadAll(io.LimitReader(stream, maxLog))
-	if err != nil {
+	text := &tail{}
+	if _, err := io.Copy(text, stream); err != nil {
 		return "", err
 	}
 	at, key := s.names().log(e.Target), name(e.JobRef)+".log"
@@ -69,13 +70,37 @@ func (s *scope) keepLog(ctx context.Context, e *execution, pod *corev1.Pod) (str
 	} else if !marks.Owns(s.owner, kept) {
 		return "", &kube.NameTakenError{Object: "ConfigMap " + at.String()}
 	}
-	keepLast(kept, key, string(text))
+	keepLast(kept, key, text.String())
 	if kept.ResourceVersion == "" {
 		err = s.Live.Create(ctx, kept, client.FieldOwner(kube.FieldOwner))
 	} else {
 		err = s.Live.Update(ctx, kept, client.FieldOwner(kube.FieldOwner))
 	}
 	return fmt.Sprintf("%s%s#%s", configMapScheme, at, key), err
+}
+
+// tail is the end of what is written to it: a kubelet that is asked for so many bytes of the last lines leaves the very last ones out.
+type tail struct {
+	kept []byte
+	cut  bool
+}
+
+// Write takes everything.
+func (t *tail) Write(p []byte) (int, error) {
+	t.kept = append(t.kept, p...)
+	if more := len(t.kept) - maxLog; more > 0 {
+		t.kept, t.cut = t.kept[more:], true
+	}
+	return len(p), nil
+}
+
+// String begins with a whole line, if there is one.
+func (t *tail) String() string {
+	text := string(t.kept)
+	if _, rest, found := strings.Cut(text, "\n"); t.cut && found && rest != "" {
+		text = rest
+	}
+	return strings.ToValidUTF8(text, "")
 }
 
 // orderOf is the annotation that lists the logs of a ConfigMap, the oldest first.
@@ -107,6 +132,6 @@ type stream interface {
 }
 
 // Stream is that of Logs.
-func (l podLogs) Stream(ctx context.Context, pod *corev1.Pod, limit int64) (io.ReadCloser, error) {
-	return l.read(pod.Namespace, pod.Name, &corev1.PodLogOptions{Container: "runner", TailLines: ptr.To[int64](500), LimitBytes: ptr.To(limit)}).Stream(ctx)
+func (l podLogs) Stream(ctx context.Context, pod *corev1.Pod) (io.ReadCloser, error) {
+	return l.read(pod.Namespace, pod.Name, &corev1.PodLogOptions{Container: "runner", TailLines: ptr.To[int64](500)}).Stream(ctx)
 }

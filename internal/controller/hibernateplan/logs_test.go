@@ -1,0 +1,61 @@
+package hibernateplan
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+)
+
+// kubelet answers as one does: the last lines, and of those no more bytes than asked for, from their beginning.
+type kubelet struct {
+	lines []string
+	asked corev1.PodLogOptions
+}
+
+func (k kubelet) Stream(context.Context) (io.ReadCloser, error) {
+	lines := k.lines
+	if n := k.asked.TailLines; n != nil {
+		lines = lines[max(0, len(lines)-int(*n)):]
+	}
+	text := strings.Join(lines, "")
+	if n := k.asked.LimitBytes; n != nil {
+		text = text[:min(len(text), int(*n))]
+	}
+	return io.NopCloser(strings.NewReader(text)), nil
+}
+
+// What a runner has said last is kept, as it says why it could not end, however much it had to say before; and whole lines.
+func TestEndOfALog(t *testing.T) {
+	for lines, kept := range map[int]int{1: 1, 100: 100, 2000: maxLog / len(logLine(0))} {
+		k := kubelet{}
+		for i := range lines {
+			k.lines = append(k.lines, logLine(i))
+		}
+		s := &scope{owner: newPlan(v1alpha1.StrategyParallel, 1), Reconciler: &Reconciler{
+			Live: fake.NewClientBuilder().Build(), Options: Options{Namespace: "system"},
+			Logs: podLogs{func(_, _ string, o *corev1.PodLogOptions) stream { k.asked = *o; return k }},
+		}}
+		e := &execution{Target: "a", JobRef: "system/job"}
+		ref, err := s.keepLog(t.Context(), e, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "job-x"}})
+		if err != nil || ref == "" {
+			t.Fatalf("it is kept in %q: %v", ref, err)
+		}
+		log := &corev1.ConfigMap{}
+		if err := s.Live.Get(t.Context(), s.names().log("a"), log); err != nil {
+			t.Fatal(err)
+		}
+		if got, want := log.Data["job.log"], strings.Join(k.lines[lines-kept:], ""); got != want {
+			t.Errorf("of %d lines are kept %d bytes from %.20q to %q", lines, len(got), got, got[len(got)-20:])
+		}
+	}
+}
+
+func logLine(n int) string { return fmt.Sprintf("%06d ü%s\n", n, strings.Repeat("x", 190)) }
