@@ -2,6 +2,7 @@ package hibernateplan
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +24,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/dispatch"
 	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
@@ -126,6 +129,60 @@ func TestRunnerTemplate(t *testing.T) {
 	want.ActiveDeadline, want.RunnerTemplate.Resources = nil, nil
 	if diff := cmp.Diff(want, placementOf(t, theJob(t, r, c, plan))); diff != "" {
 		t.Errorf("with one (-want +got):\n%s", diff)
+	}
+}
+
+// A template that no pod can be made by is told of by day, and at admission, by the paths of what is wrong; one that can is not.
+func TestTemplateOfNoPod(t *testing.T) {
+	quantity := resource.MustParse
+	for name, test := range map[string]struct {
+		runner v1alpha1.RunnerTemplate
+		wrong  []string
+	}{
+		"none":    {},
+		"a pod's": {runner: *template.DeepCopy()},
+		"all that there may be": {runner: v1alpha1.RunnerTemplate{
+			NodeSelector: map[string]string{"example.com/pool": ""}, PriorityClassName: "batch.low",
+			Tolerations: []corev1.Toleration{
+				{Operator: corev1.TolerationOpExists}, {Key: "a", Value: "b"}, {Key: "a", Operator: corev1.TolerationOpEqual},
+				{Key: "a", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: ptr.To[int64](5)}, {Key: "a", Operator: "Gt", Value: "3"},
+			},
+			Resources: &v1alpha1.RunnerResources{
+				Limits:   v1alpha1.Quantities{"cpu": quantity("1"), "ephemeral-storage": quantity("1Gi"), "hugepages-2Mi": quantity("2Mi"), "example.com/gpu": quantity("1")},
+				Requests: v1alpha1.Quantities{"cpu": quantity("1000m"), "memory": quantity("0")},
+			},
+		}},
+		"labels": {v1alpha1.RunnerTemplate{NodeSelector: map[string]string{"a b": "c"}, PriorityClassName: "A"}, []string{"spec.runner.nodeSelector", "spec.runner.priorityClassName"}},
+		"tolerations": {v1alpha1.RunnerTemplate{Tolerations: []corev1.Toleration{
+			{Key: "a", Operator: corev1.TolerationOpExists, Value: "b"}, {Value: "b"}, {Key: "a", TolerationSeconds: ptr.To[int64](5)}, {Key: "a/b/c"}, {Key: "a", Value: "b c"},
+		}}, []string{
+			"spec.runner.tolerations[0].value", "spec.runner.tolerations[1].operator", "spec.runner.tolerations[2].effect", "spec.runner.tolerations[3].key", "spec.runner.tolerations[4].value",
+		}},
+		"resources": {v1alpha1.RunnerTemplate{Resources: &v1alpha1.RunnerResources{
+			Limits: v1alpha1.Quantities{"cpu": quantity("1"), "memory": quantity("-1")}, Requests: v1alpha1.Quantities{"cpu": quantity("1001m"), "cpus": quantity("1")},
+		}}, []string{"spec.runner.resources.limits[memory]", "spec.runner.resources.requests[cpu]", "spec.runner.resources.requests[cpus]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := asleepNow()
+			plan.Spec.Runner = &test.runner
+			var wrong []string
+			for _, e := range kube.Errors(podsOfRunners(plan.Spec.Runner)) {
+				var invalid *dispatch.InvalidError
+				if errors.As(e, &invalid) {
+					wrong = append(wrong, invalid.Path)
+				}
+			}
+			if diff := cmp.Diff(test.wrong, wrong); diff != "" {
+				t.Errorf("wrong is (-want +got):\n%s", diff)
+			}
+			p := facts{plan: plan, registry: registry, namespace: "system", now: noon}.decide()
+			if refused := p.Problem != nil && p.Problem.reason == v1alpha1.ReasonInvalid && p.Status.CurrentCycle == nil; refused != (test.wrong != nil) {
+				t.Errorf("it is refused: %t, %v", refused, p.Problem)
+			}
+			if err := invalid(plan.Spec, registry); (err != nil) != (test.wrong != nil) {
+				t.Errorf("at admission: %v", err)
+			}
+		})
 	}
 }
 

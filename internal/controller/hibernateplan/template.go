@@ -1,0 +1,94 @@
+package hibernateplan
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/dispatch"
+)
+
+// podsOfRunners are made by template: what of it the API server takes of no pod would else be found out in the evening, by each
+// attempt, or be what keeps everything from waking. The error joins a *dispatch.InvalidError for each mistake.
+func podsOfRunners(template *v1alpha1.RunnerTemplate) error {
+	if template == nil {
+		return nil
+	}
+	at := field.NewPath("spec", "runner")
+	all := metav1validation.ValidateLabels(template.NodeSelector, at.Child("nodeSelector"))
+	for i, t := range template.Tolerations {
+		all = append(all, tolerable(t, at.Child("tolerations").Index(i))...)
+	}
+	if name := template.PriorityClassName; name != "" {
+		all = append(all, refused(at.Child("priorityClassName"), name, validation.IsDNS1123Subdomain(name))...)
+	}
+	if template.Resources != nil {
+		all = append(all, affordable(*template.Resources, at.Child("resources"))...)
+	}
+	var problems []error
+	for _, e := range all {
+		problems = append(problems, &dispatch.InvalidError{Path: e.Field, Problem: e.ErrorBody()})
+	}
+	return errors.Join(problems...)
+}
+
+func refused(at *field.Path, value any, why []string) (all field.ErrorList) {
+	for _, w := range why {
+		all = append(all, field.Invalid(at, value, w))
+	}
+	return all
+}
+
+// tolerable says what no pod can tolerate. An operator or effect that is not known may be one of a newer Kubernetes.
+func tolerable(t corev1.Toleration, at *field.Path) (all field.ErrorList) {
+	if t.Key != "" {
+		all = append(all, metav1validation.ValidateLabelName(t.Key, at.Child("key"))...)
+	} else if t.Operator != corev1.TolerationOpExists {
+		all = append(all, field.Invalid(at.Child("operator"), t.Operator, "without a key it must be Exists"))
+	}
+	switch {
+	case t.Operator == corev1.TolerationOpExists && t.Value != "":
+		all = append(all, field.Invalid(at.Child("value"), t.Value, "operator Exists has none; take it out, or write operator: Equal"))
+	case t.Operator == corev1.TolerationOpEqual || t.Operator == "":
+		all = append(all, refused(at.Child("value"), t.Value, validation.IsValidLabelValue(t.Value))...)
+	}
+	if t.TolerationSeconds != nil && t.Effect != corev1.TaintEffectNoExecute {
+		all = append(all, field.Invalid(at.Child("effect"), t.Effect, "with tolerationSeconds it must be NoExecute"))
+	}
+	return all
+}
+
+// affordable says what no container can have.
+func affordable(of v1alpha1.RunnerResources, at *field.Path) (all field.ErrorList) {
+	for _, part := range []struct {
+		field string
+		has   v1alpha1.Quantities
+	}{{"limits", of.Limits}, {"requests", of.Requests}} {
+		for _, name := range slices.Sorted(maps.Keys(part.has)) {
+			here, quantity := at.Child(part.field).Key(string(name)), part.has[name]
+			if !strings.Contains(string(name), "/") && !standard(name) {
+				all = append(all, field.Invalid(here, quantity.String(), "there is no such resource; write cpu or memory"))
+			}
+			if quantity.Sign() < 0 {
+				all = append(all, field.Invalid(here, quantity.String(), "it must not be less than 0"))
+			}
+			if limit, limited := of.Limits[name]; limited && part.field == "requests" && quantity.Cmp(limit) > 0 {
+				all = append(all, field.Invalid(here, quantity.String(), "it is more than the limit of "+limit.String()))
+			}
+		}
+	}
+	return all
+}
+
+// standard says whether Kubernetes itself has a resource of a container.
+func standard(name corev1.ResourceName) bool {
+	return slices.Contains([]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage}, name) ||
+		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
