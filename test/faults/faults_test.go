@@ -1114,7 +1114,7 @@ func TestPlans(t *testing.T) {
 	if n := len(Every([]Mode{Quota, Terminating, Held}, w, reference)); n != 1+1+8 {
 		t.Errorf("%d plans", n)
 	}
-	sampleHas(t, sample(Modes, w, reference, 0, 2*len(Modes)), reference)
+	sampleHas(t, sample(Modes, w, reference, 0, 3*len(Modes)), reference)
 	// What was created last can be taken for not there; what is not watched is never read late.
 	if f := (Fault{Behind, 8}); reference.behind(f) != kind || !f.possible(reference) || (Fault{Behind, 12}).possible(reference) {
 		t.Errorf("behind at write 8 is %s", reference.behind(f))
@@ -1332,7 +1332,7 @@ func TestSecretsAreOverheard(t *testing.T) {
 
 // What fails is played again by one command, which plays nothing else.
 func TestAgain(t *testing.T) {
-	w := Workload{Name: "w", Slow: true}
+	w := Workload{Name: "w"}
 	for want, p := range map[string]Plan{
 		"go test ./x -run '^TestSweep$' -faults.workload=w -faults.full=none":           {Workload: w},
 		"go test ./x -run '^TestSweep$' -faults.workload=w -faults.mode=C1 -faults.k=3": {Workload: w, Fault: Fault{Crash, 3}},

@@ -2,7 +2,6 @@ package faults
 
 import (
 	"cmp"
-	"context"
 	"flag"
 	"fmt"
 	"math"
@@ -27,6 +26,9 @@ var (
 	binary   = flag.String("faults.manager", "", "manager to judge; by default it is built")
 )
 
+// Full says whether everything is to be played that a sample stands for.
+func Full() bool { return *full == "all" }
+
 // Begin starts a lab that ends with the test, for the manager that -faults.manager names if the installation names none.
 func Begin(t *testing.T, i Installation, world World) *Lab {
 	t.Helper()
@@ -44,8 +46,8 @@ func Begin(t *testing.T, i Installation, world World) *Lab {
 }
 
 const (
-	// sampled is how many workloads a sample has at most.
-	sampled = 6
+	// between two crashes of a sample are so many plans of other modes.
+	others = 4
 	// quietSample and quietFull are how long a run that is done must stay quiet.
 	quietSample = time.Second
 	quietFull   = 3 * time.Second
@@ -53,8 +55,8 @@ const (
 	ending = 90 * time.Second
 )
 
-// budget is about how many plans a sample has: one of each mode, and half as many crashes beside.
-var budget = len(Modes) + len(Modes)/2
+// budget is about how many plans a sample has: one of each other mode, and the crashes between them.
+var budget = (len(Modes) - 1) * (others + 1) / others
 
 // Sweep plays what the flags ask for and fails the test for every plan that breaks a rule.
 // pkg is the package of the test, for the command that plays a plan again.
@@ -63,17 +65,17 @@ func Sweep(t *testing.T, lab *Lab, pkg string, workloads ...Workload) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chosen, err := wantedWorkloads(workloads)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ks, err := wantedWrites(*onlyK)
 	if err != nil {
 		t.Fatal(err)
 	}
 	asSample := *full == "" && *onlyMode == "" && len(ks) == 0
-	if asSample {
-		chosen = spread(slices.DeleteFunc(chosen, func(w Workload) bool { return w.Slow }), sampled)
+	if asSample && *only == "" {
+		workloads = slices.DeleteFunc(slices.Clone(workloads), func(w Workload) bool { return !w.Sampled })
+	}
+	chosen, err := wantedWorkloads(workloads)
+	if err != nil {
+		t.Fatal(err)
 	}
 	done, err := openJournal(*recordTo, append(lab.installed, lab.Binary(), os.Args[0])...)
 	if err != nil {
@@ -334,29 +336,17 @@ func inRuns(plans []Plan, runsFor func(points int) int) (out []Plan) {
 	return out
 }
 
-// spread takes n of all, evenly.
-func spread[T any](all []T, n int) []T {
-	if len(all) <= n {
-		return all
-	}
-	var out []T
-	for i := range n {
-		out = append(out, all[i*len(all)/n])
-	}
-	return out
-}
-
-// sample takes points over the whole road, every third one a crash, several of which share a run, and goes through the
+// sample takes points over the whole road, now and then a crash, several of which share a run, and goes through the
 // other modes in turn: first those that need a create, which the first workload makes.
 func sample(modes []Mode, w Workload, reference *Reference, turn, n int) []Plan {
 	var out []Plan
-	others := slices.Clone(modes[1:])
-	slices.SortStableFunc(others, func(a, b Mode) int { return cmp.Compare(order(a), order(b)) })
+	rest := slices.Clone(modes[1:])
+	slices.SortStableFunc(rest, func(a, b Mode) int { return cmp.Compare(order(a), order(b)) })
 	for ; n > 0; n-- {
-		f := Fault{modes[0], point(turn/3, reference)}
-		if turn%3 != 0 {
-			other := turn - turn/3 - 1
-			f = nearest(Fault{others[other%len(others)], point(other, reference)}, reference)
+		f := Fault{modes[0], point(turn/(others+1), reference)}
+		if turn%(others+1) != 0 {
+			other := turn - turn/(others+1) - 1
+			f = nearest(Fault{rest[other%len(rest)], point(other, reference)}, reference)
 		}
 		out = append(out, Plan{Workload: w, Fault: f})
 		turn++
@@ -418,17 +408,4 @@ func (v Verdict) String() string {
 		}
 	}
 	return out.String()
-}
-
-// Play plays every mode of the list at every write of every workload, and returns what was found,
-// which is told as it comes. It is for tests that expect findings.
-func Play(ctx context.Context, lab *Lab, modes []Mode, told func(Verdict), workloads ...Workload) (*Report, error) {
-	return lab.Try(ctx, Trial{
-		Quiet: quietSample, Parallel: *parallel, Told: func(v Verdict) {
-			if len(v.Findings) > 0 {
-				told(v)
-			}
-		},
-		Plans: func(_ int, w Workload, r *Reference) []Plan { return Every(modes, w, r) },
-	}, workloads...)
 }

@@ -100,8 +100,8 @@ type Workload struct {
 	Steps []Step
 	// Done says whether what was asked for has come about, once all steps are taken.
 	Done func(State) bool
-	// Slow leaves it out of the sample, because it waits for seconds for somebody.
-	Slow bool
+	// Sampled are what make test plays: they allow every mode that is possible in their kind, and wait for nobody for seconds.
+	Sampled bool
 	// Breaks are the names of the invariants that the users of the workload break themselves.
 	Breaks []string
 	// Leaves are the roles of objects that may outlive their owner.

@@ -522,6 +522,7 @@ var deletions = []faults.Workload{
 	},
 	{
 		Name:    "complete-delete",
+		Sampled: true,
 		Objects: objects(straightRoad),
 		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
 		Done:    gone,
@@ -541,7 +542,6 @@ var deletions = []faults.Workload{
 	{
 		// The namespace controller deletes the claim too, when it comes to it.
 		Name:    "delete-namespace",
-		Slow:    true,
 		Objects: objects(onCluster),
 		Holds:   []string{workflowGone},
 		Steps: steps(
@@ -556,7 +556,6 @@ var deletions = []faults.Workload{
 		// The namespace controller takes the kinds in a random order. While it does the manager
 		// is away, here and in the next two, to find the same every time.
 		Name:    "delete-namespace-provisioning",
-		Slow:    true,
 		Objects: objects(onCluster),
 		Holds:   []string{clusterReady, clusterGone},
 		Steps: steps(
@@ -569,7 +568,6 @@ var deletions = []faults.Workload{
 	},
 	{
 		Name:    "delete-namespace-ready",
-		Slow:    true,
 		Objects: objects(onCluster),
 		Holds:   []string{applicationHealthy, applicationGone},
 		Steps: steps(
@@ -583,7 +581,6 @@ var deletions = []faults.Workload{
 	},
 	{
 		Name:    "delete-namespace-running",
-		Slow:    true,
 		Objects: objects(onCluster),
 		Holds:   []string{workflowEnds, workflowGone},
 		Steps: steps(
