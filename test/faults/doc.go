@@ -112,9 +112,9 @@
 // first. What it does not show is a kill that leaves something which only another end brings out. CI plays kills in
 // both of these ways; the sweep itself has one in a run, at every write of every workload.
 //
-// make test plays a sample: of one workload of each kind, which is on the way up and on the way down (Workload.Sampled), every
-// mode that is possible once, and several kills in a run. What a workload costs before anything goes wrong in it, its
-// references, is a tenth of that; more of them, and a kill after every write, are what the sweep is for.
+// make test plays a sample: of one workload of each kind, which goes up and down (Workload.Sampled), every mode that
+// is possible once, and several kills in a run. More workloads, each with two references before anything goes wrong in
+// it, and a kill after every write are what the sweep is for.
 //
 // No plan ends a sweep. What has failed is played once more at the end, alone, and stays failed; that it "passed alone"
 // says that load may be the reason. One that takes too long (O5) after its fault goes on for another minute, so that

@@ -100,7 +100,7 @@ type Workload struct {
 	Steps []Step
 	// Done says whether what was asked for has come about, once all steps are taken.
 	Done func(State) bool
-	// Sampled are what make test plays: they allow every mode that is possible in their kind, and wait for nobody for seconds.
+	// Sampled is what make test plays: it allows every mode that is possible in its kind, and waits for nobody for seconds.
 	Sampled bool
 	// Breaks are the names of the invariants that the users of the workload break themselves.
 	Breaks []string

@@ -161,7 +161,7 @@ func (d *dormitory) plan(ctx context.Context, text string) *hibernator.Hibernate
 	Expect(d.client.Create(ctx, p)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) {
 		Expect(client.IgnoreNotFound(d.client.Delete(ctx, p.DeepCopy()))).To(Succeed())
-		Eventually(func() error { return d.client.Get(ctx, client.ObjectKeyFromObject(p), &hibernator.HibernatePlan{}) }).WithTimeout(time.Minute).ShouldNot(Succeed())
+		Eventually(func() error { return d.client.Get(ctx, client.ObjectKeyFromObject(p), &hibernator.HibernatePlan{}) }).WithTimeout(time.Minute).WithPolling(glances(p)).ShouldNot(Succeed())
 	})
 	return p
 }
@@ -180,14 +180,23 @@ func (d *dormitory) wants(ctx context.Context, p *hibernator.HibernatePlan, stat
 	Expect(d.client.Patch(ctx, p.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 
+// glances is how often one looks at what takes seconds: to read a plan costs the API server and the test more than
+// anything that happens in it, the more the larger it is.
+func glances(p *hibernator.HibernatePlan) time.Duration {
+	if len(p.Spec.Targets) > 100 {
+		return time.Second
+	}
+	return 200 * time.Millisecond
+}
+
 func (d *dormitory) comesTo(ctx context.Context, p *hibernator.HibernatePlan, phase hibernator.Phase, within time.Duration) *hibernator.HibernatePlan {
 	GinkgoHelper()
 	var now *hibernator.HibernatePlan
 	Eventually(func(g Gomega) {
 		now = d.get(ctx, p)
-		g.Expect(now.Status.Phase).To(Equal(phase), fmt.Sprintf("%+v", now.Status))
+		g.Expect(now.Status.Phase).To(Equal(phase), func() string { return fmt.Sprintf("%+v", now.Status) })
 		g.Expect(now.Status.ObservedGeneration).To(Equal(now.Generation))
-	}).WithTimeout(within).Should(Succeed())
+	}).WithTimeout(within).WithPolling(glances(p)).Should(Succeed())
 	return now
 }
 
@@ -223,7 +232,7 @@ func (d *dormitory) nothingLeft(ctx context.Context, p *hibernator.HibernatePlan
 				g.Expect(point.Annotations[hibernator.AnnotationOwner]).NotTo(Equal(client.ObjectKeyFromObject(p).String()), kind)
 			}
 		}
-	}).Should(Succeed())
+	}).WithPolling(glances(p)).Should(Succeed())
 }
 
 const dag = `
@@ -496,15 +505,15 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		p := d.plan(ctx, leave)
 		d.comesTo(ctx, p, hibernator.PhaseHibernated, 40*time.Second)
 		Expect(d.client.Delete(ctx, p.DeepCopy())).To(Succeed())
-		Eventually(func() error { return d.client.Get(ctx, client.ObjectKeyFromObject(p), &hibernator.HibernatePlan{}) }).ShouldNot(Succeed())
+		Eventually(func() error { return d.client.Get(ctx, client.ObjectKeyFromObject(p), &hibernator.HibernatePlan{}) }).WithPolling(glances(p)).ShouldNot(Succeed())
 		Expect(d.snapshot(ctx)).NotTo(Equal(d.before))
 
 		again := d.plan(ctx, dag)
-		Eventually(func(g Gomega) { g.Expect(d.snapshot(ctx)).To(Equal(d.before)) }).WithTimeout(40 * time.Second).Should(Succeed())
+		Eventually(func(g Gomega) { g.Expect(d.snapshot(ctx)).To(Equal(d.before)) }).WithTimeout(40 * time.Second).WithPolling(glances(again)).Should(Succeed())
 		d.wants(ctx, again, hibernator.OverrideHibernated)
 		d.comesTo(ctx, again, hibernator.PhaseHibernated, 40*time.Second)
 		Expect(d.client.Delete(ctx, again.DeepCopy())).To(Succeed())
-		Eventually(func() error { return d.client.Get(ctx, client.ObjectKeyFromObject(again), &hibernator.HibernatePlan{}) }).WithTimeout(40 * time.Second).ShouldNot(Succeed())
+		Eventually(func() error { return d.client.Get(ctx, client.ObjectKeyFromObject(again), &hibernator.HibernatePlan{}) }).WithTimeout(40 * time.Second).WithPolling(glances(again)).ShouldNot(Succeed())
 		Expect(d.snapshot(ctx)).To(Equal(d.before))
 		d.nothingLeft(ctx, again)
 	})
@@ -535,7 +544,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 			}
 			g.Expect(now.Status.CurrentCycle).To(BeNil())
 			g.Expect(now.Status.ObservedGeneration).To(Equal(now.Generation))
-		}).WithTimeout(40 * time.Second).Should(Succeed())
+		}).WithTimeout(40 * time.Second).WithPolling(glances(p)).Should(Succeed())
 		Expect(d.snapshot(ctx)).To(Equal(d.before))
 		c := meta.FindStatusCondition(now.Status.Conditions, hibernator.ConditionDegraded)
 		Expect(c.Reason).To(Equal(hibernator.ReasonLeftAsFound))
@@ -548,7 +557,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		own.wants(ctx, q, hibernator.OverrideHibernated)
 		own.comesTo(ctx, q, hibernator.PhaseHibernated, 40*time.Second)
 		Expect(d.client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: own.namespace}})).To(Succeed())
-		Eventually(func() error { return d.client.Get(ctx, client.ObjectKeyFromObject(q), &hibernator.HibernatePlan{}) }).WithTimeout(40 * time.Second).ShouldNot(Succeed())
+		Eventually(func() error { return d.client.Get(ctx, client.ObjectKeyFromObject(q), &hibernator.HibernatePlan{}) }).WithTimeout(40 * time.Second).WithPolling(glances(q)).ShouldNot(Succeed())
 		own.nothingLeft(ctx, q)
 	})
 
@@ -568,7 +577,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 			now = d.get(ctx, p)
 			g.Expect(now.Status.Ledger).NotTo(BeNil())
 			g.Expect(now.Status.Ledger.Completed).To(BeNumerically(">=", 3))
-		}).WithTimeout(90 * time.Second).Should(Succeed())
+		}).WithTimeout(90 * time.Second).WithPolling(glances(p)).Should(Succeed())
 		Expect(now.Status.Ledger.Shards).To(HaveLen(100))
 		Expect(now.Status.Executions).To(BeEmpty())
 		Expect(now.Status.Ledger.Pending + now.Status.Ledger.Running + now.Status.Ledger.Completed).To(BeEquivalentTo(targets))
@@ -579,7 +588,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		Expect(now.Status.History).To(HaveLen(1))
 		Expect(now.Status.Asleep).To(BeZero())
 		d.nothingLeft(ctx, p)
-		Eventually(func() *hibernator.Ledger { return d.get(ctx, p).Status.Ledger }).Should(BeNil())
+		Eventually(func() *hibernator.Ledger { return d.get(ctx, p).Status.Ledger }).WithPolling(glances(p)).Should(BeNil())
 	})
 
 	It("clears away after one that was forced away, and keeps what it needs to wake", func(ctx SpecContext) {

@@ -127,8 +127,8 @@ func TestToy(t *testing.T) {
 	t.Run("alone", func(t *testing.T) { alone(t, lab.With(filepath.Join(lab.Dir(), "careless"))) })
 }
 
-// right tries what disturbs the caches: every mode at every third write, and at others than the mode before; at every write for
-// make sweep-full.
+// right tries what disturbs the caches: every mode at every third write, and at others than the mode before; at every
+// write for make sweep-full.
 func right(t *testing.T, lab *faults.Lab) {
 	modes := []faults.Mode{faults.Crash, faults.Coalesced, faults.Travel, faults.Behind}
 	third := 3
