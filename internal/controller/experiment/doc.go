@@ -77,10 +77,11 @@
 // Of two that would register one address with different credentials the first does, and the other says so and waits
 // (registrations.go). This manager knows what it is about to register. Another that shares the Experiments with it does
 // not: each looks again when it has registered a cluster, and takes that back where it sees the other's, before
-// anything is deployed there. (One that is stopped between the two, or whose kubeconfig was changed, does not: its
-// Secret stays as long as its Experiment, which says that the name is taken.) Which server an older version has
-// registered does no label tell until it is written again: while there are any of those, all that Experiments have
-// registered are looked at.
+// anything is deployed there. One that was stopped between the two does so when it looks again, and finds its own
+// Secret beside the other's and no Application of the target. (Where the kubeconfig is one of another address by then,
+// and that is taken, too, its Secret stays as long as its Experiment.) Which server an older version has registered does
+// no label tell until it is written again: while there are any of those, all that Experiments have registered are
+// looked at.
 //
 // A target has one Application with the sources of all its components, or with applicationPolicy PerComponent one for
 // each, in the order of the list: one is created when those before it are healthy, and deleted before them. (One that
@@ -174,19 +175,21 @@
 // with each kubeconfig the cluster Secrets that Experiments have made at its address, and of one that authors may write
 // those of all, because Argo CD finds clusters by their addresses and one with other credentials must not be registered
 // twice, and where several managers share the Experiments (--watch-namespaces) once more when it is registered, because
-// another may have done so at the same moment; a Component that the cache does not have, where --component-repo-url
-// takes its place, once for each generation and in every review; a Workflow whose UID is recorded and which the cache
-// does not have, or has another of; a template that the cache does not have, where a Workflow that only waits takes its
-// place; a child whose create says AlreadyExists, and one that is changed; who the manager is, before it lets itself
-// read Secrets; a claim, before its cluster is registered, and before Applications go that were for the one whose place
-// it has taken; every claim and Application once, before a good verdict, also that of one that is terminated, after
-// which nothing is looked at any more, and before another Workflow is submitted; the cluster Secret of a target, before
-// Applications of it are asked to go that nothing takes the place of, and where that does not make its cluster known,
-// the cluster Secrets of all, its kubeconfig, and in a teardown whether the server has the Applications still; in a
-// teardown the cluster Secret of every claim that is left and of every existing cluster, the Cluster of one that is
-// made by several objects when that has gone and others are to, a list of Workflows and Applications before anything of
-// the clusters goes, one of every kind when the cache has nothing left, cannot see one of them, the deadline is over,
-// or nothing at all is recorded, and the claim of an Application that is being deleted, where the cache has none.
+// another may have done so at the same moment; every Application, before a registration is taken back that was found
+// beside another's; a Component that the cache does not have, where --component-repo-url takes its place, once for
+// each generation and in every review; a Workflow whose UID is recorded and which the cache does not have, or has
+// another of; a template that the cache does not have, where a Workflow that only waits takes its place; a child
+// whose create says AlreadyExists, and one that is changed; who the manager is, before it lets itself read Secrets;
+// a claim, before its cluster is registered, and before Applications go that were for the one whose place it has
+// taken; every claim and Application once, before a good verdict, also that of one that is terminated, after which
+// nothing is looked at any more, and before another Workflow is submitted; the cluster Secret of a target, before
+// Applications of it are asked to go that nothing takes the place of, and where that does not make its cluster
+// known, the cluster Secrets of all, its kubeconfig, and in a teardown whether the server has the Applications
+// still; in a teardown the cluster Secret of every claim that is left and of every existing cluster, the Cluster of
+// one that is made by several objects when that has gone and others are to, a list of Workflows and Applications
+// before anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of them,
+// the deadline is over, or nothing at all is recorded, and the claim of an Application that is being deleted, where
+// the cache has none.
 //
 // # What it owns
 //

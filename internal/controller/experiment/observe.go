@@ -89,6 +89,9 @@ type Connection struct {
 	Known bool
 	// Clash names somebody else's cluster Secret for the same cluster; empty if there is none.
 	Clash string
+	// Stray is a cluster Secret of the target's own beside that, by which nothing is deployed: a manager was stopped before it
+	// could take it back (registeredTwice).
+	Stray *unstructured.Unstructured
 	// ReadErr says why that is not known.
 	ReadErr error
 	// Credentials are valid if Err is nil.
@@ -616,7 +619,7 @@ func (s *scope) connection(ctx context.Context, t v1alpha1.Target, ref kubeconfi
 		c.Err = fmt.Errorf("it is for %s, and the status of the cluster says %s", c.Credentials.Server, c.Server)
 	}
 	if c.Err == nil {
-		c.Clash, c.ReadErr = s.clash(ctx, t, c)
+		c.Clash, c.Stray, c.ReadErr = s.clash(ctx, t, c)
 	}
 	return c
 }
@@ -650,22 +653,37 @@ func sameServer(a, b string) bool {
 // the address of a cluster that they have no say in, an author can only have been by an Experiment.
 //
 // One that a pass over another target is about to register cannot be seen yet, and counts, too; one that another manager registers at
-// the same moment is looked for afterwards (registeredTwice).
-func (s *scope) clash(ctx context.Context, t v1alpha1.Target, c Connection) (string, error) {
+// the same moment is looked for afterwards (registeredTwice). Who was stopped before that finds its own beside the other's.
+func (s *scope) clash(ctx context.Context, t v1alpha1.Target, c Connection) (clash string, stray *unstructured.Unstructured, err error) {
 	own := s.names.clusterSecret(t)
 	mine := registering{own, s.experiment.UID, c.source(), c.Credentials, s.now.Add(timeout)}
 	if other, clashes := s.registrations.begin(mine, s.now); clashes {
-		return kube.Describe(named(argocd.SecretGVK, other)), nil
+		return kube.Describe(named(argocd.SecretGVK, other)), nil, nil
 	}
-	clash, err := s.clashing(ctx, own, c)
-	if clash != "" || err != nil {
-		s.registrations.giveUp(own)
+	clash, registered, err := s.clashing(ctx, own, c)
+	if clash == "" && err == nil {
+		return "", nil, nil
 	}
-	return clash, err
+	if s.registrations.giveUp(own); err == nil {
+		stray, err = s.stray(ctx, t, registered)
+	}
+	return clash, stray, err
 }
 
-// clashing names such a Secret of those that there are, but for the target's own.
-func (s *scope) clashing(ctx context.Context, own types.NamespacedName, c Connection) (string, error) {
+// stray is a target's cluster Secret if nothing is deployed by it, which the server must say.
+func (s *scope) stray(ctx context.Context, t v1alpha1.Target, secret *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if secret == nil || !marks.Owns(s.experiment, secret) || len(s.seen.Applications[t.Name]) > 0 {
+		return nil, nil
+	}
+	apps, err := kube.List(ctx, s.Live, argocd.ApplicationGVK, client.InNamespace(s.Options.ArgoCDNamespace), marks.Selector(s.experiment))
+	if err != nil || slices.ContainsFunc(apps, func(app unstructured.Unstructured) bool { return s.names.targetOf(&app) == t.Name }) {
+		return nil, err
+	}
+	return secret, nil
+}
+
+// clashing names such a Secret of those that there are, but for the target's own, which it finds among them.
+func (s *scope) clashing(ctx context.Context, own types.NamespacedName, c Connection) (clash string, mine *unstructured.Unstructured, err error) {
 	var same []client.ListOption
 	narrow := s.labelled.Load()
 	switch {
@@ -677,13 +695,14 @@ func (s *scope) clashing(ctx context.Context, own types.NamespacedName, c Connec
 	}
 	secrets, err := s.clusterSecrets(ctx, same...)
 	if err != nil {
-		return "", err
+		return "", nil, err
 	}
 	if !narrow && !c.Authors && !slices.ContainsFunc(secrets, unlabelled) {
 		s.labelled.Store(true)
 	}
 	for i := range secrets {
 		if keyOf(&secrets[i]) == own {
+			mine = &secrets[i]
 			continue
 		}
 		server, _ := secretValue(&secrets[i], "server")
@@ -691,11 +710,11 @@ func (s *scope) clashing(ctx context.Context, own types.NamespacedName, c Connec
 		if from := secrets[i].GetAnnotations()[annotationKubeconfig]; from != "" && from == c.source() {
 			continue // it is told of the new ones, too
 		}
-		if c.Credentials.Clash(string(server), config) {
-			return kube.Describe(&secrets[i]), nil
+		if clash == "" && c.Credentials.Clash(string(server), config) {
+			clash = kube.Describe(&secrets[i])
 		}
 	}
-	return "", nil
+	return clash, mine, nil
 }
 
 // unlabelled says that a cluster Secret of an Experiment's does not tell its server by a label.
@@ -708,7 +727,7 @@ func (s *scope) registeredTwice(ctx context.Context, writer kube.Writer, target 
 	if len(s.Options.WatchNamespaces) == 0 {
 		return nil
 	}
-	clash, err := s.clashing(ctx, keyOf(secret), s.seen.Connections[target])
+	clash, _, err := s.clashing(ctx, keyOf(secret), s.seen.Connections[target])
 	if clash == "" && err == nil {
 		return nil
 	}

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -169,6 +170,64 @@ func TestTwoExperimentsRegisterOneCluster(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stopped is a live client of a manager that is stopped when it has written a cluster Secret.
+type stopped struct {
+	client.Client
+	gone bool
+}
+
+var errStopped = errors.New("the manager is gone")
+
+func (s *stopped) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	if s.gone {
+		return errStopped
+	}
+	s.gone = kindOf(o) == "Secret"
+	return s.Client.Create(ctx, o, opts...)
+}
+
+func (s *stopped) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if s.gone {
+		return errStopped
+	}
+	return s.Client.List(ctx, list, opts...)
+}
+
+func (s *stopped) Delete(ctx context.Context, o client.Object, opts ...client.DeleteOption) error {
+	if s.gone {
+		return errStopped
+	}
+	return s.Client.Delete(ctx, o, opts...)
+}
+
+// Of two managers that register one cluster at the same moment one is stopped before it looks again: who comes after it takes that
+// back, and nothing of what the other has deployed, also where its cache does not have that.
+func TestStoppedBeforeItLooksAgain(t *testing.T) {
+	m := newMeeting(t, 2)
+	dies := &stopped{Client: m.client}
+	m.reconciler.Live = &meanwhile{dies, func() { m.pass("second") }}
+	e := m.get()
+	if _, err := m.reconciler.Reconcile(t.Context(), e); err == nil || !dies.gone {
+		t.Fatalf("the manager was not stopped: %v", err)
+	}
+	if once, secrets := m.registeredOnce(); once || len(secrets) != 2 {
+		t.Fatalf("registered are %v, want both", secrets)
+	}
+	m.managers["second"].Foreign = without{m.client, "Application"}
+	m.pass("second")
+	if _, secrets := m.registeredOnce(); len(secrets) != 2 {
+		t.Fatalf("the one whose Application is there has taken its Secret back: %v", secrets)
+	}
+	m.reconciler.Live, m.reconciler.registrations.all = m.client, nil
+	m.pass("tutorial")
+	if winner := m.winner(); winner != "second" {
+		t.Errorf("registered is %s, which has nothing deployed", winner)
+	}
+	m.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	m.pass("tutorial")
+	m.winner()
 }
 
 // A registration that was not made holds nobody up for longer than its pass may take.

@@ -264,6 +264,9 @@ func (f facts) register(p *Plan, t *target, what string) {
 		t.clusterReason, p.Wait = v1alpha1.ReasonNameTaken, lastLook
 		t.message = fmt.Sprintf("Argo CD knows the cluster of Secret %s already, with other credentials, by %s, and would use one of the two for both; "+
 			"use the same credentials, or wait until that is gone", c.Secret, c.Clash)
+		if c.Stray != nil {
+			p.Writes = append(p.Writes, Write{Action: Delete, Object: c.Stray, Known: true, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
+		}
 	default:
 		p.Confirm = append(p.Confirm, f.confirmed(t)...)
 		p.Writes = append(p.Writes, Write{Object: secret, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
