@@ -18,9 +18,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	experiments "github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	hibernation "github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/test/env"
 	"github.com/labkeeper/labkeeper/test/env/testenv"
 )
@@ -281,21 +283,49 @@ func refusesObjects(t *testing.T, c client.Client) {
 	}
 }
 
-// refusesRecords checks that the namespace stays while it tells how to wake what sleeps, or what could not be taken down.
+// refusesRecords checks that the namespace stays while it tells how to wake what sleeps, or what could not be taken down: also
+// while its finalizer keeps a restore point that somebody has asked to go.
 func refusesRecords(t *testing.T, c client.Client) {
 	t.Helper()
-	for _, label := range []string{"hibernator.ardikabs.com/restore-point", experiments.LabelExperiment} {
+	for label, finalizers := range map[string][]string{
+		"hibernator.ardikabs.com/restore-point": {hibernation.FinalizerRestorePoint},
+		experiments.LabelExperiment:             nil,
+	} {
 		record := object("v1", "ConfigMap", namespace, "record")
 		record.SetLabels(map[string]string{label: "somebody"})
+		record.SetFinalizers(finalizers)
 		if err := c.Create(t.Context(), record); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := runMake(t, nil, "undeploy"); err == nil || !strings.Contains(out, "delete them first") {
-			t.Fatalf("make undeploy while there is a ConfigMap with %s: %v, want a refusal:\n%s", label, err, out)
-		}
+		refusesRecord(t, c, record)
 		if err := c.Delete(t.Context(), record); err != nil {
 			t.Fatal(err)
 		}
+		if len(finalizers) == 0 {
+			continue
+		}
+		refusesRecord(t, c, record)
+		if err := c.Patch(t.Context(), record, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// refusesRecord checks that make undeploy says how to see to a record, and leaves everything.
+func refusesRecord(t *testing.T, c client.Client, record *unstructured.Unstructured) {
+	t.Helper()
+	out, err := runMake(t, nil, "undeploy")
+	for _, word := range []string{"there are records", "take their finalizers off", "delete them first"} {
+		if err == nil || !strings.Contains(out, word) {
+			t.Fatalf("make undeploy while there is a ConfigMap with %v and finalizers %v: %v, want a refusal:\n%s", record.GetLabels(), record.GetFinalizers(), err, out)
+		}
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(record), record); err != nil {
+		t.Fatalf("make undeploy has refused, and the record is gone: %v", err)
+	}
+	home := object("v1", "Namespace", "", namespace)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(home), home); err != nil || home.GetDeletionTimestamp() != nil {
+		t.Fatalf("make undeploy has refused, and the namespace goes: %v", err)
 	}
 }
 

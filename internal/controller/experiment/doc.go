@@ -79,8 +79,8 @@
 // not: each looks again when it has registered a cluster, and takes that back where it sees the other's, before
 // anything is deployed there. One that was stopped between the two does so when it looks again, and finds its own
 // Secret beside the other's and no Application of the target. (Where the kubeconfig is one of another address by then,
-// and that is taken, too, its Secret stays as long as its Experiment.) Which server an older version has registered does
-// no label tell until it is written again: while there are any of those, all that Experiments have registered are
+// and that is taken, too, its Secret stays as long as its Experiment.) Which server an older version has registered
+// does no label tell until it is written again: while there are any of those, all that Experiments have registered are
 // looked at.
 //
 // A target has one Application with the sources of all its components, or with applicationPolicy PerComponent one for
