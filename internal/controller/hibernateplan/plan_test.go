@@ -445,6 +445,23 @@ func TestWakeUpFails(t *testing.T) {
 	}
 }
 
+// One that goes says why it does not, and what to do, and not only that it is to: its time is short.
+func TestWakeUpFailsOfOneThatGoes(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+	w.fails = func(e execution) bool { return e.Target == "b" && e.Operation == v1alpha1.OperationWakeUp }
+	w.until(noon.Add(9 * time.Hour))
+	w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+	w.settle()
+	if c := w.condition(v1alpha1.ConditionReady); c.Reason != v1alpha1.ReasonDeleting {
+		t.Errorf("at first %s: %s", c.Reason, c.Message)
+	}
+	w.until(w.now.Add(defaultDeadline / 2))
+	c := w.condition(v1alpha1.ConditionReady)
+	if w.done || c.Reason != v1alpha1.ReasonWakeUpFailed || !strings.Contains(c.Message, "WakeUp of target b has failed") || !strings.Contains(c.Message, v1alpha1.AnnotationRetryNow) {
+		t.Errorf("%s: %s", c.Reason, c.Message)
+	}
+}
+
 func TestTurnsAround(t *testing.T) {
 	w := newWorld(t, newPlan(v1alpha1.StrategySequential, 6))
 	w.now = noon.Add(8 * time.Hour)

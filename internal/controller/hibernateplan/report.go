@@ -308,7 +308,7 @@ func (v view) ready(err error) conditions.Step {
 	}
 	scheduled, hibernated := v.scheduled(), v.hibernated()
 	switch {
-	case scheduled.Status != metav1.ConditionTrue:
+	case scheduled.Status != metav1.ConditionTrue && (scheduled.Reason != v1alpha1.ReasonDeleting || !v.any(failed)):
 		return conditions.Step{Type: t, Status: metav1.ConditionFalse, Reason: scheduled.Reason, Message: scheduled.Message}
 	case v.any(failed):
 		reason := v1alpha1.ReasonPartly
