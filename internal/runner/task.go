@@ -45,8 +45,8 @@ type Task struct {
 const (
 	// EnvParameters is the environment variable with the parameters of the target.
 	EnvParameters = "LABKEEPER_PARAMETERS"
-	// MaxParameters is how many bytes fit into it: Linux starts no process with a variable of more than 128 KiB, its name, the = and
-	// the end included.
+	// MaxParameters is how many bytes fit into it: Linux starts no process with a variable of more than 128 KiB, its name,
+	// the = and the end included.
 	MaxParameters = 128<<10 - len(EnvParameters) - 2
 	// EnvNode is the environment variable with the name of the node that the runner is on.
 	EnvNode = "LABKEEPER_NODE"

@@ -169,7 +169,8 @@ func TestStoredLeadTime(t *testing.T) {
 	}
 }
 
-// An override that was stored with a time that no status can have is one for ever: a plan that cannot say what it does does nothing.
+// An override that was stored with a time that no status can have is one for ever: a plan that cannot say what it does
+// does nothing.
 func TestStoredUntil(t *testing.T) {
 	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 1))
 	until, err := time.Parse(time.RFC3339, "9999-12-31T23:59:59-12:00")

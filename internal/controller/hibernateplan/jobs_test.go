@@ -132,7 +132,8 @@ func TestRunnerTemplate(t *testing.T) {
 	}
 }
 
-// A template that no pod can be made by is told of by day, and at admission, by the paths of what is wrong; one that can is not.
+// A template that no pod can be made by is told of by day, and at admission, by the paths of what is wrong; one that can
+// is not.
 func TestTemplateOfNoPod(t *testing.T) {
 	quantity := resource.MustParse
 	for name, test := range map[string]struct {

@@ -79,7 +79,8 @@ func (s *scope) keepLog(ctx context.Context, e *execution, pod *corev1.Pod) (str
 	return fmt.Sprintf("%s%s#%s", configMapScheme, at, key), err
 }
 
-// tail is the end of what is written to it: a kubelet that is asked for so many bytes of the last lines leaves the very last ones out.
+// tail is the end of what is written to it: a kubelet that is asked for so many bytes of the last lines leaves the very
+// last ones out.
 type tail struct {
 	kept []byte
 	cut  bool

@@ -32,7 +32,8 @@ func (k kubelet) Stream(context.Context) (io.ReadCloser, error) {
 	return io.NopCloser(strings.NewReader(text)), nil
 }
 
-// What a runner has said last is kept, as it says why it could not end, however much it had to say before; and whole lines.
+// What a runner has said last is kept, as it says why it could not end, however much it had to say before; and whole
+// lines.
 func TestEndOfALog(t *testing.T) {
 	for lines, kept := range map[int]int{1: 1, 100: 100, 2000: maxLog / len(logLine(0))} {
 		k := kubelet{}

@@ -49,8 +49,8 @@ func (r resolved) fits() error {
 	return nil
 }
 
-// reachRunners says whether parameters are short enough for those who are told them. The error joins a *dispatch.InvalidError
-// for each that are not.
+// reachRunners says whether parameters are short enough for those who are told them. The error joins a
+// *dispatch.InvalidError for each that are not.
 func (r resolved) reachRunners() error {
 	var problems []error
 	for i, t := range r.Targets {

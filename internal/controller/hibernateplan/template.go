@@ -15,8 +15,8 @@ import (
 	"github.com/labkeeper/labkeeper/internal/dispatch"
 )
 
-// podsOfRunners are made by template: what of it the API server takes of no pod would else be found out in the evening, by each
-// attempt, or be what keeps everything from waking. The error joins a *dispatch.InvalidError for each mistake.
+// podsOfRunners are made by template: what of it the API server takes of no pod would else be found out in the evening,
+// by each attempt, or be what keeps everything from waking. The error joins a *dispatch.InvalidError for each mistake.
 func podsOfRunners(template *v1alpha1.RunnerTemplate) error {
 	if template == nil {
 		return nil
