@@ -159,11 +159,7 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 	if r.converged && reference != nil {
 		r.judgeEnd(&out, reference, history)
 	}
-	if r.fault.Mode == "" { // else what the fault has held up may come then
-		for _, w := range r.early {
-			out.add("O1", "written before it is due: %s", w.Signature())
-		}
-	}
+	r.judgeEarly(&out)
 	for _, orphan := range append(r.orphans(history), r.strays()...) {
 		out.add("O3", "%s", orphan)
 	}
@@ -200,6 +196,16 @@ func unrecorded(writes []Write, recorded []schema.GroupVersionResource) (out []s
 		}
 	}
 	return out
+}
+
+// judgeEarly tells of what was written before it was due; of a run with a fault not, because what that has held up may come then.
+func (r *run) judgeEarly(out *findings) {
+	if r.fault.Mode != "" {
+		return
+	}
+	for _, w := range r.early {
+		out.add("O1", "written before it is due: %s", w.Signature())
+	}
 }
 
 // judgeTime tells of a run that did not come to its end, or later than it may.
