@@ -144,11 +144,10 @@ func (cp *ControlPlane) ApplyObjects(ctx context.Context, objects ...*unstructur
 	if err != nil {
 		return fmt.Errorf("creating client: %w", err)
 	}
-	discoverer, err := discovery.NewDiscoveryClientForConfig(cp.config)
+	mapper, err := cp.restMapper()
 	if err != nil {
-		return fmt.Errorf("creating discovery client: %w", err)
+		return err
 	}
-	mapper := restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer))
 	for _, object := range objects {
 		if err := apply(ctx, client, mapper, object); err != nil {
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
@@ -157,10 +156,28 @@ func (cp *ControlPlane) ApplyObjects(ctx context.Context, objects ...*unstructur
 	return nil
 }
 
+// restMapper knows what the API server serves: to ask for that anew for every object costs more than to apply it.
+func (cp *ControlPlane) restMapper() (meta.ResettableRESTMapper, error) {
+	cp.mutex.Lock()
+	defer cp.mutex.Unlock()
+	if cp.mapper == nil {
+		discoverer, err := discovery.NewDiscoveryClientForConfig(cp.config)
+		if err != nil {
+			return nil, fmt.Errorf("creating discovery client: %w", err)
+		}
+		cp.mapper = restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer))
+	}
+	return cp.mapper, nil
+}
+
 // apply applies one object.
-func apply(ctx context.Context, client dynamic.Interface, mapper meta.RESTMapper, object *unstructured.Unstructured) error {
+func apply(ctx context.Context, client dynamic.Interface, mapper meta.ResettableRESTMapper, object *unstructured.Unstructured) error {
 	kind := object.GroupVersionKind()
 	mapping, err := mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) { // or one that came later
+		mapper.Reset()
+		mapping, err = mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	}
 	if err != nil {
 		return err
 	}

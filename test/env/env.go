@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
 )
 
@@ -67,6 +68,7 @@ type ControlPlane struct {
 	config      *rest.Config
 
 	mutex     sync.Mutex
+	mapper    meta.ResettableRESTMapper
 	processes []*Process // in start order: Stop goes backwards
 	stopped   bool
 	stopErr   error
