@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -173,15 +174,22 @@ func TestHotLoops(t *testing.T) {
 		t.Errorf("%d requests beside a write, not 4", p.requests())
 	}
 	for name, test := range map[string]struct {
-		run  run
-		want string
+		run             run
+		refused, things int
+		want            string
 	}{
-		"nothing":                {run{}, ""},
-		"few":                    {run{idly: chatter}, ""},
-		"many":                   {run{idly: chatter + 1}, "O6"},
-		"all the time":           {run{restless: true, up: true}, "O6"},
-		"of a manager that dies": {run{restless: true}, "O5"},
+		"nothing":                {},
+		"few":                    {run: run{idly: chatter}},
+		"many":                   {run: run{idly: chatter + 1}, want: "O6"},
+		"all the time":           {run: run{restless: true, up: true}, want: "O6"},
+		"of a manager that dies": {run: run{restless: true}, want: "O5"},
+		"refused as it starts":   {refused: hot, things: 20},
+		"refused again":          {refused: hot + 1, things: 1, want: "O6"},
 	} {
+		p.refusals = map[string]int{}
+		for i := range test.things * test.refused {
+			p.refused(Write{Verb: "read", Name: strconv.Itoa(i % test.things)})
+		}
 		test.run.proxy = p
 		var out findings
 		got := ""

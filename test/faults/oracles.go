@@ -259,8 +259,9 @@ func (r *run) judgeQuiet(out *findings, late []Write) {
 	case r.idly > chatter:
 		out.add("O6", "%d requests after the end, beside writes: a hot loop", r.idly)
 	}
-	if refused := r.proxy.tally().Refused; refused > hot*r.times() {
-		out.add("O6", "%d requests within %s that were refused by plan: a hot loop", refused, r.fault.lasts())
+	// A manager that starts asks for all there is, whatever is refused of it; who is in a loop asks for one thing.
+	if request, refused := r.proxy.insisted(); refused > hot*r.times() {
+		out.add("O6", "%d times within %s was refused by plan: %s: a hot loop", refused, r.fault.lasts(), request)
 	}
 	if all := r.proxy.story(); len(all)-len(stored(all)) > hot*r.times() {
 		out.add("O6", "%d writes that the API server refused: a hot loop", len(all)-len(stored(all)))

@@ -54,12 +54,15 @@ func (w Write) Stored() bool { return w.Code >= 200 && w.Code < 300 }
 
 // Signature is what makes a write the same one in another run: without what is different in
 // every run.
-func (w Write) Signature() string {
+func (w Write) Signature() string { return fmt.Sprintf("%s #%d", w.request(), w.Occurrence) }
+
+// request is what is the same whenever it is asked for.
+func (w Write) request() string {
 	resource := w.Resource.GroupResource().String()
 	if w.Subresource != "" {
 		resource += "/" + w.Subresource
 	}
-	return fmt.Sprintf("%s %s %s/%s #%d", w.Verb, resource, w.Namespace, w.Name, w.Occurrence)
+	return fmt.Sprintf("%s %s %s/%s", w.Verb, resource, w.Namespace, w.Name)
 }
 
 // alike says whether two writes ask for the same, whatever their occurrence.
@@ -119,6 +122,8 @@ type proxy struct {
 	// over is closed when the fault has done what it does.
 	over    chan struct{}
 	counted Tally
+	// refusals are how often each request was refused by plan.
+	refusals map[string]int
 	// told are the kinds in which the manager has sent a secret.
 	told []string
 	// torn are requests that got no answer of the API server, against the plan.
@@ -162,7 +167,7 @@ func newProxy(config *rest.Config, plan disturbance) (*proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building transport of proxy: %w", err)
 	}
-	p := &proxy{plan: plan, busy: time.Now(), over: make(chan struct{}), watched: map[schema.GroupResource]bool{}, reads: map[int][]schema.GroupResource{}, flying: map[*http.Request]time.Time{}}
+	p := &proxy{plan: plan, busy: time.Now(), over: make(chan struct{}), watched: map[schema.GroupResource]bool{}, reads: map[int][]schema.GroupResource{}, refusals: map[string]int{}, flying: map[*http.Request]time.Time{}}
 	p.streams = &streams{mode: plan.Mode, held: plan.held, mine: plan.mine, over: p.cease}
 	if err := p.mark(); err != nil {
 		return nil, err
@@ -209,7 +214,7 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.narrow(r)
 		p.travel(r)
-		if asked, live, ok := readRead(r); ok && p.refusesRead(asked.Resource.GroupResource(), live) {
+		if asked, live, ok := readRead(r); ok && p.refusesRead(asked, live) {
 			p.touch()
 			refuse(w, p.plan.Mode, asked)
 			return
@@ -374,19 +379,38 @@ func (p *proxy) refuses(w Write) bool {
 			return false
 		}
 		p.strike(w)
-		p.counted.Refused++
+		p.refused(w)
 		time.AfterFunc(p.plan.lasts(), p.cease)
 		return true
 	}
 	if time.Since(p.fired) >= p.plan.lasts() || !p.plan.concerns(p.first, w) {
 		return false
 	}
-	p.counted.Refused++
+	p.refused(w)
 	return true
 }
 
-// refusesRead says whether a read of a kind is refused by plan, and notes it.
-func (p *proxy) refusesRead(kind schema.GroupResource, live bool) bool {
+// refused notes that a request is refused by plan. The caller has the lock.
+func (p *proxy) refused(w Write) {
+	p.counted.Refused++
+	p.refusals[w.request()]++
+}
+
+// insisted is the request that was refused by plan most often, and how often.
+func (p *proxy) insisted() (request string, times int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for r, n := range p.refusals {
+		if n > times || n == times && r < request {
+			request, times = r, n
+		}
+	}
+	return request, times
+}
+
+// refusesRead says whether a read is refused by plan, and notes it.
+func (p *proxy) refusesRead(asked Write, live bool) bool {
+	kind := asked.Resource.GroupResource()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if live && !slices.Contains(p.reads[p.stored], kind) {
@@ -395,7 +419,7 @@ func (p *proxy) refusesRead(kind schema.GroupResource, live bool) bool {
 	if p.fired.IsZero() || !p.ceased.IsZero() || !p.plan.refusesRead(kind, p.plan.held, live) {
 		return false
 	}
-	p.counted.Refused++
+	p.refused(asked)
 	if p.plan.Mode == Unread {
 		p.end()
 	}
@@ -604,6 +628,7 @@ func (p *proxy) watches(r *http.Request) {
 // it begins (resourceVersion=0), and a reconciler for one object, or for now.
 func readRead(r *http.Request) (asked Write, live, ok bool) {
 	asked, ok = parsePath(r.URL.Path)
+	asked.Verb = "read"
 	return asked, asked.Name != "" || !isWatch(r) && r.URL.Query().Get("resourceVersion") == "", ok && r.Method == http.MethodGet
 }
 
