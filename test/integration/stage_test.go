@@ -209,6 +209,12 @@ func (s *stage) phases(e *v1alpha1.Experiment) []v1alpha1.Phase {
 	return slices.Compact(phases)
 }
 
+// wentThrough waits for the journal, which hears of the last phase later than whoever asks for it, to have these.
+func (s *stage) wentThrough(e *v1alpha1.Experiment, phases ...v1alpha1.Phase) {
+	GinkgoHelper()
+	Eventually(func() []v1alpha1.Phase { return s.phases(e) }).Should(Equal(phases))
+}
+
 // life is the version at which an object appeared (created), at which its deletion was asked
 // for (ending) and at which it was gone (ended); 0 for what has not happened.
 func (s *stage) life(match func(*unstructured.Unstructured) bool) (created, ending, ended int64) {
