@@ -143,7 +143,7 @@ func shapes() []harness.Shape {
 		"type": "existing", "kubeconfigSecret": map[string]any{"name": "staging"},
 	}))
 	existing.Beside = []harness.Beside{{Resource: secrets, Object: map[string]any{
-		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "staging"}, "stringData": map[string]any{"kubeconfig": kubeconfig},
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "staging"}, "stringData": map[string]any{"kubeconfig": kubeconfig("203.0.113.7")},
 	}}}
 	talos := shape("talos", size{talos: 1, applications: 1, creating: 3}, on(map[string]any{
 		"type": "talos", "talos": map[string]any{

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"hash/fnv"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,13 +22,14 @@ import (
 // argoCDFinalizer is what the manager puts on Applications, for Argo CD to take off.
 const argoCDFinalizer = "resources-finalizer.argocd.argoproj.io"
 
-// kubeconfig is what Crossplane leaves of a cluster that nobody has.
-const kubeconfig = `apiVersion: v1
+// kubeconfig is what is left of a cluster that nobody has.
+func kubeconfig(address string) string {
+	return `apiVersion: v1
 kind: Config
 current-context: gke
 clusters:
 - name: gke
-  cluster: {server: "https://203.0.113.7", certificate-authority-data: bm90IGEgY2VydGlmaWNhdGU=}
+  cluster: {server: "https://` + address + `", certificate-authority-data: bm90IGEgY2VydGlmaWNhdGU=}
 contexts:
 - name: gke
   context: {cluster: gke, user: client}
@@ -34,6 +37,16 @@ users:
 - name: client
   user: {token: not-a-token}
 `
+}
+
+// address is that of the cluster of an object. Each has one of its own: of clusters at one address each that is registered is compared
+// with all before it.
+func address(o *harness.Object) string {
+	sum := fnv.New32a()
+	_, _ = sum.Write([]byte(o.Path()))
+	of := sum.Sum(nil)
+	return net.IPv4(10, of[1], of[2], of[3]).String()
+}
 
 // world is Crossplane, Cluster API, Argo CD and Argo Workflows.
 func world() harness.World {
@@ -85,7 +98,7 @@ func crossplane(ctx context.Context, c *harness.Client, o *harness.Object, gone 
 	}
 	err := c.Create(ctx, secrets, namespace, map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": connection},
-		"stringData": map[string]any{"kubeconfig": kubeconfig},
+		"stringData": map[string]any{"kubeconfig": kubeconfig(address(o))},
 	})
 	if harness.Ignore(err, http.StatusConflict) != nil {
 		return err
@@ -94,7 +107,7 @@ func crossplane(ctx context.Context, c *harness.Client, o *harness.Object, gone 
 		return map[string]any{"type": t, "status": "True", "reason": reason, "lastTransitionTime": now()}
 	}
 	return c.Patch(ctx, o.Path()+"/status", map[string]any{"status": map[string]any{
-		"endpoint":   "203.0.113.7",
+		"endpoint":   address(o),
 		"conditions": []any{condition("Ready", "Available"), condition("Synced", "ReconcileSuccess")},
 	}})
 }
@@ -108,11 +121,11 @@ func clusterAPI(ctx context.Context, c *harness.Client, o *harness.Object, gone 
 	case o.Metadata.DeletionTimestamp != "" || strings.Contains(string(o.Status), `"controlPlaneInitialized":true`):
 		return nil
 	case !strings.Contains(string(o.Spec), `"controlPlaneEndpoint"`):
-		return c.Patch(ctx, o.Path(), map[string]any{"spec": map[string]any{"controlPlaneEndpoint": map[string]any{"host": "203.0.113.7", "port": 443}}})
+		return c.Patch(ctx, o.Path(), map[string]any{"spec": map[string]any{"controlPlaneEndpoint": map[string]any{"host": address(o), "port": 443}}})
 	}
 	err := c.Create(ctx, secrets, o.Metadata.Namespace, map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": connection},
-		"stringData": map[string]any{"value": kubeconfig},
+		"stringData": map[string]any{"value": kubeconfig(address(o))},
 	})
 	if harness.Ignore(err, http.StatusConflict) != nil {
 		return err
