@@ -140,8 +140,8 @@ func (o options) check() error {
 		if f.value == "" {
 			return fmt.Errorf("--%s: it must not be empty", f.flag)
 		}
-		if problems := validation.IsDNS1123Subdomain(f.value); len(problems) > 0 {
-			return fmt.Errorf("--%s: %q: %s", f.flag, f.value, strings.Join(problems, "; "))
+		if err := checkName(f.flag, f.value, validation.IsDNS1123Subdomain); err != nil {
+			return err
 		}
 	}
 	for _, f := range append([]namespaceFlag{{"leader-election-namespace", o.leaderElectionNamespace}}, o.namespaces()...) {
@@ -168,6 +168,14 @@ func (o options) check() error {
 		return fmt.Errorf("--max-concurrent-reconciles: %d is less than 1", e.MaxConcurrentReconciles)
 	}
 	return checkObservability(e.Observability)
+}
+
+// checkName says why nothing can have a name.
+func checkName(flag, name string, valid func(string) []string) error {
+	if problems := valid(name); len(problems) > 0 {
+		return fmt.Errorf("--%s: %q: %s", flag, name, strings.Join(problems, "; "))
+	}
+	return nil
 }
 
 // checkLists refuses lists with names that cannot be meant.
@@ -203,8 +211,8 @@ func checkHibernation(h hibernateplan.Options) error {
 			if name == "" {
 				return fmt.Errorf("--%s: an empty name in the list; write a,b", f.flag)
 			}
-			if problems := f.valid(name); len(problems) > 0 {
-				return fmt.Errorf("--%s: %q: %s", f.flag, name, strings.Join(problems, "; "))
+			if err := checkName(f.flag, name, f.valid); err != nil {
+				return err
 			}
 		}
 	}
@@ -257,8 +265,8 @@ func checkObservability(o experiment.Observability) error {
 		{"operator", o.Operator, validation.IsDNS1123Subdomain},
 		{"monitors", o.Monitors, validation.IsDNS1123Subdomain},
 	} {
-		if problems := f.valid(f.value); len(problems) > 0 {
-			return fmt.Errorf("--observability-%s: %q: %s", f.flag, f.value, strings.Join(problems, "; "))
+		if err := checkName("observability-"+f.flag, f.value, f.valid); err != nil {
+			return err
 		}
 	}
 	if o.Tailnet != "" && !tailnet.MatchString(o.Tailnet) {

@@ -51,7 +51,7 @@ func invalid(spec v1alpha1.HibernatePlanSpec, registry executor.Registry) error 
 	r := resolve(spec)
 	_, err := compile(r, registry)
 	_, unreadable := timetable(spec.Schedule, nil, nil)
-	if err := errors.Join(err, r.reachRunners(), podsOfRunners(spec.Runner), unreadable, r.fits()); err != nil {
+	if err := errors.Join(err, startable(spec), unreadable, r.fits()); err != nil {
 		return fmt.Errorf("%s: %s", v1alpha1.ReasonInvalid, oneLine(err))
 	}
 	return nil

@@ -122,7 +122,7 @@ func (f facts) decide() Plan {
 	p := Plan{Problem: f.seen.Problem}
 	current, err := compile(current(plan, f.seen.Left), f.registry)
 	if plan.DeletionTimestamp == nil { // which wakes what was left asleep, whatever the spec is worth
-		err = errors.Join(err, resolve(plan.Spec).reachRunners(), podsOfRunners(plan.Spec.Runner))
+		err = errors.Join(err, startable(plan.Spec))
 	}
 	if err != nil {
 		p.Problem = &problem{reason: v1alpha1.ReasonInvalid, message: oneLine(err)}

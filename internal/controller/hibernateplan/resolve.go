@@ -8,7 +8,6 @@ import (
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/dispatch"
 	"github.com/labkeeper/labkeeper/internal/executor"
-	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
 // resolved is the part of a plan that a cycle keeps as it was when it began: the content of its ControllerRevision. How
@@ -47,19 +46,6 @@ func (r resolved) fits() error {
 		return &dispatch.InvalidError{Path: "spec", Problem: fmt.Sprintf("targets, execution, behavior and schedule have %d bytes together, and at most %d fit; make several plans", len(content), maxPlan)}
 	}
 	return nil
-}
-
-// reachRunners says whether parameters are short enough for those who are told them. The error joins a
-// *dispatch.InvalidError for each that are not.
-func (r resolved) reachRunners() error {
-	var problems []error
-	for i, t := range r.Targets {
-		if n := len(raw(t)); n > runner.MaxParameters {
-			problems = append(problems, mistake(i, t, true, fmt.Errorf(
-				"they have %d bytes of JSON, and a runner can be told %d; make several targets", n, runner.MaxParameters)))
-		}
-	}
-	return errors.Join(problems...)
 }
 
 // program is a plan that can be carried out. It never changes.

@@ -2,6 +2,7 @@ package hibernateplan
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -13,10 +14,29 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/dispatch"
+	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
+// startable says whether runners of a plan could start, for which everything else may be right. The error joins a
+// *dispatch.InvalidError for each mistake.
+func startable(spec v1alpha1.HibernatePlanSpec) error {
+	return errors.Join(reachRunners(spec.Targets), podsOfRunners(spec.Runner))
+}
+
+// reachRunners says whether parameters are short enough for those who are told them.
+func reachRunners(targets []v1alpha1.Target) error {
+	var problems []error
+	for i, t := range targets {
+		if n := len(raw(t)); n > runner.MaxParameters {
+			problems = append(problems, mistake(i, t, true, fmt.Errorf(
+				"they have %d bytes of JSON, and a runner can be told %d; make several targets", n, runner.MaxParameters)))
+		}
+	}
+	return errors.Join(problems...)
+}
+
 // podsOfRunners are made by template: what of it the API server takes of no pod would else be found out in the evening,
-// by each attempt, or be what keeps everything from waking. The error joins a *dispatch.InvalidError for each mistake.
+// by each attempt, or be what keeps everything from waking.
 func podsOfRunners(template *v1alpha1.RunnerTemplate) error {
 	if template == nil {
 		return nil
