@@ -23,7 +23,7 @@ type Gate struct {
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-	// inside are those that may begin: they do, or have been woken to.
+	// inside are those that may begin: true where they do, false where they have been woken to.
 	inside map[reconcile.Request]bool
 	// outside are the others, and waiting the same by namespace in the order in which they came;
 	// turns are their namespaces, the next one first.
@@ -54,10 +54,7 @@ func (g *Gate) Start(_ context.Context, queue workqueue.TypedRateLimitingInterfa
 func (g *Gate) Enter(request reconcile.Request) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.inside[request] {
-		return true
-	}
-	if len(g.inside) < g.width {
+	if _, woken := g.inside[request]; woken || len(g.inside) < g.width {
 		g.inside[request] = true
 		return true
 	}
@@ -91,6 +88,7 @@ func (g *Gate) Gauge(controller string) prometheus.Collector {
 // object.
 func (g *Gate) Wrap(next reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (result reconcile.Result, err error) {
+		g.arrive(request)
 		defer func() {
 			if err != nil || result.RequeueAfter != AtOnce {
 				g.leave(request)
@@ -100,10 +98,23 @@ func (g *Gate) Wrap(next reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
-// leave lets the next ones in.
+// arrive is where the pass begins that an object was woken for.
+func (g *Gate) arrive(request reconcile.Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, woken := g.inside[request]; woken {
+		g.inside[request] = true
+	}
+}
+
+// leave lets the next ones in. An object that was woken while a pass of it ended that it had to wait in stays: it would wait behind
+// all others again.
 func (g *Gate) leave(request reconcile.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if begins, inside := g.inside[request]; inside && !begins {
+		return
+	}
 	delete(g.inside, request)
 	for len(g.inside) < g.width && len(g.turns) > 0 {
 		namespace := g.turns[0]
@@ -116,7 +127,7 @@ func (g *Gate) leave(request reconcile.Request) {
 			delete(g.waiting, namespace)
 		}
 		delete(g.outside, next)
-		g.inside[next] = true
+		g.inside[next] = false
 		g.queue.Add(next)
 	}
 }

@@ -157,6 +157,42 @@ func TestGateIsLeftByEveryPass(t *testing.T) {
 	}
 }
 
+// An object can be let in while the pass goes on in which it had to wait.
+func TestGateKeepsThePlaceOfOneThatIsWokenMeanwhile(t *testing.T) {
+	for name, waits := range map[string]bool{"when it has been told to wait": true, "before it asks": false} {
+		t.Run(name, func(t *testing.T) {
+			l := newGateLab(t, 1)
+			first, second := request("a", "1"), request("a", "2")
+			l.pass(first, reconcile.Result{RequeueAfter: AtOnce}, nil)
+			for _, r := range []reconcile.Request{second, request("a", "3")} {
+				l.pass(r, reconcile.Result{}, nil)
+			}
+			meanwhile := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+				if waits && l.gate.Enter(second) {
+					t.Error("It may begin while the first goes on")
+				}
+				l.pass(first, reconcile.Result{}, nil)
+				if !waits && !l.gate.Enter(second) {
+					t.Error("It must wait although it was woken")
+				}
+				return reconcile.Result{}, nil
+			})
+			if _, err := l.gate.Wrap(meanwhile).Reconcile(t.Context(), second); err != nil {
+				t.Fatal(err)
+			}
+			if !waits { // it has begun, and the third is next
+				l.expectWoken("a/2", "a/3")
+				return
+			}
+			l.expectWoken("a/2")
+			if !l.pass(second, reconcile.Result{}, nil) {
+				t.Error("It must wait again")
+			}
+			l.expectWoken("a/3")
+		})
+	}
+}
+
 func TestGateIsAsWideAsItIsMade(t *testing.T) {
 	l := newGateLab(t, 2)
 	again := reconcile.Result{RequeueAfter: AtOnce}
