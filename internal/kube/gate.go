@@ -1,12 +1,16 @@
 package kube
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -25,18 +29,38 @@ type Gate struct {
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	// inside are those that may begin: true where they do, false where they have been woken to.
 	inside map[reconcile.Request]bool
-	// outside are the others, and waiting the same by namespace in the order in which they came;
-	// turns are their namespaces, the next one first.
+	// outside are the others, and waiting the same by namespace, the oldest first; turns are their
+	// namespaces, the next one first.
 	outside map[reconcile.Request]bool
-	waiting map[string][]reconcile.Request
+	waiting map[string][]waiter
 	turns   []string
+}
+
+// waiter is who waits, and how old it is.
+type waiter struct {
+	request reconcile.Request
+	created time.Time
+	version string
+}
+
+// older compares the ages of two. Times of creation are whole seconds; among those of one second the server's order counts, which is
+// that of creation for what has not begun.
+func older(a, b waiter) int {
+	if order := a.created.Compare(b.created); order != 0 {
+		return order
+	}
+	order, err := resourceversion.CompareResourceVersion(a.version, b.version)
+	if err != nil { // of a server that numbers them otherwise
+		return 0
+	}
+	return order
 }
 
 // NewGate returns a gate that so many may be in at the same time.
 func NewGate(width int) *Gate {
 	return &Gate{
 		width:  width,
-		inside: map[reconcile.Request]bool{}, outside: map[reconcile.Request]bool{}, waiting: map[string][]reconcile.Request{},
+		inside: map[reconcile.Request]bool{}, outside: map[reconcile.Request]bool{}, waiting: map[string][]waiter{},
 	}
 }
 
@@ -50,8 +74,10 @@ func (g *Gate) Start(_ context.Context, queue workqueue.TypedRateLimitingInterfa
 
 // Enter says whether an object may begin. One that may not is woken when it may, and its pass
 // must end without having written anything. One that may stays inside for as long as its passes
-// ask for another AtOnce.
-func (g *Gate) Enter(request reconcile.Request) bool {
+// ask for another AtOnce. The oldest is next, whichever asked first: which of many passes asks a moment later is chance, and it would
+// wait for all others.
+func (g *Gate) Enter(o client.Object) bool {
+	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, woken := g.inside[request]; woken || len(g.inside) < g.width {
@@ -66,7 +92,9 @@ func (g *Gate) Enter(request reconcile.Request) bool {
 	if len(waiting) == 0 {
 		g.turns = append(g.turns, request.Namespace)
 	}
-	g.waiting[request.Namespace] = append(waiting, request)
+	w := waiter{request: request, created: o.GetCreationTimestamp().Time, version: o.GetResourceVersion()}
+	i, _ := slices.BinarySearchFunc(waiting, w, func(of, w waiter) int { return cmp.Or(older(of, w), -1) }) // behind those of its age
+	g.waiting[request.Namespace] = slices.Insert(waiting, i, w)
 	return false
 }
 
@@ -118,7 +146,7 @@ func (g *Gate) leave(request reconcile.Request) {
 	delete(g.inside, request)
 	for len(g.inside) < g.width && len(g.turns) > 0 {
 		namespace := g.turns[0]
-		next, rest := g.waiting[namespace][0], g.waiting[namespace][1:]
+		next, rest := g.waiting[namespace][0].request, g.waiting[namespace][1:]
 		g.turns = g.turns[1:]
 		if len(rest) > 0 {
 			g.waiting[namespace] = rest

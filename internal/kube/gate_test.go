@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -34,11 +36,16 @@ func request(namespace, name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
+// object is one that asks.
+func object(r reconcile.Request) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}
+}
+
 // pass plays a pass that comes to a result if it may begin; it says whether it may.
 func (l *gateLab) pass(r reconcile.Request, result reconcile.Result, err error) (entered bool) {
 	l.t.Helper()
 	_, got := l.gate.Wrap(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
-		if entered = l.gate.Enter(r); !entered {
+		if entered = l.gate.Enter(object(r)); !entered {
 			return reconcile.Result{}, nil
 		}
 		return result, err
@@ -135,6 +142,41 @@ func TestGateTakesTurnsBetweenNamespaces(t *testing.T) {
 	}
 }
 
+// Workers ask in an order that nobody chose.
+func TestGateLetsTheOldestInFirst(t *testing.T) {
+	l := newGateLab(t, 1)
+	first := request("a", "0")
+	l.pass(first, reconcile.Result{RequeueAfter: AtOnce}, nil)
+	created := time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)
+	for _, o := range []struct {
+		name    string
+		after   time.Duration
+		version string
+	}{
+		{"odd-1", 2 * time.Second, "b"}, {"odd-2", 2 * time.Second, "a"}, // such versions tell nothing
+		{"late", time.Second, "90"}, {"third", 0, "103"}, {"first", 0, "99"}, {"second", 0, "101"},
+	} {
+		asks := object(request("a", o.name))
+		asks.CreationTimestamp, asks.ResourceVersion = metav1.NewTime(created.Add(o.after)), o.version
+		if l.gate.Enter(asks) {
+			t.Fatalf("%s may begin while another does", o.name)
+		}
+	}
+	var order []string
+	for next := first; ; {
+		l.pass(next, reconcile.Result{}, nil)
+		woken := l.woken()
+		if len(woken) == 0 {
+			break
+		}
+		order = append(order, woken...)
+		next = request("a", strings.TrimPrefix(woken[0], "a/"))
+	}
+	if want := []string{"a/first", "a/second", "a/third", "a/late", "a/odd-1", "a/odd-2"}; !slices.Equal(order, want) {
+		t.Errorf("They begin in the order %v, not %v", order, want)
+	}
+}
+
 func TestGateIsLeftByEveryPass(t *testing.T) {
 	for name, leave := range map[string]func(l *gateLab, r reconcile.Request){
 		"an error": func(l *gateLab, r reconcile.Request) { l.pass(r, reconcile.Result{}, errors.New("refused")) },
@@ -168,11 +210,11 @@ func TestGateKeepsThePlaceOfOneThatIsWokenMeanwhile(t *testing.T) {
 				l.pass(r, reconcile.Result{}, nil)
 			}
 			meanwhile := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
-				if waits && l.gate.Enter(second) {
+				if waits && l.gate.Enter(object(second)) {
 					t.Error("It may begin while the first goes on")
 				}
 				l.pass(first, reconcile.Result{}, nil)
-				if !waits && !l.gate.Enter(second) {
+				if !waits && !l.gate.Enter(object(second)) {
 					t.Error("It must wait although it was woken")
 				}
 				return reconcile.Result{}, nil

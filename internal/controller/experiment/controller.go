@@ -156,7 +156,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 	if wait := r.told.LetGo(e); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if beginning(e) && !r.Gate.Enter(ctrl.Request{NamespacedName: client.ObjectKeyFromObject(e)}) {
+	if beginning(e) && !r.Gate.Enter(e) {
 		return ctrl.Result{}, nil
 	}
 	protected := controllerutil.ContainsFinalizer(e, v1alpha1.Finalizer)

@@ -3,8 +3,7 @@ package experiment
 import (
 	"testing"
 
-	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/crossplane"
@@ -34,7 +33,7 @@ func TestNewOnesWaitForTheirTurn(t *testing.T) {
 			l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterGKE)), nginx(), template())
 			c.prepare(l)
 			l.reconciler.Gate = kube.NewGate(1)
-			l.reconciler.Gate.Enter(ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "elsewhere", Name: "another"}})
+			l.reconciler.Gate.Enter(&v1alpha1.Experiment{ObjectMeta: metav1.ObjectMeta{Namespace: "elsewhere", Name: "another"}})
 			before := len(l.writes)
 			if err := l.reconcile(); err != nil {
 				t.Fatal(err)
