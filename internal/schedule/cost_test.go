@@ -42,8 +42,9 @@ func costly(now time.Time) map[string]schedule.Spec {
 	}
 }
 
-// Whatever a Spec says that New takes, a look costs little: it is had at each pass of a plan. The limits are far from what it
-// costs, as tests run beside others, and far from what it would cost to list all windows one by one.
+// Whatever a Spec says that New takes, a look costs little: it is had at each pass of a plan. It is told by what a look allocates,
+// which does not depend on what else runs, and is far from what it would take to list all windows one by one. BenchmarkCost has the
+// times.
 func TestCost(t *testing.T) {
 	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	for name, spec := range costly(now) {
@@ -52,12 +53,10 @@ func TestCost(t *testing.T) {
 			s := build(t, spec)
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
-			began := time.Now()
 			s.At(now)
-			took := time.Since(began)
 			runtime.ReadMemStats(&after)
-			if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 64 || took > time.Second {
-				t.Errorf("one look takes %s and %d MiB", took, mib)
+			if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 64 {
+				t.Errorf("one look takes %d MiB", mib)
 			}
 		})
 	}
