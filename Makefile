@@ -127,6 +127,13 @@ sweep-mutants: k8s ## Plant bugs in the manager and fail if the sweep does not f
 	@go test -tags mutants ./test/faults -count=1 -run TestOverlay
 	@go test -tags mutants $(call swept,experiment component experimentdeployment hibernateplan) -p 1 -count=1 -v -timeout 90m -run TestMutants $(SWEEPFLAGS)
 
+.PHONY: race
+race: k8s ## Look for data races: in the unit tests, and in a manager that takes every road of every workload.
+	@go test -race -vet=off -count=1 -p 2 -timeout 60m $(TESTFLAGS) ./api/... ./cmd/... ./internal/...
+	@go build -race -tags faults -buildvcs=false -trimpath -o bin/manager-race ./cmd
+	@go test $(call swept,experiment component experimentdeployment hibernateplan) -p 1 -count=1 -v -timeout 60m -run TestSweep \
+		-faults.full=none -faults.manager=$(CURDIR)/bin/manager-race $(SWEEPFLAGS)
+
 .PHONY: merge-million
 merge-million: ## Compare the merges of a million random overrides with those of evanphx/json-patch and of kubectl.
 	@TIMEFORMAT='make merge-million: %0R s'; time go test ./internal/merge -count=1 -v -timeout 60m -run 'TestReplaceIsRFC7386|TestStrategicIsThatOfKubectl' -cases=1000000 -seed=0 $(TESTFLAGS)
