@@ -445,6 +445,37 @@ func TestWakeUpFails(t *testing.T) {
 	}
 }
 
+// What cannot wake is told of while it is tried again, too, which takes half of the time: nobody is told that all is well by turns.
+func TestWakeUpFailsAndIsTriedAgain(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+	w.fails = func(e execution) bool { return e.Target == "b" && e.Operation == v1alpha1.OperationWakeUp }
+	w.until(noon.Add(19 * time.Hour))
+	b := w.entry("b")
+	if w.plan.Status.Phase != v1alpha1.PhaseError || !failed(b) {
+		t.Fatalf("%s, %+v", w.plan.Status.Phase, b)
+	}
+	w.now, w.log = due(b), nil
+	for i := 0; i < 5 && len(w.log) == 0; i++ { // until it runs
+		w.pass(-1)
+	}
+	if b = w.entry("b"); !running(b) {
+		t.Fatalf("%+v", b)
+	}
+	r, d := w.condition(v1alpha1.ConditionReady), w.condition(v1alpha1.ConditionDegraded)
+	if r.Reason != v1alpha1.ReasonWakeUpFailed || !strings.Contains(r.Message, "WakeUp of target b has failed") || d.Reason != v1alpha1.ReasonPartly || w.plan.Status.Failed != 1 {
+		t.Errorf("Ready %s %s: %s, Degraded %s %s: %s, %d failed", r.Status, r.Reason, r.Message, d.Status, d.Reason, d.Message, w.plan.Status.Failed)
+	}
+	if w.plan.Status.Phase != v1alpha1.PhaseError || len(w.log) != 1 {
+		t.Errorf("%s\n%s", w.plan.Status.Phase, strings.Join(w.log, "\n"))
+	}
+	w.fails = func(execution) bool { return false }
+	w.settle()
+	w.awake()
+	if r := w.condition(v1alpha1.ConditionReady); r.Status != metav1.ConditionTrue {
+		t.Errorf("%+v", r)
+	}
+}
+
 // One that goes says why it does not, and what to do, and not only that it is to: its time is short.
 func TestWakeUpFailsOfOneThatGoes(t *testing.T) {
 	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
