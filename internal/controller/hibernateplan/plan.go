@@ -574,7 +574,7 @@ func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 		f.turn(st, operation(p.Desired.asleep))
 	}
 	if held || !p.Known && c.Operation == v1alpha1.OperationShutdown {
-		p.Idle = !anyOf(st.Executions, running)
+		p.Idle = !anyOf(st.Executions, func(e *execution) bool { return running(e) || f.yetTo(e, c.Operation, current) })
 		return
 	}
 	f.intend(p, plan, current, c.Operation, func(e *execution) bool { return !f.removed(e, current) || c.Operation == v1alpha1.OperationWakeUp })
@@ -589,6 +589,11 @@ func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 // unfinished says whether something of a target is still to be cleared away.
 func (f facts) unfinished(e *execution) bool {
 	return busy(e) || e.RestoreConfigMapRef != ""
+}
+
+// yetTo says whether a target is still to begin an operation, or to be tried again.
+func (f facts) yetTo(e *execution, operation v1alpha1.Operation, current *program) bool {
+	return e.State == v1alpha1.ExecutionPending && e.Operation == operation && !f.removed(e, current)
 }
 
 // removed says whether a target is not in the plan any more.

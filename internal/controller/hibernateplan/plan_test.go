@@ -692,6 +692,26 @@ func TestLostSchedule(t *testing.T) {
 	}
 }
 
+// Nothing of it goes on without a schedule, and it does not say that all is asleep of which some is not.
+func TestLostScheduleInTheMiddle(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategySequential, 3))
+	w.now = noon.Add(8 * time.Hour)
+	for len(w.ran) == 0 {
+		w.pass(-1)
+	}
+	w.plan.Spec.Schedule.Timezone = "Europe/Nowhere"
+	clear(w.revisions)
+	w.until(noon.Add(9 * time.Hour))
+	if c := w.condition(v1alpha1.ConditionHibernated); len(w.asleep) != 1 || c.Status != metav1.ConditionFalse || w.plan.Status.Phase != v1alpha1.PhaseHibernating {
+		t.Errorf("%s, asleep %v, Hibernated %s: %s", w.plan.Status.Phase, w.asleep, c.Status, c.Message)
+	}
+	w.plan.Spec.Schedule.Timezone = "UTC"
+	w.settle()
+	if c := w.condition(v1alpha1.ConditionHibernated); len(w.asleep) != 3 || c.Status != metav1.ConditionTrue {
+		t.Errorf("%s, asleep %v, Hibernated %s: %s", w.plan.Status.Phase, w.asleep, c.Status, c.Message)
+	}
+}
+
 func TestSuspend(t *testing.T) {
 	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 4))
 	w.now = noon.Add(8 * time.Hour)
