@@ -326,3 +326,21 @@ func TestEventsOfAnnotations(t *testing.T) {
 		t.Errorf("told (-want +got):\n%s", diff)
 	}
 }
+
+// That nothing begins because a plan has too many exceptions is a warning, as all else is that keeps a plan from beginning.
+func TestEventOfTooManyExceptions(t *testing.T) {
+	plan := asleepNow()
+	all := []client.Object{plan}
+	for i := range maxExceptions + 1 {
+		e := suspended(0, time.Hour)
+		e.Namespace, e.Name, e.Spec.PlanRef.Name = plan.Namespace, fmt.Sprintf("e%03d", i), plan.Name
+		all = append(all, &e)
+	}
+	r, _ := newReconciler(t, all...)
+	events := &told{}
+	r.Recorder = events
+	pass(t, r, plan)
+	if got := events.of(v1alpha1.ReasonTooManyExceptions); len(got) != 1 || !strings.HasPrefix(got[0], corev1.EventTypeWarning) {
+		t.Errorf("it says %q", got)
+	}
+}
