@@ -605,10 +605,13 @@ func (f facts) removed(e *execution, current *program) bool {
 	return !there
 }
 
-// wakeRemoved wakes what sleeps and is not in the plan any more.
+// wakeRemoved wakes what sleeps and is not in the plan any more, also where that was put back before it was awake: by then
+// some of it may be.
 func (f facts) wakeRemoved(p *Plan, plan *v1alpha1.HibernatePlan, current *program) {
 	st := &plan.Status
-	gone := func(e *execution) bool { return e.Asleep && f.removed(e, current) }
+	gone := func(e *execution) bool {
+		return e.Asleep && (f.removed(e, current) || e.Operation == v1alpha1.OperationWakeUp)
+	}
 	if !anyOf(st.Executions, gone) {
 		return
 	}

@@ -633,6 +633,31 @@ func TestEditWhileAsleep(t *testing.T) {
 	}
 }
 
+// One that was taken out, and is put back before it is awake, is woken as it was begun to be: it sleeps from the next night on.
+func TestPutBackWhileItWakes(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+	w.fails = func(e execution) bool { return e.Operation == v1alpha1.OperationWakeUp && e.Attempts == 1 }
+	w.until(noon.Add(9 * time.Hour))
+	both := w.plan.Spec.Targets
+	w.plan.Spec.Targets = both[:1]
+	w.settle()
+	if b := w.entry("b"); !failing(b) || !b.Asleep {
+		t.Fatalf("%+v", b)
+	}
+	w.plan.Spec.Targets = both
+	w.until(noon.Add(10 * time.Hour))
+	if len(w.asleep) != 1 || !w.asleep["a"] {
+		d := w.condition(v1alpha1.ConditionDegraded)
+		t.Errorf("asleep %v, Degraded %s %s: %s", w.asleep, d.Status, d.Reason, d.Message)
+	}
+	w.until(noon.Add(19 * time.Hour))
+	w.awake()
+	w.until(noon.Add(33 * time.Hour))
+	if len(w.asleep) != 2 {
+		t.Errorf("in the next night %v are asleep", w.asleep)
+	}
+}
+
 func TestSpecThatIsNoGood(t *testing.T) {
 	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))
 	w.until(noon.Add(9 * time.Hour))
