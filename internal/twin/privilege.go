@@ -561,6 +561,9 @@ func (p privileges) projected(source map[string]any) {
 	for _, kind := range []string{"clusterTrustBundle", "podCertificate"} {
 		if of, ok := source[kind].(map[string]any); ok {
 			p.add("%s %v%v", kind, or(of["name"]), or(of["signerName"]))
+			if told := of["userAnnotations"]; told != nil { // by which the signer may choose what the certificate is for
+				p.add("%s %v with userAnnotations %s", kind, or(of["signerName"]), hashOf(told))
+			}
 		}
 	}
 }

@@ -481,6 +481,28 @@ func TestPrivilegesOfContainers(t *testing.T) {
 	}
 }
 
+// A certificate may be for whatever its signer is told, which Kubernetes does not look at.
+func TestCertificatesOfPods(t *testing.T) {
+	template := func(rest string) map[string]any {
+		return map[string]any{"spec": object(t, `{volumes: [{name: v, projected: {sources: [{podCertificate: {signerName: example.com/spiffe, keyType: ED25519`+rest+`}}]}}]}`)}
+	}
+	const web, admin = `, userAnnotations: {example.com/name: web}`, `, userAnnotations: {example.com/name: admin}`
+	for _, test := range []struct {
+		source, twin string
+		more         bool
+	}{
+		{web, web, false},
+		{web, ``, false},
+		{web, admin, true},
+		{``, admin, true},
+	} {
+		more := strings.Join(Exceeding(template(test.source), template(test.twin)), "; ")
+		if test.more != strings.Contains(more, "podCertificate example.com/spiffe with userAnnotations") || strings.Contains(more, "admin") || !test.more && more != "" {
+			t.Errorf("%q beside %q: the twin has %q", test.twin, test.source, more)
+		}
+	}
+}
+
 // A path that is made of variables is what they are, however they are written.
 func TestPathsOfVariables(t *testing.T) {
 	template := func(metadata, env string) map[string]any {
