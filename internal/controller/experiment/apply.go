@@ -166,10 +166,16 @@ func (s *scope) write(ctx context.Context, w Write) error {
 		return writer.Grant(ctx, w.Object)
 	}
 	child, err := writer.Ensure(ctx, w.Object)
-	if err == nil && w.Object.GroupVersionKind() == argocd.SecretGVK {
-		err = s.registeredTwice(ctx, writer, w.Target, child)
+	if w.Object.GroupVersionKind() != argocd.SecretGVK {
+		return err
 	}
-	return err
+	if err != nil {
+		if kube.Reason(err) == kube.ReasonReconcileError && !kube.Conflict(err) { // the server has not said that it is not there
+			s.registrations.doubt(keyOf(w.Object))
+		}
+		return err
+	}
+	return s.registeredTwice(ctx, writer, w.Target, child)
 }
 
 // submit creates the Workflow. One that was submitted before runs with what it was given.

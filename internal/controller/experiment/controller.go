@@ -182,8 +182,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 		r.unrecorded.Add(e.UID, unrecordedOf(e))
 	case err == nil:
 		r.unrecorded.Remove(e.UID)
-		r.registrations.end(e.UID)
 	}
+	r.registrations.end(e.UID)
 	return result, err
 }
 

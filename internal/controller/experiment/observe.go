@@ -656,7 +656,7 @@ func sameServer(a, b string) bool {
 // the same moment is looked for afterwards (registeredTwice). Who was stopped before that finds its own beside the other's.
 func (s *scope) clash(ctx context.Context, t v1alpha1.Target, c Connection) (clash string, stray *unstructured.Unstructured, err error) {
 	own := s.names.clusterSecret(t)
-	mine := registering{own, s.experiment.UID, c.source(), c.Credentials, s.now.Add(timeout)}
+	mine := registering{secret: own, owner: s.experiment.UID, source: c.source(), credentials: c.Credentials, until: s.now.Add(timeout)}
 	if other, clashes := s.registrations.begin(mine, s.now); clashes {
 		return kube.Describe(named(argocd.SecretGVK, other)), nil, nil
 	}

@@ -20,6 +20,8 @@ type registering struct {
 	credentials argocd.Credentials
 	// until is when the pass has had its time.
 	until time.Time
+	// unsure: what came of the write of the Secret is not known, and it may be there any moment until then.
+	unsure bool
 }
 
 // registrations are those that passes of this manager are about to make. Of two at one address the first has it: neither sees the
@@ -34,9 +36,11 @@ type registrations struct {
 func (r *registrations) begin(mine registering, now time.Time) (clash types.NamespacedName, clashes bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.all = slices.DeleteFunc(r.all, func(other registering) bool { return other.secret == mine.secret || !now.Before(other.until) })
+	r.all = slices.DeleteFunc(r.all, func(other registering) bool {
+		return other.secret == mine.secret && !other.unsure || !now.Before(other.until)
+	})
 	for _, other := range r.all {
-		if other.source != mine.source && other.credentials.Differ(mine.credentials) {
+		if other.secret != mine.secret && other.source != mine.source && other.credentials.Differ(mine.credentials) {
 			return other.secret, true
 		}
 	}
@@ -49,9 +53,19 @@ func (r *registrations) giveUp(secret types.NamespacedName) {
 	r.drop(func(other registering) bool { return other.secret == secret })
 }
 
-// end lets go of those of an Experiment: what they have become can be seen.
+// doubt keeps a registration until its time is over, also when its pass ends before.
+func (r *registrations) doubt(secret types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.all {
+		r.all[i].unsure = r.all[i].unsure || r.all[i].secret == secret
+	}
+}
+
+// end lets go of those of an Experiment when a pass over it ends, whatever came of that: what they have become can be seen, but of
+// those in doubt.
 func (r *registrations) end(owner types.UID) {
-	r.drop(func(other registering) bool { return other.owner == owner })
+	r.drop(func(other registering) bool { return other.owner == owner && !other.unsure })
 }
 
 func (r *registrations) drop(which func(registering) bool) {

@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -230,6 +232,57 @@ func TestStoppedBeforeItLooksAgain(t *testing.T) {
 	m.winner()
 }
 
+// unwritten is a live client that fails to write cluster Secrets.
+type unwritten struct {
+	client.Client
+	err error
+}
+
+func (u unwritten) Create(ctx context.Context, o client.Object, opts ...client.CreateOption) error {
+	if kindOf(o) == "Secret" {
+		return u.err
+	}
+	return u.Client.Create(ctx, o, opts...)
+}
+
+// An Experiment that errs in every pass has no address that another could register, unless what came of its write is not known.
+func TestErringHoldsNoAddress(t *testing.T) {
+	refused := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "cluster-tutorial-app", errors.New("exceeded quota"))
+	for name, test := range map[string]struct {
+		err   error
+		waits bool
+	}{
+		"refused": {refused, false},
+		"lost":    {errors.New("connection reset by peer"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMeeting(t, 1)
+			errs := func() {
+				m.reconciler.Live = unwritten{m.client, test.err}
+				m.experiment.Name = "tutorial"
+				if _, err := m.reconciler.Reconcile(t.Context(), m.get()); err == nil {
+					t.Fatal("it does not err")
+				}
+				m.reconciler.Live = m.client
+			}
+			registered := func() bool {
+				m.pass("second")
+				return len(m.list(argocd.SecretGVK)) > 0
+			}
+			errs()
+			if got := registered(); got == test.waits {
+				t.Fatalf("the other is registered: %t", got)
+			}
+			if !test.waits {
+				return
+			}
+			if m.later(timeout); !registered() {
+				t.Error("the other is not registered when the write has had its time")
+			}
+		})
+	}
+}
+
 // A registration that was not made holds nobody up for longer than its pass may take.
 func TestRegistrationsThatAreNotMade(t *testing.T) {
 	credentials := func(token string) argocd.Credentials {
@@ -240,8 +293,8 @@ func TestRegistrationsThatAreNotMade(t *testing.T) {
 		return c
 	}
 	named := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "argocd", Name: name} }
-	mine := registering{named("a"), "a", "lab/a/config", credentials("a"), epoch.Add(timeout)}
-	theirs := registering{named("b"), "b", "lab/b/config", credentials("b"), epoch.Add(time.Hour)}
+	mine := registering{named("a"), "a", "lab/a/config", credentials("a"), epoch.Add(timeout), false}
+	theirs := registering{named("b"), "b", "lab/b/config", credentials("b"), epoch.Add(time.Hour), false}
 	for name, test := range map[string]struct {
 		happens func(*registrations)
 		after   time.Duration
@@ -253,6 +306,14 @@ func TestRegistrationsThatAreNotMade(t *testing.T) {
 		"another's end":      {func(r *registrations) { r.end("b") }, 0, true},
 		"its time is over":   {func(*registrations) {}, timeout, false},
 		"the same again":     {func(r *registrations) { r.begin(mine, epoch) }, 0, true},
+		"in doubt":           {func(r *registrations) { r.doubt(mine.secret); r.begin(mine, epoch); r.end("a") }, 0, true},
+		"in doubt for long": {func(r *registrations) {
+			r.doubt(mine.secret)
+			later := mine
+			later.until = later.until.Add(timeout)
+			r.begin(later, epoch)
+			r.end("a")
+		}, timeout, false},
 	} {
 		r := &registrations{}
 		if _, clashes := r.begin(mine, epoch); clashes {
