@@ -137,6 +137,71 @@ func strategic(base, patch map[string]any, lists Lists) (map[string]any, error) 
 	return merged, nil
 }
 
+// Ambiguous is the path of the first element of an override that Strategic merges with the first alone of several that the base has
+// of its key, as kubectl does: of variables that one has no effect, and of ports with two protocols it may be the wrong one. Empty if
+// there is none.
+func Ambiguous(base, override map[string]any, lists Lists) string {
+	if lists.field != "" {
+		base, _ = base[lists.field].(map[string]any)
+		override, _ = override[lists.field].(map[string]any)
+	}
+	return ambiguous(base, override, lists.meta, lists.field)
+}
+
+func ambiguous(base, patch map[string]any, meta strategicpatch.LookupPatchMeta, path string) string {
+	for _, name := range slices.Sorted(maps.Keys(patch)) {
+		at := strings.TrimPrefix(path+"."+name, ".")
+		found := ""
+		switch value := patch[name].(type) {
+		case map[string]any:
+			of, _ := base[name].(map[string]any)
+			if below, _, err := meta.LookupPatchMetadataForStruct(name); err == nil && value["$patch"] == nil {
+				found = ambiguous(of, value, below, at)
+			}
+		case []any:
+			of, _ := base[name].([]any)
+			below, list, err := meta.LookupPatchMetadataForSlice(name)
+			if err == nil && slices.Contains(list.GetPatchStrategies(), "merge") && list.GetPatchMergeKey() != "" {
+				found = ambiguousIn(of, value, below, at, list.GetPatchMergeKey())
+			}
+		}
+		if found != "" {
+			return found
+		}
+	}
+	return ""
+}
+
+// ambiguousIn does so for the elements of a list. One that is deleted goes with all of its key.
+func ambiguousIn(base, list []any, meta strategicpatch.LookupPatchMeta, path, key string) string {
+	replaces := func(element any) bool {
+		object, _ := element.(map[string]any)
+		return object["$patch"] == "replace"
+	}
+	if slices.ContainsFunc(list, replaces) {
+		return "" // nothing of the base stays
+	}
+	for i, element := range list {
+		object, _ := element.(map[string]any)
+		var same []map[string]any
+		for _, e := range base {
+			if of, ok := e.(map[string]any); ok && object[key] != nil && fmt.Sprint(of[key]) == fmt.Sprint(object[key]) {
+				same = append(same, of)
+			}
+		}
+		switch at := fmt.Sprintf("%s[%d]", path, i); {
+		case object["$patch"] != nil, len(same) == 0:
+		case len(same) > 1:
+			return at
+		default:
+			if found := ambiguous(same[0], object, meta, at); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
+}
+
 // recovered has a panic be an error: strategicpatch takes keys for scalars, and elements of directives for strings.
 func recovered(merge func() (strategicpatch.JSONMap, error)) (merged strategicpatch.JSONMap, err error) {
 	defer func() {

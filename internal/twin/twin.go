@@ -169,7 +169,7 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 		return nil, err
 	}
 	kind.fix(t.Object)
-	t.Warnings = w.warnings(source, from, spec)
+	t.Warnings = w.warnings(source, from, spec, kind.lists)
 	return t, nil
 }
 

@@ -504,6 +504,36 @@ func TestTwice(t *testing.T) {
 	}
 }
 
+// Of elements that a source has twice a merge by keys changes the first alone, as kubectl does, which is told of: of variables that
+// has no effect.
+func TestRepeatedKeys(t *testing.T) {
+	from := strings.Replace(plain, `image: "web:1"`, `image: "web:1", env: [{name: A, value: "1"}, {name: A, value: "2"}, {name: B}], ports: [{containerPort: 53, protocol: TCP}, {containerPort: 53, protocol: UDP}]`, 1)
+	for name, test := range map[string]struct {
+		strategy         Strategy
+		container, about string
+	}{
+		"a variable":             {Strategic, `env: [{name: B, value: "3"}, {name: A, value: "3"}]`, "overrideSpec.template.spec.containers[0].env[1]"},
+		"a port of two":          {Strategic, `ports: [{containerPort: 53, protocol: UDP, name: dns}]`, "overrideSpec.template.spec.containers[0].ports[0]"},
+		"one that is there once": {Strategic, `env: [{name: B, value: "3"}]`, ""},
+		"a new one":              {Strategic, `env: [{name: C, value: "3"}]`, ""},
+		"all are taken out":      {Strategic, `env: [{name: A, $patch: delete}]`, ""},
+		"all are replaced":       {Strategic, `env: [{name: A, value: "3"}, {$patch: replace}]`, ""},
+		"the list":               {Replace, `image: "web:1", env: [{name: A, value: "3"}]`, ""},
+	} {
+		w := wanted(t, `{template: {spec: {containers: [{name: web, `+test.container+`}]}}}`)
+		w.Strategy = test.strategy
+		told := ""
+		for _, warning := range build(t, from, w).Warnings {
+			if warning.Reason == WarnRepeated {
+				told += warning.Message
+			}
+		}
+		if (told == "") != (test.about == "") || !strings.Contains(told, test.about+",") && test.about != "" {
+			t.Errorf("%s: it tells %q", name, told)
+		}
+	}
+}
+
 // What somebody lists is copied, but for what names another object (TestDropped).
 func TestListedAnnotations(t *testing.T) {
 	w := wanted(t, `{}`)

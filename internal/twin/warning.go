@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/labkeeper/labkeeper/internal/merge"
 )
 
 // Reasons of warnings.
@@ -38,6 +40,8 @@ const (
 	WarnUnprobed = "NoReadinessProbe"
 	// WarnOtherService: a Service that is not the source's sends the twin traffic.
 	WarnOtherService = "ServiceOfOthers"
+	// WarnRepeated: the override is of the first alone of several elements of a list, by mergeStrategy Strategic.
+	WarnRepeated = "RepeatedKey"
 )
 
 // serviceWarnings are what Services make of the twin that do not know it for one.
@@ -56,7 +60,7 @@ func (w Wanted) serviceWarnings(from, spec map[string]any) (all []Warning) {
 var staticAddresses = []string{"cni.projectcalico.org/ipAddrs", "cni.projectcalico.org/hwAddr", "ovn.kubernetes.io/ip_address", "ovn.kubernetes.io/mac_address", "k8s.v1.cni.cncf.io/networks"}
 
 // warnings are what is dangerous about a twin and goes on all the same.
-func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[string]any) (all []Warning) {
+func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[string]any, lists merge.Lists) (all []Warning) {
 	warn := func(reason, format string, args ...any) {
 		all = append(all, Warning{Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}
@@ -67,6 +71,9 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 		if owner.Controller != nil && *owner.Controller {
 			warn(WarnManaged, "The source is made by %s %s, which may take pods of the same labels for its own", owner.Kind, owner.Name)
 		}
+	}
+	if path := merge.Ambiguous(from, w.Override, lists); path != "" && w.Strategy == Strategic {
+		warn(WarnRepeated, "The source has several elements of the key of overrideSpec.%s, and the first alone is changed: of variables the last counts; use mergeStrategy Replace", path)
 	}
 	all = append(all, w.serviceWarnings(from, spec)...)
 	if w.Rollout != "" {
