@@ -48,8 +48,8 @@ const redacted = "(not shown)"
 
 var (
 	secretName = regexp.MustCompile(`(?i)pass|pwd|secret|token|key|cred|auth|cert|private|salt|dsn|conn|sign|session|cookie|jwt|pin$`)
-	// secretValue: with a password in a URL, a header, or as a token looks: long, and without words.
-	secretValue = regexp.MustCompile(`://[^/\s]*:[^/\s]*@|(?i:bearer |basic |password=|-----begin)|^[A-Za-z0-9+/_=.-]{32,}$`)
+	// secretValue: with a password in a URL, a header, JSON, YAML or a list of settings, or as a token looks: long, and without words.
+	secretValue = regexp.MustCompile(`://[^/\s]*:[^/\s]*@|(?i:bearer |basic |(pass(word|wd|phrase)?|pwd|secret|token|key)["']?\s*[:=]|-----begin)|^[A-Za-z0-9+/_=.-]{32,}$`)
 )
 
 func (d *differ) compare(path string, source, twin any, secret bool) {
@@ -67,7 +67,7 @@ func (d *differ) compare(path string, source, twin any, secret bool) {
 	}
 	field := path[strings.LastIndex(path, ".")+1:]
 	was, is := shown(field, source, secret), shown(field, twin, secret)
-	if was != is || secret && fmt.Sprint(source) != fmt.Sprint(twin) {
+	if was != is || fmt.Sprint(source) != fmt.Sprint(twin) { // which two that are not shown may be, too
 		d.lines = append(d.lines, fmt.Sprintf("%s: %s -> %s", path, was, is))
 	}
 }

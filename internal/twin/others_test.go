@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/pod-security-admission/policy"
 )
 
@@ -126,6 +127,36 @@ func TestDiffOfArguments(t *testing.T) {
 		if strings.Contains(line, "canary-value") {
 			t.Error(line)
 		}
+	}
+}
+
+// A variable whose name says nothing may have secrets in what it is set to.
+func TestDiffOfSettings(t *testing.T) {
+	for _, value := range []string{
+		`{"user": "shop", "password": "hunter2"}`, `{"apiKey":"hunter2"}`, "user: shop\npassword: hunter2", `Server=db;User Id=sa;Pwd=hunter2`, `host=db PASSWORD = hunter2`, `{'secret': 'hunter2'}`,
+	} {
+		from, to := source(t, plain), source(t, plain)
+		containers, _, _ := unstructured.NestedSlice(to.Object, "spec", "template", "spec", "containers")
+		containers[0].(map[string]any)["env"] = []any{map[string]any{"name": "CONFIG", "value": value}}
+		_ = unstructured.SetNestedSlice(to.Object, containers, "spec", "template", "spec", "containers")
+		for _, diff := range []string{Diff(from, to), Diff(to, from)} {
+			if strings.Contains(diff, "hunter2") || !strings.Contains(diff, "CONFIG") {
+				t.Errorf("%s is shown: %s", value, diff)
+			}
+		}
+	}
+}
+
+// That a value has changed which is not shown is told, whatever it is hidden for.
+func TestDiffOfHiddenValues(t *testing.T) {
+	from, to := source(t, plain), source(t, plain)
+	for i, u := range []*unstructured.Unstructured{from, to} {
+		containers, _, _ := unstructured.NestedSlice(u.Object, "spec", "template", "spec", "containers")
+		containers[0].(map[string]any)["env"] = []any{map[string]any{"name": "DB", "value": fmt.Sprintf("postgres://shop:%d@db", i)}}
+		_ = unstructured.SetNestedSlice(u.Object, containers, "spec", "template", "spec", "containers")
+	}
+	if diff := Diff(from, to); !strings.Contains(diff, "env[DB].value: ") || strings.Contains(diff, "postgres") {
+		t.Errorf("it says %q", diff)
 	}
 }
 
