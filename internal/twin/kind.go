@@ -9,6 +9,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -270,6 +271,47 @@ func (k kind) strictly(spec map[string]any) (unknown []string, err error) {
 		}
 	}
 	return unknown, nil
+}
+
+// unlike are the fields of the pods that are unknown here and not as the source has them: nobody can tell what another value, or
+// none, lets them do.
+func (k kind) unlike(base, spec map[string]any) (all []string) {
+	known, _ := k.strictly(base)
+	for _, problem := range known {
+		path, err := strconv.Unquote(strings.TrimPrefix(problem, "unknown field "))
+		if err != nil || !strings.HasPrefix(path, "template.") {
+			continue
+		}
+		was, _ := valueAt(base, path)
+		if is, within := valueAt(spec, path); within && !reflect.DeepEqual(was, is) {
+			all = append(all, "another "+path+", which this manager does not know")
+		}
+	}
+	return all
+}
+
+// valueAt is what is at a path such as a.b[0].c, and whether there is an object that it could be in.
+func valueAt(of any, path string) (value any, within bool) {
+	for segment := range strings.SplitSeq(path, ".") {
+		field, positions, _ := strings.Cut(segment, "[")
+		object, is := of.(map[string]any)
+		if !is {
+			return nil, false
+		}
+		of = object[field]
+		for position := range strings.SplitSeq(strings.ReplaceAll(positions, "]", ""), "[") {
+			list, _ := of.([]any)
+			i, err := strconv.Atoi(position)
+			switch {
+			case position == "":
+			case err != nil || i >= len(list):
+				return nil, false
+			default:
+				of = list[i]
+			}
+		}
+	}
+	return of, true
 }
 
 // decode reads a spec, or a part of one, as the type that it has: strict are the fields that it does not know.

@@ -161,7 +161,7 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 	if err := kind.check(base, spec); err != nil {
 		return nil, err
 	}
-	more := append(Exceeding(template, templateOf(spec)), without(claimed(spec), claimed(base))...)
+	more := slices.Concat(Exceeding(template, templateOf(spec)), without(claimed(spec), claimed(base)), kind.unlike(base, spec))
 	if len(more) > 0 && !w.AllowPrivileges {
 		return nil, invalid("overrideSpec", "it gives the pods what the source's do not have: %s", strings.Join(more, ", "))
 	}

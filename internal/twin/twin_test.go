@@ -839,6 +839,31 @@ func TestUnknownFieldsOfOthers(t *testing.T) {
 		_, err := Build(newer, wanted(t, `{template: {spec: {fieldOfTheFuture: false, another: 1}}}`))
 		refused(t, err, `unknown field "template.spec.another"`)
 	})
+	const web, other = `{name: web, image: "web:2", forContainers: 1}`, `{name: web, image: "web:2", forContainers: 2}`
+	future := source(t, strings.Replace(plain, `image: "web:1"`, `image: "web:1", forContainers: 1`, 1))
+	_ = unstructured.SetNestedField(future.Object, true, "spec", "template", "spec", "fieldOfTheFuture")
+	for override, says := range map[string]string{
+		`{template: {spec: {fieldOfTheFuture: true}}}`:                         "",
+		`{template: {spec: {fieldOfTheFuture: false}}}`:                        "another template.spec.fieldOfTheFuture",
+		`{template: {spec: {fieldOfTheFuture: null}}}`:                         "another template.spec.fieldOfTheFuture",
+		`{template: {spec: {containers: [` + web + `]}}}`:                      "",
+		`{template: {spec: {containers: [` + other + `]}}}`:                    "another template.spec.containers[0].forContainers",
+		`{template: {spec: {containers: [{name: web, image: "web:2"}]}}}`:      "another template.spec.containers[0].forContainers",
+		`{template: {spec: {containers: [` + web + `, {name: b, image: b}]}}}`: "",
+	} {
+		t.Run("o3 of a newer source "+override, func(t *testing.T) {
+			w := wanted(t, override)
+			if _, err := Build(future, w); says == "" && err != nil {
+				t.Error(err)
+			} else if says != "" {
+				refused(t, err, says)
+			}
+			w.AllowPrivileges = true
+			if _, err := Build(future, w); err != nil {
+				t.Errorf("where privileges are allowed: %v", err)
+			}
+		})
+	}
 }
 
 // A strategy without parameters takes those of the other with it, whoever says them.
