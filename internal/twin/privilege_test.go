@@ -481,6 +481,27 @@ func TestPrivilegesOfContainers(t *testing.T) {
 	}
 }
 
+// What others put into pods by annotations, secrets and networks above all, is among what they may do.
+func TestAnnotationsThatGrant(t *testing.T) {
+	for name, grants := range map[string]bool{
+		"akeyless/inject_file": true, "keeper.security/auth-secret": true, "org.infisical.com/inject": true, "vault.hashicorp.com/agent-inject": true,
+		"networking.gke.io/interfaces": true, "ovn.kubernetes.io/logical_switch": true, "k8s.v1.cni.cncf.io/networks": true,
+		"prometheus.io/scrape": false,
+	} {
+		of := func(value string) map[string]any {
+			return map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: value}}, "spec": map[string]any{}}
+		}
+		for _, source := range []map[string]any{{"spec": map[string]any{}}, of("other")} {
+			if more := Exceeding(source, of("db")); (len(more) > 0) != grants {
+				t.Errorf("%s: the twin has %q", name, more)
+			}
+		}
+		if more := Exceeding(of("db"), of("db")); len(more) > 0 {
+			t.Errorf("%s that the source has: the twin has %q", name, more)
+		}
+	}
+}
+
 // A certificate may be for whatever its signer is told, which Kubernetes does not look at.
 func TestCertificatesOfPods(t *testing.T) {
 	template := func(rest string) map[string]any {
