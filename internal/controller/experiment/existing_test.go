@@ -208,6 +208,21 @@ func TestExistingClusterDoesNotMove(t *testing.T) {
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 }
 
+// A renewed kubeconfig that writes the address of the cluster another way, as another tool does, is of the same cluster.
+func TestExistingClusterByAnotherSpelling(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	l.until(v1alpha1.PhaseReady)
+	l.update(staging(strings.NewReplacer("https://203.0.113.10", "https://203.0.113.10/", "canary-token", "canary-renewed").Replace(kubeconfig)))
+	l.disconnect("ComparisonError", "the server has asked for the client to provide credentials")
+	for range 3 {
+		l.mustReconcile()
+	}
+	if config := l.list(argocd.SecretGVK)[0].Object["data"].(map[string]any)["config"].(string); !strings.Contains(decode(config), "canary-renewed") {
+		t.Errorf("Argo CD still has the old token: %s", l.message(v1alpha1.ConditionClustersReady))
+	}
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionTrue, v1alpha1.ReasonClustersReady)
+}
+
 // A token that has run out does not hold the teardown up when the user renews it.
 func TestExistingClusterTeardownWithAnotherToken(t *testing.T) {
 	l := newLab(t, onExisting(staging(kubeconfig))...)

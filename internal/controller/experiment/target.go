@@ -287,7 +287,7 @@ func (f facts) registerAgain(p *Plan, t *target) {
 	if f.frozen || !c.Found || c.Clash != "" || c.Err != nil || c.ReadErr != nil || err != nil {
 		return
 	}
-	if at := deployedEndpoint(t.apps); t.cluster == nil && at != c.Credentials.Server {
+	if at := deployedEndpoint(t.apps); t.cluster == nil && argocd.Address(at) != argocd.Address(c.Credentials.Server) {
 		// What is deployed would stay where it is, and what is said of it be taken for the other.
 		t.clusterUp, t.clusterReason = false, v1alpha1.ReasonKubeconfigInvalid
 		t.message = fmt.Sprintf("Secret %s has the kubeconfig of another cluster now, %s; put that of %s back", c.Secret, c.Credentials.Server, at)
