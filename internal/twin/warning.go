@@ -56,6 +56,15 @@ func (w Wanted) serviceWarnings(from, spec map[string]any) (all []Warning) {
 	return all
 }
 
+// mergeWarnings are of what a merge by keys does not do as it is written.
+func (w Wanted) mergeWarnings(from map[string]any, lists merge.Lists) (all []Warning) {
+	if path := merge.Ambiguous(from, w.Override, lists); path != "" && w.Strategy == Strategic {
+		all = append(all, Warning{WarnRepeated, fmt.Sprintf("The source has several elements of the key of overrideSpec.%s, and the first alone is changed: "+
+			"of variables the last counts; use mergeStrategy Replace", path)})
+	}
+	return all
+}
+
 // staticAddresses are prefixes of annotations that give a pod an address.
 var staticAddresses = []string{"cni.projectcalico.org/ipAddrs", "cni.projectcalico.org/hwAddr", "ovn.kubernetes.io/ip_address", "ovn.kubernetes.io/mac_address", "k8s.v1.cni.cncf.io/networks"}
 
@@ -72,9 +81,7 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 			warn(WarnManaged, "The source is made by %s %s, which may take pods of the same labels for its own", owner.Kind, owner.Name)
 		}
 	}
-	if path := merge.Ambiguous(from, w.Override, lists); path != "" && w.Strategy == Strategic {
-		warn(WarnRepeated, "The source has several elements of the key of overrideSpec.%s, and the first alone is changed: of variables the last counts; use mergeStrategy Replace", path)
-	}
+	all = append(all, w.mergeWarnings(from, lists)...)
 	all = append(all, w.serviceWarnings(from, spec)...)
 	if w.Rollout != "" {
 		warn(WarnReferred, "Rollout %s runs the template of the source as well; name the Rollout in spec.sourceRef if its pods are what serves", w.Rollout)
