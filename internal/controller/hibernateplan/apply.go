@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -205,26 +206,31 @@ func (s *scope) launch(ctx context.Context, l *launched) error {
 		helpers = append(helpers, a.secret(kubeconfig))
 	}
 	for _, o := range helpers { // in their order: a binding to a Role that there is not yet is refused
-		if err := s.create(ctx, o); err != nil {
+		if err := s.provide(ctx, o); err != nil {
 			return err
 		}
 	}
 	log.FromContext(ctx).Info("Starting runner", "target", l.Target, "operation", l.Operation, "attempt", l.Attempts, "job", l.JobRef)
-	return s.create(ctx, a.jobObject())
+	return s.provide(ctx, a.jobObject())
 }
 
-// create makes what must not change; what is there already and is ours is what a pass before has made.
-func (s *scope) create(ctx context.Context, o client.Object) error {
-	desired, err := bare(o)
-	if err != nil {
-		return err
-	}
-	marks.Set(s.owner, desired)
-	child, err := s.writer().Once(ctx, desired)
+// provide makes what an attempt needs, which is known by its UID until it is taken away.
+func (s *scope) provide(ctx context.Context, o client.Object) error {
+	child, err := s.create(ctx, o)
 	if err == nil {
 		s.made.Add(made{s.owner.UID, helper{child.GroupVersionKind(), client.ObjectKeyFromObject(child)}}, child.GetUID())
 	}
 	return err
+}
+
+// create makes what must not change; what is there already and is ours is what a pass before has made.
+func (s *scope) create(ctx context.Context, o client.Object) (*unstructured.Unstructured, error) {
+	desired, err := bare(o)
+	if err != nil {
+		return nil, err
+	}
+	marks.Set(s.owner, desired)
+	return s.writer().Once(ctx, desired)
 }
 
 // attempt collects what the Job of an attempt is made of.

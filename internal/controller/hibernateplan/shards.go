@@ -242,7 +242,7 @@ func (s *scope) written(ctx context.Context) (map[string]string, error) {
 // addShard adds one of the n-th write.
 func (s *scope) addShard(ctx context.Context, name string, part *shard, writes int64) error {
 	at := s.names().in(name)
-	if err := s.create(ctx, &appsv1.ControllerRevision{
+	if _, err := s.create(ctx, &appsv1.ControllerRevision{
 		TypeMeta:   metav1.TypeMeta{APIVersion: appsv1.SchemeGroupVersion.String(), Kind: "ControllerRevision"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name, Labels: map[string]string{labelLedger: fmt.Sprint(s.owner.Status.Cycles)}},
 		Data:       runtime.RawExtension{Raw: []byte(part.text)}, Revision: writes,

@@ -116,6 +116,23 @@ func equal(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
+// Of shards nothing is remembered as of what attempts need: nobody takes them away one by one, and by how much that is, those that
+// have ended would go first for ever.
+func TestShardsAreNoAttempts(t *testing.T) {
+	plan := large(2000)
+	r, c := newReconciler(t, plan)
+	r.made = lru.New(maxMade)
+	for range 3 {
+		pass(t, r, plan)
+	}
+	if got := len(shardsOf(t, c)); got != 20 {
+		t.Fatalf("%d shards", got)
+	}
+	if r.made.Len() != 4 { // a ServiceAccount, a Role, its binding and a Job
+		t.Errorf("of one attempt %d objects are known", r.made.Len())
+	}
+}
+
 // What was written and not recorded counts for nothing, and is in nobody's way.
 func TestShardsNotRecorded(t *testing.T) {
 	plan := large(2000)
