@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -576,6 +577,45 @@ func TestExceptionsBehind(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Plans of a namespace that look at one moment share a list of exceptions, but not one that began before they looked: what was
+// created meanwhile may not be in it.
+func TestExceptionsThatOthersList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plan := newPlan(v1alpha1.StrategyParallel, 1)
+		r, c := newReconciler(t, plan)
+		lists, slow := 0, make(chan struct{})
+		r.Live = interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			err := c.List(ctx, list, opts...)
+			if lists++; lists == 1 {
+				<-slow
+			}
+			return err
+		}})
+		look := func(told chan<- error) { told <- (&scope{Reconciler: r, owner: plan, now: noon}).timely(t.Context()) }
+		before, after := make(chan error, 1), make(chan error, 3)
+		go look(before)
+		synctest.Wait()
+		if err := c.Create(t.Context(), &v1alpha1.ScheduleException{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "party"}, Spec: v1alpha1.ScheduleExceptionSpec{PlanRef: v1alpha1.PlanRef{Name: plan.Name}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			go look(after)
+		}
+		synctest.Wait()
+		close(slow)
+		if err := <-before; err != nil {
+			t.Errorf("before there was one: %v", err)
+		}
+		for range 3 {
+			if err := <-after; !kube.Conflict(err) || err == nil {
+				t.Errorf("after it was created: %v", err)
+			}
+		}
+	})
 }
 
 // A restore point that does not say what it is of keeps no others asleep, nor the plan for ever.

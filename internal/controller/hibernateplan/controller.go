@@ -101,7 +101,7 @@ type Reconciler struct {
 	made      *lru.Cache // types.UID of what attempts need, by made
 	paced     *lru.Cache // time.Time when the ledger of a plan was written last, by its UID
 	// asked are lists of exceptions that are under way, by namespace: a thousand plans may begin at one minute, and each
-	// would have all of them listed.
+	// would have all of them listed. A plan goes by none that began before it looked.
 	asked singleflight.Group
 }
 
