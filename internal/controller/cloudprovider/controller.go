@@ -72,7 +72,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("cloudprovider").
-		For(&v1alpha1.CloudProvider{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, r.told.ByOthers(statusOf)))).
+		For(&v1alpha1.CloudProvider{}, builder.WithPredicates(predicate.Or(kube.Respecified, r.told.ByOthers(statusOf)))).
 		WithOptions(controller.Options{RateLimiter: kube.Backoff()}).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(r.Client, r)))
 }

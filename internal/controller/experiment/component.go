@@ -173,7 +173,7 @@ func setupComponents(mgr ctrl.Manager, live client.Reader, o Options) error {
 	r := &components{Client: mgr.GetClient(), live: live, clock: o.Clock, named: o.Observability.componentNames}
 	c := ctrl.NewControllerManagedBy(mgr).
 		Named("component").
-		For(&v1alpha1.Component{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.ComponentFinalizer)))).
+		For(&v1alpha1.Component{}, builder.WithPredicates(predicate.Or(kube.Respecified, kube.Unprotected(v1alpha1.ComponentFinalizer)))).
 		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: kube.Backoff()})
 	if len(o.WatchNamespaces) > 0 {
 		return c.Complete(kube.QuietConflicts(reconcile.AsReconciler(mgr.GetClient(), release{r})))
@@ -204,7 +204,7 @@ func (whatTheyName) Generic(context.Context, event.GenericEvent, requests) {}
 
 // Update wakes what the spec names now and before, if that is not the same.
 func (w whatTheyName) Update(_ context.Context, e event.UpdateEvent, q requests) {
-	if e.ObjectOld.GetGeneration() == e.ObjectNew.GetGeneration() {
+	if kube.SameSpec(e.ObjectOld, e.ObjectNew) {
 		return
 	}
 	if before, after := w.componentNames(e.ObjectOld), w.componentNames(e.ObjectNew); !slices.Equal(before, after) {

@@ -220,6 +220,8 @@ func TestWhoWakesComponents(t *testing.T) {
 	after.Spec.Targets[0].Components = []v1alpha1.ComponentRef{{App: "k6"}}
 	status := before.DeepCopy()
 	status.Status.Phase = v1alpha1.PhaseRunning
+	created := after.DeepCopy()
+	created.UID, created.Generation = "another", before.Generation
 	described := before.DeepCopy()
 	described.Generation++
 	described.Spec.Description = "x"
@@ -235,6 +237,9 @@ func TestWhoWakesComponents(t *testing.T) {
 		"a status": {func(q requests) {
 			whatTheyName{}.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: status}, q)
 		}, nil},
+		"another of its name": {func(q requests) { // it was deleted and created again while a watch was broken off
+			whatTheyName{}.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: created}, q)
+		}, []string{"nginx 1s", "k6 1s"}},
 		"a description": {func(q requests) {
 			whatTheyName{}.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: described}, q)
 		}, nil},

@@ -319,9 +319,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("experiment").
 		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), annotated, r.told.ByOthers(statusOf),
+			kube.Respecified, kube.Unprotected(v1alpha1.Finalizer), annotated, r.told.ByOthers(statusOf),
 		))).
-		Watches(&v1alpha1.Component{}, enqueueWhere(c, indexComponents), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.Component{}, enqueueWhere(c, indexComponents), builder.WithPredicates(kube.Respecified)).
 		WatchesMetadata(&corev1.Namespace{}, kube.Enqueue(toOwner, priorityNamespace)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return find(ctx, c, client.InNamespace(o.GetName()))

@@ -201,7 +201,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("experimentdeployment").
 		For(&v1alpha1.ExperimentDeployment{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), r.told.ByOthers(statusOf),
+			kube.Respecified, kube.Unprotected(v1alpha1.Finalizer), r.told.ByOthers(statusOf),
 		))).
 		WatchesMetadata(&corev1.Namespace{}, r.ofGrant(), builder.WithPredicates(granted)).
 		WatchesRawSource(kinds)

@@ -607,6 +607,22 @@ func TestSourceInRollout(t *testing.T) {
 	}
 }
 
+// A source that was deleted and created again while a watch was broken off comes as an update, maybe of the same generation.
+func TestAnotherSourceOfTheName(t *testing.T) {
+	before := object(t, web)
+	before.SetUID("one")
+	before.SetGeneration(1)
+	after := before.DeepCopy()
+	runs(after, "web:2")
+	if asksFor(before, after) {
+		t.Error("it has the generation of before")
+	}
+	after.SetUID("two")
+	if !asksFor(before, after) {
+		t.Error("another one does not wake")
+	}
+}
+
 // o1, o5: beside its owner the twin has an owner reference, as the backstop of the finalizer; the garbage collector
 // would delete one with it elsewhere. So it is with what is kept of a source.
 func TestOwnerReference(t *testing.T) {

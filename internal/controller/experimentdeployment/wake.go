@@ -160,14 +160,14 @@ func respecified(to handler.EventHandler) handler.EventHandler {
 }
 
 // asksFor says whether an object asks for something else than before. Services and autoscalers have no generation
-// that says so.
+// that says so, and of another object of its name none does.
 func asksFor(before, now client.Object) bool {
 	was, ok := before.(*unstructured.Unstructured)
 	is, both := now.(*unstructured.Unstructured)
 	if !ok || !both || (was.GetDeletionTimestamp() == nil) != (is.GetDeletionTimestamp() == nil) {
 		return true
 	}
-	same := was.GetGeneration() != 0 && was.GetGeneration() == is.GetGeneration() || equality.Semantic.DeepEqual(was.Object["spec"], is.Object["spec"])
+	same := was.GetGeneration() != 0 && kube.SameSpec(was, is) || equality.Semantic.DeepEqual(was.Object["spec"], is.Object["spec"])
 	return !same || !equality.Semantic.DeepEqual(was.GetLabels(), is.GetLabels()) || !equality.Semantic.DeepEqual(was.GetAnnotations(), is.GetAnnotations())
 }
 

@@ -294,11 +294,11 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("hibernateplan").
 		For(&v1alpha1.HibernatePlan{}, builder.WithPredicates(predicate.Or(
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), r.told.ByOthers(statusOf),
+			kube.Respecified, predicate.AnnotationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), r.told.ByOthers(statusOf),
 		))).
 		Watches(&v1alpha1.ScheduleException{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, e client.Object) []reconcile.Request {
 			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: e.GetNamespace(), Name: e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name}}}
-		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		}), builder.WithPredicates(kube.Respecified)).
 		Watches(kube.Empty(jobGVK), kube.EnqueueBy(marks.Owners(o.WatchNamespaces), r.priorityEnded), builder.WithPredicates(ended)).
 		Watches(&v1alpha1.K8SCluster{}, handler.EnqueueRequestsFromMapFunc(r.ofConnector), builder.WithPredicates(connectorChanged)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.Or(
@@ -335,7 +335,7 @@ func (r *Reconciler) ofConnector(ctx context.Context, _ client.Object) []reconci
 }
 
 // connectorChanged lets through what plans look at in a connector; when it was last looked at is none of it.
-var connectorChanged = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.Funcs{
+var connectorChanged = predicate.Or(kube.Respecified, predicate.AnnotationChangedPredicate{}, predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.K8SCluster).Status, e.ObjectNew.(*v1alpha1.K8SCluster).Status
 		return before.Ready != after.Ready || before.Message != after.Message

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
@@ -121,7 +120,7 @@ func setupExceptions(mgr ctrl.Manager, o Options) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("scheduleexception").
-		For(&v1alpha1.ScheduleException{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.ScheduleException{}, builder.WithPredicates(kube.Respecified)).
 		Watches(&v1alpha1.HibernatePlan{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, plan client.Object) []reconcile.Request {
 			var list v1alpha1.ScheduleExceptionList
 			if err := r.Client.List(ctx, &list, client.InNamespace(plan.GetNamespace()), client.MatchingFields{indexPlan: plan.GetName()}); err != nil {
@@ -132,7 +131,7 @@ func setupExceptions(mgr ctrl.Manager, o Options) error {
 				out[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
 			}
 			return out
-		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		}), builder.WithPredicates(kube.Respecified)).
 		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: kube.Backoff()}).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(r.Client, r)))
 }

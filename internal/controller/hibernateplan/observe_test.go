@@ -281,6 +281,7 @@ func TestConnectorOfWhatSleeps(t *testing.T) {
 		"ready":      func(c *v1alpha1.K8SCluster) { c.Status.Ready = false },
 		"message":    func(c *v1alpha1.K8SCluster) { c.Status.Message = "Forbidden" },
 		"generation": func(c *v1alpha1.K8SCluster) { c.Generation++ },
+		"another":    func(c *v1alpha1.K8SCluster) { c.UID = "another" },
 		"annotation": func(c *v1alpha1.K8SCluster) { c.Annotations = map[string]string{"a": "b"} },
 	} {
 		changed := looked.DeepCopy()

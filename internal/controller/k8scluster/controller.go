@@ -91,7 +91,7 @@ func SetupWithManager(mgr ctrl.Manager, live client.Reader, o Options) error {
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("k8scluster").
-		For(&v1alpha1.K8SCluster{}, builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, r.told.ByOthers(statusOf)))).
+		For(&v1alpha1.K8SCluster{}, builder.WithPredicates(predicate.Or(kube.Respecified, r.told.ByOthers(statusOf)))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: concurrency, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(),
 		}).

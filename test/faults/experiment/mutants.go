@@ -279,8 +279,8 @@ func (s *scope) told() bool {
 		Name: "hot-loop", RootCause: "a message that changes with every write wakes its own reconciler",
 		Edits: []faults.Edit{
 			{
-				File: controller, Old: "			predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), annotated, r.told.ByOthers(statusOf),\n",
-				New: "			predicate.GenerationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), annotated, predicate.NewPredicateFuncs(func(client.Object) bool { return true }),\n",
+				File: controller, Old: "			kube.Respecified, kube.Unprotected(v1alpha1.Finalizer), annotated, r.told.ByOthers(statusOf),\n",
+				New: "			kube.Respecified, kube.Unprotected(v1alpha1.Finalizer), annotated, predicate.NewPredicateFuncs(func(client.Object) bool { return true }),\n",
 			},
 			{File: plan, Old: " does not exist; create it\")", New: " does not exist; create it \"+f.experiment.ResourceVersion)"},
 		},
