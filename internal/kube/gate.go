@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,9 +30,9 @@ type Gate struct {
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 	// inside are those that may begin: true where they do, false where they have been woken to.
 	inside map[reconcile.Request]bool
-	// outside are the others, and waiting the same by namespace, the oldest first; turns are their
-	// namespaces, the next one first.
-	outside map[reconcile.Request]bool
+	// outside are the others, by the UIDs that they had, and waiting the same by namespace, the oldest
+	// first; turns are their namespaces, the next one first.
+	outside map[reconcile.Request]types.UID
 	waiting map[string][]waiter
 	turns   []string
 }
@@ -60,7 +61,7 @@ func older(a, b waiter) int {
 func NewGate(width int) *Gate {
 	return &Gate{
 		width:  width,
-		inside: map[reconcile.Request]bool{}, outside: map[reconcile.Request]bool{}, waiting: map[string][]waiter{},
+		inside: map[reconcile.Request]bool{}, outside: map[reconcile.Request]types.UID{}, waiting: map[string][]waiter{},
 	}
 }
 
@@ -84,12 +85,15 @@ func (g *Gate) Enter(o client.Object) bool {
 		g.inside[request] = true
 		return true
 	}
-	if g.outside[request] {
+	uid, waits := g.outside[request]
+	if waits && uid == o.GetUID() {
 		return false
 	}
-	g.outside[request] = true
+	g.outside[request] = o.GetUID()
 	waiting := g.waiting[request.Namespace]
-	if len(waiting) == 0 {
+	if waits { // it was created again, and is younger than the one that has the place
+		waiting = slices.DeleteFunc(waiting, func(w waiter) bool { return w.request == request })
+	} else if len(waiting) == 0 {
 		g.turns = append(g.turns, request.Namespace)
 	}
 	w := waiter{request: request, created: o.GetCreationTimestamp().Time, version: o.GetResourceVersion()}

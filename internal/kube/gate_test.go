@@ -235,6 +235,31 @@ func TestGateKeepsThePlaceOfOneThatIsWokenMeanwhile(t *testing.T) {
 	}
 }
 
+// One that is deleted while it waits, and created again, waits behind those that are older than it is.
+func TestGateForgetsThePlaceOfOneThatIsGone(t *testing.T) {
+	l := newGateLab(t, 1)
+	first := request("a", "0")
+	l.pass(first, reconcile.Result{RequeueAfter: AtOnce}, nil)
+	created := time.Date(2026, 11, 2, 9, 0, 0, 0, time.UTC)
+	asks := func(name string, uid types.UID, after time.Duration) {
+		o := object(request("a", name))
+		o.UID, o.CreationTimestamp = uid, metav1.NewTime(created.Add(after))
+		if l.gate.Enter(o) {
+			t.Fatalf("%s may begin while another does", name)
+		}
+	}
+	asks("again", "1", 0)
+	asks("other", "2", time.Second)
+	asks("again", "3", 2*time.Second)
+	asks("again", "3", 2*time.Second)
+	l.pass(first, reconcile.Result{}, nil)
+	l.expectWoken("a/other")
+	l.pass(request("a", "other"), reconcile.Result{}, nil)
+	l.expectWoken("a/again")
+	l.pass(request("a", "again"), reconcile.Result{}, nil)
+	l.expectWoken()
+}
+
 func TestGateIsAsWideAsItIsMade(t *testing.T) {
 	l := newGateLab(t, 2)
 	again := reconcile.Result{RequeueAfter: AtOnce}
