@@ -18,9 +18,9 @@
 //     changed, deleted in the foreground and created again (s1), which an Event tells of.
 //  5. The status says how it is, which Services it is behind, and whose autoscalers and budgets count its pods.
 //
-// Whether a twin must be written is seen from a hash of what was wanted, which it carries, and from its
-// generation, which is recorded with every write: another one is drift, and is put right. Before anything of a twin is
-// written the server must say that its owner is the one that was looked at, unless it just has, when it took the
+// Whether a twin must be written is seen from a hash of what was wanted, which it carries, and from its UID and
+// generation, which are recorded with every write: another one is drift, and is put right. Before anything of a twin
+// is written the server must say that its owner is the one that was looked at, unless it just has, when it took the
 // finalizer: a manager that starts may have caches of before.
 //
 // A twin that is not ready for as long as onUnready says is scaled to zero, because its pods count for the source's

@@ -631,7 +631,9 @@ func (f facts) drifted(wanted *unstructured.Unstructured) bool {
 		}
 		return false
 	}
-	return seen.GetGeneration() != f.owner.Status.TwinGeneration || lost(seen.GetLabels(), wanted.GetLabels()) || lost(seen.GetAnnotations(), wanted.GetAnnotations()) || f.seen.Unmarked ||
+	ref := f.owner.Status.ExperimentResourceRef
+	another := ref != nil && ref.UID != seen.GetUID() // whose generation says nothing
+	return another || seen.GetGeneration() != f.owner.Status.TwinGeneration || lost(seen.GetLabels(), wanted.GetLabels()) || lost(seen.GetAnnotations(), wanted.GetAnnotations()) || f.seen.Unmarked ||
 		len(wanted.GetOwnerReferences()) > 0 && !slices.ContainsFunc(seen.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == f.owner.UID })
 }
 

@@ -607,6 +607,20 @@ func TestBehind(t *testing.T) {
 	expect(t, p, v1alpha1.ConditionTwinReady, "False", twin.ReasonProgressing)
 }
 
+// Of a twin that somebody has deleted and created again, as he wants it, the generation says nothing.
+func TestDriftOfAnother(t *testing.T) {
+	f := settled(t, newFacts(t, `{}`))
+	f.seen.Twin.SetUID("1")
+	f.owner.Status.ExperimentResourceRef = &v1alpha1.ResourceRef{UID: "1"}
+	if p := f.plan(); p.Action != Nothing {
+		t.Fatalf("it has changed: %+v", p)
+	}
+	f.seen.Twin.SetUID("2")
+	if p := f.plan(); p.Action != Update || !p.Drifted {
+		t.Errorf("it stays as it was created: %+v", p)
+	}
+}
+
 // An admission may give what is not ours another value, each time.
 func TestAdmittedOtherwise(t *testing.T) {
 	f := settled(t, newFacts(t, `{}`))

@@ -68,7 +68,7 @@ func known(owner *v1alpha1.ExperimentDeployment) string {
 	},
 	{
 		Name: "drift-unseen", RootCause: "only what the owner asks for is compared, not what there is",
-		Edits:     edit1(plan, "	return seen.GetGeneration() != f.owner.Status.TwinGeneration || lost(", "	return lost("),
+		Edits:     edit1(plan, "	return another || seen.GetGeneration() != f.owner.Status.TwinGeneration || lost(", "	return another && false || lost("),
 		Workloads: []string{"deployment-meddled"},
 	},
 	{
