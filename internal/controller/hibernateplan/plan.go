@@ -218,7 +218,7 @@ func (p *Plan) turns(c *v1alpha1.Cycle) bool {
 // advance takes the plan on: what begins, goes on or ends.
 func (f facts) advance(p *Plan, plan *v1alpha1.HibernatePlan, current *program) {
 	st := &plan.Status
-	over := !anyOf(st.Executions, asleep) && !anyOf(st.Executions, f.unfinished)
+	over := !anyOf(st.Executions, f.unfinished)
 	switch {
 	case p.Leaves:
 		f.leave(p, st)
@@ -581,14 +581,14 @@ func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 	if c.Operation == v1alpha1.OperationShutdown && p.Idle {
 		f.wakeRemoved(p, plan, current)
 	}
-	if c.Operation == v1alpha1.OperationWakeUp && !anyOf(st.Executions, asleep) && !anyOf(st.Executions, f.unfinished) {
+	if c.Operation == v1alpha1.OperationWakeUp && !anyOf(st.Executions, f.unfinished) {
 		f.endCycle(p, st)
 	}
 }
 
-// unfinished says whether something of a target is still to be cleared away.
+// unfinished says whether a target is still to wake, or something of it to be cleared away.
 func (f facts) unfinished(e *execution) bool {
-	return busy(e) || e.RestoreConfigMapRef != ""
+	return asleep(e) || busy(e) || e.RestoreConfigMapRef != ""
 }
 
 // yetTo says whether a target is still to begin an operation, or to be tried again.
