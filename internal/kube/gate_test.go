@@ -73,6 +73,25 @@ func (l *gateLab) expectWoken(want ...string) {
 	}
 }
 
+// expectOrder ends what begins, and what is woken by that, one after another.
+func (l *gateLab) expectOrder(begins reconcile.Request, want ...string) {
+	l.t.Helper()
+	var order []string
+	for {
+		l.pass(begins, reconcile.Result{}, nil)
+		woken := l.woken()
+		if len(woken) == 0 {
+			break
+		}
+		order = append(order, woken...)
+		namespace, name, _ := strings.Cut(woken[0], "/")
+		begins = request(namespace, name)
+	}
+	if !slices.Equal(order, want) {
+		l.t.Errorf("They begin in the order %v, not %v", order, want)
+	}
+}
+
 func TestGateLetsOneAfterAnotherIn(t *testing.T) {
 	l := newGateLab(t, 1)
 	first, second := request("a", "1"), request("a", "2")
@@ -126,20 +145,7 @@ func TestGateTakesTurnsBetweenNamespaces(t *testing.T) {
 	for _, r := range []reconcile.Request{request("a", "1"), request("a", "2"), request("a", "3"), request("b", "1"), request("c", "1"), request("b", "2")} {
 		l.pass(r, reconcile.Result{}, nil)
 	}
-	var order []string
-	for next := request("a", "0"); ; {
-		l.pass(next, reconcile.Result{}, nil)
-		woken := l.woken()
-		if len(woken) == 0 {
-			break
-		}
-		order = append(order, woken...)
-		namespace, name := woken[0][:1], woken[0][2:]
-		next = request(namespace, name)
-	}
-	if want := []string{"a/1", "b/1", "c/1", "a/2", "b/2", "a/3"}; !slices.Equal(order, want) {
-		t.Errorf("They begin in the order %v, not %v", order, want)
-	}
+	l.expectOrder(request("a", "0"), "a/1", "b/1", "c/1", "a/2", "b/2", "a/3")
 }
 
 // Workers ask in an order that nobody chose.
@@ -162,19 +168,7 @@ func TestGateLetsTheOldestInFirst(t *testing.T) {
 			t.Fatalf("%s may begin while another does", o.name)
 		}
 	}
-	var order []string
-	for next := first; ; {
-		l.pass(next, reconcile.Result{}, nil)
-		woken := l.woken()
-		if len(woken) == 0 {
-			break
-		}
-		order = append(order, woken...)
-		next = request("a", strings.TrimPrefix(woken[0], "a/"))
-	}
-	if want := []string{"a/first", "a/second", "a/third", "a/late", "a/odd-1", "a/odd-2"}; !slices.Equal(order, want) {
-		t.Errorf("They begin in the order %v, not %v", order, want)
-	}
+	l.expectOrder(first, "a/first", "a/second", "a/third", "a/late", "a/odd-1", "a/odd-2")
 }
 
 func TestGateIsLeftByEveryPass(t *testing.T) {
@@ -252,12 +246,7 @@ func TestGateForgetsThePlaceOfOneThatIsGone(t *testing.T) {
 	asks("other", "2", time.Second)
 	asks("again", "3", 2*time.Second)
 	asks("again", "3", 2*time.Second)
-	l.pass(first, reconcile.Result{}, nil)
-	l.expectWoken("a/other")
-	l.pass(request("a", "other"), reconcile.Result{}, nil)
-	l.expectWoken("a/again")
-	l.pass(request("a", "again"), reconcile.Result{}, nil)
-	l.expectWoken()
+	l.expectOrder(first, "a/other", "a/again")
 }
 
 func TestGateIsAsWideAsItIsMade(t *testing.T) {

@@ -243,16 +243,15 @@ func (k kind) normalise(spec map[string]any) {
 	}
 }
 
-// check looks strictly at the spec: a field that nobody knows is a typo (c5), unless the source has it, from an
-// API server that is newer than this. Of a Rollout the template and the names beside it are looked at; the API server knows
+// check looks strictly at the spec: a field that nobody knows is a typo (c5), unless it is one of those that the source has, from
+// an API server that is newer than this. Of a Rollout the template and the names beside it are looked at; the API server knows
 // the rest.
-func (k kind) check(base, spec map[string]any) error {
-	known, _ := k.strictly(base)
+func (k kind) check(spec map[string]any, ofSource []string) error {
 	unknown, err := k.strictly(spec)
 	if err != nil {
 		return invalid("overrideSpec", "%v", err)
 	}
-	unknown = slices.DeleteFunc(unknown, func(problem string) bool { return slices.Contains(known, problem) })
+	unknown = slices.DeleteFunc(unknown, func(problem string) bool { return slices.Contains(ofSource, problem) })
 	if len(unknown) > 0 {
 		return invalid("overrideSpec", "%s", strings.Join(unknown, "; "))
 	}
@@ -273,11 +272,10 @@ func (k kind) strictly(spec map[string]any) (unknown []string, err error) {
 	return unknown, nil
 }
 
-// unlike are the fields of the pods that are unknown here and not as the source has them: nobody can tell what another value, or
+// unlike are those fields of the source's pods that are unknown here and not as it has them: nobody can tell what another value, or
 // none, lets them do.
-func (k kind) unlike(base, spec map[string]any) (all []string) {
-	known, _ := k.strictly(base)
-	for _, problem := range known {
+func unlike(base, spec map[string]any, unknown []string) (all []string) {
+	for _, problem := range unknown {
 		path, err := strconv.Unquote(strings.TrimPrefix(problem, "unknown field "))
 		if err != nil || !strings.HasPrefix(path, "template.") {
 			continue

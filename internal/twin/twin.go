@@ -158,10 +158,11 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 	if t.Services, err = w.share(podsOf(source, template), spec); err != nil {
 		return nil, err
 	}
-	if err := kind.check(base, spec); err != nil {
+	unknown, _ := kind.strictly(base) // what else is wrong with it, the API server has taken
+	if err := kind.check(spec, unknown); err != nil {
 		return nil, err
 	}
-	more := slices.Concat(Exceeding(template, templateOf(spec)), without(claimed(spec), claimed(base)), kind.unlike(base, spec))
+	more := slices.Concat(Exceeding(template, templateOf(spec)), without(claimed(spec), claimed(base)), unlike(base, spec, unknown))
 	if len(more) > 0 && !w.AllowPrivileges {
 		return nil, invalid("overrideSpec", "it gives the pods what the source's do not have: %s", strings.Join(more, ", "))
 	}

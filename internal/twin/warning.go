@@ -58,7 +58,10 @@ func (w Wanted) serviceWarnings(from, spec map[string]any) (all []Warning) {
 
 // mergeWarnings are of what a merge by keys does not do as it is written.
 func (w Wanted) mergeWarnings(from map[string]any, lists merge.Lists) (all []Warning) {
-	if path := merge.Ambiguous(from, w.Override, lists); path != "" && w.Strategy == Strategic {
+	if w.Strategy != Strategic {
+		return nil
+	}
+	if path := merge.Ambiguous(from, w.Override, lists); path != "" {
 		all = append(all, Warning{WarnRepeated, fmt.Sprintf("The source has several elements of the key of overrideSpec.%s, and the first alone is changed: "+
 			"of variables the last counts; use mergeStrategy Replace", path)})
 	}

@@ -348,12 +348,22 @@ func (p *program) covers(entries []execution) bool {
 	return slices.EqualFunc(p.Targets, entries, func(t v1alpha1.Target, e execution) bool { return t.Name == e.Target && t.Type == e.Executor })
 }
 
+// retries is how often a target is tried again.
+func (p *Plan) retries() int32 {
+	if p.program == nil {
+		return defaultRetries
+	}
+	return p.program.retries()
+}
+
+// failed says whether a target has failed, while it is tried again all the same, too: else all would be well by turns.
+func (p *Plan) failed(e *execution) bool {
+	return failed(e) || running(e) && e.Attempts-e.Forgiven > p.retries()+1
+}
+
 // fold takes in what came of the attempts that were recorded.
 func (f facts) fold(p *Plan, st *v1alpha1.HibernatePlanStatus) {
-	retries := int32(defaultRetries)
-	if p.program != nil {
-		retries = p.program.retries()
-	}
+	retries := p.retries()
 	for i := range st.Executions {
 		e := &st.Executions[i]
 		o, ended := f.seen.Outcomes[name(e.JobRef)]

@@ -62,7 +62,7 @@ func (s *scope) take() {
 		if st.Executions[i].Asleep {
 			st.Asleep++
 		}
-		if (view{plan: s.plan}).failed(&st.Executions[i]) && st.CurrentCycle != nil {
+		if s.plan.failed(&st.Executions[i]) && st.CurrentCycle != nil {
 			st.Failed++
 		}
 	}
@@ -121,22 +121,13 @@ func (v view) operation() v1alpha1.Operation {
 // stuck says whether the operation has come to an end that is not the one that is wanted. What is to be awake is tried
 // again all the same.
 func (v view) stuck() bool {
-	begun := func(e *execution) bool { return running(e) && !v.failed(e) }
-	return v.any(v.failed) && !v.any(failing) && !v.any(begun) && (v.plan.Idle || v.operation() == v1alpha1.OperationWakeUp)
-}
-
-// failed says whether a target has failed, while it is tried again all the same, too: else all would be well by turns.
-func (v view) failed(e *execution) bool {
-	retries := int32(defaultRetries)
-	if v.plan.program != nil {
-		retries = v.plan.program.retries()
-	}
-	return failed(e) || running(e) && e.Attempts-e.Forgiven > retries+1
+	begun := func(e *execution) bool { return running(e) && !v.plan.failed(e) }
+	return v.any(v.plan.failed) && !v.any(failing) && !v.any(begun) && (v.plan.Idle || v.operation() == v1alpha1.OperationWakeUp)
 }
 
 // amiss are targets that are not as they should be: they have failed, or what has kept them from beginning has.
 func (v view) amiss(e *execution) bool {
-	return v.failed(e) || e.State == v1alpha1.ExecutionAborted && e.Operation == v.operation()
+	return v.plan.failed(e) || e.State == v1alpha1.ExecutionAborted && e.Operation == v.operation()
 }
 
 func (v view) bestEffort() bool {
@@ -188,7 +179,7 @@ func (v view) hibernated() conditions.Step {
 	t := v1alpha1.ConditionHibernated
 	switch v.phase() {
 	case v1alpha1.PhaseHibernated:
-		if v.any(v.failed) {
+		if v.any(v.plan.failed) {
 			return conditions.False(t, v1alpha1.ReasonPartly, "Not as they should be: "+v.named(v.amiss))
 		}
 		return conditions.True(t, v1alpha1.ReasonHibernated, fmt.Sprintf("%d targets are asleep", v.status.Asleep))
@@ -242,9 +233,9 @@ func (v view) failure() (again string) {
 		switch {
 		case failed(e):
 			return fmt.Sprintf("%s of target %s has failed %d times: %s. To try again at once: kubectl annotate hplan %s --namespace %s --overwrite %s=$(date +%%s)",
-				e.Operation, v.named(v.failed), e.Attempts-e.Forgiven, e.Message, v.owner.Name, v.owner.Namespace, v1alpha1.AnnotationRetryNow)
-		case v.failed(e):
-			again = cmp.Or(again, fmt.Sprintf("%s of target %s has failed %d times, and is tried again now", e.Operation, v.named(v.failed), e.Attempts-e.Forgiven-1))
+				e.Operation, v.named(v.plan.failed), e.Attempts-e.Forgiven, e.Message, v.owner.Name, v.owner.Namespace, v1alpha1.AnnotationRetryNow)
+		case v.plan.failed(e):
+			again = cmp.Or(again, fmt.Sprintf("%s of target %s has failed %d times, and is tried again now", e.Operation, v.named(v.plan.failed), e.Attempts-e.Forgiven-1))
 		}
 	}
 	return again
@@ -271,7 +262,7 @@ func (v view) degraded() conditions.Step {
 	switch {
 	case len(v.late) > 0 && !v.any(failed): // which may be why
 		return conditions.True(t, v1alpha1.ReasonRunnerNotStarted, v.unstarted())
-	case v.any(v.failed):
+	case v.any(v.plan.failed):
 		return conditions.True(t, v1alpha1.ReasonPartly, "Not as they should be: "+v.named(v.amiss))
 	case len(v.left) > 0:
 		return conditions.True(t, v1alpha1.ReasonLeftAsleep, v.leftText())
@@ -322,9 +313,9 @@ func (v view) ready(err error) conditions.Step {
 	}
 	scheduled, hibernated := v.scheduled(), v.hibernated()
 	switch {
-	case scheduled.Status != metav1.ConditionTrue && (scheduled.Reason != v1alpha1.ReasonDeleting || !v.any(v.failed)):
+	case scheduled.Status != metav1.ConditionTrue && (scheduled.Reason != v1alpha1.ReasonDeleting || !v.any(v.plan.failed)):
 		return conditions.Step{Type: t, Status: metav1.ConditionFalse, Reason: scheduled.Reason, Message: scheduled.Message}
-	case v.any(v.failed):
+	case v.any(v.plan.failed):
 		reason := v1alpha1.ReasonPartly
 		if v.phase() == v1alpha1.PhaseError {
 			reason = hibernated.Reason
