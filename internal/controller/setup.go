@@ -14,7 +14,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	twins "github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -82,11 +81,14 @@ func ForeignCacheOptions(o Options, scheme *runtime.Scheme, mapper meta.RESTMapp
 	}
 }
 
-// unelected runs on managers that wait to lead, too.
-type unelected struct{ manager.RunnableFunc }
+// beside is a cache that is filled while the manager's own is, and that nobody waits for as a whole.
+type beside struct{ cache.Cache }
 
-// NeedLeaderElection is false.
-func (unelected) NeedLeaderElection() bool { return false }
+// GetCache has the manager start it with its own.
+func (b beside) GetCache() cache.Cache { return b }
+
+// WaitForCacheSync does not wait: controllers wait for the kinds that they need.
+func (beside) WaitForCacheSync(context.Context) bool { return true }
 
 func namespaces(names []string) map[string]cache.Config {
 	if len(names) == 0 {
@@ -136,7 +138,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options)
 		return fmt.Errorf("building the cache of foreign kinds: %w", err)
 	}
 	mapper.Configured()
-	if err := mgr.Add(unelected{foreign.Start}); err != nil {
+	if err := mgr.Add(beside{foreign}); err != nil {
 		return fmt.Errorf("adding the cache of foreign kinds: %w", err)
 	}
 	if o.Runs(Experiments) {

@@ -200,6 +200,20 @@ func (f *ForeignKinds) Start(ctx context.Context, queue workqueue.TypedRateLimit
 	return f.crds.Start(ctx, queue)
 }
 
+// Ahead begins to fill the caches of the kinds that are served, which nobody waits for: beside the manager's own, and not when
+// those are full and the CRDs have told of the kinds. A kind that is not served yet is left to its CRD.
+func (f *ForeignKinds) Ahead(ctx context.Context) error {
+	for _, kind := range f.Kinds {
+		if _, err := f.Mapper.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
+			continue
+		}
+		if _, err := f.Cache.GetInformer(ctx, kind.Object(), cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watching %s: %w", kind, err)
+		}
+	}
+	return nil
+}
+
 // handler of CRDs, whose watches end with the source's.
 func (f *ForeignKinds) handler(ctx context.Context) handler.Funcs {
 	return handler.Funcs{

@@ -3,6 +3,8 @@ package kube
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -429,6 +431,28 @@ func TestForeignKindsAreDiscovered(t *testing.T) {
 }
 
 // A kind is not missing while its CRD cannot be read: what it has would count as gone.
+// What is served is watched before any CRD has been listed, and nothing else is: an informer of a kind that is not there would go
+// on asking for it.
+func TestForeignKindsAhead(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	informers := &informertest.FakeInformers{Scheme: scheme}
+	gadgetGVK := widgetGVK.GroupVersion().WithKind("Gadget")
+	mapper := meta.NewDefaultRESTMapper(nil)
+	mapper.Add(widgetGVK, meta.RESTScopeNamespace)
+	kinds := &ForeignKinds{Cache: informers, Mapper: mapper, Kinds: []ForeignKind{{GroupVersionKind: gadgetGVK}, {GroupVersionKind: widgetGVK}}}
+	if err := kinds.Ahead(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got := slices.Collect(maps.Keys(informers.InformersByGVK))
+	if diff := cmp.Diff([]schema.GroupVersionKind{widgetGVK}, got); diff != "" {
+		t.Errorf("watched (-want +got):\n%s", diff)
+	}
+	if got := kinds.State(widgetGVK); got != KindMissing {
+		t.Errorf("before its CRD is known the state is %d", got)
+	}
+}
+
 func TestForeignKindWhoseCRDCannotBeRead(t *testing.T) {
 	w := watch(t, widgetMapper())
 	w.becomes(KindMissing)

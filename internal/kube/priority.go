@@ -53,6 +53,18 @@ func EnqueueBy(fn handler.MapFunc, priority func() int) handler.EventHandler {
 	}
 }
 
+// NewFirst lets those through to the queue that are not protected by a finalizer yet, and were there when the manager began:
+// as soon as any that is created later. Thousands that are settled, which ask for nothing, would be looked at before one that
+// was created while no manager ran, or in the moment in which it started.
+func NewFirst(finalizer string) handler.EventHandler {
+	unprotected := Unprotected(finalizer)
+	return handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		if e.IsInInitialList && unprotected.Create(e) {
+			addWithPriority(q, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)}, 0)
+		}
+	}}
+}
+
 // addWithPriority adds to the queue of a controller; one without priorities takes it as it is.
 func addWithPriority(q workqueue.TypedRateLimitingInterface[reconcile.Request], request reconcile.Request, priority int) {
 	if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {

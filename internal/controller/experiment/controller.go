@@ -300,6 +300,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 			Indexes: map[string]client.IndexerFunc{indexNamed: namedOwner},
 		})
 	}
+	if err := kinds.Ahead(ctx); err != nil {
+		return err
+	}
 	r := &Reconciler{
 		Client: c, Foreign: foreign, Live: live, Kinds: kinds, Gate: kube.NewGate(max(1, o.MaxConcurrentReconciles/4)),
 		Clock: o.Clock, Options: o, Recorder: kube.Silence, told: kube.NewTold(),
@@ -321,6 +324,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(
 			kube.Respecified, kube.Unprotected(v1alpha1.Finalizer), annotated, r.told.ByOthers(statusOf),
 		))).
+		Watches(&v1alpha1.Experiment{}, kube.NewFirst(v1alpha1.Finalizer)).
 		Watches(&v1alpha1.Component{}, enqueueWhere(c, indexComponents), builder.WithPredicates(kube.Respecified)).
 		WatchesMetadata(&corev1.Namespace{}, kube.Enqueue(toOwner, priorityNamespace)).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {

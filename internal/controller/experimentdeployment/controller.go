@@ -197,12 +197,16 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		},
 		Wake: func(ctx context.Context) []reconcile.Request { return r.find(ctx) },
 	}
+	if err := kinds.Ahead(ctx); err != nil {
+		return err
+	}
 	r.Kinds = kinds
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("experimentdeployment").
 		For(&v1alpha1.ExperimentDeployment{}, builder.WithPredicates(predicate.Or(
 			kube.Respecified, kube.Unprotected(v1alpha1.Finalizer), r.told.ByOthers(statusOf),
 		))).
+		Watches(&v1alpha1.ExperimentDeployment{}, kube.NewFirst(v1alpha1.Finalizer)).
 		WatchesMetadata(&corev1.Namespace{}, r.ofGrant(), builder.WithPredicates(granted)).
 		WatchesRawSource(kinds)
 	for _, gvk := range builtIn {

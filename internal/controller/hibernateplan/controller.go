@@ -296,6 +296,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		For(&v1alpha1.HibernatePlan{}, builder.WithPredicates(predicate.Or(
 			kube.Respecified, predicate.AnnotationChangedPredicate{}, kube.Unprotected(v1alpha1.Finalizer), r.told.ByOthers(statusOf),
 		))).
+		Watches(&v1alpha1.HibernatePlan{}, kube.NewFirst(v1alpha1.Finalizer)).
 		Watches(&v1alpha1.ScheduleException{}, handler.EnqueueRequestsFromMapFunc(func(_ context.Context, e client.Object) []reconcile.Request {
 			return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: e.GetNamespace(), Name: e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name}}}
 		}), builder.WithPredicates(kube.Respecified)).
