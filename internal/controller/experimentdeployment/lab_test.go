@@ -46,7 +46,7 @@ func (k kinds) State(gvk schema.GroupVersionKind) kube.KindState {
 // refuses what is applied.
 type lab struct {
 	*Reconciler
-	t      *testing.T
+	t      testing.TB
 	clock  *clocktesting.FakePassiveClock
 	events *events.FakeRecorder
 	at     types.NamespacedName
@@ -65,7 +65,7 @@ type lab struct {
 }
 
 // newLab has an ExperimentDeployment and what else is there.
-func newLab(t *testing.T, owner *v1alpha1.ExperimentDeployment, others ...client.Object) *lab {
+func newLab(t testing.TB, owner *v1alpha1.ExperimentDeployment, others ...client.Object) *lab {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
@@ -349,7 +349,7 @@ func shop(grants string) *corev1.Namespace {
 }
 
 // faster is an ExperimentDeployment beside its source.
-func faster(t *testing.T, override string) *v1alpha1.ExperimentDeployment {
+func faster(t testing.TB, override string) *v1alpha1.ExperimentDeployment {
 	t.Helper()
 	return newFacts(t, override).owner
 }
