@@ -199,27 +199,21 @@ func letGo(ctx context.Context, c client.Client, o client.Object, finalizer stri
 
 // patchStatus writes a status, and says whether it has heard of those of others meanwhile.
 func patchStatus(ctx context.Context, c client.Client, before, written client.Object, out Outcome) (others bool, err error) {
-	uid, told := written.GetUID(), out.Told
-	if told != nil {
-		told.writing(uid)
-		defer func() {
-			version := written.GetResourceVersion()
-			if err != nil {
-				version = ""
-			}
-			others = told.wrote(uid, version)
-		}()
-	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	opts := []client.SubResourcePatchOption{client.FieldOwner(FieldOwner)}
 	if out.Strict && !out.Done {
 		opts = append(opts, client.FieldValidation("Strict"))
 	}
-	err = c.Status().Patch(ctx, written, patch, opts...)
+	others = out.Told.Write(written.GetUID(), func() string {
+		if err = c.Status().Patch(ctx, written, patch, opts...); err != nil {
+			return ""
+		}
+		return written.GetResourceVersion()
+	})
 	if (apierrors.IsBadRequest(err) || apierrors.IsInvalid(err)) && strings.Contains(err.Error(), "unknown field") {
 		err = errNotKept
 	}
-	return false, err
+	return others, err
 }
 
 func patchFinalizers(ctx context.Context, c client.Client, o client.Object, finalizers []string) error {

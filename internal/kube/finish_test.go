@@ -202,9 +202,9 @@ func TestFinish(t *testing.T) {
 // A status of others that comes while one is written is looked at, whatever there was to wait for.
 func TestFinishWhileOthersWrite(t *testing.T) {
 	for name, meanwhile := range map[string]func(told *Told, before, written client.Object){
-		"others": func(told *Told, before, _ client.Object) { told.wakes(before.GetUID(), "another") },
+		"others": func(told *Told, before, _ client.Object) { told.Wakes(before.GetUID(), "another") },
 		"itself": func(told *Told, before, written client.Object) {
-			told.wakes(before.GetUID(), written.GetResourceVersion())
+			told.Wakes(before.GetUID(), written.GetResourceVersion())
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

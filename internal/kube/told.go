@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 )
 
-// Told remembers which statuses this process has written last, so that it is not woken by them, and is by those that it
+// Told remembers what this process has written of objects last, mostly their statuses, so that it is not woken by them, and is by those that it
 // did not know of: a manager that starts may find its objects as they were a moment ago, want just what their statuses
 // said then, and so write nothing. Nothing else would tell it that they say something else by now.
 type Told struct {
@@ -32,15 +32,28 @@ func NewTold() *Told {
 	return &Told{known: lru.New(4096), heard: map[types.UID][]string{}, gone: cache.NewExpiring()}
 }
 
-// writing is called before a status is written. Of one object there is one such write at a time.
+// Write does a write of an object, which returns its resourceVersion, empty if it was not written, and says whether others have
+// written it meanwhile, which nobody was woken by. Of one object there is one such write at a time.
+func (t *Told) Write(uid types.UID, write func() (version string)) (others bool) {
+	if t == nil {
+		write()
+		return false
+	}
+	version := ""
+	t.writing(uid)
+	defer func() { others = t.wrote(uid, version) }()
+	version = write()
+	return others
+}
+
+// writing is called before an object is written.
 func (t *Told) writing(uid types.UID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.heard[uid] = nil
 }
 
-// wrote is called after a status was written, with its resourceVersion; empty if it was not. It says whether others have
-// written one meanwhile, which nobody was woken by.
+// wrote is called after it was written, with its resourceVersion; empty if it was not.
 func (t *Told) wrote(uid types.UID, version string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,8 +87,8 @@ func (t *Told) LetGo(o client.Object) time.Duration {
 	return 0
 }
 
-// wakes says whether a status that has come is one that somebody must look at now.
-func (t *Told) wakes(uid types.UID, version string) bool {
+// Wakes says whether what has come of an object is something that somebody must look at now.
+func (t *Told) Wakes(uid types.UID, version string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if last, known := t.known.Get(uid); known && last == version {
@@ -95,7 +108,7 @@ func (t *Told) ByOthers(status func(client.Object) any) predicate.Predicate {
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			same := equality.Semantic.DeepEqual(status(e.ObjectOld), status(e.ObjectNew))
-			return !same && t.wakes(e.ObjectNew.GetUID(), e.ObjectNew.GetResourceVersion())
+			return !same && t.Wakes(e.ObjectNew.GetUID(), e.ObjectNew.GetResourceVersion())
 		},
 	}
 }

@@ -57,14 +57,14 @@ func TestToldWhileItWrites(t *testing.T) {
 		told.wrote("uid", "2")
 		told.writing("uid")
 		for _, version := range test.heard {
-			if told.wakes("uid", version) {
+			if told.Wakes("uid", version) {
 				t.Errorf("%s: woken by %s in the middle of it", name, version)
 			}
 		}
 		if got := told.wrote("uid", test.version); got != test.others {
 			t.Errorf("%s: by others: %v", name, got)
 		}
-		if !told.wakes("uid", "6") || test.version != "" && told.wakes("uid", test.version) {
+		if !told.Wakes("uid", "6") || test.version != "" && told.Wakes("uid", test.version) {
 			t.Errorf("%s: not woken as it should be afterwards", name)
 		}
 	}

@@ -66,11 +66,7 @@ func (s *scope) act(ctx context.Context) error {
 	switch s.plan.Action {
 	case Create:
 		log.Info("Creating twin", "twin", kube.Describe(s.plan.Twin))
-		written, created, err := s.create(ctx, s.plan.Twin)
-		if written != nil {
-			s.wrote(written, created)
-		}
-		return err
+		return s.make(ctx)
 	case Update:
 		log.Info("Updating twin", "twin", kube.Describe(s.plan.Twin))
 		written, err := s.writer().Update(ctx, s.seen.Twin, s.plan.Twin, s.ours)
@@ -86,6 +82,26 @@ func (s *scope) act(ctx context.Context) error {
 		return s.writer().Delete(ctx, s.plan.Twin, foreground)
 	}
 	return nil
+}
+
+// make creates the twin. That it is there wakes nobody; if it is another by then, that is looked at at once.
+func (s *scope) make(ctx context.Context) (err error) {
+	others := s.made.Write(s.owner.UID, func() (version string) {
+		var written *unstructured.Unstructured
+		var created bool
+		if written, created, err = s.create(ctx, s.plan.Twin); written == nil {
+			return ""
+		}
+		s.wrote(written, created)
+		if !created {
+			return ""
+		}
+		return written.GetResourceVersion()
+	})
+	if others {
+		s.plan.lookIn(kube.AtOnce)
+	}
+	return err
 }
 
 // create creates what the cache does not have. It returns a conflict, and what there is, where the server has it already.

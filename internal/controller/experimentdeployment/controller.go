@@ -92,7 +92,8 @@ type Reconciler struct {
 	Options Options
 
 	fights fights
-	told   *kube.Told
+	// told are the statuses that were written last, and made the twins that were created last, by the UIDs of their owners.
+	told, made *kube.Told
 }
 
 // scope is what a pass over one ExperimentDeployment knows.
@@ -173,7 +174,8 @@ func sourceKey(kind, namespace, name string) string { return kind + "/" + namesp
 // foreign is the cache of the kinds of other systems; the manager must start it.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache, live client.Client, o Options) error {
 	r := &Reconciler{
-		Client: mgr.GetClient(), Foreign: foreign, Live: live, Recorder: kube.Silence, Clock: o.Clock, Options: o, told: kube.NewTold(),
+		Client: mgr.GetClient(), Foreign: foreign, Live: live, Recorder: kube.Silence, Clock: o.Clock, Options: o,
+		told: kube.NewTold(), made: kube.NewTold(),
 	}
 	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err

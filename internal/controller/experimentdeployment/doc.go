@@ -63,6 +63,10 @@
 // in each pass, and, where there is none or it is for one pod alone, every five minutes; hardly any source has one.
 // With --watch-namespaces a source in another namespace is refused: nobody would see it.
 //
+// Of a twin its owner is not woken by what no pass would see: how its controller counts its templates, and what of its
+// status says nothing of how it is. Nor by that it is there as this process has just made it, which that pass has taken
+// in; whose owner is gone by then wakes all the same, as nobody else would take it down.
+//
 // # What a change costs
 //
 // A new ExperimentDeployment: its finalizer, the twin and a status. A change of its override, or of its source's

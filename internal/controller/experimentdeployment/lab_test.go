@@ -60,6 +60,8 @@ type lab struct {
 	unwatched string
 	// review answers a SubjectAccessReview.
 	review func(*authorizationv1.SubjectAccessReview) error
+	// seen is what the watch says of what is created, before the answer to that comes; mostly nil.
+	seen func(o client.Object)
 	// fail is the error of a write; nil if it is done.
 	fail func(write string) error
 }
@@ -97,7 +99,7 @@ func newLab(t testing.TB, owner *v1alpha1.ExperimentDeployment, others ...client
 	})
 	l.Reconciler = &Reconciler{
 		Live: live, Client: interceptor.NewClient(live, interceptor.Funcs{Get: l.get}), Kinds: kinds{},
-		Recorder: l.events, Clock: l.clock, told: kube.NewTold(),
+		Recorder: l.events, Clock: l.clock, told: kube.NewTold(), made: kube.NewTold(),
 	}
 	l.Foreign = l.Client
 	return l
@@ -132,7 +134,11 @@ func (l *lab) create(ctx context.Context, c client.WithWatch, o client.Object, o
 	return l.do("create", o, func() error {
 		o.SetUID(types.UID("uid of " + o.GetName()))
 		o.SetGeneration(1)
-		return c.Create(ctx, o, opts...)
+		err := c.Create(ctx, o, opts...)
+		if err == nil && l.seen != nil {
+			l.seen(o)
+		}
+		return err
 	})
 }
 

@@ -656,9 +656,9 @@ func (f facts) since(p *Plan, ready bool) time.Time {
 	return st.UnreadySince.Time
 }
 
-// unready decides about the pods of a twin that is not ready: nil where there is nothing to say of it.
-func (f facts) unready(p *Plan, state twin.State) *conditions.Step {
-	after, action := defaultUnready, v1alpha1.UnreadyScaleToZero
+// onUnready is after which time what happens to the pods of a twin that is not ready.
+func (f facts) onUnready() (after time.Duration, action v1alpha1.UnreadyAction) {
+	after, action = defaultUnready, v1alpha1.UnreadyScaleToZero
 	if o := f.owner.Spec.OnUnready; o != nil {
 		if o.After.Duration > 0 {
 			after = o.After.Duration
@@ -667,6 +667,12 @@ func (f facts) unready(p *Plan, state twin.State) *conditions.Step {
 			action = o.Action
 		}
 	}
+	return after, action
+}
+
+// unready decides about the pods of a twin that is not ready: nil where there is nothing to say of it.
+func (f facts) unready(p *Plan, state twin.State) *conditions.Step {
+	after, action := f.onUnready()
 	scaled := f.owner.Status.ScaledToZero
 	if scaled != nil && scaled.WantedHash == p.WantedHash && action != v1alpha1.UnreadyKeep {
 		p.ScaleToZero = true
@@ -675,7 +681,9 @@ func (f facts) unready(p *Plan, state twin.State) *conditions.Step {
 		return &said
 	}
 	if f.seen.Twin == nil {
-		p.UnreadySince = f.now
+		if p.UnreadySince = f.now; action != v1alpha1.UnreadyKeep {
+			p.lookIn(after) // that it is there wakes nobody
+		}
 		return nil
 	}
 	if state.Reason == twin.ReasonPaused && state.PodsReady {

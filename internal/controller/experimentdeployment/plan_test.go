@@ -163,6 +163,13 @@ func TestCreated(t *testing.T) {
 	if p.SourceGeneration != 7 || p.TemplateHash == "" {
 		t.Errorf("it is of %d, %s", p.SourceGeneration, p.TemplateHash)
 	}
+	if p.Wait != defaultUnready {
+		t.Errorf("that it has no pods in time is looked at in %s", p.Wait)
+	}
+	f.owner.Spec.OnUnready = &v1alpha1.OnUnready{Action: v1alpha1.UnreadyKeep}
+	if p := f.plan(); p.Wait != 0 {
+		t.Errorf("its pods stay, and are looked at in %s", p.Wait)
+	}
 }
 
 // A pass that finds nothing to do does nothing, whatever of the source changes that is no part of the twin.

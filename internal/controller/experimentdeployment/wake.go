@@ -3,6 +3,7 @@ package experimentdeployment
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -45,23 +46,76 @@ func (r *Reconciler) find(ctx context.Context, opts ...client.ListOption) []reco
 // ofWorkload wakes the owner of a twin, and those whose source a workload is, or is made of, if what it asks
 // for has changed.
 func (r *Reconciler) ofWorkload() handler.EventHandler {
-	return both(kube.Enqueue(marks.Owners(r.Options.WatchNamespaces), priorityTwin),
+	return both(r.news(kube.Enqueue(marks.Owners(r.Options.WatchNamespaces), priorityTwin)),
 		both(respecified(handler.EnqueueRequestsFromMapFunc(r.followers)), cameOrWent(handler.EnqueueRequestsFromMapFunc(r.besideScaled))))
 }
 
-// besideScaled are those with a source in the namespace of a workload that an autoscaler is for. In most namespaces there are none.
-func (r *Reconciler) besideScaled(ctx context.Context, o client.Object) []reconcile.Request {
-	requests := r.find(ctx, client.MatchingFields{indexNamespace: o.GetNamespace()})
-	if len(requests) == 0 {
-		return nil
+// news hands on what of a twin its owner has to look at: not that it is there, which the pass has taken in that made it, nor what
+// no pass would see.
+func (r *Reconciler) news(to handler.EventHandler) handler.EventHandler {
+	return handler.Funcs{
+		DeleteFunc: to.Delete,
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
+			if !r.mine(ctx, e.Object) {
+				to.Create(ctx, e, q)
+			}
+		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			ours := ownerOf(e.ObjectOld) != nil || ownerOf(e.ObjectNew) != nil
+			if ours && (e.ObjectOld.GetResourceVersion() == e.ObjectNew.GetResourceVersion() || !alike(e.ObjectOld, e.ObjectNew)) {
+				to.Update(ctx, e, q)
+			}
+		},
 	}
+}
+
+// mine says whether a twin is as this process has made it, for an owner that is there: when that goes, the twin is found.
+func (r *Reconciler) mine(ctx context.Context, o client.Object) bool {
+	uid := types.UID(o.GetLabels()[v1alpha1.LabelUID])
+	for _, request := range marks.Request(o) {
+		owner := &v1alpha1.ExperimentDeployment{}
+		if err := kube.Find(ctx, r.Client, request.NamespacedName, owner, client.UnsafeDisableDeepCopy); err == nil && owner.UID == uid {
+			return !r.made.Wakes(uid, o.GetResourceVersion())
+		}
+	}
+	return false
+}
+
+// revisions are annotations in which controllers count the templates of a workload.
+var revisions = []string{"deployment.kubernetes.io/revision", "rollout.argoproj.io/revision"}
+
+// alike says whether a pass would see the same of two versions of a twin: its generation stands for its spec, and of its status only
+// how it is counts.
+func alike(before, now client.Object) bool {
+	was, ok := before.(*unstructured.Unstructured)
+	is, both := now.(*unstructured.Unstructured)
+	return ok && both && twin.Read(was) == twin.Read(is) && equality.Semantic.DeepEqual(visible(was), visible(is))
+}
+
+// visible are the metadata of a twin without what changes with everything.
+func visible(u *unstructured.Unstructured) map[string]any {
+	of, _ := u.Object["metadata"].(map[string]any)
+	metadata := maps.Clone(of)
+	delete(metadata, "resourceVersion")
+	if annotations, ok := of["annotations"].(map[string]any); ok {
+		kept := maps.Clone(annotations)
+		for _, name := range revisions {
+			delete(kept, name)
+		}
+		metadata["annotations"] = kept
+	}
+	return metadata
+}
+
+// besideScaled are those with a source in the namespace of a workload that an autoscaler is for, which most have none of.
+func (r *Reconciler) besideScaled(ctx context.Context, o client.Object) []reconcile.Request {
 	autoscalers, err := r.autoscalers(ctx, client.InNamespace(o.GetNamespace()), client.UnsafeDisableDeepCopy)
 	if err != nil {
 		log.FromContext(ctx).Error(err, "Listing autoscalers of a workload")
 	}
 	for _, a := range autoscalers {
 		if kind, name := twin.Target(a); kind == o.GetObjectKind().GroupVersionKind().Kind && name == o.GetName() {
-			return requests
+			return r.find(ctx, client.MatchingFields{indexNamespace: o.GetNamespace()})
 		}
 	}
 	return nil
