@@ -49,6 +49,28 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// That there are no pods yet is all that is said of a twin, or it is not empty.
+func TestEmpty(t *testing.T) {
+	for name, test := range map[string]struct {
+		kind, status string
+		want         bool
+	}{
+		"not seen":             {"Deployment", `{observedGeneration: 1}`, false},
+		"none yet":             {"Deployment", `{observedGeneration: 2, unavailableReplicas: 2}`, true},
+		"none of a set":        {"StatefulSet", `{observedGeneration: 2, updateRevision: a}`, true},
+		"one":                  {"Deployment", `{observedGeneration: 2, replicas: 1}`, false},
+		"refused":              {"Deployment", `{observedGeneration: 2, conditions: [{type: ReplicaFailure, status: "True"}]}`, false},
+		"stuck":                {"Deployment", `{observedGeneration: 2, conditions: [{type: Progressing, status: "False"}]}`, false},
+		"r11 in its own words": {"Rollout", `{observedGeneration: "2", phase: Progressing, message: "waits for a lock"}`, false},
+	} {
+		u := &unstructured.Unstructured{Object: map[string]any{"kind": test.kind, "spec": object(t, `{replicas: 2}`), "status": object(t, test.status)}}
+		u.SetGeneration(2)
+		if got := Read(u).Empty; got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 // a1: pods that are all available weaken nobody, of whatever version they are.
 func TestPodsReady(t *testing.T) {
 	for name, test := range map[string]struct {

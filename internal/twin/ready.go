@@ -29,6 +29,8 @@ type State struct {
 	Replicas, ReadyReplicas int64
 	// PodsReady: as many pods as are wanted are there, of whatever version, and all that there are are available.
 	PodsReady bool
+	// Empty: its controller has seen it, made no pod of it yet, and has nothing else to say.
+	Empty bool
 }
 
 // Reasons of states.
@@ -84,6 +86,7 @@ func Read(twin *unstructured.Unstructured) State {
 	if settled {
 		return s.ready(wanted)
 	}
+	s.Empty = s.Health == Progressing && s.Replicas == 0
 	return s
 }
 

@@ -48,7 +48,7 @@ const (
 	ReasonSourceGoing = "SourceGoing"
 	// ReasonKindUnavailable: the cluster does not serve the kind.
 	ReasonKindUnavailable = "KindUnavailable"
-	// ReasonCreated: the twin was asked for and has not been seen yet.
+	// ReasonCreated: the twin was asked for, and there are no pods of it yet.
 	ReasonCreated = "TwinCreated"
 	// ReasonRecreating: the twin is deleted, and created again, because fields differ that cannot be changed.
 	ReasonRecreating = "Recreating"

@@ -69,7 +69,8 @@
 //
 // # What a change costs
 //
-// A new ExperimentDeployment: its finalizer, the twin and a status. A change of its override, or of its source's
+// A new ExperimentDeployment: its finalizer, the twin and a status, and one more for each step that its pods take: that
+// there are none yet is no step. A change of its override, or of its source's
 // template: the twin and a status, and a live read of its own metadata before. A change of its source's status or
 // replicas, or a pass that finds nothing to do: nothing.
 package experimentdeployment

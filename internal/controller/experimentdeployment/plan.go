@@ -517,9 +517,11 @@ func scaledToZero(seen *unstructured.Unstructured) *unstructured.Unstructured {
 	return u
 }
 
-// step is how a twin is. That its controller has not seen yet what was written is nothing to tell of.
+// step is how a twin is. That its controller has not seen yet what was written is nothing to tell of, nor that there are no pods yet of
+// one that was created.
 func (f facts) step(s twin.State) conditions.Step {
-	if was := meta.FindStatusCondition(f.owner.Status.Conditions, v1alpha1.ConditionTwinReady); s.Reason == twin.ReasonNotObserved && was != nil && was.Status == metav1.ConditionFalse {
+	was := meta.FindStatusCondition(f.owner.Status.Conditions, v1alpha1.ConditionTwinReady)
+	if was != nil && was.Status == metav1.ConditionFalse && (s.Reason == twin.ReasonNotObserved || s.Empty && was.Reason == v1alpha1.ReasonCreated) {
 		return conditions.False(was.Type, was.Reason, was.Message)
 	}
 	if s.Health == twin.Ready {

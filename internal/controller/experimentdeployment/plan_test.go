@@ -172,6 +172,32 @@ func TestCreated(t *testing.T) {
 	}
 }
 
+// That a new twin has no pods yet is nothing to tell of beside that it was created; all else is.
+func TestCreatedWithoutPods(t *testing.T) {
+	for name, test := range map[string]struct{ was, status, reason string }{
+		"not seen":                 {v1alpha1.ReasonCreated, `{}`, v1alpha1.ReasonCreated},
+		"none yet":                 {v1alpha1.ReasonCreated, `{observedGeneration: 1, unavailableReplicas: 2}`, v1alpha1.ReasonCreated},
+		"none any more":            {twin.ReasonProgressing, `{observedGeneration: 1}`, twin.ReasonProgressing},
+		"when nothing is told yet": {"", `{observedGeneration: 1}`, twin.ReasonProgressing},
+		"one":                      {v1alpha1.ReasonCreated, `{observedGeneration: 1, replicas: 1, updatedReplicas: 1}`, twin.ReasonProgressing},
+		"refused":                  {v1alpha1.ReasonCreated, `{observedGeneration: 1, conditions: [{type: ReplicaFailure, status: "True"}]}`, twin.ReasonPodsRefused},
+		"stuck":                    {v1alpha1.ReasonCreated, `{observedGeneration: 1, conditions: [{type: Progressing, status: "False"}]}`, twin.ReasonStuck},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := settled(t, newFacts(t, `{replicas: 2}`))
+			f.seen.Twin.Object["status"] = object(t, test.status).Object
+			if test.was != "" {
+				conditions.Set(&f.owner.Status.Conditions, conditions.False(v1alpha1.ConditionTwinReady, test.was, "as it was"), 1, epoch)
+			}
+			p := f.plan()
+			expect(t, p, v1alpha1.ConditionTwinReady, "False", test.reason)
+			if same := p.Steps[len(p.Steps)-1].Message == "as it was"; same != (test.reason == v1alpha1.ReasonCreated) {
+				t.Errorf("it says %q", p.Steps[len(p.Steps)-1].Message)
+			}
+		})
+	}
+}
+
 // A pass that finds nothing to do does nothing, whatever of the source changes that is no part of the twin.
 func TestSettled(t *testing.T) {
 	f := settled(t, newFacts(t, `{}`))
