@@ -5,6 +5,7 @@ import "testing"
 // BenchmarkPlan is what is decided about a twin that has nothing to be done for.
 func BenchmarkPlan(b *testing.B) {
 	f := settled(b, newFacts(b, `{minReadySeconds: 5}`))
+	f.drafts = newDrafts()
 	for b.Loop() {
 		if p := f.plan(); p.Action != Nothing {
 			b.Fatalf("it is written: %+v", p)

@@ -94,6 +94,7 @@ type Reconciler struct {
 	fights fights
 	// told are the statuses that were written last, and made the twins that were created last, by the UIDs of their owners.
 	told, made *kube.Told
+	drafts     *drafts
 }
 
 // scope is what a pass over one ExperimentDeployment knows.
@@ -148,7 +149,7 @@ func (s *scope) step(ctx context.Context) error {
 	if err := s.observe(ctx); err != nil {
 		return err
 	}
-	s.plan = facts{owner: s.owner, seen: s.seen, annotations: s.Options.Annotations, now: s.now}.plan()
+	s.plan = facts{owner: s.owner, seen: s.seen, annotations: s.Options.Annotations, now: s.now, drafts: s.drafts}.plan()
 	return s.apply(ctx)
 }
 
@@ -175,7 +176,7 @@ func sourceKey(kind, namespace, name string) string { return kind + "/" + namesp
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache, live client.Client, o Options) error {
 	r := &Reconciler{
 		Client: mgr.GetClient(), Foreign: foreign, Live: live, Recorder: kube.Silence, Clock: o.Clock, Options: o,
-		told: kube.NewTold(), made: kube.NewTold(),
+		told: kube.NewTold(), made: kube.NewTold(), drafts: newDrafts(),
 	}
 	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err

@@ -12,7 +12,8 @@
 //     pods beside its source; with the webhook the API server is asked whether he may (admission.go), and what
 //     cannot be asked is refused.
 //  3. The twin is built (internal/twin). What is refused is Accepted=False InvalidOverride with the path, is not
-//     tried again before something changes, and leaves the last good twin as it is.
+//     tried again before something changes, and leaves the last good twin as it is. Most passes are because of how a
+//     twin is: one that is made of just the same is not built again (draft.go).
 //  4. It is created; changed by an update that carries the resourceVersion, because server-side apply refuses
 //     lists that have an element twice, which sources may have (p8); or where a field differs that cannot be
 //     changed, deleted in the foreground and created again (s1), which an Event tells of.

@@ -99,7 +99,7 @@ func newLab(t testing.TB, owner *v1alpha1.ExperimentDeployment, others ...client
 	})
 	l.Reconciler = &Reconciler{
 		Live: live, Client: interceptor.NewClient(live, interceptor.Funcs{Get: l.get}), Kinds: kinds{},
-		Recorder: l.events, Clock: l.clock, told: kube.NewTold(), made: kube.NewTold(),
+		Recorder: l.events, Clock: l.clock, told: kube.NewTold(), made: kube.NewTold(), drafts: newDrafts(),
 	}
 	l.Foreign = l.Client
 	return l

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
@@ -136,6 +135,8 @@ type facts struct {
 	// annotations are prefixes of those that are copied beside the ones that always are.
 	annotations []string
 	now         time.Time
+	// drafts spare making a twin again that is made of the same; nil makes each.
+	drafts *drafts
 }
 
 // key is where the twin is.
@@ -227,7 +228,7 @@ func (f facts) follow() Plan {
 		case !pins:
 			p.Unpin = f.seen.Pin
 		}
-		p.Steps = append(p.Steps, f.bring(&p, built.Object))
+		p.Steps = append(p.Steps, f.bring(&p, built))
 	}
 	return p
 }
@@ -262,7 +263,7 @@ func (f facts) pin(source *unstructured.Unstructured) *unstructured.Unstructured
 	u.SetGroupVersionKind(revisionGVK)
 	u.SetNamespace(key(f.owner).Namespace)
 	u.SetName(key(f.owner).Name)
-	f.mark(u)
+	mark(f.owner, u)
 	return u
 }
 
@@ -350,8 +351,8 @@ func (f facts) generation() int64 {
 }
 
 // build makes the twin of a source as it is wanted; nil where that cannot be done, or there is no source.
-func (f facts) build(source *unstructured.Unstructured) (*twin.Twin, conditions.Step) {
-	refused := func(reason, message string) (*twin.Twin, conditions.Step) {
+func (f facts) build(source *unstructured.Unstructured) (*draft, conditions.Step) {
+	refused := func(reason, message string) (*draft, conditions.Step) {
 		return nil, conditions.False(v1alpha1.ConditionAccepted, reason, message)
 	}
 	namespace := sourceNamespace(f.owner)
@@ -374,24 +375,25 @@ func (f facts) build(source *unstructured.Unstructured) (*twin.Twin, conditions.
 	if f.pinned() != nil {
 		now = f.current()
 	}
-	built, err := twin.Build(source, twin.Wanted{
-		Now:  now,
-		Name: key(f.owner).Name, For: kube.LabelValue(f.owner.Name), Replicas: f.owner.Spec.Replicas,
-		Override: override, Strategy: twin.Strategy(f.owner.Spec.MergeStrategy),
-		AllowPrivileges: f.seen.Privileged, AllowLabelOverride: f.owner.Spec.AllowLabelOverride,
-		Annotations: f.annotations, Services: f.seen.Services, Claims: f.seen.Claims, Rollout: f.seen.Referrer,
-	})
-	if err != nil {
-		return refused(v1alpha1.ReasonInvalidOverride, "spec."+err.Error())
+	r := recipe{
+		Owner:  metav1.ObjectMeta{Namespace: f.owner.Namespace, Name: f.owner.Name, UID: f.owner.UID},
+		Source: source.Object, SourceName: f.owner.Spec.SourceRef.Name, Override: f.owner.Spec.OverrideSpec.Raw,
+		Wanted: twin.Wanted{
+			Now:  now,
+			Name: key(f.owner).Name, For: kube.LabelValue(f.owner.Name), Replicas: f.owner.Spec.Replicas,
+			Override: override, Strategy: twin.Strategy(f.owner.Spec.MergeStrategy),
+			AllowPrivileges: f.seen.Privileged, AllowLabelOverride: f.owner.Spec.AllowLabelOverride,
+			Annotations: f.annotations, Services: f.seen.Services, Claims: f.seen.Claims, Rollout: f.seen.Referrer,
+		},
 	}
-	f.mark(built.Object)
-	annotations := built.Object.GetAnnotations()
-	annotations[v1alpha1.AnnotationSource] = key(f.owner).Namespace + "/" + f.owner.Spec.SourceRef.Name
 	if f.pins() {
-		annotations[v1alpha1.AnnotationPinned] = strconv.FormatInt(f.generation(), 10)
+		r.Pinned = strconv.FormatInt(f.generation(), 10)
 	}
-	built.Object.SetAnnotations(annotations)
-	return built, accepted
+	made := f.drafts.of(r)
+	if made.err != nil {
+		return refused(v1alpha1.ReasonInvalidOverride, "spec."+made.err.Error())
+	}
+	return &made, accepted
 }
 
 // withheld says whether the source is none of the author's business.
@@ -399,22 +401,9 @@ func (f facts) withheld() bool {
 	return f.seen.Unwatched || sourceNamespace(f.owner) != f.owner.Namespace && !f.seen.Granted
 }
 
-// mark makes the twin the owner's: by what marks children everywhere, and where that works by an owner reference.
-func (f facts) mark(built *unstructured.Unstructured) {
-	marks.Set(f.owner, built)
-	if built.GetNamespace() == f.owner.Namespace {
-		built.SetOwnerReferences([]metav1.OwnerReference{{
-			APIVersion: v1alpha1.GroupVersion.String(), Kind: "ExperimentDeployment", Name: f.owner.Name, UID: f.owner.UID,
-			Controller: ptr.To(true), BlockOwnerDeletion: ptr.To(true),
-		}})
-	}
-}
-
 // describe says what is known of the twin beside how it is.
-func (p *Plan) describe(f facts, source *unstructured.Unstructured, built *twin.Twin) {
-	spec, _ := built.Object.Object["spec"].(map[string]any)
-	template, _ := spec["template"].(map[string]any)
-	p.Built, p.SourceGeneration, p.TemplateHash, p.Services = true, f.generation(), twin.Hash(template), built.Services
+func (p *Plan) describe(f facts, source *unstructured.Unstructured, built *draft) {
+	p.Built, p.SourceGeneration, p.TemplateHash, p.Services = true, f.generation(), built.template, built.Services
 	p.Others = []conditions.Step{
 		shared(built.Services),
 		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(source, built.Object, f.seen.Autoscalers, f.seen.Scaled)),
@@ -531,19 +520,23 @@ func (f facts) step(s twin.State) conditions.Step {
 }
 
 // bring brings the twin to what is wanted, and says how it is.
-func (f facts) bring(p *Plan, wanted *unstructured.Unstructured) conditions.Step {
-	seen := f.seen.Twin
+func (f facts) bring(p *Plan, built *draft) conditions.Step {
+	seen, wanted := f.seen.Twin, built.Object
+	p.WantedHash = built.spec
 	state := twin.State{Health: twin.Progressing, Reason: v1alpha1.ReasonCreated, Message: kube.Describe(wanted) + " was created"}
 	if seen != nil {
 		state = twin.Read(seen)
 	}
 	said := f.step(state)
-	p.WantedHash = twin.Hash(map[string]any{"spec": wanted.Object["spec"]})
 	if scaled := f.unready(p, state); scaled != nil {
 		said = *scaled
 	}
 	p.Unchanged = said
-	podsFirst := f.stampAll(p, wanted)
+	podsFirst := false
+	if p.ScaleToZero {
+		podsFirst = f.podsFirst(wanted)
+		wanted = withoutPods(wanted)
+	}
 	if p.Record {
 		return said // nothing is changed before that stands
 	}
@@ -590,18 +583,19 @@ func recreating(seen *unstructured.Unstructured) conditions.Step {
 	return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonRecreating, kube.Describe(seen)+" is being deleted, and is created again when it is gone")
 }
 
-// stampAll stamps what is wanted, without pods if those are to go, and says whether they must go before it is written, because
-// it is something else besides: that the server may refuse for ever.
-func (f facts) stampAll(p *Plan, wanted *unstructured.Unstructured) (podsFirst bool) {
-	stamp(wanted)
-	if !p.ScaleToZero {
-		return false
-	}
-	seen, stamped := f.seen.Twin, wanted.GetAnnotations()[v1alpha1.AnnotationWanted]
-	podsFirst = seen != nil && seen.GetAnnotations()[v1alpha1.AnnotationWanted] != stamped && hasPods(seen) && !f.behind()
-	_ = unstructured.SetNestedField(wanted.Object, int64(0), "spec", "replicas")
-	stamp(wanted)
-	return podsFirst
+// podsFirst says whether the pods of a twin must go before what is wanted is written, because it is something else besides: that the
+// server may refuse for ever.
+func (f facts) podsFirst(wanted *unstructured.Unstructured) bool {
+	seen := f.seen.Twin
+	return seen != nil && seen.GetAnnotations()[v1alpha1.AnnotationWanted] != wanted.GetAnnotations()[v1alpha1.AnnotationWanted] && hasPods(seen) && !f.behind()
+}
+
+// withoutPods is what is wanted of a twin whose pods are to go.
+func withoutPods(wanted *unstructured.Unstructured) *unstructured.Unstructured {
+	u := wanted.DeepCopy()
+	_ = unstructured.SetNestedField(u.Object, int64(0), "spec", "replicas")
+	stamp(u)
+	return u
 }
 
 // stamp writes on the twin what is wanted of it.
