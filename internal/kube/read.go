@@ -67,3 +67,17 @@ func Current(ctx context.Context, live client.Reader, gvk schema.GroupVersionKin
 	was.SetName(o.GetName())
 	return Stale(was, "it was deleted or changed, which the cache has not seen yet")
 }
+
+// Still is a conflict unless the server has an object that was seen, of the same UID, and nobody has asked it to go: for what is
+// another's, and rested on.
+func Still(ctx context.Context, live client.Reader, seen *unstructured.Unstructured) error {
+	now := Metadata(seen.GroupVersionKind())
+	err := live.Get(ctx, client.ObjectKeyFromObject(seen), now)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading %s: %w", Describe(seen), err)
+	}
+	if err == nil && now.UID == seen.GetUID() && now.DeletionTimestamp == nil {
+		return nil
+	}
+	return fmt.Errorf("confirming %s: %w", Describe(seen), Stale(seen, "it is not what the cache has"))
+}

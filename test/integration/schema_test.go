@@ -116,6 +116,18 @@ var _ = Describe("The schema", func() {
 		Entry("a hub with a disk", withCluster("{type: hub, diskSizeGb: 50}"), "spec.targets[0].cluster", "diskSizeGb"),
 		Entry("an existing cluster without a kubeconfig", withCluster("{type: existing}"), "spec.targets[0].cluster", "existing", "kubeconfigSecret"),
 		Entry("an existing cluster with nodes", withCluster("{type: existing, kubeconfigSecret: {name: x}, nodeCount: 1}"), "spec.targets[0].cluster", "existing", "nodeCount"),
+		Entry("a Cluster that is not named", withCluster("{type: clusterRef}"), "spec.targets[0].cluster", "clusterRef"),
+		Entry("a Cluster without a name", withCluster("{type: clusterRef, clusterRef: {}}"), "spec.targets[0].cluster.clusterRef.name"),
+		Entry("a Cluster with an empty name", withCluster(`{type: clusterRef, clusterRef: {name: ""}}`), "spec.targets[0].cluster.clusterRef.name"),
+		Entry("a Cluster of another namespace", withCluster("{type: clusterRef, clusterRef: {name: x, namespace: y}}"), "spec.targets[0].cluster.clusterRef.namespace"),
+		Entry("a Cluster by a path", withCluster("{type: clusterRef, clusterRef: {name: y/x}}"), "spec.targets[0].cluster.clusterRef.name"),
+		Entry("a Cluster with a zone", withCluster("{type: clusterRef, clusterRef: {name: x}, zone: z1}"), "spec.targets[0].cluster", "clusterRef", "zone"),
+		Entry("a Cluster with nodes", withCluster("{type: clusterRef, clusterRef: {name: x}, nodeCount: 1}"), "spec.targets[0].cluster", "clusterRef", "nodeCount"),
+		Entry("a Cluster with a machine type", withCluster("{type: clusterRef, clusterRef: {name: x}, machineType: m1}"), "spec.targets[0].cluster", "machineType"),
+		Entry("a Cluster that is preemptible", withCluster("{type: clusterRef, clusterRef: {name: x}, preemptible: false}"), "spec.targets[0].cluster", "preemptible"),
+		Entry("a Cluster with a disk", withCluster("{type: clusterRef, clusterRef: {name: x}, diskSizeGb: 50}"), "spec.targets[0].cluster", "diskSizeGb"),
+		Entry("a Cluster with a kubeconfig", withCluster("{type: clusterRef, clusterRef: {name: x}, kubeconfigSecret: {name: x}}"), "spec.targets[0].cluster", "kubeconfigSecret"),
+		Entry("another cluster that names a Cluster", withCluster("{type: gke, clusterRef: {name: x}}"), "spec.targets[0].cluster", "clusterRef"),
 		Entry("a virtual cluster with machines", withCluster("{type: vcluster, machineType: x}"), "spec.targets[0].cluster", "vcluster", "machineType"),
 		Entry("a virtual cluster of no version", withCluster("{type: vcluster, vcluster: {chartVersion: ../x}}"), "spec.targets[0].cluster.vcluster.chartVersion"),
 		Entry("another cluster with values of a virtual one", withCluster("{type: hub, vcluster: {values: x}}"), "spec.targets[0].cluster", "vcluster"),
@@ -123,6 +135,7 @@ var _ = Describe("The schema", func() {
 		Entry("a privileged namespace on the hub", targets("{name: a, cluster: {type: hub}, components: [{app: x}], podSecurity: privileged}"), "podSecurity", "hub"),
 		Entry("a namespace on the hub", targets("{name: a, cluster: {type: hub}, components: [{app: x}], namespace: web}"), "spec.targets[0]", "namespace", "hub"),
 		Entry("a namespace on an existing cluster", targets("{name: a, cluster: {type: existing, kubeconfigSecret: {name: x}}, components: [{app: x}], namespace: web}"), "spec.targets[0]", "namespace", "existing"),
+		Entry("a namespace on a Cluster", targets("{name: a, cluster: {type: clusterRef, clusterRef: {name: x}}, components: [{app: x}], namespace: web}"), "spec.targets[0]", "namespace", "clusterRef"),
 		Entry("a namespace that is the cluster's own", targets("{name: a, cluster: {type: gke}, components: [{app: x}], namespace: kube-system}"), "spec.targets[0].namespace", "kube-"),
 		Entry("a namespace that is no name", targets("{name: a, cluster: {type: gke}, components: [{app: x}], namespace: a.b}"), "spec.targets[0].namespace"),
 		Entry("an unknown level of pod security", targets("{name: a, cluster: {type: gke}, components: [{app: x}], podSecurity: high}"), "podSecurity"),
@@ -194,6 +207,7 @@ var _ = Describe("The schema", func() {
 		Entry("with a namespace of its choice", targets("{name: a, cluster: {type: gke}, components: [{app: x}], namespace: web}")),
 		Entry("with a virtual cluster", withCluster("{type: vcluster, vcluster: {chartVersion: 0.29.0, values: \"sync: {}\"}}")),
 		Entry("with an existing cluster", withCluster("{type: existing, kubeconfigSecret: {name: x}}")),
+		Entry("with a Cluster", withCluster("{type: clusterRef, clusterRef: {name: x.y}}")),
 		Entry("with a Talos cluster", withCluster("{type: talos, nodeCount: 3, talos: "+talos("Cluster", "Machine")+"}")),
 		Entry("with a Talos cluster that the design has, which a condition asks more of", withCluster("{type: talos, nodeCount: 3}")),
 		Entry("with every kind of component", withComponents("[{app: x}, {workflow: x}, {config: x.y, params: {a.b: c}}]")),
@@ -288,6 +302,9 @@ var _ = Describe("What was begun", func() {
 	existing := func(secret string) string {
 		return withCluster("{type: existing, kubeconfigSecret: {name: " + secret + "}}")
 	}
+	onCluster := func(cluster string) string {
+		return withCluster("{type: clusterRef, clusterRef: {name: " + cluster + "}}")
+	}
 	onTalos := func(talos string) string { return withCluster("{type: talos, talos: " + talos + "}") }
 	DescribeTable("stays what it is",
 		func(before, after, message string) {
@@ -307,6 +324,8 @@ var _ = Describe("What was begun", func() {
 			Expect(err.Error()).To(ContainSubstring(message))
 		},
 		Entry("another existing cluster", existing("a"), existing("b"), "spec.targets[].cluster.kubeconfigSecret: it cannot change once"),
+		Entry("another Cluster", onCluster("a"), onCluster("b"), "spec.targets[].cluster.clusterRef: it cannot change once"),
+		Entry("the same Cluster", onCluster("a"), onCluster("a"), ""),
 		Entry("other Talos machines", onTalos(talos("Cluster", "Machine")), onTalos(talos("Cluster", "OtherMachine")), "spec.targets[].cluster.talos: infrastructure and talosVersion cannot change once"),
 		Entry("another Talos", onTalos(talos("Cluster", "Machine")), onTalos(strings.Replace(talos("Cluster", "Machine"), "v1.11", "v1.12", 1)), "spec.targets[].cluster.talos: infrastructure and talosVersion cannot change once"),
 		Entry("another Kubernetes", onTalos(talos("Cluster", "Machine")), onTalos(strings.Replace(talos("Cluster", "Machine"), "v1.34.1", "v1.34.2", 1)), ""),

@@ -191,7 +191,7 @@ const (
 	FromTarget ParameterSource = "Target"
 	// FromNamespace is the namespace on the cluster that the components are deployed into.
 	FromNamespace ParameterSource = "Namespace"
-	// FromSharedCluster is true where the cluster is there for others, too: the hub, or an existing one.
+	// FromSharedCluster is true where the cluster is there for others, too: the hub, or one of type existing or clusterRef.
 	FromSharedCluster ParameterSource = "SharedCluster"
 )
 

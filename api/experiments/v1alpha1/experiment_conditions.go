@@ -92,6 +92,11 @@ const (
 	ReasonClusterFailed = "ClusterFailed"
 	// ReasonClusterTemplateNotFound: a template that the cluster is to be made of does not exist.
 	ReasonClusterTemplateNotFound = "ClusterTemplateNotFound"
+	// ReasonClusterNotFound: the Cluster that the target names does not exist.
+	ReasonClusterNotFound = "ClusterNotFound"
+	// ReasonClusterNotRegistered: the Cluster that the target names is Ready, and Argo CD knows it by no Secret, or
+	// by what cannot be used.
+	ReasonClusterNotRegistered = "ClusterNotRegistered"
 	// ReasonKubeconfigMissing: the cluster is up and its kubeconfig Secret is not there.
 	ReasonKubeconfigMissing = "KubeconfigMissing"
 	// ReasonKubeconfigInvalid: Argo CD cannot be given what the kubeconfig says.
@@ -190,8 +195,11 @@ const (
 	AnnotationInputs = "experiments.illm.io/inputs"
 	// AnnotationRun is on a Workflow that has taken the place of another: its number, from 2 on.
 	AnnotationRun = "experiments.illm.io/run"
-	// AnnotationEndpoint is on the Application of an existing cluster: the URL of its API server.
+	// AnnotationEndpoint is on the Application of a cluster that the Experiment does not make: the URL of its API
+	// server.
 	AnnotationEndpoint = "experiments.illm.io/endpoint"
+	// AnnotationClusterUID is on the Application of a cluster that a clusterRef names: the UID of the Cluster.
+	AnnotationClusterUID = "experiments.illm.io/cluster-uid"
 	// AnnotationComponent is on the Application of a single component: the reference to it, for
 	// instance "app nginx".
 	AnnotationComponent = "experiments.illm.io/component"

@@ -21,6 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Message",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].message`
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || (self.spec.targets.size() == oldSelf.spec.targets.size() && self.spec.targets.all(t, oldSelf.spec.targets.exists(o, o.name == t.name && o.cluster.type == t.cluster.type)))",message="spec.targets: targets and their cluster types cannot change once the Experiment has started; delete it and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, !has(t.cluster.kubeconfigSecret) || oldSelf.spec.targets.exists(o, o.name == t.name && has(o.cluster.kubeconfigSecret) && o.cluster.kubeconfigSecret == t.cluster.kubeconfigSecret))",message="spec.targets[].cluster.kubeconfigSecret: it cannot change once the Experiment has started, because what is deployed would stay on the cluster of before; delete the Experiment and create another one"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, !has(t.cluster.clusterRef) || oldSelf.spec.targets.exists(o, o.name == t.name && has(o.cluster.clusterRef) && o.cluster.clusterRef == t.cluster.clusterRef))",message="spec.targets[].cluster.clusterRef: it cannot change once the Experiment has started, because what is deployed would stay on the cluster of before; delete the Experiment and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || has(self.spec.workflow.__namespace__) == has(oldSelf.spec.workflow.__namespace__) && (!has(self.spec.workflow.__namespace__) || self.spec.workflow.__namespace__ == oldSelf.spec.workflow.__namespace__)",message="spec.workflow.namespace: it cannot change once the Experiment has started; delete it and create another one"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || oldSelf.spec.targets.all(o, !has(o.podSecurity) || self.spec.targets.exists(t, t.name == o.name && has(t.podSecurity)))",message="spec.targets[].podSecurity: it can be changed and not be removed once the Experiment has started, because the label would stay on the namespace; set another level"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.startedAt) || self.spec.targets.all(t, oldSelf.spec.targets.exists(o, o.name == t.name && (has(o.applicationPolicy) && o.applicationPolicy == 'PerComponent') == (has(t.applicationPolicy) && t.applicationPolicy == 'PerComponent')))",message="spec.targets[].applicationPolicy: it cannot change once the Experiment has started, because what is deployed would be taken down and deployed again; delete the Experiment and create another one"
@@ -193,7 +194,7 @@ const (
 )
 
 // Target is one cluster and what is deployed on it.
-// +kubebuilder:validation:XValidation:rule="!has(self.__namespace__) || !(self.cluster.type in ['hub', 'existing'])",message="namespace: on the hub and on an existing cluster, which others share, it cannot be chosen; remove it, or use another type of cluster"
+// +kubebuilder:validation:XValidation:rule="!has(self.__namespace__) || !(self.cluster.type in ['hub', 'existing', 'clusterRef'])",message="namespace: on the hub and on a cluster of type existing or clusterRef, which others share, it cannot be chosen; remove it, or use another type of cluster"
 // +kubebuilder:validation:XValidation:rule="!has(self.podSecurity) || self.podSecurity == 'restricted' || self.cluster.type != 'hub'",message="podSecurity: what runs on the hub, which others share, is what --hub-pod-security says, or restricted; use another type of cluster"
 // +kubebuilder:validation:XValidation:rule="(has(self.applicationPolicy) && self.applicationPolicy == 'PerComponent') || self.components.size() == 1 || self.components.all(c, !has(c.tolerations))",message="components[].tolerations: several components of one Application cannot be told apart; set applicationPolicy to PerComponent"
 type Target struct {
@@ -223,8 +224,9 @@ type Target struct {
 	ApplicationPolicy ApplicationPolicy `json:"applicationPolicy,omitempty"`
 
 	// namespace on the target's cluster that the components are deployed into, and that is made for them.
-	// Default: the Experiment's name. On the hub or an existing cluster, which others share, it is one that is
-	// the Experiment's alone, and cannot be chosen. It cannot change once the Experiment has started.
+	// Default: the Experiment's name. On the hub or a cluster of type existing or clusterRef, which others share,
+	// it is one that is the Experiment's alone, and cannot be chosen. It cannot change once the Experiment has
+	// started.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -259,7 +261,7 @@ type Target struct {
 }
 
 // ClusterType is where a target's cluster comes from.
-// +kubebuilder:validation:Enum=gke;talos;vcluster;hub;existing
+// +kubebuilder:validation:Enum=gke;talos;vcluster;hub;existing;clusterRef
 type ClusterType string
 
 const (
@@ -275,16 +277,21 @@ const (
 	// ClusterExisting is a cluster that is there already, by a kubeconfig. It is registered, and
 	// neither provisioned nor deleted.
 	ClusterExisting ClusterType = "existing"
+	// ClusterReferred is a cluster that a Cluster of core.arlon.io stands for, which makes it and registers it
+	// with Argo CD. Nothing of it is provisioned, registered or deleted.
+	ClusterReferred ClusterType = "clusterRef"
 )
 
 // ClusterSpec is a target's cluster. What the type does not need is refused.
 // +kubebuilder:validation:XValidation:rule="self.type != 'hub' || !(has(self.zone) || has(self.nodeCount) || has(self.machineType) || has(self.preemptible) || has(self.diskSizeGb))",message="cluster: type hub is the cluster the manager runs on; zone, nodeCount, machineType, preemptible and diskSizeGb do not apply to it"
 // +kubebuilder:validation:XValidation:rule="self.type != 'existing' || !(has(self.zone) || has(self.nodeCount) || has(self.machineType) || has(self.preemptible) || has(self.diskSizeGb))",message="cluster: type existing is a cluster that is there already; zone, nodeCount, machineType, preemptible and diskSizeGb do not apply to it"
+// +kubebuilder:validation:XValidation:rule="self.type != 'clusterRef' || !(has(self.zone) || has(self.nodeCount) || has(self.machineType) || has(self.preemptible) || has(self.diskSizeGb))",message="cluster: type clusterRef is a cluster that a Cluster of core.arlon.io makes; zone, nodeCount, machineType, preemptible and diskSizeGb do not apply to it"
 // +kubebuilder:validation:XValidation:rule="self.type != 'vcluster' || !(has(self.zone) || has(self.nodeCount) || has(self.machineType) || has(self.preemptible) || has(self.diskSizeGb))",message="cluster: type vcluster has no machines of its own; zone, nodeCount, machineType, preemptible and diskSizeGb do not apply to it"
 // +kubebuilder:validation:XValidation:rule="self.type == 'vcluster' || !has(self.vcluster)",message="cluster: vcluster is for type vcluster"
 // +kubebuilder:validation:XValidation:rule="self.type == 'talos' || !has(self.talos)",message="cluster: talos is for type talos"
 // +kubebuilder:validation:XValidation:rule="self.type != 'talos' || !(has(self.zone) || has(self.machineType) || has(self.preemptible) || has(self.diskSizeGb))",message="cluster: what machines a cluster of type talos has say the templates of talos.infrastructure; zone, machineType, preemptible and diskSizeGb do not apply to it"
 // +kubebuilder:validation:XValidation:rule="(self.type == 'existing') == has(self.kubeconfigSecret)",message="cluster: type existing needs kubeconfigSecret, and no other type takes it"
+// +kubebuilder:validation:XValidation:rule="(self.type == 'clusterRef') == has(self.clusterRef)",message="cluster: type clusterRef needs clusterRef, and no other type takes it"
 type ClusterSpec struct {
 	// type says where the cluster comes from.
 	// +required
@@ -315,12 +322,26 @@ type ClusterSpec struct {
 	// Experiment. The manager must be allowed to read Secrets there.
 	// +optional
 	KubeconfigSecret *SecretKey `json:"kubeconfigSecret,omitempty"`
+	// clusterRef names a Cluster of core.arlon.io/v1 in the namespace of the Experiment. Its condition Ready is
+	// waited for. It cannot change once the Experiment has started.
+	// +optional
+	ClusterRef *ClusterReference `json:"clusterRef,omitempty"`
 	// vcluster says how a virtual cluster is made.
 	// +optional
 	VCluster *VCluster `json:"vcluster,omitempty"`
 	// talos says how a Talos Linux cluster is made; nodeCount is the number of its workers.
 	// +optional
 	Talos *Talos `json:"talos,omitempty"`
+}
+
+// ClusterReference names a Cluster of core.arlon.io/v1 in the namespace of the object that names it.
+type ClusterReference struct {
+	// name of the Cluster.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Name string `json:"name"`
 }
 
 // Talos says how a Talos Linux cluster is made, by Cluster API.
@@ -719,15 +740,15 @@ type TargetStatus struct {
 	// +optional
 	// +listType=atomic
 	BlockedBy []string `json:"blockedBy,omitempty"`
-	// cluster is the name of the cluster's object, as namespace/name; of an existing one, that of
-	// the Secret with its kubeconfig; empty for hub.
+	// cluster is the name of the cluster's object, as namespace/name; of type existing, that of
+	// the Secret with its kubeconfig; of type clusterRef, that of the Cluster; empty for hub.
 	// +optional
 	Cluster string `json:"cluster,omitempty"`
 	// endpoint of the cluster's API server.
 	// +optional
 	Endpoint string `json:"endpoint,omitempty"`
 	// namespace on the cluster that the components are deployed into: that of the spec, or the Experiment's
-	// name, and on the hub or an existing cluster, which others share, one that is the
+	// name, and on the hub or a cluster of type existing or clusterRef, which others share, one that is the
 	// Experiment's alone.
 	// +optional
 	Namespace string `json:"namespace,omitempty"`

@@ -50,7 +50,7 @@ func (r reviewer) review(ctx context.Context, e *v1alpha1.Experiment) (warnings 
 	e.Status.Workflow = nil // another may be submitted
 	s := &scope{Reconciler: r.Reconciler, experiment: e, names: names{e, r.Options}, now: r.Clock.Now(), review: true}
 	s.observeKinds()
-	for _, read := range []func(context.Context) error{s.observeNamespace, s.observeComponents, s.observeTemplate} {
+	for _, read := range []func(context.Context) error{s.observeNamespace, s.observeComponents, s.observeTemplate, s.observeReferences} {
 		if err := read(ctx); err != nil {
 			log.FromContext(ctx).Error(err, "Reviewing Experiment")
 			return admission.Warnings{"the Experiment was not reviewed: " + conditions.Line(err.Error())}, nil
@@ -71,6 +71,7 @@ func (r reviewer) review(ctx context.Context, e *v1alpha1.Experiment) (warnings 
 			warnings = append(warnings, fmt.Sprintf("%s: %s", step.Reason, step.Message))
 		}
 	}
+	warnings = append(warnings, f.missingClusters()...)
 	if extra := f.undeclared(); len(extra) > 0 {
 		warnings = append(warnings, "params that no Component declares go to Helm as they are: "+strings.Join(extra, ", "))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/arlon"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -36,7 +37,14 @@ func TestReview(t *testing.T) {
 		"too large":        {experiment: stuffed(experimentOf(targetOf("app", v1alpha1.ClusterHub)), maxStored), refusal: "InvalidSpec: spec.workflow: the Experiment would have "},
 		"no such type yet": {experiment: experimentOf(targetOf("app", "later")), warning: "NotSupportedYet: "},
 		"made of nothing":  {experiment: experimentOf(targetOf("app", v1alpha1.ClusterTalos)), refusal: "InvalidSpec: spec.targets: target app"},
-		"no template":      {experiment: validatedBy(func(w *v1alpha1.WorkflowSpec) { w.Template = "x" }), warning: "WorkflowTemplateNotFound: WorkflowTemplate argo/x"},
+		"no name":          {experiment: experimentOf(targetOf("app", v1alpha1.ClusterReferred)), refusal: "InvalidSpec: spec.targets: target app does not name its cluster"},
+		"no Cluster":       {experiment: experimentOf(referring("app")), warning: "ClusterNotFound: Cluster lab/k3 does not exist"},
+		"no kind of it": {
+			experiment: experimentOf(referring("app")),
+			change:     func(l *lab) { l.kinds[arlon.ClusterGVK] = kube.KindMissing }, warning: "CRDMissing: The cluster does not serve Cluster.core.arlon.io/v1",
+		},
+		"a Cluster":   {experiment: experimentOf(referring("app")), change: func(l *lab) { l.create(k3("u-1")) }},
+		"no template": {experiment: validatedBy(func(w *v1alpha1.WorkflowSpec) { w.Template = "x" }), warning: "WorkflowTemplateNotFound: WorkflowTemplate argo/x"},
 		"a person's word": {experiment: validatedBy(func(w *v1alpha1.WorkflowSpec) {
 			w.Template, w.Completion.Mode = "x", v1alpha1.CompletionManual
 		})},

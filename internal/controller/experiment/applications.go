@@ -168,6 +168,10 @@ func (f facts) syncAgain(p *Plan, t *target, part *part) {
 
 // strayed says whether an Application is for a cluster that another has taken the place of.
 func (f facts) strayed(t *target, app *unstructured.Unstructured) bool {
+	if app != nil && t.reference != nil {
+		of := deployedTo(app)
+		return of != "" && of != t.reference.GetUID() // what somebody has taken off is put back
+	}
 	return app != nil && t.cluster != nil && !f.names.registered(t.spec, t.objects, []*unstructured.Unstructured{app})
 }
 
@@ -335,9 +339,12 @@ func (f facts) desiredApplication(t *target, component string, sources []argocd.
 	if level != "" {
 		namespace.SetLabels(map[string]string{enforceLabel: level})
 	}
-	if t.hub() {
+	switch {
+	case t.hub():
 		f.mark(t.spec, namespace)
-	} else {
+	case refers(t.spec):
+		app.Server = f.endpoint(t)
+	default:
 		app.Cluster = f.names.registration(t.spec, t.objects)
 	}
 	app.NamespaceLabels, app.NamespaceAnnotations = namespace.GetLabels(), namespace.GetAnnotations()
@@ -349,6 +356,10 @@ func (f facts) desiredApplication(t *target, component string, sources []argocd.
 	if endpoint := f.endpoint(t); !t.hub() && t.cluster == nil && endpoint != "" {
 		// Nothing else that is seen says where such a cluster is.
 		annotations[v1alpha1.AnnotationEndpoint] = endpoint
+	}
+	if t.reference != nil {
+		// One that takes the place of the Cluster is another cluster, whatever its address.
+		annotations[v1alpha1.AnnotationClusterUID] = string(t.reference.GetUID())
 	}
 	if component != "" {
 		// By which it is found when the spec does not name the component any more.

@@ -111,12 +111,20 @@ func (s *scope) prove(ctx context.Context) (stale, unconfirmed error) {
 	errs := make([]error, len(s.plan.Confirm))
 	for i, child := range s.plan.Confirm {
 		group.Go(func() error {
-			errs[i] = at(child.Condition, s.writer().Confirm(ctx, child.Object))
+			errs[i] = at(child.Condition, s.confirm(ctx, child.Object))
 			return nil
 		})
 	}
 	_ = group.Wait() // each has its own error
 	return stale, firstError(errs...)
+}
+
+// confirm makes sure that the server has a child as it is to be, or another's object that was seen.
+func (s *scope) confirm(ctx context.Context, o *unstructured.Unstructured) error {
+	if marks.Owns(s.experiment, o) {
+		return s.writer().Confirm(ctx, o)
+	}
+	return kube.Still(ctx, s.Live, o)
 }
 
 func (s *scope) writer() kube.Writer {

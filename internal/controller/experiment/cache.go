@@ -15,13 +15,14 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/arlon"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // ForeignKinds are the kinds of other systems that may not be installed.
 func ForeignKinds() map[schema.GroupVersionKind]meta.RESTScope {
 	kinds := map[schema.GroupVersionKind]meta.RESTScope{argoworkflows.ClusterWorkflowTemplateGVK: meta.RESTScopeRoot}
-	for _, gvk := range append(clusterKinds(), argocd.ApplicationGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK) {
+	for _, gvk := range append(clusterKinds(), arlon.ClusterGVK, argocd.ApplicationGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK) {
 		kinds[gvk] = meta.RESTScopeNamespace
 	}
 	return kinds
@@ -37,7 +38,7 @@ func Ours() labels.Selector {
 }
 
 // CacheByObject is how the foreign kinds are cached: what carries our label, where it can be in one
-// namespace alone, there.
+// namespace alone, there; and of what others have made no more than is read.
 func CacheByObject(o Options) map[client.Object]cache.ByObject {
 	selector := Ours()
 	in := func(namespace string) map[string]cache.Config { return map[string]cache.Config{namespace: {}} }
@@ -52,6 +53,7 @@ func CacheByObject(o Options) map[client.Object]cache.ByObject {
 	}
 	all := map[client.Object]cache.ByObject{
 		kube.Metadata(argoworkflows.WorkflowTemplateGVK): {Namespaces: workflows},
+		kube.Empty(arlon.ClusterGVK):                     {Transform: arlon.StripCluster}, // where the Experiments are
 	}
 	for _, gvk := range clusterKinds() {
 		var namespaces map[string]cache.Config // nil is where the Experiments are

@@ -12,6 +12,7 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/arlon"
 )
 
 // Of kinds that others have thousands of objects of, the cache has ours alone.
@@ -34,16 +35,19 @@ func TestCacheByObject(t *testing.T) {
 			if !known {
 				want = test.claims
 			}
+			if gvk == arlon.ClusterGVK {
+				want = nil // where the Experiments are
+			}
 			if slices.Contains(housedKinds(), gvk) {
 				want = []string{cache.AllNamespaces}
 			}
 			if namespaces := slices.Sorted(maps.Keys(by.Namespaces)); !slices.Equal(namespaces, want) {
 				t.Errorf("%s: %s are looked for in %q, want %q", name, gvk.Kind, namespaces, want)
 			}
-			if gvk != argoworkflows.WorkflowTemplateGVK && !choosesOurs(by.Label) {
+			if !slices.Contains([]schema.GroupVersionKind{argoworkflows.WorkflowTemplateGVK, arlon.ClusterGVK}, gvk) && !choosesOurs(by.Label) {
 				t.Errorf("%s: %s are chosen by %v", name, gvk.Kind, by.Label)
 			}
-			if stripped := gvk == argocd.ApplicationGVK || gvk == argoworkflows.WorkflowGVK; stripped != (by.Transform != nil) {
+			if stripped := slices.Contains([]schema.GroupVersionKind{argocd.ApplicationGVK, argoworkflows.WorkflowGVK, arlon.ClusterGVK}, gvk); stripped != (by.Transform != nil) {
 				t.Errorf("%s: %s are stripped: %v", name, gvk.Kind, by.Transform != nil)
 			}
 		}

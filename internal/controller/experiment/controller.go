@@ -28,6 +28,7 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/arlon"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -37,6 +38,7 @@ import (
 // +kubebuilder:rbac:groups=experiments.illm.io,resources=components/status,verbs=patch
 // +kubebuilder:rbac:groups=illm.io,resources=gkeclusters,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machinedeployments,verbs=get;list;watch
+// +kubebuilder:rbac:groups=core.arlon.io,resources=clusters,verbs=get;list;watch
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=taloscontrolplanes,verbs=get;list;watch
 // +kubebuilder:rbac:groups=bootstrap.cluster.x-k8s.io,resources=talosconfigtemplates,verbs=get;list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=vclusters,verbs=get;list;watch
@@ -229,6 +231,7 @@ const (
 const (
 	indexComponents = "components"
 	indexTemplate   = "template"
+	indexClusters   = "clusters"
 )
 
 // indexOwner is the index by which the Applications of single components, and Workflows that have taken the place
@@ -270,6 +273,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	if err := indexer.IndexField(ctx, &v1alpha1.Experiment{}, indexTemplate, templateName); err != nil {
 		return err
 	}
+	if err := indexer.IndexField(ctx, &v1alpha1.Experiment{}, indexClusters, clusterNames); err != nil {
+		return err
+	}
 	if err := setupComponents(mgr, live, o); err != nil {
 		return err
 	}
@@ -291,6 +297,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 			},
 			{GroupVersionKind: argoworkflows.WorkflowTemplateGVK, MetadataOnly: true, Handler: enqueueWhere(c, indexTemplate)},
 			{GroupVersionKind: argoworkflows.ClusterWorkflowTemplateGVK, MetadataOnly: true, Handler: enqueueWhere(c, indexTemplate)},
+			{GroupVersionKind: arlon.ClusterGVK, Handler: kube.Enqueue(func(ctx context.Context, o client.Object) []reconcile.Request {
+				return find(ctx, c, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexClusters: o.GetName()})
+			}, priorityCluster)},
 		},
 		Wake: func(ctx context.Context) []reconcile.Request { return find(ctx, c) },
 	}
@@ -369,6 +378,8 @@ func (o Observability) componentNames(e client.Object) []string {
 func templateName(o client.Object) []string {
 	return []string{o.(*v1alpha1.Experiment).Spec.Workflow.Template}
 }
+
+func clusterNames(o client.Object) []string { return clustersNamed(o.(*v1alpha1.Experiment)) }
 
 // enqueueWhere wakes the Experiments that name the object.
 func enqueueWhere(c client.Reader, index string) handler.EventHandler {

@@ -74,6 +74,18 @@
 // author's text and Workflows get it, is kept as an annotation of the Application, which saves reading the Secret
 // again.
 //
+// A clusterRef target's cluster is one that a Cluster of core.arlon.io stands for, in the namespace of the Experiment:
+// who may create Experiments there may deploy to it. What makes the Cluster registers it with Argo CD, too, under what
+// name it likes (internal/external/arlon says what it promises); the Experiment never does, because Argo CD would use
+// one of two registrations for both. It finds that one by the UID of the Cluster, and nothing else, when the Cluster is
+// Ready at the generation that it has, and reads no more of the Secret than the server, which is the destination of the
+// Applications. They carry it as an annotation, too, so that it need not be read again, and where the two are not the
+// same it is; and the UID of the Cluster: one that takes the place of another is another cluster, also at the same
+// address. A Cluster that is not Ready any more, or gone, is as a claim that is: the target is Provisioning, with its
+// deadline, no verdict is good, and what is deployed stays until there is another. Neither the Cluster nor its Secret
+// is ever written: the cluster is others', too, as an existing one. The Cluster is none of the objects of the target
+// (Observed.References), so that what is made, marked, deleted or listed as left is never it.
+//
 // Of two that would register one address with different credentials the first does, and the other says so and waits
 // (registrations.go). This manager knows what it is about to register. Another that shares the Experiments with it does
 // not: each looks again when it has registered a cluster, and takes that back where it sees the other's, before
@@ -146,22 +158,24 @@
 // Experiments, their statuses too where another manager has written them (kube.Told); Components, the metadata of
 // Namespaces, because one may bind its Experiments to an Argo CD project, and as foreign kinds
 // (internal/kube.ForeignKinds) GKEClusters, Clusters of Cluster API, VClusters, TalosControlPlanes,
-// TalosConfigTemplates, MachineDeployments, Applications and Workflows, these only where they carry our label, and
-// the metadata of WorkflowTemplates and ClusterWorkflowTemplates. Of CustomResourceDefinitions the metadata is
-// watched; one of those groups is read when it changes, and at a start when it is new. An object wakes the Experiment
-// that its annotation names; a Component or template wakes the Experiments that name it. There is no polling, but for
-// what cannot be watched without reading every Secret of a namespace: a connection Secret that is late, and a
-// template of a cluster that does not exist, are looked for every ten seconds; a cluster Secret that was deleted in a
-// teardown after 0.1 s, or that was created again before Applications go, and every two seconds if it does not stay,
-// or the spec does not name their component any more, one whose deletion somebody's finalizer holds every two
-// seconds, and so is a leftover or the Workflow when the server has it and the cache does not. An object that
-// somebody has taken the annotation off is looked at every minute, and so are the kubeconfig of a cluster that Argo
-// CD cannot use, or does not know, one that Argo CD has other credentials of, and a kind that a teardown cannot list.
-// What is nearer to its end is looked at first (kube.Enqueue), and a quarter of the workers, at least one, begins new
-// ones, namespaces in turn and of each the oldest first (kube.Gate), so that neither what is under way nor another
-// namespace waits for a thousand that come at once. An Application whose sync Argo CD has tried and does not try any
-// more is synced again, once, after one minute to ten: as long as it has been tried until then. Errors, a name that
-// another's object has taken among them, are tried again after 0.2 s, doubling up to a minute.
+// TalosConfigTemplates, MachineDeployments, Applications and Workflows, these only where they carry our label, the
+// metadata of WorkflowTemplates and ClusterWorkflowTemplates, and of the Clusters of core.arlon.io, of all that there
+// are where the Experiments are, the condition Ready. Of CustomResourceDefinitions the metadata is watched; one of
+// those groups is read when it changes, and at a start when it is new. An object wakes the Experiment that its
+// annotation names; a Component, template or Cluster of core.arlon.io wakes the Experiments that name it. There is no
+// polling, but for what cannot be watched without reading every Secret of a namespace: a connection Secret that is
+// late, a registration of such a Cluster that is missing or cannot be used, and a template of a cluster that does not
+// exist, are looked for every ten seconds; a cluster Secret that was deleted in a teardown after 0.1 s, or that was
+// created again before Applications go, and every two seconds if it does not stay, or the spec does not name their
+// component any more, one whose deletion somebody's finalizer holds every two seconds, and so is a leftover or the
+// Workflow when the server has it and the cache does not. An object that somebody has taken the annotation off is
+// looked at every minute, and so are the kubeconfig of a cluster that Argo CD cannot use, or does not know, one that
+// Argo CD has other credentials of, and a kind that a teardown cannot list. What is nearer to its end is looked at
+// first (kube.Enqueue), and a quarter of the workers, at least one, begins new ones, namespaces in turn and of each the
+// oldest first (kube.Gate), so that neither what is under way nor another namespace waits for a thousand that come at
+// once. An Application whose sync Argo CD has tried and does not try any more is synced again, once, after one minute
+// to ten: as long as it has been tried until then. Errors, a name that another's object has taken among them, are tried
+// again after 0.2 s, doubling up to a minute.
 //
 // # What it reads live
 //
@@ -174,21 +188,23 @@
 // with each kubeconfig the cluster Secrets that Experiments have made at its address, and of one that authors may write
 // those of all, because Argo CD finds clusters by their addresses and one with other credentials must not be registered
 // twice, and where several managers share the Experiments (--watch-namespaces) once more when it is registered, because
-// another may have done so at the same moment; every Application, before a registration is taken back that was found
-// beside another's; a Component that the cache does not have, where --component-repo-url takes its place, once for
-// each generation and in every review; a Workflow whose UID is recorded and which the cache does not have, or has
-// another of; a template that the cache does not have, where a Workflow that only waits takes its place; a child
-// whose create says AlreadyExists, and one that is changed; who the manager is, before it lets itself read Secrets;
-// a claim, before its cluster is registered, and before Applications go that were for the one whose place it has
-// taken; every claim and Application once, before a good verdict, also that of one that is terminated, after which
-// nothing is looked at any more, and before another Workflow is submitted; the cluster Secret of a target, before
-// Applications of it are asked to go that nothing takes the place of, and where that does not make its cluster
-// known, the cluster Secrets of all, its kubeconfig, and in a teardown whether the server has the Applications
-// still; in a teardown the cluster Secret of every claim that is left and of every existing cluster, the Cluster of
-// one that is made by several objects when that has gone and others are to, a list of Workflows and Applications
-// before anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of them,
-// the deadline is over, or nothing at all is recorded, and the claim of an Application that is being deleted, where
-// the cache has none.
+// another may have done so at the same moment; the cluster Secrets with the UID of a Cluster of core.arlon.io that is
+// Ready, by a list with that label, when no Application says where it is or Argo CD cannot use it, and the metadata of
+// that Cluster before Applications are created there; every Application, before a registration is taken back that was
+// found beside another's; a Component that the cache does not have, where --component-repo-url takes its place, once
+// for each generation and in every review; a Workflow whose UID is recorded and which the cache does not have, or has
+// another of; a template that the cache does not have, where a Workflow that only waits takes its place; a child whose
+// create says AlreadyExists, and one that is changed; who the manager is, before it lets itself read Secrets; a claim,
+// before its cluster is registered, and before Applications go that were for the one whose place it has taken; every
+// claim, Cluster and Application once, before a good verdict, also that of one that is terminated, after which nothing
+// is looked at any more, and before another Workflow is submitted; the cluster Secret of a target, before Applications
+// of it are asked to go that nothing takes the place of, and where that does not make its cluster known, the cluster
+// Secrets of all, its kubeconfig, and in a teardown whether the server has the Applications still; in a teardown the
+// cluster Secret of every claim that is left and of every existing cluster, the Cluster of one that is made by several
+// objects when that has gone and others are to, a list of Workflows and Applications before anything of the clusters
+// goes, one of every kind when the cache has nothing left, cannot see one of them, the deadline is over, or nothing at
+// all is recorded, and the claim, or Cluster, of an Application that is being deleted, where the cache has none, or
+// another Cluster than it is on.
 //
 // # What it owns
 //
@@ -221,7 +237,8 @@
 // cluster is gone, which the server must say, is freed of Argo CD's finalizers. Of a cluster that it does not know,
 // Argo CD lets an Application go and leaves what that deployed; so one that was unregistered is registered again before
 // its Applications are deleted, where there is a kubeconfig for that, which is tried for a quarter of the deadline (an
-// Application that the spec does not name any more waits as long as it takes), and the registration of an existing
+// Application that the spec does not name any more waits as long as it takes; what makes a Cluster of core.arlon.io is
+// waited for as long to register that, while it is there), and the registration of an existing
 // cluster stays as long as they do. When the deadline of the whole teardown is over, too, a ConfigMap in the manager's
 // namespace tells of everything that is left, and the finalizer goes; with policy Block it does not. So it tells of
 // clusters that were made for another Experiment of the same name and that nobody has asked to go, because that one was

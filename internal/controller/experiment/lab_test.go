@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -35,6 +36,7 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/arlon"
 	"github.com/labkeeper/labkeeper/internal/external/capi"
 	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
@@ -44,7 +46,7 @@ var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 var foreignKinds = []schema.GroupVersionKind{
 	crossplane.GKEClusterGVK, capi.ClusterGVK, capi.VClusterGVK, argocd.ApplicationGVK, argocd.SecretGVK, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK,
-	argoworkflows.ClusterWorkflowTemplateGVK, kube.RoleBindingGVK, capi.TalosControlPlaneGVK, capi.TalosConfigTemplateGVK, capi.MachineDeploymentGVK,
+	argoworkflows.ClusterWorkflowTemplateGVK, kube.RoleBindingGVK, capi.TalosControlPlaneGVK, capi.TalosConfigTemplateGVK, capi.MachineDeploymentGVK, arlon.ClusterGVK,
 }
 
 // Kinds that nobody knows before a user names them.
@@ -168,7 +170,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 					return nil
 				}
 				return l.write("create", kindOf(o), func() error {
-					o.SetUID(types.UID(fmt.Sprintf("uid-%s-%d", o.GetName(), len(l.writes))))
+					o.SetUID(cmp.Or(o.GetUID(), types.UID(fmt.Sprintf("uid-%s-%d", o.GetName(), len(l.writes)))))
 					return c.Create(ctx, o, opts...)
 				})
 			},

@@ -331,7 +331,7 @@ func (n names) registration(t v1alpha1.Target, objects []*unstructured.Unstructu
 
 // shared says whether a target's cluster is there for others, too.
 func shared(t v1alpha1.Target) bool {
-	return t.Cluster.Type == v1alpha1.ClusterHub || t.Cluster.Type == v1alpha1.ClusterExisting
+	return slices.Contains([]v1alpha1.ClusterType{v1alpha1.ClusterHub, v1alpha1.ClusterExisting, v1alpha1.ClusterReferred}, t.Cluster.Type)
 }
 
 // deployed is the namespace that a target's components are deployed into. On a cluster that is

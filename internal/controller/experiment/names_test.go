@@ -173,7 +173,7 @@ func TestNamespaceOfATarget(t *testing.T) {
 	l.tick(l.play)
 	l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec)
 	n := names{experimentOf(), labOptions}
-	for _, cluster := range []v1alpha1.ClusterType{v1alpha1.ClusterHub, v1alpha1.ClusterExisting} {
+	for _, cluster := range []v1alpha1.ClusterType{v1alpha1.ClusterHub, v1alpha1.ClusterExisting, v1alpha1.ClusterReferred} {
 		chosen.Cluster.Type = cluster // which the schema refuses
 		if got := n.deployed(chosen); got != n.ownNamespace(chosen) {
 			t.Errorf("on a cluster of type %s, which others share, it is %s", cluster, got)

@@ -520,7 +520,7 @@ func TestNote56CredentialsAreInSecretsAlone(t *testing.T) {
 				return l.play()
 			})
 			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
-			if registered == (name == "hub") {
+			if registered == r.unregistered {
 				t.Errorf("a Secret has the credentials: %t", registered)
 			}
 		})

@@ -58,7 +58,7 @@ func byTailnet(t v1alpha1.Target) bool {
 }
 
 // roles are the Components that a target's observability needs, in the order in which they need each other.
-// An existing cluster has an operator already, or none: a second one would take its place.
+// A cluster that is there for others, too, has an operator already, or none: a second one would take its place.
 func (o Observability) roles(t v1alpha1.Target) []role {
 	agent := role{o.agent(), "collects metrics", []v1alpha1.ParameterSource{v1alpha1.FromMetricsURL, v1alpha1.FromMetricsTenant}}
 	switch {
@@ -210,7 +210,7 @@ func (o Observability) withoutTailnet(t v1alpha1.Target) string {
 	case t.Cluster.Type == v1alpha1.ClusterVCluster:
 		return "the proxies of transport tailscale are privileged, which nothing of a virtual cluster may be on the hub; use transport direct, or remove observability"
 	case shared(t) && t.Observability.CredentialsSecret != "":
-		return "an existing cluster has an operator of Tailscale already, with credentials of its own; remove credentialsSecret"
+		return "a cluster that others share has an operator of Tailscale already, with credentials of its own; remove credentialsSecret"
 	case shared(t):
 		return ""
 	case level != "" && level != "privileged", level == "" && t.Cluster.Type == v1alpha1.ClusterTalos:

@@ -283,10 +283,17 @@ func TestObservabilityThatIsNotAccepted(t *testing.T) {
 		reason  string
 		says    string
 	}{
-		"direct":                                {target: observedTarget(v1alpha1.ClusterGKE, direct), reason: v1alpha1.ReasonAccepted},
-		"tailscale":                             {target: observedTarget(v1alpha1.ClusterGKE, tailscale), reason: v1alpha1.ReasonAccepted},
-		"hub":                                   {target: observedTarget(v1alpha1.ClusterHub, direct), reason: v1alpha1.ReasonAccepted},
-		"existing, by tailscale":                {target: existing(tailscale), reason: v1alpha1.ReasonAccepted},
+		"direct":                 {target: observedTarget(v1alpha1.ClusterGKE, direct), reason: v1alpha1.ReasonAccepted},
+		"tailscale":              {target: observedTarget(v1alpha1.ClusterGKE, tailscale), reason: v1alpha1.ReasonAccepted},
+		"hub":                    {target: observedTarget(v1alpha1.ClusterHub, direct), reason: v1alpha1.ReasonAccepted},
+		"existing, by tailscale": {target: existing(tailscale), reason: v1alpha1.ReasonAccepted},
+		"a Cluster, by tailscale": {target: with(observedTarget(v1alpha1.ClusterReferred, tailscale), func(t *v1alpha1.Target) { t.Cluster = referring("app").Cluster }),
+			reason: v1alpha1.ReasonAccepted},
+		"a Cluster, by tailscale with other credentials": {
+			target: with(observedTarget(v1alpha1.ClusterReferred, v1alpha1.TargetObservability{Transport: "tailscale", CredentialsSecret: "oauth"}),
+				func(t *v1alpha1.Target) { t.Cluster = referring("app").Cluster }),
+			reason: v1alpha1.ReasonInvalidSpec, says: "a cluster that others share has an operator",
+		},
 		"direct without an address":             {target: observedTarget(v1alpha1.ClusterGKE, direct), options: func(o *Observability) { o.URL = "" }, reason: v1alpha1.ReasonNotConfigured, says: "--observability-url"},
 		"hub without an address":                {target: observedTarget(v1alpha1.ClusterHub, direct), options: func(o *Observability) { o.HubURL = "" }, reason: v1alpha1.ReasonNotConfigured, says: "--observability-hub-url"},
 		"tailscale without a tailnet":           {target: observedTarget(v1alpha1.ClusterGKE, tailscale), options: func(o *Observability) { o.Tailnet = "" }, reason: v1alpha1.ReasonNotConfigured, says: "--observability-tailnet"},

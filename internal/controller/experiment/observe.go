@@ -24,6 +24,7 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/arlon"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -37,6 +38,8 @@ type Observed struct {
 	// Clusters are the objects that the targets' clusters are made by, in the order of their
 	// providers, nil for one that is not there.
 	Clusters map[string][]*unstructured.Unstructured
+	// References are the Clusters that targets name and do not make, by target. They are not the Experiment's.
+	References map[string]*unstructured.Unstructured
 	// Homes are the metadata of the namespaces that targets have on the hub for the objects of their
 	// clusters, by target.
 	Homes map[string]*unstructured.Unstructured
@@ -226,6 +229,9 @@ func (s *scope) neededKinds() []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
 	for _, t := range s.experiment.Spec.Targets {
 		kinds = union(kinds, providerOf(t).kinds())
+		if refers(t) {
+			kinds = union(kinds, []schema.GroupVersionKind{arlon.ClusterGVK})
+		}
 	}
 	kinds = append(kinds, argocd.ApplicationGVK)
 	if s.part {
@@ -253,6 +259,9 @@ func (s *scope) observeChildren(ctx context.Context) error {
 				s.seen.Homes[t.Name] = home
 			}
 		}
+	}
+	if err := s.observeReferences(ctx); err != nil {
+		return at(v1alpha1.ConditionClustersReady, err)
 	}
 	if err := s.observeApplications(ctx); err != nil {
 		return at(v1alpha1.ConditionApplicationsHealthy, err)
@@ -447,6 +456,8 @@ func (s *scope) observeConnections(ctx context.Context) {
 		provider, cluster, apps := providerOf(t), s.seen.cluster(t.Name), s.seen.Applications[t.Name]
 		known := s.names.registered(t, s.seen.Clusters[t.Name], apps)
 		switch {
+		case refers(t):
+			s.observeReferred(ctx, t)
 		case t.Cluster.Type == v1alpha1.ClusterHub, !provider.read(s.seen.Clusters[t.Name]).Ready:
 		case known && (slices.ContainsFunc(apps, argocd.Disconnected) || s.retires(t, apps)):
 			if c := s.registration(ctx, t); !c.Known || slices.ContainsFunc(apps, argocd.Disconnected) {
@@ -466,6 +477,9 @@ func (s *scope) retires(t v1alpha1.Target, apps []*unstructured.Unstructured) bo
 
 // registration is what Argo CD was told of a target's cluster: that it knows one of two by the same name, it takes for an error.
 func (s *scope) registration(ctx context.Context, t v1alpha1.Target) Connection {
+	if refers(t) {
+		return s.referredConnection(ctx, referredBy(s.seen.Applications[t.Name]))
+	}
 	objects := s.seen.Clusters[t.Name]
 	secret, err := kube.Get(ctx, s.Live, argocd.SecretGVK, s.names.clusterSecret(t))
 	switch {
@@ -498,7 +512,11 @@ func (s *scope) observeDisconnected(ctx context.Context) {
 		asks := slices.ContainsFunc(next.Writes, func(w Write) bool {
 			return w.Action == Delete && slices.ContainsFunc(apps, func(app *unstructured.Unstructured) bool { return app.GetUID() == w.Object.GetUID() })
 		})
-		if (asks || slices.ContainsFunc(apps, argocd.Disconnected)) && s.names.registered(t, s.seen.Clusters[t.Name], apps) {
+		registered := s.names.registered(t, s.seen.Clusters[t.Name], apps)
+		if refers(t) {
+			registered = referredEndpoint(apps, "") != ""
+		}
+		if (asks || slices.ContainsFunc(apps, argocd.Disconnected)) && registered {
 			s.observeRegistration(ctx, t, asks)
 		}
 	}
@@ -541,6 +559,9 @@ func (s *scope) observeClusterless(ctx context.Context) {
 	s.seen.Clusterless = map[string]bool{}
 	for _, t := range s.experiment.Spec.Targets {
 		objects := providerOf(t).objects(s.names, t)
+		if refers(t) && slices.ContainsFunc(s.seen.Applications[t.Name], going) {
+			s.seen.Clusterless[t.Name] = s.referenceGone(ctx, t)
+		}
 		if len(objects) == 0 || !slices.ContainsFunc(s.seen.Applications[t.Name], going) || s.seen.cluster(t.Name) != nil ||
 			s.seen.Kinds[objects[0].GroupVersionKind()] != kube.KindServed {
 			continue
@@ -555,6 +576,14 @@ func (s *scope) blocked(t v1alpha1.Target) bool {
 	return slices.ContainsFunc(s.experiment.Spec.Targets, func(o v1alpha1.Target) bool {
 		return slices.Contains(t.Depends, o.Name) && !deployedWell(s.names.observedParts(o, s.seen.Applications[o.Name]))
 	})
+}
+
+// telling are the objects that tell of a target's cluster: those that it is made by, or the one that it refers to.
+func (o Observed) telling(t v1alpha1.Target) []*unstructured.Unstructured {
+	if refers(t) {
+		return []*unstructured.Unstructured{o.References[t.Name]}
+	}
+	return o.Clusters[t.Name]
 }
 
 // cluster is the object that stands for a target's cluster; nil if it is not there.
@@ -589,7 +618,7 @@ func (n names) registered(t v1alpha1.Target, objects, apps []*unstructured.Unstr
 
 // connectionAgain adds the kubeconfig of a cluster to what Argo CD was told of it.
 func (s *scope) connectionAgain(ctx context.Context, t v1alpha1.Target, told Connection) Connection {
-	if told.ReadErr != nil {
+	if told.ReadErr != nil || refers(t) { // which others register
 		return told
 	}
 	c := s.connection(ctx, t, providerOf(t).kubeconfig(s.names, t, s.seen.cluster(t.Name)))

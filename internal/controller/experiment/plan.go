@@ -22,6 +22,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/dag"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/arlon"
 	"github.com/labkeeper/labkeeper/internal/external/capi"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
@@ -272,8 +273,11 @@ func (f facts) deployed(p Plan, targets map[string]*target) (deployed []Write) {
 	return deployed
 }
 
-// confirmed are the objects that a target's cluster is made by, as they were seen and should be.
+// confirmed are the objects that a target's cluster is made by, as they were seen and should be, or the one that it refers to.
 func (f facts) confirmed(t *target) (objects []Write) {
+	if t.reference != nil {
+		return []Write{{Object: t.reference, Condition: v1alpha1.ConditionClustersReady}}
+	}
 	for i, o := range f.desiredCluster(t.spec) {
 		if seen := t.object(i); seen != nil {
 			o.SetUID(seen.GetUID())
@@ -312,7 +316,7 @@ func (f facts) accept() (*dag.Graph[string], conditions.Step) {
 	if problem := reservedParameter(spec); problem != "" {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
 	}
-	if problem := cmp.Or(f.valuesOnHub(), f.workflowElsewhere(), withoutTalos(spec), f.inSystemNamespace(), f.tooLarge()); problem != "" {
+	if problem := cmp.Or(f.valuesOnHub(), f.workflowElsewhere(), withoutTalos(spec), unnamed(spec), f.inSystemNamespace(), f.tooLarge()); problem != "" {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
 	}
 	for _, t := range spec.Targets {
@@ -553,7 +557,7 @@ func (f facts) missingKinds() (clusters, applications, workflow conditions.Step)
 		}
 		return conditions.False(condition, v1alpha1.ReasonPending, "Waits for the steps before it")
 	}
-	return step(v1alpha1.ConditionClustersReady, clusterKinds()...),
+	return step(v1alpha1.ConditionClustersReady, append(clusterKinds(), arlon.ClusterGVK)...),
 		step(v1alpha1.ConditionApplicationsHealthy, argocd.ApplicationGVK),
 		step(v1alpha1.ConditionWorkflowSucceeded, argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK, argoworkflows.ClusterWorkflowTemplateGVK)
 }

@@ -30,7 +30,7 @@ type provider interface {
 	// is another cluster.
 	identity() int
 	// read is what the objects say of a cluster: those of objects that are there, in their order, with
-	// nil for one that is not; none at all where nothing was looked for.
+	// nil for one that is not, or the one that the target refers to; none at all where nothing was looked for.
 	read(objects []*unstructured.Unstructured) clusterState
 	// kubeconfig is where that of a cluster is which is ready.
 	kubeconfig(n names, t v1alpha1.Target, o *unstructured.Unstructured) kubeconfigRef
@@ -71,6 +71,7 @@ var providers = map[v1alpha1.ClusterType]provider{
 	v1alpha1.ClusterGKE:      gke{},
 	v1alpha1.ClusterHub:      hub{},
 	v1alpha1.ClusterExisting: existing{},
+	v1alpha1.ClusterReferred: referred{},
 	v1alpha1.ClusterTalos:    talos{},
 	v1alpha1.ClusterVCluster: vcluster{},
 }

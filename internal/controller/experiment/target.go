@@ -27,6 +27,8 @@ type target struct {
 	// the one that stands for it.
 	objects []*unstructured.Unstructured
 	cluster *unstructured.Unstructured
+	// reference is the Cluster that it names and does not make.
+	reference *unstructured.Unstructured
 	// apps are its Applications: those of its parts, and those of components that the spec does not
 	// name any more.
 	apps, removed []*unstructured.Unstructured
@@ -100,8 +102,9 @@ func (f facts) targets() map[string]*target {
 		t := &target{
 			spec: spec, provider: providerOf(spec),
 			objects: f.seen.Clusters[spec.Name], cluster: f.seen.cluster(spec.Name), apps: f.seen.Applications[spec.Name],
+			reference: f.seen.References[spec.Name],
 		}
-		t.clusterState = t.provider.read(t.objects)
+		t.clusterState = t.provider.read(f.seen.telling(spec))
 		t.parts, t.removed = f.names.observedParts(spec, t.apps)
 		targets[spec.Name] = t
 	}
@@ -135,7 +138,11 @@ func (f facts) advance(p *Plan, t *target, deployments []deployment) {
 		t.message = "Is not begun while the spec cannot be acted on"
 		return
 	}
-	if !t.hub() {
+	switch {
+	case t.hub():
+	case refers(t.spec):
+		f.advanceReferred(p, t)
+	default:
 		f.advanceCluster(p, t)
 	}
 	if !t.clusterUp {
@@ -278,7 +285,7 @@ func (f facts) register(p *Plan, t *target, what string) {
 // others than it has: the kubeconfig was rotated, or somebody has deleted or changed the cluster Secret.
 func (f facts) registerAgain(p *Plan, t *target) {
 	c, looked := f.seen.Connections[t.spec.Name]
-	if !looked {
+	if !looked || refers(t.spec) {
 		return
 	}
 	p.lookIn(lastLook) // it may be rotated later, which nobody tells
@@ -370,6 +377,8 @@ func (f facts) endpoint(t *target) string {
 	switch {
 	case t.hub():
 		return argocd.InClusterServer
+	case refers(t.spec):
+		return orDefault(f.seen.Connections[t.spec.Name].Credentials.Server, referredEndpoint(t.apps, uidOf(t.reference)))
 	case len(t.provider.kinds()) > 0:
 		return t.clusterState.Endpoint
 	}
@@ -452,6 +461,8 @@ func (f facts) status(t *target) v1alpha1.TargetStatus {
 	s.Endpoint = f.endpoint(t)
 	switch {
 	case s.State == v1alpha1.TargetBlocked, t.hub():
+	case refers(t.spec):
+		s.Cluster = keyOf(f.names.reference(t.spec)).String()
 	case t.spec.Cluster.KubeconfigSecret != nil:
 		s.Cluster = f.experiment.Namespace + "/" + t.spec.Cluster.KubeconfigSecret.Name
 	default:
@@ -501,6 +512,7 @@ func applicationsStep(all []v1alpha1.TargetStatus, targets map[string]*target) c
 var severity = []string{
 	v1alpha1.ReasonForbidden, v1alpha1.ReasonRejected, v1alpha1.ReasonReconcileError, v1alpha1.ReasonNameTaken,
 	v1alpha1.ReasonApplicationError, v1alpha1.ReasonApplicationDegraded, v1alpha1.ReasonClusterFailed,
+	v1alpha1.ReasonClusterNotFound, v1alpha1.ReasonClusterNotRegistered,
 	v1alpha1.ReasonKubeconfigInvalid, v1alpha1.ReasonKubeconfigMissing, v1alpha1.ReasonClusterTemplateNotFound, v1alpha1.ReasonApplicationMissing,
 	v1alpha1.ReasonClusterProvisioning, v1alpha1.ReasonApplicationProgressing, v1alpha1.ReasonPending,
 	v1alpha1.ReasonDependencyNotHealthy,

@@ -256,6 +256,9 @@ func (d *demolition) registersFirst(t *target, app *unstructured.Unstructured) b
 	if !d.cutOff(t.spec.Name) || going(app) || d.triedToRegister(t.spec.Name) || d.given(remnant{object: app}, 4) {
 		return false
 	}
+	if refers(t.spec) {
+		return d.awaitsRegistration(t)
+	}
 	d.registerAgain(&d.Plan, t)
 	if d.seen.Connections[t.spec.Name].ReadErr != nil {
 		return true // which is tried again

@@ -3,6 +3,7 @@
 package argocd
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"regexp"
@@ -84,8 +85,9 @@ type Application struct {
 	Project string
 	// Sources of its manifests.
 	Sources []Source
-	// Cluster is the name of a registered cluster; empty is the one Argo CD runs on.
-	Cluster string
+	// Cluster is the name of a registered cluster, or Server the URL of its API server; without either it is the one Argo CD
+	// runs on.
+	Cluster, Server string
 	// DestinationNamespace is where manifests without a namespace go; it is created.
 	DestinationNamespace string
 	// NamespaceLabels and NamespaceAnnotations mark the namespace, whether Argo CD creates it
@@ -118,7 +120,7 @@ func (a Application) Object() *unstructured.Unstructured {
 	}
 	destination := map[string]any{"namespace": a.DestinationNamespace}
 	if a.Cluster == "" {
-		destination["server"] = InClusterServer
+		destination["server"] = cmp.Or(a.Server, InClusterServer)
 	} else {
 		destination["name"] = a.Cluster
 	}

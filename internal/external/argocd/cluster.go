@@ -114,17 +114,25 @@ func current(config *api.Config) (*api.Cluster, *api.AuthInfo, error) {
 	if !ok || cluster.Server == "" {
 		return nil, nil, fmt.Errorf("its cluster %q does not exist or has no server", context.Cluster)
 	}
-	if Address(cluster.Server) == InClusterServer {
-		return nil, nil, fmt.Errorf("the server of its cluster %q is the one that Argo CD runs on; use a target of type hub", context.Cluster)
-	}
-	if !plain(cluster.Server) {
-		return nil, nil, fmt.Errorf("the server of its cluster %q is not a URL such as https://host:port/path", context.Cluster)
+	if err := Remote(cluster.Server); err != nil {
+		return nil, nil, fmt.Errorf("the server of its cluster %q %w", context.Cluster, err)
 	}
 	user, ok := config.AuthInfos[context.AuthInfo]
 	if !ok {
 		return nil, nil, fmt.Errorf("its user %q does not exist", context.AuthInfo)
 	}
 	return cluster, user, nil
+}
+
+// Remote says why a server cannot be that of another cluster than the one that Argo CD runs on, without quoting it.
+func Remote(server string) error {
+	switch {
+	case Address(server) == InClusterServer:
+		return errors.New("is the one that Argo CD runs on; use a target of type hub")
+	case !plain(server):
+		return errors.New("is not a URL such as https://host:port/path")
+	}
+	return nil
 }
 
 // plainServer is a URL without userinfo, query and fragment, of which no character means anything to a shell.
