@@ -7,6 +7,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
+func TestArgoCDDestination(t *testing.T) {
+	for want, destination := range map[string]map[string]any{
+		"": {"server": "https://kubernetes.default.svc"}, "c1": {"name": "c1"}, "https://203.0.113.7": {"server": "https://203.0.113.7"},
+	} {
+		app := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"destination": destination}}}
+		if got := ArgoCDDestination(app); got != want {
+			t.Errorf("of %v it is %q", destination, got)
+		}
+	}
+}
+
 func TestArgoCDKnows(t *testing.T) {
 	whole := func() *unstructured.Unstructured {
 		u := &unstructured.Unstructured{Object: map[string]any{"kind": "Secret", "data": map[string]any{}}}
@@ -18,6 +29,9 @@ func TestArgoCDKnows(t *testing.T) {
 	}
 	if !ArgoCDKnows(whole(), "c1") || ArgoCDCluster(whole()) != "c1" {
 		t.Error("it does not know c1")
+	}
+	if !ArgoCDKnows(whole(), "https://203.0.113.7") || ArgoCDKnows(whole(), "https://203.0.113.8") {
+		t.Error("it knows a cluster by its address, and no other")
 	}
 	if ArgoCDKnows(whole(), "c2") || ArgoCDKnows(&unstructured.Unstructured{Object: map[string]any{}}, "") {
 		t.Error("it knows c2, or a cluster without a name")

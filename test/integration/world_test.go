@@ -215,7 +215,7 @@ func (s *stage) play(u *unstructured.Unstructured) {
 	switch u.GetKind() {
 	case "GKECluster":
 		err = s.playCrossplane(u)
-	case "Cluster":
+	case "Cluster": // those of Arlon are not watched: a test plays their reconciler
 		err = s.playClusterAPI(u)
 	case "Application":
 		err = s.playArgoCD(u)
@@ -363,7 +363,7 @@ func (s *stage) playArgoCD(u *unstructured.Unstructured) error {
 // playRegistered has Argo CD look at what it deploys on a cluster that it knows now.
 func (s *stage) playRegistered(secret *unstructured.Unstructured) (err error) {
 	for _, u := range s.objects() {
-		if name, _, _ := unstructured.NestedString(u.Object, "spec", "destination", "name"); u.GetKind() == "Application" && env.ArgoCDKnows(secret, name) {
+		if u.GetKind() == "Application" && env.ArgoCDKnows(secret, env.ArgoCDDestination(u)) {
 			err = errors.Join(err, s.playArgoCD(u))
 		}
 	}
@@ -372,15 +372,15 @@ func (s *stage) playRegistered(secret *unstructured.Unstructured) (err error) {
 
 // known says whether Argo CD has the credentials of an Application's cluster.
 func (s *stage) known(u *unstructured.Unstructured) (bool, error) {
-	name, _, _ := unstructured.NestedString(u.Object, "spec", "destination", "name")
-	if name == "" {
+	cluster := env.ArgoCDDestination(u)
+	if cluster == "" {
 		return true, nil // its own
 	}
 	list, err := s.dynamic.Resource(secrets).Namespace(u.GetNamespace()).List(s.world.ctx, metav1.ListOptions{})
 	if err != nil {
 		return false, err
 	}
-	return slices.ContainsFunc(list.Items, func(secret unstructured.Unstructured) bool { return env.ArgoCDKnows(&secret, name) }), nil
+	return slices.ContainsFunc(list.Items, func(secret unstructured.Unstructured) bool { return env.ArgoCDKnows(&secret, cluster) }), nil
 }
 
 // refuseCluster is what Argo CD says of a cluster that it does not know.
@@ -398,7 +398,7 @@ func (s *stage) refuseCluster(u *unstructured.Unstructured) error {
 
 // createNamespace does on the hub what CreateNamespace=true asks for.
 func (s *stage) createNamespace(u *unstructured.Unstructured) error {
-	if server, _, _ := unstructured.NestedString(u.Object, "spec", "destination", "server"); server == "" {
+	if env.ArgoCDDestination(u) != "" {
 		return nil // on a cluster that we do not have
 	}
 	name, _, _ := unstructured.NestedString(u.Object, "spec", "destination", "namespace")
