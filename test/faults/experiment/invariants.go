@@ -189,9 +189,9 @@ func layersOf(e *unstructured.Unstructured) map[string][]string {
 
 // registered says whether Argo CD has the credentials of an Application's cluster.
 func registered(state faults.State, app *unstructured.Unstructured) bool {
-	name, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "name")
-	return name == "" || slices.ContainsFunc(state.Of("Secret"), func(secret *unstructured.Unstructured) bool {
-		return secret.GetNamespace() == argoCDNamespace && env.ArgoCDKnows(secret, name)
+	cluster := env.ArgoCDDestination(app)
+	return cluster == "" || slices.ContainsFunc(state.Of("Secret"), func(secret *unstructured.Unstructured) bool {
+		return secret.GetNamespace() == argoCDNamespace && env.ArgoCDKnows(secret, cluster)
 	})
 }
 
@@ -203,6 +203,9 @@ func standing(state faults.State, e, app *unstructured.Unstructured) bool {
 		}
 	}
 	return slices.ContainsFunc(slices.Concat(state.Of("GKECluster"), state.Of("Cluster")), func(cluster *unstructured.Unstructured) bool {
+		if arlons(cluster) {
+			return string(cluster.GetUID()) == app.GetAnnotations()[v1alpha1.AnnotationClusterUID]
+		}
 		return ownedBy(e, cluster) && targetOf(cluster) == targetOf(app)
 	})
 }

@@ -61,6 +61,19 @@ func TestInvariants(t *testing.T) {
 		u.SetUID("e")
 		return faults.Entry{Verb: watch.Added, Object: u}
 	}
+	onK3 := onReferred.DeepCopy()
+	onK3.SetUID("e")
+	onK3.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
+	cluster3 := func(uid types.UID) faults.Entry {
+		u := k3.DeepCopy()
+		u.SetUID(uid)
+		return faults.Entry{Verb: watch.Added, Object: u}
+	}
+	at3 := func(entry faults.Entry) faults.Entry {
+		entry.Object.Object["spec"] = map[string]any{"destination": map[string]any{"server": "https://203.0.113.7"}}
+		entry.Object.SetAnnotations(map[string]string{v1alpha1.AnnotationClusterUID: "k3"})
+		return entry
+	}
 	elsewhere := onExisting.DeepCopy()
 	elsewhere.SetUID("e")
 	elsewhere.SetDeletionTimestamp(&metav1.Time{Time: time.Now()})
@@ -94,6 +107,9 @@ func TestInvariants(t *testing.T) {
 		onNamedGone   = named(child(watch.Deleted, "Application", "app", "", false))
 		layersOnClaim = faults.Entry{Verb: watch.Added, Object: layeredElsewhere}
 		removedThere  = faults.Entry{Verb: watch.Modified, Object: elsewhere}
+		removedAt3    = faults.Entry{Verb: watch.Modified, Object: onK3}
+		onAt3         = at3(child(watch.Added, "Application", "app", "", false))
+		onAt3Gone     = at3(child(watch.Deleted, "Application", "app", "", false))
 	)
 	tests := map[string]struct {
 		name    string
@@ -127,6 +143,9 @@ func TestInvariants(t *testing.T) {
 		"not registered any more":   {registeredFirst, []faults.Entry{removed, claim, registration(watch.Added), onNamed, registration(watch.Deleted), onNamedGone}, true},
 		"its cluster is gone":       {registeredFirst, []faults.Entry{removed, onNamed, onNamedGone}, false},
 		"an existing cluster":       {registeredFirst, []faults.Entry{removedThere, onNamed, onNamedGone}, true},
+		"a Cluster":                 {registeredFirst, []faults.Entry{removedAt3, cluster3("k3"), onAt3, onAt3Gone}, true},
+		"a Cluster that is known":   {registeredFirst, []faults.Entry{removedAt3, cluster3("k3"), registration(watch.Added), onAt3, onAt3Gone}, false},
+		"another Cluster":           {registeredFirst, []faults.Entry{removedAt3, cluster3("other"), onAt3, onAt3Gone}, false},
 		"on the hub":                {registeredFirst, []faults.Entry{removed, app, gone}, false},
 		"somebody takes it away":    {registeredFirst, []faults.Entry{there, claim, onNamed, onNamedGone}, false},
 		"not named any more":        {registeredFirst, []faults.Entry{layersOnClaim, claim, secondNamed, secondGoing}, true},

@@ -359,6 +359,13 @@ func removeChild(kind string) action {
 	})
 }
 
+// removeReferred deletes the Cluster that the Experiment names.
+func removeReferred(ctx context.Context, s *faults.Stage) error {
+	u := k3.DeepCopy()
+	u.SetNamespace(s.Namespace)
+	return s.Client.Delete(ctx, u)
+}
+
 // editChild changes a child by a JSON patch.
 func editChild(kind, patch string) action {
 	return onChild(kind, func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {

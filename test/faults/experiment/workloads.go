@@ -96,6 +96,15 @@ var (
 	staging = &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "staging"}, "stringData": map[string]any{"kubeconfig": kubeconfig},
 	}}
+	// onReferred has a cluster that a Cluster stands for, k3, which others have made.
+	onReferred = newExperiment(map[string]any{
+		"name": "app", "components": []any{map[string]any{"app": "nginx"}},
+		"cluster": map[string]any{"type": "clusterRef", "clusterRef": map[string]any{"name": "k3"}},
+	})
+	k3 = &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "core.arlon.io/v1", "kind": "Cluster", "metadata": map[string]any{"name": "k3", "finalizers": []any{arlonFinalizer}},
+		"spec": map[string]any{"clusterTemplate": map[string]any{"url": "https://git.example.com/fleet.git", "path": "base", "revision": "main"}},
+	}}
 	// byHand names a WorkflowTemplate that does not exist, and waits for a person.
 	byHand = func() *unstructured.Unstructured {
 		e := newExperiment(target("app", "hub", "nginx"))
@@ -159,6 +168,17 @@ var roads = []faults.Workload{
 		Objects: objects(staging, onExisting),
 		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
 		Done:    gone,
+	},
+	{
+		// The Cluster is made when the Experiment waits for it.
+		Name:    "referred",
+		Objects: objects(k3, onReferred),
+		Holds:   []string{clusterReady},
+		Steps: steps(
+			step(telling("k3 is not Ready"), release(clusterReady)),
+			step(reached(v1alpha1.PhaseComplete), remove),
+		),
+		Done: gone,
 	},
 	{
 		Name:    "manual",
@@ -904,6 +924,17 @@ var meddling = []faults.Workload{
 		),
 		Done:   gone,
 		Breaks: []string{clustersLast},
+	},
+	{
+		// Nobody makes another, and what was deployed there lets the Experiment go.
+		Name:    "referred-deleted-running",
+		Objects: objects(k3, onReferred),
+		Holds:   []string{workflowEnds, applicationGone},
+		Steps: steps(
+			step(running, removeReferred),
+			step(telling("k3 does not exist"), remove),
+		),
+		Done: gone,
 	},
 	{
 		Name:    "application-deleted",

@@ -32,6 +32,7 @@ const (
 const (
 	crossplaneFinalizer = "finalizer.apiextensions.crossplane.io"
 	clusterAPIFinalizer = "cluster.cluster.x-k8s.io"
+	arlonFinalizer      = "cluster.core.arlon.io"
 	argoCDFinalizer     = "resources-finalizer.argocd.argoproj.io"
 	workflowFinalizer   = "workflows.argoproj.io/artifact-gc"
 )
@@ -94,6 +95,7 @@ var world = faults.World{
 		v1alpha1.GroupVersion.WithResource("experiments"),
 		{Group: "illm.io", Version: "v1alpha1", Resource: "gkeclusters"},
 		{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "clusters"},
+		arlonClusters,
 		{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Resource: "vclusters"},
 		{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "machinedeployments"},
 		{Group: "controlplane.cluster.x-k8s.io", Version: "v1alpha3", Resource: "taloscontrolplanes"},
@@ -130,9 +132,17 @@ var world = faults.World{
 	},
 }
 
+// arlonClusters are those that somebody else makes.
+var arlonClusters = schema.GroupVersionResource{Group: "core.arlon.io", Version: "v1", Resource: "clusters"}
+
+// arlons says whether an object is one of them.
+func arlons(u *unstructured.Unstructured) bool {
+	return u.GroupVersionKind().Group == arlonClusters.Group
+}
+
 // runOf is the namespace of the Experiment that an object belongs to.
 func runOf(u *unstructured.Unstructured) string {
-	if u.GetKind() == "Experiment" {
+	if u.GetKind() == "Experiment" || arlons(u) {
 		return u.GetNamespace()
 	}
 	namespace, _, _ := strings.Cut(u.GetAnnotations()[v1alpha1.AnnotationOwner], "/")
@@ -214,7 +224,11 @@ func play(ctx context.Context, stage *faults.Stage, state faults.State) error {
 		case "GKECluster":
 			err = p.crossplane(ctx)
 		case "Cluster":
-			err = p.clusterAPI(ctx)
+			if arlons(u) {
+				err = p.arlon(ctx)
+			} else {
+				err = p.clusterAPI(ctx)
+			}
 		case "Application":
 			err = p.argoCD(ctx)
 		case "Workflow":
@@ -428,6 +442,47 @@ func (p player) clusterAPI(ctx context.Context) error {
 	}})
 }
 
+// arlon registers a Cluster with Argo CD, and then says that it is Ready; one that is being deleted is no more known to Argo CD when
+// it goes.
+func (p player) arlon(ctx context.Context) error {
+	secret := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret",
+		"stringData": map[string]any{"name": "k3", "server": "https://203.0.113.33", "config": `{"bearerToken": "` + canary + `-token"}`},
+	}}
+	secret.SetNamespace(argoCDNamespace)
+	secret.SetName("arlon-" + p.stage.Namespace)
+	secret.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: p.stage.Namespace + "/"})
+	secret.SetLabels(map[string]string{
+		v1alpha1.LabelTarget: "arlon", "argocd.argoproj.io/secret-type": "cluster", "core.arlon.io/cluster-uid": string(p.object.GetUID()),
+	})
+	conditions, _, _ := unstructured.NestedSlice(p.object.Object, "status", "conditions")
+	switch {
+	case p.going():
+		if p.held(clusterGone) || !p.goingTold() {
+			return nil
+		}
+		if err := client.IgnoreNotFound(p.stage.Client.Delete(ctx, secret)); err != nil {
+			return err
+		}
+		return p.dropFinalizer(ctx, arlonFinalizer)
+	case p.held(clusterReady) || len(conditions) > 0:
+		return nil
+	}
+	if err := p.stage.Client.Create(ctx, secret); err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	return p.patchStatus(ctx, map[string]any{"status": map[string]any{"conditions": []any{map[string]any{
+		"type": "Ready", "status": "True", "reason": "Up", "message": "", "observedGeneration": p.object.GetGeneration(), "lastTransitionTime": now(),
+	}}}})
+}
+
+// goingTold says whether an Experiment has told that somebody deletes the Cluster, or looks at it no more.
+func (p player) goingTold() bool {
+	return !slices.ContainsFunc(p.state.Of("Experiment"), func(e *unstructured.Unstructured) bool {
+		return e.GetDeletionTimestamp() == nil && !decided(e) && !says(e, p.self()+deletedBySomebody)
+	})
+}
+
 func (p player) remove(ctx context.Context, objects []*unstructured.Unstructured) error {
 	for _, o := range objects {
 		if err := client.IgnoreNotFound(p.stage.Client.Delete(ctx, o.DeepCopy())); err != nil {
@@ -503,7 +558,7 @@ func (p player) argoCD(ctx context.Context) error {
 	if !registered(p.state, p.object) {
 		return p.cannotSync(ctx)
 	}
-	if p.text("spec", "destination", "server") != "" {
+	if env.ArgoCDDestination(p.object) == "" {
 		// What CreateNamespace=true asks for; the other clusters are not there.
 		namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
 		namespace.SetName(p.text("spec", "destination", "namespace"))
@@ -546,7 +601,7 @@ func (p player) cannotSync(ctx context.Context) error {
 		return nil
 	}
 	return p.patch(ctx, map[string]any{"metadata": looked(), "status": map[string]any{"conditions": []any{map[string]any{
-		"type": "InvalidSpecError", "message": "there are no clusters with this name: " + p.text("spec", "destination", "name"),
+		"type": "InvalidSpecError", "message": "there are no clusters with this name: " + env.ArgoCDDestination(p.object),
 	}}}})
 }
 
