@@ -32,7 +32,7 @@ func TestFormula(t *testing.T) {
 	for name, s := range map[string]size{
 		"1-1-0": {gke: 1, applications: 1}, "1-2-1": {gke: 1, hub: 1, applications: 2}, "0-1-1": {hub: 1, applications: 1}, "3-3-0": {gke: 3, applications: 3},
 		"existing": {existing: 1, applications: 1}, "vcluster": {vcluster: 1, applications: 1}, "talos": {talos: 1, applications: 1},
-		"composite": {composites: 1, applications: 1},
+		"composite": {composites: 1, applications: 1}, "referred": {referred: 1, applications: 1},
 	} {
 		clusters := s.gke + s.composites + s.vcluster + s.talos
 		if up, want := sum(s.up()), 2+2*clusters+s.existing+s.applications+4*s.vcluster+6*s.talos; up != want {

@@ -12,7 +12,7 @@ import (
 // size is what the requests for an Experiment depend on: how many targets it has of each type, and how many
 // Applications.
 type size struct {
-	gke, hub, existing, vcluster, talos int
+	gke, hub, existing, referred, vcluster, talos int
 	// composites are gke targets whose claims are namespaced composites of Crossplane v2.
 	composites   int
 	applications int
@@ -72,15 +72,15 @@ func (s size) down() map[string]int {
 }
 
 // reads are the live ones that the package of the reconciler lists: of each cluster the
-// connection Secret, and what it is made by before it is registered, the Experiment's metadata before
+// connection Secret, or for a Cluster that others make what that is registered by, and what it is made by before it is registered, the Experiment's metadata before
 // a pass that creates, and all of that and every Application before the verdict.
 func (s size) reads() map[string]int {
 	counts := map[string]int{
 		"get secrets":      s.registered(),
-		"list secrets":     s.registered(), // at the same address
+		"list secrets":     s.registered() + s.referred, // at the same address, or of a Cluster
 		"get experiments":  s.creating,
 		"get gkeclusters":  2 * s.claims(),
-		"get clusters":     2 * (s.vcluster + s.talos),
+		"get clusters":     2 * (s.vcluster + s.talos + s.referred),
 		"get vclusters":    2 * s.vcluster,
 		"get applications": s.applications,
 	}
@@ -115,10 +115,10 @@ func (s size) downReads() map[string]int {
 		"list gkeclusters":  min(s.claims(), 1),
 		"get clusters":      2 * others, // whether somebody has it, before the others, or what they are in
 		"list clusters":     2 * others,
-		"list vclusters":    2 * s.vcluster, // with those before the namespace
-		"list applications": 2 + 2*others,
-		"list workflows":    2 + 2*others,
-		"list secrets":      1 + uncached,
+		"list vclusters":    2 * s.vcluster,            // with those before the namespace
+		"list applications": 2 + 2*others - s.referred, // of a Cluster nothing is left when they are gone
+		"list workflows":    2 + 2*others - s.referred,
+		"list secrets":      1 + uncached + s.referred, // what it is registered by, before the Applications go
 		"list namespaces":   1 + uncached,
 	}
 	for _, resource := range made[1:] {
@@ -144,6 +144,13 @@ func shapes() []harness.Shape {
 	}))
 	existing.Beside = []harness.Beside{{Resource: secrets, Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "staging"}, "stringData": map[string]any{"kubeconfig": kubeconfig("203.0.113.7")},
+	}}}
+	referred := shape("referred", size{referred: 1, applications: 1, creating: 2}, on(map[string]any{
+		"type": "clusterRef", "clusterRef": map[string]any{"name": "k3"},
+	}))
+	referred.Beside = []harness.Beside{{Resource: arlonClusters, Object: map[string]any{
+		"apiVersion": "core.arlon.io/v1", "kind": "Cluster", "metadata": map[string]any{"name": "k3"},
+		"spec": map[string]any{"clusterTemplate": map[string]any{"url": "https://git.example.com/fleet.git", "path": "base", "revision": "main"}},
 	}}}
 	talos := shape("talos", size{talos: 1, applications: 1, creating: 3}, on(map[string]any{
 		"type": "talos", "talos": map[string]any{
@@ -172,6 +179,7 @@ func shapes() []harness.Shape {
 		shape("three-gke", size{gke: 3, applications: 3, creating: 7}, gke("app", "0"), gke("db", "0", "app"), gke("web", "0", "db")),
 		shape("layers", size{gke: 1, applications: 2, creating: 4}, layers),
 		existing,
+		referred,
 		shape("vcluster", size{vcluster: 1, applications: 1, creating: 3}, on(map[string]any{"type": "vcluster"})),
 		talos,
 	}

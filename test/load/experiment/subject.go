@@ -24,10 +24,13 @@ var (
 	claims       = schema.GroupVersionResource{Group: "illm.io", Version: "v1alpha1", Resource: "gkeclusters"}
 	applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
 	clusters     = schema.GroupVersionResource{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "clusters"}
-	vclusters    = schema.GroupVersionResource{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Resource: "vclusters"}
-	workflows    = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "workflows"}
-	secrets      = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	namespaces   = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	// arlonClusters are those that clusterRefs name; the paths of both have the same last part.
+	arlonClusters = schema.GroupVersionResource{Group: "core.arlon.io", Version: "v1", Resource: "clusters"}
+
+	vclusters  = schema.GroupVersionResource{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Resource: "vclusters"}
+	workflows  = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "workflows"}
+	secrets    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
 // dockerTemplates are the templates that talos targets name, by what they are of.

@@ -56,6 +56,7 @@ func world() harness.World {
 			{Resource: claims},
 			{Resource: clusters},
 			{Resource: vclusters},
+			{Resource: arlonClusters},
 			{Resource: secrets, Namespace: argoCDNamespace},
 			{Resource: applications, Namespace: argoCDNamespace},
 			{Resource: workflows, Namespace: workflowNamespace},
@@ -68,6 +69,8 @@ func world() harness.World {
 				return clusterAPI(ctx, c, o, gone)
 			case vclusters:
 				return virtual(ctx, c, o, gone)
+			case arlonClusters:
+				return arlon(ctx, c, o, gone)
 			case secrets:
 				return argo.cluster(ctx, c, o, gone)
 			case applications:
@@ -133,6 +136,30 @@ func clusterAPI(ctx context.Context, c *harness.Client, o *harness.Object, gone 
 	return c.Patch(ctx, o.Path()+"/status", map[string]any{"status": map[string]any{
 		"initialization": map[string]any{"infrastructureProvisioned": true, "controlPlaneInitialized": true},
 	}})
+}
+
+// arlon registers a Cluster with Argo CD, under its address as Argo CD does by default, and then says that it is Ready.
+func arlon(ctx context.Context, c *harness.Client, o *harness.Object, gone bool) error {
+	name := "arlon-" + o.Metadata.UID
+	switch {
+	case gone:
+		return harness.Ignore(c.Delete(ctx, harness.Path(secrets, argoCDNamespace, name)), http.StatusNotFound)
+	case o.Metadata.DeletionTimestamp != "" || ready(o):
+		return nil
+	}
+	server := "https://" + address(o)
+	err := c.Create(ctx, secrets, argoCDNamespace, map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": name, "labels": map[string]string{
+			"argocd.argoproj.io/secret-type": "cluster", "core.arlon.io/cluster-uid": o.Metadata.UID,
+		}},
+		"stringData": map[string]any{"name": server, "server": server, "config": `{"bearerToken":"not-a-token"}`},
+	})
+	if harness.Ignore(err, http.StatusConflict) != nil {
+		return err
+	}
+	return c.Patch(ctx, o.Path()+"/status", map[string]any{"status": map[string]any{"conditions": []any{map[string]any{
+		"type": "Ready", "status": "True", "reason": "Up", "message": "", "observedGeneration": o.Metadata.Generation, "lastTransitionTime": now(),
+	}}}})
 }
 
 // virtual says that a virtual cluster is up.
@@ -217,11 +244,11 @@ func (a *argoCD) application(ctx context.Context, c *harness.Client, o *harness.
 	}})
 }
 
-// destination is the name of the cluster that an Application is deployed on; empty for the one that Argo CD runs on.
+// destination is the cluster that an Application is deployed on, by its name or its address; empty for the one that Argo CD runs on.
 func destination(o *harness.Object) string {
-	var spec struct{ Destination struct{ Name string } }
+	var spec map[string]any
 	_ = json.Unmarshal(o.Spec, &spec) // whoever deploys it says so
-	return spec.Destination.Name
+	return env.ArgoCDDestination(&unstructured.Unstructured{Object: map[string]any{"spec": spec}})
 }
 
 // deploy says Healthy and Synced at the sources that there are.
@@ -256,7 +283,7 @@ func deploy(ctx context.Context, c *harness.Client, o *harness.Object) error {
 // createNamespace does on the hub what CreateNamespace=true asks for.
 func createNamespace(ctx context.Context, c *harness.Client, o *harness.Object) error {
 	var spec struct {
-		Destination struct{ Server, Namespace string }
+		Destination struct{ Namespace string }
 		SyncPolicy  struct {
 			ManagedNamespaceMetadata struct {
 				Labels      map[string]string `json:"labels"`
@@ -264,7 +291,7 @@ func createNamespace(ctx context.Context, c *harness.Client, o *harness.Object) 
 			}
 		}
 	}
-	if err := json.Unmarshal(o.Spec, &spec); err != nil || spec.Destination.Server == "" {
+	if err := json.Unmarshal(o.Spec, &spec); err != nil || destination(o) != "" {
 		return err // on a cluster that nobody has
 	}
 	marks := spec.SyncPolicy.ManagedNamespaceMetadata
