@@ -22,6 +22,9 @@ const MaxSize = 900 << 10
 // maxContent is how long one may be before it is compressed: what nobody could have written is not unpacked.
 const maxContent = 16 << 20
 
+// OwnCluster is what the manager's own cluster is called.
+const OwnCluster = "manager"
+
 // Point is the restore point of a target.
 type Point struct {
 	// Plan as namespace/name, and Target and Executor by their names.
@@ -30,8 +33,8 @@ type Point struct {
 	Executor string `json:"executor"`
 	// Cycle is the one that the target was put to sleep in.
 	Cycle string `json:"cycle"`
-	// Cluster that the target is in: "manager" is the manager's own, any other by the UID of its Namespace kube-system;
-	// empty is one whose credentials may not read that.
+	// Cluster that the target is in: OwnCluster, or any other by the UID of its Namespace kube-system; empty is one whose
+	// credentials may not read that.
 	Cluster string `json:"cluster,omitempty"`
 	// Captures are how many resources it has ever had: the Order of the next.
 	Captures int `json:"captures"`

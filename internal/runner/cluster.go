@@ -7,10 +7,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/labkeeper/labkeeper/internal/restore"
 )
 
 // own is what the manager's own cluster is called.
-const own = "manager"
+const own = restore.OwnCluster
 
 // OwnCluster tells the manager's own cluster from all that connectors have credentials for.
 func OwnCluster(context.Context, *rest.Config) (string, error) { return own, nil }

@@ -33,6 +33,7 @@ import (
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/restore"
 	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
@@ -783,3 +784,65 @@ clusters: [{name: away, cluster: {server: "https://away.example.com"}}]
 contexts: [{name: away, context: {cluster: away, user: away}}]
 users: [{name: away, user: {token: secret}}]
 `
+
+// A plan that is created again over what sleeps in the manager's own cluster, while its connector to that is not ready, wakes it where it
+// sleeps: also what its selector does not choose any more, and whatever is tried before the morning.
+func TestLeftByAConnectorThatIsNotReady(t *testing.T) {
+	for name, test := range map[string]struct {
+		cluster, allows, first, woken string
+		own                           bool
+	}{
+		"in the manager's own cluster":        {cluster: "manager", allows: "team", first: "shop,team", woken: "shop,team", own: true},
+		"where it may not act any more":       {cluster: "manager", allows: "", own: true},
+		"in another, whose names say nothing": {cluster: "uid-of-another", allows: "team", first: "team", woken: "team"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newBroadNight(t, true, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: test.allows}}})
+			n.of.Options.Executors = executor.Registry{"noop": chosen{}}
+			n.plan.Spec.Behavior.Mode = v1alpha1.BehaviorBestEffort
+			cluster := &v1alpha1.K8SCluster{}
+			if err := n.client.Get(t.Context(), client.ObjectKey{Namespace: "team", Name: "here"}, cluster); err != nil {
+				t.Fatal(err)
+			}
+			cluster.Status.Conditions[0].Status = metav1.ConditionFalse
+			kept := &restore.Point{Plan: "team/night", Target: "a", Executor: "noop", Cluster: test.cluster}
+			kept.Capture("thing", json.RawMessage("3"))
+			content, err := kept.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			point := pointOf(names{namespace: "system", plan: n.plan}, "a", "")
+			point.Labels = map[string]string{labelRestorePoint: keyLabel(client.ObjectKeyFromObject(n.plan))}
+			point.Annotations[annotationNamespaces] = "shop,team"
+			point.Data = map[string]string{keyTarget: `{"name": "a", "type": "noop", "connectorRef": {"kind": "K8SCluster", "name": "here"}}`}
+			point.BinaryData = map[string][]byte{runner.KeyPoint: content}
+			team := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"labels": {"sleeps": "yes"}}}`))
+			if err := errors.Join(n.client.Create(t.Context(), point), n.client.Update(t.Context(), cluster), n.client.Update(t.Context(), n.plan),
+				n.client.Patch(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}, team)); err != nil {
+				t.Fatal(err)
+			}
+			n.passes(6)
+			if c := find(n.plan.Status.Conditions, v1alpha1.ConditionScheduled); test.allows == "" {
+				if n.plan.Status.CurrentCycle != nil || c.Reason != v1alpha1.ReasonNotGranted {
+					t.Errorf("it begins, and says %s: %s", c.Reason, c.Message)
+				}
+				return
+			}
+			if e := n.plan.Status.Executions[0]; e.Attempts == 0 || running(&e) {
+				t.Fatalf("no attempt has failed: %+v", e)
+			}
+			cluster.Status.Conditions[0].Status = metav1.ConditionTrue
+			if err := n.client.Update(t.Context(), cluster); err != nil {
+				t.Fatal(err)
+			}
+			n.later()
+			if in := n.complete(); in != test.first {
+				t.Errorf("it is put to sleep in %q", in)
+			}
+			n.morning()
+			if in := n.complete(); in != test.woken {
+				t.Errorf("it is woken in %q", in)
+			}
+		})
+	}
+}

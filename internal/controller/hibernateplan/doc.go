@@ -73,7 +73,8 @@
 //   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes; and nothing is put
 //     to sleep in it. Nor is anything in one whose owner lets nothing sleep there any more, between two attempts
 //     either; it keeps nothing from waking there. The ledger has namespaces of the manager's own cluster alone: what a
-//     kubeconfig reached wakes nowhere else, if its connector turns to that cluster.
+//     kubeconfig reached wakes nowhere else, if its connector turns to that cluster. In which one a target was left
+//     asleep its restore point says, and not what its connector reaches by now, or does not.
 //   - A namespace refuses a target: one that the target names is told of as one that does not let it, or does not
 //     exist, and of those that it chooses by their labels how many refuse. Who writes a plan may not be one who sees
 //     which namespaces there are.

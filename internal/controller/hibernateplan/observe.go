@@ -29,6 +29,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/connector"
 	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/restore"
 	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
@@ -597,7 +598,7 @@ func (s *scope) observeLeft(ctx context.Context) error {
 			continue
 		}
 		s.seen.Left[t.Name] = t
-		if err := s.observeLeftIn(ctx, t, split(point.Annotations[annotationNamespaces])); err != nil {
+		if err := s.observeLeftIn(ctx, t, &point); err != nil {
 			return err
 		}
 	}
@@ -621,15 +622,14 @@ func (s *scope) restorePoints(ctx context.Context) ([]corev1.ConfigMap, error) {
 	return slices.DeleteFunc(list.Items, func(c corev1.ConfigMap) bool { return c.Annotations[v1alpha1.AnnotationOwner] != key.String() }), nil
 }
 
-// observeLeftIn sees whether a target that was left asleep may be woken where its restore point says that it was. Runners
-// write restore points, so that they are believed in what this plan may do anyway.
-func (s *scope) observeLeftIn(ctx context.Context, t v1alpha1.Target, namespaces []string) error {
-	s.seen.LeftIn[t.Name] = namespaces
-	if t.ConnectorRef != nil {
-		if found, err := s.reachConnector(ctx, t); err != nil || found.credentials {
-			return err // they are another cluster's
-		}
+// observeLeftIn sees whether a target that was left asleep in the manager's own cluster may be woken where its restore point says that
+// it was. Runners write restore points, so that they are believed in what this plan may do anyway.
+func (s *scope) observeLeftIn(ctx context.Context, t v1alpha1.Target, point *corev1.ConfigMap) error {
+	if t.ConnectorRef != nil && !sleepsInOwn(point) {
+		return nil // they are another cluster's
 	}
+	namespaces := split(point.Annotations[annotationNamespaces])
+	s.seen.LeftIn[t.Name] = namespaces
 	for _, name := range namespaces {
 		namespace, err := s.namespace(ctx, s.Live, name)
 		if err != nil {
@@ -643,6 +643,13 @@ func (s *scope) observeLeftIn(ctx context.Context, t v1alpha1.Target, namespaces
 		}
 	}
 	return nil
+}
+
+// sleepsInOwn says whether a target sleeps in the manager's own cluster, whatever its connector reaches by now, and whether that can be
+// told.
+func sleepsInOwn(point *corev1.ConfigMap) bool {
+	kept, err := restore.Decode(point.BinaryData[runner.KeyPoint])
+	return err == nil && kept.Cluster == restore.OwnCluster
 }
 
 // observeReach sees whether the targets of the spec can be reached: connectors, and namespaces of others.

@@ -377,11 +377,12 @@ func TestLeftIn(t *testing.T) {
 	plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
 	for name, test := range map[string]struct {
 		namespaces, connector, want string
+		in                          []string
 	}{
-		"its own":            {plan.Namespace, "", ""},
-		"another":            {"other", "", v1alpha1.ReasonNotGranted},
-		"one that is gone":   {"gone", "", ""},
-		"of another cluster": {"other", "away", ""},
+		"its own":            {plan.Namespace, "", "", []string{plan.Namespace}},
+		"another":            {"other", "", v1alpha1.ReasonNotGranted, []string{"other"}},
+		"one that is gone":   {"gone", "", "", []string{"gone"}},
+		"of another cluster": {"other", "away", "", nil},
 	} {
 		target := `{"name": "a", "type": "noop"}`
 		cluster := &v1alpha1.K8SCluster{ObjectMeta: metav1.ObjectMeta{Namespace: plan.Namespace, Name: "away"}}
@@ -401,7 +402,7 @@ func TestLeftIn(t *testing.T) {
 		if s.seen.Problem != nil {
 			got = s.seen.Problem.reason
 		}
-		if got != test.want || !slices.Equal(s.seen.LeftIn["a"], []string{test.namespaces}) {
+		if got != test.want || !slices.Equal(s.seen.LeftIn["a"], test.in) {
 			t.Errorf("%s: %q, in %v", name, got, s.seen.LeftIn)
 		}
 	}

@@ -40,7 +40,7 @@ type Observed struct {
 	Left map[string]v1alpha1.Target
 	// Unread are the restore points among theirs that cannot be read, as namespace/name.
 	Unread []string
-	// LeftIn are the namespaces that they are asleep in, by their names.
+	// LeftIn are the namespaces of the manager's own cluster that they are asleep in, by their names.
 	LeftIn map[string][]string
 	// Lost is which part of the ledger is not there any more; nil if none is. Nothing is done then.
 	Lost *problem
@@ -511,9 +511,7 @@ func (f facts) beginCycle(p *Plan, plan *v1alpha1.HibernatePlan, current *progra
 		if left {
 			at := names{namespace: f.namespace, plan: plan}.point(t.Name).String()
 			st.Executions[i].RestoreConfigMapRef, st.Executions[i].RestoreRef = at, configMapScheme+at
-			if !f.seen.Credentials[t.Name] {
-				st.Executions[i].Namespaces = slices.Clone(f.seen.LeftIn[t.Name])
-			}
+			st.Executions[i].Namespaces = slices.Clone(f.seen.LeftIn[t.Name])
 		}
 	}
 	p.Begin, p.program = &r, program
