@@ -629,6 +629,7 @@ func (f facts) wakeRemoved(p *Plan, plan *v1alpha1.HibernatePlan, current *progr
 		}
 	}
 	f.intend(p, plan, current, v1alpha1.OperationWakeUp, gone)
+	p.Idle = true // the others sleep, whatever becomes of it
 }
 
 // intend records the attempts that are to begin. A target that cannot wake keeps no others asleep once it is taken out of

@@ -1294,3 +1294,44 @@ func (w *world) createAgain() {
 	w.plan, w.done = newPlan(strategies[w.random.IntN(4)], 2+w.random.IntN(6)), false
 	w.plan.UID = uid + "1"
 }
+
+// What was taken out of the plan and is woken says nothing of the others, which sleep: the phase stays. What cannot be woken is an
+// error in any case, while it is tried again, too.
+func TestTakenOutKeepsThePhase(t *testing.T) {
+	for _, mode := range []v1alpha1.BehaviorMode{v1alpha1.BehaviorStrict, v1alpha1.BehaviorBestEffort} {
+		for name, fails := range map[string]bool{"it wakes": false, "it does not": true} {
+			t.Run(string(mode)+", "+name, func(t *testing.T) {
+				w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))
+				w.plan.Spec.Behavior.Mode = mode
+				w.fails = func(e execution) bool { return fails && e.Operation == v1alpha1.OperationWakeUp }
+				w.until(noon.Add(9 * time.Hour))
+				w.plan.Spec.Targets = w.plan.Spec.Targets[:2]
+				var phases []v1alpha1.Phase
+				told := false
+				for range 200 {
+					p := w.pass(-1)
+					if phase := w.plan.Status.Phase; len(phases) == 0 || phases[len(phases)-1] != phase {
+						phases = append(phases, phase)
+					}
+					hibernated := w.condition(v1alpha1.ConditionHibernated)
+					if e := w.entry("c"); running(e) && !failed(e) {
+						told = told || strings.Contains(hibernated.Message, "c")
+					}
+					if !w.end() {
+						w.now = w.now.Add(min(p.Wait, time.Minute))
+					}
+				}
+				want := []v1alpha1.Phase{v1alpha1.PhaseHibernated}
+				if fails {
+					want = append(want, v1alpha1.PhaseError)
+				}
+				if !slices.Equal(phases, want) || !told || w.asleep["c"] != fails {
+					t.Errorf("%v, told: %v, asleep %v", phases, told, w.asleep)
+				}
+				w.fails = func(execution) bool { return false }
+				w.until(noon.Add(20 * time.Hour))
+				w.awake()
+			})
+		}
+	}
+}

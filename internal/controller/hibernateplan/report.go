@@ -119,10 +119,22 @@ func (v view) operation() v1alpha1.Operation {
 }
 
 // stuck says whether the operation has come to an end that is not the one that is wanted. What is to be awake is tried
-// again all the same.
+// again all the same, and so is what was taken out of the plan while the others sleep.
 func (v view) stuck() bool {
-	begun := func(e *execution) bool { return running(e) && !v.plan.failed(e) }
-	return v.any(v.plan.failed) && !v.any(failing) && !v.any(begun) && (v.plan.Idle || v.operation() == v1alpha1.OperationWakeUp)
+	goesOn := func(e *execution) bool {
+		return e.Operation == v.operation() && (failing(e) || running(e)) && !v.plan.failed(e)
+	}
+	return v.any(v.plan.failed) && !v.any(goesOn) && (v.plan.Idle || v.operation() == v1alpha1.OperationWakeUp)
+}
+
+// unwoken says whether a target cannot be woken, be it one that was taken out of the plan.
+func (v view) unwoken(e *execution) bool {
+	return v.plan.failed(e) && e.Operation == v1alpha1.OperationWakeUp
+}
+
+// takenOut says whether a target is woken, or to be, while the others sleep.
+func (v view) takenOut(e *execution) bool {
+	return e.Asleep && e.Operation == v1alpha1.OperationWakeUp && v.operation() == v1alpha1.OperationShutdown
 }
 
 // amiss are targets that are not as they should be: they have failed, or what has kept them from beginning has.
@@ -141,7 +153,7 @@ func (v view) phase() v1alpha1.Phase {
 	switch {
 	case v.owner.Spec.Suspend && v.owner.DeletionTimestamp == nil && !v.any(running):
 		return v1alpha1.PhaseSuspended
-	case v.stuck() && (v.operation() == v1alpha1.OperationWakeUp || !v.bestEffort()):
+	case v.stuck() && (v.any(v.unwoken) || !v.bestEffort()):
 		return v1alpha1.PhaseError
 	case v.operation() == v1alpha1.OperationWakeUp:
 		return v1alpha1.PhaseWakingUp
@@ -182,14 +194,18 @@ func (v view) hibernated() conditions.Step {
 		if v.any(v.plan.failed) {
 			return conditions.False(t, v1alpha1.ReasonPartly, "Not as they should be: "+v.named(v.amiss))
 		}
-		return conditions.True(t, v1alpha1.ReasonHibernated, fmt.Sprintf("%d targets are asleep", v.status.Asleep))
+		text := fmt.Sprintf("%d targets are asleep", v.status.Asleep)
+		if v.any(v.takenOut) {
+			text += "; not in the plan any more, and to be woken: " + v.named(v.takenOut)
+		}
+		return conditions.True(t, v1alpha1.ReasonHibernated, text)
 	case v1alpha1.PhaseHibernating:
 		return conditions.False(t, v1alpha1.ReasonHibernating, v.underWay())
 	case v1alpha1.PhaseWakingUp:
 		return conditions.False(t, v1alpha1.ReasonWakingUp, v.underWay())
 	case v1alpha1.PhaseError:
 		reason := v1alpha1.ReasonShutdownFailed
-		if v.operation() == v1alpha1.OperationWakeUp {
+		if v.any(v.unwoken) {
 			reason = v1alpha1.ReasonWakeUpFailed
 		}
 		return conditions.False(t, reason, v.failure())
@@ -226,16 +242,21 @@ func (v view) wouldSleep() string {
 	return strings.Join(all, ", ")
 }
 
-// failure is what has failed, why, and what to do.
+// failure is what has failed, why, and what to do: a wake-up before all else.
 func (v view) failure() (again string) {
+	is := v.plan.failed
+	if v.any(v.unwoken) {
+		is = v.unwoken
+	}
 	for i := range v.status.Executions {
 		e := &v.status.Executions[i]
 		switch {
+		case !is(e):
 		case failed(e):
 			return fmt.Sprintf("%s of target %s has failed %d times: %s. To try again at once: kubectl annotate hplan %s --namespace %s --overwrite %s=$(date +%%s)",
-				e.Operation, v.named(v.plan.failed), e.Attempts-e.Forgiven, e.Message, v.owner.Name, v.owner.Namespace, v1alpha1.AnnotationRetryNow)
-		case v.plan.failed(e):
-			again = cmp.Or(again, fmt.Sprintf("%s of target %s has failed %d times, and is tried again now", e.Operation, v.named(v.plan.failed), e.Attempts-e.Forgiven-1))
+				e.Operation, v.named(is), e.Attempts-e.Forgiven, e.Message, v.owner.Name, v.owner.Namespace, v1alpha1.AnnotationRetryNow)
+		default:
+			again = cmp.Or(again, fmt.Sprintf("%s of target %s has failed %d times, and is tried again now", e.Operation, v.named(is), e.Attempts-e.Forgiven-1))
 		}
 	}
 	return again
