@@ -48,10 +48,9 @@ func (reviewer) ValidateDelete(context.Context, *v1alpha1.HibernatePlan) (admiss
 
 // invalid is what is wrong with a spec, whatever there is beside it.
 func invalid(spec v1alpha1.HibernatePlanSpec, registry executor.Registry) error {
-	r := resolve(spec)
-	_, err := compile(r, registry)
+	_, err := compile(resolve(spec), registry)
 	_, unreadable := timetable(spec.Schedule, nil, nil)
-	if err := errors.Join(err, startable(spec), unreadable, r.fits()); err != nil {
+	if err := errors.Join(err, startable(spec), unreadable); err != nil {
 		return fmt.Errorf("%s: %s", v1alpha1.ReasonInvalid, oneLine(err))
 	}
 	return nil

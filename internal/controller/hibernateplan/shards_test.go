@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -357,6 +358,45 @@ func TestPlanTooLarge(t *testing.T) {
 	p = facts{plan: plan, registry: registry, namespace: "system", now: noon}.decide()
 	if p.Problem == nil || p.Problem.reason != v1alpha1.ReasonInvalid || !strings.Contains(p.Problem.message, "make several plans") || p.Status.CurrentCycle != nil {
 		t.Errorf("got %v", p.Problem)
+	}
+}
+
+// Without a webhook a plan may be edited to be too large at any time. It says so at once, by day, too, nothing begins, and what sleeps
+// wakes as it was put to sleep, also where the plan is deleted.
+func TestEditedToBeTooLarge(t *testing.T) {
+	for name, test := range map[string]struct {
+		edited, until time.Time
+		deleted       bool
+	}{
+		"by day":              {edited: noon, until: noon.Add(9 * time.Hour)},
+		"by night":            {edited: noon.Add(9 * time.Hour), until: noon.Add(19 * time.Hour)},
+		"by night, and goes":  {edited: noon.Add(9 * time.Hour), until: noon.Add(9 * time.Hour), deleted: true},
+		"and the night after": {edited: noon.Add(9 * time.Hour), until: noon.Add(33 * time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))
+			w.until(test.edited)
+			before := len(w.asleep)
+			for i := range 11 {
+				w.plan.Spec.Targets = append(w.plan.Spec.Targets, v1alpha1.Target{
+					Name: fmt.Sprint("large-", i), Type: "noop", Parameters: &apiextensionsv1.JSON{Raw: []byte(`{"x":"` + strings.Repeat("y", 100_000) + `"}`)},
+				})
+			}
+			w.plan.Generation++
+			if test.deleted {
+				w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+			}
+			w.settle()
+			said := w.condition(v1alpha1.ConditionScheduled)
+			if refused := said.Reason == v1alpha1.ReasonInvalid && strings.Contains(said.Message, "make several plans"); refused == test.deleted {
+				t.Errorf("it says %s: %s", said.Reason, said.Message)
+			}
+			if !test.deleted && len(w.asleep) != before {
+				t.Errorf("%d were asleep, and %d are", before, len(w.asleep))
+			}
+			w.until(test.until)
+			w.awake()
+		})
 	}
 }
 

@@ -17,10 +17,10 @@ import (
 	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
-// startable says whether runners of a plan could start, for which everything else may be right. The error joins a
-// *dispatch.InvalidError for each mistake.
+// startable says whether a cycle of a plan could begin, and its runners start, for which everything else may be right. The error
+// joins a *dispatch.InvalidError for each mistake.
 func startable(spec v1alpha1.HibernatePlanSpec) error {
-	return errors.Join(reachRunners(spec.Targets), podsOfRunners(spec.Runner))
+	return errors.Join(reachRunners(spec.Targets), podsOfRunners(spec.Runner), resolve(spec).fits())
 }
 
 // reachRunners says whether parameters are short enough for those who are told them.
