@@ -91,11 +91,11 @@ type Target interface {
 	Await() time.Duration
 }
 
-// Renewer is a target whose resources somebody may change between two attempts: a resource that was captured, and of which nothing
-// says that it was put to sleep, is brought back to what Renew says, where it is now as found says. What an attempt that was cut
-// short may have changed is taken from before.
+// Renewer is a target whose resources somebody may change between two attempts: a resource that is known is brought back to what Renew
+// says, where it is now as found says. What an attempt before may have changed, which of one that is untouched nobody has told, is
+// taken from what is known.
 type Renewer interface {
-	Renew(key string, before, found json.RawMessage) (json.RawMessage, error)
+	Renew(known restore.Resource, found json.RawMessage) (before json.RawMessage, err error)
 }
 
 // Capture takes a resource into a restore point as it was found, and says whether nothing was known of it.
@@ -103,12 +103,12 @@ func Capture(target Target, point *restore.Point, found Resource) (first bool, e
 	if point.Capture(found.Key, found.State) {
 		return true, nil
 	}
-	known := point.Resource(found.Key)
 	renewer, may := target.(Renewer)
-	if !may || !known.Untouched() {
+	if !may {
 		return false, nil
 	}
-	before, err := renewer.Renew(found.Key, known.Before, found.State)
+	known := point.Resource(found.Key)
+	before, err := renewer.Renew(*known, found.State)
 	if err != nil {
 		return false, fmt.Errorf("capturing %s again: %w", found.Key, err)
 	}

@@ -216,18 +216,21 @@ func look(pool *unstructured.Unstructured) state {
 	return state{UID: pool.GetUID(), Limits: limits}
 }
 
-// Renew takes a NodePool as it is now, unless it sleeps.
-func (t *target) Renew(key string, raw, found json.RawMessage) (json.RawMessage, error) {
-	before, err := decode(key, raw)
+// Renew takes a NodePool as it is now, unless it sleeps or was put to sleep.
+func (t *target) Renew(known restore.Resource, found json.RawMessage) (json.RawMessage, error) {
+	if !known.Untouched() {
+		return known.Before, nil
+	}
+	before, err := decode(known.Key, known.Before)
 	if err != nil {
 		return nil, err
 	}
-	now, err := decode(key, found)
+	now, err := decode(known.Key, found)
 	if err != nil {
 		return nil, err
 	}
 	if now.UID == before.UID && isAsleep(now) {
-		return raw, nil
+		return known.Before, nil
 	}
 	return found, nil
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/restore"
 )
 
 // TestWakeIsTheReverse puts NodePools with any limits to sleep, by merge patches alone, and wakes them by what was kept
@@ -72,13 +73,19 @@ func TestRenew(t *testing.T) {
 	const before, raised, asleep, another = `{"uid":"a","limits":{"cpu":"10"}}`, `{"uid":"a","limits":{"cpu":"20"}}`,
 		`{"uid":"a","limits":{"cpu":"0"}}`, `{"uid":"b","limits":{"cpu":"0"}}`
 	var renewer executor.Renewer = &target{}
+	known := func(of restore.State) restore.Resource {
+		return restore.Resource{Key: prefix + "general", State: of, Before: json.RawMessage(before)}
+	}
 	for found, want := range map[string]string{before: before, raised: raised, asleep: before, another: another} {
-		if got, err := renewer.Renew(prefix+"general", json.RawMessage(before), json.RawMessage(found)); err != nil || string(got) != want {
+		if got, err := renewer.Renew(known(restore.Captured), json.RawMessage(found)); err != nil || string(got) != want {
 			t.Errorf("found %s: it is brought back to %s, error %v", found, got, err)
+		}
+		if got, err := renewer.Renew(known(restore.Asleep), json.RawMessage(found)); err != nil || string(got) != before {
+			t.Errorf("put to sleep, and found %s: it is brought back to %s, error %v", found, got, err)
 		}
 	}
 	for _, wrong := range []string{"", "{}"} {
-		if _, err := renewer.Renew(prefix+"general", json.RawMessage(before), json.RawMessage(wrong)); err == nil {
+		if _, err := renewer.Renew(known(restore.Captured), json.RawMessage(wrong)); err == nil {
 			t.Errorf("%q is taken for a NodePool", wrong)
 		}
 	}

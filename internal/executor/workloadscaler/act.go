@@ -68,28 +68,42 @@ func (t *target) write(ctx context.Context, p part, l live, value any, changes m
 	return k.field.read(patched), nil
 }
 
-// Renew takes a workload as it is now, unless it sleeps, and its autoscalers as they were: an attempt before may have changed those.
-func (t *target) Renew(key string, raw, found json.RawMessage) (json.RawMessage, error) {
-	before, err := decodeState(key, raw)
+// Renew takes a workload as it is now, unless it sleeps or was put to sleep, and the autoscalers that it had as they were: an attempt
+// before may have changed those. One that it has got since nobody has changed.
+func (t *target) Renew(known restore.Resource, found json.RawMessage) (json.RawMessage, error) {
+	before, err := decodeState(known.Key, known.Before)
 	if err != nil {
 		return nil, err
 	}
-	now, err := decodeState(key, found)
-	switch {
-	case err != nil:
+	now, err := decodeState(known.Key, found)
+	if err != nil {
 		return nil, err
-	case now.UID != before.UID: // another, which nobody has put to sleep: its autoscalers may be the same
-		for i, scaler := range now.Autoscalers {
-			if j := slices.IndexFunc(before.Autoscalers, func(was part) bool { return was.UID == scaler.UID }); j >= 0 {
-				now.Autoscalers[i] = before.Autoscalers[j]
-			}
-		}
-		return encode(now), nil
-	case now.of().field.isAsleep(decode(now.Value)) || equal(now.Value, before.Value):
-		return raw, nil
 	}
-	now.Autoscalers = before.Autoscalers
+	all := merged(before.Autoscalers, now.Autoscalers)
+	switch other := now.UID != before.UID; {
+	case other && !known.Untouched():
+		return known.Before, nil // it was deleted and created again while it was asleep
+	case other: // and nobody has put it to sleep
+	case !known.Untouched(), now.of().field.isAsleep(decode(now.Value)), equal(now.Value, before.Value):
+		now = before
+	}
+	now.Autoscalers = all
 	return encode(now), nil
+}
+
+// merged are the autoscalers that a workload has, those that it had before as they were, and those that it had and that scale it no more.
+func merged(before, found []part) []part {
+	all := slices.Clone(found)
+	for _, was := range before {
+		switch i := slices.IndexFunc(all, func(p part) bool { return p.key() == was.key() }); {
+		case i < 0:
+			all = append(all, was)
+		case all[i].UID == was.UID:
+			all[i] = was
+		}
+	}
+	slices.SortFunc(all, func(a, b part) int { return strings.Compare(a.key(), b.key()) })
+	return all
 }
 
 // outside says whether a part is where the runner may not even look: its namespace is gone, or takes no part any more.

@@ -305,6 +305,61 @@ func TestChangedBetweenAttempts(t *testing.T) {
 	}
 }
 
+// TestScalerBetweenAttempts is of a ScaledObject that somebody creates for a Deployment of 3 after an attempt has captured it, and maybe
+// put it to sleep: KEDA would wake what it is not told to leave.
+func TestScalerBetweenAttempts(t *testing.T) {
+	create := func(w *world) { w.apply(scaledObject("new", "{name: web}", "")) }
+	again := func(w *world) {
+		w.remove("ScaledObject", "by-web")
+		w.apply(scaledObject("by-web", "{name: web}", ", annotations: {autoscaling.keda.sh/paused-replicas: '2'}"))
+	}
+	for name, test := range map[string]struct {
+		asleep, killed bool
+		change         func(*world)
+		want           map[string]string
+	}{
+		"it was captured":                        {change: create, want: map[string]string{"new": "<nil>", "by-web": "<nil>"}},
+		"it was put to sleep":                    {asleep: true, change: create, want: map[string]string{"new": "<nil>", "by-web": "<nil>"}},
+		"it was put to sleep, and nobody noted":  {asleep: true, killed: true, change: create, want: map[string]string{"new": "<nil>", "by-web": "<nil>"}},
+		"captured, and its own is another":       {change: again, want: map[string]string{"by-web": "2"}},
+		"put to sleep, and its own is another":   {asleep: true, change: again, want: map[string]string{"by-web": "2"}},
+		"without a note, and its own is another": {asleep: true, killed: true, change: again, want: map[string]string{"by-web": "2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(deployment("web", 3) + scaledObject("by-web", "{name: web}", ""))
+			r := w.night("{}")
+			target, err := r.Open(t.Context(), dispatch.Shutdown)
+			w.must(err)
+			found, err := target.Snapshot(t.Context())
+			w.must(err)
+			for _, resource := range found {
+				_, err := executor.Capture(target, r.Point, resource)
+				w.must(err)
+			}
+			if test.asleep {
+				w.must(r.Shutdown(t.Context()))
+			}
+			if resource := &r.Point.Resources[0]; test.killed {
+				resource.State, resource.Slept = restore.Captured, nil
+			}
+			test.change(w)
+			w.must(r.Shutdown(t.Context()))
+			for scaler := range test.want {
+				w.expect("0", "ScaledObject", scaler, annotation...)
+			}
+			w.must(r.WakeUp(t.Context()))
+			w.expect("3", "Deployment", "web", specReplicas...)
+			for scaler, want := range test.want {
+				w.expect(want, "ScaledObject", scaler, annotation...)
+			}
+			if left := r.Left(); left != "" {
+				t.Errorf("left:\n%s", left)
+			}
+		})
+	}
+}
+
 // TestSelfHeal is of replicas that come back while the target is put to sleep: it says so, and another attempt takes
 // them again.
 func TestSelfHeal(t *testing.T) {

@@ -56,9 +56,10 @@
 // what an admission webhook gives another value than it is woken with. What such a webhook does not let sleep has its
 // value back at once, and the attempt has failed.
 //
-// What somebody changes between the capture and the moment that it is put to sleep is captured again, and kept, before
-// that: as that it wakes. What he puts to sleep himself between the last look and the write is not told from what the
-// write has done, and wakes as it was captured.
+// What somebody changes between the capture and the moment that it is put to sleep is captured again, and kept,
+// before that: as that it wakes. An autoscaler that a workload gets between two attempts is put to sleep by the next
+// one, whether the workload sleeps by then or not. What he puts to sleep himself between the last look and the write
+// is not told from what the write has done, and wakes as it was captured.
 //
 // In a namespace that takes no part any more the runner may not look: nothing more is put to sleep there, and what
 // sleeps there is left. An object of a kind that is not served at all any more is gone, if the API server says that:
