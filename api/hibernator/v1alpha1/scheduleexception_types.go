@@ -97,8 +97,8 @@ type ScheduleExceptionStatus struct {
 	// observedGeneration is the generation of the spec that this status speaks of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// state: Pending before validFrom, Active, Expired from validUntil on, Detached without its plan, and Invalid where
-	// the plan cannot use it.
+	// state: Pending before validFrom, Active, Expired from validUntil on, Detached without its plan, Invalid where the plan
+	// cannot use it, and Uncounted where it has too many.
 	// +optional
 	State ExceptionState `json:"state,omitempty"`
 	// message says why.
@@ -107,14 +107,15 @@ type ScheduleExceptionStatus struct {
 }
 
 // ExceptionState is how an exception is.
-// +kubebuilder:validation:Enum=Pending;Active;Expired;Detached;Invalid
+// +kubebuilder:validation:Enum=Pending;Active;Expired;Detached;Invalid;Uncounted
 type ExceptionState string
 
 // States of an exception.
 const (
-	ExceptionPending  ExceptionState = "Pending"
-	ExceptionActive   ExceptionState = "Active"
-	ExceptionExpired  ExceptionState = "Expired"
-	ExceptionDetached ExceptionState = "Detached"
-	ExceptionInvalid  ExceptionState = "Invalid"
+	ExceptionPending   ExceptionState = "Pending"
+	ExceptionActive    ExceptionState = "Active"
+	ExceptionExpired   ExceptionState = "Expired"
+	ExceptionDetached  ExceptionState = "Detached"
+	ExceptionInvalid   ExceptionState = "Invalid"
+	ExceptionUncounted ExceptionState = "Uncounted"
 )

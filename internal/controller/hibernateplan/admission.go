@@ -84,7 +84,7 @@ func (r exceptionReviewer) ValidateCreate(ctx context.Context, e *v1alpha1.Sched
 		return admission.Warnings{"the ScheduleException was not reviewed: " + conditions.Line(err.Error())}, nil
 	}
 	e = e.DeepCopy()
-	judge(e, plan, r.Clock.Now())
+	judge(e, plan, nil, r.Clock.Now())
 	switch e.Status.State {
 	case v1alpha1.ExceptionInvalid:
 		return nil, fmt.Errorf("%s: %s", e.Status.State, e.Status.Message)

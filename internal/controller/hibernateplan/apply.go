@@ -89,7 +89,7 @@ func (s *scope) timely(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("listing ScheduleExceptions: %w", err)
 	}
-	now := s.exceptionsOf(all.([]v1alpha1.ScheduleException))
+	now := exceptionsOf(s.owner.Name, all.([]v1alpha1.ScheduleException))
 	same := func(a, b v1alpha1.ScheduleException) bool { return a.UID == b.UID && a.Generation == b.Generation }
 	if slices.EqualFunc(now, s.seen.Exceptions, same) {
 		return nil

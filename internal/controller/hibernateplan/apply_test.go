@@ -161,7 +161,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 // newReconciler is one of a world that has some objects in it, at noon.
 func newReconciler(t *testing.T, objects ...client.Object) (*Reconciler, client.WithWatch) {
 	t.Helper()
-	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithStatusSubresource(&v1alpha1.HibernatePlan{}).WithObjects(objects...).
+	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithStatusSubresource(&v1alpha1.HibernatePlan{}, &v1alpha1.ScheduleException{}).WithObjects(objects...).
 		WithIndex(&v1alpha1.ScheduleException{}, indexPlan, func(e client.Object) []string { return []string{e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name} }).Build()
 	return &Reconciler{
 		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(9), lonely: lru.New(9), shards: lru.New(99), made: lru.New(99), paced: lru.New(9),

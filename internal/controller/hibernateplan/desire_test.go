@@ -10,9 +10,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/schedule"
 )
 
@@ -150,7 +154,7 @@ func TestStoredLeadTime(t *testing.T) {
 	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 1))
 	e := suspended(0, 48*time.Hour)
 	e.Spec.LeadTime = &metav1.Duration{Duration: 9600 * time.Hour}
-	judge(&e, w.plan, noon)
+	judge(&e, w.plan, nil, noon)
 	if e.Status.State != v1alpha1.ExceptionInvalid || e.Status.Message != "spec.leadTime: 9600h0m0s is not between 0s and 720h0m0s" {
 		t.Errorf("it is %s: %s", e.Status.State, e.Status.Message)
 	}
@@ -381,6 +385,83 @@ func TestTooManyExceptions(t *testing.T) {
 			w.until(noon.Add(19 * time.Hour))
 			w.awake()
 		})
+	}
+}
+
+// judged looks at exceptions, and returns how many have which state, and when one that does not count is looked at again.
+func judged(t *testing.T, r *Exceptions, all []reconcile.Request) (states string, wait time.Duration) {
+	t.Helper()
+	n := map[v1alpha1.ExceptionState]int{}
+	for _, request := range all {
+		e := &v1alpha1.ScheduleException{}
+		if err := r.Client.Get(t.Context(), request.NamespacedName, e); err != nil {
+			t.Fatal(err)
+		}
+		result, err := r.Reconcile(t.Context(), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n[e.Status.State]++; e.Status.State == v1alpha1.ExceptionUncounted {
+			wait = result.RequeueAfter
+		}
+	}
+	return fmt.Sprint(n), wait
+}
+
+// An exception that is one too many says so itself, whether it would be in force by now or not, until there is a place for it: one of the
+// others was deleted, or has passed.
+func TestExceptionsThatDoNotCount(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 2)
+	objects := []client.Object{plan}
+	for i := range maxExceptions + 2 {
+		e := suspended(-time.Hour, time.Hour)
+		e.Namespace, e.Name, e.Spec.PlanRef.Name = plan.Namespace, fmt.Sprintf("e-%03d", i), plan.Name
+		if i > maxExceptions { // one is in force, and one is not yet
+			e.Spec.ValidFrom, e.Spec.ValidUntil = metav1.NewTime(noon.Add(30*time.Minute)), metav1.NewTime(noon.Add(2*time.Hour))
+		}
+		objects = append(objects, &e)
+	}
+	_, c := newReconciler(t, objects...)
+	clock := clocktesting.NewFakePassiveClock(noon)
+	r := &Exceptions{Client: c, Recorder: kube.Silence, Clock: clock}
+	look := func(all ...reconcile.Request) (string, time.Duration) { return judged(t, r, all) }
+	remove := func(o client.Object) {
+		t.Helper()
+		if err := c.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	last := objects[len(objects)-1]
+	if got, wait := look(r.places(t.Context(), last)...); got != "map[Active:100 Uncounted:2]" || wait != time.Hour {
+		t.Errorf("%s, looked at again in %s", got, wait)
+	}
+	for _, gone := range []struct {
+		object client.Object
+		want   string
+	}{{objects[1], "map[Active:100 Uncounted:1]"}, {objects[2], "map[Active:99 Pending:1]"}} {
+		remove(gone.object)
+		if got, _ := look(r.places(t.Context(), gone.object)...); got != gone.want {
+			t.Errorf("%s, want %s", got, gone.want)
+		}
+	}
+	again := suspended(-time.Hour, time.Hour)
+	again.Namespace, again.Name, again.Spec.PlanRef.Name = plan.Namespace, "again", plan.Name
+	if err := c.Create(t.Context(), &again); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := look(r.places(t.Context(), &again)...); got != "map[Active:100 Uncounted:1]" {
+		t.Errorf("one more: %s", got)
+	}
+	clock.SetTime(noon.Add(time.Hour))
+	if got, _ := look(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(last)}); got != "map[Active:1]" {
+		t.Errorf("when the others have passed: %s", got)
+	}
+	for _, gone := range objects[3:5] {
+		remove(gone)
+		look(r.places(t.Context(), gone)...)
+	}
+	if all := r.places(t.Context(), last); len(all) > 0 {
+		t.Errorf("%d are looked at, and none waits for a place", len(all))
 	}
 }
 

@@ -85,7 +85,8 @@
 //     that of the others, unless it cannot be; a new one sleeps from the next cycle on. With a spec that is refused nothing
 //     begins, and what sleeps wakes by the schedule; where that cannot be read, by the one that the cycle began with.
 //   - A plan has more than 100 exceptions that have not passed: so many count, suspensions before others, because each
-//     costs every look at the schedule some. What sleeps wakes by those, and nothing begins (TooManyExceptions).
+//     costs every look at the schedule some. What sleeps wakes by those, and nothing begins (TooManyExceptions); the others
+//     say that they are Uncounted.
 //   - A target cannot wake, and others wait for it: it is taken out of the plan and its dependencies, or, but in a DAG,
 //     behavior.mode becomes BestEffort, which counts at once for what is to wake. It is tried again all the same.
 //   - It is suspended: what runs comes to its end, nothing starts.

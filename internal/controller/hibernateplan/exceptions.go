@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,8 +47,12 @@ func (r *Exceptions) Reconcile(ctx context.Context, e *v1alpha1.ScheduleExceptio
 	if err != nil {
 		return ctrl.Result{}, err
 	}
+	all, err := r.beside(ctx, e)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
 	before := e.DeepCopy()
-	wait := judge(e, plan, r.Clock.Now())
+	wait := judge(e, plan, exceptionsOf(e.Spec.PlanRef.Name, all), r.Clock.Now())
 	var told []kube.Event
 	if e.Status.State == v1alpha1.ExceptionInvalid && e.Status.Message != before.Status.Message {
 		told = append(told, kube.Event{Type: corev1.EventTypeWarning, Reason: string(e.Status.State), Message: e.Status.Message})
@@ -68,8 +73,46 @@ func (r *Exceptions) planOf(ctx context.Context, e *v1alpha1.ScheduleException) 
 	return plan, nil
 }
 
-// judge writes how an exception of a plan is, and returns when that changes by itself; 0 is never.
-func judge(e *v1alpha1.ScheduleException, plan *v1alpha1.HibernatePlan, now time.Time) time.Duration {
+// beside are all exceptions of the plan of one; they are the cache's own, and not to be changed.
+func (r *Exceptions) beside(ctx context.Context, e *v1alpha1.ScheduleException) ([]v1alpha1.ScheduleException, error) {
+	var list v1alpha1.ScheduleExceptionList
+	if err := r.Client.List(ctx, &list, client.InNamespace(e.Namespace), client.MatchingFields{indexPlan: e.Spec.PlanRef.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("listing ScheduleExceptions: %w", err)
+	}
+	return list.Items, nil
+}
+
+// places are the exceptions of a plan of which another one that came, went or changed may have taken the place, or left them one.
+func (r *Exceptions) places(ctx context.Context, o client.Object) (out []reconcile.Request) {
+	all, err := r.beside(ctx, o.(*v1alpha1.ScheduleException))
+	if err != nil {
+		return nil // the cache has ended, and so has the manager
+	}
+	for i := range all {
+		if len(all) >= maxExceptions || all[i].Status.State == v1alpha1.ExceptionUncounted {
+			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all[i])})
+		}
+	}
+	return out
+}
+
+// place is when an exception that is not among those of its plan that count may become one: when the first of all has passed.
+func place(e *v1alpha1.ScheduleException, all []v1alpha1.ScheduleException, now time.Time) (wait time.Duration, counts bool) {
+	counted, more := counting(all, now)
+	if more == 0 || slices.ContainsFunc(counted, func(c v1alpha1.ScheduleException) bool { return c.Name == e.Name }) {
+		return 0, true
+	}
+	wait = longest
+	for i := range all {
+		if left := all[i].Spec.ValidUntil.Sub(now); left > 0 {
+			wait = min(wait, left)
+		}
+	}
+	return wait, false
+}
+
+// judge writes how an exception of a plan is, and returns when that changes by itself; 0 is never. All are those that the plan has.
+func judge(e *v1alpha1.ScheduleException, plan *v1alpha1.HibernatePlan, all []v1alpha1.ScheduleException, now time.Time) time.Duration {
 	st := &e.Status
 	st.ObservedGeneration, st.Message = e.Generation, ""
 	from, until := e.Spec.ValidFrom.Time, e.Spec.ValidUntil.Time
@@ -81,15 +124,22 @@ func judge(e *v1alpha1.ScheduleException, plan *v1alpha1.HibernatePlan, now time
 	case errors.As(err, &invalid):
 		st.State, st.Message = v1alpha1.ExceptionInvalid, mistakes(invalid)
 		return 0
+	case !now.Before(until):
+		st.State = v1alpha1.ExceptionExpired
+		return 0
+	}
+	wait, counts := place(e, all, now)
+	switch {
+	case !counts:
+		st.State, st.Message = v1alpha1.ExceptionUncounted, fmt.Sprintf("HibernatePlan %s has more than %d ScheduleExceptions that have not passed, "+
+			"and this is none of those that count: suspensions before others, and those that begin first", e.Spec.PlanRef.Name, maxExceptions)
+		return wait
 	case now.Before(from):
 		st.State = v1alpha1.ExceptionPending
 		return min(from.Sub(now), longest)
-	case now.Before(until):
-		st.State = v1alpha1.ExceptionActive
-		return min(until.Sub(now), longest)
 	}
-	st.State = v1alpha1.ExceptionExpired
-	return 0
+	st.State = v1alpha1.ExceptionActive
+	return min(until.Sub(now), longest)
 }
 
 // mistakes are those of an exception, by the paths of its own fields.
@@ -121,6 +171,7 @@ func setupExceptions(mgr ctrl.Manager, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("scheduleexception").
 		For(&v1alpha1.ScheduleException{}, builder.WithPredicates(kube.Respecified)).
+		Watches(&v1alpha1.ScheduleException{}, handler.EnqueueRequestsFromMapFunc(r.places), builder.WithPredicates(kube.Respecified)).
 		Watches(&v1alpha1.HibernatePlan{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, plan client.Object) []reconcile.Request {
 			var list v1alpha1.ScheduleExceptionList
 			if err := r.Client.List(ctx, &list, client.InNamespace(plan.GetNamespace()), client.MatchingFields{indexPlan: plan.GetName()}); err != nil {

@@ -74,14 +74,14 @@ func (s *scope) observeExceptions(ctx context.Context) error {
 	if err := s.Client.List(ctx, &list, client.InNamespace(s.owner.Namespace), client.MatchingFields{indexPlan: s.owner.Name}); err != nil {
 		return fmt.Errorf("listing ScheduleExceptions: %w", err)
 	}
-	s.seen.Exceptions = s.exceptionsOf(list.Items)
+	s.seen.Exceptions = exceptionsOf(s.owner.Name, list.Items)
 	return nil
 }
 
-// exceptionsOf are those of some exceptions that the plan goes by, in their order.
-func (s *scope) exceptionsOf(all []v1alpha1.ScheduleException) []v1alpha1.ScheduleException {
+// exceptionsOf are those of some exceptions that a plan goes by, in their order.
+func exceptionsOf(plan string, all []v1alpha1.ScheduleException) []v1alpha1.ScheduleException {
 	own := slices.DeleteFunc(slices.Clone(all), func(e v1alpha1.ScheduleException) bool {
-		return e.DeletionTimestamp != nil || e.Spec.PlanRef.Name != s.owner.Name
+		return e.DeletionTimestamp != nil || e.Spec.PlanRef.Name != plan
 	})
 	slices.SortFunc(own, func(a, b v1alpha1.ScheduleException) int { return cmp.Compare(a.Name, b.Name) })
 	return own
