@@ -200,6 +200,7 @@ func (s *scope) launch(ctx context.Context, l *launched) error {
 	if err != nil {
 		return err
 	}
+	s.recorded.Remove(a.name())
 	if l.point, err = s.fence(ctx, a, l.point); err != nil {
 		return err
 	}

@@ -100,6 +100,7 @@ type Reconciler struct {
 	shards    *lru.Cache // *shard by the name of a ControllerRevision
 	made      *lru.Cache // types.UID of what attempts need, by made
 	paced     *lru.Cache // time.Time when the ledger of a plan was written last, by its UID
+	recorded  *lru.Cache // names of Jobs that this manager has recorded and begun to make nothing of
 	// asked are lists of exceptions that are under way, by namespace: a thousand plans may begin at one minute, and each
 	// would have all of them listed. A plan goes by none that began before it looked.
 	asked singleflight.Group
@@ -161,7 +162,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 		Strict: before.Status.Ledger == nil && owner.Status.Ledger != nil, // what leaves the status must not be lost
 		Written: func(ctx context.Context) {
 			if ledger {
-				r.paced.Add(owner.UID, s.now)
+				s.remember()
 			}
 			s.prune(ctx, owner.Status.Ledger)
 		},
@@ -187,6 +188,18 @@ func (r *Reconciler) priorityEnded() int {
 		return 1
 	}
 	return -1
+}
+
+// remember keeps in mind what the ledger says that was written just now: when that was, and which attempts nobody else can have made
+// anything of.
+func (s *scope) remember() {
+	s.paced.Add(s.owner.UID, s.now)
+	if !s.recordable {
+		return
+	}
+	for _, job := range s.plan.Began {
+		s.recorded.Add(s.names().in(job), nil)
+	}
 }
 
 // step observes, decides and writes.
@@ -265,7 +278,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		return fmt.Errorf("building the client of pods: %w", err)
 	}
 	r := &Reconciler{
-		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), lonely: lru.New(8192), told: kube.NewTold(), shards: lru.New(512), made: lru.New(maxMade), paced: lru.New(8192),
+		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), lonely: lru.New(8192), told: kube.NewTold(), shards: lru.New(512), made: lru.New(maxMade), paced: lru.New(8192), recorded: lru.New(maxMade),
 		Logs: podLogs{func(namespace, pod string, o *corev1.PodLogOptions) stream {
 			return clients.CoreV1().Pods(namespace).GetLogs(pod, o)
 		}},

@@ -94,9 +94,11 @@
 //     too, whatever its own spec is worth by then, until deletion.deadline, which counts from when a manager has seen
 //     it; with Leave, and after that, restore points stay.
 //   - A restore point is gone, or empty: its wake-up fails, and says so, until it was put back. (That there is one is
-//     recorded when the Job of a cycle's first attempt has run for a minute. Until then only the manager that has made
-//     that Job knows it: another one, if the Job has gone, too, makes both again, and what sleeps by then stays so. To
-//     record it before the runner begins would be a write more for each target of each night.)
+//     recorded when the Job of a cycle's first attempt has run for a minute. Until then the manager that has made that
+//     Job knows it; another one looks what its runner was granted, some of which is in the namespaces of the target. Only
+//     where nothing of that is left either, as of a target in another cluster when the manager's namespace was emptied, it
+//     makes all of it again, and what sleeps by then stays so. To record it before the runner begins would be a write more
+//     for each target of each night.)
 //   - The ControllerRevision of a cycle is gone: the spec takes its place, if it has the same targets in the same
 //     order, and of the same types.
 //   - A part of a ledger that has left the status is gone: nothing is done any more (LedgerLost), but for a look each

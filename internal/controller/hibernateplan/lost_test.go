@@ -12,7 +12,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -403,5 +405,71 @@ func TestCapturedOnce(t *testing.T) {
 				t.Errorf("it says %+v", e)
 			}
 		})
+	}
+}
+
+// Another manager takes over in the first minute of an attempt, of which the ledger does not know yet whether it was made: so that what
+// sleeps is not captured, it looks what the runner was granted, wherever that is, and only without any of it makes the Job.
+func TestCapturedOnceByTwoManagers(t *testing.T) {
+	jobAndPoint := func(o client.Object) bool {
+		_, job := o.(*batchv1.Job)
+		_, point := o.(*corev1.ConfigMap)
+		return job || point
+	}
+	emptied := func(o client.Object) bool { return o.GetNamespace() == "system" }
+	for name, test := range map[string]struct {
+		of   executor.Executor
+		made bool
+		lost func(client.Object) bool
+	}{
+		"Job and restore point are gone":                    {of: anything{}, made: true, lost: jobAndPoint},
+		"the manager's namespace is emptied":                {of: spaced{}, made: true, lost: emptied},
+		"it is, and the target has no namespace":            {of: whole{}, made: true, lost: emptied},
+		"nothing was made":                                  {of: spaced{}},
+		"nothing was made, and the target has no namespace": {of: whole{}},
+		"nothing was made, and it needs nothing anywhere":   {of: anything{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := asleepNow()
+			shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}}
+			first, c := newReconciler(t, plan, shop)
+			first.Options.Executors, first.Options.ClusterNamespaces = executor.Registry{"noop": test.of}, []string{"team"}
+			if _, plan = pass(t, first, plan); !running(&plan.Status.Executions[0]) || len(jobsOf(t, c)) > 0 {
+				t.Fatalf("%+v", plan.Status.Executions)
+			}
+			if test.made {
+				theJob(t, first, c, plan)
+				lose(t, c, test.lost)
+			}
+			second, _ := newReconciler(t)
+			second.Client, second.Live, second.Options = c, c, first.Options
+			for range 3 {
+				_, plan = pass(t, second, plan)
+			}
+			if e := plan.Status.Executions[0]; len(jobsOf(t, c)) > 0 == test.made || e.Kept != test.made {
+				t.Errorf("%d Jobs, and it says %+v", len(jobsOf(t, c)), e)
+			}
+		})
+	}
+}
+
+// lose takes away what attempts have made, whatever holds it.
+func lose(t *testing.T, c client.Client, which func(client.Object) bool) {
+	t.Helper()
+	for _, list := range []client.ObjectList{&batchv1.JobList{}, &corev1.ConfigMapList{}, &corev1.ServiceAccountList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleBindingList{}} {
+		if err := c.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		err := meta.EachListItem(list, func(item runtime.Object) error {
+			o := item.(client.Object)
+			if !which(o) {
+				return nil
+			}
+			o.SetFinalizers(nil)
+			return errors.Join(c.Update(t.Context(), o), c.Delete(t.Context(), o))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

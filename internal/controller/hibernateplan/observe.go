@@ -367,8 +367,9 @@ func (s *scope) observeAttempt(ctx context.Context, seen *sight) error {
 	}
 	seen.point = point
 	if point == nil && seen.job == nil {
-		seen.outcome = pointless(seen.execution, s.hasMade(seen.attempt))
-		return nil
+		made, err := s.mayHaveMade(ctx, seen)
+		seen.outcome = pointless(seen.execution, made)
+		return err
 	}
 	said := result(point, seen.attempt)
 	if seen.job == nil && said == nil {
@@ -446,8 +447,8 @@ func (s *scope) conclude(ctx context.Context, seen *sight, said *runner.Result) 
 }
 
 // pointless is what came of an attempt at a target without a restore point: it is lost, or was never made, and neither
-// was the Job; nil if it is yet to be made. made says that it was, which the ledger does not know in the first minute: what sleeps
-// by then would be captured.
+// was the Job; nil if it is yet to be made. made says that it may have been, which the ledger does not know in the first minute: what
+// sleeps by then would be captured.
 func pointless(e *execution, made bool) *outcome {
 	switch {
 	case e.Kept || made:
@@ -458,10 +459,29 @@ func pointless(e *execution, made bool) *outcome {
 	return nil
 }
 
-// hasMade says whether this manager has made the Job of an attempt, and not cleared it away.
-func (s *scope) hasMade(attempt string) bool {
-	_, made := s.made.Get(made{s.owner.UID, helper{jobGVK, s.names().in(attempt)}})
-	return made
+// mayHaveMade says whether the Job of an attempt may have been made, of which the ledger does not know it: by this manager, or by one
+// before it. A Job comes after all that its runner is granted, some of which stays whatever becomes of the manager's namespace.
+func (s *scope) mayHaveMade(ctx context.Context, seen *sight) (bool, error) {
+	at := s.names().in(seen.attempt)
+	if _, made := s.made.Get(made{s.owner.UID, helper{jobGVK, at}}); made || seen.Kept {
+		return true, nil
+	}
+	if _, untouched := s.recorded.Get(at); untouched {
+		return false, nil
+	}
+	granted := []helper{{bindingGVK, at}}
+	for _, namespace := range seen.Namespaces {
+		granted = append(granted, helper{bindingGVK, bindingOf(namespace, seen.attempt)})
+	}
+	if len(seen.Namespaces) == 0 && seen.ConnectorSecretRef == "" {
+		granted = append(granted, helper{clusterBindingGVK, types.NamespacedName{Name: seen.attempt}})
+	}
+	for _, h := range granted {
+		if found, err := kube.Get(ctx, s.Live, h.gvk, h.key); err != nil || found != nil && marks.Owns(s.owner, found) {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // point reads the restore point of a target; nil if there is none.

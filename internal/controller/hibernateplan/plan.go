@@ -97,6 +97,8 @@ type Plan struct {
 	// Launch are recorded attempts whose Jobs are to be made, by their positions; Clear those that have ended and whose
 	// helpers are to go; Release the restore points of targets that are awake.
 	Launch, Clear, Release []int
+	// Began are the names of the Jobs of attempts that Status records first.
+	Began []string
 	// Forget is the cycle whose revision is to go; 0 is none.
 	Forget int64
 	// Acted are the annotations that were acted on, and Void those that do not count.
@@ -657,6 +659,7 @@ func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, current *program, o
 		}
 		e.Operation = operation
 		begin(e, n, f.now)
+		p.Began = append(p.Began, name(e.JobRef))
 		p.lookIn(atOnce)
 	}
 	if step.Done {
