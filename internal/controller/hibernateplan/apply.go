@@ -264,6 +264,9 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 		why = cmp.Or(why, found.withheld)
 		a.reached.namespaces, err = s.sleeps(ctx, e.Namespaces) // those of an attempt before, too
 	default:
+		if found.needs.Cluster && !s.slept(l.point) {
+			why = cmp.Or(why, found.withheld)
+		}
 		// Where it was put to sleep, and not where it would be by now. Whoever has let it sleep there lets it wake.
 		a.reached.namespaces, err = s.wakes(ctx, l)
 	}
@@ -271,6 +274,11 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 		err = fmt.Errorf("reaching target %s: %w", e.Target, why)
 	}
 	return a, err
+}
+
+// slept says whether the target of a restore point was let be acted on by an attempt of this plan, and not only found asleep.
+func (s *scope) slept(point *corev1.ConfigMap) bool {
+	return point != nil && point.Annotations[annotationPlanUID] == string(s.owner.UID)
 }
 
 // living are those of some namespaces that there are: what is in one that is gone, or going, is not put to sleep any more,

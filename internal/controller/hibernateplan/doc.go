@@ -70,11 +70,13 @@
 //   - A Job cannot be made (a connector is not ready, a grant was taken back, the API server refuses it as invalid):
 //     the same. What may pass (a quota, rights that come late, an API server that is busy) is that only after two
 //     minutes.
-//   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes; and nothing is put
-//     to sleep in it. Nor is anything in one whose owner lets nothing sleep there any more, between two attempts
-//     either; it keeps nothing from waking there. The ledger has namespaces of the manager's own cluster alone: what a
-//     kubeconfig reached wakes nowhere else, if its connector turns to that cluster. In which one a target was left
-//     asleep its restore point says, and not what its connector reaches by now, or does not.
+//   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes; and nothing is
+//     put to sleep in it. Nor is anything in one whose owner lets nothing sleep there any more, between two attempts
+//     either; it keeps nothing from waking there. That plans of a namespace may act on the whole cluster no more keeps
+//     nothing from waking either, but what a plan has only found asleep. The ledger has namespaces of the manager's
+//     own cluster alone: what a kubeconfig reached wakes nowhere else, if its connector turns to that cluster. In
+//     which one a target was left asleep its restore point says, and not what its connector reaches by now, or does
+//     not.
 //   - A namespace refuses a target: one that the target names is told of as one that does not let it, or does not
 //     exist, and of those that it chooses by their labels how many refuse. Who writes a plan may not be one who sees
 //     which namespaces there are.

@@ -97,6 +97,67 @@ func TestBereftOfTheOwnClusterOfNodePools(t *testing.T) {
 	}
 }
 
+// newClusterNight is one of a plan with NodePools, which sleep, and whose namespace may act on the whole cluster no more.
+func newClusterNight(t *testing.T) *broadNight {
+	t.Helper()
+	n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
+	n.of.Options.Executors, n.of.Options.ClusterNamespaces = executor.Registry{"noop": whole{}}, []string{"team"}
+	n.complete()
+	if !n.plan.Status.Executions[0].Asleep {
+		t.Fatalf("it is not asleep: %+v", n.plan.Status)
+	}
+	n.of.Options.ClusterNamespaces = nil
+	return n
+}
+
+// refused says whether a plan says that it may not act on the cluster, and does not.
+func (n *broadNight) refused() bool {
+	n.Helper()
+	n.passes(6)
+	return find(n.plan.Status.Conditions, v1alpha1.ConditionScheduled).Reason == v1alpha1.ReasonNotGranted && len(jobsOf(n.T, n.client)) == 0
+}
+
+// What a plan has put to sleep wakes when its namespace may act on the whole cluster no more, as what sleeps in a namespace does whose
+// owner has taken that back, and is not put to sleep again.
+func TestGrantOfTheClusterIsTakenBack(t *testing.T) {
+	n := newClusterNight(t)
+	n.morning()
+	job, _ := n.job()
+	bindings := &rbacv1.ClusterRoleBindingList{}
+	if err := n.client.List(t.Context(), bindings); err != nil || len(bindings.Items) != 1 || bindings.Items[0].Subjects[0].Name != job.Name {
+		t.Errorf("its runner may do %+v: %v", bindings.Items, err)
+	}
+	complete(t, n.client, n.plan, "a", job)
+	n.passes(6)
+	n.plan.Spec.Override.State = v1alpha1.OverrideHibernated
+	if err := errors.Join(n.client.Update(t.Context(), n.plan), n.client.List(t.Context(), bindings)); err != nil || len(bindings.Items) > 0 {
+		t.Errorf("left behind: %+v, %v", bindings.Items, err)
+	}
+	if !n.refused() || n.plan.Status.CurrentCycle != nil {
+		t.Errorf("it is put to sleep again: %+v", n.plan.Status)
+	}
+}
+
+// One that is created again, and has only found them asleep, may not wake them: its namespace may not act on the cluster.
+func TestGrantOfTheClusterOfWhatWasLeft(t *testing.T) {
+	n := newClusterNight(t)
+	n.plan.Finalizers = nil
+	again := asleepNow()
+	again.UID, again.Spec.Override.State = "uid-2", v1alpha1.OverrideAwake
+	if err := errors.Join(n.client.Update(t.Context(), n.plan), n.client.Delete(t.Context(), n.plan), n.client.Create(t.Context(), again)); err != nil {
+		t.Fatal(err)
+	}
+	if n.plan = again; !n.refused() || n.plan.Status.Asleep != 1 {
+		t.Errorf("it acts on a cluster on which it may not: %+v", n.plan.Status)
+	}
+	n.of.Options.ClusterNamespaces = []string{"team"}
+	n.later()
+	n.complete()
+	if n.passes(6); n.plan.Status.CurrentCycle != nil {
+		t.Errorf("it may act there again, and does not: %+v", n.plan.Status)
+	}
+}
+
 // A plan is created under the name of one whose finalizer was taken off while a runner of it acts.
 func TestFormerRunner(t *testing.T) {
 	plan := asleepNow()

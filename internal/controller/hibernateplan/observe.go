@@ -409,7 +409,7 @@ func (s *scope) acts(ctx context.Context, seen *sight, job string) (bool, error)
 // attempts a plan knows that they have ended.
 func (s *scope) formerActs(ctx context.Context, seen *sight) (bool, error) {
 	former := seen.point.Annotations[runner.AnnotationExecution]
-	if former == "" || seen.point.Annotations[annotationPlanUID] == string(s.owner.UID) {
+	if former == "" || s.slept(seen.point) {
 		return false, nil
 	}
 	job, err := kube.Get(ctx, s.Live, jobGVK, s.names().in(former))
@@ -695,7 +695,7 @@ func (s *scope) observeReach(ctx context.Context) error {
 		}
 		s.seen.Credentials[t.Name], s.seen.Namespaces[t.Name] = found.credentials, found.namespaces
 		why := found.problem
-		if _, left := s.seen.Left[t.Name]; why == nil && !left { // which wakes where it sleeps (observeLeftIn)
+		if _, left := s.seen.Left[t.Name]; why == nil && (!left || found.needs.Cluster) { // one in namespaces wakes where it sleeps (observeLeftIn)
 			why = cmp.Or(found.withheld, found.missing)
 		}
 		if why != nil && s.seen.Problem == nil {
@@ -722,12 +722,13 @@ func (s *scope) reach(ctx context.Context, t v1alpha1.Target) (reached, error) {
 	if err != nil {
 		return reached{}, nil //nolint:nilerr // the plan refuses it
 	}
-	out := reached{needs: parameters.Needs()}
+	out, bereft := reached{needs: parameters.Needs()}, false
 	if t.ConnectorRef != nil {
 		found, err := s.reachConnector(ctx, t)
 		out.problem, out.credentials = found.problem, found.credentials
 		if out.problem != nil {
-			bereft, lookErr := s.bereft(ctx, t)
+			var lookErr error
+			bereft, lookErr = s.bereft(ctx, t)
 			if bereft { // its attempts say what there is not
 				out.problem = nil
 				var own bool
@@ -742,7 +743,10 @@ func (s *scope) reach(ctx context.Context, t v1alpha1.Target) (reached, error) {
 		}
 	}
 	if out.needs.Cluster && !slices.Contains(s.Options.ClusterNamespaces, s.owner.Namespace) {
-		out.problem = &problem{reason: v1alpha1.ReasonNotGranted, message: fmt.Sprintf("type %s acts on the whole cluster, which plans of namespace %s may not; --hibernate-cluster-from lists those that may", t.Type, s.owner.Namespace)}
+		out.withheld = &problem{reason: v1alpha1.ReasonNotGranted, message: fmt.Sprintf("type %s acts on the whole cluster, which plans of namespace %s may not; --hibernate-cluster-from lists those that may", t.Type, s.owner.Namespace)}
+		if bereft { // of which it is not certain that this is the cluster that it sleeps in
+			out.problem = out.withheld
+		}
 	}
 	return out, s.reachNamespaces(ctx, &out)
 }
