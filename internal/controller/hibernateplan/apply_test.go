@@ -461,6 +461,36 @@ func TestOptsOut(t *testing.T) {
 	}
 }
 
+// A namespace that comes to be chosen between two attempts, and has never let anything sleep, is not one that lets its own wake: no runner is
+// granted anything there.
+func TestNeverLet(t *testing.T) {
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "shop", Labels: map[string]string{"sleeps": "yes"}, Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"},
+	}}
+	n := newBroadNight(t, false, shop)
+	n.of.Options.Executors = executor.Registry{"noop": chosen{}}
+	n.fail()
+	if err := n.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other", Labels: shop.Labels}}); err != nil {
+		t.Fatal(err)
+	}
+	n.later()
+	n.passes(6)
+	if e := n.plan.Status.Executions[0]; !strings.Contains(e.Message, "do not let plans of namespace team act in them (1)") {
+		t.Fatalf("the second attempt: %+v", e)
+	}
+	n.morning()
+	if _, in := n.job(); in != "shop" {
+		t.Errorf("it is woken in %q", in)
+	}
+	bindings := &rbacv1.RoleBindingList{}
+	if err := n.client.List(t.Context(), bindings, client.InNamespace("other")); err != nil || len(bindings.Items) > 0 {
+		t.Errorf("its runner may act in a namespace that has never let it: %+v, %v", bindings.Items, err)
+	}
+	if n.complete(); n.plan.Status.CurrentCycle != nil {
+		t.Errorf("it goes on: %+v", n.plan.Status)
+	}
+}
+
 // However many resources a wake-up has left as they were found, that many are told of.
 func TestManyAreLeft(t *testing.T) {
 	n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})

@@ -766,8 +766,8 @@ func (s *scope) sleepsHere(ctx context.Context, t v1alpha1.Target, needs executo
 	return kept == nil && err == nil, err
 }
 
-// reachNamespaces finds the namespaces of a target in the manager's own cluster, which must all agree. What is in one that
-// is being deleted goes with it.
+// reachNamespaces finds the namespaces of a target in the manager's own cluster, which must all agree, and are those that do.
+// What is in one that is being deleted goes with it.
 func (s *scope) reachNamespaces(ctx context.Context, out *reached) error {
 	found := map[string]map[string]string{}
 	if err := s.named(ctx, out, found); err != nil {
@@ -776,7 +776,12 @@ func (s *scope) reachNamespaces(ctx context.Context, out *reached) error {
 	if err := s.chosen(ctx, out, found); err != nil {
 		return err
 	}
-	out.namespaces = slices.Sorted(maps.Keys(found))
+	for name, annotations := range found {
+		if s.withheld(name, annotations) == "" { // who has never let anything sleep lets no runner act to wake it either
+			out.namespaces = append(out.namespaces, name)
+		}
+	}
+	slices.Sort(out.namespaces)
 	return nil
 }
 
