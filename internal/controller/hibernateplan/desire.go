@@ -59,6 +59,20 @@ func timetable(of v1alpha1.Schedule, exceptions []v1alpha1.ScheduleException, sk
 // maxExceptions is how many exceptions of a plan count: each costs every look at the schedule some.
 const maxExceptions = 100
 
+// ahead says which of two exceptions counts rather, as cmp.Compare does.
+func ahead(a, b *v1alpha1.ScheduleException, now time.Time) int {
+	rank := func(e *v1alpha1.ScheduleException) (n int) {
+		if e.Spec.Type != v1alpha1.ExceptionSuspend {
+			n = 1
+		}
+		if !e.Spec.ValidUntil.After(now) {
+			n += 2
+		}
+		return n
+	}
+	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Spec.ValidFrom.Compare(b.Spec.ValidFrom.Time), cmp.Compare(a.Name, b.Name))
+}
+
 // counting are the exceptions that a schedule goes by from now on, and how many more there are that have not passed. Of too many,
 // suspensions go first, because nothing may be put to sleep against one, and then those that begin first; what has passed goes last.
 func counting(all []v1alpha1.ScheduleException, now time.Time) (counting []v1alpha1.ScheduleException, more int) {
@@ -73,25 +87,13 @@ func counting(all []v1alpha1.ScheduleException, now time.Time) (counting []v1alp
 	if len(counting) <= maxExceptions {
 		return counting, 0
 	}
-	const passed = 2
-	rank := func(e v1alpha1.ScheduleException) (n int) {
-		if e.Spec.Type != v1alpha1.ExceptionSuspend {
-			n = 1
-		}
-		if !e.Spec.ValidUntil.After(now) {
-			n += passed
-		}
-		return n
-	}
-	for _, e := range counting {
-		if rank(e) < passed {
+	for i := range counting {
+		if counting[i].Spec.ValidUntil.After(now) {
 			more++
 		}
 	}
 	more = max(0, more-maxExceptions)
-	slices.SortStableFunc(counting, func(a, b v1alpha1.ScheduleException) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Spec.ValidFrom.Compare(b.Spec.ValidFrom.Time))
-	})
+	slices.SortFunc(counting, func(a, b v1alpha1.ScheduleException) int { return ahead(&a, &b, now) })
 	return counting[:maxExceptions], more
 }
 

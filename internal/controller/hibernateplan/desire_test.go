@@ -424,44 +424,58 @@ func TestExceptionsThatDoNotCount(t *testing.T) {
 	_, c := newReconciler(t, objects...)
 	clock := clocktesting.NewFakePassiveClock(noon)
 	r := &Exceptions{Client: c, Recorder: kube.Silence, Clock: clock}
-	look := func(all ...reconcile.Request) (string, time.Duration) { return judged(t, r, all) }
-	remove := func(o client.Object) {
+	// look looks at those that a change concerns, until it concerns none.
+	look := func(changed client.Object) (all string) {
 		t.Helper()
-		if err := c.Delete(t.Context(), o); err != nil {
-			t.Fatal(err)
+		for range 3 {
+			which := r.places(t.Context(), changed)
+			if len(which) == 0 {
+				return all
+			}
+			states, _ := judged(t, r, which)
+			all += states
 		}
+		t.Error("it does not come to rest")
+		return all
+	}
+	var every []reconcile.Request
+	for _, o := range objects[1:] {
+		every = append(every, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+	}
+	if got, wait := judged(t, r, every); got != "map[Active:100 Uncounted:2]" || wait != time.Hour {
+		t.Errorf("%s, looked at again in %s", got, wait)
 	}
 	last := objects[len(objects)-1]
-	if got, wait := look(r.places(t.Context(), last)...); got != "map[Active:100 Uncounted:2]" || wait != time.Hour {
-		t.Errorf("%s, looked at again in %s", got, wait)
+	if got := look(last); got != "" {
+		t.Errorf("nothing has changed, and %s is looked at", got)
 	}
 	for _, gone := range []struct {
 		object client.Object
 		want   string
-	}{{objects[1], "map[Active:100 Uncounted:1]"}, {objects[2], "map[Active:99 Pending:1]"}} {
-		remove(gone.object)
-		if got, _ := look(r.places(t.Context(), gone.object)...); got != gone.want {
-			t.Errorf("%s, want %s", got, gone.want)
+	}{{objects[1], "map[Active:1]"}, {objects[2], "map[Pending:1]"}, {objects[3], ""}} {
+		if err := c.Delete(t.Context(), gone.object); err != nil {
+			t.Fatal(err)
+		}
+		if got := look(gone.object); got != gone.want {
+			t.Errorf("without %s: %s, want %s", gone.object.GetName(), got, gone.want)
 		}
 	}
-	again := suspended(-time.Hour, time.Hour)
-	again.Namespace, again.Name, again.Spec.PlanRef.Name = plan.Namespace, "again", plan.Name
-	if err := c.Create(t.Context(), &again); err != nil {
-		t.Fatal(err)
-	}
-	if got, _ := look(r.places(t.Context(), &again)...); got != "map[Active:100 Uncounted:1]" {
-		t.Errorf("one more: %s", got)
+	for i, want := range []string{"", "map[Uncounted:1]", "map[Uncounted:1]"} { // one that begins later makes room first
+		again := suspended(-time.Hour, time.Hour)
+		again.Namespace, again.Name, again.Spec.PlanRef.Name = plan.Namespace, fmt.Sprint("again-", i), plan.Name
+		if err := c.Create(t.Context(), &again); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := judged(t, r, []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(&again)}}); got != "map[Active:1]" {
+			t.Errorf("a new one is %s", got)
+		}
+		if got := look(&again); got != want {
+			t.Errorf("one more: %s, want %s", got, want)
+		}
 	}
 	clock.SetTime(noon.Add(time.Hour))
-	if got, _ := look(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(last)}); got != "map[Active:1]" {
+	if got := look(last); got != "map[Active:1]" {
 		t.Errorf("when the others have passed: %s", got)
-	}
-	for _, gone := range objects[3:5] {
-		remove(gone)
-		look(r.places(t.Context(), gone)...)
-	}
-	if all := r.places(t.Context(), last); len(all) > 0 {
-		t.Errorf("%d are looked at, and none waits for a place", len(all))
 	}
 }
 

@@ -52,7 +52,7 @@ func (r *Exceptions) Reconcile(ctx context.Context, e *v1alpha1.ScheduleExceptio
 		return ctrl.Result{}, err
 	}
 	before := e.DeepCopy()
-	wait := judge(e, plan, exceptionsOf(e.Spec.PlanRef.Name, all), r.Clock.Now())
+	wait := judge(e, plan, all, r.Clock.Now())
 	var told []kube.Event
 	if e.Status.State == v1alpha1.ExceptionInvalid && e.Status.Message != before.Status.Message {
 		told = append(told, kube.Event{Type: corev1.EventTypeWarning, Reason: string(e.Status.State), Message: e.Status.Message})
@@ -82,33 +82,45 @@ func (r *Exceptions) beside(ctx context.Context, e *v1alpha1.ScheduleException) 
 	return list.Items, nil
 }
 
-// places are the exceptions of a plan of which another one that came, went or changed may have taken the place, or left them one.
+// places are the exceptions of a plan of which another one that came, went or changed has taken the place, or has left them one.
 func (r *Exceptions) places(ctx context.Context, o client.Object) (out []reconcile.Request) {
+	name := o.(*v1alpha1.ScheduleException).Spec.PlanRef.Name
 	all, err := r.beside(ctx, o.(*v1alpha1.ScheduleException))
 	if err != nil {
 		return nil // the cache has ended, and so has the manager
 	}
+	now := r.Clock.Now()
+	all = slices.DeleteFunc(exceptionsOf(name, all), func(e v1alpha1.ScheduleException) bool { return !e.Spec.ValidUntil.After(now) })
+	slices.SortFunc(all, func(a, b v1alpha1.ScheduleException) int { return ahead(&a, &b, now) })
 	for i := range all {
-		if len(all) >= maxExceptions || all[i].Status.State == v1alpha1.ExceptionUncounted {
+		said := []v1alpha1.ExceptionState{v1alpha1.ExceptionUncounted}
+		if i >= maxExceptions {
+			said = []v1alpha1.ExceptionState{v1alpha1.ExceptionActive, v1alpha1.ExceptionPending}
+		}
+		if slices.Contains(said, all[i].Status.State) {
 			out = append(out, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&all[i])})
 		}
 	}
 	return out
 }
 
-// place is when an exception that is not among those of its plan that count may become one: when the first of all has passed.
+// place says whether an exception that has not passed is one of those of its plan that count, and if it is not, when it may become one:
+// when the first of all has passed. There may be thousands, each of which is asked.
 func place(e *v1alpha1.ScheduleException, all []v1alpha1.ScheduleException, now time.Time) (wait time.Duration, counts bool) {
-	counted, more := counting(all, now)
-	if more == 0 || slices.ContainsFunc(counted, func(c v1alpha1.ScheduleException) bool { return c.Name == e.Name }) {
-		return 0, true
-	}
+	before := 0
 	wait = longest
 	for i := range all {
-		if left := all[i].Spec.ValidUntil.Sub(now); left > 0 {
-			wait = min(wait, left)
+		other := &all[i]
+		left := other.Spec.ValidUntil.Sub(now)
+		if other.DeletionTimestamp != nil || left <= 0 {
+			continue
+		}
+		wait = min(wait, left)
+		if ahead(other, e, now) < 0 {
+			before++
 		}
 	}
-	return wait, false
+	return wait, before < maxExceptions
 }
 
 // judge writes how an exception of a plan is, and returns when that changes by itself; 0 is never. All are those that the plan has.
