@@ -45,7 +45,8 @@ func (s *scope) observeReferred(ctx context.Context, t v1alpha1.Target) {
 	}
 }
 
-// referredConnection is how Argo CD knows a Cluster, by its UID. Of the Secret nothing is read but where the cluster is.
+// referredConnection is how Argo CD knows a Cluster, by its UID. Of the Secret nothing is read but where the cluster is;
+// there is no kubeconfig (Found), so that nothing is ever registered by it.
 func (s *scope) referredConnection(ctx context.Context, cluster types.UID) (c Connection) {
 	if cluster == "" {
 		return c

@@ -74,7 +74,7 @@ func (l *lab) reread(o *unstructured.Unstructured) *unstructured.Unstructured {
 	return now
 }
 
-// says has the only Cluster say something.
+// clusterSays has the only Cluster say something.
 func (l *lab) clusterSays(status, reason, message string, generation int64) {
 	l.t.Helper()
 	cluster := l.reread(k3(""))
@@ -447,7 +447,7 @@ func TestReferredClusterThatIsRegisteredAnew(t *testing.T) {
 	}
 }
 
-// downTo takes the Workflow down and plays nothing else.
+// withoutWorkflow deletes the Experiment, takes the Workflow down and plays nothing else.
 func (l *lab) withoutWorkflow() {
 	l.t.Helper()
 	l.remove()
@@ -563,5 +563,50 @@ func TestClusterNames(t *testing.T) {
 	e := experimentOf(referring("a"), targetOf("b", v1alpha1.ClusterHub), targetOf("c", v1alpha1.ClusterReferred))
 	if got := fmt.Sprint(clusterNames(e)); got != "[k3]" {
 		t.Errorf("it names %s", got)
+	}
+}
+
+// A Cluster that is being deleted is not ready, whatever it says, nor is one that is not there.
+func TestReadReferred(t *testing.T) {
+	leaving := k3("u-1")
+	leaving.SetDeletionTimestamp(&metav1.Time{Time: epoch})
+	for name, test := range map[string]struct {
+		cluster *unstructured.Unstructured
+		want    clusterState
+	}{
+		"there":         {k3("u-1"), clusterState{Ready: true}},
+		"being deleted": {leaving, clusterState{}},
+		"not there":     {nil, clusterState{}},
+	} {
+		if diff := cmp.Diff(test.want, referred{}.read(objects(test.cluster))); diff != "" {
+			t.Errorf("%s: state (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// Where a Cluster is, only Applications tell that were created for it, and that say it twice.
+func TestReferredEndpoint(t *testing.T) {
+	app := func(cluster, endpoint, server string) *unstructured.Unstructured {
+		u := object(argocd.ApplicationGVK, "argocd", "app")
+		u.SetAnnotations(map[string]string{v1alpha1.AnnotationClusterUID: cluster, v1alpha1.AnnotationEndpoint: endpoint})
+		_ = unstructured.SetNestedField(u.Object, server, "spec", "destination", "server")
+		return u
+	}
+	for name, test := range map[string]struct {
+		apps    []*unstructured.Unstructured
+		cluster types.UID
+		want    string
+	}{
+		"none":                    {nil, "u-1", ""},
+		"of the Cluster":          {objects(app("u-1", "https://a", "https://a")), "u-1", "https://a"},
+		"of another":              {objects(app("u-0", "https://a", "https://a")), "u-1", ""},
+		"of the second alone":     {objects(app("u-0", "https://a", "https://a"), app("u-1", "https://b", "https://b")), "u-1", "https://b"},
+		"of any":                  {objects(app("u-0", "https://a", "https://a")), "", "https://a"},
+		"of one that was changed": {objects(app("u-1", "https://a", "https://b")), "u-1", ""},
+		"of one that says none":   {objects(app("u-1", "", "")), "u-1", ""},
+	} {
+		if got := referredEndpoint(test.apps, test.cluster); got != test.want {
+			t.Errorf("%s: it is %q, want %q", name, got, test.want)
+		}
 	}
 }

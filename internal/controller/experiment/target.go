@@ -285,7 +285,7 @@ func (f facts) register(p *Plan, t *target, what string) {
 // others than it has: the kubeconfig was rotated, or somebody has deleted or changed the cluster Secret.
 func (f facts) registerAgain(p *Plan, t *target) {
 	c, looked := f.seen.Connections[t.spec.Name]
-	if !looked || refers(t.spec) {
+	if !looked {
 		return
 	}
 	p.lookIn(lastLook) // it may be rotated later, which nobody tells
