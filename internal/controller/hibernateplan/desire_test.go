@@ -408,73 +408,71 @@ func judged(t *testing.T, r *Exceptions, all []reconcile.Request) (states string
 	return fmt.Sprint(n), wait
 }
 
+// judgeChanged looks at those whom a change of one concerns, until it concerns none, and returns how they are then.
+func judgeChanged(t *testing.T, r *Exceptions, changed client.Object) (all string) {
+	t.Helper()
+	for range 3 {
+		which := r.places(t.Context(), changed)
+		if len(which) == 0 {
+			return all
+		}
+		states, _ := judged(t, r, which)
+		all += states
+	}
+	t.Error("it does not come to rest")
+	return all
+}
+
 // An exception that is one too many says so itself, whether it would be in force by now or not, until there is a place for it: one of the
-// others was deleted, or has passed.
+// others was deleted, or has passed. Only those are looked at that a change concerns.
 func TestExceptionsThatDoNotCount(t *testing.T) {
 	plan := newPlan(v1alpha1.StrategyParallel, 2)
-	objects := []client.Object{plan}
-	for i := range maxExceptions + 2 {
-		e := suspended(-time.Hour, time.Hour)
-		e.Namespace, e.Name, e.Spec.PlanRef.Name = plan.Namespace, fmt.Sprintf("e-%03d", i), plan.Name
-		if i > maxExceptions { // one is in force, and one is not yet
-			e.Spec.ValidFrom, e.Spec.ValidUntil = metav1.NewTime(noon.Add(30*time.Minute)), metav1.NewTime(noon.Add(2*time.Hour))
-		}
-		objects = append(objects, &e)
+	of := func(name string, from, until time.Duration) *v1alpha1.ScheduleException {
+		e := suspended(from, until)
+		e.Namespace, e.Name, e.Spec.PlanRef.Name = plan.Namespace, name, plan.Name
+		return &e
 	}
-	_, c := newReconciler(t, objects...)
+	request := func(o client.Object) reconcile.Request {
+		return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}
+	}
+	last := of("last", 30*time.Minute, 2*time.Hour) // not in force yet
+	objects, every := []client.Object{last}, []reconcile.Request{request(last)}
+	for i := range maxExceptions + 1 {
+		e := of(fmt.Sprintf("e-%03d", i), -time.Hour, time.Hour)
+		objects, every = append(objects, e), append(every, request(e))
+	}
+	_, c := newReconciler(t, append(objects, plan)...)
 	clock := clocktesting.NewFakePassiveClock(noon)
 	r := &Exceptions{Client: c, Recorder: kube.Silence, Clock: clock}
-	// look looks at those that a change concerns, until it concerns none.
-	look := func(changed client.Object) (all string) {
-		t.Helper()
-		for range 3 {
-			which := r.places(t.Context(), changed)
-			if len(which) == 0 {
-				return all
-			}
-			states, _ := judged(t, r, which)
-			all += states
-		}
-		t.Error("it does not come to rest")
-		return all
-	}
-	var every []reconcile.Request
-	for _, o := range objects[1:] {
-		every = append(every, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
-	}
 	if got, wait := judged(t, r, every); got != "map[Active:100 Uncounted:2]" || wait != time.Hour {
 		t.Errorf("%s, looked at again in %s", got, wait)
 	}
-	last := objects[len(objects)-1]
-	if got := look(last); got != "" {
+	if got := judgeChanged(t, r, last); got != "" {
 		t.Errorf("nothing has changed, and %s is looked at", got)
 	}
-	for _, gone := range []struct {
-		object client.Object
-		want   string
-	}{{objects[1], "map[Active:1]"}, {objects[2], "map[Pending:1]"}, {objects[3], ""}} {
-		if err := c.Delete(t.Context(), gone.object); err != nil {
+	for i, want := range []string{"map[Active:1]", "map[Pending:1]", ""} {
+		gone := objects[1+i]
+		if err := c.Delete(t.Context(), gone); err != nil {
 			t.Fatal(err)
 		}
-		if got := look(gone.object); got != gone.want {
-			t.Errorf("without %s: %s, want %s", gone.object.GetName(), got, gone.want)
+		if got := judgeChanged(t, r, gone); got != want {
+			t.Errorf("without %s: %s, want %s", gone.GetName(), got, want)
 		}
 	}
-	for i, want := range []string{"", "map[Uncounted:1]", "map[Uncounted:1]"} { // one that begins later makes room first
-		again := suspended(-time.Hour, time.Hour)
-		again.Namespace, again.Name, again.Spec.PlanRef.Name = plan.Namespace, fmt.Sprint("again-", i), plan.Name
-		if err := c.Create(t.Context(), &again); err != nil {
+	for i, want := range []string{"", "map[Uncounted:1]", "map[Uncounted:1]"} { // the one that begins last makes room first
+		again := of(fmt.Sprint("again-", i), -time.Hour, time.Hour)
+		if err := c.Create(t.Context(), again); err != nil {
 			t.Fatal(err)
 		}
-		if got, _ := judged(t, r, []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(&again)}}); got != "map[Active:1]" {
+		if got, _ := judged(t, r, []reconcile.Request{request(again)}); got != "map[Active:1]" {
 			t.Errorf("a new one is %s", got)
 		}
-		if got := look(&again); got != want {
+		if got := judgeChanged(t, r, again); got != want {
 			t.Errorf("one more: %s, want %s", got, want)
 		}
 	}
 	clock.SetTime(noon.Add(time.Hour))
-	if got := look(last); got != "map[Active:1]" {
+	if got := judgeChanged(t, r, last); got != "map[Active:1]" {
 		t.Errorf("when the others have passed: %s", got)
 	}
 }
