@@ -124,13 +124,18 @@ func (s *scope) contend() bool {
 }
 
 // current is a conflict if something would be written for an owner that is another by now: not edited, not being deleted,
-// or without the record of what was done last. A deletion is not taken back, so the teardown need not know.
+// or without the record of what was done last, or a twin created of a source that the cache alone still has. A deletion is
+// not taken back, so the teardown need not know.
 func (s *scope) current(ctx context.Context) error {
 	idle := s.plan.Action == Nothing && s.plan.Pin == nil && s.plan.Unpin == nil
 	if idle || s.proven || s.owner.DeletionTimestamp != nil {
 		return nil
 	}
-	return kube.Current(ctx, s.Live, v1alpha1.GroupVersion.WithKind("ExperimentDeployment"), s.owner)
+	err := kube.Current(ctx, s.Live, v1alpha1.GroupVersion.WithKind("ExperimentDeployment"), s.owner)
+	if err != nil || s.plan.Action != Create {
+		return err
+	}
+	return kube.Still(ctx, s.Live, s.seen.Source)
 }
 
 // wrote takes in what the server has now, and whether that is something else than before.

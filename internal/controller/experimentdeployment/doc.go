@@ -22,7 +22,8 @@
 // Whether a twin must be written is seen from a hash of what was wanted, which it carries, and from its UID and
 // generation, which are recorded with every write: another one is drift, and is put right. Before anything of a twin
 // is written the server must say that its owner is the one that was looked at, unless it just has, when it took the
-// finalizer: a manager that starts may have caches of before.
+// finalizer: a manager that starts may have caches of before. So it must say of the source before a twin is created again:
+// the cache may still have one that is gone, and its twin with it.
 //
 // A twin that is not ready for as long as onUnready says is scaled to zero, because its pods count for the source's
 // autoscaler and budgets: not while all of them are available, whatever its controller is about. That is recorded, with

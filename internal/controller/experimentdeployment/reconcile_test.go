@@ -178,6 +178,28 @@ func TestForeignGoes(t *testing.T) {
 	l.says(v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonCreated)
 }
 
+// A source that is gone has no twin again because a cache that is behind still has it.
+func TestSourceOfTheCache(t *testing.T) {
+	owner := faster(t, `{}`)
+	owner.Spec.OnSourceDeleted = v1alpha1.SourceDeletedDelete
+	source := object(t, web)
+	l := newLab(t, owner, source)
+	l.passed()
+	before := l.there(deployments, client.ObjectKeyFromObject(source))
+	l.drop(before)
+	l.passed()
+	l.freed(l.twin())
+	l.passed()
+	l.cached[client.ObjectKeyFromObject(source)] = before
+	if _, writes, err := l.pass(); err == nil || !kube.Conflict(err) || len(writes) > 0 {
+		t.Errorf("it writes %v: %v", writes, err)
+	}
+	delete(l.cached, client.ObjectKeyFromObject(source))
+	if _, writes := l.passed(); len(writes) > 0 || l.says(v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonSourceDeleted) == "" {
+		t.Errorf("it writes %v: %+v", writes, l.owner().Status.Conditions)
+	}
+}
+
 // m16: what has taken the place of a twin since the cache has seen that is not deleted or changed for it.
 func TestForeignInItsPlace(t *testing.T) {
 	for name, change := range map[string]func(l *lab){
