@@ -61,14 +61,21 @@
 //
 // It is killed, and the informers of the next one are shown a past moment: their first lists
 // are rewritten to resourceVersionMatch=Exact at that version, and the watches that go on from
-// there wait for a second. An informer is told from a read of the reconciler by what client-go
-// sends: its first list asks for resourceVersion=0, "any moment will do", and no list of a
-// client that reads live does (it asks for none, which is "now", or for one object by name).
-// One kind alone can be put back too (S2), as a watch cache that is behind the others: what the
-// manager made last it takes for not there, and all else tells it to go on.
+// there wait for a second, and on until the manager has done what it does by what it has found: a
+// start alone may take that second on a busy machine. An informer is told from a read of the
+// reconciler by what client-go sends: its first list asks for resourceVersion=0, "any moment will
+// do", and no list of a client that reads live does (it asks for none, which is "now", or for one
+// object by name).
 // A list can be put back, an initial stream of events cannot, so these managers run with
 // KUBE_FEATURE_WatchListClient=false. The moment is that before the last one, two or three
-// writes, in turn.
+// writes, in turn (S1).
+//
+// One kind alone can be put back too (S2), as a watch cache that is behind the others: what the
+// manager has made it takes for not there, or for as it was, and all else tells it to go on. The
+// kind is another than that of the write: with that it would be S1 by one write. It goes back to
+// before the last write of another kind, in the next write of the same kind in a row to before the
+// last but one, and so on. In a row are mostly statuses, which tell of what was written before: so
+// a kind is behind what is told of it, by one write and by several, however many statuses there are.
 //
 // # How reads fail
 //

@@ -61,7 +61,8 @@ const (
 	// Travel stores the write and kills the manager; the next one finds the caches of a
 	// moment before the last writes, for a while.
 	Travel Mode = "S1"
-	// Behind is Travel of one kind, while the next manager finds all others as they are.
+	// Behind is Travel of one kind other than that of the write, to before a write of that kind, while
+	// the next manager finds all others as they are.
 	Behind Mode = "S2"
 	// Unread stores the write, and answers 500 to what is read live next.
 	Unread Mode = "R1"
@@ -87,7 +88,9 @@ const (
 	retryAfter = time.Second
 	// lateness is how late events are.
 	lateness = time.Second
-	// depths are how many writes a manager that travels is put back at most.
+	// latestBack is when a manager that travels comes back although it still does something.
+	latestBack = 5 * time.Second
+	// depths are how many writes a manager is put back at most that travels with all kinds.
 	depths = 3
 	// hot is how many attempts of the same write an outage may see. The backoff of the
 	// manager makes five, and events wake it between.
@@ -148,15 +151,6 @@ func (f Fault) lasts() time.Duration {
 		return blindness
 	}
 	return 0
-}
-
-// past is the ordinal of the write whose moment a manager that travels is put back to: that
-// before the last one, two or three, in turn; a kind alone always goes back as far as it can.
-func (f Fault) past() int {
-	if f.Mode == Behind {
-		return max(0, f.K-depths)
-	}
-	return max(0, f.K-1-(f.K-1)%depths)
 }
 
 // concerns says whether a fault at the first write refuses the second one too while it lasts.

@@ -305,6 +305,37 @@ func TestProxyTravels(t *testing.T) {
 	}
 }
 
+// A manager that still does something by the past that it was shown is left in it.
+func TestProxyTravelsOnWhileBusy(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+	defer server.Close()
+	p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
+		Fault: Fault{Travel, 1}, hide: hider("run-x", nil), kill: func() {}, now: func() (string, error) { return "7", nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	get := func(path string) {
+		if response, err := http.Get(p.url + "/api/v1/namespaces/n/" + path); err == nil {
+			response.Body.Close()
+		}
+	}
+	_, _ = ask(p.url, http.MethodPost, "pods", "a")
+	go get("pods?watch=true&resourceVersion=7")
+	for begun := time.Now(); time.Since(begun) < 2*lateness; time.Sleep(stillness / 5) {
+		get("pods/a")
+		if p.faultOver() {
+			t.Fatalf("it is back after %s", time.Since(begun))
+		}
+	}
+	select {
+	case <-p.over:
+	case <-time.After(lateness):
+		t.Error("it is not back when it does nothing any more")
+	}
+}
+
 // When one kind is behind, the others are as they are.
 func TestProxyTravelsOneKind(t *testing.T) {
 	var queries []string
@@ -1123,14 +1154,50 @@ func TestPlans(t *testing.T) {
 		t.Errorf("%d plans", n)
 	}
 	sampleHas(t, sample(Modes, w, reference, 0, 3*len(Modes)), reference)
-	// What was created last can be taken for not there; what is not watched is never read late.
-	if f := (Fault{Behind, 8}); reference.behind(f) != kind || !f.possible(reference) || (Fault{Behind, 12}).possible(reference) {
-		t.Errorf("behind at write 8 is %s", reference.behind(f))
-	}
 	for k := 1; k <= 20; k++ {
-		if past := (Fault{Travel, k}).past(); past >= k || past < k-depths {
+		if past := reference.past(Fault{Travel, k}); past >= k || past < k-depths {
 			t.Errorf("at write %d it is put back to the moment after write %d", k, past)
 		}
+	}
+}
+
+// The kind that is behind is another than that of the write, by the more of its writes the longer no other was written.
+func TestBehind(t *testing.T) {
+	watched := map[schema.GroupResource]bool{{Resource: "owners"}: true, {Resource: "parts"}: true, {Resource: "runs"}: true}
+	for name, c := range map[string]struct {
+		writes []string
+		// want is the kind that is behind at each write, and to before which write; empty where none can be.
+		want []string
+	}{
+		"statuses tell of what was written before": {
+			writes: []string{"owners", "parts", "owners", "owners", "parts", "owners", "owners", "owners"},
+			want:   []string{"owners 1", "owners 1", "parts 2", "parts 2", "owners 4", "parts 5", "parts 2", "parts 5"},
+		},
+		"the one and the other of several kinds": {
+			writes: []string{"owners", "parts", "runs", "owners", "owners", "owners"},
+			want:   []string{"owners 1", "owners 1", "parts 2", "runs 3", "parts 2", "runs 3"},
+		},
+		"what is not watched is not behind": {
+			writes: []string{"secrets", "secrets", "parts", "secrets", "owners"},
+			want:   []string{"", "", "parts 3", "parts 3", "parts 3"},
+		},
+		"one kind alone": {writes: []string{"owners", "owners", "owners"}, want: []string{"owners 1", "owners 1", "owners 1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reference := &Reference{watched: watched}
+			for _, kind := range c.writes {
+				reference.Writes = append(reference.Writes, Write{Verb: "patch", Resource: schema.GroupVersionResource{Resource: kind}})
+			}
+			for i, want := range c.want {
+				got, f := "", Fault{Behind, i + 1}
+				if kind := reference.held(f); !kind.Empty() {
+					got = fmt.Sprintf("%s %d", kind, reference.past(f)+1)
+				}
+				if got != want || f.possible(reference) != (want != "") {
+					t.Errorf("behind at write %d is %q, not %q, and that is possible: %t", f.K, got, want, f.possible(reference))
+				}
+			}
+		})
 	}
 }
 

@@ -66,22 +66,42 @@ func (ref *Reference) late(k int) []schema.GroupResource {
 	return out
 }
 
-// behind is the kind that a manager killed at a write finds as it was before the last writes: that
-// of the last create, which it could take for not there, or one of those that were changed. It is
-// empty if the manager watches none of them.
-func (ref *Reference) behind(f Fault) schema.GroupResource {
-	var kinds []schema.GroupResource
-	for _, w := range slices.Backward(ref.Writes[f.past():f.K]) {
-		kind := w.Resource.GroupResource()
+// past is the ordinal of the write whose moment a manager that travels is put back to: that before the last one, two or
+// three, in turn. A kind alone goes back to before a write of its own.
+func (ref *Reference) past(f Fault) int {
+	if f.Mode == Behind {
+		return max(0, ref.unseen(f.K)-1)
+	}
+	return f.K - 1 - (f.K-1)%depths
+}
+
+// unseen is the ordinal of the first write that a manager killed at a write does not find, nor anything else of its kind
+// since: the last one of another kind than this write, one further back in each next write of the same kind in a row.
+// Those are mostly statuses that tell of the writes before: what is behind, is behind what they say. Where no other kind
+// was written that is watched, it is one of the same kind; 0 if there is none.
+func (ref *Reference) unseen(k int) int {
+	kind := func(n int) schema.GroupResource { return ref.Writes[n-1].Resource.GroupResource() }
+	run := 1 // how many writes of the kind there are in a row
+	for run < k && kind(k-run) == kind(k) {
+		run++
+	}
+	var others, own []int
+	for n := k; n > 0; n-- {
 		switch {
-		case !ref.watched[kind]:
-		case w.Verb == "create":
-			return kind
+		case !ref.watched[kind(n)]:
+		case kind(n) == kind(k):
+			own = append(own, n)
 		default:
-			kinds = append(kinds, kind)
+			others = append(others, n)
 		}
 	}
-	return inTurnOf(kinds, f.K)
+	if len(others) == 0 {
+		others = own
+	}
+	if len(others) == 0 {
+		return 0
+	}
+	return others[(run-1)%len(others)]
 }
 
 // held is the kind that a fault is about: that whose events come late, that is behind, or that cannot be read, which is
@@ -92,7 +112,9 @@ func (ref *Reference) held(f Fault) schema.GroupResource {
 	case Held:
 		return inTurnOf(ref.late(f.K), f.K)
 	case Behind:
-		return ref.behind(f)
+		if n := ref.unseen(f.K); n > 0 {
+			return ref.Writes[n-1].Resource.GroupResource()
+		}
 	case Unread, Unreadable:
 		return inTurnOf(ref.reads[f.K], f.K)
 	case Blind:

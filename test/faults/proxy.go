@@ -139,6 +139,8 @@ type disturbance struct {
 	road []Write
 	// held is the kind whose events come late, that alone travels, or that cannot be read.
 	held schema.GroupResource
+	// past is the ordinal of the write whose moment a manager that travels is put back to.
+	past int
 	// hide hides what is different in every run.
 	hide func(string) string
 	// mine says whether an object belongs to the run.
@@ -518,7 +520,7 @@ func (p *proxy) lose(ctx context.Context) {
 		return
 	case Travel, Behind:
 		p.mu.Lock()
-		p.past = p.moments[p.plan.past()]
+		p.past = p.moments[p.plan.past]
 		p.mu.Unlock()
 		p.plan.kill()
 		return
@@ -565,7 +567,7 @@ func (p *proxy) travel(r *http.Request) {
 	case isWatch(r) && version == past:
 		p.mu.Lock()
 		if p.counted.Waited++; p.counted.Waited == 1 {
-			time.AfterFunc(lateness, p.cease)
+			go p.comeBack()
 		}
 		p.mu.Unlock()
 		select {
@@ -580,6 +582,15 @@ func (p *proxy) travel(r *http.Request) {
 		p.counted.Rewritten++
 		p.mu.Unlock()
 	}
+}
+
+// comeBack shows a manager that travels the present, after a while, and not before it has done what it does by what it
+// finds: on a busy machine a start alone may take that while.
+func (p *proxy) comeBack() {
+	latest := time.Now().Add(latestBack)
+	for time.Sleep(lateness); !p.idle(stillness) && time.Now().Before(latest); time.Sleep(poll) {
+	}
+	p.cease()
 }
 
 // tally is what the fault did.

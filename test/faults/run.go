@@ -118,7 +118,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	}
 	if reference != nil && p.Fault.K > 0 {
 		plan.road = reference.Writes
-		plan.held = reference.held(p.Fault)
+		plan.held, plan.past = reference.held(p.Fault), reference.past(p.Fault)
 	}
 	var err error
 	if r.proxy, err = newProxy(l.account, plan); err != nil {
