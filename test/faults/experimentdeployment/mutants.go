@@ -9,6 +9,7 @@ const (
 	plan       = "internal/controller/experimentdeployment/plan.go"
 	applying   = "internal/controller/experimentdeployment/apply.go"
 	conflict   = "internal/kube/conflict.go"
+	writing    = "internal/kube/write.go"
 )
 
 func edit1(file, before, after string) []faults.Edit {
@@ -79,7 +80,7 @@ func known(owner *v1alpha1.ExperimentDeployment) string {
 	{
 		Name: "cache-miss-is-gone", RootCause: "a source that the cache does not have is taken for deleted",
 		Edits:     edit1(observe, "	found, err := kube.Get(ctx, s.reader(gvk), gvk, at)\n	if err != nil || found != nil {\n		return found, err\n	}\n", "	found, err := kube.Get(ctx, s.reader(gvk), gvk, at)\n	if true {\n		return found, err\n	}\n"),
-		Workloads: []string{"deployment-source-back"}, Modes: []faults.Mode{faults.Crash, faults.Travel, faults.Behind},
+		Workloads: []string{"deployment-source-back"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
 		Name: "last-good-destroyed", RootCause: "the twin is deleted before it is known that the next one can be",
@@ -94,12 +95,15 @@ func known(owner *v1alpha1.ExperimentDeployment) string {
 	{
 		Name: "teardown-by-cache", RootCause: "that nothing is left is taken from the cache",
 		Edits:     edit1(observe, "	found, err := kube.Get(ctx, s.Live, gvk, key(s.owner))\n	if meta.IsNoMatchError(err) {", "	found, err := kube.Get(ctx, s.reader(gvk), gvk, key(s.owner))\n	if meta.IsNoMatchError(err) {"),
-		Workloads: []string{"deployment-edited"}, Modes: []faults.Mode{faults.Crash, faults.Travel, faults.Behind},
+		Workloads: []string{"deployment-edited"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
-		Name: "own-write-unseen", RootCause: "a twin that the cache has not seen changed yet is changed again",
-		Edits:     edit1(plan, "	case f.behind():\n", "	case f.behind() && false:\n"),
-		Workloads: []string{"deployment-edited"}, Modes: []faults.Mode{faults.Held, faults.Travel},
+		Name: "own-write-unseen", RootCause: "a twin that the cache has not seen changed yet is put back, whatever version the server has",
+		Edits: []faults.Edit{
+			{File: plan, Old: "	case f.behind():\n", New: "	case f.behind() && false:\n"},
+			{File: writing, Old: "	written.SetUID(seen.GetUID())\n	written.SetResourceVersion(seen.GetResourceVersion())\n", New: "	written.SetUID(seen.GetUID())\n"},
+		},
+		Workloads: []string{"deployment-source-edited"}, Modes: []faults.Mode{faults.Behind},
 	},
 	forGood("forbidden", "a refusal", "apierrors.IsForbidden(err)", faults.Forbidden),
 	forGood("webhook-down", "a webhook that does not answer", `strings.Contains(err.Error(), "webhook")`, faults.Webhook),

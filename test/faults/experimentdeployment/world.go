@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
@@ -66,6 +67,7 @@ var world = faults.World{
 	},
 	Invariants: map[string]func([]faults.Entry) string{
 		"source": untouched,
+		"gone":   missed,
 	},
 	Play:          play,
 	QuietWhenLate: true,
@@ -88,6 +90,35 @@ func untouched(history []faults.Entry) string {
 		}
 	}
 	return ""
+}
+
+// missed says which source is told of as gone that is there.
+func missed(history []faults.Entry) string {
+	n := len(history) - 1
+	last, before := history[n].Object, faults.StateOf(history[:n])
+	if last.GetKind() != "ExperimentDeployment" || history[n].Verb == watch.Deleted || !sourceless(last) ||
+		slices.ContainsFunc(before.Of(last.GetKind()), func(e *unstructured.Unstructured) bool {
+			return e.GetUID() == last.GetUID() && sourceless(e)
+		}) {
+		return ""
+	}
+	kind, _, _ := unstructured.NestedString(last.Object, "spec", "sourceRef", "kind")
+	name, _, _ := unstructured.NestedString(last.Object, "spec", "sourceRef", "name")
+	for _, source := range before.Of(kind) {
+		if source.GetName() == name {
+			return kind + " " + name + " is told to be gone, and is there"
+		}
+	}
+	return ""
+}
+
+// sourceless says whether it is told that there is no source.
+func sourceless(e *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(e.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		return condition["type"] == v1alpha1.ConditionSourceFound && condition["reason"] == v1alpha1.ReasonSourceNotFound
+	})
 }
 
 // play is Argo Rollouts: it tells of a Rollout that it is Healthy, when the manager has told that it made it.
