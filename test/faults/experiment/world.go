@@ -623,7 +623,7 @@ func (p player) argoWorkflows(ctx context.Context) error {
 			"metadata": map[string]any{"finalizers": append(p.object.GetFinalizers(), workflowFinalizer)},
 			"status":   status,
 		})
-	case phase == "Running" && p.told(phase) && !p.held(workflowEnds):
+	case phase == "Running" && p.told(phase) && !p.held(workflowEnds) && !p.edited():
 		verdict := map[string]any{"phase": "Succeeded", "finishedAt": now()}
 		if p.held(workflowSucceeds) {
 			verdict["phase"], verdict["message"] = "Failed", "exit code 1"
@@ -652,6 +652,17 @@ func (p player) templateMissing(ctx context.Context) (string, error) {
 		return err.Error(), nil
 	}
 	return "", err
+}
+
+// edited says whether the Workflow may not be that of the spec any more: it does not end in the moment in which the
+// Experiment tells that another takes its place.
+func (p player) edited() bool {
+	e := p.owner()
+	if e == nil {
+		return false
+	}
+	told, _, _ := unstructured.NestedInt64(e.Object, "status", "observedGeneration")
+	return told != e.GetGeneration() || superseded(p.state)
 }
 
 // told says whether the Experiment has told of the Workflow in this phase.
