@@ -45,6 +45,8 @@ type components struct {
 	clock clock.PassiveClock
 	// named are the Components that an Experiment names.
 	named func(client.Object) []string
+	// told are the statuses that were written last.
+	told *kube.Told
 }
 
 // Reconcile brings the status of a Component up to date.
@@ -65,7 +67,7 @@ func (r *components) Reconcile(ctx context.Context, c *v1alpha1.Component) (ctrl
 	before := c.DeepCopy()
 	c.Status.ObservedGeneration, c.Status.UsedBy = c.Generation, int32(len(users))
 	conditions.Set(&c.Status.Conditions, readiness(c, users), c.Generation, r.clock.Now())
-	return kube.Finish(ctx, r.Client, kube.Silence, before, c, v1alpha1.ComponentFinalizer, kube.Outcome{Done: done})
+	return kube.Finish(ctx, r.Client, kube.Silence, before, c, v1alpha1.ComponentFinalizer, kube.Outcome{Done: done, Told: r.told})
 }
 
 // unnamed is a conflict if the server has an Experiment that names a Component. What the cache has is not enough to let
@@ -170,10 +172,12 @@ func (r release) Reconcile(ctx context.Context, c *v1alpha1.Component) (ctrl.Res
 // setupComponents registers the reconciler, in a manager of all namespaces: another does not know who
 // names a Component, and keeps none.
 func setupComponents(mgr ctrl.Manager, live client.Reader, o Options) error {
-	r := &components{Client: mgr.GetClient(), live: live, clock: o.Clock, named: o.Observability.componentNames}
+	r := &components{Client: mgr.GetClient(), live: live, clock: o.Clock, named: o.Observability.componentNames, told: kube.NewTold()}
 	c := ctrl.NewControllerManagedBy(mgr).
 		Named("component").
-		For(&v1alpha1.Component{}, builder.WithPredicates(predicate.Or(kube.Respecified, kube.Unprotected(v1alpha1.ComponentFinalizer)))).
+		For(&v1alpha1.Component{}, builder.WithPredicates(predicate.Or(
+			kube.Respecified, kube.Unprotected(v1alpha1.ComponentFinalizer), r.told.ByOthers(componentStatus),
+		))).
 		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: kube.Backoff()})
 	if len(o.WatchNamespaces) > 0 {
 		return c.Complete(kube.QuietConflicts(reconcile.AsReconciler(mgr.GetClient(), release{r})))
@@ -181,6 +185,8 @@ func setupComponents(mgr ctrl.Manager, live client.Reader, o Options) error {
 	return c.Watches(&v1alpha1.Experiment{}, whatTheyName{o.Observability}).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(mgr.GetClient(), r)))
 }
+
+func componentStatus(o client.Object) any { return o.(*v1alpha1.Component).Status }
 
 // whatTheyName wakes the Components that an Experiment names, or has named, a while later.
 type whatTheyName struct{ Observability }

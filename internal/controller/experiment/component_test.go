@@ -39,7 +39,7 @@ func newShelf(t *testing.T, objects ...client.Object) *shelf {
 	}
 	c := fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&v1alpha1.Component{}).
 		WithIndex(&v1alpha1.Experiment{}, indexComponents, Observability{}.componentNames).WithObjects(objects...).Build()
-	return &shelf{t, c, &components{c, c, clocktesting.NewFakePassiveClock(epoch), Observability{}.componentNames}}
+	return &shelf{t, c, &components{c, c, clocktesting.NewFakePassiveClock(epoch), Observability{}.componentNames, kube.NewTold()}}
 }
 
 // look runs a pass over nginx and returns it; nil when it is gone.
