@@ -23,7 +23,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "finalizer-lost", RootCause: "a finalizer that somebody has taken off is not put back",
-		Edits:     edit1("predicate.Or(kube.Respecified, kube.Unprotected(v1alpha1.ComponentFinalizer))", "kube.Respecified"),
+		Edits:     edit1("kube.Respecified, kube.Unprotected(v1alpha1.ComponentFinalizer), r.told", "kube.Respecified, r.told"),
 		Workloads: []string{"unprotected"},
 	},
 }
