@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // maxMessage is the length in bytes at which messages are cut: long enough for what a
@@ -97,4 +98,32 @@ func Line(s string) string {
 	}
 	const ellipsis = "..."
 	return strings.ToValidUTF8(s[:maxMessage-len(ellipsis)], "") + ellipsis
+}
+
+// Of is the condition of a type that an object of another system has; nil if it has none. It is the object's own, and not to be
+// changed.
+func Of(o *unstructured.Unstructured, conditionType string) map[string]any {
+	all, _, _ := unstructured.NestedFieldNoCopy(o.Object, "status", "conditions")
+	list, _ := all.([]any)
+	for _, c := range list {
+		if condition, _ := c.(map[string]any); condition["type"] == conditionType {
+			return condition
+		}
+	}
+	return nil
+}
+
+// Said is what such a condition says; it may be empty.
+func Said(condition map[string]any) string {
+	reason, _ := condition["reason"].(string)
+	message, _ := condition["message"].(string)
+	return Join(reason, message)
+}
+
+// Join is a reason and a message in one, as "Reason: message"; either may be empty.
+func Join(reason, message string) string {
+	if reason != "" && message != "" {
+		reason += ": "
+	}
+	return reason + message
 }

@@ -379,7 +379,15 @@ func templateName(o client.Object) []string {
 	return []string{o.(*v1alpha1.Experiment).Spec.Workflow.Template}
 }
 
-func clusterNames(o client.Object) []string { return clustersNamed(o.(*v1alpha1.Experiment)) }
+// clusterNames are the Clusters of core.arlon.io that an Experiment names.
+func clusterNames(e client.Object) (all []string) {
+	for _, t := range e.(*v1alpha1.Experiment).Spec.Targets {
+		if t.Cluster.ClusterRef != nil {
+			all = append(all, t.Cluster.ClusterRef.Name)
+		}
+	}
+	return all
+}
 
 // enqueueWhere wakes the Experiments that name the object.
 func enqueueWhere(c client.Reader, index string) handler.EventHandler {

@@ -37,16 +37,6 @@ func (n names) reference(t v1alpha1.Target) *unstructured.Unstructured {
 	})
 }
 
-// clustersNamed are the Clusters that an Experiment names.
-func clustersNamed(e *v1alpha1.Experiment) (all []string) {
-	for _, t := range e.Spec.Targets {
-		if t.Cluster.ClusterRef != nil {
-			all = append(all, t.Cluster.ClusterRef.Name)
-		}
-	}
-	return all
-}
-
 // unnamed says which target does not tell what its cluster is.
 func unnamed(spec v1alpha1.ExperimentSpec) string {
 	for _, t := range spec.Targets {

@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/labkeeper/labkeeper/internal/conditions"
 )
 
 // ClusterGVK is a Cluster.
@@ -32,7 +34,7 @@ type ClusterState struct {
 // ReadCluster reads the state of a Cluster. What it says of a generation before is not what it is now; where it does not say of
 // which, it is taken at its word.
 func ReadCluster(cluster *unstructured.Unstructured) ClusterState {
-	ready := condition(cluster)
+	ready := conditions.Of(cluster, "Ready")
 	status, _ := ready["status"].(string)
 	observed, told, _ := unstructured.NestedInt64(ready, "observedGeneration")
 	outrun := told && observed < cluster.GetGeneration()
@@ -42,24 +44,7 @@ func ReadCluster(cluster *unstructured.Unstructured) ClusterState {
 	case status == "True":
 		return ClusterState{Message: fmt.Sprintf("it was Ready at generation %d, and its spec is of generation %d", observed, cluster.GetGeneration())}
 	}
-	reason, _ := ready["reason"].(string)
-	message, _ := ready["message"].(string)
-	if reason != "" && message != "" {
-		reason += ": "
-	}
-	return ClusterState{Message: reason + message}
-}
-
-// condition is the condition Ready; empty if there is none.
-func condition(cluster *unstructured.Unstructured) map[string]any {
-	conditions, _, _ := unstructured.NestedFieldNoCopy(cluster.Object, "status", "conditions")
-	list, _ := conditions.([]any)
-	for _, c := range list {
-		if m, _ := c.(map[string]any); m["type"] == "Ready" {
-			return m
-		}
-	}
-	return nil
+	return ClusterState{Message: conditions.Said(ready)}
 }
 
 // StripCluster is the cache's transform for Clusters: of what they say nothing is read but the condition Ready.
@@ -68,7 +53,7 @@ func StripCluster(o any) (any, error) {
 	if !ok {
 		return o, nil
 	}
-	ready := condition(cluster)
+	ready := conditions.Of(cluster, "Ready")
 	cluster.SetManagedFields(nil)
 	cluster.SetAnnotations(nil)
 	cluster.SetLabels(nil)

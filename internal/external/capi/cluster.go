@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/labkeeper/labkeeper/internal/conditions"
 )
 
 // ClusterGVK is a Cluster of Cluster API 1.11 or later.
@@ -80,7 +82,7 @@ func ReadCluster(cluster *unstructured.Unstructured) ClusterState {
 		reason, _, _ := unstructured.NestedString(cluster.Object, append(at, "failureReason")...)
 		message, _, _ := unstructured.NestedString(cluster.Object, append(at, "failureMessage")...)
 		if reason != "" || message != "" {
-			return ClusterState{Failed: true, Message: join(reason, message), Endpoint: s.Endpoint}
+			return ClusterState{Failed: true, Message: conditions.Join(reason, message), Endpoint: s.Endpoint}
 		}
 	}
 	s.Message = waitsFor(cluster)
@@ -92,16 +94,9 @@ func ReadCluster(cluster *unstructured.Unstructured) ClusterState {
 var waiting = []string{"InfrastructureReady", "ControlPlaneInitialized", "ControlPlaneAvailable", "ControlPlaneReady", "Ready"}
 
 func waitsFor(cluster *unstructured.Unstructured) string {
-	conditions, _, _ := unstructured.NestedSlice(cluster.Object, "status", "conditions")
 	for _, name := range waiting {
-		for _, c := range conditions {
-			condition, _ := c.(map[string]any)
-			if condition["type"] != name || condition["status"] == "True" {
-				continue
-			}
-			reason, _ := condition["reason"].(string)
-			message, _ := condition["message"].(string)
-			return join(reason, message)
+		if c := conditions.Of(cluster, name); c != nil && c["status"] != "True" {
+			return conditions.Said(c)
 		}
 	}
 	return ""
@@ -122,14 +117,4 @@ func endpoint(cluster *unstructured.Unstructured) string {
 func flag(u *unstructured.Unstructured, path ...string) bool {
 	b, _, _ := unstructured.NestedBool(u.Object, path...)
 	return b
-}
-
-func join(reason, message string) string {
-	switch {
-	case reason == "":
-		return message
-	case message == "":
-		return reason
-	}
-	return reason + ": " + message
 }

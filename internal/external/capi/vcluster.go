@@ -3,6 +3,8 @@ package capi
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/labkeeper/labkeeper/internal/conditions"
 )
 
 // VClusterGVK is the control plane and infrastructure of a virtual cluster, in one.
@@ -22,7 +24,7 @@ func ReadVCluster(vcluster *unstructured.Unstructured) (ready bool, message stri
 	if flag(vcluster, "status", "ready") {
 		return true, ""
 	}
-	return false, join(reason, text)
+	return false, conditions.Join(reason, text)
 }
 
 // VCluster is a virtual cluster.

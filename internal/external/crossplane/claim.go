@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/labkeeper/labkeeper/internal/conditions"
 )
 
 // GKEClusterGVK is the claim of a GKE cluster (the XRD xgkeclusters.illm.io).
@@ -102,14 +104,14 @@ const longestAddress = 512
 // ReadClaim reads a claim's state.
 func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 	var s ClaimState
-	ready, synced := condition(claim, "Ready"), condition(claim, "Synced")
+	ready, synced := conditions.Of(claim, "Ready"), conditions.Of(claim, "Synced")
 	s.Ready = ready["status"] == "True"
 	s.Failed = !s.Ready && synced["status"] == "False"
 	switch {
 	case s.Failed:
-		s.Message = said(synced)
+		s.Message = conditions.Said(synced)
 	case !s.Ready:
-		s.Message = said(ready)
+		s.Message = conditions.Said(ready)
 	}
 	if endpoint, _, _ := unstructured.NestedString(claim.Object, "status", "endpoint"); len(endpoint) <= longestAddress && address.MatchString(endpoint) {
 		s.Endpoint = endpoint
@@ -131,26 +133,4 @@ func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 // namespace of Crossplane, or in that of a namespaced composite.
 func ConnectionSecret(namespace, composite string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: composite + connectionSuffix}
-}
-
-func condition(u *unstructured.Unstructured, conditionType string) map[string]any {
-	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	for _, c := range conditions {
-		if m, ok := c.(map[string]any); ok && m["type"] == conditionType {
-			return m
-		}
-	}
-	return nil
-}
-
-func said(condition map[string]any) string {
-	reason, _ := condition["reason"].(string)
-	message, _ := condition["message"].(string)
-	if message == "" {
-		return reason
-	}
-	if reason == "" {
-		return message
-	}
-	return reason + ": " + message
 }
