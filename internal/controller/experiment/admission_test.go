@@ -38,6 +38,7 @@ func TestReview(t *testing.T) {
 		"no such type yet": {experiment: experimentOf(targetOf("app", "later")), warning: "NotSupportedYet: "},
 		"made of nothing":  {experiment: experimentOf(targetOf("app", v1alpha1.ClusterTalos)), refusal: "InvalidSpec: spec.targets: target app"},
 		"no name":          {experiment: experimentOf(targetOf("app", v1alpha1.ClusterReferred)), refusal: "InvalidSpec: spec.targets: target app does not name its cluster"},
+		"no kubeconfig":    {experiment: experimentOf(targetOf("app", v1alpha1.ClusterExisting)), refusal: "InvalidSpec: spec.targets: target app does not name the kubeconfig of its cluster"},
 		"no Cluster":       {experiment: experimentOf(referring("app")), warning: "ClusterNotFound: Cluster lab/k3 does not exist"},
 		"no kind of it": {
 			experiment: experimentOf(referring("app")),

@@ -267,6 +267,9 @@ func (f facts) sumUp(t *target) {
 		}
 		messages = append(messages, fmt.Sprintf("component %s: it is not wanted any more, and %s %s", componentOf(app), kube.Describe(app), what))
 	}
+	if t.unregistrable != "" && !t.healthy() {
+		messages = append(messages, "no other credentials can be given to Argo CD: "+t.unregistrable)
+	}
 	t.message = strings.Join(messages, "; ")
 	if worst < len(severity) {
 		t.appReason = severity[worst]

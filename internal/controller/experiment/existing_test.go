@@ -354,6 +354,35 @@ func TestNote53ClusterIsRegisteredAgain(t *testing.T) {
 	}
 }
 
+// Argo CD says no more than that it cannot log in. That there are other credentials, and why they are not used, is said beside it.
+func TestNote53WhyAClusterIsNotRegisteredAgain(t *testing.T) {
+	rotated := strings.Replace(kubeconfig, "canary-token", "canary-token-2", 1)
+	for name, test := range map[string]struct {
+		happens func(l *lab)
+		says    string
+	}{
+		"not readable":    {func(l *lab) { l.update(staging("not a kubeconfig")) }, "given to Argo CD: Secret lab/staging, key config: "},
+		"gone":            {func(l *lab) { _ = l.client.Delete(t.Context(), staging("")) }, "given to Argo CD: Secret lab/staging with key config does not exist; create it"},
+		"another has it":  {func(l *lab) { l.update(staging(rotated)); l.create(registrationOf(t, "production", kubeconfig)) }, "by Secret argocd/production, and would use"},
+		"it is as it was": {func(*lab) {}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, onExisting(staging(kubeconfig))...)
+			l.until(v1alpha1.PhaseReady)
+			test.happens(l)
+			l.disconnect("ComparisonError", "the server has asked for the client to provide credentials")
+			l.pass()
+			message := l.message(v1alpha1.ConditionApplicationsHealthy)
+			if !strings.Contains(message, "asked for the client to provide credentials") || !strings.Contains(message, test.says) || strings.Contains(message, "canary") {
+				t.Errorf("it says %q", message)
+			}
+			if told := strings.Contains(message, "given to Argo CD"); told != (test.says != "") {
+				t.Errorf("it says %q", message)
+			}
+		})
+	}
+}
+
 // What Argo CD cannot compare for good is looked at once a minute.
 func TestDisconnectedIsLookedAtAgain(t *testing.T) {
 	l := newLab(t, onExisting(staging(kubeconfig))...)

@@ -3,6 +3,7 @@ package experiment
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 )
@@ -12,7 +13,7 @@ import (
 type existing struct{ nothing }
 
 func (existing) kubeconfig(n names, t v1alpha1.Target, _ *unstructured.Unstructured) kubeconfigRef {
-	ref := t.Cluster.KubeconfigSecret
+	ref := ptr.Deref(t.Cluster.KubeconfigSecret, v1alpha1.SecretKey{}) // the plan refuses one without
 	return kubeconfigRef{
 		Secret: types.NamespacedName{Namespace: n.experiment.Namespace, Name: ref.Name}, Key: orDefault(ref.Key, "kubeconfig"),
 		Remedy: "create it, with the kubeconfig of the cluster", Authors: true,

@@ -40,8 +40,11 @@ func (n names) reference(t v1alpha1.Target) *unstructured.Unstructured {
 // unnamed says which target does not tell what its cluster is.
 func unnamed(spec v1alpha1.ExperimentSpec) string {
 	for _, t := range spec.Targets {
-		if refers(t) && ptr.Deref(t.Cluster.ClusterRef, v1alpha1.ClusterReference{}).Name == "" {
+		switch {
+		case refers(t) && ptr.Deref(t.Cluster.ClusterRef, v1alpha1.ClusterReference{}).Name == "":
 			return fmt.Sprintf("spec.targets: target %s does not name its cluster; set cluster.clusterRef", t.Name)
+		case t.Cluster.Type == v1alpha1.ClusterExisting && ptr.Deref(t.Cluster.KubeconfigSecret, v1alpha1.SecretKey{}).Name == "":
+			return fmt.Sprintf("spec.targets: target %s does not name the kubeconfig of its cluster; set cluster.kubeconfigSecret", t.Name)
 		}
 	}
 	return ""

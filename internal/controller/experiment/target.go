@@ -37,6 +37,8 @@ type target struct {
 	blockedBy     []string
 	// clusterUp: the cluster is up and Argo CD knows it, or will by this pass's writes.
 	clusterUp bool
+	// unregistrable is why Argo CD cannot be given other credentials of a cluster that it was told of.
+	unregistrable string
 	// clusterReason and appReason are reasons of the conditions while the step is not done.
 	clusterReason, appReason string
 	message                  string
@@ -243,7 +245,7 @@ func (f facts) grant(t *target) Write {
 // describe is the cluster as messages name it, by the objects that it is made by.
 func (t *target) describe(desired []*unstructured.Unstructured) string {
 	if len(desired) == 0 {
-		return "The cluster of Secret " + t.spec.Cluster.KubeconfigSecret.Name
+		return "The cluster of Secret " + ptr.Deref(t.spec.Cluster.KubeconfigSecret, v1alpha1.SecretKey{}).Name
 	}
 	return kube.Describe(desired[0])
 }
@@ -252,32 +254,51 @@ func (t *target) describe(desired []*unstructured.Unstructured) string {
 func (f facts) register(p *Plan, t *target, what string) {
 	c := f.seen.Connections[t.spec.Name]
 	secret, err := f.desiredClusterSecret(t, c)
+	reason, why := f.unregistrable(c, err, what)
 	switch {
 	case f.frozen:
 		t.message = what + " is up and is not registered while the spec cannot be acted on"
+	case why == "":
+		p.Confirm = append(p.Confirm, f.confirmed(t)...)
+		p.Writes = append(p.Writes, Write{Object: secret, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
+		t.clusterUp = true
+	default:
+		t.clusterReason, t.message = reason, why
+		f.lookForCredentials(p, t, c, reason)
+	}
+}
+
+// unregistrable says why Argo CD cannot be given the credentials of a cluster, err among it, and what to do about it; empty where it can.
+func (f facts) unregistrable(c Connection, err error, what string) (reason, why string) {
+	switch {
 	case c.ReadErr != nil:
-		t.clusterReason, t.message = kube.Reason(c.ReadErr), kube.Message(c.ReadErr)
+		return kube.Reason(c.ReadErr), kube.Message(c.ReadErr)
+	case c.Missing != "":
+		return v1alpha1.ReasonKubeconfigMissing, what + " is Ready and " + c.Missing
+	case !c.Found:
+		return v1alpha1.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s with key %s does not exist; %s", c.Secret, c.Key, c.Remedy)
+	case c.Err != nil || err != nil:
+		return v1alpha1.ReasonKubeconfigInvalid, fmt.Sprintf("Secret %s, key %s: %v", c.Secret, c.Key, firstError(c.Err, err))
+	case c.Clash != "":
+		return v1alpha1.ReasonNameTaken, fmt.Sprintf("Argo CD knows the cluster of Secret %s already, with other credentials, by %s, and would use one of the two for both; "+
+			"use the same credentials, or wait until that is gone", c.Secret, c.Clash)
+	}
+	return "", ""
+}
+
+// lookForCredentials does what there is to do while a cluster cannot be registered.
+func (f facts) lookForCredentials(p *Plan, t *target, c Connection, reason string) {
+	switch {
+	case c.ReadErr != nil:
 		f.grantAgain(p, t, c)
 	case c.Missing != "":
-		t.clusterReason = v1alpha1.ReasonKubeconfigMissing
-		t.message = what + " is Ready and " + c.Missing
-	case !c.Found:
-		t.clusterReason, p.Wait = v1alpha1.ReasonKubeconfigMissing, secretDelay
-		t.message = fmt.Sprintf("Secret %s with key %s does not exist; %s", c.Secret, c.Key, c.Remedy)
-	case c.Err != nil || err != nil:
-		t.clusterReason, p.Wait = v1alpha1.ReasonKubeconfigInvalid, secretDelay
-		t.message = fmt.Sprintf("Secret %s, key %s: %v", c.Secret, c.Key, firstError(c.Err, err))
-	case c.Clash != "":
-		t.clusterReason, p.Wait = v1alpha1.ReasonNameTaken, lastLook
-		t.message = fmt.Sprintf("Argo CD knows the cluster of Secret %s already, with other credentials, by %s, and would use one of the two for both; "+
-			"use the same credentials, or wait until that is gone", c.Secret, c.Clash)
+	case reason == v1alpha1.ReasonNameTaken:
+		p.Wait = lastLook
 		if c.Stray != nil {
 			p.Writes = append(p.Writes, Write{Action: Delete, Object: c.Stray, Known: true, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
 		}
 	default:
-		p.Confirm = append(p.Confirm, f.confirmed(t)...)
-		p.Writes = append(p.Writes, Write{Object: secret, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
-		t.clusterUp = true
+		p.Wait = secretDelay
 	}
 }
 
@@ -291,7 +312,8 @@ func (f facts) registerAgain(p *Plan, t *target) {
 	p.lookIn(lastLook) // it may be rotated later, which nobody tells
 	f.grantAgain(p, t, c)
 	secret, err := f.desiredClusterSecret(t, c)
-	if f.frozen || !c.Found || c.Clash != "" || c.Err != nil || c.ReadErr != nil || err != nil {
+	_, t.unregistrable = f.unregistrable(c, err, t.describe(f.desiredCluster(t.spec)))
+	if f.frozen || t.unregistrable != "" {
 		return
 	}
 	if at := deployedEndpoint(t.apps); t.cluster == nil && argocd.Address(at) != argocd.Address(c.Credentials.Server) {
