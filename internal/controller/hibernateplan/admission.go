@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -79,7 +80,8 @@ var _ admission.Validator[*v1alpha1.ScheduleException] = exceptionReviewer{}
 // ValidateCreate reviews a new exception.
 func (r exceptionReviewer) ValidateCreate(ctx context.Context, e *v1alpha1.ScheduleException) (admission.Warnings, error) {
 	plan, err := r.planOf(ctx, e)
-	if err != nil {
+	all, errs := r.beside(ctx, e)
+	if err = errors.Join(err, errs); err != nil {
 		log.FromContext(ctx).Error(err, "Reviewing ScheduleException")
 		return admission.Warnings{"the ScheduleException was not reviewed: " + conditions.Line(err.Error())}, nil
 	}
@@ -92,6 +94,11 @@ func (r exceptionReviewer) ValidateCreate(ctx context.Context, e *v1alpha1.Sched
 		return admission.Warnings{string(e.Status.State) + ": " + e.Status.Message}, nil
 	case v1alpha1.ExceptionExpired:
 		return admission.Warnings{string(e.Status.State) + ": spec.validUntil has passed"}, nil
+	}
+	all = slices.DeleteFunc(exceptionsOf(plan.Name, all), func(other v1alpha1.ScheduleException) bool { return other.Name == e.Name })
+	if _, more := counting(append(all, *e), r.Clock.Now()); more > 0 {
+		p := tooMany(more)
+		return admission.Warnings{p.reason + ": " + p.message}, nil
 	}
 	return nil, nil
 }

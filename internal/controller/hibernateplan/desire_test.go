@@ -423,6 +423,32 @@ func judgeChanged(t *testing.T, r *Exceptions, changed client.Object) (all strin
 	return all
 }
 
+// Whoever adds the exception that is one too many hears that nothing begins with it, also where it takes the place of another.
+func TestReviewOfTooManyExceptions(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 2)
+	objects := []client.Object{plan}
+	for i := range maxExceptions {
+		e := suspended(time.Hour, 2*time.Hour)
+		e.Namespace, e.Name, e.Spec.PlanRef.Name = plan.Namespace, fmt.Sprintf("e-%03d", i), plan.Name
+		objects = append(objects, &e)
+	}
+	_, c := newReconciler(t, objects...)
+	r := exceptionReviewer{&Exceptions{Client: c, Clock: clocktesting.NewFakePassiveClock(noon)}}
+	changed := objects[1].(*v1alpha1.ScheduleException).DeepCopy()
+	changed.Spec.ValidUntil = metav1.NewTime(noon.Add(3 * time.Hour))
+	if warnings, err := r.ValidateUpdate(t.Context(), objects[1].(*v1alpha1.ScheduleException), changed); err != nil || len(warnings) > 0 {
+		t.Errorf("of a changed one: %v, %v", warnings, err)
+	}
+	for name, from := range map[string]time.Duration{"first": time.Minute, "last": time.Hour} {
+		more := changed.DeepCopy()
+		more.Name, more.Spec.ValidFrom = name, metav1.NewTime(noon.Add(from))
+		warnings, err := r.ValidateCreate(t.Context(), more)
+		if err != nil || len(warnings) != 1 || !strings.HasPrefix(warnings[0], "TooManyExceptions: 101 ScheduleExceptions ") {
+			t.Errorf("of the %s: %v, %v", name, warnings, err)
+		}
+	}
+}
+
 // An exception that is one too many says so itself, whether it would be in force by now or not, until there is a place for it: one of the
 // others was deleted, or has passed. Only those are looked at that a change concerns.
 func TestExceptionsThatDoNotCount(t *testing.T) {

@@ -289,10 +289,15 @@ func (f facts) want(p *Plan, plan *v1alpha1.HibernatePlan) {
 // crowded sees whether a plan has more exceptions than count, and how many: nothing begins then, because what does not count may be why.
 func (f facts) crowded(p *Plan, plan *v1alpha1.HibernatePlan, more int) {
 	if more > 0 && plan.DeletionTimestamp == nil && (p.Problem == nil || p.Problem.ofTarget) {
-		p.Problem = &problem{reason: v1alpha1.ReasonTooManyExceptions, message: fmt.Sprintf(
-			"%d ScheduleExceptions of the plan have not passed, and at most %d count: suspensions before others, and those that begin first; "+
-				"delete some, or give them more windows instead. Until then nothing begins", maxExceptions+more, maxExceptions)}
+		p.Problem = tooMany(more)
 	}
+}
+
+// tooMany is the problem of a plan that has some exceptions more than count.
+func tooMany(more int) *problem {
+	return &problem{reason: v1alpha1.ReasonTooManyExceptions, message: fmt.Sprintf(
+		"%d ScheduleExceptions of the plan have not passed, and at most %d count: suspensions before others, and those that begin first; "+
+			"delete some, or give them more windows instead. Until then nothing begins", maxExceptions+more, maxExceptions)}
 }
 
 // timetable is the schedule that counts: that of the spec, or where it cannot be read the one with which the cycle began,
