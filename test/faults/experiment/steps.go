@@ -366,6 +366,13 @@ func removeReferred(ctx context.Context, s *faults.Stage) error {
 	return s.Client.Delete(ctx, u)
 }
 
+// createReferred makes it anew.
+func createReferred(ctx context.Context, s *faults.Stage) error {
+	u := k3.DeepCopy()
+	u.SetNamespace(s.Namespace)
+	return s.Client.Create(ctx, u)
+}
+
 // editChild changes a child by a JSON patch.
 func editChild(kind, patch string) action {
 	return onChild(kind, func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {

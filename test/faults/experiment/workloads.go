@@ -938,6 +938,18 @@ var meddling = []faults.Workload{
 		Done: gone,
 	},
 	{
+		// What takes its place is another cluster: what was deployed is deployed there anew, before there is a verdict.
+		Name:    "referred-again-running",
+		Objects: objects(k3, onReferred),
+		Holds:   []string{workflowEnds},
+		Steps: steps(
+			step(running, removeReferred),
+			step(telling("k3 does not exist"), createReferred),
+			step(inState(v1alpha1.TargetHealthy), release(workflowEnds)),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
+	},
+	{
 		Name:    "application-deleted",
 		Objects: objects(onHub),
 		Holds:   []string{applicationHealthy},
