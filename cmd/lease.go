@@ -2,13 +2,18 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 )
@@ -27,7 +32,7 @@ const (
 )
 
 // newLease is the lock of the manager that leads. Who leads, the logs say.
-func newLease(config *rest.Config, namespace string) (resourcelock.Interface, error) {
+func newLease(config *rest.Config, namespace string) (*lease, error) {
 	// It has a timeout of its own, and sets it in what it is given: every other request would have it, too, however long it may
 	// take, as a write of a large object.
 	lock, err := leaderelection.NewResourceLock(rest.CopyConfig(config), unrecorded{}, leaderelection.Options{
@@ -47,6 +52,39 @@ type lease struct {
 	mu sync.Mutex
 	// renewed is when the lease was last written as ours; zero while it is not.
 	renewed time.Time
+	// answer is what the API server said last; nil while it has said nothing.
+	answer atomic.Pointer[answer]
+}
+
+// answer is nil, or why the lease can be neither read nor written.
+type answer struct{ refusal error }
+
+// ready is an error while nobody can know who leads: a manager that may not read or write the lease would wait for ever.
+func (l *lease) ready(*http.Request) error {
+	switch said := l.answer.Load(); {
+	case said == nil:
+		return fmt.Errorf("the Lease %s has not been looked at yet", l.Describe())
+	case said.refusal != nil:
+		return fmt.Errorf("no manager can lead: %w", said.refusal)
+	}
+	return nil
+}
+
+// heard keeps what the API server says. What else goes wrong passes.
+func (l *lease) heard(err error) {
+	switch {
+	case err == nil:
+		l.answer.Store(&answer{})
+	case apierrors.IsForbidden(err), apierrors.IsNotFound(err): // the namespace
+		l.answer.Store(&answer{err})
+	}
+}
+
+// Get reads the lease.
+func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	l.heard(client.IgnoreNotFound(err)) // then it is created
+	return record, raw, err
 }
 
 // Create takes a lease that is not there.
@@ -78,7 +116,8 @@ func (l *lease) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
 		return nil
 	}
 	l.renewed = time.Time{} // one that fails may or may not have been stored
-	if err := write(ctx, r); err != nil {
+	err := write(ctx, r)
+	if l.heard(err); err != nil {
 		return err
 	}
 	if ours {

@@ -70,6 +70,51 @@ func TestLeaseIsRenewedInTime(t *testing.T) {
 	}
 }
 
+// unreadable is a lock that cannot be read.
+type unreadable struct {
+	resourcelock.Interface
+	err error
+}
+
+func (unreadable) Describe() string { return "labkeeper-system/labkeeper" }
+func (unreadable) Identity() string { return "me" }
+func (u unreadable) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return &resourcelock.LeaderElectionRecord{}, nil, u.err
+}
+func (u unreadable) Create(context.Context, resourcelock.LeaderElectionRecord) error { return u.err }
+
+// A manager that may never lead is not ready, in place of one that looks well and does nothing; one that could not ask is as before.
+func TestReadyToLead(t *testing.T) {
+	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
+	forbidden := apierrors.NewForbidden(leases, "labkeeper", errors.New("no Role"))
+	absent := apierrors.NewNotFound(leases, "labkeeper")
+	get := func(l *lease) { _, _, _ = l.Get(t.Context()) }
+	create := func(l *lease) { _ = l.Create(t.Context(), resourcelock.LeaderElectionRecord{}) }
+	l := &lease{clock: clock.RealClock{}}
+	for _, step := range []struct {
+		name string
+		err  error
+		do   func(*lease)
+		want bool
+	}{
+		{"asked in vain", errors.New("connection refused"), get, false},
+		{"may not read", forbidden, get, false},
+		{"asked in vain again", errors.New("connection refused"), get, false},
+		{"there is none yet", absent, get, true},
+		{"may not create", forbidden, create, false},
+		{"there is one", nil, get, true},
+		{"asked in vain once", errors.New("connection refused"), get, true},
+		{"no namespace", absent, create, false},
+		{"created", nil, create, true},
+	} {
+		l.Interface = unreadable{err: step.err}
+		step.do(l)
+		if err := l.ready(nil); (err == nil) != step.want {
+			t.Errorf("%s: %v", step.name, err)
+		}
+	}
+}
+
 // stored is a lock in memory: who takes it is told, and has to wait for the answer.
 type stored struct {
 	mu     sync.Mutex

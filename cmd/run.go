@@ -89,13 +89,14 @@ func run(ctx context.Context, o options) error {
 func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, o options) (*warming, error) {
 	var lock resourcelock.Interface
 	if o.leaderElect {
-		var err error
-		if lock, err = newLease(config, o.leaderElectionNamespace); err != nil {
+		l, err := newLease(config, o.leaderElectionNamespace)
+		if err != nil {
 			if o.leaderElectionNamespace == "" {
 				err = fmt.Errorf("%w (outside of a cluster set --leader-election-namespace)", err)
 			}
 			return nil, fmt.Errorf("preparing to lead: %w", err)
 		}
+		lock = l
 	}
 	own, caches := &kube.OwnWrites{}, controller.CacheOptions(o.Options)
 	caches.NewInformer = own.NewInformer
@@ -128,6 +129,11 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMap
 	})
 	if err != nil {
 		return nil, err
+	}
+	if l, ok := lock.(*lease); ok {
+		if err := mgr.AddReadyzCheck("lease", l.ready); err != nil {
+			return nil, fmt.Errorf("adding /readyz: %w", err)
+		}
 	}
 	return &warming{Manager: mgr}, mgr.Add(own)
 }

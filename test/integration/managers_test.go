@@ -149,43 +149,52 @@ func cloudAccount(namespace string) *hibernator.CloudProvider {
 	}
 }
 
-var _ = Describe("A manager whose caches are not filled", func() {
-	It("is alive, acts on the other kinds, and is ready when they are", func() {
+// refusing is a kubeconfig by which the API server refuses some paths, until it is allowed to answer.
+func refusing(path string, allowed *atomic.Bool) string {
+	GinkgoHelper()
+	config := hub.Config()
+	target, err := url.Parse(config.Host)
+	Expect(err).NotTo(HaveOccurred())
+	forward := httputil.NewSingleHostReverseProxy(target)
+	forward.Transport, err = rest.TransportFor(config)
+	Expect(err).NotTo(HaveOccurred())
+	forward.FlushInterval = -1 // watches
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.URL.Path, path) && !allowed.Load() {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	DeferCleanup(server.CloseClientConnections)
+	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
+	Expect(clientcmd.WriteToFile(clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"proxy": {Server: server.URL}},
+		Contexts:       map[string]*clientcmdapi.Context{"proxy": {Cluster: "proxy"}},
+		CurrentContext: "proxy",
+	}, kubeconfig)).To(Succeed())
+	return kubeconfig
+}
+
+var _ = Describe("A manager that is not ready", func() {
+	// begin starts one, and returns what it answers.
+	begin := func(name string, args ...string) (m *env.Process, answers func(path string) func() bool) {
+		GinkgoHelper()
 		shared.stop()
 		DeferCleanup(restartShared)
-
-		By("keeping one kind from it")
-		config := hub.Config()
-		target, err := url.Parse(config.Host)
-		Expect(err).NotTo(HaveOccurred())
-		forward := httputil.NewSingleHostReverseProxy(target)
-		forward.Transport, err = rest.TransportFor(config)
-		Expect(err).NotTo(HaveOccurred())
-		forward.FlushInterval = -1 // watches
-		var allowed atomic.Bool
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if strings.HasSuffix(r.URL.Path, "/components") && !allowed.Load() {
-				w.WriteHeader(http.StatusForbidden)
-				return
-			}
-			forward.ServeHTTP(w, r)
-		}))
-		DeferCleanup(server.CloseClientConnections)
-		kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-		Expect(clientcmd.WriteToFile(clientcmdapi.Config{
-			Clusters:       map[string]*clientcmdapi.Cluster{"proxy": {Server: server.URL}},
-			Contexts:       map[string]*clientcmdapi.Context{"proxy": {Cluster: "proxy"}},
-			CurrentContext: "proxy",
-		}, kubeconfig)).To(Succeed())
 		probes, err := env.FreeAddress()
 		Expect(err).NotTo(HaveOccurred())
-		m, err := hub.StartProcess("filling", managerBinary, append(hub.managerArgs(probes), "--kubeconfig="+kubeconfig)...)
+		m, err = hub.StartProcess(name, managerBinary, append(hub.managerArgs(probes), args...)...)
 		Expect(err).NotTo(HaveOccurred())
 		DeferCleanup(m.Stop)
-
-		answers := func(path string) func() bool {
+		return m, func(path string) func() bool {
 			return func() bool { return env.Answers(background(), "http://"+probes+path) }
 		}
+	}
+
+	It("is alive, and acts on the kinds whose caches are filled, until all are", func() {
+		var allowed atomic.Bool
+		m, answers := begin("filling", "--kubeconfig="+refusing("/components", &allowed))
 		Eventually(answers("/healthz")).Should(BeTrue(), func() string { return m.Tail(15) })
 		Consistently(answers("/readyz")).WithTimeout(2 * time.Second).Should(BeFalse())
 		account := cloudAccount(hub.newStage().namespace)
@@ -195,6 +204,16 @@ var _ = Describe("A manager whose caches are not filled", func() {
 			g.Expect(account.Status.Conditions).NotTo(BeEmpty())
 		}).Should(Succeed(), func() string { return m.Tail(15) })
 		Expect(answers("/readyz")()).To(BeFalse())
+		allowed.Store(true)
+		Eventually(answers("/readyz")).Should(BeTrue(), func() string { return m.Tail(15) })
+	})
+
+	It("is alive, until it may lead", func() {
+		var allowed atomic.Bool
+		m, answers := begin("barred", "--kubeconfig="+refusing("/leases", &allowed), "--leader-elect", "--leader-election-namespace="+managerNamespace)
+		Eventually(answers("/healthz")).Should(BeTrue(), func() string { return m.Tail(15) })
+		Eventually(m.Tail).WithArguments(50).Should(ContainSubstring("Error retrieving lease lock"))
+		Consistently(answers("/readyz")).WithTimeout(2 * time.Second).Should(BeFalse())
 		allowed.Store(true)
 		Eventually(answers("/readyz")).Should(BeTrue(), func() string { return m.Tail(15) })
 	})
