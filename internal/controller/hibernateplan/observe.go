@@ -377,16 +377,8 @@ func (s *scope) observeAttempt(ctx context.Context, seen *sight) error {
 			seen.held, err = s.formerActs(ctx, seen)
 			return err
 		}
-		// The cache may not have one that has just been made.
-		if seen.job, err = kube.Get(ctx, s.Live, jobGVK, s.names().in(seen.attempt)); err != nil {
+		if said, err = s.unseen(ctx, seen); err != nil || seen.made {
 			return err
-		}
-		if seen.job != nil && !marks.Owns(s.owner, seen.job) {
-			return &kube.NameTakenError{Object: kube.Describe(seen.job)}
-		}
-		if seen.made = seen.job != nil && !finished(seen.job); seen.made {
-			seen.stops = unseenAgain
-			return nil
 		}
 	}
 	if seen.job == nil && said == nil {
@@ -394,6 +386,25 @@ func (s *scope) observeAttempt(ctx context.Context, seen *sight) error {
 		return err
 	}
 	return s.conclude(ctx, seen, said)
+}
+
+// unseen looks for the Job of an attempt that the cache may not have, because it has just been made, and returns what its runner
+// has said by now; nil if nothing. It was asked before, and may have said it meanwhile, and ended its Job: what it says, it says
+// before that.
+func (s *scope) unseen(ctx context.Context, seen *sight) (*runner.Result, error) {
+	var err error
+	if seen.job, err = kube.Get(ctx, s.Live, jobGVK, s.names().in(seen.attempt)); err != nil {
+		return nil, err
+	}
+	if seen.job != nil && !marks.Owns(s.owner, seen.job) {
+		return nil, &kube.NameTakenError{Object: kube.Describe(seen.job)}
+	}
+	if seen.made = seen.job != nil && !finished(seen.job); seen.made {
+		seen.stops = unseenAgain
+		return nil, nil //nolint:nilnil // it has said nothing yet
+	}
+	point, err := s.point(ctx, seen.Target)
+	return result(point, seen.attempt), err
 }
 
 // acts says whether a pod of a Job may still act.

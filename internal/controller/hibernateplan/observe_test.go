@@ -27,6 +27,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
 // A Job does not end as long as its pod is there, and the pod of a node that does not answer stays: the attempt has failed
@@ -191,6 +192,45 @@ func TestJobThatTheCacheDoesNotHave(t *testing.T) {
 	}
 	if s, _ := look(late); s.seen.Jobs[attempt] || !s.seen.Looked[attempt] {
 		t.Error("it is gone, and nobody has seen that")
+	}
+}
+
+// A Job that the cache does not have may end while it is looked for, by which its runner has said how.
+func TestJobThatEndsUnseen(t *testing.T) {
+	plan, n := attempting(v1alpha1.OperationShutdown, "a")
+	attempt := only(plan)
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: attempt}}
+	marks.Set(plan, job)
+	for name, ends := range map[string]func(client.Client) error{
+		"it has ended": func(c client.Client) error {
+			ended := job.DeepCopy()
+			ended.ResourceVersion, ended.Status.Conditions = "", []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
+			return c.Status().Update(t.Context(), ended)
+		},
+		"it is gone": func(c client.Client) error { return c.Delete(t.Context(), job.DeepCopy()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			live := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job.DeepCopy()).Build(), interceptor.Funcs{
+				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+					if o.GetObjectKind().GroupVersionKind() == jobGVK {
+						point := pointOf(n, "a", attempt)
+						point.Data = map[string]string{runner.KeyResult: fmt.Sprintf(`{"execution":%q,"completed":true,"resources":1,"done":1}`, attempt)}
+						if err := errors.Join(c.Update(ctx, point), ends(c)); err != nil {
+							return err
+						}
+					}
+					return c.Get(ctx, key, o, opts...)
+				},
+			})
+			late := fake.NewClientBuilder().WithScheme(scheme.Scheme).Build()
+			s := &scope{Reconciler: &Reconciler{Client: late, Live: live, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
+			if err := s.observeAttempts(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if o, ended := s.seen.Outcomes[attempt]; !ended || !o.completed || o.resources != 1 {
+				t.Errorf("its outcome is %+v, and there is one: %t", o, ended)
+			}
+		})
 	}
 }
 
