@@ -655,3 +655,30 @@ spec:
 		}
 	})
 })
+
+// A manager that starts may find an object as it was a moment ago, want just what that says, and so write nothing.
+var _ = Describe("What another manager has written last of an object", func() {
+	DescribeTable("is put right",
+		func(ctx SpecContext, kind, spec, field string) {
+			d := newDormitory(ctx)
+			u := &unstructured.Unstructured{}
+			Expect(yaml.Unmarshal([]byte("spec: "+spec), &u.Object)).To(Succeed())
+			u.SetGroupVersionKind(hibernator.GroupVersion.WithKind(kind))
+			u.SetNamespace(d.namespace)
+			u.SetName("any")
+			Expect(d.client.Create(ctx, u)).To(Succeed())
+			says := func(g Gomega) string {
+				g.Expect(d.client.Get(ctx, client.ObjectKeyFromObject(u), u)).To(Succeed())
+				said, _, err := unstructured.NestedString(u.Object, "status", field)
+				g.Expect(err).NotTo(HaveOccurred())
+				return said
+			}
+			Eventually(says).WithTimeout(time.Minute).ShouldNot(BeEmpty())
+			right := says(Default)
+			Expect(d.client.Status().Patch(ctx, u, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"status":{%q:"Active"}}`, field)))).To(Succeed())
+			Eventually(says).WithTimeout(20 * time.Second).Should(Equal(right))
+		},
+		Entry("a ScheduleException", "ScheduleException", `{planRef: {name: none}, type: suspend, validFrom: "2020-01-01T00:00:00Z", validUntil: "2120-01-01T00:00:00Z", windows: [{startCron: "0 0 28 2 *", endCron: "1 0 28 2 *"}]}`, "state"),
+		Entry("a CloudProvider", "CloudProvider", `{type: aws, aws: {accountId: "123456789012", region: eu-central-1, auth: {static: {secretRef: {name: keys}}}}}`, "message"),
+	)
+})

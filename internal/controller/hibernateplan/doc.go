@@ -7,7 +7,7 @@
 //
 // # What it watches
 //
-// HibernatePlans, their statuses too where another manager has written them (kube.Told); ScheduleExceptions,
+// HibernatePlans and ScheduleExceptions, their statuses too where another manager has written them (kube.Told);
 // K8SClusters, Namespaces (their labels and annotations), and its own Jobs. Restore points, ControllerRevisions and
 // pods are read from the server, when an attempt has ended, and the Job and the pods that a former plan of the name has
 // left, before one begins. So is a Job that the cache does not have yet; what its runner has said is read after it.

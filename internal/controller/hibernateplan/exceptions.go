@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
@@ -36,6 +37,8 @@ type Exceptions struct {
 	Recorder events.EventRecorder
 	// Clock tells the time.
 	Clock clock.PassiveClock
+
+	told *kube.Told
 }
 
 // Reconcile says how a ScheduleException is.
@@ -53,11 +56,11 @@ func (r *Exceptions) Reconcile(ctx context.Context, e *v1alpha1.ScheduleExceptio
 	}
 	before := e.DeepCopy()
 	wait := judge(e, plan, all, r.Clock.Now())
-	var told []kube.Event
+	var happened []kube.Event
 	if e.Status.State == v1alpha1.ExceptionInvalid && e.Status.Message != before.Status.Message {
-		told = append(told, kube.Event{Type: corev1.EventTypeWarning, Reason: string(e.Status.State), Message: e.Status.Message})
+		happened = append(happened, kube.Event{Type: corev1.EventTypeWarning, Reason: string(e.Status.State), Message: e.Status.Message})
 	}
-	return kube.Finish(ctx, r.Client, r.Recorder, before, e, "", kube.Outcome{Wait: wait, Events: told})
+	return kube.Finish(ctx, r.Client, r.Recorder, before, e, "", kube.Outcome{Wait: wait, Events: happened, Told: r.told})
 }
 
 // planOf reads the plan of an exception; nil if there is none.
@@ -176,13 +179,13 @@ func check(plan *v1alpha1.HibernatePlan, e *v1alpha1.ScheduleException) (*schedu
 
 // setupExceptions registers the reconciler of ScheduleExceptions, which the index of theirs must be there for.
 func setupExceptions(mgr ctrl.Manager, o Options) error {
-	r := &Exceptions{Client: mgr.GetClient(), Clock: o.Clock, Recorder: kube.Silence}
+	r := &Exceptions{Client: mgr.GetClient(), Clock: o.Clock, Recorder: kube.Silence, told: kube.NewTold()}
 	if o.Events {
 		r.Recorder = mgr.GetEventRecorder("scheduleexception-controller")
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("scheduleexception").
-		For(&v1alpha1.ScheduleException{}, builder.WithPredicates(kube.Respecified)).
+		For(&v1alpha1.ScheduleException{}, builder.WithPredicates(predicate.Or(kube.Respecified, r.told.ByOthers(exceptionStatus)))).
 		Watches(&v1alpha1.ScheduleException{}, handler.EnqueueRequestsFromMapFunc(r.places), builder.WithPredicates(kube.Respecified)).
 		Watches(&v1alpha1.HibernatePlan{}, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, plan client.Object) []reconcile.Request {
 			var list v1alpha1.ScheduleExceptionList
@@ -198,3 +201,5 @@ func setupExceptions(mgr ctrl.Manager, o Options) error {
 		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: kube.Backoff()}).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(r.Client, r)))
 }
+
+func exceptionStatus(o client.Object) any { return o.(*v1alpha1.ScheduleException).Status }
