@@ -174,11 +174,14 @@ var mutants = []faults.Mutant{
 		Workloads: []string{"detached"}, Modes: []faults.Mode{faults.Expired},
 	},
 	{
-		Name: "seen-ended", RootCause: "a Job whose end is the first that is seen of it wakes nobody",
-		Edits: []faults.Edit{{
-			File: "internal/controller/hibernateplan/controller.go",
-			Old:  "CreateFunc: func(e event.CreateEvent) bool { return ending(e.Object) > 0 }", New: "CreateFunc: func(event.CreateEvent) bool { return false }",
-		}},
+		Name: "seen-ended", RootCause: "a Job whose end is the first that is seen of it wakes nobody, and nobody looks again for one that is not seen",
+		Edits: []faults.Edit{
+			{
+				File: "internal/controller/hibernateplan/controller.go",
+				Old:  "CreateFunc: func(e event.CreateEvent) bool { return ending(e.Object) > 0 }", New: "CreateFunc: func(event.CreateEvent) bool { return false }",
+			},
+			{File: observe, Old: "		seen.stops = unseenAgain\n", New: ""},
+		},
 		Workloads: []string{"sequential"}, Modes: []faults.Mode{faults.Coalesced},
 	},
 }
