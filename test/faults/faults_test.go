@@ -1201,6 +1201,47 @@ func TestBehind(t *testing.T) {
 	}
 }
 
+// The kind whose events are late is another than that of the write, and each of them has its turn, whatever statuses are between.
+func TestLate(t *testing.T) {
+	watched := map[schema.GroupResource]bool{{Resource: "owners"}: true, {Resource: "parts"}: true, {Resource: "runs"}: true}
+	for name, c := range map[string]struct {
+		writes []string
+		// want is the kind that is late at each write; empty where none can be.
+		want []string
+	}{
+		"statuses that tell of a part": {
+			writes: []string{"owners", "parts", "owners", "owners", "parts", "owners", "owners", "owners"},
+			want:   []string{"parts", "owners", "parts", "owners", "owners", "owners", "owners", "owners"},
+		},
+		"a status for each part": {
+			writes: []string{"parts", "owners", "parts", "owners", "parts", "owners"},
+			want:   []string{"owners", "parts", "owners", "parts", "owners", "owners"},
+		},
+		"one and the other of several kinds": {
+			writes: []string{"owners", "owners", "owners", "owners", "parts", "runs"},
+			want:   []string{"parts", "runs", "owners", "parts", "runs", "runs"},
+		},
+		"what is not watched is not late, and is of one kind": {
+			writes: []string{"secrets", "roles", "secrets", "parts", "owners", "secrets"},
+			want:   []string{"parts", "owners", "parts", "owners", "owners", ""},
+		},
+		"one kind alone": {writes: []string{"owners", "owners"}, want: []string{"owners", "owners"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reference := &Reference{watched: watched}
+			for _, kind := range c.writes {
+				reference.Writes = append(reference.Writes, Write{Verb: "patch", Resource: schema.GroupVersionResource{Resource: kind}})
+			}
+			for i, want := range c.want {
+				f := Fault{Held, i + 1}
+				if got := reference.held(f); got.Resource != want || f.possible(reference) != (want != "") {
+					t.Errorf("late at write %d is %q, not %q, and that is possible: %t", f.K, got.Resource, want, f.possible(reference))
+				}
+			}
+		})
+	}
+}
+
 // sampleHas checks that a sample has every mode, and kills at many writes in few runs.
 func sampleHas(t *testing.T, sample []Plan, reference *Reference) {
 	t.Helper()

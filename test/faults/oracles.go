@@ -54,16 +54,41 @@ type Reference struct {
 	most    map[string]int
 }
 
-// late are the kinds of which events can come late from a write on, because the manager writes
-// such an object then or later and watches it.
-func (ref *Reference) late(k int) []schema.GroupResource {
-	var out []schema.GroupResource
-	for _, w := range ref.Writes[k-1:] {
-		if kind := w.Resource.GroupResource(); ref.watched[kind] && !slices.Contains(out, kind) {
-			out = append(out, kind)
+// late is the kind of which events come late from a write on: one that the manager watches, and writes then or later. It is
+// another than that of the write, the one that is written next, and in each next write of the same kind in a row another one,
+// that of the write itself last; kinds that are not watched are one. What is told is late then by what it is told of, and what
+// it is told of by what is told, however many statuses there are. It is empty if there is none.
+func (ref *Reference) late(k int) schema.GroupResource {
+	watched := func(n int) schema.GroupResource {
+		if kind := ref.kind(n); ref.watched[kind] {
+			return kind
+		}
+		return schema.GroupResource{}
+	}
+	var kinds []schema.GroupResource
+	for n := k; n <= len(ref.Writes); n++ {
+		if kind := watched(n); !kind.Empty() && !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
 		}
 	}
-	return out
+	if own := watched(k); !own.Empty() {
+		kinds = append(kinds[1:], own)
+	}
+	return inTurnOf(kinds, ref.inARow(k, watched)-1)
+}
+
+// kind is that of the write of an ordinal.
+func (ref *Reference) kind(n int) schema.GroupResource {
+	return ref.Writes[n-1].Resource.GroupResource()
+}
+
+// inARow is how many writes up to one are of the same kind.
+func (ref *Reference) inARow(k int, kind func(int) schema.GroupResource) int {
+	n := 1
+	for n < k && kind(k-n) == kind(k) {
+		n++
+	}
+	return n
 }
 
 // past is the ordinal of the write whose moment a manager that travels is put back to: that before the last one, two or
@@ -80,16 +105,11 @@ func (ref *Reference) past(f Fault) int {
 // Those are mostly statuses that tell of the writes before: what is behind, is behind what they say. Where no other kind
 // was written that is watched, it is one of the same kind; 0 if there is none.
 func (ref *Reference) unseen(k int) int {
-	kind := func(n int) schema.GroupResource { return ref.Writes[n-1].Resource.GroupResource() }
-	run := 1 // how many writes of the kind there are in a row
-	for run < k && kind(k-run) == kind(k) {
-		run++
-	}
 	var others, own []int
 	for n := k; n > 0; n-- {
 		switch {
-		case !ref.watched[kind(n)]:
-		case kind(n) == kind(k):
+		case !ref.watched[ref.kind(n)]:
+		case ref.kind(n) == ref.kind(k):
 			own = append(own, n)
 		default:
 			others = append(others, n)
@@ -101,7 +121,7 @@ func (ref *Reference) unseen(k int) int {
 	if len(others) == 0 {
 		return 0
 	}
-	return others[(run-1)%len(others)]
+	return others[(ref.inARow(k, ref.kind)-1)%len(others)]
 }
 
 // held is the kind that a fault is about: that whose events come late, that is behind, or that cannot be read, which is
@@ -110,10 +130,10 @@ func (ref *Reference) unseen(k int) int {
 func (ref *Reference) held(f Fault) schema.GroupResource {
 	switch f.Mode {
 	case Held:
-		return inTurnOf(ref.late(f.K), f.K)
+		return ref.late(f.K)
 	case Behind:
 		if n := ref.unseen(f.K); n > 0 {
-			return ref.Writes[n-1].Resource.GroupResource()
+			return ref.kind(n)
 		}
 	case Unread, Unreadable:
 		return inTurnOf(ref.reads[f.K], f.K)
@@ -123,12 +143,12 @@ func (ref *Reference) held(f Fault) schema.GroupResource {
 	return schema.GroupResource{}
 }
 
-// inTurnOf is one of some kinds, another at each write; empty if there is none.
-func inTurnOf(kinds []schema.GroupResource, k int) schema.GroupResource {
+// inTurnOf is one of some kinds, another for each number; empty if there is none.
+func inTurnOf(kinds []schema.GroupResource, n int) schema.GroupResource {
 	if len(kinds) == 0 {
 		return schema.GroupResource{}
 	}
-	return kinds[k%len(kinds)]
+	return kinds[n%len(kinds)]
 }
 
 func byName(a, b schema.GroupResource) int { return strings.Compare(a.String(), b.String()) }
