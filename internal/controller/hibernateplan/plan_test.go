@@ -1335,3 +1335,25 @@ func TestTakenOutKeepsThePhase(t *testing.T) {
 		}
 	}
 }
+
+// One that is suspended while a target wakes that was taken out begins nothing: what runs is not what the phase is about.
+func TestTakenOutOfASuspendedPlan(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))
+	w.until(noon.Add(9 * time.Hour))
+	w.plan.Spec.Targets = w.plan.Spec.Targets[:2]
+	for range 5 {
+		w.pass(-1)
+	}
+	if e := w.entry("c"); !running(e) {
+		t.Fatalf("c is %s", e.State)
+	}
+	w.plan.Spec.Suspend = true
+	w.pass(-1)
+	if running := running(w.entry("c")); !running || w.plan.Status.Phase != v1alpha1.PhaseSuspended {
+		t.Errorf("c is running: %t, and the phase %s", running, w.plan.Status.Phase)
+	}
+	w.settle()
+	if w.asleep["c"] || len(w.asleep) == 0 || w.plan.Status.Phase != v1alpha1.PhaseSuspended {
+		t.Errorf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+	}
+}

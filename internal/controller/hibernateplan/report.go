@@ -151,7 +151,7 @@ func (v view) bestEffort() bool {
 
 func (v view) phase() v1alpha1.Phase {
 	switch {
-	case v.owner.Spec.Suspend && v.owner.DeletionTimestamp == nil && !v.any(running):
+	case v.owner.Spec.Suspend && v.owner.DeletionTimestamp == nil && !v.any(func(e *execution) bool { return running(e) && !v.takenOut(e) }):
 		return v1alpha1.PhaseSuspended
 	case v.stuck() && (v.any(v.unwoken) || !v.bestEffort()):
 		return v1alpha1.PhaseError
