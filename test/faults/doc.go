@@ -55,7 +55,7 @@
 // The proxy asks for JSON, which can be taken apart into events, and passes them on late, once
 // or twice (streams.go). Each watch alone keeps its order, as those of the API server do. What
 // is held is held before the write goes out, because the event of a write may come before its
-// answer.
+// answer; and a watch that ends (U3) ends then.
 // Where one kind alone is late (U2), it is another than that of the write, the one that is written next: what is told by
 // the write comes before what it is told of. In each next write of the same kind in a row it is another one, and that of
 // the write itself when all others were: each kind is late beside each, whatever the rhythm in which statuses come.

@@ -137,9 +137,6 @@ func (f Fault) delays() bool {
 // travels says whether another manager finds something as it was before.
 func (f Fault) travels() bool { return f.Mode == Travel || f.Mode == Behind }
 
-// holds says whether events come late.
-func (f Fault) holds() bool { return f.Mode == Coalesced || f.Mode == Held }
-
 // lasts is how long a fault that refuses does; 0 is once.
 func (f Fault) lasts() time.Duration {
 	switch f.Mode {

@@ -558,6 +558,37 @@ func TestProxyDelays(t *testing.T) {
 	}
 }
 
+// The event of a write that a watch ends at is not seen, as early as it comes: the kind is listed anew.
+func TestProxyExpiresBeforeTheEvent(t *testing.T) {
+	written := make(chan struct{})
+	watches := toys(t, "", written)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !isWatch(r) {
+			close(written)
+			time.Sleep(stillness)
+		}
+		watches(w, r)
+	}))
+	defer server.Close()
+	p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
+		Fault: Fault{Expired, 1}, hide: hider("run-x", nil), mine: func(*unstructured.Unstructured) bool { return true },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	stream := watching(t, p.url)
+	read(stream, 1)
+	response, err := http.Post(p.url+"/api/v1/namespaces/run-x/toys", "application/json", strings.NewReader(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if diff := cmp.Diff([]string{"ERROR"}, read(stream, 1)); diff != "" {
+		t.Errorf("what came (-want +got):\n%s", diff)
+	}
+}
+
 func TestCoalesce(t *testing.T) {
 	tests := map[string]struct{ events, want []string }{
 		"nothing":         {nil, nil},

@@ -246,7 +246,7 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 			refuse(w, p.plan.Mode, plain)
 			return
 		}
-		if p.next() && p.plan.holds() {
+		if p.next() && p.plan.delays() {
 			p.streams.begin() // the event of a write may come before its answer
 		}
 		// A write that has come this far does not depend on who still waits for it.
@@ -317,7 +317,7 @@ func (p *proxy) came(r *http.Response) error {
 	}
 	switch {
 	case p.plan.Mode == Expired:
-		p.streams.begin()
+		p.streams.answered()
 	case p.plan.Mode == Unreadable:
 		time.AfterFunc(p.plan.lasts(), p.cease)
 	case p.plan.loses():

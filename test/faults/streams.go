@@ -34,7 +34,7 @@ type streams struct {
 	open    []*stream
 	holding bool
 	doubled bool
-	// ended are the streams that were ended and have not been opened again.
+	// ended are the streams that were ended and have not been opened again, and one until the write is answered at which.
 	ended int
 	tally Tally
 }
@@ -116,15 +116,27 @@ func (s *streams) attach(w Write, r *http.Response) {
 	}
 	s.mu.Lock()
 	s.open = append(s.open, st)
+	s.left()
+	s.mu.Unlock()
+	go st.read()
+	go st.write()
+	r.Body = &attached{reader, st}
+}
+
+// left counts one of those down that were ended; mu is held.
+func (s *streams) left() {
 	if s.ended > 0 {
 		if s.ended--; s.ended == 0 {
 			s.over()
 		}
 	}
-	s.mu.Unlock()
-	go st.read()
-	go st.write()
-	r.Body = &attached{reader, st}
+}
+
+// answered tells that the write was stored at which the streams were ended.
+func (s *streams) answered() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left()
 }
 
 // attached is the manager's side of a stream.
@@ -236,6 +248,9 @@ func (s *streams) begin() {
 		s.holding = s.tally.Held == 0 // not again, when the API server has refused the write
 		return
 	}
+	if s.doubled { // as above
+		return
+	}
 	s.doubled = true
 	for _, st := range s.open {
 		if st.ended {
@@ -245,7 +260,7 @@ func (s *streams) begin() {
 		s.tally.Ended++
 		st.tell()
 	}
-	s.ended = s.tally.Ended
+	s.ended = s.tally.Ended + 1
 }
 
 // release delivers what was held.
