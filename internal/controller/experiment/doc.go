@@ -201,10 +201,12 @@
 // of it are asked to go that nothing takes the place of, and where that does not make its cluster known, the cluster
 // Secrets of all, its kubeconfig, and in a teardown whether the server has the Applications still; in a teardown the
 // cluster Secret of every claim that is left and of every existing cluster, the Cluster of one that is made by several
-// objects when that has gone and others are to, a list of Workflows and Applications before anything of the clusters
-// goes, one of every kind when the cache has nothing left, cannot see one of them, the deadline is over, or nothing at
-// all is recorded, and the claim, or Cluster, of an Application that is being deleted, where the cache has none, or
-// another Cluster than it is on.
+// objects when that has gone and others are to, a list of Applications before one is asked to go that by the spec
+// another target, or a component after its own, needs, none of which the cache has, with it, where no Workflow is
+// recorded that counts, a list of Workflows, one of both before anything of the clusters goes, one of every kind when
+// the cache has nothing left, cannot see one of them, the deadline is over, or nothing at all is recorded, and the
+// claim, or Cluster, of an Application that is asked to go or is being deleted, where the cache has none, or another
+// than it is on.
 //
 // # What it owns
 //
@@ -224,10 +226,11 @@
 // # Teardown
 //
 // The Workflow; then the Applications while their clusters still work, so that Argo CD can delete what they deployed,
-// those of dependents first; then the namespace on the hub, the cluster Secret and the claim, which Crossplane keeps
-// until the composite and the cluster are gone (compositeDeletePolicy Foreground); last the namespaces that clusters
-// were in. The finalizer goes when live lists prove that nothing is left, or that the cluster does not serve the kind
-// at all; one of which it no longer serves our version proves nothing, and is waited for.
+// those of dependents first, by what the server has, because a cache that has none of those may be behind; then the
+// namespace on the hub, the cluster Secret and the claim, which Crossplane keeps until the composite and the cluster
+// are gone (compositeDeletePolicy Foreground); last the namespaces that clusters were in. The finalizer goes when live
+// lists prove that nothing is left, or that the cluster does not serve the kind at all; one of which it no longer
+// serves our version proves nothing, and is waited for.
 //
 // What does not go is waited for by the deadline of spec.deletion, 30 minutes by default. It counts for each object
 // from when that was asked to go, which stands in the status, also if it is created again each time, and by the clock

@@ -283,6 +283,169 @@ func TestStaleTeardownKeepsTheOrder(t *testing.T) {
 	}
 }
 
+// lacking is a cache that does not have some objects yet.
+type lacking struct {
+	client.Reader
+	lacks func(*unstructured.Unstructured) bool
+}
+
+func (w lacking) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := w.Reader.Get(ctx, key, o, opts...)
+	if u, ok := o.(*unstructured.Unstructured); ok && err == nil && w.lacks(u) {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: u.GetKind()}, key.Name)
+	}
+	return err
+}
+
+func (w lacking) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	err := w.Reader.List(ctx, list, opts...)
+	if all, ok := list.(*unstructured.UnstructuredList); ok {
+		all.Items = slices.DeleteFunc(all.Items, func(u unstructured.Unstructured) bool { return w.lacks(&u) })
+	}
+	return err
+}
+
+// What is deployed on an Application goes before it, also when only the server knows of that: another target's Application, that of
+// a component after it, and the Workflow, which was submitted a moment before the manager was stopped.
+func TestStaleTeardownKeepsTheOrderOfApplications(t *testing.T) {
+	alone := targetOf("app", v1alpha1.ClusterHub)
+	alone.ApplicationPolicy, alone.Components = v1alpha1.ApplicationPerComponent, layers
+	last := func(app *unstructured.Unstructured) bool { return componentOf(app) == layers[2].String() }
+	for name, test := range map[string]struct {
+		lab   *lab
+		lacks func(*unstructured.Unstructured) bool
+		edit  func(*v1alpha1.Experiment)
+		// waits says what is not to be asked yet; by default what the cache has.
+		waits func(*unstructured.Unstructured) bool
+	}{
+		"dependents": {
+			lab:   tutorial(t),
+			lacks: func(o *unstructured.Unstructured) bool { return o.GetLabels()[v1alpha1.LabelTarget] == "loadgen" },
+		},
+		"layers": {lab: layered(t, v1alpha1.ClusterHub), lacks: func(o *unstructured.Unstructured) bool {
+			return last(o) || o.GetLabels()[v1alpha1.LabelTarget] == "load"
+		}},
+		"the last layer": {lab: newLab(t, experimentOf(alone), nginx(), template()), lacks: last},
+		// Those that a list finds before the clusters go.
+		"all Applications": {
+			lab:   tutorial(t),
+			lacks: func(o *unstructured.Unstructured) bool { return o.GetKind() == "Application" },
+			waits: func(o *unstructured.Unstructured) bool { return o.GetLabels()[v1alpha1.LabelTarget] == "app" },
+		},
+		"workflow not recorded": {
+			lab:   newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template()),
+			lacks: func(o *unstructured.Unstructured) bool { return o.GetKind() == "Workflow" },
+			edit:  func(e *v1alpha1.Experiment) { e.Status.Workflow = nil },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := test.lab
+			l.reconciler.Options.Fallback = Fallback{RepoURL: "https://git.example.com/components.git", Revision: "v1"}
+			l.until(v1alpha1.PhaseRunning)
+			if test.edit != nil {
+				e := l.get()
+				test.edit(e)
+				if err := l.client.Status().Update(t.Context(), e); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, gvk := range []schema.GroupVersionKind{argocd.ApplicationGVK, argoworkflows.WorkflowGVK} {
+				for _, o := range l.list(gvk) {
+					o.SetFinalizers([]string{"example.com/held"})
+					l.update(&o)
+				}
+			}
+			if test.edit == nil { // the Workflow goes first, and is seen to
+				l.remove()
+				l.mustReconcile()
+				workflow := l.list(argoworkflows.WorkflowGVK)[0]
+				l.finalize(&workflow)
+			} else {
+				l.remove()
+			}
+			l.reconciler.Foreign = lacking{l.client, test.lacks}
+			l.mustReconcile()
+			l.mustReconcile()
+			asked := 0
+			for _, gvk := range []schema.GroupVersionKind{argocd.ApplicationGVK, argoworkflows.WorkflowGVK} {
+				for _, o := range l.list(gvk) {
+					waits := !test.lacks(&o)
+					if test.waits != nil {
+						waits = test.waits(&o)
+					}
+					switch {
+					case !going(&o):
+					case waits:
+						t.Errorf("%s is asked to go before what needs it", kube.Describe(&o))
+					default:
+						asked++
+					}
+				}
+			}
+			if asked == 0 {
+				t.Error("what needs the others is not asked to go")
+			}
+			l.reconciler.Foreign = l.client
+			l.settle(l.play)
+			if l.get() != nil {
+				t.Error("it is still there")
+			}
+		})
+	}
+}
+
+// An Application goes when Argo CD knows its cluster, also when the cache has nothing of one of the two.
+func TestStaleTeardownRegistersFirst(t *testing.T) {
+	for _, kind := range []string{"Application", "GKECluster"} {
+		l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterGKE)), nginx(), template())
+		l.settle(l.play)
+		l.delete(argocd.SecretGVK)
+		l.reconciler.Foreign = lacking{l.client, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind }}
+		l.remove()
+		l.writes = nil
+		l.tick(l.without(argocd.ApplicationGVK))
+		if !l.registersFirst("create Secret") {
+			t.Errorf("without %s in the cache it writes %v", kind, l.writes)
+		}
+		l.reconciler.Foreign = l.client
+		l.settle(l.play)
+		if l.get() != nil {
+			t.Errorf("without %s in the cache it stays", kind)
+		}
+	}
+}
+
+// A cluster that cannot be read holds an Application up as what cannot be registered does.
+func TestStaleTeardownThatCannotReadTheCluster(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterGKE)), nginx(), template())
+	l.settle(l.play)
+	l.delete(argocd.SecretGVK)
+	l.getErrors["GKECluster"] = apierrors.NewForbidden(schema.GroupResource{Resource: "gkeclusters"}, "x", errors.New("no rights"))
+	l.reconciler.Foreign = lacking{unread{l.client, l}, func(o *unstructured.Unstructured) bool { return o.GetKind() == "GKECluster" }}
+	l.remove()
+	l.tick(l.without())
+	if len(l.list(argocd.ApplicationGVK)) == 0 {
+		t.Error("the Application goes although it is not known of which cluster it is")
+	}
+	l.later(8 * time.Minute)
+	if l.tick(l.without()); len(l.list(argocd.ApplicationGVK)) > 0 {
+		t.Error("what cannot be read holds it for ever")
+	}
+}
+
+// unread is a cache that has what cannot be read live.
+type unread struct {
+	client.Reader
+	lab *lab
+}
+
+func (u unread) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	armed := u.lab.armed
+	u.lab.armed = false
+	defer func() { u.lab.armed = armed }()
+	return u.Reader.Get(ctx, key, o, opts...)
+}
+
 // A claim that takes the place of another is waited for and registered like the first.
 func TestClusterThatIsReplaced(t *testing.T) {
 	l := tutorial(t)

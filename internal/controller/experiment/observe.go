@@ -512,19 +512,42 @@ func (s *scope) observeDisconnected(ctx context.Context) {
 		asks := slices.ContainsFunc(next.Writes, func(w Write) bool {
 			return w.Action == Delete && slices.ContainsFunc(apps, func(app *unstructured.Unstructured) bool { return app.GetUID() == w.Object.GetUID() })
 		})
-		registered := s.names.registered(t, s.seen.Clusters[t.Name], apps)
-		if refers(t) {
+		registered, err := s.names.registered(t, s.seen.Clusters[t.Name], apps), error(nil)
+		switch {
+		case refers(t):
 			registered = referredEndpoint(apps, "") != ""
+		case asks && !registered:
+			err = s.observeClusterLive(ctx, t)
+			registered = err != nil || s.names.registered(t, s.seen.Clusters[t.Name], apps)
 		}
 		if (asks || slices.ContainsFunc(apps, argocd.Disconnected)) && registered {
-			s.observeRegistration(ctx, t, asks)
+			s.observeRegistration(ctx, t, asks, err)
 		}
 	}
 }
 
-// observeRegistration looks whether Argo CD knows the cluster of a target of which Applications are asked to go now, or have been.
-func (s *scope) observeRegistration(ctx context.Context, t v1alpha1.Target, asks bool) {
-	apps, c := s.seen.Applications[t.Name], s.registration(ctx, t)
+// observeClusterLive reads what a target's cluster is made by from the server: the cache may not have it yet, or that of before.
+func (s *scope) observeClusterLive(ctx context.Context, t v1alpha1.Target) error {
+	for i, o := range providerOf(t).objects(s.names, t) {
+		if s.seen.Kinds[o.GroupVersionKind()] != kube.KindServed {
+			continue
+		}
+		live, err := s.owned(kube.Get(ctx, s.Live, o.GroupVersionKind(), keyOf(o)))
+		if err != nil {
+			return err
+		}
+		s.seen.Clusters[t.Name][i] = live
+	}
+	return nil
+}
+
+// observeRegistration looks whether Argo CD knows the cluster of a target of which Applications are asked to go now, or have been. With
+// an error it is not known which cluster that is.
+func (s *scope) observeRegistration(ctx context.Context, t v1alpha1.Target, asks bool, err error) {
+	apps, c := s.seen.Applications[t.Name], Connection{ReadErr: err}
+	if err == nil {
+		c = s.registration(ctx, t)
+	}
 	if !c.Known || slices.ContainsFunc(apps, argocd.Disconnected) {
 		c = s.connectionAgain(ctx, t, c)
 	}
@@ -798,11 +821,10 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 	if err := s.restoreStart(ctx); err != nil || s.experiment.Status.StartedAt == nil {
 		return err // nothing was ever created
 	}
-	if err := s.observeUncached(ctx); err != nil {
+	if err := errors.Join(s.observeUncached(ctx), s.observeNeeding(ctx)); err != nil {
 		return err
 	}
-	s.observeClusterless(ctx)
-	s.observeDisconnected(ctx)
+	s.observeDeployed(ctx)
 	if d := (&demolition{facts: s.facts()}); d.takeFirst() {
 		return nil
 	}
@@ -819,7 +841,17 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 		s.seen.Unseen = s.seen.Unseen || !known
 		s.observeFormer(ctx)
 	}
+	if s.addApplications() { // which go first, and in their order
+		s.seen.Unseen = true
+		s.observeDeployed(ctx)
+	}
 	return s.observeKept(ctx)
+}
+
+// observeDeployed looks what Applications that go would leave, or could not go without.
+func (s *scope) observeDeployed(ctx context.Context) {
+	s.observeClusterless(ctx)
+	s.observeDisconnected(ctx)
 }
 
 // observeFormer looks for what is left of the clusters of another Experiment of the same name: one whose finalizer somebody has taken
@@ -901,11 +933,31 @@ func (s *scope) observeUncached(ctx context.Context) error {
 	if err := s.leftovers(ctx, apps); err != nil {
 		return err
 	}
-	for _, app := range s.seen.Leftovers[apps] {
-		target := s.names.targetOf(&app)
-		s.seen.Applications[target] = append(s.seen.Applications[target], &app)
-	}
+	s.addApplications()
 	return nil
+}
+
+// observeNeeding looks live, before Applications are asked to go, for what goes before them and the cache does not have.
+func (s *scope) observeNeeding(ctx context.Context) error {
+	next := &demolition{facts: s.facts()}
+	next.takeFirst()
+	kinds := slices.DeleteFunc(next.unseenNeeds(), func(gvk schema.GroupVersionKind) bool { return s.seen.Kinds[gvk] != kube.KindServed }) // which has been listed
+	if err := s.leftovers(ctx, kinds...); err != nil {
+		return err
+	}
+	s.seen.Unseen = s.addApplications() || s.seen.Unseen
+	return nil
+}
+
+// addApplications adds those that a live list has found, and says whether there are any that the cache does not have.
+func (s *scope) addApplications() (added bool) {
+	for _, app := range s.seen.Leftovers[argocd.ApplicationGVK] {
+		target := s.names.targetOf(&app)
+		if !slices.ContainsFunc(s.seen.Applications[target], func(seen *unstructured.Unstructured) bool { return keyOf(seen) == keyOf(&app) }) {
+			s.seen.Applications[target], added = append(s.seen.Applications[target], &app), true
+		}
+	}
+	return added
 }
 
 // restoreStart makes the record of the start anew where somebody has taken it away and there are any of the Experiment's children.

@@ -298,6 +298,36 @@ func (d *demolition) needed(name string) bool {
 	})
 }
 
+// unseenNeeds are the kinds of which the server is asked before the Applications go that are asked to: what needs those goes first, and
+// none of it was seen. A Workflow that is recorded has been looked for, but for the one after it.
+func (d *demolition) unseenNeeds() (kinds []schema.GroupVersionKind) {
+	for _, w := range d.Writes {
+		if w.Action != Delete || w.Object.GroupVersionKind() != argocd.ApplicationGVK {
+			continue
+		}
+		if recorded := d.experiment.Status.Workflow; !d.part && (recorded == nil || recorded.Superseded) {
+			kinds = union(kinds, []schema.GroupVersionKind{argoworkflows.WorkflowGVK})
+		}
+		if d.mayBeNeeded(w.Object) {
+			kinds = union(kinds, []schema.GroupVersionKind{argocd.ApplicationGVK})
+		}
+	}
+	return kinds
+}
+
+// mayBeNeeded says whether by the spec something needs an Application of which nothing was seen: another target, or a component after it.
+func (d *demolition) mayBeNeeded(app *unstructured.Unstructured) bool {
+	target := d.names.targetOf(app)
+	return slices.ContainsFunc(d.experiment.Spec.Targets, func(t v1alpha1.Target) bool {
+		if t.Name != target {
+			return slices.Contains(t.Depends, target) && len(d.seen.Applications[t.Name]) == 0
+		}
+		parts, _ := d.names.observedParts(t, d.seen.Applications[target])
+		at := slices.IndexFunc(parts, func(p part) bool { return p.app != nil && keyOf(p.app) == keyOf(app) })
+		return slices.ContainsFunc(parts[at+1:], func(p part) bool { return p.app == nil })
+	})
+}
+
 // awaits says whether any of some Applications has not had its time to go.
 func (d *demolition) awaits(apps ...*unstructured.Unstructured) bool {
 	return slices.ContainsFunc(apps, func(app *unstructured.Unstructured) bool { return !d.given(remnant{object: app}, 4) })

@@ -112,11 +112,12 @@ func (s size) downReads() map[string]int {
 	others := s.vcluster + s.talos // made by more than one object: the others go when the first is gone
 	uncached := s.existing + s.talos
 	counts := map[string]int{
-		"list gkeclusters":  min(s.claims(), 1),
-		"get clusters":      2 * others, // whether somebody has it, before the others, or what they are in
-		"list clusters":     2 * others,
-		"list vclusters":    2 * s.vcluster,            // with those before the namespace
-		"list applications": 2 + 2*others - s.referred, // of a Cluster nothing is left when they are gone
+		"list gkeclusters": min(s.claims(), 1),
+		"get clusters":     2 * others, // whether somebody has it, before the others, or what they are in
+		"list clusters":    2 * others,
+		"list vclusters":   2 * s.vcluster, // with those before the namespace
+		// Of a Cluster nothing is left when they are gone. Those that the others need are asked to go when none of the others is left.
+		"list applications": 2 + 2*others - s.referred + s.applications - 1,
 		"list workflows":    2 + 2*others - s.referred,
 		"list secrets":      1 + uncached + s.referred, // what it is registered by, before the Applications go
 		"list namespaces":   1 + uncached,
