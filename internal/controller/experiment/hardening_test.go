@@ -394,6 +394,30 @@ func TestStaleTeardownKeepsTheOrderOfApplications(t *testing.T) {
 	}
 }
 
+// What the cache alone still has is not told of as left behind.
+func TestStaleRelease(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
+	l.until(v1alpha1.PhaseComplete)
+	apps := l.list(argocd.ApplicationGVK)
+	workflow := l.list(argoworkflows.WorkflowGVK)[0]
+	workflow.SetFinalizers([]string{"workflows.argoproj.io/artifact-gc"})
+	l.update(&workflow)
+	l.stuck = "Workflow"
+	l.remove()
+	l.tick(l.without())
+	l.later(10 * time.Minute)
+	l.mustReconcile()
+	if apps := l.list(argocd.ApplicationGVK); len(apps) > 0 {
+		l.finalize(&apps[0])
+	}
+	l.reconciler.Foreign = before{l.client, apps}
+	l.later(time.Hour)
+	l.mustReconcile()
+	if left := l.orphans(); len(left) != 1 || left[0].Kind != "Workflow" {
+		t.Errorf("it tells of %+v", left)
+	}
+}
+
 // An Application goes when Argo CD knows its cluster, also when the cache has nothing of one of the two.
 func TestStaleTeardownRegistersFirst(t *testing.T) {
 	for _, kind := range []string{"Application", "GKECluster"} {

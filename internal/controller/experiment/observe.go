@@ -841,7 +841,7 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 		s.seen.Unseen = s.seen.Unseen || !known
 		s.observeFormer(ctx)
 	}
-	if s.addApplications() { // which go first, and in their order
+	if s.preferListed() { // which go first, and in their order
 		s.seen.Unseen = true
 		s.observeDeployed(ctx)
 	}
@@ -933,7 +933,7 @@ func (s *scope) observeUncached(ctx context.Context) error {
 	if err := s.leftovers(ctx, apps); err != nil {
 		return err
 	}
-	s.addApplications()
+	s.preferListed()
 	return nil
 }
 
@@ -945,17 +945,26 @@ func (s *scope) observeNeeding(ctx context.Context) error {
 	if err := s.leftovers(ctx, kinds...); err != nil {
 		return err
 	}
-	s.seen.Unseen = s.addApplications() || s.seen.Unseen
+	s.seen.Unseen = s.preferListed() || s.seen.Unseen
 	return nil
 }
 
-// addApplications adds those that a live list has found, and says whether there are any that the cache does not have.
-func (s *scope) addApplications() (added bool) {
-	for _, app := range s.seen.Leftovers[argocd.ApplicationGVK] {
+// preferListed has what live lists have found take the place of what the cache has of what goes first, and says whether there are
+// Applications that this does not have. What is gone is neither waited for nor told of as left.
+func (s *scope) preferListed() (added bool) {
+	if _, listed := s.seen.Leftovers[argoworkflows.WorkflowGVK]; listed && s.seen.Workflow != nil {
+		s.seen.Workflow = s.seen.leftOf(s.seen.Workflow)
+	}
+	listed, looked := s.seen.Leftovers[argocd.ApplicationGVK]
+	if !looked {
+		return false
+	}
+	cached := s.seen.Applications
+	s.seen.Applications = map[string][]*unstructured.Unstructured{}
+	for _, app := range listed {
 		target := s.names.targetOf(&app)
-		if !slices.ContainsFunc(s.seen.Applications[target], func(seen *unstructured.Unstructured) bool { return keyOf(seen) == keyOf(&app) }) {
-			s.seen.Applications[target], added = append(s.seen.Applications[target], &app), true
-		}
+		s.seen.Applications[target] = append(s.seen.Applications[target], &app)
+		added = added || !slices.ContainsFunc(cached[target], func(seen *unstructured.Unstructured) bool { return keyOf(seen) == keyOf(&app) })
 	}
 	return added
 }
