@@ -60,7 +60,7 @@ func Current(ctx context.Context, live client.Reader, gvk schema.GroupVersionKin
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading %s: %w", gvk.Kind, err)
 	}
-	if err == nil && now.ResourceVersion == o.GetResourceVersion() {
+	if err == nil && now.UID == o.GetUID() && now.ResourceVersion == o.GetResourceVersion() {
 		return nil
 	}
 	was := Metadata(gvk)

@@ -249,10 +249,13 @@ func (w Writer) Free(ctx context.Context, child *unstructured.Unstructured, free
 }
 
 // Confirm returns a conflict unless the server has the child in the desired state, with nothing strange, to stay and, if
-// desired has a UID, of that one, whatever the cache says: for what is never looked at again.
+// desired has a UID, of that one, or a resourceVersion, in that version, whatever the cache says: for what is never looked
+// at again.
 func (w Writer) Confirm(ctx context.Context, desired *unstructured.Unstructured) error {
 	live, err := w.live(ctx, desired)
-	if err == nil && (live.GetDeletionTimestamp() != nil || desired.GetUID() != "" && desired.GetUID() != live.GetUID() ||
+	differs := func(seen, now string) bool { return seen != "" && seen != now }
+	if err == nil && (live.GetDeletionTimestamp() != nil || differs(string(desired.GetUID()), string(live.GetUID())) ||
+		differs(desired.GetResourceVersion(), live.GetResourceVersion()) ||
 		!UpToDate(live, desired) || len(w.strange(live, desired)) > 0) {
 		return fmt.Errorf("confirming %s: %w", Describe(desired), Stale(desired, "it is not what the cache has"))
 	}

@@ -111,7 +111,7 @@ func (s *scope) prove(ctx context.Context) (stale, unconfirmed error) {
 	errs := make([]error, len(s.plan.Confirm))
 	for i, child := range s.plan.Confirm {
 		group.Go(func() error {
-			errs[i] = at(child.Condition, s.confirm(ctx, child.Object))
+			errs[i] = at(child.Condition, s.confirm(ctx, child))
 			return nil
 		})
 	}
@@ -119,12 +119,21 @@ func (s *scope) prove(ctx context.Context) (stale, unconfirmed error) {
 	return stale, firstError(errs...)
 }
 
-// confirm makes sure that the server has a child as it is to be, or another's object that was seen.
-func (s *scope) confirm(ctx context.Context, o *unstructured.Unstructured) error {
-	if marks.Owns(s.experiment, o) {
-		return s.writer().Confirm(ctx, o)
+// confirm makes sure that the server has a child as it is to be, or another's object that was seen, or either just as it was seen.
+func (s *scope) confirm(ctx context.Context, w Write) error {
+	gvk := w.Object.GroupVersionKind()
+	switch {
+	case w.AsSeen && w.Object.GetResourceVersion() == "":
+		if child, err := s.owned(kube.Get(ctx, s.Live, gvk, keyOf(w.Object))); child == nil {
+			return err
+		}
+		return kube.Stale(w.Object, "the cache does not have it yet")
+	case w.AsSeen:
+		return kube.Current(ctx, s.Live, gvk, w.Object)
+	case marks.Owns(s.experiment, w.Object):
+		return s.writer().Confirm(ctx, w.Object)
 	}
-	return kube.Still(ctx, s.Live, o)
+	return kube.Still(ctx, s.Live, w.Object)
 }
 
 func (s *scope) writer() kube.Writer {

@@ -32,12 +32,14 @@
 //     outdated Workflow has no verdict, and stays; nor has one of which that is not known. A cluster that was
 //     changed counts when it says that it has seen that (observedGeneration); one that says nothing of it is
 //     taken at its word, and how far machines are replaced is not looked at.
-//  5. The verdict is recorded with status.completedAt. It is the Workflow's, or with completion mode manual a person's,
-//     who resumes the Workflow or annotates the Experiment when there is one (an annotation from before holds the
-//     Workflow up, because whoever exports a manifest exports it, too): an Application that degrades in the meantime
-//     shows in its condition and does not undo it. A success whose cluster or Application has gone, or is being brought
-//     back to the spec, waits for that. From here on the only thing that still happens is the end of its time to live
-//     (lifetime.go), which deletes the Experiment, as it does in every phase, and that of a target's own.
+//  5. The verdict is recorded with status.completedAt. It is the Workflow's, or with completion mode manual a
+//     person's, who resumes the Workflow or annotates the Experiment when there is one (an annotation from before holds
+//     the Workflow up, because whoever exports a manifest exports it, too): an Application that degrades in the
+//     meantime shows in its condition and does not undo it. A success whose cluster or Application has gone, or is
+//     being brought back to the spec, waits for that. What the status says for good is what the server has: a verdict,
+//     a bad one too, waits for a cache that has something of before. From here on the only thing that still happens is
+//     the end of its time to live (lifetime.go), which deletes the Experiment, as it does in every phase, and that of a
+//     target's own.
 //
 // A hub target's "cluster" is the one the manager runs on: nothing of it is provisioned,
 // registered or deleted but the namespace that Argo CD makes there for the Experiment. That
@@ -196,17 +198,17 @@
 // another of; a template that the cache does not have, where a Workflow that only waits takes its place; a child whose
 // create says AlreadyExists, and one that is changed; who the manager is, before it lets itself read Secrets; a claim,
 // before its cluster is registered, and before Applications go that were for the one whose place it has taken; every
-// claim, Cluster and Application once, before a good verdict, also that of one that is terminated, after which nothing
-// is looked at any more, and before another Workflow is submitted; the cluster Secret of a target, before Applications
-// of it are asked to go that nothing takes the place of, and where that does not make its cluster known, the cluster
-// Secrets of all, its kubeconfig, and in a teardown whether the server has the Applications still; in a teardown the
-// cluster Secret of every claim that is left and of every existing cluster, the Cluster of one that is made by several
-// objects when that has gone and others are to, a list of Applications before one is asked to go that by the spec
-// another target, or a component after its own, needs, none of which the cache has, with it, where no Workflow is
-// recorded that counts, a list of Workflows, one of both before anything of the clusters goes, one of every kind when
-// the cache has nothing left, cannot see one of them, the deadline is over, or nothing at all is recorded, and the
-// claim, or Cluster, of an Application that is asked to go or is being deleted, where the cache has none, or another
-// than it is on.
+// claim, Cluster and Application once, also one that is not there, before a verdict, after which nothing is looked at
+// any more, good or bad, and what one that is terminated rests on, and before another Workflow is submitted; the
+// cluster Secret of a target, before Applications of it are asked to go that nothing takes the place of, and where that
+// does not make its cluster known, the cluster Secrets of all, its kubeconfig, and in a teardown whether the server has
+// the Applications still; in a teardown the cluster Secret of every claim that is left and of every existing cluster,
+// the Cluster of one that is made by several objects when that has gone and others are to, a list of Applications
+// before one is asked to go that by the spec another target, or a component after its own, needs, none of which the
+// cache has, with it, where no Workflow is recorded that counts, a list of Workflows, one of both before anything of
+// the clusters goes, one of every kind when the cache has nothing left, cannot see one of them, the deadline is over,
+// or nothing at all is recorded, and the claim, or Cluster, of an Application that is asked to go or is being deleted,
+// where the cache has none, or another than it is on.
 //
 // # What it owns
 //

@@ -283,6 +283,59 @@ func TestStaleTeardownKeepsTheOrder(t *testing.T) {
 	}
 }
 
+// What a verdict leaves in the status is true: it waits for a cache that has something of a moment before.
+func TestStaleStatusOfAVerdict(t *testing.T) {
+	fail := func(l *lab) {
+		workflow := l.list(argoworkflows.WorkflowGVK)[0]
+		workflow.Object["status"] = map[string]any{"phase": argoworkflows.PhaseFailed, "message": "as told"}
+		l.update(&workflow)
+	}
+	succeed := func(l *lab) {
+		workflow := l.list(argoworkflows.WorkflowGVK)[0]
+		l.succeed(&workflow)
+	}
+	for name, test := range map[string]struct {
+		kind  schema.GroupVersionKind
+		ends  func(*lab)
+		phase v1alpha1.Phase
+	}{
+		"a bad one, of an Application":  {argocd.ApplicationGVK, fail, v1alpha1.PhaseFailed},
+		"a bad one, of a cluster":       {crossplane.GKEClusterGVK, fail, v1alpha1.PhaseFailed},
+		"a good one, of an Application": {argocd.ApplicationGVK, succeed, v1alpha1.PhaseComplete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterGKE)), nginx(), template())
+			l.until(v1alpha1.PhaseRunning)
+			was := l.list(test.kind)
+			for i := range was {
+				was[i].SetResourceVersion("1")
+				if test.phase == v1alpha1.PhaseComplete { // which one that degrades does not undo
+					_ = unstructured.SetNestedField(was[i].Object, "Degraded", "status", "health", "status")
+				} else {
+					was[i].Object["status"] = map[string]any{}
+				}
+			}
+			test.ends(l)
+			for _, foreign := range []client.Reader{before{l.client, was}, lacking{l.client, func(o *unstructured.Unstructured) bool {
+				return o.GroupVersionKind() == test.kind
+			}}} {
+				l.reconciler.Foreign = foreign
+				l.mustReconcile()
+				if at := l.get().Status.CompletedAt; at != nil {
+					t.Errorf("%T: there is a verdict: %s", foreign, l.message(v1alpha1.ConditionApplicationsHealthy))
+				}
+			}
+			l.reconciler.Foreign = l.client
+			l.mustReconcile()
+			if got := l.get().Status.Phase; got != test.phase {
+				t.Errorf("it is %s, want %s", got, test.phase)
+			}
+			l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionTrue, v1alpha1.ReasonClustersReady)
+			l.expect(v1alpha1.ConditionApplicationsHealthy, metav1.ConditionTrue, v1alpha1.ReasonApplicationsHealthy)
+		})
+	}
+}
+
 // lacking is a cache that does not have some objects yet.
 type lacking struct {
 	client.Reader

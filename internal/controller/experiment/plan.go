@@ -47,7 +47,7 @@ type Plan struct {
 	// Verdict says that the Workflow's end is the Experiment's.
 	Verdict bool
 	// Confirm are the objects that the plan rests on and that the server must have, not only the
-	// cache: the clusters and Applications of a good verdict, after which nothing is looked at, and
+	// cache: the clusters and Applications of a verdict, after which nothing is looked at, and
 	// a cluster that is registered, because the cache may have the one that it takes the place of,
 	// and an Application must not go back.
 	Confirm []Write
@@ -99,6 +99,8 @@ type Write struct {
 	Object *unstructured.Unstructured
 	// Known says that the object was seen: it is changed, not created.
 	Known bool
+	// AsSeen says, of one that the plan rests on, that the server must have it in the version that was seen, or not at all.
+	AsSeen bool
 	// Target that the object belongs to; empty for one of the whole Experiment, which is
 	// written only if all writes before it succeeded.
 	Target string
@@ -206,7 +208,43 @@ func (f facts) bringUp() Plan {
 		p.Wait = f.nextLook(*f.seen.Workflow)
 	}
 	p.Confirm = append(p.Confirm, f.deployed(p, targets)...)
+	if p.Verdict {
+		p.Confirm = f.asSeen(p.Confirm, targets)
+	}
 	return p
+}
+
+// asSeen lets a verdict, a bad one too, wait until everything that the status tells of is what the server has, to the version, what is
+// not there among it: nothing is looked at any more, so what a cache has of before would be told for good.
+func (f facts) asSeen(confirm []Write, targets map[string]*target) []Write {
+	add := func(condition string, o *unstructured.Unstructured) {
+		at := slices.IndexFunc(confirm, func(w Write) bool { return kube.Describe(w.Object) == kube.Describe(o) })
+		switch {
+		case at < 0:
+			confirm = append(confirm, Write{Object: o, AsSeen: true, Condition: condition})
+		case confirm[at].Object == o: // another's
+			confirm[at].AsSeen = true
+		default: // as it is to be, too
+			confirm[at].Object = confirm[at].Object.DeepCopy()
+			confirm[at].Object.SetResourceVersion(o.GetResourceVersion())
+		}
+	}
+	for _, spec := range f.experiment.Spec.Targets {
+		t := targets[spec.Name]
+		for i, o := range t.provider.objects(f.names, spec) {
+			add(v1alpha1.ConditionClustersReady, cmp.Or(t.object(i), named(o.GroupVersionKind(), keyOf(o))))
+		}
+		if t.reference != nil {
+			add(v1alpha1.ConditionClustersReady, t.reference)
+		}
+		for _, p := range t.parts {
+			add(v1alpha1.ConditionApplicationsHealthy, cmp.Or(p.app, named(argocd.ApplicationGVK, f.names.application(spec, p.component))))
+		}
+		for _, app := range t.removed {
+			add(v1alpha1.ConditionApplicationsHealthy, app)
+		}
+	}
+	return confirm
 }
 
 // follow takes the targets and the Workflow a step on.

@@ -142,7 +142,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "created-for-the-dead", RootCause: "children are created for an owner that only the cache still has",
-		Edits:     edit1(reading, "	if err == nil && now.ResourceVersion == o.GetResourceVersion() {", "	if true {"),
+		Edits:     edit1(reading, "	if err == nil && now.UID == o.GetUID() && now.ResourceVersion == o.GetResourceVersion() {", "	if true {"),
 		Workloads: []string{"delete-provisioned"}, Modes: []faults.Mode{faults.Held},
 	},
 	{
