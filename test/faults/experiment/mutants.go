@@ -163,18 +163,26 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "verdict-of-the-cache", RootCause: "a verdict that stands for ever rests on a cached child",
-		Edits:     edit1(plan, "	p.Confirm = append(p.Confirm, f.deployed(p, targets)...)\n", ""),
+		Edits: append(edit1(plan, "	p.Confirm = append(p.Confirm, f.deployed(p, targets)...)\n", ""),
+			faults.Edit{File: plan, Old: "		p.Confirm = f.asSeen(p.Confirm, targets)\n", New: ""}), // which would not find it in that version
 		Workloads: []string{"edit-running-undone"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
+		Name: "told-by-the-cache", RootCause: "what is said for good is what a cache has of before",
+		Edits:     edit1(plan, "		p.Confirm = f.asSeen(p.Confirm, targets)\n", ""),
+		Workloads: []string{"workflow-fails"}, Modes: []faults.Mode{faults.Behind},
+	},
+	{
 		Name: "verdict-of-another-cluster", RootCause: "a verdict rests on a cluster by name: another has taken its place",
-		Edits:     edit1(plan, "			o.SetUID(seen.GetUID())\n", ""),
+		Edits: append(edit1(plan, "			o.SetUID(seen.GetUID())\n", ""),
+			faults.Edit{File: plan, Old: "		p.Confirm = f.asSeen(p.Confirm, targets)\n", New: ""}), // which tells the two apart, too
 		Workloads: []string{"claim-deleted-running"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
 		Name: "verdict-before-repair", RootCause: "a verdict drops the writes of its pass",
-		Edits:     edit1(plan, "		if settling {\n", "		if settling && f.frozen {\n"),
-		Workloads: []string{"edit-running-undone"},
+		Edits: append(edit1(plan, "		if settling {\n", "		if settling && f.frozen {\n"),
+			faults.Edit{File: plan, Old: "	p.Confirm = append(p.Confirm, f.deployed(p, targets)...)\n", New: ""}), // which would find it
+		Workloads: []string{"application-edited"},
 	},
 
 	// Identity: names where there should be UIDs.
@@ -327,13 +335,20 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "unread-is-gone", RootCause: "what a teardown cannot read for a moment is taken for gone",
-		Edits:     edit1(observe, "	if err == nil || !d.over(d.refused[what].since, 4) {\n", "	if err == nil || d == nil {\n"),
+		Edits: append(edit1(observe, "	if err == nil || !d.over(d.refused[what].since, 4) {\n", "	if err == nil || d == nil {\n"),
+			faults.Edit{File: teardown, New: "", // which would wait for it
+				Old: "	for gvk, err := range d.seen.Unreadable {\n		unseen = append(unseen, remnant{gvk: gvk, err: err})\n	}\n"}),
 		Workloads: []string{"complete-delete"}, Modes: []faults.Mode{faults.Unreadable},
 	},
 	{
 		Name: "unlisted-is-none", RootCause: "a kind of which a manager that starts has no cache yet has no objects",
 		Edits:     edit1(plan, "		if state != kube.KindServed {\n			return true\n", "		if state < kube.KindSyncing {\n			return true\n"),
 		Workloads: []string{"edit-running-undone", "claim-deleted-running"}, Modes: []faults.Mode{faults.Blind},
+	},
+	{
+		Name: "needed-by-the-cache", RootCause: "the cache alone says that nothing needs an Application any more",
+		Edits:     edit1(observe, "	if err := s.leftovers(ctx, kinds...); err != nil {\n		return err\n	}\n	s.seen.Unseen", "	if err := s.leftovers(ctx, kinds[:0]...); err != nil {\n		return err\n	}\n	s.seen.Unseen"),
+		Workloads: []string{"delete-running-held"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
 		Name: "order-of-the-cache", RootCause: "the cache alone says that a cluster is not needed any more",

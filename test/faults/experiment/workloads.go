@@ -867,9 +867,9 @@ var meddling = []faults.Workload{
 		Objects: objects(straightRoad),
 		Holds:   []string{workflowEnds},
 		Steps: steps(
-			step(running, removeChild("GKECluster")),
-			step(losing),
-			step(healthy, release(workflowEnds)),
+			// A cache that has the first cluster has nothing that would hold the verdict up.
+			step(running, kill, release(workflowEnds)),
+			step(succeeded, lose("GKECluster"), start),
 		),
 		Done:   reached(v1alpha1.PhaseComplete),
 		Breaks: []string{clustersLast},
@@ -962,10 +962,13 @@ var meddling = []faults.Workload{
 	{
 		Name:    "application-edited",
 		Objects: objects(onHub),
-		Holds:   []string{applicationHealthy},
+		Holds:   []string{applicationHealthy, workflowEnds},
 		Steps: steps(
 			step(deploying, editChild("Application", `[{"op": "replace", "path": "/spec/sources/0/targetRevision", "value": "0.0.1"}]`)),
 			step(changedBack, release(applicationHealthy)),
+			// Its Workflow has succeeded on something else when it is looked at again.
+			step(running, kill, editChild("Application", `[{"op": "replace", "path": "/spec/sources/0/targetRevision", "value": "0.0.2"}]`), release(workflowEnds)),
+			step(succeeded, start),
 		),
 		Done: reached(v1alpha1.PhaseComplete),
 	},
