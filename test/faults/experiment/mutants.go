@@ -176,7 +176,7 @@ func (s *scope) told() bool {
 		Name: "verdict-of-another-cluster", RootCause: "a verdict rests on a cluster by name: another has taken its place",
 		Edits: append(edit1(plan, "			o.SetUID(seen.GetUID())\n", ""),
 			faults.Edit{File: plan, Old: "		p.Confirm = f.asSeen(p.Confirm, targets)\n", New: ""}), // which tells the two apart, too
-		Workloads: []string{"claim-deleted-running"}, Modes: []faults.Mode{faults.Behind},
+		Workloads: []string{"away-claim-lost"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
 		Name: "verdict-before-repair", RootCause: "a verdict drops the writes of its pass",

@@ -867,7 +867,19 @@ var meddling = []faults.Workload{
 		Objects: objects(straightRoad),
 		Holds:   []string{workflowEnds},
 		Steps: steps(
-			// A cache that has the first cluster has nothing that would hold the verdict up.
+			step(running, removeChild("GKECluster")),
+			step(losing),
+			step(healthy, release(workflowEnds)),
+		),
+		Done:   reached(v1alpha1.PhaseComplete),
+		Breaks: []string{clustersLast},
+	},
+	{
+		// A cache that has the first cluster has nothing that would hold the verdict up.
+		Name:    "away-claim-lost",
+		Objects: objects(straightRoad),
+		Holds:   []string{workflowEnds},
+		Steps: steps(
 			step(running, kill, release(workflowEnds)),
 			step(succeeded, lose("GKECluster"), start),
 		),
