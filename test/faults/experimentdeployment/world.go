@@ -3,6 +3,7 @@ package experimentdeployment
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 
@@ -57,7 +58,8 @@ var world = faults.World{
 		}
 		return "Source " + u.GetKind()
 	},
-	Owner: func(u *unstructured.Unstructured) types.UID { return types.UID(u.GetLabels()[v1alpha1.LabelUID]) },
+	Readable: readable,
+	Owner:    func(u *unstructured.Unstructured) types.UID { return types.UID(u.GetLabels()[v1alpha1.LabelUID]) },
 	Rank: func(u *unstructured.Unstructured) (int, bool) {
 		return 0, u.GetKind() == "ExperimentDeployment" // it is Ready again and again
 	},
@@ -77,6 +79,24 @@ var world = faults.World{
 }
 
 func twin(u *unstructured.Unstructured) bool { return u.GetLabels()[v1alpha1.LabelUID] != "" }
+
+// replicaSet is how Deployments name one in what they say.
+var replicaSet = regexp.MustCompile(`ReplicaSet "[^"]*"`)
+
+// readable takes the name of the ReplicaSet out of what a Deployment says of its progress. It has a hash of Kubernetes' own, and is that
+// of one before where the Deployment's controller has seen two templates at once; which it is, the annotation with the revision says.
+func readable(u *unstructured.Unstructured) {
+	said, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	for _, c := range said {
+		condition, _ := c.(map[string]any)
+		if message, ok := condition["message"].(string); ok && u.GetKind() == "Deployment" {
+			condition["message"] = replicaSet.ReplaceAllString(message, "ReplicaSet")
+		}
+	}
+	if len(said) > 0 {
+		_ = unstructured.SetNestedSlice(u.Object, said, "status", "conditions")
+	}
+}
 
 // untouched says what the manager has done to something that is not its own.
 func untouched(history []faults.Entry) string {

@@ -3,6 +3,7 @@ package experimentdeployment
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
@@ -41,6 +42,21 @@ func TestMissed(t *testing.T) {
 				t.Errorf("broken: %q", why)
 			}
 		})
+	}
+}
+
+// Which ReplicaSet a Deployment speaks of is its controller's affair; what it says of it is not.
+func TestReadable(t *testing.T) {
+	u := objects("Deployment")[0].DeepCopy()
+	u.Object["status"] = map[string]any{"conditions": []any{
+		map[string]any{"type": "Progressing", "message": `ReplicaSet "web-exp-6884f4448" has successfully progressed.`},
+		map[string]any{"type": "Available"},
+	}}
+	readable(u)
+	said, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+	want := []any{map[string]any{"type": "Progressing", "message": "ReplicaSet has successfully progressed."}, map[string]any{"type": "Available"}}
+	if diff := cmp.Diff(want, said); diff != "" {
+		t.Errorf("what it says (-want +got):\n%s", diff)
 	}
 }
 
