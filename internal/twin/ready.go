@@ -6,6 +6,8 @@ import (
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/labkeeper/labkeeper/internal/conditions"
 )
 
 // Health is how a twin is.
@@ -149,12 +151,7 @@ func observed(twin *unstructured.Unstructured) int64 {
 
 // condition says whether the status has a condition, and what that says.
 func condition(twin *unstructured.Unstructured, conditionType, status string) (bool, string) {
-	all, _, _ := unstructured.NestedFieldNoCopy(twin.Object, "status", "conditions")
-	for _, c := range objects(all) {
-		if c["type"] == conditionType && c["status"] == status {
-			message, _ := c["message"].(string)
-			return true, message
-		}
-	}
-	return false, ""
+	c := conditions.Of(twin, conditionType)
+	message, _ := c["message"].(string)
+	return c["status"] == status, message
 }

@@ -1192,9 +1192,17 @@ func TestPlans(t *testing.T) {
 	}
 }
 
+// patched is the road of a manager that watches owners, parts and runs, and patches some kinds.
+func patched(kinds []string) *Reference {
+	reference := &Reference{watched: map[schema.GroupResource]bool{{Resource: "owners"}: true, {Resource: "parts"}: true, {Resource: "runs"}: true}}
+	for _, kind := range kinds {
+		reference.Writes = append(reference.Writes, Write{Verb: "patch", Resource: schema.GroupVersionResource{Resource: kind}})
+	}
+	return reference
+}
+
 // The kind that is behind is another than that of the write, by the more of its writes the longer no other was written.
 func TestBehind(t *testing.T) {
-	watched := map[schema.GroupResource]bool{{Resource: "owners"}: true, {Resource: "parts"}: true, {Resource: "runs"}: true}
 	for name, c := range map[string]struct {
 		writes []string
 		// want is the kind that is behind at each write, and to before which write; empty where none can be.
@@ -1215,10 +1223,7 @@ func TestBehind(t *testing.T) {
 		"one kind alone": {writes: []string{"owners", "owners", "owners"}, want: []string{"owners 1", "owners 1", "owners 1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reference := &Reference{watched: watched}
-			for _, kind := range c.writes {
-				reference.Writes = append(reference.Writes, Write{Verb: "patch", Resource: schema.GroupVersionResource{Resource: kind}})
-			}
+			reference := patched(c.writes)
 			for i, want := range c.want {
 				got, f := "", Fault{Behind, i + 1}
 				if kind := reference.held(f); !kind.Empty() {
@@ -1234,7 +1239,6 @@ func TestBehind(t *testing.T) {
 
 // The kind whose events are late is another than that of the write, and each of them has its turn, whatever statuses are between.
 func TestLate(t *testing.T) {
-	watched := map[schema.GroupResource]bool{{Resource: "owners"}: true, {Resource: "parts"}: true, {Resource: "runs"}: true}
 	for name, c := range map[string]struct {
 		writes []string
 		// want is the kind that is late at each write; empty where none can be.
@@ -1259,10 +1263,7 @@ func TestLate(t *testing.T) {
 		"one kind alone": {writes: []string{"owners", "owners"}, want: []string{"owners", "owners"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reference := &Reference{watched: watched}
-			for _, kind := range c.writes {
-				reference.Writes = append(reference.Writes, Write{Verb: "patch", Resource: schema.GroupVersionResource{Resource: kind}})
-			}
+			reference := patched(c.writes)
 			for i, want := range c.want {
 				f := Fault{Held, i + 1}
 				if got := reference.held(f); got.Resource != want || f.possible(reference) != (want != "") {

@@ -259,6 +259,16 @@ func TestStaleClustersHaveNoVerdict(t *testing.T) {
 	}
 }
 
+// goesWhenSeen has the cache catch up, and the Experiment go.
+func (l *lab) goesWhenSeen() {
+	l.t.Helper()
+	l.reconciler.Foreign = l.client
+	l.settle(l.play)
+	if l.get() != nil {
+		l.t.Error("it is still there")
+	}
+}
+
 // A cluster goes after what is deployed on it, also when only the server knows of that.
 func TestStaleTeardownKeepsTheOrder(t *testing.T) {
 	l := tutorial(t)
@@ -276,11 +286,7 @@ func TestStaleTeardownKeepsTheOrder(t *testing.T) {
 	if len(l.list(crossplane.GKEClusterGVK)) == 0 || len(l.list(argocd.SecretGVK)) == 0 {
 		t.Error("the cluster is gone before its Applications")
 	}
-	l.reconciler.Foreign = l.client
-	l.settle(l.play)
-	if l.get() != nil {
-		t.Error("it is still there")
-	}
+	l.goesWhenSeen()
 }
 
 // What a verdict leaves in the status is true: it waits for a cache that has something of a moment before.
@@ -438,11 +444,7 @@ func TestStaleTeardownKeepsTheOrderOfApplications(t *testing.T) {
 			if asked == 0 {
 				t.Error("what needs the others is not asked to go")
 			}
-			l.reconciler.Foreign = l.client
-			l.settle(l.play)
-			if l.get() != nil {
-				t.Error("it is still there")
-			}
+			l.goesWhenSeen()
 		})
 	}
 }

@@ -73,13 +73,8 @@ func outrun(o *unstructured.Unstructured) bool {
 	if observed, found, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration"); found && observed < o.GetGeneration() {
 		return true
 	}
-	conditions, _, _ := unstructured.NestedFieldNoCopy(o.Object, "status", "conditions")
-	list, _ := conditions.([]any)
-	return slices.ContainsFunc(list, func(c any) bool {
-		condition, _ := c.(map[string]any)
-		observed, found, _ := unstructured.NestedInt64(condition, "observedGeneration")
-		return found && condition["type"] == "Ready" && observed < o.GetGeneration()
-	})
+	observed, found, _ := unstructured.NestedInt64(conditions.Of(o, "Ready"), "observedGeneration")
+	return found && observed < o.GetGeneration()
 }
 
 // outrunTargets are those whose clusters do so, sorted.

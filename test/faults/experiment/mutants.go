@@ -28,6 +28,12 @@ func edit1(file, before, after string) []faults.Edit {
 
 // mutants are one bug for every root cause that reconcilers of its kind have been found with.
 // Each is played with the workloads and modes that should bring it up.
+// What makes other bugs harmless, and is planted with them: a verdict does not prove what it rests on, or not in that version.
+var (
+	unproven    = edit1(plan, "	p.Confirm = append(p.Confirm, f.deployed(p, targets)...)\n", "")
+	unversioned = edit1(plan, "		p.Confirm = f.asSeen(p.Confirm, targets)\n", "")
+)
+
 var mutants = []faults.Mutant{
 	// Intermediate states: the manager dies, or its write fails, between two writes.
 	{
@@ -163,25 +169,22 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "verdict-of-the-cache", RootCause: "a verdict that stands for ever rests on a cached child",
-		Edits: append(edit1(plan, "	p.Confirm = append(p.Confirm, f.deployed(p, targets)...)\n", ""),
-			faults.Edit{File: plan, Old: "		p.Confirm = f.asSeen(p.Confirm, targets)\n", New: ""}), // which would not find it in that version
+		Edits:     append(unproven, unversioned...), // which would not find it in that version
 		Workloads: []string{"edit-running-undone"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
 		Name: "told-by-the-cache", RootCause: "what is said for good is what a cache has of before",
-		Edits:     edit1(plan, "		p.Confirm = f.asSeen(p.Confirm, targets)\n", ""),
+		Edits:     unversioned,
 		Workloads: []string{"workflow-fails"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
 		Name: "verdict-of-another-cluster", RootCause: "a verdict rests on a cluster by name: another has taken its place",
-		Edits: append(edit1(plan, "			o.SetUID(seen.GetUID())\n", ""),
-			faults.Edit{File: plan, Old: "		p.Confirm = f.asSeen(p.Confirm, targets)\n", New: ""}), // which tells the two apart, too
+		Edits:     append(edit1(plan, "			o.SetUID(seen.GetUID())\n", ""), unversioned...), // which tells the two apart, too
 		Workloads: []string{"away-claim-lost"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
 		Name: "verdict-before-repair", RootCause: "a verdict drops the writes of its pass",
-		Edits: append(edit1(plan, "		if settling {\n", "		if settling && f.frozen {\n"),
-			faults.Edit{File: plan, Old: "	p.Confirm = append(p.Confirm, f.deployed(p, targets)...)\n", New: ""}), // which would find it
+		Edits:     append(edit1(plan, "		if settling {\n", "		if settling && f.frozen {\n"), unproven...), // which would find it
 		Workloads: []string{"application-edited"},
 	},
 
