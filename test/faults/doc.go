@@ -73,12 +73,12 @@
 // KUBE_FEATURE_WatchListClient=false. The moment is that before the last one, two or three
 // writes, in turn (S1).
 //
-// One kind alone can be put back too (S2), as a watch cache that is behind the others: what the
-// manager has made it takes for not there, or for as it was, and all else tells it to go on. The
-// kind is another than that of the write: with that it would be S1 by one write. It goes back to
-// before the last write of another kind, in the next write of the same kind in a row to before the
-// last but one, and so on. In a row are mostly statuses, which tell of what was written before: so
-// a kind is behind what is told of it, by one write and by several, however many statuses there are.
+// One kind alone can be put back too, as a watch cache that is behind the others: what the manager has made it takes for
+// not there, or for as it was, and all else tells it to go on. The kind is another than that of the write (S2). It goes
+// back to before the last write of another kind, in the next write of the same kind in a row to before the last but one,
+// and so on. In a row are mostly statuses, which tell of what was written before: so a kind is behind what is told of
+// it, by one write and by several, however many statuses there are. Or it is the kind of the write (S3), to before the
+// whole row: what was told is forgotten, and what users and outsides have made of it since is there.
 //
 // # How reads fail
 //

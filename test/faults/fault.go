@@ -16,7 +16,7 @@ import (
 // quiet says whether the manager has no error to log. Late is a world whose manager has none when
 // its cache is late either, and the API server refuses what it writes for that.
 func (f Fault) quiet(late bool) bool {
-	return f.Mode == Crash || late && slices.Contains([]Mode{Coalesced, Held, Travel, Behind}, f.Mode)
+	return f.Mode == Crash || late && slices.Contains([]Mode{Coalesced, Held, Travel, Behind, Forgetful}, f.Mode)
 }
 
 // Mode is what happens at a write of the manager.
@@ -64,6 +64,9 @@ const (
 	// Behind is Travel of one kind other than that of the write, to before a write of that kind, while
 	// the next manager finds all others as they are.
 	Behind Mode = "S2"
+	// Forgetful is Travel of the kind of the write alone, to before all its writes in a row: the next manager does not
+	// know what they told, and finds what has come of it.
+	Forgetful Mode = "S3"
 	// Unread stores the write, and answers 500 to what is read live next.
 	Unread Mode = "R1"
 	// Unreadable stores the write, and from then on answers 403 to every live read of one kind, for a while.
@@ -76,7 +79,7 @@ const (
 // Modes are all, in their order.
 var Modes = []Mode{
 	Crash, Lost, Conflict, Conflicts, TooMany, Internal, Unavailable, Reset, Forbidden, Webhook, Terminating, Quota,
-	Restart, Coalesced, Held, Expired, Travel, Behind, Unread, Unreadable, Blind,
+	Restart, Coalesced, Held, Expired, Travel, Behind, Forgetful, Unread, Unreadable, Blind,
 }
 
 const (
@@ -122,7 +125,7 @@ func (f Fault) reads() bool { return slices.Contains([]Mode{Unread, Unreadable, 
 
 // loses says whether the write takes place and its answer is dropped.
 func (f Fault) loses() bool {
-	return slices.Contains([]Mode{Crash, Lost, Restart, Travel, Behind, Blind}, f.Mode)
+	return slices.Contains([]Mode{Crash, Lost, Restart, Blind}, f.Mode) || f.travels()
 }
 
 // repeats says whether it can happen several times in a run: when it is over, nothing of it is left but what the manager has
@@ -135,7 +138,7 @@ func (f Fault) delays() bool {
 }
 
 // travels says whether another manager finds something as it was before.
-func (f Fault) travels() bool { return f.Mode == Travel || f.Mode == Behind }
+func (f Fault) travels() bool { return slices.Contains([]Mode{Travel, Behind, Forgetful}, f.Mode) }
 
 // lasts is how long a fault that refuses does; 0 is once.
 func (f Fault) lasts() time.Duration {
@@ -176,7 +179,7 @@ func (f Fault) possible(reference *Reference) bool {
 	switch f.Mode {
 	case Terminating, Quota:
 		return w.Verb == "create" && w.Namespace != ""
-	case Held, Behind, Unread, Unreadable, Blind:
+	case Held, Behind, Forgetful, Unread, Unreadable, Blind:
 		return !reference.held(f).Empty()
 	}
 	return true

@@ -1201,36 +1201,46 @@ func patched(kinds []string) *Reference {
 	return reference
 }
 
-// The kind that is behind is another than that of the write, by the more of its writes the longer no other was written.
+// The kind that is behind is another than that of the write, by the more of its writes the longer no other was written; or
+// that of the write, by all of them.
 func TestBehind(t *testing.T) {
 	for name, c := range map[string]struct {
 		writes []string
 		// want is the kind that is behind at each write, and to before which write; empty where none can be.
 		want []string
+		// own is the same where that of the write is.
+		own []string
 	}{
 		"statuses tell of what was written before": {
 			writes: []string{"owners", "parts", "owners", "owners", "parts", "owners", "owners", "owners"},
-			want:   []string{"owners 1", "owners 1", "parts 2", "parts 2", "owners 4", "parts 5", "parts 2", "parts 5"},
+			want:   []string{"", "owners 1", "parts 2", "parts 2", "owners 4", "parts 5", "parts 2", "parts 5"},
+			own:    []string{"owners 1", "parts 2", "owners 3", "owners 3", "parts 5", "owners 6", "owners 6", "owners 6"},
 		},
 		"the one and the other of several kinds": {
 			writes: []string{"owners", "parts", "runs", "owners", "owners", "owners"},
-			want:   []string{"owners 1", "owners 1", "parts 2", "runs 3", "parts 2", "runs 3"},
+			want:   []string{"", "owners 1", "parts 2", "runs 3", "parts 2", "runs 3"},
+			own:    []string{"owners 1", "parts 2", "runs 3", "owners 4", "owners 4", "owners 4"},
 		},
 		"what is not watched is not behind": {
 			writes: []string{"secrets", "secrets", "parts", "secrets", "owners"},
-			want:   []string{"", "", "parts 3", "parts 3", "parts 3"},
+			want:   []string{"", "", "", "parts 3", "parts 3"},
+			own:    []string{"", "", "parts 3", "", "owners 5"},
 		},
-		"one kind alone": {writes: []string{"owners", "owners", "owners"}, want: []string{"owners 1", "owners 1", "owners 1"}},
+		"one kind alone": {
+			writes: []string{"owners", "owners", "owners"}, want: []string{"", "", ""}, own: []string{"owners 1", "owners 1", "owners 1"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reference := patched(c.writes)
-			for i, want := range c.want {
-				got, f := "", Fault{Behind, i + 1}
-				if kind := reference.held(f); !kind.Empty() {
-					got = fmt.Sprintf("%s %d", kind, reference.past(f)+1)
-				}
-				if got != want || f.possible(reference) != (want != "") {
-					t.Errorf("behind at write %d is %q, not %q, and that is possible: %t", f.K, got, want, f.possible(reference))
+			for mode, all := range map[Mode][]string{Behind: c.want, Forgetful: c.own} {
+				for i, want := range all {
+					got, f := "", Fault{mode, i + 1}
+					if kind := reference.held(f); !kind.Empty() {
+						got = fmt.Sprintf("%s %d", kind, reference.past(f)+1)
+					}
+					if got != want || f.possible(reference) != (want != "") {
+						t.Errorf("%s is %q, not %q, and that is possible: %t", f, got, want, f.possible(reference))
+					}
 				}
 			}
 		})

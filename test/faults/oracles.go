@@ -94,34 +94,28 @@ func (ref *Reference) inARow(k int, kind func(int) schema.GroupResource) int {
 // past is the ordinal of the write whose moment a manager that travels is put back to: that before the last one, two or
 // three, in turn. A kind alone goes back to before a write of its own.
 func (ref *Reference) past(f Fault) int {
-	if f.Mode == Behind {
-		return max(0, ref.unseen(f.K)-1)
+	if f.Mode == Behind || f.Mode == Forgetful {
+		return max(0, ref.unseen(f)-1)
 	}
 	return f.K - 1 - (f.K-1)%depths
 }
 
-// unseen is the ordinal of the first write that a manager killed at a write does not find, nor anything else of its kind
-// since: the last one of another kind than this write, one further back in each next write of the same kind in a row.
-// Those are mostly statuses that tell of the writes before: what is behind, is behind what they say. Where no other kind
-// was written that is watched, it is one of the same kind; 0 if there is none.
-func (ref *Reference) unseen(k int) int {
-	var others, own []int
-	for n := k; n > 0; n-- {
-		switch {
-		case !ref.watched[ref.kind(n)]:
-		case ref.kind(n) == ref.kind(k):
-			own = append(own, n)
-		default:
-			others = append(others, n)
+// unseen is the ordinal of the first write that a manager killed at a write does not find where one kind alone is put
+// back, nor anything else of its kind since; 0 if there is none. By Behind it is the last one of another kind than this
+// write, one further back in each next write of the same kind in a row: those are mostly statuses that tell of the
+// writes before, and what is behind, is behind what they say. By Forgetful it is the first of that row.
+func (ref *Reference) unseen(f Fault) int {
+	row := ref.inARow(f.K, ref.kind)
+	var could []int
+	for n := f.K; n > 0; n-- {
+		if kind := ref.kind(n); ref.watched[kind] && (kind == ref.kind(f.K)) == (f.Mode == Forgetful) {
+			could = append(could, n)
 		}
 	}
-	if len(others) == 0 {
-		others = own
-	}
-	if len(others) == 0 {
+	if len(could) == 0 {
 		return 0
 	}
-	return others[(ref.inARow(k, ref.kind)-1)%len(others)]
+	return could[(row-1)%len(could)]
 }
 
 // held is the kind that a fault is about: that whose events come late, that is behind, or that cannot be read, which is
@@ -131,8 +125,8 @@ func (ref *Reference) held(f Fault) schema.GroupResource {
 	switch f.Mode {
 	case Held:
 		return ref.late(f.K)
-	case Behind:
-		if n := ref.unseen(f.K); n > 0 {
+	case Behind, Forgetful:
+		if n := ref.unseen(f); n > 0 {
 			return ref.kind(n)
 		}
 	case Unread, Unreadable:

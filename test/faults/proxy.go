@@ -518,7 +518,7 @@ func (p *proxy) lose(ctx context.Context) {
 		time.AfterFunc(p.plan.lasts(), p.cease)
 		p.plan.kill()
 		return
-	case Travel, Behind:
+	case Travel, Behind, Forgetful:
 		p.mu.Lock()
 		p.past = p.moments[p.plan.past]
 		p.mu.Unlock()
@@ -549,7 +549,7 @@ func (p *proxy) end() {
 // travel shows the past to the informers of a manager that was killed for that: their lists are
 // those of a past moment, and their watches, which go on from it, wait until the fault is over.
 // An informer asks for resourceVersion=0 when it begins, which allows any past; a read that the
-// reconciler wants live asks for none and gets the truth. Behind does so to one kind only.
+// reconciler wants live asks for none and gets the truth. Where one kind is held, that one alone is put back.
 func (p *proxy) travel(r *http.Request) {
 	if !p.plan.travels() {
 		return
@@ -563,7 +563,7 @@ func (p *proxy) travel(r *http.Request) {
 	query := r.URL.Query()
 	w, ok := parsePath(r.URL.Path)
 	switch version := query.Get("resourceVersion"); {
-	case !ok || w.Name != "", p.plan.Mode == Behind && w.Resource.GroupResource() != p.plan.held:
+	case !ok || w.Name != "", !p.plan.held.Empty() && w.Resource.GroupResource() != p.plan.held:
 	case isWatch(r) && version == past:
 		p.mu.Lock()
 		if p.counted.Waited++; p.counted.Waited == 1 {

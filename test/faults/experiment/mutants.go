@@ -160,7 +160,7 @@ func (s *scope) told() bool {
 		Name: "submitted-twice", RootCause: "what the cached status does not record yet is taken for not done",
 		Edits: edit1(reading, "now.ResourceVersion == o.GetResourceVersion() {",
 			"now.UID == o.GetUID() && now.DeletionTimestamp == nil && now.Generation == o.GetGeneration() {"),
-		Workloads: []string{"workflow-deleted"}, Modes: []faults.Mode{faults.Behind},
+		Workloads: []string{"workflow-deleted"}, Modes: []faults.Mode{faults.Forgetful},
 	},
 	{
 		Name: "changed-for-the-past", RootCause: "a child is put back to an old spec in the cache",
