@@ -214,6 +214,12 @@ func (s *scope) write(ctx context.Context, lines [][]byte) (*v1alpha1.Ledger, er
 	if len(fresh) == 0 && len(now.Shards) == len(was.Shards) {
 		return was, nil
 	}
+	if _, ours := s.paced.Get(s.owner.UID); !ours && len(fresh) > 0 {
+		// What a manager that has just started would write by a status of before stays until the cycle is over.
+		if err := kube.Current(ctx, s.Live, planGVK, s.owner); err != nil {
+			return nil, err
+		}
+	}
 	now.Superseded = slices.DeleteFunc(slices.Clone(was.Shards), func(name string) bool { return slices.Contains(now.Shards, name) })
 	count(now, s.owner.Status.Executions)
 	return now, errors.Join(inParallel(s.Options.MaxConcurrentReconciles, slices.Sorted(maps.Keys(fresh)), func(name string) error {

@@ -19,12 +19,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
@@ -159,6 +161,26 @@ func TestShardsNotRecorded(t *testing.T) {
 	if now.Status.Ledger == nil || now.Status.Ledger.Running != 1 || !equal(now.Status.Ledger.Shards, shardsOf(t, c)) {
 		t.Errorf("the ledger is %+v", now.Status.Ledger)
 	}
+}
+
+// By a status of before a manager that has just started writes no shards, which nobody would name or delete while the cycle
+// goes on.
+func TestShardsOfThePast(t *testing.T) {
+	plan := large(2000)
+	r, c := newReconciler(t, plan)
+	pass(t, r, plan)
+	_, stale := pass(t, r, plan)
+	end1(t, c)
+	_, now := pass(t, r, plan)
+	if now.Status.Ledger.Writes != 2 {
+		t.Fatalf("the ledger is %s", summary(now.Status.Ledger))
+	}
+	r.paced.Clear()
+	r.Options.Clock = clocktesting.NewFakePassiveClock(noon.Add(time.Second))
+	if _, err := r.Reconcile(t.Context(), stale); err == nil || !kube.Conflict(err) {
+		t.Errorf("got %v", err)
+	}
+	named(t, c, now.Status.Ledger)
 }
 
 // losing is a plan that sleeps, a part of whose ledger is gone, and its name.
