@@ -12,6 +12,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/labkeeper/labkeeper/internal/kube/lean"
 )
 
 const (
@@ -28,7 +30,7 @@ type impatient struct{ cache.Cache }
 
 // newCache is a cache.NewCacheFunc.
 func newCache(config *rest.Config, o cache.Options) (cache.Cache, error) {
-	c, err := cache.New(config, o)
+	c, err := lean.NewCache(config, o)
 	return impatient{c}, err
 }
 

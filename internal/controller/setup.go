@@ -25,6 +25,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/controller/k8scluster"
 	"github.com/labkeeper/labkeeper/internal/executor/executors"
 	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/kube/lean"
 )
 
 // Options are those of the reconcilers.
@@ -133,7 +134,7 @@ func Setup(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options)
 	kinds := experiment.ForeignKinds()
 	maps.Copy(kinds, experimentdeployment.ForeignKinds())
 	mapper := kube.Foreign(mgr.GetRESTMapper(), kinds)
-	foreign, err := cache.New(mgr.GetConfig(), ForeignCacheOptions(o, mgr.GetScheme(), mapper))
+	foreign, err := lean.NewCache(mgr.GetConfig(), ForeignCacheOptions(o, mgr.GetScheme(), mapper))
 	if err != nil {
 		return fmt.Errorf("building the cache of foreign kinds: %w", err)
 	}
