@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,6 +31,9 @@ const (
 	retryPeriod = 100 * time.Millisecond
 	// renewEvery is how old a renewal is before the next: client-go would renew as often as it tries.
 	renewEvery = 500 * time.Millisecond
+	// wields is how long after a renewal was sent the manager may write: as long as it may lead, which leaves a request the
+	// rest of leaseDuration to come in.
+	wields = renewEvery + renewDeadline + retryPeriod
 )
 
 // newLease is the lock of the manager that leads. Who leads, the logs say.
@@ -54,6 +59,55 @@ type lease struct {
 	renewed time.Time
 	// answer is what the API server said last; nil while it has said nothing.
 	answer atomic.Pointer[answer]
+	// held is when the last renewal that was answered was sent; nil while the lease is not ours.
+	held atomic.Pointer[time.Time]
+}
+
+// fence lets nobody write who may not lead any more. A manager that stood still, as its machine does when that is moved, goes on
+// in the middle of its passes before it learns that another has taken its place, and may have taken down what they are about.
+type fence struct {
+	lease *lease
+	next  http.RoundTripper
+}
+
+// errFenced is why such a write is not sent.
+var errFenced = errors.New("the Lease was not renewed in time, and another manager may lead")
+
+// fenced is a transport.WrapperFunc for everything but the Lease.
+func (l *lease) fenced(next http.RoundTripper) http.RoundTripper { return fence{l, next} }
+
+// RoundTrip is that of http.RoundTripper.
+func (f fence) RoundTrip(r *http.Request) (*http.Response, error) {
+	if changes(r) && !f.lease.wielded() {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, errFenced
+	}
+	return f.next.RoundTrip(r)
+}
+
+// WrappedRoundTripper is that of net.RoundTripperWrapper.
+func (f fence) WrappedRoundTripper() http.RoundTripper { return f.next }
+
+// changes says whether a request changes what others go by. Who does not lead, too, asks by a POST who somebody is and what he may
+// do, and says in Events what has happened.
+func changes(r *http.Request) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodHead {
+		return false
+	}
+	for _, group := range []string{"authentication.k8s.io", "authorization.k8s.io", "events.k8s.io"} {
+		if strings.Contains(r.URL.Path, "/apis/"+group+"/") {
+			return false
+		}
+	}
+	return true
+}
+
+// wielded says whether nobody else can lead. Where the machine stood still, one of its clocks did, too.
+func (l *lease) wielded() bool {
+	held, now := l.held.Load(), l.clock.Now()
+	return held != nil && max(now.Sub(*held), now.Round(0).Sub(held.Round(0))) < wields
 }
 
 // answer is nil, or why the lease can be neither read nor written.
@@ -116,12 +170,16 @@ func (l *lease) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
 		return nil
 	}
 	l.renewed = time.Time{} // one that fails may or may not have been stored
+	if !ours {
+		l.held.Store(nil)
+	}
 	err := write(ctx, r)
 	if l.heard(err); err != nil {
 		return err
 	}
 	if ours {
 		l.renewed = now
+		l.held.Store(&now)
 	}
 	return nil
 }

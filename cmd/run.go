@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,6 +46,13 @@ func run(ctx context.Context, o options) error {
 	}
 	config.QPS = -1 // API Priority and Fairness bounds us better than a client can
 	config.WarningHandlerWithContext = log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{Deduplicate: true})
+	lock, err := o.lease(config)
+	if err != nil {
+		return fmt.Errorf("preparing to lead: %w", err)
+	}
+	if lock != nil {
+		config.Wrap(lock.fenced)
+	}
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return fmt.Errorf("building the client: %w", err)
@@ -55,7 +61,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("building the client: %w", err)
 	}
-	mgr, err := newManager(config, scheme, mapper, o)
+	mgr, err := newManager(config, scheme, mapper, lock, o)
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
@@ -85,22 +91,23 @@ func run(ctx context.Context, o options) error {
 	return mgr.Start(ctx)
 }
 
-// newManager makes a manager without any reconciler.
-func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, o options) (*warming, error) {
-	var lock resourcelock.Interface
-	if o.leaderElect {
-		l, err := newLease(config, o.leaderElectionNamespace)
-		if err != nil {
-			if o.leaderElectionNamespace == "" {
-				err = fmt.Errorf("%w (outside of a cluster set --leader-election-namespace)", err)
-			}
-			return nil, fmt.Errorf("preparing to lead: %w", err)
-		}
-		lock = l
+// lease is what the manager leads by; nil if there is only one.
+func (o options) lease(config *rest.Config) (*lease, error) {
+	if !o.leaderElect {
+		return nil, nil
 	}
+	l, err := newLease(config, o.leaderElectionNamespace)
+	if err != nil && o.leaderElectionNamespace == "" {
+		err = fmt.Errorf("%w (outside of a cluster set --leader-election-namespace)", err)
+	}
+	return l, err
+}
+
+// newManager makes a manager without any reconciler, that leads by a lock, if there is one.
+func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, lock *lease, o options) (*warming, error) {
 	own, caches := &kube.OwnWrites{}, controller.CacheOptions(o.Options)
 	caches.NewInformer = own.NewInformer
-	mgr, err := ctrl.NewManager(config, ctrl.Options{
+	options := ctrl.Options{
 		Scheme:                 scheme,
 		MapperProvider:         func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 		Metrics:                metrics(o),
@@ -119,19 +126,21 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMap
 		NewCache:                      newCache,
 		NewClient:                     own.NewClient,
 
-		LeaderElectionResourceLockInterface: lock,
-
 		Client: client.Options{Cache: &client.CacheOptions{
 			Unstructured: true,
 			// It does not work with several namespaces, and nothing correct rests on it.
 			EnableReadYourWritesConsistency: ptr.To(len(o.Experiment.WatchNamespaces) < 2),
 		}},
-	})
+	}
+	if lock != nil {
+		options.LeaderElectionResourceLockInterface = lock
+	}
+	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return nil, err
 	}
-	if l, ok := lock.(*lease); ok {
-		if err := mgr.AddReadyzCheck("lease", l.ready); err != nil {
+	if lock != nil {
+		if err := mgr.AddReadyzCheck("lease", lock.ready); err != nil {
 			return nil, fmt.Errorf("adding /readyz: %w", err)
 		}
 	}

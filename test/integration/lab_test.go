@@ -150,7 +150,16 @@ func (l *lab) command(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // kill ends the manager as an out-of-memory kill does.
-func (m *manager) kill() { _ = syscall.Kill(m.pid, syscall.SIGKILL) }
+func (m *manager) kill() { m.signal(syscall.SIGKILL) }
+
+// signal sends the manager a signal, unless it has ended.
+func (m *manager) signal(what syscall.Signal) {
+	select {
+	case <-m.Exited():
+	default:
+		_ = syscall.Kill(m.pid, what)
+	}
+}
 
 // stop asks the manager to end and waits until it has.
 func (m *manager) stop() {

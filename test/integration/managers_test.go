@@ -3,6 +3,7 @@ package integration_test
 import (
 	"crypto/tls"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -11,7 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -152,6 +155,18 @@ func cloudAccount(namespace string) *hibernator.CloudProvider {
 // refusing is a kubeconfig by which the API server refuses some paths, until it is allowed to answer.
 func refusing(path string, allowed *atomic.Bool) string {
 	GinkgoHelper()
+	return through(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		if strings.Contains(r.URL.Path, path) && !allowed.Load() {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// through is a kubeconfig by which the API server, which is next, is reached by way of somebody.
+func through(somebody func(w http.ResponseWriter, r *http.Request, next http.Handler)) string {
+	GinkgoHelper()
 	config := hub.Config()
 	target, err := url.Parse(config.Host)
 	Expect(err).NotTo(HaveOccurred())
@@ -159,13 +174,7 @@ func refusing(path string, allowed *atomic.Bool) string {
 	forward.Transport, err = rest.TransportFor(config)
 	Expect(err).NotTo(HaveOccurred())
 	forward.FlushInterval = -1 // watches
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.URL.Path, path) && !allowed.Load() {
-			w.WriteHeader(http.StatusForbidden)
-			return
-		}
-		forward.ServeHTTP(w, r)
-	}))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { somebody(w, r, forward) }))
 	DeferCleanup(server.CloseClientConnections)
 	kubeconfig := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
 	Expect(clientcmd.WriteToFile(clientcmdapi.Config{
@@ -175,6 +184,48 @@ func refusing(path string, allowed *atomic.Bool) string {
 	}, kubeconfig)).To(Succeed())
 	return kubeconfig
 }
+
+var _ = Describe("A leader that stands still within a pass", func() {
+	It("writes nothing more when another has taken its place", func() {
+		shared.stop()
+		DeferCleanup(restartShared)
+		lead := []string{"--leader-elect", "--leader-election-namespace=" + managerNamespace}
+		asked, answer := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		leader := hub.launchManager("still", append(lead, "--kubeconfig="+through(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+			if r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/experiments/halted") { // whether it is what was planned for
+				heard := httptest.NewRecorder()
+				next.ServeHTTP(heard, r)
+				once.Do(func() { close(asked) })
+				<-answer
+				maps.Copy(w.Header(), heard.Header())
+				w.WriteHeader(heard.Code)
+				_, _ = w.Write(heard.Body.Bytes())
+				return
+			}
+			next.ServeHTTP(w, r)
+		}))...)
+		DeferCleanup(func() {
+			leader.signal(syscall.SIGKILL)
+			Eventually(leader.Exited()).Should(BeClosed())
+		})
+		s := hub.newStage()
+		e := s.create(experiment("halted", onHub("web", "nginx")))
+		Eventually(asked).Should(BeClosed())
+		leader.signal(syscall.SIGSTOP)
+
+		By("taking down, by another, what it was about to bring up")
+		hub.startManager("standby", lead...)
+		s.reaches(e, v1alpha1.PhaseComplete)
+		s.delete(e)
+		s.gone(e)
+		close(answer)
+		leader.signal(syscall.SIGCONT)
+		Eventually(leader.Exited()).Should(BeClosed())
+		Expect(leader.log()).To(ContainSubstring("leader election lost"))
+		Expect(s.children(e)).To(BeEmpty())
+	})
+})
 
 var _ = Describe("A manager that is not ready", func() {
 	// begin starts one, and returns what it answers.
