@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
+
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // The Lease: a leader that dies is followed within five seconds. It stops leading when it could not
@@ -63,51 +64,16 @@ type lease struct {
 	held atomic.Pointer[time.Time]
 }
 
-// fence lets nobody write who may not lead any more. A manager that stood still, as its machine does when that is moved, goes on
-// in the middle of its passes before it learns that another has taken its place, and may have taken down what they are about.
-type fence struct {
-	lease *lease
-	next  http.RoundTripper
-}
-
-// errFenced is why such a write is not sent.
+// errFenced is why a write is not sent of who may not lead any more: another may have taken its place, and have taken down what
+// a pass is about that stood still.
 var errFenced = errors.New("the Lease was not renewed in time, and another manager may lead")
 
-// fenced is a transport.WrapperFunc for everything but the Lease.
-func (l *lease) fenced(next http.RoundTripper) http.RoundTripper { return fence{l, next} }
-
-// RoundTrip is that of http.RoundTripper.
-func (f fence) RoundTrip(r *http.Request) (*http.Response, error) {
-	if changes(r) && !f.lease.wielded() {
-		if r.Body != nil {
-			_ = r.Body.Close()
-		}
-		return nil, errFenced
+// wielded is an error when another manager can lead. It is the fence of everything but the Lease.
+func (l *lease) wielded() error {
+	if held := l.held.Load(); held == nil || kube.Elapsed(*held, l.clock.Now()) >= wields {
+		return errFenced
 	}
-	return f.next.RoundTrip(r)
-}
-
-// WrappedRoundTripper is that of net.RoundTripperWrapper.
-func (f fence) WrappedRoundTripper() http.RoundTripper { return f.next }
-
-// changes says whether a request changes what others go by. Who does not lead, too, asks by a POST who somebody is and what he may
-// do, and says in Events what has happened.
-func changes(r *http.Request) bool {
-	if r.Method == http.MethodGet || r.Method == http.MethodHead {
-		return false
-	}
-	for _, group := range []string{"authentication.k8s.io", "authorization.k8s.io", "events.k8s.io"} {
-		if strings.Contains(r.URL.Path, "/apis/"+group+"/") {
-			return false
-		}
-	}
-	return true
-}
-
-// wielded says whether nobody else can lead. Where the machine stood still, one of its clocks did, too.
-func (l *lease) wielded() bool {
-	held, now := l.held.Load(), l.clock.Now()
-	return held != nil && max(now.Sub(*held), now.Round(0).Sub(held.Round(0))) < wields
+	return nil
 }
 
 // answer is nil, or why the lease can be neither read nor written.

@@ -51,7 +51,7 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("preparing to lead: %w", err)
 	}
 	if lock != nil {
-		config.Wrap(lock.fenced)
+		config.Wrap(kube.Fence(lock.wielded))
 	}
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {

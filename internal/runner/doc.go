@@ -43,4 +43,9 @@
 // # When it is told to stop
 //
 // By a signal or by its deadline: the call in hand is given ten seconds to end, and what is known is written.
+//
+// A machine that stands still for hours, as one that is suspended does, wakes with timers that know nothing of it. The
+// manager has given the runner up by then, may have taken its rights away, and goes on with another; in a cluster that it
+// reaches by credentials of its own nobody takes those away. So every change there is refused when the deadline and those
+// ten seconds have passed by either of the machine's clocks.
 package runner

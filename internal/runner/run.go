@@ -17,6 +17,7 @@ import (
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/dispatch"
 	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/restore"
 )
 
@@ -56,6 +57,7 @@ type run struct {
 	cluster string
 	// stop is done when the run is to end, by its cause; work some time later, for the call in hand; all never is.
 	stop, work, all context.Context
+	began           time.Time
 	// captured are the keys of what this run has captured and not touched.
 	captured map[string]bool
 	// resources and done are counts of the Result.
@@ -85,7 +87,7 @@ func Refused(task Task, now clock.PassiveClock, err error) Result {
 func (r *run) limit(ctx context.Context) func() {
 	stop, cancelStop := context.WithCancelCause(ctx)
 	work, cancelWork := context.WithCancel(r.all)
-	r.stop, r.work = stop, work
+	r.stop, r.work, r.began = stop, work, r.deps.Clock.Now()
 	deadline := r.deps.Clock.AfterFunc(r.task.Deadline, func() { cancelStop(errDeadline) })
 	forget := context.AfterFunc(stop, func() { r.deps.Clock.AfterFunc(grace, cancelWork) })
 	return func() {
@@ -94,6 +96,15 @@ func (r *run) limit(ctx context.Context) func() {
 		cancelStop(nil)
 		cancelWork()
 	}
+}
+
+// over is an error when the run has had its time, and what it is given to end, however long it stood still in between: who waits
+// for its end does not know of that, and another may act on the target.
+func (r *run) over() error {
+	if kube.Elapsed(r.began, r.deps.Clock.Now()) >= r.task.Deadline+grace {
+		return errDeadline
+	}
+	return nil
 }
 
 // again tries something several times, with growing waits, until it is done, refused for a reason, or ctx is done.
@@ -182,6 +193,9 @@ func (r *run) open() error {
 		if session.Config, err = r.deps.Config(); err != nil {
 			return fmt.Errorf("opening target: %w", err)
 		}
+	}
+	if session.Config != nil {
+		session.Config.Wrap(kube.Fence(r.over))
 	}
 	if err := r.identify(session.Config); err != nil {
 		return err

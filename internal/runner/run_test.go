@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/executor"
@@ -576,6 +579,46 @@ func TestDeadline(t *testing.T) {
 		t.Errorf("the result is %+v", r)
 	}
 	w.mustComplete(shutdown)
+}
+
+// A run whose machine stood still changes nothing more when its time is over, which its timers have not told it: the manager
+// does not wait for it any longer.
+func TestStoodStill(t *testing.T) {
+	changed := 0
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			changed++
+		}
+	}))
+	defer server.Close()
+	w := newWorld(t)
+	w.fence, w.config = "e", &rest.Config{Host: server.URL}
+	task := Task{Operation: shutdown, Plan: "shop/nights", Target: "all", Type: "world", Cycle: "c1", Execution: "e", Attempt: 1, Deadline: time.Hour}
+	w.onCall = func(name string) {
+		if !strings.HasPrefix(name, "Shutdown") || changed > 0 {
+			return
+		}
+		target, err := rest.HTTPClientFor(w.config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for stood, want := range map[time.Duration]error{task.Deadline: nil, task.Deadline + grace: errDeadline} {
+			w.clock.stood = stood
+			before := changed
+			_, err := target.Post(server.URL, "application/json", nil)
+			if !errors.Is(err, want) || changed > before != (want == nil) {
+				t.Errorf("after %s a change is answered %v", stood, err)
+			}
+			if _, err := target.Get(server.URL); err != nil {
+				t.Errorf("after %s nothing can be read: %v", stood, err)
+			}
+		}
+		w.clock.stood = 0
+	}
+	w.runTask(t.Context(), task)
+	if changed == 0 {
+		t.Error("nothing was put to sleep")
+	}
 }
 
 // Nothing was ever changed: no parameters, and no cluster, are needed to say so.

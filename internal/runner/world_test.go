@@ -63,6 +63,8 @@ type world struct {
 
 	// cluster it is in; empty is the manager's own.
 	cluster string
+	// config is what it is reached by; nil is by nothing.
+	config *rest.Config
 	// hub is the UID of the manager's own cluster, and withheld the namespace that was, with the nodes, when it was opened last.
 	hub, withheld string
 
@@ -83,7 +85,13 @@ type world struct {
 }
 
 // instant is a clock on which waiting takes no time.
-type instant struct{ *clocktesting.FakeClock }
+type instant struct {
+	*clocktesting.FakeClock
+	// stood is how long the machine stood still: its timers know nothing of that.
+	stood time.Duration
+}
+
+func (c *instant) Now() time.Time { return c.FakeClock.Now().Add(c.stood) }
 
 func (c *instant) After(d time.Duration) <-chan time.Time {
 	ch := c.FakeClock.After(d)
@@ -99,7 +107,7 @@ const pool = "pool"
 func newWorld(t *testing.T) *world {
 	return &world{t: t, listed: []string{"web", "api", "pool-b", "idle", "pool-a", "db"}, broken: map[string]error{},
 		have:  map[string]int{"web": 3, "api": 2, "pool-b": 5, "idle": asleepValue, "pool-a": 4, "db": 1},
-		clock: &instant{clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))}, lag: 2, await: time.Minute}
+		clock: &instant{FakeClock: clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))}, lag: 2, await: time.Minute}
 }
 
 func (w *world) clone() *world {
@@ -346,6 +354,9 @@ func (w *world) runTask(ctx context.Context, task Task) (result *Result) {
 	deps := Deps{Store: memory{w, task.Execution}, Executors: executor.Registry{"world": w}, Clock: w.clock}
 	if w.cluster != "" {
 		deps.Identify = w.identify
+	}
+	if w.config != nil {
+		deps.Config = func() (*rest.Config, error) { return w.config, nil }
 	}
 	r := Run(ctx, task, deps)
 	if r.Completed == (r.Reason != "") || r.Message == "" {
