@@ -22,16 +22,21 @@ const (
 	kubeconfigs = "internal/external/argocd/cluster.go"
 )
 
+// merged is the first line of what merges changes into a child.
+const merged = "func (w Writer) Merge(ctx context.Context, seen *unstructured.Unstructured, change map[string]any) (*unstructured.Unstructured, error) {\n"
+
 func edit1(file, before, after string) []faults.Edit {
 	return []faults.Edit{{File: file, Old: before, New: after}}
 }
 
 // mutants are one bug for every root cause that reconcilers of its kind have been found with.
 // Each is played with the workloads and modes that should bring it up.
-// What makes other bugs harmless, and is planted with them: a verdict does not prove what it rests on, or not in that version.
+// What makes other bugs harmless, and is planted with them: a verdict does not prove what it rests on, or not in that version;
+// what was begun is not known by what there is of it.
 var (
 	unproven    = edit1(plan, "	p.Confirm = append(p.Confirm, f.deployed(p, targets)...)\n", "")
 	unversioned = edit1(plan, "		p.Confirm = f.asSeen(p.Confirm, targets)\n", "")
+	unrestored  = edit1(observe, "	if s.known = true; found {\n", "	if s.known = true; found && s.experiment.Name == \"\" {\n")
 )
 
 var mutants = []faults.Mutant{
@@ -79,7 +84,8 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "start-late", RootCause: "the record that there may be children written after them",
-		Edits:     edit1(plan, "	case started && !blind && graph != nil:\n", "	case (started || !f.frozen) && !blind && graph != nil:\n		p.Start = !started && len(f.seen.Applications) > 0\n"),
+		Edits: append(edit1(plan, "	case started && !blind && graph != nil:\n", "	case (started || !f.frozen) && !blind && graph != nil:\n		p.Start = !started && len(f.seen.Applications) > 0\n"),
+			unrestored...), // which would make the record anew
 		Workloads: []string{"delete-provisioning"},
 	},
 	{
@@ -149,7 +155,7 @@ func (s *scope) told() bool {
 	{
 		Name: "created-for-the-dead", RootCause: "children are created for an owner that only the cache still has",
 		Edits:     edit1(reading, "	if err == nil && now.UID == o.GetUID() && now.ResourceVersion == o.GetResourceVersion() {", "	if true {"),
-		Workloads: []string{"delete-provisioned"}, Modes: []faults.Mode{faults.Held},
+		Workloads: []string{"delete-provisioned"}, Modes: []faults.Mode{faults.Held, faults.Coalesced, faults.Forgetful},
 	},
 	{
 		Name: "created-for-the-past", RootCause: "children are created as an old spec in the cache asks for",
@@ -209,7 +215,8 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "adopted", RootCause: "an object of somebody else that has the name is taken over",
-		Edits:     edit1(writing, "	if !w.Marks.Owns(w.Owner, live) {", "	if live.GetName() == \"\" {"),
+		Edits: append(edit1(writing, "	if !w.Marks.Owns(w.Owner, live) {", "	if live.GetName() == \"\" {"),
+			edit1(writing, merged+"	if !w.Marks.Owns(w.Owner, seen) {\n", merged+"	if false {\n")...), // which is asked when it has what ours must not have
 		Workloads: []string{"name-taken"},
 	},
 	{
