@@ -279,11 +279,11 @@ func (c *catch) count(ctx context.Context, bugged *trial, plans []planned) (caug
 	return caught, of
 }
 
-// confirm plays those that were late once more, with nothing beside them and as patiently as a sweep is, until one has no end
-// then either: that is its bug, and so it was in the others.
+// confirm plays those that were late once more, with nothing beside them and more patiently, until one has no end then either:
+// that is its bug, and so it was in the others.
 func (c *catch) confirm(ctx context.Context, bugged *trial) (caught int) {
 	alone := *bugged
-	alone.Patience = 0
+	alone.Patience *= 2
 	for _, p := range c.late {
 		if ctx.Err() != nil {
 			break
