@@ -14,7 +14,7 @@ var mutants = []faults.Mutant{
 	{
 		Name: "gone-by-cache", RootCause: "the finalizer is dropped by what the cache has",
 		Edits:     edit1("	if done {\n		if err := r.unnamed", "	if done && c.Name == \"\" {\n		if err := r.unnamed"),
-		Workloads: []string{"named", "renamed"}, Modes: []faults.Mode{faults.Travel, faults.Behind},
+		Workloads: []string{"named-late"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
 		Name: "not-counted-again", RootCause: "Experiments that leave wake nobody",

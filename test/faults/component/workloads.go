@@ -139,6 +139,9 @@ func change(text, patch string) action {
 	}
 }
 
+// namesK6 has an Experiment name k6 in the place of what it did.
+const namesK6 = `{"spec":{"targets":[{"name":"app","cluster":{"type":"hub"},"components":[{"app":"k6-` + run + `"}]}]}}`
+
 var workloads = []faults.Workload{
 	{
 		// It is counted who names it, and it goes with the last.
@@ -161,9 +164,19 @@ var workloads = []faults.Workload{
 		Steps: []faults.Step{
 			faults.At(all(usedBy("nginx", 1, 0), usedBy("k6", 1, 0)), put(first)),
 			faults.At(all(usedBy("nginx", 1, 1), told), drop(nginx)),
-			faults.At(ready("nginx", v1alpha1.ReasonInUse), change(first, `{"spec":{"targets":[{"name":"app","cluster":{"type":"hub"},"components":[{"app":"k6-`+run+`"}]}]}}`)),
+			faults.At(ready("nginx", v1alpha1.ReasonInUse), change(first, namesK6)),
 		},
 		Done: all(left(1, 1), usedBy("k6", 1, 1), told),
+	},
+	{
+		// Somebody names it just as it is deleted.
+		Name:    "named-late",
+		Objects: read(nginx, k6),
+		Steps: []faults.Step{
+			faults.At(all(usedBy("nginx", 1, 0), usedBy("k6", 1, 0)), put(first)),
+			faults.At(all(usedBy("nginx", 1, 1), told), change(first, namesK6), drop(k6)),
+		},
+		Done: all(ready("k6", v1alpha1.ReasonInUse), usedBy("nginx", 1, 0), told),
 	},
 	{
 		// It is made wrong and right again, and again under its name.
