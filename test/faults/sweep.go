@@ -55,8 +55,8 @@ const (
 	ending = 90 * time.Second
 )
 
-// budget is about how many plans a sample has: one of each other mode, and the crashes between them.
-var budget = (len(Modes) - 1) * (others + 1) / others
+// budget is about how many plans a sample has: one of each other mode, and before every few of them a crash.
+var budget = len(Modes) - 1 + (len(Modes)-1+others-1)/others
 
 // Sweep plays what the flags ask for and fails the test for every plan that breaks a rule.
 // pkg is the package of the test, for the command that plays a plan again.
