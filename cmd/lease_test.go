@@ -35,20 +35,28 @@ func (w *written) Update(context.Context, resourcelock.LeaderElectionRecord) err
 	return w.err
 }
 
+// What a lease is written with.
+var (
+	ours     = resourcelock.LeaderElectionRecord{HolderIdentity: "me"}
+	released = resourcelock.LeaderElectionRecord{}
+)
+
+// leaseStep is a moment at which something is done with a lease, or nothing, with an error of the server or none, and what then is.
+type leaseStep struct {
+	name  string
+	after time.Duration
+	do    func(context.Context, resourcelock.LeaderElectionRecord) error
+	as    resourcelock.LeaderElectionRecord
+	err   error
+	want  bool
+}
+
 // A lease is renewed when the last renewal is half a second old, and taken, released and, when a
 // renewal has failed, renewed at once.
 func TestLeaseIsRenewedInTime(t *testing.T) {
 	lock, now := &written{}, clocktesting.NewFakePassiveClock(time.Now())
 	l := &lease{Interface: lock, clock: now}
-	ours, released := resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, resourcelock.LeaderElectionRecord{}
-	for _, step := range []struct {
-		name  string
-		after time.Duration
-		do    func(context.Context, resourcelock.LeaderElectionRecord) error
-		as    resourcelock.LeaderElectionRecord
-		err   error
-		want  bool
-	}{
+	for _, step := range []leaseStep{
 		{"taken", 0, l.Create, ours, nil, true},
 		{"young", retryPeriod, l.Update, ours, nil, false},
 		{"still young", renewEvery - retryPeriod - 1, l.Update, ours, nil, false},
@@ -75,16 +83,8 @@ func TestLeaseIsRenewedInTime(t *testing.T) {
 func TestWielded(t *testing.T) {
 	lock, now := &written{}, clocktesting.NewFakePassiveClock(time.Now())
 	l := &lease{Interface: lock, clock: now}
-	ours, released := resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, resourcelock.LeaderElectionRecord{}
 	refused := errors.New("refused")
-	for _, step := range []struct {
-		name  string
-		after time.Duration
-		do    func(context.Context, resourcelock.LeaderElectionRecord) error
-		as    resourcelock.LeaderElectionRecord
-		err   error
-		want  bool
-	}{
+	for _, step := range []leaseStep{
 		{"not taken", 0, nil, ours, nil, false},
 		{"cannot be taken", 0, l.Create, ours, refused, false},
 		{"taken", 0, l.Create, ours, nil, true},
