@@ -55,9 +55,10 @@ type run struct {
 	// target is what the executor acts on, in a cluster; empty is unknown.
 	target  executor.Target
 	cluster string
+	// began is when the run did.
+	began time.Time
 	// stop is done when the run is to end, by its cause; work some time later, for the call in hand; all never is.
 	stop, work, all context.Context
-	began           time.Time
 	// captured are the keys of what this run has captured and not touched.
 	captured map[string]bool
 	// resources and done are counts of the Result.

@@ -16,7 +16,7 @@ import (
 // quiet says whether the manager has no error to log. Late is a world whose manager has none when
 // its cache is late either, and the API server refuses what it writes for that.
 func (f Fault) quiet(late bool) bool {
-	return f.Mode == Crash || late && slices.Contains([]Mode{Coalesced, Held, Travel, Behind, Forgetful}, f.Mode)
+	return f.Mode == Crash || late && (slices.Contains([]Mode{Coalesced, Held}, f.Mode) || f.travels())
 }
 
 // Mode is what happens at a write of the manager.

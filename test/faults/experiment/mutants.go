@@ -29,8 +29,6 @@ func edit1(file, before, after string) []faults.Edit {
 	return []faults.Edit{{File: file, Old: before, New: after}}
 }
 
-// mutants are one bug for every root cause that reconcilers of its kind have been found with.
-// Each is played with the workloads and modes that should bring it up.
 // What makes other bugs harmless, and is planted with them: a verdict does not prove what it rests on, or not in that version;
 // what was begun is not known by what there is of it.
 var (
@@ -39,6 +37,8 @@ var (
 	unrestored  = edit1(observe, "	if s.known = true; found {\n", "	if s.known = true; found && s.experiment.Name == \"\" {\n")
 )
 
+// mutants are one bug for every root cause that reconcilers of its kind have been found with.
+// Each is played with the workloads and modes that should bring it up.
 var mutants = []faults.Mutant{
 	// Intermediate states: the manager dies, or its write fails, between two writes.
 	{
