@@ -1,4 +1,4 @@
 // Package kube holds what every reconciler does the same way: naming and marking children,
 // writing them without touching what is another's, watching foreign kinds that may not be
-// installed, and the one exit of a pass.
+// installed, the one exit of a pass, and the fence that keeps those from writing whose time is over.
 package kube

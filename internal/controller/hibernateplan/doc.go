@@ -131,6 +131,8 @@
 // a look each hour. `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single` holds it to that.
 //
 // A ledger of more than 128 KiB (Options.LedgerInStatus), which is that of some 150 targets, leaves the status for
-// ControllerRevisions, 100 entries each, of which only those are written anew that have changed (shards.go). A pass
-// over 10,000 targets takes 10 ms, and a status of such a plan 0.3 s of the API server, as it writes the whole plan.
+// ControllerRevisions, 100 entries each, of which only those are written anew that have changed (shards.go). Before a
+// manager writes the first of a plan it reads the plan's version from the server, once: its cache may be behind. A
+// pass over 10,000 targets takes 10 ms, and a status of such a plan 0.3 s of the API server, as it writes the whole
+// plan.
 package hibernateplan
