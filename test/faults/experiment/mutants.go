@@ -171,7 +171,7 @@ func (s *scope) told() bool {
 	{
 		Name: "changed-for-the-past", RootCause: "a child is put back to an old spec in the cache",
 		Edits:     edit1(applying, "func(w Write) bool { return w.creates() || !goingDown(s.experiment) })", "func(w Write) bool { return w.Action == Ensure && !w.Known })"),
-		Workloads: []string{"edit-running-undone"}, Modes: []faults.Mode{faults.Behind},
+		Workloads: []string{"edit-ready"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
 		Name: "verdict-of-the-cache", RootCause: "a verdict that stands for ever rests on a cached child",
