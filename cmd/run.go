@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,7 @@ import (
 	controllerconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -40,12 +42,10 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	config, err := ctrl.GetConfig()
+	config, clocks, err := connect()
 	if err != nil {
-		return fmt.Errorf("finding the cluster: %w (outside of a cluster set --kubeconfig or KUBECONFIG)", err)
+		return err
 	}
-	config.QPS = -1 // API Priority and Fairness bounds us better than a client can
-	config.WarningHandlerWithContext = log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{Deduplicate: true})
 	lock, err := o.lease(config)
 	if err != nil {
 		return fmt.Errorf("preparing to lead: %w", err)
@@ -61,7 +61,7 @@ func run(ctx context.Context, o options) error {
 	if err != nil {
 		return fmt.Errorf("building the client: %w", err)
 	}
-	mgr, err := newManager(config, scheme, mapper, lock, o)
+	mgr, err := newManager(config, scheme, mapper, lock, clocks, o)
 	if err != nil {
 		return fmt.Errorf("building the manager: %w", err)
 	}
@@ -91,6 +91,23 @@ func run(ctx context.Context, o options) error {
 	return mgr.Start(ctx)
 }
 
+// connect says how the API server is reached, by clients that compare its clock with this machine's. The Lease is not renewed where
+// they are apart, so that another leads, on a machine of which the clock is right.
+func connect() (*rest.Config, *kube.ServerTime, error) {
+	config, err := ctrl.GetConfig()
+	if err != nil {
+		return nil, nil, fmt.Errorf("finding the cluster: %w (outside of a cluster set --kubeconfig or KUBECONFIG)", err)
+	}
+	config.QPS = -1 // API Priority and Fairness bounds us better than a client can
+	config.WarningHandlerWithContext = log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{Deduplicate: true})
+	clocks := kube.NewServerTime(clock.RealClock{})
+	config.Wrap(clocks.Wrap)
+	if err := ctrlmetrics.Registry.Register(clocks.Gauge()); err != nil {
+		return nil, nil, fmt.Errorf("registering metrics: %w", err)
+	}
+	return config, clocks, nil
+}
+
 // lease is what the manager leads by; nil if there is only one.
 func (o options) lease(config *rest.Config) (*lease, error) {
 	if !o.leaderElect {
@@ -104,7 +121,7 @@ func (o options) lease(config *rest.Config) (*lease, error) {
 }
 
 // newManager makes a manager without any reconciler, that leads by a lock, if there is one.
-func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, lock *lease, o options) (*warming, error) {
+func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, lock *lease, clocks *kube.ServerTime, o options) (*warming, error) {
 	own, caches := &kube.OwnWrites{}, controller.CacheOptions(o.Options)
 	caches.NewInformer = own.NewInformer
 	options := ctrl.Options{
@@ -138,6 +155,9 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMap
 	mgr, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return nil, err
+	}
+	if err := mgr.AddReadyzCheck("clock", func(*http.Request) error { return clocks.Apart() }); err != nil {
+		return nil, fmt.Errorf("adding /readyz: %w", err)
 	}
 	if lock != nil {
 		if err := mgr.AddReadyzCheck("lease", lock.ready); err != nil {

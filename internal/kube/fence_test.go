@@ -47,17 +47,18 @@ func TestFence(t *testing.T) {
 	}
 }
 
+// later is a moment of the same time on the wall, by which the monotonic clock, the second field of a time.Time, has gone on.
+func later(of time.Time, d time.Duration) time.Time {
+	(*struct {
+		wall      uint64
+		monotonic time.Duration
+	})(unsafe.Pointer(&of)).monotonic += d
+	return of
+}
+
 // The time that has passed is told by the clock that did not stand still.
 func TestElapsed(t *testing.T) {
 	from := time.Now()
-	// later is a moment of the same time on the wall, by which the monotonic clock, the second field of a time.Time, has gone on.
-	later := func(of time.Time, d time.Duration) time.Time {
-		(*struct {
-			wall      uint64
-			monotonic time.Duration
-		})(unsafe.Pointer(&of)).monotonic += d
-		return of
-	}
 	for name, c := range map[string]struct {
 		to   time.Time
 		want time.Duration

@@ -270,6 +270,52 @@ var _ = Describe("A manager that is not ready", func() {
 	})
 })
 
+var _ = Describe("A manager whose clock is wrong", func() {
+	It("does nothing until it is right, and leaves the lead when it is wrong again", func() {
+		shared.stop()
+		DeferCleanup(restartShared)
+		var wrong atomic.Bool
+		wrong.Store(true)
+		probes, err := env.FreeAddress()
+		Expect(err).NotTo(HaveOccurred())
+		m, err := hub.StartProcess("untimely", managerBinary, append(hub.managerArgs(probes), "--leader-elect", "--leader-election-namespace="+managerNamespace,
+			"--kubeconfig="+through(func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+				if wrong.Load() {
+					w = backdated{w}
+				}
+				next.ServeHTTP(w, r)
+			}))...)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(m.Stop)
+		ready := func() bool { return env.Answers(background(), "http://"+probes+"/readyz") }
+		tail := func() string { return m.Tail(15) }
+		s := hub.newStage()
+		e := s.create(experiment("timed", onHub("web", "nginx")))
+		Eventually(tail).Should(ContainSubstring("the clock of this machine is 2h0m0s ahead of that of the API server"))
+		Consistently(ready).WithTimeout(2 * time.Second).Should(BeFalse())
+		Expect(s.get(e).Finalizers).To(BeEmpty())
+
+		wrong.Store(false)
+		Eventually(ready).Should(BeTrue(), tail)
+		s.reaches(e, v1alpha1.PhaseComplete)
+
+		wrong.Store(true)
+		Eventually(m.Exited()).Should(BeClosed(), tail)
+		Expect(m.Tail(50)).To(ContainSubstring("leader election lost"))
+	})
+})
+
+// backdated is what an API server answers two hours ago.
+type backdated struct{ http.ResponseWriter }
+
+func (b backdated) WriteHeader(code int) {
+	b.Header().Set("Date", time.Now().Add(-2*time.Hour).UTC().Format(http.TimeFormat))
+	b.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap has watches flushed.
+func (b backdated) Unwrap() http.ResponseWriter { return b.ResponseWriter }
+
 var _ = Describe("Metrics", func() {
 	It("are for those who may read them", func() {
 		shared.stop()
@@ -307,6 +353,7 @@ var _ = Describe("Metrics", func() {
 			g.Expect(code).To(Equal(http.StatusOK), body)
 			g.Expect(body).To(ContainSubstring("controller_runtime_reconcile_total"))
 			g.Expect(body).To(ContainSubstring(`labkeeper_waiting_to_begin{controller="experiment"} 0`))
+			g.Expect(body).To(ContainSubstring("labkeeper_clock_ahead_seconds 0"))
 		}).Should(Succeed())
 	})
 })

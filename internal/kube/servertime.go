@@ -1,0 +1,123 @@
+package kube
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+)
+
+const (
+	// mostApart is how far apart the clocks of two machines are at most that somebody keeps: those that nobody does are off by
+	// hours, and a zone or daylight saving by one.
+	mostApart = time.Minute
+	// precision is that of a Date.
+	precision = time.Second
+)
+
+// ServerTime compares the clock of this machine with that of the API server, by the Date of its answers, and keeps a client from
+// changing anything where they are far apart: what is due, and whose time is over, is told by the clock, from what the API server
+// has dated.
+type ServerTime struct {
+	clock clock.PassiveClock
+	last  atomic.Pointer[reading]
+}
+
+// NewServerTime compares a clock, which must be that of the machine.
+func NewServerTime(c clock.PassiveClock) *ServerTime { return &ServerTime{clock: c} }
+
+// reading is what an answer told: at a moment the clock of this machine was ahead of the API server's, or behind.
+type reading struct {
+	at    time.Time
+	ahead time.Duration
+}
+
+// Ahead is by how much the clock of this machine is ahead of the API server's now, as far as is known: zero where they may be alike.
+// One that was set since the last answer is found by the monotonic clock.
+func (t *ServerTime) Ahead() time.Duration {
+	last, now := t.last.Load(), t.clock.Now()
+	if last == nil {
+		return 0
+	}
+	return last.ahead + now.Round(0).Sub(last.at.Round(0)) - now.Sub(last.at)
+}
+
+// Apart is an error while the clocks are so far apart that nothing can be done by the time.
+func (t *ServerTime) Apart() error {
+	ahead, is := t.Ahead(), "ahead of"
+	if ahead < 0 {
+		ahead, is = -ahead, "behind"
+	}
+	if ahead <= mostApart {
+		return nil
+	}
+	return fmt.Errorf("the clock of this machine is %s %s that of the API server, and by the time nothing is done: set the one that is wrong",
+		ahead.Round(10*time.Second), is)
+}
+
+// Gauge is a metric of how far the clocks are apart.
+func (t *ServerTime) Gauge() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "labkeeper_clock_ahead_seconds",
+		Help: "By how much the clock of the manager is ahead of the API server's, negative if it is behind; 0 where they may be alike.",
+	}, func() float64 { return t.Ahead().Seconds() })
+}
+
+// Wrap is a transport.WrapperFunc.
+func (t *ServerTime) Wrap(next http.RoundTripper) http.RoundTripper { return dated{t, next} }
+
+// dated are requests of which the answers are compared.
+type dated struct {
+	time *ServerTime
+	next http.RoundTripper
+}
+
+// RoundTrip is that of http.RoundTripper.
+func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
+	if changes(r) && d.time.Apart() != nil {
+		// Who was refused would have no other answer, after one of the clocks was set or this machine stood still.
+		d.ask(r)
+		if err := d.time.Apart(); err != nil {
+			if r.Body != nil {
+				_ = r.Body.Close()
+			}
+			return nil, err
+		}
+	}
+	sent := d.time.clock.Now()
+	response, err := d.next.RoundTrip(r)
+	if err == nil {
+		d.time.note(sent, response)
+	}
+	return response, err
+}
+
+// WrappedRoundTripper is that of net.RoundTripperWrapper.
+func (d dated) WrappedRoundTripper() http.RoundTripper { return d.next }
+
+// ask asks for an answer, whatever it is, of the API server that a request is for.
+func (d dated) ask(r *http.Request) {
+	asks := r.Clone(r.Context())
+	asks.Method, asks.Body, asks.GetBody, asks.ContentLength = http.MethodGet, nil, nil, 0
+	asks.Header.Del("Content-Type")
+	prefix, _, _ := strings.Cut(asks.URL.Path, "/api")
+	asks.URL.Path, asks.URL.RawPath, asks.URL.RawQuery = prefix+"/version", "", ""
+	if response, err := d.RoundTrip(asks); err == nil {
+		_ = response.Body.Close()
+	}
+}
+
+// note compares the clocks by an answer to what was sent at a moment: it is of some moment since.
+func (t *ServerTime) note(sent time.Time, answer *http.Response) {
+	date, err := http.ParseTime(answer.Header.Get("Date"))
+	if err != nil {
+		return
+	}
+	now := t.clock.Now()
+	least, most := sent.Sub(date.Add(precision)), now.Sub(date)
+	t.last.Store(&reading{now, max(least, 0) + min(most, 0)})
+}
