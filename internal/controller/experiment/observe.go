@@ -780,10 +780,10 @@ func (s *scope) registeredTwice(ctx context.Context, writer kube.Writer, target 
 		return nil
 	}
 	clash, _, err := s.clashing(ctx, keyOf(secret), s.seen.Connections[target])
-	if clash == "" && err == nil {
-		return nil
+	if clash == "" || err != nil { // who cannot look is as who was stopped before it
+		return err
 	}
-	if err := errors.Join(err, writer.Delete(ctx, secret)); err != nil {
+	if err := writer.Delete(ctx, secret); err != nil {
 		return err
 	}
 	return fmt.Errorf("registering a cluster that %s registers, too: %w", clash, kube.Stale(secret, "it was taken back"))

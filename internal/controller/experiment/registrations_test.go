@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
@@ -142,6 +143,56 @@ func (m *meeting) winner() string {
 		m.t.Fatalf("%s is registered, and the Application is that of %s", name, owner)
 	}
 	return name
+}
+
+// blinded is a live client that cannot list cluster Secrets once, at a time.
+type blinded struct {
+	client.Client
+	lists, at int
+}
+
+func (b *blinded) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if list.GetObjectKind().GroupVersionKind().Kind == "SecretList" {
+		if b.lists++; b.lists == b.at {
+			return errors.New("the API server is away")
+		}
+	}
+	return b.Client.List(ctx, list, opts...)
+}
+
+// Who cannot look whether another has registered the cluster, too, keeps what it has registered, deploys nothing, and looks again.
+func TestRegistrationThatCannotBeLookedAt(t *testing.T) {
+	for name, met := range map[string]bool{"alone": false, "beside another": true} {
+		t.Run(name, func(t *testing.T) {
+			m := newMeeting(t, 2)
+			m.reconciler.Live = &meanwhile{&blinded{Client: m.client, at: 2}, func() {
+				if met {
+					m.pass("second")
+				}
+			}}
+			if _, err := m.reconciler.Reconcile(t.Context(), m.get()); err == nil {
+				t.Error("it has not looked")
+			}
+			_, secrets := m.registeredOnce()
+			deployed := slices.ContainsFunc(m.list(argocd.ApplicationGVK), func(app unstructured.Unstructured) bool {
+				return app.GetAnnotations()[v1alpha1.AnnotationOwner] == "lab/tutorial"
+			})
+			if deployed || len(secrets) != map[bool]int{false: 1, true: 2}[met] {
+				t.Fatalf("registered are %v, and it is deployed: %t", secrets, deployed)
+			}
+			uid := m.list(argocd.SecretGVK)[0].GetUID()
+			for range 4 {
+				m.pass("tutorial")
+				if met {
+					m.pass("second")
+				}
+			}
+			m.winner()
+			if now := m.list(argocd.SecretGVK)[0].GetUID(); !met && now != uid {
+				t.Error("it was registered anew")
+			}
+		})
+	}
 }
 
 // Two Experiments register one cluster at the same moment, with different credentials: only one of them does, and nothing of the
