@@ -6,8 +6,10 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -112,6 +114,31 @@ var _ = Describe("Deletion", func() {
 		s.release(claimGone)
 		expectGone(s, e)
 		expectOrder(s, e)
+	})
+
+	It("tells of the clusters of one that was forced away, and does nothing with them", func() {
+		s := hub.newStage(applicationGone)
+		e := s.create(experiment("forced", onGKE("app", "nginx")))
+		s.reaches(e, v1alpha1.PhaseComplete)
+		s.delete(e)
+		s.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonDeleting, "Application "+s.application(e, "app").String())
+		claim := s.object(claims, s.claim(e, "app"))
+		Expect(s.client.Patch(background(), e, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`)))).To(Succeed())
+		s.gone(e)
+		Eventually(func(g Gomega) {
+			records := &corev1.ConfigMapList{}
+			g.Expect(s.client.List(background(), records, client.InNamespace(managerNamespace), client.MatchingLabels{v1alpha1.LabelExperimentUID: string(e.UID)})).To(Succeed())
+			g.Expect(records.Items).To(HaveLen(1))
+			g.Expect(records.Items[0].Data).To(HaveKeyWithValue("orphans.yaml", And(ContainSubstring("name: "+claim.GetName()+"\n"), ContainSubstring(string(claim.GetUID())))))
+			events := &eventsv1.EventList{}
+			g.Expect(s.client.List(background(), events, client.InNamespace(claim.GetNamespace()))).To(Succeed())
+			g.Expect(events.Items).To(ContainElement(And(
+				HaveField("Regarding.UID", claim.GetUID()), HaveField("Reason", v1alpha1.ReasonOrphansLeft), HaveField("Note", ContainSubstring("Experiment "+s.namespace+"/forced")),
+			)))
+		}).Should(Succeed())
+		Expect(s.object(claims, s.claim(e, "app"))).To(HaveField("GetDeletionTimestamp()", BeNil()))
+		Expect(s.client.Delete(background(), claim)).To(Succeed()) // as the ConfigMap says
+		s.release(applicationGone)
 	})
 
 	It("leaves nothing in the way of another one of the same name", func() {

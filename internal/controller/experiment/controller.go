@@ -128,8 +128,8 @@ type Reconciler struct {
 	labelled atomic.Bool
 	told     *kube.Told
 	// absences are Components that the server does not have, and unrecorded what is to go, and no status has, both by the UID of the
-	// Experiment.
-	absences, unrecorded *lru.Cache
+	// Experiment. forced are clusters, by their UIDs, whose Experiments were forced away, and of which is told.
+	absences, unrecorded, forced *lru.Cache
 }
 
 // remembered is of how many Experiments something is remembered that no status has.
@@ -315,7 +315,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	r := &Reconciler{
 		Client: c, Foreign: foreign, Live: live, Kinds: kinds, Gate: kube.NewGate(max(1, o.MaxConcurrentReconciles/4)),
 		Clock: o.Clock, Options: o, Recorder: kube.Silence, told: kube.NewTold(),
-		absences: lru.New(remembered), unrecorded: lru.New(remembered),
+		absences: lru.New(remembered), unrecorded: lru.New(remembered), forced: lru.New(remembered),
 	}
 	if err := metrics.Registry.Register(r.Gate.Gauge("experiment")); err != nil {
 		return err
@@ -344,7 +344,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: o.MaxConcurrentReconciles, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(),
 		}).
-		Complete(r.Gate.Wrap(kube.QuietConflicts(reconcile.AsReconciler(c, r))))
+		Complete(r.Gate.Wrap(kube.QuietConflicts(r.reconciler())))
 }
 
 var (

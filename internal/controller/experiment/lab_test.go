@@ -198,7 +198,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 		}).Build()
 	l.reconciler = &Reconciler{
 		Client: l.client, Foreign: l.client, Live: l.client, Kinds: l.kinds, Recorder: l.recorder, Clock: l.clock,
-		Gate: kube.NewGate(1), absences: lru.New(remembered), unrecorded: lru.New(remembered),
+		Gate: kube.NewGate(1), absences: lru.New(remembered), unrecorded: lru.New(remembered), forced: lru.New(remembered),
 		Options: Options{
 			ArgoCDNamespace: "argocd", ArgoCDProject: "default", WorkflowNamespace: "argo",
 			WorkflowServiceAccount: "argo-workflow", CrossplaneNamespace: "crossplane-system", OrphansNamespace: "labkeeper-system", VClusterValues: true,
@@ -302,7 +302,7 @@ func (l *lab) reconcile() error {
 	l.t.Helper()
 	l.armed = true
 	defer func() { l.armed = false }()
-	r := kube.QuietConflicts(reconcile.AsReconciler(l.client, l.reconciler))
+	r := kube.QuietConflicts(l.reconciler.reconciler())
 	for range 20 {
 		result, err := r.Reconcile(l.t.Context(), reconcile.Request{NamespacedName: l.experiment})
 		if err != nil {

@@ -243,6 +243,18 @@ func (n names) children(gvk schema.GroupVersionKind) []types.NamespacedName {
 	return out
 }
 
+// ofCluster says whether an object of a watched kind has the name of one that the cluster of a target is made by, of whatever type
+// that is: its spec need not be known.
+func (n names) ofCluster(o *unstructured.Unstructured) bool {
+	for _, kind := range []v1alpha1.ClusterType{v1alpha1.ClusterGKE, v1alpha1.ClusterTalos, v1alpha1.ClusterVCluster} {
+		t := v1alpha1.Target{Name: o.GetLabels()[v1alpha1.LabelTarget], Cluster: v1alpha1.ClusterSpec{Type: kind}}
+		if n.cluster(t) == keyOf(o) {
+			return true
+		}
+	}
+	return false
+}
+
 // waitedFor is what the status says was asked to go of the targets' clusters, and what goes with them, and
 // of the objects of more kinds.
 func (n names) waitedFor(more ...schema.GroupVersionKind) (waiting []v1alpha1.Waiting) {

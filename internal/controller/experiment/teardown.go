@@ -600,13 +600,17 @@ var configMapGVK = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 func (f facts) orphansObject(orphans []orphan) *unstructured.Unstructured {
 	list := orphansList(orphans)
 	name := f.names.orphans()
-	u := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{
+	data := map[string]any{
 		"experiment":   f.experiment.Namespace + "/" + f.experiment.Name,
 		"uid":          string(f.experiment.UID),
-		"deletedAt":    f.experiment.DeletionTimestamp.UTC().Format(time.RFC3339),
-		"deadline":     deadlineOf(f.experiment).String(),
 		"orphans.yaml": list,
-	}}}
+	}
+	if asked := f.experiment.DeletionTimestamp; asked != nil {
+		data["deletedAt"], data["deadline"] = asked.UTC().Format(time.RFC3339), deadlineOf(f.experiment).String()
+	} else { // it was forced away, and nobody knows what else it had
+		data["selector"] = marks.UID + "=" + string(f.experiment.UID)
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"data": data}}
 	u.SetGroupVersionKind(configMapGVK)
 	u.SetNamespace(name.Namespace)
 	u.SetName(name.Name)

@@ -239,6 +239,15 @@ func remove(ctx context.Context, s *faults.Stage) error {
 	return nil
 }
 
+// force takes the finalizer off the Experiment, which goes at once if it is being deleted.
+func force(ctx context.Context, s *faults.Stage) error {
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`))
+	if err := s.Client.Patch(ctx, theExperiment(s), patch); err != nil {
+		return fmt.Errorf("taking the finalizer off Experiment: %w", err)
+	}
+	return nil
+}
+
 // removeNamespace deletes the Experiment with everything around it.
 func removeNamespace(ctx context.Context, s *faults.Stage) error {
 	namespace := &unstructured.Unstructured{}
@@ -357,6 +366,11 @@ func removeChild(kind string) action {
 	return onChild(kind, func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
 		return c.Delete(ctx, u)
 	})
+}
+
+// removeForsaken deletes the cluster of an Experiment that is gone.
+func removeForsaken(ctx context.Context, s *faults.Stage) error {
+	return s.Client.DeleteAllOf(ctx, kube.Empty(kinds["GKECluster"]), client.InNamespace(s.Namespace))
 }
 
 // removeReferred deletes the Cluster that the Experiment names.

@@ -652,6 +652,19 @@ var stuckDeletions = []faults.Workload{
 		Done: gone,
 	},
 	{
+		// Whoever pays for the cluster is told of it, and does as is said.
+		Name:    "forced-away",
+		Objects: objects(onCluster),
+		Holds:   []string{applicationGone},
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), remove),
+			step(waitsFor("Application"), force),
+			step(all(gone, child("ConfigMap", anything)), removeForsaken),
+		),
+		Done:   none("GKECluster"),
+		Leaves: []string{"GKECluster app", "Application app", "Secret app"},
+	},
+	{
 		Name:    "release-talos",
 		Objects: objects(clusterTemplate, machineTemplate, onTalos),
 		Holds:   []string{clusterGone},

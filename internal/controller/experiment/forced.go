@@ -1,0 +1,118 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/kube"
+)
+
+// reconciler acts on the Experiments that there are, and looks what those have left that there are not.
+func (r *Reconciler) reconciler() reconcile.Reconciler {
+	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+		e := &v1alpha1.Experiment{}
+		switch err := r.Client.Get(ctx, request.NamespacedName, e); {
+		case apierrors.IsNotFound(err):
+			return reconcile.Result{}, r.forcedAway(ctx, request.NamespacedName)
+		case err != nil:
+			return reconcile.Result{}, err
+		}
+		return r.Reconcile(ctx, e)
+	})
+}
+
+// errForced is why nobody takes down what an Experiment has left.
+var errForced = errors.New("the Experiment that it was made for is gone, and nobody takes it down: delete it, or take our labels off it to keep it")
+
+// forcedAway tells of the clusters that an Experiment has left whose finalizer somebody has taken off: what the server says of them.
+func (r *Reconciler) forcedAway(ctx context.Context, key types.NamespacedName) error {
+	left, err := r.untold(ctx, key)
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	err = r.Live.Get(ctx, key, kube.Metadata(v1alpha1.GroupVersion.WithKind("Experiment")))
+	if !apierrors.IsNotFound(err) {
+		return err // another of that name tells of them itself
+	}
+	for _, objects := range left {
+		if err := r.tellForced(ctx, r.namesOf(key, &objects[0]), objects); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// untold is what the cache has of the clusters of Experiments of a name, by their UIDs, that nobody has asked to go, and of which
+// this manager has not told.
+func (r *Reconciler) untold(ctx context.Context, key types.NamespacedName) (map[types.UID][]unstructured.Unstructured, error) {
+	left := map[types.UID][]unstructured.Unstructured{}
+	for _, gvk := range clusterKinds() {
+		if r.Kinds.State(gvk) != kube.KindServed {
+			continue // each of its objects wakes when it is
+		}
+		found, err := kube.List(ctx, r.Foreign, gvk, client.MatchingFields{indexNamed: key.String()})
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range found {
+			n := r.namesOf(key, &o)
+			if _, told := r.forced.Get(o.GetUID()); !told && !going(&o) && n.ofCluster(&o) {
+				left[n.experiment.UID] = append(left[n.experiment.UID], o)
+			}
+		}
+	}
+	return left, nil
+}
+
+// namesOf are those of the Experiment that an object says it was made for.
+func (r *Reconciler) namesOf(key types.NamespacedName, o *unstructured.Unstructured) names {
+	e := &v1alpha1.Experiment{}
+	e.Namespace, e.Name, e.UID = key.Namespace, key.Name, types.UID(o.GetLabels()[marks.UID])
+	return names{e, r.Options}
+}
+
+// tellForced tells, once, of the objects that an Experiment has left, where the server has them: in a ConfigMap, as of what a
+// teardown leaves, and by an Event of each.
+func (r *Reconciler) tellForced(ctx context.Context, n names, objects []unstructured.Unstructured) error {
+	s := &scope{Reconciler: r, experiment: n.experiment, names: n}
+	d := &demolition{facts: s.facts()}
+	var stay []unstructured.Unstructured
+	var orphans []orphan
+	for _, o := range objects {
+		if err := kube.Still(ctx, r.Live, &o); err != nil {
+			if kube.Conflict(err) {
+				continue // it has gone, or goes
+			}
+			return err
+		}
+		stay, orphans = append(stay, o), append(orphans, d.orphan(remnant{gvk: o.GroupVersionKind(), object: &o, err: errForced}))
+	}
+	if len(stay) == 0 {
+		return nil
+	}
+	record := d.orphansObject(orphans)
+	_, created, err := s.writer().Create(ctx, record)
+	if err != nil {
+		return err
+	}
+	for _, o := range stay {
+		r.forced.Add(o.GetUID(), true)
+		if created { // otherwise it was told before
+			log.FromContext(ctx).Info("An Experiment that was forced away has left a cluster", "object", kube.Describe(&o), "uid", n.experiment.UID)
+			r.Recorder.Eventf(&o, nil, corev1.EventTypeWarning, v1alpha1.ReasonOrphansLeft, "Reconcile", "%s", conditions.Line(
+				fmt.Sprintf("Experiment %s: %v; ConfigMap %s lists all clusters of it", client.ObjectKeyFromObject(n.experiment), errForced, keyOf(record))))
+		}
+	}
+	return nil
+}
