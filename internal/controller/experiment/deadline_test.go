@@ -518,3 +518,42 @@ func TestRegistrationOfAStuckApplication(t *testing.T) {
 		}
 	}
 }
+
+// Whether the cluster of an Application that is being deleted is gone is looked for again soon, where it could not be read: nobody
+// tells of it any more, and Argo CD cannot let the Application go.
+func TestClusterThatIsGoneAndCannotBeRead(t *testing.T) {
+	for kind, prepare := range map[string]func(*testing.T) (*lab, *unstructured.Unstructured){
+		"GKECluster": func(t *testing.T) (*lab, *unstructured.Unstructured) {
+			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+			l.settle(l.play)
+			return l, &l.list(crossplane.GKEClusterGVK)[0]
+		},
+		"Cluster": func(t *testing.T) (*lab, *unstructured.Unstructured) {
+			l := onReferred(t, k3("u-1"), registrationFor(k3("u-1"), ""))
+			l.settle(l.play)
+			return l, l.reread(k3("u-1"))
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			l, cluster := prepare(t)
+			l.stuck = "Application"
+			l.remove()
+			l.tick(l.play)
+			app := l.list(argocd.ApplicationGVK)[0]
+			if app.GetDeletionTimestamp() == nil || len(app.GetFinalizers()) == 0 {
+				t.Fatal("the Application does not wait for Argo CD")
+			}
+			l.update(withoutFinalizers(cluster))
+			l.deleteObject(cluster)
+			times := 1
+			l.reconciler.Live = flaky{l.client, kind, &times}
+			if wait := l.pass(); times > 0 || wait <= 0 || wait > leftoverDelay {
+				t.Errorf("it looks again after %s, when %d reads have not failed", wait, times)
+			}
+			l.settle(l.play)
+			if l.get() != nil {
+				t.Error("it does not go")
+			}
+		})
+	}
+}

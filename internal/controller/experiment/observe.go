@@ -63,8 +63,8 @@ type Observed struct {
 	// Leftovers is what a live look finds of the Experiment's children, by kind. Only a
 	// teardown looks.
 	Leftovers map[schema.GroupVersionKind][]unstructured.Unstructured
-	// Unseen says that the server has children of which the cache has nothing: they may change or
-	// go before it has seen them, and nobody would tell.
+	// Unseen says that the server has children of which the cache has nothing, or may have lost a cluster, which could not be read: they
+	// may change or go before it has seen them, and nobody would tell.
 	Unseen bool
 	// Hidden are kinds that a teardown cannot see.
 	Hidden []schema.GroupVersionKind
@@ -581,17 +581,26 @@ func (s *scope) left(ctx context.Context, apps []*unstructured.Unstructured) boo
 func (s *scope) observeClusterless(ctx context.Context) {
 	s.seen.Clusterless = map[string]bool{}
 	for _, t := range s.experiment.Spec.Targets {
-		objects := providerOf(t).objects(s.names, t)
-		if refers(t) && slices.ContainsFunc(s.seen.Applications[t.Name], going) {
-			s.seen.Clusterless[t.Name] = s.referenceGone(ctx, t)
-		}
-		if len(objects) == 0 || !slices.ContainsFunc(s.seen.Applications[t.Name], going) || s.seen.cluster(t.Name) != nil ||
-			s.seen.Kinds[objects[0].GroupVersionKind()] != kube.KindServed {
+		if !slices.ContainsFunc(s.seen.Applications[t.Name], going) {
 			continue
 		}
-		live, err := kube.Get(ctx, s.Live, objects[0].GroupVersionKind(), keyOf(objects[0]))
-		s.seen.Clusterless[t.Name] = err == nil && live == nil // one that cannot be read is there
+		gone, err := s.clusterGone(ctx, t)
+		s.seen.Clusterless[t.Name] = gone
+		s.seen.Unseen = s.seen.Unseen || err != nil // it is looked for again soon, and until then is there
 	}
+}
+
+// clusterGone says whether the server has the cluster of a target no more, where the cache does not have it.
+func (s *scope) clusterGone(ctx context.Context, t v1alpha1.Target) (bool, error) {
+	if refers(t) {
+		return s.referenceGone(ctx, t)
+	}
+	objects := providerOf(t).objects(s.names, t)
+	if len(objects) == 0 || s.seen.cluster(t.Name) != nil || s.seen.Kinds[objects[0].GroupVersionKind()] != kube.KindServed {
+		return false, nil
+	}
+	live, err := kube.Get(ctx, s.Live, objects[0].GroupVersionKind(), keyOf(objects[0]))
+	return err == nil && live == nil, err
 }
 
 // blocked says whether a target waits for others before it is begun.

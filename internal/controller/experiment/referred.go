@@ -76,14 +76,14 @@ func (s *scope) referredConnection(ctx context.Context, cluster types.UID) (c Co
 }
 
 // referenceGone says whether the server has the Cluster of such a target no more, or another in its place than its Applications were created
-// for. One that cannot be read is there.
-func (s *scope) referenceGone(ctx context.Context, t v1alpha1.Target) bool {
+// for.
+func (s *scope) referenceGone(ctx context.Context, t v1alpha1.Target) (bool, error) {
 	of := func(cluster *unstructured.Unstructured) bool {
 		return slices.ContainsFunc(s.seen.Applications[t.Name], func(app *unstructured.Unstructured) bool { return going(app) && deployedTo(app) == uidOf(cluster) })
 	}
 	if s.seen.Kinds[arlon.ClusterGVK] != kube.KindServed || of(s.seen.References[t.Name]) {
-		return false
+		return false, nil
 	}
 	live, err := kube.Get(ctx, s.Live, arlon.ClusterGVK, keyOf(s.names.reference(t)))
-	return err == nil && (live == nil || !of(live))
+	return err == nil && (live == nil || !of(live)), err
 }
