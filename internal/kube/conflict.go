@@ -64,6 +64,8 @@ func Errors(err error) []error {
 const (
 	// ReasonNameTaken: an object of somebody else has the name that a child needs.
 	ReasonNameTaken = "NameTaken"
+	// ReasonContended: somebody changes or deletes a child again and again.
+	ReasonContended = "Contended"
 	// ReasonForbidden: the manager may not do it.
 	ReasonForbidden = "Forbidden"
 	// ReasonRejected: the API server refuses what was written.
@@ -76,9 +78,12 @@ const (
 func Reason(err error) string {
 	for _, e := range Errors(err) {
 		var taken *NameTakenError
+		var contended *ContendedError
 		switch {
 		case errors.As(e, &taken):
 			return ReasonNameTaken
+		case errors.As(e, &contended):
+			return ReasonContended
 		case apierrors.IsForbidden(e):
 			return ReasonForbidden
 		case apierrors.IsInvalid(e), apierrors.IsBadRequest(e):

@@ -46,6 +46,8 @@ type Writer struct {
 	Strange func(live, desired *unstructured.Unstructured) [][]string
 	// Asks are annotations that every change of a child carries, and no create: somebody else takes them off when he has seen it.
 	Asks map[string]string
+	// Wrote is told what a child was made, or brought to, when anything was written for that; nil tells nobody.
+	Wrote func(desired *unstructured.Unstructured)
 	// Exact has Delete be a conflict where the object is not in the version that was seen any more.
 	Exact bool
 }
@@ -68,6 +70,7 @@ func (w Writer) Create(ctx context.Context, desired *unstructured.Unstructured) 
 	child = desired.DeepCopy()
 	err = w.Client.Create(ctx, child, client.FieldOwner(FieldOwner), client.FieldValidation("Strict"))
 	if err == nil {
+		w.wrote(desired)
 		return child, true, nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
@@ -92,9 +95,13 @@ func (w Writer) Once(ctx context.Context, desired *unstructured.Unstructured) (*
 // is no longer desired goes with the next change. It writes nothing where the child has all
 // that is desired (UpToDate), and nothing strange.
 func (w Writer) Apply(ctx context.Context, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	live, err := w.live(ctx, desired)
-	if err == nil {
-		live, err = w.rid(ctx, live, desired)
+	seen, err := w.live(ctx, desired)
+	if err != nil {
+		return nil, err
+	}
+	live, err := w.rid(ctx, seen, desired)
+	if err == nil && live != seen {
+		w.wrote(desired)
 	}
 	if err != nil || UpToDate(live, desired) {
 		return live, err
@@ -114,7 +121,17 @@ func (w Writer) Apply(ctx context.Context, desired *unstructured.Unstructured) (
 	if err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner(FieldOwner), client.ForceOwnership); err != nil {
 		return nil, fmt.Errorf("applying %s: %w", Describe(desired), err)
 	}
+	if live == seen {
+		w.wrote(desired)
+	}
 	return apply, nil
+}
+
+// wrote tells of a child that was brought to the desired state.
+func (w Writer) wrote(desired *unstructured.Unstructured) {
+	if w.Wrote != nil {
+		w.Wrote(desired)
+	}
 }
 
 // rid takes off a child what it must not have.

@@ -449,16 +449,19 @@ func TestApplyTakesStrangeFieldsAway(t *testing.T) {
 		"not there":            {widget(withUID, other), 1},
 	} {
 		s := newServer(t, c.there)
-		w := s.writer()
-		w.Strange = strange
+		w, told := s.writer(), 0
+		w.Strange, w.Wrote = strange, func(*unstructured.Unstructured) { told++ }
 		if err := w.Confirm(t.Context(), widget(withUID)); !apierrors.IsConflict(err) {
 			t.Errorf("%s: confirming it: %v", name, err)
 		}
 		if _, err := w.Apply(t.Context(), widget(withUID)); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err := w.Confirm(t.Context(), widget(withUID)); err != nil || len(s.writes) != c.writes {
-			t.Errorf("%s: confirming it: %v, after %v", name, err, s.writes)
+		if err := w.Confirm(t.Context(), widget(withUID)); err != nil || len(s.writes) != c.writes || told != 1 {
+			t.Errorf("%s: confirming it: %v, after %v, of which it is told %d times", name, err, s.writes, told)
+		}
+		if _, err := w.Apply(t.Context(), widget(withUID)); err != nil || told != 1 {
+			t.Errorf("%s: %v, and of what is not written it is told", name, err)
 		}
 	}
 }

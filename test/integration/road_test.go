@@ -1,10 +1,13 @@
 package integration_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -235,6 +238,42 @@ var _ = Describe("A spec that is changed before the verdict", func() {
 		}).Should(Succeed())
 		s.release(workflowEnds)
 		s.reaches(e, v1alpha1.PhaseComplete)
+	})
+})
+
+var _ = Describe("A program that changes what an Experiment deploys", func() {
+	It("has the manager put it right a few times, and then once a minute, which says so", func(ctx SpecContext) {
+		s := hub.newStage(workflowEnds)
+		e := s.create(experiment("contended", onHub("web", "nginx")))
+		s.reaches(e, v1alpha1.PhaseRunning)
+		app := s.application(e, "web")
+		ended, end := context.WithCancel(ctx)
+		var program sync.WaitGroup
+		program.Go(func() {
+			theirs := []byte(`{"spec": {"project": "theirs"}}`)
+			for ended.Err() == nil {
+				_, _ = s.dynamic.Resource(applications).Namespace(app.Namespace).Patch(ended, app.Name, types.MergePatchType, theirs, metav1.PatchOptions{})
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+		DeferCleanup(program.Wait)
+		DeferCleanup(end)
+		s.says(e, v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonContended, "Application "+app.String(), "again and again")
+		righted := func() (n int) {
+			theirs := false
+			for _, h := range s.history() {
+				if h.object.GetKind() != "Application" || h.object.GetName() != app.Name {
+					continue
+				}
+				project, _, _ := unstructured.NestedString(h.object.Object, "spec", "project")
+				if theirs && project != "theirs" {
+					n++
+				}
+				theirs = project == "theirs"
+			}
+			return n
+		}
+		Consistently(righted).WithTimeout(3 * time.Second).Should(And(BeNumerically(">", 1), BeNumerically("<", 10)))
 	})
 })
 

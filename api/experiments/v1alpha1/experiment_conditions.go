@@ -40,6 +40,8 @@ const (
 	ReasonRejected = "Rejected"
 	// ReasonNameTaken: an object that is not this Experiment's has the name its own needs.
 	ReasonNameTaken = "NameTaken"
+	// ReasonContended: somebody changes or deletes an object of the Experiment again and again, and it is put right once a minute.
+	ReasonContended = "Contended"
 	// ReasonReconcileError: a call failed and is tried again with growing delays.
 	ReasonReconcileError = "ReconcileError"
 )

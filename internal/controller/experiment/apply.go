@@ -44,7 +44,7 @@ func (s *scope) apply(ctx context.Context) error {
 		if !ends && (s.failed[w.Target] != nil || w.Target == "" && len(errs) > 0) {
 			continue
 		}
-		err := s.write(ctx, w)
+		err := s.act(ctx, w)
 		if ends {
 			s.asked(ctx, kube.Describe(w.Object), err)
 		}
@@ -140,10 +140,21 @@ func (s *scope) writer() kube.Writer {
 	return kube.Writer{Client: s.Live, Marks: marks, Owner: s.experiment, Strange: argocd.Strange}
 }
 
+// act writes one child, unless it must wait.
+func (s *scope) act(ctx context.Context, w Write) error {
+	if err := s.contended(w); err != nil {
+		return err
+	}
+	return s.write(ctx, w)
+}
+
 // write writes one child. It bypasses the cached client, through which one write begins to
 // watch a kind, Secrets too.
 func (s *scope) write(ctx context.Context, w Write) error {
 	writer := s.writer()
+	writer.Wrote = func(desired *unstructured.Unstructured) {
+		s.fights.Wrote(s.fightOver(desired), kube.Content(desired), s.now)
+	}
 	if w.Object.GroupVersionKind() == argocd.ApplicationGVK {
 		writer.Asks = argocd.Refresh()
 	}
@@ -193,6 +204,20 @@ func (s *scope) write(ctx context.Context, w Write) error {
 		return err
 	}
 	return s.registeredTwice(ctx, writer, w.Target, child)
+}
+
+// contended is an error while a child is not brought to the state again that the spec asks for: somebody changes it, or deletes it,
+// by a program, and every time Argo CD would compare it, or a cluster be paid for, anew. A teardown waits for nobody.
+func (s *scope) contended(w Write) error {
+	if w.Action != Ensure || goingDown(s.experiment) || s.fights.Wait(s.fightOver(w.Object), kube.Content(w.Object), s.now) == 0 {
+		return nil
+	}
+	return &kube.ContendedError{Object: kube.Describe(w.Object)}
+}
+
+// fightOver names a child of the Experiment's.
+func (s *scope) fightOver(child *unstructured.Unstructured) string {
+	return string(s.experiment.UID) + " " + kube.Describe(child)
 }
 
 // submit creates the Workflow. One that was submitted before runs with what it was given.

@@ -124,6 +124,7 @@ type Reconciler struct {
 
 	refusals      refusals
 	registrations registrations
+	fights        kube.Fights
 	// labelled: no cluster Secret of an Experiment is left that a version made which did not label them with their servers.
 	labelled atomic.Bool
 	told     *kube.Told

@@ -13,6 +13,8 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/test/crds"
 )
 
@@ -244,5 +246,93 @@ func TestSyncIsNotAskedForAgain(t *testing.T) {
 				t.Errorf("%s: it asks for %v", name, app.Object["operation"])
 			}
 		}
+	}
+}
+
+// Who changes or deletes a child by a program does not have the manager at work for ever; who edits the spec is not held up by that,
+// nor is a teardown.
+func TestDriftByAProgram(t *testing.T) {
+	for name, test := range map[string]struct {
+		meddle    func(*lab)
+		write     string
+		condition string
+	}{
+		"a change": {func(l *lab) {
+			if apps := l.list(argocd.ApplicationGVK); len(apps) > 0 {
+				l.changeApplication("theirs", "spec", "project")
+			}
+		}, "apply object", v1alpha1.ConditionApplicationsHealthy},
+		"a field that is added": {func(l *lab) {
+			if apps := l.list(argocd.ApplicationGVK); len(apps) > 0 {
+				l.changeApplication(map[string]any{"repoURL": "x", "path": "y"}, "spec", "source")
+			}
+		}, "patch Application", v1alpha1.ConditionApplicationsHealthy},
+		"a deletion": {func(l *lab) {
+			for _, claim := range l.list(crossplane.GKEClusterGVK) {
+				l.update(withoutFinalizers(&claim))
+				l.deleteObject(&claim)
+			}
+		}, "create GKECluster", v1alpha1.ConditionClustersReady},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+			l.until(v1alpha1.PhaseReady)
+			l.writes = nil
+			writes := func() (n int) {
+				for _, w := range l.writes {
+					if w == test.write {
+						n++
+					}
+				}
+				return n
+			}
+			for range 30 {
+				test.meddle(l)
+				_ = l.reconcile()
+			}
+			if n := writes(); n < kube.ContendAtOnce || n > 1+kube.ContendAtOnce {
+				t.Errorf("it is put right %d times", n)
+			}
+			l.expect(test.condition, "False", v1alpha1.ReasonContended)
+			l.later(kube.ContendAgain + time.Second)
+			before := writes()
+			for range 5 {
+				test.meddle(l)
+				_ = l.reconcile()
+			}
+			if n := writes() - before; n != 1 {
+				t.Errorf("a minute later it is put right %d times", n)
+			}
+			l.later(5 * time.Minute)
+			l.settle(l.play) // the program has ended
+			l.expect(v1alpha1.ConditionReady, "True", v1alpha1.ReasonComplete)
+		})
+	}
+}
+
+// What the spec asks for is written at once, whoever meddles with what it asked for before; and what is to go goes.
+func TestDriftByAProgramHoldsNothingElseUp(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterHub)), nginx(), template())
+	l.until(v1alpha1.PhaseReady)
+	for range 10 {
+		l.changeApplication("theirs", "spec", "project")
+		_ = l.reconcile()
+	}
+	l.expect(v1alpha1.ConditionApplicationsHealthy, "False", v1alpha1.ReasonContended)
+	l.edit(func(e *v1alpha1.Experiment) {
+		e.Spec.Targets[0].Components[0].Params = map[string]string{"replicas": "3"}
+	})
+	_ = l.reconcile()
+	if project, _, _ := unstructured.NestedString(l.list(argocd.ApplicationGVK)[0].Object, "spec", "project"); project != "default" {
+		t.Errorf("the spec was edited, and the Application is in project %s", project)
+	}
+	for range 10 {
+		l.changeApplication("theirs", "spec", "project")
+		_ = l.reconcile()
+	}
+	l.remove()
+	l.settle(l.play)
+	if l.get() != nil {
+		t.Error("it does not go")
 	}
 }

@@ -118,7 +118,7 @@ func (s *scope) contend() bool {
 	if s.plan.Action != Create && s.plan.Action != Update {
 		return false
 	}
-	wait := s.fights.wait(s.owner.UID, content(s.plan.Twin), s.now)
+	wait := s.fights.Wait(string(s.owner.UID), content(s.plan.Twin), s.now)
 	s.plan.lookIn(wait)
 	return wait > 0
 }
@@ -142,7 +142,7 @@ func (s *scope) current(ctx context.Context) error {
 func (s *scope) wrote(written client.Object, changed bool) {
 	s.written, s.unchanged = written, !changed
 	if changed {
-		s.fights.wrote(s.owner.UID, content(s.plan.Twin), s.now)
+		s.fights.Wrote(string(s.owner.UID), content(s.plan.Twin), s.now)
 	}
 }
 

@@ -91,7 +91,7 @@ type Reconciler struct {
 	// Options of the manager.
 	Options Options
 
-	fights fights
+	fights kube.Fights
 	// told are the statuses that were written last, and made the twins that were created last, by the UIDs of their owners.
 	told, made *kube.Told
 	drafts     *drafts

@@ -53,7 +53,7 @@
 //
 // What the API server refuses as invalid is told of (Ready=False Rejected) and tried again when something
 // changes. A twin that somebody changes, or deletes, is put right at once, with an Event; five times, and from then
-// on once a minute, so that whoever does so by a program has not both at work for ever (contend.go).
+// on once a minute, so that whoever does so by a program has not both at work for ever (kube.Fights).
 //
 // # What it watches
 //

@@ -792,19 +792,19 @@ func TestDriftOfAnOldRecord(t *testing.T) {
 func TestContended(t *testing.T) {
 	f := newFought(t)
 	f.refused = true
-	for range 2 * contendAtOnce {
+	for range 2 * kube.ContendAtOnce {
 		if f.pass(epoch).contended {
 			t.Fatal("what is refused is told of as somebody's doing")
 		}
 	}
 	f.refused = false
-	for i := range contendAtOnce + 1 { // the first is what the others repeat
+	for i := range kube.ContendAtOnce + 1 { // the first is what the others repeat
 		if f.pass(epoch).contended {
 			t.Fatalf("the %d. time it is not put right", i+1)
 		}
 	}
 	s := f.pass(epoch.Add(time.Second))
-	if !s.contended || s.plan.Wait <= 0 || s.plan.Wait > contendAgain {
+	if !s.contended || s.plan.Wait <= 0 || s.plan.Wait > kube.ContendAgain {
 		t.Fatalf("it is put right again, or when is not known: %s", s.plan.Wait)
 	}
 	report(s, nil)
@@ -815,11 +815,11 @@ func TestContended(t *testing.T) {
 	if told := happened(&v1alpha1.ExperimentDeployment{}, f.owner, s, nil); slices.ContainsFunc(told, func(e kube.Event) bool { return e.Reason == v1alpha1.ReasonDrifted }) {
 		t.Errorf("it was not put right: %v", told)
 	}
-	if f.pass(epoch.Add(2 * contendAgain)).contended {
+	if f.pass(epoch.Add(2 * kube.ContendAgain)).contended {
 		t.Error("later it is not put right")
 	}
 	f.owner.Spec.OverrideSpec.Raw = []byte(`{"minReadySeconds":3}`)
-	if f.pass(epoch.Add(2 * contendAgain)).contended {
+	if f.pass(epoch.Add(2 * kube.ContendAgain)).contended {
 		t.Error("something else is not written at once")
 	}
 }

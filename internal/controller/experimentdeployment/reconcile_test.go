@@ -132,7 +132,7 @@ func TestUnmarked(t *testing.T) {
 // d13: who takes the mark off again and again is told of, and answered once a minute.
 func TestUnmarkedAgain(t *testing.T) {
 	l, owner := unmarked(t)
-	for range 2 * contendAtOnce {
+	for range 2 * kube.ContendAtOnce {
 		l.passed()
 		l.unmark()
 	}

@@ -1,7 +1,6 @@
 package experimentdeployment
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -55,7 +54,7 @@ func (s *scope) told(err error) []conditions.Step {
 	out := slices.Clone(s.plan.Steps)
 	for i, step := range out {
 		if s.contended && step.Type == v1alpha1.ConditionTwinReady {
-			out[i] = conditions.False(step.Type, v1alpha1.ReasonContended, fmt.Sprintf("Somebody changes or deletes %s again and again; it is put right once in %s", kube.Describe(s.plan.Twin), contendAgain))
+			out[i] = conditions.False(step.Type, v1alpha1.ReasonContended, kube.Message(&kube.ContendedError{Object: kube.Describe(s.plan.Twin)}))
 		} else if step.Type == v1alpha1.ConditionTwinReady && s.plan.Unchanged.Type != "" && (err != nil || s.unchanged) {
 			out[i] = s.plan.Unchanged
 			if s.seen.Twin == nil {
