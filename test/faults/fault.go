@@ -69,7 +69,7 @@ const (
 	Forgetful Mode = "S3"
 	// Unread stores the write, and answers 500 to what is read live next.
 	Unread Mode = "R1"
-	// Unreadable stores the write, and from then on answers 403 to every live read of one kind, for a while.
+	// Unreadable stores the write, and from the next live read of one kind on answers 403 to every such read, for a while.
 	Unreadable Mode = "R2"
 	// Blind stores the write and kills the manager; the next one may not list one of the kinds that it
 	// watches, for a while.

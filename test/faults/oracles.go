@@ -189,7 +189,8 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 		out.add("plan", "the manager writes %s, which the world does not record", resource)
 	}
 	if !r.proxy.happened() {
-		out.add("plan", "the fault did not happen: there were %d writes, and %d requests were refused by plan", len(stored(r.proxy.story())), r.proxy.tally().Refused)
+		out.add("plan", "the fault did not happen: there were %d writes, and %d requests were refused by plan; it is about the kind %q",
+			len(stored(r.proxy.story())), r.proxy.tally().Refused, r.proxy.plan.held)
 	}
 	history := r.heard()
 	if r.converged && reference != nil {

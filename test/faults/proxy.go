@@ -318,8 +318,6 @@ func (p *proxy) came(r *http.Response) error {
 	switch {
 	case p.plan.Mode == Expired:
 		p.streams.answered()
-	case p.plan.Mode == Unreadable:
-		time.AfterFunc(p.plan.lasts(), p.cease)
 	case p.plan.loses():
 		return errors.Join(errLost, r.Body.Close()) // stored, and nobody hears of it
 	}
@@ -410,20 +408,26 @@ func (p *proxy) insisted() (request string, times int) {
 	return request, times
 }
 
+var definitions = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+
 // refusesRead says whether a read is refused by plan, and notes it.
 func (p *proxy) refusesRead(asked Write, live bool) bool {
 	kind := asked.Resource.GroupResource()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if live && !slices.Contains(p.reads[p.stored], kind) {
+	// CustomResourceDefinitions are read when they change, and in a new API server they do: that is on no road.
+	if live && kind != definitions && !slices.Contains(p.reads[p.stored], kind) {
 		p.reads[p.stored] = append(p.reads[p.stored], kind)
 	}
 	if p.fired.IsZero() || !p.ceased.IsZero() || !p.plan.refusesRead(kind, p.plan.held, live) {
 		return false
 	}
-	p.refused(asked)
-	if p.plan.Mode == Unread {
+	switch p.refused(asked); {
+	case p.plan.Mode == Unread:
 		p.end()
+	case p.plan.Mode == Unreadable && p.counted.Refused == 1: // what wakes the manager to read may take its time
+		p.fired = time.Now()
+		time.AfterFunc(p.plan.lasts(), p.cease)
 	}
 	return true
 }

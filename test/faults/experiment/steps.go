@@ -368,9 +368,23 @@ func removeChild(kind string) action {
 	})
 }
 
-// removeForsaken deletes the cluster of an Experiment that is gone.
+// removeForsaken deletes what an Experiment that is gone has left: its cluster, and the registration of that.
 func removeForsaken(ctx context.Context, s *faults.Stage) error {
-	return s.Client.DeleteAllOf(ctx, kube.Empty(kinds["GKECluster"]), client.InNamespace(s.Namespace))
+	for _, kind := range []string{"Secret", "GKECluster"} {
+		found, err := kube.List(ctx, s.Client, kinds[kind], client.HasLabels{v1alpha1.LabelExperimentUID})
+		if err != nil {
+			return err
+		}
+		for _, u := range found {
+			if runOf(&u) != s.Namespace {
+				continue
+			}
+			if err := client.IgnoreNotFound(s.Client.Delete(ctx, &u)); err != nil {
+				return fmt.Errorf("deleting %s: %w", kube.Describe(&u), err)
+			}
+		}
+	}
+	return nil
 }
 
 // removeReferred deletes the Cluster that the Experiment names.

@@ -659,7 +659,8 @@ var stuckDeletions = []faults.Workload{
 		Steps: steps(
 			step(reached(v1alpha1.PhaseComplete), remove),
 			step(waitsFor("Application"), force),
-			step(all(gone, child("ConfigMap", anything)), removeForsaken),
+			step(all(gone, child("ConfigMap", anything)), release(applicationGone)),
+			step(none("Application"), removeForsaken),
 		),
 		Done:   none("GKECluster"),
 		Leaves: []string{"GKECluster app", "Application app", "Secret app"},
