@@ -63,8 +63,8 @@ type Observed struct {
 	// Leftovers is what a live look finds of the Experiment's children, by kind. Only a
 	// teardown looks.
 	Leftovers map[schema.GroupVersionKind][]unstructured.Unstructured
-	// Unseen says that the server has children of which the cache has nothing, or may have lost a cluster, which could not be read: they
-	// may change or go before it has seen them, and nobody would tell.
+	// Unseen says that the server has children of which the cache has nothing, which may change or go before it has seen them, or that
+	// something could not be read by which one would be helped to go: nobody would tell.
 	Unseen bool
 	// Hidden are kinds that a teardown cannot see.
 	Hidden []schema.GroupVersionKind
@@ -561,6 +561,8 @@ func (s *scope) observeRegistration(ctx context.Context, t v1alpha1.Target, asks
 	}
 	if c.ReadErr == nil || !c.Known && asks && !(&demolition{facts: s.facts()}).triedToRegister(t.Name) {
 		s.seen.Connections[t.Name] = c
+	} else {
+		s.seen.Unseen = true
 	}
 }
 
@@ -586,7 +588,7 @@ func (s *scope) observeClusterless(ctx context.Context) {
 		}
 		gone, err := s.clusterGone(ctx, t)
 		s.seen.Clusterless[t.Name] = gone
-		s.seen.Unseen = s.seen.Unseen || err != nil // it is looked for again soon, and until then is there
+		s.seen.Unseen = s.seen.Unseen || err != nil // and until then it is there
 	}
 }
 

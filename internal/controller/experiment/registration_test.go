@@ -440,3 +440,32 @@ func TestRemovedWithoutKubeconfig(t *testing.T) {
 		l.expect(v1alpha1.ConditionApplicationsHealthy, metav1.ConditionFalse, v1alpha1.ReasonApplicationProgressing)
 	}
 }
+
+// One that is unregistered when its Application goes already is registered again soon, also where it cannot be seen at first.
+func TestUnregisteredInATeardown(t *testing.T) {
+	for times := range 4 {
+		l := newLab(t, onExisting(staging(kubeconfig))...)
+		l.settle(l.play)
+		l.stuck = "Application"
+		l.remove()
+		l.tick(l.play)
+		l.delete(argocd.SecretGVK)
+		l.disconnect("InvalidSpecError", "there are no clusters with this name")
+		l.writes = nil
+		left := times
+		l.reconciler.Live = flaky{l.client, "Secret", &left}
+		var waits []string
+		for range 3 * (times + 1) {
+			result, err := l.reconciler.Reconcile(t.Context(), l.get())
+			if len(l.list(argocd.SecretGVK)) > 0 {
+				break
+			}
+			if err == nil && (result.RequeueAfter == 0 || result.RequeueAfter > leftoverDelay) {
+				waits = append(waits, result.RequeueAfter.String())
+			}
+		}
+		if len(waits) > 0 || len(l.list(argocd.SecretGVK)) == 0 {
+			t.Errorf("where %d reads fail it looks again after %v, and there are %d cluster Secrets", times, waits, len(l.list(argocd.SecretGVK)))
+		}
+	}
+}

@@ -666,8 +666,8 @@ func (d *demolition) clustersLeft() (left []unstructured.Unstructured) {
 }
 
 // nextLook is how soon children are looked at again whose end would wake nobody: the cache does not
-// have them, or somebody has taken off the annotation by which an object names its owner. It is 0
-// if there are none.
+// have them, something of them could not be read, or somebody has taken off the annotation by which an object names its owner. It
+// is 0 if there are none.
 func (f facts) nextLook(children ...unstructured.Unstructured) time.Duration {
 	for _, child := range children {
 		if f.seen.Unseen {
