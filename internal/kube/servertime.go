@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -46,6 +47,12 @@ func (t *ServerTime) Ahead() time.Duration {
 	return last.ahead + now.Round(0).Sub(last.at.Round(0)) - now.Sub(last.at)
 }
 
+// old says whether the last answer is not of just now.
+func (t *ServerTime) old() bool {
+	last := t.last.Load()
+	return last == nil || Elapsed(last.at, t.clock.Now()) >= precision
+}
+
 // Apart is an error while the clocks are so far apart that nothing can be done by the time.
 func (t *ServerTime) Apart() error {
 	ahead, is := t.Ahead(), "ahead of"
@@ -79,8 +86,9 @@ type dated struct {
 // RoundTrip is that of http.RoundTripper.
 func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
 	if changes(r) && d.time.Apart() != nil {
-		// Who was refused would have no other answer, after one of the clocks was set or this machine stood still.
-		d.ask(r)
+		if d.time.old() { // who was refused would have no other answer, after one of the clocks was set or this machine stood still
+			d.ask(r)
+		}
 		if err := d.time.Apart(); err != nil {
 			if r.Body != nil {
 				_ = r.Body.Close()
@@ -107,6 +115,7 @@ func (d dated) ask(r *http.Request) {
 	prefix, _, _ := strings.Cut(asks.URL.Path, "/api")
 	asks.URL.Path, asks.URL.RawPath, asks.URL.RawQuery = prefix+"/version", "", ""
 	if response, err := d.RoundTrip(asks); err == nil {
+		_, _ = io.Copy(io.Discard, response.Body) // or the connection ends with it
 		_ = response.Body.Close()
 	}
 }

@@ -110,9 +110,7 @@ type Reconciler struct {
 	// Live reads from the server, and writes what must not be cached.
 	Live client.Client
 	// Kinds are the foreign kinds that can be read.
-	Kinds interface {
-		State(gvk schema.GroupVersionKind) kube.KindState
-	}
+	Kinds kindsState
 	// Gate is where Experiments wait that have not begun.
 	Gate *kube.Gate
 	// Recorder of events.
@@ -131,6 +129,11 @@ type Reconciler struct {
 	// absences are Components that the server does not have, and unrecorded what is to go, and no status has, both by the UID of the
 	// Experiment. forced are clusters, by their UIDs, whose Experiments were forced away, and of which is told.
 	absences, unrecorded, forced *lru.Cache
+}
+
+// kindsState tells which foreign kinds can be read.
+type kindsState interface {
+	State(gvk schema.GroupVersionKind) kube.KindState
 }
 
 // remembered is of how many Experiments something is remembered that no status has.
@@ -302,7 +305,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 				return find(ctx, c, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexClusters: o.GetName()})
 			}, priorityCluster)},
 		},
-		Wake: func(ctx context.Context) []reconcile.Request { return find(ctx, c) },
+	}
+	kinds.Wake = func(ctx context.Context) []reconcile.Request {
+		return append(find(ctx, c), forsaken(ctx, foreign, kinds, toOwner)...)
 	}
 	for _, gvk := range clusterKinds() {
 		kinds.Kinds = append(kinds.Kinds, kube.ForeignKind{

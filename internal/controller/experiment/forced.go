@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -59,7 +62,7 @@ func (r *Reconciler) untold(ctx context.Context, key types.NamespacedName) (map[
 	left := map[types.UID][]unstructured.Unstructured{}
 	for _, gvk := range clusterKinds() {
 		if r.Kinds.State(gvk) != kube.KindServed {
-			continue // each of its objects wakes when it is
+			continue // the owners of its objects are woken when it is (forsaken)
 		}
 		found, err := kube.List(ctx, r.Foreign, gvk, client.MatchingFields{indexNamed: key.String()})
 		if err != nil {
@@ -102,17 +105,46 @@ func (r *Reconciler) tellForced(ctx context.Context, n names, objects []unstruct
 		return nil
 	}
 	record := d.orphansObject(orphans)
-	_, created, err := s.writer().Create(ctx, record)
+	kept, created, err := s.writer().Create(ctx, record)
 	if err != nil {
 		return err
 	}
+	known := ""
+	if !created { // of some it was told before, by a manager that has ended, or when the cache had no more
+		known, _, _ = unstructured.NestedString(kept.Object, "data", orphansKey)
+		added := slices.DeleteFunc(orphans, func(o orphan) bool { return strings.Contains(known, o.UID) })
+		if len(added) > 0 {
+			list := known + orphansList(added)
+			if _, err := s.writer().Merge(ctx, kept, map[string]any{"data": map[string]any{orphansKey: list}}); err != nil {
+				return err
+			}
+		}
+	}
 	for _, o := range stay {
 		r.forced.Add(o.GetUID(), true)
-		if created { // otherwise it was told before
+		if !strings.Contains(known, string(o.GetUID())) {
 			log.FromContext(ctx).Info("An Experiment that was forced away has left a cluster", "object", kube.Describe(&o), "uid", n.experiment.UID)
 			r.Recorder.Eventf(&o, nil, corev1.EventTypeWarning, v1alpha1.ReasonOrphansLeft, "Reconcile", "%s", conditions.Line(
 				fmt.Sprintf("Experiment %s: %v; ConfigMap %s lists all clusters of it", client.ObjectKeyFromObject(n.experiment), errForced, keyOf(record))))
 		}
 	}
 	return nil
+}
+
+// forsaken are the owners of all clusters of the kinds that can be read, for those that are gone: what is there of a kind wakes its
+// owner before the kind can be read.
+func forsaken(ctx context.Context, foreign client.Reader, kinds kindsState, owner handler.MapFunc) (requests []reconcile.Request) {
+	for _, gvk := range clusterKinds() {
+		if kinds.State(gvk) != kube.KindServed {
+			continue
+		}
+		found, err := kube.List(ctx, foreign, gvk)
+		if err != nil {
+			log.FromContext(ctx).Error(err, "Listing clusters to look for their Experiments")
+		}
+		for _, o := range found {
+			requests = append(requests, owner(ctx, &o)...)
+		}
+	}
+	return requests
 }

@@ -11,8 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/capi"
 	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
@@ -73,13 +75,43 @@ func (l *lab) toldOnce(uid string, kinds []string) {
 		l.t.Errorf("the record says %v", data)
 	}
 	for _, kind := range kinds {
-		if list := data["orphans.yaml"].(string); !strings.Contains(list, "kind: "+kind+"\n") {
+		if list := data[orphansKey].(string); !strings.Contains(list, "kind: "+kind+"\n") {
 			l.t.Errorf("it is not told of the %s:\n%s", kind, list)
 		}
 	}
 	events := l.drain()
 	if len(events) != len(kinds) || !strings.Contains(events[0], "Warning "+v1alpha1.ReasonOrphansLeft) || !strings.Contains(events[0], "delete it") {
 		l.t.Errorf("the events are %q", events)
+	}
+}
+
+// Of a kind that can be read later it is told then, in the same place, and of nothing twice.
+func TestForcedAwayOfAKindThatComesLate(t *testing.T) {
+	l := onVCluster(t)
+	l.settle(l.play)
+	uid, key := string(l.get().UID), l.experiment
+	l.forceAway()
+	late := capi.VClusterGVK
+	l.kinds[late] = kube.KindSyncing
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if list := l.list(configMapGVK)[0].Object["data"].(map[string]any)[orphansKey].(string); strings.Contains(list, "kind: VCluster\n") {
+		t.Fatalf("it is told of what cannot be read: %s", list)
+	}
+	l.kinds[late] = kube.KindServed
+	if woken := forsaken(t.Context(), l.client, l.kinds, marks.Owners(nil)); !slices.Contains(woken, reconcile.Request{NamespacedName: key}) {
+		t.Errorf("it wakes %v", woken)
+	}
+	for range 2 {
+		if err := l.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+		l.reconciler.forced = lru.New(remembered) // a start
+	}
+	l.toldOnce(uid, []string{"Cluster", "VCluster"})
+	if list := l.list(configMapGVK)[0].Object["data"].(map[string]any)[orphansKey].(string); strings.Count(list, "kind: ") != 2 {
+		t.Errorf("it is told twice: %s", list)
 	}
 }
 

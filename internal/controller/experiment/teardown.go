@@ -601,9 +601,9 @@ func (f facts) orphansObject(orphans []orphan) *unstructured.Unstructured {
 	list := orphansList(orphans)
 	name := f.names.orphans()
 	data := map[string]any{
-		"experiment":   f.experiment.Namespace + "/" + f.experiment.Name,
-		"uid":          string(f.experiment.UID),
-		"orphans.yaml": list,
+		"experiment": f.experiment.Namespace + "/" + f.experiment.Name,
+		"uid":        string(f.experiment.UID),
+		orphansKey:   list,
 	}
 	if asked := f.experiment.DeletionTimestamp; asked != nil {
 		data["deletedAt"], data["deadline"] = asked.UTC().Format(time.RFC3339), deadlineOf(f.experiment).String()
@@ -617,6 +617,9 @@ func (f facts) orphansObject(orphans []orphan) *unstructured.Unstructured {
 	marks.Set(f.experiment, u)
 	return u
 }
+
+// orphansKey is where a ConfigMap lists what is left behind.
+const orphansKey = "orphans.yaml"
 
 // maxOrphans is how much a ConfigMap tells of what is left, in bytes: the API server takes 1 MiB of it.
 const maxOrphans = 900 << 10
