@@ -12,18 +12,20 @@ import (
 // moved or suspended, goes on in the middle of what it did before its own clocks have told it that its time is over, and
 // others may have taken its place.
 func Fence(closed func() error) transport.WrapperFunc {
-	return func(next http.RoundTripper) http.RoundTripper { return fence{closed, next} }
+	return func(next http.RoundTripper) http.RoundTripper {
+		return fence{func(*http.Request) error { return closed() }, next}
+	}
 }
 
 type fence struct {
-	closed func() error
+	closed func(*http.Request) error
 	next   http.RoundTripper
 }
 
 // RoundTrip is that of http.RoundTripper.
 func (f fence) RoundTrip(r *http.Request) (*http.Response, error) {
 	if changes(r) {
-		if err := f.closed(); err != nil {
+		if err := f.closed(r); err != nil {
 			if r.Body != nil {
 				_ = r.Body.Close()
 			}

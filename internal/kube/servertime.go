@@ -75,7 +75,15 @@ func (t *ServerTime) Gauge() prometheus.Collector {
 }
 
 // Wrap is a transport.WrapperFunc.
-func (t *ServerTime) Wrap(next http.RoundTripper) http.RoundTripper { return dated{t, next} }
+func (t *ServerTime) Wrap(next http.RoundTripper) http.RoundTripper {
+	d := dated{t, next}
+	return fence{func(r *http.Request) error {
+		if t.Apart() != nil && t.old() { // who was refused would have no other answer, after one of the clocks was set or this machine stood still
+			d.ask(r)
+		}
+		return t.Apart()
+	}, d}
+}
 
 // dated are requests of which the answers are compared.
 type dated struct {
@@ -85,17 +93,6 @@ type dated struct {
 
 // RoundTrip is that of http.RoundTripper.
 func (d dated) RoundTrip(r *http.Request) (*http.Response, error) {
-	if changes(r) && d.time.Apart() != nil {
-		if d.time.old() { // who was refused would have no other answer, after one of the clocks was set or this machine stood still
-			d.ask(r)
-		}
-		if err := d.time.Apart(); err != nil {
-			if r.Body != nil {
-				_ = r.Body.Close()
-			}
-			return nil, err
-		}
-	}
 	sent := d.time.clock.Now()
 	response, err := d.next.RoundTrip(r)
 	if err == nil {

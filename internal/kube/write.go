@@ -46,8 +46,8 @@ type Writer struct {
 	Strange func(live, desired *unstructured.Unstructured) [][]string
 	// Asks are annotations that every change of a child carries, and no create: somebody else takes them off when he has seen it.
 	Asks map[string]string
-	// Wrote is told what a child was made, or brought to, when anything was written for that; nil tells nobody.
-	Wrote func(desired *unstructured.Unstructured)
+	// Wrote is told when anything was written to make a child, or to bring it to the desired state; nil tells nobody.
+	Wrote func()
 	// Exact has Delete be a conflict where the object is not in the version that was seen any more.
 	Exact bool
 }
@@ -70,7 +70,7 @@ func (w Writer) Create(ctx context.Context, desired *unstructured.Unstructured) 
 	child = desired.DeepCopy()
 	err = w.Client.Create(ctx, child, client.FieldOwner(FieldOwner), client.FieldValidation("Strict"))
 	if err == nil {
-		w.wrote(desired)
+		w.wrote()
 		return child, true, nil
 	}
 	if !apierrors.IsAlreadyExists(err) {
@@ -101,7 +101,7 @@ func (w Writer) Apply(ctx context.Context, desired *unstructured.Unstructured) (
 	}
 	live, err := w.rid(ctx, seen, desired)
 	if err == nil && live != seen {
-		w.wrote(desired)
+		w.wrote()
 	}
 	if err != nil || UpToDate(live, desired) {
 		return live, err
@@ -122,15 +122,15 @@ func (w Writer) Apply(ctx context.Context, desired *unstructured.Unstructured) (
 		return nil, fmt.Errorf("applying %s: %w", Describe(desired), err)
 	}
 	if live == seen {
-		w.wrote(desired)
+		w.wrote()
 	}
 	return apply, nil
 }
 
 // wrote tells of a child that was brought to the desired state.
-func (w Writer) wrote(desired *unstructured.Unstructured) {
+func (w Writer) wrote() {
 	if w.Wrote != nil {
-		w.Wrote(desired)
+		w.Wrote()
 	}
 }
 

@@ -450,7 +450,7 @@ func TestApplyTakesStrangeFieldsAway(t *testing.T) {
 	} {
 		s := newServer(t, c.there)
 		w, told := s.writer(), 0
-		w.Strange, w.Wrote = strange, func(*unstructured.Unstructured) { told++ }
+		w.Strange, w.Wrote = strange, func() { told++ }
 		if err := w.Confirm(t.Context(), widget(withUID)); !apierrors.IsConflict(err) {
 			t.Errorf("%s: confirming it: %v", name, err)
 		}

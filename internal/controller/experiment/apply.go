@@ -140,21 +140,24 @@ func (s *scope) writer() kube.Writer {
 	return kube.Writer{Client: s.Live, Marks: marks, Owner: s.experiment, Strange: argocd.Strange}
 }
 
-// act writes one child, unless it must wait.
+// act writes one child. One that somebody changes, or deletes, by a program is not brought to the state that the spec asks for again
+// and again: every time Argo CD would compare it, or a cluster be paid for, anew. A teardown waits for nobody.
 func (s *scope) act(ctx context.Context, w Write) error {
-	if err := s.contended(w); err != nil {
-		return err
+	if w.Action != Ensure || goingDown(s.experiment) {
+		return s.write(ctx, w, nil)
 	}
-	return s.write(ctx, w)
+	child, wanted := string(s.experiment.UID)+" "+kube.Describe(w.Object), kube.Content(w.Object)
+	if s.fights.Wait(child, wanted, s.now) > 0 {
+		return &kube.ContendedError{Object: kube.Describe(w.Object)}
+	}
+	return s.write(ctx, w, func() { s.fights.Wrote(child, wanted, s.now) })
 }
 
 // write writes one child. It bypasses the cached client, through which one write begins to
 // watch a kind, Secrets too.
-func (s *scope) write(ctx context.Context, w Write) error {
+func (s *scope) write(ctx context.Context, w Write, wrote func()) error {
 	writer := s.writer()
-	writer.Wrote = func(desired *unstructured.Unstructured) {
-		s.fights.Wrote(s.fightOver(desired), kube.Content(desired), s.now)
-	}
+	writer.Wrote = wrote
 	if w.Object.GroupVersionKind() == argocd.ApplicationGVK {
 		writer.Asks = argocd.Refresh()
 	}
@@ -204,20 +207,6 @@ func (s *scope) write(ctx context.Context, w Write) error {
 		return err
 	}
 	return s.registeredTwice(ctx, writer, w.Target, child)
-}
-
-// contended is an error while a child is not brought to the state again that the spec asks for: somebody changes it, or deletes it,
-// by a program, and every time Argo CD would compare it, or a cluster be paid for, anew. A teardown waits for nobody.
-func (s *scope) contended(w Write) error {
-	if w.Action != Ensure || goingDown(s.experiment) || s.fights.Wait(s.fightOver(w.Object), kube.Content(w.Object), s.now) == 0 {
-		return nil
-	}
-	return &kube.ContendedError{Object: kube.Describe(w.Object)}
-}
-
-// fightOver names a child of the Experiment's.
-func (s *scope) fightOver(child *unstructured.Unstructured) string {
-	return string(s.experiment.UID) + " " + kube.Describe(child)
 }
 
 // submit creates the Workflow. One that was submitted before runs with what it was given.

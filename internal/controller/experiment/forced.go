@@ -138,7 +138,7 @@ func forsaken(ctx context.Context, foreign client.Reader, kinds kindsState, owne
 		if kinds.State(gvk) != kube.KindServed {
 			continue
 		}
-		found, err := kube.List(ctx, foreign, gvk)
+		found, err := kube.List(ctx, foreign, gvk, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			log.FromContext(ctx).Error(err, "Listing clusters to look for their Experiments")
 		}
