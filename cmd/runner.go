@@ -21,8 +21,9 @@ import (
 	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
-// storeTimeout is for each request about the restore point: a pod that is told to stop has time for more than one.
-const storeTimeout = 5 * time.Second
+// storeTimeout is for each request about the restore point: a pod that is told to stop has time for one, and the API server for
+// a webhook that hangs and is to be ignored after the 10 s that are the default.
+const storeTimeout = 11 * time.Second
 
 // runRunner is "manager runner": it carries out one operation on one target. It returns the exit code: 0 completed, 1
 // not completed, 2 mistaken flags.

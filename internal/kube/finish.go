@@ -52,8 +52,9 @@ func (e Event) action() string {
 }
 
 // finishTimeout is for the writes of Finish, which must not be lost to a pass that took all
-// the time there was.
-const finishTimeout = 10 * time.Second
+// the time there was: as long as the API server takes for a request at most, of which it waits 10 to 30 s for each
+// webhook that hangs, and goes on if that one is to be ignored.
+const finishTimeout = time.Minute
 
 // Outcome is what a pass over an object came to.
 type Outcome struct {

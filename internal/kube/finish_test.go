@@ -244,7 +244,8 @@ func TestFinishOfTheLastFinalizer(t *testing.T) {
 	}
 }
 
-// A pass that took all the time there was still says what it came to.
+// A pass that took all the time there was still says what it came to, and longer than the API server waits for a webhook that
+// hangs, or what nobody refuses would never be written while it does.
 func TestFinishOfAPassThatIsOutOfTime(t *testing.T) {
 	d := newDesk(podOf(finalizer))
 	before := d.pod(t)
@@ -256,6 +257,9 @@ func TestFinishOfAPassThatIsOutOfTime(t *testing.T) {
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
+			}
+			if deadline, _ := ctx.Deadline(); time.Until(deadline) < 35*time.Second {
+				t.Errorf("the write has until %s, and a webhook up to 30 s", deadline)
 			}
 			return c.SubResource(sub).Patch(ctx, o, p, opts...)
 		},

@@ -117,10 +117,12 @@ func (g *Gate) Gauge(controller string) prometheus.Collector {
 }
 
 // Wrap is the reconciler with the gate behind it: every pass leaves it, of whatever came to its
-// object.
+// object, and when it has to wait for too long.
 func (g *Gate) Wrap(next reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (result reconcile.Result, err error) {
 		g.arrive(request)
+		hangs := time.AfterFunc(patience, func() { g.leave(request) })
+		defer hangs.Stop()
 		defer func() {
 			if err != nil || result.RequeueAfter != AtOnce {
 				g.leave(request)

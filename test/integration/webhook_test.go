@@ -2,15 +2,18 @@ package integration_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
@@ -146,3 +149,52 @@ func (l *lab) serveWebhook() []string {
 	DeferCleanup(func() { Expect(l.client.Delete(background(), webhook)).To(Succeed()) })
 	return []string{"--webhook-port=" + port, "--webhook-cert-dir=" + dir}
 }
+
+// hang has every create of a claim in the namespaces wait for an admission webhook that takes its requests and answers none.
+func (l *lab) hang(timeout int32, namespaces ...string) {
+	GinkgoHelper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(listener.Close)
+	webhook := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "hangs"},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name:         "hangs.example.com",
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: ptr.To("https://" + listener.Addr().String())},
+			NamespaceSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: corev1.LabelMetadataName, Operator: metav1.LabelSelectorOpIn, Values: namespaces},
+			}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{claims.Group}, APIVersions: []string{"*"}, Resources: []string{claims.Resource}},
+			}},
+			SideEffects: ptr.To(admissionregistrationv1.SideEffectClassNone), AdmissionReviewVersions: []string{"v1"},
+			TimeoutSeconds: ptr.To(timeout), FailurePolicy: ptr.To(admissionregistrationv1.Fail),
+		}},
+	}
+	Expect(l.client.Create(background(), webhook)).To(Succeed())
+	DeferCleanup(func() { Expect(client.IgnoreNotFound(l.client.Delete(background(), webhook))).To(Succeed()) })
+}
+
+var _ = Describe("A webhook of others that hangs", func() {
+	It("holds up those alone who ask it", func() {
+		asking, free := hub.newStage(), hub.newStage()
+		hub.hang(5, asking.namespace)
+		stuck := make([]*v1alpha1.Experiment, 24)
+		for i := range stuck {
+			stuck[i] = asking.create(experiment(fmt.Sprintf("stuck-%d", i), onGKE("app", "nginx")))
+		}
+		for _, e := range stuck[:8] { // more than may be looked at at the same time
+			asking.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonReconcileError, "hangs.example.com")
+		}
+
+		for _, s := range []*stage{free, asking} {
+			begun := time.Now()
+			e := s.create(experiment("asks-nobody", onHub("web", "nginx")))
+			s.reaches(e, v1alpha1.PhaseComplete)
+			Expect(time.Since(begun)).To(BeNumerically("<", 5*time.Second), "so long is one request of the others")
+			s.delete(e)
+			s.gone(e)
+		}
+	})
+})

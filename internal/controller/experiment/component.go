@@ -13,7 +13,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -178,7 +177,7 @@ func setupComponents(mgr ctrl.Manager, live client.Reader, o Options) error {
 		For(&v1alpha1.Component{}, builder.WithPredicates(predicate.Or(
 			kube.Respecified, kube.Unprotected(v1alpha1.ComponentFinalizer), r.told.ByOthers(componentStatus),
 		))).
-		WithOptions(controller.Options{ReconciliationTimeout: timeout, RateLimiter: kube.Backoff()})
+		WithOptions(kube.Workers(o.MaxConcurrentReconciles, timeout))
 	if len(o.WatchNamespaces) > 0 {
 		return c.Complete(kube.QuietConflicts(reconcile.AsReconciler(mgr.GetClient(), release{r})))
 	}

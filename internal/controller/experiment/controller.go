@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -347,9 +346,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		}), builder.WithPredicates(boundElsewhere)).
 		WatchesRawSource(kinds).
 		WatchesRawSource(r.Gate).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: o.MaxConcurrentReconciles, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(),
-		}).
+		WithOptions(kube.Workers(o.MaxConcurrentReconciles, timeout)).
 		Complete(r.Gate.Wrap(kube.QuietConflicts(r.reconciler())))
 }
 

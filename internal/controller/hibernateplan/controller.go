@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -318,9 +317,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.Or(
 			predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{},
 		))).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: waiting * o.MaxConcurrentReconciles, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(),
-		}).Complete(kube.QuietConflicts(r.sweeping(reconcile.AsReconciler(r.Client, r))))
+		WithOptions(kube.Workers(waiting*o.MaxConcurrentReconciles, timeout)).Complete(kube.QuietConflicts(r.sweeping(reconcile.AsReconciler(r.Client, r))))
 }
 
 // ended lets Jobs through that have come to their end, were told to, or are gone.

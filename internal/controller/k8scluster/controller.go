@@ -10,7 +10,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -92,9 +91,7 @@ func SetupWithManager(mgr ctrl.Manager, live client.Reader, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("k8scluster").
 		For(&v1alpha1.K8SCluster{}, builder.WithPredicates(predicate.Or(kube.Respecified, r.told.ByOthers(statusOf)))).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: concurrency, ReconciliationTimeout: timeout, RateLimiter: kube.Backoff(),
-		}).
+		WithOptions(kube.Workers(concurrency, timeout)).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(r.Client, r)))
 }
 

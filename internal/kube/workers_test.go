@@ -1,0 +1,170 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// working takes objects from a queue with as many workers as Workers asks for, and tells of each whose pass begins.
+type working struct {
+	queue priorityqueue.PriorityQueue[reconcile.Request]
+	began chan string
+}
+
+// work has each object take as long as hang says.
+func work(t *testing.T, count int, hang func(name string) time.Duration) *working {
+	t.Helper()
+	options := Workers(count, time.Minute)
+	w := &working{began: make(chan string, 100)}
+	if options.NewQueue == nil {
+		w.queue = priorityqueue.New[reconcile.Request]("test")
+	} else {
+		w.queue = options.NewQueue("test", options.RateLimiter).(priorityqueue.PriorityQueue[reconcile.Request])
+	}
+	for range options.MaxConcurrentReconciles {
+		go func() {
+			for {
+				request, _, down := w.queue.GetWithPriority()
+				if down {
+					return
+				}
+				w.began <- request.Name
+				time.Sleep(hang(request.Name))
+				w.queue.Done(request)
+			}
+		}()
+	}
+	return w
+}
+
+func (w *working) add(priority int, names ...string) {
+	for _, name := range names {
+		w.queue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priority)}, request("a", name))
+	}
+}
+
+// since are those that have begun after the time.
+func (w *working) since(d time.Duration) (names []string) {
+	time.Sleep(d)
+	synctest.Wait()
+	for {
+		select {
+		case name := <-w.began:
+			names = append(names, name)
+		default:
+			return names
+		}
+	}
+}
+
+func hangs(name string) time.Duration {
+	if name == "quick" {
+		return time.Millisecond
+	}
+	return 10 * time.Second
+}
+
+// who is hanging-0, hanging-1, and so on.
+func who(count int) (names []string) {
+	for i := range count {
+		names = append(names, fmt.Sprintf("hanging-%d", i))
+	}
+	return names
+}
+
+func TestPassesThatHangAreNotCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := work(t, 2, hangs)
+		defer synctest.Wait()
+		defer w.queue.ShutDown()
+		w.add(0, who(5)...)
+		if got := w.since(patience / 2); len(got) != 2 {
+			t.Errorf("2 passes may begin at the same time, but %v do", got)
+		}
+		w.add(10, "quick")
+		if got := w.since(patience); len(got) != 3 || got[0] != "quick" && got[1] != "quick" {
+			t.Errorf("After %s two more may begin, and what is urgent is the first, but it was %v", patience, got)
+		}
+		w.since(5 * patience)
+		w.add(0, "quick")
+		if got := w.since(patience / 2); len(got) != 1 {
+			t.Errorf("While five hang, another begins at once, but it was %v", got)
+		}
+		w.since(time.Minute)
+		w.add(0, "hanging-0", "hanging-1", "hanging-2")
+		if got := w.since(patience / 2); len(got) != 2 {
+			t.Errorf("When all are over, still no more than 2 may begin at the same time, but %v do", got)
+		}
+		w.since(time.Minute)
+	})
+}
+
+func TestNoMorePassesHangThanWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := work(t, 2, func(string) time.Duration { return time.Hour })
+		defer func() { w.queue.ShutDown(); time.Sleep(time.Hour) }()
+		w.add(0, who(100)...)
+		if got := w.since(time.Minute); len(got) != 2*hanging {
+			t.Errorf("%d of 100 hang, and not %d", len(got), 2*hanging)
+		}
+	})
+}
+
+func TestOneAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := work(t, 1, hangs)
+		defer func() { w.queue.ShutDown(); time.Sleep(time.Minute) }()
+		w.add(0, who(3)...)
+		if got := w.since(hangs("") - time.Millisecond); len(got) != 1 {
+			t.Errorf("One at a time, but there were %v", got)
+		}
+	})
+}
+
+func TestWorkersThatWaitAreLetGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // which fails where a worker is left
+		w := work(t, 2, hangs)
+		w.add(0, "hanging-0")
+		w.since(time.Millisecond)
+		w.queue.ShutDown()
+		w.since(hangs(""))
+	})
+}
+
+func TestTheGateIsLeftByWhatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newGateLab(t, 1)
+		first, second := request("a", "first"), request("a", "second")
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = l.gate.Wrap(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+				if !l.gate.Enter(object(first)) {
+					t.Error("Nobody is inside, and the first may not begin")
+				}
+				time.Sleep(10 * time.Second)
+				return reconcile.Result{RequeueAfter: AtOnce}, nil
+			})).Reconcile(t.Context(), first)
+		}()
+		time.Sleep(patience / 2)
+		if l.pass(second, reconcile.Result{}, nil) {
+			t.Error("The second begins beside the first")
+		}
+		time.Sleep(patience)
+		l.expectWoken("a/second")
+		if !l.pass(second, reconcile.Result{}, nil) {
+			t.Error("The second may not begin while the first hangs")
+		}
+		<-ended
+		if !l.pass(first, reconcile.Result{}, nil) {
+			t.Error("The first may not go on")
+		}
+	})
+}
