@@ -19,6 +19,9 @@ import (
 // nobody.
 const AtOnce = time.Millisecond
 
+// gatePatience is how long one that begins keeps the next from it: those behind it are many, and it has few requests to make.
+const gatePatience = Patience / 4
+
 // Gate lets few objects begin at the same time, and takes turns between namespaces: a thousand
 // that are created at once must neither keep what is under way from its end nor one in another
 // namespace from its beginning. It is a source of the controller, which it wakes, and wraps its
@@ -121,7 +124,7 @@ func (g *Gate) Gauge(controller string) prometheus.Collector {
 func (g *Gate) Wrap(next reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (result reconcile.Result, err error) {
 		g.arrive(request)
-		hangs := time.AfterFunc(patience, func() { g.leave(request) })
+		hangs := time.AfterFunc(gatePatience, func() { g.leave(request) })
 		defer hangs.Stop()
 		defer func() {
 			if err != nil || result.RequeueAfter != AtOnce {

@@ -11,24 +11,25 @@ import (
 )
 
 const (
-	// patience is how long a pass keeps another from beginning. Nearly all are over in a tenth of it.
-	patience = time.Second
-	// hanging is how many times as many passes there may be as may begin at the same time.
-	hanging = 16
+	// Patience is how long a pass keeps another from beginning, where nearly all are over in a tenth of it.
+	Patience = time.Second
+	// hanging is how many passes may hang beside those that may begin at the same time. An API server that has too much to do
+	// answers late, too, and must not have much more to do for that.
+	hanging = 28
 )
 
-// Workers are the options of a controller that acts on so many objects at the same time, for so long each. A pass that has to
-// wait for an answer for longer than a second is not counted: a webhook of somebody else's that hangs, or a conversion of their
-// kinds, takes ten or thirty seconds of each request, and as many objects as that would keep all others from being looked at.
-// But one at a time means one at a time, whatever it waits for.
-func Workers(count int, timeout time.Duration) controller.Options {
+// Workers are the options of a controller that acts on so many objects at the same time, for up to timeout each. A pass that
+// takes longer than patience is not counted: a webhook of somebody else's that hangs, or a conversion of their kinds, takes ten
+// or thirty seconds of each request, and as many objects as that would keep all others from being looked at. But one at a time
+// means one at a time, whatever it waits for.
+func Workers(count int, patience, timeout time.Duration) controller.Options {
 	limits := controller.Options{MaxConcurrentReconciles: count, ReconciliationTimeout: timeout, RateLimiter: Backoff()}
 	if count == 1 {
 		return limits
 	}
-	limits.MaxConcurrentReconciles *= hanging
+	limits.MaxConcurrentReconciles += hanging
 	limits.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-		return newPatientQueue(priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limiter }), count)
+		return newPatientQueue(priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limiter }), count, patience)
 	}
 	return limits
 }
@@ -37,6 +38,7 @@ func Workers(count int, timeout time.Duration) controller.Options {
 type patientQueue struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 
+	patience time.Duration
 	// free has an element for each pass that may begin.
 	free chan struct{}
 
@@ -45,8 +47,8 @@ type patientQueue struct {
 	counted map[reconcile.Request]*time.Timer
 }
 
-func newPatientQueue(queue priorityqueue.PriorityQueue[reconcile.Request], count int) *patientQueue {
-	q := &patientQueue{PriorityQueue: queue, free: make(chan struct{}, count), counted: map[reconcile.Request]*time.Timer{}}
+func newPatientQueue(queue priorityqueue.PriorityQueue[reconcile.Request], count int, patience time.Duration) *patientQueue {
+	q := &patientQueue{PriorityQueue: queue, patience: patience, free: make(chan struct{}, count), counted: map[reconcile.Request]*time.Timer{}}
 	for range count {
 		q.release()
 	}
@@ -65,7 +67,7 @@ func (q *patientQueue) GetWithPriority() (reconcile.Request, int, bool) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.counted[request] = time.AfterFunc(patience, q.release)
+	q.counted[request] = time.AfterFunc(q.patience, q.release)
 	return request, priority, down
 }
 

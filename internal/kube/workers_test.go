@@ -21,7 +21,7 @@ type working struct {
 // work has each object take as long as hang says.
 func work(t *testing.T, count int, hang func(name string) time.Duration) *working {
 	t.Helper()
-	options := Workers(count, time.Minute)
+	options := Workers(count, Patience, time.Minute)
 	w := &working{began: make(chan string, 100)}
 	if options.NewQueue == nil {
 		w.queue = priorityqueue.New[reconcile.Request]("test")
@@ -85,21 +85,21 @@ func TestPassesThatHangAreNotCounted(t *testing.T) {
 		defer synctest.Wait()
 		defer w.queue.ShutDown()
 		w.add(0, who(5)...)
-		if got := w.since(patience / 2); len(got) != 2 {
+		if got := w.since(Patience / 2); len(got) != 2 {
 			t.Errorf("2 passes may begin at the same time, but %v do", got)
 		}
 		w.add(10, "quick")
-		if got := w.since(patience); len(got) != 3 || got[0] != "quick" && got[1] != "quick" {
-			t.Errorf("After %s two more may begin, and what is urgent is the first, but it was %v", patience, got)
+		if got := w.since(Patience); len(got) != 3 || got[0] != "quick" && got[1] != "quick" {
+			t.Errorf("After %s two more may begin, and what is urgent is the first, but it was %v", Patience, got)
 		}
-		w.since(5 * patience)
+		w.since(5 * Patience)
 		w.add(0, "quick")
-		if got := w.since(patience / 2); len(got) != 1 {
+		if got := w.since(Patience / 2); len(got) != 1 {
 			t.Errorf("While five hang, another begins at once, but it was %v", got)
 		}
 		w.since(time.Minute)
 		w.add(0, "hanging-0", "hanging-1", "hanging-2")
-		if got := w.since(patience / 2); len(got) != 2 {
+		if got := w.since(Patience / 2); len(got) != 2 {
 			t.Errorf("When all are over, still no more than 2 may begin at the same time, but %v do", got)
 		}
 		w.since(time.Minute)
@@ -111,8 +111,8 @@ func TestNoMorePassesHangThanWorkers(t *testing.T) {
 		w := work(t, 2, func(string) time.Duration { return time.Hour })
 		defer func() { w.queue.ShutDown(); time.Sleep(time.Hour) }()
 		w.add(0, who(100)...)
-		if got := w.since(time.Minute); len(got) != 2*hanging {
-			t.Errorf("%d of 100 hang, and not %d", len(got), 2*hanging)
+		if got := w.since(time.Minute); len(got) != 2+hanging {
+			t.Errorf("%d of 100 hang, and not %d", len(got), 2+hanging)
 		}
 	})
 }
@@ -153,11 +153,11 @@ func TestTheGateIsLeftByWhatHangs(t *testing.T) {
 				return reconcile.Result{RequeueAfter: AtOnce}, nil
 			})).Reconcile(t.Context(), first)
 		}()
-		time.Sleep(patience / 2)
+		time.Sleep(gatePatience / 2)
 		if l.pass(second, reconcile.Result{}, nil) {
 			t.Error("The second begins beside the first")
 		}
-		time.Sleep(patience)
+		time.Sleep(gatePatience)
 		l.expectWoken("a/second")
 		if !l.pass(second, reconcile.Result{}, nil) {
 			t.Error("The second may not begin while the first hangs")

@@ -185,6 +185,13 @@ func through(somebody func(w http.ResponseWriter, r *http.Request, next http.Han
 	return kubeconfig
 }
 
+var _ = Describe("The Lease", func() {
+	It("does not queue behind the manager's other requests", func(ctx SpecContext) {
+		Eventually(hub.kubectl).WithArguments(ctx, "get", "--raw", "/metrics").Should(ContainSubstring(
+			`apiserver_flowcontrol_dispatched_requests_total{flow_schema="labkeeper-leader-election",priority_level="leader-election"}`))
+	})
+})
+
 var _ = Describe("A leader that stands still within a pass", func() {
 	It("writes nothing more when another has taken its place", func() {
 		shared.stop()

@@ -177,7 +177,7 @@ func setupComponents(mgr ctrl.Manager, live client.Reader, o Options) error {
 		For(&v1alpha1.Component{}, builder.WithPredicates(predicate.Or(
 			kube.Respecified, kube.Unprotected(v1alpha1.ComponentFinalizer), r.told.ByOthers(componentStatus),
 		))).
-		WithOptions(kube.Workers(o.MaxConcurrentReconciles, timeout))
+		WithOptions(kube.Workers(o.MaxConcurrentReconciles, kube.Patience, timeout))
 	if len(o.WatchNamespaces) > 0 {
 		return c.Complete(kube.QuietConflicts(reconcile.AsReconciler(mgr.GetClient(), release{r})))
 	}

@@ -346,7 +346,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		}), builder.WithPredicates(boundElsewhere)).
 		WatchesRawSource(kinds).
 		WatchesRawSource(r.Gate).
-		WithOptions(kube.Workers(o.MaxConcurrentReconciles, timeout)).
+		WithOptions(kube.Workers(o.MaxConcurrentReconciles, kube.Patience, timeout)).
 		Complete(r.Gate.Wrap(kube.QuietConflicts(r.reconciler())))
 }
 

@@ -177,6 +177,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 // own rights by lists that must be up to date.
 const waiting = 4
 
+// long is how long a pass keeps that of another plan from beginning: one makes ten attempts, of five objects each.
+const long = 5 * kube.Patience
+
 // priorityEnded is that of plans a Job of which has ended: where many begin at one minute, those that have begun wait. But
 // the API server looks at every RoleBinding in the namespace of the Jobs for each request, and with many attempts it does
 // little else: then those that have ended go first. Attempts that this manager has made are counted, whether they have
@@ -317,7 +320,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.Or(
 			predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{},
 		))).
-		WithOptions(kube.Workers(waiting*o.MaxConcurrentReconciles, timeout)).Complete(kube.QuietConflicts(r.sweeping(reconcile.AsReconciler(r.Client, r))))
+		WithOptions(kube.Workers(waiting*o.MaxConcurrentReconciles, long, timeout)).Complete(kube.QuietConflicts(r.sweeping(reconcile.AsReconciler(r.Client, r))))
 }
 
 // ended lets Jobs through that have come to their end, were told to, or are gone.

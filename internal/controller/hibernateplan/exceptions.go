@@ -197,7 +197,7 @@ func setupExceptions(mgr ctrl.Manager, o Options) error {
 			}
 			return out
 		}), builder.WithPredicates(kube.Respecified)).
-		WithOptions(kube.Workers(o.MaxConcurrentReconciles, timeout)).
+		WithOptions(kube.Workers(o.MaxConcurrentReconciles, kube.Patience, timeout)).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(r.Client, r)))
 }
 

@@ -91,7 +91,7 @@ func SetupWithManager(mgr ctrl.Manager, live client.Reader, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("k8scluster").
 		For(&v1alpha1.K8SCluster{}, builder.WithPredicates(predicate.Or(kube.Respecified, r.told.ByOthers(statusOf)))).
-		WithOptions(kube.Workers(concurrency, timeout)).
+		WithOptions(kube.Workers(concurrency, kube.Patience, timeout)).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(r.Client, r)))
 }
 
