@@ -201,33 +201,49 @@ func (s *scope) launch(ctx context.Context, l *launched) error {
 		return err
 	}
 	s.recorded.Remove(a.name())
+	begun := l.point != nil && l.point.Annotations[runner.AnnotationExecution] == a.name().Name
 	if l.point, err = s.fence(ctx, a, l.point); err != nil {
 		return err
 	}
 	helpers := a.helpers()
 	if a.reached.credentials {
-		kubeconfig, err := s.kubeconfig(ctx, a, l.point)
+		kubeconfig, err := s.kubeconfig(ctx, a, l.point, begun)
 		if err != nil {
 			return err
 		}
 		helpers = append(helpers, a.secret(kubeconfig))
 	}
+	job := a.jobObject()
+	again := s.hasMade(job)     // somebody has deleted it, and maybe more
 	for _, o := range helpers { // in their order: a binding to a Role that there is not yet is refused
+		if s.hasMade(o) && !again {
+			continue // by a pass before, which has had no time for more
+		}
 		if err := s.provide(ctx, o); err != nil {
 			return err
 		}
 	}
 	log.FromContext(ctx).Info("Starting runner", "target", l.Target, "operation", l.Operation, "attempt", l.Attempts, "job", l.JobRef)
-	return s.provide(ctx, a.jobObject())
+	return s.provide(ctx, job)
 }
 
 // provide makes what an attempt needs, which is known by its UID until it is taken away.
 func (s *scope) provide(ctx context.Context, o client.Object) error {
 	child, err := s.create(ctx, o)
 	if err == nil {
-		s.made.Add(made{s.owner.UID, helper{child.GroupVersionKind(), client.ObjectKeyFromObject(child)}}, child.GetUID())
+		s.made.Add(s.asMade(child), child.GetUID())
 	}
 	return err
+}
+
+// hasMade says whether this manager has made what an attempt needs, and has not taken it away.
+func (s *scope) hasMade(o client.Object) bool {
+	_, made := s.made.Get(s.asMade(o))
+	return made
+}
+
+func (s *scope) asMade(o client.Object) made {
+	return made{s.owner.UID, helper{o.GetObjectKind().GroupVersionKind(), client.ObjectKeyFromObject(o)}}
 }
 
 // create makes what must not change; what is there already and is ours is what a pass before has made.

@@ -34,23 +34,26 @@ func (a attempt) credentials(kubeconfig []byte, point *corev1.ConfigMap) *corev1
 	}
 }
 
-// keepCredentials makes that Secret. One with other content is replaced: nobody need be let change Secrets.
-func (s *scope) keepCredentials(ctx context.Context, a attempt, kubeconfig []byte, point *corev1.ConfigMap) error {
-	for first := true; ; first = false {
+// keepCredentials makes that Secret. One with other content is replaced: nobody need be let change Secrets. It is looked for first where
+// a pass before has begun the attempt: to be told by a create that it is there takes as long as all webhooks do.
+func (s *scope) keepCredentials(ctx context.Context, a attempt, kubeconfig []byte, point *corev1.ConfigMap, begun bool) error {
+	for look := begun; ; look = true {
+		if look {
+			found, err := s.credentials(ctx, a.target.Name)
+			if err != nil || found != nil && bytes.Equal(found.Data[keyKubeconfig], kubeconfig) && goesWith(found, point) {
+				return err
+			}
+			if err := s.dropCredentials(ctx, a.target.Name); err != nil {
+				return err
+			}
+		}
 		desired := a.credentials(kubeconfig, point)
 		err := s.Live.Create(ctx, desired, client.FieldOwner(kube.FieldOwner))
 		switch {
 		case err == nil:
 			return nil
-		case !first || !apierrors.IsAlreadyExists(err):
+		case look || !apierrors.IsAlreadyExists(err):
 			return fmt.Errorf("creating Secret %s: %w", client.ObjectKeyFromObject(desired), err)
-		}
-		found, err := s.credentials(ctx, a.target.Name)
-		if err != nil || found != nil && bytes.Equal(found.Data[keyKubeconfig], kubeconfig) && goesWith(found, point) {
-			return err
-		}
-		if err := s.dropCredentials(ctx, a.target.Name); err != nil {
-			return err
 		}
 	}
 }
@@ -106,11 +109,11 @@ func (s *scope) dropCredentials(ctx context.Context, target string) error {
 
 // kubeconfig reaches the cluster of an attempt's target: by its connector, which is then kept where it goes with the plan's namespace,
 // and where it has gone with that by what is kept.
-func (s *scope) kubeconfig(ctx context.Context, a attempt, point *corev1.ConfigMap) ([]byte, error) {
+func (s *scope) kubeconfig(ctx context.Context, a attempt, point *corev1.ConfigMap, begun bool) ([]byte, error) {
 	access, err := connector.Resolve(ctx, s.Live, s.owner.Namespace, a.target.ConnectorRef)
 	if err == nil && a.execution.Operation == v1alpha1.OperationShutdown {
 		if access.Namespaces == [2]string{s.owner.Namespace, s.owner.Namespace} {
-			err = s.keepCredentials(ctx, a, access.Kubeconfig, point)
+			err = s.keepCredentials(ctx, a, access.Kubeconfig, point, begun)
 		} else {
 			err = s.dropCredentials(ctx, a.target.Name)
 		}

@@ -150,8 +150,9 @@ func TestKeepCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := attempt{names: s.names(), target: plan.Spec.Targets[0]}
-	for _, kubeconfig := range []string{"new", "new", "newer"} {
-		if err := s.keepCredentials(t.Context(), a, []byte(kubeconfig), point); err != nil {
+	for i, kubeconfig := range []string{"new", "new", "newer", "newer", "newest"} {
+		begun := i > 1
+		if err := s.keepCredentials(t.Context(), a, []byte(kubeconfig), point, begun); err != nil {
 			t.Fatal(err)
 		}
 		if kept, err := s.credentials(t.Context(), "a"); err != nil || string(kept.Data[keyKubeconfig]) != kubeconfig || !goesWith(kept, point) {
@@ -166,7 +167,7 @@ func TestKeepCredentials(t *testing.T) {
 	if err := c.Update(t.Context(), kept); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.keepCredentials(t.Context(), a, []byte("mine"), point); err == nil || !strings.Contains(err.Error(), "Secret system/") {
+	if err := s.keepCredentials(t.Context(), a, []byte("mine"), point, false); err == nil || !strings.Contains(err.Error(), "Secret system/") {
 		t.Errorf("another's is taken: %v", err)
 	}
 	if err := errors.Join(s.dropCredentials(t.Context(), "a"), c.Get(t.Context(), client.ObjectKeyFromObject(kept), kept)); err != nil {

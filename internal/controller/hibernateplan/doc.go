@@ -70,6 +70,8 @@
 //   - A Job cannot be made (a connector is not ready, a grant was taken back, the API server refuses it as invalid):
 //     the same. What may pass (a quota, rights that come late, an API server that is busy) is that only after two
 //     minutes.
+//   - A webhook of others hangs, and is to be ignored: each write takes as long as it is waited for, and what an attempt
+//     needs is made in as many passes as there must be. The Job comes last, so nothing acts before it has all.
 //   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes; and nothing is
 //     put to sleep in it. Nor is anything in one whose owner lets nothing sleep there any more, between two attempts
 //     either; it keeps nothing from waking there. That plans of a namespace may act on the whole cluster no more keeps

@@ -1,0 +1,93 @@
+package hibernateplan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/executor"
+)
+
+// hanging has every create take so long, of what is there already, too: the API server asks admission webhooks first.
+func hanging(c client.WithWatch, long time.Duration) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(long):
+			return c.Create(ctx, o, opts...)
+		}
+	}})
+}
+
+// A webhook of others that hangs, and is to be ignored, takes more time for what an attempt needs than a pass has. The next pass goes on
+// where that one has ended.
+func TestAttemptOfManyPasses(t *testing.T) {
+	for name, test := range map[string]struct {
+		long       time.Duration
+		namespaces int
+		away       bool
+	}{
+		"many namespaces":    {long: 10 * time.Second, namespaces: 8},
+		"several webhooks":   {long: 35 * time.Second, namespaces: 1},
+		"in another cluster": {long: 35 * time.Second, away: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				plan, needs := asleepNow(), listed{}
+				objects := []client.Object{plan}
+				for i := range test.namespaces {
+					needs.names = append(needs.names, fmt.Sprintf("shop-%d", i))
+					objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+						Name: needs.names[i], Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"},
+					}})
+				}
+				if test.away {
+					objects = append(objects, away(plan)...)
+				}
+				r, c := newReconciler(t, objects...)
+				r.Live, r.Options.Executors, r.Options.Clock = hanging(c, test.long), executor.Registry{"noop": needs}, clock.RealClock{}
+				const passes = 12
+				var err error
+				for range passes {
+					now := &v1alpha1.HibernatePlan{}
+					if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), now); err != nil {
+						t.Fatal(err)
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), timeout)
+					_, err = r.Reconcile(ctx, now)
+					cancel()
+				}
+				if jobs := jobsOf(t, c); len(jobs) != 1 || err != nil {
+					t.Errorf("%d Jobs after %d passes: %v", len(jobs), passes, err)
+				}
+			})
+		})
+	}
+}
+
+// What is known to have been made is made again with a Job that somebody has deleted: he may have deleted that, too.
+func TestJobThatIsDeletedWithItsRights(t *testing.T) {
+	plan := asleepNow()
+	r, c := newReconciler(t, plan)
+	job := theJob(t, r, c, plan)
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name}}
+	if err := errors.Join(c.Delete(t.Context(), job), c.Delete(t.Context(), role)); err != nil {
+		t.Fatal(err)
+	}
+	job = theJob(t, r, c, plan)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), role); err != nil {
+		t.Errorf("its runner may not write: %v", err)
+	}
+}
