@@ -135,7 +135,7 @@ func (s *scope) attempts(ctx context.Context) error {
 	errs := inParallel(s.Options.MaxConcurrentReconciles, made, func(l *launched) error { return s.launch(ctx, l) })
 	for i, err := range errs {
 		e := made[i].execution
-		if err == nil || kube.Conflict(err) || ctx.Err() != nil || !lasts(err) && s.now.Sub(e.StartedAt.Time) < patience {
+		if err == nil || !s.final(ctx, e, err) {
 			continue
 		}
 		end(e, outcome{message: kube.Message(err), unmade: made[i].point == nil}, s.plan.program.retries(), s.now)
@@ -214,17 +214,40 @@ func (s *scope) launch(ctx context.Context, l *launched) error {
 		helpers = append(helpers, a.secret(kubeconfig))
 	}
 	job := a.jobObject()
-	again := s.hasMade(job)     // somebody has deleted it, and maybe more
+	if err := s.provideAll(ctx, a, helpers, s.hasMade(job)); err != nil {
+		return err
+	}
+	log.FromContext(ctx).Info("Starting runner", "target", l.Target, "operation", l.Operation, "attempt", l.Attempts, "job", l.JobRef)
+	return s.provide(ctx, job)
+}
+
+// provideAll makes what an attempt needs beside its Job; again is all of it, as somebody has deleted that Job, and maybe more. Where a
+// namespace takes no RoleBinding, what sleeps in the others is woken, and the runner says what it may not wake.
+func (s *scope) provideAll(ctx context.Context, a attempt, helpers []client.Object, again bool) error {
+	var refused []error
 	for _, o := range helpers { // in their order: a binding to a Role that there is not yet is refused
 		if s.hasMade(o) && !again {
 			continue // by a pass before, which has had no time for more
 		}
-		if err := s.provide(ctx, o); err != nil {
+		err := s.provide(ctx, o)
+		if err == nil {
+			continue
+		}
+		granted := o.GetNamespace() != a.namespace && o.GetNamespace() != ""
+		if !granted || a.execution.Operation != v1alpha1.OperationWakeUp || !s.final(ctx, a.execution, err) {
 			return err
 		}
+		if refused = append(refused, err); len(refused) == len(a.reached.namespaces) {
+			return errors.Join(refused...)
+		}
+		log.FromContext(ctx).Info("Waking a target without one of its namespaces", "target", a.target.Name, "namespace", o.GetNamespace(), "cause", err.Error())
 	}
-	log.FromContext(ctx).Info("Starting runner", "target", l.Target, "operation", l.Operation, "attempt", l.Attempts, "job", l.JobRef)
-	return s.provide(ctx, job)
+	return nil
+}
+
+// final says whether what keeps an attempt from being made lasts, or has lasted long enough.
+func (s *scope) final(ctx context.Context, e *execution, err error) bool {
+	return !kube.Conflict(err) && ctx.Err() == nil && (lasts(err) || s.now.Sub(e.StartedAt.Time) >= patience)
 }
 
 // provide makes what an attempt needs, which is known by its UID until it is taken away.

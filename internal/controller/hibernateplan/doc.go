@@ -79,6 +79,8 @@
 //     own cluster alone: what a kubeconfig reached wakes nowhere else, if its connector turns to that cluster. In
 //     which one a target was left asleep its restore point says, and not what its connector reaches by now, or does
 //     not.
+//   - A namespace takes no RoleBinding in the morning, as by a policy that came over night: what sleeps in the others of
+//     its target wakes, and what the runner may not wake is what its attempt says.
 //   - A namespace refuses a target: one that the target names is told of as one that does not let it, or does not
 //     exist, and of those that it chooses by their labels how many refuse. Who writes a plan may not be one who sees
 //     which namespaces there are.

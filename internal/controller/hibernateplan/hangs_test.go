@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -90,4 +94,74 @@ func TestJobThatIsDeletedWithItsRights(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), role); err != nil {
 		t.Errorf("its runner may not write: %v", err)
 	}
+}
+
+// A namespace that takes no RoleBinding in the morning, as by a policy that came over night, keeps asleep what is in it, and nothing else.
+func TestWakesBesideANamespaceThatRefuses(t *testing.T) {
+	bindings := schema.GroupResource{Group: rbacv1.GroupName, Resource: "rolebindings"}
+	for name, test := range map[string]struct {
+		refusal error
+		refuses []string
+		after   time.Duration
+		wakes   bool
+	}{
+		"one":                    {apierrors.NewBadRequest("a policy denies it"), []string{"shop"}, 0, true},
+		"one that may change":    {apierrors.NewForbidden(bindings, "x", errors.New("a policy denies it")), []string{"shop"}, 0, false},
+		"one that does not":      {apierrors.NewForbidden(bindings, "x", errors.New("a policy denies it")), []string{"shop"}, patience, true},
+		"all":                    {apierrors.NewBadRequest("a policy denies it"), []string{"shop", "team"}, 0, false},
+		"the one of the manager": {apierrors.NewBadRequest("a policy denies it"), []string{"system"}, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+			n.complete()
+			n.morning()
+			n.of.Live = interceptor.NewClient(n.client, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if o.GetObjectKind().GroupVersionKind() == bindingGVK && slices.Contains(test.refuses, o.GetNamespace()) {
+					return test.refusal
+				}
+				return c.Create(ctx, o, opts...)
+			}})
+			clock := n.of.Options.Clock.(*clocktesting.FakePassiveClock)
+			for range 4 {
+				now := &v1alpha1.HibernatePlan{}
+				if err := n.client.Get(t.Context(), client.ObjectKeyFromObject(n.plan), now); err != nil {
+					t.Fatal(err)
+				}
+				if now.Status.Executions[0].State == v1alpha1.ExecutionRunning {
+					clock.SetTime(now.Status.Executions[0].StartedAt.Add(test.after))
+				}
+				if _, err := n.of.Reconcile(t.Context(), now); err != nil && !errors.Is(err, test.refusal) {
+					t.Fatal(err)
+				}
+				n.plan = now
+			}
+			jobs := jobsOf(t, n.client)
+			if wakes := len(jobs) == 1; wakes != test.wakes {
+				t.Fatalf("%d Jobs: %+v", len(jobs), n.plan.Status.Executions)
+			}
+			if test.wakes {
+				if in := grantedIn(t, n.client, jobs[0].Name); in != "system,team" {
+					t.Errorf("its runner may act in %s", in)
+				}
+				if in := n.complete(); in != "shop,team" {
+					t.Errorf("its runner is told %s", in)
+				}
+			}
+		})
+	}
+}
+
+// grantedIn are the namespaces that the runner of an attempt may act in.
+func grantedIn(t *testing.T, c client.Client, attempt string) string {
+	t.Helper()
+	var all rbacv1.RoleBindingList
+	if err := c.List(t.Context(), &all, client.MatchingLabels{labelExecution: attempt}); err != nil {
+		t.Fatal(err)
+	}
+	var in []string
+	for _, b := range all.Items {
+		in = append(in, b.Namespace)
+	}
+	slices.Sort(in)
+	return join(in)
 }
