@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -20,10 +19,6 @@ import (
 	"github.com/labkeeper/labkeeper/internal/executor/executors"
 	"github.com/labkeeper/labkeeper/internal/runner"
 )
-
-// storeTimeout is for each request about the restore point: a pod that is told to stop has time for one, and the API server for
-// a webhook that hangs and is to be ignored after the 10 s that are the default.
-const storeTimeout = 11 * time.Second
 
 // runRunner is "manager runner": it carries out one operation on one target. It returns the exit code: 0 completed, 1
 // not completed, 2 mistaken flags.
@@ -56,9 +51,7 @@ func carryOut(ctx context.Context, task runner.Task) runner.Result {
 	if err != nil {
 		return runner.Refused(task, clock.RealClock{}, fmt.Errorf("finding the cluster: %w (outside of a cluster set KUBECONFIG)", err))
 	}
-	config := rest.CopyConfig(hub)
-	config.Timeout = storeTimeout
-	core, err := corev1client.NewForConfig(config)
+	core, err := corev1client.NewForConfig(hub)
 	if err != nil {
 		return runner.Refused(task, clock.RealClock{}, fmt.Errorf("building the client: %w", err))
 	}

@@ -40,6 +40,12 @@
 // Whoever writes a connector has a runner speak to an address of his choice. It follows no redirect, and of what is
 // answered there that is no success it repeats a Status, as API servers write it, and nothing else.
 //
+// # What takes its time
+//
+// Webhooks of others that hang, and are to be ignored, have an API server take up to a minute for a write. So long each
+// request is waited for, and what is not answered by then has been lost: the next resource is gone on with, and the
+// restore point is written again.
+//
 // # When it is told to stop
 //
 // By a signal or by its deadline: the call in hand is given ten seconds to end, and what is known is written.

@@ -25,6 +25,9 @@ const (
 	// grace is for the call in hand when a run is told to stop, and flushTime for what is then written. Both fit into
 	// the 30 s that a pod has to end.
 	grace, flushTime = 10 * time.Second, 12 * time.Second
+	// requestTime is how long a request may take: an API server ends it after a minute, of which it waits 10 to 30 s for each webhook
+	// that hangs. What takes longer has been lost on the way.
+	requestTime = 65 * time.Second
 	// saveEvery and saveAfter are how many resources, and how long, what was done may wait to be written.
 	saveEvery, saveAfter = 50, time.Second
 	// tries at reading and writing the restore point, after 1, 2 and 4 s.
@@ -111,7 +114,7 @@ func (r *run) over() error {
 // again tries something several times, with growing waits, until it is done, refused for a reason, or ctx is done.
 func (r *run) again(ctx context.Context, try func(context.Context) error) error {
 	for i := 1; ; i++ {
-		err := try(ctx)
+		err := bounded(ctx, try)
 		if err == nil || i == tries || ctx.Err() != nil || reasonOf(err) != ReasonFailed {
 			return err
 		}
@@ -120,6 +123,13 @@ func (r *run) again(ctx context.Context, try func(context.Context) error) error 
 			return err
 		}
 	}
+}
+
+// bounded tries something as long as a request may take.
+func bounded(ctx context.Context, try func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return try(ctx)
 }
 
 // wait waits until ctx is done.
@@ -196,6 +206,7 @@ func (r *run) open() error {
 		}
 	}
 	if session.Config != nil {
+		session.Config.Timeout = requestTime
 		session.Config.Wrap(kube.Fence(r.over))
 	}
 	if err := r.identify(session.Config); err != nil {
@@ -306,20 +317,30 @@ func (r *run) flush(result Result) Result {
 	if r.point != nil {
 		r.point.Forget(func(resource restore.Resource) bool { return r.captured[resource.Key] })
 	}
-	ctx, cancel := context.WithTimeout(r.all, flushTime)
-	defer cancel()
-	err := r.save(ctx, &result)
+	err := r.last(&result)
 	if err == nil {
 		return result
 	}
 	result = unsaved(result, err)
 	if result.Reason == ReasonRestorePointTooLarge {
 		r.lean()
-		if err := r.save(ctx, &result); err != nil {
+		if err := r.last(&result); err != nil {
 			result = unsaved(result, err)
 		}
 	}
 	return result
+}
+
+// last writes the point and the result, for as long as that takes; where the run was told to stop there is flushTime.
+func (r *run) last(result *Result) error {
+	if r.work.Err() == nil {
+		if err := r.save(r.work, result); err == nil || r.work.Err() == nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(r.all, flushTime)
+	defer cancel()
+	return r.save(ctx, result)
 }
 
 // unsaved is a result that was not written.
