@@ -428,12 +428,17 @@ func (s *scope) clear(ctx context.Context, e *execution) error {
 	if e.ConnectorSecretRef != "" {
 		helpers = append(helpers, helper{secretGVK, at})
 	}
-	helpers = append(helpers, helper{bindingGVK, at}, helper{roleGVK, at}, helper{accountGVK, at}, helper{jobGVK, at})
+	helpers = append(helpers, helper{bindingGVK, at}, helper{roleGVK, at}, helper{accountGVK, at})
 	var errs []error
-	for _, h := range helpers { // of the server: the cache may not have the Job yet, and nobody would look for it again
+	for _, h := range helpers {
 		errs = append(errs, s.takeAway(ctx, h))
 	}
 	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	// The Job goes when all else has: what is known of an attempt whose plan is gone, or has lost its ledger, is its Job. It goes from
+	// the server: the cache may not have it yet, and nobody would look for it again.
+	if err := s.takeAway(ctx, helper{jobGVK, at}); err != nil {
 		return err
 	}
 	e.ServiceAccountRef, e.ConnectorSecretRef = "", ""

@@ -2,6 +2,7 @@ package hibernateplan
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,16 +20,13 @@ import (
 // finalizer off, and with each what its runner was granted. Restore points stay.
 func (r *Reconciler) sweeping(next reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
-		orphans, err := r.orphansOf(ctx, request.NamespacedName)
-		if err != nil {
-			return ctrl.Result{}, err
-		}
+		result, err := next.Reconcile(ctx, request) // which must not wait for what of another cannot be cleared away
+		orphans, problem := r.orphansOf(ctx, request.NamespacedName)
+		problems := []error{err, problem}
 		for i := range orphans {
-			if err := r.sweep(ctx, request.NamespacedName, &orphans[i]); err != nil {
-				return ctrl.Result{}, err
-			}
+			problems = append(problems, r.sweep(ctx, request.NamespacedName, &orphans[i]))
 		}
-		return next.Reconcile(ctx, request)
+		return result, errors.Join(problems...)
 	})
 }
 
