@@ -332,7 +332,7 @@ func (t *target) wake(ctx context.Context, p part, slept *part, onTheWay ...any)
 			return nil
 		case !isLeft(p, slept, now.value) && !slices.Contains(onTheWay, now.value):
 			note = fmt.Sprintf("somebody has changed it while it was asleep: %s is %s%s", strings.Join(p.of().field.path, "."), said(now.value), keeper(now.object))
-			return nil
+			return t.release(ctx, p, now)
 		}
 		note = ""
 		made, err := t.write(ctx, p, now, value, p.of().field.set(value))
@@ -348,6 +348,16 @@ func (t *target) wake(ctx context.Context, p part, slept *part, onTheWay ...any)
 		return "", fmt.Errorf("waking %s: %w", p, err)
 	}
 	return note, nil
+}
+
+// release brings back what an object was put to sleep by, of a field of which somebody has changed something else.
+func (t *target) release(ctx context.Context, p part, now live) error {
+	f, value := p.of().field, decode(p.Value)
+	if len(f.within) == 0 || !f.isAsleep(now.value) || f.isAsleep(value) {
+		return nil
+	}
+	_, err := t.write(ctx, p, now, nil, nest(f.by(value), slices.Concat(f.path, f.within)...))
+	return err
 }
 
 // said is a value as a note says it.

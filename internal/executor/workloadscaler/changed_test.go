@@ -389,14 +389,15 @@ func TestSelfHeal(t *testing.T) {
 // TestScaleUp puts the field of a HorizontalPodAutoscaler to sleep by which one with minReplicas 0 is held (which an API
 // server lets through by a feature gate alone), and wakes it.
 func TestScaleUp(t *testing.T) {
-	for name, behavior := range map[string]string{
-		"no behavior":   "",
-		"some behavior": "behavior: {scaleUp: {policies: [{type: Pods, value: 2, periodSeconds: 30}], stabilizationWindowSeconds: 5}},",
-		"disabled":      "behavior: {scaleUp: {selectPolicy: Disabled}},",
+	for name, test := range map[string]struct{ behavior, policy string }{
+		"no behavior":   {"", "Max"},
+		"some behavior": {"behavior: {scaleUp: {policies: [{type: Pods, value: 2, periodSeconds: 30}], stabilizationWindowSeconds: 5}},", "Max"},
+		"the least":     {"behavior: {scaleUp: {selectPolicy: Min}},", "Min"},
+		"disabled":      {"behavior: {scaleUp: {selectPolicy: Disabled}},", "Disabled"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.apply("{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web}, spec: {" + behavior + " minReplicas: 1, maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: none}}}")
+			w.apply("{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web}, spec: {" + test.behavior + " minReplicas: 1, maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: none}}}")
 			before := w.bytes()["HorizontalPodAutoscaler web"]
 			object := w.get("HorizontalPodAutoscaler", "web")
 			p := newPart(autoscalers, object, scaleUp.read(object))
@@ -408,17 +409,22 @@ func TestScaleUp(t *testing.T) {
 			w.expect("Disabled", "HorizontalPodAutoscaler", "web", "spec", "behavior", "scaleUp", "selectPolicy")
 			slept := p
 			slept.Value = encode(value)
-			w.patch("HorizontalPodAutoscaler", "web", `{"spec": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 7}}}}`)
-			if note, err := hibernation.wake(t.Context(), p, &slept); err != nil || !strings.Contains(note, "somebody has changed it") {
-				t.Errorf("a policy was changed, and it was not left: %q (%v)", note, err)
-			}
-			w.patch("HorizontalPodAutoscaler", "web", `{"spec": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": null}}}}`)
 			if note, err := hibernation.wake(t.Context(), p, &slept); err != nil || note != "" || !there {
 				t.Errorf("left: %s (%v)", note, err)
 			}
 			if after := w.bytes()["HorizontalPodAutoscaler web"]; after != before {
 				t.Errorf("it is\n%s\nand was\n%s", after, before)
 			}
+
+			// What others change beside it stays, and does not keep it from scaling up again.
+			_, _, err = hibernation.sleep(t.Context(), &sleeper{before: &state{part: p}}, &p)
+			w.must(err)
+			w.patch("HorizontalPodAutoscaler", "web", `{"spec": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 7}}}}`)
+			if note, err := hibernation.wake(t.Context(), p, &slept); err != nil || !strings.Contains(note, "somebody has changed it") {
+				t.Errorf("a policy was changed, and nobody is told: %q (%v)", note, err)
+			}
+			w.expect("7", "HorizontalPodAutoscaler", "web", "spec", "behavior", "scaleDown", "stabilizationWindowSeconds")
+			w.expect(test.policy, "HorizontalPodAutoscaler", "web", "spec", "behavior", "scaleUp", "selectPolicy")
 		})
 	}
 }

@@ -20,6 +20,9 @@
 // wakes, unless that is longer ago than its startingDeadlineSeconds. A StatefulSet that deletes its volumes when it is
 // scaled down is an error, before anything is stopped, and also where it comes to that only later.
 //
+// What serves an admission webhook that is not to be ignored must not sleep, unless that webhook leaves out the namespace
+// of the manager and that of what serves it: as long as it sleeps nobody may make what wakes it.
+//
 // A workload is waited for until its pods are gone, or all ready. When the time for that is over, as many ready ones
 // will do as it had when it was put to sleep: what has been broken for a week keeps nothing else asleep.
 //
@@ -54,7 +57,8 @@
 // It stays. A field is brought back if it still has the value that it was put to sleep with, in the same object: by its
 // UID. Everything else is left, and the note says what it is, and that Argo CD manages the object, where it does. So is
 // what an admission webhook gives another value than it is woken with. What such a webhook does not let sleep has its
-// value back at once, and the attempt has failed.
+// value back at once, and the attempt has failed. Of a spec.behavior of which somebody has changed something else
+// scaleUp.selectPolicy alone is brought back: the HorizontalPodAutoscaler would never scale up again.
 //
 // What somebody changes between the capture and the moment that it is put to sleep is captured again, and kept,
 // before that: as that it wakes. An autoscaler that a workload gets between two attempts is put to sleep by the next

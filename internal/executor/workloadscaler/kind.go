@@ -138,11 +138,16 @@ func (f field) read(object *unstructured.Unstructured) any {
 
 // isAsleep says whether a value is the one that sleeping gives.
 func (f field) isAsleep(value any) bool {
+	return equal(encode(f.by(value)), encode(f.asleep))
+}
+
+// by is what of a value puts to sleep; nil where there is none.
+func (f field) by(value any) any {
 	if len(f.within) > 0 {
 		of, _ := value.(map[string]any)
 		value, _, _ = unstructured.NestedFieldNoCopy(of, f.within...)
 	}
-	return equal(encode(value), encode(f.asleep))
+	return value
 }
 
 // set is the merge patch that gives the field a value; nil takes it away.
