@@ -323,19 +323,19 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		WithOptions(kube.Workers(waiting*o.MaxConcurrentReconciles, long, timeout)).Complete(kube.QuietConflicts(r.sweeping(reconcile.AsReconciler(r.Client, r))))
 }
 
-// ended lets Jobs through that have come to their end, were told to, or are gone.
+// ended lets Jobs through that have come to their end, were told to, are suspended, or are gone.
 var ended = predicate.Funcs{
 	CreateFunc: func(e event.CreateEvent) bool { return ending(e.Object) > 0 },
 	UpdateFunc: func(e event.UpdateEvent) bool { return ending(e.ObjectNew) > ending(e.ObjectOld) },
 }
 
-// ending is 2 for a Job that has ended, 1 for one that was told to, and 0 for others.
+// ending is 2 for a Job that has ended, 1 for one that was told to, or is suspended, and 0 for others.
 func ending(o client.Object) int {
 	job, ok := o.(*unstructured.Unstructured)
 	switch {
 	case ok && finished(job):
 		return 2
-	case ok && toldToEnd(job) != nil:
+	case ok && stoppedSince(job) != nil:
 		return 1
 	}
 	return 0

@@ -60,6 +60,9 @@
 //   - A node does not answer: its pods stay, and a Job does not end while they do. An attempt whose Job was told to end
 //     (FailureTarget, or deleted) has failed when its runner must have given up by its own deadline, and a minute more:
 //     by default after 31 min. Sooner, it might still act.
+//   - Somebody else suspends a Job, as what manages queues of Jobs does, or puts everything to sleep that it finds: Degraded
+//     says so in a minute. Its own deadline does not run any more: the attempt has failed when the Job was suspended for
+//     so long, and a minute more.
 //   - A runner does not start (its image cannot be pulled, no node has room, a quota lets no pod be made): Degraded
 //     says so a minute after its Job was made (RunnerNotStarted), with what its pod says, and is looked at again every
 //     minute. It is waited for until the deadline of the Job, because most of that passes.

@@ -150,7 +150,8 @@ func (s *scope) observeStarts(ctx context.Context, jobs map[string]*unstructured
 	for i := range s.owner.Status.Executions {
 		e := &s.owner.Status.Executions[i]
 		job := jobs[name(e.JobRef)]
-		if !running(e) || job == nil || ending(job) > 0 || started(job) {
+		_, over := s.seen.Outcomes[name(e.JobRef)]
+		if over || !running(e) || !yetToStart(job) {
 			continue
 		}
 		// Of the two the later one: the clock of the API server may be behind ours, and we may have been down before we made the Job.
@@ -173,14 +174,25 @@ func (s *scope) observeStarts(ctx context.Context, jobs map[string]*unstructured
 	pods, err := s.podsOf(ctx, names, fromServersCache())
 	for i, job := range names {
 		s.seen.Late[i].why = unstarted(types.NamespacedName{Namespace: s.Options.Namespace, Name: job}, pods[job])
-		if err != nil {
+		switch {
+		case trueSince(jobs[job], batchv1.JobSuspended) != nil:
+			s.seen.Late[i].why = whySuspended
+		case err != nil:
 			s.seen.Late[i].why = "its pod cannot be looked at: " + kube.Message(err)
 		}
 	}
 }
 
+// whySuspended is why a Job does not go on that somebody else has stopped.
+const whySuspended = "its Job is suspended, and not by the plan; see who does that"
+
 // late is a target whose runner should have started, and what keeps it; empty where that was not looked for.
 type late struct{ target, why string }
+
+// yetToStart says whether the runner of a Job, nil for none, has neither started nor been told to end.
+func yetToStart(job *unstructured.Unstructured) bool {
+	return job != nil && !finished(job) && toldToEnd(job) == nil && !started(job)
+}
 
 // started says whether the runner of a Job runs, or has run.
 func started(job *unstructured.Unstructured) bool {
@@ -296,9 +308,10 @@ const lostAfter = time.Minute
 
 // lost says whether a Job was told to end so long ago that its runner has given up by its own deadline, wherever it is.
 // Its pod is on a node that does not answer: the Job does not end as long as the pod is there, and the pod stays until
-// somebody takes the node away. What the runner was granted goes with the attempt.
+// somebody takes the node away. Nor does one that somebody else has suspended, whose pods are deleted, and whose own deadline does not
+// run. What the runner was granted goes with the attempt.
 func (s *scope) lost(job *unstructured.Unstructured) bool {
-	return s.given(toldToEnd(job), cmp.Or(jobDeadline(job), s.longest()), &s.seen.Stops)
+	return s.given(stoppedSince(job), cmp.Or(jobDeadline(job), s.longest()), &s.seen.Stops)
 }
 
 // jobDeadline is how long a Job may run; 0 where it does not say.
@@ -329,16 +342,31 @@ func (s *scope) longest() time.Duration {
 	return max(activeDeadline(s.owner.Spec.Runner), defaultActiveDeadline)
 }
 
+// stoppedSince is since when a Job has its pods end, for good or until somebody lets it go on; nil if it does not.
+func stoppedSince(job *unstructured.Unstructured) *metav1.Time {
+	if since := toldToEnd(job); since != nil {
+		return since
+	}
+	return trueSince(job, batchv1.JobSuspended)
+}
+
 // toldToEnd is since when a Job is to end; nil if it is not.
 func toldToEnd(job *unstructured.Unstructured) *metav1.Time {
-	since := job.GetDeletionTimestamp()
-	if c := condition(job, string(batchv1.JobFailureTarget)); c != nil {
-		at, _ := c["lastTransitionTime"].(string)
-		if parsed, err := time.Parse(time.RFC3339, at); err == nil && (since == nil || parsed.Before(since.Time)) {
-			since = &metav1.Time{Time: parsed}
-		}
+	deleted, told := job.GetDeletionTimestamp(), trueSince(job, batchv1.JobFailureTarget)
+	if deleted == nil || told != nil && told.Before(deleted) {
+		return told
 	}
-	return since
+	return deleted
+}
+
+// trueSince is since when a condition of a Job is true; nil if it is not.
+func trueSince(job *unstructured.Unstructured, of batchv1.JobConditionType) *metav1.Time {
+	at, _ := condition(job, string(of))["lastTransitionTime"].(string)
+	parsed, err := time.Parse(time.RFC3339, at)
+	if err != nil {
+		return nil
+	}
+	return &metav1.Time{Time: parsed}
 }
 
 // given says whether a runner that was told to stop at some time has had all the time that it may take, and else has
@@ -427,7 +455,7 @@ func (s *scope) formerActs(ctx context.Context, seen *sight) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if job != nil && !finished(job) && !s.given(toldToEnd(job), max(s.longest(), jobDeadline(job)), &seen.stops) {
+	if job != nil && !finished(job) && !s.given(stoppedSince(job), max(s.longest(), jobDeadline(job)), &seen.stops) {
 		return true, nil // a pod of it may be about to begin
 	}
 	return s.acts(ctx, seen, former)
@@ -602,6 +630,9 @@ func why(job *unstructured.Unstructured, pods []corev1.Pod) string {
 		return "its Job is gone"
 	}
 	c := jobCondition(job)
+	if c == nil && trueSince(job, batchv1.JobSuspended) != nil {
+		return whySuspended
+	}
 	if c == nil && len(pods) > 0 {
 		return fmt.Sprintf("pod %s does not end on node %s, which must be lost", pods[0].Name, pods[0].Spec.NodeName)
 	}

@@ -36,16 +36,19 @@ func TestLostNode(t *testing.T) {
 	const deadline = 10 * time.Minute
 	told := noon.Add(-deadline - lostAfter)
 	for name, test := range map[string]struct {
-		at      time.Time
-		deleted bool
-		want    string
-		stops   time.Duration
+		at        time.Time
+		deleted   bool
+		suspended bool
+		want      string
+		stops     time.Duration
 	}{
 		"told to end":           {at: told, want: "pod p does not end on node n1"},
 		"deleted":               {at: told, deleted: true, want: "pod p does not end on node n1"},
 		"it may still run":      {at: told.Add(time.Second), stops: time.Second},
 		"so may one of deleted": {at: told.Add(time.Minute), deleted: true, stops: time.Minute},
 		"not told":              {},
+		"suspended":             {at: told, suspended: true, want: whySuspended},
+		"it may go on":          {at: told.Add(time.Second), suspended: true, stops: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan, n := attempting(v1alpha1.OperationShutdown, "a")
@@ -55,10 +58,16 @@ func TestLostNode(t *testing.T) {
 			job.Spec.ActiveDeadlineSeconds, job.Status.Ready = ptr.To(int64(deadline/time.Second)), ptr.To(int32(1))
 			if test.deleted {
 				job.DeletionTimestamp = ptr.To(metav1.NewTime(test.at))
+			} else if test.suspended {
+				job.Status.Ready = nil
+				job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(test.at)}}
 			} else if !test.at.IsZero() {
 				job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(test.at)}}
 			}
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: attempt}}, Spec: corev1.PodSpec{NodeName: "n1"}}
+			if test.suspended {
+				pod.Labels = nil // it is another's: there is none
+			}
 			c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job, pod).Build()
 			s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 			if err := s.observeAttempts(t.Context()); err != nil {
@@ -127,6 +136,7 @@ func TestRunnerThatDoesNotStart(t *testing.T) {
 		"no Secret":          {age: time.Hour, pod: ptr.To(waiting("CreateContainerConfigError", "")), want: "a: CreateContainerConfigError", looks: startsWithin},
 		"no volume":          {age: time.Hour, pod: ptr.To(waiting("ContainerCreating", "")), want: "a: its container is not made; see kubectl -n system describe pod p", looks: startsWithin},
 		"no node":            {age: time.Hour, pod: &corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"}}}, want: "a: Unschedulable: 0/3 nodes are available", looks: startsWithin},
+		"suspended":          {age: time.Minute, status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)}}}, want: "a: " + whySuspended, looks: startsWithin},
 		"it runs":            {age: time.Hour, status: batchv1.JobStatus{Ready: ptr.To(int32(1))}},
 		"it is being taken":  {age: time.Hour, status: batchv1.JobStatus{Terminating: ptr.To(int32(1))}},
 		"it was told to end": {age: time.Hour, status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)}}}, looks: defaultActiveDeadline + lostAfter},
@@ -290,6 +300,10 @@ func TestToldToEnd(t *testing.T) {
 	_ = unstructured.SetNestedSlice(ending.Object, []any{map[string]any{"type": "FailureTarget", "status": "True", "lastTransitionTime": noon.Format(time.RFC3339)}}, "status", "conditions")
 	over := ending.DeepCopy()
 	_ = unstructured.SetNestedSlice(over.Object, []any{map[string]any{"type": "Failed", "status": "True"}}, "status", "conditions")
+	held := job.DeepCopy()
+	_ = unstructured.SetNestedSlice(held.Object, []any{map[string]any{"type": "Suspended", "status": "True", "lastTransitionTime": noon.Format(time.RFC3339)}}, "status", "conditions")
+	goesOn := job.DeepCopy()
+	_ = unstructured.SetNestedSlice(goesOn.Object, []any{map[string]any{"type": "Suspended", "status": "False", "lastTransitionTime": noon.Format(time.RFC3339)}}, "status", "conditions")
 	gone := job.DeepCopy()
 	gone.SetDeletionTimestamp(ptr.To(metav1.NewTime(noon)))
 	for name, test := range map[string]struct {
@@ -297,6 +311,7 @@ func TestToldToEnd(t *testing.T) {
 		passes        bool
 	}{
 		"it runs": {job, job, false}, "told": {job, ending, true}, "still": {ending, ending, false}, "over": {ending, over, true}, "done": {over, over, false}, "deleted": {job, gone, true},
+		"suspended": {job, held, true}, "it goes on": {held, goesOn, false},
 	} {
 		if got := ended.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}); got != test.passes {
 			t.Errorf("%s: it passes: %v", name, got)
