@@ -149,6 +149,43 @@ func TestHeldKeepNobody(t *testing.T) {
 	}
 }
 
+// Attempts that cannot be cleared away, as by a policy of others in the namespaces of their targets, keep none from that: what is left
+// of an attempt keeps its target from waking.
+func TestClearedBesideOthers(t *testing.T) {
+	for name, kept := range map[string]func(*execution) bool{
+		"what was needed": helped,
+		"restore points": func(e *execution) bool {
+			e.ServiceAccountRef, e.Asleep = "", false
+			return spent(e)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan, _ := attempting(v1alpha1.OperationShutdown, targetNames(perPass+2)...)
+			for i := range plan.Status.Executions {
+				e := &plan.Status.Executions[i]
+				if e.State = v1alpha1.ExecutionCompleted; !kept(e) {
+					t.Fatalf("nothing is left of %+v", e)
+				}
+			}
+			cycle := resolve(plan.Spec)
+			had := map[int]bool{}
+			for i := range 2 * perPass {
+				p := facts{plan: plan, seen: Observed{Cycle: &cycle}, registry: registry, namespace: "system", now: noon.Add(time.Duration(i) * time.Second)}.decide()
+				turn := slices.Concat(p.Clear, p.Release)
+				if len(turn) != perPass {
+					t.Errorf("a pass is about %v", turn)
+				}
+				for _, position := range turn {
+					had[position] = true
+				}
+			}
+			if len(had) != perPass+2 {
+				t.Errorf("only %d have had their turn", len(had))
+			}
+		})
+	}
+}
+
 func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()

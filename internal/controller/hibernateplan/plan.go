@@ -423,18 +423,25 @@ func (f facts) effects(p *Plan, plan *v1alpha1.HibernatePlan) {
 		case running(e):
 			f.launchable(p, plan, i, job)
 		case helped(e):
-			if len(p.Clear) < perPass {
-				p.Clear = append(p.Clear, i)
-			}
+			p.Clear = append(p.Clear, i)
 		case spent(e):
-			if len(p.Release) < perPass {
-				p.Release = append(p.Release, i)
-			}
+			p.Release = append(p.Release, i)
 		}
 	}
+	p.Clear, p.Release = f.some(p.Clear), f.some(p.Release)
 	if len(p.Launch)+len(p.Clear)+len(p.Release) > 0 {
 		p.lookIn(atOnce)
 	}
+}
+
+// some are those of some entries that a pass is about, now these and now those: where there are many with which it fails, as what others
+// do to their namespaces lasts, the rest has its turn all the same.
+func (f facts) some(positions []int) []int {
+	if len(positions) <= perPass {
+		return positions
+	}
+	from := int(f.now.Unix() % int64(len(positions)))
+	return slices.Concat(positions[from:], positions[:from])[:perPass]
 }
 
 // startable says whether a cycle may begin. A target that cannot be reached keeps no others awake with BestEffort, and never
