@@ -68,7 +68,8 @@
 // copies are of kinds that cannot be watched: they are looked for in every pass, and every minute, until
 // the cluster is up, written once and never changed, and listed when the cluster is gone. Before that
 // nothing of it but the Cluster is deleted, however long it takes, because machines cannot go without what
-// they are made on. A template that is changed later concerns the clusters that come later.
+// they are made on. A template that is changed later concerns the clusters that come later. Who writes one says what
+// the address of the cluster is, which Workflows get: a host that is neither an IP address nor a name is none.
 //
 // An existing target's cluster is there already: the kubeconfig that the user names is registered, and nothing is made
 // or deleted. It may be others' too, so the namespace has such a name there, and stays, empty, because the manager

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
 	"github.com/labkeeper/labkeeper/internal/external/capi"
 )
 
@@ -382,4 +384,24 @@ func TestTalosOnVirtualClusters(t *testing.T) {
 	l := newLab(t, experimentOf(target), nginx(), template())
 	l.mustReconcile()
 	l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec)
+}
+
+// Whoever writes the template of the infrastructure says where the API server is, and templates of Workflows put it into scripts.
+func TestTalosEndpointForAScript(t *testing.T) {
+	l := onTalos(t)
+	l.settle(func() bool {
+		for _, cluster := range l.list(capi.ClusterGVK) {
+			if host, _, _ := unstructured.NestedString(cluster.Object, "spec", "controlPlaneEndpoint", "host"); host == "203.0.113.10" {
+				_ = unstructured.SetNestedField(cluster.Object, "203.0.113.10/$(id)", "spec", "controlPlaneEndpoint", "host")
+				l.update(&cluster)
+				return true
+			}
+		}
+		return l.play()
+	})
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	given := l.list(argoworkflows.WorkflowGVK)[0].Object["spec"].(map[string]any)["arguments"]
+	if said := fmt.Sprint(given, l.get().Status.Targets); strings.Contains(said, "$(id)") {
+		t.Errorf("the Workflow and the status have it: %s", said)
+	}
 }

@@ -4,11 +4,13 @@ package capi
 
 import (
 	"fmt"
+	"net"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/labkeeper/labkeeper/internal/conditions"
 )
@@ -64,7 +66,7 @@ type ClusterState struct {
 	Failed bool
 	// Message is why it is not ready, as "Reason: message"; it may be empty.
 	Message string
-	// Endpoint is the URL of its API server; empty while it is not known.
+	// Endpoint is the URL of its API server; empty while it is not known, or where what is said is none.
 	Endpoint string
 }
 
@@ -102,10 +104,13 @@ func waitsFor(cluster *unstructured.Unstructured) string {
 	return ""
 }
 
+// endpoint is empty where the host is neither an address nor a name: whoever may write the template of the infrastructure says it,
+// and it gets into scripts and statuses.
 func endpoint(cluster *unstructured.Unstructured) string {
 	host, _, _ := unstructured.NestedString(cluster.Object, "spec", "controlPlaneEndpoint", "host")
 	port, _, _ := unstructured.NestedInt64(cluster.Object, "spec", "controlPlaneEndpoint", "port")
-	if host == "" || port == 0 {
+	named := len(validation.IsDNS1123Subdomain(strings.TrimSuffix(strings.ToLower(host), "."))) == 0
+	if port == 0 || !named && net.ParseIP(host) == nil {
 		return ""
 	}
 	if strings.Contains(host, ":") { // IPv6

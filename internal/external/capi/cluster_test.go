@@ -99,6 +99,10 @@ status:
 			ClusterState{Message: "Waiting"}},
 		"failed, v1beta1": {"v1beta1", "status: {failureMessage: quota}\n", ClusterState{Failed: true, Message: "quota"}},
 		"IPv6":            {"v1beta2", "spec: {controlPlaneEndpoint: {host: \"2001:db8::1\", port: 443}}\n", ClusterState{Endpoint: "https://[2001:db8::1]:443"}},
+		"a name":          {"v1beta2", "spec: {controlPlaneEndpoint: {host: Lab.example.com, port: 6443}}\n", ClusterState{Endpoint: "https://Lab.example.com:6443"}},
+		"a script":        {"v1beta2", "spec: {controlPlaneEndpoint: {host: \"x/$(id)\", port: 6443}}\n", ClusterState{}},
+		"a user":          {"v1beta2", "spec: {controlPlaneEndpoint: {host: \"a:b@x\", port: 6443}}\n", ClusterState{}},
+		"several lines":   {"v1beta1", "spec: {controlPlaneEndpoint: {host: \"x\\nid\", port: 6443}}\n", ClusterState{}},
 		"a host, no port": {"v1beta1", "spec: {controlPlaneEndpoint: {host: x, port: 0}}\n", ClusterState{}},
 	}
 	for name, test := range tests {
