@@ -660,10 +660,13 @@ func (p privileges) profiles(seccomp, appArmor any) {
 }
 
 func (p privileges) capabilities(context map[string]any) {
-	list := func(field string) []string {
-		names, _, _ := unstructured.NestedStringSlice(context, "capabilities", field)
-		for i := range names {
-			names[i] = strings.ToUpper(names[i])
+	list := func(field string) (names []string) {
+		all, _, _ := unstructured.NestedFieldNoCopy(context, "capabilities", field)
+		elements, _ := all.([]any)
+		for _, e := range elements {
+			if name, is := e.(string); is { // not null, which the API server takes for a name of nothing, with all others
+				names = append(names, strings.ToUpper(name))
+			}
 		}
 		return names
 	}

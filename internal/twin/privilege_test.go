@@ -42,7 +42,7 @@ var (
 		`env: [{name: P, valueFrom: {configMapKeyRef: {name: paths, key: p, optional: true}}}]`, `envFrom: [{configMapRef: {name: mine}}]`,
 		`resources: {limits: {nvidia.com/gpu: 1}}`, `resources: {limits: {cpu: 1}}`, `livenessProbe: {httpGet: {host: db, port: 80}}`, `lifecycle: {preStop: {tcpSocket: {host: 10.0.0.1, port: 80}}}`,
 		`securityContext: {privileged: true}`, `securityContext: {allowPrivilegeEscalation: false}`, `securityContext: {allowPrivilegeEscalation: true}`, `securityContext: {capabilities: {drop: [ALL]}}`,
-		`securityContext: {capabilities: {add: [SYS_ADMIN]}}`, `securityContext: {capabilities: {add: [NET_BIND_SERVICE], drop: [all]}}`, `securityContext: {runAsUser: 0}`, `securityContext: {runAsNonRoot: true}`,
+		`securityContext: {capabilities: {add: [SYS_ADMIN]}}`, `securityContext: {capabilities: {add: [null, SYS_ADMIN]}}`, `securityContext: {capabilities: {add: [NET_BIND_SERVICE], drop: [all]}}`, `securityContext: {runAsUser: 0}`, `securityContext: {runAsNonRoot: true}`,
 		`securityContext: {runAsNonRoot: false}`, `securityContext: {procMount: Unmasked}`, `securityContext: {seccompProfile: {type: Unconfined}}`, `securityContext: {seLinuxOptions: {user: root}}`, `securityContext: {runAsGroup: 2000}`,
 	}
 	metadataFields = []string{
@@ -435,6 +435,9 @@ func TestPrivilegesOfContainers(t *testing.T) {
 		"a hook that asks another host":  {claim, `name: web`, `lifecycle: {postStart: {tcpSocket: {host: localhost, port: 10250}}}`, "a request of its node to localhost"},
 		"a hook that it has":             {claim, `lifecycle: {preStop: {httpGet: {host: db, port: 80}}}`, `lifecycle: {preStop: {httpGet: {host: db, port: 80}}}`, ""},
 		"a volume that nobody has yet":   {claim, `name: web`, mount(``), "PersistentVolumeClaim db, all of it"},
+		"a capability beside none":       {claim, `name: web`, `securityContext: {capabilities: {add: [null, SYS_ADMIN]}}`, "capability SYS_ADMIN"},
+		"no capability":                  {claim, `name: web`, `securityContext: {capabilities: {add: [null]}}`, ""},
+		"none, and all are dropped":      {claim, `securityContext: {capabilities: {drop: [ALL]}}`, `securityContext: {capabilities: {drop: [null, ALL]}}`, ""},
 		"a comma that separates nothing": {`hostPath: {path: "/a, path b"}`, mount(``), mount(``), ""},
 	} {
 		template := func(container string) map[string]any {

@@ -480,6 +480,7 @@ var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 		for override, says := range map[string]string{
 			`{"replcas":2}`: `spec.overrideSpec: unknown field "replcas"`, `{"selector":{}}`: "spec.overrideSpec.selector", `{"replicas":2}`: "spec.replicas is 1",
 			`{"template":{"spec":{"hostNetwork":true}}}`: "what the source's do not have",
+			`{"template":{"spec":{"containers":[{"name":"web","image":"example/web:2","securityContext":{"capabilities":{"add":[null,"SYS_ADMIN"]}}}]}}}`: "capability SYS_ADMIN",
 		} {
 			s.edit(ctx, "faster", func(e *twins.ExperimentDeployment) { e.Spec.OverrideSpec.Raw = []byte(override) })
 			s.says(ctx, "faster", twins.ConditionReady, metav1.ConditionFalse, twins.ReasonInvalidOverride, says)
