@@ -160,9 +160,10 @@ func without(all, have []string) []string {
 // granting are prefixes of annotations by which pods get more than their spec says: profiles, devices, identities,
 // secrets, networks, and containers that are put into them, with their images and volumes.
 var granting = []string{
-	"admission.datadoghq.com/", "akeyless/", "cdi.k8s.io/", "cni.projectcalico.org/", "config.linkerd.io/debug-image", "config.linkerd.io/init-image", "config.linkerd.io/proxy-image",
-	appArmorOf, "container.seccomp.security.alpha.kubernetes.io/", "dapr.io/", "devices.nri.io/", "iam.amazonaws.com/", "inject.istio.io/templates",
-	"instrumentation.opentelemetry.io/", "io.katacontainers.", "io.kubernetes.cri-o.", "k8s.v1.cni.cncf.io/", "keeper.security/", "mounts.nri.io/",
+	"admission.datadoghq.com/", "akeyless/", "appmesh.k8s.aws/secretMounts", "appmesh.k8s.aws/volumeMounts", "cdi.k8s.io/", "cni.projectcalico.org/", "config.linkerd.io/debug-image", "config.linkerd.io/init-image", "config.linkerd.io/proxy-image",
+	"consul.hashicorp.com/consul-sidecar-user-volume", appArmorOf, "container.seccomp.security.alpha.kubernetes.io/", "dapr.io/", "devices.nri.io/", "iam.amazonaws.com/", "inject.istio.io/templates",
+	"instrumentation.opentelemetry.io/", "io.katacontainers.", "io.kubernetes.cri-o.", "k8s.v1.cni.cncf.io/", "keeper.security/",
+	"kuma.io/container-patches", "kuma.io/service-account-token-volume", "mounts.nri.io/",
 	"networking.gke.io/", "org.infisical.com/", "ovn.kubernetes.io/", "proxy.istio.io/config",
 	"proxy.istio.io/overrides",
 	"seccomp.security.alpha.kubernetes.io/", "sidecar.istio.io/bootstrapOverride", "sidecar.istio.io/proxyImage", "sidecar.istio.io/userVolume",

@@ -489,6 +489,7 @@ func TestAnnotationsThatGrant(t *testing.T) {
 	for name, grants := range map[string]bool{
 		"akeyless/inject_file": true, "keeper.security/auth-secret": true, "org.infisical.com/inject": true, "vault.hashicorp.com/agent-inject": true,
 		"networking.gke.io/interfaces": true, "ovn.kubernetes.io/logical_switch": true, "k8s.v1.cni.cncf.io/networks": true,
+		"consul.hashicorp.com/consul-sidecar-user-volume": true, "appmesh.k8s.aws/secretMounts": true, "kuma.io/container-patches": true,
 		"prometheus.io/scrape": false,
 	} {
 		of := func(value string) map[string]any {
