@@ -77,7 +77,7 @@ type Wanted struct {
 	Annotations []string
 	// Services of the source's namespace.
 	Services []Service
-	// Claims are the access modes of its PersistentVolumeClaims, by name: at least of those that Claims lists.
+	// Claims are the access modes of PersistentVolumeClaims, by name: at least of those that Claims lists of the source's template.
 	Claims map[string][]string
 	// Rollout is the name of the one that runs the template of the source, by its workloadRef; mostly empty.
 	Rollout string

@@ -239,15 +239,12 @@ func claimsOf(pod map[string]any) (all []string) {
 	return all
 }
 
-// Claims are the PersistentVolumeClaims that a twin of a template with an override may use, sorted.
-func Claims(template, override map[string]any) []string {
-	var all []string
-	for _, of := range []map[string]any{{"template": template}, override} {
-		pod, _, _ := unstructured.NestedFieldNoCopy(of, "template", "spec")
-		if spec, ok := pod.(map[string]any); ok {
-			all = append(all, claimsOf(spec)...)
-		}
-	}
+// Claims are the PersistentVolumeClaims that the pods of a template use, sorted. Those that an override names beside them are of
+// nobody's: whether the source's pods get on with the twin's does not depend on them.
+func Claims(template map[string]any) []string {
+	pod, _, _ := unstructured.NestedFieldNoCopy(template, "spec")
+	spec, _ := pod.(map[string]any)
+	all := claimsOf(spec)
 	slices.Sort(all)
 	return slices.Compact(all)
 }

@@ -61,7 +61,7 @@
 // StatefulSets and, once they are installed, Rollouts, without what is never read of them, each of which wakes those
 // that name it as a source or own it as a twin; Services, HorizontalPodAutoscalers, ScaledObjects,
 // VerticalPodAutoscalers and PodDisruptionBudgets of namespaces that have a source, and what the autoscalers are for
-// when it comes or goes; the metadata of Namespaces. How a volume may be used that the pods name is asked of the server
+// when it comes or goes; the metadata of Namespaces. How a volume may be used that the source's pods use is asked of the server
 // in each pass, and, where there is none or it is for one pod alone, every five minutes; hardly any source has one.
 // With --watch-namespaces a source in another namespace is refused: nobody would see it.
 //

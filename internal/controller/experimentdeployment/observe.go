@@ -16,7 +16,6 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/kube"
-	"github.com/labkeeper/labkeeper/internal/merge"
 	"github.com/labkeeper/labkeeper/internal/twin"
 )
 
@@ -275,17 +274,13 @@ func (s *scope) observeReferrer(ctx context.Context) error {
 	return err
 }
 
-// observeClaims reads how the volumes may be used that the pods of the twin may name (p6), from the server: hardly any
-// source has one, and nothing of another is cached.
+// observeClaims reads how the volumes may be used that the source's pods use (p6), from the server: hardly any source has one,
+// and nothing of another is cached. Of what an override names nothing is read: that may be thousands.
 func (s *scope) observeClaims(ctx context.Context) error {
-	override, err := merge.Decode(s.owner.Spec.OverrideSpec.Raw)
-	if err != nil {
-		return nil //nolint:nilerr // the plan refuses it
-	}
 	source := facts{owner: s.owner, seen: s.seen}.source()
 	of, _, _ := unstructured.NestedFieldNoCopy(source.Object, "spec", "template")
 	template, _ := of.(map[string]any)
-	for _, name := range twin.Claims(template, override) {
+	for _, name := range twin.Claims(template) {
 		claim, err := kube.Get(ctx, s.Live, claimGVK, types.NamespacedName{Namespace: sourceNamespace(s.owner), Name: name})
 		if err != nil {
 			return err

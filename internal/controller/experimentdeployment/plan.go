@@ -55,7 +55,7 @@ type Observed struct {
 	// Services, Autoscalers and Budgets beside the source. Scaled are the other workloads that autoscalers are for.
 	Services                     []twin.Service
 	Autoscalers, Scaled, Budgets []*unstructured.Unstructured
-	// Claims are the access modes of PersistentVolumeClaims that the pods may use, by name. Unsure says that one is
+	// Claims are the access modes of the PersistentVolumeClaims that the source's pods use, by name. Unsure says that one is
 	// not there, or for one pod alone: nobody tells when that changes.
 	Claims map[string][]string
 	Unsure bool

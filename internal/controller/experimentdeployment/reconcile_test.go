@@ -338,6 +338,26 @@ func TestNameThatNoneHas(t *testing.T) {
 	l.passed()
 }
 
+// p6: of the volumes that an override names, which may be thousands, none is read, nor looked for again.
+func TestClaimsOfAnOverride(t *testing.T) {
+	owner := elsewhere(t)
+	owner.Spec.OverrideSpec.Raw = []byte(`{"template": {"spec": {"volumes": [{"name": "a", "persistentVolumeClaim": {"claimName": "a"}}, {"name": "b", "persistentVolumeClaim": {"claimName": "b"}}]}}}`)
+	l := newLab(t, owner, object(t, web), shop("lab"))
+	read := 0
+	l.Live = interceptor.NewClient(l.Live.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if o.GetObjectKind().GroupVersionKind() == claimGVK {
+				read++
+			}
+			return c.Get(ctx, at, o, opts...)
+		},
+	})
+	result, _ := l.passed()
+	if l.says(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonInvalidOverride); read != 0 || result.RequeueAfter != 0 {
+		t.Errorf("%d are read, and looked at again in %s", read, result.RequeueAfter)
+	}
+}
+
 // s1: what is to take the place of a twin is tried; what only the trial cannot do is no reason against it.
 func TestTriedInVain(t *testing.T) {
 	for message, err := range map[string]error{
