@@ -30,7 +30,7 @@ func Privileges(template map[string]any) []string {
 	}
 	pod, _, _ := unstructured.NestedFieldNoCopy(template, "spec")
 	spec, _ := pod.(map[string]any)
-	mounted := mounts(spec, containers(spec))
+	mounted := mounts(volumesOf(spec), containers(spec))
 	p.pod(spec, mounted)
 	for _, c := range containers(spec) {
 		p.context(annotations, spec, c)
@@ -113,13 +113,13 @@ func processes(template map[string]any) (all []process) {
 	pod, _, _ := unstructured.NestedFieldNoCopy(template, "spec")
 	spec, _ := pod.(map[string]any)
 	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
+	volumes := volumesOf(spec)
 	for _, c := range containers(spec) {
 		p := privileges{}
 		p.context(annotations, spec, c)
 		p.devices(spec, c)
-		mounted := mounts(spec, []map[string]any{c})
-		for _, v := range objects(spec["volumes"]) {
-			if of := mounted[nameOf(v)]; len(of) > 0 {
+		for name, of := range mounts(volumes, []map[string]any{c}) {
+			for _, v := range volumes[name] {
 				files := maps.Clone(v)
 				delete(files, "secret")
 				delete(files, "projected")
@@ -315,18 +315,23 @@ type mount struct {
 // restricting are the options of mounts that take something from who uses them.
 var restricting = []string{"nodev", "noexec", "nosuid"}
 
-// mounts are those of containers of a pod, by the names of volumes.
-func mounts(spec map[string]any, containers []map[string]any) map[string][]mount {
-	shared := map[string]bool{}
+// volumesOf are the volumes of a pod by their names.
+func volumesOf(spec map[string]any) map[string][]map[string]any {
+	all := map[string][]map[string]any{}
 	for _, v := range objects(spec["volumes"]) {
-		shared[nameOf(v)] = sharedKind(v) != ""
+		all[nameOf(v)] = append(all[nameOf(v)], v)
 	}
+	return all
+}
+
+// mounts are those of containers of a pod with some volumes, by the names of these.
+func mounts(volumes map[string][]map[string]any, containers []map[string]any) map[string][]mount {
 	all := map[string][]mount{}
 	for _, c := range containers {
 		made := map[string]mount{} // by expressions
 		for _, m := range objects(c["volumeMounts"]) {
 			name, of := nameOf(m), mount{}
-			if shared[name] {
+			if slices.ContainsFunc(volumes[name], func(v map[string]any) bool { return sharedKind(v) != "" }) {
 				of = placed(c, m, made)
 			}
 			of.write = m["readOnly"] != true

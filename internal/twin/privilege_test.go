@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	goruntime "runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -481,6 +482,28 @@ func TestPrivilegesOfContainers(t *testing.T) {
 		if strings.Contains(got, "the nodes of the control plane") != test.more || !test.more && got != "" {
 			t.Errorf("%s beside %s: the twin has %q", test.twin, test.source, got)
 		}
+	}
+}
+
+// What it takes to compare two templates grows with their volumes and containers, and not with the product of the two.
+func TestManyVolumes(t *testing.T) {
+	allocated := func(n int) uint64 {
+		var containers, volumes []string
+		for i := range n {
+			containers = append(containers, fmt.Sprintf(`{name: c%d, volumeMounts: [{name: v%d, mountPath: /v}]}`, i, i))
+			volumes = append(volumes, fmt.Sprintf(`{name: v%d, emptyDir: {}}`, i))
+		}
+		twin := map[string]any{"spec": object(t, `{containers: [`+strings.Join(containers, ", ")+`], volumes: [`+strings.Join(volumes, ", ")+`]}`)}
+		source := map[string]any{"spec": object(t, `{containers: [{name: web}]}`)}
+		var before, after goruntime.MemStats
+		goruntime.ReadMemStats(&before)
+		Exceeding(source, twin)
+		goruntime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	few, many := allocated(100), allocated(800)
+	if many > 12*few {
+		t.Errorf("of 100 it takes %d bytes, and of 800 %d", few, many)
 	}
 }
 

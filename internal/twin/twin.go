@@ -123,17 +123,14 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 	if err != nil {
 		return nil, err
 	}
-	if source.GetLabels()[LabelRole] == RoleExperiment { // o10
-		return nil, invalid("sourceRef", "%s %s is itself a twin; name the workload that it is one of", source.GetKind(), source.GetName())
-	}
-	if err := kind.refuse(w.Override); err != nil {
+	from, _ := source.Object["spec"].(map[string]any)
+	if err := w.refuse(kind, source, from); err != nil {
 		return nil, err
 	}
 	replicas, err := replicasOf(w)
 	if err != nil {
 		return nil, err
 	}
-	from, _ := source.Object["spec"].(map[string]any)
 	template := templateOf(from)
 	if template == nil {
 		return nil, invalid("sourceRef", "%s %s has no pod template", source.GetKind(), source.GetName())
@@ -172,6 +169,46 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 	kind.fix(t.Object)
 	t.Warnings = w.warnings(source, from, spec, kind.lists)
 	return t, nil
+}
+
+// refuse says what no twin can be made of.
+func (w Wanted) refuse(kind kind, source *unstructured.Unstructured, from map[string]any) error {
+	if source.GetLabels()[LabelRole] == RoleExperiment { // o10
+		return invalid("sourceRef", "%s %s is itself a twin; name the workload that it is one of", source.GetKind(), source.GetName())
+	}
+	if path := tooLong(w.Override, "overrideSpec"); path != "" {
+		return invalid(path, "a list of a twin has %d elements at most", mostElements)
+	}
+	if path := tooLong(from, "spec"); path != "" {
+		return invalid("sourceRef", "%s %s has more than %d elements in %s, which is more than a twin may have", source.GetKind(), source.GetName(), mostElements, path)
+	}
+	return kind.refuse(w.Override)
+}
+
+// mostElements is how many a list may have. Each of one list is compared with each of another, by what merges them and by what looks
+// at what pods may do: without a bound one override would keep the manager busy for minutes.
+const mostElements = 1000
+
+// tooLong is the path of a list with more elements; empty if there is none.
+func tooLong(value any, path string) string {
+	switch of := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(of)) {
+			if found := tooLong(of[name], path+"."+name); found != "" {
+				return found
+			}
+		}
+	case []any:
+		if len(of) > mostElements {
+			return path
+		}
+		for i := range of {
+			if found := tooLong(of[i], fmt.Sprintf("%s[%d]", path, i)); found != "" {
+				return found
+			}
+		}
+	}
+	return ""
 }
 
 // mounts is an error if the pods use a volume of the source's that one pod alone may use: the twin's would wait for it

@@ -1162,6 +1162,29 @@ func TestClaims(t *testing.T) {
 	})
 }
 
+// A list without end, of which each element is compared with each of another, is refused by its path.
+func TestLongLists(t *testing.T) {
+	env := func(n int) string {
+		return "{name: web, image: x, env: [" + strings.Repeat("{name: a, value: b}, ", n-1) + "{name: a, value: b}]}"
+	}
+	override := func(n int) string { return "{template: {spec: {containers: [" + env(n) + "]}}}" }
+	for _, strategy := range []Strategy{Replace, Strategic} {
+		w := wanted(t, override(mostElements))
+		w.Strategy = strategy
+		if _, err := Build(source(t, plain), w); err != nil {
+			t.Errorf("%s: as many as there may be: %v", strategy, err)
+		}
+		w = wanted(t, override(mostElements+1))
+		w.Strategy = strategy
+		_, err := Build(source(t, plain), w)
+		refused(t, err, "overrideSpec.template.spec.containers[0].env: a list of a twin has 1000 elements at most")
+	}
+	from := source(t, plain)
+	from.Object["spec"].(map[string]any)["template"].(map[string]any)["spec"] = object(t, "{containers: ["+env(mostElements+1)+"]}")
+	_, err := Build(from, wanted(t, "{}"))
+	refused(t, err, "Deployment web has more than 1000 elements in spec.template.spec.containers[0].env")
+}
+
 // A source that is a template for a Rollout may not be what serves.
 func TestSourceOfRollout(t *testing.T) {
 	for name, rollout := range map[string]string{"r13 of a Rollout": "front", "r13 of none": ""} {

@@ -174,7 +174,7 @@ func (w Wanted) volumeWarnings(theirs, pod map[string]any) (all []Warning) {
 		}
 		all = append(all, Warning{WarnSharedVolume, fmt.Sprintf("The pods use PersistentVolumeClaim %s%s, as the source's do", claim, modes)})
 	}
-	mounted := mounts(pod, containers(pod))
+	mounted := mounts(volumesOf(pod), containers(pod))
 	for _, v := range objects(pod["volumes"]) {
 		kind := sharedKind(v)
 		if kind == "" || kind == "persistentVolumeClaim" || !slices.ContainsFunc(mounted[nameOf(v)], func(m mount) bool { return m.write }) {
