@@ -598,7 +598,7 @@ type WorkflowSpec struct {
 	Completion Completion `json:"completion,omitempty"`
 	// params are arguments of the Workflow by name, beside those every Workflow gets:
 	// experiment-name, and <target>-name, <target>-endpoint and <target>-namespace of each
-	// target. A name that is one of those is refused.
+	// target. A name that is one of those is refused, and one with anything else than letters, digits, - and _.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=64
 	// +kubebuilder:validation:XValidation:rule="self.all(k, k.size() > 0 && k.size() <= 253 && self[k].size() <= 4096)",message="params: a name has 1 to 253 characters and a value at most 4096"

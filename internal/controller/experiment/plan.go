@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -351,7 +352,7 @@ func (f facts) accept() (*dag.Graph[string], conditions.Step) {
 	if problem := repeated(spec); problem != "" {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
 	}
-	if problem := reservedParameter(spec); problem != "" {
+	if problem := cmp.Or(reservedParameter(spec), misnamedParameter(spec)); problem != "" {
 		return graph, conditions.False(v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, problem)
 	}
 	if problem := cmp.Or(f.valuesOnHub(), f.workflowElsewhere(), withoutTalos(spec), unnamed(spec), f.inSystemNamespace(), f.tooLarge()); problem != "" {
@@ -490,6 +491,19 @@ func reservedParameter(spec v1alpha1.ExperimentSpec) string {
 	for _, name := range slices.Sorted(maps.Keys(spec.Workflow.Params)) {
 		if _, reserved := given[name]; reserved {
 			return fmt.Sprintf("spec.workflow.params: %s is set by the manager; use another name", name)
+		}
+	}
+	return ""
+}
+
+// parameterName is what Argo Workflows takes for the name of a parameter.
+var parameterName = regexp.MustCompile(`^[-a-zA-Z0-9_]+$`)
+
+// misnamedParameter says which of the user's parameters Argo Workflows would refuse, with the Workflow, when everything is up and paid for.
+func misnamedParameter(spec v1alpha1.ExperimentSpec) string {
+	for _, name := range slices.Sorted(maps.Keys(spec.Workflow.Params)) {
+		if !parameterName.MatchString(name) {
+			return fmt.Sprintf("spec.workflow.params: %q is no name for Argo Workflows; use letters, digits, - and _", name)
 		}
 	}
 	return ""

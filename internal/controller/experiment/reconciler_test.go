@@ -462,6 +462,15 @@ func TestSpecsThatAreNotBegun(t *testing.T) {
 			v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, "target app does not say what its cluster is made of; set cluster.talos",
 			func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Cluster.Type = v1alpha1.ClusterHub },
 		},
+		"misnamed parameter": {
+			func() *v1alpha1.Experiment {
+				e := experimentOf(targetOf("app", v1alpha1.ClusterGKE))
+				e.Spec.Workflow.Params = map[string]string{"faults.rate": "0.05"}
+				return e
+			}(),
+			v1alpha1.ConditionAccepted, v1alpha1.ReasonInvalidSpec, `"faults.rate" is no name for Argo Workflows`,
+			func(e *v1alpha1.Experiment) { e.Spec.Workflow.Params = nil },
+		},
 		"reserved parameter": {
 			func() *v1alpha1.Experiment {
 				e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
