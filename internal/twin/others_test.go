@@ -2,12 +2,15 @@ package twin
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/pod-security-admission/policy"
+	"k8s.io/utils/ptr"
 )
 
 // withOverride builds the twin of a Deployment whose pods have some metadata and fields, with an override.
@@ -87,6 +90,21 @@ func TestServiceOfANumber(t *testing.T) {
 				t.Errorf("its pod 0 is behind Service db-primary, and the status says %+v", twin.Services)
 			}
 		})
+	}
+}
+
+// Numbers that no Service has are found at once, however many pods are asked for, and whatever numbers Services name.
+func TestServicesOfHighNumbers(t *testing.T) {
+	w := wanted(t, `{}`)
+	w.Replicas = ptr.To[int32](math.MaxInt32 - 2*apartBy)
+	for i := range 100 {
+		w.Services = append(w.Services, Service{Name: fmt.Sprintf("db-%d", i), Selector: map[string]string{"app": "db", podIndex: strconv.Itoa(math.MaxInt32 - 10*apartBy - i)}})
+	}
+	began := time.Now()
+	twin := build(t, database, w)
+	first, _ := numbers(twin.Object.Object["spec"].(map[string]any))
+	if took := time.Since(began); first != (math.MaxInt32-10*apartBy)/apartBy*apartBy+apartBy || took > 5*time.Second {
+		t.Errorf("they begin with %d, which has taken %s", first, took)
 	}
 }
 

@@ -57,11 +57,11 @@ const apartBy = 1000
 // number keeps the pods of a StatefulSet's twin away from Services that select a pod by its number, as that of the primary of a
 // database: the twin's would have the same. Where the override numbers them itself, it is told who selects them.
 func (w Wanted) number(shared []Sharing, spec map[string]any) []Sharing {
-	byNumber := w.byNumber(spec)
+	byNumber, last := w.byNumber(spec)
 	if _, own := spec["ordinals"]; !own {
-		for start := int64(apartBy); len(byNumber) > 0; start += apartBy {
-			spec["ordinals"] = map[string]any{"start": start}
-			byNumber = w.byNumber(spec)
+		for len(byNumber) > 0 {
+			spec["ordinals"] = map[string]any{"start": (last/apartBy + 1) * apartBy}
+			byNumber, last = w.byNumber(spec)
 		}
 	}
 	for _, name := range byNumber {
@@ -72,8 +72,8 @@ func (w Wanted) number(shared []Sharing, spec map[string]any) []Sharing {
 	return shared
 }
 
-// byNumber are the Services that select a pod of a StatefulSet by its number, and not by its name.
-func (w Wanted) byNumber(spec map[string]any) (names []string) {
+// byNumber are the Services that select a pod of a StatefulSet by its number, and not by its name, and the highest of these numbers.
+func (w Wanted) byNumber(spec map[string]any) (names []string, highest int64) {
 	first, last := numbers(spec)
 	for _, service := range w.Services {
 		n, err := strconv.ParseInt(service.Selector[podIndex], 10, 64)
@@ -83,10 +83,10 @@ func (w Wanted) byNumber(spec map[string]any) (names []string) {
 		others := maps.Clone(service.Selector)
 		delete(others, podIndex)
 		if selects(others, labelsOf(templateOf(spec))) {
-			names = append(names, service.Name)
+			names, highest = append(names, service.Name), max(highest, n)
 		}
 	}
-	return names
+	return names, highest
 }
 
 // pods are those of a source.
