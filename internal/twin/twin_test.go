@@ -1162,6 +1162,40 @@ func TestClaims(t *testing.T) {
 	})
 }
 
+// d5: a source that somebody, or an autoscaler, has scaled to zero leaves the twin alone behind their Services.
+func TestSourceWithoutPods(t *testing.T) {
+	with := func(replicas int64) *unstructured.Unstructured {
+		from := source(t, plain)
+		_ = unstructured.SetNestedField(from.Object, replicas, "spec", "replicas")
+		return from
+	}
+	for name, test := range map[string]struct {
+		from, now *unstructured.Unstructured
+		override  string
+		rollout   string
+		alone     bool
+	}{
+		"scaled to zero":         {from: with(0), override: `{}`, alone: true},
+		"with pods":              {from: with(3), override: `{}`},
+		"a twin without pods":    {from: with(0), override: `{replicas: 0}`},
+		"pinned, now without":    {from: with(3), now: with(0), override: `{}`, alone: true},
+		"pinned, now with pods":  {from: with(0), now: with(3), override: `{}`},
+		"of a Rollout with pods": {from: with(0), override: `{}`, rollout: "front"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := wanted(t, test.override)
+			w.Now, w.Rollout, w.Services = test.now, test.rollout, []Service{{Name: "web", Selector: map[string]string{"app": "web"}}, {Name: "other", Selector: map[string]string{"app": "other"}}}
+			twin, err := Build(test.from, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if said := says(twin, WarnAlone); (said != "") != test.alone || test.alone && !strings.Contains(said, "Service web ") || strings.Contains(said, "other") {
+				t.Errorf("it says %q", said)
+			}
+		})
+	}
+}
+
 // A list without end, of which each element is compared with each of another, is refused by its path.
 func TestLongLists(t *testing.T) {
 	env := func(n int) string {

@@ -40,6 +40,8 @@ const (
 	WarnUnprobed = "NoReadinessProbe"
 	// WarnOtherService: a Service that is not the source's sends the twin traffic.
 	WarnOtherService = "ServiceOfOthers"
+	// WarnAlone: the source has no pods, so that the twin gets all the traffic.
+	WarnAlone = "SourceWithoutPods"
 	// WarnRepeated: the override is of the first alone of several elements of a list, by mergeStrategy Strategic.
 	WarnRepeated = "RepeatedKey"
 )
@@ -50,10 +52,26 @@ func (w Wanted) serviceWarnings(from, spec map[string]any) (all []Warning) {
 	if slices.ContainsFunc(w.Services, func(s Service) bool { return s.Name == name && s.Headless && name != "" }) {
 		all = append(all, Warning{WarnPeerDiscovery, fmt.Sprintf("The headless Service %s governs both: pods that look for their peers by it find the twin's among the source's", name)})
 	}
-	for _, s := range w.foreign(labelsOf(templateOf(from)), labelsOf(templateOf(spec))) {
+	theirs, mine := labelsOf(templateOf(from)), labelsOf(templateOf(spec))
+	for _, s := range w.Services {
+		if w.alone(from, spec) && len(s.Selector) > 0 && selects(s.Selector, theirs) && selects(s.Selector, mine) {
+			all = append(all, Warning{WarnAlone, fmt.Sprintf("The source has no pods: what Service %s sends to both goes to the twin alone; set replicas to 0 if nothing is to be served", s.Name)})
+		}
+	}
+	for _, s := range w.foreign(theirs, mine) {
 		all = append(all, Warning{WarnOtherService, fmt.Sprintf("Service %s, which does not select the source's pods, selects the twin's", s.Name)})
 	}
 	return all
+}
+
+// alone says whether the twin has pods and its source, as it is now, has none, and no Rollout that runs its template.
+func (w Wanted) alone(from, spec map[string]any) bool {
+	if w.Now != nil {
+		from, _ = w.Now.Object["spec"].(map[string]any)
+	}
+	theirs, said, _ := unstructured.NestedInt64(from, "replicas")
+	mine, _, _ := unstructured.NestedInt64(spec, "replicas")
+	return said && theirs == 0 && mine > 0 && w.Rollout == ""
 }
 
 // mergeWarnings are of what a merge by keys does not do as it is written.

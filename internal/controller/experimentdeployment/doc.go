@@ -61,8 +61,8 @@
 // StatefulSets and, once they are installed, Rollouts, without what is never read of them, each of which wakes those
 // that name it as a source or own it as a twin; Services, HorizontalPodAutoscalers, ScaledObjects,
 // VerticalPodAutoscalers and PodDisruptionBudgets of namespaces that have a source, and what the autoscalers are for
-// when it comes or goes; the metadata of Namespaces. How a volume may be used that the source's pods use is asked of the server
-// in each pass, and, where there is none or it is for one pod alone, every five minutes; hardly any source has one.
+// when it comes or goes; the metadata of Namespaces. How a volume may be used that the source's pods use is asked of the
+// server in each pass, and, where there is none or it is for one pod alone, every five minutes; hardly any source has one.
 // With --watch-namespaces a source in another namespace is refused: nobody would see it.
 //
 // Of a twin its owner is not woken by what no pass would see: how its controller counts its templates, and what of its
@@ -74,5 +74,5 @@
 // A new ExperimentDeployment: its finalizer, the twin and a status, and one more for each step that its pods take: that
 // there are none yet is no step. A change of its override, or of its source's
 // template: the twin and a status, and a live read of its own metadata before. A change of its source's status or
-// replicas, or a pass that finds nothing to do: nothing.
+// replicas, but for what is warned of (none, or no more than the twin's), or a pass that finds nothing to do: nothing.
 package experimentdeployment

@@ -99,11 +99,11 @@ func template() map[string]any {
 	}
 }
 
-// source is without pods: it is the twins that are measured.
+// source is paused before it has any pods: it is the twins that are measured, and one of a source without is warned of.
 func source() map[string]any {
 	return map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web"},
-		"spec": map[string]any{"replicas": 0, "selector": map[string]any{"matchLabels": map[string]any{"app": "web"}}, "template": template()},
+		"spec": map[string]any{"replicas": 2, "paused": true, "selector": map[string]any{"matchLabels": map[string]any{"app": "web"}}, "template": template()},
 	}
 }
 
