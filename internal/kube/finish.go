@@ -56,6 +56,9 @@ func (e Event) action() string {
 // webhook that hangs, and goes on if that one is to be ignored.
 const finishTimeout = time.Minute
 
+// stoppedTimeout is how much of that is left in a manager that is being stopped, which does not wait for much longer.
+const stoppedTimeout = 10 * time.Second
+
 // Outcome is what a pass over an object came to.
 type Outcome struct {
 	// Wait is when to look again, from now; 0 is when something changes.
@@ -141,8 +144,14 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 	if out.Err != nil && (Conflict(out.Err) || stopping(ctx)) {
 		return reconcile.Result{}, out.Err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+	pass := ctx
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(pass), finishTimeout)
 	defer cancel()
+	defer context.AfterFunc(pass, func() {
+		if stopping(pass) {
+			time.AfterFunc(stoppedTimeout, cancel)
+		}
+	})()
 	written, others := after.DeepCopyObject().(client.Object), false // a patch overwrites its argument with the server's answer
 	if !equality.Semantic.DeepEqual(before, after) {
 		var err error

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -267,6 +268,29 @@ func TestFinishOfAPassThatIsOutOfTime(t *testing.T) {
 	if _, err := Finish(ctx, live, d.recorder, before, after, finalizer, Outcome{}); err != nil || d.pod(t).Status.Message != "new" {
 		t.Errorf("it is not written: %v", err)
 	}
+}
+
+// A manager that is being stopped does not wait for a write that hangs for as long as one that runs.
+func TestFinishOfAManagerThatIsStopped(t *testing.T) {
+	d := newDesk(podOf(finalizer))
+	before := d.pod(t)
+	after := before.DeepCopy()
+	after.Status.Message = "new"
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		const stop = 5 * time.Second
+		time.AfterFunc(stop, cancel)
+		hanging := interceptor.NewClient(d.Client.(client.WithWatch), interceptor.Funcs{
+			SubResourcePatch: func(ctx context.Context, _ client.Client, _ string, _ client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+				<-ctx.Done()
+				return ctx.Err()
+			},
+		})
+		began := time.Now()
+		if _, err := Finish(ctx, hanging, d.recorder, before, after, finalizer, Outcome{}); err == nil || time.Since(began) != stop+stoppedTimeout {
+			t.Errorf("it takes %s: %v", time.Since(began), err)
+		}
+	})
 }
 
 func TestFinishDoesNotOverwriteWhatItHasNotSeen(t *testing.T) {

@@ -31,8 +31,10 @@ type Gate struct {
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-	// inside are those that may begin: true where they do, false where they have been woken to.
+	// inside are those that may begin: true where they do, false where they have been woken to. hangs has those leave that
+	// take too long for it.
 	inside map[reconcile.Request]bool
+	hangs  map[reconcile.Request]*time.Timer
 	// outside are the others, by the UIDs that they had, and waiting the same by namespace, the oldest
 	// first; turns are their namespaces, the next one first.
 	outside map[reconcile.Request]types.UID
@@ -64,7 +66,7 @@ func older(a, b waiter) int {
 func NewGate(width int) *Gate {
 	return &Gate{
 		width:  width,
-		inside: map[reconcile.Request]bool{}, outside: map[reconcile.Request]types.UID{}, waiting: map[string][]waiter{},
+		inside: map[reconcile.Request]bool{}, hangs: map[reconcile.Request]*time.Timer{}, outside: map[reconcile.Request]types.UID{}, waiting: map[string][]waiter{},
 	}
 }
 
@@ -78,7 +80,7 @@ func (g *Gate) Start(_ context.Context, queue workqueue.TypedRateLimitingInterfa
 
 // Enter says whether an object may begin. One that may not is woken when it may, and its pass
 // must end without having written anything. One that may stays inside for as long as its passes
-// ask for another AtOnce. The oldest is next, whichever asked first: which of many passes asks a moment later is chance, and it would
+// ask for another AtOnce, and none takes too long. The oldest is next, whichever asked first: which of many passes asks a moment later is chance, and it would
 // wait for all others.
 func (g *Gate) Enter(o client.Object) bool {
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}
@@ -86,6 +88,7 @@ func (g *Gate) Enter(o client.Object) bool {
 	defer g.mu.Unlock()
 	if _, woken := g.inside[request]; woken || len(g.inside) < g.width {
 		g.inside[request] = true
+		g.hangs[request] = time.AfterFunc(gatePatience, func() { g.leave(request) })
 		return true
 	}
 	uid, waits := g.outside[request]
@@ -124,9 +127,8 @@ func (g *Gate) Gauge(controller string) prometheus.Collector {
 func (g *Gate) Wrap(next reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (result reconcile.Result, err error) {
 		g.arrive(request)
-		hangs := time.AfterFunc(gatePatience, func() { g.leave(request) })
-		defer hangs.Stop()
 		defer func() {
+			g.ended(request)
 			if err != nil || result.RequeueAfter != AtOnce {
 				g.leave(request)
 			}
@@ -141,6 +143,16 @@ func (g *Gate) arrive(request reconcile.Request) {
 	defer g.mu.Unlock()
 	if _, woken := g.inside[request]; woken {
 		g.inside[request] = true
+	}
+}
+
+// ended is where that pass ends.
+func (g *Gate) ended(request reconcile.Request) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if hangs, entered := g.hangs[request]; entered {
+		hangs.Stop()
+		delete(g.hangs, request)
 	}
 }
 

@@ -168,3 +168,30 @@ func TestTheGateIsLeftByWhatHangs(t *testing.T) {
 		}
 	})
 }
+
+// What a pass does before it begins, as to wait for the cache, costs it no place.
+func TestTheGateWaitsForThoseThatItHasWoken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newGateLab(t, 1)
+		first, second := request("a", "first"), request("a", "second")
+		_, _ = l.gate.Wrap(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			l.gate.Enter(object(first))
+			if l.pass(second, reconcile.Result{}, nil) {
+				t.Error("The second begins beside the first")
+			}
+			return reconcile.Result{}, nil
+		})).Reconcile(t.Context(), first)
+		l.expectWoken("a/second")
+		_, _ = l.gate.Wrap(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			time.Sleep(2 * gatePatience)
+			if !l.gate.Enter(object(second)) {
+				t.Error("The second was woken, and may not begin")
+			}
+			if l.pass(first, reconcile.Result{}, nil) {
+				t.Error("The first begins beside the second")
+			}
+			return reconcile.Result{}, nil
+		})).Reconcile(t.Context(), second)
+		l.expectWoken("a/first")
+	})
+}

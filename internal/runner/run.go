@@ -317,30 +317,40 @@ func (r *run) flush(result Result) Result {
 	if r.point != nil {
 		r.point.Forget(func(resource restore.Resource) bool { return r.captured[resource.Key] })
 	}
-	err := r.last(&result)
+	hurried, cancel := r.hurried()
+	defer cancel()
+	err := r.last(hurried, &result)
 	if err == nil {
 		return result
 	}
 	result = unsaved(result, err)
 	if result.Reason == ReasonRestorePointTooLarge {
 		r.lean()
-		if err := r.last(&result); err != nil {
+		if err := r.last(hurried, &result); err != nil {
 			result = unsaved(result, err)
 		}
 	}
 	return result
 }
 
-// last writes the point and the result, for as long as that takes; where the run was told to stop there is flushTime.
-func (r *run) last(result *Result) error {
+// last writes the point and the result, for as long as that takes; where the run was told to stop it hurries.
+func (r *run) last(hurried context.Context, result *Result) error {
 	if r.work.Err() == nil {
 		if err := r.save(r.work, result); err == nil || r.work.Err() == nil {
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(r.all, flushTime)
-	defer cancel()
-	return r.save(ctx, result)
+	return r.save(hurried, result)
+}
+
+// hurried ends flushTime after the work does that is over when the run was told to stop.
+func (r *run) hurried() (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(r.all)
+	stop := context.AfterFunc(r.work, func() { time.AfterFunc(flushTime, cancel) })
+	return ctx, func() {
+		stop()
+		cancel()
+	}
 }
 
 // unsaved is a result that was not written.

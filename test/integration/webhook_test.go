@@ -179,7 +179,7 @@ func (l *lab) hang(timeout int32, namespaces ...string) {
 var _ = Describe("A webhook of others that hangs", long, func() {
 	It("holds up those alone who ask it", func() {
 		asking, free := hub.newStage(), hub.newStage()
-		hub.hang(5, asking.namespace)
+		hub.hang(10, asking.namespace)
 		stuck := make([]*v1alpha1.Experiment, 24)
 		for i := range stuck {
 			stuck[i] = asking.create(experiment(fmt.Sprintf("stuck-%d", i), onGKE("app", "nginx")))
@@ -193,7 +193,7 @@ var _ = Describe("A webhook of others that hangs", long, func() {
 			e := s.create(experiment("asks-nobody", onHub("web", "nginx")))
 			s.reaches(e, v1alpha1.PhaseComplete)
 			if s == free { // in the other it is the last in the line of those that begin
-				Expect(time.Since(begun)).To(BeNumerically("<", 5*time.Second), "so long is one request of the others")
+				Expect(time.Since(begun)).To(BeNumerically("<", 10*time.Second), "so long is one request of the others")
 			}
 			s.delete(e)
 			s.gone(e)

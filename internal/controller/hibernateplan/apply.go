@@ -229,7 +229,10 @@ func (s *scope) provideAll(ctx context.Context, a attempt, helpers []client.Obje
 		if s.hasMade(o) && !again {
 			continue // by a pass before, which has had no time for more
 		}
-		err := s.provide(ctx, o)
+		err := s.refusal(o)
+		if err == nil || again {
+			err = s.provide(ctx, o)
+		}
 		if err == nil {
 			continue
 		}
@@ -237,12 +240,23 @@ func (s *scope) provideAll(ctx context.Context, a attempt, helpers []client.Obje
 		if !granted || a.execution.Operation != v1alpha1.OperationWakeUp || !s.final(ctx, a.execution, err) {
 			return err
 		}
+		s.made.Add(refusal(s.asMade(o)), err)
 		if refused = append(refused, err); len(refused) == len(a.reached.namespaces) {
 			return errors.Join(refused...)
 		}
 		log.FromContext(ctx).Info("Waking a target without one of its namespaces", "target", a.target.Name, "namespace", o.GetNamespace(), "cause", err.Error())
 	}
 	return nil
+}
+
+// refusal is why a pass before has gone on without what an attempt needs; nil if none has. Each may have taken as long as a webhook that
+// hangs, and a pass has no time for many.
+func (s *scope) refusal(o client.Object) error {
+	why, known := s.made.Get(refusal(s.asMade(o)))
+	if !known {
+		return nil
+	}
+	return why.(error)
 }
 
 // final says whether what keeps an attempt from being made lasts, or has lasted long enough.
@@ -482,6 +496,9 @@ type helper struct {
 	gvk schema.GroupVersionKind
 	key types.NamespacedName
 }
+
+// refusal is of a helper that is not made.
+type refusal made
 
 // made is a helper of a plan, by its UID.
 type made struct {

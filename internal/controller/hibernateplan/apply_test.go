@@ -170,7 +170,7 @@ func TestClearedBesideOthers(t *testing.T) {
 			cycle := resolve(plan.Spec)
 			had := map[int]bool{}
 			for i := range 2 * perPass {
-				p := facts{plan: plan, seen: Observed{Cycle: &cycle}, registry: registry, namespace: "system", now: noon.Add(time.Duration(i) * time.Second)}.decide()
+				p := facts{plan: plan, seen: Observed{Cycle: &cycle}, registry: registry, namespace: "system", now: noon.Add(time.Duration(i) * time.Minute)}.decide()
 				turn := slices.Concat(p.Clear, p.Release)
 				if len(turn) != perPass {
 					t.Errorf("a pass is about %v", turn)

@@ -97,7 +97,7 @@ type Reconciler struct {
 	lonely    *lru.Cache // UIDs of plans that none of their names has left anything to
 	told      *kube.Told
 	shards    *lru.Cache // *shard by the name of a ControllerRevision
-	made      *lru.Cache // types.UID of what attempts need, by made
+	made      *lru.Cache // types.UID of what attempts need, by made, and errors by refusal
 	paced     *lru.Cache // time.Time when the ledger of a plan was written last, by its UID
 	recorded  *lru.Cache // names of Jobs that this manager has recorded and begun to make nothing of
 	// asked are lists of exceptions that are under way, by namespace: a thousand plans may begin at one minute, and each

@@ -165,3 +165,49 @@ func grantedIn(t *testing.T, c client.Client, attempt string) string {
 	slices.Sort(in)
 	return join(in)
 }
+
+// Each refusal takes as long as a webhook that hangs, and is not waited for again in every pass: there may be more than one has time for.
+func TestWakesBesideNamespacesThatRefuseSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop := func(name string) *corev1.Namespace {
+			return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}}
+		}
+		n := newBroadNight(t, false, shop("shop"))
+		others := []string{"shop-2", "shop-3"}
+		for _, name := range others {
+			if err := n.client.Create(t.Context(), shop(name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n.of.Options.Executors = executor.Registry{"noop": listed{names: []string{"shop", "shop-2", "shop-3", "team"}}}
+		n.complete()
+		n.morning()
+		n.of.Live = interceptor.NewClient(n.client, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if o.GetObjectKind().GroupVersionKind() != bindingGVK || !slices.Contains(others, o.GetNamespace()) {
+				return c.Create(ctx, o, opts...)
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(40 * time.Second):
+				return apierrors.NewBadRequest("a policy denies it")
+			}
+		}})
+		for range 6 {
+			now := &v1alpha1.HibernatePlan{}
+			if err := n.client.Get(t.Context(), client.ObjectKeyFromObject(n.plan), now); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			_, _ = n.of.Reconcile(ctx, now) // which may come to the end of its time
+			cancel()
+		}
+		jobs := jobsOf(t, n.client)
+		if len(jobs) != 1 {
+			t.Fatalf("%d Jobs", len(jobs))
+		}
+		if in := grantedIn(t, n.client, jobs[0].Name); in != "shop,system,team" {
+			t.Errorf("its runner may act in %s", in)
+		}
+	})
+}

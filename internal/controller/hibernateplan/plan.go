@@ -3,6 +3,7 @@ package hibernateplan
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -440,7 +441,7 @@ func (f facts) some(positions []int) []int {
 	if len(positions) <= perPass {
 		return positions
 	}
-	from := int(f.now.Unix() % int64(len(positions)))
+	from := rand.New(rand.NewPCG(uint64(f.now.UnixMilli()), 0)).IntN(len(positions)) // passes may be a minute apart, or their number of seconds
 	return slices.Concat(positions[from:], positions[:from])[:perPass]
 }
 

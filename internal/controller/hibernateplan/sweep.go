@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,17 +17,25 @@ import (
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
+// sweepAgain is how late what could not be cleared away is tried again at most, as after other errors.
+const sweepAgain = time.Minute
+
 // sweeping clears the Jobs away that have ended and whose plans are gone without it, because somebody has taken the
 // finalizer off, and with each what its runner was granted. Restore points stay.
 func (r *Reconciler) sweeping(next reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
 		result, err := next.Reconcile(ctx, request) // which must not wait for what of another cannot be cleared away
 		orphans, problem := r.orphansOf(ctx, request.NamespacedName)
-		problems := []error{err, problem}
+		problems := []error{problem}
 		for i := range orphans {
 			problems = append(problems, r.sweep(ctx, request.NamespacedName, &orphans[i]))
 		}
-		return result, errors.Join(problems...)
+		problem = errors.Join(problems...)
+		if err == nil && problem != nil && result.RequeueAfter > 0 && result.RequeueAfter <= sweepAgain {
+			log.FromContext(ctx).Info("What is left of a HibernatePlan that is gone is tried again by the next pass", "cause", problem.Error())
+			return result, nil
+		}
+		return result, errors.Join(err, problem)
 	})
 }
 

@@ -20,8 +20,8 @@
 // wakes, unless that is longer ago than its startingDeadlineSeconds. A StatefulSet that deletes its volumes when it is
 // scaled down is an error, before anything is stopped, and also where it comes to that only later.
 //
-// What serves an admission webhook that is not to be ignored must not sleep, unless that webhook leaves out the namespace
-// of the manager and that of what serves it: as long as it sleeps nobody may make what wakes it.
+// Nothing here knows what serves an admission webhook. Leave that out of the target where the webhook is not to be ignored
+// and asked about the namespace of the manager, or its own: as long as it sleeps nobody may make what wakes it.
 //
 // A workload is waited for until its pods are gone, or all ready. When the time for that is over, as many ready ones
 // will do as it had when it was put to sleep: what has been broken for a week keeps nothing else asleep.
