@@ -31,10 +31,10 @@ type Gate struct {
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
-	// inside are those that may begin: true where they do, false where they have been woken to. hangs has those leave that
-	// take too long for it.
+	// inside are those that may begin: true where they do, false where they have been woken to.
 	inside map[reconcile.Request]bool
-	hangs  map[reconcile.Request]*time.Timer
+	// passes are those under way, each with what has its object leave when it has begun and takes too long; nil before.
+	passes map[reconcile.Request]*time.Timer
 	// outside are the others, by the UIDs that they had, and waiting the same by namespace, the oldest
 	// first; turns are their namespaces, the next one first.
 	outside map[reconcile.Request]types.UID
@@ -66,7 +66,7 @@ func older(a, b waiter) int {
 func NewGate(width int) *Gate {
 	return &Gate{
 		width:  width,
-		inside: map[reconcile.Request]bool{}, hangs: map[reconcile.Request]*time.Timer{}, outside: map[reconcile.Request]types.UID{}, waiting: map[string][]waiter{},
+		inside: map[reconcile.Request]bool{}, passes: map[reconcile.Request]*time.Timer{}, outside: map[reconcile.Request]types.UID{}, waiting: map[string][]waiter{},
 	}
 }
 
@@ -80,15 +80,17 @@ func (g *Gate) Start(_ context.Context, queue workqueue.TypedRateLimitingInterfa
 
 // Enter says whether an object may begin. One that may not is woken when it may, and its pass
 // must end without having written anything. One that may stays inside for as long as its passes
-// ask for another AtOnce, and none takes too long. The oldest is next, whichever asked first: which of many passes asks a moment later is chance, and it would
-// wait for all others.
+// ask for another AtOnce, and none takes too long. The oldest is next, whichever asked first:
+// which of many passes asks a moment later is chance, and it would wait for all others.
 func (g *Gate) Enter(o client.Object) bool {
 	request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if _, woken := g.inside[request]; woken || len(g.inside) < g.width {
 		g.inside[request] = true
-		g.hangs[request] = time.AfterFunc(gatePatience, func() { g.leave(request) })
+		if _, passes := g.passes[request]; passes {
+			g.passes[request] = time.AfterFunc(gatePatience, func() { g.leave(request) })
+		}
 		return true
 	}
 	uid, waits := g.outside[request]
@@ -141,6 +143,7 @@ func (g *Gate) Wrap(next reconcile.Reconciler) reconcile.Reconciler {
 func (g *Gate) arrive(request reconcile.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.passes[request] = nil
 	if _, woken := g.inside[request]; woken {
 		g.inside[request] = true
 	}
@@ -150,10 +153,10 @@ func (g *Gate) arrive(request reconcile.Request) {
 func (g *Gate) ended(request reconcile.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if hangs, entered := g.hangs[request]; entered {
+	if hangs := g.passes[request]; hangs != nil {
 		hangs.Stop()
-		delete(g.hangs, request)
 	}
+	delete(g.passes, request)
 }
 
 // leave lets the next ones in. An object that was woken while a pass of it ended that it had to wait in stays: it would wait behind
