@@ -53,8 +53,9 @@ func (w Wanted) serviceWarnings(from, spec map[string]any) (all []Warning) {
 		all = append(all, Warning{WarnPeerDiscovery, fmt.Sprintf("The headless Service %s governs both: pods that look for their peers by it find the twin's among the source's", name)})
 	}
 	theirs, mine := labelsOf(templateOf(from)), labelsOf(templateOf(spec))
+	alone := w.alone(from, spec)
 	for _, s := range w.Services {
-		if w.alone(from, spec) && len(s.Selector) > 0 && selects(s.Selector, theirs) && selects(s.Selector, mine) {
+		if alone && len(s.Selector) > 0 && selects(s.Selector, theirs) && selects(s.Selector, mine) {
 			all = append(all, Warning{WarnAlone, fmt.Sprintf("The source has no pods: what Service %s sends to both goes to the twin alone; set replicas to 0 if nothing is to be served", s.Name)})
 		}
 	}

@@ -142,11 +142,12 @@ var plainServer = regexp.MustCompile(`^(?i:https?)://([-.0-9A-Za-z]+|\[[.:0-9A-F
 // parameter, which templates may put into their scripts.
 func plain(server string) bool {
 	u, err := url.Parse(server)
-	if err != nil || !plainServer.MatchString(server) {
-		return false
-	}
-	name := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	return net.ParseIP(name) != nil || len(validation.IsDNS1123Subdomain(name)) == 0
+	return err == nil && plainServer.MatchString(server) && Host(u.Hostname())
+}
+
+// Host says whether a text is an IP address, without brackets and zone, or the name of a host.
+func Host(text string) bool {
+	return net.ParseIP(text) != nil || len(validation.IsDNS1123Subdomain(strings.TrimSuffix(strings.ToLower(text), "."))) == 0
 }
 
 // Address is a server's as Argo CD compares them.

@@ -4,15 +4,14 @@ package capi
 
 import (
 	"fmt"
-	"net"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
 )
 
 // ClusterGVK is a Cluster of Cluster API 1.11 or later.
@@ -109,8 +108,7 @@ func waitsFor(cluster *unstructured.Unstructured) string {
 func endpoint(cluster *unstructured.Unstructured) string {
 	host, _, _ := unstructured.NestedString(cluster.Object, "spec", "controlPlaneEndpoint", "host")
 	port, _, _ := unstructured.NestedInt64(cluster.Object, "spec", "controlPlaneEndpoint", "port")
-	named := len(validation.IsDNS1123Subdomain(strings.TrimSuffix(strings.ToLower(host), "."))) == 0
-	if port == 0 || !named && net.ParseIP(host) == nil {
+	if port == 0 || !argocd.Host(host) {
 		return ""
 	}
 	if strings.Contains(host, ":") { // IPv6
