@@ -28,6 +28,11 @@ type Window struct {
 
 // Open begins a measurement. The manager may be nil.
 func (l *Lab) Open(ctx context.Context, m *Manager) (*Window, error) {
+	return l.OpenBefore(ctx, m, time.Time{})
+}
+
+// OpenBefore begins a measurement of what happens at some time, of which profiles are taken then.
+func (l *Lab) OpenBefore(ctx context.Context, m *Manager, at time.Time) (*Window, error) {
 	w := &Window{lab: l, manager: m, profiled: make(chan struct{})}
 	l.window = w
 	err := l.Settle(ctx)
@@ -40,6 +45,11 @@ func (l *Lab) Open(ctx context.Context, m *Manager) (*Window, error) {
 	if l.options.Profile != "" && m != nil {
 		go func() {
 			defer close(w.profiled)
+			select {
+			case <-time.After(time.Until(at)):
+			case <-ctx.Done():
+				return
+			}
 			if err := l.profile(ctx, m); err != nil {
 				l.Fail(err)
 			}
@@ -51,7 +61,7 @@ func (l *Lab) Open(ctx context.Context, m *Manager) (*Window, error) {
 	return w, err
 }
 
-// profileTime is how long profiles are taken, from the beginning of the measurement.
+// profileTime is how long profiles are taken.
 const profileTime = 15 * time.Second
 
 // profile writes CPU profiles of the manager and, beside it, of the API server.

@@ -71,7 +71,7 @@ func waiting(ctx context.Context, l *harness.Lab, prefix string, n int) (at time
 
 // openBefore begins a measurement before that minute comes.
 func openBefore(ctx context.Context, l *harness.Lab, m *harness.Manager, at time.Time) (*harness.Window, error) {
-	window, err := l.Open(ctx, m)
+	window, err := l.OpenBefore(ctx, m, at)
 	if left := time.Until(at); err == nil && left < time.Second {
 		return nil, fmt.Errorf("the minute has come before all was ready for it: %s", left)
 	}
