@@ -58,7 +58,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "Namespace of the Lease. Default: the manager's own.")
 	fs.StringVar(&controllers, "controllers", "", "Comma-separated kinds to act on: "+strings.Join(controller.Controllers, ", ")+". Nothing of the others is watched, asked for or reviewed by the webhook. Default: all.")
 	fs.StringVar(&watch, "watch-namespaces", "", "Comma-separated namespaces of the objects to act on. Default: all.")
-	fs.IntVar(&e.MaxConcurrentReconciles, "max-concurrent-reconciles", 4, "How many objects of a kind are acted on at the same time (plans: four times as many). Up to 28 more may have waited for an answer for longer than a second (plans: five), but for 1, where only plans may.")
+	fs.IntVar(&e.MaxConcurrentReconciles, "max-concurrent-reconciles", 4, "How many objects of a kind are acted on at the same time (plans: sixteen times as many). Up to 28 more may have waited for an answer for longer than a second (plans: five), but for 1, where only plans may.")
 	fs.BoolVar(&e.Events, "events", true, "Record Events of what happens to objects; each is a write.")
 	fs.StringVar(&e.ArgoCDNamespace, "argocd-namespace", "argocd", "Namespace of Argo CD.")
 	fs.StringVar(&e.ArgoCDProject, "argocd-project", "default", "Argo CD project of the Applications.")

@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -34,40 +36,74 @@ func Workers(count int, patience, timeout time.Duration) controller.Options {
 	return limits
 }
 
+// Slots let so many do something at the same time. Who takes longer than its patience is not counted any more.
+type Slots struct {
+	patience time.Duration
+	// free has an element for each that may begin.
+	free chan struct{}
+}
+
+// NewSlots are so many.
+func NewSlots(count int, patience time.Duration) *Slots {
+	s := &Slots{patience: patience, free: make(chan struct{}, count)}
+	for range count {
+		s.release()
+	}
+	return s
+}
+
+func (s *Slots) release() { s.free <- struct{}{} }
+
+// hold begins the time of whoever has taken one, until it is let go.
+func (s *Slots) hold() (letGo func()) {
+	timer := time.AfterFunc(s.patience, s.release)
+	return func() {
+		if timer.Stop() {
+			s.release()
+		}
+	}
+}
+
+// Do waits until one is free, and does something with it. No slots at all bound nothing.
+func (s *Slots) Do(ctx context.Context, do func() error) error {
+	if s == nil {
+		return do()
+	}
+	select {
+	case <-s.free:
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for what is done at the same time: %w", context.Cause(ctx))
+	}
+	defer s.hold()()
+	return do()
+}
+
 // patientQueue is a queue that gives an object away only where a pass may begin: until then, which one is the most urgent can change.
 type patientQueue struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 
-	patience time.Duration
-	// free has an element for each pass that may begin.
-	free chan struct{}
+	slots *Slots
 
 	mu sync.Mutex
-	// counted has a pass begin for each object that is acted on, when that has taken too long.
-	counted map[reconcile.Request]*time.Timer
+	// held has for each object that is acted on what ends the time of its pass.
+	held map[reconcile.Request]func()
 }
 
 func newPatientQueue(queue priorityqueue.PriorityQueue[reconcile.Request], count int, patience time.Duration) *patientQueue {
-	q := &patientQueue{PriorityQueue: queue, patience: patience, free: make(chan struct{}, count), counted: map[reconcile.Request]*time.Timer{}}
-	for range count {
-		q.release()
-	}
-	return q
+	return &patientQueue{PriorityQueue: queue, slots: NewSlots(count, patience), held: map[reconcile.Request]func(){}}
 }
-
-func (q *patientQueue) release() { q.free <- struct{}{} }
 
 // GetWithPriority waits until a pass may begin, and for an object.
 func (q *patientQueue) GetWithPriority() (reconcile.Request, int, bool) {
-	<-q.free
+	<-q.slots.free
 	request, priority, down := q.PriorityQueue.GetWithPriority()
 	if down { // one after the other all who wait are let go
-		q.release()
+		q.slots.release()
 		return request, priority, down
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.counted[request] = time.AfterFunc(q.patience, q.release)
+	q.held[request] = q.slots.hold()
 	return request, priority, down
 }
 
@@ -80,11 +116,11 @@ func (q *patientQueue) Get() (reconcile.Request, bool) {
 // Done ends the pass of an object.
 func (q *patientQueue) Done(request reconcile.Request) {
 	q.mu.Lock()
-	counted := q.counted[request]
-	delete(q.counted, request)
+	letGo := q.held[request]
+	delete(q.held, request)
 	q.mu.Unlock()
 	q.PriorityQueue.Done(request)
-	if counted != nil && counted.Stop() {
-		q.release()
+	if letGo != nil {
+		letGo()
 	}
 }

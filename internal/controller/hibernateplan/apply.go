@@ -105,17 +105,18 @@ const patience = 2 * time.Minute
 
 // each does something for some entries of the ledger, and returns what has failed.
 func (s *scope) each(ctx context.Context, positions []int, do func(context.Context, *execution) error) error {
-	return errors.Join(inParallel(s.Options.MaxConcurrentReconciles, positions, func(i int) error { return do(ctx, &s.plan.Status.Executions[i]) })...)
+	return errors.Join(inParallel(ctx, s, positions, func(i int) error { return do(ctx, &s.plan.Status.Executions[i]) })...)
 }
 
-// inParallel does something with some things, so many at a time, and returns the errors in their order.
-func inParallel[T any](limit int, things []T, do func(T) error) []error {
+// inParallel does something with some things of a plan, so many at a time, and no more than the slots of all plans
+// together, and returns the errors in their order.
+func inParallel[T any](ctx context.Context, s *scope, things []T, do func(T) error) []error {
 	errs := make([]error, len(things))
 	var group errgroup.Group
-	group.SetLimit(max(1, limit))
+	group.SetLimit(max(1, s.Options.MaxConcurrentReconciles))
 	for i, thing := range things {
 		group.Go(func() error {
-			errs[i] = do(thing)
+			errs[i] = s.slots.Do(ctx, func() error { return do(thing) })
 			return nil
 		})
 	}
@@ -132,7 +133,7 @@ func (s *scope) attempts(ctx context.Context) error {
 		e := &s.plan.Status.Executions[position]
 		made[i] = &launched{execution: e, point: s.points[e.Target]}
 	}
-	errs := inParallel(s.Options.MaxConcurrentReconciles, made, func(l *launched) error { return s.launch(ctx, l) })
+	errs := inParallel(ctx, s, made, func(l *launched) error { return s.launch(ctx, l) })
 	for i, err := range errs {
 		e := made[i].execution
 		if err == nil || !s.final(ctx, e, err) {

@@ -67,7 +67,7 @@ type Options struct {
 	Webhook bool
 	// Events says whether Events are recorded of what happens.
 	Events bool
-	// MaxConcurrentReconciles is how many objects of a kind are looked at at the same time; of plans four times as many.
+	// MaxConcurrentReconciles is how many objects of a kind are looked at at the same time; of plans sixteen times as many.
 	MaxConcurrentReconciles int
 	// LedgerPace is how far apart the writes of a plan's ledger are; 0 has them follow each other at once.
 	LedgerPace time.Duration
@@ -96,10 +96,11 @@ type Reconciler struct {
 	revisions *lru.Cache // *resolved by the name of a ControllerRevision
 	lonely    *lru.Cache // UIDs of plans that none of their names has left anything to
 	told      *kube.Told
-	shards    *lru.Cache // *shard by the name of a ControllerRevision
-	made      *lru.Cache // types.UID of what attempts need, by made, and errors by refusal
-	paced     *lru.Cache // time.Time when the ledger of a plan was written last, by its UID
-	recorded  *lru.Cache // names of Jobs that this manager has recorded and begun to make nothing of
+	shards    *lru.Cache  // *shard by the name of a ControllerRevision
+	made      *lru.Cache  // types.UID of what attempts need, by made, and errors by refusal
+	paced     *lru.Cache  // time.Time when the ledger of a plan was written last, by its UID
+	slots     *kube.Slots // of attempts, of all plans
+	recorded  *lru.Cache  // names of Jobs that this manager has recorded and begun to make nothing of
 	// asked are lists of exceptions that are under way, by namespace: a thousand plans may begin at one minute, and each
 	// would have all of them listed. A plan goes by none that began before it looked.
 	asked singleflight.Group
@@ -174,8 +175,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 
 // waiting is how many times as many plans as objects of other kinds are looked at at the same time: nine tenths of a pass
 // that makes a Job it waits, most of that for the API server, which checks a Role and its binding against the manager's
-// own rights by lists that must be up to date.
-const waiting = 4
+// own rights by lists that must be up to date. So many attempts of all of them are made or cleared away at the same time.
+const waiting = 16
 
 // long is how long a pass keeps that of another plan from beginning: one makes ten attempts, of five objects each.
 const long = 5 * kube.Patience
@@ -280,7 +281,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		return fmt.Errorf("building the client of pods: %w", err)
 	}
 	r := &Reconciler{
-		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), lonely: lru.New(8192), told: kube.NewTold(), shards: lru.New(512), made: lru.New(maxMade), paced: lru.New(8192), recorded: lru.New(maxMade),
+		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), lonely: lru.New(8192), told: kube.NewTold(), shards: lru.New(512), made: lru.New(maxMade), paced: lru.New(8192), recorded: lru.New(maxMade), slots: kube.NewSlots(waiting*o.MaxConcurrentReconciles, long),
 		Logs: podLogs{func(namespace, pod string, o *corev1.PodLogOptions) stream {
 			return clients.CoreV1().Pods(namespace).GetLogs(pod, o)
 		}},

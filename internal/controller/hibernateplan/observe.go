@@ -239,7 +239,7 @@ func (s *scope) lookAt(ctx context.Context, jobs map[string]*unstructured.Unstru
 		}
 		now := all[:min(room, len(all))]
 		all = all[len(now):]
-		errs := inParallel(s.Options.MaxConcurrentReconciles, now, func(seen *sight) error { return s.observeAttempt(ctx, seen) })
+		errs := inParallel(ctx, s, now, func(seen *sight) error { return s.observeAttempt(ctx, seen) })
 		for i, seen := range now {
 			var taken *kube.NameTakenError
 			if errors.As(errs[i], &taken) {

@@ -222,7 +222,7 @@ func (s *scope) write(ctx context.Context, lines [][]byte) (*v1alpha1.Ledger, er
 	}
 	now.Superseded = slices.DeleteFunc(slices.Clone(was.Shards), func(name string) bool { return slices.Contains(now.Shards, name) })
 	count(now, s.owner.Status.Executions)
-	return now, errors.Join(inParallel(s.Options.MaxConcurrentReconciles, slices.Sorted(maps.Keys(fresh)), func(name string) error {
+	return now, errors.Join(inParallel(ctx, s, slices.Sorted(maps.Keys(fresh)), func(name string) error {
 		return s.addShard(ctx, name, fresh[name], now.Writes)
 	})...)
 }
@@ -264,7 +264,7 @@ func (s *scope) prune(ctx context.Context, ledger *v1alpha1.Ledger) {
 	if ledger == nil {
 		return
 	}
-	errs := inParallel(s.Options.MaxConcurrentReconciles, ledger.Superseded, func(name string) error {
+	errs := inParallel(ctx, s, ledger.Superseded, func(name string) error {
 		return s.remove(ctx, revisionGVK, s.names().in(name))
 	})
 	if err := errors.Join(errs...); err != nil {
