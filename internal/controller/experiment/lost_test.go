@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -64,13 +65,19 @@ func sharedSecret(t *testing.T) *lab {
 		t.Fatalf("%d registrations", n)
 	}
 	l.rotate()
+	l.refused()
+	return l
+}
+
+// refused has Argo CD be refused with the credentials that it has.
+func (l *lab) refused() {
+	l.t.Helper()
 	for _, app := range l.list(argocd.ApplicationGVK) {
 		app.Object["status"] = map[string]any{"conditions": []any{map[string]any{
 			"type": "ComparisonError", "message": "the server has asked for the client to provide credentials",
 		}}}
 		l.update(&app)
 	}
-	return l
 }
 
 // Each of those who use a Secret is told of its new token.
@@ -85,6 +92,61 @@ func TestRotationOfASharedSecret(t *testing.T) {
 			t.Errorf("%s still has the old token: %s", s.GetName(), l.message(v1alpha1.ConditionApplicationsHealthy))
 		}
 	}
+}
+
+// copyOf is a kubeconfig in a Secret of a name.
+func copyOf(kubeconfig, name string) *corev1.Secret {
+	secret := staging(kubeconfig)
+	secret.Name = name
+	return secret
+}
+
+// Of those who have copies of a kubeconfig each is told of its new token, when the others have it, too: none waits for another that
+// waits for it. Where one copy has it alone, Argo CD would use it for the other, or what that has for this.
+func TestRotationOfCopies(t *testing.T) {
+	fresh := strings.Replace(kubeconfig, "canary-token", "rotated-token", 1)
+	for name, test := range map[string]struct {
+		renewed []string
+		told    int
+	}{
+		"both":          {[]string{"staging", "copy"}, 2},
+		"one of them":   {[]string{"copy"}, 0},
+		"the other one": {[]string{"staging"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(existingTarget("a", "staging"), existingTarget("b", "copy")), nginx(), template(), staging(kubeconfig), copyOf(kubeconfig, "copy"))
+			l.settle(l.validating)
+			for _, secret := range test.renewed {
+				l.update(copyOf(fresh, secret))
+			}
+			l.refused()
+			for range 5 {
+				_ = l.reconcile()
+			}
+			told := 0
+			for _, s := range l.list(argocd.SecretGVK) {
+				if config, _ := secretValue(&s, "config"); strings.Contains(string(config), "rotated-token") {
+					told++
+				}
+			}
+			if told != test.told {
+				t.Errorf("%d registrations have the new token: %s", told, l.message(v1alpha1.ConditionApplicationsHealthy))
+			}
+		})
+	}
+}
+
+// Whoever has credentials that another has put in the place of its own is not registered beside those: Argo CD may go on to use the old
+// ones, which are the other's alone, for both.
+func TestRenewedByAnotherIsNotRegistered(t *testing.T) {
+	fresh := strings.Replace(kubeconfig, "canary-token", "rotated-token", 1)
+	b := existingTarget("b", "copy")
+	b.Depends = []string{"a"}
+	l := newLab(t, experimentOf(existingTarget("a", "staging"), b), nginx(), template(), staging(kubeconfig), copyOf(fresh, "copy"))
+	l.mustReconcile()
+	l.update(staging(fresh))
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
 }
 
 // The user takes the label off (to keep the cluster) and deletes the Experiment; the cache of claims is behind.

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -763,21 +764,42 @@ func (s *scope) clashing(ctx context.Context, own types.NamespacedName, c Connec
 	if !narrow && !c.Authors && !slices.ContainsFunc(secrets, unlabelled) {
 		s.labelled.Store(true)
 	}
+	if at := slices.IndexFunc(secrets, func(o unstructured.Unstructured) bool { return keyOf(&o) == own }); at >= 0 {
+		mine = &secrets[at]
+	}
 	for i := range secrets {
-		if keyOf(&secrets[i]) == own {
-			mine = &secrets[i]
-			continue
-		}
 		server, _ := secretValue(&secrets[i], "server")
 		config, _ := secretValue(&secrets[i], "config")
-		if from := secrets[i].GetAnnotations()[annotationKubeconfig]; from != "" && from == c.source() {
-			continue // it is told of the new ones, too
-		}
-		if clash == "" && c.Credentials.Clash(string(server), config) {
-			clash = kube.Describe(&secrets[i])
+		if other := &secrets[i]; clash == "" && other != mine && c.Credentials.Clash(string(server), config) && !s.renewed(ctx, mine, other, c) {
+			clash = kube.Describe(other)
 		}
 	}
 	return clash, mine, nil
+}
+
+// renewed says whether another cluster Secret is told of the new credentials of its cluster, too, when Argo CD is refused with those of
+// before: it was made of the same kubeconfig, or it has the same credentials as the one of the target's own, and the kubeconfig that it
+// was made of has the new ones by now. Each of those who have copies of one that was rotated would wait for the others otherwise.
+func (s *scope) renewed(ctx context.Context, mine, other *unstructured.Unstructured, c Connection) bool {
+	source := other.GetAnnotations()[annotationKubeconfig]
+	if source != "" && source == c.source() {
+		return true
+	}
+	parts := strings.Split(source, "/")
+	if mine == nil || !marks.Owns(s.experiment, mine) || len(parts) != 3 {
+		return false
+	}
+	before, _ := secretValue(mine, "config")
+	if config, _ := secretValue(other, "config"); !bytes.Equal(before, config) {
+		return false
+	}
+	secret, err := kube.Get(ctx, s.Live, argocd.SecretGVK, types.NamespacedName{Namespace: parts[0], Name: parts[1]})
+	if err != nil || secret == nil {
+		return false
+	}
+	kubeconfig, _ := secretValue(secret, parts[2])
+	theirs, err := argocd.ParseKubeconfig(kubeconfig, c.Trust)
+	return err == nil && theirs.Same(c.Credentials)
 }
 
 // unlabelled says that a cluster Secret of an Experiment's does not tell its server by a label.

@@ -170,6 +170,11 @@ func (c Credentials) Differ(other Credentials) bool {
 	return Address(c.Server) == Address(other.Server) && !reflect.DeepEqual(c.config, other.config)
 }
 
+// Same says whether two are for the same server, and the same.
+func (c Credentials) Same(other Credentials) bool {
+	return Address(c.Server) == Address(other.Server) && reflect.DeepEqual(c.config, other.config)
+}
+
 // ClusterLabels are what Argo CD knows cluster Secrets by.
 func ClusterLabels() map[string]string { return map[string]string{labelSecretType: secretTypeCluster} }
 
