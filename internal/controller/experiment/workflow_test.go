@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -144,6 +145,39 @@ func TestWorkflowWhereNobodyLooks(t *testing.T) {
 	l.settle(l.play)
 	if l.get() != nil || len(l.list(argoworkflows.WorkflowGVK)) > 0 {
 		t.Error("something is left")
+	}
+}
+
+// collect plays how Argo Workflows deletes what is over: so long after its end as the Workflow says, or else its template.
+func (l *lab) collect(template time.Duration) {
+	l.t.Helper()
+	for _, w := range l.list(argoworkflows.WorkflowGVK) {
+		after := template
+		if seconds, said, _ := unstructured.NestedInt64(w.Object, "spec", "ttlStrategy", "secondsAfterSuccess"); said {
+			after = time.Duration(seconds) * time.Second
+		}
+		if state := argoworkflows.Read(&w); state.Over() && l.clock.Now().Sub(state.FinishedAt) > after {
+			l.deleteObject(&w)
+		}
+	}
+}
+
+// The verdict of a Workflow that ends while no manager runs is read, however soon its template has Argo Workflows delete it; it goes
+// with the Experiment.
+func TestNote51WorkflowThatIsCollected(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterHub)), nginx(), template())
+	l.until(v1alpha1.PhaseRunning)
+	l.play()
+	l.later(time.Hour)
+	l.collect(5 * time.Second)
+	l.settle(l.play)
+	if got := l.get().Status; got.Phase != v1alpha1.PhaseComplete {
+		t.Errorf("it is %s: %s", got.Phase, l.message(v1alpha1.ConditionWorkflowSucceeded))
+	}
+	l.remove()
+	l.settle(l.play)
+	if len(l.list(argoworkflows.WorkflowGVK)) > 0 {
+		t.Error("the Workflow is left")
 	}
 }
 

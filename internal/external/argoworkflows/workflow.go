@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -44,6 +45,10 @@ type Workflow struct {
 	Deadline time.Duration
 }
 
+// kept is for how long Argo Workflows keeps a Workflow that is over, in seconds, whatever its template says: a verdict that nobody has
+// read goes with it.
+const kept = int64(math.MaxInt32)
+
 // Object is the Workflow as Argo Workflows takes it.
 func (w Workflow) Object() *unstructured.Unstructured {
 	parameters := make([]any, 0, len(w.Parameters))
@@ -53,6 +58,8 @@ func (w Workflow) Object() *unstructured.Unstructured {
 	spec := map[string]any{
 		"serviceAccountName": w.ServiceAccount,
 		"arguments":          map[string]any{"parameters": parameters},
+		// Each, because what Argo Workflows has as a default stands beside what is not said here.
+		"ttlStrategy": map[string]any{"secondsAfterCompletion": kept, "secondsAfterSuccess": kept, "secondsAfterFailure": kept},
 	}
 	if seconds := int64(w.Deadline / time.Second); seconds > 0 {
 		spec["activeDeadlineSeconds"] = seconds

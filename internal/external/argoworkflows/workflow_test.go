@@ -15,6 +15,7 @@ import (
 )
 
 func TestObject(t *testing.T) {
+	keeps := map[string]any{"secondsAfterCompletion": kept, "secondsAfterSuccess": kept, "secondsAfterFailure": kept}
 	tests := map[string]struct {
 		workflow Workflow
 		want     map[string]any
@@ -27,6 +28,7 @@ func TestObject(t *testing.T) {
 			map[string]any{
 				"workflowTemplateRef": map[string]any{"name": "validation"},
 				"serviceAccountName":  "argo-workflow",
+				"ttlStrategy":         keeps,
 				"arguments": map[string]any{"parameters": []any{
 					map[string]any{"name": "a", "value": ""},
 					map[string]any{"name": "b", "value": "2"},
@@ -39,6 +41,7 @@ func TestObject(t *testing.T) {
 			map[string]any{
 				"workflowTemplateRef": map[string]any{"name": "t"},
 				"serviceAccountName":  "",
+				"ttlStrategy":         keeps,
 				"arguments":           map[string]any{"parameters": []any{}},
 			},
 		},
