@@ -19,7 +19,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
-// apply carries the plan out, in its order. A write that fails ends those of its target, and
+// apply carries the plan out, in its order, but for what has not come to its end before, which comes last. A write that fails ends those of its target, and
 // what is for the whole Experiment, and leaves the other targets alone. Deletions of a teardown rest on
 // nothing but that: one that is refused must not keep a cluster.
 func (s *scope) apply(ctx context.Context) error {
@@ -38,6 +38,8 @@ func (s *scope) apply(ctx context.Context) error {
 		s.plan.Verdict, s.plan.Steps, s.plan.Targets = false, nil, nil
 		return unconfirmed
 	}
+	order := s.refusals.longestAgo(s.experiment)
+	slices.SortStableFunc(s.plan.Writes, func(a, b Write) int { return order(s.turn(a), s.turn(b)) })
 	var errs []error
 	for _, w := range s.plan.Writes {
 		ends := w.Action == Delete && goingDown(s.experiment)
@@ -140,9 +142,34 @@ func (s *scope) writer() kube.Writer {
 	return kube.Writer{Client: s.Live, Marks: marks, Owner: s.experiment, Strange: argocd.Strange}
 }
 
-// act writes one child. One that somebody changes, or deletes, by a program is not brought to the state that the spec asks for again
-// and again: every time Argo CD would compare it, or a cluster be paid for, anew. A teardown waits for nobody.
+// turn is by what a write takes its turn: in a teardown the deletions rest on nothing, and otherwise those of a target on each other.
+// What is for the whole Experiment has its place.
+func (s *scope) turn(w Write) string {
+	switch {
+	case goingDown(s.experiment):
+		return kube.Describe(w.Object)
+	case w.Target == "":
+		return ""
+	}
+	return refusedTarget(w.Target)
+}
+
+// act writes one child when it is its turn.
 func (s *scope) act(ctx context.Context, w Write) error {
+	turn := s.turn(w)
+	if ctx.Err() == nil {
+		s.refusals.begin(s.experiment, turn, s.now)
+	}
+	err := s.contend(ctx, w)
+	if err == nil {
+		s.refusals.end(s.experiment, turn)
+	}
+	return err
+}
+
+// contend writes one child. One that somebody changes, or deletes, by a program is not brought to the state that the spec asks for again
+// and again: every time Argo CD would compare it, or a cluster be paid for, anew. A teardown waits for nobody.
+func (s *scope) contend(ctx context.Context, w Write) error {
 	if w.Action != Ensure || goingDown(s.experiment) {
 		return s.write(ctx, w, nil)
 	}

@@ -177,8 +177,9 @@
 // first (kube.Enqueue), and a quarter of the workers, at least one, begins new ones, namespaces in turn and of each the
 // oldest first (kube.Gate), so that neither what is under way nor another namespace waits for a thousand that come at
 // once. What hangs, by somebody's webhook, is let go of by the gate after a quarter of a second, and is not counted
-// among the workers after one (kube.Workers). An Application whose sync Argo CD has tried and does not try any more
-// is synced again, once, after one minute to ten: as long as it has been tried until then. Errors, a name that
+// among the workers after one (kube.Workers). What has not come to its end is tried last of its Experiment's in the
+// next pass, which it may take all the time of, too. An Application whose sync Argo CD has tried and does not try any
+// more is synced again, once, after one minute to ten: as long as it has been tried until then. Errors, a name that
 // another's object has taken among them, are tried again after 0.2 s, doubling up to a minute.
 //
 // # What it reads live

@@ -85,13 +85,10 @@ func (s *scope) takeTargets(ctx context.Context) error {
 	var errs []error
 	blind := false
 	s.plan.Teardown = &v1alpha1.TeardownStatus{}
-	for _, group := range groups(s.experiment, begun) {
-		part := s.partOf(group)
-		err := part.observe(ctx)
-		if err == nil {
-			part.plan = part.facts().teardown()
-			err = errors.Join(part.apply(ctx), part.seen.readErrors())
-		}
+	all, order := groups(s.experiment, begun), s.refusals.longestAgo(s.experiment)
+	slices.SortStableFunc(all, func(a, b []*Leaving) int { return order(turnOf(a), turnOf(b)) })
+	for _, group := range all {
+		part, err := s.takeGroup(ctx, group)
 		s.plan.lookIn(part.plan.Wait)
 		switch {
 		case part.plan.Teardown != nil:
@@ -117,6 +114,26 @@ func (s *scope) takeTargets(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// turnOf is by what a group takes its turn.
+func turnOf(group []*Leaving) string { return refusedTarget(group[0].Target) }
+
+// takeGroup takes a group a step down, and returns the pass that it was.
+func (s *scope) takeGroup(ctx context.Context, group []*Leaving) (*scope, error) {
+	if ctx.Err() == nil {
+		s.refusals.begin(s.experiment, turnOf(group), s.now)
+	}
+	part := s.partOf(group)
+	err := part.observe(ctx)
+	if err == nil {
+		part.plan = part.facts().teardown()
+		err = errors.Join(part.apply(ctx), part.seen.readErrors())
+	}
+	if err == nil {
+		s.refusals.end(s.experiment, turnOf(group))
+	}
+	return part, err
 }
 
 // partOf is a pass over some targets alone: as if the Experiment had no others, no Workflow, and were

@@ -26,6 +26,42 @@ type refusals struct {
 	mu sync.Mutex
 	// byOwner has them by the UID of the Experiment and by what it is.
 	byOwner map[types.UID]map[string]refusal
+	// begun is, by the same, when something was begun last that has not come to its end.
+	begun map[types.UID]map[string]time.Time
+}
+
+// begin notes that something is begun for an Experiment; "" is nothing.
+func (r *refusals) begin(e *v1alpha1.Experiment, what string, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if what == "" {
+		return
+	}
+	if r.begun == nil {
+		r.begun = map[types.UID]map[string]time.Time{}
+	}
+	if r.begun[e.UID] == nil {
+		r.begun[e.UID] = map[string]time.Time{}
+	}
+	r.begun[e.UID][what] = now
+}
+
+// end notes that it has come to its end.
+func (r *refusals) end(e *v1alpha1.Experiment, what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if delete(r.begun[e.UID], what); len(r.begun[e.UID]) == 0 {
+		delete(r.begun, e.UID)
+	}
+}
+
+// longestAgo compares what has not come to its end by when it was begun last, and what was not begun comes first: what hangs, by
+// somebody's webhook, may take all the time of a pass, and must not take that of the others in every pass.
+func (r *refusals) longestAgo(e *v1alpha1.Experiment) func(a, b string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	begun := maps.Clone(r.begun[e.UID])
+	return func(a, b string) int { return begun[a].Compare(begun[b]) }
 }
 
 // of are those of an Experiment.
@@ -70,4 +106,5 @@ func (r *refusals) forget(e *v1alpha1.Experiment) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.byOwner, e.UID)
+	delete(r.begun, e.UID)
 }
