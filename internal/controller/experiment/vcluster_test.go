@@ -402,6 +402,26 @@ func TestStuckClusterLosesWhatItNames(t *testing.T) {
 	}
 }
 
+// What a Cluster says of why it does not go is told of it when it is left behind.
+func TestClusterSaysWhyItStays(t *testing.T) {
+	l := onVCluster(t)
+	l.settle(l.play)
+	l.remove()
+	l.settle(l.deploy)
+	cluster := l.list(capi.ClusterGVK)[0]
+	_ = unstructured.SetNestedSlice(cluster.Object, []any{
+		map[string]any{"type": "Deleting", "status": "True", "reason": "WaitingForWorkersDeletion", "message": "* Machine x: cannot evict pod"},
+	}, "status", "conditions")
+	l.update(&cluster)
+	for i := range 5 {
+		l.later(time.Duration(i) * (defaultDeadline/4 + time.Second))
+		l.settle(l.deploy)
+	}
+	if left := l.orphans(); len(left) != 1 || !strings.Contains(left[0].Error, "cannot evict pod") {
+		t.Errorf("left behind is %+v", left)
+	}
+}
+
 // experimentNamed is an Experiment of which only the name and UID are known.
 func experimentNamed(l *lab) *v1alpha1.Experiment {
 	e := experimentOf()

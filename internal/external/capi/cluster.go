@@ -3,6 +3,7 @@
 package capi
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -63,7 +64,7 @@ type ClusterState struct {
 	Ready bool
 	// Failed: its provider has given it up.
 	Failed bool
-	// Message is why it is not ready, as "Reason: message"; it may be empty.
+	// Message is why it is not ready, or does not go, as "Reason: message"; it may be empty.
 	Message string
 	// Endpoint is the URL of its API server; empty while it is not known, or where what is said is none.
 	Endpoint string
@@ -76,6 +77,9 @@ func ReadCluster(cluster *unstructured.Unstructured) ClusterState {
 			flag(cluster, "status", "infrastructureReady") && flag(cluster, "status", "controlPlaneReady"),
 		Endpoint: endpoint(cluster),
 	}
+	if deleting := conditions.Of(cluster, "Deleting"); deleting["status"] == "True" {
+		s.Message = conditions.Said(deleting)
+	}
 	if s.Ready {
 		return s
 	}
@@ -86,7 +90,7 @@ func ReadCluster(cluster *unstructured.Unstructured) ClusterState {
 			return ClusterState{Failed: true, Message: conditions.Join(reason, message), Endpoint: s.Endpoint}
 		}
 	}
-	s.Message = waitsFor(cluster)
+	s.Message = cmp.Or(s.Message, waitsFor(cluster))
 	return s
 }
 

@@ -91,6 +91,18 @@ status:
   conditions:
   - {type: Available, status: "False", reason: NotAvailable, message: "* WorkersAvailable: no machines", ` + at + `}
 `, ClusterState{Ready: true, Endpoint: "https://203.0.113.10:6443"}},
+		"ready, and going": {"v1beta2", endpoint + `
+status:
+  initialization: {infrastructureProvisioned: true, controlPlaneInitialized: true}
+  conditions:
+  - {type: Deleting, status: "True", reason: WaitingForWorkersDeletion, message: "* MachineDeployments: x", ` + at + `}
+`, ClusterState{Ready: true, Endpoint: "https://203.0.113.10:6443", Message: "WaitingForWorkersDeletion: * MachineDeployments: x"}},
+		"not ready, and going": {"v1beta2", `
+status:
+  conditions:
+  - {type: InfrastructureReady, status: "False", reason: NotReady, message: "", ` + at + `}
+  - {type: Deleting, status: "True", reason: WaitingForInfrastructureDeletion, message: "", ` + at + `}
+`, ClusterState{Message: "WaitingForInfrastructureDeletion"}},
 		"failed": {"v1beta2", "status: {phase: Failed, deprecated: {v1beta1: {failureReason: CreateError, failureMessage: quota}}}\n",
 			ClusterState{Failed: true, Message: "CreateError: quota"}},
 		"ready, v1beta1": {"v1beta1", endpoint + "status: {infrastructureReady: true, controlPlaneReady: true}\n",
