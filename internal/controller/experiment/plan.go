@@ -205,8 +205,8 @@ func (f facts) bringUp() Plan {
 	if p.Verdict {
 		p.Writes, p.Confirm = nil, nil
 	}
-	if f.seen.Workflow != nil && p.Wait == 0 {
-		p.Wait = f.nextLook(*f.seen.Workflow)
+	if f.seen.Workflow != nil {
+		p.lookIn(f.nextLook(*f.seen.Workflow))
 	}
 	p.Confirm = append(p.Confirm, f.deployed(p, targets)...)
 	if p.Verdict {

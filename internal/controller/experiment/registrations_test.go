@@ -72,6 +72,28 @@ func TestTwoTargetsRegisterOneCluster(t *testing.T) {
 	}
 }
 
+// A kubeconfig that is late is looked for as soon as ever, whatever of the same Experiment is looked at later.
+func TestLateKubeconfigBesideATakenName(t *testing.T) {
+	l := newLab(t, experimentOf(existingTarget("a", "late"), existingTarget("b", "staging"), existingTarget("c", "theirs")),
+		staging(kubeconfig), other("theirs"), nginx(), template())
+	l.mustReconcile()
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	if wait := l.pass(); wait != secretDelay {
+		t.Errorf("it looks again after %s", wait)
+	}
+}
+
+// So is a Workflow that the cache does not have, whose end nobody tells.
+func TestUnseenWorkflowBesideADisconnectedCluster(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	l.until(v1alpha1.PhaseRunning)
+	l.reconciler.Foreign = without{l.client, "Workflow"}
+	l.disconnect("ComparisonError", "the server has asked for the client to provide credentials")
+	if wait := l.pass(); wait != leftoverDelay {
+		t.Errorf("it looks again after %s", wait)
+	}
+}
+
 // meanwhile is a live client of a pass in which something happens after cluster Secrets were listed.
 type meanwhile struct {
 	client.Client

@@ -288,12 +288,12 @@ func (f facts) lookForCredentials(p *Plan, t *target, c Connection, reason strin
 		f.grantAgain(p, t, c)
 	case c.Missing != "":
 	case reason == v1alpha1.ReasonNameTaken:
-		p.Wait = lastLook
+		p.lookIn(lastLook)
 		if c.Stray != nil {
 			p.Writes = append(p.Writes, Write{Action: Delete, Object: c.Stray, Known: true, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
 		}
 	default:
-		p.Wait = secretDelay
+		p.lookIn(secretDelay)
 	}
 }
 
