@@ -576,12 +576,12 @@ func TestClusterThatIsReplaced(t *testing.T) {
 // must not meet there.
 func TestNote05And47NamespaceOnTheHub(t *testing.T) {
 	e := experimentOf(targetOf("web", v1alpha1.ClusterHub))
-	e.Name = "kube-system"
+	e.Name = "cert-manager"
 	l := newLab(t, e, nginx(), template())
 	l.until(v1alpha1.PhaseReady)
 	app := l.list(argocd.ApplicationGVK)[0]
 	name, _, _ := unstructured.NestedString(app.Object, "spec", "destination", "namespace")
-	if name == "kube-system" || !strings.HasPrefix(name, "kube-system-") {
+	if name == "cert-manager" || !strings.HasPrefix(name, "cert-manager-") {
 		t.Fatalf("it deploys into %s", name)
 	}
 	labels, _, _ := unstructured.NestedStringMap(app.Object, "spec", "syncPolicy", "managedNamespaceMetadata", "labels")
@@ -1356,6 +1356,27 @@ func TestStaleApplicationsAreNotValidatedAgain(t *testing.T) {
 	l.reconciler.Foreign = l.client
 	l.settle(l.play)
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// On a cluster that others share no Experiment has a namespace of those that clusters keep for themselves, of which policies make
+// exceptions, whatever its own name.
+func TestNamedLikeASystem(t *testing.T) {
+	for name, own := range map[string]v1alpha1.ClusterType{
+		"kube-system": v1alpha1.ClusterHub, "kube-x": v1alpha1.ClusterVCluster, "kube": v1alpha1.ClusterHub, "kube.x": v1alpha1.ClusterExisting,
+	} {
+		target := targetOf("web", own)
+		if own == v1alpha1.ClusterExisting {
+			target = existingTarget("web", "staging")
+		}
+		e := experimentOf(target)
+		e.Name = name
+		l := newLab(t, e, nginx(), template(), staging(kubeconfig))
+		l.settle(l.play)
+		l.expect(v1alpha1.ConditionAccepted, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec)
+		if m := l.message(v1alpha1.ConditionAccepted); !strings.Contains(m, "another name") {
+			t.Errorf("of %s it says %q", name, m)
+		}
+	}
 }
 
 // What was begun by a manager that allowed more goes on.

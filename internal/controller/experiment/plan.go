@@ -421,11 +421,20 @@ func withoutTalos(spec v1alpha1.ExperimentSpec) string {
 	return ""
 }
 
-// inSystemNamespace says which target would be deployed into a namespace that is the cluster's own, because
-// the Experiment has its name.
+// inSystemNamespace says which target would have a namespace that is the cluster's own, because the Experiment has its name, or one of
+// the names that clusters keep for themselves: policies make exceptions of those, which a cluster that others share must not make of what
+// is its author's.
 func (f facts) inSystemNamespace() string {
 	for _, t := range f.experiment.Spec.Targets {
-		if namespace := f.names.deployed(t); f.experiment.Status.StartedAt == nil && !shared(t) && strings.HasPrefix(namespace, "kube-") {
+		if f.experiment.Status.StartedAt != nil {
+			break // it has it
+		}
+		const system = "kube-"
+		alone := shared(t) || providerOf(t).housed()
+		switch own, namespace := f.names.ownNamespace(t), f.names.deployed(t); {
+		case alone && strings.HasPrefix(own, system):
+			return fmt.Sprintf("spec.targets: target %s would have the namespace %s, and those that begin with %s are the cluster's own; give the Experiment another name", t.Name, own, system)
+		case strings.HasPrefix(namespace, system):
 			return fmt.Sprintf("spec.targets: target %s would be deployed into %s, which is the cluster's own; set its namespace to another", t.Name, namespace)
 		}
 	}
