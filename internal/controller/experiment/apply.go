@@ -19,9 +19,9 @@ import (
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
-// apply carries the plan out, in its order, but for what has not come to its end before, which comes last. A write that fails ends those of its target, and
-// what is for the whole Experiment, and leaves the other targets alone. Deletions of a teardown rest on
-// nothing but that: one that is refused must not keep a cluster.
+// apply carries the plan out, in its order, but for what has not come to its end before, which comes after the others of
+// its like. A write that fails ends those of its target, and what is for the whole Experiment, and leaves the other
+// targets alone. Deletions of a teardown rest on nothing but that: one that is refused must not keep a cluster.
 func (s *scope) apply(ctx context.Context) error {
 	if s.plan.Expire {
 		log.FromContext(ctx).Info("Deleting expired Experiment")
@@ -38,8 +38,7 @@ func (s *scope) apply(ctx context.Context) error {
 		s.plan.Verdict, s.plan.Steps, s.plan.Targets = false, nil, nil
 		return unconfirmed
 	}
-	order := s.refusals.longestAgo(s.experiment)
-	slices.SortStableFunc(s.plan.Writes, func(a, b Write) int { return order(s.turn(a), s.turn(b)) })
+	s.takeTurns()
 	var errs []error
 	for _, w := range s.plan.Writes {
 		ends := w.Action == Delete && goingDown(s.experiment)
@@ -152,6 +151,23 @@ func (s *scope) turn(w Write) string {
 		return ""
 	}
 	return refusedTarget(w.Target)
+}
+
+// takeTurns has the writes that take turns follow each other by what was begun longest ago. The others keep their places: what comes after
+// those of targets rests on them.
+func (s *scope) takeTurns() {
+	var places []int
+	var turns []Write
+	for i, w := range s.plan.Writes {
+		if s.turn(w) != "" {
+			places, turns = append(places, i), append(turns, w)
+		}
+	}
+	order := s.refusals.longestAgo(s.experiment)
+	slices.SortStableFunc(turns, func(a, b Write) int { return order(s.turn(a), s.turn(b)) })
+	for i, place := range places {
+		s.plan.Writes[place] = turns[i]
+	}
 }
 
 // act writes one child when it is its turn.
