@@ -127,7 +127,7 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 	if !now.there() {
 		return executor.Gone, nil
 	}
-	if err := volumesGo(before.of(), now.object, now.value); err != nil { // before its autoscalers are touched
+	if err := mustStay(before.of(), now.object, now.value); err != nil { // before its autoscalers are touched
 		return nil, fmt.Errorf("putting %s to sleep: %w", before, err)
 	}
 	c := &sleeper{captured, before, captured.Fresh}
@@ -186,7 +186,7 @@ func (t *target) sleep(ctx context.Context, s *sleeper, p *part) (value any, the
 		if err := s.changed(p, value); err != nil || f.isAsleep(value) {
 			return err
 		}
-		if err := volumesGo(p.of(), now.object, value); err != nil {
+		if err := mustStay(p.of(), now.object, value); err != nil {
 			return err
 		}
 		s.Fresh = false

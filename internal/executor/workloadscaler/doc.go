@@ -17,8 +17,10 @@
 // Not touched is what another of the target's resources, or one that is excluded, controls, a ReplicaSet that anything
 // controls, and the twins of ExperimentDeployments, whose replicas would be put back at once. A Job that runs comes to
 // its end: only new ones are held back, and Kubernetes makes up for the last one that was missed when the CronJob
-// wakes, unless that is longer ago than its startingDeadlineSeconds. A StatefulSet that deletes its volumes when it is
-// scaled down is an error, before anything is stopped, and also where it comes to that only later.
+// wakes, unless that is longer ago than its startingDeadlineSeconds.
+//
+// An error, before anything is stopped, is what would not come back, and also where it comes to that only later: volumes,
+// where a StatefulSet, or what makes one, deletes them when it is scaled down, and a CloneSet (OpenKruise) that has some.
 //
 // Nothing here knows what serves an admission webhook. Leave that out of the target where the webhook is not to be ignored
 // and asked about the namespace of the manager, or its own: as long as it sleeps nobody may make what wakes it.

@@ -165,19 +165,46 @@ func (t *target) capture(ctx context.Context, f found) (*state, error) {
 	if ready, _ := readyOf(f.object, at); f.kind.scaled && ready < wanted(s.part) {
 		s.Ready = &ready
 	}
-	if err := volumesGo(f.kind, f.object, value); err != nil {
+	if err := mustStay(f.kind, f.object, value); err != nil {
 		return nil, fmt.Errorf("looking at %s: %w", s, err)
 	}
 	return s, nil
 }
 
-// volumesGo is an error where an object would lose its volumes by being put to sleep, which nothing brings back.
-func volumesGo(k kind, object *unstructured.Unstructured, value any) error {
-	policy, _, _ := unstructured.NestedString(object.Object, "spec", "persistentVolumeClaimRetentionPolicy", "whenScaled")
-	if k.gvr == statefulSets.gvr && policy == "Delete" && !k.field.isAsleep(value) {
-		return errors.New("it deletes its volumes when it is scaled down; set spec.persistentVolumeClaimRetentionPolicy.whenScaled to Retain, or exclude it")
+// mustStay is an error where an object would lose by being put to sleep what nothing brings back.
+func mustStay(k kind, object *unstructured.Unstructured, value any) error {
+	if !k.scaled || k.field.isAsleep(value) {
+		return nil
+	}
+	return volumesGo(k, object)
+}
+
+// volumesGo is an error where it would lose its volumes.
+func volumesGo(k kind, object *unstructured.Unstructured) error {
+	spec, _ := object.Object["spec"].(map[string]any)
+	templates, _ := spec["volumeClaimTemplates"].([]any)
+	switch {
+	case deletesVolumes(spec):
+		return errors.New("it deletes its volumes when it is scaled down; set persistentVolumeClaimRetentionPolicy.whenScaled in its spec to Retain, or exclude it")
+	case k.gvr.GroupResource() == cloneSets && len(templates) > 0:
+		return errors.New("it deletes its volumes when it is scaled down, as CloneSets do; exclude it")
 	}
 	return nil
+}
+
+// cloneSets of OpenKruise delete the volumes of a pod with it.
+var cloneSets = schema.GroupResource{Group: "apps.kruise.io", Resource: "clonesets"}
+
+// deletesVolumes says whether a spec, or what is in there, has the policy of a StatefulSet that deletes volumes when that is scaled down:
+// kinds of others hand it on to one.
+func deletesVolumes(spec map[string]any) bool {
+	for name, value := range spec {
+		within, _ := value.(map[string]any)
+		if name == "persistentVolumeClaimRetentionPolicy" && within["whenScaled"] == "Delete" || deletesVolumes(within) {
+			return true
+		}
+	}
+	return false
 }
 
 // scale is the subresource of an object; nil if the object has gone.

@@ -61,3 +61,26 @@ func TestForeignCreatedAgain(t *testing.T) {
 		t.Errorf("after the wake-up it has %s: %s", got, r.Left())
 	}
 }
+
+// Kinds of others lose their volumes, too, when they are scaled down: those that hand the policy on to StatefulSets, and CloneSets.
+func TestVolumesOfOthers(t *testing.T) {
+	w := newWorld(t)
+	for name, spec := range map[string]string{
+		"itself": "{loaves: 3, persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}}",
+		"within": "{loaves: 3, template: {persistentVolumeClaimRetentionPolicy: {whenScaled: Delete}}}",
+	} {
+		w.apply("{apiVersion: example.com/v1, kind: Oven, metadata: {name: " + name + "}, spec: " + spec + "}")
+		err := w.night(`{"includedGroups": ["Oven.example.com"]}`).Shutdown(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "Oven "+w.namespace+"/"+name+": it deletes its volumes") {
+			t.Errorf("%s: error %v", name, err)
+		}
+		w.expect("3", "Oven", name, "spec", "loaves")
+		w.remove("Oven", name)
+	}
+	for volumes, want := range map[string]bool{"[]": false, "[{metadata: {name: data}}]": true} {
+		set := executortest.Objects(t, "{apiVersion: apps.kruise.io/v1alpha1, kind: CloneSet, metadata: {name: a}, spec: {replicas: 3, volumeClaimTemplates: "+volumes+"}}")[0]
+		if err := mustStay(known(parseResource("apps.kruise.io/v1alpha1/clonesets")), set, int64(3)); (err != nil) != want {
+			t.Errorf("volumes %s: %v", volumes, err)
+		}
+	}
+}
