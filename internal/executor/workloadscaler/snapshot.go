@@ -176,7 +176,10 @@ func mustStay(k kind, object *unstructured.Unstructured, value any) error {
 	if !k.scaled || k.field.isAsleep(value) {
 		return nil
 	}
-	return volumesGo(k, object)
+	if err := volumesGo(k, object); err != nil {
+		return err
+	}
+	return heldBack(k, object)
 }
 
 // volumesGo is an error where it would lose its volumes.
@@ -190,6 +193,31 @@ func volumesGo(k kind, object *unstructured.Unstructured) error {
 		return errors.New("it deletes its volumes when it is scaled down, as CloneSets do; exclude it")
 	}
 	return nil
+}
+
+// heldBack is an error where an update of it is held back: without pods it counts as updated, and all of them would wake so.
+func heldBack(k kind, object *unstructured.Unstructured) error {
+	if count(object, "updatedReplicas") >= count(object, "replicas") {
+		return nil
+	}
+	paused, _, _ := unstructured.NestedBool(object.Object, "spec", "paused")
+	switch {
+	case k.gvr == deployments.gvr && paused:
+		return errors.New("its rollout is paused, and would be through when it wakes; resume it or undo it, or exclude it")
+	case k.gvr == statefulSets.gvr && partly(object):
+		return errors.New("its spec.updateStrategy holds an update back, which would be through when it wakes; complete that or undo it, or exclude it")
+	}
+	return nil
+}
+
+// partly says whether a StatefulSet of two revisions is not to be updated any further by itself.
+func partly(object *unstructured.Unstructured) bool {
+	at := func(path ...string) string {
+		text, _, _ := unstructured.NestedString(object.Object, path...)
+		return text
+	}
+	partition, _, _ := unstructured.NestedInt64(object.Object, "spec", "updateStrategy", "rollingUpdate", "partition")
+	return at("status", "currentRevision") != at("status", "updateRevision") && (partition > 0 || at("spec", "updateStrategy", "type") == "OnDelete")
 }
 
 // cloneSets of OpenKruise delete the volumes of a pod with it.

@@ -1,0 +1,89 @@
+package workloadscaler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/labkeeper/labkeeper/internal/executor/executortest"
+)
+
+// images are those of the pods that there are, sorted.
+func (w *world) images() (all []string) {
+	w.Helper()
+	pods, err := w.in("Pod").List(w.Context(), metav1.ListOptions{})
+	w.must(err)
+	for i := range pods.Items {
+		containers, _, _ := unstructured.NestedSlice(pods.Items[i].Object, "spec", "containers")
+		if pods.Items[i].GetDeletionTimestamp() == nil {
+			all = append(all, fmt.Sprint(containers[0].(map[string]any)["image"]))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// An update that somebody holds back is not through in the morning.
+func TestUpdatesThatAreHeldBack(t *testing.T) {
+	const newer = `{"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "example.com/newer"}]}}}}`
+	for name, test := range map[string]struct {
+		kind, spec string
+		// updated pods are waited for, before a second change.
+		updated, then string
+	}{
+		"by a partition": {"StatefulSet", "podManagementPolicy: Parallel, updateStrategy: {rollingUpdate: {partition: 2}}", "1", "{}"},
+		"until later":    {"StatefulSet", "podManagementPolicy: Parallel, updateStrategy: {rollingUpdate: {partition: 9}}", "<nil>", "{}"},
+		"by OnDelete":    {"StatefulSet", "podManagementPolicy: Parallel, updateStrategy: {type: OnDelete}", "<nil>", "{}"},
+		"by a pause":     {"Deployment", "strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}", "1", `{"spec": {"paused": true}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(strings.NewReplacer("kind: Deployment", "kind: "+test.kind, "spec: {replicas", "spec: {"+test.spec+", replicas").Replace(deployment("web", 3)))
+			w.calm()
+			executortest.Until(t, "three pods", func(context.Context) (bool, error) { return w.at(test.kind, "web", "status", "replicas") == "3", nil })
+			w.patch(test.kind, "web", newer)
+			w.calm()
+			executortest.Until(t, "what is updated", func(context.Context) (bool, error) {
+				return w.at(test.kind, "web", "status", "updatedReplicas") == test.updated && len(w.images()) >= 3, nil
+			})
+			w.patch(test.kind, "web", test.then)
+			w.calm()
+			before := w.images()
+			r := w.night(`{"includedGroups": ["` + test.kind + `"]}`)
+			err := r.Shutdown(t.Context())
+			if err == nil {
+				executortest.Until(t, "no pods", func(context.Context) (bool, error) { return len(w.images()) == 0, nil })
+				w.calm()
+				w.must(r.WakeUp(t.Context()))
+				executortest.Until(t, "three pods", func(context.Context) (bool, error) { return len(w.images()) == 3, nil })
+			}
+			if after := w.images(); err == nil || !slices.Equal(after, before) {
+				t.Errorf("the pods were %s, and are %s; error %v", before, after, err)
+			}
+		})
+	}
+}
+
+// An update that is only under way keeps nothing awake.
+func TestUpdatesUnderWay(t *testing.T) {
+	const held = "updateStrategy: {rollingUpdate: {partition: 2}}, "
+	for name, test := range map[string]struct {
+		kind         kind
+		spec, status string
+	}{
+		"a Deployment":                       {deployments, "", ""},
+		"a StatefulSet":                      {statefulSets, "", "currentRevision: a, updateRevision: b, "},
+		"pods that end, and it is of no two": {statefulSets, held, "currentRevision: a, updateRevision: a, "},
+	} {
+		object := executortest.Objects(t, "{apiVersion: apps/v1, kind: "+test.kind.name+", metadata: {name: a}, spec: {"+test.spec+"replicas: 3}, "+
+			"status: {"+test.status+"replicas: 3, updatedReplicas: 1}}")[0]
+		if err := mustStay(test.kind, object, int64(3)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
