@@ -4,6 +4,7 @@
 package executor
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,13 +94,15 @@ type Target interface {
 
 // Renewer is a target whose resources somebody may change between two attempts: a resource that is known is brought back to what Renew
 // says, where it is now as found says. What an attempt before may have changed, which of one that is untouched nobody has told, is
-// taken from what is known.
+// taken from what is known. What an attempt of another cycle has put to sleep, and is awake by now, somebody has woken since (former):
+// how he has made it is how it was.
 type Renewer interface {
-	Renew(known restore.Resource, found json.RawMessage) (before json.RawMessage, err error)
+	Renew(known restore.Resource, found json.RawMessage, former bool) (before json.RawMessage, err error)
 }
 
-// Capture takes a resource into a restore point as it was found, and says whether nothing was known of it.
-func Capture(target Target, point *restore.Point, found Resource) (first bool, err error) {
+// Capture takes a resource into a restore point, which may be that of a former cycle, as it was found, and says whether nothing was known
+// of it.
+func Capture(target Target, point *restore.Point, found Resource, former bool) (first bool, err error) {
 	if point.Capture(found.Key, found.State) {
 		return true, nil
 	}
@@ -108,9 +111,12 @@ func Capture(target Target, point *restore.Point, found Resource) (first bool, e
 		return false, nil
 	}
 	known := point.Resource(found.Key)
-	before, err := renewer.Renew(*known, found.State)
+	before, err := renewer.Renew(*known, found.State, former)
 	if err != nil {
 		return false, fmt.Errorf("capturing %s again: %w", found.Key, err)
+	}
+	if former && !bytes.Equal(before, known.Before) {
+		known.State, known.Slept = restore.Captured, nil // it is to be put to sleep as if for the first time
 	}
 	known.Before = slices.Clone(before)
 	return false, nil

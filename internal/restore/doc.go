@@ -9,7 +9,8 @@
 // restored or left to whoever has changed it meanwhile; then, and only then, it is released.
 //
 // A point belongs to a target of a plan by their names, not to a cycle or a UID: as long as it lives, the target is
-// asleep by it, whoever asks.
+// asleep by it, whoever asks. One that another cycle goes on with, as it was left, or has come back with a backup, tells
+// only of what still sleeps: what somebody has woken is captured as it is by then.
 //
 // # Its form
 //

@@ -273,6 +273,40 @@ func TestLeftLastNight(t *testing.T) {
 	}
 }
 
+// renewer is a world that is asked what its resources are brought back to, and whether a former cycle has put them to sleep.
+type renewer struct {
+	*world
+	former []bool
+}
+
+func (r *renewer) Parse(json.RawMessage) (executor.Parameters, error) { return r, nil }
+func (r *renewer) Open(context.Context, executor.Session) (executor.Target, error) {
+	r.former = nil
+	return r, nil
+}
+
+func (r *renewer) Renew(known restore.Resource, _ json.RawMessage, former bool) (json.RawMessage, error) {
+	r.former = append(r.former, former)
+	return known.Before, nil
+}
+
+// What a former cycle has left asleep is told from what an attempt before has put to sleep.
+func TestFormerCycle(t *testing.T) {
+	w := newWorld(t)
+	r := &renewer{world: w}
+	for i, cycle := range []string{"c1", "c1", "c2", "c2"} {
+		w.fence, w.calls = fmt.Sprint("e", i), nil
+		task := Task{Operation: shutdown, Plan: "shop/nights", Target: "all", Type: "world", Cycle: cycle, Execution: w.fence, Attempt: 1, Deadline: time.Hour}
+		result := Run(t.Context(), task, Deps{Store: memory{w, task.Execution}, Executors: executor.Registry{"world": r}, Clock: w.clock})
+		if is := i == 2; !result.Completed || len(r.former) > 0 && r.former[0] != is || (len(r.former) == 0) != (i == 0) {
+			t.Errorf("attempt %d, %s: asked about a former cycle %v, and the result is %+v", i, cycle, r.former, result)
+		}
+		if got := w.point().Cycle; got != cycle {
+			t.Errorf("attempt %d: the restore point is of cycle %s", i, got)
+		}
+	}
+}
+
 // The type of a target that is awake may change.
 func TestAnotherTypeAwake(t *testing.T) {
 	w := newWorld(t)

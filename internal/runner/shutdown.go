@@ -33,8 +33,10 @@ func (r *run) capture() error {
 	if r.point == nil || len(r.point.Open()) == 0 {
 		r.point = &restore.Point{Plan: r.task.Plan, Target: r.task.Target, Executor: r.task.Type, Cycle: r.task.Cycle, Cluster: r.cluster}
 	}
+	former := r.point.Cycle != r.task.Cycle
+	r.point.Cycle = r.task.Cycle
 	for _, resource := range found {
-		first, err := executor.Capture(r.target, r.point, resource)
+		first, err := executor.Capture(r.target, r.point, resource, former)
 		if err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ type Task struct {
 	Plan, Target string
 	// Type is the executor.
 	Type string
-	// Cycle of the plan.
+	// Cycle of the plan, by a name that no other has, be it of another plan of this name.
 	Cycle string
 	// Execution is the name of the Job. It is the fence: the ConfigMap of the restore point carries the one that may
 	// write to it (AnnotationExecution), and a runner that another has taken over from writes nothing any more.

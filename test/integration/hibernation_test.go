@@ -518,6 +518,27 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		d.nothingLeft(ctx, again)
 	})
 
+	It("wakes as it was what somebody has woken that a former plan had left asleep", func(ctx SpecContext) {
+		startRunners(ctx, nil)
+		d := newDormitory(ctx)
+		d.fill(ctx, 2)
+		asleep := strings.Replace(dag, "spec:\n", "spec:\n  deletionPolicy: Leave\n  override: {state: Hibernated}\n", 1)
+		p := d.plan(ctx, asleep)
+		d.comesTo(ctx, p, hibernator.PhaseHibernated, 40*time.Second)
+		Expect(d.client.Delete(ctx, p.DeepCopy())).To(Succeed())
+		Eventually(func() error { return d.client.Get(ctx, client.ObjectKeyFromObject(p), &hibernator.HibernatePlan{}) }).WithPolling(glances(p)).ShouldNot(Succeed())
+		web := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: "web-0"}}
+		Expect(d.client.Patch(ctx, web, client.RawPatch(types.MergePatchType, []byte(`{"spec": {"replicas": 4}}`)))).To(Succeed())
+		d.before["*v1.Deployment web-0"].(map[string]any)["spec"].(map[string]any)["replicas"] = float64(4)
+
+		again := d.plan(ctx, asleep)
+		d.comesTo(ctx, again, hibernator.PhaseHibernated, 40*time.Second)
+		d.wants(ctx, again, hibernator.OverrideAwake)
+		now := d.comesTo(ctx, again, hibernator.PhaseActive, 40*time.Second)
+		Expect(meta.FindStatusCondition(now.Status.Conditions, hibernator.ConditionDegraded).Message).To(Equal("No target has failed"))
+		Expect(d.snapshot(ctx)).To(Equal(d.before))
+	})
+
 	It("wakes what there still is when a namespace goes overnight, and goes with its own", func(ctx SpecContext) {
 		startRunners(ctx, nil)
 		d, other := newDormitory(ctx), newDormitory(ctx)

@@ -117,7 +117,9 @@
 //     say that it was, if it may act there now, and when no runner of the former plan may act any more, by the deadline
 //     that it was given; until then it begins nothing, and Degraded says what sleeps (LeftAsleep), as it does while the
 //     plan is suspended, only tried, or refused. One that does not say of which target it is is told of by its name and
-//     keeps nothing else from beginning, and is waited for when the plan is deleted, as others are.
+//     keeps nothing else from beginning, and is waited for when the plan is deleted, as others are. Where it is to sleep
+//     by then, it goes on by those restore points; but what somebody has woken since is as he has made it. So is what a
+//     backup has brought the restore point back of that was released.
 //   - The connector of a plan that is deleted has gone with its namespace: what sleeps in the manager's own cluster
 //     wakes by the rights of its runner alone, and what sleeps in another by the credentials that are kept.
 //   - A connector is changed between the record of an attempt and its Job: that attempt has failed. One that reaches

@@ -41,6 +41,8 @@ type Runner struct {
 	Backwards bool
 	// Once calls Shutdown once for a resource, and not again to see that it changes nothing.
 	Once bool
+	// Former: Point is that of a cycle before.
+	Former bool
 	// Adjust changes a target that was opened, nil does not.
 	Adjust func(executor.Target)
 
@@ -82,7 +84,7 @@ func (r *Runner) Shutdown(ctx context.Context) error {
 	var keys []string
 	fresh := map[string]bool{}
 	for _, resource := range snapshot {
-		if fresh[resource.Key], err = executor.Capture(target, r.Point, resource); err != nil {
+		if fresh[resource.Key], err = executor.Capture(target, r.Point, resource, r.Former); err != nil {
 			return err
 		}
 		keys = append(keys, resource.Key)

@@ -216,9 +216,9 @@ func look(pool *unstructured.Unstructured) state {
 	return state{UID: pool.GetUID(), Limits: limits}
 }
 
-// Renew takes a NodePool as it is now, unless it sleeps or was put to sleep.
-func (t *target) Renew(known restore.Resource, found json.RawMessage) (json.RawMessage, error) {
-	if !known.Untouched() {
+// Renew takes a NodePool as it is now, unless it sleeps or was put to sleep in this cycle.
+func (t *target) Renew(known restore.Resource, found json.RawMessage, former bool) (json.RawMessage, error) {
+	if !known.Untouched() && !former {
 		return known.Before, nil
 	}
 	before, err := decode(known.Key, known.Before)
@@ -229,7 +229,7 @@ func (t *target) Renew(known restore.Resource, found json.RawMessage) (json.RawM
 	if err != nil {
 		return nil, err
 	}
-	if now.UID == before.UID && isAsleep(now) {
+	if isAsleep(now) && (now.UID == before.UID || !known.Untouched()) || now.UID == before.UID && sameLimits(now, before) {
 		return known.Before, nil
 	}
 	return found, nil

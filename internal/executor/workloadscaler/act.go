@@ -68,9 +68,9 @@ func (t *target) write(ctx context.Context, p part, l live, value any, changes m
 	return k.field.read(patched), nil
 }
 
-// Renew takes a workload as it is now, unless it sleeps or was put to sleep, and the autoscalers that it had as they were: an attempt
-// before may have changed those. One that it has got since nobody has changed.
-func (t *target) Renew(known restore.Resource, found json.RawMessage) (json.RawMessage, error) {
+// Renew takes a workload as it is now, unless it sleeps or was put to sleep in this cycle, and the autoscalers that it had as they were:
+// an attempt before may have changed those. One that it has got since nobody has changed.
+func (t *target) Renew(known restore.Resource, found json.RawMessage, former bool) (json.RawMessage, error) {
 	before, err := decodeState(known.Key, known.Before)
 	if err != nil {
 		return nil, err
@@ -79,12 +79,14 @@ func (t *target) Renew(known restore.Resource, found json.RawMessage) (json.RawM
 	if err != nil {
 		return nil, err
 	}
-	all := merged(before.Autoscalers, now.Autoscalers)
+	isAsleep := now.of().field.isAsleep(decode(now.Value))
+	woken := former && !isAsleep
+	all := merged(before, now, woken)
 	switch other := now.UID != before.UID; {
-	case other && !known.Untouched():
+	case other && !known.Untouched() && !woken:
 		return known.Before, nil // it was deleted and created again while it was asleep
 	case other: // and nobody has put it to sleep
-	case !known.Untouched(), now.of().field.isAsleep(decode(now.Value)), equal(now.Value, before.Value):
+	case !known.Untouched() && !woken, isAsleep, equal(now.Value, before.Value):
 		now = before
 	}
 	now.Autoscalers = all
@@ -92,13 +94,16 @@ func (t *target) Renew(known restore.Resource, found json.RawMessage) (json.RawM
 }
 
 // merged are the autoscalers that a workload has, those that it had before as they were, and those that it had and that scale it no more.
-func merged(before, found []part) []part {
-	all := slices.Clone(found)
-	for _, was := range before {
-		switch i := slices.IndexFunc(all, func(p part) bool { return p.key() == was.key() }); {
+// Those of one that somebody has woken are as he has made them, where they are not as its sleep, or a wake-up on its way, has left them.
+func merged(before, now *state, woken bool) []part {
+	all := slices.Clone(now.Autoscalers)
+	for _, was := range before.Autoscalers {
+		i := slices.IndexFunc(all, func(p part) bool { return p.key() == was.key() })
+		switch {
 		case i < 0:
 			all = append(all, was)
-		case all[i].UID == was.UID:
+		case all[i].UID != was.UID:
+		case !woken || was.of().field.isAsleep(decode(all[i].Value)) || slices.Contains(held(before), decode(all[i].Value)):
 			all[i] = was
 		}
 	}

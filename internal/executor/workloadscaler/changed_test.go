@@ -289,7 +289,7 @@ func TestChangedBetweenAttempts(t *testing.T) {
 			found, err := target.Snapshot(t.Context())
 			w.must(err)
 			for _, resource := range found {
-				_, err := executor.Capture(target, r.Point, resource)
+				_, err := executor.Capture(target, r.Point, resource, false)
 				w.must(err)
 			}
 			test.change(w)
@@ -299,6 +299,46 @@ func TestChangedBetweenAttempts(t *testing.T) {
 			w.expect(test.want, "Deployment", "web", specReplicas...)
 			w.expect("<nil>", "ScaledObject", "by-web", annotation...)
 			if left := r.Left(); left != "" {
+				t.Errorf("left:\n%s", left)
+			}
+		})
+	}
+}
+
+// TestFormerCycle is what becomes of a Deployment of 3 that a former cycle has left asleep, and another one puts to sleep: what somebody
+// has woken since is as he has made it.
+func TestFormerCycle(t *testing.T) {
+	again := func(w *world, replicas int) {
+		w.remove("Deployment", "web")
+		w.apply(deployment("web", replicas))
+	}
+	scaled := func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 6}}`) }
+	for name, test := range map[string]struct {
+		change               func(*world)
+		want, scaler, noting string
+	}{
+		"nobody changed it":                       {func(*world) {}, "3", "<nil>", ""},
+		"somebody scaled it":                      {scaled, "6", "<nil>", ""},
+		"and its scaler goes on":                  {func(w *world) { w.pause("null"); scaled(w) }, "6", "<nil>", ""},
+		"and its scaler is paused at that":        {func(w *world) { w.pause(`"6"`); scaled(w) }, "6", "6", ""},
+		"a wake-up came as far as to its scaler":  {func(w *world) { w.pause(`"3"`); w.patch("Deployment", "web", `{"spec": {"replicas": 3}}`) }, "3", "<nil>", ""},
+		"it was deleted and created again":        {func(w *world) { again(w, 2) }, "2", "<nil>", ""},
+		"it was deleted and created again asleep": {func(w *world) { again(w, 0) }, "0", "<nil>", "it was deleted and created again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(deployment("web", 3) + scaledObject("by-web", "{name: web}", ""))
+			r := w.night("{}")
+			w.must(r.Shutdown(t.Context()))
+			test.change(w)
+			r.Former = true
+			w.must(r.Shutdown(t.Context()))
+			w.expect("0", "Deployment", "web", specReplicas...)
+			w.expect("0", "ScaledObject", "by-web", annotation...)
+			w.must(r.WakeUp(t.Context()))
+			w.expect(test.want, "Deployment", "web", specReplicas...)
+			w.expect(test.scaler, "ScaledObject", "by-web", annotation...)
+			if left := r.Left(); (left == "") != (test.noting == "") || !strings.Contains(left, test.noting) {
 				t.Errorf("left:\n%s", left)
 			}
 		})
@@ -334,7 +374,7 @@ func TestScalerBetweenAttempts(t *testing.T) {
 			found, err := target.Snapshot(t.Context())
 			w.must(err)
 			for _, resource := range found {
-				_, err := executor.Capture(target, r.Point, resource)
+				_, err := executor.Capture(target, r.Point, resource, false)
 				w.must(err)
 			}
 			if test.asleep {
