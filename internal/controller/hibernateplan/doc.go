@@ -108,8 +108,8 @@
 //     where nothing of that is left either, as of a target in another cluster when the manager's namespace was emptied, it
 //     makes all of it again, and what sleeps by then stays so. To record it before the runner begins would be a write more
 //     for each target of each night.)
-//   - The ControllerRevision of a cycle is gone: the spec takes its place, if it has the same targets in the same
-//     order, and of the same types.
+//   - The ControllerRevision of a cycle is gone, or is that of a former plan, as where a status came with a backup: the
+//     spec takes its place, if it has the same targets in the same order, and of the same types.
 //   - A part of a ledger that has left the status is gone: nothing is done any more (LedgerLost), but for a look each
 //     minute whether somebody has put it back. The plan can be deleted with Leave, and what sleeps wakes by the next
 //     one.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -50,6 +51,67 @@ func TestBereftOfItsOwnCluster(t *testing.T) {
 	goes(t, n.of, n.client, n.plan)
 	if err := n.client.Get(t.Context(), client.ObjectKeyFromObject(n.plan), n.plan); err != nil {
 		t.Errorf("after its deadline the plan has gone, and left shop asleep")
+	}
+}
+
+// restored is the plan after it was forced away and brought back from a backup, with a status: it has another UID.
+func (n *broadNight) restored(status v1alpha1.HibernatePlanStatus) {
+	n.Helper()
+	restored := n.plan.DeepCopy()
+	restored.ResourceVersion, restored.UID, restored.CreationTimestamp = "", "restored", metav1.NewTime(noon.Add(time.Hour))
+	n.plan.Finalizers = nil
+	if err := errors.Join(n.client.Update(n.Context(), n.plan), n.client.Delete(n.Context(), n.plan), n.client.Create(n.Context(), restored)); err != nil {
+		n.Fatal(err)
+	}
+	restored.Status = status
+	if err := n.client.Status().Update(n.Context(), restored); err != nil {
+		n.Fatal(err)
+	}
+	n.plan, n.of.revisions, n.of.lonely = restored, lru.New(9), lru.New(9) // another manager
+}
+
+// A status that came with a backup names what is another plan's, or knows of no sleep. What sleeps must wake, and the plan be able to go.
+func TestStatusFromABackup(t *testing.T) {
+	awake := v1alpha1.HibernatePlanStatus{Cycles: 1, Targets: 1, History: []v1alpha1.CycleSummary{{ID: 1, StartedAt: metav1.NewTime(noon.Add(-time.Hour))}}}
+	for name, test := range map[string]struct {
+		status  *v1alpha1.HibernatePlanStatus
+		deleted bool
+	}{
+		"of the night, and it wakes": {}, "of the night, and it goes": {deleted: true},
+		"of the day, and it wakes": {status: &awake}, "of the day, and it goes": {status: &awake, deleted: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+			n.complete()
+			status := n.plan.Status
+			if test.status != nil {
+				status = *test.status.DeepCopy()
+			}
+			n.restored(status)
+			if test.deleted {
+				if err := n.client.Delete(t.Context(), n.plan); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				n.morning()
+			}
+			job, in := n.job()
+			if in != "shop,team" {
+				t.Errorf("it is woken in %q", in)
+			}
+			complete(t, n.client, n.plan, "a", job)
+			if test.deleted {
+				goes(t, n.of, n.client, n.plan)
+				return
+			}
+			n.passes(6)
+			if n.plan.Status.CurrentCycle != nil || n.plan.Status.Asleep > 0 {
+				t.Errorf("it is %+v", n.plan.Status)
+			}
+			if points, err := (&scope{Reconciler: n.of, owner: n.plan}).restorePoints(t.Context()); err != nil || len(points) > 0 {
+				t.Errorf("%d restore points are left, %v", len(points), err)
+			}
+		})
 	}
 }
 

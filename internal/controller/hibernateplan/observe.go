@@ -645,7 +645,7 @@ const lonelyFor = 6 * time.Hour
 
 // observeLeft looks for what a plan of this name has left asleep, before the first cycle.
 func (s *scope) observeLeft(ctx context.Context) error {
-	if at, known := s.lonely.Get(s.owner.UID); known && s.now.Sub(at.(time.Time)) < lonelyFor || s.owner.Status.Cycles > 0 {
+	if at, known := s.lonely.Get(s.owner.UID); known && s.now.Sub(at.(time.Time)) < lonelyFor || cycled(s.owner) {
 		return nil
 	}
 	points, err := s.restorePoints(ctx)
@@ -672,6 +672,14 @@ func (s *scope) observeLeft(ctx context.Context) error {
 		s.lonely.Add(s.owner.UID, s.now) // somebody may still put them back from a backup
 	}
 	return nil
+}
+
+// cycled says whether a plan has had a cycle. One that had its last one before it was created has its status from a backup, and that is
+// another plan's.
+func cycled(plan *v1alpha1.HibernatePlan) bool {
+	st := &plan.Status
+	former := len(st.History) > 0 && st.History[0].StartedAt.Before(&plan.CreationTimestamp)
+	return st.CurrentCycle != nil || st.Cycles > 0 && !former
 }
 
 // restorePoints are those of the plan, or of another of its name.

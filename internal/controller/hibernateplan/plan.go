@@ -231,7 +231,8 @@ func (f facts) advance(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 		f.endCycle(p, st) // it had ended, and its revision is gone
 	case st.CurrentCycle != nil && p.program != nil:
 		if f.seen.Cycle == nil {
-			p.Begin = &p.program.resolved // somebody has deleted it
+			p.Begin = &p.program.resolved // somebody has deleted it, or it is another plan's
+			st.CurrentCycle.PlanRevision = names{namespace: f.namespace, plan: plan}.revision(st.CurrentCycle.ID).Name
 		}
 		f.carryOn(p, plan, current)
 	case st.CurrentCycle != nil:

@@ -130,13 +130,17 @@ func (s *scope) shard(ctx context.Context, name string) (*shard, error) {
 	return part, nil
 }
 
-// revision reads a ControllerRevision of the plan.
+// revision reads a ControllerRevision of the plan. One of another plan of its name is none: the status that tells of it came with a
+// backup.
 func (s *scope) revision(ctx context.Context, at client.ObjectKey, into any) (bool, error) {
 	found, err := kube.Get(ctx, s.Live, revisionGVK, at)
 	if err != nil || found == nil {
 		return false, err
 	}
 	if !marks.Owns(s.owner, found) {
+		if found.GetLabels()[v1alpha1.LabelUID] != "" && found.GetAnnotations()[v1alpha1.AnnotationOwner] == client.ObjectKeyFromObject(s.owner).String() {
+			return false, nil
+		}
 		return false, &kube.NameTakenError{Object: kube.Describe(found)}
 	}
 	content, err := json.Marshal(found.Object["data"])

@@ -120,7 +120,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "left-unseen", RootCause: "a plan does not look for what one of its name has left asleep",
-		Edits:     edit1(observe, " || s.owner.Status.Cycles > 0 {\n", " || s.owner.Status.Cycles >= 0 {\n"),
+		Edits:     edit1(observe, " || cycled(s.owner) {\n", " || s.owner.Status.Cycles >= 0 {\n"),
 		Workloads: []string{"left"},
 	},
 	{
