@@ -65,7 +65,8 @@
 //     so long, and a minute more.
 //   - A runner does not start (its image cannot be pulled, no node has room, a quota lets no pod be made): Degraded
 //     says so a minute after its Job was made (RunnerNotStarted), with what its pod says, and is looked at again every
-//     minute. It is waited for until the deadline of the Job, because most of that passes.
+//     minute. It is waited for until the deadline of the Job, because most of that passes. Meshes are asked to put nothing
+//     beside a runner, which would not end with it; what others put there is said, and keeps the Job until that deadline.
 //   - A pod is deleted or evicted, or the node that is lost is taken away: the attempt has failed, and the target is
 //     tried again after 10 s, 20 s, and so on to 10 min, as often as behavior.retries says. Then Strict ends in phase
 //     Error, and BestEffort goes on and says Degraded. A wake-up that fails is an Error in any case, and is tried again

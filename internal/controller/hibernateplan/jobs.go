@@ -3,6 +3,7 @@ package hibernateplan
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -35,6 +36,7 @@ const (
 	// credentialsPath is where a pod finds the credentials of a connector.
 	credentialsPath = "/var/run/labkeeper/connector"
 	keyKubeconfig   = "kubeconfig"
+	containerName   = "runner"
 )
 
 // attempt is what the Job of one attempt is made of.
@@ -165,6 +167,8 @@ func (a attempt) jobObject() *batchv1.Job {
 					v1alpha1.AnnotationPlan: task.Plan, v1alpha1.AnnotationTarget: a.target.Name,
 					// It must not be moved while it acts.
 					"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true",
+					// And be alone: its Job does not end as long as what a mesh puts beside it, which never does.
+					"linkerd.io/inject": "disabled", "consul.hashicorp.com/connect-inject": "false",
 				}},
 				Spec: corev1.PodSpec{
 					RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: at.Name, EnableServiceLinks: ptr.To(false),
@@ -178,6 +182,7 @@ func (a attempt) jobObject() *batchv1.Job {
 		},
 	}
 	job.Annotations = annotations
+	maps.Copy(job.Spec.Template.Labels, map[string]string{"sidecar.istio.io/inject": "false", "kuma.io/sidecar-injection": "disabled"})
 	for _, secret := range a.pull {
 		job.Spec.Template.Spec.ImagePullSecrets = append(job.Spec.Template.Spec.ImagePullSecrets, corev1.LocalObjectReference{Name: secret})
 	}
@@ -189,7 +194,7 @@ func (a attempt) jobObject() *batchv1.Job {
 
 func (a attempt) container(task runner.Task, template *v1alpha1.RunnerTemplate) corev1.Container {
 	c := corev1.Container{
-		Name: "runner", Image: a.image, Args: append([]string{"runner"}, task.Args()...),
+		Name: containerName, Image: a.image, Args: append([]string{"runner"}, task.Args()...),
 		Env: []corev1.EnvVar{
 			{Name: runner.EnvParameters, Value: string(task.Parameters)},
 			{Name: runner.EnvNode, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}},

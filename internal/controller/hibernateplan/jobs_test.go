@@ -207,6 +207,23 @@ func TestNodes(t *testing.T) {
 	}
 }
 
+// What meshes put beside a runner would keep its Job from ending until its deadline.
+func TestAlone(t *testing.T) {
+	plan := asleepNow()
+	r, c := newReconciler(t, plan)
+	pod := theJob(t, r, c, plan).Spec.Template
+	for key, want := range map[string]string{"sidecar.istio.io/inject": "false", "kuma.io/sidecar-injection": "disabled"} {
+		if got := pod.Labels[key]; got != want {
+			t.Errorf("label %s is %q", key, got)
+		}
+	}
+	for key, want := range map[string]string{"linkerd.io/inject": "disabled", "consul.hashicorp.com/connect-inject": "false"} {
+		if got := pod.Annotations[key]; got != want {
+			t.Errorf("annotation %s is %q", key, got)
+		}
+	}
+}
+
 // Runners may run where Pod Security is "restricted", with credentials of a connector, too.
 func TestPodSecurity(t *testing.T) {
 	judge, err := policy.NewEvaluator(policy.DefaultChecks(), nil)

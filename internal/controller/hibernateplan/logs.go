@@ -134,5 +134,5 @@ type stream interface {
 
 // Stream is that of Logs.
 func (l podLogs) Stream(ctx context.Context, pod *corev1.Pod) (io.ReadCloser, error) {
-	return l.read(pod.Namespace, pod.Name, &corev1.PodLogOptions{Container: "runner", TailLines: ptr.To[int64](500)}).Stream(ctx)
+	return l.read(pod.Namespace, pod.Name, &corev1.PodLogOptions{Container: containerName, TailLines: ptr.To[int64](500)}).Stream(ctx)
 }

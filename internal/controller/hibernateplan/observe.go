@@ -204,6 +204,9 @@ func started(job *unstructured.Unstructured) bool {
 // unstarted is what keeps the runner of a Job from starting.
 func unstarted(job types.NamespacedName, pods []corev1.Pod) string {
 	for _, p := range pods {
+		if beside := outlives(p); beside != "" {
+			return fmt.Sprintf("its runner has ended, and container %s beside it has not, which somebody has put into its pod; have namespace %s left out by who does", beside, job.Namespace)
+		}
 		for _, c := range p.Status.ContainerStatuses {
 			if w := c.State.Waiting; w != nil && w.Reason != "" && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
 				return strings.TrimSuffix(w.Reason+": "+conditions.Line(w.Message), ": ")
@@ -219,6 +222,23 @@ func unstarted(job types.NamespacedName, pods []corev1.Pod) string {
 		return fmt.Sprintf("it has no pod; see kubectl -n %s describe job %s", job.Namespace, job.Name)
 	}
 	return fmt.Sprintf("its container is not made; see kubectl -n %s describe pod %s", job.Namespace, pods[0].Name)
+}
+
+// outlives is the container of a pod that goes on when its runner has ended; empty for none.
+func outlives(p corev1.Pod) (beside string) {
+	ended := false
+	for _, c := range p.Status.ContainerStatuses {
+		switch {
+		case c.Name == containerName:
+			ended = c.State.Terminated != nil
+		case c.State.Running != nil:
+			beside = c.Name
+		}
+	}
+	if !ended {
+		return ""
+	}
+	return beside
 }
 
 // lookAt looks at the attempts whose Jobs have ended, or at those that have none.

@@ -129,12 +129,15 @@ func TestRunnerThatDoesNotStart(t *testing.T) {
 		want   string
 		looks  time.Duration
 	}{
-		"no pod yet":         {age: startsWithin - time.Second, looks: time.Second},
-		"no pod":             {age: startsWithin, want: "a: it has no pod; see kubectl -n system describe job JOB", looks: startsWithin},
-		"of two clocks":      {age: time.Second, ahead: time.Hour, looks: startsWithin - time.Second},
-		"no image":           {age: time.Hour, pod: ptr.To(waiting("ImagePullBackOff", "Back-off\npulling image")), want: "a: ImagePullBackOff: Back-off pulling image", looks: startsWithin},
-		"no Secret":          {age: time.Hour, pod: ptr.To(waiting("CreateContainerConfigError", "")), want: "a: CreateContainerConfigError", looks: startsWithin},
-		"no volume":          {age: time.Hour, pod: ptr.To(waiting("ContainerCreating", "")), want: "a: its container is not made; see kubectl -n system describe pod p", looks: startsWithin},
+		"no pod yet":    {age: startsWithin - time.Second, looks: time.Second},
+		"no pod":        {age: startsWithin, want: "a: it has no pod; see kubectl -n system describe job JOB", looks: startsWithin},
+		"of two clocks": {age: time.Second, ahead: time.Hour, looks: startsWithin - time.Second},
+		"no image":      {age: time.Hour, pod: ptr.To(waiting("ImagePullBackOff", "Back-off\npulling image")), want: "a: ImagePullBackOff: Back-off pulling image", looks: startsWithin},
+		"no Secret":     {age: time.Hour, pod: ptr.To(waiting("CreateContainerConfigError", "")), want: "a: CreateContainerConfigError", looks: startsWithin},
+		"no volume":     {age: time.Hour, pod: ptr.To(waiting("ContainerCreating", "")), want: "a: its container is not made; see kubectl -n system describe pod p", looks: startsWithin},
+		"it has ended": {age: time.Hour, pod: &corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+			{Name: containerName, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}}, {Name: "proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+		}}, want: "a: its runner has ended, and container proxy beside it has not, which somebody has put into its pod; have namespace system left out by who does", looks: startsWithin},
 		"no node":            {age: time.Hour, pod: &corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available"}}}, want: "a: Unschedulable: 0/3 nodes are available", looks: startsWithin},
 		"suspended":          {age: time.Minute, status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(noon)}}}, want: "a: " + whySuspended, looks: startsWithin},
 		"it runs":            {age: time.Hour, status: batchv1.JobStatus{Ready: ptr.To(int32(1))}},
