@@ -218,7 +218,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		}
 		b = b.Watches(kube.Empty(gvk), handler)
 	}
-	return b.WithOptions(kube.Workers(o.MaxConcurrentReconciles, kube.Patience, timeout)).Complete(kube.QuietConflicts(r.sweeping(reconcile.AsReconciler(r.Client, r))))
+	return b.WithOptions(kube.Workers(o.MaxConcurrentReconciles, kube.Patience, timeout)).Complete(kube.QuietConflicts(kube.Sweeping(reconcile.AsReconciler(r.Client, r), r.sweepAll)))
 }
 
 // index makes the indexes of what every cluster has.

@@ -782,13 +782,13 @@ func TestPutBack(t *testing.T) {
 				t.Fatal("it has the name of the one before")
 			}
 			l.writes = nil
-			all := l.sweeping(reconcile.Func(func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
+			all := kube.Sweeping(reconcile.Func(func(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 				return l.Reconcile(ctx, l.owner())
-			}))
+			}), l.sweepAll)
 			if _, err := all.Reconcile(t.Context(), ctrl.Request{NamespacedName: l.at}); err != nil {
 				t.Fatal(err)
 			}
-			want := []string{"delete in the foreground Deployment " + old.String(), "create Deployment " + key(back).String()}
+			want := []string{"create Deployment " + key(back).String(), "delete in the foreground Deployment " + old.String()}
 			if diff := cmp.Diff(want, children(l.writes)); diff != "" {
 				t.Error(diff)
 			}
@@ -796,6 +796,50 @@ func TestPutBack(t *testing.T) {
 				t.Errorf("it is of %v", refs)
 			}
 		})
+	}
+}
+
+// What of an owner that was forced away cannot be taken down, as by a policy of others, keeps no other twin from that, nor the one that
+// has the name now from its own.
+func TestSweepThatFails(t *testing.T) {
+	l := newLab(t, faster(t, `{}`), object(t, web))
+	var left []types.NamespacedName
+	for _, uid := range []types.UID{"4-5-6", "7-8-9"} {
+		l.passed()
+		last := l.owner()
+		left = append(left, key(last))
+		l.freed(last)
+		l.drop(last)
+		back := faster(t, `{}`)
+		back.UID = uid
+		if err := l.server.Create(t.Context(), back); err != nil {
+			t.Fatal(err)
+		}
+	}
+	denied := errors.New("a policy denies it")
+	l.fail = func(write string) error {
+		if write == "delete in the foreground Deployment "+left[0].String() {
+			return denied
+		}
+		return nil
+	}
+	all := kube.Sweeping(reconcile.AsReconciler(l.Client, l.Reconciler), l.sweepAll)
+	if _, err := all.Reconcile(t.Context(), ctrl.Request{NamespacedName: l.at}); !errors.Is(err, denied) {
+		t.Errorf("it is not tried again: %v", err)
+	}
+	if l.twin() == nil {
+		t.Error("the one that has the name has no twin")
+	}
+	going := func(i int) bool {
+		u := l.there(deployments, left[i])
+		return u == nil || u.GetDeletionTimestamp() != nil
+	}
+	if going(0) || !going(1) {
+		t.Errorf("the first goes: %v, the second: %v", going(0), going(1))
+	}
+	l.fail = func(string) error { return nil }
+	if _, err := all.Reconcile(t.Context(), ctrl.Request{NamespacedName: l.at}); err != nil || !going(0) {
+		t.Errorf("it stays: %v", err)
 	}
 }
 
@@ -812,9 +856,8 @@ func TestImpossibleOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.writes = nil
-		all := l.sweeping(reconcile.Func(func(context.Context, ctrl.Request) (ctrl.Result, error) { return ctrl.Result{}, nil }))
 		for _, request := range marks.Request(copied) {
-			if _, err := all.Reconcile(t.Context(), request); err != nil || len(l.writes) > 0 {
+			if err := l.sweepAll(t.Context(), request.NamespacedName); err != nil || len(l.writes) > 0 {
 				t.Errorf("%s: %v, and it writes %q", owner, err, l.writes)
 			}
 		}

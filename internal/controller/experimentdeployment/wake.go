@@ -2,6 +2,7 @@ package experimentdeployment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -225,21 +225,15 @@ func asksFor(before, now client.Object) bool {
 	return !same || !equality.Semantic.DeepEqual(was.GetLabels(), is.GetLabels()) || !equality.Semantic.DeepEqual(was.GetAnnotations(), is.GetAnnotations())
 }
 
-// sweeping takes the twins down whose owners are gone without it, because somebody has taken the finalizer off: in
+// sweepAll takes the twins down whose owners are gone without it, because somebody has taken the finalizer off: in
 // another namespace nobody else does. They are found when they are first seen, and so at every start.
-func (r *Reconciler) sweeping(next reconcile.Reconciler) reconcile.Reconciler {
-	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
-		orphans, err := r.orphansOf(ctx, request.NamespacedName)
-		if err != nil {
-			return ctrl.Result{}, err
-		}
-		for _, orphan := range orphans {
-			if err := r.sweep(ctx, orphan); err != nil {
-				return ctrl.Result{}, err
-			}
-		}
-		return next.Reconcile(ctx, request)
-	})
+func (r *Reconciler) sweepAll(ctx context.Context, owner types.NamespacedName) error {
+	orphans, err := r.orphansOf(ctx, owner)
+	problems := []error{err}
+	for _, orphan := range orphans {
+		problems = append(problems, r.sweep(ctx, orphan))
+	}
+	return errors.Join(problems...)
 }
 
 // orphansOf are the twins of an owner's name that are not of the one that has it now, which the server must say.

@@ -4,39 +4,25 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
-// sweepAgain is how late what could not be cleared away is tried again at most, as after other errors.
-const sweepAgain = time.Minute
-
-// sweeping clears the Jobs away that have ended and whose plans are gone without it, because somebody has taken the
+// sweepAll clears the Jobs away that have ended and whose plans are gone without it, because somebody has taken the
 // finalizer off, and with each what its runner was granted. Restore points stay.
-func (r *Reconciler) sweeping(next reconcile.Reconciler) reconcile.Reconciler {
-	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (ctrl.Result, error) {
-		result, err := next.Reconcile(ctx, request) // which must not wait for what of another cannot be cleared away
-		orphans, problem := r.orphansOf(ctx, request.NamespacedName)
-		problems := []error{problem}
-		for i := range orphans {
-			problems = append(problems, r.sweep(ctx, request.NamespacedName, &orphans[i]))
-		}
-		problem = errors.Join(problems...)
-		if err == nil && problem != nil && result.RequeueAfter > 0 && result.RequeueAfter <= sweepAgain {
-			log.FromContext(ctx).Info("What is left of a HibernatePlan that is gone is tried again by the next pass", "cause", problem.Error())
-			return result, nil
-		}
-		return result, errors.Join(err, problem)
-	})
+func (r *Reconciler) sweepAll(ctx context.Context, plan types.NamespacedName) error {
+	orphans, err := r.orphansOf(ctx, plan)
+	problems := []error{err}
+	for i := range orphans {
+		problems = append(problems, r.sweep(ctx, plan, &orphans[i]))
+	}
+	return errors.Join(problems...)
 }
 
 // orphansOf are the Jobs of a plan's name that have ended and are not of the one that has it now, which the server must

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // What of a Job whose plan was forced away cannot be cleared away, as by a policy of others, keeps no other Job from that, nor a plan of
@@ -42,7 +43,7 @@ func TestSweepThatFails(t *testing.T) {
 		}
 		return c.Delete(ctx, o, opts...)
 	}})
-	all := r.sweeping(reconcile.AsReconciler(c, r))
+	all := kube.Sweeping(reconcile.AsReconciler(c, r), r.sweepAll)
 	for range 4 {
 		if _, err := all.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(plan)}); err != nil && !errors.Is(err, denied) {
 			t.Fatal(err)
