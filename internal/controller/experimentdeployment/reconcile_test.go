@@ -843,6 +843,33 @@ func TestSweepThatFails(t *testing.T) {
 	}
 }
 
+// That a copy which somebody has made of a twin is nobody's is seen without asking the server in each pass.
+func TestCopyIsNotAskedFor(t *testing.T) {
+	l := newLab(t, faster(t, `{}`), object(t, web))
+	l.passed()
+	copied := l.twin()
+	copied.SetName("copied")
+	copied.SetResourceVersion("")
+	if err := l.server.Create(t.Context(), copied); err != nil {
+		t.Fatal(err)
+	}
+	last := l.owner()
+	l.freed(last)
+	l.drop(last)
+	asked := 0
+	l.Live = interceptor.NewClient(l.server, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+		asked++
+		return errors.New("the server does not answer")
+	}})
+	if err := l.sweepAll(t.Context(), l.at); asked != 1 || err == nil {
+		t.Errorf("of a twin that is left it asks %d times: %v", asked, err)
+	}
+	l.drop(l.there(deployments, key(last)))
+	if err := l.sweepAll(t.Context(), l.at); asked != 1 || err != nil {
+		t.Errorf("of a copy it asks, too: %v", err)
+	}
+}
+
 // A workload that names an owner which no object can be is nobody's: it is left alone, and there is nothing to try again.
 func TestImpossibleOwner(t *testing.T) {
 	l := newLab(t, faster(t, `{}`), object(t, web))

@@ -248,7 +248,7 @@ func (r *Reconciler) orphansOf(ctx context.Context, at types.NamespacedName) (al
 			return nil, err
 		}
 		for i := range twins {
-			if !marks.Owns(owner, &twins[i]) {
+			if !marks.Owns(owner, &twins[i]) && ownerBefore(&twins[i]) != nil {
 				all = append(all, twins[i].DeepCopy())
 			}
 		}
@@ -263,18 +263,23 @@ func (r *Reconciler) orphansOf(ctx context.Context, at types.NamespacedName) (al
 	return slices.DeleteFunc(all, func(u *unstructured.Unstructured) bool { return marks.Owns(now, u) }), nil
 }
 
-// sweep deletes a twin without an owner, if its name and namespace prove that it is one: a copy that somebody has made
-// of a twin has its marks, and another name, or the same in another namespace.
-func (r *Reconciler) sweep(ctx context.Context, orphan *unstructured.Unstructured) error {
+// ownerBefore is whose a twin is by its marks, if its name and namespace prove that it is one: a copy that somebody has made of a twin
+// has its marks, and another name, or the same in another namespace. It has what a twin is known by, and nothing else; it is nil of what is
+// no twin, or goes already.
+func ownerBefore(orphan *unstructured.Unstructured) *v1alpha1.ExperimentDeployment {
 	owner := &v1alpha1.ExperimentDeployment{}
 	owner.UID = types.UID(orphan.GetLabels()[v1alpha1.LabelUID])
-	namespace, name, _ := strings.Cut(orphan.GetAnnotations()[v1alpha1.AnnotationSource], "/")
-	owner.Spec.SourceRef.Name = name
-	if orphan.GetDeletionTimestamp() != nil || owner.UID == "" || orphan.GetName() != key(owner).Name || orphan.GetNamespace() != namespace {
+	owner.Spec.SourceRef.Namespace, owner.Spec.SourceRef.Name, _ = strings.Cut(orphan.GetAnnotations()[v1alpha1.AnnotationSource], "/")
+	if orphan.GetDeletionTimestamp() != nil || owner.UID == "" || client.ObjectKeyFromObject(orphan) != key(owner) {
 		return nil
 	}
+	return owner
+}
+
+// sweep deletes a twin without an owner.
+func (r *Reconciler) sweep(ctx context.Context, orphan *unstructured.Unstructured) error {
 	log.FromContext(ctx).Info("Deleting twin whose ExperimentDeployment is gone", "twin", kube.Describe(orphan))
-	writer := kube.Writer{Client: r.Live, Marks: marks, Owner: owner}
+	writer := kube.Writer{Client: r.Live, Marks: marks, Owner: ownerBefore(orphan)}
 	if orphan.GetAnnotations()[v1alpha1.AnnotationPinned] != "" {
 		if err := unpin(ctx, writer, client.ObjectKeyFromObject(orphan)); err != nil {
 			return err
