@@ -206,9 +206,7 @@ func (s *scope) observeNeighbours(ctx context.Context) error {
 		return err
 	}
 	for i := range services {
-		selector, _, _ := unstructured.NestedStringMap(services[i].Object, "spec", "selector")
-		address, _, _ := unstructured.NestedString(services[i].Object, "spec", "clusterIP")
-		s.seen.Services = append(s.seen.Services, twin.Service{Name: services[i].GetName(), Selector: selector, Headless: address == corev1.ClusterIPNone})
+		s.seen.Services = append(s.seen.Services, serviceOf(&services[i]))
 	}
 	if s.seen.Autoscalers, err = s.autoscalers(ctx, beside...); err != nil {
 		return err
@@ -218,6 +216,16 @@ func (s *scope) observeNeighbours(ctx context.Context) error {
 	}
 	s.seen.Budgets, err = s.list(ctx, budgetGVK, beside...)
 	return err
+}
+
+// serviceOf is what is known of a Service. One that is another name of something selects nothing, whatever it says.
+func serviceOf(service *unstructured.Unstructured) twin.Service {
+	address, _, _ := unstructured.NestedString(service.Object, "spec", "clusterIP")
+	of := twin.Service{Name: service.GetName(), Headless: address == corev1.ClusterIPNone}
+	if kind, _, _ := unstructured.NestedString(service.Object, "spec", "type"); kind != string(corev1.ServiceTypeExternalName) {
+		of.Selector, _, _ = unstructured.NestedStringMap(service.Object, "spec", "selector")
+	}
+	return of
 }
 
 // autoscalers are those of every kind that is served.

@@ -948,6 +948,18 @@ func TestNeighboursOfOthers(t *testing.T) {
 	}
 }
 
+// p4: a Service that somebody has made another name of something selects nothing, whatever selector it still has.
+func TestServiceOfAnotherName(t *testing.T) {
+	for kind, shared := range map[string]bool{"ClusterIP": true, "ExternalName": false} {
+		service := object(t, "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {externalName: elsewhere.example.com, selector: {app: web}, type: "+kind+"}")
+		l := newLab(t, faster(t, `{"minReadySeconds": 5}`), object(t, web), service)
+		l.passed()
+		if got := l.owner().Status.Services; (len(got) == 1) != shared {
+			t.Errorf("%s: it is behind %+v", kind, got)
+		}
+	}
+}
+
 // a1: the autoscaler of another workload counts the twin's pods where the selector of that selects them.
 func TestScaledBeside(t *testing.T) {
 	scaler := object(t, "kind: HorizontalPodAutoscaler\napiVersion: autoscaling/v2\nmetadata: {name: wide, namespace: shop}\nspec: {scaleTargetRef: {kind: StatefulSet, name: wide}}")
