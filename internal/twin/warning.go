@@ -48,14 +48,16 @@ const (
 
 // serviceWarnings are what Services make of the twin that do not know it for one.
 func (w Wanted) serviceWarnings(from, spec map[string]any) (all []Warning) {
-	name, _, _ := unstructured.NestedString(spec, "serviceName")
-	if slices.ContainsFunc(w.Services, func(s Service) bool { return s.Name == name && s.Headless && name != "" }) {
-		all = append(all, Warning{WarnPeerDiscovery, fmt.Sprintf("The headless Service %s governs both: pods that look for their peers by it find the twin's among the source's", name)})
-	}
 	theirs, mine := labelsOf(templateOf(from)), labelsOf(templateOf(spec))
 	alone := w.alone(from, spec)
 	for _, s := range w.Services {
-		if alone && len(s.Selector) > 0 && selects(s.Selector, theirs) && selects(s.Selector, mine) {
+		if len(s.Selector) == 0 || !selects(s.Selector, theirs) || !selects(s.Selector, mine) {
+			continue
+		}
+		if s.Headless {
+			all = append(all, Warning{WarnPeerDiscovery, fmt.Sprintf("The headless Service %s selects both: pods that look for their peers by it find the twin's among the source's", s.Name)})
+		}
+		if alone {
 			all = append(all, Warning{WarnAlone, fmt.Sprintf("The source has no pods: what Service %s sends to both goes to the twin alone; set replicas to 0 if nothing is to be served", s.Name)})
 		}
 	}
