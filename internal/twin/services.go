@@ -17,13 +17,15 @@ type Service struct {
 	Selector map[string]string
 	// Headless has no address of its own: its clients see every pod.
 	Headless bool
+	// Ports of pods that it sends traffic to by their names.
+	Ports []string
 }
 
 // Sharing is a Service that selects the source's pods.
 type Sharing struct {
 	// Name of the Service.
 	Name string
-	// Shared says that it selects the twin's, too.
+	// Shared says that it sends the twin's traffic, too.
 	Shared bool
 	// Reason why not, in CamelCase; empty if it is.
 	Reason string
@@ -39,6 +41,8 @@ const (
 	ReasonSinglePod = "ServiceOfSinglePod"
 	// ReasonRelabelled: the override has changed a label that it selects.
 	ReasonRelabelled = "LabelOverridden"
+	// ReasonPortLost: it sends traffic to a port by its name, which no container of the twin has.
+	ReasonPortLost = "PortNameLost"
 	// ReasonOfTwins: it selects a label of the source that tells twins apart, and is another on each.
 	ReasonOfTwins = "LabelOfTwins"
 	// ReasonSourcePinned: it selects the source as it is now, and the twin is made of what was kept of it.
@@ -93,6 +97,8 @@ func (w Wanted) byNumber(spec map[string]any) (names []string, highest int64) {
 type pods struct {
 	// labels that all of them have.
 	labels map[string]string
+	// ports are the names of those that their containers have.
+	ports []string
 	// versions are the labels that a Rollout gives those of one version beside.
 	versions []map[string]string
 	// workload is the name of the source, and numbered says whether its pods have numbers.
@@ -101,7 +107,7 @@ type pods struct {
 }
 
 func podsOf(source *unstructured.Unstructured, template map[string]any) pods {
-	p := pods{labels: labelsOf(template), workload: source.GetName(), numbered: source.GetKind() == "StatefulSet"}
+	p := pods{labels: labelsOf(template), ports: portsOf(template), workload: source.GetName(), numbered: source.GetKind() == "StatefulSet"}
 	for _, path := range [][]string{{"canary", "stableMetadata"}, {"canary", "canaryMetadata"}, {"blueGreen", "activeMetadata"}, {"blueGreen", "previewMetadata"}} {
 		version, _, _ := unstructured.NestedStringMap(source.Object, "spec", "strategy", path[0], path[1], "labels")
 		if len(version) > 0 {
@@ -109,6 +115,17 @@ func podsOf(source *unstructured.Unstructured, template map[string]any) pods {
 		}
 	}
 	return p
+}
+
+// portsOf are the names of the ports that containers of a template have.
+func portsOf(template map[string]any) (names []string) {
+	pod, _ := template["spec"].(map[string]any)
+	for _, c := range containers(pod) {
+		for _, port := range objects(c["ports"]) {
+			names = append(names, nameOf(port))
+		}
+	}
+	return names
 }
 
 // selectedBy says whether a selector is of some of them, and which of its labels only some have: of one version, or of one
@@ -163,7 +180,7 @@ func (w Wanted) share(source pods, spec map[string]any) ([]Sharing, error) {
 				changed = append(changed, label)
 			}
 		}
-		all = append(all, sharing(service, some, changed))
+		all = append(all, sharing(service, some, changed, without(both(service.Ports, source.ports), portsOf(templateOf(spec)))))
 	}
 	if others := w.foreign(source.labels, labelsOf(templateOf(spec))); len(others) > 0 && !w.AllowLabelOverride {
 		return nil, invalid("overrideSpec.template.metadata.labels", "with them Service %s, which does not select the source's pods, would select the twin's (%s); "+
@@ -211,7 +228,7 @@ func selects(selector, pods map[string]string) bool {
 	return labels.SelectorFromSet(selector).Matches(labels.Set(pods))
 }
 
-func sharing(service Service, some, changed []string) Sharing {
+func sharing(service Service, some, changed, lost []string) Sharing {
 	s := Sharing{Name: service.Name}
 	var pins, ours []string
 	for _, label := range slices.Sorted(maps.Keys(service.Selector)) {
@@ -231,6 +248,8 @@ func sharing(service Service, some, changed []string) Sharing {
 		s.Reason, s.Message = ReasonOfTwins, fmt.Sprintf("It selects %s, which tells a twin from its source", strings.Join(ours, ", "))
 	case len(changed) > 0:
 		s.Reason, s.Message = ReasonRelabelled, fmt.Sprintf("It selects %s, which the override has changed", strings.Join(changed, ", "))
+	case len(lost) > 0:
+		s.Reason, s.Message = ReasonPortLost, fmt.Sprintf("It sends traffic to port %s, and no container of the twin has one of that name; add it to the override", strings.Join(lost, ", "))
 	default:
 		s.Shared = true
 	}

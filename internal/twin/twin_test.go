@@ -961,6 +961,36 @@ func TestServices(t *testing.T) {
 	})
 }
 
+// p4: a Service that finds a port by its name sends nothing to a twin whose override has left that out.
+func TestServicesOfNamedPorts(t *testing.T) {
+	const lone = `{template: {spec: {containers: [{name: web, image: "web:2"}]}}}`
+	for name, test := range map[string]struct {
+		port, override string
+		strategy       Strategy
+		reason         string
+	}{
+		"as the source has it":    {"http", `{}`, Replace, ""},
+		"left out":                {"http", lone, Replace, ReasonPortLost},
+		"merged":                  {"http", lone, Strategic, ""},
+		"by another number":       {"http", strings.Replace(lone, "}]", ", ports: [{name: http, containerPort: 81}]}]", 1), Replace, ""},
+		"which nobody has at all": {"grpc", lone, Replace, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			from := source(t, plain)
+			overlay(from.Object, object(t, `{spec: {template: {spec: {containers: [{name: web, image: "web:1", ports: [{name: http, containerPort: 80}]}]}}}}`))
+			w := wanted(t, test.override)
+			w.Strategy, w.Services = test.strategy, []Service{{Name: "web", Selector: map[string]string{"app": "web"}, Ports: []string{test.port}}}
+			twin, err := Build(from, w)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := twin.Services; len(got) != 1 || got[0].Reason != test.reason || got[0].Shared != (test.reason == "") || !got[0].Shared && !strings.Contains(got[0].Message, "port http") {
+				t.Errorf("it is %+v", got)
+			}
+		})
+	}
+}
+
 // Services that select the source by what its twin does not have.
 func TestServicesOfTheSourceAlone(t *testing.T) {
 	t.Run("r6 one version, by its own labels", func(t *testing.T) {

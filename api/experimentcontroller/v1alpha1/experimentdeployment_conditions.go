@@ -10,7 +10,7 @@ const (
 	ConditionSourceFound = "SourceFound"
 	// ConditionTwinReady is True when every pod of the twin that is wanted is there, new and available.
 	ConditionTwinReady = "TwinReady"
-	// ConditionServiceShared is True when every Service that selects the source's pods selects the twin's.
+	// ConditionServiceShared is True when every Service that selects the source's pods sends the twin's traffic, too.
 	ConditionServiceShared = "ServiceShared"
 	// ConditionAutoscalerInterference is True when an autoscaler counts the twin's pods.
 	ConditionAutoscalerInterference = "AutoscalerInterference"

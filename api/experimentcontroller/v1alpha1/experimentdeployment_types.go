@@ -254,7 +254,7 @@ type ScaledToZero struct {
 type ServiceStatus struct {
 	// name of the Service.
 	Name string `json:"name"`
-	// shared says that it selects the twin's pods, too.
+	// shared says that it sends the twin's pods traffic, too.
 	Shared bool `json:"shared"`
 	// reason why not.
 	// +optional

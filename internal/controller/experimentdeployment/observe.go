@@ -225,6 +225,14 @@ func serviceOf(service *unstructured.Unstructured) twin.Service {
 	if kind, _, _ := unstructured.NestedString(service.Object, "spec", "type"); kind != string(corev1.ServiceTypeExternalName) {
 		of.Selector, _, _ = unstructured.NestedStringMap(service.Object, "spec", "selector")
 	}
+	ports, _, _ := unstructured.NestedFieldNoCopy(service.Object, "spec", "ports")
+	all, _ := ports.([]any)
+	for _, port := range all {
+		fields, _ := port.(map[string]any)
+		if name, is := fields["targetPort"].(string); is {
+			of.Ports = append(of.Ports, name)
+		}
+	}
 	return of
 }
 
