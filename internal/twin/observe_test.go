@@ -71,18 +71,19 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// a1: pods that are all available weaken nobody, of whatever version they are.
+// a1: pods that are all ready weaken nobody, of whatever version they are, and however long they must be so to be available.
 func TestPodsReady(t *testing.T) {
 	for name, test := range map[string]struct {
 		status string
 		want   bool
 	}{
-		"not seen":         {`{observedGeneration: 1, replicas: 2, availableReplicas: 2}`, false},
-		"all":              {`{observedGeneration: 2, replicas: 2, availableReplicas: 2}`, true},
-		"all, and refused": {`{observedGeneration: 2, replicas: 2, availableReplicas: 2, conditions: [{type: ReplicaFailure, status: "True"}]}`, true},
-		"too many":         {`{observedGeneration: 2, replicas: 3, availableReplicas: 3}`, true},
-		"a new one is not": {`{observedGeneration: 2, replicas: 3, availableReplicas: 2}`, false},
-		"too few":          {`{observedGeneration: 2, replicas: 1, availableReplicas: 1}`, false},
+		"not seen":         {`{observedGeneration: 1, replicas: 2, readyReplicas: 2}`, false},
+		"all":              {`{observedGeneration: 2, replicas: 2, readyReplicas: 2}`, true},
+		"all, and refused": {`{observedGeneration: 2, replicas: 2, readyReplicas: 2, conditions: [{type: ReplicaFailure, status: "True"}]}`, true},
+		"too many":         {`{observedGeneration: 2, replicas: 3, readyReplicas: 3}`, true},
+		"all, for a while": {`{observedGeneration: 2, replicas: 2, readyReplicas: 2, availableReplicas: 0}`, true},
+		"a new one is not": {`{observedGeneration: 2, replicas: 3, readyReplicas: 2}`, false},
+		"too few":          {`{observedGeneration: 2, replicas: 1, readyReplicas: 1}`, false},
 		"none":             {`{observedGeneration: 2}`, false},
 	} {
 		u := &unstructured.Unstructured{Object: map[string]any{"kind": "Deployment", "spec": object(t, `{replicas: 2}`), "status": object(t, test.status)}}

@@ -29,7 +29,8 @@ type State struct {
 	Reason, Message string
 	// Replicas that there are, and how many of them are ready.
 	Replicas, ReadyReplicas int64
-	// PodsReady: as many pods as are wanted are there, of whatever version, and all that there are are available.
+	// PodsReady: as many pods as are wanted are there, of whatever version, and all that there are are ready, if not for their
+	// minReadySeconds yet.
 	PodsReady bool
 	// Empty: its controller has seen it, made no pod of it yet, and has nothing else to say.
 	Empty bool
@@ -69,7 +70,7 @@ func Read(twin *unstructured.Unstructured) State {
 		s.Reason, s.Message = ReasonNotObserved, "Its controller has not seen it yet"
 		return s
 	}
-	s.PodsReady = s.Replicas >= wanted && count("availableReplicas") == s.Replicas
+	s.PodsReady = s.Replicas >= wanted && s.ReadyReplicas == s.Replicas
 	if refused, message := condition(twin, "ReplicaFailure", "True"); refused {
 		s.Health, s.Reason, s.Message = Degraded, ReasonPodsRefused, cmp.Or(message, "Its pods are refused")
 		return s

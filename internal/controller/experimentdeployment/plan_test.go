@@ -417,6 +417,19 @@ func TestUnready(t *testing.T) {
 	}
 }
 
+// a1: pods that are ready, and must be so for longer than onUnready says to be available, weaken nobody.
+func TestReadyIsNotUnready(t *testing.T) {
+	f := settled(t, newFacts(t, `{minReadySeconds: 3600}`))
+	f.seen.Twin.Object["status"].(map[string]any)["availableReplicas"] = int64(0)
+	f = f.written(t, f.plan())
+	f.now = epoch.Add(defaultUnready)
+	p := f.plan()
+	if p.ScaleToZero {
+		t.Errorf("it loses them: %+v", p)
+	}
+	expect(t, p, v1alpha1.ConditionTwinReady, "False", twin.ReasonProgressing)
+}
+
 func TestUnreadyIsKept(t *testing.T) {
 	f := settled(t, newFacts(t, `{}`))
 	f.owner.Spec.OnUnready = &v1alpha1.OnUnready{Action: v1alpha1.UnreadyKeep}
