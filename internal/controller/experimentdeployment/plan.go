@@ -666,6 +666,12 @@ func (f facts) onUnready() (after time.Duration, action v1alpha1.UnreadyAction) 
 	return after, action
 }
 
+// podless says whether a twin that has had its time has no pods to be taken away, as where a quota has no room for any or its controller is
+// not there: those that come have their own time, from then on.
+func (f facts) podless(state twin.State, left time.Duration) bool {
+	return state.Replicas == 0 && (left <= 0 || f.owner.Status.UnreadySince == nil)
+}
+
 // unready decides about the pods of a twin that is not ready: nil where there is nothing to say of it.
 func (f facts) unready(p *Plan, state twin.State) *conditions.Step {
 	after, action := f.onUnready()
@@ -690,7 +696,12 @@ func (f facts) unready(p *Plan, state twin.State) *conditions.Step {
 		return nil
 	}
 	left := p.UnreadySince.Add(after).Sub(f.now)
-	if left > 0 {
+	switch {
+	case f.podless(state, left):
+		p.UnreadySince = time.Time{}
+		said := conditions.False(v1alpha1.ConditionTwinReady, state.Reason, state.Message)
+		return &said
+	case left > 0:
 		p.lookIn(left)
 		return nil
 	}

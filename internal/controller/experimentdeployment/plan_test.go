@@ -131,10 +131,11 @@ func settled(t testing.TB, f facts) facts {
 	return f
 }
 
-// ready makes so many pods of the twin ready.
+// ready makes so many pods of the twin ready, of as many as it is to have.
 func (f facts) ready(n int64) {
+	all, _, _ := unstructured.NestedInt64(f.seen.Twin.Object, "spec", "replicas")
 	f.seen.Twin.Object["status"] = map[string]any{
-		"observedGeneration": f.seen.Twin.GetGeneration(), "replicas": n, "updatedReplicas": n, "readyReplicas": n, "availableReplicas": n,
+		"observedGeneration": f.seen.Twin.GetGeneration(), "replicas": all, "updatedReplicas": all, "readyReplicas": n, "availableReplicas": n,
 	}
 }
 
@@ -414,6 +415,44 @@ func TestUnready(t *testing.T) {
 	p = f.plan()
 	if n, _, _ := unstructured.NestedInt64(p.Twin.Object, "spec", "replicas"); p.Action != Update || n != 1 || p.ScaleToZero {
 		t.Errorf("with another template: %+v", p)
+	}
+}
+
+// p12: a twin that has no pods, because there is no room for them or nobody who makes them, has none to lose; those that come have their time.
+func TestWithoutPodsIsNotUnready(t *testing.T) {
+	for reason, status := range map[string]map[string]any{
+		twin.ReasonPodsRefused: {"observedGeneration": int64(1), "conditions": []any{map[string]any{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}}},
+		twin.ReasonNotObserved: {},
+		twin.ReasonProgressing: {"observedGeneration": int64(1)},
+	} {
+		t.Run("p12 "+reason, func(t *testing.T) {
+			f := newFacts(t, `{}`)
+			f = f.written(t, f.plan())
+			f.says("False", epoch)
+			f.seen.Twin.Object["status"] = status
+			if p := f.plan(); p.Wait != defaultUnready || !p.UnreadySince.Equal(epoch) {
+				t.Fatalf("nobody looks again: %+v", p)
+			}
+			for range 2 {
+				f.now = f.now.Add(defaultUnready)
+				p := f.plan()
+				if p.ScaleToZero || p.Action != Nothing || p.Wait != 0 || !p.UnreadySince.IsZero() {
+					t.Fatalf("after its time: %+v", p)
+				}
+				expect(t, p, v1alpha1.ConditionTwinReady, "False", reason)
+				f = f.written(t, p)
+			}
+			f.ready(0)
+			p := f.plan()
+			if p.ScaleToZero || p.Wait != defaultUnready || !p.UnreadySince.Equal(f.now) {
+				t.Fatalf("when there is one: %+v", p)
+			}
+			f = f.written(t, p)
+			f.now = f.now.Add(defaultUnready)
+			if p := f.plan(); !p.ScaleToZero {
+				t.Errorf("after the time of that: %+v", p)
+			}
+		})
 	}
 }
 

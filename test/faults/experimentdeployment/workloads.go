@@ -3,6 +3,7 @@ package experimentdeployment
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,6 +94,14 @@ func up(generation int64, reason string, is func(*unstructured.Unstructured) boo
 func written(s faults.State) bool {
 	t := theTwin(s)
 	return t != nil && told(s, t)
+}
+
+// begun is when the twin is told to have a pod.
+func begun(s faults.State) bool {
+	return slices.ContainsFunc(s.Of("ExperimentDeployment"), func(e *unstructured.Unstructured) bool {
+		n, _, _ := unstructured.NestedInt64(e.Object, "status", "replicas")
+		return n == 1
+	})
 }
 
 // forgotten is when there is no twin to tell of.
@@ -370,7 +379,7 @@ var workloads = []faults.Workload{
 		Name:    "rollout-unready",
 		Objects: objects("Rollout", "  onUnready: {after: 10m}\n"),
 		Holds:   []string{healthy},
-		Steps:   []faults.Step{faults.At(written, sleep(time.Hour))},
+		Steps:   []faults.Step{faults.At(all(written, begun), sleep(time.Hour))},
 		Done:    up(1, unready, unscaled),
 	},
 	{
@@ -378,7 +387,7 @@ var workloads = []faults.Workload{
 		Name:    "rollout-unready-edited",
 		Objects: objects("Rollout", "  onUnready: {after: 10m}\n"),
 		Holds:   []string{healthy},
-		Steps:   []faults.Step{faults.At(written, sleep(time.Hour)), faults.At(up(1, unready, unscaled), mended)},
+		Steps:   []faults.Step{faults.At(all(written, begun), sleep(time.Hour)), faults.At(up(1, unready, unscaled), mended)},
 		Done:    up(2, isReady, imaged("example/web:3")),
 	},
 }

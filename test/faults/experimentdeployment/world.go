@@ -141,18 +141,24 @@ func sourceless(e *unstructured.Unstructured) bool {
 	})
 }
 
-// play is Argo Rollouts: it tells of a Rollout that it is Healthy, when the manager has told that it made it.
+// play is Argo Rollouts: it tells of a Rollout that it is Healthy, or once of a twin that is held that no pod is ready, when the manager has
+// told that it made it.
 func play(ctx context.Context, stage *faults.Stage, state faults.State) error {
 	for _, r := range state.Of("Rollout") {
 		observed, _, _ := unstructured.NestedString(r.Object, "status", "observedGeneration")
 		generation := strconv.FormatInt(r.GetGeneration(), 10)
-		if observed == generation || twin(r) && (!told(state, r) || stage.Held(healthy)) {
+		held := twin(r) && stage.Held(healthy)
+		if observed == generation || twin(r) && !told(state, r) || held && observed != "" {
 			continue
 		}
 		replicas, _, _ := unstructured.NestedInt64(r.Object, "spec", "replicas")
+		phase, ready := "Healthy", replicas
+		if held {
+			phase, ready = "Progressing", 0
+		}
 		after := r.DeepCopy()
 		after.Object["status"] = map[string]any{
-			"observedGeneration": generation, "phase": "Healthy", "replicas": replicas, "readyReplicas": replicas, "updatedReplicas": replicas, "availableReplicas": replicas,
+			"observedGeneration": generation, "phase": phase, "replicas": replicas, "readyReplicas": ready, "updatedReplicas": replicas, "availableReplicas": ready,
 		}
 		if err := stage.Client.Status().Patch(ctx, after, client.MergeFromWithOptions(r, client.MergeFromWithOptimisticLock{})); err != nil {
 			return fmt.Errorf("telling of Rollout %s: %w", r.GetName(), err)
