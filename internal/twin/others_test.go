@@ -38,6 +38,7 @@ func TestMorePrivilegesOfOthers(t *testing.T) {
 		"windowsOptions":           {``, one(`securityContext: {windowsOptions: {runAsUserName: ContainerUser}}`), over(`securityContext: {windowsOptions: {gmsaCredentialSpecName: domain-admin}}`)},
 		"low priority lost":        {``, `priorityClassName: batch-low, ` + hardened, over(`priorityClassName: null`)},
 		"schedulingGroup":          {``, hardened, over(`schedulingGroup: {podGroupName: other}`)},
+		"a group by a label":       {``, hardened, `{template: {metadata: {labels: {kueue.x-k8s.io/pod-group-name: other}}}}`},
 		"hostIP":                   {``, one(`ports: [{containerPort: 80, hostPort: 80, hostIP: 127.0.0.1}]`), over(one(`ports: [{containerPort: 80, hostPort: 80}]`))},
 		"claim of a template":      {``, one(`resources: {claims: [{name: gpu}]}`) + `, resourceClaims: [{name: gpu, resourceClaimTemplateName: gpus}]`, over(`resourceClaims: [{name: gpu, resourceClaimName: gpus}]`)},
 		"control plane of RKE2":    {``, hardened, over(`tolerations: [{key: CriticalAddonsOnly, operator: Exists}]`)},

@@ -24,7 +24,7 @@ func Privileges(template map[string]any) []string {
 		}
 	}
 	for name, value := range labelsOf(template) {
-		if begins(name, identifying) {
+		if begins(name, identifying) || slices.Contains(ofGroups, name) {
 			p.add("label %s %s", name, hashOf(value))
 		}
 	}

@@ -368,11 +368,11 @@ func kindOf(gvk schema.GroupVersionKind) (kind, error) {
 }
 
 // sanitiseTemplate is what a twin gets of a pod template: labels, but for those that controllers give pods
-// (s10, r9), annotations that are listed, or read by variables, and the spec (p1, p2, p3).
+// (s10, r9) and those that groups of pods are made by, annotations that are listed, or read by variables, and the spec (p1, p2, p3).
 func sanitiseTemplate(template map[string]any, prefixes []string) map[string]any {
 	labels := map[string]any{}
 	for name, value := range labelsOf(template) {
-		if !slices.Contains(ofPods, name) && !strings.HasPrefix(name, Group+"/") {
+		if !slices.Contains(ofPods, name) && !slices.Contains(ofGroups, name) && !strings.HasPrefix(name, Group+"/") {
 			labels[name] = value
 		}
 	}
@@ -394,7 +394,7 @@ func sanitiseTemplate(template map[string]any, prefixes []string) map[string]any
 	out := map[string]any{"metadata": metadata}
 	if spec, ok := template["spec"].(map[string]any); ok {
 		own := runtime.DeepCopyJSON(spec)
-		delete(own, "schedulingGroup") // the twin's pods would count for the source's, or take their place
+		delete(own, "schedulingGroup") // as the labels that do so
 		if own["serviceAccountName"] != nil {
 			delete(own, "serviceAccount") // its old name, which the server keeps beside
 		}
@@ -431,6 +431,12 @@ func annotationsRead(template map[string]any) (all []string) {
 var ofPods = []string{
 	"pod-template-hash", "rollouts-pod-template-hash", "controller-revision-hash",
 	podName, podIndex,
+}
+
+// ofGroups are the labels by which schedulers and queues take pods for one group: the twin's would count for the source's, or take their
+// place. Kueue gives the pods of StatefulSets one, and lets none of them in where their number is another than the group's.
+var ofGroups = []string{
+	"kueue.x-k8s.io/pod-group-name", "pod-group.scheduling.sigs.k8s.io", "pod-group.scheduling.sigs.k8s.io/name", "scheduling.x-k8s.io/pod-group",
 }
 
 // annotationsOfPods are prefixes of what makes pods what they are: what is injected into them, how they are

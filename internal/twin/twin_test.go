@@ -306,6 +306,7 @@ func TestDropped(t *testing.T) {
 		"r6 ends of a rollout":        {shifting, `{spec: {rollbackWindow: {revisions: 9}, progressDeadlineAbort: false, strategy: {blueGreen: {prePromotionAnalysis: {}, postPromotionAnalysis: {}, activeMetadata: {}, previewMetadata: {}}}}}`, nothing},
 		"r7 paused":                   {shifting, `{spec: {paused: false, restartAt: "2026-02-02T00:00:00Z"}}`, nothing},
 		"r9 hashes of pods":           {plain, ofPods(`labels: {rollouts-pod-template-hash: abc, pod-template-hash: def}`), nothing},
+		"s10 groups of pods":          {database, ofPods(`labels: {kueue.x-k8s.io/pod-group-name: statefulset-db-abc, scheduling.x-k8s.io/pod-group: db, pod-group.scheduling.sigs.k8s.io: db, pod-group.scheduling.sigs.k8s.io/name: db}`), nothing},
 		"r10 the selector":            {shifting, `{spec: {selector: {matchLabels: {app: web, more: labels}}}}`, nothing},
 		"p1 what is no pod's":         {plain, ofPods(`name: x, namespace: y, creationTimestamp: null, generateName: x-, ownerReferences: [{kind: X}], finalizers: [x]`), everything},
 		"p2 what was done to pods":    {plain, ofPods(`annotations: {` + applied + `, kubectl.kubernetes.io/restartedAt: x, flagger-id: x, sidecar.istio.io/status: "{}"}`), everything},
