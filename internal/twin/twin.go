@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -245,8 +246,8 @@ func replicasOf(w Wanted) (int64, error) {
 	override, set := w.Override["replicas"]
 	n, whole := override.(int64)
 	switch {
-	case set && override != nil && (!whole || n < 0):
-		return 0, invalid("overrideSpec.replicas", "it must be a whole number, 0 or more")
+	case set && override != nil && (!whole || n < 0 || n > math.MaxInt32): // of a Rollout the API server would take more
+		return 0, invalid("overrideSpec.replicas", "it must be a whole number, 0 or more, and %d at most", math.MaxInt32)
 	case set && whole && w.Replicas != nil && int64(*w.Replicas) != n:
 		return 0, invalid("overrideSpec.replicas", "it is %d, and spec.replicas is %d; remove one of the two", n, *w.Replicas)
 	case w.Replicas != nil:

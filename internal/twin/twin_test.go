@@ -691,6 +691,7 @@ func TestReplicas(t *testing.T) {
 		"c6 in both, another": {ptr.To[int32](2), `{replicas: 3}`, 0, "overrideSpec.replicas"},
 		"c6 no number":        {nil, `{replicas: "2"}`, 0, "overrideSpec.replicas"},
 		"c6 a part":           {nil, `{replicas: 1.5}`, 0, "overrideSpec.replicas"},
+		"c6 too many":         {nil, `{replicas: 3000000000}`, 0, "overrideSpec.replicas"},
 		"c6 negative":         {nil, `{replicas: -1}`, 0, "overrideSpec.replicas"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -698,6 +699,8 @@ func TestReplicas(t *testing.T) {
 			w.Replicas = test.replicas
 			twin, err := Build(source(t, tracked), w)
 			if test.wrong != "" {
+				refused(t, err, test.wrong)
+				_, err := Build(source(t, shifting), w) // whose kind is not known as well
 				refused(t, err, test.wrong)
 				return
 			}
