@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -237,6 +238,17 @@ spec:
       nodeName: twins
       terminationGracePeriodSeconds: 0
       containers: [{name: db, image: "example/db:1"}]
+`
+	byName = `
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: http}]}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: another-name}
+spec: {type: ExternalName, externalName: elsewhere.example.com, selector: {app: web}}
 `
 	dbVolumes = `
   volumeClaimTemplates:
@@ -514,6 +526,64 @@ var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 		})
 		e = s.ready(ctx, "faster")
 		Expect(e.Status.ScaledToZero).To(BeNil())
+	})
+
+	It("loses no pods that are ready, nor the room for those that there was none for", func(ctx SpecContext) {
+		s := newShop(ctx, web)
+		replicas := func(name string) int64 {
+			n, _, _ := unstructured.NestedInt64(s.twin(ctx, s.get(ctx, name)).Object, "spec", "replicas")
+			return n
+		}
+		By("being ready for longer than onUnready says")
+		s.create(ctx, strings.Replace(faster, "{template:", "{minReadySeconds: 3600, template:", 1)+"  onUnready: {after: 10s}\n")
+		Eventually(func() int32 { return s.get(ctx, "faster").Status.ReadyReplicas }).Should(Equal(int32(1)))
+
+		By("having no room for so long")
+		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "pods"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("4")}}}
+		Expect(s.client.Create(ctx, quota)).To(Succeed())
+		Eventually(func(g Gomega) {
+			g.Expect(s.client.Get(ctx, client.ObjectKeyFromObject(quota), quota)).To(Succeed())
+			g.Expect(quota.Status.Used).To(HaveKey(corev1.ResourcePods))
+		}).Should(Succeed())
+		s.create(ctx, strings.Replace(faster, "name: faster", "name: refused", 1)+"  onUnready: {after: 10s}\n")
+		s.says(ctx, "refused", twins.ConditionTwinReady, metav1.ConditionFalse, twin.ReasonPodsRefused, "exceeded quota")
+		Consistently(func(g Gomega) {
+			g.Expect(replicas("faster")).To(Equal(int64(1)))
+			g.Expect(replicas("refused")).To(Equal(int64(1)))
+		}).WithTimeout(12 * time.Second).Should(Succeed())
+		Expect(s.client.Patch(ctx, quota, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hard":{"pods":"9"}}}`)))).To(Succeed())
+		Eventually(func() int32 { return s.get(ctx, "refused").Status.ReadyReplicas }).WithTimeout(time.Minute).Should(Equal(int32(1)))
+	})
+
+	It("tells of Services what they do", func(ctx SpecContext) {
+		s := newShop(ctx, strings.Replace(web, `"example/web:1"`, `"example/web:1", ports: [{name: http, containerPort: 8080}]`, 1), db, byName)
+		s.create(ctx, faster)
+		s.create(ctx, strings.Replace(otherDB, "overrideSpec: {", "overrideSpec: {serviceName: elsewhere, ", 1))
+		behind := func(name, service string) bool {
+			list := &discoveryv1.EndpointSliceList{}
+			Expect(s.client.List(ctx, list, client.InNamespace(s.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service})).To(Succeed())
+			for _, slice := range list.Items {
+				for _, endpoint := range slice.Endpoints {
+					if len(slice.Ports) > 0 && strings.HasPrefix(endpoint.TargetRef.Name, s.get(ctx, name).Status.ExperimentResourceRef.Name) {
+						return true
+					}
+				}
+			}
+			return false
+		}
+
+		By("one that finds its port by a name that the override leaves out")
+		e := s.ready(ctx, "faster")
+		Consistently(func() bool { return behind("faster", "web") }).Should(BeFalse())
+		Expect(e.Status.Services).To(ConsistOf(HaveField("Reason", twin.ReasonPortLost)), "and none of another name")
+		s.edit(ctx, "faster", func(e *twins.ExperimentDeployment) { e.Spec.MergeStrategy = twins.MergeStrategic })
+		Eventually(func() bool { return behind("faster", "web") }).Should(BeTrue())
+		s.says(ctx, "faster", twins.ConditionServiceShared, metav1.ConditionTrue, twins.ReasonShared)
+
+		By("one by which pods find their peers, whatever governs them")
+		s.ready(ctx, "other")
+		Eventually(func() bool { return behind("other", "db") }).Should(BeTrue())
+		s.says(ctx, "other", twins.ConditionWarnings, metav1.ConditionTrue, twin.WarnPeerDiscovery, "headless Service db")
 	})
 
 	It("shows what it would do, and ends in its time", func(ctx SpecContext) {
