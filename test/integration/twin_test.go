@@ -484,6 +484,28 @@ var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 		s.gone(ctx, e)
 	})
 
+	It("has new volumes when it is made again", func(ctx SpecContext) {
+		s := newShop(ctx, db+dbVolumes)
+		s.create(ctx, otherDB)
+		e := s.ready(ctx, "other")
+		at, claim := types.NamespacedName{Namespace: s.namespace, Name: "data-" + e.Status.ExperimentResourceRef.Name + "-0"}, &corev1.PersistentVolumeClaim{}
+		Eventually(func() error { return s.client.Get(ctx, at, claim) }).Should(Succeed())
+		first := claim.UID
+		s.edit(ctx, "other", func(e *twins.ExperimentDeployment) {
+			e.Spec.OverrideSpec.Raw = []byte(`{"volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"2Gi"}}}}]}`)
+		})
+		Eventually(func(g Gomega) {
+			g.Expect(s.client.Get(ctx, at, claim)).To(Succeed())
+			g.Expect(claim.UID).NotTo(Equal(first))
+			g.Expect(claim.Spec.Resources.Requests.Storage().String()).To(Equal("2Gi"))
+		}).Should(Succeed())
+		s.ready(ctx, "other")
+		Consistently(func(g Gomega) {
+			g.Expect(s.client.Get(ctx, at, claim)).To(Succeed())
+			g.Expect(claim.DeletionTimestamp).To(BeNil())
+		}).Should(Succeed())
+	})
+
 	It("refuses what cannot be, and leaves the last good twin", func(ctx SpecContext) {
 		s := newShop(ctx, web)
 		s.create(ctx, faster)
@@ -535,7 +557,7 @@ var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 			return n
 		}
 		By("being ready for longer than onUnready says")
-		s.create(ctx, strings.Replace(faster, "{template:", "{minReadySeconds: 3600, template:", 1)+"  onUnready: {after: 10s}\n")
+		s.create(ctx, strings.Replace(faster, "{template:", "{minReadySeconds: 300, template:", 1)+"  onUnready: {after: 10s}\n")
 		Eventually(func() int32 { return s.get(ctx, "faster").Status.ReadyReplicas }).Should(Equal(int32(1)))
 
 		By("having no room for so long")

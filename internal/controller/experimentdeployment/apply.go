@@ -79,7 +79,11 @@ func (s *scope) act(ctx context.Context) error {
 			return err
 		}
 		log.Info("Deleting twin", "twin", kube.Describe(s.plan.Twin))
-		return s.writer().Delete(ctx, s.plan.Twin, foreground)
+		err := s.writer().Delete(ctx, s.plan.Twin, foreground)
+		if err == nil {
+			s.tried.Remove(s.owner.UID)
+		}
+		return err
 	}
 	return nil
 }
@@ -157,9 +161,13 @@ func (s *scope) ours(name string) bool {
 }
 
 // possible is an error if the API server would refuse what is to take the place of the twin, which then stays. A quota
-// that the twin itself uses up, or a webhook that cannot be tried, says nothing of that.
+// that the twin itself uses up, or a webhook that cannot be tried, says nothing of that. It is tried once: where a webhook of others
+// hangs, a pass may have no time for the deletion after it.
 func (s *scope) possible(ctx context.Context) error {
 	if s.plan.Next == nil {
+		return nil
+	}
+	if tried, known := s.tried.Get(s.owner.UID); known && tried == content(s.plan.Next) {
 		return nil
 	}
 	next := s.plan.Next.DeepCopy()
@@ -167,6 +175,7 @@ func (s *scope) possible(ctx context.Context) error {
 	if err := s.Live.Create(ctx, next, client.DryRunAll, client.FieldOwner(kube.FieldOwner), client.FieldValidation("Strict")); err != nil && !untried(err) {
 		return fmt.Errorf("trying %s: %w", kube.Describe(s.plan.Next), err)
 	}
+	s.tried.Add(s.owner.UID, content(s.plan.Next))
 	return nil
 }
 

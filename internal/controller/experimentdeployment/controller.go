@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -94,6 +95,8 @@ type Reconciler struct {
 	// told are the statuses that were written last, and made the twins that were created last, by the UIDs of their owners.
 	told, made *kube.Told
 	drafts     *drafts
+	// tried is what the API server would take in the place of a twin, as content, by the UID of the owner.
+	tried *lru.Cache
 }
 
 // scope is what a pass over one ExperimentDeployment knows.
@@ -175,7 +178,7 @@ func sourceKey(kind, namespace, name string) string { return kind + "/" + namesp
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache, live client.Client, o Options) error {
 	r := &Reconciler{
 		Client: mgr.GetClient(), Foreign: foreign, Live: live, Recorder: kube.Silence, Clock: o.Clock, Options: o,
-		told: kube.NewTold(), made: kube.NewTold(), drafts: newDrafts(),
+		told: kube.NewTold(), made: kube.NewTold(), drafts: newDrafts(), tried: lru.New(lately),
 	}
 	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err

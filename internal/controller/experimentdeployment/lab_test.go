@@ -22,6 +22,7 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -99,7 +100,7 @@ func newLab(t testing.TB, owner *v1alpha1.ExperimentDeployment, others ...client
 	})
 	l.Reconciler = &Reconciler{
 		Live: live, Client: interceptor.NewClient(live, interceptor.Funcs{Get: l.get}), Kinds: kinds{},
-		Recorder: l.events, Clock: l.clock, told: kube.NewTold(), made: kube.NewTold(), drafts: newDrafts(),
+		Recorder: l.events, Clock: l.clock, told: kube.NewTold(), made: kube.NewTold(), drafts: newDrafts(), tried: lru.New(lately),
 	}
 	l.Foreign = l.Client
 	return l

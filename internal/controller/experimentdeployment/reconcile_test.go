@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -376,6 +377,41 @@ func TestTriedInVain(t *testing.T) {
 			t.Errorf("%v is taken for nothing", err)
 		}
 	}
+}
+
+// s1: a webhook of others that hangs takes its time of the trial and of the deletion, for both of which a pass may have none.
+func TestRecreatedBesideWhatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		owner := faster(t, `{}`)
+		owner.Spec.SourceRef.Kind = "StatefulSet"
+		l := newLab(t, owner, object(t, db))
+		l.passed()
+		l.ask(func(s *v1alpha1.ExperimentDeploymentSpec) { s.OverrideSpec.Raw = []byte(`{"serviceName":"other"}`) })
+		slowly := func(ctx context.Context, write func() error) error {
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(40 * time.Second):
+				return write()
+			}
+		}
+		l.Live = interceptor.NewClient(l.Live.(client.WithWatch), interceptor.Funcs{
+			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				return slowly(ctx, func() error { return c.Create(ctx, o, opts...) })
+			},
+			Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+				return slowly(ctx, func() error { return c.Delete(ctx, o, opts...) })
+			},
+		})
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			_, _ = l.Reconcile(ctx, l.owner()) // which may come to the end of its time
+			cancel()
+		}
+		if l.twin().GetDeletionTimestamp() == nil {
+			t.Errorf("it is tried again and again: %v", l.writes)
+		}
+	})
 }
 
 // a1: a twin that is not ready when the server refuses what is wanted of it loses its pods all the same, and in its time.
