@@ -19,14 +19,15 @@
 // its end: only new ones are held back, and Kubernetes makes up for the last one that was missed when the CronJob
 // wakes, unless that is longer ago than its startingDeadlineSeconds.
 //
-// An error, before anything is stopped, is what would not come back, and also where it comes to that only later: volumes,
-// where a StatefulSet, or what makes one, deletes them when it is scaled down, and a CloneSet (OpenKruise) that has some;
-// and an update that is held back, by a partition or OnDelete of a StatefulSet, or as a Deployment is paused in the midst
-// of it. Kubernetes takes it for through when no pods are left, and all of them would wake with it. One that is only under
-// way goes on when it wakes.
+// An error, before anything is stopped, is what would not come back, and also where it comes to that only later:
+// volumes, where a StatefulSet, or what makes one, deletes them when it is scaled down, and a CloneSet (OpenKruise)
+// that has some; and an update that is held back, by a partition or OnDelete of a StatefulSet, or as a Deployment is
+// paused in the midst of it. Kubernetes takes it for through when no pods are left, and all of them would wake with it.
+// So does Argo Rollouts with the steps of a canary, but for a pause without a duration. One that is only under way goes
+// on when it wakes.
 //
-// Nothing here knows what serves an admission webhook. Leave that out of the target where the webhook is not to be ignored
-// and asked about the namespace of the manager, or its own: as long as it sleeps nobody may make what wakes it.
+// Nothing here knows what serves an admission webhook. Leave that out of the target where the webhook is not to be
+// ignored and asked about the namespace of the manager, or its own: as long as it sleeps nobody may make what wakes it.
 //
 // A workload is waited for until its pods are gone, or all ready. When the time for that is over, as many ready ones
 // will do as it had when it was put to sleep: what has been broken for a week keeps nothing else asleep.
@@ -35,8 +36,8 @@
 //
 // Replicas are written by subresource scale, everything else by a merge patch of the one field, both with the
 // resourceVersion that was read. A Rollout without replicas, which is one of 1, has none again afterwards. In the
-// middle of a canary it sleeps and wakes at the same step; but pods that a step setCanaryScale counts by replicas stay
-// whatever the Rollout has, so that it does not come to rest, and the result says so.
+// middle of a canary it sleeps and wakes at the same step, a pause; but pods that a step setCanaryScale counts by
+// replicas stay whatever the Rollout has, so that it does not come to rest, and the result says so.
 //
 // Autoscalers are part of their workload: they sleep before it, in the same step, and wake after it. So nothing rests
 // on the order in which a runner takes the resources of a target.

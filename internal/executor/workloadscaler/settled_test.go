@@ -89,6 +89,30 @@ func TestStepped(t *testing.T) {
 	}
 }
 
+// TestPasses is that a Rollout whose steps would pass without pods does not sleep.
+func TestPasses(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		spec, status string
+		want         bool
+	}{
+		"a weight":          {"", "currentStepIndex: 0, ", true},
+		"a pause for hours": {"", "currentStepIndex: 1, ", true},
+		"a pause":           {"", "currentStepIndex: 2, ", false},
+		"it is paused":      {"paused: true, ", "currentStepIndex: 0, ", false},
+		"it is aborted":     {"", "abort: true, currentStepIndex: 0, ", false},
+		"it is through":     {"", "currentStepIndex: 3, ", false},
+		"it does not say":   {"", "", false},
+		"before all steps":  {"", "currentStepIndex: -1, ", false},
+	} {
+		rollout := executortest.Objects(t, "{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: a}, spec: {"+test.spec+"replicas: 4, strategy: {canary: {steps: [{setWeight: 25}, {pause: {duration: 2h}}, {pause: {}}]}}}, "+
+			"status: {"+test.status+"replicas: 4, updatedReplicas: 1}}")[0]
+		if err := mustStay(rollouts, rollout, int64(4)); (err != nil) != test.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // TestEqual is that values are compared as JSON is, not as it is written.
 func TestEqual(t *testing.T) {
 	t.Parallel()

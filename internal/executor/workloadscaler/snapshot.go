@@ -206,8 +206,23 @@ func heldBack(k kind, object *unstructured.Unstructured) error {
 		return errors.New("its rollout is paused, and would be through when it wakes; resume it or undo it, or exclude it")
 	case k.gvr == statefulSets.gvr && partly(object):
 		return errors.New("its spec.updateStrategy holds an update back, which would be through when it wakes; complete that or undo it, or exclude it")
+	case k.gvr == rollouts.gvr && passes(object):
+		return errors.New("the steps of its canary would pass while it has no pods, and it would be promoted when it wakes; promote it, abort it or set its spec.paused, or exclude it")
 	}
 	return nil
+}
+
+// passes says whether a Rollout is at a step that does not wait for somebody, and so would be over when no pods are left.
+func passes(object *unstructured.Unstructured) bool {
+	steps, _, _ := unstructured.NestedSlice(object.Object, "spec", "strategy", "canary", "steps")
+	at, found, _ := unstructured.NestedInt64(object.Object, "status", "currentStepIndex")
+	paused, _, _ := unstructured.NestedBool(object.Object, "spec", "paused")
+	aborted, _, _ := unstructured.NestedBool(object.Object, "status", "abort")
+	if !found || paused || aborted || at < 0 || at >= int64(len(steps)) { // others write the status
+		return false
+	}
+	pause, waits, _ := unstructured.NestedMap(map[string]any{"step": steps[at]}, "step", "pause")
+	return !waits || pause["duration"] != nil
 }
 
 // partly says whether a StatefulSet of two revisions is not to be updated any further by itself.
