@@ -36,23 +36,36 @@ func Workers(count int, patience, timeout time.Duration) controller.Options {
 	return limits
 }
 
-// Slots let so many do something at the same time. Who takes longer than its patience is not counted any more.
+// Slots let so many do something at the same time. Who takes longer than its patience is not counted any more, but for that
+// no more than twice as many are at it.
 type Slots struct {
 	patience time.Duration
-	// free has an element for each that may begin.
-	free chan struct{}
+	// free has an element for each that may begin, and all one for each beside those that are at it.
+	free, all chan struct{}
 }
 
 // NewSlots are so many.
 func NewSlots(count int, patience time.Duration) *Slots {
-	s := &Slots{patience: patience, free: make(chan struct{}, count)}
+	s := &Slots{patience: patience, free: make(chan struct{}, count), all: make(chan struct{}, 2*count)}
 	for range count {
 		s.release()
+		s.all <- struct{}{}
+		s.all <- struct{}{}
 	}
 	return s
 }
 
 func (s *Slots) release() { s.free <- struct{}{} }
+
+// take waits for an element.
+func take(ctx context.Context, of chan struct{}) error {
+	select {
+	case <-of:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for what is done at the same time: %w", context.Cause(ctx))
+	}
+}
 
 // hold begins the time of whoever has taken one, until it is let go.
 func (s *Slots) hold() (letGo func()) {
@@ -69,10 +82,12 @@ func (s *Slots) Do(ctx context.Context, do func() error) error {
 	if s == nil {
 		return do()
 	}
-	select {
-	case <-s.free:
-	case <-ctx.Done():
-		return fmt.Errorf("waiting for what is done at the same time: %w", context.Cause(ctx))
+	if err := take(ctx, s.all); err != nil {
+		return err
+	}
+	defer func() { s.all <- struct{}{} }()
+	if err := take(ctx, s.free); err != nil {
+		return err
 	}
 	defer s.hold()()
 	return do()

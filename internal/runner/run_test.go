@@ -294,16 +294,34 @@ func (r *renewer) Renew(known restore.Resource, _ json.RawMessage, former bool) 
 func TestFormerCycle(t *testing.T) {
 	w := newWorld(t)
 	r := &renewer{world: w}
-	for i, cycle := range []string{"c1", "c1", "c2", "c2"} {
+	for i, cycle := range []string{"7", "c1", "c1", "c2", "c2"} { // of which a number is of before
 		w.fence, w.calls = fmt.Sprint("e", i), nil
 		task := Task{Operation: shutdown, Plan: "shop/nights", Target: "all", Type: "world", Cycle: cycle, Execution: w.fence, Attempt: 1, Deadline: time.Hour}
 		result := Run(t.Context(), task, Deps{Store: memory{w, task.Execution}, Executors: executor.Registry{"world": r}, Clock: w.clock})
-		if is := i == 2; !result.Completed || len(r.former) > 0 && r.former[0] != is || (len(r.former) == 0) != (i == 0) {
+		if is := i == 3; !result.Completed || len(r.former) > 0 && r.former[0] != is || (len(r.former) == 0) != (i == 0) {
 			t.Errorf("attempt %d, %s: asked about a former cycle %v, and the result is %+v", i, cycle, r.former, result)
 		}
 		if got := w.point().Cycle; got != cycle {
 			t.Errorf("attempt %d: the restore point is of cycle %s", i, got)
 		}
+	}
+}
+
+// What a former cycle has put to sleep, and somebody has woken and taken out of the target since, stays awake.
+func TestFormerCycleOfWhatIsTakenOut(t *testing.T) {
+	w := newWorld(t)
+	for _, cycle := range []string{"c1", "c2"} {
+		w.fence = cycle
+		task := Task{Operation: shutdown, Plan: "shop/nights", Target: "all", Type: "world", Cycle: cycle, Execution: cycle, Attempt: 1, Deadline: time.Hour}
+		if result := Run(t.Context(), task, Deps{Store: memory{w, cycle}, Executors: executor.Registry{"world": w}, Clock: w.clock}); !result.Completed {
+			t.Fatalf("the result is %+v", result)
+		}
+		if cycle == "c1" {
+			w.have["db"], w.listed = 6, slices.DeleteFunc(w.listed, func(name string) bool { return name == "db" })
+		}
+	}
+	if w.have["db"] != 6 || !w.asleep("web") {
+		t.Errorf("it is %v", w.have)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/restore"
@@ -16,12 +17,17 @@ func (r *run) shutdown() error {
 	if err := r.capture(); err != nil {
 		return r.orStopped(err)
 	}
-	asleep := r.point.Open()
+	asleep := r.ours()
 	r.resources = len(asleep)
 	if err := r.each("shutting down", "Put to sleep", asleep, r.putToSleep); err != nil {
 		return err
 	}
-	return r.settle(slices.DeleteFunc(r.point.Open(), func(resource restore.Resource) bool { return gone(resource.Slept) }))
+	return r.settle(slices.DeleteFunc(r.ours(), func(resource restore.Resource) bool { return gone(resource.Slept) }))
+}
+
+// ours are those of the point that are put to sleep. What a former cycle has, and the target has no more, stays as it is, awake or not.
+func (r *run) ours() []restore.Resource {
+	return slices.DeleteFunc(r.point.Open(), func(resource restore.Resource) bool { return r.others[resource.Key] })
 }
 
 // capture takes in how the resources are, and writes that.
@@ -33,8 +39,17 @@ func (r *run) capture() error {
 	if r.point == nil || len(r.point.Open()) == 0 {
 		r.point = &restore.Point{Plan: r.task.Plan, Target: r.task.Target, Executor: r.task.Type, Cycle: r.task.Cycle, Cluster: r.cluster}
 	}
-	former := r.point.Cycle != r.task.Cycle
+	former := r.former()
 	r.point.Cycle = r.task.Cycle
+	if former {
+		r.others = map[string]bool{}
+		for _, resource := range r.point.Open() {
+			r.others[resource.Key] = true
+		}
+		for _, resource := range found {
+			delete(r.others, resource.Key)
+		}
+	}
 	for _, resource := range found {
 		first, err := executor.Capture(r.target, r.point, resource, former)
 		if err != nil {
@@ -50,6 +65,12 @@ func (r *run) capture() error {
 	}
 	// It is written even where nothing is new: who cannot write must not change anything.
 	return r.save(r.stop, nil)
+}
+
+// former says whether the point is that of a cycle before. A number, as runners of before have written, says nothing of that.
+func (r *run) former() bool {
+	_, err := strconv.Atoi(r.point.Cycle)
+	return r.point.Cycle != r.task.Cycle && err != nil
 }
 
 // room refuses a point that would be too large once it says what was made of the resources, which is taken to be as

@@ -17,8 +17,22 @@ type Service struct {
 	Selector map[string]string
 	// Headless has no address of its own: its clients see every pod.
 	Headless bool
-	// Ports of pods that it sends traffic to by their names.
+	// Ports of pods that it sends traffic to, by their names; one that it knows by its number is "".
 	Ports []string
+}
+
+// lost are the ports by which a Service finds those of the source, where it finds the twin by none. What asks for all pods, as the clients
+// of one that is headless do, finds the twin all the same.
+func (s Service) lost(source, twin []string) (names []string) {
+	for _, port := range s.Ports {
+		switch {
+		case s.Headless, port == "", slices.Contains(twin, port):
+			return nil
+		case slices.Contains(source, port):
+			names = append(names, port)
+		}
+	}
+	return names
 }
 
 // Sharing is a Service that selects the source's pods.
@@ -180,7 +194,7 @@ func (w Wanted) share(source pods, spec map[string]any) ([]Sharing, error) {
 				changed = append(changed, label)
 			}
 		}
-		all = append(all, sharing(service, some, changed, without(both(service.Ports, source.ports), portsOf(templateOf(spec)))))
+		all = append(all, sharing(service, some, changed, service.lost(source.ports, portsOf(templateOf(spec)))))
 	}
 	if others := w.foreign(source.labels, labelsOf(templateOf(spec))); len(others) > 0 && !w.AllowLabelOverride {
 		return nil, invalid("overrideSpec.template.metadata.labels", "with them Service %s, which does not select the source's pods, would select the twin's (%s); "+

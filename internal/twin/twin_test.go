@@ -969,11 +969,13 @@ func TestServices(t *testing.T) {
 func TestServicesOfNamedPorts(t *testing.T) {
 	const lone = `{template: {spec: {containers: [{name: web, image: "web:2"}]}}}`
 	for name, test := range map[string]struct {
-		port, override string
-		strategy       Strategy
-		reason         string
+		ports, override string
+		strategy        Strategy
+		reason          string
 	}{
 		"as the source has it":    {"http", `{}`, Replace, ""},
+		"another by its number":   {"http,", lone, Replace, ""},
+		"headless":                {"http", lone, Replace, ""},
 		"left out":                {"http", lone, Replace, ReasonPortLost},
 		"merged":                  {"http", lone, Strategic, ""},
 		"by another number":       {"http", strings.Replace(lone, "}]", ", ports: [{name: http, containerPort: 81}]}]", 1), Replace, ""},
@@ -983,7 +985,7 @@ func TestServicesOfNamedPorts(t *testing.T) {
 			from := source(t, plain)
 			overlay(from.Object, object(t, `{spec: {template: {spec: {containers: [{name: web, image: "web:1", ports: [{name: http, containerPort: 80}]}]}}}}`))
 			w := wanted(t, test.override)
-			w.Strategy, w.Services = test.strategy, []Service{{Name: "web", Selector: map[string]string{"app": "web"}, Ports: []string{test.port}}}
+			w.Strategy, w.Services = test.strategy, []Service{{Name: "web", Selector: map[string]string{"app": "web"}, Ports: strings.Split(test.ports, ","), Headless: name == "headless"}}
 			twin, err := Build(from, w)
 			if err != nil {
 				t.Fatal(err)

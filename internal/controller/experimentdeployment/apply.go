@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -161,13 +162,13 @@ func (s *scope) ours(name string) bool {
 }
 
 // possible is an error if the API server would refuse what is to take the place of the twin, which then stays. A quota
-// that the twin itself uses up, or a webhook that cannot be tried, says nothing of that. It is tried once: where a webhook of others
-// hangs, a pass may have no time for the deletion after it.
+// that the twin itself uses up, or a webhook that cannot be tried, says nothing of that. It is not tried again at once: where a webhook of
+// others hangs, a pass may have no time for the deletion after it.
 func (s *scope) possible(ctx context.Context) error {
 	if s.plan.Next == nil {
 		return nil
 	}
-	if tried, known := s.tried.Get(s.owner.UID); known && tried == content(s.plan.Next) {
+	if last, known := s.tried.Get(s.owner.UID); known && last.(trial).content == content(s.plan.Next) && s.now.Sub(last.(trial).at) < believed {
 		return nil
 	}
 	next := s.plan.Next.DeepCopy()
@@ -175,9 +176,18 @@ func (s *scope) possible(ctx context.Context) error {
 	if err := s.Live.Create(ctx, next, client.DryRunAll, client.FieldOwner(kube.FieldOwner), client.FieldValidation("Strict")); err != nil && !untried(err) {
 		return fmt.Errorf("trying %s: %w", kube.Describe(s.plan.Next), err)
 	}
-	s.tried.Add(s.owner.UID, content(s.plan.Next))
+	s.tried.Add(s.owner.UID, trial{content(s.plan.Next), s.now})
 	return nil
 }
+
+// trial is what the API server would have taken, and when.
+type trial struct {
+	content string
+	at      time.Time
+}
+
+// believed is for how long a trial says what the API server takes: somebody may change that.
+const believed = 5 * time.Minute
 
 // untried says whether an answer to a dry run is of the dry run alone. It has no reason of its own in the API.
 func untried(err error) bool {

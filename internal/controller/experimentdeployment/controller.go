@@ -95,7 +95,7 @@ type Reconciler struct {
 	// told are the statuses that were written last, and made the twins that were created last, by the UIDs of their owners.
 	told, made *kube.Told
 	drafts     *drafts
-	// tried is what the API server would take in the place of a twin, as content, by the UID of the owner.
+	// tried is the last trial of what is to take the place of a twin, by the UID of the owner.
 	tried *lru.Cache
 }
 

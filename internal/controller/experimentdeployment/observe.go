@@ -229,9 +229,8 @@ func serviceOf(service *unstructured.Unstructured) twin.Service {
 	all, _ := ports.([]any)
 	for _, port := range all {
 		fields, _ := port.(map[string]any)
-		if name, is := fields["targetPort"].(string); is {
-			of.Ports = append(of.Ports, name)
-		}
+		name, _ := fields["targetPort"].(string)
+		of.Ports = append(of.Ports, name)
 	}
 	return of
 }

@@ -76,13 +76,23 @@ func TestStatusFromABackup(t *testing.T) {
 	for name, test := range map[string]struct {
 		status  *v1alpha1.HibernatePlanStatus
 		deleted bool
+		// waking: it was about to wake.
+		waking bool
 	}{
 		"of the night, and it wakes": {}, "of the night, and it goes": {deleted: true},
+		"of the morning, and it wakes": {waking: true}, "of the morning, and it goes": {waking: true, deleted: true},
 		"of the day, and it wakes": {status: &awake}, "of the day, and it goes": {status: &awake, deleted: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
 			n.complete()
+			if test.waking {
+				n.morning()
+				job, _ := n.job()
+				if err := n.client.Delete(t.Context(), job); err != nil {
+					t.Fatal(err)
+				}
+			}
 			status := n.plan.Status
 			if test.status != nil {
 				status = *test.status.DeepCopy()
@@ -92,7 +102,7 @@ func TestStatusFromABackup(t *testing.T) {
 				if err := n.client.Delete(t.Context(), n.plan); err != nil {
 					t.Fatal(err)
 				}
-			} else {
+			} else if !test.waking {
 				n.morning()
 			}
 			job, in := n.job()

@@ -698,7 +698,8 @@ func (s *scope) observeLeft(ctx context.Context) error {
 // another plan's.
 func cycled(plan *v1alpha1.HibernatePlan) bool {
 	st := &plan.Status
-	former := len(st.History) > 0 && st.History[0].StartedAt.Before(&plan.CreationTimestamp)
+	const slack = 5 * time.Minute // between the clock of the manager and that of the API server
+	former := len(st.History) > 0 && st.History[0].StartedAt.Add(slack).Before(plan.CreationTimestamp.Time)
 	return st.CurrentCycle != nil || st.Cycles > 0 && !former
 }
 

@@ -203,7 +203,7 @@ func heldBack(k kind, object *unstructured.Unstructured) error {
 	paused, _, _ := unstructured.NestedBool(object.Object, "spec", "paused")
 	switch {
 	case k.gvr == deployments.gvr && paused:
-		return errors.New("its rollout is paused, and would be through when it wakes; resume it or undo it, or exclude it")
+		return errors.New("its rollout is paused, and may be through when it wakes; resume it or undo it, or exclude it")
 	case k.gvr == statefulSets.gvr && partly(object):
 		return errors.New("its spec.updateStrategy holds an update back, which would be through when it wakes; complete that or undo it, or exclude it")
 	case k.gvr == rollouts.gvr && passes(object):
