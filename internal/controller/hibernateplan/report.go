@@ -381,8 +381,9 @@ func happened(before, after *v1alpha1.HibernatePlan, s *scope, err error) (out [
 		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonLeftAsleep, Message: "The plan goes, and these targets sleep: " + cmp.Or(v.named(asleep), conditions.Line(left), "not known, as the ledger is lost") +
 			"; a plan of the same name wakes them by their restore points, ConfigMaps in the manager's namespace with label " + labelRestorePoint})
 	}
-	for _, c := range conditions.Changed(before.Status.Conditions, after.Status.Conditions) {
-		ready := find(after.Status.Conditions, v1alpha1.ConditionReady)
+	changed := conditions.Changed(before.Status.Conditions, after.Status.Conditions)
+	ready := find(changed, v1alpha1.ConditionReady) // which says it of others that change with it
+	for _, c := range changed {
 		if slices.Contains(quiet, c.Reason) || c.Type != v1alpha1.ConditionReady && ready != nil && ready.Reason == c.Reason || c.Type == v1alpha1.ConditionRestorePointSaved && c.Reason == v1alpha1.ReasonHibernating {
 			continue
 		}

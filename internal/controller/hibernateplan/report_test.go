@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -342,5 +343,35 @@ func TestEventOfTooManyExceptions(t *testing.T) {
 	pass(t, r, plan)
 	if got := events.of(v1alpha1.ReasonTooManyExceptions); len(got) != 1 || !strings.HasPrefix(got[0], corev1.EventTypeWarning) {
 		t.Errorf("it says %q", got)
+	}
+}
+
+// That the phase changes is told of, also where what the plan is Ready for stays the same: some has failed before the rest sleeps.
+func TestEventsOfPhases(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 5))
+	w.plan.Spec.Behavior = v1alpha1.Behavior{Mode: v1alpha1.BehaviorBestEffort, Retries: ptr.To[int32](0)}
+	w.fails = func(e execution) bool { return e.Target == "b" && e.Operation == v1alpha1.OperationShutdown }
+	w.now = noon.Add(9 * time.Hour)
+	suspended := false
+	phases := []v1alpha1.Phase{""}
+	for range 60 {
+		before := len(w.log)
+		w.pass(-1)
+		if phase := w.plan.Status.Phase; phase != phases[len(phases)-1] {
+			phases = append(phases, phase)
+			if !slices.ContainsFunc(w.log[before:], func(line string) bool { return strings.Contains(line, ": ") }) {
+				t.Errorf("nothing tells that it is %s by now, after %v:\n%s", phase, phases, strings.Join(w.log, "\n"))
+			}
+		}
+		if w.plan.Status.Phase == v1alpha1.PhaseHibernated && !suspended {
+			suspended, w.plan.Spec.Override = true, &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+		} else if suspended && w.plan.Status.Phase == v1alpha1.PhaseWakingUp && len(w.asleep) < 4 {
+			w.plan.Spec.Suspend = true // what runs comes to its end
+		}
+		w.end()
+	}
+	want := []v1alpha1.Phase{"", v1alpha1.PhaseHibernating, v1alpha1.PhaseHibernated, v1alpha1.PhaseWakingUp, v1alpha1.PhaseSuspended}
+	if !slices.Equal(phases, want) {
+		t.Errorf("%v", phases)
 	}
 }
