@@ -238,10 +238,23 @@ func acknowledge(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Ti
 		}
 	}
 	st.Acknowledged = kept
-	if st.Manual != nil && st.Manual.Until != nil && !now.Before(st.Manual.Until.Time) {
-		st.Manual = nil
-	}
+	st.Manual = lasting(st.Manual, s, now)
 	return acted, void
+}
+
+// lasting is what an annotation has asked for, until the schedule turns; nil once it has. When that is is asked anew each time: a
+// schedule that did not end by then may by now, and one that is edited, or has another exception, may turn sooner.
+func lasting(m *v1alpha1.Manual, s *schedule.Schedule, now time.Time) *v1alpha1.Manual {
+	switch {
+	case m == nil || m.Until != nil && !now.Before(m.Until.Time):
+		return nil
+	case s == nil:
+		return m
+	}
+	if until := turn(s, m.State == v1alpha1.OverrideAwake, now); until != nil && (m.Until == nil || until.Before(m.Until)) {
+		m.Until = until
+	}
+	return m
 }
 
 // possible says whether what an annotation asks for can be done now.

@@ -549,3 +549,41 @@ func TestPassedExceptionsThatCount(t *testing.T) {
 		}
 	}
 }
+
+// What an annotation asks for lasts until the schedule turns, and that is the schedule of then: one that did not end has been edited,
+// or off-hours begin sooner than they did.
+func TestManualOfAScheduleThatIsEdited(t *testing.T) {
+	always := v1alpha1.OffHours{Start: "00:00", End: "24:00", DaysOfWeek: []v1alpha1.DayOfWeek{"MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN"}}
+	nights := newPlan(v1alpha1.StrategyParallel, 2).Spec.Schedule.OffHours[0]
+	lunch := suspended(time.Hour, 2*time.Hour)
+	lunch.Spec.Type = v1alpha1.ExceptionExtend
+	lunch.Spec.Windows = []v1alpha1.OffHours{always}
+	for name, test := range map[string]struct {
+		before, after v1alpha1.OffHours
+		exceptions    []v1alpha1.ScheduleException
+		asks          string
+		// at is when, and asleep what is to be by then.
+		at     time.Duration
+		asleep bool
+	}{
+		"asleep, and it had no end":  {before: always, after: nights, asks: v1alpha1.AnnotationHibernateNow, at: 19 * time.Hour},
+		"awake, and it had no end":   {before: always, after: nights, asks: v1alpha1.AnnotationWakeNow, at: 9 * time.Hour, asleep: true},
+		"awake, and it still has":    {before: always, after: nights, asks: v1alpha1.AnnotationWakeNow, at: 7 * time.Hour},
+		"awake, and another sleep":   {before: nights, after: nights, exceptions: []v1alpha1.ScheduleException{lunch}, asks: v1alpha1.AnnotationWakeNow, at: 90 * time.Minute, asleep: true},
+		"awake, and nothing changes": {before: nights, after: nights, asks: v1alpha1.AnnotationWakeNow, at: 9 * time.Hour, asleep: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+			w.now = noon.Add(-10 * time.Hour)
+			w.plan.Spec.Schedule.OffHours = []v1alpha1.OffHours{test.before}
+			w.settle()
+			w.plan.Annotations = map[string]string{test.asks: "1"}
+			w.until(noon)
+			w.plan.Spec.Schedule.OffHours, w.exceptions = []v1alpha1.OffHours{test.after}, test.exceptions
+			w.until(noon.Add(test.at))
+			if asleep := len(w.asleep) > 0; asleep != test.asleep {
+				t.Errorf("asleep: %t, manual %+v", asleep, w.plan.Status.Manual)
+			}
+		})
+	}
+}
