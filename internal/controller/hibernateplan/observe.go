@@ -758,6 +758,7 @@ func (s *scope) observeReach(ctx context.Context) error {
 	}
 	s.reachable = map[v1alpha1.ConnectorRef]reached{}
 	defer func() { s.reachable = nil }()
+	over := s.takenOutAndAwake()
 	for _, t := range targets {
 		found, err := s.reach(ctx, t)
 		if err != nil { // which keeps anything else from beginning, and nothing from going on that has begun
@@ -766,6 +767,9 @@ func (s *scope) observeReach(ctx context.Context) error {
 		}
 		s.seen.Credentials[t.Name], s.seen.Namespaces[t.Name] = found.credentials, found.namespaces
 		why := found.problem
+		if over[t.Name] {
+			continue // whatever has become of where it was
+		}
 		if _, left := s.seen.Left[t.Name]; why == nil && (!left || found.needs.Cluster) { // one in namespaces wakes where it sleeps (observeLeftIn)
 			why = cmp.Or(found.withheld, found.missing)
 		}
@@ -774,6 +778,20 @@ func (s *scope) observeReach(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// takenOutAndAwake are the targets of the cycle that are not in the plan any more, and with which it is done.
+func (s *scope) takenOutAndAwake() map[string]bool {
+	over := map[string]bool{}
+	for i := range s.owner.Status.Executions {
+		if e := &s.owner.Status.Executions[i]; s.seen.Cycle != nil && !e.Asleep && !busy(e) {
+			over[e.Target] = true
+		}
+	}
+	for i := range s.owner.Spec.Targets {
+		delete(over, s.owner.Spec.Targets[i].Name)
+	}
+	return over
 }
 
 // reached is how a target is reached.

@@ -465,3 +465,30 @@ func TestLeftIn(t *testing.T) {
 		}
 	}
 }
+
+// What was taken out of the plan and is awake says nothing of it any more, whatever becomes of its connector.
+func TestConnectorOfWhatWasTakenOut(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.HibernatePlan)
+		told   bool
+	}{
+		"awake": {func(p *v1alpha1.HibernatePlan) { p.Spec.Targets = p.Spec.Targets[:1] }, false},
+		"asleep": {func(p *v1alpha1.HibernatePlan) {
+			p.Spec.Targets, p.Status.Executions[1].Asleep = p.Spec.Targets[:1], true
+		}, true},
+		"awake, and put back": {func(*v1alpha1.HibernatePlan) {}, true},
+	} {
+		plan, n := attempting(v1alpha1.OperationShutdown, "a", "b")
+		plan.Spec.Targets[1].ConnectorRef = &v1alpha1.ConnectorRef{Kind: "K8SCluster", Name: "gone"}
+		cycle := resolve(*plan.Spec.DeepCopy())
+		for i := range plan.Status.Executions {
+			plan.Status.Executions[i] = execution{Target: n.plan.Spec.Targets[i].Name, Executor: "noop", State: v1alpha1.ExecutionCompleted}
+		}
+		test.change(plan)
+		r, _ := newReconciler(t, plan)
+		s := &scope{Reconciler: r, owner: plan, now: noon, seen: Observed{Cycle: &cycle}}
+		if err := s.observeReach(t.Context()); err != nil || (s.seen.Problem != nil) != test.told {
+			t.Errorf("%s: %v, %+v", name, err, s.seen.Problem)
+		}
+	}
+}
