@@ -162,6 +162,15 @@ func TestTemplateOfNoPod(t *testing.T) {
 		"resources": {v1alpha1.RunnerTemplate{Resources: &v1alpha1.RunnerResources{
 			Limits: v1alpha1.Quantities{"cpu": quantity("1"), "memory": quantity("-1")}, Requests: v1alpha1.Quantities{"cpu": quantity("1001m"), "cpus": quantity("1")},
 		}}, []string{"spec.runner.resources.limits[memory]", "spec.runner.resources.requests[cpu]", "spec.runner.resources.requests[cpus]"}},
+		"resources of others": {v1alpha1.RunnerTemplate{Resources: &v1alpha1.RunnerResources{
+			Limits: v1alpha1.Quantities{"cpu": quantity("1"), "example.com/a": quantity("2"), "example.com/b": quantity("1500m"), "a/b/c": quantity("1")},
+			Requests: v1alpha1.Quantities{
+				"example.com/a": quantity("1"), "example.com/d": quantity("1"), "hugepages-2Mi": quantity("2Mi"), "kubernetes.io/e": quantity("500m"),
+			},
+		}}, []string{
+			"spec.runner.resources.limits[a/b/c]", "spec.runner.resources.limits[example.com/b]", "spec.runner.resources.requests[example.com/a]",
+			"spec.runner.resources.requests[example.com/d]", "spec.runner.resources.requests[hugepages-2Mi]",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := asleepNow()

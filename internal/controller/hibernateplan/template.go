@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -93,18 +94,42 @@ func affordable(of v1alpha1.RunnerResources, at *field.Path) (all field.ErrorLis
 	}{{"limits", of.Limits}, {"requests", of.Requests}} {
 		for _, name := range slices.Sorted(maps.Keys(part.has)) {
 			here, quantity := at.Child(part.field).Key(string(name)), part.has[name]
-			if !strings.Contains(string(name), "/") && !standard(name) {
-				all = append(all, field.Invalid(here, quantity.String(), "there is no such resource; write cpu or memory"))
-			}
+			all = append(all, countable(here, name, quantity)...)
 			if quantity.Sign() < 0 {
 				all = append(all, field.Invalid(here, quantity.String(), "it must not be less than 0"))
 			}
-			if limit, limited := of.Limits[name]; limited && part.field == "requests" && quantity.Cmp(limit) > 0 {
+			limit, limited := of.Limits[name]
+			switch {
+			case part.field == "limits":
+			case limited && quantity.Cmp(limit) > 0:
 				all = append(all, field.Invalid(here, quantity.String(), "it is more than the limit of "+limit.String()))
+			case !shared(name) && (!limited || quantity.Cmp(limit) != 0):
+				all = append(all, field.Invalid(here, quantity.String(), "of this resource nobody has less than the limit; write limits alone"))
 			}
 		}
 	}
 	return all
+}
+
+// countable says what no resource is called, and of which there are no parts.
+func countable(at *field.Path, name corev1.ResourceName, quantity resource.Quantity) (all field.ErrorList) {
+	if !strings.Contains(string(name), "/") {
+		if !standard(name) {
+			all = append(all, field.Invalid(at, quantity.String(), "there is no such resource; write cpu or memory"))
+		}
+		return all
+	}
+	all = refused(at, string(name), validation.IsQualifiedName(string(name)))
+	if !shared(name) && quantity.MilliValue()%1000 != 0 {
+		all = append(all, field.Invalid(at, quantity.String(), "it must be a whole number"))
+	}
+	return all
+}
+
+// shared says whether containers may use more of a resource than is kept for them.
+func shared(name corev1.ResourceName) bool {
+	others := strings.Contains(string(name), "/") && !strings.Contains(string(name), corev1.ResourceDefaultNamespacePrefix)
+	return !others && !strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
 // standard says whether Kubernetes itself has a resource of a container.
