@@ -140,6 +140,15 @@ func due(e *execution) time.Time {
 	return e.FinishedAt.Add(wait)
 }
 
+// rests is how long a target that has failed is not tried again. Where it has failed long after now, a clock was set back: that is
+// waited for by nobody.
+func rests(e *execution, now time.Time) time.Duration {
+	if e.FinishedAt.Sub(now) > lastRetry {
+		return 0
+	}
+	return max(0, due(e).Sub(now))
+}
+
 // never says whether a target that has failed is not tried again by itself. What is to be awake is, as long as it takes.
 func never(e *execution) bool { return failed(e) && e.Operation == v1alpha1.OperationShutdown }
 
@@ -182,9 +191,9 @@ func state(e *execution, operation v1alpha1.Operation, now time.Time) dispatch.S
 		return dispatch.Running
 	case e.Operation != operation, operation == v1alpha1.OperationWakeUp && !e.Asleep, e.State == v1alpha1.ExecutionCompleted:
 		return dispatch.Completed // or nothing to be done
-	case never(e) || failed(e) && due(e).After(now):
+	case never(e) || failed(e) && rests(e, now) > 0:
 		return dispatch.Failed // and what does not rest on it goes on
-	case failing(e) && due(e).After(now):
+	case failing(e) && rests(e, now) > 0:
 		return dispatch.Waiting
 	}
 	return dispatch.Pending
@@ -217,7 +226,7 @@ func look(order *dispatch.Order, entries []execution, a ask, now time.Time) (dis
 		}
 		states[i] = state(e, a.operation, now)
 		if states[i] == dispatch.Waiting || states[i] == dispatch.Failed && !never(e) {
-			wait = sooner(wait, due(e).Sub(now))
+			wait = sooner(wait, rests(e, now))
 		}
 		if states[i] == dispatch.Failed && a.spared(e) {
 			states[i] = dispatch.Completed

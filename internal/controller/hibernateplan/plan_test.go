@@ -1357,3 +1357,27 @@ func TestTakenOutOfASuspendedPlan(t *testing.T) {
 		t.Errorf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
 	}
 }
+
+// A clock that is set back, as of a node that had another one, keeps nothing from being tried again.
+func TestClockSetBack(t *testing.T) {
+	for _, operation := range []v1alpha1.Operation{v1alpha1.OperationShutdown, v1alpha1.OperationWakeUp} {
+		w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+		w.plan.Spec.Behavior.Retries = ptr.To[int32](10)
+		w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideHibernated}
+		if operation == v1alpha1.OperationWakeUp {
+			w.settle()
+			w.plan.Spec.Override.State = v1alpha1.OverrideAwake
+		}
+		w.fails = func(e execution) bool { return e.Target == "b" && e.Operation == operation }
+		w.until(noon.Add(5 * time.Second))
+		if b := w.entry("b"); !failing(b) {
+			t.Fatalf("%s: %+v", operation, b)
+		}
+		w.fails = func(execution) bool { return false }
+		w.now = w.now.Add(-30 * 24 * time.Hour)
+		w.until(w.now.Add(lastRetry))
+		if b := w.entry("b"); failing(b) || b.State != v1alpha1.ExecutionCompleted {
+			t.Errorf("%s: %+v", operation, b)
+		}
+	}
+}
