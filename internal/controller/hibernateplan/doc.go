@@ -92,13 +92,14 @@
 //     Degraded. What another plan has left asleep wakes without it in any case.
 //   - Somebody has changed what sleeps: it stays as it is, and Degraded says so (LeftAsFound) until the next cycle.
 //   - The plan is edited: the cycle goes on as it began. A target that was taken out is woken at once, while the phase is
-//     that of the others, unless it cannot be; a new one sleeps from the next cycle on. With a spec that is refused nothing
-//     begins, and what sleeps wakes by the schedule; where that cannot be read, by the one that the cycle began with.
+//     that of the others, unless it cannot be; a new one sleeps from the next cycle on. With a spec that is refused nothing begins,
+//     and what sleeps wakes by the schedule; where that cannot be read, by the one that the cycle began with.
 //   - A plan has more than 100 exceptions that have not passed: so many count, suspensions before others, because each
 //     costs every look at the schedule some. What sleeps wakes by those, and nothing begins (TooManyExceptions); the others
 //     say that they are Uncounted.
 //   - A target cannot wake, and others wait for it: it is taken out of the plan and its dependencies, or, but in a DAG,
-//     behavior.mode becomes BestEffort, which counts at once for what is to wake. It is tried again all the same.
+//     behavior.mode becomes BestEffort, which counts at once for what is to wake. It is tried again all the same, when
+//     nothing else is to be started.
 //   - It is suspended: what runs comes to its end, nothing starts.
 //   - It is deleted: with WakeUp everything is woken first, suspended or not, and what another of its name has left,
 //     too, whatever its own spec is worth by then, until deletion.deadline, which counts from when a manager has seen

@@ -208,16 +208,18 @@ func ofDispatch(operation v1alpha1.Operation) dispatch.Operation {
 }
 
 // ask is what is asked of an order: which operation, of the targets that count. Those that are spared keep no others
-// waiting once they have failed.
+// waiting once they have failed, nor while they are tried again.
 type ask struct {
-	operation      v1alpha1.Operation
-	policy         dispatch.Policy
-	counts, spared func(*execution) bool
+	operation              v1alpha1.Operation
+	policy                 dispatch.Policy
+	counts, spared, failed func(*execution) bool
 }
 
-// look asks what is to be started of some targets, and when to ask again; 0 is when something has happened.
+// look asks what is to be started of some targets, and when to ask again; 0 is when something has happened. What has failed as often as
+// it may is tried again when nothing else is to be started: by then it is due, each time that another such one has had its time.
 func look(order *dispatch.Order, entries []execution, a ask, now time.Time) (dispatch.Step, time.Duration) {
 	states, wait := make([]dispatch.State, len(entries)), time.Duration(0)
+	var again []int
 	for i := range entries {
 		states[i] = dispatch.Completed
 		e := &entries[i]
@@ -228,9 +230,19 @@ func look(order *dispatch.Order, entries []execution, a ask, now time.Time) (dis
 		if states[i] == dispatch.Waiting || states[i] == dispatch.Failed && !never(e) {
 			wait = sooner(wait, rests(e, now))
 		}
-		if states[i] == dispatch.Failed && a.spared(e) {
+		if states[i] == dispatch.Pending && failed(e) {
+			again, states[i] = append(again, i), dispatch.Failed
+		}
+		if tried := states[i] == dispatch.Running && a.failed(e); (tried || states[i] == dispatch.Failed) && a.spared(e) {
 			states[i] = dispatch.Completed
 		}
+	}
+	step := order.Next(ofDispatch(a.operation), states, a.policy)
+	if len(step.Start) > 0 || len(again) == 0 {
+		return step, wait
+	}
+	for _, i := range again {
+		states[i] = dispatch.Pending
 	}
 	return order.Next(ofDispatch(a.operation), states, a.policy), wait
 }

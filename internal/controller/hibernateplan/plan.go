@@ -662,7 +662,7 @@ func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, current *program, o
 	if operation == v1alpha1.OperationWakeUp {
 		policy, spared = resolve(plan.Spec).policy(), func(e *execution) bool { return f.removed(e, current) }
 	}
-	step, wait := look(p.program.order, st.Executions, ask{operation: operation, policy: policy, counts: counts, spared: spared}, f.now)
+	step, wait := look(p.program.order, st.Executions, ask{operation: operation, policy: policy, counts: counts, spared: spared, failed: p.failed}, f.now)
 	if wait > 0 {
 		p.lookIn(wait)
 	}

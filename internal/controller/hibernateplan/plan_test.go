@@ -99,6 +99,8 @@ type world struct {
 	log        []string
 	// fails says whether the attempt at a target fails, and refuses whether its Job cannot be made.
 	fails, refuses func(e execution) bool
+	// hangs says whether an attempt does not come to its end; nil is that none does.
+	hangs func(e execution) bool
 	// empty is a target without resources.
 	empty string
 	// left is what a wake-up leaves of each target.
@@ -268,7 +270,7 @@ func (w *world) launch(p Plan, e execution) {
 func (w *world) end() bool {
 	var all []string
 	for job, o := range w.jobs {
-		if o == nil {
+		if o == nil && (w.hangs == nil || !w.hangs(w.of[job])) {
 			all = append(all, job)
 		}
 	}
@@ -1358,6 +1360,26 @@ func TestTakenOutOfASuspendedPlan(t *testing.T) {
 	}
 }
 
+// One that was taken out since it cannot wake keeps no others waiting while it is tried again either, which may take until its deadline.
+func TestNeverWakesAndHangs(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategySequential, 4))
+	w.until(noon.Add(9 * time.Hour))
+	ofD := func(e execution) bool { return e.Target == "d" && e.Operation == v1alpha1.OperationWakeUp }
+	w.fails, w.hangs = ofD, func(e execution) bool { return ofD(e) && e.Attempts > defaultRetries+1 }
+	w.until(noon.Add(20 * time.Hour))
+	if d := w.entry("d"); !running(d) || len(w.asleep) != 4 {
+		t.Fatalf("%+v, asleep %v", d, w.asleep)
+	}
+	w.plan.Spec.Targets = w.plan.Spec.Targets[:3]
+	w.settle()
+	if len(w.asleep) != 1 || w.plan.Status.Phase != v1alpha1.PhaseError {
+		t.Errorf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+	}
+	w.fails, w.hangs = func(execution) bool { return false }, nil
+	w.until(noon.Add(21 * time.Hour))
+	w.awake()
+}
+
 // A clock that is set back, as of a node that had another one, keeps nothing from being tried again.
 func TestClockSetBack(t *testing.T) {
 	for _, operation := range []v1alpha1.Operation{v1alpha1.OperationShutdown, v1alpha1.OperationWakeUp} {
@@ -1379,5 +1401,45 @@ func TestClockSetBack(t *testing.T) {
 		if b := w.entry("b"); failing(b) || b.State != v1alpha1.ExecutionCompleted {
 			t.Errorf("%s: %+v", operation, b)
 		}
+	}
+}
+
+// Targets that cannot wake, and take until their deadlines to find that out, are due again by turns: what has not been tried goes first,
+// or would sleep for ever.
+func TestSomeNeverWake(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.HibernatePlanSpec){
+		"best effort, one by one": func(s *v1alpha1.HibernatePlanSpec) { s.Behavior.Mode = v1alpha1.BehaviorBestEffort },
+		"strict, so many at a time": func(s *v1alpha1.HibernatePlanSpec) {
+			s.Execution.Strategy = v1alpha1.Strategy{Type: v1alpha1.StrategyParallel, MaxConcurrency: ptr.To[int32](1)}
+		},
+		"without dependencies": func(s *v1alpha1.HibernatePlanSpec) {
+			s.Execution.Strategy = v1alpha1.Strategy{Type: v1alpha1.StrategyDAG, MaxConcurrency: ptr.To[int32](1)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategySequential, 4))
+			w.plan.Spec.Behavior.Retries = ptr.To[int32](0)
+			change(&w.plan.Spec)
+			w.until(noon.Add(9 * time.Hour))
+			w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+			ofCD := func(e execution) bool { return e.Target > "b" && e.Operation == v1alpha1.OperationWakeUp }
+			w.fails = ofCD
+			w.hangs = func(e execution) bool { return ofCD(e) && w.now.Sub(e.StartedAt.Time) < 30*time.Minute }
+			for range 60 {
+				w.settle()
+				w.now = w.now.Add(5 * time.Minute)
+			}
+			if len(w.asleep) != 2 || !w.asleep["c"] || !w.asleep["d"] {
+				t.Errorf("after five hours %v are asleep", w.asleep)
+			}
+			for _, target := range []string{"c", "d"} {
+				if e := w.entry(target); e.Attempts < 3 {
+					t.Errorf("%s is tried %d times", target, e.Attempts)
+				}
+			}
+			w.fails, w.hangs = func(execution) bool { return false }, nil
+			w.until(w.now.Add(lastRetry))
+			w.awake()
+		})
 	}
 }
