@@ -54,8 +54,8 @@ type attempt struct {
 	hub string
 }
 
-// name is that of everything that the attempt needs.
-func (a attempt) name() types.NamespacedName { return a.job(a.execution) }
+// name is that of everything that the attempt needs, as it was recorded: its cycle may have turned since.
+func (a attempt) name() types.NamespacedName { return a.in(name(a.execution.JobRef)) }
 
 // labels by which what an attempt needs is found again.
 func (a attempt) labels() map[string]string {

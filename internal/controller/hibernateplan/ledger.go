@@ -156,6 +156,9 @@ func never(e *execution) bool { return failed(e) && e.Operation == v1alpha1.Oper
 func start(entries []execution, operation v1alpha1.Operation) {
 	for i := range entries {
 		e := &entries[i]
+		if running(e) { // at that already
+			continue
+		}
 		if operation == v1alpha1.OperationWakeUp && !e.Asleep {
 			if e.State == v1alpha1.ExecutionPending || e.State == v1alpha1.ExecutionFailed {
 				e.State = v1alpha1.ExecutionAborted // it was never stopped, and needs no waking

@@ -598,8 +598,9 @@ func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 	c := st.CurrentCycle
 	held := plan.Spec.Suspend && plan.DeletionTimestamp == nil
 	if p.Known && !held && p.turns(c) {
-		if anyOf(st.Executions, running) {
-			return // it turns when what runs has ended
+		against := func(e *execution) bool { return running(e) && e.Operation == c.Operation }
+		if anyOf(st.Executions, against) {
+			return // it turns when that has ended; what was taken out of the plan wakes already
 		}
 		f.turn(st, operation(p.Desired.asleep))
 	}

@@ -1360,6 +1360,31 @@ func TestTakenOutOfASuspendedPlan(t *testing.T) {
 	}
 }
 
+// A target that was taken out, and whose runner hangs, keeps nothing else from waking in the morning: it is waking already.
+func TestTakenOutHangsInTheMorning(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))
+	w.plan.Spec.Execution.Strategy.MaxConcurrency = nil
+	w.until(noon.Add(9 * time.Hour))
+	w.hangs = func(e execution) bool { return e.Target == "c" && e.Operation == v1alpha1.OperationWakeUp }
+	w.plan.Spec.Targets = w.plan.Spec.Targets[:2]
+	w.until(noon.Add(10 * time.Hour))
+	c := w.entry("c")
+	job := c.JobRef
+	if !running(c) || w.asleep["c"] != true {
+		t.Fatalf("%+v", c)
+	}
+	w.until(noon.Add(18 * time.Hour))
+	if len(w.asleep) != 1 || w.plan.Status.Phase != v1alpha1.PhaseWakingUp {
+		t.Errorf("in the morning it is %s, asleep %v", w.plan.Status.Phase, w.asleep)
+	}
+	if c = w.entry("c"); !running(c) || c.JobRef != job || c.Attempts != 1 {
+		t.Errorf("%+v", c)
+	}
+	w.hangs = nil
+	w.settle()
+	w.awake()
+}
+
 // One that was taken out since it cannot wake keeps no others waiting while it is tried again either, which may take until its deadline.
 func TestNeverWakesAndHangs(t *testing.T) {
 	w := newWorld(t, newPlan(v1alpha1.StrategySequential, 4))
