@@ -612,9 +612,17 @@ func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 	if c.Operation == v1alpha1.OperationShutdown && p.Idle {
 		f.wakeRemoved(p, plan, current)
 	}
-	if c.Operation == v1alpha1.OperationWakeUp && !anyOf(st.Executions, f.unfinished) {
+	if f.over(p, st, current) {
 		f.endCycle(p, st)
 	}
+}
+
+// over says whether everything of a cycle is awake that was stopped, and nothing else of it is to be: it wakes, or nothing of it is in
+// the plan any more, and what has taken its place sleeps by another.
+func (f facts) over(p *Plan, st *v1alpha1.HibernatePlanStatus, current *program) bool {
+	stays := func(e *execution) bool { return !f.removed(e, current) }
+	wakes := st.CurrentCycle.Operation == v1alpha1.OperationWakeUp
+	return !anyOf(st.Executions, f.unfinished) && (wakes || p.Idle && !anyOf(st.Executions, stays))
 }
 
 // unfinished says whether a target is still to wake, or something of it to be cleared away.

@@ -1257,6 +1257,11 @@ func (w *world) somethingHappens() {
 			w.plan.Spec.DeletionPolicy = []v1alpha1.DeletionPolicy{v1alpha1.DeletionWakeUp, v1alpha1.DeletionLeave}[w.random.IntN(2)]
 			w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
 		}
+	case 11: // all are renamed
+		w.plan.Spec.Targets, w.plan.Spec.Execution = slices.Clone(w.plan.Spec.Targets), v1alpha1.Execution{Strategy: v1alpha1.Strategy{Type: v1alpha1.StrategyParallel}}
+		for i := range w.plan.Spec.Targets {
+			w.plan.Spec.Targets[i].Name += "x"
+		}
 	case 10: // somebody deletes a Job
 		for _, job := range slices.Sorted(maps.Keys(w.jobs)) {
 			if w.jobs[job] == nil {
@@ -1403,6 +1408,35 @@ func TestNeverWakesAndHangs(t *testing.T) {
 	w.fails, w.hangs = func(execution) bool { return false }, nil
 	w.until(noon.Add(21 * time.Hour))
 	w.awake()
+}
+
+// Where all targets have others in their places, as when they were renamed, nothing of the cycle is asleep, and it is over: what is in
+// the plan by then sleeps by another, and nobody is told that it does while everything is awake.
+func TestAllAreReplaced(t *testing.T) {
+	for _, strategy := range strategies {
+		for name, at := range map[string]time.Duration{"while they sleep": 9 * time.Hour, "before they do": 8 * time.Hour} {
+			t.Run(string(strategy)+", "+name, func(t *testing.T) {
+				w := newWorld(t, newPlan(strategy, 3))
+				if w.now = noon.Add(at); at == 8*time.Hour {
+					w.pass(-1)
+				} else {
+					w.settle()
+				}
+				edited := newPlan(v1alpha1.StrategyParallel, 3)
+				for i := range edited.Spec.Targets {
+					edited.Spec.Targets[i].Name += "-renamed"
+				}
+				w.plan.Spec.Targets, w.plan.Spec.Execution = edited.Spec.Targets, edited.Spec.Execution
+				w.settle()
+				if len(w.asleep) != 3 || !w.asleep["a-renamed"] || w.plan.Status.Phase != v1alpha1.PhaseHibernated {
+					c := w.condition(v1alpha1.ConditionHibernated)
+					t.Errorf("%s, asleep %v, Hibernated %s: %s", w.plan.Status.Phase, w.asleep, c.Status, c.Message)
+				}
+				w.until(noon.Add(18 * time.Hour))
+				w.awake()
+			})
+		}
+	}
 }
 
 // A clock that is set back, as of a node that had another one, keeps nothing from being tried again.
