@@ -93,7 +93,7 @@
 //   - Somebody has changed what sleeps: it stays as it is, and Degraded says so (LeftAsFound) until the next cycle.
 //   - The plan is edited: the cycle goes on as it began. A target that was taken out is woken at once, while the phase is
 //     that of the others, unless it cannot be; a new one sleeps from the next cycle on, which begins when all that the
-//     cycle has was taken out and is awake. With a spec that is refused nothing begins,
+//     cycle has was taken out and is awake. With a spec that is refused nothing begins, nor again what has begun to wake,
 //     and what sleeps wakes by the schedule; where that cannot be read, by the one that the cycle began with.
 //   - A plan has more than 100 exceptions that have not passed: so many count, suspensions before others, because each
 //     costs every look at the schedule some. What sleeps wakes by those, and nothing begins (TooManyExceptions); the others

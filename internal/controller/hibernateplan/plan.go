@@ -213,15 +213,15 @@ func (f facts) anothers(plan *v1alpha1.HibernatePlan, e *execution) bool {
 func (p *Plan) unwanted(plan *v1alpha1.HibernatePlan, e *execution) bool {
 	c := plan.Status.CurrentCycle
 	held := plan.Spec.Suspend && plan.DeletionTimestamp == nil
-	return c != nil && (held || p.Known && e.Operation == c.Operation && p.turns(c))
+	return c != nil && (held || p.Known && e.Operation == c.Operation && p.turns(plan))
 }
 
-// turns says whether a cycle is to do the other thing now. Where exceptions do not count, because there are too many, what is to
-// wake is not put to sleep again: one of them may be a suspension.
-func (p *Plan) turns(c *v1alpha1.Cycle) bool {
-	crowded := p.Problem != nil && p.Problem.reason == v1alpha1.ReasonTooManyExceptions
+// turns says whether the current cycle is to do the other thing now. Where none could begin, because the spec is refused, or only
+// tried, or exceptions do not count, one of which may be a suspension, what is to wake is not put to sleep again either.
+func (p *Plan) turns(plan *v1alpha1.HibernatePlan) bool {
+	begins := !plan.Spec.DryRun && (p.Problem == nil || p.Problem.ofTarget)
 	want := operation(p.Desired.asleep)
-	return want != c.Operation && (!crowded || want != v1alpha1.OperationShutdown)
+	return want != plan.Status.CurrentCycle.Operation && (begins || want == v1alpha1.OperationWakeUp)
 }
 
 // advance takes the plan on: what begins, goes on or ends.
@@ -597,7 +597,7 @@ func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 	st := &plan.Status
 	c := st.CurrentCycle
 	held := plan.Spec.Suspend && plan.DeletionTimestamp == nil
-	if p.Known && !held && p.turns(c) {
+	if p.Known && !held && p.turns(plan) {
 		against := func(e *execution) bool { return running(e) && e.Operation == c.Operation }
 		if anyOf(st.Executions, against) {
 			return // it turns when that has ended; what was taken out of the plan wakes already

@@ -1463,6 +1463,32 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
+// While nothing begins, what is to wake is not put to sleep again either, because one of its cycle cannot wake until the evening.
+func TestNothingBeginsAgain(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.HibernatePlanSpec){
+		"only tried": func(s *v1alpha1.HibernatePlanSpec) { s.DryRun = true },
+		"refused": func(s *v1alpha1.HibernatePlanSpec) {
+			s.Targets[0].Parameters = &apiextensionsv1.JSON{Raw: []byte(`{"bad": 1}`)}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))
+			w.until(noon.Add(9 * time.Hour))
+			w.fails = func(e execution) bool { return e.Target == "b" && e.Operation == v1alpha1.OperationWakeUp }
+			w.until(noon.Add(19 * time.Hour))
+			w.plan.Spec.Targets = slices.Clone(w.plan.Spec.Targets)
+			change(&w.plan.Spec)
+			w.until(noon.Add(33 * time.Hour))
+			if len(w.asleep) != 1 || !w.asleep["b"] {
+				t.Errorf("in the next night %v are asleep", w.asleep)
+			}
+			w.fails = func(execution) bool { return false }
+			w.until(noon.Add(34 * time.Hour))
+			w.awake()
+		})
+	}
+}
+
 // Targets that cannot wake, and take until their deadlines to find that out, are due again by turns: what has not been tried goes first,
 // or would sleep for ever.
 func TestSomeNeverWake(t *testing.T) {
