@@ -336,3 +336,38 @@ func TestDriftByAProgramHoldsNothingElseUp(t *testing.T) {
 		t.Error("it does not go")
 	}
 }
+
+// Somebody's annotation keeps Argo CD from looking at an Application, and from letting it go, and the Application tells nothing of that.
+func TestSkippedApplicationSaysSo(t *testing.T) {
+	const skip = "argocd.argoproj.io/skip-reconcile"
+	skipped := func(l *lab, value string) {
+		app := l.list(argocd.ApplicationGVK)[0]
+		annotations := app.GetAnnotations()
+		annotations[skip] = value
+		app.SetAnnotations(annotations)
+		l.update(&app)
+		l.pass()
+	}
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterHub)), nginx(), template())
+	l.mustReconcile()
+	skipped(l, "false")
+	if m := l.message(v1alpha1.ConditionApplicationsHealthy); strings.Contains(m, skip) {
+		t.Errorf("Argo CD looks at it, and it says %q", m)
+	}
+	skipped(l, "true")
+	if m := l.message(v1alpha1.ConditionApplicationsHealthy); !strings.Contains(m, "annotation "+skip+"; remove that") {
+		t.Errorf("while it comes up it says %q", m)
+	}
+	if err := l.client.Delete(t.Context(), l.get()); err != nil {
+		t.Fatal(err)
+	}
+	l.mustReconcile()
+	if m := l.message(v1alpha1.ConditionReady); !strings.Contains(m, "annotation "+skip+"; remove that") {
+		t.Errorf("while it goes it says %q", m)
+	}
+	l.later(defaultDeadline)
+	l.mustReconcile()
+	if left := l.orphans(); len(left) != 1 || !strings.Contains(left[0].Error, skip) {
+		t.Errorf("left are %v", left)
+	}
+}

@@ -719,7 +719,11 @@ func hidden(gvk schema.GroupVersionKind) string {
 // leave waits for a child without asking for its deletion.
 func (d *demolition) leave(child unstructured.Unstructured) {
 	d.left = append(d.left, remnant{gvk: child.GroupVersionKind(), object: &child})
-	d.Down = append(d.Down, kube.Describe(&child))
+	what := kube.Describe(&child)
+	if why := argocd.Skipped(&child); why != "" && child.GroupVersionKind() == argocd.ApplicationGVK {
+		what += " (" + why + ")"
+	}
+	d.Down = append(d.Down, what)
 }
 
 // remove plans the deletion of children that are not being deleted yet, and waits for all.

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -338,7 +339,7 @@ func verdict(app *unstructured.Unstructured, tolerated Tolerated) ApplicationSta
 		return ApplicationState{Health: Failed, Message: first + ": " + errs[first]}
 	}
 	if !compared(app) { // not looked at yet, or not since the sources changed
-		return ApplicationState{Outdated: true}
+		return ApplicationState{Outdated: true, Message: Skipped(app)}
 	}
 	operation := syncPhase(app)
 	switch {
@@ -425,7 +426,18 @@ func Disconnected(app *unstructured.Unstructured) bool {
 // DeletionError is why Argo CD cannot delete what an Application deployed; empty where it does not
 // say.
 func DeletionError(app *unstructured.Unstructured) string {
-	return errorConditions(app)["DeletionError"]
+	return cmp.Or(Skipped(app), errorConditions(app)["DeletionError"])
+}
+
+// skip is the annotation by which somebody keeps Argo CD from looking at an Application, and from letting it go.
+const skip = "argocd.argoproj.io/skip-reconcile"
+
+// Skipped says that Argo CD does not look at an Application, which tells nothing of that, and what to do about it; empty where it does.
+func Skipped(app *unstructured.Unstructured) string {
+	if skipped, err := strconv.ParseBool(app.GetAnnotations()[skip]); err != nil || !skipped {
+		return ""
+	}
+	return "Argo CD does not look at it because of its annotation " + skip + "; remove that"
 }
 
 // refresh is the annotation that asks Argo CD to look at an Application again. It takes it off in the same patch by which it
