@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -222,6 +223,12 @@ func (s *scope) write(ctx context.Context, w Write, wrote func()) error {
 	if w.Action == Sync {
 		log.Info("Asking Argo CD to sync again")
 		_, err := writer.Merge(ctx, w.Object, argocd.SyncAgain(w.Object))
+		return err
+	}
+	if w.Action == Renew {
+		log.Info("Renewing what another Experiment has registered")
+		writer.Owner = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: types.UID(w.Object.GetLabels()[marks.UID])}} // as it was found to be
+		_, err := writer.Merge(ctx, w.Object, map[string]any{"data": w.Object.Object["data"]})
 		return err
 	}
 	if w.Known {

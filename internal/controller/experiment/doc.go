@@ -232,7 +232,10 @@
 // compare, or a cluster paid for, anew each time. The condition says Contended then; what the spec asks for later is
 // written at once, and a teardown waits for nobody. A cluster Secret is brought back when its Application fails,
 // because Secrets are not watched, and so a kubeconfig that was rotated is registered again when Argo CD is refused
-// with the old one; where others were registered by copies of it, when those have been rotated, too.
+// with the old one; where others were registered by copies of it, when those have been rotated, too. What other
+// Experiments have registered by it gets the new credentials at the same time, as it does when another is registered
+// by it: one that is over, or suspended, looks at nothing, and Argo CD would go on to use the old ones for all at that
+// address.
 //
 // # Teardown
 //

@@ -136,6 +136,72 @@ func TestRotationOfCopies(t *testing.T) {
 	}
 }
 
+// What another Experiment has registered by the same kubeconfig, or a copy, gets its new token with one that is told of it: that is over,
+// or suspended, and looks at nothing, and Argo CD would go on to use the old one for both.
+func TestRotationBesideOneThatLooksAtNothing(t *testing.T) {
+	over := func(l *lab) { l.until(v1alpha1.PhaseComplete) }
+	suspended := func(l *lab) {
+		l.settle(l.validating)
+		l.edit(func(e *v1alpha1.Experiment) { e.Spec.Suspend = true })
+		l.mustReconcile()
+	}
+	for name, test := range map[string]struct {
+		first   func(l *lab)
+		secret  string
+		running bool
+	}{
+		"over, before another begins":      {over, "staging", false},
+		"over, while another runs":         {over, "staging", true},
+		"over, while one with a copy runs": {over, "copy", true},
+		"suspended, while another runs":    {suspended, "staging", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(existingTarget("app", "staging")), nginx(), template(), staging(kubeconfig), copyOf(kubeconfig, "copy"))
+			test.first(l)
+			second := experimentOf(existingTarget("app", test.secret))
+			second.Name, second.UID = "second", "22222222-2222-3333-4444-555555555555"
+			l.create(second)
+			l.experiment.Name, l.reconciler.Gate = second.Name, kube.NewGate(2) // nobody leaves it here
+			if test.running {
+				l.settle(l.validating)
+			}
+			l.rotate()
+			l.refused()
+			for range 5 {
+				l.mustReconcile()
+			}
+			once, secrets := l.registeredOnce()
+			if !once || len(secrets) != 2 {
+				t.Errorf("Argo CD may use the old token: registered are %v", secrets)
+			}
+			for _, s := range l.list(argocd.SecretGVK) {
+				if config, _ := secretValue(&s, "config"); !strings.Contains(string(config), "rotated-token") {
+					t.Errorf("%s has the old token", kube.Describe(&s))
+				}
+			}
+		})
+	}
+}
+
+// A copy of such a registration that somebody has made is nobody's, and stays as it is.
+func TestRotationBesideACopyOfARegistration(t *testing.T) {
+	l := newLab(t, experimentOf(existingTarget("app", "staging")), nginx(), template(), staging(kubeconfig))
+	l.settle(l.validating)
+	kept := l.list(argocd.SecretGVK)[0].DeepCopy()
+	kept.SetName("backup")
+	kept.SetResourceVersion("")
+	l.create(kept)
+	l.rotate()
+	l.refused()
+	l.mustReconcile()
+	for _, s := range l.list(argocd.SecretGVK) {
+		config, _ := secretValue(&s, "config")
+		if rotated := strings.Contains(string(config), "rotated-token"); rotated == (s.GetName() == "backup") {
+			t.Errorf("%s has the new token: %v", kube.Describe(&s), rotated)
+		}
+	}
+}
+
 // Whoever has credentials that another has put in the place of its own is not registered beside those: Argo CD may go on to use the old
 // ones, which are the other's alone, for both.
 func TestRenewedByAnotherIsNotRegistered(t *testing.T) {

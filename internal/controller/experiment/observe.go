@@ -96,6 +96,8 @@ type Connection struct {
 	// Stray is a cluster Secret of the target's own beside that, by which nothing is deployed: a manager was stopped before it
 	// could take it back (registeredTwice).
 	Stray *unstructured.Unstructured
+	// Stale are the cluster Secrets of other Experiments for the same cluster that have the credentials of before, as they are to be.
+	Stale []*unstructured.Unstructured
 	// ReadErr says why that is not known.
 	ReadErr error
 	// Credentials are valid if Err is nil.
@@ -683,7 +685,7 @@ func (s *scope) connection(ctx context.Context, t v1alpha1.Target, ref kubeconfi
 		c.Err = fmt.Errorf("it is for %s, and the status of the cluster says %s", c.Credentials.Server, c.Server)
 	}
 	if c.Err == nil {
-		c.Clash, c.Stray, c.ReadErr = s.clash(ctx, t, c)
+		c.Clash, c.Stray, c.Stale, c.ReadErr = s.clash(ctx, t, c)
 	}
 	return c
 }
@@ -718,20 +720,20 @@ func sameServer(a, b string) bool {
 //
 // One that a pass over another target is about to register cannot be seen yet, and counts, too; one that another manager registers at
 // the same moment is looked for afterwards (registeredTwice). Who was stopped before that finds its own beside the other's.
-func (s *scope) clash(ctx context.Context, t v1alpha1.Target, c Connection) (clash string, stray *unstructured.Unstructured, err error) {
+func (s *scope) clash(ctx context.Context, t v1alpha1.Target, c Connection) (clash string, stray *unstructured.Unstructured, stale []*unstructured.Unstructured, err error) {
 	own := s.names.clusterSecret(t)
 	mine := registering{secret: own, owner: s.experiment.UID, source: c.source(), credentials: c.Credentials, until: s.now.Add(timeout)}
 	if other, clashes := s.registrations.begin(mine, s.now); clashes {
-		return kube.Describe(named(argocd.SecretGVK, other)), nil, nil
+		return kube.Describe(named(argocd.SecretGVK, other)), nil, nil, nil
 	}
-	clash, registered, err := s.clashing(ctx, own, c)
-	if clash == "" && err == nil {
-		return "", nil, nil
+	there, err := s.clashing(ctx, own, c)
+	if there.clash == "" && err == nil {
+		return "", nil, there.stale, nil
 	}
 	if s.registrations.giveUp(own); err == nil {
-		stray, err = s.stray(ctx, t, registered)
+		stray, err = s.stray(ctx, t, there.mine)
 	}
-	return clash, stray, err
+	return there.clash, stray, nil, err
 }
 
 // stray is a target's cluster Secret if nothing is deployed by it, which the server must say.
@@ -746,8 +748,18 @@ func (s *scope) stray(ctx context.Context, t v1alpha1.Target, secret *unstructur
 	return secret, nil
 }
 
-// clashing names such a Secret of those that there are, but for the target's own, which it finds among them.
-func (s *scope) clashing(ctx context.Context, own types.NamespacedName, c Connection) (clash string, mine *unstructured.Unstructured, err error) {
+// neighbours are the cluster Secrets that there are for one cluster.
+type neighbours struct {
+	// mine is the target's own; nil if there is none.
+	mine *unstructured.Unstructured
+	// clash names one of somebody else's, with other credentials; empty if there is none.
+	clash string
+	// stale are those of other Experiments that have the credentials of before, as they are to be.
+	stale []*unstructured.Unstructured
+}
+
+// clashing looks for such a Secret among those that there are, but for the target's own.
+func (s *scope) clashing(ctx context.Context, own types.NamespacedName, c Connection) (there neighbours, err error) {
 	var same []client.ListOption
 	narrow := s.labelled.Load()
 	switch {
@@ -759,22 +771,48 @@ func (s *scope) clashing(ctx context.Context, own types.NamespacedName, c Connec
 	}
 	secrets, err := s.clusterSecrets(ctx, same...)
 	if err != nil {
-		return "", nil, err
+		return there, err
 	}
 	if !narrow && !c.Authors && !slices.ContainsFunc(secrets, unlabelled) {
 		s.labelled.Store(true)
 	}
 	if at := slices.IndexFunc(secrets, func(o unstructured.Unstructured) bool { return keyOf(&o) == own }); at >= 0 {
-		mine = &secrets[at]
+		there.mine = &secrets[at]
 	}
 	for i := range secrets {
 		server, _ := secretValue(&secrets[i], "server")
 		config, _ := secretValue(&secrets[i], "config")
-		if other := &secrets[i]; clash == "" && other != mine && c.Credentials.Clash(string(server), config) && !s.renewed(ctx, mine, other, c) {
-			clash = kube.Describe(other)
+		other := &secrets[i]
+		if there.clash != "" || other == there.mine || !c.Credentials.Clash(string(server), config) {
+			continue
+		}
+		if !s.renewed(ctx, there.mine, other, c) {
+			there.clash = kube.Describe(other)
+		} else if stale := s.renewal(ctx, other, c); stale != nil {
+			there.stale = append(there.stale, stale)
 		}
 	}
-	return clash, mine, nil
+	return there, nil
+}
+
+// renewal is the cluster Secret of another Experiment with the new credentials of its cluster; nil where it is not provably that. One
+// that is over, or suspended, looks at nothing, and Argo CD would go on to use for both what that was registered with.
+func (s *scope) renewal(ctx context.Context, stale *unstructured.Unstructured, c Connection) *unstructured.Unstructured {
+	owner, requests := &v1alpha1.Experiment{}, marks.Request(stale)
+	if marks.Owns(s.experiment, stale) || going(stale) || len(requests) == 0 || s.Client.Get(ctx, requests[0].NamespacedName, owner) != nil ||
+		!marks.Owns(owner, stale) || !slices.Contains(names{owner, s.Options}.children(argocd.SecretGVK), keyOf(stale)) {
+		return nil
+	}
+	fresh, err := argocd.Cluster{Credentials: c.Credentials}.Object()
+	if err != nil {
+		return nil // and so the target's own cannot be made, either
+	}
+	config, _, _ := unstructured.NestedString(fresh.Object, "data", "config")
+	renewed := stale.DeepCopy()
+	if err := unstructured.SetNestedField(renewed.Object, config, "data", "config"); err != nil {
+		return nil
+	}
+	return renewed
 }
 
 // renewed says whether another cluster Secret is told of the new credentials of its cluster, too, when Argo CD is refused with those of
@@ -812,14 +850,14 @@ func (s *scope) registeredTwice(ctx context.Context, writer kube.Writer, target 
 	if len(s.Options.WatchNamespaces) == 0 {
 		return nil
 	}
-	clash, _, err := s.clashing(ctx, keyOf(secret), s.seen.Connections[target])
-	if clash == "" || err != nil { // who cannot look is as who was stopped before it
+	there, err := s.clashing(ctx, keyOf(secret), s.seen.Connections[target])
+	if there.clash == "" || err != nil { // who cannot look is as who was stopped before it
 		return err
 	}
 	if err := writer.Delete(ctx, secret); err != nil {
 		return err
 	}
-	return fmt.Errorf("registering a cluster that %s registers, too: %w", clash, kube.Stale(secret, "it was taken back"))
+	return fmt.Errorf("registering a cluster that %s registers, too: %w", there.clash, kube.Stale(secret, "it was taken back"))
 }
 
 // clusterSecrets are what Argo CD knows clusters by, all or some.

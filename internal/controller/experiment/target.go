@@ -255,6 +255,7 @@ func (f facts) register(p *Plan, t *target, what string) {
 		t.message = what + " is up and is not registered while the spec cannot be acted on"
 	case why == "":
 		p.Confirm = append(p.Confirm, f.confirmed(t)...)
+		p.Writes = append(p.Writes, renewals(t, c)...)
 		p.Writes = append(p.Writes, Write{Object: secret, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
 		t.clusterUp = true
 	default:
@@ -317,9 +318,19 @@ func (f facts) registerAgain(p *Plan, t *target) {
 		t.message = fmt.Sprintf("Secret %s has the kubeconfig of another cluster now, %s; put that of %s back", c.Secret, c.Credentials.Server, at)
 		return
 	}
+	p.Writes = append(p.Writes, renewals(t, c)...)
 	if c.Registered == nil || !going(c.Registered) && !kube.UpToDate(c.Registered, secret) {
 		p.Writes = append(p.Writes, Write{Object: secret, Known: c.Registered != nil, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
 	}
+}
+
+// renewals give what other Experiments have registered at the address of a cluster the credentials that it has by now. They come first:
+// nothing is registered beside what Argo CD might use in its place.
+func renewals(t *target, c Connection) (writes []Write) {
+	for _, secret := range c.Stale {
+		writes = append(writes, Write{Action: Renew, Object: secret, Known: true, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
+	}
+	return writes
 }
 
 // grantAgain lets the manager read the Secrets beside a target's cluster once more, where it may not: somebody has taken that away, or
