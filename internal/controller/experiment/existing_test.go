@@ -120,6 +120,24 @@ func TestNote55ExistingClusterWithoutKubeconfig(t *testing.T) {
 	}
 }
 
+// A kubeconfig that nobody writes is looked for ever less often, until the deadline of clusters: many may wait for theirs.
+func TestExistingClusterIsWaitedForWithPatience(t *testing.T) {
+	l := newLab(t, onExisting()...)
+	l.mustReconcile()
+	now, looks := time.Duration(0), 0
+	for l.get().Status.CompletedAt == nil {
+		wait := l.pass()
+		if looks++; now < secretDelay && wait != secretDelay || wait > time.Minute {
+			t.Fatalf("after %s it is looked at after %s", now, wait)
+		}
+		now += max(wait, time.Second)
+		l.later(now)
+	}
+	if looks > 100 {
+		t.Errorf("it is looked for %d times in %s", looks, now)
+	}
+}
+
 // A manager that may not read Secrets in the namespace says so, when it is the target's turn; the
 // others' clusters do not wait for it.
 func TestExistingClusterForbidden(t *testing.T) {

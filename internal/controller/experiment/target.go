@@ -293,6 +293,9 @@ func (f facts) lookForCredentials(p *Plan, t *target, c Connection, reason strin
 		if c.Stray != nil {
 			p.Writes = append(p.Writes, Write{Action: Delete, Object: c.Stray, Known: true, Target: t.spec.Name, Condition: v1alpha1.ConditionClustersReady})
 		}
+	case len(t.provider.kinds()) == 0: // somebody has yet to write it, and thousands may wait for that
+		before := ptr.Deref(recordedTarget(f.experiment.Status.Targets, t.spec.Name), v1alpha1.TargetStatus{})
+		p.lookIn(kube.Again(f.now.Sub(ptr.Deref(before.Since, metav1.NewTime(f.now)).Time), secretDelay))
 	default:
 		p.lookIn(secretDelay)
 	}
