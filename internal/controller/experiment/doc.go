@@ -170,19 +170,18 @@
 // late, a registration of such a Cluster that is missing or cannot be used, and a template of a cluster that does not
 // exist, are looked for every ten seconds; the kubeconfig of an existing cluster that is missing or cannot be used,
 // when as much time has passed again, after ten seconds to a minute; a cluster Secret that was deleted in a teardown
-// after 0.1 s, or that was created again before Applications go, and every two seconds if it does not stay, or the
-// spec does not name their component any more, one whose deletion somebody's finalizer holds every two seconds, and so
-// is a leftover or the Workflow when the server has it and the cache does not. An object that somebody has taken the
-// annotation off is looked at every minute, and so are the kubeconfig of a cluster that Argo CD cannot use, or does
-// not know, one that Argo CD has other credentials of, and a kind that a teardown cannot list. What is nearer to its
-// end is looked at first (kube.Enqueue), but one time in eight what has waited longest (kube.Workers), and a quarter
-// of the workers, at least one, begins new ones, namespaces in turn and of each the oldest first (kube.Gate), so that
-// neither what is under way nor another namespace waits for a thousand that come at once. What hangs, by somebody's
-// webhook, is let go of by the gate after a quarter of a second, and is not counted among the workers after one
-// (kube.Workers). What has not come to its end is tried last of its Experiment's in the next pass, which it may take
-// all the time of, too. An Application whose sync Argo CD has tried and does not try any more is synced again, once,
-// after one minute to ten: as long as it has been tried until then. Errors, a name that another's object has taken
-// among them, are tried again after 0.2 s, doubling up to a minute.
+// after 0.1 s, or that was created again before Applications go, and every two seconds if it does not stay, or the spec
+// does not name their component any more, one whose deletion somebody's finalizer holds every two seconds, and so is a
+// leftover or the Workflow when the server has it and the cache does not. An object that somebody has taken the
+// annotation off is looked at every minute, and so are the kubeconfig of a cluster that Argo CD cannot use, or does not
+// know, one that Argo CD has other credentials of, and a kind that a teardown cannot list. What is nearer to its end is
+// looked at first (kube.Enqueue), and a quarter of the workers, at least one, begins new ones, namespaces in turn and
+// of each the oldest first (kube.Gate), so that neither what is under way nor another namespace waits for a thousand
+// that come at once. What hangs, by somebody's webhook, is let go of by the gate after a quarter of a second, and is
+// not counted among the workers after one (kube.Workers). What has not come to its end is tried last of its
+// Experiment's in the next pass, which it may take all the time of, too. An Application whose sync Argo CD has tried
+// and does not try any more is synced again, once, after one minute to ten: as long as it has been tried until then.
+// Errors, a name that another's object has taken among them, are tried again after 0.2 s, doubling up to a minute.
 //
 // # What it reads live
 //

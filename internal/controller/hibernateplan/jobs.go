@@ -54,7 +54,8 @@ type attempt struct {
 	hub string
 }
 
-// name is that of everything that the attempt needs, as it was recorded: its cycle may have turned since.
+// name is that of everything that the attempt needs, as it was recorded: its cycle may have turned since, or the
+// record be a former plan's, which has come with a backup.
 func (a attempt) name() types.NamespacedName { return a.in(name(a.execution.JobRef)) }
 
 // labels by which what an attempt needs is found again.

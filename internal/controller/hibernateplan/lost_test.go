@@ -105,6 +105,9 @@ func TestStatusFromABackup(t *testing.T) {
 			} else if !test.waking {
 				n.morning()
 			}
+			if test.waking { // what the attempt needed is the former plan's, and so it is another one
+				n.later()
+			}
 			job, in := n.job()
 			if in != "shop,team" {
 				t.Errorf("it is woken in %q", in)

@@ -187,25 +187,19 @@ func (f facts) lost(p *Plan, plan *v1alpha1.HibernatePlan) {
 }
 
 // launchable takes in that the Job of a recorded attempt is to be made, if it was not and its pods have ended. One that is
-// not wanted any more is taken back, and so is another plan's, the status of which has come with a backup: nobody would know its Job.
+// not wanted any more is taken back.
 func (f facts) launchable(p *Plan, plan *v1alpha1.HibernatePlan, position int, job string) {
 	_, ended := f.seen.Outcomes[job]
 	switch {
 	case ended || f.seen.Jobs[job] || !f.seen.Looked[job] || p.Leaves:
 	case f.seen.Held[job]:
 		p.lookIn(5 * time.Second)
-	case p.unwanted(plan, &plan.Status.Executions[position]), f.anothers(plan, &plan.Status.Executions[position]):
+	case p.unwanted(plan, &plan.Status.Executions[position]):
 		takeBack(&plan.Status.Executions[position], f.now)
 		p.lookIn(atOnce)
 	case p.program != nil && len(p.Launch) < perPass:
 		p.Launch = append(p.Launch, position)
 	}
-}
-
-// anothers says whether an attempt was recorded by another plan.
-func (f facts) anothers(plan *v1alpha1.HibernatePlan, e *execution) bool {
-	cycle := plan.Status.CurrentCycle
-	return cycle != nil && names{namespace: f.namespace, plan: plan, cycle: cycle}.job(e).String() != e.JobRef
 }
 
 // unwanted says whether what an attempt was recorded for is not wanted any more: whoever has recorded it was down since, or
