@@ -173,11 +173,15 @@ func (s *scope) takeTurns() {
 
 // act writes one child when it is its turn.
 func (s *scope) act(ctx context.Context, w Write) error {
-	turn := s.turn(w)
+	return s.inTurn(ctx, s.turn(w), func() error { return s.contend(ctx, w) })
+}
+
+// inTurn does something that takes turns, and notes whether it has come to its end.
+func (s *scope) inTurn(ctx context.Context, turn string, do func() error) error {
 	if ctx.Err() == nil {
 		s.refusals.begin(s.experiment, turn, s.now)
 	}
-	err := s.contend(ctx, w)
+	err := do()
 	if err == nil {
 		s.refusals.end(s.experiment, turn)
 	}

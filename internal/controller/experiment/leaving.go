@@ -121,19 +121,14 @@ func turnOf(group []*Leaving) string { return refusedTarget(group[0].Target) }
 
 // takeGroup takes a group a step down, and returns the pass that it was.
 func (s *scope) takeGroup(ctx context.Context, group []*Leaving) (*scope, error) {
-	if ctx.Err() == nil {
-		s.refusals.begin(s.experiment, turnOf(group), s.now)
-	}
 	part := s.partOf(group)
-	err := part.observe(ctx)
-	if err == nil {
+	return part, s.inTurn(ctx, turnOf(group), func() error {
+		if err := part.observe(ctx); err != nil {
+			return err
+		}
 		part.plan = part.facts().teardown()
-		err = errors.Join(part.apply(ctx), part.seen.readErrors())
-	}
-	if err == nil {
-		s.refusals.end(s.experiment, turnOf(group))
-	}
-	return part, err
+		return errors.Join(part.apply(ctx), part.seen.readErrors())
+	})
 }
 
 // partOf is a pass over some targets alone: as if the Experiment had no others, no Workflow, and were

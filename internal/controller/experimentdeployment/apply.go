@@ -168,7 +168,8 @@ func (s *scope) possible(ctx context.Context) error {
 	if s.plan.Next == nil {
 		return nil
 	}
-	if last, known := s.tried.Get(s.owner.UID); known && last.(trial).content == content(s.plan.Next) && s.now.Sub(last.(trial).at) < believed {
+	wanted := content(s.plan.Next)
+	if last, known := s.tried.Get(s.owner.UID); known && last.(trial).content == wanted && s.now.Sub(last.(trial).at) < believed {
 		return nil
 	}
 	next := s.plan.Next.DeepCopy()
@@ -176,7 +177,7 @@ func (s *scope) possible(ctx context.Context) error {
 	if err := s.Live.Create(ctx, next, client.DryRunAll, client.FieldOwner(kube.FieldOwner), client.FieldValidation("Strict")); err != nil && !untried(err) {
 		return fmt.Errorf("trying %s: %w", kube.Describe(s.plan.Next), err)
 	}
-	s.tried.Add(s.owner.UID, trial{content(s.plan.Next), s.now})
+	s.tried.Add(s.owner.UID, trial{wanted, s.now})
 	return nil
 }
 

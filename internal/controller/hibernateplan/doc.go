@@ -130,9 +130,10 @@
 //     (OtherCluster).
 //
 // A pass looks at ten attempts, makes ten and clears ten away, --max-concurrent-reconciles at a time. Sixteen times as
-// many plans are looked at at the same time, and no more attempts of all of them together, twice where they hang: what they wait for is the API
-// server. Where many begin at one minute, those that have ended come after them, until there are some 500 attempts: the
-// more RoleBindings there are in the namespace of the Jobs, the more every request there costs the API server.
+// many plans are looked at at the same time, and no more attempts of all of them together, twice where they hang: what
+// they wait for is the API server. Where many begin at one minute, those that have ended come after them, until there
+// are some 500 attempts: the more RoleBindings there are in the namespace of the Jobs, the more every request there
+// costs the API server.
 //
 // # What it costs
 //

@@ -87,13 +87,11 @@ func gone(now live) string {
 // setCanaryScale up to now, which counts with trafficRouting alone, and not after setCanaryScale has matched the traffic.
 func stepped(object *unstructured.Unstructured) string {
 	_, routed, _ := unstructured.NestedMap(object.Object, "spec", "strategy", "canary", "trafficRouting")
-	steps, _, _ := unstructured.NestedSlice(object.Object, "spec", "strategy", "canary", "steps")
-	aborted, _, _ := unstructured.NestedBool(object.Object, "status", "abort")
-	at, _, _ := unstructured.NestedInt64(object.Object, "status", "currentStepIndex")
-	if !routed || aborted || at < 0 || at >= int64(len(steps)) { // others write the status
+	steps, _ := begun(object)
+	if !routed {
 		return ""
 	}
-	for _, step := range slices.Backward(steps[:at+1]) {
+	for _, step := range slices.Backward(steps) {
 		scale, found, _ := unstructured.NestedMap(map[string]any{"step": step}, "step", "setCanaryScale")
 		if replicas, _, _ := unstructured.NestedInt64(scale, "replicas"); found && replicas > 0 {
 			return ", which its step setCanaryScale keeps; promote the Rollout or abort it, or exclude it"
@@ -103,6 +101,18 @@ func stepped(object *unstructured.Unstructured) string {
 		}
 	}
 	return ""
+}
+
+// begun are the steps of the canary of a Rollout up to the one that it is at; none if it is at none. told is false where it does not say
+// at which.
+func begun(object *unstructured.Unstructured) (steps []any, told bool) {
+	steps, _, _ = unstructured.NestedSlice(object.Object, "spec", "strategy", "canary", "steps")
+	aborted, _, _ := unstructured.NestedBool(object.Object, "status", "abort")
+	at, told, _ := unstructured.NestedInt64(object.Object, "status", "currentStepIndex")
+	if aborted || at < 0 || at >= int64(len(steps)) { // others write the status
+		return nil, told
+	}
+	return steps[:at+1], told
 }
 
 // ready says how many pods are not ready of those that a workload had. Those that an autoscaler has taken since are not

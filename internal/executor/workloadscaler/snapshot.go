@@ -214,14 +214,12 @@ func heldBack(k kind, object *unstructured.Unstructured) error {
 
 // passes says whether a Rollout is at a step that does not wait for somebody, and so would be over when no pods are left.
 func passes(object *unstructured.Unstructured) bool {
-	steps, _, _ := unstructured.NestedSlice(object.Object, "spec", "strategy", "canary", "steps")
-	at, found, _ := unstructured.NestedInt64(object.Object, "status", "currentStepIndex")
+	steps, told := begun(object)
 	paused, _, _ := unstructured.NestedBool(object.Object, "spec", "paused")
-	aborted, _, _ := unstructured.NestedBool(object.Object, "status", "abort")
-	if !found || paused || aborted || at < 0 || at >= int64(len(steps)) { // others write the status
+	if !told || paused || len(steps) == 0 {
 		return false
 	}
-	pause, waits, _ := unstructured.NestedMap(map[string]any{"step": steps[at]}, "step", "pause")
+	pause, waits, _ := unstructured.NestedMap(map[string]any{"step": steps[len(steps)-1]}, "step", "pause")
 	return !waits || pause["duration"] != nil
 }
 
