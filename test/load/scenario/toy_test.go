@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -131,11 +132,16 @@ func toyManager() {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(lamps.GroupVersion().WithKind("Lamp"))
 	must(ctrl.NewControllerManagedBy(mgr).For(object, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Owns(&corev1.ConfigMap{}).Complete(&toyReconciler{mgr.GetClient()}))
+		Owns(&corev1.ConfigMap{}).Complete(&toyReconciler{mgr.GetClient(), map[types.UID]bool{}}))
 	must(mgr.Start(ctrl.SetupSignalHandler()))
 }
 
-type toyReconciler struct{ client.Client }
+type toyReconciler struct {
+	client.Client
+
+	// lit has those that it has lit: what it reads may be older than what it has written. One worker needs no lock.
+	lit map[types.UID]bool
+}
 
 func (r *toyReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	lamp := &unstructured.Unstructured{}
@@ -151,11 +157,12 @@ func (r *toyReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 			return ctrl.Result{}, err
 		}
 		return ctrl.Result{}, r.Create(ctx, bulb, client.FieldOwner("toy"))
-	} else if err != nil || bulb.Annotations["lit"] == "" {
+	} else if err != nil || bulb.Annotations["lit"] == "" || r.lit[lamp.GetUID()] {
 		return ctrl.Result{}, err
 	}
 	before := lamp.DeepCopy()
 	lamp.Object["status"] = map[string]any{"lit": true}
+	r.lit[lamp.GetUID()] = true // an error fails the run
 	return ctrl.Result{}, r.Status().Patch(ctx, lamp, client.MergeFrom(before), client.FieldOwner("toy"))
 }
 
