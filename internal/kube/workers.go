@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -18,6 +20,11 @@ const (
 	// hanging is how many passes may hang beside those that may begin at the same time. An API server that has too much to do
 	// answers late, too, and must not have much more to do for that.
 	hanging = 28
+	// fair is of how many passes one goes to whoever has waited longest, however much is more urgent: what is changed all the time,
+	// as the Applications of somebody whose pods come and go, would have what is new, or over, wait for good.
+	fair = 8
+	// nextUp is the priority of that one.
+	nextUp = 1000
 )
 
 // Workers are the options of a controller that acts on so many objects at the same time, for up to timeout each. A pass that
@@ -26,12 +33,11 @@ const (
 // means one at a time, whatever it waits for.
 func Workers(count int, patience, timeout time.Duration) controller.Options {
 	limits := controller.Options{MaxConcurrentReconciles: count, ReconciliationTimeout: timeout, RateLimiter: Backoff()}
-	if count == 1 {
-		return limits
+	if count > 1 {
+		limits.MaxConcurrentReconciles += hanging
 	}
-	limits.MaxConcurrentReconciles += hanging
 	limits.NewQueue = func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-		return newPatientQueue(priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limiter }), count, patience)
+		return newPatientQueue(priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limiter }), limiter, count, patience)
 	}
 	return limits
 }
@@ -97,28 +103,110 @@ func (s *Slots) Do(ctx context.Context, do func() error) error {
 type patientQueue struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 
-	slots *Slots
+	limiter workqueue.TypedRateLimiter[reconcile.Request]
+	slots   *Slots
+	clock   clock.PassiveClock
 
 	mu sync.Mutex
 	// held has for each object that is acted on what ends the time of its pass.
 	held map[reconcile.Request]func()
+	// waiting has those that are in the queue, and given is how many passes have begun.
+	waiting map[reconcile.Request]waits
+	given   int
 }
 
-func newPatientQueue(queue priorityqueue.PriorityQueue[reconcile.Request], count int, patience time.Duration) *patientQueue {
-	return &patientQueue{PriorityQueue: queue, slots: NewSlots(count, patience), held: map[reconcile.Request]func(){}}
+// waits is how an object waits in the queue.
+type waits struct {
+	// priority is the highest that it was added with.
+	priority int
+	// since is when it is to be looked at.
+	since time.Time
+	// first says that it is next.
+	first bool
+}
+
+func newPatientQueue(
+	queue priorityqueue.PriorityQueue[reconcile.Request], limiter workqueue.TypedRateLimiter[reconcile.Request], count int, patience time.Duration,
+) *patientQueue {
+	return &patientQueue{
+		PriorityQueue: queue, limiter: limiter, slots: NewSlots(count, patience), clock: clock.RealClock{},
+		held: map[reconcile.Request]func(){}, waiting: map[reconcile.Request]waits{},
+	}
+}
+
+// AddWithOpts adds objects, and notes how they wait.
+func (q *patientQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, request := range requests {
+		after, priority := o.After, ptr.Deref(o.Priority, 0)
+		if o.RateLimited { // the limiter counts how often it is asked
+			if wait := q.limiter.When(request); after == 0 || wait < after {
+				after = wait
+			}
+		}
+		now := waits{priority: priority, since: q.clock.Now().Add(after)}
+		if w, known := q.waiting[request]; known {
+			now.priority, now.first = max(w.priority, priority), w.first
+			if w.since.Before(now.since) {
+				now.since = w.since
+			}
+		}
+		q.waiting[request] = now
+		q.PriorityQueue.AddWithOpts(priorityqueue.AddOpts{After: after, Priority: &priority}, request)
+	}
+}
+
+// Add is AddWithOpts.
+func (q *patientQueue) Add(request reconcile.Request) {
+	q.AddWithOpts(priorityqueue.AddOpts{}, request)
+}
+
+// AddAfter is AddWithOpts.
+func (q *patientQueue) AddAfter(request reconcile.Request, after time.Duration) {
+	q.AddWithOpts(priorityqueue.AddOpts{After: after}, request)
+}
+
+// AddRateLimited is AddWithOpts.
+func (q *patientQueue) AddRateLimited(request reconcile.Request) {
+	q.AddWithOpts(priorityqueue.AddOpts{RateLimited: true}, request)
+}
+
+// takeTurns has every so many times whoever waits longest be the first.
+func (q *patientQueue) takeTurns() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.given++; q.given%fair != 0 {
+		return
+	}
+	longest, now := reconcile.Request{}, q.clock.Now()
+	since := now
+	for request, w := range q.waiting {
+		if w.since.Before(since) && !w.first {
+			longest, since = request, w.since
+		}
+	}
+	if w, found := q.waiting[longest]; found && since.Before(now) {
+		w.first = true
+		q.waiting[longest] = w
+		q.PriorityQueue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(nextUp)}, longest)
+	}
 }
 
 // GetWithPriority waits until a pass may begin, and for an object.
 func (q *patientQueue) GetWithPriority() (reconcile.Request, int, bool) {
 	<-q.slots.free
-	request, priority, down := q.PriorityQueue.GetWithPriority()
+	q.takeTurns()
+	request, _, down := q.PriorityQueue.GetWithPriority()
 	if down { // one after the other all who wait are let go
 		q.slots.release()
-		return request, priority, down
+		return request, 0, down
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.held[request] = q.slots.hold()
+	priority := q.waiting[request].priority // with which it is added again, also if it was its turn
+	delete(q.waiting, request)
 	return request, priority, down
 }
 

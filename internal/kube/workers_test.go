@@ -3,12 +3,14 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
@@ -23,11 +25,7 @@ func work(t *testing.T, count int, hang func(name string) time.Duration) *workin
 	t.Helper()
 	options := Workers(count, Patience, time.Minute)
 	w := &working{began: make(chan string, 100)}
-	if options.NewQueue == nil {
-		w.queue = priorityqueue.New[reconcile.Request]("test")
-	} else {
-		w.queue = options.NewQueue("test", options.RateLimiter).(priorityqueue.PriorityQueue[reconcile.Request])
-	}
+	w.queue = options.NewQueue("test", options.RateLimiter).(priorityqueue.PriorityQueue[reconcile.Request])
 	for range options.MaxConcurrentReconciles {
 		go func() {
 			for {
@@ -193,5 +191,64 @@ func TestTheGateWaitsForThoseThatItHasWoken(t *testing.T) {
 			return reconcile.Result{}, nil
 		})).Reconcile(t.Context(), second)
 		l.expectWoken("a/first")
+	})
+}
+
+// What is urgent again and again, as what somebody's pods change all the time, has nobody wait for good: neither what is new, nor what is to
+// be looked at later, nor what is tried again. It stays as urgent as it was.
+func TestWhoWaitsLongestHasItsTurn(t *testing.T) {
+	patient, busy := request("a", "patient"), request("b", "busy")
+	for name, add := range map[string]func(q priorityqueue.PriorityQueue[reconcile.Request]){
+		"new": func(q priorityqueue.PriorityQueue[reconcile.Request]) { q.Add(patient) },
+		"of a list": func(q priorityqueue.PriorityQueue[reconcile.Request]) {
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(handler.LowPriority)}, patient)
+		},
+		"later":       func(q priorityqueue.PriorityQueue[reconcile.Request]) { q.AddAfter(patient, time.Second) },
+		"tried again": func(q priorityqueue.PriorityQueue[reconcile.Request]) { q.AddRateLimited(patient) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, count := range []int{1, 2} {
+				synctest.Test(t, func(t *testing.T) {
+					options := Workers(count, Patience, time.Minute)
+					q := options.NewQueue("test", options.RateLimiter).(priorityqueue.PriorityQueue[reconcile.Request])
+					defer func() { q.ShutDown(); time.Sleep(time.Minute) }()
+					add(q)
+					for began := range 1000 {
+						q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(20)}, busy)
+						next, priority, _ := q.GetWithPriority()
+						if next == busy && priority != 20 {
+							t.Fatalf("what is busy has the priority %d", priority)
+						}
+						time.Sleep(100 * time.Millisecond)
+						q.Done(next)
+						if next == patient {
+							if priority > 0 {
+								t.Errorf("it is added again with the priority %d", priority)
+							}
+							if began > 30 {
+								t.Errorf("it had its turn after %d others", began)
+							}
+							return
+						}
+					}
+					t.Error("it is never looked at")
+				})
+			}
+		})
+	}
+}
+
+// Nothing has a turn before it is to be looked at.
+func TestNobodyHasItsTurnEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := work(t, 2, func(string) time.Duration { return 0 })
+		defer func() { w.queue.ShutDown(); time.Sleep(time.Minute) }()
+		w.queue.AddAfter(request("a", "later"), time.Hour)
+		for range 10 * fair {
+			w.add(20, "busy")
+			if got := w.since(time.Millisecond); slices.Contains(got, "later") {
+				t.Fatal("it is looked at before it is time")
+			}
+		}
 	})
 }
