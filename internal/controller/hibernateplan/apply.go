@@ -215,7 +215,16 @@ func (s *scope) launch(ctx context.Context, l *launched) error {
 		helpers = append(helpers, a.secret(kubeconfig))
 	}
 	job := a.jobObject()
-	if err := s.provideAll(ctx, a, helpers, s.hasMade(job)); err != nil {
+	again := s.hasMade(job)
+	looked, err := s.permit(ctx, l.Target, again)
+	if err != nil {
+		return err
+	}
+	if err := s.provideAll(ctx, a, helpers, again); err != nil {
+		if apierrors.IsNotFound(err) && !looked {
+			s.permitted.Remove(a.role(l.Target))
+			return kube.Stale(kube.Metadata(roleGVK), "it may be gone")
+		}
 		return err
 	}
 	log.FromContext(ctx).Info("Starting runner", "target", l.Target, "operation", l.Operation, "attempt", l.Attempts, "job", l.JobRef)
@@ -426,6 +435,9 @@ func (s *scope) fence(ctx context.Context, a attempt, point *corev1.ConfigMap) (
 func (s *scope) clear(ctx context.Context, e *execution) error {
 	job := name(e.JobRef)
 	at := s.names().in(job)
+	if e.State != v1alpha1.ExecutionCompleted {
+		s.permitted.Remove(s.names().role(e.Target)) // the next one looks at it
+	}
 	needs, known := s.needs(e)
 	var helpers []helper
 	if !known || needs.ClusterRole != "" && e.ConnectorSecretRef == "" {
@@ -443,7 +455,7 @@ func (s *scope) clear(ctx context.Context, e *execution) error {
 	if e.ConnectorSecretRef != "" {
 		helpers = append(helpers, helper{secretGVK, at})
 	}
-	helpers = append(helpers, helper{bindingGVK, at}, helper{roleGVK, at}, helper{accountGVK, at})
+	helpers = append(helpers, helper{bindingGVK, at}, helper{accountGVK, at})
 	var errs []error
 	for _, h := range helpers {
 		errs = append(errs, s.takeAway(ctx, h))
@@ -598,12 +610,17 @@ func (s *scope) forget(ctx context.Context) error {
 			return err
 		}
 	}
-	if !s.plan.Done || s.plan.Status.Cycles == 0 {
+	if !s.plan.Done {
 		return nil
 	}
+	kinds := []client.Object{&rbacv1.Role{}}
+	if s.plan.Status.Cycles > 0 { // logs, and of a cycle that was never recorded
+		kinds = append(kinds, &corev1.ConfigMap{}, &appsv1.ControllerRevision{})
+	}
 	of := client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID)}
-	for _, kind := range []client.Object{&corev1.ConfigMap{}, &appsv1.ControllerRevision{}} { // logs, and of a cycle that was never recorded
-		if err := s.Live.DeleteAllOf(ctx, kind, of, client.InNamespace(s.Options.Namespace)); err != nil {
+	for _, kind := range kinds {
+		err := s.Live.DeleteAllOf(ctx, kind, of, client.InNamespace(s.Options.Namespace))
+		if err != nil && (s.plan.Status.Cycles > 0 || !apierrors.IsForbidden(err)) { // who may not delete them may have made none
 			return fmt.Errorf("deleting the %T of a plan that goes: %w", kind, err)
 		}
 	}

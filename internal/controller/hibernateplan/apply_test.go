@@ -79,7 +79,7 @@ func launch(t *testing.T, refusal error, age time.Duration) (*scope, error) {
 		},
 	}).Build()
 	s := &scope{
-		Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system", Image: "runner", Executors: registry, MaxConcurrentReconciles: 4}, revisions: lru.New(1), made: lru.New(9), recorded: lru.New(9)},
+		Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system", Image: "runner", Executors: registry, MaxConcurrentReconciles: 4}, revisions: lru.New(1), made: lru.New(9), permitted: lru.New(9), recorded: lru.New(9)},
 		owner:      plan, now: noon.Add(age), points: map[string]*corev1.ConfigMap{},
 	}
 	cycle := resolve(plan.Spec)
@@ -136,7 +136,7 @@ func TestHeldKeepNobody(t *testing.T) {
 			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: job, Labels: map[string]string{batchv1.JobNameLabel: job}}})
 	}
 	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).Build()
-	s := &scope{Reconciler: &Reconciler{Client: c, Live: c, made: lru.New(9), recorded: lru.New(9), Options: Options{Namespace: "system"}}, owner: plan, now: noon}
+	s := &scope{Reconciler: &Reconciler{Client: c, Live: c, made: lru.New(9), permitted: lru.New(9), recorded: lru.New(9), Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 	if err := s.observeAttempts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*Reconciler, client.
 		WithIndex(&v1alpha1.ScheduleException{}, indexPlan, func(e client.Object) []string { return []string{e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name} }).
 		WithIndex(kube.Empty(jobGVK), indexOwner, func(job client.Object) []string { return []string{job.GetAnnotations()[v1alpha1.AnnotationOwner]} }).Build()
 	return &Reconciler{
-		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(9), lonely: lru.New(9), shards: lru.New(99), made: lru.New(99), paced: lru.New(9), recorded: lru.New(9),
+		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(9), lonely: lru.New(9), shards: lru.New(99), made: lru.New(99), permitted: lru.New(99), prepared: lru.New(9), paced: lru.New(9), recorded: lru.New(9),
 		Options: Options{Namespace: "system", Image: "runner", PullSecrets: []string{"mirror"}, Executors: registry, MaxConcurrentReconciles: 4, LedgerInStatus: DefaultLedgerInStatus, Clock: clocktesting.NewFakePassiveClock(noon)},
 	}, c
 }

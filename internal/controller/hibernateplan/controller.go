@@ -77,7 +77,7 @@ type Options struct {
 	Clock clock.PassiveClock
 }
 
-// maxMade is how many objects that attempts need are known by their UIDs: those of 4,000 that run.
+// maxMade is how many objects that attempts need are known by their UIDs: those of 5,000 that run.
 const maxMade = 16 << 10
 
 // Reconciler keeps HibernatePlans.
@@ -97,6 +97,8 @@ type Reconciler struct {
 	lonely    *lru.Cache // UIDs of plans that none of their names has left anything to
 	told      *kube.Told
 	shards    *lru.Cache  // *shard by the name of a ControllerRevision
+	permitted *lru.Cache  // names of the Roles of targets that this manager has made or seen
+	prepared  *lru.Cache  // prepared by the UID of a plan
 	made      *lru.Cache  // types.UID of what attempts need, by made, and errors by refusal
 	paced     *lru.Cache  // time.Time when the ledger of a plan was written last, by its UID
 	slots     *kube.Slots // of attempts, of all plans
@@ -174,11 +176,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 }
 
 // waiting is how many times as many plans as objects of other kinds are looked at at the same time: nine tenths of a pass
-// that makes a Job it waits, most of that for the API server, which checks a Role and its binding against the manager's
+// that makes a Job it waits, most of that for the API server, which checks the binding of a Role against the manager's
 // own rights by lists that must be up to date. So many attempts of all of them are made or cleared away at the same time.
 const waiting = 16
 
-// long is how long a pass keeps that of another plan from beginning: one makes ten attempts, of five objects each.
+// long is how long a pass keeps that of another plan from beginning: one makes ten attempts, of four objects each.
 const long = 5 * kube.Patience
 
 // priorityEnded is that of plans a Job of which has ended: where many begin at one minute, those that have begun wait. But
@@ -186,7 +188,7 @@ const long = 5 * kube.Patience
 // little else: then those that have ended go first. Attempts that this manager has made are counted, whether they have
 // ended or not, by the least that one needs.
 func (r *Reconciler) priorityEnded() int {
-	const each, many = 4, 500 // objects that an attempt needs, and attempts
+	const each, many = 3, 500 // objects that an attempt needs, and attempts
 	if r.made.Len() > each*many {
 		return 1
 	}
@@ -220,7 +222,10 @@ func (s *scope) step(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.apply(ctx)
+	if err := s.apply(ctx); err != nil {
+		return err
+	}
+	return s.prepare(ctx)
 }
 
 func (s *scope) decide() {
@@ -281,7 +286,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		return fmt.Errorf("building the client of pods: %w", err)
 	}
 	r := &Reconciler{
-		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), lonely: lru.New(8192), told: kube.NewTold(), shards: lru.New(512), made: lru.New(maxMade), paced: lru.New(8192), recorded: lru.New(maxMade), slots: kube.NewSlots(waiting*o.MaxConcurrentReconciles, long),
+		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), lonely: lru.New(8192), told: kube.NewTold(), shards: lru.New(512), made: lru.New(maxMade), permitted: lru.New(maxMade), prepared: lru.New(8192), paced: lru.New(8192), recorded: lru.New(maxMade), slots: kube.NewSlots(waiting*o.MaxConcurrentReconciles, long),
 		Logs: podLogs{func(namespace, pod string, o *corev1.PodLogOptions) stream {
 			return clients.CoreV1().Pods(namespace).GetLogs(pod, o)
 		}},

@@ -17,8 +17,12 @@
 // All of it in the manager's namespace, so that a namespace that is deleted takes nothing along that is needed to wake
 // what was in it, and so that who may run pods in the namespace of a plan is not who a runner is:
 //
-//   - a Job for each attempt at an operation on a target, whose pod is tried once, and a ServiceAccount, Role and
-//     RoleBindings for it alone, a Secret where a connector has credentials. They go when the outcome is recorded.
+//   - a Job for each attempt at an operation on a target, whose pod is tried once, and a ServiceAccount and RoleBindings
+//     for it alone, a Secret where a connector has credentials. They go when the outcome is recorded.
+//   - a Role for each target, which lets who is bound to it get and update the restore point of that target. It is there
+//     from before the first night on, bound to nobody in between, and goes when the plan does: the API server checks
+//     each Role that is made, and each binding to it, against the manager's own, by many reads of its store, one after
+//     the other. Where somebody has taken the finalizer off the plan, it stays, as logs do.
 //   - a ConfigMap for each target that sleeps, its restore point. The runner writes it, and may write no other. It
 //     carries a finalizer, and the name of the attempt that may write to it: another's runner is fenced out. It goes
 //     when the target is awake and that is recorded. It belongs to a target of a plan by their names, not by a UID: a
@@ -137,10 +141,10 @@
 //
 // # What it costs
 //
-// A target that sleeps takes 10 writes beside those of its plan: restore point, ServiceAccount, Role, RoleBinding and
-// Job are created, and all but the first taken away, and its log is kept (and two for each namespace that it is in, and
-// four for one in another cluster, of the two Secrets with its credentials); a plan takes its finalizer, its revision,
-// and three statuses or more. Nothing is asked for between transitions, but for
+// A target that sleeps takes 8 writes beside those of its plan, and its Role once: restore point, ServiceAccount,
+// RoleBinding and Job are created, and all but the first taken away, and its log is kept (and two for each namespace that
+// it is in, and four for one in another cluster, of the two Secrets with its credentials); a plan takes its finalizer,
+// its revision, and three statuses or more. Nothing is asked for between transitions, but for
 // a look each hour. `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single` holds it to that.
 //
 // A ledger of more than 128 KiB (Options.LedgerInStatus), which is that of some 150 targets, leaves the status for

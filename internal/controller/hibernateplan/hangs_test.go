@@ -86,12 +86,12 @@ func TestJobThatIsDeletedWithItsRights(t *testing.T) {
 	plan := asleepNow()
 	r, c := newReconciler(t, plan)
 	job := theJob(t, r, c, plan)
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: job.Namespace, Name: job.Name}}
+	role := names{namespace: "system", plan: plan}.permission("a")
 	if err := errors.Join(c.Delete(t.Context(), job), c.Delete(t.Context(), role)); err != nil {
 		t.Fatal(err)
 	}
 	job = theJob(t, r, c, plan)
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), role); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(role), role); err != nil {
 		t.Errorf("its runner may not write: %v", err)
 	}
 }

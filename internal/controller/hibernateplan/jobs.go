@@ -77,13 +77,7 @@ func (a attempt) helpers() []client.Object {
 	at := a.name()
 	out := []client.Object{
 		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: a.meta(at)},
-		&rbacv1.Role{
-			TypeMeta: metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "Role"}, ObjectMeta: a.meta(at),
-			Rules: []rbacv1.PolicyRule{{
-				APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{a.point(a.target.Name).Name}, Verbs: []string{"get", "update"},
-			}},
-		},
-		a.binding(at, "Role", at.Name),
+		a.binding(at, "Role", a.role(a.target.Name).Name),
 	}
 	if a.reached.credentials || a.reached.needs.ClusterRole == "" {
 		return out

@@ -275,9 +275,9 @@ func TestGranted(t *testing.T) {
 	} {
 		a := attempt{names: n, execution: &plan.Status.Executions[0], target: plan.Spec.Targets[0], reached: test.reached}
 		job := a.name().Name
-		want := append([]string{"ServiceAccount system", "Role system configmaps " + n.point("a").Name + " get,update", "RoleBinding system Role " + job}, test.want...)
+		want := append([]string{"Role system configmaps " + n.point("a").Name + " get,update", "ServiceAccount system", "RoleBinding system Role " + n.role("a").Name}, test.want...)
 		var got []string
-		for _, o := range a.helpers() {
+		for _, o := range append([]client.Object{n.permission("a")}, a.helpers()...) {
 			got = append(got, grantOf(t, o, job))
 		}
 		if diff := cmp.Diff(want, got); diff != "" {

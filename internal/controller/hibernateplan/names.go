@@ -43,6 +43,11 @@ func (n names) point(target string) types.NamespacedName {
 	return n.in(kube.ChildName(maxLabel, types.UID(n.plan.Namespace+"/"+n.plan.Name), "restore", n.plan.Name, target))
 }
 
+// role is that of a target, which lets its runners write its restore point.
+func (n names) role(target string) types.NamespacedName {
+	return n.in(kube.ChildName(maxLabel, n.plan.UID, "runner", n.plan.Name, target))
+}
+
 // log is where the logs of a target are kept.
 func (n names) log(target string) types.NamespacedName {
 	return n.in(kube.ChildName(maxLabel, n.plan.UID, "log", n.plan.Name, target))

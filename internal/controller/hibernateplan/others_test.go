@@ -127,7 +127,7 @@ func preconditions(c client.WithWatch) client.WithWatch {
 // remains are the Jobs, and what they need, that there are, by their UIDs.
 func remains(t *testing.T, c client.Client) (out []string) {
 	t.Helper()
-	for _, gvk := range []schema.GroupVersionKind{jobGVK, accountGVK, roleGVK, bindingGVK} {
+	for _, gvk := range []schema.GroupVersionKind{jobGVK, accountGVK, bindingGVK} {
 		all, err := kube.List(t.Context(), c, gvk)
 		if err != nil {
 			t.Fatal(err)
@@ -149,7 +149,7 @@ func cleared(t *testing.T) (r *Reconciler, c client.WithWatch, plan *v1alpha1.Hi
 	c = preconditions(c)
 	r.Live, r.Options.Executors = c, executor.Registry{"noop": spaced{}}
 	job := theJob(t, r, c, plan)
-	want := []string{"Job system born-7", "Role system born-4", "RoleBinding shop born-6", "RoleBinding system born-5", "ServiceAccount system born-3"}
+	want := []string{"Job system born-7", "RoleBinding shop born-6", "RoleBinding system born-5", "ServiceAccount system born-4"}
 	if diff := cmp.Diff(want, remains(t, c)); diff != "" {
 		t.Fatalf("made (-want +got):\n%s", diff)
 	}
@@ -174,11 +174,11 @@ func TestTakenInBetween(t *testing.T) {
 	}{
 		"nothing":                {},
 		"nothing, forgotten":     {forgotten: true},
-		"all":                    {take: []schema.GroupVersionKind{jobGVK, accountGVK, roleGVK, bindingGVK}, want: []string{"Job system", "Role system", "RoleBinding shop", "RoleBinding system", "ServiceAccount system"}},
-		"all, forgotten":         {forgotten: true, take: []schema.GroupVersionKind{jobGVK, accountGVK, roleGVK, bindingGVK}, want: []string{"Job system", "Role system", "RoleBinding shop", "RoleBinding system", "ServiceAccount system"}},
-		"the Role":               {take: []schema.GroupVersionKind{roleGVK}, want: []string{"Role system"}},
+		"all":                    {take: []schema.GroupVersionKind{jobGVK, accountGVK, bindingGVK}, want: []string{"Job system", "RoleBinding shop", "RoleBinding system", "ServiceAccount system"}},
+		"all, forgotten":         {forgotten: true, take: []schema.GroupVersionKind{jobGVK, accountGVK, bindingGVK}, want: []string{"Job system", "RoleBinding shop", "RoleBinding system", "ServiceAccount system"}},
+		"the ServiceAccount":     {take: []schema.GroupVersionKind{accountGVK}, want: []string{"ServiceAccount system"}},
 		"bindings":               {take: []schema.GroupVersionKind{bindingGVK}, want: []string{"RoleBinding shop", "RoleBinding system"}},
-		"all, for the same plan": {take: []schema.GroupVersionKind{jobGVK, accountGVK, roleGVK, bindingGVK}, ours: true},
+		"all, for the same plan": {take: []schema.GroupVersionKind{jobGVK, accountGVK, bindingGVK}, ours: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, c, plan, attempt := cleared(t)
@@ -222,7 +222,7 @@ func replace(t *testing.T, c client.Client, gvk schema.GroupVersionKind, at type
 	}
 	meta := metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name}
 	o := map[schema.GroupVersionKind]client.Object{
-		jobGVK: &batchv1.Job{ObjectMeta: meta}, accountGVK: &corev1.ServiceAccount{ObjectMeta: meta}, roleGVK: &rbacv1.Role{ObjectMeta: meta}, bindingGVK: &rbacv1.RoleBinding{ObjectMeta: meta},
+		jobGVK: &batchv1.Job{ObjectMeta: meta}, accountGVK: &corev1.ServiceAccount{ObjectMeta: meta}, bindingGVK: &rbacv1.RoleBinding{ObjectMeta: meta},
 	}[gvk]
 	if ours {
 		marks.Set(plan, o)
@@ -237,7 +237,7 @@ func TestNotTakenAway(t *testing.T) {
 	r, c, plan, _ := cleared(t)
 	lost := errors.New("the API server is gone")
 	r.Live = interceptor.NewClient(c, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-		if o.GetObjectKind().GroupVersionKind() == roleGVK {
+		if o.GetObjectKind().GroupVersionKind() == bindingGVK {
 			return lost
 		}
 		return c.Delete(ctx, o, opts...)

@@ -131,7 +131,7 @@ func TestShardsAreNoAttempts(t *testing.T) {
 	if got := len(shardsOf(t, c)); got != 20 {
 		t.Fatalf("%d shards", got)
 	}
-	if r.made.Len() != 4 { // a ServiceAccount, a Role, its binding and a Job
+	if r.made.Len() != 3 { // a ServiceAccount, its RoleBinding and a Job
 		t.Errorf("of one attempt %d objects are known", r.made.Len())
 	}
 }

@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,15 +31,18 @@ func TestSweepThatFails(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name},
 			Status:     batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}},
 		}
-		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name}}
-		marks.Set(former, job)
-		marks.Set(former, role)
-		objects = append(objects, job, role)
+		job.Labels = map[string]string{v1alpha1.LabelTarget: name}
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name}}
+		role := names{namespace: "system", plan: former}.permission(name)
+		for _, o := range []client.Object{job, account, role} {
+			marks.Set(former, o)
+			objects = append(objects, o)
+		}
 	}
 	r, c := newReconciler(t, objects...)
 	denied := errors.New("a policy denies it")
 	r.Live = interceptor.NewClient(c, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-		if o.GetObjectKind().GroupVersionKind() == roleGVK && o.GetName() == "first" {
+		if o.GetObjectKind().GroupVersionKind() == accountGVK && o.GetName() == "first" {
 			return denied
 		}
 		return c.Delete(ctx, o, opts...)
@@ -52,14 +56,17 @@ func TestSweepThatFails(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); err != nil || plan.Status.CurrentCycle == nil || plan.Status.Phase != v1alpha1.PhaseHibernating {
 		t.Errorf("it does not begin: %+v, %v", plan.Status, err)
 	}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "system", Name: "second"}, &rbacv1.Role{}); client.IgnoreNotFound(err) != nil || err == nil {
-		t.Errorf("what the second was granted is there: %v", err)
+	gone := func(target string) {
+		t.Helper()
+		account, role := c.Get(t.Context(), client.ObjectKey{Namespace: "system", Name: target}, &corev1.ServiceAccount{}), c.Get(t.Context(), names{namespace: "system", plan: former}.role(target), &rbacv1.Role{})
+		if !apierrors.IsNotFound(account) || !apierrors.IsNotFound(role) {
+			t.Errorf("what the runner of %s was granted is there, and nobody looks for it any more: %v, %v", target, account, role)
+		}
 	}
+	gone("second")
 	r.Live = c
 	if _, err := all.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(plan)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "system", Name: "first"}, &rbacv1.Role{}); client.IgnoreNotFound(err) != nil || err == nil {
-		t.Errorf("what the first was granted is there, and nobody looks for it any more: %v", err)
-	}
+	gone("first")
 }

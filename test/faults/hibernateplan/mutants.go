@@ -125,7 +125,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "helper-left", RootCause: "a kind of helper is forgotten",
-		Edits:     edit1(applying, "helper{bindingGVK, at}, helper{roleGVK, at}, helper{accountGVK, at}", "helper{bindingGVK, at}, helper{accountGVK, at}"),
+		Edits:     edit1(applying, "helper{bindingGVK, at}, helper{accountGVK, at}", "helper{accountGVK, at}"),
 		Workloads: []string{"deleted"},
 	},
 	{

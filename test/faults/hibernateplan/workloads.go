@@ -198,10 +198,10 @@ func told(condition, reason string) moment {
 
 func asleepNow(generation int64) moment { return settled(generation, v1alpha1.PhaseHibernated) }
 
-var gone = all(without("HibernatePlan", "Job", "ControllerRevision"), without(forRunners...))
+var gone = all(without("HibernatePlan", "Job", "ControllerRevision", "Role"), without(forRunners...))
 
-// forRunners is what a runner has for itself.
-var forRunners = []string{"ServiceAccount", "Secret", "Role", "RoleBinding", "ClusterRoleBinding"}
+// forRunners is what a runner has for itself. The Role of its target stays.
+var forRunners = []string{"ServiceAccount", "Secret", "RoleBinding", "ClusterRoleBinding"}
 
 // Actions.
 

@@ -64,8 +64,8 @@ func Subject(name string, targets int) *harness.Subject {
 		Refused: "refused",
 		Waits:   string(v1alpha1.PhaseActive),
 		Begun:   "Job",
-		// The ControllerRevision, the restore point, ServiceAccount, Role, RoleBinding and Job, and the ledger.
-		Beginning: harness.Writes{Creates: 6, Patches: 1},
+		// The ControllerRevision, the restore point, ServiceAccount, RoleBinding and Job, and the ledger.
+		Beginning: harness.Writes{Creates: 5, Patches: 1},
 		Reactions: []harness.Reaction{
 			{Name: "begin", Cause: "created", Effect: string(v1alpha1.PhaseHibernating)},
 			{Name: "job", Cause: "created", Effect: "Job"},
@@ -74,9 +74,10 @@ func Subject(name string, targets int) *harness.Subject {
 		// low than too high.
 		Minimal: harness.Writes{
 			// The plan, its finalizer and its ControllerRevision. Of each target the creation of two ConfigMaps (restore
-			// point, logs), ServiceAccount, Role, RoleBinding, Job and pod; the runner's captured state and result; the
-			// pod's status and finalizer; three statuses of the Job; the deletion of all but the ConfigMaps.
-			Creates: 3 + (7+2+2+3+5)*targets,
+			// point, logs), ServiceAccount, RoleBinding, Job and pod; the runner's captured state and result; the pod's
+			// status and finalizer; three statuses of the Job; the deletion of all but the ConfigMaps. The Role is there
+			// before.
+			Creates: 3 + (6+2+2+3+4)*targets,
 			// What is to run, what has run, and that it sleeps.
 			Patches: 3,
 		},
@@ -196,8 +197,8 @@ func story(e harness.Event) harness.Beat {
 func shape() harness.Shape {
 	// What each of the two takes: an attempt that is made, and cleared away.
 	attempt := map[string]int{
-		"create serviceaccounts": 1, "create roles": 1, "create rolebindings": 1, "create jobs": 1,
-		"delete serviceaccounts": 1, "delete roles": 1, "delete rolebindings": 1, "delete jobs": 1,
+		"create serviceaccounts": 1, "create rolebindings": 1, "create jobs": 1,
+		"delete serviceaccounts": 1, "delete rolebindings": 1, "delete jobs": 1,
 		"patch hibernateplans": 1, // the finalizer
 	}
 	// The pod and its log; and beside these, whether the cache of the plan is behind before anything is done, and what the
@@ -208,10 +209,10 @@ func shape() harness.Shape {
 		New: func(namespace, name string) *unstructured.Unstructured {
 			return newPlan(namespace, name, harness.Plain, 1)
 		},
-		// The restore point and the logs, and the plan as the cycle goes by it.
-		Up: harness.Merged(attempt, map[string]int{"create configmaps": 2, "create controllerrevisions": 1}),
-		// The exceptions before it begins; what a plan before has left asleep; the restore point before the Job is made and after it has ended, and the logs.
-		Reads: harness.Merged(reads, map[string]int{"list configmaps": 1, "list scheduleexceptions": 1, "get hibernateplans": 3}),
+		// The restore point and the logs, the plan as the cycle goes by it, and the Role of the target.
+		Up: harness.Merged(attempt, map[string]int{"create configmaps": 2, "create controllerrevisions": 1, "create roles": 1}),
+		// The exceptions before it begins; what a plan before has left asleep; the restore point before the Job is made and after it has ended, and the logs; whether there is the Role.
+		Reads: harness.Merged(reads, map[string]int{"get roles": 1, "list configmaps": 1, "list scheduleexceptions": 1, "get hibernateplans": 3}),
 		// Once more for each pass that comes before the cache has the Job.
 		May: []string{"get configmaps", "get jobs"},
 		// Plans of one namespace that begin at one moment.
@@ -219,7 +220,7 @@ func shape() harness.Shape {
 		// The restore point is fenced, set free and deleted, the log updated, and then all that there is of the plan goes.
 		Down: harness.Merged(attempt, map[string]int{
 			"patch configmaps": 2, "delete configmaps": 1, "update configmaps": 1, "delete controllerrevisions": 1,
-			"deletecollection configmaps": 1, "deletecollection controllerrevisions": 1,
+			"deletecollection configmaps": 1, "deletecollection controllerrevisions": 1, "deletecollection roles": 1,
 		}),
 		DownReads: harness.Merged(reads, map[string]int{"get hibernateplans": 5, "list scheduleexceptions": 1, "get controllerrevisions": 1}),
 		DownMay:   []string{"get configmaps", "get jobs"},
