@@ -28,6 +28,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -216,12 +217,17 @@ func (d *dormitory) hurry(ctx context.Context, p *hibernator.HibernatePlan, phas
 	}).WithTimeout(2*time.Minute + time.Duration(*rounds)*5*time.Second).WithPolling(500 * time.Millisecond).Should(Succeed())
 }
 
-// nothingLeft checks that of a plan nothing is left in the manager's namespace, nor of what its runners were granted.
+// nothingLeft checks that of a plan nothing is left in the manager's namespace, nor of what its runners were granted, but for the Roles
+// of its targets while it is there.
 func (d *dormitory) nothingLeft(ctx context.Context, p *hibernator.HibernatePlan) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		of := client.MatchingLabels{hibernator.LabelUID: string(p.UID)}
-		for _, list := range []client.ObjectList{&batchv1.JobList{}, &corev1.ServiceAccountList{}, &corev1.SecretList{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleBindingList{}, &appsv1.ControllerRevisionList{}} {
+		kinds := []client.ObjectList{&batchv1.JobList{}, &corev1.ServiceAccountList{}, &corev1.SecretList{}, &rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleBindingList{}, &appsv1.ControllerRevisionList{}}
+		if apierrors.IsNotFound(d.client.Get(ctx, client.ObjectKeyFromObject(p), &hibernator.HibernatePlan{})) {
+			kinds = append(kinds, &rbacv1.RoleList{})
+		}
+		for _, list := range kinds {
 			g.Expect(d.client.List(ctx, list, of)).To(Succeed())
 			g.Expect(meta.LenList(list)).To(BeZero(), "%T", list)
 		}
