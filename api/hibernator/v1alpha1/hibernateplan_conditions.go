@@ -88,7 +88,8 @@ const (
 	LabelUID        = "hibernator.ardikabs.com/plan-uid"
 	LabelName       = "hibernator.ardikabs.com/plan"
 	AnnotationOwner = "hibernator.ardikabs.com/owner"
-	// LabelTarget, LabelOperation and LabelCycle are on Jobs and pods, to be found by.
+	// LabelTarget, LabelOperation and LabelCycle are on Jobs and pods, to be found by; of a restore point the last is the cycle that it
+	// is of.
 	LabelTarget    = "hibernator.ardikabs.com/target"
 	LabelOperation = "hibernator.ardikabs.com/operation"
 	LabelCycle     = "hibernator.ardikabs.com/cycle"

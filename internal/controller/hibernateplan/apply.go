@@ -202,6 +202,10 @@ func (s *scope) launch(ctx context.Context, l *launched) error {
 		return err
 	}
 	s.recorded.Remove(a.name())
+	if of := a.formerCycle(l.point); of != "" {
+		return &problem{message: fmt.Sprintf("Its restore point is of cycle %s, and it sleeps by that of cycle %d: put ConfigMap %s back as it was, or, to wake it by this one, "+
+			"delete the plan with deletionPolicy Leave and create it again", of, a.cycle.ID, a.point(l.Target))}
+	}
 	begun := l.point != nil && l.point.Annotations[runner.AnnotationExecution] == a.name().Name
 	if l.point, err = s.fence(ctx, a, l.point); err != nil {
 		return err
@@ -417,6 +421,7 @@ func (s *scope) fence(ctx context.Context, a attempt, point *corev1.ConfigMap) (
 	}
 	changed := point.DeepCopy()
 	changed.Annotations[runner.AnnotationExecution], changed.Annotations[annotationPlanUID] = a.name().Name, string(s.owner.UID)
+	metav1.SetMetaDataLabel(&changed.ObjectMeta, v1alpha1.LabelCycle, fmt.Sprint(a.cycle.ID))
 	if a.execution.Operation == v1alpha1.OperationShutdown {
 		names := a.reached.namespaces
 		if !a.reached.credentials { // what an attempt before has put to sleep may still sleep in those that take no part any more

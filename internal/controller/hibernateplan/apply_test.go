@@ -444,10 +444,26 @@ func (n *broadNight) complete() string {
 
 func (n *broadNight) morning() {
 	n.Helper()
-	n.plan.Spec.Override.State = v1alpha1.OverrideAwake
+	n.wants(v1alpha1.OverrideAwake)
+}
+
+// wants has it be so.
+func (n *broadNight) wants(state v1alpha1.OverrideState) {
+	n.Helper()
+	n.plan.Spec.Override.State = state
 	if err := n.client.Update(n.Context(), n.plan); err != nil {
 		n.Fatal(err)
 	}
+}
+
+// point is the restore point.
+func (n *broadNight) point() *corev1.ConfigMap {
+	n.Helper()
+	point := &corev1.ConfigMap{}
+	if err := n.client.Get(n.Context(), names{namespace: "system", plan: n.plan}.point("a"), point); err != nil {
+		n.Fatal(err)
+	}
+	return point
 }
 
 // chosen needs the namespaces with a label.

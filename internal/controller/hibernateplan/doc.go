@@ -115,6 +115,9 @@
 //     where nothing of that is left either, as of a target in another cluster when the manager's namespace was emptied, it
 //     makes all of it again, and what sleeps by then stays so. To record it before the runner begins would be a write more
 //     for each target of each night.)
+//   - A restore point of a former cycle is put in the place of the one that there is, as by a backup: its wake-up fails, and
+//     says so, because what it was by then is not what it was before it was put to sleep. A plan of the name that is
+//     created in the place of this one, which leaves it (deletionPolicy Leave), wakes it all the same.
 //   - The ControllerRevision of a cycle is gone, or is that of a former plan, as where a status came with a backup: the
 //     spec takes its place, if it has the same targets in the same order, and of the same types.
 //   - A part of a ledger that has left the status is gone: nothing is done any more (LedgerLost), but for a look each

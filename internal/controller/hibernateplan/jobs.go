@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"time"
 
@@ -222,7 +223,7 @@ func (a attempt) restorePoint() (*corev1.ConfigMap, error) {
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: at.Namespace, Name: at.Name, Finalizers: []string{v1alpha1.FinalizerRestorePoint},
-			Labels: map[string]string{labelRestorePoint: keyLabel(key), v1alpha1.LabelTarget: a.target.Name},
+			Labels: map[string]string{labelRestorePoint: keyLabel(key), v1alpha1.LabelTarget: a.target.Name, v1alpha1.LabelCycle: fmt.Sprint(a.cycle.ID)},
 			Annotations: map[string]string{
 				v1alpha1.AnnotationOwner:   key.String(),
 				runner.AnnotationExecution: a.name().Name, annotationNamespaces: strings.Join(a.reached.namespaces, ","),
@@ -231,6 +232,20 @@ func (a attempt) restorePoint() (*corev1.ConfigMap, error) {
 		},
 		Data: map[string]string{keyTarget: string(target)},
 	}, nil
+}
+
+// formerCycle is the cycle of the plan before the current one that a restore point is of; empty if it is of none: somebody has brought
+// it back over the one that there was, and what that says of the target is not known any more. One that the attempt would be the
+// first to make may have been there before, and so may one of another plan of the name: of those the runner sees what still sleeps.
+func (a attempt) formerCycle(point *corev1.ConfigMap) string {
+	if point == nil || !a.execution.Kept || point.Annotations[annotationPlanUID] != string(a.plan.UID) {
+		return ""
+	}
+	of := point.Labels[v1alpha1.LabelCycle]
+	if id, err := strconv.ParseInt(of, 10, 64); err != nil || id >= a.cycle.ID {
+		return ""
+	}
+	return of
 }
 
 // bare is a typed object as it is written: without a status, and without times that it does not have yet.

@@ -509,6 +509,53 @@ func TestFormerRunnerOnALostNode(t *testing.T) {
 	}
 }
 
+// A backup brings the restore point of a former night back over that of this one. Nothing is made what it was by then, until the right one
+// is put back; a plan that is created in the place of this one wakes it by what there is.
+func TestPointOfAFormerCycle(t *testing.T) {
+	for name, again := range map[string]bool{"and the right one": false, "and the plan is created again": true} {
+		t.Run(name, func(t *testing.T) {
+			n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+			bringBack := func(former *corev1.ConfigMap) {
+				t.Helper()
+				now := n.point()
+				now.Labels, now.Annotations, now.Data, now.BinaryData = former.Labels, former.Annotations, former.Data, former.BinaryData
+				if err := n.client.Update(t.Context(), now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n.complete()
+			former := n.point()
+			n.morning()
+			n.complete()
+			n.passes(6)
+			n.wants(v1alpha1.OverrideHibernated)
+			n.complete()
+			right := n.point()
+			bringBack(former)
+			n.morning()
+			n.passes(6)
+			if e := n.plan.Status.Executions[0]; len(jobsOf(t, n.client)) > 0 || !e.Asleep || !strings.Contains(e.Message, "of cycle 1, and it sleeps by that of cycle 2") {
+				t.Fatalf("%d Jobs, and it says %+v", len(jobsOf(t, n.client)), e)
+			}
+			if again {
+				n.plan.Spec.DeletionPolicy = v1alpha1.DeletionLeave
+				if err := errors.Join(n.client.Update(t.Context(), n.plan), n.client.Delete(t.Context(), n.plan)); err != nil {
+					t.Fatal(err)
+				}
+				goes(t, n.of, n.client, n.plan)
+				n.plan = createdAgain(t, n.of, n.client, n.plan)
+			} else {
+				bringBack(right)
+				n.later()
+			}
+			n.complete()
+			if n.passes(6); n.plan.Status.CurrentCycle != nil {
+				t.Errorf("it goes on: %+v", n.plan.Status)
+			}
+		})
+	}
+}
+
 // The first attempt was made and acts; then the manager's namespace is emptied, as by a deletion that is forced through: after the
 // minute in which that is recorded, and before, where the same manager has made it.
 func TestCapturedOnce(t *testing.T) {
