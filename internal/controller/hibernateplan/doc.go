@@ -109,7 +109,7 @@
 //   - It is deleted: with WakeUp everything is woken first, suspended or not, and what another of its name has left,
 //     too, whatever its own spec is worth by then, until deletion.deadline, which counts from when a manager has seen
 //     it; with Leave, and after that, restore points stay.
-//   - A restore point is gone, or empty: its wake-up fails, and says so, until it was put back. (That there is one is
+//   - A restore point is gone, or has less than was put to sleep: its wake-up fails, and says so, until it was put back. (That there is one is
 //     recorded when the Job of a cycle's first attempt has run for a minute. Until then the manager that has made that
 //     Job knows it; another one looks what its runner was granted, some of which is in the namespaces of the target. Only
 //     where nothing of that is left either, as of a target in another cluster when the manager's namespace was emptied, it

@@ -76,8 +76,8 @@ func end(e *execution, o outcome, retries int32, now time.Time) {
 	e.FinishedAt, e.Message, e.LogsRef = &at, o.message, o.logsRef
 	if o.completed && e.Operation == v1alpha1.OperationWakeUp {
 		e.Left = int32(min(o.leftCount, o.resources))
-		if o.resources == 0 && e.Resources > 0 && e.Kept {
-			o.completed, e.Message = false, fmt.Sprintf("Its restore point is empty, and %d resources were put to sleep; put ConfigMap %s back as it was", e.Resources, e.RestoreConfigMapRef)
+		if o.resources < int(e.Resources) && e.Kept {
+			o.completed, e.Message = false, fmt.Sprintf("Its restore point has %d of the %d resources that were put to sleep; put ConfigMap %s back as it was", o.resources, e.Resources, e.RestoreConfigMapRef)
 		} else if e.Left > 0 {
 			e.Message = strings.Join(o.left, "; ")
 		}

@@ -1132,11 +1132,14 @@ func TestLeftAsFound(t *testing.T) {
 	}
 }
 
-// A restore point that somebody has put in the place of the one that there was wakes nothing.
+// A restore point that somebody has put in the place of the one that there was, and that has less in it, is no success.
 func TestEmptyRestorePoint(t *testing.T) {
-	e := execution{Target: "a", Operation: v1alpha1.OperationWakeUp, Asleep: true, Resources: 3, Attempts: 1, Executor: "noop"}
-	if end(&e, outcome{completed: true}, 3, noon); !e.Asleep || e.State != v1alpha1.ExecutionPending || !strings.Contains(e.Message, "empty") {
-		t.Errorf("%+v", e)
+	for found, wakes := range map[int]bool{0: false, 2: false, 3: true, 4: true} { // what came and went between two attempts is in there, too
+		e := execution{Target: "a", Operation: v1alpha1.OperationWakeUp, Asleep: true, Resources: 3, Attempts: 1, Executor: "noop"}
+		end(&e, outcome{completed: true, resources: found}, 3, noon)
+		if e.Asleep == wakes || (e.State == v1alpha1.ExecutionCompleted) != wakes || strings.Contains(e.Message, fmt.Sprintf("has %d of the 3", found)) == wakes {
+			t.Errorf("%d of 3: %+v", found, e)
+		}
 	}
 }
 
