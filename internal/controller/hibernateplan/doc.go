@@ -104,7 +104,8 @@
 //     say that they are Uncounted.
 //   - A target cannot wake, and others wait for it: it is taken out of the plan and its dependencies, or, but in a DAG,
 //     behavior.mode becomes BestEffort, which counts at once for what is to wake. It is tried again all the same, when
-//     nothing else is to be started.
+//     nothing else is to be started, and its cycle goes on until it is awake. Where it never will be, the condition says how to
+//     let go of it: the plan is left and created again, and what is kept of the target deleted in between.
 //   - It is suspended: what runs comes to its end, nothing starts.
 //   - It is deleted: with WakeUp everything is woken first, suspended or not, and what another of its name has left,
 //     too, whatever its own spec is worth by then, until deletion.deadline, which counts from when a manager has seen

@@ -556,6 +556,105 @@ func TestPointOfAFormerCycle(t *testing.T) {
 	}
 }
 
+// play ends the Jobs of a plan until nothing is to be done: those that wake some target fail.
+func (n *broadNight) play(never string) {
+	n.Helper()
+	for range 8 {
+		n.passes(2)
+		for _, job := range jobsOf(n.T, n.client) {
+			target := job.Labels[v1alpha1.LabelTarget]
+			switch {
+			case len(job.Status.Conditions) > 0:
+			case target == never && job.Labels[v1alpha1.LabelOperation] == "wakeup":
+				job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
+				if err := n.client.Status().Update(n.Context(), &job); err != nil {
+					n.Fatal(err)
+				}
+			default:
+				complete(n.T, n.client, n.plan, target, &job)
+			}
+		}
+	}
+}
+
+// drop is what takes a restore point away for good.
+func (n *broadNight) drop(point types.NamespacedName) {
+	n.Helper()
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: point.Namespace, Name: point.Name}}
+	err := n.client.Delete(n.Context(), o)
+	if err == nil {
+		err = n.client.Patch(n.Context(), o, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`)))
+	}
+	if client.IgnoreNotFound(err) != nil {
+		n.Fatal(err)
+	}
+}
+
+// sleeping are the targets of a plan that are asleep.
+func (n *broadNight) sleeping() (all string) {
+	for i := range n.plan.Status.Executions {
+		if e := &n.plan.Status.Executions[i]; e.Asleep {
+			all += e.Target
+		}
+	}
+	return all
+}
+
+// The restore point of a target is lost, or no good, for ever, and its plan goes on by what it was in that night. What its condition says
+// is to be run has it go on by what it is now, and what else sleeps by then wakes.
+func TestWayOut(t *testing.T) {
+	for name, gone := range map[string]bool{"it is gone": true, "it is no good": false} {
+		t.Run(name, func(t *testing.T) {
+			plan := newPlan(v1alpha1.StrategyParallel, 2)
+			plan.Finalizers, plan.Spec.Behavior.Retries = []string{v1alpha1.Finalizer}, ptr.To[int32](0)
+			plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideHibernated}
+			r, c := newReconciler(t, plan)
+			n := &broadNight{t, plan, r, c}
+			n.play("")
+			lost := names{namespace: "system", plan: plan}.point("b")
+			if gone {
+				n.drop(lost)
+			}
+			n.morning()
+			n.play("b")
+			said := find(n.plan.Status.Conditions, v1alpha1.ConditionReady).Message
+			for _, command := range []string{
+				"kubectl patch hplan night -n team --type merge -p '{\"spec\":{\"deletionPolicy\":\"Leave\"}}'; kubectl delete hplan night -n team; ",
+				"kubectl delete cm " + lost.Name + " -n system --wait=false; kubectl patch cm " + lost.Name + " -n system --type merge -p '{\"metadata\":{\"finalizers\":null}}'; ",
+			} {
+				if !strings.Contains(said, command) {
+					t.Errorf("it does not say %s: %s", command, said)
+				}
+			}
+			n.plan.Spec.Targets = append(n.plan.Spec.Targets, v1alpha1.Target{Name: "c", Type: "noop"})
+			n.wants(v1alpha1.OverrideHibernated)
+			if n.play("b"); n.sleeping() != "ab" || n.plan.Status.Cycles != 1 {
+				t.Fatalf("asleep %s, in cycle %d", n.sleeping(), n.plan.Status.Cycles)
+			}
+			again := n.plan.DeepCopy()
+			n.plan.Spec.DeletionPolicy = v1alpha1.DeletionLeave
+			if err := errors.Join(c.Update(t.Context(), n.plan), c.Delete(t.Context(), n.plan)); err != nil {
+				t.Fatal(err)
+			}
+			goes(t, r, c, n.plan)
+			n.drop(lost)
+			again.UID, again.ResourceVersion, again.Status = "uid-2", "", v1alpha1.HibernatePlanStatus{}
+			again.Spec.Override.State = v1alpha1.OverrideAwake
+			if err := c.Create(t.Context(), again); err != nil {
+				t.Fatal(err)
+			}
+			n.plan = again
+			if n.play(""); n.sleeping() != "" || n.plan.Status.CurrentCycle != nil {
+				t.Errorf("asleep %s: %+v", n.sleeping(), n.plan.Status)
+			}
+			n.wants(v1alpha1.OverrideHibernated)
+			if n.play(""); n.sleeping() != "abc" {
+				t.Errorf("asleep %s: %+v", n.sleeping(), n.plan.Status)
+			}
+		})
+	}
+}
+
 // The first attempt was made and acts; then the manager's namespace is emptied, as by a deletion that is forced through: after the
 // minute in which that is recorded, and before, where the same manager has made it.
 func TestCapturedOnce(t *testing.T) {

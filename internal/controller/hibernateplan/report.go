@@ -254,12 +254,24 @@ func (v view) failure() (again string) {
 		case !is(e):
 		case failed(e):
 			return fmt.Sprintf("%s of target %s has failed %d times: %s. To try again at once: kubectl annotate hplan %s --namespace %s --overwrite %s=$(date +%%s)",
-				e.Operation, v.named(is), e.Attempts-e.Forgiven, e.Message, v.owner.Name, v.owner.Namespace, v1alpha1.AnnotationRetryNow)
+				e.Operation, v.named(is), e.Attempts-e.Forgiven, e.Message, v.owner.Name, v.owner.Namespace, v1alpha1.AnnotationRetryNow) + v.wayOut(e)
 		default:
-			again = cmp.Or(again, fmt.Sprintf("%s of target %s has failed %d times, and is tried again now", e.Operation, v.named(is), e.Attempts-e.Forgiven-1))
+			again = cmp.Or(again, fmt.Sprintf("%s of target %s has failed %d times, and is tried again now", e.Operation, v.named(is), e.Attempts-e.Forgiven-1)+v.wayOut(e))
 		}
 	}
 	return again
+}
+
+// wayOut is what to do about a target that can never wake, as where its restore point is lost, or its cluster gone: until it does, its
+// cycle goes on, by the targets that the plan had when that began. What else sleeps is woken by the plan that takes this one's place.
+func (v view) wayOut(e *execution) string {
+	if !v.unwoken(e) {
+		return ""
+	}
+	namespace, point, _ := strings.Cut(e.RestoreConfigMapRef, "/")
+	return fmt.Sprintf(". If it never can, no other cycle begins: wake it by hand; kubectl patch hplan %[1]s -n %[2]s --type merge -p '{\"spec\":{\"deletionPolicy\":\"Leave\"}}'; "+
+		"kubectl delete hplan %[1]s -n %[2]s; kubectl delete cm %[3]s -n %[4]s --wait=false; kubectl patch cm %[3]s -n %[4]s --type merge -p '{\"metadata\":{\"finalizers\":null}}'; "+
+		"and create the plan again", v.owner.Name, v.owner.Namespace, point, namespace)
 }
 
 func (v view) saved() conditions.Step {
