@@ -68,6 +68,8 @@ const (
 	Failed
 	// Waiting has failed and is tried again, not yet: what comes after it waits, and others may have its place.
 	Waiting
+	// Again has failed and may start again. What is as urgent and has not been tried goes first: another try may take as long.
+	Again
 )
 
 // Policy says what a failure does.
@@ -169,7 +171,7 @@ func (o *Order) Next(operation Operation, states []State, policy Policy) Step {
 		if operation == WakeUp {
 			tie = -tie
 		}
-		return cmp.Or(cmp.Compare(o.ahead[operation][b], o.ahead[operation][a]), tie)
+		return cmp.Or(cmp.Compare(o.ahead[operation][b], o.ahead[operation][a]), cmp.Compare(states[a], states[b]), tie)
 	})
 	for _, i := range ready {
 		if o.spec.MaxConcurrency > 0 && running >= o.spec.MaxConcurrency {
@@ -203,7 +205,7 @@ func (o *Order) look(operation Operation, states []State, policy Policy) (ready,
 		switch {
 		case is[i] == startable:
 			ready = append(ready, i)
-		case is[i] == barred && states[i] == Pending:
+		case is[i] == barred && (states[i] == Pending || states[i] == Again):
 			blocked = append(blocked, i)
 		}
 	}

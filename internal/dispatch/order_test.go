@@ -215,6 +215,9 @@ func TestWaiting(t *testing.T) {
 		"fail fast does not":          {Spec{Targets: shop[:2], Type: Parallel, MaxConcurrency: 1}, []State{Waiting, Pending}, Policy{FailFast: true}, []int{1}, false},
 		"too many run":                {Spec{Targets: shop, Type: Parallel, MaxConcurrency: 2}, []State{Running, Running, Running, Pending, Pending}, Policy{}, nil, false},
 		"again, beside its successor": {Spec{Targets: shop[:3], Type: Sequential}, []State{Pending, Running, Pending}, Policy{BestEffort: true}, nil, false},
+		"again, after the others":     {Spec{Targets: shop[:3], Type: Parallel, MaxConcurrency: 1}, []State{Again, Pending, Pending}, Policy{}, []int{1}, false},
+		"again, as one of so many":    {Spec{Targets: shop[:3], Type: Parallel, MaxConcurrency: 2}, []State{Again, Running, Again}, Policy{}, []int{0}, false},
+		"again, as the most urgent":   {Spec{Targets: shop[:3], Type: DAG, MaxConcurrency: 1, Dependencies: []Dependency{{From: "web", To: "api"}}}, []State{Again, Pending, Pending}, Policy{}, []int{0}, false},
 		"over":                        {Spec{Targets: shop[:2], Type: Sequential}, []State{Completed, Failed}, Policy{}, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {

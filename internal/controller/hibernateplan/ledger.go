@@ -198,6 +198,8 @@ func state(e *execution, operation v1alpha1.Operation, now time.Time) dispatch.S
 		return dispatch.Failed // and what does not rest on it goes on
 	case failing(e) && rests(e, now) > 0:
 		return dispatch.Waiting
+	case failing(e):
+		return dispatch.Again
 	}
 	return dispatch.Pending
 }

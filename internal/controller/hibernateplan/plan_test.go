@@ -1492,6 +1492,35 @@ func TestNothingBeginsAgain(t *testing.T) {
 	}
 }
 
+// One that takes until its deadline to find out that it does not wake is tried again after those that have not been tried: they are as
+// urgent, and wake as soon as it has failed once.
+func TestFailsSlowly(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 4)
+	plan.Spec.Execution.Strategy.MaxConcurrency = ptr.To[int32](1)
+	w := newWorld(t, plan)
+	w.until(noon.Add(9 * time.Hour))
+	w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+	ofD := func(e execution) bool { return e.Target == "d" && e.Operation == v1alpha1.OperationWakeUp }
+	w.fails = ofD
+	w.hangs = func(e execution) bool {
+		long := time.Minute
+		if ofD(e) {
+			long = 30 * time.Minute
+		}
+		return w.now.Sub(e.StartedAt.Time) < long
+	}
+	for range 34 { // of the first try at d, and of the others
+		w.settle()
+		w.now = w.now.Add(time.Minute)
+	}
+	if w.settle(); len(w.asleep) != 1 {
+		t.Errorf("asleep %v\n%s", w.asleep, strings.Join(w.log, "\n"))
+	}
+	w.fails, w.hangs = func(execution) bool { return false }, nil
+	w.until(w.now.Add(lastRetry))
+	w.awake()
+}
+
 // Targets that cannot wake, and take until their deadlines to find that out, are due again by turns: what has not been tried goes first,
 // or would sleep for ever.
 func TestSomeNeverWake(t *testing.T) {
