@@ -326,7 +326,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.Or(
 			predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{},
 		))).
-		WithOptions(kube.Workers(waiting*o.MaxConcurrentReconciles, long, timeout)).Complete(kube.QuietConflicts(kube.Sweeping(reconcile.AsReconciler(r.Client, r), r.sweepAll)))
+		WithOptions(kube.Workers(waiting*o.MaxConcurrentReconciles, long, timeout)).Complete(kube.QuietConflicts(r.sweeping(reconcile.AsReconciler(r.Client, r))))
 }
 
 // ended lets Jobs through that have come to their end, were told to, are suspended, or are gone.

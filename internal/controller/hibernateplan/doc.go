@@ -66,7 +66,7 @@
 //     by default after 31 min. Sooner, it might still act.
 //   - Somebody else suspends a Job, as what manages queues of Jobs does, or puts everything to sleep that it finds: Degraded
 //     says so in a minute. Its own deadline does not run any more: the attempt has failed when the Job was suspended for
-//     so long, and a minute more.
+//     so long, and a minute more. By then it is cleared away, too, where its plan was forced away.
 //   - A runner does not start (its image cannot be pulled, no node has room, a quota lets no pod be made): Degraded
 //     says so a minute after its Job was made (RunnerNotStarted), with what its pod says, and is looked at again every
 //     minute. It is waited for until the deadline of the Job, because most of that passes. Meshes are asked to put nothing

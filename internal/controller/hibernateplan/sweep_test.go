@@ -4,19 +4,21 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
-	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // What of a Job whose plan was forced away cannot be cleared away, as by a policy of others, keeps no other Job from that, nor a plan of
@@ -47,7 +49,7 @@ func TestSweepThatFails(t *testing.T) {
 		}
 		return c.Delete(ctx, o, opts...)
 	}})
-	all := kube.Sweeping(reconcile.AsReconciler(c, r), r.sweepAll)
+	all := r.sweeping(reconcile.AsReconciler(c, r))
 	for range 4 {
 		if _, err := all.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(plan)}); err != nil && !errors.Is(err, denied) {
 			t.Fatal(err)
@@ -69,4 +71,49 @@ func TestSweepThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	gone("first")
+}
+
+// What others have stopped of a plan that was forced away, as what manages queues of Jobs does, never says that it has ended: when its
+// runner must have given up, it is cleared away with what that was granted, and not sooner.
+func TestSweepOfWhatIsStopped(t *testing.T) {
+	former := asleepNow()
+	former.UID = "uid-0"
+	stopped := metav1.NewTime(noon.Add(-10 * time.Minute))
+	for name, stop := range map[string]func(*batchv1.Job){
+		"suspended": func(job *batchv1.Job) {
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuspended, Status: corev1.ConditionTrue, LastTransitionTime: stopped}}
+		},
+		"told to end, and its node does not answer": func(job *batchv1.Job) {
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailureTarget, Status: corev1.ConditionTrue, LastTransitionTime: stopped}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "attempt"}, Spec: batchv1.JobSpec{ActiveDeadlineSeconds: ptr.To[int64](3600)}}
+			stop(job)
+			job.Labels = map[string]string{v1alpha1.LabelTarget: "a"}
+			role := names{namespace: "system", plan: former}.permission("a")
+			marks.Set(former, job)
+			marks.Set(former, role)
+			r, c := newReconciler(t, job, role)
+			request := ctrl.Request{NamespacedName: client.ObjectKeyFromObject(former)}
+			left := func() (jobs int, granted bool) {
+				err := c.Get(t.Context(), client.ObjectKeyFromObject(role), role)
+				if client.IgnoreNotFound(err) != nil {
+					t.Fatal(err)
+				}
+				return len(jobsOf(t, c)), err == nil
+			}
+			result, err := r.sweeping(reconcile.AsReconciler(c, r)).Reconcile(t.Context(), request)
+			if jobs, granted := left(); err != nil || jobs != 1 || !granted || result.RequeueAfter != 50*time.Minute+lostAfter {
+				t.Fatalf("%d Jobs, granted: %v, looks again in %s, %v", jobs, granted, result.RequeueAfter, err)
+			}
+			r.Options.Clock.(*clocktesting.FakePassiveClock).SetTime(noon.Add(result.RequeueAfter))
+			if _, err = r.sweeping(reconcile.AsReconciler(c, r)).Reconcile(t.Context(), request); err != nil {
+				t.Fatal(err)
+			}
+			if jobs, granted := left(); jobs != 0 || granted {
+				t.Errorf("%d Jobs, granted: %v", jobs, granted)
+			}
+		})
+	}
 }
