@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -273,6 +274,18 @@ func (s *scope) refusal(o client.Object) error {
 	return why.(error)
 }
 
+// refused is why some namespaces have taken no RoleBinding of an attempt, which is why its runner may not act there; empty where none is
+// known of. Another manager than the one that has made the attempt does not know it, until the next one is made.
+func (s *scope) refused(namespaces []string, attempt string) string {
+	var all []string
+	for _, namespace := range namespaces {
+		if why, known := s.made.Get(refusal{s.owner.UID, helper{bindingGVK, bindingOf(namespace, attempt)}}); known {
+			all = append(all, kube.Message(why.(error)))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
 // final says whether what keeps an attempt from being made lasts, or has lasted long enough.
 func (s *scope) final(ctx context.Context, e *execution, err error) bool {
 	return !kube.Conflict(err) && ctx.Err() == nil && (lasts(err) || s.now.Sub(e.StartedAt.Time) >= patience)
@@ -528,6 +541,7 @@ type made struct {
 func (s *scope) takeAway(ctx context.Context, h helper) error {
 	uid, ok := s.made.Get(made{s.owner.UID, h})
 	if !ok {
+		s.made.Remove(refusal{s.owner.UID, h})
 		return s.remove(ctx, h.gvk, h.key)
 	}
 	s.made.Remove(made{s.owner.UID, h})

@@ -88,7 +88,7 @@
 //     which one a target was left asleep its restore point says, and not what its connector reaches by now, or does
 //     not.
 //   - A namespace takes no RoleBinding in the morning, as by a policy that came over night: what sleeps in the others of
-//     its target wakes, and what the runner may not wake is what its attempt says.
+//     its target wakes, and the attempt says what the namespace has said, and fails where something of it sleeps there.
 //   - A namespace refuses a target: one that the target names is told of as one that does not let it, or does not
 //     exist, and of those that it chooses by their labels how many refuse. Who writes a plan may not be one who sees
 //     which namespaces there are.

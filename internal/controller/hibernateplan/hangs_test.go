@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +23,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
 // hanging has every create take so long, of what is there already, too: the API server asks admission webhooks first.
@@ -148,6 +151,34 @@ func TestWakesBesideANamespaceThatRefuses(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Why a namespace has taken no RoleBinding is told by the attempt that could not wake what is in it, and not kept in mind any longer.
+func TestTellsOfANamespaceThatRefuses(t *testing.T) {
+	n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+	n.complete()
+	n.morning()
+	n.of.Live = interceptor.NewClient(n.client, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if o.GetObjectKind().GroupVersionKind() == bindingGVK && o.GetNamespace() == "shop" {
+			return apierrors.NewBadRequest("a policy denies it")
+		}
+		return c.Create(ctx, o, opts...)
+	}})
+	job, _ := n.job()
+	point := n.point()
+	point.Data[runner.KeyResult] = fmt.Sprintf(`{"execution":%q,"reason":"Forbidden","message":"waking up 1 of 2 resources: shop/web: forbidden","resources":2,"done":1}`, job.Name)
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
+	if err := errors.Join(n.client.Update(t.Context(), point), n.client.Status().Update(t.Context(), job)); err != nil {
+		t.Fatal(err)
+	}
+	n.passes(3)
+	e := n.plan.Status.Executions[0]
+	if e.State != v1alpha1.ExecutionPending || !strings.Contains(e.Message, "a policy denies it; waking up 1 of 2 resources") {
+		t.Errorf("%+v", e)
+	}
+	if n.of.made.Len() > 0 {
+		t.Errorf("%d objects of it are kept in mind", n.of.made.Len())
 	}
 }
 
