@@ -30,8 +30,8 @@ func (t Task) Args() []string {
 		"--restore-point=" + t.RestorePoint,
 		"--deadline=" + t.Deadline.String(),
 	}
-	if len(t.Namespaces) > 0 {
-		args = append(args, "--namespaces="+strings.Join(t.Namespaces, ","))
+	for part := range slices.Chunk(t.Namespaces, maxNamespaces) {
+		args = append(args, "--namespaces="+strings.Join(part, ","))
 	}
 	if t.Kubeconfig != "" {
 		args = append(args, "--kubeconfig="+t.Kubeconfig)
@@ -42,8 +42,11 @@ func (t Task) Args() []string {
 	return args
 }
 
+// maxNamespaces is how many are in one argument, of 63 bytes at most each: Linux starts no process with one of more than 128 KiB.
+const maxNamespaces = 2000
+
 // flags are those of "manager runner".
-func flags(t *Task, namespaces *string) *flag.FlagSet {
+func flags(t *Task) *flag.FlagSet {
 	fs := flag.NewFlagSet("manager runner", flag.ContinueOnError)
 	fs.StringVar((*string)(&t.Operation), "operation", "", "What to do: Shutdown or WakeUp.")
 	fs.StringVar(&t.Plan, "plan", "", "HibernatePlan of the target, as namespace/name.")
@@ -52,7 +55,12 @@ func flags(t *Task, namespaces *string) *flag.FlagSet {
 	fs.StringVar(&t.Cycle, "cycle", "", "Cycle of the plan, by a name that no other has.")
 	fs.StringVar(&t.Execution, "execution", "", "Name of the Job. The ConfigMap of the restore point must name it in the annotation "+AnnotationExecution+".")
 	fs.IntVar(&t.Attempt, "attempt", 1, "Which attempt at the operation this is, from 1.")
-	fs.StringVar(namespaces, "namespaces", "", "Comma-separated namespaces of the target. Default: it has none.")
+	fs.Func("namespaces", "Comma-separated namespaces of the target, in one flag or in several. Default: it has none.", func(list string) error {
+		if list != "" {
+			t.Namespaces = append(t.Namespaces, strings.Split(list, ",")...)
+		}
+		return nil
+	})
 	fs.StringVar(&t.RestorePoint, "restore-point", "", "ConfigMap of the restore point, as namespace/name. It must exist.")
 	fs.StringVar(&t.Kubeconfig, "kubeconfig", "", "File that reaches the cluster of the target, with a token or a client certificate in it. Default: the cluster of the restore point, which KUBECONFIG names outside of a cluster.")
 	fs.StringVar(&t.Hub, "hub", "", "UID of Namespace kube-system in the cluster of the restore point, which --kubeconfig may reach, too.")
@@ -62,8 +70,7 @@ func flags(t *Task, namespaces *string) *flag.FlagSet {
 
 // Usage writes the flags, and what is read from the environment.
 func Usage(w io.Writer) {
-	var namespaces string
-	fs := flags(&Task{}, &namespaces)
+	fs := flags(&Task{})
 	fs.SetOutput(w)
 	fmt.Fprintf(w, "manager runner puts a target of a HibernatePlan to sleep, or wakes it. The manager starts it in Jobs.\n\n"+
 		"%s: parameters of the target, as JSON.\n%s, %s: nodes that the runner and the manager are on; the latter is not put to sleep.\n%s: file of the result. Default: %s.\n"+
@@ -75,17 +82,13 @@ func Usage(w io.Writer) {
 // what to write, and never repeats parameters; it is flag.ErrHelp if help is wanted.
 func ParseTask(args []string, getenv func(string) string) (Task, error) {
 	var t Task
-	var namespaces string
-	fs := flags(&t, &namespaces)
+	fs := flags(&t)
 	fs.SetOutput(io.Discard) // the error says it, once
 	if err := fs.Parse(args); err != nil {
 		return Task{}, err
 	}
 	if fs.NArg() > 0 {
 		return Task{}, fmt.Errorf("unknown argument %q: the runner takes only flags", fs.Arg(0))
-	}
-	if namespaces != "" {
-		t.Namespaces = strings.Split(namespaces, ",")
 	}
 	if parameters := getenv(EnvParameters); parameters != "" {
 		t.Parameters = json.RawMessage(parameters)

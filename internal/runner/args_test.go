@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +106,25 @@ func FuzzParseTask(f *testing.F) {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	})
+}
+
+// However many namespaces a target has, a process starts with them, and knows all.
+func TestManyNamespaces(t *testing.T) {
+	task := full
+	task.Namespaces = nil
+	for i := range 2*maxNamespaces + 1 {
+		task.Namespaces = append(task.Namespaces, fmt.Sprintf("%s-%06d", strings.Repeat("n", 56), i))
+	}
+	got, err := ParseTask(task.Args(), environment(string(task.Parameters)))
+	if err != nil || !slices.Equal(got.Namespaces, task.Namespaces) {
+		t.Errorf("%d of %d namespaces, %v", len(got.Namespaces), len(task.Namespaces), err)
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("runners run on Linux")
+	}
+	if err := exec.CommandContext(t.Context(), os.Args[0], append([]string{"-test.run=^$", "--"}, task.Args()...)...).Run(); err != nil {
+		t.Error(err)
+	}
 }
 
 // A process starts with the longest parameters that there may be, and with none that are longer.
