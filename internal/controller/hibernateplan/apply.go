@@ -186,7 +186,7 @@ func (s *scope) keep(ctx context.Context, r resolved) error {
 		return err
 	}
 	if created || equality.Semantic.DeepEqual(found.Object["data"], desired.Object["data"]) {
-		s.revisions.Add(at, &r)
+		s.revisions.Add(s.own(at), &r)
 		return nil
 	}
 	// It is of a cycle that was never recorded, from before an edit.

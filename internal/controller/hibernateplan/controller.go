@@ -93,7 +93,7 @@ type Reconciler struct {
 	// Options of the manager.
 	Options Options
 
-	revisions *lru.Cache // *resolved by the name of a ControllerRevision
+	revisions *lru.Cache // *resolved by revisionOf
 	lonely    *lru.Cache // UIDs of plans that none of their names has left anything to
 	told      *kube.Told
 	shards    *lru.Cache  // *shard by the name of a ControllerRevision

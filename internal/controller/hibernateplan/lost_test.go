@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -67,64 +68,89 @@ func (n *broadNight) restored(status v1alpha1.HibernatePlanStatus) {
 	if err := n.client.Status().Update(n.Context(), restored); err != nil {
 		n.Fatal(err)
 	}
-	n.plan, n.of.revisions, n.of.lonely = restored, lru.New(9), lru.New(9) // another manager
+	n.plan = restored
 }
 
-// A status that came with a backup names what is another plan's, or knows of no sleep. What sleeps must wake, and the plan be able to go.
+// fromBackup is what a plan is brought back with, and what becomes of it.
+type fromBackup struct {
+	status  *v1alpha1.HibernatePlanStatus
+	deleted bool
+	// waking: it was about to wake.
+	waking bool
+}
+
+// A status that came with a backup names what is another plan's, or knows of no sleep. What sleeps must wake, and the plan be able to go,
+// whatever its manager has in mind of the former one.
 func TestStatusFromABackup(t *testing.T) {
 	awake := v1alpha1.HibernatePlanStatus{Cycles: 1, Targets: 1, History: []v1alpha1.CycleSummary{{ID: 1, StartedAt: metav1.NewTime(noon.Add(-time.Hour))}}}
-	for name, test := range map[string]struct {
-		status  *v1alpha1.HibernatePlanStatus
-		deleted bool
-		// waking: it was about to wake.
-		waking bool
-	}{
+	for name, test := range map[string]fromBackup{
 		"of the night, and it wakes": {}, "of the night, and it goes": {deleted: true},
 		"of the morning, and it wakes": {waking: true}, "of the morning, and it goes": {waking: true, deleted: true},
 		"of the day, and it wakes": {status: &awake}, "of the day, and it goes": {status: &awake, deleted: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
-			n.complete()
-			if test.waking {
-				n.morning()
-				job, _ := n.job()
-				if err := n.client.Delete(t.Context(), job); err != nil {
-					t.Fatal(err)
+		for _, manager := range []string{"another manager", "the same"} {
+			t.Run(name+", "+manager, func(t *testing.T) {
+				n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+				n.comesBack(test)
+				if manager != "the same" {
+					n.of.revisions, n.of.lonely = lru.New(9), lru.New(9)
 				}
-			}
-			status := n.plan.Status
-			if test.status != nil {
-				status = *test.status.DeepCopy()
-			}
-			n.restored(status)
-			if test.deleted {
-				if err := n.client.Delete(t.Context(), n.plan); err != nil {
-					t.Fatal(err)
-				}
-			} else if !test.waking {
-				n.morning()
-			}
-			if test.waking { // what the attempt needed is the former plan's, and so it is another one
-				n.later()
-			}
-			job, in := n.job()
-			if in != "shop,team" {
-				t.Errorf("it is woken in %q", in)
-			}
-			complete(t, n.client, n.plan, "a", job)
-			if test.deleted {
-				goes(t, n.of, n.client, n.plan)
-				return
-			}
-			n.passes(6)
-			if n.plan.Status.CurrentCycle != nil || n.plan.Status.Asleep > 0 {
-				t.Errorf("it is %+v", n.plan.Status)
-			}
-			if points, err := (&scope{Reconciler: n.of, owner: n.plan}).restorePoints(t.Context()); err != nil || len(points) > 0 {
-				t.Errorf("%d restore points are left, %v", len(points), err)
-			}
-		})
+				n.endsOf(test)
+			})
+		}
+	}
+}
+
+// comesBack has the plan sleep, and brings it back from a backup.
+func (n *broadNight) comesBack(test fromBackup) {
+	n.Helper()
+	n.complete()
+	if test.waking {
+		n.morning()
+		job, _ := n.job()
+		if err := n.client.Delete(n.Context(), job); err != nil {
+			n.Fatal(err)
+		}
+	}
+	status := n.plan.Status
+	if test.status != nil {
+		status = *test.status.DeepCopy()
+	}
+	n.restored(status)
+}
+
+// endsOf sees the plan wake its target, and go where it is to.
+func (n *broadNight) endsOf(test fromBackup) {
+	n.Helper()
+	if test.deleted {
+		if err := n.client.Delete(n.Context(), n.plan); err != nil {
+			n.Fatal(err)
+		}
+	} else if !test.waking {
+		n.morning()
+	}
+	if test.waking { // what the attempt needed is the former plan's, and so it is another one
+		n.later()
+	}
+	job, in := n.job()
+	if in != "shop,team" {
+		n.Errorf("it is woken in %q", in)
+	}
+	revision := &appsv1.ControllerRevision{}
+	if at := (client.ObjectKey{Namespace: "system", Name: n.plan.Status.CurrentCycle.PlanRevision}); n.client.Get(n.Context(), at, revision) != nil || !marks.Owns(n.plan, revision) {
+		n.Errorf("its cycle goes by %s, which is not its own", at)
+	}
+	complete(n.T, n.client, n.plan, "a", job)
+	if test.deleted {
+		goes(n.T, n.of, n.client, n.plan)
+		return
+	}
+	n.passes(6)
+	if n.plan.Status.CurrentCycle != nil || n.plan.Status.Asleep > 0 {
+		n.Errorf("it is %+v", n.plan.Status)
+	}
+	if points, err := (&scope{Reconciler: n.of, owner: n.plan}).restorePoints(n.Context()); err != nil || len(points) > 0 {
+		n.Errorf("%d restore points are left, %v", len(points), err)
 	}
 }
 

@@ -87,6 +87,14 @@ func exceptionsOf(plan string, all []v1alpha1.ScheduleException) []v1alpha1.Sche
 	return own
 }
 
+// revisionOf is a ControllerRevision of a plan: another plan, which was created with a status that names it, does not have it.
+type revisionOf struct {
+	plan types.UID
+	at   types.NamespacedName
+}
+
+func (s *scope) own(at types.NamespacedName) revisionOf { return revisionOf{s.owner.UID, at} }
+
 // observeCycle reads the plan as the current cycle began with it.
 func (s *scope) observeCycle(ctx context.Context) error {
 	cycle := s.owner.Status.CurrentCycle
@@ -94,7 +102,7 @@ func (s *scope) observeCycle(ctx context.Context) error {
 		return nil
 	}
 	at := s.names().in(cycle.PlanRevision)
-	if known, ok := s.revisions.Get(at); ok {
+	if known, ok := s.revisions.Get(s.own(at)); ok {
 		s.seen.Cycle = known.(*resolved)
 		return nil
 	}
@@ -103,7 +111,7 @@ func (s *scope) observeCycle(ctx context.Context) error {
 		return err
 	}
 	s.seen.Cycle = &r
-	s.revisions.Add(at, &r) // a ControllerRevision never changes
+	s.revisions.Add(s.own(at), &r) // a ControllerRevision never changes
 	return nil
 }
 
