@@ -279,18 +279,25 @@ func CacheByObject(o Options) map[client.Object]cache.ByObject {
 	}}
 }
 
+// fresh is a reconciler that has nothing in mind yet. It keeps no logs and records no Events.
+func fresh(c, live client.Client, o Options) *Reconciler {
+	return &Reconciler{
+		Client: c, Live: live, Recorder: kube.Silence, Options: o, told: kube.NewTold(), slots: kube.NewSlots(waiting*o.MaxConcurrentReconciles, long),
+		revisions: lru.New(1024), lonely: lru.New(8192), shards: lru.New(512), made: lru.New(maxMade), permitted: lru.New(maxMade), prepared: lru.New(8192),
+		paced: lru.New(8192), recorded: lru.New(maxMade),
+	}
+}
+
 // SetupWithManager registers the reconciler.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options) error {
 	clients, err := kubernetes.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
 		return fmt.Errorf("building the client of pods: %w", err)
 	}
-	r := &Reconciler{
-		Client: mgr.GetClient(), Live: live, Recorder: kube.Silence, Options: o, revisions: lru.New(1024), lonely: lru.New(8192), told: kube.NewTold(), shards: lru.New(512), made: lru.New(maxMade), permitted: lru.New(maxMade), prepared: lru.New(8192), paced: lru.New(8192), recorded: lru.New(maxMade), slots: kube.NewSlots(waiting*o.MaxConcurrentReconciles, long),
-		Logs: podLogs{func(namespace, pod string, o *corev1.PodLogOptions) stream {
-			return clients.CoreV1().Pods(namespace).GetLogs(pod, o)
-		}},
-	}
+	r := fresh(mgr.GetClient(), live, o)
+	r.Logs = podLogs{func(namespace, pod string, o *corev1.PodLogOptions) stream {
+		return clients.CoreV1().Pods(namespace).GetLogs(pod, o)
+	}}
 	if o.Events {
 		r.Recorder = mgr.GetEventRecorder("hibernateplan-controller")
 	}

@@ -1,15 +1,22 @@
 package hibernateplan
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/lru"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -37,6 +44,52 @@ func first(t *testing.T, r *Reconciler) (out []string) {
 		out = append(out, request.Name)
 	}
 	return out
+}
+
+// However many plans are looked at at the same time, no more attempts of all of them are made than may be.
+func TestAttemptsOfAllPlans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const plans = 3 * waiting
+		var objects []client.Object
+		for i := range plans {
+			plan := asleepNow()
+			plan.Name, plan.UID = fmt.Sprint("night-", i), types.UID(fmt.Sprint("uid-", i))
+			objects = append(objects, plan)
+		}
+		r, c := newReconciler(t, objects...)
+		r.Options.MaxConcurrentReconciles = 1
+		r = fresh(c, c, r.Options)
+		for _, plan := range objects {
+			pass(t, r, plan.(*v1alpha1.HibernatePlan)) // which records an attempt
+		}
+		var now, most atomic.Int32
+		r.Live = interceptor.NewClient(c, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			n := now.Add(1)
+			defer now.Add(-1)
+			for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); {
+				seen = most.Load()
+			}
+			time.Sleep(long / 10)
+			return c.Create(ctx, o, opts...)
+		}})
+		var all sync.WaitGroup
+		for _, plan := range objects {
+			all.Go(func() {
+				at := &v1alpha1.HibernatePlan{}
+				err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), at)
+				if err == nil {
+					_, err = r.Reconcile(t.Context(), at)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if jobs := len(jobsOf(t, c)); jobs != plans || most.Load() != waiting {
+			t.Errorf("%d Jobs, %d at the same time", jobs, most.Load())
+		}
+	})
 }
 
 // What is to begin goes before what has ended, until what some 500 attempts need is there: by the attempts that this
