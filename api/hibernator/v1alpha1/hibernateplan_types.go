@@ -484,7 +484,8 @@ type HibernatePlanStatus struct {
 	// +optional
 	DeletingSince *metav1.Time `json:"deletingSince,omitempty"`
 	// skips are off-hours that annotation skip-next has taken out, and that are not over: each new value takes out the
-	// next. They are at most 16: another value waits until the first of them is over.
+	// next. Where the schedule is edited since, those that begin sooner or end later by then are taken out as a whole. They
+	// are at most 16: another value waits until the first of them is over.
 	// +optional
 	// +listType=atomic
 	Skips []Span `json:"skips,omitempty"`

@@ -215,7 +215,6 @@ func next(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, d desire, upcoming
 // acted on, and of those that do not count.
 func acknowledge(plan *v1alpha1.HibernatePlan, s *schedule.Schedule, now time.Time) (acted, void []string) {
 	st := &plan.Status
-	st.Skips = slices.DeleteFunc(st.Skips, func(skipped v1alpha1.Span) bool { return !now.Before(skipped.Until.Time) })
 	var kept []v1alpha1.Acknowledgement
 	for _, name := range []string{v1alpha1.AnnotationHibernateNow, v1alpha1.AnnotationWakeNow, v1alpha1.AnnotationSkipNext, v1alpha1.AnnotationRetryNow} {
 		value, asked := plan.Annotations[name]

@@ -279,6 +279,55 @@ func TestSkipNextOfMilliseconds(t *testing.T) {
 	}
 }
 
+// What skip-next has taken out are the off-hours that they are by now: those of a schedule that is edited are not slept in before or after
+// what they were, and others are. What exceptions make of one night are several all the same.
+func TestSkipOfAScheduleThatIsEdited(t *testing.T) {
+	all := newPlan(v1alpha1.StrategyParallel, 2).Spec.Schedule.OffHours[0].DaysOfWeek
+	of := func(start, end string) v1alpha1.OffHours {
+		return v1alpha1.OffHours{Start: start, End: end, DaysOfWeek: all}
+	}
+	late := suspended(8*time.Hour, 24*time.Hour) // of Monday, and of it the hour before eleven
+	late.Spec.Windows = []v1alpha1.OffHours{of("22:00", "23:00")}
+	for name, test := range map[string]struct {
+		after      []v1alpha1.OffHours
+		exceptions []v1alpha1.ScheduleException
+		// sleeps are the hours from Monday noon on in which they sleep.
+		sleeps []int
+	}{
+		"as it was":          {[]v1alpha1.OffHours{of("20:00", "06:00")}, nil, nil},
+		"longer":             {[]v1alpha1.OffHours{of("18:00", "08:00")}, nil, nil},
+		"shorter":            {[]v1alpha1.OffHours{of("22:00", "04:00")}, nil, nil},
+		"later":              {[]v1alpha1.OffHours{of("23:00", "09:00")}, nil, nil},
+		"two":                {[]v1alpha1.OffHours{of("19:00", "23:00"), of("02:00", "07:00")}, nil, nil},
+		"others":             {[]v1alpha1.OffHours{of("07:00", "09:00")}, nil, []int{19, 20}},
+		"and others":         {[]v1alpha1.OffHours{of("18:00", "05:00"), of("07:00", "09:00")}, nil, []int{19, 20}},
+		"parts of one night": {[]v1alpha1.OffHours{of("20:00", "06:00")}, []v1alpha1.ScheduleException{late}, []int{11, 12, 13, 14, 15, 16, 17}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+			w.exceptions = test.exceptions
+			w.settle()
+			w.plan.Annotations = map[string]string{v1alpha1.AnnotationSkipNext: "1"}
+			w.settle()
+			w.plan.Spec.Schedule.OffHours = test.after
+			var sleeps []int
+			for hour := range 24 {
+				w.until(noon.Add(time.Duration(hour)*time.Hour + time.Minute))
+				if len(w.asleep) > 0 {
+					sleeps = append(sleeps, hour)
+				}
+			}
+			if !slices.Equal(sleeps, test.sleeps) || len(w.plan.Status.Skips) > 0 {
+				t.Errorf("they sleep in %v, skipped is %v", sleeps, w.plan.Status.Skips)
+			}
+			w.until(noon.Add(38*time.Hour + 30*time.Minute)) // Wednesday 02:30
+			if name != "others" && len(w.asleep) != 2 {
+				t.Errorf("the night after it %v are asleep", w.asleep)
+			}
+		})
+	}
+}
+
 // What is not possible when a plan goes, or has no schedule, is not acknowledged: it may be later.
 func TestNotAcknowledged(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.HibernatePlan){

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/kube"
@@ -256,6 +258,7 @@ func oneLine(err error) string {
 
 // table is a schedule with the exceptions that can be used with it: one that is no good does not stop the plan.
 func (f facts) table(of v1alpha1.Schedule, skips []v1alpha1.Span) (*schedule.Schedule, error) {
+	skips = f.widened(of, skips)
 	table, err := timetable(of, f.seen.Exceptions, skips)
 	var invalid schedule.InvalidErrors
 	if errors.As(err, &invalid) && len(f.seen.Exceptions) > 0 {
@@ -269,6 +272,7 @@ func (f facts) table(of v1alpha1.Schedule, skips []v1alpha1.Span) (*schedule.Sch
 func (f facts) want(p *Plan, plan *v1alpha1.HibernatePlan) {
 	st := &plan.Status
 	table, of := f.timetable(p, plan)
+	st.Skips = f.unpassed(of, st.Skips)
 	p.Acted, p.Void = acknowledge(plan, table, f.now)
 	if table == nil {
 		st.NextTransition, st.Upcoming = nil, nil
@@ -286,6 +290,51 @@ func (f facts) want(p *Plan, plan *v1alpha1.HibernatePlan) {
 		st.Upcoming = upcoming(plan, table, p.Desired, f.now)
 		st.NextTransition = next(plan, table, p.Desired, st.Upcoming)
 	}
+}
+
+// widened are off-hours that skip-next has taken out, as they are by now: those of a schedule that was edited since may begin sooner, or
+// end later. What exceptions make of a night stays as it was.
+func (f facts) widened(of v1alpha1.Schedule, skips []v1alpha1.Span) []v1alpha1.Span {
+	if len(skips) == 0 {
+		return nil
+	}
+	table, err := timetable(of, nil, nil)
+	if err != nil {
+		return skips
+	}
+	out := slices.Clone(skips)
+	for i := range out {
+		from, until := &out[i].From, &out[i].Until
+		for _, now := range table.Intervals(from.Time, until.Add(1-time.Second)) { // whole seconds may say what is after it
+			if now.Start.IsZero() || now.End.IsZero() || f.excepted(now) {
+				continue
+			}
+			if now.Start.Before(from.Time) {
+				*from = metav1.NewTime(now.Start)
+			}
+			if now.End.After(until.Time) {
+				*until = metav1.NewTime(now.End)
+			}
+		}
+	}
+	return out
+}
+
+// excepted says whether exceptions take something of off-hours out.
+func (f facts) excepted(i schedule.Interval) bool {
+	return slices.ContainsFunc(f.seen.Exceptions, func(e v1alpha1.ScheduleException) bool {
+		return e.Spec.Type != v1alpha1.ExceptionExtend && e.Spec.ValidFrom.Time.Before(i.End) && e.Spec.ValidUntil.After(i.Start)
+	})
+}
+
+// unpassed are those of some skips that are not over.
+func (f facts) unpassed(of v1alpha1.Schedule, skips []v1alpha1.Span) (out []v1alpha1.Span) {
+	for i, now := range f.widened(of, skips) {
+		if f.now.Before(now.Until.Time) {
+			out = append(out, skips[i])
+		}
+	}
+	return out
 }
 
 // crowded sees whether a plan has more exceptions than count, and how many: nothing begins then, because what does not count may be why.
