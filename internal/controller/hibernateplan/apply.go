@@ -232,6 +232,10 @@ func (s *scope) launch(ctx context.Context, l *launched) error {
 		}
 		return err
 	}
+	if a.reached.credentials && !l.Kept {
+		l.Kept = true // and its runner waits for that to be recorded: nothing that it is granted is where it would be found by another manager
+		return nil
+	}
 	log.FromContext(ctx).Info("Starting runner", "target", l.Target, "operation", l.Operation, "attempt", l.Attempts, "job", l.JobRef)
 	return s.provide(ctx, job)
 }

@@ -110,12 +110,11 @@
 //   - It is deleted: with WakeUp everything is woken first, suspended or not, and what another of its name has left,
 //     too, whatever its own spec is worth by then, until deletion.deadline, which counts from when a manager has seen
 //     it; with Leave, and after that, restore points stay.
-//   - A restore point is gone, or has less than was put to sleep: its wake-up fails, and says so, until it was put back. (That there is one is
-//     recorded when the Job of a cycle's first attempt has run for a minute. Until then the manager that has made that
-//     Job knows it; another one looks what its runner was granted, some of which is in the namespaces of the target. Only
-//     where nothing of that is left either, as of a target in another cluster when the manager's namespace was emptied, it
-//     makes all of it again, and what sleeps by then stays so. To record it before the runner begins would be a write more
-//     for each target of each night.)
+//   - A restore point is gone, or has less than was put to sleep: its wake-up fails, and says so, until it was put back.
+//     (That there is one is recorded when the Job of a cycle's first attempt has run for a minute. Until then the manager that
+//     has made that Job knows it; another one looks what its runner was granted, some of which is in the namespaces of the
+//     target. Nothing is where that of a target in another cluster would be found, if the manager's namespace was emptied: it
+//     is recorded before its runner begins, which is a write more for such targets, and would be for each of each night.)
 //   - A restore point of a former cycle is put in the place of the one that there is, as by a backup: its wake-up fails, and
 //     says so, because what it was by then is not what it was before it was put to sleep. A plan of the name that is
 //     created in the place of this one, which leaves it (deletionPolicy Leave), wakes it all the same.
@@ -148,8 +147,9 @@
 // A target that sleeps takes 8 writes beside those of its plan, and its Role once: restore point, ServiceAccount,
 // RoleBinding and Job are created, and all but the first taken away, and its log is kept (and two for each namespace that
 // it is in, and four for one in another cluster, of the two Secrets with its credentials); a plan takes its finalizer,
-// its revision, and three statuses or more. Nothing is asked for between transitions, but for
-// a look each hour. `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single` holds it to that.
+// its revision, and three statuses or more, and one with targets in other clusters another. Nothing is asked for between
+// transitions, but for a look each hour. `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single` holds it to
+// that.
 //
 // A ledger of more than 128 KiB (Options.LedgerInStatus), which is that of some 150 targets, leaves the status for
 // ControllerRevisions, 100 entries each, of which only those are written anew that have changed (shards.go). Before a

@@ -727,12 +727,15 @@ func TestCapturedOnceByTwoManagers(t *testing.T) {
 	emptied := func(o client.Object) bool { return o.GetNamespace() == "system" }
 	for name, test := range map[string]struct {
 		of   executor.Executor
+		away bool
 		made bool
 		lost func(client.Object) bool
 	}{
 		"Job and restore point are gone":                    {of: anything{}, made: true, lost: jobAndPoint},
 		"the manager's namespace is emptied":                {of: spaced{}, made: true, lost: emptied},
 		"it is, and the target has no namespace":            {of: whole{}, made: true, lost: emptied},
+		"it is, and the target is in another cluster":       {of: spaced{}, away: true, made: true, lost: emptied},
+		"nothing was made, for another cluster":             {of: spaced{}, away: true},
 		"nothing was made":                                  {of: spaced{}},
 		"nothing was made, and the target has no namespace": {of: whole{}},
 		"nothing was made, and it needs nothing anywhere":   {of: anything{}},
@@ -740,7 +743,11 @@ func TestCapturedOnceByTwoManagers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := asleepNow()
 			shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}}
-			first, c := newReconciler(t, plan, shop)
+			objects := []client.Object{plan, shop}
+			if test.away {
+				objects = append(objects, away(plan)...)
+			}
+			first, c := newReconciler(t, objects...)
 			first.Options.Executors, first.Options.ClusterNamespaces = executor.Registry{"noop": test.of}, []string{"team"}
 			if _, plan = pass(t, first, plan); !running(&plan.Status.Executions[0]) || len(jobsOf(t, c)) > 0 {
 				t.Fatalf("%+v", plan.Status.Executions)
@@ -751,10 +758,10 @@ func TestCapturedOnceByTwoManagers(t *testing.T) {
 			}
 			second, _ := newReconciler(t)
 			second.Client, second.Live, second.Options = c, c, first.Options
-			for range 3 {
+			for range 4 {
 				_, plan = pass(t, second, plan)
 			}
-			if e := plan.Status.Executions[0]; len(jobsOf(t, c)) > 0 == test.made || e.Kept != test.made {
+			if e := plan.Status.Executions[0]; len(jobsOf(t, c)) > 0 == test.made || e.Kept != (test.made || test.away) {
 				t.Errorf("%d Jobs, and it says %+v", len(jobsOf(t, c)), e)
 			}
 		})
