@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,5 +92,58 @@ func TestRunner(t *testing.T) {
 		if err := json.Unmarshal(content, &result); err != nil || result.Reason != want.reason || result.Completed != (want.code == 0) {
 			t.Errorf("%s: it is %s, %v", operation, content, err)
 		}
+	}
+}
+
+// main1 is the environment variable by which the binary of the tests is that of the manager.
+const main1 = "LABKEEPER_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(main1) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// A runner that is told to stop, as by a node that is drained, ends what it has in hand, and tells how far it has come, in both places.
+func TestRunnerIsToldToStop(t *testing.T) {
+	cp := testenv.Start(t)
+	c := testenv.Client(t, cp)
+	point := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "nights-web", Annotations: map[string]string{runner.AnnotationExecution: "e1"}}}
+	if err := c.Create(t.Context(), point); err != nil {
+		t.Fatal(err)
+	}
+	message := filepath.Join(t.TempDir(), "message")
+	task := runner.Task{Operation: v1alpha1.OperationShutdown, Plan: "default/nights", Target: "web", Type: "noop", Cycle: "c1", Execution: "e1", Attempt: 1,
+		RestorePoint: "default/nights-web", Deadline: time.Minute}
+	command := exec.CommandContext(t.Context(), os.Args[0], append([]string{"runner"}, task.Args()...)...)
+	command.Env = append(os.Environ(), main1+"=1", "KUBECONFIG="+cp.Kubeconfig(), runner.EnvTerminationMessage+"="+message, runner.EnvParameters+`={"resources": 60, "delaySeconds": 1}`)
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for point.BinaryData[runner.KeyPoint] == nil { // it is about to begin
+		time.Sleep(20 * time.Millisecond)
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(point), point); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = command.Wait() // what it has come to is its exit code
+	if code := command.ProcessState.ExitCode(); code != 1 {
+		t.Errorf("its exit code is %d", code)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(point), point); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(message)
+	if err != nil || string(content) != point.Data[runner.KeyResult] {
+		t.Errorf("told are %s and %s, %v", content, point.Data[runner.KeyResult], err)
+	}
+	var result runner.Result
+	if err := json.Unmarshal(content, &result); err != nil || result.Reason != runner.ReasonInterrupted || result.Resources != 60 || result.Done > 5 {
+		t.Errorf("it is %s, %v", content, err)
 	}
 }

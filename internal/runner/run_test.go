@@ -14,10 +14,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/executor"
@@ -63,6 +65,24 @@ func TestOrderOfWrites(t *testing.T) {
 	}
 	if diff := cmp.Diff(before, w.have); diff != "" {
 		t.Errorf("world (-want +got):\n%s", diff)
+	}
+}
+
+// The log tells of each resource in a line, with how far the run is.
+func TestProgress(t *testing.T) {
+	w := newWorld(t)
+	var lines []string
+	logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+	w.fence = "e1"
+	w.runTask(log.IntoContext(context.Background(), logger), Task{
+		Operation: shutdown, Plan: "shop/nights", Target: "all", Type: "world", Cycle: "c1", Execution: "e1", Attempt: 1, Deadline: time.Hour,
+	})
+	for i, key := range w.listed {
+		want := fmt.Sprintf(`"msg"="Put to sleep" "plan"="shop/nights" "target"="all" "operation"="Shutdown" "execution"="e1" "key"=%q "n"=%d "of"=%d`, key, i+1, len(w.listed))
+		told := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !strings.Contains(line, want) })
+		if len(told) != 1 {
+			t.Errorf("%d lines have %s:\n%s", len(told), want, strings.Join(lines, "\n"))
+		}
 	}
 }
 

@@ -228,7 +228,7 @@ func complete(t *testing.T, c client.Client, plan *v1alpha1.HibernatePlan, targe
 	if err := c.Get(t.Context(), names{namespace: "system", plan: plan}.point(target), point); err != nil {
 		t.Fatal(err)
 	}
-	point.Data[runner.KeyResult] = fmt.Sprintf(`{"execution":%q,"completed":true,"resources":1}`, job.Name)
+	point.Data[runner.KeyResult] = fmt.Sprintf(`{"execution":%q,"completed":true,"resources":1,"message":"1 of 1 resources are asleep"}`, job.Name)
 	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 	if err := errors.Join(c.Update(t.Context(), point), c.Status().Update(t.Context(), job)); err != nil {
 		t.Fatal(err)

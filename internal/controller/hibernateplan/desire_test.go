@@ -250,6 +250,36 @@ func TestRetryNow(t *testing.T) {
 	}
 }
 
+// Who asks to try again what has failed in the evening, and asks by day, has it woken: what is wanted by then is what counts.
+func TestRetryNowByDay(t *testing.T) {
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
+	w.plan.Spec.Behavior.Retries = ptr.To[int32](0)
+	w.fails = func(e execution) bool {
+		return e.Target == "a" && e.Operation == v1alpha1.OperationShutdown || e.Operation == v1alpha1.OperationWakeUp
+	}
+	w.until(noon.Add(9 * time.Hour))
+	if w.plan.Status.Phase != v1alpha1.PhaseError {
+		t.Fatalf("%s", w.plan.Status.Phase)
+	}
+	w.until(noon.Add(18*time.Hour + time.Minute)) // it is 06:01, and neither wakes
+	w.log = nil
+	w.plan.Annotations = map[string]string{v1alpha1.AnnotationRetryNow: "1"}
+	w.settle()
+	for _, target := range []string{"a", "b"} {
+		if e := w.entry(target); e.Operation != v1alpha1.OperationWakeUp || e.Attempts != 2 {
+			t.Errorf("%+v", e)
+		}
+	}
+	for _, line := range w.log {
+		if strings.Contains(line, " Shutdown ") {
+			t.Errorf("by day: %s", line)
+		}
+	}
+	w.fails = func(execution) bool { return false }
+	w.until(w.now.Add(lastRetry))
+	w.awake()
+}
+
 // An exception may begin and end within a second, as Date.toISOString writes it, and a status has whole ones: the night beside it is
 // skipped as a whole.
 func TestSkipNextOfMilliseconds(t *testing.T) {

@@ -260,6 +260,66 @@ func TestPodSecurity(t *testing.T) {
 	}
 }
 
+// What a Job acts for is told by it and by its pods, as everything that it needs does by its labels.
+func TestTraceable(t *testing.T) {
+	plan, n := attempting(v1alpha1.OperationShutdown, "a")
+	a := attempt{names: n, execution: &plan.Status.Executions[0], target: plan.Spec.Targets[0]}
+	job := a.jobObject()
+	labels := map[string]string{v1alpha1.LabelTarget: "a", v1alpha1.LabelOperation: "shutdown", v1alpha1.LabelCycle: "1", labelExecution: job.Name}
+	for _, o := range append(a.helpers(), job, &corev1.Pod{ObjectMeta: job.Spec.Template.ObjectMeta}) {
+		for key, want := range labels {
+			if got := o.GetLabels()[key]; got != want {
+				t.Errorf("%T: label %s is %q", o, key, got)
+			}
+		}
+	}
+	for what, got := range map[string]map[string]string{"the Job": job.Annotations, "its pods": job.Spec.Template.Annotations} {
+		if got["hibernator/plan"] != "team/night" || got["hibernator/target"] != "a" {
+			t.Errorf("%s have %v", what, got)
+		}
+	}
+}
+
+// The ledger says where everything of an attempt is: while there is one what its runner is and has, and when it has ended why, and where
+// its log is.
+func TestEveryFieldOfTheLedger(t *testing.T) {
+	plan := asleepNow()
+	r, c := newReconciler(t, append(away(plan), plan)...)
+	r.Logs = podLogs{func(_, _ string, o *corev1.PodLogOptions) stream {
+		return kubelet{lines: []string{"a line\n"}, asked: *o}
+	}}
+	job := theJob(t, r, c, plan)
+	n := names{namespace: "system", plan: plan}
+	at, ref, now := n.point("a").String(), "system/"+job.Name, metav1.NewTime(noon)
+	want := execution{
+		Target: "a", Executor: "noop", Operation: v1alpha1.OperationShutdown, State: v1alpha1.ExecutionRunning, Asleep: true, Kept: true, Attempts: 1, StartedAt: &now,
+		JobRef: ref, ServiceAccountRef: ref, ConnectorSecretRef: ref, RestoreConfigMapRef: at, RestoreRef: "configmap://" + at,
+	}
+	says := func(when string) {
+		t.Helper()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, plan.Status.Executions[0], cmp.Comparer(func(a, b metav1.Time) bool { return a.Equal(&b) })); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	says("while it runs")
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: job.Name}}, Status: corev1.PodStatus{Phase: corev1.PodSucceeded},
+	}
+	if err := c.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	complete(t, c, plan, "a", job)
+	for range 3 {
+		pass(t, r, plan)
+	}
+	want.State, want.FinishedAt, want.Message, want.Resources = v1alpha1.ExecutionCompleted, &now, "1 of 1 resources are asleep", 1
+	want.ServiceAccountRef, want.ConnectorSecretRef, want.LogsRef = "", "", "configmap://"+n.log("a").String()+"#"+job.Name+".log"
+	says("when it has ended")
+}
+
 // What a runner is granted is its target's restore point, and what its executor needs where the target is: by bindings in
 // namespaces, and of the whole cluster for what has none. Of another cluster nothing is granted here.
 func TestGranted(t *testing.T) {

@@ -3,10 +3,13 @@ package hibernateplan
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
@@ -223,6 +226,37 @@ func readable(of string) ruling {
 
 // Every rule of a schema refuses what it should, and lets all else through.
 func TestSchemas(t *testing.T) { schemas.Try(t) }
+
+// kubectl get shows how a plan is, and kubectl explain says which of two targets stops first: the name of the field does not.
+func TestShown(t *testing.T) {
+	content, err := os.ReadFile("../../../config/crd/bases/hibernator.ardikabs.com_hibernateplans.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(content, &crd); err != nil {
+		t.Fatal(err)
+	}
+	version := crd.Spec.Versions[0]
+	var columns []string
+	for _, c := range version.AdditionalPrinterColumns {
+		if c.Priority == 0 {
+			columns = append(columns, strings.ToUpper(c.Name))
+		}
+	}
+	if got := strings.Join(columns, " "); got != "PHASE NEXT TARGETS FAILED AGE" || !slices.Equal(crd.Spec.Names.ShortNames, []string{"hplan"}) {
+		t.Errorf("kubectl get %v: %s", crd.Spec.Names.ShortNames, got)
+	}
+	at := version.Schema.OpenAPIV3Schema
+	for _, field := range []string{"spec", "execution", "strategy", "dependencies"} {
+		at = ptr.To(at.Properties[field])
+	}
+	for field, says := range map[string]string{"from": "stops first", "to": "stops when from has stopped"} {
+		if described := at.Items.Schema.Properties[field].Description; !strings.Contains(described, says) {
+			t.Errorf("%s: %s", field, described)
+		}
+	}
+}
 
 // What the schema lets through can be read: one object that cannot be keeps all of its kind from the manager.
 func TestUnreadable(t *testing.T) {

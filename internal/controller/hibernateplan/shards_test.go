@@ -100,6 +100,27 @@ func TestShards(t *testing.T) {
 	}
 }
 
+// A status holds a ledger of so many bytes, which are 128 KiB, and not one more.
+func TestLedgerInStatus(t *testing.T) {
+	plan := large(200)
+	r, _ := newReconciler(t, plan.DeepCopy())
+	if r.Options.LedgerInStatus != 128<<10 {
+		t.Errorf("it holds %d bytes", r.Options.LedgerInStatus)
+	}
+	_, now := pass(t, r, plan)
+	_, size, err := linesOf(now.Status.Executions)
+	if err != nil || now.Status.Ledger != nil {
+		t.Fatalf("%d bytes, %v: %s", size, err, summary(now.Status.Ledger))
+	}
+	for less, leaves := range []bool{false, true} {
+		r, _ := newReconciler(t, plan.DeepCopy())
+		r.Options.LedgerInStatus = size - less
+		if _, now := pass(t, r, plan); (now.Status.Ledger != nil) != leaves || (len(now.Status.Executions) == 0) != leaves {
+			t.Errorf("of %d bytes where %d fit: %s, and %d executions beside them", size, size-less, summary(now.Status.Ledger), len(now.Status.Executions))
+		}
+	}
+}
+
 func summary(l *v1alpha1.Ledger) string {
 	if l == nil {
 		return "none"
