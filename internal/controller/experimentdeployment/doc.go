@@ -26,7 +26,8 @@
 // the cache may still have one that is gone, and its twin with it.
 //
 // A twin that is not ready for as long as onUnready says is scaled to zero, because its pods count for the source's
-// autoscaler and budgets: not while all of them are ready, whatever its controller is about, nor while there are none.
+// autoscaler and budgets: not while all of them are ready, whatever its controller is about, nor while there are none,
+// nor while its controller, which has not seen what was written last, does not tell.
 // That is recorded, with the hash of what was wanted, before it is done; another spec is tried again, and has its own
 // time, once: what the API server refuses does not begin it anew, and is not what keeps the pods. A time in which the
 // twin was not looked at does not count.

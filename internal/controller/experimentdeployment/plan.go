@@ -666,10 +666,11 @@ func (f facts) onUnready() (after time.Duration, action v1alpha1.UnreadyAction) 
 	return after, action
 }
 
-// podless says whether a twin that has had its time has no pods to be taken away, as where a quota has no room for any or its controller is
-// not there: those that come have their own time, from then on.
-func (f facts) podless(state twin.State, left time.Duration) bool {
-	return state.Replicas == 0 && (left <= 0 || f.owner.Status.UnreadySince == nil)
+// untold says whether of a twin that has had its time there are no pods to be taken away, as where a quota has no room for any, or how they
+// are is not known, because its controller has not seen what was written last and may not be there: those that come, or are told of, have
+// their own time, from then on.
+func (f facts) untold(state twin.State, left time.Duration) bool {
+	return (state.Replicas == 0 || state.Reason == twin.ReasonNotObserved) && (left <= 0 || f.owner.Status.UnreadySince == nil)
 }
 
 // unready decides about the pods of a twin that is not ready: nil where there is nothing to say of it.
@@ -697,7 +698,7 @@ func (f facts) unready(p *Plan, state twin.State) *conditions.Step {
 	}
 	left := p.UnreadySince.Add(after).Sub(f.now)
 	switch {
-	case f.podless(state, left):
+	case f.untold(state, left):
 		p.UnreadySince = time.Time{}
 		said := conditions.False(v1alpha1.ConditionTwinReady, state.Reason, state.Message)
 		return &said

@@ -456,6 +456,40 @@ func TestWithoutPodsIsNotUnready(t *testing.T) {
 	}
 }
 
+// a1: of a twin that was changed while its controller is not there nobody tells whether its pods are ready: they stay, and have their time
+// when somebody does.
+func TestUnseenIsNotUnready(t *testing.T) {
+	for name, ready := range map[string]int64{"a1 that was ready": 1, "a1 that was not": 0} {
+		t.Run(name, func(t *testing.T) {
+			f := settled(t, newFacts(t, `{}`))
+			f.ready(ready)
+			f.owner.Spec.OverrideSpec.Raw = []byte(`{"minReadySeconds": 5}`)
+			p := f.plan()
+			status := f.seen.Twin.Object["status"]
+			f = f.written(t, p)
+			f.seen.Twin.Object["status"] = status // of the generation before
+			f.says("False", epoch)
+			for range 2 {
+				f.now = f.now.Add(defaultUnready)
+				p := f.plan()
+				if p.ScaleToZero || p.Action != Nothing || p.Wait != 0 {
+					t.Fatalf("while its controller is not there: %+v", p)
+				}
+				f = f.written(t, p)
+			}
+			f.ready(0)
+			if p = f.plan(); p.ScaleToZero || p.Wait != defaultUnready || !p.UnreadySince.Equal(f.now) {
+				t.Fatalf("when it is back: %+v", p)
+			}
+			f = f.written(t, p)
+			f.now = f.now.Add(defaultUnready)
+			if p := f.plan(); !p.ScaleToZero {
+				t.Errorf("after the time of that: %+v", p)
+			}
+		})
+	}
+}
+
 // a1: pods that are ready, and must be so for longer than onUnready says to be available, weaken nobody.
 func TestReadyIsNotUnready(t *testing.T) {
 	f := settled(t, newFacts(t, `{minReadySeconds: 3600}`))
