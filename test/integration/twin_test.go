@@ -468,6 +468,7 @@ var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 		e := s.ready(ctx, "other")
 		first := s.twin(ctx, e)
 		s.says(ctx, "other", twins.ConditionWarnings, metav1.ConditionTrue, twin.WarnPeerDiscovery, "peers")
+		s.create(ctx, strings.Replace(db[strings.Index(db, "---"):], "name: db}\nspec", "name: "+first.GetName()+"-next}\nspec", 1)) // the name by which the next is tried
 		s.edit(ctx, "other", func(e *twins.ExperimentDeployment) { e.Spec.OverrideSpec.Raw = []byte(`{"serviceName":"elsewhere"}`) })
 		e = s.ready(ctx, "other")
 		again := s.twin(ctx, e)

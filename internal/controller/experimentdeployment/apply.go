@@ -190,9 +190,11 @@ type trial struct {
 // believed is for how long a trial says what the API server takes: somebody may change that.
 const believed = 5 * time.Minute
 
-// untried says whether an answer to a dry run is of the dry run alone. It has no reason of its own in the API.
+// untried says whether an answer to a dry run is of the dry run alone. It has no reason of its own in the API. That the name of the trial
+// is taken, by whatever object, the API server says last: it would have taken all else.
 func untried(err error) bool {
-	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota") ||
+	return apierrors.IsAlreadyExists(err) ||
+		apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota") ||
 		apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
 }
 

@@ -379,6 +379,33 @@ func TestTriedInVain(t *testing.T) {
 	}
 }
 
+// s1: an object of somebody else that has the name by which what is to take the place of a twin is tried keeps nothing from going on.
+func TestTriedBesideAnother(t *testing.T) {
+	owner := faster(t, `{}`)
+	owner.Spec.SourceRef.Kind = "StatefulSet"
+	at := key(owner)
+	at.Name += "-next"
+	l := newLab(t, owner, object(t, db), named(object(t, db), at))
+	l.Live = interceptor.NewClient(l.Live.(client.WithWatch), interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if l.there(o.GetObjectKind().GroupVersionKind(), client.ObjectKeyFromObject(o)) != nil { // which the server in memory does not look for in a trial
+				return apierrors.NewAlreadyExists(schema.GroupResource{}, o.GetName())
+			}
+			return c.Create(ctx, o, opts...)
+		},
+	})
+	before := l.there(twin.Kinds["StatefulSet"], at)
+	l.passed()
+	l.ask(func(s *v1alpha1.ExperimentDeploymentSpec) { s.OverrideSpec.Raw = []byte(`{"serviceName":"other"}`) })
+	l.passed()
+	if l.twin().GetDeletionTimestamp() == nil {
+		t.Error("it stays")
+	}
+	if diff := cmp.Diff(before, l.there(twin.Kinds["StatefulSet"], at)); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // s1: a webhook of others that hangs takes its time of the trial and of the deletion, for both of which a pass may have none.
 func TestRecreatedBesideWhatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
