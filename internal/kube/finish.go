@@ -51,13 +51,27 @@ func (e Event) action() string {
 	return "Reconcile/" + e.Subject
 }
 
-// finishTimeout is for the writes of Finish, which must not be lost to a pass that took all
-// the time there was: as long as the API server takes for a request at most, of which it waits 10 to 30 s for each
+// finishTimeout is for what must not be lost to a pass that took all the time there was, such as the writes of
+// Finish: as long as the API server takes for a request at most, of which it waits 10 to 30 s for each
 // webhook that hangs, and goes on if that one is to be ignored.
 const finishTimeout = time.Minute
 
 // stoppedTimeout is how much of that is left in a manager that is being stopped, which does not wait for much longer.
 const stoppedTimeout = 10 * time.Second
+
+// afresh is the context of a pass with that time, whatever the pass has left of its own.
+func afresh(pass context.Context) (ctx context.Context, cancel context.CancelFunc) {
+	ctx, end := context.WithTimeout(context.WithoutCancel(pass), finishTimeout)
+	forget := context.AfterFunc(pass, func() {
+		if stopping(pass) {
+			time.AfterFunc(stoppedTimeout, end)
+		}
+	})
+	return ctx, func() {
+		forget()
+		end()
+	}
+}
 
 // Outcome is what a pass over an object came to.
 type Outcome struct {
@@ -144,14 +158,8 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 	if out.Err != nil && (Conflict(out.Err) || stopping(ctx)) {
 		return reconcile.Result{}, out.Err
 	}
-	pass := ctx
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(pass), finishTimeout)
+	ctx, cancel := afresh(ctx)
 	defer cancel()
-	defer context.AfterFunc(pass, func() {
-		if stopping(pass) {
-			time.AfterFunc(stoppedTimeout, cancel)
-		}
-	})()
 	written, others := after.DeepCopyObject().(client.Object), false // a patch overwrites its argument with the server's answer
 	if !equality.Semantic.DeepEqual(before, after) {
 		var err error
