@@ -17,6 +17,8 @@ type Service struct {
 	Selector map[string]string
 	// Headless has no address of its own: its clients see every pod.
 	Headless bool
+	// Unready pods are sent traffic, too (publishNotReadyAddresses).
+	Unready bool
 	// Ports of pods that it sends traffic to, by their names; one that it knows by its number is "".
 	Ports []string
 }

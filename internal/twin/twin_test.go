@@ -1074,6 +1074,8 @@ func TestWarnings(t *testing.T) {
 		"s4 peers of another":       {source: database, override: `{serviceName: other}`, services: headless, reason: WarnPeerDiscovery, about: "db"},
 		"s4 peers no more":          {source: database, override: `{template: {metadata: {labels: {app: other}}}}`, services: []Service{{Name: "db", Headless: true, Selector: map[string]string{"app": "db", "part": "primary"}}}},
 		"s4 peers by a Deployment":  {source: plain, services: []Service{{Name: "peers", Headless: true, Selector: map[string]string{"app": "web"}}}, reason: WarnPeerDiscovery, about: "peers"},
+		"served while unready":      {source: plain, services: []Service{{Name: "eager", Unready: true, Selector: map[string]string{"app": "web"}}}, reason: WarnServedUnready, about: "Service eager"},
+		"another's, unready":        {source: plain, override: `{template: {metadata: {labels: {app: other}}}}`, services: []Service{{Name: "eager", Unready: true, Selector: map[string]string{"app": "api"}}}},
 		"s4 no headless Service":    {source: database, services: []Service{{Name: "db", Selector: map[string]string{"app": "db"}}}},
 		"p2 an address":             {source: plain, change: `{spec: {template: {metadata: {annotations: {cni.projectcalico.org/ipAddrs: "[]"}}}}}`, reason: WarnStaticAddress, about: "cni.projectcalico.org/ipAddrs"},
 		"p5 anti-affinity":          {source: plain, change: pod(`affinity: {podAntiAffinity: {}}`), reason: WarnPlacement, about: "affinity"},

@@ -38,6 +38,8 @@ const (
 	WarnAddedContainer = "AddedContainer"
 	// WarnUnprobed: a container of the twin is ready at once, and its source's asks first.
 	WarnUnprobed = "NoReadinessProbe"
+	// WarnServedUnready: a Service does not ask whether pods are ready.
+	WarnServedUnready = "ServedUnready"
 	// WarnOtherService: a Service that is not the source's sends the twin traffic.
 	WarnOtherService = "ServiceOfOthers"
 	// WarnAlone: the source has no pods, so that the twin gets all the traffic.
@@ -56,6 +58,9 @@ func (w Wanted) serviceWarnings(from, spec map[string]any) (all []Warning) {
 		}
 		if s.Headless {
 			all = append(all, Warning{WarnPeerDiscovery, fmt.Sprintf("The headless Service %s selects both: pods that look for their peers by it find the twin's among the source's", s.Name)})
+		}
+		if s.Unready {
+			all = append(all, Warning{WarnServedUnready, fmt.Sprintf("Service %s has publishNotReadyAddresses: the twin is behind it also while its pods are not ready", s.Name)})
 		}
 		if alone {
 			all = append(all, Warning{WarnAlone, fmt.Sprintf("The source has no pods: what Service %s sends to both goes to the twin alone; set replicas to 0 if nothing is to be served", s.Name)})

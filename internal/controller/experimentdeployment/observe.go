@@ -221,7 +221,8 @@ func (s *scope) observeNeighbours(ctx context.Context) error {
 // serviceOf is what is known of a Service. One that is another name of something selects nothing, whatever it says.
 func serviceOf(service *unstructured.Unstructured) twin.Service {
 	address, _, _ := unstructured.NestedString(service.Object, "spec", "clusterIP")
-	of := twin.Service{Name: service.GetName(), Headless: address == corev1.ClusterIPNone}
+	unready, _, _ := unstructured.NestedBool(service.Object, "spec", "publishNotReadyAddresses")
+	of := twin.Service{Name: service.GetName(), Headless: address == corev1.ClusterIPNone, Unready: unready}
 	if kind, _, _ := unstructured.NestedString(service.Object, "spec", "type"); kind != string(corev1.ServiceTypeExternalName) {
 		of.Selector, _, _ = unstructured.NestedStringMap(service.Object, "spec", "selector")
 	}

@@ -1023,6 +1023,18 @@ func TestServiceOfAnotherName(t *testing.T) {
 	}
 }
 
+// A Service that sends traffic to pods which are not ready is warned of as the cluster has it.
+func TestServiceOfUnreadyPods(t *testing.T) {
+	for unready, status := range map[string]metav1.ConditionStatus{"true": "True", "false": "False"} {
+		service := object(t, "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {selector: {app: web}, publishNotReadyAddresses: "+unready+"}")
+		l := newLab(t, faster(t, `{"minReadySeconds": 5}`), object(t, web), service)
+		l.passed()
+		if c := meta.FindStatusCondition(l.owner().Status.Conditions, v1alpha1.ConditionWarnings); c == nil || c.Status != status || (c.Reason == twin.WarnServedUnready) != (unready == "true") {
+			t.Errorf("%s: it says %+v", unready, c)
+		}
+	}
+}
+
 // a1: the autoscaler of another workload counts the twin's pods where the selector of that selects them.
 func TestScaledBeside(t *testing.T) {
 	scaler := object(t, "kind: HorizontalPodAutoscaler\napiVersion: autoscaling/v2\nmetadata: {name: wide, namespace: shop}\nspec: {scaleTargetRef: {kind: StatefulSet, name: wide}}")
