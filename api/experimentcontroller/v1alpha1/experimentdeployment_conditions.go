@@ -46,7 +46,7 @@ const (
 	ReasonPinLost = "PinLost"
 	// ReasonSourceGoing: the source is being deleted.
 	ReasonSourceGoing = "SourceGoing"
-	// ReasonKindUnavailable: the cluster does not serve the kind.
+	// ReasonKindUnavailable: the cluster does not serve the kind, or the manager cannot list it.
 	ReasonKindUnavailable = "KindUnavailable"
 	// ReasonCreated: the twin was asked for, and there are no pods of it yet.
 	ReasonCreated = "TwinCreated"

@@ -36,6 +36,16 @@ import (
 // kinds are those of other systems that are served.
 type kinds []schema.GroupVersionKind
 
+// syncing are those that are there, and not in the cache.
+type syncing []schema.GroupVersionKind
+
+func (k syncing) State(gvk schema.GroupVersionKind) kube.KindState {
+	if slices.Contains(k, gvk) {
+		return kube.KindSyncing
+	}
+	return kube.KindMissing
+}
+
 func (k kinds) State(gvk schema.GroupVersionKind) kube.KindState {
 	if slices.Contains(k, gvk) {
 		return kube.KindServed

@@ -35,6 +35,7 @@ func (s *scope) observe(ctx context.Context) error {
 		return err
 	}
 	if s.seen.Served = slices.Contains(s.served(), gvk); !s.seen.Served {
+		s.seen.Unsynced = s.Kinds.State(gvk) == kube.KindSyncing
 		return nil
 	}
 	if err := s.observeTwin(ctx, gvk); err != nil || (facts{owner: s.owner, seen: s.seen}).withheld() {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
@@ -39,8 +40,8 @@ const defaultUnready = 10 * time.Minute
 
 // Observed is what a pass has seen.
 type Observed struct {
-	// Served: the kind of the source can be read.
-	Served bool
+	// Served: the kind of the source can be read. Unsynced: it cannot yet, and is there.
+	Served, Unsynced bool
 	// Source as it is; nil when the server has none.
 	Source *unstructured.Unstructured
 	// Workload is the spec of the one that the source refers to; nil where it has a template of its own. Missing
@@ -286,7 +287,7 @@ func (f facts) found() conditions.Step {
 	case f.withheld():
 		return conditions.False(v1alpha1.ConditionSourceFound, v1alpha1.ReasonPending, "It is not looked for")
 	case !f.seen.Served:
-		return missing(v1alpha1.ReasonKindUnavailable, "The cluster does not serve "+ref.Kind+"s; install their CustomResourceDefinition")
+		return missing(v1alpha1.ReasonKindUnavailable, unavailable(twin.Kinds[ref.Kind], f.seen.Unsynced))
 	case f.seen.Source == nil:
 		return missing(v1alpha1.ReasonSourceNotFound, what+" does not exist")
 	case f.seen.Source.GetDeletionTimestamp() != nil:
@@ -298,6 +299,15 @@ func (f facts) found() conditions.Step {
 		return missing(v1alpha1.ReasonSourceNotFound, what+" refers to "+f.seen.Missing)
 	}
 	return conditions.True(v1alpha1.ConditionSourceFound, v1alpha1.ReasonSourceFound, what+" is there")
+}
+
+// unavailable says why a kind cannot be read, and what to do.
+func unavailable(gvk schema.GroupVersionKind, unsynced bool) string {
+	what := fmt.Sprintf("%s.%s/%s", gvk.Kind, gvk.Group, gvk.Version)
+	if unsynced {
+		return "The watch on " + what + " has not synced; check that the manager may list and watch it"
+	}
+	return "The cluster does not serve " + what + "; install its CustomResourceDefinition"
 }
 
 // source is the source with the template that it refers to, or as it was pinned.

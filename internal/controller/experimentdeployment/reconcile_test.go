@@ -983,6 +983,27 @@ func TestGrantedAndNotServed(t *testing.T) {
 	}
 }
 
+// r12: a kind that is there and cannot be listed is not to be installed.
+func TestUnavailable(t *testing.T) {
+	for says, state := range map[string]interface {
+		State(gvk schema.GroupVersionKind) kube.KindState
+	}{
+		"The cluster does not serve Rollout.argoproj.io/v1alpha1; install":                                       kinds{},
+		"The watch on Rollout.argoproj.io/v1alpha1 has not synced; check that the manager may list and watch it": syncing{twin.RolloutGVK},
+	} {
+		t.Run("r12 "+says, func(t *testing.T) {
+			owner := faster(t, `{}`)
+			owner.Spec.SourceRef.Kind = "Rollout"
+			l := newLab(t, owner)
+			l.Kinds = state
+			l.passed()
+			if said := l.says(v1alpha1.ConditionSourceFound, "False", v1alpha1.ReasonKindUnavailable); !strings.HasPrefix(said, says) {
+				t.Errorf("it says %q", said)
+			}
+		})
+	}
+}
+
 // Kinds of others beside the source are read where they are installed, and nowhere else.
 func TestNeighboursOfOthers(t *testing.T) {
 	for name, test := range map[string]struct {
