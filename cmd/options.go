@@ -43,7 +43,7 @@ type options struct {
 // parse reads the flags. Its error names the flag and what is wrong with its value.
 func parse(args []string) (options, error) {
 	var o options
-	var watch, annotations, clusterFrom, pullSecrets, controllers string
+	var watch, annotations, labels, clusterFrom, pullSecrets, controllers string
 	e := &o.Experiment
 	fs := flag.NewFlagSet("manager", flag.ContinueOnError)
 	config.RegisterFlags(fs)
@@ -75,6 +75,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&e.Fallback.RepoURL, "component-repo-url", "", "Git repository with components/<type>/<name> for Components that do not exist. Default: no fallback.")
 	fs.StringVar(&e.Fallback.Revision, "component-revision", "HEAD", "Revision of the repository of --component-repo-url.")
 	fs.StringVar(&annotations, "twin-annotations", "", "Comma-separated prefixes of annotations that twins of ExperimentDeployments get from their sources, beside those that are known to make pods what they are.")
+	fs.StringVar(&labels, "twin-labels", "", "Comma-separated prefixes of labels that twins of ExperimentDeployments get from their sources, for policies that ask for them. Those of Argo CD, Helm and Flux are never among them.")
 	h := &o.Hibernation
 	fs.StringVar(&h.Namespace, "hibernation-namespace", "", "Namespace where the Jobs of HibernatePlans run and restore points are kept. Default: the manager's own; outside of a cluster that of --leader-election-namespace, or default.")
 	fs.IntVar(&h.LedgerInStatus, "hibernation-ledger-in-status", hibernateplan.DefaultLedgerInStatus, "How many bytes of the ledger of a HibernatePlan its status holds; a longer one is kept in ControllerRevisions beside its Jobs.")
@@ -122,6 +123,9 @@ func parse(args []string) (options, error) {
 	o.Experiment.Webhook, h.Webhook = o.webhookPort != 0, o.webhookPort != 0
 	if annotations != "" {
 		o.Twins.Annotations = strings.Split(annotations, ",")
+	}
+	if labels != "" {
+		o.Twins.Labels = strings.Split(labels, ",")
 	}
 	o.Twins.WatchNamespaces, o.Twins.Webhook, o.Twins.Events, o.Twins.MaxConcurrentReconciles = e.WatchNamespaces, e.Webhook, e.Events, e.MaxConcurrentReconciles
 	return o, o.check()
@@ -188,11 +192,16 @@ func (o options) checkLists() error {
 	if slices.Contains(o.Experiment.WatchNamespaces, "") {
 		return errors.New("--watch-namespaces: an empty name in the list; write a,b")
 	}
-	if prefix := slices.IndexFunc(o.Twins.Annotations, spaced); prefix >= 0 {
-		return fmt.Errorf("--twin-annotations: %q has a space, which no annotation has; write example.com/,prometheus.io/", o.Twins.Annotations[prefix])
+	return errors.Join(checkPrefixes("annotation", o.Twins.Annotations), checkPrefixes("label", o.Twins.Labels))
+}
+
+// checkPrefixes refuses prefixes of what twins get that can be none.
+func checkPrefixes(what string, prefixes []string) error {
+	if prefix := slices.IndexFunc(prefixes, spaced); prefix >= 0 {
+		return fmt.Errorf("--twin-%ss: %q has a space, which no %s has; write example.com/,prometheus.io/", what, prefixes[prefix], what)
 	}
-	if slices.Contains(o.Twins.Annotations, "") {
-		return errors.New("--twin-annotations: an empty prefix in the list, which is that of every annotation; write example.com/,prometheus.io/")
+	if slices.Contains(prefixes, "") {
+		return fmt.Errorf("--twin-%ss: an empty prefix in the list, which is that of every %s; write example.com/,prometheus.io/", what, what)
 	}
 	return nil
 }

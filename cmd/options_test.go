@@ -57,7 +57,7 @@ func TestParse(t *testing.T) {
 	everything.leaderElect, everything.leaderElectionNamespace = true, "lease"
 	everything.Experiment.WatchNamespaces = []string{"a", "b"}
 	everything.Twins = experimentdeployment.Options{
-		Annotations: []string{"policy.example.com/", "team"}, WatchNamespaces: []string{"a", "b"}, Webhook: true, MaxConcurrentReconciles: 9,
+		Annotations: []string{"policy.example.com/", "team"}, Labels: []string{"cost.example.com/", "team"}, WatchNamespaces: []string{"a", "b"}, Webhook: true, MaxConcurrentReconciles: 9,
 	}
 	everything.Hibernation = hibernateplan.Options{
 		Namespace: "night", Image: "labkeeper:v1", ClusterNamespaces: []string{"ops", "sre"}, WatchNamespaces: []string{"a", "b"}, MaxConcurrentReconciles: 9,
@@ -77,7 +77,7 @@ func TestParse(t *testing.T) {
 			"--orphans-namespace=orphans", "--hub-pod-security=restricted", "--keyless-gke", "--vcluster-values", "--workflows-anywhere", "--webhook-port=9443", "--webhook-cert-dir=/certs",
 			"--observability-url=https://metrics.example.com/push", "--observability-hub-url=http://mimir:8080/push", "--observability-tailnet=tail1.ts.net",
 			"--observability-host=lab", "--observability-service=hub", "--observability-agent=agent", "--observability-egress=egress",
-			"--observability-operator=operator", "--observability-monitors=monitors", "--controllers=hibernateplans,experiments,experimentdeployments", "--twin-annotations=policy.example.com/,team",
+			"--observability-operator=operator", "--observability-monitors=monitors", "--controllers=hibernateplans,experiments,experimentdeployments", "--twin-annotations=policy.example.com/,team", "--twin-labels=cost.example.com/,team",
 		}, everything},
 		"one namespace": {[]string{"--watch-namespaces=a"}, func() options {
 			o := defaults()
@@ -129,6 +129,7 @@ func TestParseRefuses(t *testing.T) {
 		"--watch-namespaces=a, b":                "--watch-namespaces",
 		"--watch-namespaces=a,,b":                "--watch-namespaces",
 		"--twin-annotations=a/,":                 "--twin-annotations",
+		"--twin-labels=a/,":                      "--twin-labels",
 		"--controllers=experiment":               "none of experiments, experimentdeployments, hibernateplans",
 		"--controllers=experiments,":             "--controllers",
 		"--controllers=*":                        "--controllers",
@@ -162,6 +163,7 @@ func TestParseRefuses(t *testing.T) {
 		"--hibernation-ledger-in-status=-1":      "--hibernation-ledger-in-status",
 		"--hibernation-ledger-in-status=2000000": "--hibernation-ledger-in-status",
 		"--twin-annotations=a/, b/":              "--twin-annotations",
+		"--twin-labels=a/, b/":                   "--twin-labels",
 		// one Component cannot be two
 		"--observability-egress=metrics-agent": "each must be another",
 		"run":                                  `"run"`,

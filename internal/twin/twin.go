@@ -76,6 +76,8 @@ type Wanted struct {
 	AllowLabelOverride bool
 	// Annotations are prefixes of those that are copied beside the ones that always are.
 	Annotations []string
+	// Labels are prefixes of those of the source itself that are copied: none always is.
+	Labels []string
 	// Services of the source's namespace.
 	Services []Service
 	// Claims are the access modes of PersistentVolumeClaims, by name: at least of those that Claims lists of the source's template.
@@ -264,7 +266,11 @@ func (w Wanted) object(source *unstructured.Unstructured) *unstructured.Unstruct
 	u.SetGroupVersionKind(source.GroupVersionKind())
 	u.SetNamespace(source.GetNamespace())
 	u.SetName(w.Name)
-	labels := w.labels()
+	labels := copied(source.GetLabels(), w.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, w.labels())
 	if id, ok := source.GetLabels()[InstanceID]; ok { // m13: a controller with an instance id sees no others
 		labels[InstanceID] = id
 	}
@@ -449,22 +455,23 @@ var annotationsOfPods = []string{
 	"proxy.istio.io/", "sidecar.istio.io/", "sidecar.opentelemetry.io/", "traffic.sidecar.istio.io/", "vault.hashicorp.com/",
 }
 
-// never are annotations that say what a controller has found or done, or whose object it is, whatever is listed (m4 to m11).
+// never are annotations and labels that say what a controller has found or done, or whose object it is, whatever is listed (m4 to m11).
 var never = []string{
+	"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "olm.", "skaffold.dev/",
 	"sidecar.istio.io/status", "kubectl.kubernetes.io/last-applied-configuration", "kubectl.kubernetes.io/restartedAt",
 	"argocd.argoproj.io/", "meta.helm.sh/", "helm.sh/", "deployment.kubernetes.io/", "deprecated.deployment.rollback.to",
 	"rollout.argoproj.io/", "notified.notifications.argoproj.io", "notifications.argoproj.io/", "kapp.k14s.io/",
 	"objectset.rio.cattle.io/", "config.k8s.io/owning-inventory", "configsync.gke.io/", "applyset.kubernetes.io/", "flagger-id", Group + "/",
 }
 
-// copied are the annotations that begin as any of some lists.
-func copied(annotations map[string]string, lists ...[]string) map[string]string {
-	out := maps.Clone(annotations)
+// copied are the annotations, or labels, that begin as any of some lists.
+func copied(all map[string]string, lists ...[]string) map[string]string {
+	out := maps.Clone(all)
 	maps.DeleteFunc(out, func(name, _ string) bool { return !Copies(name, lists...) })
 	return out
 }
 
-// Copies says whether an annotation is one that is copied if it begins as any of some lists.
+// Copies says whether an annotation, or a label, is one that is copied if it begins as any of some lists.
 func Copies(name string, lists ...[]string) bool {
 	begins := func(prefixes []string) bool {
 		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -252,7 +253,7 @@ spec:
 `
 
 // Each mark, and each setting that is the source's own, leaves its twin as that of a source without: those of other
-// tools and controllers even where every annotation is listed.
+// tools and controllers even where every annotation and every label is listed.
 func TestDropped(t *testing.T) {
 	const applied = `kubectl.kubernetes.io/last-applied-configuration: "{}"`
 	annotations := func(all string) string { return `{metadata: {annotations: {` + all + `}}}` }
@@ -268,7 +269,7 @@ func TestDropped(t *testing.T) {
 		"m2 finalizers":               {plain, `{metadata: {finalizers: [foregroundDeletion, example.com/keep]}}`, everything},
 		"m3 owners":                   {plain, `{metadata: {ownerReferences: [{apiVersion: example.com/v1, kind: Shop, name: shop, uid: 4-5-6, controller: true}]}}`, everything},
 		"m4 last applied":             {plain, annotations(applied), everything},
-		"m4 labels that are pruned":   {plain, labels(`app: web, team: shop`), everything},
+		"m4 labels that are pruned":   {plain, labels(`app: web, team: shop`), nothing},
 		"m5 of Deployments":           {plain, annotations(`deployment.kubernetes.io/revision: "7", deployment.kubernetes.io/desired-replicas: "3", deployment.kubernetes.io/max-replicas: "4", deprecated.deployment.rollback.to: "6"`), everything},
 		"m5 of Rollouts":              {shifting, annotations(`rollout.argoproj.io/revision: "3", rollout.argoproj.io/workload-generation: "3"`), everything},
 		"m5 who is notified":          {plain, annotations(`notifications.argoproj.io/subscribe.on-sync-failed.slack: prod, notified.notifications.argoproj.io: "{}"`), everything},
@@ -284,7 +285,7 @@ func TestDropped(t *testing.T) {
 		"m11 inventories":             {plain, annotations(`config.k8s.io/owning-inventory: x, configsync.gke.io/resource-id: x, applyset.kubernetes.io/tooling: x`), everything},
 		"m11 labels":                  {plain, labels(`kapp.k14s.io/app: x, objectset.rio.cattle.io/hash: x, applyset.kubernetes.io/part-of: x, olm.owner: x, skaffold.dev/run-id: x`), everything},
 		"m12 what acts on workloads":  {plain, annotations(`reloader.stakater.com/auto: "true", keel.sh/policy: force, downscaler/uptime: x, chaos.alpha.kubernetes.io/enabled: "true", team.example.com/owner: payments`), nothing},
-		"m12 labels":                  {plain, labels(`keel.sh/policy: force, goldilocks.fairwinds.com/enabled: "true"`), everything},
+		"m12 labels":                  {plain, labels(`keel.sh/policy: force, goldilocks.fairwinds.com/enabled: "true"`), nothing},
 		"d1 the selector":             {plain, `{spec: {selector: {matchLabels: {app: web, more: labels}}}}`, nothing},
 		"d4 paused":                   {plain, `{spec: {paused: true}}`, nothing},
 		"d5 replicas":                 {plain, `{spec: {replicas: 0}}`, nothing},
@@ -316,7 +317,7 @@ func TestDropped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := wanted(t, `{}`)
-			w.Annotations = test.listed
+			w.Annotations, w.Labels = test.listed, test.listed
 			marked := source(t, test.source)
 			overlay(marked.Object, object(t, test.marks))
 			raw, err := yaml.Marshal(marked.Object)
@@ -549,6 +550,29 @@ func TestListedAnnotations(t *testing.T) {
 		annotations, _, _ := unstructured.NestedStringMap(twin.Object.Object, "spec", "template", "metadata", "annotations")
 		if annotations["team.example.com/pager"] != "payments" {
 			t.Errorf("they are %v", annotations)
+		}
+	})
+}
+
+// So are labels, of the workload alone, by which policies may ask whose it is; those that tell a twin from others are its own.
+func TestListedLabels(t *testing.T) {
+	from := strings.Replace(tracked, "helm.sh/chart: web-1.0.0", `helm.sh/chart: web-1.0.0, team: payments, cost.example.com/center: "7", `+LabelRole+`: production`, 1)
+	w := wanted(t, `{}`)
+	w.Labels = []string{"cost.example.com/", "app.kubernetes.io/", "helm.sh/", Group, "te"}
+	t.Run("m12 of the workload", func(t *testing.T) {
+		twin := build(t, from, w).Object
+		want := w.labels()
+		if diff := cmp.Diff(want, labelsOfPods(build(t, plain, w).Object), cmpopts.IgnoreMapEntries(func(name, _ string) bool { return name == "app" })); diff != "" {
+			t.Errorf("of the pods (-want +got):\n%s", diff)
+		}
+		want["team"], want["cost.example.com/center"] = "payments", "7"
+		if diff := cmp.Diff(want, twin.GetLabels()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+	t.Run("m13 beside an id", func(t *testing.T) {
+		if twin := build(t, shifting, w).Object; twin.GetLabels()[InstanceID] != "blue" {
+			t.Errorf("they are %v", twin.GetLabels())
 		}
 	})
 }

@@ -87,7 +87,7 @@ func (r reviewer) review(ctx context.Context, owner *v1alpha1.ExperimentDeployme
 		log.FromContext(ctx).Error(err, "Reviewing ExperimentDeployment")
 		return admission.Warnings{"the ExperimentDeployment was not reviewed: " + conditions.Line(err.Error())}, nil
 	}
-	p := facts{owner: s.owner, seen: s.seen, annotations: s.Options.Annotations, now: s.now}.plan()
+	p := s.facts(nil).plan()
 	for _, step := range append(p.Steps, p.Others...) {
 		switch {
 		case step.Reason == v1alpha1.ReasonInvalidOverride:

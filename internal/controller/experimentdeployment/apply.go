@@ -158,7 +158,7 @@ func content(wanted *unstructured.Unstructured) string {
 
 // ours says whether a label or an annotation of a twin is one that only we give it.
 func (s *scope) ours(name string) bool {
-	return strings.HasPrefix(name, twin.Group+"/") || name == twin.InstanceID || twin.Copies(name, s.Options.Annotations)
+	return strings.HasPrefix(name, twin.Group+"/") || name == twin.InstanceID || twin.Copies(name, s.Options.Annotations, s.Options.Labels)
 }
 
 // possible is an error if the API server would refuse what is to take the place of the twin, which then stays. A quota

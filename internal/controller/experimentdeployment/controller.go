@@ -60,6 +60,8 @@ var (
 type Options struct {
 	// Annotations are prefixes of those that twins get from their sources beside the ones that are known.
 	Annotations []string
+	// Labels are prefixes of those of the sources themselves that twins get.
+	Labels []string
 	// WatchNamespaces are those to act in; empty is all.
 	WatchNamespaces []string
 	// Webhook says whether ExperimentDeployments are reviewed when they are created or changed.
@@ -151,8 +153,13 @@ func (s *scope) step(ctx context.Context) error {
 	if err := s.observe(ctx); err != nil {
 		return err
 	}
-	s.plan = facts{owner: s.owner, seen: s.seen, annotations: s.Options.Annotations, now: s.now, drafts: s.drafts}.plan()
+	s.plan = s.facts(s.drafts).plan()
 	return s.apply(ctx)
+}
+
+// facts are what the plan is made of, with twins that were made before.
+func (s *scope) facts(drafts *drafts) facts {
+	return facts{owner: s.owner, seen: s.seen, annotations: s.Options.Annotations, labels: s.Options.Labels, now: s.now, drafts: drafts}
 }
 
 // The priority of what wakes: a twin is nearer to its end than what is new.

@@ -34,6 +34,8 @@ func TestDraftsAreOfNow(t *testing.T) {
 		{"the image of the source", func() { runs(f.seen.Source, "web:3") }},
 		{"an annotation of the source", func() { f.seen.Source.SetAnnotations(map[string]string{"team": "web"}) }},
 		{"annotations that are copied", func() { f.annotations = []string{"team"} }},
+		{"a label of the source", func() { f.seen.Source.SetLabels(map[string]string{"team": "web"}) }},
+		{"labels that are copied", func() { f.labels = []string{"team"} }},
 		{"a Service", func() {
 			f.seen.Services = append(f.seen.Services, twin.Service{Name: "other", Selector: map[string]string{"app": "web"}})
 		}},

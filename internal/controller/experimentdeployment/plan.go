@@ -133,9 +133,9 @@ type Plan struct {
 type facts struct {
 	owner *v1alpha1.ExperimentDeployment
 	seen  Observed
-	// annotations are prefixes of those that are copied beside the ones that always are.
-	annotations []string
-	now         time.Time
+	// annotations are prefixes of those that are copied beside the ones that always are, and labels of those of the source.
+	annotations, labels []string
+	now                 time.Time
 	// drafts spare making a twin again that is made of the same; nil makes each.
 	drafts *drafts
 }
@@ -393,7 +393,7 @@ func (f facts) build(source *unstructured.Unstructured) (*draft, conditions.Step
 			Name: key(f.owner).Name, For: kube.LabelValue(f.owner.Name), Replicas: f.owner.Spec.Replicas,
 			Override: override, Strategy: twin.Strategy(f.owner.Spec.MergeStrategy),
 			AllowPrivileges: f.seen.Privileged, AllowLabelOverride: f.owner.Spec.AllowLabelOverride,
-			Annotations: f.annotations, Services: f.seen.Services, Claims: f.seen.Claims, Rollout: f.seen.Referrer,
+			Annotations: f.annotations, Labels: f.labels, Services: f.seen.Services, Claims: f.seen.Claims, Rollout: f.seen.Referrer,
 		},
 	}
 	if f.pins() {

@@ -1032,6 +1032,29 @@ func TestNeighboursOfOthers(t *testing.T) {
 	}
 }
 
+// m12: labels that are listed come to the twin and go with their source's; of another prefix than is listed they are somebody else's.
+func TestLabelsThatAreListed(t *testing.T) {
+	source := object(t, web)
+	source.SetLabels(map[string]string{"team": "payments", "tier": "front"})
+	l := newLab(t, faster(t, `{}`), source)
+	l.Options.Labels = []string{"team"}
+	l.passed()
+	if labels := l.twin().GetLabels(); labels["team"] != "payments" || labels["tier"] != "" {
+		t.Errorf("they are %v", labels)
+	}
+	u := l.twin()
+	labels := u.GetLabels()
+	labels["mine"] = "yes"
+	u.SetLabels(labels)
+	l.edit(u, func() {})
+	source = l.there(deployments, client.ObjectKeyFromObject(source))
+	l.edit(source, func() { source.SetLabels(nil) })
+	l.passed()
+	if labels := l.twin().GetLabels(); labels["team"] != "" || labels["mine"] != "yes" {
+		t.Errorf("without the source's they are %v", labels)
+	}
+}
+
 // p4: a Service that somebody has made another name of something selects nothing, whatever selector it still has.
 func TestServiceOfAnotherName(t *testing.T) {
 	for kind, shared := range map[string]bool{"ClusterIP": true, "ExternalName": false} {
