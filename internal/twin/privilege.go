@@ -15,7 +15,9 @@ import (
 // Privileges are what pods of a template may do that others may not, sorted: the account that they are, what of
 // their node they reach, and which Secrets and volumes. A twin must have none that its source does not have
 // (o3), or whoever can make a twin could run anything as anybody. Values of variables are not among them.
-func Privileges(template map[string]any) []string {
+func Privileges(template map[string]any) []string { return privilegesOf(template).sorted() }
+
+func privilegesOf(template map[string]any) privileges {
 	p := privileges{}
 	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
 	for name, value := range annotations {
@@ -30,18 +32,18 @@ func Privileges(template map[string]any) []string {
 	}
 	pod, _, _ := unstructured.NestedFieldNoCopy(template, "spec")
 	spec, _ := pod.(map[string]any)
-	mounted := mounts(volumesOf(spec), containers(spec))
+	mounted, claims := mounts(byName(objects(spec["volumes"])), containers(spec)), byName(objects(spec["resourceClaims"]))
 	p.pod(spec, mounted)
 	for _, c := range containers(spec) {
 		p.context(annotations, spec, c)
-		p.container(spec, c)
+		p.container(claims, c)
 	}
 	for _, of := range mounted {
 		for _, m := range of {
 			p.fields(template, m.fields)
 		}
 	}
-	return p.sorted()
+	return p
 }
 
 // fields are labels and annotations that make a path in a volume: what the pods have, or that they have none.
@@ -68,56 +70,74 @@ func metadataOf(path string) (kind, name string, is bool) {
 // Exceeding are the privileges of a twin's template that its source's does not have: its pods, or, as what a process does
 // with a file, a capability, or a device depends on the user that it is, any one container beside each of the source's.
 func Exceeding(source, twin map[string]any) []string {
-	if more := beyond(Privileges(twin), Privileges(source)); len(more) > 0 {
+	if more := privilegesOf(source).without(Privileges(twin)); len(more) > 0 {
 		return more
 	}
 	var more []string
 	have := processes(source)
 	for _, c := range processes(twin) {
-		var best process
-		var least []string
-		for i, s := range have {
-			if over := beyond(c.privileges, s.privileges); i == 0 || len(over) < len(least) {
-				best, least = s, over
+		best, least := c, len(c.all)+1
+		for _, s := range have {
+			if n := s.lacks(c.all, least); n < least {
+				best, least = s, n
 			}
 		}
-		for _, p := range least {
+		for _, p := range best.without(c.all) {
 			more = append(more, fmt.Sprintf("%s for container %s beside what container %s of the source has", p, c.name, best.name))
 		}
 	}
 	return more
 }
 
-// beyond are the privileges that are not among those of another, nor in one of them.
-func beyond(all, have []string) []string {
-	return slices.DeleteFunc(without(all, have), func(p string) bool {
-		if whole := wholeOf(p); whole != "" && slices.Contains(have, whole) {
-			return true
+// without are the privileges of another that are not among these, nor in one of them.
+func (p privileges) without(all []string) []string {
+	return slices.DeleteFunc(slices.Clone(all), p.covers)
+}
+
+// lacks is how many these are, and counts no further than to a limit.
+func (p privileges) lacks(all []string, limit int) (n int) {
+	for _, other := range all {
+		if n == limit {
+			return n
 		}
-		if everywhere, _, one := strings.Cut(p, atAddress); one && slices.Contains(have, everywhere) {
-			return true
+		if !p.covers(other) {
+			n++
 		}
-		return slices.ContainsFunc(covering, func(c cover) bool { return slices.Contains(have, c.have) && strings.HasPrefix(p, c.also) && p != c.but })
-	})
+	}
+	return n
+}
+
+// covers says whether a privilege is among these, or in one of them.
+func (p privileges) covers(other string) bool {
+	if p[other] || p[wholeOf(other)] {
+		return true
+	}
+	if everywhere, _, one := strings.Cut(other, atAddress); one && p[everywhere] {
+		return true
+	}
+	return slices.ContainsFunc(covering, func(c cover) bool { return p[c.have] && strings.HasPrefix(other, c.also) && other != c.but })
 }
 
 // process is a container, and what its processes may do.
 type process struct {
-	name       string
-	privileges []string
+	privileges
+
+	name string
+	// all are the privileges, sorted.
+	all []string
 }
 
-// processes are the containers of a template. Secrets are not among what they have: whatever one container of a pod can
-// read it can hand to the others.
+// processes are the containers of a template, the first alone of those that may do the same. Secrets are not among what they have:
+// whatever one container of a pod can read it can hand to the others.
 func processes(template map[string]any) (all []process) {
 	pod, _, _ := unstructured.NestedFieldNoCopy(template, "spec")
 	spec, _ := pod.(map[string]any)
 	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
-	volumes := volumesOf(spec)
+	volumes, claims, seen := byName(objects(spec["volumes"])), byName(objects(spec["resourceClaims"])), map[string]bool{}
 	for _, c := range containers(spec) {
 		p := privileges{}
 		p.context(annotations, spec, c)
-		p.devices(spec, c)
+		p.devices(claims, c)
 		for name, of := range mounts(volumes, []map[string]any{c}) {
 			for _, v := range volumes[name] {
 				files := maps.Clone(v)
@@ -126,7 +146,11 @@ func processes(template map[string]any) (all []process) {
 				p.volume(files, of)
 			}
 		}
-		all = append(all, process{name: nameOf(c), privileges: p.sorted()})
+		of := process{privileges: p, name: nameOf(c), all: p.sorted()}
+		if id := strings.Join(of.all, "\n"); !seen[id] {
+			seen[id] = true
+			all = append(all, of)
+		}
 	}
 	return all
 }
@@ -315,11 +339,11 @@ type mount struct {
 // restricting are the options of mounts that take something from who uses them.
 var restricting = []string{"nodev", "noexec", "nosuid"}
 
-// volumesOf are the volumes of a pod by their names.
-func volumesOf(spec map[string]any) map[string][]map[string]any {
+// byName are objects by their names.
+func byName(list []map[string]any) map[string][]map[string]any {
 	all := map[string][]map[string]any{}
-	for _, v := range objects(spec["volumes"]) {
-		all[nameOf(v)] = append(all[nameOf(v)], v)
+	for _, o := range list {
+		all[nameOf(o)] = append(all[nameOf(o)], o)
 	}
 	return all
 }
@@ -687,7 +711,7 @@ func (p privileges) capabilities(context map[string]any) {
 	}
 }
 
-func (p privileges) container(spec, c map[string]any) {
+func (p privileges) container(claims map[string][]map[string]any, c map[string]any) {
 	for _, port := range objects(c["ports"]) {
 		if number, ok := port["hostPort"].(int64); ok && number > 0 {
 			if ip := or(port["hostIP"]); ip != "" && ip != "0.0.0.0" {
@@ -714,7 +738,7 @@ func (p privileges) container(spec, c map[string]any) {
 	for _, hook := range []string{"postStart", "preStop"} {
 		p.handler(hooks[hook])
 	}
-	p.devices(spec, c)
+	p.devices(claims, c)
 }
 
 // resourceClaim is which one a pod has, or of what each pod gets one.
@@ -736,14 +760,12 @@ func (p privileges) handler(of any) {
 	}
 }
 
-// devices are those of a container: of its volumes, and what plugins of the node have to give.
-func (p privileges) devices(spec, c map[string]any) {
-	claims, _, _ := unstructured.NestedFieldNoCopy(c, "resources", "claims")
-	for _, claim := range objects(claims) {
-		for _, of := range objects(spec["resourceClaims"]) {
-			if nameOf(of) == nameOf(claim) {
-				p.add("device %v of %s", or(claim["request"]), resourceClaim(of))
-			}
+// devices are those of a container: of its volumes, of what its pod claims, and what plugins of the node have to give.
+func (p privileges) devices(claims map[string][]map[string]any, c map[string]any) {
+	uses, _, _ := unstructured.NestedFieldNoCopy(c, "resources", "claims")
+	for _, use := range objects(uses) {
+		for _, of := range claims[nameOf(use)] {
+			p.add("device %v of %s", or(use["request"]), resourceClaim(of))
 		}
 	}
 	for _, field := range []string{"requests", "limits"} {

@@ -485,6 +485,42 @@ func TestPrivilegesOfContainers(t *testing.T) {
 	}
 }
 
+// taken is how many bytes something takes.
+func taken(do func()) uint64 {
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	do()
+	goruntime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// Nor does it grow with the square of their containers, or of volumes that others have, too.
+func TestManyContainers(t *testing.T) {
+	for name, fields := range map[string]struct{ container, volume string }{
+		"containers that may do the same": {`{name: c%d}`, `{name: v%d, emptyDir: {}}`},
+		"each for itself":                 {`{name: c%[1]d, securityContext: {runAsUser: 1%[1]d}}`, `{name: v%d, emptyDir: {}}`},
+		"volumes of others":               {`{name: c%[1]d, volumeMounts: [{name: v%[1]d, mountPath: /v}]}`, `{name: v%[1]d, nfs: {server: nas, path: /%[1]d}}`},
+	} {
+		of := func(n int) uint64 {
+			var containers, volumes []string
+			for i := range n {
+				containers, volumes = append(containers, fmt.Sprintf(fields.container, i)), append(volumes, fmt.Sprintf(fields.volume, i))
+			}
+			from := source(t, plain)
+			from.Object["spec"].(map[string]any)["template"].(map[string]any)["spec"] = object(t, `{containers: [`+strings.Join(containers, ", ")+`], volumes: [`+strings.Join(volumes, ", ")+`]}`)
+			w := wanted(t, `{}`)
+			return taken(func() {
+				if _, err := Build(from, w); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+		if few, many := of(100), of(800); many > 12*few {
+			t.Errorf("%s: of 100 it takes %d bytes, and of 800 %d", name, few, many)
+		}
+	}
+}
+
 // What it takes to compare two templates grows with their volumes and containers, and not with the product of the two.
 func TestManyVolumes(t *testing.T) {
 	allocated := func(n int) uint64 {
@@ -495,11 +531,7 @@ func TestManyVolumes(t *testing.T) {
 		}
 		twin := map[string]any{"spec": object(t, `{containers: [`+strings.Join(containers, ", ")+`], volumes: [`+strings.Join(volumes, ", ")+`]}`)}
 		source := map[string]any{"spec": object(t, `{containers: [{name: web}]}`)}
-		var before, after goruntime.MemStats
-		goruntime.ReadMemStats(&before)
-		Exceeding(source, twin)
-		goruntime.ReadMemStats(&after)
-		return after.TotalAlloc - before.TotalAlloc
+		return taken(func() { Exceeding(source, twin) })
 	}
 	few, many := allocated(100), allocated(800)
 	if many > 12*few {

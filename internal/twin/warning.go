@@ -130,9 +130,10 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 	}
 	pod, _, _ := unstructured.NestedMap(spec, "template", "spec")
 	theirs, _, _ := unstructured.NestedMap(from, "template", "spec")
-	for _, name := range namesOf(pod) {
-		if !slices.Contains(namesOf(theirs), name) {
-			warn(WarnAddedContainer, "The source has no container %s", name)
+	has := byName(containers(theirs))
+	for _, c := range containers(pod) {
+		if has[nameOf(c)] == nil {
+			warn(WarnAddedContainer, "The source has no container %s", nameOf(c))
 		}
 	}
 	all = append(all, w.probeWarnings(theirs, pod, labelsOf(templateOf(spec)))...)
@@ -149,10 +150,10 @@ func (w Wanted) probeWarnings(theirs, pod map[string]any, labels map[string]stri
 	if !slices.ContainsFunc(w.Services, func(s Service) bool { return len(s.Selector) > 0 && selects(s.Selector, labels) }) {
 		return nil
 	}
-	mine := containers(pod)
+	mine := byName(containers(pod))
 	for _, c := range containers(theirs) {
-		i := slices.IndexFunc(mine, func(m map[string]any) bool { return m["name"] == c["name"] })
-		if c["readinessProbe"] != nil && i >= 0 && mine[i]["readinessProbe"] == nil {
+		same := mine[nameOf(c)]
+		if c["readinessProbe"] != nil && len(same) > 0 && same[0]["readinessProbe"] == nil {
 			all = append(all, Warning{WarnUnprobed, fmt.Sprintf("Container %v of the source has a readinessProbe, and that of the twin has none: Services send it traffic as soon as it runs; add it to the override", c["name"])})
 		}
 	}
@@ -200,13 +201,16 @@ func (w Wanted) volumeWarnings(theirs, pod map[string]any) (all []Warning) {
 		}
 		all = append(all, Warning{WarnSharedVolume, fmt.Sprintf("The pods use PersistentVolumeClaim %s%s, as the source's do", claim, modes)})
 	}
-	mounted := mounts(volumesOf(pod), containers(pod))
+	mounted, has := mounts(byName(objects(pod["volumes"])), containers(pod)), map[string]bool{}
+	for _, v := range objects(theirs["volumes"]) {
+		has[sharedKind(v)+hashOf(v[sharedKind(v)])] = true
+	}
 	for _, v := range objects(pod["volumes"]) {
 		kind := sharedKind(v)
 		if kind == "" || kind == "persistentVolumeClaim" || !slices.ContainsFunc(mounted[nameOf(v)], func(m mount) bool { return m.write }) {
 			continue
 		}
-		if slices.ContainsFunc(objects(theirs["volumes"]), func(o map[string]any) bool { return hashOf(o[kind]) == hashOf(v[kind]) }) {
+		if has[kind+hashOf(v[kind])] {
 			all = append(all, Warning{WarnSharedVolume, fmt.Sprintf("The pods may write to volume %s (%s), as the source's do", nameOf(v), kind)})
 		}
 	}
@@ -273,15 +277,6 @@ func Claims(template map[string]any) []string {
 	all := claimsOf(spec)
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-// namesOf are those of a pod's containers.
-func namesOf(pod map[string]any) (all []string) {
-	for _, c := range containers(pod) {
-		name, _ := c["name"].(string)
-		all = append(all, name)
-	}
-	return all
 }
 
 // containers are all of a pod.
