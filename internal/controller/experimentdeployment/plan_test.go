@@ -272,16 +272,16 @@ func TestRecreated(t *testing.T) {
 	}
 }
 
-// o8: whatever becomes of the source, its twin stays.
+// Whatever becomes of the source, its twin stays.
 func TestWithoutSource(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(f *facts)
 		reason string
 	}{
-		"gone":              {func(f *facts) { f.seen.Source = nil }, v1alpha1.ReasonSourceNotFound},
-		"going":             {func(f *facts) { f.seen.Source.SetDeletionTimestamp(&metav1.Time{Time: epoch}) }, v1alpha1.ReasonSourceGoing},
-		"not served":        {func(f *facts) { f.seen.Served, f.seen.Source = false, nil }, v1alpha1.ReasonKindUnavailable},
-		"refers to nothing": {func(f *facts) { f.seen.Missing = "Deployment web" }, v1alpha1.ReasonSourceNotFound},
+		"o8 gone":           {func(f *facts) { f.seen.Source = nil }, v1alpha1.ReasonSourceNotFound},
+		"o8 going":          {func(f *facts) { f.seen.Source.SetDeletionTimestamp(&metav1.Time{Time: epoch}) }, v1alpha1.ReasonSourceGoing},
+		"r12 not served":    {func(f *facts) { f.seen.Served, f.seen.Source = false, nil }, v1alpha1.ReasonKindUnavailable},
+		"r1 refers nowhere": {func(f *facts) { f.seen.Missing = "Deployment web" }, v1alpha1.ReasonSourceNotFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFacts(t, `{}`)

@@ -1149,16 +1149,18 @@ func TestRights(t *testing.T) {
 func TestNamesOfPods(t *testing.T) {
 	pod := regexp.MustCompile(`^(.*)-([0-9]+)$`)
 	for _, source := range []string{"db", "db-0", "db-exp", "db-exp-1", strings.Repeat("d", 50)} {
-		for i := range 100 {
-			owner := faster(t, `{}`)
-			owner.Name, owner.Spec.SourceRef.Name = fmt.Sprint(i), source
-			name := key(owner).Name
-			if of := pod.FindStringSubmatch(name); of != nil && of[1] == source {
-				t.Errorf("s7: %s is called like a pod of %s", name, source)
+		t.Run("s7 "+source, func(t *testing.T) {
+			for i := range 100 {
+				owner := faster(t, `{}`)
+				owner.UID, owner.Spec.SourceRef.Name = types.UID(fmt.Sprint(i)), source
+				name := key(owner).Name
+				if of := pod.FindStringSubmatch(name); of != nil && of[1] == source {
+					t.Errorf("%s is called like a pod of it", name)
+				}
+				if of := pod.FindStringSubmatch(name + "-0"); of == nil || of[1] == source {
+					t.Errorf("%s has a pod of it", name)
+				}
 			}
-			if of := pod.FindStringSubmatch(name + "-0"); of == nil || of[1] == source {
-				t.Errorf("s7: %s has a pod of %s", name, source)
-			}
-		}
+		})
 	}
 }
