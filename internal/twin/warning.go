@@ -241,8 +241,9 @@ func placeWarnings(theirs, pod map[string]any) (all []Warning) {
 	if name, ok := pod["hostname"].(string); ok && pod["subdomain"] != nil && name == theirs["hostname"] && pod["subdomain"] == theirs["subdomain"] {
 		warn(WarnPeerDiscovery, "The pods have the name %s.%v, which is that of the source's", name, pod["subdomain"])
 	}
-	for _, field := range []string{"affinity", "topologySpreadConstraints"} {
-		if _, ok := pod[field]; ok {
+	affinity, _ := pod["affinity"].(map[string]any)
+	for field, in := range map[string]map[string]any{"podAffinity": affinity, "podAntiAffinity": affinity, "topologySpreadConstraints": pod} {
+		if in[field] != nil { // not nodeAffinity, which asks for no other pods
 			warn(WarnPlacement, "The pods count for %s of the source's", field)
 		}
 	}
