@@ -67,6 +67,8 @@ type lab struct {
 	writes []string
 	// cached are objects as the cache has them, where that is not as they are; nil is none.
 	cached map[types.NamespacedName]*unstructured.Unstructured
+	// handed are objects of the cache that were read without a copy, and as they were.
+	handed [][2]*unstructured.Unstructured
 	// unwatched is a namespace that the cache does not know; mostly empty.
 	unwatched string
 	// review answers a SubjectAccessReview.
@@ -203,6 +205,15 @@ func (l *lab) delete(ctx context.Context, c client.WithWatch, o client.Object, o
 }
 
 func (l *lab) get(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := l.read(ctx, c, at, o, opts...)
+	u, ok := o.(*unstructured.Unstructured)
+	if of := (&client.GetOptions{}).ApplyOptions(opts).UnsafeDisableDeepCopy; ok && err == nil && of != nil && *of {
+		l.handed = append(l.handed, [2]*unstructured.Unstructured{u, u.DeepCopy()})
+	}
+	return err
+}
+
+func (l *lab) read(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	cached, known := l.cached[at]
 	u, ok := o.(*unstructured.Unstructured)
 	if ok && isWorkload(u.GroupVersionKind()) && l.unwatched != "" && at.Namespace == l.unwatched {
@@ -235,8 +246,13 @@ func (l *lab) owner() *v1alpha1.ExperimentDeployment {
 // pass is one over the owner, and what it wrote.
 func (l *lab) pass() (ctrl.Result, []string, error) {
 	l.t.Helper()
-	l.writes = nil
+	l.writes, l.handed = nil, nil
 	result, err := l.Reconcile(l.t.Context(), l.owner())
+	for _, of := range l.handed {
+		if diff := cmp.Diff(of[1], of[0]); diff != "" {
+			l.t.Errorf("an object of the cache is changed (-before +after): %s", diff)
+		}
+	}
 	return result, l.writes, err
 }
 

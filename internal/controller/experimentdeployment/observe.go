@@ -19,7 +19,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/twin"
 )
 
-// observe reads what the plan decides on.
+// observe reads what the plan decides on. What is the cache's must not be changed.
 func (s *scope) observe(ctx context.Context) error {
 	gvk, known := twin.Kinds[s.owner.Spec.SourceRef.Kind]
 	if !known {
@@ -60,7 +60,7 @@ func (s *scope) observe(ctx context.Context) error {
 // observeTwin reads the twin. What has its name and not its marks is somebody else's. That one which was there is not
 // any more the server must say.
 func (s *scope) observeTwin(ctx context.Context, gvk schema.GroupVersionKind) error {
-	found, err := kube.Get(ctx, s.reader(gvk), gvk, key(s.owner))
+	found, err := kube.Get(ctx, s.reader(gvk), gvk, key(s.owner), client.UnsafeDisableDeepCopy)
 	if err == nil && found == nil && s.owner.Status.ExperimentResourceRef != nil {
 		found, err = s.certain(ctx, gvk, key(s.owner).Name)
 	}
@@ -95,7 +95,7 @@ func (s *scope) take(ctx context.Context, found *unstructured.Unstructured) erro
 // watched any more, the cache does not know.
 func (s *scope) observeTeardown(ctx context.Context, gvk schema.GroupVersionKind) error {
 	if slices.Contains(s.served(), gvk) && s.Options.watched(sourceNamespace(s.owner)) {
-		cached, err := kube.Get(ctx, s.reader(gvk), gvk, key(s.owner))
+		cached, err := kube.Get(ctx, s.reader(gvk), gvk, key(s.owner), client.UnsafeDisableDeepCopy)
 		if err = errors.Join(err, s.take(ctx, cached)); err != nil || s.seen.Twin != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func (s *scope) observeSource(ctx context.Context, gvk schema.GroupVersionKind) 
 // the cache does not have yet is a conflict.
 func (s *scope) certain(ctx context.Context, gvk schema.GroupVersionKind, name string) (*unstructured.Unstructured, error) {
 	at := types.NamespacedName{Namespace: sourceNamespace(s.owner), Name: name}
-	found, err := kube.Get(ctx, s.reader(gvk), gvk, at)
+	found, err := kube.Get(ctx, s.reader(gvk), gvk, at, client.UnsafeDisableDeepCopy)
 	if err != nil || found != nil {
 		return found, err
 	}
@@ -165,8 +165,8 @@ func (s *scope) observeTemplate(ctx context.Context, _ schema.GroupVersionKind) 
 		s.seen.Missing = fmt.Sprintf("Deployment %s/%s, which does not exist", sourceNamespace(s.owner), ref.name)
 		return nil
 	}
-	s.seen.Workload, _, err = unstructured.NestedMap(workload.Object, "spec")
-	return err
+	s.seen.Workload, _ = workload.Object["spec"].(map[string]any)
+	return nil
 }
 
 // observePin reads what was kept of the source, where something may have been: it may have been pinned before it was
@@ -199,7 +199,7 @@ func (s *scope) observeGrants(ctx context.Context) error {
 	return nil
 }
 
-// observeNeighbours reads what selects the pods of the source, from the cache: it must not be changed.
+// observeNeighbours reads what selects the pods of the source.
 func (s *scope) observeNeighbours(ctx context.Context) error {
 	beside := []client.ListOption{client.InNamespace(sourceNamespace(s.owner)), client.UnsafeDisableDeepCopy}
 	services, err := kube.List(ctx, s.Client, serviceGVK, beside...)
