@@ -89,11 +89,11 @@ func TestJobThatIsDeletedWithItsRights(t *testing.T) {
 	plan := asleepNow()
 	r, c := newReconciler(t, plan)
 	job := theJob(t, r, c, plan)
-	role := names{namespace: "system", plan: plan}.permission("a")
+	role := roleOf(plan)
 	if err := errors.Join(c.Delete(t.Context(), job), c.Delete(t.Context(), role)); err != nil {
 		t.Fatal(err)
 	}
-	job = theJob(t, r, c, plan)
+	theJob(t, r, c, plan)
 	if err := c.Get(t.Context(), client.ObjectKeyFromObject(role), role); err != nil {
 		t.Errorf("its runner may not write: %v", err)
 	}

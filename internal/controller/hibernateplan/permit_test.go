@@ -38,9 +38,9 @@ func rolesOf(t *testing.T, c client.Client) (targets []string) {
 	return targets
 }
 
-// role is how a target's Role is made.
-func role(plan *v1alpha1.HibernatePlan, target string) *rbacv1.Role {
-	return names{namespace: "system", plan: plan}.permission(target)
+// roleOf is how the Role of target a is made.
+func roleOf(plan *v1alpha1.HibernatePlan) *rbacv1.Role {
+	return names{namespace: "system", plan: plan}.permission("a")
 }
 
 // The Role of a target stays for its next attempt, which does not even look at it. Another manager looks, and makes no other.
@@ -95,7 +95,7 @@ func TestRoleThatIsNotAsItWasMade(t *testing.T) {
 			plan := asleepNow()
 			plan.Spec.Behavior.Retries = ptr.To(int32(3))
 			r, c := newReconciler(t, plan)
-			now, want := role(plan, "a"), role(plan, "a").Rules
+			now, want := roleOf(plan), roleOf(plan).Rules
 			r.Live = interceptor.NewClient(c, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				if o.GetObjectKind().GroupVersionKind() == bindingGVK { // the API server looks for the Role
 					if err := c.Get(ctx, client.ObjectKeyFromObject(now), &rbacv1.Role{}); err != nil {
@@ -134,10 +134,10 @@ func TestRoleThatIsNotAsItWasMade(t *testing.T) {
 func TestRoleThatIsGone(t *testing.T) {
 	plan := asleepNow()
 	r, c := newReconciler(t, plan)
-	r.permitted.Add(client.ObjectKeyFromObject(role(plan, "a")), nil) // as this manager has made it
+	r.permitted.Add(client.ObjectKeyFromObject(roleOf(plan)), nil) // as this manager has made it
 	r.Live = interceptor.NewClient(c, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 		if o.GetObjectKind().GroupVersionKind() == bindingGVK {
-			if err := c.Get(ctx, client.ObjectKeyFromObject(role(plan, "a")), &rbacv1.Role{}); err != nil {
+			if err := c.Get(ctx, client.ObjectKeyFromObject(roleOf(plan)), &rbacv1.Role{}); err != nil {
 				return err
 			}
 		}
