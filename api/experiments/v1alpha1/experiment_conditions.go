@@ -149,7 +149,7 @@ const (
 	// ReasonTargetsNotSettled: the Workflow succeeded, and a cluster or Application that it
 	// validated is not up, is being deleted or is being brought back to the spec.
 	ReasonTargetsNotSettled = "TargetsNotSettled"
-	// ReasonProgressDeadlineExceeded: a cluster or Application has taken longer than
+	// ReasonProgressDeadlineExceeded: a cluster, an Application or the Workflow has taken longer than
 	// spec.progressDeadline says.
 	ReasonProgressDeadlineExceeded = "ProgressDeadlineExceeded"
 	// ReasonTerminated: spec.terminate has ended the Experiment before a verdict.

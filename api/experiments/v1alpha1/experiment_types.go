@@ -128,8 +128,9 @@ type ProgressDeadline struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="applications: at least 1m"
 	Applications *metav1.Duration `json:"applications,omitempty"`
 	// workflow is how long the Workflow may take: Argo Workflows ends it then
-	// (activeDeadlineSeconds). It counts for Workflows that are submitted later. Default: what the
-	// template says.
+	// (activeDeadlineSeconds). One that it has not started in that time, or does not end in the minute
+	// after it, fails the Experiment, too. It counts for Workflows that are submitted later. Default: what
+	// the template says.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s)){1,3}$`
@@ -618,9 +619,10 @@ const (
 	PhaseReady Phase = "Ready"
 	// PhaseRunning: the validation Workflow is running.
 	PhaseRunning Phase = "Running"
-	// PhaseComplete: the Workflow succeeded.
+	// PhaseComplete: the Workflow succeeded, or a person has said so.
 	PhaseComplete Phase = "Complete"
-	// PhaseFailed: the Workflow failed, or was deleted before its end.
+	// PhaseFailed: the Workflow failed, or was deleted before its end; something took longer than
+	// spec.progressDeadline says; or spec.terminate has ended the Experiment before a verdict.
 	PhaseFailed Phase = "Failed"
 	// PhaseDeleting: everything is being taken down.
 	PhaseDeleting Phase = "Deleting"

@@ -171,6 +171,79 @@ func TestNote51WorkflowDeadline(t *testing.T) {
 	}
 }
 
+// A Workflow that Argo Workflows does not start, or does not end, in time fails the Experiment all the same: clusters cost while it is
+// waited for.
+func TestNote51WorkflowThatNobodyEnds(t *testing.T) {
+	const deadline = 90 * time.Minute
+	at := func(d time.Duration) string { return epoch.Add(d).Format(time.RFC3339) }
+	for name, test := range map[string]struct {
+		deadline time.Duration
+		status   map[string]any
+		after    time.Duration // 0 is never
+		says     string
+	}{
+		"never looked at": {deadline, nil, deadline + time.Minute, "was not started within 1h30m0s (spec.progressDeadline.workflow): it says nothing"},
+		"postponed": {deadline, map[string]any{"phase": "Pending", "message": "too many workflows are already running"}, deadline + time.Minute,
+			"was not started within 1h30m0s (spec.progressDeadline.workflow): too many workflows are already running"},
+		"running":            {deadline, map[string]any{"phase": "Running", "startedAt": at(time.Hour)}, deadline + time.Hour + time.Minute, "has not ended within 1h30m0s"},
+		"without a deadline": {0, nil, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := experimentOf(targetOf("app", v1alpha1.ClusterGKE))
+			if test.deadline > 0 {
+				e.Spec.ProgressDeadline = &v1alpha1.ProgressDeadline{Workflow: &metav1.Duration{Duration: test.deadline}}
+			}
+			l := newLab(t, e, nginx(), template())
+			l.settle(l.validating)
+			l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) {
+				w.SetCreationTimestamp(metav1.NewTime(epoch)) // as an API server would
+				w.Object["status"] = test.status
+			})
+			if test.after == 0 {
+				l.later(22 * time.Hour)
+				if wait := l.pass(); wait != time.Hour || l.get().Status.CompletedAt != nil {
+					t.Errorf("it is looked at after %s, and has ended at %v", wait, l.get().Status.CompletedAt)
+				}
+				return
+			}
+			if wait := l.pass(); wait != test.after {
+				t.Errorf("it is looked at after %s", wait)
+			}
+			l.later(test.after - time.Second)
+			if wait := l.pass(); wait != time.Second || l.get().Status.CompletedAt != nil {
+				t.Errorf("a second before, it is looked at after %s, and has ended at %v", wait, l.get().Status.CompletedAt)
+			}
+			l.later(test.after)
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Suspend = true })
+			l.mustReconcile()
+			if l.get().Status.CompletedAt != nil {
+				t.Error("it fails while it is suspended")
+			}
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Suspend = false })
+			l.mustReconcile()
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
+			if m := l.message(v1alpha1.ConditionReady); l.get().Status.Phase != v1alpha1.PhaseFailed || !strings.Contains(m, test.says) {
+				t.Errorf("it is %s and says %q", l.get().Status.Phase, m)
+			}
+		})
+	}
+}
+
+// That it has ended by then, and the cache does not have that yet, is no failure.
+func TestWorkflowThatHasEndedInTime(t *testing.T) {
+	e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+	e.Spec.ProgressDeadline = &v1alpha1.ProgressDeadline{Workflow: &metav1.Duration{Duration: time.Hour}}
+	l := newLab(t, e, nginx(), template())
+	l.settle(l.validating)
+	l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) { w.SetCreationTimestamp(metav1.NewTime(epoch)) })
+	before := l.list(argoworkflows.WorkflowGVK)
+	ended := before[0].DeepCopy()
+	l.succeed(ended)
+	l.later(2 * time.Hour)
+	l.hasNoVerdictWhileTheCacheHas(before)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
 // What fails in the teardown is told by the condition, and not kept in the record.
 func TestTerminateKeepsTheTargets(t *testing.T) {
 	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())

@@ -213,6 +213,9 @@ func (f facts) bringUp() Plan {
 	p.Confirm = append(p.Confirm, f.deployed(p, targets)...)
 	if p.Verdict {
 		p.Confirm = f.asSeen(p.Confirm, targets)
+		if w := f.seen.Workflow; w != nil && p.Steps[len(p.Steps)-1].Reason == v1alpha1.ReasonProgressDeadlineExceeded {
+			p.Confirm = append(p.Confirm, Write{Object: w, AsSeen: true, Condition: v1alpha1.ConditionWorkflowSucceeded}) // it may have ended
+		}
 	}
 	return p
 }
@@ -900,7 +903,29 @@ func (f facts) judge(p *Plan, settling bool) conditions.Step {
 	if f.seen.Workflow == nil || string(f.seen.Workflow.GetUID()) != w.UID {
 		return failed(v1alpha1.ReasonWorkflowDeleted, what+" was deleted before it ended; create the Experiment again to run it again")
 	}
+	if late := f.overran(p); late != "" {
+		return failed(v1alpha1.ReasonProgressDeadlineExceeded, what+" "+late+" (spec.progressDeadline.workflow): "+orNothing(w.Message)+see)
+	}
 	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, what+" is "+strings.ToLower(orDefault(w.Phase, "submitted"))+f.hint())
+}
+
+// overran says that a Workflow has not ended by its deadline, which is for Argo Workflows to keep, nor in the minute after it; empty
+// where it may still run. Argo Workflows counts from its start, so that nobody would end one that is never started, because nobody
+// looks at it or too many others run, while clusters cost.
+func (f facts) overran(p *Plan) string {
+	w, deadline := f.seen.Workflow, argoworkflows.DeadlineOf(f.seen.Workflow)
+	since, late := w.GetCreationTimestamp().Time, "was not started within "
+	if started := argoworkflows.Read(w).StartedAt; !started.IsZero() {
+		since, late = started, "has not ended within "
+	}
+	if deadline == 0 || since.IsZero() || f.frozen {
+		return ""
+	}
+	if left := since.Add(deadline + lastLook).Sub(f.now); left > 0 {
+		p.lookIn(left)
+		return ""
+	}
+	return late + deadline.String()
 }
 
 // byHand is the verdict that a person has given where one may; empty without.

@@ -84,6 +84,12 @@ func (w Workflow) Object() *unstructured.Unstructured {
 // waiting is the template of a Workflow that waits.
 const waiting = "wait"
 
+// DeadlineOf is the deadline that a Workflow was given; 0 where it has none of its own.
+func DeadlineOf(workflow *unstructured.Unstructured) time.Duration {
+	seconds, _, _ := unstructured.NestedInt64(workflow.Object, "spec", "activeDeadlineSeconds")
+	return time.Duration(seconds) * time.Second
+}
+
 // Phases of a Workflow.
 const (
 	PhaseSucceeded = "Succeeded"

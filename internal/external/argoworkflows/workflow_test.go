@@ -74,6 +74,7 @@ func TestPathsThatReadReadsAndStripDrops(t *testing.T) {
 		"status.compressedNodes":            "string",
 		"status.storedTemplates":            "object",
 		"status.storedWorkflowTemplateSpec": "object",
+		"spec.activeDeadlineSeconds":        "integer",
 	})
 	if err := crds.Require(t).HasField(WorkflowTemplateGVK, "spec"); err != nil {
 		t.Error(err)
