@@ -36,10 +36,10 @@
 //     person's, who resumes the Workflow or annotates the Experiment when there is one (an annotation from before holds
 //     the Workflow up, because whoever exports a manifest exports it, too): an Application that degrades in the
 //     meantime shows in its condition and does not undo it. A success whose cluster or Application has gone, or is
-//     being brought back to the spec, waits for that. What the status says for good is what the server has: a verdict,
-//     a bad one too, waits for a cache that has something of before. From here on the only thing that still happens is
-//     the end of its time to live (lifetime.go), which deletes the Experiment, as it does in every phase, and that of a
-//     target's own.
+//     being brought back to the spec, waits for that, no longer than it may take. What the status says for good is what
+//     the server has: a verdict, a bad one too, waits for a cache that has something of before. From here on the only
+//     thing that still happens is the end of its time to live (lifetime.go), which deletes the Experiment, as it does
+//     in every phase, and that of a target's own.
 //
 // A hub target's "cluster" is the one the manager runs on: nothing of it is provisioned,
 // registered or deleted but the namespace that Argo CD makes there for the Experiment. That

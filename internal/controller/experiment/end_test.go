@@ -229,6 +229,34 @@ func TestNote51WorkflowThatNobodyEnds(t *testing.T) {
 	}
 }
 
+// A success whose cluster has gone waits for another, as long as a cluster may take.
+func TestNote51SuccessWithoutItsCluster(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.settle(l.validating)
+	claim := l.list(crossplane.GKEClusterGVK)[0]
+	l.deleteObject(&claim)
+	claim = l.list(crossplane.GKEClusterGVK)[0]
+	l.finalize(&claim)
+	l.succeed(&l.list(argoworkflows.WorkflowGVK)[0])
+	l.later(time.Hour)
+	l.settle(l.deploy) // and no cluster comes up
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonTargetsNotSettled)
+	if wait := l.pass(); wait != time.Hour {
+		t.Errorf("it is looked at after %s", wait)
+	}
+	l.later(2*time.Hour - time.Second)
+	l.mustReconcile()
+	if at := l.get().Status.CompletedAt; at != nil {
+		t.Errorf("it has ended at %s", at)
+	}
+	l.later(2 * time.Hour)
+	l.mustReconcile()
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
+	if m := l.message(v1alpha1.ConditionReady); l.get().Status.Phase != v1alpha1.PhaseFailed || !strings.Contains(m, "Target app: its cluster has taken longer than 1h0m0s") {
+		t.Errorf("it is %s and says %q", l.get().Status.Phase, m)
+	}
+}
+
 // That it has ended by then, and the cache does not have that yet, is no failure.
 func TestWorkflowThatHasEndedInTime(t *testing.T) {
 	e := experimentOf(targetOf("app", v1alpha1.ClusterHub))

@@ -890,8 +890,12 @@ func (f facts) judge(p *Plan, settling bool) conditions.Step {
 	switch phase {
 	case argoworkflows.PhaseSucceeded:
 		if settling {
-			return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTargetsNotSettled,
+			waits := conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTargetsNotSettled,
 				what+" succeeded; the verdict waits until all that it validated is up, and as the spec asks for")
+			if !f.frozen {
+				f.late(p, &waits) // it waits no longer than that may take
+			}
+			return waits
 		}
 		p.Verdict = !f.frozen
 		return conditions.True(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowSucceeded, what+" succeeded")
