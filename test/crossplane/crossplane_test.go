@@ -196,11 +196,14 @@ func TestReferences(t *testing.T) {
 func TestOwnFields(t *testing.T) {
 	crd := apiextensionsv1.CustomResourceDefinition{}
 	convert(t, documents(t, filepath.Join(root, "test/crds/gkecluster.yaml"))[0].Object, &crd)
-	own := map[string][]string{
-		"spec":   {"diskSizeGb", "machineType", "nodeCount", "preemptible", "zone"},
-		"status": {"clusterName", "endpoint"},
-	}
 	each(t, func(t *testing.T, v variant) {
+		own := map[string][]string{
+			"spec":   {"diskSizeGb", "machineType", "nodeCount", "preemptible", "zone"},
+			"status": {"clusterName", "endpoint"},
+		}
+		if v.namespaced {
+			own["status"] = append(own["status"], "kubeconfigSecret")
+		}
 		for part, names := range own {
 			got, want := v.schema(t).Properties[part], crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties[part]
 			if diff := cmp.Diff(want.Required, got.Required); diff != "" {

@@ -44,6 +44,12 @@ func TestTrustInTheKubeconfigOfAComposite(t *testing.T) {
 	_ = unstructured.SetNestedMap(composite.Object, map[string]any{}, "spec", "crossplane")
 	apart := composite.DeepCopy()
 	apart.SetNamespace("clusters")
+	saying := func(u *unstructured.Unstructured, secret map[string]any) *unstructured.Unstructured {
+		u = u.DeepCopy()
+		_ = unstructured.SetNestedMap(u.Object, secret, "status", "kubeconfigSecret")
+		return u
+	}
+	named := map[string]any{"name": "lab-admin", "key": "value"}
 	for name, test := range map[string]struct {
 		cluster        *unstructured.Unstructured
 		claimNamespace string
@@ -53,15 +59,20 @@ func TestTrustInTheKubeconfigOfAComposite(t *testing.T) {
 		authors        bool
 		missing        string
 	}{
-		"note 08: a claim":                                       {claim, "", false, "crossplane-system/app-x-cluster-conn", argocd.Trusted, false, ""},
-		"a claim, keyless":                                       {claim, "", true, "crossplane-system/app-x-cluster-conn", argocd.KeylessGCP, false, ""},
+		"note 08: a claim":                                       {claim, "", false, "crossplane-system/app-x-cluster-conn/kubeconfig", argocd.Trusted, false, ""},
+		"a claim, keyless":                                       {claim, "", true, "crossplane-system/app-x-cluster-conn/kubeconfig", argocd.KeylessGCP, false, ""},
 		"a claim without an endpoint":                            {silent, "", false, "", 0, false, "status.endpoint"},
-		"a composite":                                            {composite, "", false, "lab/app-cluster-conn", argocd.Untrusted, true, ""},
+		"a composite":                                            {composite, "", false, "lab/app-cluster-conn/kubeconfig", argocd.Untrusted, true, ""},
 		"a composite, keyless":                                   {composite, "", true, "", 0, false, "--claim-namespace"},
-		"a composite in the manager's namespace":                 {apart, "clusters", false, "clusters/app-cluster-conn", argocd.Trusted, false, ""},
-		"a composite in the manager's namespace, keyless":        {apart, "clusters", true, "clusters/app-cluster-conn", argocd.KeylessGCP, false, ""},
+		"a composite in the manager's namespace":                 {apart, "clusters", false, "clusters/app-cluster-conn/kubeconfig", argocd.Trusted, false, ""},
+		"a composite in the manager's namespace, keyless":        {apart, "clusters", true, "clusters/app-cluster-conn/kubeconfig", argocd.KeylessGCP, false, ""},
 		"a composite where the manager looks, and the author is": {composite, "lab", true, "", 0, false, "--claim-namespace"},
-		"no claim": {nil, "", false, "", 0, false, "is not there"},
+		"a composite that names its Secret":                      {saying(composite, named), "", false, "lab/lab-admin/value", argocd.Untrusted, true, ""},
+		"one in the manager's namespace":                         {saying(apart, named), "clusters", false, "clusters/lab-admin/value", argocd.Trusted, false, ""},
+		"a composite that names a key alone":                     {saying(composite, map[string]any{"key": "value"}), "", false, "lab/app-cluster-conn/value", argocd.Untrusted, true, ""},
+		"a composite that names none":                            {saying(composite, map[string]any{"name": "../x"}), "", false, "", 0, false, "status.kubeconfigSecret.name"},
+		"a claim that names another's":                           {saying(claim, named), "", false, "crossplane-system/app-x-cluster-conn/kubeconfig", argocd.Trusted, false, ""},
+		"no claim":                                               {nil, "", false, "", 0, false, "is not there"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := names{experimentOf(), Options{CrossplaneNamespace: "crossplane-system", ClaimNamespace: test.claimNamespace, KeylessGKE: test.keyless}}
@@ -72,7 +83,7 @@ func TestTrustInTheKubeconfigOfAComposite(t *testing.T) {
 				}
 				return
 			}
-			if got.Secret.String() != test.secret || got.Trust != test.trust || got.Authors != test.authors || got.Missing != "" {
+			if got.source() != test.secret || got.Trust != test.trust || got.Authors != test.authors || got.Missing != "" {
 				t.Errorf("it is %+v", got)
 			}
 		})

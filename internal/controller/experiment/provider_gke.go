@@ -5,6 +5,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -63,7 +65,8 @@ func (gke) kubeconfig(n names, _ v1alpha1.Target, claim *unstructured.Unstructur
 		ref.Trust = argocd.KeylessGCP
 	}
 	if s.Namespaced {
-		ref.Secret.Namespace, ref.Authors = claim.GetNamespace(), claim.GetNamespace() == n.experiment.Namespace
+		ref.Secret = types.NamespacedName{Namespace: claim.GetNamespace(), Name: orDefault(s.Secret, ref.Secret.Name)}
+		ref.Key, ref.Authors = orDefault(s.Key, ref.Key), claim.GetNamespace() == n.experiment.Namespace
 	}
 	switch {
 	case s.Composite == "":
@@ -72,6 +75,8 @@ func (gke) kubeconfig(n names, _ v1alpha1.Target, claim *unstructured.Unstructur
 		return kubeconfigRef{Missing: "names a composite resource that was not made of it (spec.resourceRef)"}
 	case !s.Namespaced && s.Endpoint == "": // who can write the claim could name another's composite
 		return kubeconfigRef{Missing: "says no status.endpoint, by which its kubeconfig is known to be its own; the composition must write it"}
+	case len(validation.IsDNS1123Subdomain(ref.Secret.Name)) > 0:
+		return kubeconfigRef{Missing: "names no Secret (status.kubeconfigSecret.name); the composition must write its name there, or nothing"}
 	case ref.Authors && n.options.KeylessGKE:
 		return kubeconfigRef{Missing: "is in the namespace of its author, who could have Argo CD log in anywhere with its own identity; " +
 			"start the manager with a --claim-namespace that no Experiments are in, or without --keyless-gke"}

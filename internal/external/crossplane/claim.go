@@ -78,6 +78,9 @@ type ClaimState struct {
 	Composite string
 	// Namespaced: it is the composite itself.
 	Namespaced bool
+	// Secret is the name of the Secret beside a namespaced composite that its kubeconfig is in, and Key that of its data, where
+	// its composition says so.
+	Secret, Key string
 }
 
 // Namespaced says whether what was to be a claim is a namespaced composite of Crossplane v2. It has no
@@ -125,12 +128,15 @@ func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 	s.Composite, _, _ = unstructured.NestedString(claim.Object, "spec", "resourceRef", "name")
 	if s.Namespaced = Namespaced(claim); s.Namespaced {
 		s.Composite = claim.GetName()
+		// A claim has no say in that: its Secret is beside those of others.
+		s.Secret, _, _ = unstructured.NestedString(claim.Object, "status", "kubeconfigSecret", "name")
+		s.Key, _, _ = unstructured.NestedString(claim.Object, "status", "kubeconfigSecret", "key")
 	}
 	return s
 }
 
-// ConnectionSecret is where the composition leaves the kubeconfig of a composite's cluster: in the
-// namespace of Crossplane, or in that of a namespaced composite.
+// ConnectionSecret is where the composition leaves the kubeconfig of a composite's cluster, if it does not say: in
+// the namespace of Crossplane, or in that of a namespaced composite.
 func ConnectionSecret(namespace, composite string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: composite + connectionSuffix}
 }

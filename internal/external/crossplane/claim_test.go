@@ -52,6 +52,8 @@ func TestPathsThatReadClaimReads(t *testing.T) {
 		"status.conditions.[].reason":  "string",
 		"status.conditions.[].message": "string",
 		"status.endpoint":              "string",
+		"status.kubeconfigSecret.name": "string",
+		"status.kubeconfigSecret.key":  "string",
 		"spec.resourceRef.name":        "string",
 	})
 }
@@ -117,6 +119,10 @@ status:
   - {type: Synced, status: "False", reason: ReconcileError, message: timeout, lastTransitionTime: "2026-03-01T12:00:00Z"}
   - {type: Ready, status: "True", reason: Available, lastTransitionTime: "2026-03-01T12:00:00Z"}
 `, ClaimState{Ready: true}},
+		"a composite that says where its kubeconfig is": {"  crossplane: {}\nstatus: {kubeconfigSecret: {name: lab-admin, key: value}}\n",
+			ClaimState{Composite: "tutorial-app-abcdefgh", Namespaced: true, Secret: "lab-admin", Key: "value"}},
+		"a claim has no say in that": {ref + "status: {kubeconfigSecret: {name: another-cluster-conn}}\n",
+			ClaimState{Composite: "tutorial-app-abcdefgh-x7k2p"}},
 		"unknown": {`
 status:
   conditions:
