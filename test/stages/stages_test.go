@@ -61,6 +61,25 @@ kind: VCluster
 metadata: {name: v1}
 spec: {helmRelease: {}}
 `
+	// of a target on the hub
+	hubApplicationManifest = `
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: a2}
+spec:
+  project: default
+  sources: [{repoURL: https://example.com/repo.git, path: web}]
+  destination: {server: https://kubernetes.default.svc, namespace: lab}
+`
+	// of a Talos cluster
+	machinesManifest = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: Cluster
+metadata: {name: t1}
+spec:
+  controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: TalosControlPlane, name: t1}
+  infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DockerCluster, name: t1}
+`
 	workflowManifest = `
 apiVersion: argoproj.io/v1alpha1
 kind: Workflow
@@ -117,7 +136,9 @@ func newWorld(t *testing.T, faults ...string) world {
 	w.apply(claimManifest)
 	w.apply(clusterManifest)
 	w.apply(vclusterManifest)
+	w.apply(machinesManifest)
 	w.apply(applicationManifest)
+	w.apply(hubApplicationManifest)
 	w.apply(waitingManifest) // before the one that ends
 	w.apply(workflowManifest)
 	return w
@@ -220,7 +241,7 @@ func TestNormal(t *testing.T) {
 	w.awaitGone(workflows, "w1")
 }
 
-// TestFaults shows each fault as the system it comes from would.
+// TestFaults shows each fault as the system it comes from would, and that no type of cluster is spared.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, stages.Faults()...)
@@ -232,8 +253,18 @@ func TestFaults(t *testing.T) {
 	if message := text("status", "message")(w.await(vclusters, "v1", "Failed", text("status", "phase"))); message == "" {
 		t.Error("the virtual cluster does not say why")
 	}
-	w.await(clusters, "v1", "False", condition("InfrastructureReady", "status"))
-	w.await(applications, "a1", "Degraded", text("status", "health", "status"))
+	for name, infrastructure := range map[string]string{"v1": "VCluster", "t1": "DockerCluster"} {
+		cluster := w.await(clusters, name, "False", condition("InfrastructureReady", "status"))
+		if message := condition("InfrastructureReady", "message")(cluster); message != infrastructure+" status.ready is false" {
+			t.Errorf("Cluster %s says %q", name, message)
+		}
+	}
+	// That of a cluster that is there already, under the name by which it is registered, and that of the hub.
+	unreachable := w.await(applications, "a1", "Unknown", text("status", "sync", "status"))
+	if message := condition("ComparisonError", "message")(unreachable); !strings.Contains(message, "c1: dial tcp: i/o timeout") {
+		t.Errorf("the Application says %q", message)
+	}
+	w.await(applications, "a2", "Degraded", text("status", "health", "status"))
 	workflow := w.await(workflows, "w1", "Failed", text("status", "phase"))
 	if message := text("status", "nodes", "w1-run", "message")(workflow); message == "" {
 		t.Errorf("no node says why: %v", workflow["status"])
