@@ -83,8 +83,8 @@ type ExperimentSpec struct {
 	TTLDays int32 `json:"ttlDays,omitempty"`
 
 	// ttlAfterFinished is how long after its verdict the Experiment is deleted with everything
-	// it brought up, if that is sooner than ttlDays says, as a duration such as 30m. Default:
-	// only ttlDays counts.
+	// it brought up, if that is sooner than ttlDays says, as a duration such as 30m; 0s is at once.
+	// Default: only ttlDays counts.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s)){1,3}$`

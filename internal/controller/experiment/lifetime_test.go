@@ -12,9 +12,10 @@ import (
 
 func TestLifetime(t *testing.T) {
 	finished := metav1.NewTime(epoch.Add(2 * time.Hour))
+	soon, hour, late := &metav1.Duration{}, &metav1.Duration{Duration: time.Hour}, &metav1.Duration{Duration: 30 * time.Hour}
 	for name, test := range map[string]struct {
 		days      int32
-		after     time.Duration
+		after     *metav1.Duration
 		completed bool
 		extend    string
 		want      time.Duration
@@ -22,12 +23,14 @@ func TestLifetime(t *testing.T) {
 	}{
 		"by default":                            {want: day},
 		"days":                                  {days: 3, want: 3 * day},
-		"not finished":                          {days: 3, after: time.Hour, want: 3 * day},
-		"finished":                              {days: 3, after: time.Hour, completed: true, want: 3 * time.Hour},
-		"at once":                               {days: 3, after: 0, completed: true, want: 3 * day},
-		"finished, and days are sooner":         {days: 1, after: 30 * time.Hour, completed: true, want: day},
+		"not finished":                          {days: 3, after: hour, want: 3 * day},
+		"finished":                              {days: 3, after: hour, completed: true, want: 3 * time.Hour},
+		"finished, and to go at once":           {days: 3, after: soon, completed: true, want: 2 * time.Hour},
+		"to go at once, and not finished":       {days: 3, after: soon, want: 3 * day},
+		"finished, without that":                {days: 3, completed: true, want: 3 * day},
+		"finished, and days are sooner":         {days: 1, after: late, completed: true, want: day},
 		"extended":                              {extend: "36h", want: day + 36*time.Hour, extension: "36h0m0s"},
-		"extended, finished":                    {after: time.Hour, completed: true, extend: " 90m ", want: 3*time.Hour + 90*time.Minute, extension: "1h30m0s"},
+		"extended, finished":                    {after: hour, completed: true, extend: " 90m ", want: 3*time.Hour + 90*time.Minute, extension: "1h30m0s"},
 		"not a duration":                        {extend: "tomorrow", want: day, extension: "ignored: the annotation experiments.illm.io/extend is not a duration such as 24h or 90m"},
 		"empty":                                 {extend: "-", want: day, extension: "ignored: the annotation experiments.illm.io/extend is not a duration such as 24h or 90m"},
 		"shorter, which would delete by a slip": {extend: "-24h", want: day, extension: "ignored: the annotation experiments.illm.io/extend must be more than 0 and at most 8760h0m0s"},
@@ -35,10 +38,7 @@ func TestLifetime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
-			e.Spec.TTLDays = test.days
-			if test.after > 0 {
-				e.Spec.TTLAfterFinished = &metav1.Duration{Duration: test.after}
-			}
+			e.Spec.TTLDays, e.Spec.TTLAfterFinished = test.days, test.after
 			if test.completed {
 				e.Status.CompletedAt = &finished
 			}
