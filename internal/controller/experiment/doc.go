@@ -72,7 +72,7 @@
 // the address of the cluster is, which Workflows get: a host that is neither an IP address nor a name is none.
 //
 // An existing target's cluster is there already: the kubeconfig that the user names is registered, and nothing is made
-// or deleted. It may be others' too, so the namespace has such a name there, and stays, empty, because the manager
+// or deleted. It may be others' too, so the namespace has such a name there, and stays, because the manager
 // talks to no cluster but the hub. What the kubeconfig says of its address, which must be a plain URL because it is its
 // author's text and Workflows get it, is kept as an annotation of the Application, which saves reading the Secret
 // again.
