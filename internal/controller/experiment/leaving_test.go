@@ -216,8 +216,8 @@ func TestTargetIsGivenMoreTime(t *testing.T) {
 	}
 }
 
-// What keeps a target from going is told of the target, and the verdict stands.
-func TestTargetThatMayNotGo(t *testing.T) {
+// What keeps a target from going is told of the target, and the verdict stands: neither hides the other.
+func TestNote26TargetThatMayNotGo(t *testing.T) {
 	l := loadTest(t)
 	l.settle(l.play)
 	l.forbid("delete", "Application")

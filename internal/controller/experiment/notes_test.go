@@ -587,6 +587,28 @@ func TestNote62SamplesCanBeApplied(t *testing.T) {
 	}
 }
 
+// What the hub needs stands in the README for each type of cluster that there is.
+func TestReadmeTellsOfEveryCluster(t *testing.T) {
+	readme, err := os.ReadFile(repository + "/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(readme), "What the hub needs for each cluster type:\n\n")
+	table, _, _ = strings.Cut(table, "\n\n")
+	all := definitions(t)
+	i := slices.IndexFunc(all, func(crd apiextensionsv1.CustomResourceDefinition) bool { return crd.Spec.Names.Kind == "Experiment" })
+	targets := all[i].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["targets"]
+	types := targets.Items.Schema.Properties["cluster"].Properties["type"].Enum
+	if len(types) < 6 {
+		t.Fatalf("there are %d types: this test proves nothing", len(types))
+	}
+	for _, one := range types {
+		if name := strings.Trim(string(one.Raw), `"`); !strings.Contains(table, "\n| `"+name+"` | ") {
+			t.Errorf("it does not tell what the hub needs for clusters of type %s", name)
+		}
+	}
+}
+
 var selectors = regexp.MustCompile("(?:\\s-l[ =]?|--selector[ =])['\"]?([^\\s'\"`]+)")
 
 // A command that the README tells finds something: what it selects by is on what the manager makes.
