@@ -30,8 +30,7 @@ func privilegesOf(template map[string]any) privileges {
 			p.add("label %s %s", name, hashOf(value))
 		}
 	}
-	pod, _, _ := unstructured.NestedFieldNoCopy(template, "spec")
-	spec, _ := pod.(map[string]any)
+	spec := podOf(template)
 	mounted, claims := mounts(byName(objects(spec["volumes"])), containers(spec)), byName(objects(spec["resourceClaims"]))
 	p.pod(spec, mounted)
 	for _, c := range containers(spec) {
@@ -130,8 +129,7 @@ type process struct {
 // processes are the containers of a template, the first alone of those that may do the same. Secrets are not among what they have:
 // whatever one container of a pod can read it can hand to the others.
 func processes(template map[string]any) (all []process) {
-	pod, _, _ := unstructured.NestedFieldNoCopy(template, "spec")
-	spec, _ := pod.(map[string]any)
+	spec := podOf(template)
 	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
 	volumes, claims, seen := byName(objects(spec["volumes"])), byName(objects(spec["resourceClaims"])), map[string]bool{}
 	for _, c := range containers(spec) {

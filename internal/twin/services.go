@@ -135,8 +135,7 @@ func podsOf(source *unstructured.Unstructured, template map[string]any) pods {
 
 // portsOf are the names of the ports that containers of a template have.
 func portsOf(template map[string]any) (names []string) {
-	pod, _ := template["spec"].(map[string]any)
-	for _, c := range containers(pod) {
+	for _, c := range containers(podOf(template)) {
 		for _, port := range objects(c["ports"]) {
 			names = append(names, nameOf(port))
 		}

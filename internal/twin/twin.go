@@ -179,11 +179,11 @@ func (w Wanted) refuse(kind kind, source *unstructured.Unstructured, from map[st
 	if source.GetLabels()[LabelRole] == RoleExperiment { // o10
 		return invalid("sourceRef", "%s %s is itself a twin; name the workload that it is one of", source.GetKind(), source.GetName())
 	}
-	if path := tooLong(w.Override, "overrideSpec"); path != "" {
-		return invalid(path, "a list of a twin has %d elements at most", mostElements)
+	if path, is := tooLong(w.Override); is {
+		return invalid("overrideSpec"+path, "a list of a twin has %d elements at most", mostElements)
 	}
-	if path := tooLong(from, "spec"); path != "" {
-		return invalid("sourceRef", "%s %s has more than %d elements in %s, which is more than a twin may have", source.GetKind(), source.GetName(), mostElements, path)
+	if path, is := tooLong(from); is {
+		return invalid("sourceRef", "%s %s has more than %d elements in spec%s, which is more than a twin may have", source.GetKind(), source.GetName(), mostElements, path)
 	}
 	return kind.refuse(w.Override)
 }
@@ -192,34 +192,32 @@ func (w Wanted) refuse(kind kind, source *unstructured.Unstructured, from map[st
 // at what pods may do: without a bound one override would keep the manager busy for minutes.
 const mostElements = 1000
 
-// tooLong is the path of a list with more elements; empty if there is none.
-func tooLong(value any, path string) string {
+// tooLong is the path, within a value, of a list with more elements, if there is one: of several always the same.
+func tooLong(value any) (path string, is bool) {
 	switch of := value.(type) {
 	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(of)) {
-			if found := tooLong(of[name], path+"."+name); found != "" {
-				return found
+		for name := range of {
+			if below, found := tooLong(of[name]); found {
+				path, is = max(path, "."+name+below), true
 			}
 		}
 	case []any:
 		if len(of) > mostElements {
-			return path
+			return "", true
 		}
 		for i := range of {
-			if found := tooLong(of[i], fmt.Sprintf("%s[%d]", path, i)); found != "" {
-				return found
+			if below, found := tooLong(of[i]); found {
+				return fmt.Sprintf("[%d]%s", i, below), true
 			}
 		}
 	}
-	return ""
+	return path, is
 }
 
 // mounts is an error if the pods use a volume of the source's that one pod alone may use: the twin's would wait for it
 // for ever, or the source's next would wait for the twin's (p6).
 func (w Wanted) mounts(template, spec map[string]any) error {
-	theirs, _, _ := unstructured.NestedMap(template, "spec")
-	pod, _, _ := unstructured.NestedMap(spec, "template", "spec")
-	for _, claim := range both(claimsOf(pod), claimsOf(theirs)) {
+	for _, claim := range both(claimsOf(podOf(templateOf(spec))), claimsOf(podOf(template))) {
 		if slices.Contains(w.Claims[claim], string(corev1.ReadWriteOncePod)) {
 			return invalid("overrideSpec.template.spec.volumes", "PersistentVolumeClaim %s is for one pod alone (ReadWriteOncePod), which is the source's; "+
 				"put another volume in its place (with mergeStrategy Strategic beside persistentVolumeClaim: null)", claim)
@@ -334,6 +332,12 @@ func templateOf(spec map[string]any) map[string]any {
 	return template
 }
 
+// podOf is what a template says of its pods.
+func podOf(template map[string]any) map[string]any {
+	pod, _ := template["spec"].(map[string]any)
+	return pod
+}
+
 // labelsOf are the labels of a template.
 func labelsOf(template map[string]any) map[string]string {
 	values, _, _ := unstructured.NestedStringMap(template, "metadata", "labels")
@@ -412,8 +416,7 @@ func sanitiseTemplate(template map[string]any, prefixes []string) map[string]any
 
 // accountOf is an error where an override names the account of the pods by an old name, which the server takes no notice of.
 func accountOf(spec map[string]any) error {
-	pod, _, _ := unstructured.NestedFieldNoCopy(spec, "template", "spec")
-	of, _ := pod.(map[string]any)
+	of := podOf(templateOf(spec))
 	if name, old := of["serviceAccountName"], of["serviceAccount"]; name != nil && old != nil && name != old {
 		return invalid("overrideSpec.template.spec.serviceAccount", "it is the old name of serviceAccountName, and has no effect beside it; set serviceAccountName")
 	}
@@ -422,8 +425,7 @@ func accountOf(spec map[string]any) error {
 
 // annotationsRead are those that variables of containers are made of.
 func annotationsRead(template map[string]any) (all []string) {
-	spec, _ := template["spec"].(map[string]any)
-	for _, c := range containers(spec) {
+	for _, c := range containers(podOf(template)) {
 		for _, variable := range objects(c["env"]) {
 			field, _, _ := unstructured.NestedString(variable, "valueFrom", "fieldRef", "fieldPath")
 			if kind, name, is := metadataOf(field); is && kind == "annotations" {

@@ -128,8 +128,7 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 			warn(WarnStaticAddress, "The annotation %s of the pods gives them an address that the source's may have", name)
 		}
 	}
-	pod, _, _ := unstructured.NestedMap(spec, "template", "spec")
-	theirs, _, _ := unstructured.NestedMap(from, "template", "spec")
+	pod, theirs := podOf(templateOf(spec)), podOf(templateOf(from))
 	has := byName(containers(theirs))
 	for _, c := range containers(pod) {
 		if has[nameOf(c)] == nil {
@@ -273,9 +272,7 @@ func claimsOf(pod map[string]any) (all []string) {
 // Claims are the PersistentVolumeClaims that the pods of a template use, sorted. Those that an override names beside them are of
 // nobody's: whether the source's pods get on with the twin's does not depend on them.
 func Claims(template map[string]any) []string {
-	pod, _, _ := unstructured.NestedFieldNoCopy(template, "spec")
-	spec, _ := pod.(map[string]any)
-	all := claimsOf(spec)
+	all := claimsOf(podOf(template))
 	slices.Sort(all)
 	return slices.Compact(all)
 }
