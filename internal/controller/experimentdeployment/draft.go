@@ -1,8 +1,7 @@
 package experimentdeployment
 
 import (
-	"crypto/sha256"
-	"encoding/json"
+	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,8 +12,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/twin"
 )
 
-// recipe is everything that a twin is made of, and all that make looks at: as JSON it tells recipes apart, because what the API
-// server gets of a twin is JSON, too.
+// recipe is everything that a twin is made of, and all that make looks at. It is kept, so that nothing of it may be changed.
 type recipe struct {
 	// Owner has its name, namespace and UID alone.
 	Owner metav1.ObjectMeta
@@ -22,9 +20,7 @@ type recipe struct {
 	Source map[string]any
 	// SourceName is its name as the owner says it, and Pinned its generation when it was pinned; empty where it is not.
 	SourceName, Pinned string
-	// Override as it was written, of which Wanted has what it says: a number may be written in several ways.
-	Override []byte
-	Wanted   twin.Wanted
+	Wanted             twin.Wanted
 }
 
 // draft is a twin as it is wanted, with its marks. Passes share it: nothing of it may be changed.
@@ -65,22 +61,20 @@ const lately = 1024
 func newDrafts() *drafts { return &drafts{lru.New(lately)} }
 
 type keptDraft struct {
-	of    [sha256.Size]byte
+	of    recipe
 	draft draft
 }
 
-// of is what the recipe makes.
+// of is what the recipe makes. Mostly the source is the very object of the cache that it was, which takes no look at what is in it.
 func (d *drafts) of(r recipe) draft {
-	raw, err := json.Marshal(r)
-	if d == nil || err != nil {
+	if d == nil {
 		return r.make()
 	}
-	of := sha256.Sum256(raw)
-	if known, ok := d.known.Get(r.Owner.UID); ok && known.(keptDraft).of == of {
+	if known, ok := d.known.Get(r.Owner.UID); ok && reflect.DeepEqual(known.(keptDraft).of, r) {
 		return known.(keptDraft).draft
 	}
 	made := r.make()
-	d.known.Add(r.Owner.UID, keptDraft{of, made})
+	d.known.Add(r.Owner.UID, keptDraft{r, made})
 	return made
 }
 

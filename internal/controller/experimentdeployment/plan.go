@@ -387,7 +387,7 @@ func (f facts) build(source *unstructured.Unstructured) (*draft, conditions.Step
 	}
 	r := recipe{
 		Owner:  metav1.ObjectMeta{Namespace: f.owner.Namespace, Name: f.owner.Name, UID: f.owner.UID},
-		Source: source.Object, SourceName: f.owner.Spec.SourceRef.Name, Override: f.owner.Spec.OverrideSpec.Raw,
+		Source: source.Object, SourceName: f.owner.Spec.SourceRef.Name,
 		Wanted: twin.Wanted{
 			Now:  now,
 			Name: key(f.owner).Name, For: kube.LabelValue(f.owner.Name), Replicas: f.owner.Spec.Replicas,
