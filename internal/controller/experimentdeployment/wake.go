@@ -89,7 +89,16 @@ var revisions = []string{"deployment.kubernetes.io/revision", "rollout.argoproj.
 func alike(before, now client.Object) bool {
 	was, ok := before.(*unstructured.Unstructured)
 	is, both := now.(*unstructured.Unstructured)
-	return ok && both && twin.Read(was) == twin.Read(is) && equality.Semantic.DeepEqual(visible(was), visible(is))
+	return ok && both && toldOf(was) == toldOf(is) && equality.Semantic.DeepEqual(visible(was), visible(is))
+}
+
+// toldOf is how a twin is to a pass over its owner: of a new one it is nothing to tell of that its controller has seen it, and made no pods yet.
+func toldOf(u *unstructured.Unstructured) twin.State {
+	s := twin.Read(u)
+	if u.GetGeneration() == 1 && s.Replicas == 0 && (s.Empty || s.Reason == twin.ReasonNotObserved) {
+		return twin.State{Empty: true}
+	}
+	return s
 }
 
 // visible are the metadata of a twin without what changes with everything.

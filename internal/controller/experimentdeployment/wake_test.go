@@ -123,6 +123,37 @@ func TestNewsOfTwins(t *testing.T) {
 	}
 }
 
+// That the controller of a new twin has seen it wakes nobody, as nothing is told of that (TestCreatedWithoutPods); all else does.
+func TestNewsOfATwinWithoutPods(t *testing.T) {
+	for name, test := range map[string]struct {
+		generation int64
+		status     string
+		wakes      bool
+	}{
+		"none yet":           {1, `{observedGeneration: 1, unavailableReplicas: 1}`, false},
+		"one":                {1, `{observedGeneration: 1, replicas: 1, updatedReplicas: 1}`, true},
+		"refused":            {1, `{observedGeneration: 1, conditions: [{type: ReplicaFailure, status: "True"}]}`, true},
+		"stuck":              {1, `{observedGeneration: 1, conditions: [{type: Progressing, status: "False"}]}`, true},
+		"none of a later":    {2, `{observedGeneration: 2}`, true},
+		"of an old one, one": {2, `{observedGeneration: 1, replicas: 1}`, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := settled(t, newFacts(t, `{}`)).seen.Twin
+			before.SetGeneration(test.generation)
+			before.Object["status"] = map[string]any{}
+			before.SetResourceVersion("1")
+			after := before.DeepCopy()
+			after.SetResourceVersion("2")
+			after.Object["status"] = object(t, test.status).Object
+			n := 0
+			(&Reconciler{}).news(woken(&n)).Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, nil)
+			if (n == 1) != test.wakes {
+				t.Errorf("it wakes %d times", n)
+			}
+		})
+	}
+}
+
 // What is looked at again anyway, and what goes, wakes; what is no twin does not.
 func TestNewsOfOthers(t *testing.T) {
 	u, n := settled(t, newFacts(t, `{}`)).seen.Twin, 0
