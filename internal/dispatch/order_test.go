@@ -505,6 +505,25 @@ func shapes(n int) map[string]Spec {
 	}
 }
 
+// A plan of 10,000 targets costs what these and their dependencies are, of whatever shape: it is told by what it allocates, which does not
+// depend on what else runs. BenchmarkPlan has the times.
+func TestCost(t *testing.T) {
+	for name, spec := range shapes(10_000) {
+		t.Run(name, func(t *testing.T) {
+			states := make([]State, len(spec.Targets))
+			cost := testing.Benchmark(func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					mustNew(b, spec).Next(Shutdown, states, Policy{})
+				}
+			})
+			if kib := cost.AllocedBytesPerOp() >> 10; kib > 4<<10 || cost.AllocsPerOp() > 12_000 {
+				t.Errorf("it takes %d KiB, in %d pieces", kib, cost.AllocsPerOp())
+			}
+		})
+	}
+}
+
 func BenchmarkPlan(b *testing.B) {
 	for name, spec := range shapes(10_000) {
 		b.Run(name, func(b *testing.B) {
