@@ -104,6 +104,39 @@ func TestStoppedWhileItHangs(t *testing.T) {
 	}
 }
 
+// Where there is no room for what was done, what is known is written once more, leaner: of whoever is told to stop both writes together
+// have the time of one, and he has come to his end before he is killed.
+func TestStoppedWithoutRoom(t *testing.T) {
+	full := newWorld(t)
+	full.mustComplete(shutdown)
+	for each, written := range map[time.Duration]bool{flushTime/2 - time.Second: true, flushTime/2 + time.Second: false} {
+		t.Run(each.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				const stop = 15 * time.Second
+				time.AfterFunc(stop, cancel)
+				w, last := newWorld(t), 0
+				w.limit, w.lag = len(full.stored)-10, 0
+				r, took := w.runSlow(ctx, shutdown, func(_ int, result *Result) time.Duration {
+					if result == nil {
+						return 0
+					}
+					if last++; last == 1 { // which nobody answers
+						return -1
+					}
+					return each
+				})
+				if r.Completed || last != 3 || took > stop+grace+flushTime {
+					t.Errorf("after %s and %d writes: %+v", took, last, r)
+				}
+				if told := w.told != nil && w.told.Reason == ReasonRestorePointTooLarge; told != written {
+					t.Errorf("after %s it is written %v", took, w.told)
+				}
+			})
+		})
+	}
+}
+
 // silence takes requests, and answers none.
 type silence struct{}
 
