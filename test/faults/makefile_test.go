@@ -43,6 +43,42 @@ func TestTargetsNameTests(t *testing.T) {
 	}
 }
 
+// silent is what keeps a recipe that fails from failing its target: a command whose failure is ignored or left behind in the
+// background, and one whose output is an argument, of which nobody asks how it ended.
+var silent = regexp.MustCompile(`^\t@?-|\|\| *(true\b|:( |$)|exit 0\b)|[^&>]&( |$)|[^=]\$\$\((go|make|hack/)`)
+
+func TestTargetsFail(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(env.Root(), "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"SHELL := bash\n", ".SHELLFLAGS := -euo pipefail -c\n"} {
+		if !strings.Contains(string(makefile), want) {
+			t.Errorf("there is no %q", want)
+		}
+	}
+	for line := range strings.Lines(string(makefile)) {
+		if line = strings.TrimSuffix(line, "\n"); silent.MatchString(line) || strings.HasPrefix(line, ".IGNORE") {
+			t.Errorf("that it fails is no failure of its target: %s", line)
+		}
+	}
+}
+
+func TestSilent(t *testing.T) {
+	for line, is := range map[string]bool{
+		"\t@go test ./...": false,
+		"\t-go test ./...": true, "\t@-rm -rf bin": true,
+		"\t@go test ./... || true": true, "\t@go test ./... || :": true, "\t@a || { echo b >&2; exit 1; }": false,
+		"\t@a &": true, "\t@a & b": true, "\t@a && b 2>&1": false,
+		"\t@go test -count=1 $$(go list ./... | grep -v x)": true, "\t@packages=$$(go list ./...); go test $$packages": false,
+		"\t@git diff && [[ -z $$(git ls-files) ]] || { exit 1; }": false,
+	} {
+		if silent.MatchString(line) != is {
+			t.Errorf("%q: %t", line, !is)
+		}
+	}
+}
+
 func TestNamed(t *testing.T) {
 	for line, ok := range map[string]bool{
 		"go test $(call swept,...) -run TestSweep":                      true,
