@@ -112,6 +112,11 @@ func (l *Lab) install(ctx context.Context, i Installation) error {
 	if err := l.InstallSchemas(ctx, fromRoot(i.CRDs)...); err != nil {
 		return err
 	}
+	// The garbage collector knows kinds from its start, and looks for others every half a minute: so long a reference would wait
+	// for it, and whatever is compared with that might.
+	if err := l.RestartControllerManager(ctx); err != nil {
+		return err
+	}
 	var err error
 	if l.client, err = client.New(config, client.Options{}); err != nil {
 		return fmt.Errorf("building client: %w", err)
