@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -94,14 +95,19 @@ func (l *Lab) Begin(ctx context.Context, namespaces ...string) (*Manager, error)
 // Counted are the stories of the objects of a namespace that count, and an error of those
 // that do not.
 func (l *Lab) Counted(namespace string, n int) []*Story {
-	return l.counted(l.Watcher, l.Subject.Needs, namespace, n)
+	return l.CountedOf(l.Subject, namespace, n)
 }
 
-func (l *Lab) counted(watcher *Watcher, needs []string, namespace string, n int) []*Story {
+// CountedOf are those of a kind that lives beside the subject.
+func (l *Lab) CountedOf(kind *Subject, namespace string, n int) []*Story {
+	return l.counted(l.Watcher, kind, namespace, n)
+}
+
+func (l *Lab) counted(watcher *Watcher, kind *Subject, namespace string, n int) []*Story {
 	stories := watcher.Stories(namespace)
 	var counted []*Story
 	for _, s := range stories {
-		if missing := s.lacks(needs); missing != "" {
+		if missing := s.lacks(kind.needs()); missing != "" {
 			l.Fail(fmt.Errorf("%s/%s does not count: the watcher has not seen %q", s.Namespace, s.Name, missing))
 			continue
 		}
@@ -111,6 +117,15 @@ func (l *Lab) counted(watcher *Watcher, needs []string, namespace string, n int)
 		l.Fail(fmt.Errorf("%d of %d objects count", len(counted), n))
 	}
 	return counted
+}
+
+// needs are the marks without which an object does not count: a reaction that nobody sees would not be a slow one.
+func (s *Subject) needs() []string {
+	needs := slices.Clone(s.Needs)
+	for _, r := range s.Reactions {
+		needs = append(needs, r.Cause, r.Effect)
+	}
+	return needs
 }
 
 func (s *Story) lacks(needs []string) string {

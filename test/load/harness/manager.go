@@ -29,9 +29,9 @@ type Manager struct {
 	probes  string
 	metrics string
 	pprof   string
-	// ended says that it was told to end, when its log had the length of logged.
-	ended  bool
-	logged int64
+	// ended says that it was told to end, when its log had the length of logged, and killed by what it was.
+	ended, killed bool
+	logged        int64
 }
 
 // StartManager starts a manager as its ServiceAccount, with leader election and otherwise its
@@ -106,6 +106,7 @@ func (m *Manager) over() bool {
 // Kill ends the manager as the kernel does when memory is short.
 func (m *Manager) Kill() error {
 	m.ends()
+	m.killed = true
 	return syscall.Kill(m.PID, syscall.SIGKILL)
 }
 
@@ -115,10 +116,17 @@ func (m *Manager) Terminate() error {
 	return syscall.Kill(m.PID, syscall.SIGTERM)
 }
 
-// End asks the manager to end, and waits.
+// End asks the manager to end, and waits. One that does not end well, however it was asked to, is an error.
 func (m *Manager) End() error {
 	m.ends()
-	return m.Stop()
+	if err := m.Stop(); err != nil {
+		return err
+	}
+	<-m.Exited()
+	if err := m.Err(); err != nil && !m.killed {
+		return fmt.Errorf("asked to end, the manager did not do so well: %w", err)
+	}
+	return nil
 }
 
 func (m *Manager) ends() {

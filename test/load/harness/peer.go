@@ -113,7 +113,7 @@ func (p *RunningPeer) Close(ctx context.Context, namespace string, n int, f meas
 	f.Put("peer_calls", (calls-p.from)/float64(n))
 	used := p.lab.window.usage.Programs[filepath.Base(p.Program)]
 	f.Put("peer_cpu_manager", measure.Milliseconds(used)/float64(n))
-	PutReactions("peer_", p.Subject.Reactions, p.lab.counted(p.watcher, p.Subject.Needs, namespace, n), f)
+	PutReactions("peer_", p.Subject.Reactions, p.lab.counted(p.watcher, p.Subject, namespace, n), f)
 	return nil
 }
 

@@ -52,7 +52,7 @@ type Subject struct {
 	Watched []Watched
 	// Story tells what an event means. It must not keep the object.
 	Story func(Event) Beat
-	// Needs are the marks without which an object does not count.
+	// Needs are the marks without which an object does not count, beside those of its reactions.
 	Needs []string
 	// Created, Acted, Done, Held, Refused and Gone are marks: its creation, the manager's first
 	// write, the end, where objects of the variants Held and Refused stay, and its deletion.

@@ -30,17 +30,15 @@ func noisyNeighbour(ctx context.Context, l *harness.Lab, n int) (measure.Figures
 			return nil, err
 		}
 	}
-	created := make(chan error, 1)
-	go func() { created <- l.CreateAll(ctx, noisy, "noisy", n, harness.Plain) }()
-	var beside []time.Duration
-	for i := 0; l.Watcher.Count(noisy, l.Subject.Done) < n; i++ {
-		d, err := life(ctx, l, l.Subject, quiet, fmt.Sprintf("beside-%d", i), patience(n))
-		if err != nil {
-			return nil, err
+	meanwhile, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	go func() {
+		if err := l.CreateAll(meanwhile, noisy, "noisy", n, harness.Plain); err != nil {
+			end(err)
 		}
-		beside = append(beside, d)
-	}
-	if err := <-created; err != nil {
+	}()
+	beside, err := besides(meanwhile, l, l.Subject, quiet, noisy, n, time.Now())
+	if err != nil {
 		return nil, err
 	}
 	f := measure.Figures{}
@@ -55,6 +53,22 @@ func noisyNeighbour(ctx context.Context, l *harness.Lab, n int) (measure.Figures
 	f.Put("beside_max_ms", measure.Quantile(beside, 1))
 	f.Put("slower", measure.Quantile(beside, 0.5)/measure.Quantile(before, 0.5))
 	return f, nil
+}
+
+// besides are the lives of objects of a kind, one after the other, until n of the subject's in another namespace are done, who began
+// at some time, and for whom nobody waits for ever.
+func besides(ctx context.Context, l *harness.Lab, of *harness.Subject, namespace, other string, n int, began time.Time) (lives []time.Duration, err error) {
+	for l.Watcher.Count(other, l.Subject.Done) < n {
+		if time.Since(began) > patience(n) {
+			return nil, fmt.Errorf("%d of %d objects are %q after %s", l.Watcher.Count(other, l.Subject.Done), n, l.Subject.Done, patience(n))
+		}
+		d, err := life(ctx, l, of, namespace, fmt.Sprintf("beside-%d", len(lives)), patience(n))
+		if err != nil {
+			return nil, err
+		}
+		lives = append(lives, d)
+	}
+	return lives, nil
 }
 
 // life is how long an object of a kind takes from its creation to its end.

@@ -3,6 +3,8 @@ package scenario
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/labkeeper/labkeeper/test/load/harness"
@@ -38,14 +40,9 @@ func night(ctx context.Context, l *harness.Lab, n int) (measure.Figures, error) 
 	if err := until(ctx, at); err != nil {
 		return nil, err
 	}
-	beside := 0
-	for ; l.Watcher.Count(namespace, l.Subject.Done) < n; beside++ {
-		if time.Since(at) > patience(n) {
-			return nil, fmt.Errorf("%d of %d objects are %q after %s", l.Watcher.Count(namespace, l.Subject.Done), n, l.Subject.Done, patience(n))
-		}
-		if _, err := life(ctx, l, guest, guests, fmt.Sprintf("beside-%d", beside), patience(n)); err != nil {
-			return nil, err
-		}
+	beside, err := besides(ctx, l, guest, guests, namespace, n, at)
+	if err != nil {
+		return nil, err
 	}
 	f := measure.Figures{}
 	if err := window.Close(ctx, n, f); err != nil {
@@ -54,11 +51,8 @@ func night(ctx context.Context, l *harness.Lab, n int) (measure.Figures, error) 
 	total, _ := completion(l.Counted(namespace, n), l.Subject.Done, at)
 	f.Put("total_s", total.Seconds())
 	f.Put("rate", float64(n)/total.Seconds())
-	var stories []*harness.Story
-	for i := range beside {
-		stories = append(stories, l.Watcher.Story(guests, fmt.Sprintf("beside-%d", i)))
-	}
-	f.Put("guests", float64(beside))
+	stories := slices.DeleteFunc(l.CountedOf(guest, guests, warm+len(beside)), func(s *harness.Story) bool { return !strings.HasPrefix(s.Name, "beside-") })
+	f.Put("guests", float64(len(beside)))
 	harness.PutReactions("guest_", guest.Reactions, stories, f)
 	heap, err := m.Heap(ctx)
 	f.Put("heap_mb", heap/1e6)
