@@ -54,6 +54,10 @@ type catch struct {
 	undisturbed, undisturbedOf, points, pointsOf int
 	oracles                                      map[string]int
 	first                                        string
+	// absolute says that it broke a rule for which nothing is compared. Where it did not, and shows undisturbed, a sweep has the same
+	// bug in its references, and itself and itselfOf are how often it was caught beside those.
+	absolute         bool
+	itself, itselfOf int
 	// late are plans that only did not come to their end, which may be of the machine.
 	late []planned
 	err  error
@@ -61,6 +65,11 @@ type catch struct {
 }
 
 func (c *catch) caught() bool { return c.undisturbed+c.points > 0 }
+
+// beside says that the bug shows beside a manager without it only: a sweep, which compares the manager with itself, does not find it.
+func (c *catch) beside() bool {
+	return c.undisturbed > 0 && !c.absolute && c.points == 0 && c.itselfOf > 0 && c.itself == 0
+}
 
 // UpToDate fails the test for every mutant that edits what is not there any more.
 func UpToDate(t *testing.T, mutants []Mutant) {
@@ -213,8 +222,32 @@ func (h *hunt) play(ctx context.Context, m Mutant, b built) (*catch, error) {
 	if c.undisturbed == 0 || *everywhere {
 		c.points, c.pointsOf = c.count(ctx, bugged, disturbed)
 	}
+	if c.undisturbed > 0 && !c.absolute && !*firstCatch {
+		c.byItself(ctx, bugged, undisturbed)
+	}
 	c.took = time.Since(begun)
 	return c, ctx.Err()
+}
+
+// byItself plays a bug that shows undisturbed as a sweep does, whose references have it, too.
+func (c *catch) byItself(ctx context.Context, bugged *trial, plans []planned) {
+	alone := *bugged
+	alone.Told = nil
+	for _, p := range plans {
+		found := len(alone.report.Verdicts)
+		reference, err := alone.reference(ctx, p.Workload)
+		if c.itselfOf++; err != nil || len(alone.report.Verdicts) > found { // either fails a sweep
+			c.itself++
+			continue
+		}
+		var disturbed []planned
+		for _, plan := range Every(c.mutant.modes(), p.Workload, reference) {
+			disturbed = append(disturbed, planned{Plan: plan, reference: reference})
+		}
+		other := &catch{mutant: c.mutant, oracles: map[string]int{}}
+		caught, of := other.count(ctx, &alone, disturbed)
+		c.itself, c.itselfOf = c.itself+caught, c.itselfOf+of
+	}
 }
 
 // reference is that of a workload, which is played when it is needed for the first time.
@@ -333,6 +366,7 @@ func (c *catch) note(p planned, findings []Finding) int {
 			line, _, _ := strings.Cut(f.String(), "\n")
 			c.first = fmt.Sprintf("%s, %s: %s", p.Workload.Name, p.Fault, line[:min(len(line), 300)])
 		}
+		c.absolute = c.absolute || f.absolute()
 		oracles[f.Oracle] = true
 		c.oracles[f.Oracle] += 0
 	}
@@ -347,23 +381,29 @@ func (c *catch) caughtBy() bool { return len(c.oracles) > 0 }
 // printCatches prints the table of mutants.
 func printCatches(catches []*catch, took time.Duration) {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "mutant\troot cause\tundisturbed\tpoints\toracles\ttime")
-	survivors := 0
+	fmt.Fprintln(table, "mutant\troot cause\tundisturbed\tby itself\tpoints\toracles\ttime")
+	survivors, beside := 0, 0
 	for _, c := range catches {
 		var oracles []string
 		for _, oracle := range slices.Sorted(maps.Keys(c.oracles)) {
 			oracles = append(oracles, fmt.Sprintf("%s %d", oracle, c.oracles[oracle]))
 		}
-		points := fmt.Sprintf("%d of %d", c.points, c.pointsOf)
-		if c.pointsOf == 0 {
-			points = "-"
-		}
 		if !c.caught() {
 			survivors++
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d of %d\t%s\t%s\t%s\n", c.mutant.Name, c.mutant.RootCause, c.undisturbed, c.undisturbedOf,
-			points, strings.Join(oracles, ", "), c.took.Round(time.Second))
+		if c.beside() {
+			beside++
+		}
+		fmt.Fprintf(table, "%s\t%s\t%d of %d\t%s\t%s\t%s\t%s\n", c.mutant.Name, c.mutant.RootCause, c.undisturbed, c.undisturbedOf,
+			counted(c.itself, c.itselfOf), counted(c.points, c.pointsOf), strings.Join(oracles, ", "), c.took.Round(time.Second))
 	}
 	_ = table.Flush()
-	fmt.Printf("%d mutants, %d not caught, in %s\n", len(catches), survivors, took.Round(time.Second))
+	fmt.Printf("%d mutants, %d not caught, %d only beside the manager without the bug, in %s\n", len(catches), survivors, beside, took.Round(time.Second))
+}
+
+func counted(n, of int) string {
+	if of == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d of %d", n, of)
 }

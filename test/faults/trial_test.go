@@ -116,3 +116,26 @@ func TestCatchOfLateMutants(t *testing.T) {
 		}
 	}
 }
+
+// A bug that shows by comparison alone, and undisturbed, is in the references of a sweep, too.
+func TestBesideTheManagerWithoutTheBug(t *testing.T) {
+	compared, absolute := []Finding{{"O1", "the end is another"}}, []Finding{{"O1", "the end is another"}, {"O7", "went back"}}
+	for name, test := range map[string]struct {
+		findings []Finding
+		catch    catch
+		beside   bool
+	}{
+		"never caught":            {nil, catch{itselfOf: 9}, false},
+		"by comparison":           {compared, catch{undisturbed: 1, itselfOf: 9}, true},
+		"by itself, too":          {compared, catch{undisturbed: 1, itselfOf: 9, itself: 1}, false},
+		"not played by itself":    {compared, catch{undisturbed: 1}, false},
+		"disturbed":               {compared, catch{points: 1, pointsOf: 9}, false},
+		"by what is always wrong": {absolute, catch{undisturbed: 1, itselfOf: 9}, false},
+	} {
+		c := test.catch
+		c.oracles = map[string]int{}
+		if c.note(planned{}, test.findings); c.beside() != test.beside {
+			t.Errorf("%s: %t", name, c.beside())
+		}
+	}
+}

@@ -24,5 +24,6 @@
 // -overlay), so that the product has no switch for any of them. An edit that does not fit the
 // source any more fails, and says so; then it is to be written anew. -mutants.only=a,b plays
 // some, -mutants.first ends each at its first catch, and -mutants.all plays every write of
-// those that show undisturbed as well.
+// those that show undisturbed as well. Those that show so by comparison alone are played "by itself", too: as a sweep
+// would, beside references that have the bug.
 package experiment
