@@ -27,3 +27,6 @@ var mutants = []faults.Mutant{
 		Workloads: []string{"unprotected"},
 	},
 }
+
+// Lists are what is played, and the bugs that are planted.
+func Lists() ([]faults.Workload, []faults.Mutant) { return workloads, mutants }

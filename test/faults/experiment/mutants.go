@@ -181,7 +181,8 @@ func (s *scope) told() bool {
 	{
 		Name: "told-by-the-cache", RootCause: "what is said for good is what a cache has of before",
 		Edits:     unversioned,
-		Workloads: []string{"workflow-fails"}, Modes: []faults.Mode{faults.Behind},
+		Workloads: []string{"workflow-fails", "delete-failed", "edit-failed", "late-running", "workflow-deleted", "away-workflow-replaced"},
+		Modes:     []faults.Mode{faults.Travel, faults.Behind, faults.Forgetful},
 	},
 	{
 		Name: "verdict-of-another-cluster", RootCause: "a verdict rests on a cluster by name: another has taken its place",
@@ -390,3 +391,6 @@ func (s *scope) told() bool {
 		Workloads: []string{"connection-late"},
 	},
 }
+
+// Lists are what is played, and the bugs that are planted.
+func Lists() ([]faults.Workload, []faults.Mutant) { return workloads, mutants }

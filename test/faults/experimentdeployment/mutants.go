@@ -116,3 +116,6 @@ func known(owner *v1alpha1.ExperimentDeployment) string {
 		Workloads: []string{"deployment"}, Modes: []faults.Mode{faults.Conflicts},
 	},
 }
+
+// Lists are what is played, and the bugs that are planted.
+func Lists() ([]faults.Workload, []faults.Mutant) { return workloads, mutants }

@@ -176,6 +176,11 @@ func without(kinds ...string) moment {
 	}
 }
 
+// going is when somebody has asked it to go.
+func going(s faults.State) bool {
+	return slices.ContainsFunc(s.Of("ExperimentDeployment"), func(e *unstructured.Unstructured) bool { return e.GetDeletionTimestamp() != nil })
+}
+
 var gone = without("ExperimentDeployment", "Deployment", "StatefulSet", "Rollout", "ControllerRevision")
 
 // Actions.
@@ -204,6 +209,17 @@ func edit(patch string) action {
 	return func(ctx context.Context, s *faults.Stage) error {
 		return s.Client.Patch(ctx, theOwner(s), client.RawPatch(types.MergePatchType, []byte(patch)))
 	}
+}
+
+func kill(_ context.Context, s *faults.Stage) error { return s.StopManager(true) }
+
+func start(ctx context.Context, s *faults.Stage) error { return s.StartManager(ctx) }
+
+// removeNamespace deletes it with everything around it.
+func removeNamespace(ctx context.Context, s *faults.Stage) error {
+	namespace := of(s, "v1", "Namespace", s.Namespace)
+	namespace.SetNamespace("")
+	return s.Client.Delete(ctx, namespace)
 }
 
 // mended gives it an image that works.
@@ -320,6 +336,17 @@ var workloads = []faults.Workload{
 		Objects: objects("Deployment", "  ttl: 1h\n"),
 		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), sleep(2*time.Hour))},
 		Done:    gone,
+	},
+	{
+		// The namespace controller takes the kinds in any order. While it does the manager is away, to find the same every time.
+		Name:    "namespace-deleted",
+		Objects: objects("Deployment"),
+		Steps: []faults.Step{
+			faults.At(up(1, zero, anyhow), kill, removeNamespace),
+			faults.At(all(going, without("Deployment")), start),
+		},
+		Done: gone,
+		Logs: []string{"because it is being terminated"}, // events
 	},
 	{
 		Name:    "statefulset-recreated",

@@ -185,3 +185,6 @@ var mutants = []faults.Mutant{
 		Workloads: []string{"sequential"}, Modes: []faults.Mode{faults.Coalesced},
 	},
 }
+
+// Lists are what is played, and the bugs that are planted.
+func Lists() ([]faults.Workload, []faults.Mutant) { return workloads, mutants }
