@@ -40,8 +40,11 @@
 // is written like a hash; it is none where both references have it. A time is compared by how far it is from where the
 // manager's clock began, or from when its object came: a deadline that a restart has moved is a difference. One that
 // lies within the run may be of another clock, and is like any other that does. A field in which the references differ
-// by a hash is compared without that; if they differ by more, they are none. What the manager has created and what
-// belongs to no run would be seen by nobody, so there is none.
+// by a hash is compared without that; if they differ by more, they are none. What the manager has written and what
+// belongs to no run would be seen by nobody, so there is none; nor is anything written that is somebody else's
+// (World.Others), whatever becomes of it.
+//
+// What a workload excepts from the rules (Workload.Breaks, Leaves) its references have need of, or that is a finding.
 //
 // # The order across kinds
 //
@@ -146,6 +149,10 @@
 // broken a rule that no reference is needed for; both are counted, and at the third time fail.
 //
 // # What it does not show
+//
+// The manager is compared with itself: what is wrong in every run alike, and breaks no rule that needs no reference, is
+// in the references, too, as a deadline that is a second longer. Planted bugs are compared with the manager without them,
+// and make sweep-mutants tells which of them a sweep would not find.
 //
 // One fault per run (or the same, far from each other), one worker, and outsides that wait for each other: faults in
 // pairs, and what only a race brings up, are not here. Only writes that the API server stored are points of fault; one

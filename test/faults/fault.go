@@ -95,8 +95,8 @@ const (
 	latestBack = 5 * time.Second
 	// depths are how many writes a manager is put back at most that travels with all kinds.
 	depths = 3
-	// hot is how many attempts of the same write an outage may see. The backoff of the
-	// manager makes five, and events wake it between.
+	// hot is how many attempts of the same write an outage may see, and how many more of it may come through. The backoff of
+	// the manager makes five, and events wake it between.
 	hot = 25
 )
 

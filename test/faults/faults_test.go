@@ -170,8 +170,8 @@ func TestHotLoops(t *testing.T) {
 		}
 	}
 	_, _ = ask(p.url, http.MethodPost, "events", "e")
-	if _, _ = ask(p.url, http.MethodPost, "pods", "a"); p.requests() != 4 {
-		t.Errorf("%d requests beside a write, not 4", p.requests())
+	if _, _ = ask(p.url, http.MethodPost, "pods", "a"); p.requests() != 4 || p.happenings() != 1 {
+		t.Errorf("%d requests beside a write, not 4, of them %d Events", p.requests(), p.happenings())
 	}
 	for name, test := range map[string]struct {
 		run             run
@@ -198,6 +198,32 @@ func TestHotLoops(t *testing.T) {
 		}
 		if got != test.want || len(out) > 1 {
 			t.Errorf("%s: %v, not %q", name, out, test.want)
+		}
+	}
+}
+
+// What is written again and again while something is wrong is a hot loop, whatever the end is.
+func TestWrittenAgain(t *testing.T) {
+	status := Write{Verb: "patch", Name: "road", Subresource: "status", Code: 200}
+	refused := status
+	refused.Code = 409
+	reference := &Reference{Writes: []Write{status, status}, events: 5}
+	for name, test := range map[string]struct {
+		write     Write
+		n, events int
+		reference *Reference
+		hot       bool
+	}{
+		"some more than usual": {status, 2 + hot, 5 + hot, reference, false},
+		"too often":            {status, 3 + hot, 0, reference, true},
+		"refused":              {refused, 3 + hot, 0, reference, false}, // which is counted elsewhere
+		"of a reference":       {status, 3 + hot, 6 + hot, nil, false},
+		"Events without end":   {status, 2, 6 + hot, reference, true},
+	} {
+		r := &run{proxy: &proxy{writes: slices.Repeat([]Write{test.write}, test.n), events: test.events}}
+		var out findings
+		if r.judgeBusy(&out, test.reference); (len(out) == 1) != test.hot || test.hot && out[0].Oracle != "O6" {
+			t.Errorf("%s: %v", name, out)
 		}
 	}
 }
@@ -789,7 +815,7 @@ func TestRecorderTellsWhenItHappened(t *testing.T) {
 	}
 }
 
-// What the manager creates and gives to no run is an orphan, and what is taken from a run afterwards stays in it.
+// What the manager writes and is of no run is an orphan, and what is taken from a run afterwards stays in it.
 func TestStrays(t *testing.T) {
 	resource := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "toys"}
 	other := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "tools"}
@@ -823,7 +849,7 @@ func TestStrays(t *testing.T) {
 	rec.happened(watch.Added, resource, toy("lost", ""))
 	rec.happened(watch.Modified, resource, toy("ours", ""))
 	rec.happened(watch.Deleted, resource, toy("ours", ""))
-	if got := r.strays(); len(got) != 2 || !strings.Contains(got[0], "/lost ") {
+	if got := r.strays(); len(got) != 4 || !strings.Contains(got[0], "/lost ") || !strings.Contains(got[1], "/changed ") {
 		t.Errorf("what belongs to no run: %q", got)
 	}
 	var verbs []watch.EventType
@@ -832,6 +858,41 @@ func TestStrays(t *testing.T) {
 	}
 	if !slices.Equal(verbs, []watch.EventType{watch.Added, watch.Modified, watch.Deleted}) {
 		t.Errorf("what was seen of an object that says of its run no more: %v", verbs)
+	}
+}
+
+// What is somebody else's is not written, whatever is done to it; of a name that was given up another may be the manager's.
+func TestTrespasses(t *testing.T) {
+	resource := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "toys"}
+	world := World{
+		Kinds:  []schema.GroupVersionResource{resource},
+		Run:    func(*unstructured.Unstructured) string { return "run-x" },
+		Role:   (*unstructured.Unstructured).GetName,
+		Others: func(u *unstructured.Unstructured) bool { return u.GetLabels()["owner"] == "" },
+	}
+	rec := &recorder{world: world, runs: map[string]*record{}}
+	r := &run{lab: &Lab{world: world}, record: rec.begin("run-x"), proxy: &proxy{}}
+	for name, owners := range map[string][]string{"ours": {"us"}, "theirs": {""}, "given-up": {"", "us"}} {
+		for _, owner := range owners {
+			u := &unstructured.Unstructured{Object: map[string]any{"kind": "Toy"}}
+			u.SetName(name)
+			u.SetUID(types.UID(name + owner))
+			u.SetLabels(map[string]string{"owner": owner})
+			rec.happened(watch.Added, resource, u)
+		}
+	}
+	for _, verb := range []string{"patch", "delete"} {
+		for _, name := range []string{"ours", "theirs", "given-up"} {
+			r.proxy.writes = append(r.proxy.writes, Write{Verb: verb, Resource: resource, Name: name, Code: 200, object: types.NamespacedName{Name: name}})
+		}
+	}
+	r.proxy.writes = append(r.proxy.writes, Write{Verb: "create", Resource: resource, Name: "theirs", Code: 409, object: types.NamespacedName{Name: "theirs"}})
+	got := r.trespasses()
+	if len(got) != 2 || !strings.HasPrefix(got[0], "patch ") || !strings.HasPrefix(got[1], "delete ") || strings.Contains(fmt.Sprint(got), "of ours") {
+		t.Errorf("what is written of others: %q", got)
+	}
+	if r.lab.world.Others = nil; len(r.trespasses()) > 0 {
+		t.Error("where the world says nothing of that, something is somebody else's")
 	}
 }
 
@@ -1073,6 +1134,8 @@ func TestDifferences(t *testing.T) {
 		"no hash":               {hashed, `"web-exp is new"`, true},
 		"nothing":               {hashed, "", true},
 		"a hash alone":          {`"of 84c8db5567"`, `"of 5bb9c5b86"`, false},
+		"one as names have":     {`"web-exp-HASH1-7c949d4884"`, `"web-exp-HASH1-HASH1"`, false},
+		"another of its name":   {`"web-exp-HASH1"`, `"web-exp-HASH2"`, true},
 		"another number":        {"24756", "98245", true},
 		"another number within": {`"24756 lost"`, `"98245 lost"`, true},
 		"a number below 0":      {"-24756", "-98245", true},

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,6 +43,8 @@ type Reference struct {
 
 	// watched are the kinds that the manager watches.
 	watched map[schema.GroupResource]bool
+	// events is how many Events the manager sent at most.
+	events int
 	// reads are the kinds that both runs read live, by how many writes were stored before.
 	reads map[int][]schema.GroupResource
 	// words are written like hashes, and are none.
@@ -207,10 +208,11 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 	}
 	r.judgeTime(&out)
 	r.judgeQuiet(&out, late)
+	r.judgeBusy(&out, reference)
 	for _, back := range r.backward(history) {
 		out.add("O7", "%s", back)
 	}
-	for _, broken := range r.broken(history) {
+	for _, broken := range append(r.broken(history), r.trespasses()...) {
 		out.add("O9", "%s", broken)
 	}
 	if reference == nil || r.fault.quiet(r.lab.world.QuietWhenLate) {
@@ -302,6 +304,31 @@ func (r *run) judgeQuiet(out *findings, late []Write) {
 	}
 	if all := r.proxy.story(); len(all)-len(stored(all)) > hot*r.times() {
 		out.add("O6", "%d writes that the API server refused: a hot loop", len(all)-len(stored(all)))
+	}
+}
+
+// judgeBusy looks for what is written, or told in Events, again and again while something is wrong, and comes to the same end.
+func (r *run) judgeBusy(out *findings, reference *Reference) {
+	if reference == nil {
+		return // the other one has as many
+	}
+	if n := r.proxy.happenings(); n > reference.events+hot*r.times() {
+		out.add("O6", "%d Events were sent, in the reference %d", n, reference.events)
+	}
+	times := map[string]int{}
+	for _, w := range stored(r.proxy.story()) {
+		times[w.request()]++
+	}
+	for _, request := range slices.Sorted(maps.Keys(times)) {
+		usual := 0
+		for _, w := range reference.Writes {
+			if w.request() == request {
+				usual++
+			}
+		}
+		if n := times[request]; n > usual+hot*r.times() {
+			out.add("O6", "%d times was written, in the reference %d: %s: a hot loop", n, usual, request)
+		}
 	}
 }
 
@@ -418,7 +445,7 @@ func (r *run) orphans(history []Entry) []string {
 	return slices.Compact(out)
 }
 
-// heard is everything that happened, when the recorder has been told of all that the manager has created.
+// heard is everything that happened, when the recorder has been told of all that the manager has written.
 func (r *run) heard() []Entry {
 	for deadline := time.Now().Add(faultLimit); len(r.strays()) > 0 && time.Now().Before(deadline); {
 		time.Sleep(poll)
@@ -426,14 +453,25 @@ func (r *run) heard() []Entry {
 	return r.record.history()
 }
 
-// strays are objects that the manager has created and that do not say of the run that they belong to it: no other rule is told
-// of them.
+// strays are objects that the manager has written and that say nothing of the run: no other rule is told of them.
 func (r *run) strays() (out []string) {
-	for _, w := range r.proxy.story() {
-		name := w.object
-		name.Name += w.generated
-		if w.Code == http.StatusCreated && w.Subresource == "" && slices.Contains(r.lab.world.Kinds, w.Resource) && !r.record.hasSeen(w.Resource, name) {
-			out = append(out, fmt.Sprintf("%s says of no run that it belongs there", w.Signature()))
+	for _, w := range stored(r.proxy.story()) {
+		if name := w.called(); name.Name != "" && slices.Contains(r.lab.world.Kinds, w.Resource) && len(r.record.seen(w.Resource, name)) == 0 {
+			out = append(out, fmt.Sprintf("%s is of something that says of no run that it belongs there", w.Signature()))
+		}
+	}
+	return out
+}
+
+// trespasses are writes of what is somebody else's, and never was the manager's by that name.
+func (r *run) trespasses() (out []string) {
+	if r.lab.world.Others == nil {
+		return nil
+	}
+	for _, w := range stored(r.proxy.story()) {
+		seen := r.record.seen(w.Resource, w.called())
+		if len(seen) > 0 && !slices.ContainsFunc(seen, func(u *unstructured.Unstructured) bool { return !r.lab.world.Others(u) }) {
+			out = append(out, fmt.Sprintf("%s is of %s, which is somebody else's", w.Signature(), r.lab.world.Role(seen[0])))
 		}
 	}
 	return out
@@ -474,6 +512,24 @@ func (r *run) broken(history []Entry) []string {
 		}
 	}
 	slices.Sort(out)
+	return out
+}
+
+// needless are the exceptions that a workload makes of the rules and that its run has no need of: they would hide something.
+func (r *run) needless(history []Entry) (out []string) {
+	without := func(exceptions []string, i int) []string { return slices.Delete(slices.Clone(exceptions), i, i+1) }
+	for i, name := range r.workload.Breaks {
+		other := *r
+		if other.workload.Breaks = without(r.workload.Breaks, i); len(other.broken(history)) == len(r.broken(history)) {
+			out = append(out, "it does not break: "+name)
+		}
+	}
+	for i, role := range r.workload.Leaves {
+		other := *r
+		if other.workload.Leaves = without(r.workload.Leaves, i); len(other.orphans(history)) == len(r.orphans(history)) {
+			out = append(out, "it does not leave "+role)
+		}
+	}
 	return out
 }
 

@@ -270,8 +270,12 @@ func learn(a, b outcome) map[string]bool {
 // digits alone is a number, unless it ends a name.
 var drawn = regexp.MustCompile(`([0-9A-Za-z]-)?\b([0-9a-f]{16}|[bcdfghjklmnpqrstvwxz2456789]{5,10})\b`)
 
+// numberedTwice is what has the hash of a name, and one of its own that happens to be written like that.
+var numberedTwice = regexp.MustCompile(`(HASH\d+-)HASH\d+\b`)
+
 // undrawn is a text without what is drawn.
 func undrawn(text string) string {
+	text = numberedTwice.ReplaceAllString(text, "${1}HASH")
 	return drawn.ReplaceAllStringFunc(text, func(s string) string {
 		before, after, ends := strings.Cut(s, "-")
 		switch {

@@ -52,6 +52,12 @@ type Write struct {
 // Stored says whether the API server did what it was asked for.
 func (w Write) Stored() bool { return w.Code >= 200 && w.Code < 300 }
 
+// called is the object as it is called in its run; without a name it is those of a kind.
+func (w Write) called() types.NamespacedName {
+	w.object.Name += w.generated
+	return w.object
+}
+
 // Signature is what makes a write the same one in another run: without what is different in
 // every run.
 func (w Write) Signature() string { return fmt.Sprintf("%s #%d", w.request(), w.Occurrence) }
@@ -105,8 +111,8 @@ type proxy struct {
 	reads map[int][]schema.GroupResource
 	// moments are the resource versions after each stored write, for a mode that needs them.
 	moments []string
-	// asked is how many requests there were that are no writes: reads, watches, Events.
-	asked int
+	// asked is how many requests there were that are no writes: reads, watches, Events; events are those of them.
+	asked, events int
 	// flying are the requests that have no answer yet, but for watches, and since when.
 	flying map[*http.Request]time.Time
 	// busy is when a request came or was answered last.
@@ -233,6 +239,7 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 		plain, counts := readWrite(r)
 		if !counts {
 			p.ask()
+			p.tells(r)
 			forward.ServeHTTP(w, r)
 			return
 		}
@@ -673,6 +680,23 @@ func (p *proxy) ask() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.asked++
+}
+
+// tells counts a request that sends an Event.
+func (p *proxy) tells(r *http.Request) {
+	if w, ok := parsePath(r.URL.Path); !ok || w.Resource.Resource != "events" || verbs[r.Method] == "" {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.events++
+}
+
+// happenings is how many Events were sent.
+func (p *proxy) happenings() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.events
 }
 
 // requests is how many of those there were so far.

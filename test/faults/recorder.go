@@ -356,13 +356,16 @@ func (r *record) state() State {
 	return s
 }
 
-// hasSeen says whether an object of that name was ever there.
-func (r *record) hasSeen(resource schema.GroupVersionResource, name types.NamespacedName) bool {
+// seen is every state of the objects of a name, in any order.
+func (r *record) seen(resource schema.GroupVersionResource, name types.NamespacedName) (out []*unstructured.Unstructured) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.ContainsFunc(r.entries, func(e Entry) bool {
-		return e.Resource == resource && e.Object.GetNamespace() == name.Namespace && e.Object.GetName() == name.Name
-	})
+	for _, e := range r.entries {
+		if e.Resource == resource && e.Object.GetNamespace() == name.Namespace && e.Object.GetName() == name.Name {
+			out = append(out, e.Object)
+		}
+	}
+	return out
 }
 
 // history is everything that happened, in its order.

@@ -147,9 +147,9 @@ type Report struct {
 	mu     sync.Mutex
 	played map[string]map[Mode]*progress
 	// total is how many plans are to be played, and done how many were; unplayed are those
-	// that the time did not suffice for, or whose write never came, and replayed is how often one was played again because
-	// it parted from its reference before its fault.
-	total, done, unplayed, replayed int
+	// that the time did not suffice for, or whose write never came, replayed is how often one was played again because
+	// it parted from its reference before its fault, and unlike how often two references were, because they were not alike.
+	total, done, unplayed, replayed, unlike int
 }
 
 // progress is that of a workload in a mode.
@@ -256,7 +256,7 @@ func (u undisturbed) reference(words vocabulary) *Reference {
 		writes = append(writes, numbered(writes, w.in(u.hide)))
 	}
 	return &Reference{
-		Writes: writes, payloads: payloads, Took: u.took, alone: u.alone, watched: u.proxy.kinds(), reads: u.proxy.looked(), words: words,
+		Writes: writes, payloads: payloads, Took: u.took, alone: u.alone, events: u.proxy.happenings(), watched: u.proxy.kinds(), reads: u.proxy.looked(), words: words,
 		outcome: u.outcome(u.state, u.history), effects: u.effects(u.history), most: u.most(u.history),
 	}
 }
@@ -267,6 +267,7 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 	for range attempts {
 		var runs [2]undisturbed
 		var pair [2]*Reference
+		var needless [2][]string
 		var errs [2]error
 		var both sync.WaitGroup
 		for i := range pair {
@@ -274,6 +275,7 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 			both.Go(func() {
 				err := t.one(ctx, planned{Plan: Plan{Workload: w}}, func(r *run, findings []Finding) {
 					runs[i] = undisturbed{r, r.record.state(), r.record.history()}
+					needless[i] = r.needless(runs[i].history)
 					if len(findings) > 0 {
 						t.tell(Verdict{Plan: Plan{Workload: w}, Findings: findings})
 					}
@@ -298,11 +300,12 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 		}
 		pair[0].masked = learn(pair[0].outcome, pair[1].outcome)
 		if apart = cmp.Or(apart, more(pair[0].outcome, pair[1].outcome, pair[0].masked)); apart != "" {
-			t.say("%s: two references are not alike: %s", w.Name, apart)
+			t.unlike(w, apart)
 			continue
 		}
+		t.excepted(w, needless[0], needless[1])
 		pair[0].Took, pair[0].alone = min(pair[0].Took, pair[1].Took), min(pair[0].alone, pair[1].alone)
-		pair[0].reads = inBoth(pair[0].reads, pair[1].reads)
+		pair[0].reads, pair[0].events = inBoth(pair[0].reads, pair[1].reads), max(pair[0].events, pair[1].events)
 		for i, payload := range pair[1].payloads {
 			if payload != pair[0].payloads[i] {
 				pair[0].payloads[i] = ""
@@ -314,6 +317,23 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 		return pair[0], nil
 	}
 	return nil, fmt.Errorf("%w in %d attempts: %s", errNotAlike, attempts, apart)
+}
+
+// unlike notes that two references are not alike, so that others are played.
+func (t *trial) unlike(w Workload, apart string) {
+	t.report.mu.Lock()
+	t.report.unlike++
+	t.report.mu.Unlock()
+	t.say("%s: two references are not alike: %s", w.Name, apart)
+}
+
+// excepted tells of the exceptions that neither of two references needs.
+func (t *trial) excepted(w Workload, a, b []string) {
+	for _, why := range a {
+		if slices.Contains(b, why) {
+			t.tell(Verdict{Plan: Plan{Workload: w}, Findings: []Finding{{"plan", "an exception of the workload has no use, and would hide something: " + why}}})
+		}
+	}
 }
 
 // differ says where two sequences of writes part.
@@ -859,14 +879,18 @@ func (r *Report) print(to io.Writer, workloads []Workload, took time.Duration) {
 	n := r.plans()
 	fmt.Fprintf(to, "\n%d plans, %d failed, in %s, %s for each\n", n, failures, took.Round(100*time.Millisecond),
 		(took / time.Duration(max(1, n))).Round(time.Millisecond))
-	if r.replayed > 0 {
-		fmt.Fprintf(to, "%d times a plan was played again: it parted from its reference before its fault, the fault did not happen, or the harness was in trouble\n", r.replayed)
-	}
-	if slow > 0 {
-		fmt.Fprintf(to, "%d plans took too long beside others, and alone not once in %d times\n", slow, attempts)
-	}
-	if strayed > 0 {
-		fmt.Fprintf(to, "%d plans had a reference that their workloads alone do not follow, and passed with the one that they do\n", strayed)
+	for _, aside := range []struct {
+		n    int
+		what string
+	}{
+		{r.replayed, "times a plan was played again: it parted from its reference before its fault, the fault did not happen, or the harness was in trouble"},
+		{r.unlike, "times two references were not alike, and others were played"},
+		{slow, fmt.Sprintf("plans took too long beside others, and alone not once in %d times", attempts)},
+		{strayed, "plans had a reference that their workloads alone do not follow, and passed with the one that they do"},
+	} {
+		if aside.n > 0 {
+			fmt.Fprintf(to, "%d %s\n", aside.n, aside.what)
+		}
 	}
 	r.cost.print(to)
 	printCPU(to)

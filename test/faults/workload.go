@@ -30,6 +30,8 @@ type World struct {
 	// Owner is the UID of the object that must not go before this one does; empty if there
 	// is none.
 	Owner func(*unstructured.Unstructured) types.UID
+	// Others says whether an object is somebody else's, which the manager writes in no way; nil says it of none.
+	Others func(*unstructured.Unstructured) bool
 	// Rank orders the phases that an object goes through; ok is false for what has none.
 	Rank func(*unstructured.Unstructured) (rank int, ok bool)
 	// Cycle tells the passes through the phases apart of a kind that goes through them again
@@ -102,9 +104,9 @@ type Workload struct {
 	Done func(State) bool
 	// Sampled is what make test plays: it allows every mode that is possible in its kind, and waits for nobody for seconds.
 	Sampled bool
-	// Breaks are the names of the invariants that the users of the workload break themselves.
+	// Breaks are the names of the invariants that the users of the workload break themselves: one that they do not is a finding.
 	Breaks []string
-	// Leaves are the roles of objects that may outlive their owner.
+	// Leaves are the roles of objects that outlive their owner: one that does not is a finding, too.
 	Leaves []string
 	// Logs are words of the errors that the manager logs even when nothing disturbs it.
 	Logs []string

@@ -46,7 +46,7 @@ var world = faults.World{
 		return u.GetKind() + " " + strings.TrimSuffix(u.GetName(), "-"+u.GetLabels()[labelRun])
 	},
 	Owner:         func(*unstructured.Unstructured) types.UID { return "" },
-	Rank:          func(*unstructured.Unstructured) (int, bool) { return 0, false },
+	Rank:          func(*unstructured.Unstructured) (int, bool) { return 0, true }, // what they say of themselves says of which spec
 	Invariants:    map[string]func([]faults.Entry) string{"kept while it is named": kept},
 	Play:          func(context.Context, *faults.Stage, faults.State) error { return nil },
 	QuietWhenLate: true,

@@ -117,6 +117,10 @@ var world = faults.World{
 		}
 		return ""
 	},
+	Others: func(u *unstructured.Unstructured) bool {
+		uid := u.GetLabels()[v1alpha1.LabelExperimentUID]
+		return u.GetKind() != "Experiment" && (uid == "" || uid == namesake)
+	},
 	Rank:       rank,
 	Forbids:    forbids,
 	Invariants: invariants,

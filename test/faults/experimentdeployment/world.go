@@ -60,6 +60,7 @@ var world = faults.World{
 	},
 	Readable: readable,
 	Owner:    func(u *unstructured.Unstructured) types.UID { return types.UID(u.GetLabels()[v1alpha1.LabelUID]) },
+	Others:   func(u *unstructured.Unstructured) bool { return u.GetKind() != "ExperimentDeployment" && !twin(u) },
 	Rank: func(u *unstructured.Unstructured) (int, bool) {
 		return 0, u.GetKind() == "ExperimentDeployment" // it is Ready again and again
 	},

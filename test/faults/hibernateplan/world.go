@@ -67,8 +67,10 @@ var world = faults.World{
 	Readable: readable,
 	// A restore point outlives its plan.
 	Owner: func(u *unstructured.Unstructured) types.UID { return types.UID(u.GetLabels()[v1alpha1.LabelUID]) },
+	// Runners alone act on what sleeps.
+	Others: isThing,
 	Rank: func(u *unstructured.Unstructured) (int, bool) {
-		return 0, u.GetKind() == "HibernatePlan" // phases come again; what may follow what is for the invariants
+		return 0, u.GetKind() == "HibernatePlan" || slices.Contains(besidePlans, u.GetKind()) // phases come again; what may follow what is for the invariants
 	},
 	Invariants:    invariants,
 	Play:          play,
