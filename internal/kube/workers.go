@@ -121,6 +121,8 @@ type waits struct {
 	priority int
 	// since is when it is to be looked at.
 	since time.Time
+	// last is when it was added last.
+	last time.Time
 	// first says that it is next.
 	first bool
 }
@@ -145,7 +147,8 @@ func (q *patientQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcil
 				after = wait
 			}
 		}
-		now := waits{priority: priority, since: q.clock.Now().Add(after)}
+		at := q.clock.Now()
+		now := waits{priority: priority, since: at.Add(after), last: at}
 		if w, known := q.waiting[request]; known {
 			now.priority, now.first = max(w.priority, priority), w.first
 			if w.since.Before(now.since) {
@@ -181,7 +184,10 @@ func (q *patientQueue) takeTurns() {
 	}
 	longest, now := reconcile.Request{}, q.clock.Now()
 	since := now
-	for request, w := range q.waiting {
+	for request, w := range q.waiting { // which at a start are many: of 10,000 it takes 0.3 s in all
+		if _, now := q.held[request]; now {
+			continue // it cannot be next before its pass is over
+		}
 		if w.since.Before(since) && !w.first {
 			longest, since = request, w.since
 		}
@@ -197,7 +203,8 @@ func (q *patientQueue) takeTurns() {
 func (q *patientQueue) GetWithPriority() (reconcile.Request, int, bool) {
 	<-q.slots.free
 	q.takeTurns()
-	request, _, down := q.PriorityQueue.GetWithPriority()
+	request, priority, down := q.PriorityQueue.GetWithPriority()
+	taken := q.clock.Now()
 	if down { // one after the other all who wait are let go
 		q.slots.release()
 		return request, 0, down
@@ -205,8 +212,16 @@ func (q *patientQueue) GetWithPriority() (reconcile.Request, int, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.held[request] = q.slots.hold()
-	priority := q.waiting[request].priority // with which it is added again, also if it was its turn
-	delete(q.waiting, request)
+	w := q.waiting[request]
+	if priority == nextUp { // it is added again with its own
+		priority = w.priority
+	}
+	if w.last.After(taken) { // it was added again since
+		w.since, w.first = w.last, false
+		q.waiting[request] = w
+	} else {
+		delete(q.waiting, request)
+	}
 	return request, priority, down
 }
 

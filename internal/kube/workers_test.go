@@ -238,6 +238,36 @@ func TestWhoWaitsLongestHasItsTurn(t *testing.T) {
 	}
 }
 
+// Who cannot be next, because his pass hangs, takes nobody's turn.
+func TestWhoHangsTakesNoTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		options := Workers(2, Patience, time.Minute)
+		q := options.NewQueue("test", options.RateLimiter).(priorityqueue.PriorityQueue[reconcile.Request])
+		defer func() { q.ShutDown(); time.Sleep(time.Minute) }()
+		for i := range 6 {
+			q.Add(request("a", fmt.Sprint("hangs-", i)))
+			hangs, _, _ := q.GetWithPriority()
+			q.Add(hangs)
+			time.Sleep(2 * Patience)
+		}
+		patient, busy := request("a", "patient"), request("b", "busy")
+		q.Add(patient)
+		for began := range 1000 {
+			q.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(20)}, busy)
+			next, _, _ := q.GetWithPriority()
+			time.Sleep(100 * time.Millisecond)
+			q.Done(next)
+			if next == patient {
+				if began > 2*fair {
+					t.Errorf("it had its turn after %d others", began)
+				}
+				return
+			}
+		}
+		t.Error("it is never looked at")
+	})
+}
+
 // Nothing has a turn before it is to be looked at.
 func TestNobodyHasItsTurnEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -145,7 +145,7 @@ func processes(template map[string]any) (all []process) {
 			}
 		}
 		of := process{privileges: p, name: nameOf(c), all: p.sorted()}
-		if id := strings.Join(of.all, "\n"); !seen[id] {
+		if id := fmt.Sprintf("%q", of.all); !seen[id] { // they have text of whoever has written the override
 			seen[id] = true
 			all = append(all, of)
 		}

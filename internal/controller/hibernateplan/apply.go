@@ -253,6 +253,7 @@ func (s *scope) provideAll(ctx context.Context, a attempt, helpers []client.Obje
 			err = s.provide(ctx, o)
 		}
 		if err == nil {
+			s.made.Remove(refusal(s.asMade(o)))
 			continue
 		}
 		granted := o.GetNamespace() != a.namespace && o.GetNamespace() != ""
@@ -636,14 +637,16 @@ func (s *scope) forget(ctx context.Context) error {
 	if !s.plan.Done {
 		return nil
 	}
-	kinds := []client.Object{&rbacv1.Role{}}
-	if s.plan.Status.Cycles > 0 { // logs, and of a cycle that was never recorded
-		kinds = append(kinds, &corev1.ConfigMap{}, &appsv1.ControllerRevision{})
+	of := []client.DeleteAllOfOption{client.InNamespace(s.Options.Namespace), client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID)}}
+	err := s.Live.DeleteAllOf(ctx, &rbacv1.Role{}, of...)
+	if err != nil && (s.plan.Status.Cycles > 0 || !apierrors.IsForbidden(err) || s.permittedAny(ctx)) {
+		return fmt.Errorf("deleting the Roles of a plan that goes: %w", err)
 	}
-	of := client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID)}
-	for _, kind := range kinds {
-		err := s.Live.DeleteAllOf(ctx, kind, of, client.InNamespace(s.Options.Namespace))
-		if err != nil && (s.plan.Status.Cycles > 0 || !apierrors.IsForbidden(err)) { // who may not delete them may have made none
+	if s.plan.Status.Cycles == 0 {
+		return nil
+	}
+	for _, kind := range []client.Object{&corev1.ConfigMap{}, &appsv1.ControllerRevision{}} { // logs, and of a cycle that was never recorded
+		if err := s.Live.DeleteAllOf(ctx, kind, of...); err != nil {
 			return fmt.Errorf("deleting the %T of a plan that goes: %w", kind, err)
 		}
 	}

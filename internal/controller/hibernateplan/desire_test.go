@@ -358,6 +358,23 @@ func TestSkipOfAScheduleThatIsEdited(t *testing.T) {
 	}
 }
 
+// A part of a night that an exception has ended is skipped no longer than that, also when nobody has looked until the exception was over.
+func TestSkipOfAPartThatIsOver(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 1)
+	plan.Spec.Schedule.OffHours = []v1alpha1.OffHours{{Start: "20:00", End: "06:00", DaysOfWeek: plan.Spec.Schedule.OffHours[0].DaysOfWeek}}
+	plan.Status.Skips = []v1alpha1.Span{{From: metav1.NewTime(noon.Add(8 * time.Hour)), Until: metav1.NewTime(noon.Add(13 * time.Hour))}}
+	passed := suspended(13*time.Hour, 13*time.Hour+30*time.Minute)
+	passed.Spec.Windows = []v1alpha1.OffHours{{Start: "01:00", End: "01:30", DaysOfWeek: plan.Spec.Schedule.OffHours[0].DaysOfWeek}}
+	for after, asleep := range map[time.Duration]bool{12 * time.Hour: false, 13*time.Hour + 15*time.Minute: false, 14 * time.Hour: true, 19 * time.Hour: false} {
+		p := facts{
+			plan: plan, registry: registry, namespace: "system", now: noon.Add(after), seen: Observed{Exceptions: []v1alpha1.ScheduleException{passed}},
+		}.decide()
+		if p.Problem != nil || p.Desired.asleep != asleep {
+			t.Errorf("after %s it is to sleep: %v, %v", after, p.Desired.asleep, p.Problem)
+		}
+	}
+}
+
 // What is not possible when a plan goes, or has no schedule, is not acknowledged: it may be later.
 func TestNotAcknowledged(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.HibernatePlan){

@@ -2,14 +2,16 @@ package hibernateplan
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/kube"
@@ -60,7 +62,8 @@ type prepared struct {
 	targets    int
 }
 
-// prepare makes the Roles of a plan that has not slept yet, which takes longer where many begin at one minute.
+// prepare makes the Roles of a plan that has not slept yet, which takes longer where many begin at one minute. What cannot be made yet
+// is the first attempt's to tell of.
 func (s *scope) prepare(ctx context.Context) error {
 	st := &s.plan.Status
 	if st.CurrentCycle != nil || st.Cycles > 0 || s.plan.Problem != nil || s.owner.DeletionTimestamp != nil || s.owner.Spec.DryRun {
@@ -78,11 +81,13 @@ func (s *scope) prepare(ctx context.Context) error {
 		return err // what is made for one that is gone stays
 	}
 	now := targets[:min(perPass, len(targets))]
-	if err := errors.Join(inParallel(ctx, s, now, func(t v1alpha1.Target) error {
+	for i, err := range inParallel(ctx, s, now, func(t v1alpha1.Target) error {
 		_, err := s.permit(ctx, t.Name, false)
 		return err
-	})...); err != nil {
-		return err
+	}) {
+		if err != nil {
+			log.FromContext(ctx).Info("The Role of a target is left to its first attempt", "target", now[i].Name, "cause", err.Error())
+		}
 	}
 	so.targets += len(now)
 	s.prepared.Add(s.owner.UID, so)
@@ -90,4 +95,12 @@ func (s *scope) prepare(ctx context.Context) error {
 		s.plan.lookIn(atOnce)
 	}
 	return nil
+}
+
+// permittedAny says whether there is the Role of a target, as far as the manager may see that: who may not look has made none.
+func (s *scope) permittedAny(ctx context.Context) bool {
+	return slices.ContainsFunc(s.owner.Spec.Targets, func(t v1alpha1.Target) bool {
+		found, err := kube.Get(ctx, s.Live, roleGVK, s.names().role(t.Name))
+		return err != nil && !apierrors.IsForbidden(err) || found != nil && marks.Owns(s.owner, found)
+	})
 }

@@ -174,11 +174,12 @@ func TestRolesBeforeTheFirstNight(t *testing.T) {
 		change func(*v1alpha1.HibernatePlan)
 		want   int
 	}{
-		"by day":    {func(*v1alpha1.HibernatePlan) {}, len(targets)},
-		"dryRun":    {func(p *v1alpha1.HibernatePlan) { p.Spec.DryRun = true }, 0},
-		"refused":   {func(p *v1alpha1.HibernatePlan) { p.Spec.Targets[3].Type = "nothing" }, 0},
-		"slept":     {func(p *v1alpha1.HibernatePlan) { p.Status.Cycles = 3 }, 0},
-		"forbidden": {func(*v1alpha1.HibernatePlan) {}, 0},
+		"by day":                      {func(*v1alpha1.HibernatePlan) {}, len(targets)},
+		"dryRun":                      {func(p *v1alpha1.HibernatePlan) { p.Spec.DryRun = true }, 0},
+		"refused":                     {func(p *v1alpha1.HibernatePlan) { p.Spec.Targets[3].Type = "nothing" }, 0},
+		"slept":                       {func(p *v1alpha1.HibernatePlan) { p.Status.Cycles = 3 }, 0},
+		"forbidden":                   {func(*v1alpha1.HibernatePlan) {}, 0},
+		"some of which are not to be": {func(*v1alpha1.HibernatePlan) {}, len(targets) - 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := day()
@@ -193,14 +194,16 @@ func TestRolesBeforeTheFirstNight(t *testing.T) {
 					},
 				})
 			}
+			if name == "some of which are not to be" {
+				r.Live = interceptor.NewClient(c, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+					if o.GetLabels()[v1alpha1.LabelTarget] == "t05" {
+						return may
+					}
+					return c.Create(ctx, o, opts...)
+				}})
+			}
 			for range 4 {
-				now := &v1alpha1.HibernatePlan{}
-				if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), now); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := r.Reconcile(t.Context(), now); err != nil && !errors.Is(err, may) {
-					t.Fatal(err)
-				}
+				pass(t, r, plan)
 			}
 			if got := rolesOf(t, c); len(got) != test.want || len(jobsOf(t, c)) > 0 {
 				t.Errorf("there are Roles of %v", got)
@@ -218,5 +221,29 @@ func TestRolesBeforeTheFirstNight(t *testing.T) {
 				t.Errorf("left are Roles of %v, and the plan: %v", got, err)
 			}
 		})
+	}
+}
+
+// Where nobody lets the manager delete all Roles of a plan at once, as before it needed to, that keeps a plan from going which has some.
+func TestRolesThatMayNotBeDeleted(t *testing.T) {
+	plan := asleepNow()
+	plan.Spec.Override = nil
+	r, c := newReconciler(t, plan)
+	pass(t, r, plan)
+	if got := rolesOf(t, c); len(got) != 1 {
+		t.Fatalf("Roles of %v", got)
+	}
+	may := apierrors.NewForbidden(schema.GroupResource{Group: rbacv1.GroupName, Resource: "roles"}, "", errors.New("the rights are of a manager before"))
+	r.Live = interceptor.NewClient(c, interceptor.Funcs{DeleteAllOf: func(context.Context, client.WithWatch, client.Object, ...client.DeleteAllOfOption) error {
+		return may
+	}})
+	if err := errors.Join(c.Delete(t.Context(), plan), c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Reconcile(t.Context(), plan); !errors.Is(err, may) {
+		t.Errorf("got %v", err)
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); err != nil {
+		t.Errorf("it went, and its Roles stay: %v", err)
 	}
 }

@@ -82,6 +82,8 @@ type facts struct {
 	registry  executor.Registry
 	namespace string
 	now       time.Time
+	// all are the exceptions, of which those of Observed count from now on.
+	all []v1alpha1.ScheduleException
 }
 
 // Plan is what a pass does.
@@ -140,7 +142,8 @@ func (f facts) decide() Plan {
 	p.program = f.ofCycle(plan, current)
 	f.fold(&p, st)
 	var more int
-	f.seen.Exceptions, more = counting(f.seen.Exceptions, f.now)
+	f.all = f.seen.Exceptions
+	f.seen.Exceptions, more = counting(f.all, f.now)
 	f.crowded(&p, plan, more)
 	f.want(&p, plan)
 	f.going(&p, plan)
@@ -322,7 +325,7 @@ func (f facts) widened(of v1alpha1.Schedule, skips []v1alpha1.Span) []v1alpha1.S
 
 // excepted says whether exceptions take something of off-hours out.
 func (f facts) excepted(i schedule.Interval) bool {
-	return slices.ContainsFunc(f.seen.Exceptions, func(e v1alpha1.ScheduleException) bool {
+	return slices.ContainsFunc(f.all, func(e v1alpha1.ScheduleException) bool {
 		return e.Spec.Type != v1alpha1.ExceptionExtend && e.Spec.ValidFrom.Time.Before(i.End) && e.Spec.ValidUntil.After(i.Start)
 	})
 }

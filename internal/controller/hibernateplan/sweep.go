@@ -73,8 +73,8 @@ func (r *Reconciler) sweep(ctx context.Context, plan types.NamespacedName, job *
 	s.owner.Namespace, s.owner.Name, s.owner.UID = plan.Namespace, plan.Name, types.UID(job.GetLabels()[v1alpha1.LabelUID])
 	at := client.ObjectKeyFromObject(job).String()
 	log.FromContext(ctx).Info("Clearing away a Job whose HibernatePlan is gone", "job", at)
-	if err := s.clear(ctx, &execution{JobRef: at, ConnectorSecretRef: at}); err != nil {
+	if err := s.remove(ctx, roleGVK, s.names().role(job.GetLabels()[v1alpha1.LabelTarget])); err != nil {
 		return err
 	}
-	return s.remove(ctx, roleGVK, s.names().role(job.GetLabels()[v1alpha1.LabelTarget]))
+	return s.clear(ctx, &execution{JobRef: at, ConnectorSecretRef: at})
 }

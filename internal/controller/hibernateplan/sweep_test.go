@@ -44,7 +44,7 @@ func TestSweepThatFails(t *testing.T) {
 	r, c := newReconciler(t, objects...)
 	denied := errors.New("a policy denies it")
 	r.Live = interceptor.NewClient(c, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-		if o.GetObjectKind().GroupVersionKind() == accountGVK && o.GetName() == "first" {
+		if o.GetObjectKind().GroupVersionKind() == roleGVK && o.GetLabels()[v1alpha1.LabelTarget] == "first" {
 			return denied
 		}
 		return c.Delete(ctx, o, opts...)
