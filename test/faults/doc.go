@@ -55,13 +55,12 @@
 //
 // # How watches are disturbed
 //
-// The proxy asks for JSON, which can be taken apart into events, and passes them on late, once
-// or twice (streams.go). Each watch alone keeps its order, as those of the API server do. What
-// is held is held before the write goes out, because the event of a write may come before its
-// answer; and a watch that ends (U3) ends then.
-// Where one kind alone is late (U2), it is another than that of the write, the one that is written next: what is told by
-// the write comes before what it is told of. In each next write of the same kind in a row it is another one, and that of
-// the write itself when all others were: each kind is late beside each, whatever the rhythm in which statuses come.
+// The proxy asks for JSON, which can be taken apart into events, and passes them on late, once or twice (streams.go).
+// Each watch alone keeps its order, as those of the API server do. What is held is held before the write goes out,
+// because the event of a write may come before its answer; and a watch that ends (U3) ends then. Where one kind alone
+// is late (U2), it is another than that of the write, the one that is written next: what is told by the write comes
+// before what it is told of. In each next write of the same kind in a row it is another one, and that of the write
+// itself when all others were: each kind is late beside each, whatever the rhythm in which statuses come.
 //
 // # How a manager is put back in time
 //
@@ -76,12 +75,12 @@
 // KUBE_FEATURE_WatchListClient=false. The moment is that before the last one, two or three
 // writes, in turn (S1).
 //
-// One kind alone can be put back too, as a watch cache that is behind the others: what the manager has made it takes for
-// not there, or for as it was, and all else tells it to go on. The kind is another than that of the write (S2). It goes
-// back to before the last write of another kind, in the next write of the same kind in a row to before the last but one,
-// and so on. In a row are mostly statuses, which tell of what was written before: so a kind is behind what is told of
-// it, by one write and by several, however many statuses there are. Or it is the kind of the write (S3), to before the
-// whole row: what was told is forgotten, and what users and outsides have made of it since is there.
+// One kind alone can be put back too, as a watch cache that is behind the others: what the manager has made it takes
+// for not there, or for as it was, and all else tells it to go on. The kind is another than that of the write (S2). It
+// goes back to before the last write of another kind, in the next write of the same kind in a row to before the last
+// but one, and so on. In a row are mostly statuses, which tell of what was written before: so a kind is behind what is
+// told of it, by one write and by several, however many statuses there are. Or it is the kind of the write (S3), to
+// before the whole row: what was told is forgotten, and what users and outsides have made of it since is there.
 //
 // # How reads fail
 //
@@ -151,8 +150,8 @@
 // # What it does not show
 //
 // The manager is compared with itself: what is wrong in every run alike, and breaks no rule that needs no reference, is
-// in the references, too, as a deadline that is a second longer. Planted bugs are compared with the manager without them,
-// and make sweep-mutants tells which of them a sweep would not find.
+// in the references, too, as a deadline that is a second longer. Planted bugs are compared with the manager without
+// them, and make sweep-mutants tells which of them a sweep would not find.
 //
 // One fault per run (or the same, far from each other), one worker, and outsides that wait for each other: faults in
 // pairs, and what only a race brings up, are not here. Only writes that the API server stored are points of fault; one

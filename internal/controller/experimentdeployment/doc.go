@@ -20,10 +20,10 @@
 //  5. The status says how it is, which Services it is behind, and whose autoscalers and budgets count its pods.
 //
 // Whether a twin must be written is seen from a hash of what was wanted, which it carries, and from its UID and
-// generation, which are recorded with every write: another one is drift, and is put right. Before anything of a twin
-// is written the server must say that its owner is the one that was looked at, unless it just has, when it took the
-// finalizer: a manager that starts may have caches of before. So it must say of the source before a twin is created again:
-// the cache may still have one that is gone, and its twin with it.
+// generation, which are recorded with every write: another one is drift, and is put right. Before anything of a twin is
+// written the server must say that its owner is the one that was looked at, unless it just has, when it took the
+// finalizer: a manager that starts may have caches of before. So it must say of the source before a twin is created
+// again: the cache may still have one that is gone, and its twin with it.
 //
 // A twin that is not ready for as long as onUnready says is scaled to zero, because its pods count for the source's
 // autoscaler and budgets: not while all of them are ready, whatever its controller is about, nor while there are none,
@@ -62,9 +62,9 @@
 // StatefulSets and, once they are installed, Rollouts, without what is never read of them, each of which wakes those
 // that name it as a source or own it as a twin; Services, HorizontalPodAutoscalers, ScaledObjects,
 // VerticalPodAutoscalers and PodDisruptionBudgets of namespaces that have a source, and what the autoscalers are for
-// when it comes or goes; the metadata of Namespaces. How a volume may be used that the source's pods use is asked of the
-// server in each pass, and, where there is none or it is for one pod alone, every five minutes; hardly any source has one.
-// With --watch-namespaces a source in another namespace is refused: nobody would see it.
+// when it comes or goes; the metadata of Namespaces. How a volume may be used that the source's pods use is asked of
+// the server in each pass, and, where there is none or it is for one pod alone, every five minutes; hardly any source
+// has one. With --watch-namespaces a source in another namespace is refused: nobody would see it.
 //
 // Of a twin its owner is not woken by what no pass would see: how its controller counts its templates, and what of its
 // status says nothing of how it is. Nor by that it is there as this process has just made it, which that pass has taken

@@ -10,20 +10,21 @@
 // HibernatePlans and ScheduleExceptions, their statuses too where another manager has written them (kube.Told);
 // K8SClusters, Namespaces (their labels and annotations), and its own Jobs. Restore points, ControllerRevisions and
 // pods are read from the server, when an attempt has ended, and the Job and the pods that a former plan of the name has
-// left, before one begins. So is a Job that the cache does not have yet; what its runner has said is read after it.
+// left, before one begins. So is a Job that the cache does not have yet; what its runner has said is read after it. The
+// Role of a target is looked at once by each manager, and after an attempt that has failed.
 //
 // # What it owns
 //
 // All of it in the manager's namespace, so that a namespace that is deleted takes nothing along that is needed to wake
 // what was in it, and so that who may run pods in the namespace of a plan is not who a runner is:
 //
-//   - a Job for each attempt at an operation on a target, whose pod is tried once, and a ServiceAccount and RoleBindings
-//     for it alone, a Secret where a connector has credentials. They go when the outcome is recorded.
-//   - a Role for each target, which lets who is bound to it get and update the restore point of that target. It is there
-//     from before the first night on, bound to nobody in between, and goes when the plan does: the API server checks
-//     each Role that is made, and each binding to it, against the manager's own, by many reads of its store, one after
-//     the other. It stays when its target is taken out, and where somebody has taken the finalizer off the plan and no
-//     Job of the target was left, as logs do.
+//   - a Job for each attempt at an operation on a target, whose pod is tried once, and a ServiceAccount and
+//     RoleBindings for it alone, a Secret where a connector has credentials. They go when the outcome is recorded.
+//   - a Role for each target, which lets who is bound to it get and update the restore point of that target. It is
+//     there from before the first night on, bound to nobody in between, and goes when the plan does: the API server
+//     checks each Role that is made, and each binding to it, against the manager's own, by many reads of its store, one
+//     after the other. It stays when its target is taken out, and where somebody has taken the finalizer off the plan
+//     and no Job of the target was left, as logs do.
 //   - a ConfigMap for each target that sleeps, its restore point. The runner writes it, and may write no other. It
 //     carries a finalizer, and the name of the attempt that may write to it: another's runner is fenced out. It goes
 //     when the target is awake and that is recorded. It belongs to a target of a plan by their names, not by a UID: a
@@ -65,13 +66,14 @@
 //   - A node does not answer: its pods stay, and a Job does not end while they do. An attempt whose Job was told to end
 //     (FailureTarget, or deleted) has failed when its runner must have given up by its own deadline, and a minute more:
 //     by default after 31 min. Sooner, it might still act.
-//   - Somebody else suspends a Job, as what manages queues of Jobs does, or puts everything to sleep that it finds: Degraded
-//     says so in a minute. Its own deadline does not run any more: the attempt has failed when the Job was suspended for
-//     so long, and a minute more. By then it is cleared away, too, where its plan was forced away.
+//   - Somebody else suspends a Job, as what manages queues of Jobs does, or puts everything to sleep that it finds:
+//     Degraded says so in a minute. Its own deadline does not run any more: the attempt has failed when the Job was
+//     suspended for so long, and a minute more. By then it is cleared away, too, where its plan was forced away.
 //   - A runner does not start (its image cannot be pulled, no node has room, a quota lets no pod be made): Degraded
 //     says so a minute after its Job was made (RunnerNotStarted), with what its pod says, and is looked at again every
-//     minute. It is waited for until the deadline of the Job, because most of that passes. Meshes are asked to put nothing
-//     beside a runner, which would not end with it; what others put there is said, and keeps the Job until that deadline.
+//     minute. It is waited for until the deadline of the Job, because most of that passes. Meshes are asked to put
+//     nothing beside a runner, which would not end with it; what others put there is said, and keeps the Job until that
+//     deadline.
 //   - A pod is deleted or evicted, or the node that is lost is taken away: the attempt has failed, and the target is
 //     tried again after 10 s, 20 s, and so on to 10 min, as often as behavior.retries says. Then Strict ends in phase
 //     Error, and BestEffort goes on and says Degraded. A wake-up that fails is an Error in any case, and is tried again
@@ -79,8 +81,8 @@
 //   - A Job cannot be made (a connector is not ready, a grant was taken back, the API server refuses it as invalid):
 //     the same. What may pass (a quota, rights that come late, an API server that is busy) is that only after two
 //     minutes.
-//   - A webhook of others hangs, and is to be ignored: each write takes as long as it is waited for, and what an attempt
-//     needs is made in as many passes as there must be. The Job comes last, so nothing acts before it has all.
+//   - A webhook of others hangs, and is to be ignored: each write takes as long as it is waited for, and what an
+//     attempt needs is made in as many passes as there must be. The Job comes last, so nothing acts before it has all.
 //   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes; and nothing is
 //     put to sleep in it. Nor is anything in one whose owner lets nothing sleep there any more, between two attempts
 //     either; it keeps nothing from waking there. That plans of a namespace may act on the whole cluster no more keeps
@@ -88,37 +90,39 @@
 //     own cluster alone: what a kubeconfig reached wakes nowhere else, if its connector turns to that cluster. In
 //     which one a target was left asleep its restore point says, and not what its connector reaches by now, or does
 //     not.
-//   - A namespace takes no RoleBinding in the morning, as by a policy that came over night: what sleeps in the others of
-//     its target wakes, and the attempt says what the namespace has said, and fails where something of it sleeps there.
+//   - A namespace takes no RoleBinding in the morning, as by a policy that came over night: what sleeps in the others
+//     of its target wakes, and the attempt says what the namespace has said, and fails where something of it sleeps
+//     there.
 //   - A namespace refuses a target: one that the target names is told of as one that does not let it, or does not
 //     exist, and of those that it chooses by their labels how many refuse. Who writes a plan may not be one who sees
 //     which namespaces there are.
 //   - A target cannot be reached when a cycle is to begin: Strict waits, BestEffort has the others sleep, and says
 //     Degraded. What another plan has left asleep wakes without it in any case.
 //   - Somebody has changed what sleeps: it stays as it is, and Degraded says so (LeftAsFound) until the next cycle.
-//   - The plan is edited: the cycle goes on as it began. A target that was taken out is woken at once, while the phase is
-//     that of the others, unless it cannot be; a new one sleeps from the next cycle on, which begins when all that the
-//     cycle has was taken out and is awake. With a spec that is refused nothing begins, nor again what has begun to wake,
-//     and what sleeps wakes by the schedule; where that cannot be read, by the one that the cycle began with.
+//   - The plan is edited: the cycle goes on as it began. A target that was taken out is woken at once, while the phase
+//     is that of the others, unless it cannot be; a new one sleeps from the next cycle on, which begins when all that
+//     the cycle has was taken out and is awake. With a spec that is refused nothing begins, nor again what has begun to
+//     wake, and what sleeps wakes by the schedule; where that cannot be read, by the one that the cycle began with.
 //   - A plan has more than 100 exceptions that have not passed: so many count, suspensions before others, because each
-//     costs every look at the schedule some. What sleeps wakes by those, and nothing begins (TooManyExceptions); the others
-//     say that they are Uncounted.
+//     costs every look at the schedule some. What sleeps wakes by those, and nothing begins (TooManyExceptions); the
+//     others say that they are Uncounted.
 //   - A target cannot wake, and others wait for it: it is taken out of the plan and its dependencies, or, but in a DAG,
 //     behavior.mode becomes BestEffort, which counts at once for what is to wake. It is tried again all the same, when
-//     nothing else is to be started, and its cycle goes on until it is awake. Where it never will be, the condition says how to
-//     let go of it: the plan is left and created again, and what is kept of the target deleted in between.
+//     nothing else is to be started, and its cycle goes on until it is awake. Where it never will be, the condition
+//     says how to let go of it: the plan is left and created again, and what is kept of the target deleted in between.
 //   - It is suspended: what runs comes to its end, nothing starts.
 //   - It is deleted: with WakeUp everything is woken first, suspended or not, and what another of its name has left,
 //     too, whatever its own spec is worth by then, until deletion.deadline, which counts from when a manager has seen
 //     it; with Leave, and after that, restore points stay.
-//   - A restore point is gone, or has less than was put to sleep: its wake-up fails, and says so, until it was put back.
-//     (That there is one is recorded when the Job of a cycle's first attempt has run for a minute. Until then the manager that
-//     has made that Job knows it; another one looks what its runner was granted, some of which is in the namespaces of the
-//     target. Nothing is where that of a target in another cluster would be found, if the manager's namespace was emptied: it
-//     is recorded before its runner begins, which is a write more for such targets, and would be for each of each night.)
-//   - A restore point of a former cycle is put in the place of the one that there is, as by a backup: its wake-up fails, and
-//     says so, because what it was by then is not what it was before it was put to sleep. A plan of the name that is
-//     created in the place of this one, which leaves it (deletionPolicy Leave), wakes it all the same.
+//   - A restore point is gone, or has less than was put to sleep: its wake-up fails, and says so, until it was put
+//     back. (That there is one is recorded when the Job of a cycle's first attempt has run for a minute. Until then the
+//     manager that has made that Job knows it; another one looks what its runner was granted, some of which is in the
+//     namespaces of the target. Nothing is where that of a target in another cluster would be found, if the manager's
+//     namespace was emptied: it is recorded before its runner begins, which is a write more for such targets, and would
+//     be for each of each night.)
+//   - A restore point of a former cycle is put in the place of the one that there is, as by a backup: its wake-up
+//     fails, and says so, because what it was by then is not what it was before it was put to sleep. A plan of the name
+//     that is created in the place of this one, which leaves it (deletionPolicy Leave), wakes it all the same.
 //   - The ControllerRevision of a cycle is gone, or is that of a former plan, as where a status came with a backup: the
 //     spec takes its place, if it has the same targets in the same order, and of the same types.
 //   - A part of a ledger that has left the status is gone: nothing is done any more (LedgerLost), but for a look each
@@ -128,9 +132,9 @@
 //     say that it was, if it may act there now, and when no runner of the former plan may act any more, by the deadline
 //     that it was given; until then it begins nothing, and Degraded says what sleeps (LeftAsleep), as it does while the
 //     plan is suspended, only tried, or refused. One that does not say of which target it is is told of by its name and
-//     keeps nothing else from beginning, and is waited for when the plan is deleted, as others are. Where it is to sleep
-//     by then, it goes on by those restore points; but what somebody has woken since is as he has made it. So is what a
-//     backup has brought the restore point back of that was released.
+//     keeps nothing else from beginning, and is waited for when the plan is deleted, as others are. Where it is to
+//     sleep by then, it goes on by those restore points; but what somebody has woken since is as he has made it. So is
+//     what a backup has brought the restore point back of that was released.
 //   - The connector of a plan that is deleted has gone with its namespace: what sleeps in the manager's own cluster
 //     wakes by the rights of its runner alone, and what sleeps in another by the credentials that are kept.
 //   - A connector is changed between the record of an attempt and its Job: that attempt has failed. One that reaches
@@ -146,11 +150,11 @@
 // # What it costs
 //
 // A target that sleeps takes 8 writes beside those of its plan, and its Role once: restore point, ServiceAccount,
-// RoleBinding and Job are created, and all but the first taken away, and its log is kept (and two for each namespace that
-// it is in, and four for one in another cluster, of the two Secrets with its credentials); a plan takes its finalizer,
-// its revision, and three statuses or more, and one with targets in other clusters another. Nothing is asked for between
-// transitions, but for a look each hour. `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single` holds it to
-// that.
+// RoleBinding and Job are created, and all but the first taken away, and its log is kept (and two for each namespace
+// that it is in, and four for one in another cluster, of the two Secrets with its credentials); a plan takes its
+// finalizer, its revision, and three statuses or more, and one with targets in other clusters another. Nothing is asked
+// for between transitions, but for a look each hour. `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single`
+// holds it to that.
 //
 // A ledger of more than 128 KiB (Options.LedgerInStatus), which is that of some 150 targets, leaves the status for
 // ControllerRevisions, 100 entries each, of which only those are written anew that have changed (shards.go). Before a
