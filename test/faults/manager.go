@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -41,10 +39,8 @@ type manager struct {
 	exits int
 	// last is what it said before the last of them.
 	last string
-	// end is how a process ended that was asked to, and not well.
+	// end is how the last process ended when it was asked to.
 	end error
-	// unanswered says that a write waits for the end of the API server: who is asked to end then cannot do so well.
-	unanswered func() bool
 }
 
 // startManager starts a manager that finds the API server at an address.
@@ -144,7 +140,7 @@ func (m *manager) comeBack() error {
 // kill ends the manager as the kernel does when memory is short, and returns when it is gone.
 func (m *manager) kill() {
 	m.mu.Lock()
-	m.killed = m.killed || m.running()
+	m.killed = true
 	process := m.process
 	m.mu.Unlock()
 	_ = process.Kill()
@@ -158,7 +154,7 @@ func (m *manager) restart(ctx context.Context, between func() error) error {
 	process := m.process
 	m.killed = true
 	// Until it is unlocked, nobody starts it again.
-	err := errors.Join(m.ask(process), between())
+	err := errors.Join(process.Stop(), between())
 	m.mu.Unlock()
 	if err != nil {
 		return err
@@ -181,43 +177,23 @@ func (m *manager) restart(ctx context.Context, between func() error) error {
 // stop asks the manager to end, for good, and returns when it has.
 func (m *manager) stop() {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.stopped = true
-	if m.process == nil {
+	process := m.process
+	m.mu.Unlock()
+	if process == nil {
 		return
 	}
-	if err := m.ask(m.process); err != nil {
-		m.end = err
-	}
-}
-
-// ask asks a process to end, returns when it has, and keeps how that was, if it was not well. Who holds mu calls it.
-func (m *manager) ask(process *env.Process) error {
 	select {
 	case <-process.Exited():
-		return nil // by itself, or killed
+		return // killed, and not started again
 	default:
 	}
-	excused := m.unanswered != nil && m.unanswered()
 	if err := process.Stop(); err != nil {
-		return err
+		m.end = err
+		return
 	}
 	<-process.Exited()
-	// One that has only just been started may not listen for the signal yet.
-	if how := process.Err(); how != nil && m.end == nil && !excused && !endedBy(how, syscall.SIGTERM) {
-		m.end = how
-	}
-	return nil
-}
-
-// endedBy says whether a process was ended by a signal.
-func endedBy(how error, signal syscall.Signal) bool {
-	var exit *exec.ExitError
-	if !errors.As(how, &exit) {
-		return false
-	}
-	status, ok := exit.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && status.Signal() == signal
+	m.end = process.Err()
 }
 
 var (
@@ -307,17 +283,18 @@ func (s *Stage) StopManager(kill bool) error {
 	s.proxy.rest()
 	m := s.manager
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.away = true
 	m.killed = m.killed || m.running()
-	end := m.ask
+	process := m.process
+	m.mu.Unlock()
+	end := process.Stop
 	if kill {
-		end = (*env.Process).Kill
+		end = process.Kill
 	}
-	if err := end(m.process); err != nil {
+	if err := end(); err != nil {
 		return fmt.Errorf("stopping manager: %w", err)
 	}
-	<-m.process.Exited()
+	<-process.Exited()
 	return nil
 }
 

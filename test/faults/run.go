@@ -129,7 +129,6 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 		return nil, err
 	}
 	r.stage.manager, r.stage.proxy = r.manager, r.proxy
-	r.manager.unanswered = r.proxy.awaitsOutage
 	begun := time.Now()
 	if !r.rested(ctx, idle) {
 		tail := r.manager.process.Tail(15)
