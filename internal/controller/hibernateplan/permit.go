@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -37,16 +36,16 @@ func (s *scope) permit(ctx context.Context, target string, again bool) (looked b
 	if _, known := s.permitted.Get(at); known && !again {
 		return false, nil
 	}
-	switch err := s.Live.Get(ctx, at, now); {
+	err = s.Live.Get(ctx, at, now)
+	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return true, fmt.Errorf("reading Role %s: %w", at, err)
-	case err != nil || !marks.Owns(s.owner, now):
-	case equality.Semantic.DeepEqual(now.Rules, role.Rules):
+	case err == nil && marks.Owns(s.owner, now) && equality.Semantic.DeepEqual(now.Rules, role.Rules):
 		s.permitted.Add(at, nil)
 		return true, nil
-	default: // somebody has changed it
-		if err := s.Live.Delete(ctx, now, client.Preconditions{UID: ptr.To(now.UID)}); client.IgnoreNotFound(err) != nil {
-			return true, fmt.Errorf("deleting Role %s: %w", at, err)
+	case err == nil: // somebody has changed it, or has the name
+		if err := s.remove(ctx, roleGVK, at); err != nil {
+			return true, err
 		}
 	}
 	if _, err := s.create(ctx, role); err != nil {
