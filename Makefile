@@ -135,12 +135,13 @@ race: k8s ## Look for data races: in the unit tests, and in a manager that takes
 	@go test $(call swept,experiment component experimentdeployment hibernateplan) -p 1 -count=1 -v -timeout 60m -run TestSweep \
 		-faults.full=none -faults.manager=$(CURDIR)/bin/manager-race $(SWEEPFLAGS)
 
+# What is interesting is made smaller for a minute by default, which is all the time that there is.
 FUZZTIME ?= 1m
 .PHONY: fuzz
-fuzz: ## Fuzz everything that has a fuzz test, each for FUZZTIME (1m); OF=FuzzResolve fuzzes one.
+fuzz: k8s ## Fuzz everything that has a fuzz test, each for FUZZTIME (1m); OF=FuzzResolve fuzzes one.
 	@found=$$(grep -roE --include='*_test.go' '^func $(or $(OF),Fuzz\w+)\(' api cmd internal test | sed -E 's|^(.*)/[^/]*:func (.*)\(|./\1 \2|' | sort); \
 		[[ -n $$found ]] || { echo 'fuzz: there is no fuzz test $(OF)' >&2; exit 1; }; \
-		while read -r package fuzz; do echo "==> $$package $$fuzz"; go test "$$package" -run '^$$' -fuzz "^$$fuzz\$$" -fuzztime $(FUZZTIME) </dev/null; done <<< "$$found"
+		while read -r package fuzz; do echo "==> $$package $$fuzz"; go test "$$package" -run '^$$' -fuzz "^$$fuzz\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x </dev/null; done <<< "$$found"
 
 .PHONY: merge-million
 merge-million: ## Compare the merges of a million random overrides with those of evanphx/json-patch and of kubectl.

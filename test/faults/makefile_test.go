@@ -20,7 +20,8 @@ var (
 	tests    = regexp.MustCompile(`(?m)^func (Test\w*)\(`)
 )
 
-// go test is content when there is no test by the name that a target gives, and ginkgo when a label filter leaves nothing.
+// go test is content when there is no test by the name that a target gives, and ginkgo when a label filter leaves nothing. What is fuzzed
+// for a minute is not when go test takes that for making smaller what it has found.
 func TestTargetsNameTests(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(env.Root(), "Makefile"))
 	if err != nil {
@@ -30,6 +31,9 @@ func TestTargetsNameTests(t *testing.T) {
 	for line := range strings.Lines(string(makefile)) {
 		if strings.Contains(line, "-ginkgo.label-filter") && !strings.Contains(line, "-ginkgo.fail-on-empty") {
 			t.Errorf("that there is no such spec is no failure: %s", line)
+		}
+		if strings.Contains(line, "-fuzz ") && !strings.Contains(line, "-fuzzminimizetime ") {
+			t.Errorf("it may fuzz nothing: %s", line)
 		}
 		if run := runs.FindStringSubmatch(line); run != nil && !strings.Contains(line, "-fuzz ") { // which names what it has found
 			n++
