@@ -9,6 +9,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -114,6 +115,31 @@ var _ = Describe("Deletion", func() {
 		s.release(claimGone)
 		expectGone(s, e)
 		expectOrder(s, e)
+	})
+
+	It("has Argo CD end the sync of an Application that goes, which it would let go no sooner", func() {
+		s := hub.newStage(applicationGone)
+		e := s.create(experiment("syncing", onHub("web", "nginx")))
+		s.reaches(e, v1alpha1.PhaseComplete)
+		key := s.application(e, "web")
+		const hook = "waiting for completion of hook batch/Job/check"
+		Eventually(func() error {
+			return s.patch(applications, s.object(applications, key), map[string]any{
+				"operation": map[string]any{"sync": map[string]any{"prune": true}},
+				"status": map[string]any{"operationState": map[string]any{
+					"phase": "Running", "message": hook, "startedAt": metav1.Now().UTC().Format(time.RFC3339), "operation": map[string]any{},
+				}},
+			})
+		}).Should(Succeed())
+		s.delete(e)
+		Eventually(func(g Gomega) {
+			phase, _, _ := unstructured.NestedString(s.object(applications, key).Object, "status", "operationState", "phase")
+			g.Expect(phase).To(Equal("Terminating"))
+		}).Should(Succeed())
+		s.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonDeleting, "Argo CD ends its sync first: "+hook)
+		Expect(s.patch(applications, s.object(applications, key), map[string]any{"operation": nil})).To(Succeed())
+		s.release(applicationGone)
+		s.gone(e)
 	})
 
 	It("tells of the clusters of one that was forced away, and does nothing with them", func() {

@@ -187,6 +187,11 @@ func (f facts) retire(p *Plan, t *target) {
 	if f.frozen {
 		return
 	}
+	for _, app := range t.apps {
+		if !f.strayed(t, app) { // or it is freed
+			p.endSync(t.spec.Name, app, v1alpha1.ConditionApplicationsHealthy)
+		}
+	}
 	// What the cluster is made by is confirmed as it is to be, so not before it is.
 	settled := !slices.ContainsFunc(t.objects, going) && !slices.ContainsFunc(p.Writes, func(w Write) bool {
 		return w.Target == t.spec.Name && slices.Contains(t.provider.kinds(), w.Object.GroupVersionKind())
@@ -203,6 +208,13 @@ func (f facts) retire(p *Plan, t *target) {
 		p.Confirm = append(p.Confirm, f.confirmed(t)...)
 	}
 	f.retireRemoved(p, t)
+}
+
+// endSync has Argo CD end what it is in the middle of with an Application that is being deleted: it lets that go no sooner.
+func (p *Plan) endSync(target string, app *unstructured.Unstructured, condition string) {
+	if going(app) && argocd.Syncing(app) {
+		p.Writes = append(p.Writes, Write{Action: EndSync, Object: app, Known: true, Target: target, Condition: condition})
+	}
 }
 
 // retireRemoved deletes the first Application that the spec does not name any more, when Argo CD knows its cluster: it would leave there
@@ -261,7 +273,7 @@ func (f facts) sumUp(t *target) {
 	}
 	for _, app := range t.removed {
 		worst = min(worst, slices.Index(severity, v1alpha1.ReasonApplicationProgressing))
-		what := "is being deleted"
+		what := "is being deleted" + because(app)
 		if f.cutOff(t.spec.Name) && !going(app) {
 			what = "is deleted when Argo CD knows its cluster again, or what it deployed would stay there"
 		}
@@ -281,9 +293,20 @@ func componentOf(app *unstructured.Unstructured) string {
 	return app.GetAnnotations()[v1alpha1.AnnotationComponent]
 }
 
+// because says in brackets what keeps an Application from going; empty where nothing is known to.
+func because(app *unstructured.Unstructured) string {
+	if why := argocd.Held(app); why != "" {
+		return " (" + why + ")"
+	}
+	return ""
+}
+
 func (f facts) judgePart(t *target, p *part) {
 	name := f.names.application(t.spec, p.component)
 	what := "Application " + name.String()
+	if going(p.app) {
+		what += because(p.app)
+	}
 	describe := "; see kubectl -n " + f.options.ArgoCDNamespace + " describe application " + name.Name
 	p.reason = v1alpha1.ReasonApplicationProgressing
 	switch {

@@ -229,6 +229,11 @@ func (s *scope) write(ctx context.Context, w Write, wrote func()) error {
 		_, err := writer.Merge(ctx, w.Object, argocd.SyncAgain(w.Object))
 		return err
 	}
+	if w.Action == EndSync {
+		log.Info("Asking Argo CD to end a sync")
+		_, err := writer.Merge(ctx, w.Object, argocd.EndSync())
+		return err
+	}
 	if w.Action == Renew {
 		log.Info("Renewing what another Experiment has registered")
 		writer.Owner = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: types.UID(w.Object.GetLabels()[marks.UID])}} // as it was found to be

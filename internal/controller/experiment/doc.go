@@ -253,22 +253,23 @@
 // of the manager alone, so that neither a manager that was away nor one whose clock is wrong gives less, or more. A
 // Workflow or Application holds up what comes next for a quarter of it, and is left behind after half of it, as a
 // cluster is. What may not be deleted, or listed, counts from when this manager was first refused. An Application whose
-// cluster is gone, which the server must say, is freed of Argo CD's finalizers. Of a cluster that it does not know,
-// Argo CD lets an Application go and leaves what that deployed; so one that was unregistered is registered again before
-// its Applications are deleted, where there is a kubeconfig for that, which is tried for a quarter of the deadline (an
-// Application that the spec does not name any more waits as long as it takes; what makes a Cluster of core.arlon.io is
-// waited for as long to register that, while it is there), and the registration of an existing
-// cluster stays as long as they do. When the deadline of the whole teardown is over, too, a ConfigMap in the manager's
-// namespace tells of everything that is left, and the finalizer goes; with policy Block it does not. So it tells of
-// clusters that were made for another Experiment of the same name and that nobody has asked to go, because that one was
-// forced away, or this one restored from a backup; an Event does at the start. What does not fit into the status of how
-// it ends is remembered. A manager that looks in other namespaces than the Experiment was begun with never lets it go,
-// because it knows nothing of what is there. An Experiment that spec.terminate has ended stays anyway, and has no
-// deadline. A finalizer that somebody takes off an Experiment that is not being deleted is put back at once. One that
-// loses it in a teardown is gone, with its spec: who still pays for its clusters is told of those that nobody has asked
-// to go (forced.go), by an Event of each and a ConfigMap, once; and nothing is done with them, because a manager cannot
-// tell a teardown that somebody has given up from a backup of which the Experiments are yet to come. What an object
-// says of its owner finds them, when the Experiment goes and whenever a manager starts.
+// cluster is gone, which the server must say, is freed of Argo CD's finalizers. Argo CD lets none go that it is in the
+// middle of syncing, and a hook may never end: it is asked to end that, whoever has deleted the Application. Of a
+// cluster that it does not know, Argo CD lets an Application go and leaves what that deployed; so one that was
+// unregistered is registered again before its Applications are deleted, where there is a kubeconfig for that, which is
+// tried for a quarter of the deadline (an Application that the spec does not name any more waits as long as it takes;
+// what makes a Cluster of core.arlon.io is waited for as long to register that, while it is there), and the
+// registration of an existing cluster stays as long as they do. When the deadline of the whole teardown is over, too, a
+// ConfigMap in the manager's namespace tells of everything that is left, and the finalizer goes; with policy Block it
+// does not. So it tells of clusters that were made for another Experiment of the same name and that nobody has asked to
+// go, because that one was forced away, or this one restored from a backup; an Event does at the start. What does not
+// fit into the status of how it ends is remembered. A manager that looks in other namespaces than the Experiment was
+// begun with never lets it go, because it knows nothing of what is there. An Experiment that spec.terminate has ended
+// stays anyway, and has no deadline. A finalizer that somebody takes off an Experiment that is not being deleted is put
+// back at once. One that loses it in a teardown is gone, with its spec: who still pays for its clusters is told of
+// those that nobody has asked to go (forced.go), by an Event of each and a ConfigMap, once; and nothing is done with
+// them, because a manager cannot tell a teardown that somebody has given up from a backup of which the Experiments are
+// yet to come. What an object says of its owner finds them, when the Experiment goes and whenever a manager starts.
 //
 // # Components
 //

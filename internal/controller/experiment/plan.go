@@ -91,6 +91,8 @@ const (
 	Free
 	// Sync asks Argo CD to sync an Application once more.
 	Sync
+	// EndSync asks Argo CD to end the sync of an Application.
+	EndSync
 	// Renew gives a cluster Secret of another Experiment the credentials that its cluster has by now.
 	Renew
 )

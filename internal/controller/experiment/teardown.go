@@ -209,6 +209,7 @@ func (d *demolition) takeApplications() {
 			d.lookIn(d.nextLook(*app))
 			if targets[name] == nil { // nothing says what needs it
 				d.remove(*app)
+				d.endSync(name, app, v1alpha1.ConditionReady)
 			}
 		}
 	}
@@ -240,10 +241,12 @@ func (d *demolition) takeApplication(t *target, app *unstructured.Unstructured, 
 		return
 	}
 	d.remove(*app)
-	switch {
-	case !going(app):
-	case d.seen.Clusterless[t.spec.Name]:
+	if going(app) && d.seen.Clusterless[t.spec.Name] {
 		d.Writes = append(d.Writes, Write{Action: Free, Object: app, Known: true, Target: t.spec.Name, Condition: v1alpha1.ConditionReady})
+		return
+	}
+	switch d.endSync(t.spec.Name, app, v1alpha1.ConditionReady); {
+	case !going(app):
 	case t.spec.Cluster.Type == v1alpha1.ClusterExisting, !d.given(remnant{object: app}, 4):
 		d.registerAgain(&d.Plan, t) // or Argo CD could never delete what it deployed
 	}
@@ -720,8 +723,8 @@ func hidden(gvk schema.GroupVersionKind) string {
 func (d *demolition) leave(child unstructured.Unstructured) {
 	d.left = append(d.left, remnant{gvk: child.GroupVersionKind(), object: &child})
 	what := kube.Describe(&child)
-	if why := argocd.Skipped(&child); why != "" && child.GroupVersionKind() == argocd.ApplicationGVK {
-		what += " (" + why + ")"
+	if child.GroupVersionKind() == argocd.ApplicationGVK {
+		what += because(&child)
 	}
 	d.Down = append(d.Down, what)
 }

@@ -345,17 +345,40 @@ func verdict(app *unstructured.Unstructured, tolerated Tolerated) ApplicationSta
 	switch {
 	case (operation == "Failed" || operation == "Error") && (sync != "Synced" || hookFailed(app)):
 		// One that is Synced all the same has come to it without Argo CD's help.
-		message, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "message")
-		return ApplicationState{Health: Failed, Message: "sync " + operation + ": " + message}
+		return ApplicationState{Health: Failed, Message: "sync " + operation + ": " + operationState(app, "message")}
 	case operation != "Running" && operation != "Terminating":
 	case tolerated.OutOfSync && sync == "OutOfSync" && healing(app):
 		// What is tolerated would go and come again as often as Argo CD tries.
 	case health == "Healthy":
-		return ApplicationState{}
+		return explained(app, ApplicationState{})
 	default:
 		tolerated.Degraded = false
 	}
-	return judge(app, health, sync, tolerated)
+	return explained(app, judge(app, health, sync, tolerated))
+}
+
+// explained is the state of an Application, and where it is on its way what its sync waits for, which may be for ever, or that there is
+// none where one is needed.
+func explained(app *unstructured.Unstructured, state ApplicationState) ApplicationState {
+	why := ""
+	switch waits := waitsFor(app); {
+	case state.Health != Progressing && state.Health != Missing:
+	case waits != "":
+		why = "sync Running: " + waits
+	case state.Message != "" && untried(app):
+		why = "Argo CD has not begun to sync it, which a sync window of its project may forbid"
+	}
+	if why != "" {
+		state.Message = strings.TrimPrefix(state.Message+"; "+why, "; ")
+	}
+	return state
+}
+
+// untried says whether an Application is OutOfSync, and Argo CD has not tried to sync it with what it is compared with now.
+func untried(app *unstructured.Unstructured) bool {
+	operation, tried, _ := unstructured.NestedMap(app.Object, "status", "operationState")
+	sync, _, _ := unstructured.NestedString(app.Object, "status", "sync", "status")
+	return sync == "OutOfSync" && app.Object["operation"] == nil && !(tried && attempted(app, operation))
 }
 
 // judge reads health and sync of an Application that has been compared; a Healthy one is not being
@@ -426,7 +449,73 @@ func Disconnected(app *unstructured.Unstructured) bool {
 // DeletionError is why Argo CD cannot delete what an Application deployed; empty where it does not
 // say.
 func DeletionError(app *unstructured.Unstructured) string {
-	return cmp.Or(Skipped(app), errorConditions(app)["DeletionError"])
+	return cmp.Or(Held(app), errorConditions(app)["DeletionError"])
+}
+
+// Held says what keeps an Application from going of which Argo CD tells no error, and what to do about it; empty where nothing does.
+func Held(app *unstructured.Unstructured) string {
+	if app.GetDeletionTimestamp() == nil {
+		return Skipped(app)
+	}
+	return cmp.Or(Skipped(app), inSync(app), unconfirmed(app))
+}
+
+// approved is the annotation by which somebody confirms that what is to be deleted with an Application may be.
+const approved = "argocd.argoproj.io/deletion-approved"
+
+// unconfirmed says that Argo CD waits for that: an object that was deployed says that it needs it, and nobody has given it since the
+// Application was asked to go.
+func unconfirmed(app *unstructured.Unstructured) string {
+	given, err := time.Parse(time.RFC3339, app.GetAnnotations()[approved])
+	var needs []string
+	resources, _, _ := unstructured.NestedSlice(app.Object, "status", "resources")
+	for _, r := range resources {
+		if m, _ := r.(map[string]any); needsConfirmation(m) {
+			needs = append(needs, named(m))
+		}
+	}
+	if slices.Sort(needs); len(needs) == 0 || err == nil && !given.Before(app.GetDeletionTimestamp().Time) {
+		return ""
+	}
+	return "Argo CD waits until somebody confirms that " + strings.Join(needs, ", ") + " may be deleted; annotate it with " + approved + " and the time of now, such as 2006-01-02T15:04:05Z"
+}
+
+// needsConfirmation says whether a resource of an Application is deleted only when somebody has confirmed that.
+func needsConfirmation(resource map[string]any) bool {
+	return resource["requiresDeletionConfirmation"] == true
+}
+
+// Syncing says whether Argo CD is in the middle of an operation on an Application, and nobody has asked it to end that: it lets none go
+// before, and what a hook or a wave waits for may never come.
+func Syncing(app *unstructured.Unstructured) bool {
+	return app.Object["operation"] != nil && operationState(app, "phase") == "Running"
+}
+
+// EndSync is the change of an Application by which Argo CD is asked to end its operation, as argocd app terminate-op does.
+func EndSync() map[string]any {
+	return map[string]any{"status": map[string]any{"operationState": map[string]any{"phase": "Terminating"}}}
+}
+
+// inSync says that an Application is in the middle of an operation, and what that waits for.
+func inSync(app *unstructured.Unstructured) string {
+	if app.Object["operation"] == nil {
+		return ""
+	}
+	return join("Argo CD ends its sync first", waitsFor(app))
+}
+
+// waitsFor is what the operation waits for that Argo CD is in the middle of, or why it is tried again; empty without one.
+func waitsFor(app *unstructured.Unstructured) string {
+	if phase := operationState(app, "phase"); phase != "Running" && phase != "Terminating" {
+		return ""
+	}
+	return operationState(app, "message")
+}
+
+// operationState is a field of what the last operation has come to.
+func operationState(app *unstructured.Unstructured, field string) string {
+	value, _, _ := unstructured.NestedString(app.Object, "status", "operationState", field)
+	return value
 }
 
 // skip is the annotation by which somebody keeps Argo CD from looking at an Application, and from letting it go.
@@ -487,7 +576,7 @@ func syncedOnce(app *unstructured.Unstructured) bool {
 // healing says whether Argo CD is syncing what it has synced before, with the same sources and revisions,
 // because it is not what they say.
 func healing(app *unstructured.Unstructured) bool {
-	phase, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "phase")
+	phase := operationState(app, "phase")
 	attempts, _, _ := unstructured.NestedInt64(app.Object, "status", "operationState", "operation", "sync", "autoHealAttemptsCount")
 	now, _, _ := unstructured.NestedFieldNoCopy(app.Object, "spec", "sources")
 	with, _, _ := unstructured.NestedFieldNoCopy(app.Object, "status", "operationState", "operation", "sync", "sources")
@@ -499,8 +588,7 @@ func syncPhase(app *unstructured.Unstructured) string {
 	if app.Object["operation"] != nil {
 		return "Running"
 	}
-	phase, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "phase")
-	return phase
+	return operationState(app, "phase")
 }
 
 // GaveUp says when Argo CD has ended the last sync with what an Application is compared with now, and failed, and does not begin
@@ -572,10 +660,8 @@ func unhealthyResources(app *unstructured.Unstructured, health string) string {
 		if status, _, _ := unstructured.NestedString(m, "health", "status"); status != health {
 			continue
 		}
-		kind, _ := m["kind"].(string)
-		name, _ := m["name"].(string)
 		message, _, _ := unstructured.NestedString(m, "health", "message")
-		said = append(said, join(kind+" "+name, message))
+		said = append(said, join(named(m), message))
 	}
 	slices.Sort(said)
 	return strings.Join(said, "; ")
@@ -586,6 +672,13 @@ func join(what, why string) string {
 		return what
 	}
 	return what + ": " + why
+// named is a resource as messages name it.
+func named(resource map[string]any) string {
+	kind, _ := resource["kind"].(string)
+	name, _ := resource["name"].(string)
+	return kind + " " + name
+}
+
 }
 
 func orUnknown(s string) string {
@@ -597,7 +690,7 @@ func orUnknown(s string) string {
 
 // StripApplication is the cache's transform for Applications: their histories, the results
 // of all but failed hooks, what one was synced with that is not OutOfSync, and all healthy resources
-// but the first are never read.
+// but the first, and those that are only deleted when somebody confirms it, are never read.
 func StripApplication(o any) (any, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -621,7 +714,7 @@ func StripApplication(o any) (any, error) {
 		status["resources"] = slices.DeleteFunc(resources, func(r any) bool {
 			m, _ := r.(map[string]any)
 			health, _, _ := unstructured.NestedString(m, "health", "status")
-			drop := !first && (health == "" || health == "Healthy")
+			drop := !first && (health == "" || health == "Healthy") && !needsConfirmation(m)
 			first = false
 			return drop
 		})

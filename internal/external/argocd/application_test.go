@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/labkeeper/labkeeper/test/crds"
@@ -150,13 +151,15 @@ func TestPathsThatAreReadOrDropped(t *testing.T) {
 		"status.operationState.message":    "string",
 		"status.operationState.syncResult": "object",
 
-		"status.operationState.syncResult.resources.[].hookType":     "string",
-		"status.operationState.syncResult.resources.[].hookPhase":    "string",
-		"status.operationState.operation":                            "object",
-		"status.resources.[].kind":                                   "string",
-		"status.resources.[].name":                                   "string",
-		"status.resources.[].health.status":                          "string",
-		"status.resources.[].health.message":                         "string",
+		"status.operationState.syncResult.resources.[].hookType":  "string",
+		"status.operationState.syncResult.resources.[].hookPhase": "string",
+		"status.operationState.operation":                         "object",
+		"status.resources.[].kind":                                "string",
+		"status.resources.[].name":                                "string",
+		"status.resources.[].health.status":                       "string",
+		"status.resources.[].health.message":                      "string",
+		"status.resources.[].requiresDeletionConfirmation":        "boolean",
+		"operation": "object",
 		"status.operationState.syncResult.sources":                   "array",
 		"status.operationState.syncResult.revisions":                 "array",
 		"status.operationState.finishedAt":                           "string",
@@ -222,6 +225,26 @@ spec:
 `+status)
 }
 
+// What is on its way: a hook that may never end, and a sync with what the sources say now.
+const (
+	hookRuns = `
+  operationState:
+    phase: Running
+    message: waiting for completion of hook batch/Job/check
+    startedAt: "2026-03-01T12:00:00Z"
+    operation: {sync: {revision: abc}}
+`
+	syncedWithThese = `
+  operationState:
+    phase: Succeeded
+    message: successfully synced (all tasks run)
+    startedAt: "2026-03-01T12:00:00Z"
+    operation: {sync: {revision: abc}}
+    syncResult: {revision: abc, sources: [{repoURL: "https://charts.example.com", chart: nginx, targetRevision: 1.2.3, helm: {parameters: [{name: a, value: b}]}}]}
+`
+	notBegun = "Argo CD has not begun to sync it, which a sync window of its project may forbid"
+)
+
 func TestReadApplication(t *testing.T) {
 	is := func(health, sync string, more ...string) string {
 		return "status:\n  health: {status: " + health + "}\n" + fmt.Sprintf(syncOf, sync) + strings.Join(more, "")
@@ -265,7 +288,7 @@ func TestReadApplication(t *testing.T) {
 		"note 30: objects of two": {
 			is("Healthy", "OutOfSync", fmt.Sprintf(condition, "SharedResourceWarning", "Deployment/web is part of applications argocd/a and b")),
 			ApplicationState{
-				Health: Progressing, Message: "health Healthy, sync OutOfSync",
+				Health: Progressing, Message: "health Healthy, sync OutOfSync; " + notBegun,
 				Warning: "SharedResourceWarning: Deployment/web is part of applications argocd/a and b",
 			},
 		},
@@ -278,10 +301,25 @@ func TestReadApplication(t *testing.T) {
 			is("Missing", "OutOfSync", fmt.Sprintf(operationOf, "Error")),
 			ApplicationState{Health: Failed, Message: "sync Error: one or more objects failed to apply"},
 		},
-		"sync is tried again":     {is("Healthy", "OutOfSync", fmt.Sprintf(operationOf, "Running")), ApplicationState{}},
-		"hooks are running":       {is("Healthy", "Synced", someResources, fmt.Sprintf(operationOf, "Running")), ApplicationState{}},
-		"degraded while it syncs": {is("Degraded", "OutOfSync", fmt.Sprintf(operationOf, "Running")), ApplicationState{Health: Degraded, Message: "health Degraded, sync OutOfSync"}},
-		"sync succeeded":          {is("Healthy", "Synced", someResources, fmt.Sprintf(operationOf, "Succeeded")), ApplicationState{Health: Healthy}},
+		"sync is tried again":   {is("Healthy", "OutOfSync", fmt.Sprintf(operationOf, "Running")), ApplicationState{Message: "sync Running: one or more objects failed to apply"}},
+		"note 21: a hook waits": {is("Healthy", "Synced", someResources, hookRuns), ApplicationState{Message: "sync Running: waiting for completion of hook batch/Job/check"}},
+		"a hook comes first": {
+			is("Missing", "OutOfSync", hookRuns),
+			ApplicationState{Health: Missing, Message: "health Missing, sync OutOfSync; sync Running: waiting for completion of hook batch/Job/check"},
+		},
+		"a hook, and it progresses": {is("Progressing", "OutOfSync", hookRuns), ApplicationState{Message: "sync Running: waiting for completion of hook batch/Job/check"}},
+		"a sync is being ended":     {is("Progressing", "OutOfSync", strings.Replace(hookRuns, "Running", "Terminating", 1)), ApplicationState{Message: "sync Running: waiting for completion of hook batch/Job/check"}},
+		"one is asked for after another": {
+			is("Missing", "OutOfSync", fmt.Sprintf(operationOf, "Succeeded")) + "operation: {sync: {prune: true}}\n",
+			ApplicationState{Health: Missing, Message: "health Missing, sync OutOfSync"},
+		},
+		"synced with what was before": {
+			is("Healthy", "OutOfSync", strings.Replace(fmt.Sprintf(operationOf, "Succeeded"), "syncResult: {revision: abc}", "syncResult: {revision: abc, sources: [{repoURL: x}]}", 1)),
+			ApplicationState{Message: "health Healthy, sync OutOfSync; " + notBegun},
+		},
+		"synced, and something differs": {is("Healthy", "OutOfSync", syncedWithThese), ApplicationState{Message: "health Healthy, sync OutOfSync"}},
+		"degraded while it syncs":       {is("Degraded", "OutOfSync", fmt.Sprintf(operationOf, "Running")), ApplicationState{Health: Degraded, Message: "health Degraded, sync OutOfSync"}},
+		"sync succeeded":                {is("Healthy", "Synced", someResources, fmt.Sprintf(operationOf, "Succeeded")), ApplicationState{Health: Healthy}},
 		"a hook failed": {
 			is("Healthy", "Synced", someResources, strings.Replace(fmt.Sprintf(operationOf, "Failed"), "{revision: abc}\n", "{revision: abc, resources: "+failedHook+"}\n", 1)),
 			ApplicationState{Health: Failed, Message: "sync Failed: one or more objects failed to apply"},
@@ -295,11 +333,11 @@ func TestReadApplication(t *testing.T) {
 			ApplicationState{Health: Degraded, Message: "health Degraded, sync Synced: Deployment api; Deployment web: exceeded its progress deadline"},
 		},
 		"note 42: degraded and out of sync": {is("Degraded", "OutOfSync"), ApplicationState{Health: Degraded, Message: "health Degraded, sync OutOfSync"}},
-		"missing":                           {is("Missing", "OutOfSync", someResources), ApplicationState{Health: Missing, Message: "health Missing, sync OutOfSync: StatefulSet db"}},
+		"missing":                           {is("Missing", "OutOfSync", someResources), ApplicationState{Health: Missing, Message: "health Missing, sync OutOfSync: StatefulSet db; " + notBegun}},
 		"progressing":                       {is("Progressing", "Synced", someResources), ApplicationState{}},
 		"suspended":                         {is("Suspended", "Synced"), ApplicationState{Health: Progressing, Message: "health Suspended, sync Synced"}},
 		"progressing, not synced":           {is("Progressing", "OutOfSync"), ApplicationState{}},
-		"not synced":                        {is("Healthy", "OutOfSync"), ApplicationState{Health: Progressing, Message: "health Healthy, sync OutOfSync"}},
+		"not synced":                        {is("Healthy", "OutOfSync"), ApplicationState{Health: Progressing, Message: "health Healthy, sync OutOfSync; " + notBegun}},
 		"unknown":                           {is("Unknown", "Unknown"), ApplicationState{Health: Progressing, Message: "health Unknown, sync Unknown"}},
 		"health only": {
 			"status:\n  health: {status: Healthy}\n",
@@ -489,6 +527,76 @@ func TestStrange(t *testing.T) {
 		"spec.syncPolicy.retry.refresh": true, "spec.destination.server": "", "spec.ignoreDifferences": []any{}, "spec.sourceHydrator": nil,
 		"spec.info": []any{"x"}, "spec.revisionHistoryLimit": int64(1), "spec.syncPolicy.managedNamespaceMetadata.annotations": map[string]any{}, "status.x": "y",
 	} {
+// Argo CD lets no Application go that it is in the middle of syncing, nor one with something that somebody must confirm the deletion of,
+// and tells no error of either.
+func TestHeld(t *testing.T) {
+	const (
+		syncing = "  operationState: {phase: Running, message: waiting for completion of hook batch/Job/check, startedAt: \"2026-03-01T12:00:00Z\", operation: {}}\noperation: {sync: {prune: true}}\n"
+		kept    = "  resources:\n  - {version: v1, kind: Service, name: web, health: {status: Healthy}}\n  - {version: v1, kind: Namespace, name: data, health: {status: Healthy}, requiresDeletionConfirmation: true}\n"
+	)
+	at := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	for name, test := range map[string]struct {
+		status, approved string
+		stays            bool
+		says             string
+	}{
+		"nothing":                 {status: "  sync: {status: Synced}\n"},
+		"a sync":                  {status: syncing, says: "Argo CD ends its sync first: waiting for completion of hook batch/Job/check"},
+		"a sync, and it stays":    {status: syncing, stays: true},
+		"a sync that has ended":   {status: strings.Replace(syncing, "operation: {sync: {prune: true}}\n", "", 1)},
+		"one that is asked for":   {status: "  operationState: {phase: Succeeded, message: all is well, startedAt: \"2026-03-01T12:00:00Z\", operation: {}}\noperation: {}\n", says: "Argo CD ends its sync first"},
+		"to be confirmed":         {status: kept, says: "until somebody confirms that Namespace data may be deleted; annotate it with argocd.argoproj.io/deletion-approved"},
+		"confirmed":               {status: kept, approved: "2026-03-01T12:00:00Z"},
+		"confirmed for another":   {status: kept, approved: "2026-03-01T11:59:59Z", says: "until somebody confirms"},
+		"confirmed in no time":    {status: kept, approved: "true", says: "until somebody confirms"},
+		"a sync, to be confirmed": {status: kept + syncing, says: "ends its sync first"},
+		"to be confirmed, stays":  {status: kept, stays: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := sample(t, "status:\n"+test.status)
+			if !test.stays {
+				app.SetDeletionTimestamp(&at)
+			}
+			if test.approved != "" {
+				app.SetAnnotations(map[string]string{"argocd.argoproj.io/deletion-approved": test.approved})
+			}
+			if _, err := StripApplication(app); err != nil {
+				t.Fatal(err)
+			}
+			got := Held(app)
+			if !strings.Contains(got, test.says) || (got == "") != (test.says == "") {
+				t.Errorf("it says %q", got)
+			}
+			if DeletionError(app) != got {
+				t.Errorf("as an error it says %q", DeletionError(app))
+			}
+		})
+	}
+}
+
+func TestSyncing(t *testing.T) {
+	for name, test := range map[string]struct {
+		operation bool
+		phase     string
+		want      bool
+	}{
+		"running":         {true, "Running", true},
+		"ended by now":    {false, "Running", false},
+		"not begun":       {true, "Succeeded", false},
+		"being ended":     {true, "Terminating", false},
+		"never any":       {false, "", false},
+		"the first asked": {true, "", false},
+	} {
+		app := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"operationState": map[string]any{"phase": test.phase}}}}
+		if test.operation {
+			app.Object["operation"] = map[string]any{}
+		}
+		if got := Syncing(app); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 		if err := unstructured.SetNestedField(live.Object, value, strings.Split(path, ".")...); err != nil {
 			t.Fatal(err)
 		}
