@@ -307,8 +307,9 @@ type ApplicationState struct {
 	// Message says why it is not Healthy, in Argo CD's words where it has any; empty for one
 	// that is simply on its way. Of a Healthy one it says what is tolerated.
 	Message string
-	// Warning says that another Application deploys some of the same objects, in Argo CD's words, whatever the verdict:
-	// the two put each other's right. Empty if none is known to.
+	// Warning says, in Argo CD's words and whatever the verdict, that something is not deployed as the sources say: another Application
+	// deploys it, too, and the two put each other's right; two of the sources do, of which the last counts; or Argo CD is told to leave
+	// its kind alone. Empty if nothing is known to be.
 	Warning string
 	// Outdated: what it says is of other sources, or of another cluster, than the spec has now.
 	Outdated bool
@@ -324,9 +325,13 @@ type Tolerated struct{ OutOfSync, Degraded bool }
 // the status speaks of the old sources until the next comparison.
 func ReadApplication(app *unstructured.Unstructured, tolerated Tolerated) ApplicationState {
 	state := verdict(app, tolerated)
-	if message := messages(app)[sharedResource]; message != "" {
-		state.Warning = sharedResource + ": " + message
+	var said []string
+	for _, warning := range warnings {
+		if message := messages(app)[warning]; message != "" {
+			said = append(said, warning+": "+message)
+		}
 	}
+	state.Warning = strings.Join(said, "; ")
 	return state
 }
 
@@ -412,8 +417,8 @@ func deployed(app *unstructured.Unstructured, health, sync, both string) Applica
 	return ApplicationState{Health: Healthy, Message: join(both, unhealthyResources(app, "Degraded")) + ", which is tolerated"}
 }
 
-// sharedResource is the type of the condition that warns of objects of more than one Application.
-const sharedResource = "SharedResourceWarning"
+// warnings are the types of the conditions by which Argo CD tells of what it does not deploy as the sources say.
+var warnings = []string{"ExcludedResourceWarning", "RepeatedResourceWarning", "SharedResourceWarning"}
 
 // messages are those of the conditions, by their types, of each the first.
 func messages(app *unstructured.Unstructured) map[string]string {
@@ -667,11 +672,6 @@ func unhealthyResources(app *unstructured.Unstructured, health string) string {
 	return strings.Join(said, "; ")
 }
 
-func join(what, why string) string {
-	if why == "" {
-		return what
-	}
-	return what + ": " + why
 // named is a resource as messages name it.
 func named(resource map[string]any) string {
 	kind, _ := resource["kind"].(string)
@@ -679,6 +679,11 @@ func named(resource map[string]any) string {
 	return kind + " " + name
 }
 
+func join(what, why string) string {
+	if why == "" {
+		return what
+	}
+	return what + ": " + why
 }
 
 func orUnknown(s string) string {

@@ -292,6 +292,15 @@ func TestReadApplication(t *testing.T) {
 				Warning: "SharedResourceWarning: Deployment/web is part of applications argocd/a and b",
 			},
 		},
+		"objects of two sources": {
+			is("Healthy", "Synced", someResources, fmt.Sprintf(condition, "SharedResourceWarning", "x")+
+				"  - {type: RepeatedResourceWarning, message: Resource /ServiceAccount/web appeared 2 times among application resources.}\n"),
+			ApplicationState{Health: Healthy, Warning: "RepeatedResourceWarning: Resource /ServiceAccount/web appeared 2 times among application resources.; SharedResourceWarning: x"},
+		},
+		"an object that is left out": {
+			is("Healthy", "Synced", someResources, fmt.Sprintf(condition, "ExcludedResourceWarning", "Resource /Endpoints web is excluded in the settings")),
+			ApplicationState{Health: Healthy, Warning: "ExcludedResourceWarning: Resource /Endpoints web is excluded in the settings"},
+		},
 		"a warning is no error": {is("Healthy", "Synced", someResources, fmt.Sprintf(condition, "OrphanedResourceWarning", "x")), ApplicationState{Health: Healthy}},
 		"sync failed": {
 			is("Healthy", "OutOfSync", fmt.Sprintf(operationOf, "Failed")),
@@ -518,15 +527,6 @@ func TestDisconnected(t *testing.T) {
 	}
 }
 
-// What decides is strange, at any depth, and the cache keeps it; what decides nothing, or has no value, is not.
-func TestStrange(t *testing.T) {
-	desired := Application{Namespace: "argocd", Name: "a", Cluster: "c", DestinationNamespace: "n", NamespaceLabels: map[string]string{"level": "baseline"}}.Object()
-	live := desired.DeepCopy()
-	for path, value := range map[string]any{
-		"spec.source.repoURL": "x", "spec.syncPolicy.automated.enabled": false, "spec.syncPolicy.managedNamespaceMetadata.labels.other": "x",
-		"spec.syncPolicy.retry.refresh": true, "spec.destination.server": "", "spec.ignoreDifferences": []any{}, "spec.sourceHydrator": nil,
-		"spec.info": []any{"x"}, "spec.revisionHistoryLimit": int64(1), "spec.syncPolicy.managedNamespaceMetadata.annotations": map[string]any{}, "status.x": "y",
-	} {
 // Argo CD lets no Application go that it is in the middle of syncing, nor one with something that somebody must confirm the deletion of,
 // and tells no error of either.
 func TestHeld(t *testing.T) {
@@ -597,6 +597,15 @@ func TestSyncing(t *testing.T) {
 	}
 }
 
+// What decides is strange, at any depth, and the cache keeps it; what decides nothing, or has no value, is not.
+func TestStrange(t *testing.T) {
+	desired := Application{Namespace: "argocd", Name: "a", Cluster: "c", DestinationNamespace: "n", NamespaceLabels: map[string]string{"level": "baseline"}}.Object()
+	live := desired.DeepCopy()
+	for path, value := range map[string]any{
+		"spec.source.repoURL": "x", "spec.syncPolicy.automated.enabled": false, "spec.syncPolicy.managedNamespaceMetadata.labels.other": "x",
+		"spec.syncPolicy.retry.refresh": true, "spec.destination.server": "", "spec.ignoreDifferences": []any{}, "spec.sourceHydrator": nil,
+		"spec.info": []any{"x"}, "spec.revisionHistoryLimit": int64(1), "spec.syncPolicy.managedNamespaceMetadata.annotations": map[string]any{}, "status.x": "y",
+	} {
 		if err := unstructured.SetNestedField(live.Object, value, strings.Split(path, ".")...); err != nil {
 			t.Fatal(err)
 		}
