@@ -63,7 +63,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&e.ArgoCDNamespace, "argocd-namespace", "argocd", "Namespace of Argo CD.")
 	fs.StringVar(&e.ArgoCDProject, "argocd-project", "default", "Argo CD project of the Applications.")
 	fs.StringVar(&e.WorkflowNamespace, "workflow-namespace", "argo", "Namespace of Argo Workflows.")
-	fs.StringVar(&e.WorkflowServiceAccount, "workflow-service-account", "argo-workflow", "ServiceAccount that Workflows run as.")
+	fs.StringVar(&e.WorkflowServiceAccount, "workflow-service-account", "argo-workflow", "ServiceAccount that Workflows run as. Empty: what their templates say, as Argo Workflows wants it with templateReferencing Strict or Secure.")
 	fs.BoolVar(&e.WorkflowsAnywhere, "workflows-anywhere", false, "Let Experiments have their Workflows in their own namespaces (spec.workflow.namespace).")
 	fs.StringVar(&e.ClaimNamespace, "claim-namespace", "", "Namespace of Crossplane claims. Default: the Experiment's own.")
 	fs.StringVar(&e.CrossplaneNamespace, "crossplane-namespace", "crossplane-system", "Namespace where compositions leave connection Secrets.")
@@ -141,6 +141,9 @@ func (o options) check() error {
 		{"workflow-service-account", e.WorkflowServiceAccount},
 		{"crossplane-namespace", e.CrossplaneNamespace},
 	} {
+		if f.value == "" && f.flag == "workflow-service-account" {
+			continue // the templates say it
+		}
 		if f.value == "" {
 			return fmt.Errorf("--%s: it must not be empty", f.flag)
 		}

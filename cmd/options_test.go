@@ -85,7 +85,12 @@ func TestParse(t *testing.T) {
 			return o
 		}()},
 		"every namespace": {[]string{"--watch-namespaces="}, defaults()},
-		"of a log":        {[]string{"--zap-log-level=debug", "--zap-devel"}, defaults()},
+		"the accounts of templates": {[]string{"--workflow-service-account="}, func() options {
+			o := defaults()
+			o.Experiment.WorkflowServiceAccount = ""
+			return o
+		}()},
+		"of a log": {[]string{"--zap-log-level=debug", "--zap-devel"}, defaults()},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

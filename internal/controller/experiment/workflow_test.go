@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
@@ -111,6 +113,44 @@ func TestWhereWorkflowsRun(t *testing.T) {
 				t.Error("something is left")
 			}
 		})
+	}
+}
+
+// A manager that is told no account leaves it to the templates: with templateReferencing Strict, Argo Workflows takes none from anybody
+// else (and only such fields).
+func TestWorkflowsThatTakeNoAccount(t *testing.T) {
+	l := newLab(t, validatedBy(func(*v1alpha1.WorkflowSpec) {}), nginx(), template())
+	l.edit(func(e *v1alpha1.Experiment) {
+		e.Spec.ProgressDeadline = &v1alpha1.ProgressDeadline{Workflow: &metav1.Duration{Duration: time.Hour}}
+	})
+	l.reconciler.Options.WorkflowServiceAccount = ""
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	allowed := []string{
+		"arguments", "entrypoint", "shutdown", "suspend", "activeDeadlineSeconds", "priority", "ttlStrategy", "podGC", "volumeClaimGC", "archiveLogs",
+		"workflowMetadata", "workflowTemplateRef", "metrics", "artifactGC",
+	}
+	for field := range l.list(argoworkflows.WorkflowGVK)[0].Object["spec"].(map[string]any) {
+		if !slices.Contains(allowed, field) {
+			t.Errorf("it has the field %s", field)
+		}
+	}
+}
+
+// What the author gives reaches the Workflow beside what every Workflow gets, sorted.
+func TestParametersOfTheWorkflow(t *testing.T) {
+	l := newLab(t, validatedBy(func(w *v1alpha1.WorkflowSpec) { w.Params = map[string]string{"duration": "5m", "z": "", "app": "$(x)"} }), nginx(), template())
+	l.until(v1alpha1.PhaseRunning)
+	got, _, _ := unstructured.NestedSlice(l.list(argoworkflows.WorkflowGVK)[0].Object, "spec", "arguments", "parameters")
+	want := []any{}
+	for _, p := range [][2]string{
+		{"app", "$(x)"}, {"app-endpoint", argocd.InClusterServer}, {"app-name", "in-cluster"}, {"app-namespace", l.get().Status.Targets[0].Namespace},
+		{"duration", "5m"}, {"experiment-name", "tutorial"}, {"z", ""},
+	} {
+		want = append(want, map[string]any{"name": p[0], "value": p[1]})
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("parameters (-want +got):\n%s", diff)
 	}
 }
 

@@ -36,7 +36,7 @@ type Workflow struct {
 	Template string
 	// ClusterScope says that it is a ClusterWorkflowTemplate.
 	ClusterScope bool
-	// ServiceAccount that its pods run as.
+	// ServiceAccount that its pods run as; empty is what the template says.
 	ServiceAccount string
 	// Parameters are the arguments by name.
 	Parameters map[string]string
@@ -56,10 +56,12 @@ func (w Workflow) Object() *unstructured.Unstructured {
 		parameters = append(parameters, map[string]any{"name": name, "value": w.Parameters[name]})
 	}
 	spec := map[string]any{
-		"serviceAccountName": w.ServiceAccount,
-		"arguments":          map[string]any{"parameters": parameters},
+		"arguments": map[string]any{"parameters": parameters},
 		// Each, because what Argo Workflows has as a default stands beside what is not said here.
 		"ttlStrategy": map[string]any{"secondsAfterCompletion": kept, "secondsAfterSuccess": kept, "secondsAfterFailure": kept},
+	}
+	if w.ServiceAccount != "" {
+		spec["serviceAccountName"] = w.ServiceAccount
 	}
 	if seconds := int64(w.Deadline / time.Second); seconds > 0 {
 		spec["activeDeadlineSeconds"] = seconds

@@ -40,7 +40,6 @@ func TestObject(t *testing.T) {
 			Workflow{Namespace: "argo", Name: "x", Template: "t"},
 			map[string]any{
 				"workflowTemplateRef": map[string]any{"name": "t"},
-				"serviceAccountName":  "",
 				"ttlStrategy":         keeps,
 				"arguments":           map[string]any{"parameters": []any{}},
 			},
