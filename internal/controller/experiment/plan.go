@@ -912,7 +912,11 @@ func (f facts) judge(p *Plan, settling bool) conditions.Step {
 	if late := f.overran(p); late != "" {
 		return failed(v1alpha1.ReasonProgressDeadlineExceeded, what+" "+late+" (spec.progressDeadline.workflow): "+orNothing(w.Message)+see)
 	}
-	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, what+" is "+strings.ToLower(orDefault(w.Phase, "submitted"))+f.hint())
+	running := what + " is " + strings.ToLower(orDefault(w.Phase, "submitted"))
+	if w.Message != "" { // why it does not run, for instance
+		running += ": " + w.Message
+	}
+	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, running+f.hint())
 }
 
 // overran says that a Workflow has not ended by its deadline, which is for Argo Workflows to keep, nor in the minute after it; empty

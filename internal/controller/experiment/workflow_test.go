@@ -154,6 +154,19 @@ func TestParametersOfTheWorkflow(t *testing.T) {
 	}
 }
 
+// Why a Workflow does not run yet is told in the words of Argo Workflows.
+func TestWorkflowThatIsPending(t *testing.T) {
+	l := newLab(t, validatedBy(func(*v1alpha1.WorkflowSpec) {}), nginx(), template())
+	l.until(v1alpha1.PhaseRunning)
+	w := l.list(argoworkflows.WorkflowGVK)[0]
+	w.Object["status"] = map[string]any{"phase": "Pending", "message": "Workflow processing has been postponed because too many workflows are already running"}
+	l.update(&w)
+	l.mustReconcile()
+	if m := l.message(v1alpha1.ConditionWorkflowSucceeded); !strings.HasSuffix(m, " is pending: Workflow processing has been postponed because too many workflows are already running") {
+		t.Errorf("it says %q", m)
+	}
+}
+
 // An Experiment in the namespace of Argo Workflows is no exception.
 func TestAccountsOfExperimentsBesideWorkflows(t *testing.T) {
 	e := validatedBy(func(w *v1alpha1.WorkflowSpec) { w.ServiceAccountName = "admin" })
