@@ -77,8 +77,10 @@ func ReadCluster(cluster *unstructured.Unstructured) ClusterState {
 			flag(cluster, "status", "infrastructureReady") && flag(cluster, "status", "controlPlaneReady"),
 		Endpoint: endpoint(cluster),
 	}
-	if deleting := conditions.Of(cluster, "Deleting"); deleting["status"] == "True" {
-		s.Message = conditions.Said(deleting)
+	for _, holds := range []string{"Paused", "Deleting"} {
+		if c := conditions.Of(cluster, holds); s.Message == "" && c["status"] == "True" {
+			s.Message = conditions.Said(c)
+		}
 	}
 	if s.Ready {
 		return s

@@ -103,6 +103,25 @@ status:
   - {type: InfrastructureReady, status: "False", reason: NotReady, message: "", ` + at + `}
   - {type: Deleting, status: "True", reason: WaitingForInfrastructureDeletion, message: "", ` + at + `}
 `, ClusterState{Message: "WaitingForInfrastructureDeletion"}},
+		"paused, and going": {"v1beta2", endpoint + `
+status:
+  initialization: {infrastructureProvisioned: true, controlPlaneInitialized: true}
+  conditions:
+  - {type: Deleting, status: "True", reason: WaitingForWorkersDeletion, message: "", ` + at + `}
+  - {type: Paused, status: "True", reason: Paused, message: "Cluster spec.paused is set to true", ` + at + `}
+`, ClusterState{Ready: true, Endpoint: "https://203.0.113.10:6443", Message: "Paused: Cluster spec.paused is set to true"}},
+		"paused before it is ready": {"v1beta2", `
+status:
+  conditions:
+  - {type: InfrastructureReady, status: "False", reason: NotReady, message: "", ` + at + `}
+  - {type: Paused, status: "True", reason: Paused, message: "Cluster has the cluster.x-k8s.io/paused annotation", ` + at + `}
+`, ClusterState{Message: "Paused: Cluster has the cluster.x-k8s.io/paused annotation"}},
+		"not paused": {"v1beta2", `
+status:
+  conditions:
+  - {type: InfrastructureReady, status: "False", reason: NotReady, message: "", ` + at + `}
+  - {type: Paused, status: "False", reason: NotPaused, message: "", ` + at + `}
+`, ClusterState{Message: "NotReady"}},
 		"failed": {"v1beta2", "status: {phase: Failed, deprecated: {v1beta1: {failureReason: CreateError, failureMessage: quota}}}\n",
 			ClusterState{Failed: true, Message: "CreateError: quota"}},
 		"ready, v1beta1": {"v1beta1", endpoint + "status: {infrastructureReady: true, controlPlaneReady: true}\n",

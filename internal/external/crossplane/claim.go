@@ -111,7 +111,7 @@ func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 	s.Ready = ready["status"] == "True"
 	s.Failed = !s.Ready && synced["status"] == "False"
 	switch {
-	case s.Failed:
+	case s.Failed, synced["status"] == "False" && claim.GetDeletionTimestamp() != nil: // one that is paused stays Ready, and does not go
 		s.Message = conditions.Said(synced)
 	case !s.Ready:
 		s.Message = conditions.Said(ready)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -136,6 +137,27 @@ status:
 				t.Errorf("state (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// One that is paused stays Ready, and does not go: what Crossplane says of it is told.
+func TestReadClaimThatGoes(t *testing.T) {
+	conditions := func(synced string) string {
+		return "status:\n  conditions:\n  - {type: Synced, " + synced + ", lastTransitionTime: \"2026-03-01T12:00:00Z\"}\n  - {type: Ready, status: \"True\", reason: Available, lastTransitionTime: \"2026-03-01T12:00:00Z\"}\n"
+	}
+	now := metav1.Now()
+	for name, test := range map[string]struct{ synced, want string }{
+		"paused": {`status: "False", reason: ReconcilePaused, message: Reconciliation is paused via the pause annotation`, "ReconcilePaused: Reconciliation is paused via the pause annotation"},
+		"not":    {`status: "True", reason: ReconcileSuccess`, ""},
+	} {
+		u := claim(t, conditions(test.synced))
+		if got := ReadClaim(u).Message; got != "" {
+			t.Errorf("%s: while it stays it says %q", name, got)
+		}
+		u.SetDeletionTimestamp(&now)
+		if got := ReadClaim(u).Message; got != test.want {
+			t.Errorf("%s: it says %q", name, got)
+		}
 	}
 }
 
