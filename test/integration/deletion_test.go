@@ -142,6 +142,26 @@ var _ = Describe("Deletion", func() {
 		s.gone(e)
 	})
 
+	It("tells of what stays on clusters of others of one that was forced away", func() {
+		s := hub.newStage(workflowGone)
+		e := s.create(experiment("forced-on-hub", onHub("web", "nginx")))
+		s.reaches(e, v1alpha1.PhaseComplete)
+		app := s.object(applications, s.application(e, "web"))
+		s.delete(e)
+		s.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonDeleting, "Workflow "+s.workflow(e).String())
+		Expect(s.client.Patch(background(), e, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": null}}`)))).To(Succeed())
+		s.gone(e)
+		Eventually(func(g Gomega) {
+			records := &corev1.ConfigMapList{}
+			g.Expect(s.client.List(background(), records, client.InNamespace(managerNamespace), client.MatchingLabels{v1alpha1.LabelExperimentUID: string(e.UID)})).To(Succeed())
+			g.Expect(records.Items).To(HaveLen(1))
+			g.Expect(records.Items[0].Data).To(HaveKeyWithValue("orphans.yaml", ContainSubstring(string(app.GetUID()))))
+		}).Should(Succeed())
+		Expect(s.object(applications, s.application(e, "web"))).To(HaveField("GetDeletionTimestamp()", BeNil()))
+		Expect(s.client.Delete(background(), app)).To(Succeed()) // as the ConfigMap says
+		s.release(workflowGone)
+	})
+
 	It("tells of the clusters of one that was forced away, and does nothing with them", func() {
 		s := hub.newStage(applicationGone)
 		e := s.create(experiment("forced", onGKE("app", "nginx")))

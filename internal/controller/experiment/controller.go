@@ -126,7 +126,7 @@ type Reconciler struct {
 	labelled atomic.Bool
 	told     *kube.Told
 	// absences are Components that the server does not have, and unrecorded what is to go, and no status has, both by the UID of the
-	// Experiment. forced are clusters, by their UIDs, whose Experiments were forced away, and of which is told.
+	// Experiment. forced is what Experiments that were forced away have left, by its UIDs, and of which is told.
 	absences, unrecorded, forced *lru.Cache
 }
 
@@ -241,12 +241,12 @@ const (
 // of others, are found: the UID of their Experiment.
 const indexOwner = "owner"
 
-// indexNamed is the index by which clusters are found that were made for an Experiment of a name.
+// indexNamed is the index by which clusters and Applications are found that were made for an Experiment of a name.
 const indexNamed = "named"
 
 // namedOwner is the value of that index.
-func namedOwner(cluster client.Object) []string {
-	return []string{cluster.GetAnnotations()[v1alpha1.AnnotationOwner]}
+func namedOwner(o client.Object) []string {
+	return []string{o.GetAnnotations()[v1alpha1.AnnotationOwner]}
 }
 
 // componentOwner is the value of that index.
@@ -292,7 +292,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		Kinds: []kube.ForeignKind{
 			{
 				GroupVersionKind: argocd.ApplicationGVK, Handler: kube.Enqueue(toOwner, priorityApplication),
-				Indexes: map[string]client.IndexerFunc{indexOwner: componentOwner},
+				Indexes: map[string]client.IndexerFunc{indexOwner: componentOwner, indexNamed: namedOwner},
 			},
 			{
 				GroupVersionKind: argoworkflows.WorkflowGVK, Handler: kube.Enqueue(toOwner, priorityWorkflow),

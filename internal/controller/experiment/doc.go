@@ -215,8 +215,9 @@
 // Workflow is recorded that counts, a list of Workflows, one of both before anything of the clusters goes, one of every
 // kind when the cache has nothing left, cannot see one of them, the deadline is over, or nothing at all is recorded,
 // and the claim, or Cluster, of an Application that is asked to go or is being deleted, where the cache has none, or
-// another than it is on; and of an Experiment that the cache does not have, and that has clusters there which nobody
-// has asked to go, the metadata, and where the server has none, either, those of the clusters.
+// another than it is on; and of an Experiment that the cache does not have, and that has left clusters, or Applications
+// on those of others, which nobody has asked to go, the metadata, and where the server has none, either, those of what
+// it has left.
 //
 // # What it owns
 //
@@ -267,9 +268,10 @@
 // begun with never lets it go, because it knows nothing of what is there. An Experiment that spec.terminate has ended
 // stays anyway, and has no deadline. A finalizer that somebody takes off an Experiment that is not being deleted is put
 // back at once. One that loses it in a teardown is gone, with its spec: who still pays for its clusters is told of
-// those that nobody has asked to go (forced.go), by an Event of each and a ConfigMap, once; and nothing is done with
-// them, because a manager cannot tell a teardown that somebody has given up from a backup of which the Experiments are
-// yet to come. What an object says of its owner finds them, when the Experiment goes and whenever a manager starts.
+// those that nobody has asked to go, and of Applications on clusters that stay, where they would be deployed for ever
+// (forced.go), by an Event of each and a ConfigMap, once; and nothing is done with them, because a manager cannot tell
+// a teardown that somebody has given up from a backup of which the Experiments are yet to come. What an object says of
+// its owner finds them, when the Experiment goes and whenever a manager starts.
 //
 // # Components
 //

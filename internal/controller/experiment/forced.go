@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -38,7 +40,21 @@ func (r *Reconciler) reconciler() reconcile.Reconciler {
 // errForced is why nobody takes down what an Experiment has left.
 var errForced = errors.New("the Experiment that it was made for is gone, and nobody takes it down: delete it, or take our labels off it to keep it")
 
-// forcedAway tells of the clusters that an Experiment has left whose finalizer somebody has taken off: what the server says of them.
+// leavable are the kinds of what is told of when an Experiment was forced away: it costs, or goes on deploying, and nobody takes it down.
+func leavable() []schema.GroupVersionKind { return append(clusterKinds(), argocd.ApplicationGVK) }
+
+// forsakes says whether an object of such a kind is one that the Experiment has made: what a cluster is made by, and an Application on
+// one that is there for others, too, and stays. Of those on a cluster of its own that tells.
+func (n names) forsakes(o *unstructured.Unstructured) bool {
+	if o.GroupVersionKind() != argocd.ApplicationGVK {
+		return n.ofCluster(o)
+	}
+	server, _, _ := unstructured.NestedString(o.Object, "spec", "destination", "server")
+	stays := server == argocd.InClusterServer || o.GetAnnotations()[v1alpha1.AnnotationEndpoint] != ""
+	return stays && n.application(v1alpha1.Target{Name: o.GetLabels()[v1alpha1.LabelTarget]}, componentOf(o)) == keyOf(o)
+}
+
+// forcedAway tells of what an Experiment has left whose finalizer somebody has taken off: what the server says of it.
 func (r *Reconciler) forcedAway(ctx context.Context, key types.NamespacedName) error {
 	left, err := r.untold(ctx, key)
 	if err != nil || len(left) == 0 {
@@ -56,11 +72,11 @@ func (r *Reconciler) forcedAway(ctx context.Context, key types.NamespacedName) e
 	return nil
 }
 
-// untold is what the cache has of the clusters of Experiments of a name, by their UIDs, that nobody has asked to go, and of which
+// untold is what the cache has that Experiments of a name have left, by their UIDs, that nobody has asked to go, and of which
 // this manager has not told.
 func (r *Reconciler) untold(ctx context.Context, key types.NamespacedName) (map[types.UID][]unstructured.Unstructured, error) {
 	left := map[types.UID][]unstructured.Unstructured{}
-	for _, gvk := range clusterKinds() {
+	for _, gvk := range leavable() {
 		if r.Kinds.State(gvk) != kube.KindServed {
 			continue // the owners of its objects are woken when it is (forsaken)
 		}
@@ -70,7 +86,7 @@ func (r *Reconciler) untold(ctx context.Context, key types.NamespacedName) (map[
 		}
 		for _, o := range found {
 			n := r.namesOf(key, &o)
-			if _, told := r.forced.Get(o.GetUID()); !told && !going(&o) && n.ofCluster(&o) {
+			if _, told := r.forced.Get(o.GetUID()); !told && !going(&o) && n.forsakes(&o) {
 				left[n.experiment.UID] = append(left[n.experiment.UID], o)
 			}
 		}
@@ -123,24 +139,24 @@ func (r *Reconciler) tellForced(ctx context.Context, n names, objects []unstruct
 	for _, o := range stay {
 		r.forced.Add(o.GetUID(), true)
 		if !strings.Contains(known, string(o.GetUID())) {
-			log.FromContext(ctx).Info("An Experiment that was forced away has left a cluster", "object", kube.Describe(&o), "uid", n.experiment.UID)
+			log.FromContext(ctx).Info("An Experiment that was forced away has left something", "object", kube.Describe(&o), "uid", n.experiment.UID)
 			r.Recorder.Eventf(&o, nil, corev1.EventTypeWarning, v1alpha1.ReasonOrphansLeft, "Reconcile", "%s", conditions.Line(
-				fmt.Sprintf("Experiment %s: %v; ConfigMap %s lists all clusters of it", client.ObjectKeyFromObject(n.experiment), errForced, keyOf(record))))
+				fmt.Sprintf("Experiment %s: %v; ConfigMap %s says how to find all that it has left", client.ObjectKeyFromObject(n.experiment), errForced, keyOf(record))))
 		}
 	}
 	return nil
 }
 
-// forsaken are the owners of all clusters of the kinds that can be read, for those that are gone: what is there of a kind wakes its
+// forsaken are the owners of all that there is of the kinds that can be read, for those that are gone: what is there of a kind wakes its
 // owner before the kind can be read.
 func forsaken(ctx context.Context, foreign client.Reader, kinds kindsState, owner handler.MapFunc) (requests []reconcile.Request) {
-	for _, gvk := range clusterKinds() {
+	for _, gvk := range leavable() {
 		if kinds.State(gvk) != kube.KindServed {
 			continue
 		}
 		found, err := kube.List(ctx, foreign, gvk, client.UnsafeDisableDeepCopy)
 		if err != nil {
-			log.FromContext(ctx).Error(err, "Listing clusters to look for their Experiments")
+			log.FromContext(ctx).Error(err, "Listing what Experiments have made to look for those")
 		}
 		for _, o := range found {
 			requests = append(requests, owner(ctx, &o)...)

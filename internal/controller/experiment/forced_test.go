@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/capi"
 	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
@@ -32,15 +33,20 @@ func (l *lab) forceAway() {
 	l.drain()
 }
 
-// Of what an Experiment costs that was forced away somebody is told.
+// Of what an Experiment costs that was forced away somebody is told, and of what goes on to be deployed on a cluster that stays.
 func TestExperimentThatIsForcedAway(t *testing.T) {
 	for name, test := range map[string]struct {
 		lab   func(*testing.T) *lab
 		kinds []string
 	}{
-		"gke":      {tutorial, []string{"GKECluster"}},
-		"vcluster": {onVCluster, []string{"Cluster", "VCluster"}},
-		"talos":    {onTalos, []string{"Cluster", "TalosControlPlane", "TalosConfigTemplate", "MachineDeployment"}},
+		"gke":         {roads()["gke"].lab, []string{"GKECluster"}},
+		"gke and hub": {tutorial, []string{"GKECluster", "Application"}},
+		"hub":         {roads()["hub"].lab, []string{"Application"}},
+		"existing":    {roads()["existing"].lab, []string{"Application"}},
+		"referred":    {roads()["referred"].lab, []string{"Application"}},
+		"layers":      {func(t *testing.T) *lab { return layered(t, v1alpha1.ClusterHub) }, []string{"Application", "Application", "Application", "Application"}},
+		"vcluster":    {onVCluster, []string{"Cluster", "VCluster"}},
+		"talos":       {onTalos, []string{"Cluster", "TalosControlPlane", "TalosConfigTemplate", "MachineDeployment"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := test.lab(t)
@@ -145,13 +151,23 @@ func TestClustersThatAreNotForsaken(t *testing.T) {
 			copied.SetUID("mine")
 			l.create(copied)
 		},
+		"an Application that somebody has copied, with its labels": func(l *lab) {
+			l.forceAway()
+			l.delete(crossplane.GKEClusterGVK)
+			app := l.list(argocd.ApplicationGVK)[0]
+			app.SetName("mine")
+			app.SetResourceVersion("")
+			app.SetUID("mine")
+			_ = unstructured.SetNestedField(app.Object, argocd.InClusterServer, "spec", "destination", "server")
+			l.create(&app)
+		},
 		"one of a kind that is not watched yet": func(l *lab) {
 			l.forceAway()
 			l.kinds[crossplane.GKEClusterGVK] = kube.KindSyncing
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := tutorial(t)
+			l := roads()["gke"].lab(t)
 			l.settle(l.play)
 			prepare(l)
 			l.writes = nil

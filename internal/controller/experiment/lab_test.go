@@ -100,7 +100,7 @@ func (k kindStates) State(gvk schema.GroupVersionKind) kube.KindState { return k
 
 // indexed has the indexes of the caches.
 func indexed(b *fake.ClientBuilder) *fake.ClientBuilder {
-	for _, gvk := range clusterKinds() {
+	for _, gvk := range leavable() {
 		b = b.WithIndex(object(gvk, "", ""), indexNamed, namedOwner)
 	}
 	return b.WithIndex(object(argocd.ApplicationGVK, "", ""), indexOwner, componentOwner).
