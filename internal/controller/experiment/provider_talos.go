@@ -44,11 +44,20 @@ func (talos) read(objects []*unstructured.Unstructured) clusterState {
 	return clusterState{}
 }
 
-func (talos) kubeconfig(n names, t v1alpha1.Target, _ *unstructured.Unstructured) kubeconfigRef {
-	return kubeconfigRef{
+func (talos) kubeconfig(n names, t v1alpha1.Target, cluster *unstructured.Unstructured) kubeconfigRef {
+	return addressed(cluster, kubeconfigRef{
 		Secret: capi.KubeconfigSecret(n.cluster(t)), Key: capi.KubeconfigKey, Remedy: "Cluster API must write it",
 		Authors: n.cluster(t).Namespace == n.experiment.Namespace,
+	})
+}
+
+// addressed is where the kubeconfig of a Cluster is, once that says where its API server is, which Workflows are told.
+func addressed(cluster *unstructured.Unstructured, ref kubeconfigRef) kubeconfigRef {
+	if cluster != nil && capi.ReadCluster(cluster).Endpoint == "" {
+		return kubeconfigRef{Missing: "says no address of its API server that can be used (spec.controlPlaneEndpoint); what its infrastructure is made of " +
+			"must have a host there that is a name, or an IP address without a zone, and a port"}
 	}
+	return ref
 }
 
 // templateCopy is what a cluster gets of a template that the user names. Its kind is only known from the

@@ -41,8 +41,8 @@ func (vcluster) read(objects []*unstructured.Unstructured) clusterState {
 	return s
 }
 
-func (vcluster) kubeconfig(n names, t v1alpha1.Target, _ *unstructured.Unstructured) kubeconfigRef {
-	return kubeconfigRef{
+func (vcluster) kubeconfig(n names, t v1alpha1.Target, cluster *unstructured.Unstructured) kubeconfigRef {
+	return addressed(cluster, kubeconfigRef{
 		Secret: capi.KubeconfigSecret(n.cluster(t)), Key: capi.KubeconfigKey, Remedy: "the provider of virtual clusters must write it",
-	}
+	})
 }

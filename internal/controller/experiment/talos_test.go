@@ -103,6 +103,38 @@ func TestNote10TalosRoad(t *testing.T) {
 	l.read(dockerMachineTemplateGVK, "lab", "small")
 }
 
+// A Cluster that says no address which can be used is not registered, and says what is wrong: Workflows would be told none.
+func TestClusterWithoutAnAddress(t *testing.T) {
+	for name, host := range map[string]string{"none": "", "a zone": "fe80::1%eth0", "a script": "$(id)"} {
+		for kind, road := range map[string]func(*testing.T) *lab{"talos": onTalos, "vcluster": onVCluster} {
+			t.Run(kind+", "+name, func(t *testing.T) {
+				l := road(t)
+				l.until(v1alpha1.PhaseProvisioning)
+				address := func(host string) {
+					for _, cluster := range l.list(capi.ClusterGVK) {
+						l.readyCluster(&cluster)
+						cluster = *l.reread(&cluster)
+						_ = unstructured.SetNestedField(cluster.Object, host, "spec", "controlPlaneEndpoint", "host")
+						l.update(&cluster)
+					}
+					l.mustReconcile()
+				}
+				address(host)
+				l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonKubeconfigMissing)
+				if m := l.message(v1alpha1.ConditionClustersReady); !strings.Contains(m, "says no address of its API server that can be used (spec.controlPlaneEndpoint)") {
+					t.Errorf("it says %q", m)
+				}
+				if n := len(l.list(argocd.SecretGVK)); n > 0 {
+					t.Errorf("it is registered")
+				}
+				address("203.0.113.10")
+				l.settle(l.play)
+				l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+			})
+		}
+	}
+}
+
 // deleted are the deletions among the writes.
 func (l *lab) deleted() []string {
 	return slices.DeleteFunc(slices.Clone(l.writes), func(w string) bool { return !strings.HasPrefix(w, "delete ") })
