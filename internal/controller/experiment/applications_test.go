@@ -372,6 +372,32 @@ func TestNote20Tolerations(t *testing.T) {
 	}
 }
 
+// Each Application tolerates what its only component does, and one of several nothing: they cannot be told apart.
+func TestWhatApplicationsTolerate(t *testing.T) {
+	both := []v1alpha1.Toleration{v1alpha1.TolerateDegraded, v1alpha1.TolerateOutOfSync}
+	a, b := v1alpha1.ComponentRef{App: "a", Tolerations: both}, v1alpha1.ComponentRef{App: "b", Tolerations: both[:1]}
+	for name, test := range map[string]struct {
+		policy     v1alpha1.ApplicationPolicy
+		components []v1alpha1.ComponentRef
+		want       []argocd.Tolerated
+	}{
+		"one for all":             {"", []v1alpha1.ComponentRef{a}, []argocd.Tolerated{{OutOfSync: true, Degraded: true}}},
+		"one for all, said":       {v1alpha1.ApplicationPerTarget, []v1alpha1.ComponentRef{b}, []argocd.Tolerated{{Degraded: true}}},
+		"one for all, of several": {v1alpha1.ApplicationPerTarget, []v1alpha1.ComponentRef{a, b}, []argocd.Tolerated{{}}},
+		"one for each":            {v1alpha1.ApplicationPerComponent, []v1alpha1.ComponentRef{a, b, {App: "c"}}, []argocd.Tolerated{{OutOfSync: true, Degraded: true}, {Degraded: true}, {}}},
+	} {
+		target := targetOf("app", v1alpha1.ClusterHub)
+		target.ApplicationPolicy, target.Components = test.policy, test.components
+		var got []argocd.Tolerated
+		for _, p := range (names{experimentOf(target), labOptions}).partsOf(target) {
+			got = append(got, p.tolerated)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // replaceCluster lets somebody delete the claim, and Crossplane make the next.
 func (l *lab) replaceCluster() {
 	claim := l.list(crossplane.GKEClusterGVK)[0]

@@ -216,6 +216,33 @@ func TestTargetIsGivenMoreTime(t *testing.T) {
 	}
 }
 
+// Neither a pause nor more time for the Experiment moves the end of a target.
+func TestTargetIsNotGivenTheTimeOfItsExperiment(t *testing.T) {
+	for name, change := range map[string]func(*v1alpha1.Experiment){
+		"suspended": func(e *v1alpha1.Experiment) { e.Spec.Suspend = true },
+		"extended":  func(e *v1alpha1.Experiment) { e.Annotations = map[string]string{v1alpha1.AnnotationExtend: "24h"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := loadTest(t)
+			l.until(v1alpha1.PhaseComplete)
+			l.edit(change)
+			if wait := l.pass(); wait != 30*time.Minute {
+				t.Errorf("it looks again after %s", wait)
+			}
+			l.later(30*time.Minute - time.Second)
+			l.settle(l.play)
+			if got := l.states(); got != "app Healthy, loadgen Healthy" {
+				t.Errorf("a second before, it is %s", got)
+			}
+			l.later(30 * time.Minute)
+			l.settle(l.play)
+			if got := l.states(); got != "app Healthy, loadgen Deleted" {
+				t.Errorf("it is %s", got)
+			}
+		})
+	}
+}
+
 // What keeps a target from going is told of the target, and the verdict stands: neither hides the other.
 func TestNote26TargetThatMayNotGo(t *testing.T) {
 	l := loadTest(t)

@@ -103,6 +103,28 @@ func TestNote10TalosRoad(t *testing.T) {
 	l.read(dockerMachineTemplateGVK, "lab", "small")
 }
 
+// One worker and one control plane is what a cluster has that does not say.
+func TestTalosThatSaysNoNumbers(t *testing.T) {
+	target := talosTarget()
+	for name, test := range map[string]struct {
+		workers, planes *int32
+		want            [2]int64
+	}{
+		"none":  {nil, nil, [2]int64{1, 1}},
+		"three": {ptr.To[int32](3), ptr.To[int32](3), [2]int64{3, 3}},
+	} {
+		target.Cluster.NodeCount, target.Cluster.Talos.ControlPlanes = test.workers, test.planes
+		n := names{experimentOf(target), labOptions}
+		got := map[string]int64{}
+		for _, o := range (talos{}).objects(n, target) {
+			got[o.GetKind()], _, _ = unstructured.NestedInt64(o.Object, "spec", "replicas")
+		}
+		if workers, planes := got["MachineDeployment"], got["TalosControlPlane"]; workers != test.want[0] || planes != test.want[1] {
+			t.Errorf("%s: %d workers, %d control planes", name, workers, planes)
+		}
+	}
+}
+
 // A Cluster that says no address which can be used is not registered, and says what is wrong: Workflows would be told none.
 func TestClusterWithoutAnAddress(t *testing.T) {
 	for name, host := range map[string]string{"none": "", "a zone": "fe80::1%eth0", "a script": "$(id)"} {
