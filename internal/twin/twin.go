@@ -264,20 +264,24 @@ func (w Wanted) object(source *unstructured.Unstructured) *unstructured.Unstruct
 	u.SetGroupVersionKind(source.GroupVersionKind())
 	u.SetNamespace(source.GetNamespace())
 	u.SetName(w.Name)
-	labels := copied(source.GetLabels(), w.Labels)
-	if labels == nil {
-		labels = map[string]string{}
+	labels, annotations := copied(source.GetLabels(), w.Labels), copied(source.GetAnnotations(), w.Annotations)
+	if names := slices.Concat(slices.Sorted(maps.Keys(labels)), slices.Sorted(maps.Keys(annotations))); len(names) > 0 {
+		annotations[AnnotationCopied] = strings.Join(names, ",")
 	}
 	maps.Copy(labels, w.labels())
 	if id, ok := source.GetLabels()[InstanceID]; ok { // m13: a controller with an instance id sees no others
 		labels[InstanceID] = id
 	}
 	u.SetLabels(labels)
-	if annotations := copied(source.GetAnnotations(), nil, w.Annotations); len(annotations) > 0 {
+	if len(annotations) > 0 {
 		u.SetAnnotations(annotations)
 	}
 	return u
 }
+
+// AnnotationCopied is on a twin that has labels and annotations of its source, which it lists: those alone are ours to take off
+// again, whatever else begins as they do.
+const AnnotationCopied = Group + "/copied"
 
 // InstanceID is the label of Rollouts that says which controller looks after them.
 const InstanceID = "argo-rollouts.argoproj.io/controller-instance-id"
@@ -391,7 +395,7 @@ func sanitiseTemplate(template map[string]any, prefixes []string) map[string]any
 	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
 	kept := copied(annotations, annotationsOfPods, prefixes)
 	for _, name := range annotationsRead(template) {
-		if value, there := annotations[name]; there && Copies(name, []string{name}) {
+		if value, there := annotations[name]; there && copies(name, []string{name}) {
 			kept[name] = value
 		}
 	}
@@ -468,13 +472,17 @@ var never = []string{
 
 // copied are the annotations, or labels, that begin as any of some lists.
 func copied(all map[string]string, lists ...[]string) map[string]string {
-	out := maps.Clone(all)
-	maps.DeleteFunc(out, func(name, _ string) bool { return !Copies(name, lists...) })
+	out := map[string]string{}
+	for name, value := range all {
+		if copies(name, lists...) {
+			out[name] = value
+		}
+	}
 	return out
 }
 
-// Copies says whether an annotation, or a label, is one that is copied if it begins as any of some lists.
-func Copies(name string, lists ...[]string) bool {
+// copies says whether an annotation, or a label, is one that is copied if it begins as any of some lists.
+func copies(name string, lists ...[]string) bool {
 	begins := func(prefixes []string) bool {
 		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(name, p) })
 	}

@@ -542,7 +542,8 @@ func TestListedAnnotations(t *testing.T) {
 	w.Annotations = []string{"team.example.com/", "argocd.argoproj.io/", "helm.toolkit.fluxcd.io/"}
 	twin := build(t, tracked, w)
 	t.Run("m12 of the workload", func(t *testing.T) {
-		if diff := cmp.Diff(map[string]string{"team.example.com/owner": "payments"}, twin.Object.GetAnnotations()); diff != "" {
+		want := map[string]string{"team.example.com/owner": "payments", AnnotationCopied: "team.example.com/owner"}
+		if diff := cmp.Diff(want, twin.Object.GetAnnotations()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -156,9 +157,10 @@ func content(wanted *unstructured.Unstructured) string {
 	return cmp.Or(wanted.GetAnnotations()[v1alpha1.AnnotationWanted], asItIs)
 }
 
-// ours says whether a label or an annotation of a twin is one that only we give it.
+// ours says whether a label or an annotation of the twin is one that only we give it, or that it has from its source.
 func (s *scope) ours(name string) bool {
-	return strings.HasPrefix(name, twin.Group+"/") || name == twin.InstanceID || twin.Copies(name, s.Options.Annotations, s.Options.Labels)
+	copied := strings.Split(s.seen.Twin.GetAnnotations()[twin.AnnotationCopied], ",")
+	return strings.HasPrefix(name, twin.Group+"/") || name == twin.InstanceID || slices.Contains(copied, name)
 }
 
 // possible is an error if the API server would refuse what is to take the place of the twin, which then stays. A quota

@@ -1032,26 +1032,35 @@ func TestNeighboursOfOthers(t *testing.T) {
 	}
 }
 
-// m12: labels that are listed come to the twin and go with their source's; of another prefix than is listed they are somebody else's.
+// m12: labels that are listed come to the twin and go with their source's, also where they are listed no more. What somebody else has put
+// on the twin is his, of whatever prefix.
 func TestLabelsThatAreListed(t *testing.T) {
-	source := object(t, web)
-	source.SetLabels(map[string]string{"team": "payments", "tier": "front"})
-	l := newLab(t, faster(t, `{}`), source)
-	l.Options.Labels = []string{"team"}
-	l.passed()
-	if labels := l.twin().GetLabels(); labels["team"] != "payments" || labels["tier"] != "" {
-		t.Errorf("they are %v", labels)
-	}
-	u := l.twin()
-	labels := u.GetLabels()
-	labels["mine"] = "yes"
-	u.SetLabels(labels)
-	l.edit(u, func() {})
-	source = l.there(deployments, client.ObjectKeyFromObject(source))
-	l.edit(source, func() { source.SetLabels(nil) })
-	l.passed()
-	if labels := l.twin().GetLabels(); labels["team"] != "" || labels["mine"] != "yes" {
-		t.Errorf("without the source's they are %v", labels)
+	for name, gone := range map[string]func(l *lab, source *unstructured.Unstructured){
+		"of the source": func(l *lab, source *unstructured.Unstructured) { l.edit(source, func() { source.SetLabels(nil) }) },
+		"of the list":   func(l *lab, _ *unstructured.Unstructured) { l.Options.Labels = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := object(t, web)
+			source.SetLabels(map[string]string{"team": "payments", "tier": "front"})
+			l := newLab(t, faster(t, `{}`), source)
+			l.Options.Labels = []string{"team"}
+			l.passed()
+			if labels := l.twin().GetLabels(); labels["team"] != "payments" || labels["tier"] != "" {
+				t.Errorf("they are %v", labels)
+			}
+			u := l.twin()
+			labels, annotations := u.GetLabels(), u.GetAnnotations()
+			labels["mine"], labels["team-of-mine"], annotations["team-of-mine"] = "yes", "yes", "yes"
+			u.SetLabels(labels)
+			u.SetAnnotations(annotations)
+			l.edit(u, func() {})
+			gone(l, l.there(deployments, client.ObjectKeyFromObject(source)))
+			l.passed()
+			labels = l.twin().GetLabels()
+			if _, still := labels["team"]; still || labels["mine"] != "yes" || labels["team-of-mine"] != "yes" || l.twin().GetAnnotations()["team-of-mine"] != "yes" {
+				t.Errorf("without the source's they are %v, and the annotations %v", labels, l.twin().GetAnnotations())
+			}
+		})
 	}
 }
 
