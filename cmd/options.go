@@ -75,7 +75,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&e.Fallback.RepoURL, "component-repo-url", "", "Git repository with components/<type>/<name> for Components that do not exist. Default: no fallback.")
 	fs.StringVar(&e.Fallback.Revision, "component-revision", "HEAD", "Revision of the repository of --component-repo-url.")
 	fs.StringVar(&annotations, "twin-annotations", "", "Comma-separated prefixes of annotations that twins of ExperimentDeployments get from their sources, beside those that are known to make pods what they are.")
-	fs.StringVar(&labels, "twin-labels", "", "Comma-separated prefixes of labels that twins of ExperimentDeployments get from their sources, for policies that ask for them. Those of Argo CD, Helm and Flux are never among them.")
+	fs.StringVar(&labels, "twin-labels", "", "Comma-separated prefixes of labels that twins of ExperimentDeployments get from their sources, for policies that ask for them. Those of Argo CD, Helm and Flux are never among them, and Argo CD leaves twins that get any alone, whichever label it knows its own by.")
 	h := &o.Hibernation
 	fs.StringVar(&h.Namespace, "hibernation-namespace", "", "Namespace where the Jobs of HibernatePlans run and restore points are kept. Default: the manager's own; outside of a cluster that of --leader-election-namespace, or default.")
 	fs.IntVar(&h.LedgerInStatus, "hibernation-ledger-in-status", hibernateplan.DefaultLedgerInStatus, "How many bytes of the ledger of a HibernatePlan its status holds; a longer one is kept in ControllerRevisions beside its Jobs.")

@@ -265,6 +265,9 @@ func (w Wanted) object(source *unstructured.Unstructured) *unstructured.Unstruct
 	u.SetNamespace(source.GetNamespace())
 	u.SetName(w.Name)
 	labels, annotations := copied(source.GetLabels(), w.Labels), copied(source.GetAnnotations(), w.Annotations)
+	if len(labels) > 0 {
+		maps.Copy(annotations, notOfArgo)
+	}
 	if names := slices.Concat(slices.Sorted(maps.Keys(labels)), slices.Sorted(maps.Keys(annotations))); len(names) > 0 {
 		annotations[AnnotationCopied] = strings.Join(names, ",")
 	}
@@ -282,6 +285,14 @@ func (w Wanted) object(source *unstructured.Unstructured) *unstructured.Unstruct
 // AnnotationCopied is on a twin that has labels and annotations of its source, which it lists: those alone are ours to take off
 // again, whatever else begins as they do.
 const AnnotationCopied = Group + "/copied"
+
+// notOfArgo are the annotations by which Argo CD leaves a twin alone that it takes for a part of its source's Application: which
+// label tells it of those only its own settings say, and that may be one that is copied (m6).
+var notOfArgo = map[string]string{
+	"argocd.argoproj.io/compare-options":    "IgnoreExtraneous",
+	"argocd.argoproj.io/ignore-healthcheck": "true",
+	"argocd.argoproj.io/sync-options":       "Prune=false,Delete=false",
+}
 
 // InstanceID is the label of Rollouts that says which controller looks after them.
 const InstanceID = "argo-rollouts.argoproj.io/controller-instance-id"

@@ -571,6 +571,18 @@ func TestListedLabels(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
+	t.Run("m6 one of them may be that of Argo CD", func(t *testing.T) {
+		want := map[string]string{
+			"argocd.argoproj.io/sync-options": "Prune=false,Delete=false", "argocd.argoproj.io/compare-options": "IgnoreExtraneous", "argocd.argoproj.io/ignore-healthcheck": "true",
+			AnnotationCopied: "cost.example.com/center,team,argocd.argoproj.io/compare-options,argocd.argoproj.io/ignore-healthcheck,argocd.argoproj.io/sync-options",
+		}
+		if diff := cmp.Diff(want, build(t, from, w).Object.GetAnnotations()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+		if none := build(t, plain, w).Object.GetAnnotations(); none != nil {
+			t.Errorf("where none is copied there are %v", none)
+		}
+	})
 	t.Run("m13 beside an id", func(t *testing.T) {
 		if twin := build(t, shifting, w).Object; twin.GetLabels()[InstanceID] != "blue" {
 			t.Errorf("they are %v", twin.GetLabels())
