@@ -282,12 +282,12 @@ func (w Wanted) object(source *unstructured.Unstructured) *unstructured.Unstruct
 	return u
 }
 
-// AnnotationCopied is on a twin that has labels and annotations of its source, which it lists: those alone are ours to take off
-// again, whatever else begins as they do.
+// AnnotationCopied is on a twin that has labels and annotations of its source, which it lists: those alone are ours to
+// take off again, whatever else begins as they do.
 const AnnotationCopied = Group + "/copied"
 
-// notOfArgo are the annotations by which Argo CD leaves a twin alone that it takes for a part of its source's Application: which
-// label tells it of those only its own settings say, and that may be one that is copied (m6).
+// notOfArgo are the annotations by which Argo CD leaves a twin alone that it takes for a part of its source's
+// Application: which label tells it of those only its own settings say, and that may be one that is copied (m6).
 var notOfArgo = map[string]string{
 	"argocd.argoproj.io/compare-options":    "IgnoreExtraneous",
 	"argocd.argoproj.io/ignore-healthcheck": "true",

@@ -12,7 +12,8 @@ const (
 	ConditionTwinReady = "TwinReady"
 	// ConditionServiceShared is True when every Service that selects the source's pods sends the twin's traffic, too.
 	ConditionServiceShared = "ServiceShared"
-	// ConditionAutoscalerInterference is True when an autoscaler counts the twin's pods.
+	// ConditionAutoscalerInterference is True when an autoscaler counts the twin's pods, and Unknown when none is seen,
+	// and a kind of them is installed that cannot be read.
 	ConditionAutoscalerInterference = "AutoscalerInterference"
 	// ConditionDisruptionInterference is True when a PodDisruptionBudget counts the twin's pods.
 	ConditionDisruptionInterference = "DisruptionInterference"
@@ -82,6 +83,8 @@ const (
 	ReasonSelectorOverlap = "ToldApartByOwner"
 	// ReasonInterference: the message says whose.
 	ReasonInterference = "Interference"
+	// ReasonNotListed: a kind is installed that the manager cannot read; the message names it.
+	ReasonNotListed = "NotListed"
 	// ReasonNone: there is nothing to say.
 	ReasonNone = "None"
 )

@@ -209,6 +209,8 @@ func (s *scope) observeNeighbours(ctx context.Context) error {
 	for i := range services {
 		s.seen.Services = append(s.seen.Services, serviceOf(&services[i]))
 	}
+	s.unlisted(scaledObjectGVK)
+	s.unlisted(verticalGVK)
 	if s.seen.Autoscalers, err = s.autoscalers(ctx, beside...); err != nil {
 		return err
 	}
@@ -252,6 +254,13 @@ func (r *Reconciler) autoscalers(ctx context.Context, opts ...client.ListOption)
 	return all, nil
 }
 
+// unlisted takes in that there may be objects of a kind which cannot be read.
+func (s *scope) unlisted(gvk schema.GroupVersionKind) {
+	if state := s.Kinds.State(gvk); (state == kube.KindSyncing || state == kube.KindUnserved) && !slices.Contains(s.seen.Unlisted, gvk) {
+		s.seen.Unlisted = append(s.seen.Unlisted, gvk)
+	}
+}
+
 func (r *Reconciler) list(ctx context.Context, gvk schema.GroupVersionKind, opts ...client.ListOption) (all []*unstructured.Unstructured, err error) {
 	found, err := kube.List(ctx, r.reader(gvk), gvk, opts...)
 	for i := range found {
@@ -267,7 +276,11 @@ func (s *scope) observeScaled(ctx context.Context) error {
 		kind, name := twin.Target(autoscaler)
 		ours := kind == s.owner.Spec.SourceRef.Kind && (name == s.owner.Spec.SourceRef.Name || name == key(s.owner).Name)
 		gvk, known := twin.Kinds[kind]
-		if ours || !known || !slices.Contains(served, gvk) {
+		if ours || !known {
+			continue
+		}
+		if !slices.Contains(served, gvk) {
+			s.unlisted(gvk)
 			continue
 		}
 		at := types.NamespacedName{Namespace: sourceNamespace(s.owner), Name: name}

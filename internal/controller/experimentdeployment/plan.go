@@ -56,6 +56,8 @@ type Observed struct {
 	// Services, Autoscalers and Budgets beside the source. Scaled are the other workloads that autoscalers are for.
 	Services                     []twin.Service
 	Autoscalers, Scaled, Budgets []*unstructured.Unstructured
+	// Unlisted are the kinds of autoscalers, and of what these are for, that are installed and cannot be read.
+	Unlisted []schema.GroupVersionKind
 	// Claims are the access modes of the PersistentVolumeClaims that the source's pods use, by name. Unsure says that one is
 	// not there, or for one pod alone: nobody tells when that changes.
 	Claims map[string][]string
@@ -416,8 +418,8 @@ func (p *Plan) describe(f facts, source *unstructured.Unstructured, built *draft
 	p.Built, p.SourceGeneration, p.TemplateHash, p.Services = true, f.generation(), built.template, built.Services
 	p.Others = []conditions.Step{
 		shared(built.Services),
-		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(source, built.Object, f.seen.Autoscalers, f.seen.Scaled)),
-		interference(v1alpha1.ConditionDisruptionInterference, twin.Budgets(source, built.Object, f.seen.Budgets)),
+		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(source, built.Object, f.seen.Autoscalers, f.seen.Scaled), f.seen.Unlisted),
+		interference(v1alpha1.ConditionDisruptionInterference, twin.Budgets(source, built.Object, f.seen.Budgets), nil),
 		overlaps(twin.Overlaps(source, built.Object), source.GetKind()),
 		warned(built.Warnings),
 	}
@@ -444,9 +446,17 @@ func shared(services []twin.Sharing) conditions.Step {
 	return conditions.True(v1alpha1.ConditionServiceShared, v1alpha1.ReasonShared, "Every Service that selects the pods of the source selects the twin's")
 }
 
-func interference(conditionType string, messages []string) conditions.Step {
-	if len(messages) > 0 {
-		return conditions.True(conditionType, v1alpha1.ReasonInterference, strings.Join(messages, "; "))
+func interference(conditionType string, messages []string, unlisted []schema.GroupVersionKind) conditions.Step {
+	said := conditions.True(conditionType, v1alpha1.ReasonInterference, "")
+	if len(messages) == 0 && len(unlisted) > 0 {
+		said = conditions.Step{Type: conditionType, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonNotListed}
+	}
+	for _, gvk := range unlisted {
+		messages = append(messages, fmt.Sprintf("What %ss count is not known: the manager cannot read %s.%s/%s, which is installed; check that it may list and watch it, and that the cluster serves that version",
+			gvk.Kind, gvk.Kind, gvk.Group, gvk.Version))
+	}
+	if said.Message = strings.Join(messages, "; "); said.Message != "" {
+		return said
 	}
 	return conditions.False(conditionType, v1alpha1.ReasonNone, "Nothing counts the twin's pods for the source's")
 }

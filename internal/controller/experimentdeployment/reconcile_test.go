@@ -1032,8 +1032,58 @@ func TestNeighboursOfOthers(t *testing.T) {
 	}
 }
 
-// m12: labels that are listed come to the twin and go with their source's, also where they are listed no more. What somebody else has put
-// on the twin is his, of whatever prefix.
+// unserved are those of which the cluster serves other versions.
+type unserved []schema.GroupVersionKind
+
+func (k unserved) State(gvk schema.GroupVersionKind) kube.KindState {
+	if slices.Contains(k, gvk) {
+		return kube.KindUnserved
+	}
+	return kube.KindMissing
+}
+
+// a1: of autoscalers that are there and cannot be read nobody says that they count nothing, nor of those of workloads
+// that cannot be.
+func TestAutoscalersThatCannotBeRead(t *testing.T) {
+	scaler := object(t, "kind: HorizontalPodAutoscaler\napiVersion: autoscaling/v2\nmetadata: {name: web, namespace: shop}\nspec: {scaleTargetRef: {kind: Deployment, name: web}}")
+	ofRollout := object(t, "kind: HorizontalPodAutoscaler\napiVersion: autoscaling/v2\nmetadata: {name: wide, namespace: shop}\nspec: {scaleTargetRef: {kind: Rollout, name: wide}}")
+	for name, test := range map[string]struct {
+		kinds interface {
+			State(gvk schema.GroupVersionKind) kube.KindState
+		}
+		beside []client.Object
+		status metav1.ConditionStatus
+		reason string
+		says   []string
+	}{
+		"a4 ScaledObjects":                  {syncing{scaledObjectGVK}, nil, "Unknown", v1alpha1.ReasonNotListed, []string{"ScaledObject.keda.sh/v1alpha1"}},
+		"a5 VerticalPodAutoscalers":         {syncing{verticalGVK}, nil, "Unknown", v1alpha1.ReasonNotListed, []string{"VerticalPodAutoscaler.autoscaling.k8s.io/v1"}},
+		"a5 of another version":             {unserved{verticalGVK}, nil, "Unknown", v1alpha1.ReasonNotListed, []string{"VerticalPodAutoscaler.autoscaling.k8s.io/v1"}},
+		"a1 beside one that is read":        {syncing{scaledObjectGVK}, []client.Object{scaler}, "True", v1alpha1.ReasonInterference, []string{"HorizontalPodAutoscaler web scales the source", "ScaledObject.keda.sh/v1alpha1"}},
+		"a1 of a Rollout":                   {syncing{twin.RolloutGVK}, []client.Object{ofRollout}, "Unknown", v1alpha1.ReasonNotListed, []string{"Rollout.argoproj.io/v1alpha1"}},
+		"a1 of no Rollout":                  {syncing{twin.RolloutGVK}, nil, "False", v1alpha1.ReasonNone, nil},
+		"a1 of a Rollout, which is no kind": {kinds{}, []client.Object{ofRollout}, "False", v1alpha1.ReasonNone, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, faster(t, `{"minReadySeconds": 5}`), append(test.beside, object(t, web))...)
+			l.Kinds = test.kinds
+			l.passed()
+			said := l.says(v1alpha1.ConditionAutoscalerInterference, test.status, test.reason)
+			for _, says := range test.says {
+				if !strings.Contains(said, says) {
+					t.Errorf("it says %q", said)
+				}
+			}
+			l.says(v1alpha1.ConditionDisruptionInterference, "False", v1alpha1.ReasonNone)
+			if heard := l.heard(v1alpha1.ReasonNotListed); len(heard) > 0 {
+				t.Errorf("that is no event: %v", heard)
+			}
+		})
+	}
+}
+
+// m12: labels that are listed come to the twin and go with their source's, also where they are listed no more. What
+// somebody else has put on the twin is his, of whatever prefix.
 func TestLabelsThatAreListed(t *testing.T) {
 	for name, gone := range map[string]func(l *lab, source *unstructured.Unstructured){
 		"of the source": func(l *lab, source *unstructured.Unstructured) { l.edit(source, func() { source.SetLabels(nil) }) },

@@ -183,7 +183,7 @@ func reportTwin(s *scope) {
 // quiet are reasons that tell of nothing that anybody waits for.
 var quiet = []string{
 	v1alpha1.ReasonPending, v1alpha1.ReasonAccepted, v1alpha1.ReasonSourceFound, v1alpha1.ReasonNone, v1alpha1.ReasonShared, v1alpha1.ReasonNoServices, v1alpha1.ReasonSelectorOverlap,
-	v1alpha1.ReasonRecreating, twin.ReasonProgressing, twin.ReasonNotObserved,
+	v1alpha1.ReasonNotListed, v1alpha1.ReasonRecreating, twin.ReasonProgressing, twin.ReasonNotObserved,
 }
 
 // good are the reasons of conditions that are False and are nothing to warn of.
