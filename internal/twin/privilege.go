@@ -222,6 +222,22 @@ func claimed(spec map[string]any) (all []string) {
 	return all
 }
 
+// described are the labels and annotations of the volumes that a StatefulSet's spec makes. Some drivers copy data by them that is
+// there already (trident.netapp.io/cloneFromPVC), and provisioners may be told to make paths of any.
+func described(spec map[string]any) (all []string) {
+	for _, claim := range objects(spec["volumeClaimTemplates"]) {
+		metadata, _ := claim["metadata"].(map[string]any)
+		for kind, field := range map[string]string{"label": "labels", "annotation": "annotations"} {
+			values, _ := metadata[field].(map[string]any)
+			for name, value := range values {
+				all = append(all, fmt.Sprintf("%s %s %s of a volumeClaimTemplate", kind, name, hashOf(value)))
+			}
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 type privileges map[string]bool
 
 func (p privileges) add(format string, args ...any) { p[fmt.Sprintf(format, args...)] = true }

@@ -162,7 +162,7 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 	if err := kind.check(spec, unknown); err != nil {
 		return nil, err
 	}
-	more := slices.Concat(Exceeding(template, templateOf(spec)), without(claimed(spec), claimed(base)), unlike(base, spec, unknown))
+	more := slices.Concat(Exceeding(template, templateOf(spec)), without(claimed(spec), claimed(base)), without(described(spec), described(from)), unlike(base, spec, unknown))
 	if len(more) > 0 && !w.AllowPrivileges {
 		return nil, invalid("overrideSpec", "it gives the pods what the source's do not have: %s", strings.Join(more, ", "))
 	}

@@ -1431,6 +1431,28 @@ func TestClaimedData(t *testing.T) {
 	}
 }
 
+// Nor by what drivers read off their labels and annotations, unless the source's have them.
+func TestDescribedData(t *testing.T) {
+	const claim = `{volumeClaimTemplates: [{metadata: {name: data, %s}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}]}`
+	from := source(t, database)
+	overlay(from.Object, object(t, `{spec: `+fmt.Sprintf(claim, `labels: {path: ours}, annotations: {trident.netapp.io/cloneFromPVC: ours}`)+`}`))
+	for described, problem := range map[string]string{
+		`annotations: {trident.netapp.io/cloneFromPVC: theirs}`:                       "annotation trident.netapp.io/cloneFromPVC ",
+		`annotations: {trident.netapp.io/cloneFromPVC: ours, nfs.io/storage-path: x}`: "annotation nfs.io/storage-path ",
+		`labels: {path: theirs}`: "label path ",
+		`labels: {path: ours}, annotations: {trident.netapp.io/cloneFromPVC: ours}`: "",
+	} {
+		t.Run("s3 "+described, func(t *testing.T) {
+			_, err := Build(from, wanted(t, fmt.Sprintf(claim, described)))
+			if problem != "" {
+				refused(t, err, problem)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // A volume that the source reads only is not written by its twin.
 func TestReadOnlyVolumes(t *testing.T) {
 	from := source(t, database)
