@@ -47,9 +47,9 @@ type differ struct{ lines []string }
 const redacted = "(not shown)"
 
 var (
-	secretName = regexp.MustCompile(`(?i)pass|pwd|secret|token|key|cred|auth|cert|private|salt|dsn|conn|sign|session|cookie|jwt|pin$`)
+	secretName = regexp.MustCompile(`(?i)pass|pwd|secret|token|key|cred|auth|cert|private|salt|dsn|conn|sign|session|cookie|jwt|webhook|pin$`)
 	// secretValue: with a password in a URL, a header, JSON, YAML or a list of settings, or as a token looks: long, and without words.
-	secretValue = regexp.MustCompile(`://[^/\s]*:[^/\s]*@|(?i:bearer |basic |(pass(word|wd|phrase)?|pwd|secret|token|key)["']?\s*[:=]|-----begin)|^[A-Za-z0-9+/_=.-]{32,}$`)
+	secretValue = regexp.MustCompile(`://[^/\s]*:[^/\s]*@|(?i:bearer |basic |(pass(word|wd|phrase)?|pwd|secret|token|key|sig(nature)?)["']?\s*[:=]|-----begin)|^[A-Za-z0-9+/_=.-]{32,}$`)
 )
 
 func (d *differ) compare(path string, source, twin any, secret bool) {
@@ -80,7 +80,7 @@ func (d *differ) objects(path string, source, twin map[string]any) {
 		delete(all, "serviceAccount") // the old name of the same, which the server puts beside it again
 	}
 	for _, field := range slices.Sorted(maps.Keys(all)) {
-		secret := field == "value" && secretName.MatchString(name) || isMetadata(path[strings.LastIndex(path, ".")+1:]) && secretName.MatchString(field)
+		secret := field == "value" && secretName.MatchString(name) || isOpen(path[strings.LastIndex(path, ".")+1:]) && secretName.MatchString(field)
 		d.compare(strings.TrimPrefix(path+"."+field, "."), source[field], twin[field], secret)
 	}
 }
@@ -146,8 +146,10 @@ func hideArguments(command []any) {
 	}
 }
 
-// isMetadata says whether a field has keys that anybody may choose.
-func isMetadata(field string) bool { return field == "annotations" || field == "labels" }
+// isOpen says whether a field has keys that anybody may choose.
+func isOpen(field string) bool {
+	return slices.Contains([]string{"annotations", "labels", "options", "volumeAttributes"}, field)
+}
 
 // hide takes out of the value of a field what may be a secret.
 func hide(in string, value any) any {
@@ -156,7 +158,7 @@ func hide(in string, value any) any {
 		out := map[string]any{}
 		name, _ := v["name"].(string)
 		for field, below := range v {
-			if out[field] = hide(field, below); field == "value" && secretName.MatchString(name) || isMetadata(in) && secretName.MatchString(field) {
+			if out[field] = hide(field, below); field == "value" && secretName.MatchString(name) || isOpen(in) && secretName.MatchString(field) {
 				out[field] = redacted
 			}
 		}

@@ -164,6 +164,28 @@ func TestDiffOfSettings(t *testing.T) {
 	}
 }
 
+// So may a variable that is called after what is asked with it, an address that is signed, and what a driver of volumes is told.
+func TestDiffOfOthersSecrets(t *testing.T) {
+	one := func(rest string) string { return `containers: [{name: web, image: "web:1", ` + rest + `}]` }
+	for name, pod := range map[string]string{
+		"a webhook":           one(`env: [{name: SLACK_WEBHOOK_URL, value: "https://hooks.example.com/services/hunter2"}]`),
+		"a signed address":    one(`env: [{name: SHARE, value: "https://files.example.com/x?sv=2026&sig=hunter2"}]`),
+		"signed by its parts": one(`env: [{name: SHARE, value: "https://files.example.com/x?X-Amz-Signature=hunter2"}]`),
+		"a driver":            one(`volumeMounts: [{name: v, mountPath: /v}]`) + `, volumes: [{name: v, csi: {driver: smb, volumeAttributes: {password: hunter2, share: this}}}]`,
+		"an old driver":       one(`volumeMounts: [{name: v, mountPath: /v}]`) + `, volumes: [{name: v, flexVolume: {driver: x/smb, options: {password: hunter2, share: this}}}]`,
+	} {
+		from, to := source(t, plain), source(t, plain)
+		overlay(to.Object, object(t, `{spec: {template: {spec: {`+pod+`}}}}`))
+		other := source(t, plain)
+		overlay(other.Object, object(t, `{spec: {template: {spec: {`+strings.ReplaceAll(strings.ReplaceAll(pod, "hunter2", "hunter3"), "this", "that")+`}}}}`))
+		for _, diff := range []string{Diff(from, to), Diff(to, from), Diff(to, other)} {
+			if strings.Contains(diff, "hunter") || strings.Contains(pod, "share") && !strings.Contains(diff, "this") || !strings.Contains(diff, "template.spec.") {
+				t.Errorf("%s is shown: %s", name, diff)
+			}
+		}
+	}
+}
+
 // That a value has changed which is not shown is told, whatever it is hidden for.
 func TestDiffOfHiddenValues(t *testing.T) {
 	from, to := source(t, plain), source(t, plain)

@@ -1042,7 +1042,9 @@ func TestServicesOfTheSourceAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := wanted(t, `{replicas: 1}`)
-		w.Services = []Service{{Name: "s", Selector: map[string]string{"app": labelsOfPods(from)["app"], "role": "stable"}}}
+		w.Services = []Service{
+			{Name: "s", Selector: map[string]string{"app": labelsOfPods(from)["app"], "role": "stable"}}, {Name: "of no version", Selector: map[string]string{"app": labelsOfPods(from)["app"], "role": "other"}},
+		}
 		twin, err := Build(from, w)
 		if err != nil {
 			t.Fatal(err)
