@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -31,4 +33,31 @@ func TestSweepingTakesItsTime(t *testing.T) {
 			t.Errorf("%s: it sweeps: %v, and says %v", name, swept, err)
 		}
 	}
+}
+
+// What hangs while it is cleared away takes a tenth of the time of who has the name now, and is tried again all the same.
+func TestSweepThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		passes, sweeps := 0, 0
+		all := Sweeping(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			passes++
+			return reconcile.Result{}, nil
+		}), func(ctx context.Context, _ types.NamespacedName) error {
+			sweeps++
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		began := time.Now()
+		var result reconcile.Result
+		for range 20 {
+			result, _ = all.Reconcile(t.Context(), reconcile.Request{})
+		}
+		if took := time.Since(began); took > finishTimeout || result.RequeueAfter != 9*finishTimeout {
+			t.Errorf("%d passes take %s, and the next one is in %s", passes, took, result.RequeueAfter)
+		}
+		time.Sleep(result.RequeueAfter)
+		if _, err := all.Reconcile(t.Context(), reconcile.Request{}); err == nil || sweeps != 2 {
+			t.Errorf("it was tried %d times, and says %v", sweeps, err)
+		}
+	})
 }
