@@ -1,6 +1,7 @@
 package hibernateplan
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
@@ -566,8 +568,10 @@ func TestExceptionsThatDoNotCount(t *testing.T) {
 	_, c := newReconciler(t, append(objects, plan)...)
 	clock := clocktesting.NewFakePassiveClock(noon)
 	r := &Exceptions{Client: c, Recorder: kube.Silence, Clock: clock}
-	if got, wait := judged(t, r, every); got != "map[Active:100 Uncounted:2]" || wait != time.Hour {
-		t.Errorf("%s, looked at again in %s", got, wait)
+	for _, again := range []time.Duration{atOnce, time.Hour} { // another may have come while the first was written
+		if got, wait := judged(t, r, every); got != "map[Active:100 Uncounted:2]" || wait != again {
+			t.Errorf("%s, looked at again in %s", got, wait)
+		}
 	}
 	if got := judgeChanged(t, r, last); got != "" {
 		t.Errorf("nothing has changed, and %s is looked at", got)
@@ -596,6 +600,43 @@ func TestExceptionsThatDoNotCount(t *testing.T) {
 	clock.SetTime(noon.Add(time.Hour))
 	if got := judgeChanged(t, r, last); got != "map[Active:1]" {
 		t.Errorf("when the others have passed: %s", got)
+	}
+}
+
+// One that comes while it is written that another counts takes its place all the same.
+func TestExceptionThatComesMeanwhile(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 2)
+	of := func(name string) *v1alpha1.ScheduleException {
+		e := suspended(-time.Hour, time.Hour)
+		e.Namespace, e.Name, e.Spec.PlanRef.Name = plan.Namespace, name, plan.Name
+		return &e
+	}
+	last, more := of("last"), of("e-more")
+	objects := []client.Object{plan, last}
+	for i := range maxExceptions - 1 {
+		objects = append(objects, of(fmt.Sprintf("e-%03d", i)))
+	}
+	_, c := newReconciler(t, objects...)
+	r := &Exceptions{Recorder: kube.Silence, Clock: clocktesting.NewFakePassiveClock(noon)}
+	var looked []reconcile.Request
+	r.Client = interceptor.NewClient(c, interceptor.Funcs{SubResourcePatch: func(ctx context.Context, _ client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+		if o.GetName() == last.Name && more.ResourceVersion == "" {
+			if err := c.Create(ctx, more); err != nil {
+				return err
+			}
+			looked = r.places(ctx, more)
+		}
+		return c.SubResource(sub).Patch(ctx, o, patch, opts...)
+	}})
+	result, err := r.Reconcile(t.Context(), last)
+	if err != nil || last.Status.State != v1alpha1.ExceptionActive || len(looked) > 0 {
+		t.Fatalf("it is %s, and of the other one %v are looked at: %v", last.Status.State, looked, err)
+	}
+	if result.RequeueAfter > time.Second {
+		t.Fatalf("it says that it counts, and is looked at again in %s", result.RequeueAfter)
+	}
+	if got, wait := judged(t, r, []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(last)}}); got != "map[Uncounted:1]" || wait != atOnce {
+		t.Errorf("it is %s, and looked at again in %s", got, wait)
 	}
 }
 

@@ -55,6 +55,9 @@ func (r *Exceptions) Reconcile(ctx context.Context, e *v1alpha1.ScheduleExceptio
 	}
 	before := e.DeepCopy()
 	wait := judge(e, plan, all, r.Clock.Now())
+	if len(all) >= maxExceptions && wait > 0 && e.Status.State != before.Status.State {
+		wait = atOnce // one that comes meanwhile goes by what this has said before (places)
+	}
 	var happened []kube.Event
 	if e.Status.State == v1alpha1.ExceptionInvalid && e.Status.Message != before.Status.Message {
 		happened = append(happened, kube.Event{Type: corev1.EventTypeWarning, Reason: string(e.Status.State), Message: e.Status.Message})
