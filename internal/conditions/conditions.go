@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// maxMessage is the length in bytes at which messages are cut: long enough for what a
+// MaxMessage is the length in bytes at which messages are cut: long enough for what a
 // foreign system has to say, short enough for a table.
-const maxMessage = 1024
+const MaxMessage = 1024
 
 // Step is one condition's new value.
 type Step struct {
@@ -93,11 +93,11 @@ func Line(s string) string {
 	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r)
 	}), " ")
-	if len(s) <= maxMessage {
+	if len(s) <= MaxMessage {
 		return s
 	}
 	const ellipsis = "..."
-	return strings.ToValidUTF8(s[:maxMessage-len(ellipsis)], "") + ellipsis
+	return strings.ToValidUTF8(s[:MaxMessage-len(ellipsis)], "") + ellipsis
 }
 
 // Of is the condition of a type that an object of another system has; nil if it has none. It is the object's own, and not to be

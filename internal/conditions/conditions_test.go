@@ -93,17 +93,17 @@ func TestChanged(t *testing.T) {
 }
 
 func TestLine(t *testing.T) {
-	long := strings.Repeat("x", maxMessage)
+	long := strings.Repeat("x", MaxMessage)
 	tests := map[string]struct{ text, want string }{
 		"empty":              {"", ""},
 		"plain":              {"as it is: 100 %", "as it is: 100 %"},
 		"lines":              {"one\n\n two\r\n\tthree\u2028four\n", "one two three four"},
 		"control characters": {"a\x00b\x1b[31mred\x07\u0085c", "a b [31mred c"},
 		"longest":            {long, long},
-		"too long":           {long + "x", long[:maxMessage-3] + "..."},
-		"long by spaces":     {"a" + strings.Repeat(" ", 2*maxMessage) + "b", "a b"},
+		"too long":           {long + "x", long[:MaxMessage-3] + "..."},
+		"long by spaces":     {"a" + strings.Repeat(" ", 2*MaxMessage) + "b", "a b"},
 		// Of the first rune two of three bytes are among the first 1,021.
-		"cut inside of a rune": {strings.Repeat("x", maxMessage-5) + "€€", strings.Repeat("x", maxMessage-5) + "..."},
+		"cut inside of a rune": {strings.Repeat("x", MaxMessage-5) + "€€", strings.Repeat("x", MaxMessage-5) + "..."},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -120,11 +120,11 @@ func TestLine(t *testing.T) {
 
 func FuzzLine(f *testing.F) {
 	f.Add("one\ntwo")
-	f.Add(strings.Repeat("€", maxMessage))
-	f.Add("\xff" + strings.Repeat("\xe2\x82", maxMessage))
+	f.Add(strings.Repeat("€", MaxMessage))
+	f.Add("\xff" + strings.Repeat("\xe2\x82", MaxMessage))
 	f.Fuzz(func(t *testing.T, text string) {
 		got := Line(text)
-		if len(got) > maxMessage || strings.ContainsAny(got, "\n\r\t\x00") {
+		if len(got) > MaxMessage || strings.ContainsAny(got, "\n\r\t\x00") {
 			t.Errorf("it is %d bytes: %q", len(got), got)
 		}
 		if utf8.ValidString(text) && !utf8.ValidString(got) {

@@ -154,31 +154,51 @@ func TestWakesBesideANamespaceThatRefuses(t *testing.T) {
 	}
 }
 
-// Why a namespace has taken no RoleBinding is told by the attempt that could not wake what is in it, and not kept in mind any longer.
+// Why a namespace has taken no RoleBinding is told by the attempt that could not wake what is in it, beside what its runner says, however
+// long either is, and not kept in mind any longer.
 func TestTellsOfANamespaceThatRefuses(t *testing.T) {
-	n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
-	n.complete()
-	n.morning()
-	n.of.Live = interceptor.NewClient(n.client, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
-		if o.GetObjectKind().GroupVersionKind() == bindingGVK && o.GetNamespace() == "shop" {
-			return apierrors.NewBadRequest("a policy denies it")
-		}
-		return c.Create(ctx, o, opts...)
-	}})
-	job, _ := n.job()
-	point := n.point()
-	point.Data[runner.KeyResult] = fmt.Sprintf(`{"execution":%q,"reason":"Forbidden","message":"waking up 1 of 2 resources: shop/web: forbidden","resources":2,"done":1}`, job.Name)
-	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
-	if err := errors.Join(n.client.Update(t.Context(), point), n.client.Status().Update(t.Context(), job)); err != nil {
-		t.Fatal(err)
-	}
-	n.passes(3)
-	e := n.plan.Status.Executions[0]
-	if e.State != v1alpha1.ExecutionPending || !strings.Contains(e.Message, "a policy denies it; waking up 1 of 2 resources") {
-		t.Errorf("%+v", e)
-	}
-	if n.of.made.Len() > 0 {
-		t.Errorf("%d objects of it are kept in mind", n.of.made.Len())
+	const denial, said = "a policy denies it", "waking up 1 of 2 resources: shop/web: forbidden"
+	long := strings.Repeat(" and more", 100)
+	for name, test := range map[string]struct {
+		denial, said string
+		tells        []string
+	}{
+		"in a few words":        {denial, said, []string{denial + "; " + said}},
+		"a policy of many":      {denial + long, said, []string{denial + " and more", "…; " + said}},
+		"a runner of many":      {denial, said + long, []string{denial + "; " + said + " and more"}},
+		"both of more than fit": {denial + long, said + long, []string{denial + " and more", "…; " + said + " and more"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+			n.complete()
+			n.morning()
+			n.of.Live = interceptor.NewClient(n.client, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if o.GetObjectKind().GroupVersionKind() == bindingGVK && o.GetNamespace() == "shop" {
+					return apierrors.NewBadRequest(test.denial)
+				}
+				return c.Create(ctx, o, opts...)
+			}})
+			job, _ := n.job()
+			point := n.point()
+			point.Data[runner.KeyResult] = fmt.Sprintf(`{"execution":%q,"reason":"Forbidden","message":%q,"resources":2,"done":1}`, job.Name, test.said)
+			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: corev1.ConditionTrue}}
+			if err := errors.Join(n.client.Update(t.Context(), point), n.client.Status().Update(t.Context(), job)); err != nil {
+				t.Fatal(err)
+			}
+			n.passes(3)
+			e := n.plan.Status.Executions[0]
+			for _, said := range test.tells {
+				if !strings.Contains(e.Message, said) {
+					t.Errorf("it does not say %q: %q", said, e.Message)
+				}
+			}
+			if e.State != v1alpha1.ExecutionPending || len(e.Message) > maxMessage+len("…") {
+				t.Errorf("%+v", e)
+			}
+			if n.of.made.Len() > 0 {
+				t.Errorf("%d objects of it are kept in mind", n.of.made.Len())
+			}
+		})
 	}
 }
 

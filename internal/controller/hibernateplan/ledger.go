@@ -109,11 +109,19 @@ func takeBack(e *execution, now time.Time) {
 // maxMessage is how much is kept of what an attempt has to say: there is one for each target.
 const maxMessage = 256
 
-func cut(message string) string {
-	if len(message) <= maxMessage {
+func cut(message string) string { return cutAt(message, maxMessage) }
+
+func cutAt(message string, length int) string {
+	if len(message) <= length {
 		return message
 	}
-	return strings.ToValidUTF8(message[:maxMessage], "") + "…"
+	return strings.ToValidUTF8(message[:length], "") + "…"
+}
+
+// both are two messages, each of which has half of the room, and what the other one leaves of that.
+func both(first, second string) string {
+	const room = maxMessage - len("…; ")
+	return cutAt(first, max(room/2, room-len(second))) + "; " + second
 }
 
 // forgive lets a target that has failed be tried again at once, as often as at first; one that runs, should it fail.

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
 	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/runner"
 )
@@ -678,6 +679,28 @@ func TestWayOut(t *testing.T) {
 				t.Errorf("asleep %s: %+v", n.sleeping(), n.plan.Status)
 			}
 		})
+	}
+}
+
+// What is to be run is told as a whole, however long names are, and however much has failed for however long a reason; and who has another
+// restore point than the one that a target sleeps by is not told to throw that away.
+func TestWayOutIsWhole(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 1)
+	plan.Name, plan.Namespace, plan.Status.CurrentCycle = strings.Repeat("night", 5), strings.Repeat("team", 5), &v1alpha1.Cycle{Operation: v1alpha1.OperationWakeUp}
+	for i := range 20 {
+		plan.Status.Executions = append(plan.Status.Executions, execution{
+			Target: fmt.Sprintf("%s-%d", strings.Repeat("target", 5), i), Operation: v1alpha1.OperationWakeUp, State: v1alpha1.ExecutionFailed, Asleep: true, Attempts: 4,
+			Message: cut("waking up 3 of 4 resources" + strings.Repeat(": and so on", 50)), RestoreConfigMapRef: "labkeeper-system/" + strings.Repeat("p", maxLabel),
+		})
+	}
+	said := conditions.Line(view{status: &plan.Status, owner: plan}.failure())
+	for _, text := range []string{
+		"and 17 more has failed 4 times: waking up 3 of 4 resources: and so on", "kubectl annotate hplan ", "kubectl patch hplan ", "kubectl delete hplan ",
+		"; where its restore point will never do, wake it by hand, and kubectl delete cm ", "kubectl patch cm ", "; and create the plan again",
+	} {
+		if !strings.Contains(said, text) {
+			t.Errorf("it does not say %q: %s", text, said)
+		}
 	}
 }
 

@@ -510,7 +510,7 @@ func (s *scope) conclude(ctx context.Context, seen *sight, said *runner.Result) 
 		o.message = "Its runner has ended without a result: " + why(seen.job, pods)
 	}
 	if refused := s.refused(seen.Namespaces, seen.attempt); refused != "" && !o.completed {
-		o.message = refused + "; " + o.message
+		o.message = both(refused, o.message)
 	}
 	seen.outcome = &o
 	return nil

@@ -93,15 +93,18 @@ func (v view) leftText() string {
 }
 
 // named are the targets of which something holds, in words.
-func (v view) named(is func(*execution) bool) string {
+func (v view) named(is func(*execution) bool) string { return v.first(10, is) }
+
+// first are so many of them.
+func (v view) first(most int, is func(*execution) bool) string {
 	var all []string
 	for i := range v.status.Executions {
 		if is(&v.status.Executions[i]) {
 			all = append(all, v.status.Executions[i].Target)
 		}
 	}
-	if n := len(all); n > 10 {
-		all = append(all[:10], fmt.Sprintf("and %d more", n-10))
+	if n := len(all); n > most {
+		all = append(all[:most], fmt.Sprintf("and %d more", n-most))
 	}
 	return strings.Join(all, ", ")
 }
@@ -242,36 +245,41 @@ func (v view) wouldSleep() string {
 	return strings.Join(all, ", ")
 }
 
-// failure is what has failed, why, and what to do: a wake-up before all else.
+// failure is what has failed, why, and what to do: a wake-up before all else. What is to be run is whole, however much has failed.
 func (v view) failure() (again string) {
 	is := v.plan.failed
 	if v.any(v.unwoken) {
 		is = v.unwoken
 	}
+	const most, least = 3, 100 // targets, and bytes of why
 	for i := range v.status.Executions {
 		e := &v.status.Executions[i]
 		switch {
 		case !is(e):
 		case failed(e):
-			return fmt.Sprintf("%s of target %s has failed %d times: %s. To try again at once: kubectl annotate hplan %s --namespace %s --overwrite %s=$(date +%%s)",
-				e.Operation, v.named(is), e.Attempts-e.Forgiven, e.Message, v.owner.Name, v.owner.Namespace, v1alpha1.AnnotationRetryNow) + v.wayOut(e)
+			what := fmt.Sprintf("%s of target %s has failed %d times: ", e.Operation, v.first(most, is), e.Attempts-e.Forgiven)
+			run := fmt.Sprintf(". To try again at once: kubectl annotate hplan %s --namespace %s --overwrite %s=$(date +%%s)",
+				v.owner.Name, v.owner.Namespace, v1alpha1.AnnotationRetryNow) + v.wayOut(e)
+			return what + cutAt(e.Message, max(least, conditions.MaxMessage-len(what)-len(run)-len("…"))) + run
 		default:
-			again = cmp.Or(again, fmt.Sprintf("%s of target %s has failed %d times, and is tried again now", e.Operation, v.named(is), e.Attempts-e.Forgiven-1)+v.wayOut(e))
+			again = cmp.Or(again, fmt.Sprintf("%s of target %s has failed %d times, and is tried again now", e.Operation, v.first(most, is), e.Attempts-e.Forgiven-1)+v.wayOut(e))
 		}
 	}
 	return again
 }
 
 // wayOut is what to do about a target that can never wake, as where its restore point is lost, or its cluster gone: until it does, its
-// cycle goes on, by the targets that the plan had when that began. What else sleeps is woken by the plan that takes this one's place.
+// cycle goes on, by the targets that the plan had when that began. What else sleeps is woken by the plan that takes this one's place,
+// and so is the target where there is a restore point, be it another than this plan wakes by.
 func (v view) wayOut(e *execution) string {
 	if !v.unwoken(e) {
 		return ""
 	}
 	namespace, point, _ := strings.Cut(e.RestoreConfigMapRef, "/")
-	return fmt.Sprintf(". If it never can, no other cycle begins: wake it by hand; kubectl patch hplan %[1]s -n %[2]s --type merge -p '{\"spec\":{\"deletionPolicy\":\"Leave\"}}'; "+
-		"kubectl delete hplan %[1]s -n %[2]s; kubectl delete cm %[3]s -n %[4]s --wait=false; kubectl patch cm %[3]s -n %[4]s --type merge -p '{\"metadata\":{\"finalizers\":null}}'; "+
-		"and create the plan again", v.owner.Name, v.owner.Namespace, point, namespace)
+	return fmt.Sprintf(". If it never can, no other cycle begins: kubectl patch hplan %[1]s -n %[2]s --type merge -p '{\"spec\":{\"deletionPolicy\":\"Leave\"}}'; "+
+		"kubectl delete hplan %[1]s -n %[2]s; where its restore point will never do, wake it by hand, and kubectl delete cm %[3]s -n %[4]s --wait=false; "+
+		"kubectl patch cm %[3]s -n %[4]s --type merge -p '{\"metadata\":{\"finalizers\":null}}'; and create the plan again",
+		v.owner.Name, v.owner.Namespace, point, namespace)
 }
 
 func (v view) saved() conditions.Step {
