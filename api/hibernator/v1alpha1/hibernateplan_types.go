@@ -625,6 +625,9 @@ type ExecutionStatus struct {
 	// restoreConfigMapRef is the namespace/name of the ConfigMap that the restore point is kept in.
 	// +optional
 	RestoreConfigMapRef string `json:"restoreConfigMapRef,omitempty"`
+	// restoreChecksum is of the restore point as the last attempt has left it; empty where that has not said how it ended.
+	// +optional
+	RestoreChecksum string `json:"restoreChecksum,omitempty"`
 	// namespaces of the manager's own cluster that the target was in when it was put to sleep; none where a kubeconfig reaches it.
 	// +optional
 	// +listType=atomic

@@ -140,7 +140,7 @@ func (s *scope) attempts(ctx context.Context) error {
 		if err == nil || !s.final(ctx, e, err) {
 			continue
 		}
-		end(e, outcome{message: kube.Message(err), unmade: made[i].point == nil}, s.plan.program.retries(), s.now)
+		end(e, outcome{message: kube.Message(err), unmade: made[i].point == nil, checksum: e.RestoreChecksum}, s.plan.program.retries(), s.now)
 		s.plan.Failed = append(s.plan.Failed, failure(e))
 		s.plan.lookIn(atOnce)
 		errs[i] = nil
@@ -203,11 +203,10 @@ func (s *scope) launch(ctx context.Context, l *launched) error {
 		return err
 	}
 	s.recorded.Remove(a.name())
-	if of := a.formerCycle(l.point); of != "" {
-		return &problem{message: fmt.Sprintf("Its restore point is of cycle %s, and it sleeps by that of cycle %d: put ConfigMap %s back as it was, or, to wake it by this one, "+
-			"delete the plan with deletionPolicy Leave and create it again", of, a.cycle.ID, a.point(l.Target))}
-	}
 	begun := l.point != nil && l.point.Annotations[runner.AnnotationExecution] == a.name().Name
+	if other := a.other(l.point); other != "" && !begun {
+		return &problem{message: "Its restore point is " + other + ": put its ConfigMap back as it was, or, to wake it by this one, delete the plan with deletionPolicy Leave and create it again"}
+	}
 	if l.point, err = s.fence(ctx, a, l.point); err != nil {
 		return err
 	}
@@ -589,7 +588,7 @@ func (s *scope) release(ctx context.Context, e *execution) error {
 			return err
 		}
 	}
-	e.RestoreConfigMapRef, e.RestoreRef = "", ""
+	e.RestoreConfigMapRef, e.RestoreRef, e.RestoreChecksum = "", "", ""
 	return nil
 }
 

@@ -234,18 +234,23 @@ func (a attempt) restorePoint() (*corev1.ConfigMap, error) {
 	}, nil
 }
 
-// formerCycle is the cycle of the plan before the current one that a restore point is of; empty if it is of none: somebody has brought
-// it back over the one that there was, and what that says of the target is not known any more. One that the attempt would be the
-// first to make may have been there before, and so may one of another plan of the name: of those the runner sees what still sleeps.
-func (a attempt) formerCycle(point *corev1.ConfigMap) string {
-	if point == nil || !a.execution.Kept || point.Annotations[annotationPlanUID] != string(a.plan.UID) {
+// other says in what a restore point is not the one that the attempt before has left; empty if it is: somebody has brought it back over
+// the one that there was, and what that says of the target is not known any more. Where an attempt has not said how it ended, what it has
+// left is not known either, but for its cycle. One that the attempt would be the first to make may have been there before, and so may one
+// of another plan of the name: of those the runner sees what still sleeps.
+func (a attempt) other(point *corev1.ConfigMap) string {
+	if point == nil || !a.execution.Kept {
 		return ""
 	}
 	of := point.Labels[v1alpha1.LabelCycle]
-	if id, err := strconv.ParseInt(of, 10, 64); err != nil || id >= a.cycle.ID {
-		return ""
+	id, err := strconv.ParseInt(of, 10, 64)
+	switch left := a.execution.RestoreChecksum; {
+	case err == nil && id < a.cycle.ID && point.Annotations[annotationPlanUID] == string(a.plan.UID):
+		return fmt.Sprintf("of cycle %s, and it sleeps by that of cycle %d", of, a.cycle.ID)
+	case left != "" && left != checksum(point):
+		return "not as the last attempt has left it"
 	}
-	return of
+	return ""
 }
 
 // bare is a typed object as it is written: without a status, and without times that it does not have yet.

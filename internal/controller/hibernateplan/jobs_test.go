@@ -311,10 +311,19 @@ func TestEveryFieldOfTheLedger(t *testing.T) {
 	if err := c.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
+	point := &corev1.ConfigMap{}
+	if err := c.Get(t.Context(), n.point("a"), point); err != nil {
+		t.Fatal(err)
+	}
+	point.BinaryData = map[string][]byte{runner.KeyPoint: []byte("a point")}
+	if err := c.Update(t.Context(), point); err != nil {
+		t.Fatal(err)
+	}
 	complete(t, c, plan, "a", job)
 	for range 3 {
 		pass(t, r, plan)
 	}
+	want.RestoreChecksum = checksum(point)
 	want.State, want.FinishedAt, want.Message, want.Resources = v1alpha1.ExecutionCompleted, &now, "1 of 1 resources are asleep", 1
 	want.ServiceAccountRef, want.ConnectorSecretRef, want.LogsRef = "", "", "configmap://"+n.log("a").String()+"#"+job.Name+".log"
 	says("when it has ended")

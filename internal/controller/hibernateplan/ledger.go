@@ -28,6 +28,8 @@ type outcome struct {
 	logsRef   string
 	// unmade: it did not come as far as to make the restore point.
 	unmade bool
+	// checksum of the restore point by then; empty where that is not known.
+	checksum string
 	// resources of the target, how many of them it has come to the end with, and how many were left as they are, of which
 	// some are told.
 	resources, done, leftCount int
@@ -73,7 +75,7 @@ func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Se
 func end(e *execution, o outcome, retries int32, now time.Time) {
 	at := seconds(now)
 	e.Kept = e.Kept || !o.unmade // it is made before the Job
-	e.FinishedAt, e.Message, e.LogsRef = &at, o.message, o.logsRef
+	e.FinishedAt, e.Message, e.LogsRef, e.RestoreChecksum = &at, o.message, o.logsRef, o.checksum
 	if o.completed && e.Operation == v1alpha1.OperationWakeUp {
 		e.Left = int32(min(o.leftCount, o.resources))
 		if o.resources < int(e.Resources) && e.Kept {
@@ -104,6 +106,7 @@ func end(e *execution, o outcome, retries int32, now time.Time) {
 func takeBack(e *execution, now time.Time) {
 	at := seconds(now)
 	e.State, e.FinishedAt, e.Message, e.Forgiven = v1alpha1.ExecutionPending, &at, "It was not begun: by then it was not wanted any more", e.Attempts
+	e.RestoreChecksum = ""
 }
 
 // maxMessage is how much is kept of what an attempt has to say: there is one for each target.

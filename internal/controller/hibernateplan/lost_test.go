@@ -583,6 +583,99 @@ func TestPointOfAFormerCycle(t *testing.T) {
 	}
 }
 
+// says has the runner of the only Job leave a restore point with some content, and end.
+func (n *broadNight) says(content string, completed bool) {
+	n.Helper()
+	job, _ := n.job()
+	point := n.point()
+	point.BinaryData = map[string][]byte{runner.KeyPoint: []byte(content)}
+	if err := n.client.Update(n.Context(), point); err != nil {
+		n.Fatal(err)
+	}
+	complete(n.T, n.client, n.plan, "a", job)
+	if point = n.point(); !completed {
+		point.Data[runner.KeyResult] = fmt.Sprintf(`{"execution":%q,"resources":1}`, job.Name)
+		if err := n.client.Update(n.Context(), point); err != nil {
+			n.Fatal(err)
+		}
+	}
+	n.passes(4)
+}
+
+// What has been brought back over a restore point is seen also where nothing but its content tells: it is a copy of the same cycle, from
+// before the last attempt, or does not say of which cycle it is, or is that of another plan of the name.
+func TestPointThatWasBroughtBack(t *testing.T) {
+	for name, change := range map[string]func(point *corev1.ConfigMap){
+		"of the same cycle":     func(*corev1.ConfigMap) {},
+		"without its cycle":     func(point *corev1.ConfigMap) { delete(point.Labels, v1alpha1.LabelCycle) },
+		"of a plan before":      func(point *corev1.ConfigMap) { point.Annotations[annotationPlanUID] = "uid-0" },
+		"of which nothing says": func(point *corev1.ConfigMap) { point.BinaryData = nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+			bringBack := func(former *corev1.ConfigMap) {
+				t.Helper()
+				now := n.point()
+				now.Labels, now.Annotations, now.Data, now.BinaryData = former.Labels, former.Annotations, former.Data, former.BinaryData
+				if err := n.client.Update(t.Context(), now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n.says("three replicas", false)
+			former := n.point()
+			change(former)
+			n.later()
+			n.says("five replicas", true)
+			right := n.point()
+			bringBack(former)
+			n.morning()
+			n.passes(6)
+			if e := n.plan.Status.Executions[0]; len(jobsOf(t, n.client)) > 0 || !e.Asleep || !strings.Contains(e.Message, "Its restore point is not as the last attempt has left it: put its ConfigMap back") {
+				t.Fatalf("%d Jobs, and it says %+v", len(jobsOf(t, n.client)), e)
+			}
+			bringBack(right)
+			n.later()
+			n.says("five replicas, woken", true)
+			if n.passes(6); n.plan.Status.CurrentCycle != nil {
+				t.Errorf("it goes on: %+v", n.plan.Status)
+			}
+		})
+	}
+}
+
+// The runner of an attempt may have written to the restore point, and not said how it has ended: what it has left is gone by.
+func TestPointOfARunnerThatWasKilled(t *testing.T) {
+	for name, end := range map[string]func(n *broadNight){
+		"which has failed": func(n *broadNight) { n.fail() },
+		"whose Job somebody deletes": func(n *broadNight) {
+			job, _ := n.job()
+			if err := n.client.Delete(n.Context(), job); err != nil {
+				n.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+			n.says("three replicas", false)
+			n.later()
+			n.job()
+			point := n.point()
+			point.BinaryData = map[string][]byte{runner.KeyPoint: []byte("three replicas, asleep")}
+			if err := n.client.Update(t.Context(), point); err != nil {
+				t.Fatal(err)
+			}
+			end(n)
+			n.later()
+			n.says("asleep", true)
+			n.morning()
+			n.says("awake", true)
+			if n.passes(6); n.plan.Status.CurrentCycle != nil {
+				t.Errorf("it goes on: %+v", n.plan.Status)
+			}
+		})
+	}
+}
+
 // play ends the Jobs of a plan until nothing is to be done: those that wake some target fail.
 func (n *broadNight) play(never string) {
 	n.Helper()

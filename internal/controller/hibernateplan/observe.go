@@ -3,6 +3,8 @@ package hibernateplan
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -271,7 +273,7 @@ func (s *scope) lookAt(ctx context.Context, jobs map[string]*unstructured.Unstru
 		for i, seen := range now {
 			var taken *kube.NameTakenError
 			if errors.As(errs[i], &taken) {
-				seen.outcome, errs[i] = &outcome{message: errs[i].Error(), unmade: seen.point == nil}, nil // and the others go on
+				seen.outcome, errs[i] = &outcome{message: errs[i].Error(), unmade: seen.point == nil, checksum: seen.RestoreChecksum}, nil // and the others go on
 			}
 			s.sees(seen)
 		}
@@ -459,8 +461,8 @@ func (s *scope) unseen(ctx context.Context, seen *sight) (*runner.Result, error)
 		seen.stops = unseenAgain
 		return nil, nil //nolint:nilnil // it has said nothing yet
 	}
-	point, err := s.point(ctx, seen.Target)
-	return result(point, seen.attempt), err
+	seen.point, err = s.point(ctx, seen.Target)
+	return result(seen.point, seen.attempt), err
 }
 
 // acts says whether a pod of a Job may still act.
@@ -499,10 +501,12 @@ func (s *scope) conclude(ctx context.Context, seen *sight, said *runner.Result) 
 	if err != nil {
 		return err
 	}
-	if said == nil {
+	o := outcome{logsRef: s.collect(ctx, seen.execution, pods)}
+	if said != nil { // in one write with its last one of the point
+		o.checksum = checksum(seen.point)
+	} else {
 		said = lastWords(pods, seen.attempt)
 	}
-	o := outcome{logsRef: s.collect(ctx, seen.execution, pods)}
 	if said != nil {
 		o.completed, o.message, o.resources, o.done = said.Completed, said.Message, said.Resources, said.Done
 		o.left, o.leftCount = said.Left, max(said.LeftCount, len(said.Left))
@@ -522,7 +526,7 @@ func (s *scope) conclude(ctx context.Context, seen *sight, said *runner.Result) 
 func pointless(e *execution, made bool) *outcome {
 	switch {
 	case e.Kept || made:
-		return &outcome{message: "Its restore point, ConfigMap " + e.RestoreConfigMapRef + ", is gone; put it back from a backup, and annotate the plan with " + v1alpha1.AnnotationRetryNow}
+		return &outcome{checksum: e.RestoreChecksum, message: "Its restore point, ConfigMap " + e.RestoreConfigMapRef + ", is gone; put it back from a backup, and annotate the plan with " + v1alpha1.AnnotationRetryNow}
 	case e.Operation == v1alpha1.OperationWakeUp:
 		return &outcome{completed: true, message: "Nothing of it was put to sleep"}
 	}
@@ -575,6 +579,15 @@ func (s *scope) kept(ctx context.Context, kind, target string, into client.Objec
 		return false, &kube.NameTakenError{Object: kind + " " + at.String()}
 	}
 	return true, nil
+}
+
+// checksum of what a restore point says; empty if it says nothing.
+func checksum(point *corev1.ConfigMap) string {
+	if point == nil || len(point.BinaryData[runner.KeyPoint]) == 0 {
+		return ""
+	}
+	sum := sha256.Sum256(point.BinaryData[runner.KeyPoint])
+	return hex.EncodeToString(sum[:8])
 }
 
 // result is what a runner has written of an attempt; nil if it has not.
