@@ -28,7 +28,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -217,20 +216,17 @@ func (d *dormitory) hurry(ctx context.Context, p *hibernator.HibernatePlan, phas
 	}).WithTimeout(2*time.Minute + time.Duration(*rounds)*5*time.Second).WithPolling(500 * time.Millisecond).Should(Succeed())
 }
 
-// nothingLeft checks that of a plan nothing is left in the manager's namespace, nor of what its runners were granted, but for the Roles
-// of its targets while it is there.
+// nothingLeft checks that of a plan nothing is left in the manager's namespace, nor of what its runners were granted, but while it is
+// there for the Roles of its targets, which nobody is bound to.
 func (d *dormitory) nothingLeft(ctx context.Context, p *hibernator.HibernatePlan) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
 		of := client.MatchingLabels{hibernator.LabelUID: string(p.UID)}
-		kinds := []client.ObjectList{&batchv1.JobList{}, &corev1.ServiceAccountList{}, &corev1.SecretList{}, &rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleBindingList{}, &appsv1.ControllerRevisionList{}}
-		if apierrors.IsNotFound(d.client.Get(ctx, client.ObjectKeyFromObject(p), &hibernator.HibernatePlan{})) {
-			kinds = append(kinds, &rbacv1.RoleList{})
-		}
-		for _, list := range kinds {
+		for _, list := range []client.ObjectList{&batchv1.JobList{}, &corev1.ServiceAccountList{}, &corev1.SecretList{}, &rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleBindingList{}, &appsv1.ControllerRevisionList{}} {
 			g.Expect(d.client.List(ctx, list, of)).To(Succeed())
 			g.Expect(meta.LenList(list)).To(BeZero(), "%T", list)
 		}
+		d.unbound(ctx, g, p)
 		for _, kind := range []string{"ConfigMapList", "SecretList"} { // restore points, and the credentials beside them
 			points := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: kind}}
 			g.Expect(d.client.List(ctx, points, client.HasLabels{"hibernator.ardikabs.com/restore-point"}, client.InNamespace(managerNamespace))).To(Succeed())
@@ -239,6 +235,21 @@ func (d *dormitory) nothingLeft(ctx context.Context, p *hibernator.HibernatePlan
 			}
 		}
 	}).WithPolling(glances(p)).Should(Succeed())
+}
+
+// unbound checks the Roles of a plan: of its own targets, while it is there, and nobody's.
+func (d *dormitory) unbound(ctx context.Context, g Gomega, p *hibernator.HibernatePlan) {
+	now, roles, bindings := &hibernator.HibernatePlan{}, &rbacv1.RoleList{}, &rbacv1.RoleBindingList{}
+	g.Expect(client.IgnoreNotFound(d.client.Get(ctx, client.ObjectKeyFromObject(p), now))).To(Succeed())
+	if now.UID != p.UID {
+		now.Spec.Targets = nil
+	}
+	g.Expect(d.client.List(ctx, roles, client.MatchingLabels{hibernator.LabelUID: string(p.UID)})).To(Succeed())
+	g.Expect(d.client.List(ctx, bindings, client.InNamespace(managerNamespace))).To(Succeed())
+	for _, role := range roles.Items {
+		g.Expect(now.Spec.Targets).To(ContainElement(HaveField("Name", role.Labels[hibernator.LabelTarget])), role.Name)
+		g.Expect(bindings.Items).NotTo(ContainElement(HaveField("RoleRef.Name", role.Name)))
+	}
 }
 
 const dag = `
