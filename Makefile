@@ -64,6 +64,10 @@ test-karpenter: k8s karpenter ## Put NodePools of Karpenter itself to sleep and 
 test-keda: k8s keda ## Put workloads to sleep and wake them that KEDA itself scales (it takes minutes to build, once).
 	@go test -tags keda ./test/integration -count=1 -ginkgo.label-filter=keda -ginkgo.fail-on-empty $(TESTFLAGS)
 
+.PHONY: test-argocd
+test-argocd: k8s helm kustomize argocd ## Run Experiments that Argo CD itself deploys (it takes minutes to build, once).
+	@go test -tags argocd ./test/integration -count=1 -timeout 20m -ginkgo.label-filter=argocd -ginkgo.fail-on-empty $(TESTFLAGS)
+
 .PHONY: hibernate-crash
 hibernate-crash: k8s ## Put 1,000 workloads to sleep and wake them while runners and managers are killed at random.
 	@go test ./test/integration -count=1 -v -timeout 60m -run TestIntegration -ginkgo.v -ginkgo.label-filter=crash -ginkgo.fail-on-empty -hibernation.rounds=250 -hibernation.whole $(TESTFLAGS)
@@ -227,6 +231,6 @@ k8s: ## Build the local control plane into bin/k8s and fetch the foreign CRDs in
 	@hack/build-k8s.sh bin/k8s
 	@hack/crds.sh bin/crds
 
-.PHONY: controller-gen kustomize golangci-lint helm prometheus rollouts karpenter keda
-controller-gen kustomize golangci-lint helm prometheus rollouts karpenter keda:
+.PHONY: controller-gen kustomize golangci-lint helm prometheus rollouts karpenter keda argocd
+controller-gen kustomize golangci-lint helm prometheus rollouts karpenter keda argocd:
 	@hack/build-tools.sh bin $@

@@ -39,6 +39,10 @@ for name; do
 		ldflags="-X sigs.k8s.io/karpenter/pkg/operator.Version=$(pinned karpenter sigs.k8s.io/karpenter)"
 		build karpenter karpenter sigs.k8s.io/karpenter/kwok
 		;;
+	argocd)
+		ldflags="-X github.com/argoproj/argo-cd/v3/common.version=$(pinned argocd github.com/argoproj/argo-cd/v3)"
+		build argocd argocd ./argocd
+		;;
 	keda)
 		ldflags="-X github.com/kedacore/keda/v2/version.Version=$(pinned keda github.com/kedacore/keda/v2)"
 		build keda keda github.com/kedacore/keda/v2/cmd/operator

@@ -1,6 +1,7 @@
 package integration_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -141,6 +142,10 @@ type stage struct {
 	namespace string
 	// kubeconfig is what Crossplane leaves of a cluster.
 	kubeconfig string
+	// endpoint is where clusters are, if not at clusterEndpoint.
+	endpoint string
+	// deployed: Argo CD itself deploys there, and nobody plays it.
+	deployed bool
 	// onWrite is told the number of the manager's writes that have been seen.
 	onWrite func(n int)
 
@@ -212,16 +217,17 @@ func (s *stage) play(u *unstructured.Unstructured) {
 	s.playing.Lock()
 	defer s.playing.Unlock()
 	var err error
-	switch u.GetKind() {
-	case "GKECluster":
+	switch kind := u.GetKind(); {
+	case s.deployed && (kind == "Application" || kind == "Secret"):
+	case kind == "GKECluster":
 		err = s.playCrossplane(u)
-	case "Cluster": // those of Arlon are not watched: a test plays their reconciler
+	case kind == "Cluster": // those of Arlon are not watched: a test plays their reconciler
 		err = s.playClusterAPI(u)
-	case "Application":
+	case kind == "Application":
 		err = s.playArgoCD(u)
-	case "Workflow":
+	case kind == "Workflow":
 		err = s.playArgoWorkflows(u)
-	case "Secret":
+	case kind == "Secret":
 		err = s.playRegistered(u)
 	}
 	// An object that has changed meanwhile is played again.
@@ -258,7 +264,9 @@ func (s *stage) playCrossplane(u *unstructured.Unstructured) error {
 	if conditionOf(u, "Ready") == "True" {
 		return nil
 	}
-	return s.patch(claims, u, map[string]any{"status": claimStatus("True", "Available", "", "True", "ReconcileSuccess", "")}, "status")
+	status := claimStatus("True", "Available", "", "True", "ReconcileSuccess", "")
+	status["endpoint"] = cmp.Or(s.endpoint, clusterEndpoint)
+	return s.patch(claims, u, map[string]any{"status": status}, "status")
 }
 
 // playClusterAPI makes a virtual cluster.
