@@ -210,9 +210,10 @@ func (f facts) retire(p *Plan, t *target) {
 	f.retireRemoved(p, t)
 }
 
-// endSync has Argo CD end what it is in the middle of with an Application that is being deleted: it lets that go no sooner.
+// endSync has Argo CD end what it is in the middle of with an Application that is being deleted, because it lets that go no sooner, or
+// that has other sources by now, because it takes those no sooner.
 func (p *Plan) endSync(target string, app *unstructured.Unstructured, condition string) {
-	if going(app) && argocd.Syncing(app) {
+	if going(app) && argocd.Syncing(app) || argocd.SyncsFormer(app) {
 		p.Writes = append(p.Writes, Write{Action: EndSync, Object: app, Known: true, Target: target, Condition: condition})
 	}
 }
@@ -325,7 +326,7 @@ func (f facts) judgePart(t *target, p *part) {
 		}
 	case p.state.Health == argocd.Degraded:
 		p.reason = v1alpha1.ReasonApplicationDegraded
-		p.message = what + " is degraded: " + p.state.Message + describe
+		p.message = what + " is degraded: " + p.state.Message + "; see argocd app get " + name.String() // of Argo CD 3 the object does not say what is
 	case p.state.Health == argocd.Missing:
 		p.reason = v1alpha1.ReasonApplicationMissing
 		p.message = what + " has nothing on its cluster yet: " + p.state.Message

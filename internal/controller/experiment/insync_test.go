@@ -25,6 +25,15 @@ func (l *lab) waitsForHook(app *unstructured.Unstructured) {
 	l.update(app)
 }
 
+// syncs has Argo CD in the middle of a sync of an Application, with the sources that it was seen with.
+func (l *lab) syncs(app, with *unstructured.Unstructured, automated bool) {
+	l.t.Helper()
+	app.Object["operation"] = map[string]any{
+		"initiatedBy": map[string]any{"automated": automated}, "sync": map[string]any{"sources": with.Object["spec"].(map[string]any)["sources"]},
+	}
+	l.update(app)
+}
+
 // syncsFirst plays how Argo CD lets an Application go: when it is in no operation, which it ends when it is asked to.
 func (l *lab) syncsFirst() bool {
 	moved := false
@@ -129,6 +138,25 @@ func TestSyncOfAnApplicationThatGoes(t *testing.T) {
 			l.deleteObject(app)
 		}, false},
 		"it stays": {func(*lab, *unstructured.Unstructured) {}, false},
+		"it stays, with what it has": {func(l *lab, app *unstructured.Unstructured) { l.syncs(app, app, true) }, false},
+		"it stays, with what it had before": {func(l *lab, app *unstructured.Unstructured) {
+			before := app.DeepCopy()
+			before.Object["spec"].(map[string]any)["sources"].([]any)[0].(map[string]any)["path"] = "former"
+			l.syncs(app, before, true)
+		}, true},
+		"it stays, with what it had before, and it is not known yet with what it is to be compared": {func(l *lab, app *unstructured.Unstructured) {
+			before := app.DeepCopy()
+			before.Object["spec"].(map[string]any)["sources"].([]any)[0].(map[string]any)["path"] = "former"
+			l.syncs(app, before, true)
+			app = l.appOf(layers[0].String())
+			unstructured.RemoveNestedField(app.Object, "status", "sync", "comparedTo")
+			l.update(app)
+		}, false},
+		"it stays, with what somebody has asked for": {func(l *lab, app *unstructured.Unstructured) {
+			before := app.DeepCopy()
+			before.Object["spec"].(map[string]any)["sources"].([]any)[0].(map[string]any)["path"] = "former"
+			l.syncs(app, before, false)
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := layered(t, v1alpha1.ClusterHub)

@@ -496,6 +496,16 @@ func Syncing(app *unstructured.Unstructured) bool {
 	return app.Object["operation"] != nil && operationState(app, "phase") == "Running"
 }
 
+// SyncsFormer says whether Argo CD is in the middle of syncing, by itself, what an Application had before: it keeps to the sources that
+// it began with, however often it tries them, and what a hook of theirs waits for may never come.
+func SyncsFormer(app *unstructured.Unstructured) bool {
+	automated, _, _ := unstructured.NestedBool(app.Object, "operation", "initiatedBy", "automated")
+	began, found, _ := unstructured.NestedFieldNoCopy(app.Object, "operation", "sync", "sources")
+	now, _, _ := unstructured.NestedFieldNoCopy(app.Object, "spec", "sources")
+	// What has been compared is written as the sources of an operation are.
+	return Syncing(app) && automated && found && compared(app) && !reflect.DeepEqual(began, now)
+}
+
 // EndSync is the change of an Application by which Argo CD is asked to end its operation, as argocd app terminate-op does.
 func EndSync() map[string]any {
 	return map[string]any{"status": map[string]any{"operationState": map[string]any{"phase": "Terminating"}}}
