@@ -274,7 +274,7 @@ func (f facts) sumUp(t *target) {
 	}
 	for _, app := range t.removed {
 		worst = min(worst, slices.Index(severity, v1alpha1.ReasonApplicationProgressing))
-		what := "is being deleted" + because(app)
+		what := "is being deleted" + f.because(app)
 		if f.cutOff(t.spec.Name) && !going(app) {
 			what = "is deleted when Argo CD knows its cluster again, or what it deployed would stay there"
 		}
@@ -294,19 +294,11 @@ func componentOf(app *unstructured.Unstructured) string {
 	return app.GetAnnotations()[v1alpha1.AnnotationComponent]
 }
 
-// because says in brackets what keeps an Application from going; empty where nothing is known to.
-func because(app *unstructured.Unstructured) string {
-	if why := argocd.Held(app); why != "" {
-		return " (" + why + ")"
-	}
-	return ""
-}
-
 func (f facts) judgePart(t *target, p *part) {
 	name := f.names.application(t.spec, p.component)
 	what := "Application " + name.String()
 	if going(p.app) {
-		what += because(p.app)
+		what += f.because(p.app)
 	}
 	describe := "; see kubectl -n " + f.options.ArgoCDNamespace + " describe application " + name.Name
 	p.reason = v1alpha1.ReasonApplicationProgressing

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
@@ -99,6 +100,10 @@ func TestTeardownTellsWhatHoldsAnApplication(t *testing.T) {
 		says string
 	}{
 		"a sync that does not end": {func(l *lab, app *unstructured.Unstructured) { l.waitsForHook(app) }, "Argo CD ends its sync first: waiting for completion of hook batch/Job/check"},
+		"an error": {func(l *lab, app *unstructured.Unstructured) {
+			_ = unstructured.SetNestedSlice(app.Object, []any{map[string]any{"type": "DeletionError", "message": "cannot load project labs"}}, "status", "conditions")
+			l.update(app)
+		}, "cannot load project labs"},
 		"a confirmation": {func(l *lab, app *unstructured.Unstructured) {
 			_ = unstructured.SetNestedSlice(app.Object, []any{map[string]any{"kind": "Namespace", "name": "data", "requiresDeletionConfirmation": true}}, "status", "resources")
 			l.update(app)
@@ -118,6 +123,48 @@ func TestTeardownTellsWhatHoldsAnApplication(t *testing.T) {
 			l.settle(l.without(argocd.ApplicationGVK))
 			if left := l.orphans(); len(left) == 0 || !strings.Contains(left[0].Error, test.says) {
 				t.Errorf("it leaves %+v", left)
+			}
+		})
+	}
+}
+
+// What makes a cluster, and Argo Workflows, tell why something does not go.
+func TestTeardownTellsWhatHoldsAnOutside(t *testing.T) {
+	for name, test := range map[string]struct {
+		road string
+		hold func(*unstructured.Unstructured) bool
+		says string
+	}{
+		"a claim": {"gke", func(o *unstructured.Unstructured) bool {
+			claimIs(o, "True", "False", "ReconcilePaused", "it is paused")
+			return o.GetKind() == "GKECluster"
+		}, "(ReconcilePaused: it is paused)"},
+		"a Cluster": {"talos", func(o *unstructured.Unstructured) bool {
+			_ = unstructured.SetNestedSlice(o.Object, []any{map[string]any{"type": "Paused", "status": "True", "reason": "Paused", "message": "Cluster spec.paused is set to true"}}, "status", "conditions")
+			return o.GetKind() == "Cluster"
+		}, "(Paused: Cluster spec.paused is set to true)"},
+		"a Workflow": {"hub", func(o *unstructured.Unstructured) bool {
+			_ = unstructured.SetNestedSlice(o.Object, []any{map[string]any{"type": "ArtifactGCError", "status": "True", "message": "pod x failed"}}, "status", "conditions")
+			return o.GetKind() == "Workflow"
+		}, "(pod x failed)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := roads()[test.road].lab(t)
+			l.settle(l.play)
+			l.holdAll()
+			l.remove()
+			kind := schema.GroupVersionKind{}
+			for _, o := range l.ours() {
+				if test.hold(&o) {
+					kind = o.GroupVersionKind()
+					l.update(&o)
+				}
+			}
+			l.settle(func() bool {
+				return l.letGo(func(o *unstructured.Unstructured) bool { return o.GroupVersionKind() != kind })
+			})
+			if m := l.message(v1alpha1.ConditionReady); !strings.Contains(m, test.says) {
+				t.Errorf("it says %q", m)
 			}
 		})
 	}

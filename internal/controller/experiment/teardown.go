@@ -584,10 +584,28 @@ func (d *demolition) orphan(r remnant) orphan {
 	return o
 }
 
+// because says in brackets what keeps an object from going; empty where it tells nothing.
+func (f facts) because(o *unstructured.Unstructured) string {
+	why := ""
+	switch {
+	case going(o):
+		why = f.says(o)
+	case o.GroupVersionKind() == argocd.ApplicationGVK:
+		why = argocd.Held(o)
+	}
+	if why == "" {
+		return ""
+	}
+	return " (" + why + ")"
+}
+
 // says is what an object that does not go tells of the reason; empty where it tells nothing.
 func (f facts) says(o *unstructured.Unstructured) string {
-	if o.GroupVersionKind() == argocd.ApplicationGVK {
+	switch o.GroupVersionKind() {
+	case argocd.ApplicationGVK:
 		return argocd.DeletionError(o)
+	case argoworkflows.WorkflowGVK:
+		return argoworkflows.DeletionError(o)
 	}
 	for _, t := range f.experiment.Spec.Targets {
 		if objects := providerOf(t).objects(f.names, t); len(objects) > 0 && keyOf(objects[0]) == keyOf(o) && objects[0].GroupVersionKind() == o.GroupVersionKind() {
@@ -722,11 +740,7 @@ func hidden(gvk schema.GroupVersionKind) string {
 // leave waits for a child without asking for its deletion.
 func (d *demolition) leave(child unstructured.Unstructured) {
 	d.left = append(d.left, remnant{gvk: child.GroupVersionKind(), object: &child})
-	what := kube.Describe(&child)
-	if child.GroupVersionKind() == argocd.ApplicationGVK {
-		what += because(&child)
-	}
-	d.Down = append(d.Down, what)
+	d.Down = append(d.Down, kube.Describe(&child)+d.because(&child))
 }
 
 // remove plans the deletion of children that are not being deleted yet, and waits for all.

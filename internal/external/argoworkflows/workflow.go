@@ -14,6 +14,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/labkeeper/labkeeper/internal/conditions"
 )
 
 var (
@@ -85,6 +87,12 @@ func (w Workflow) Object() *unstructured.Unstructured {
 
 // waiting is the template of a Workflow that waits.
 const waiting = "wait"
+
+// DeletionError is why Argo Workflows does not let a Workflow go: it cannot delete its artifacts; empty where it does not say.
+func DeletionError(workflow *unstructured.Unstructured) string {
+	message, _ := conditions.Of(workflow, "ArtifactGCError")["message"].(string)
+	return message
+}
 
 // DeadlineOf is the deadline that a Workflow was given; 0 where it has none of its own.
 func DeadlineOf(workflow *unstructured.Unstructured) time.Duration {
