@@ -311,6 +311,9 @@ func (f facts) judgePart(t *target, p *part) {
 		p.state.Health = argocd.Progressing
 	case p.app == nil && f.frozen:
 		p.message = what + " is not created while the spec cannot be acted on"
+	case p.healthy() && f.unenforced(t) != "":
+		p.message = f.unenforced(t)
+		p.state.Health = argocd.Progressing
 	case p.healthy():
 		p.reason, p.message = "", ""
 		if p.state.Message != "" {
@@ -339,6 +342,27 @@ func (f facts) judgePart(t *target, p *part) {
 // enforceLabel is by which a namespace says the level of the Pod Security Standards that it enforces.
 const enforceLabel = "pod-security.kubernetes.io/enforce"
 
+// podSecurity is that level for a target's namespace; empty is what the cluster does.
+func (f facts) podSecurity(t *target) string {
+	level := string(t.spec.PodSecurity)
+	if t.hub() {
+		level = orDefault(level, f.options.HubPodSecurity) // what runs there is the author's, and the cluster everybody's
+	}
+	return level
+}
+
+// unenforced says that a target's namespace on the hub is not bound as it is to be, though its Application is synced: Argo CD prefers
+// the labels of a namespace that a source brings to those that it is told of, and a chart may take whole objects as parameters.
+func (f facts) unenforced(t *target) string {
+	level := f.podSecurity(t)
+	enforced, there := f.seen.Enforced[t.spec.Name]
+	if level == "" || !there || enforced == level {
+		return ""
+	}
+	return fmt.Sprintf("Namespace %s enforces %s of the Pod Security Standards, and must enforce %s; where a source of the target brings that namespace itself, take it out",
+		f.names.onHub(t.spec), orDefault(enforced, "nothing"), level)
+}
+
 // desiredApplication is the Application of a target's component, or of all of them. On the hub its
 // namespace is marked, to be taken down.
 func (f facts) desiredApplication(t *target, component string, sources []argocd.Source) *unstructured.Unstructured {
@@ -351,11 +375,7 @@ func (f facts) desiredApplication(t *target, component string, sources []argocd.
 		DestinationNamespace: f.names.deployed(t.spec),
 	}
 	namespace := &unstructured.Unstructured{Object: map[string]any{}}
-	level := string(t.spec.PodSecurity)
-	if t.hub() {
-		level = orDefault(level, f.options.HubPodSecurity) // what runs there is the author's, and the cluster everybody's
-	}
-	if level != "" {
+	if level := f.podSecurity(t); level != "" {
 		namespace.SetLabels(map[string]string{enforceLabel: level})
 	}
 	switch {

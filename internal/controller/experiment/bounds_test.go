@@ -2,15 +2,19 @@ package experiment
 
 import (
 	"context"
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
 )
 
 // What a tenant's Experiments may deploy is bounded by whoever may annotate his namespace.
@@ -53,6 +57,46 @@ func (w without) Get(ctx context.Context, key client.ObjectKey, o client.Object,
 		return apierrors.NewNotFound(schema.GroupResource{Resource: w.kind}, key.Name)
 	}
 	return w.Client.Get(ctx, key, o, opts...)
+}
+
+// Argo CD prefers the labels of a namespace that a source brings, and so an author could have what he likes run on the hub: what is
+// deployed there counts as nothing before the namespace is bound as it is to be.
+func TestNamespaceOnTheHubThatIsNotBound(t *testing.T) {
+	for name, test := range map[string]struct {
+		cluster         v1alpha1.ClusterType
+		ofHub, enforces string
+		waits           bool
+	}{
+		"bound":                         {v1alpha1.ClusterHub, "baseline", "baseline", false},
+		"privileged":                    {v1alpha1.ClusterHub, "baseline", "privileged", true},
+		"nothing":                       {v1alpha1.ClusterHub, "baseline", "", true},
+		"what the hub does":             {v1alpha1.ClusterHub, "", "privileged", false},
+		"one of that name, not the hub": {v1alpha1.ClusterGKE, "baseline", "privileged", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("app", test.cluster)), nginx(), template())
+			l.reconciler.Options.HubPodSecurity = test.ofHub
+			e := l.get()
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+				Name: names{e, l.reconciler.Options}.ownNamespace(e.Spec.Targets[0]), Labels: map[string]string{enforceLabel: test.enforces},
+			}}
+			l.create(namespace)
+			l.settle(l.play)
+			if !test.waits {
+				l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+				return
+			}
+			l.expect(v1alpha1.ConditionApplicationsHealthy, metav1.ConditionFalse, v1alpha1.ReasonApplicationProgressing)
+			want := "Namespace " + namespace.Name + " enforces " + orDefault(test.enforces, "nothing") + " of the Pod Security Standards, and must enforce baseline"
+			if m := l.message(v1alpha1.ConditionApplicationsHealthy); !strings.Contains(m, want) || len(l.list(argoworkflows.WorkflowGVK)) > 0 {
+				t.Errorf("it says %q", m)
+			}
+			namespace.Labels[enforceLabel] = "baseline"
+			l.update(namespace)
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+		})
+	}
 }
 
 func TestNote06PodSecurity(t *testing.T) {

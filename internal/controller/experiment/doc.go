@@ -108,9 +108,11 @@
 // Healthy is what Argo CD says of the sources that the spec has now, when nobody asks it to look again: every change of
 // an Application carries the annotation that does (argocd.argoproj.io/refresh), because the status does not tell with
 // which project or labels of the namespace it was compared. Argo CD takes it off when it has looked; it is never put
-// back, and somebody who sets it has the Application outdated for that moment. What a component tolerates counts as
-// that, too: OutOfSync only after a sync with these sources and revisions, and a comparison after it, because before it
-// is what was there until then that is healthy; Degraded only where nothing is known to be on its way.
+// back, and somebody who sets it has the Application outdated for that moment. Nor is one healthy on the hub whose
+// namespace does not enforce what it is to: Argo CD prefers the labels of a namespace that a source brings. What a
+// component tolerates counts as that, too: OutOfSync only after a sync with these sources and revisions, and a
+// comparison after it, because before it is what was there until then that is healthy; Degraded only where nothing is
+// known to be on its way.
 //
 // A target with observability has more components than its own: one that collects metrics and sends them to
 // the hub, and with transport tailscale those that bring the cluster into the tailnet and the hub's endpoint

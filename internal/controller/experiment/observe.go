@@ -44,6 +44,9 @@ type Observed struct {
 	// Homes are the metadata of the namespaces that targets have on the hub for the objects of their
 	// clusters, by target.
 	Homes map[string]*unstructured.Unstructured
+	// Enforced is the level of the Pod Security Standards that the namespaces of targets on the hub enforce, by target, of those that
+	// are there.
+	Enforced map[string]string
 	// Copies are what clusters get of the templates that users name, by target, until the cluster is up.
 	Copies map[string]Copies
 	// Applications by target, those of components that it does not name any more among them.
@@ -161,9 +164,31 @@ func (s *scope) observe(ctx context.Context) error {
 	if err := s.observeComponents(ctx); err != nil {
 		return at(v1alpha1.ConditionComponentsResolved, err)
 	}
+	if err := s.observeEnforced(ctx); err != nil {
+		return at(v1alpha1.ConditionApplicationsHealthy, err)
+	}
 	s.observeCopies(ctx)
 	s.observeConnections(ctx)
 	return at(v1alpha1.ConditionWorkflowSucceeded, s.observeTemplate(ctx))
+}
+
+// observeEnforced reads what the namespaces of targets on the hub enforce, from the cache.
+func (s *scope) observeEnforced(ctx context.Context) error {
+	s.seen.Enforced = map[string]string{}
+	for _, t := range s.experiment.Spec.Targets {
+		if t.Cluster.Type != v1alpha1.ClusterHub {
+			continue
+		}
+		namespace := kube.Metadata(namespaceGVK)
+		err := s.Client.Get(ctx, types.NamespacedName{Name: s.names.onHub(t)}, namespace)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("reading Namespace %s: %w", s.names.onHub(t), err)
+		}
+		if err == nil {
+			s.seen.Enforced[t.Name] = namespace.Labels[enforceLabel]
+		}
+	}
+	return nil
 }
 
 // Copies are what a cluster gets of templates.
