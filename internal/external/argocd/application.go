@@ -368,6 +368,8 @@ func explained(app *unstructured.Unstructured, state ApplicationState) Applicati
 	why := ""
 	switch waits := waitsFor(app); {
 	case state.Health != Progressing && state.Health != Missing:
+	case waits != "" && ofBefore(app):
+		why = "sync Running with what was asked for before, which Argo CD ends first: " + waits + "; argocd app terminate-op " + app.GetName() + " ends it"
 	case waits != "":
 		why = "sync Running: " + waits
 	case state.Message != "" && untried(app):
@@ -377,6 +379,13 @@ func explained(app *unstructured.Unstructured, state ApplicationState) Applicati
 		state.Message = strings.TrimPrefix(state.Message+"; "+why, "; ")
 	}
 	return state
+}
+
+// ofBefore says whether the operation that Argo CD is in the middle of is with other sources than the spec has now.
+func ofBefore(app *unstructured.Unstructured) bool {
+	with, told, _ := unstructured.NestedSlice(app.Object, "operation", "sync", "sources")
+	now, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources")
+	return told && !reflect.DeepEqual(with, now)
 }
 
 // untried says whether an Application is OutOfSync, and Argo CD has not tried to sync it with what it is compared with now.

@@ -317,7 +317,16 @@ func TestReadApplication(t *testing.T) {
 			ApplicationState{Health: Missing, Message: "health Missing, sync OutOfSync; sync Running: waiting for completion of hook batch/Job/check"},
 		},
 		"a hook, and it progresses": {is("Progressing", "OutOfSync", hookRuns), ApplicationState{Message: "sync Running: waiting for completion of hook batch/Job/check"}},
-		"a sync is being ended":     {is("Progressing", "OutOfSync", strings.Replace(hookRuns, "Running", "Terminating", 1)), ApplicationState{Message: "sync Running: waiting for completion of hook batch/Job/check"}},
+		"a hook of what was before": {
+			is("Healthy", "OutOfSync", hookRuns) + "operation: {sync: {sources: [{repoURL: x}]}}\n",
+			ApplicationState{Message: "sync Running with what was asked for before, which Argo CD ends first: waiting for completion of hook batch/Job/check; argocd app terminate-op tutorial-app ends it"},
+		},
+		"a hook of what there is": {
+			is("Healthy", "OutOfSync", hookRuns) +
+				"operation: {sync: {sources: [{repoURL: \"https://charts.example.com\", chart: nginx, targetRevision: 1.2.3, helm: {parameters: [{name: a, value: b}]}}]}}\n",
+			ApplicationState{Message: "sync Running: waiting for completion of hook batch/Job/check"},
+		},
+		"a sync is being ended": {is("Progressing", "OutOfSync", strings.Replace(hookRuns, "Running", "Terminating", 1)), ApplicationState{Message: "sync Running: waiting for completion of hook batch/Job/check"}},
 		"one is asked for after another": {
 			is("Missing", "OutOfSync", fmt.Sprintf(operationOf, "Succeeded")) + "operation: {sync: {prune: true}}\n",
 			ApplicationState{Health: Missing, Message: "health Missing, sync OutOfSync"},
