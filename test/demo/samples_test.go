@@ -85,7 +85,7 @@ func TestSamplesSpan(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
-		"cluster gke", "cluster talos", "cluster vcluster", "cluster hub", "cluster existing", "policy ", "policy PerComponent", "tolerations", "parameters",
+		"cluster gke", "cluster talos", "cluster vcluster", "cluster hub", "cluster existing", "cluster clusterRef", "policy ", "policy PerComponent", "tolerations", "parameters",
 		"dependency", "namespace", "Pod Security", "transport ", "transport tailscale", "completion ", "completion manual", "cluster template", "deadlines", "time to live after the verdict", "time to live of a target", "deletion",
 	} {
 		if !have[what] {

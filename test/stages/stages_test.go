@@ -71,6 +71,12 @@ spec:
   sources: [{repoURL: https://example.com/repo.git, path: web}]
   destination: {server: https://kubernetes.default.svc, namespace: lab}
 `
+	arlonManifest = `
+apiVersion: core.arlon.io/v1
+kind: Cluster
+metadata: {name: k3}
+spec: {clusterTemplate: {url: https://example.com/clusters.git, path: small, revision: main}}
+`
 	// of a Talos cluster
 	machinesManifest = `
 apiVersion: cluster.x-k8s.io/v1beta2
@@ -100,6 +106,7 @@ spec:
 )
 
 var (
+	referred     = schema.GroupVersionResource{Group: "core.arlon.io", Version: "v1", Resource: "clusters"}
 	clusters     = schema.GroupVersionResource{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "clusters"}
 	vclusters    = schema.GroupVersionResource{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Resource: "vclusters"}
 	claims       = schema.GroupVersionResource{Group: "illm.io", Version: "v1alpha1", Resource: "gkeclusters"}
@@ -130,6 +137,7 @@ func newWorld(t *testing.T, faults ...string) world {
 	}
 	w := world{T: t, cp: cp, client: dynamic.NewForConfigOrDie(cp.Config())}
 	w.apply("{apiVersion: v1, kind: Namespace, metadata: {name: crossplane-system}}")
+	w.apply("{apiVersion: v1, kind: Namespace, metadata: {name: argocd}}")
 	if _, err := cp.StartKwok(t.Context(), files...); err != nil {
 		t.Fatal(err)
 	}
@@ -137,6 +145,7 @@ func newWorld(t *testing.T, faults ...string) world {
 	w.apply(clusterManifest)
 	w.apply(vclusterManifest)
 	w.apply(machinesManifest)
+	w.apply(arlonManifest)
 	w.apply(applicationManifest)
 	w.apply(hubApplicationManifest)
 	w.apply(waitingManifest) // before the one that ends
@@ -209,6 +218,13 @@ func TestNormal(t *testing.T) {
 	cluster := w.await(clusters, "v1", "true", flag("status", "initialization", "controlPlaneInitialized"))
 	w.checkConnection("default", "v1-kubeconfig", "value", "https://"+text("spec", "controlPlaneEndpoint", "host")(cluster)+":443")
 
+	cluster = w.await(referred, "k3", "True", condition("Ready", "status"))
+	registrations, err := w.client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace("argocd").
+		List(t.Context(), metav1.ListOptions{LabelSelector: "argocd.argoproj.io/secret-type=cluster,core.arlon.io/cluster-uid=" + text("metadata", "uid")(cluster)})
+	if err != nil || len(registrations.Items) != 1 {
+		t.Errorf("the Cluster is registered by %v (%v)", registrations, err)
+	}
+
 	w.await(applications, "a1", "Healthy", text("status", "health", "status"))
 	w.patch(applications, "a1", `[{"op": "replace", "path": "/spec/sources/0/targetRevision", "value": "v2"}]`)
 	w.await(applications, "a1", "Progressing", text("status", "health", "status"))
@@ -258,6 +274,9 @@ func TestFaults(t *testing.T) {
 		if message := condition("InfrastructureReady", "message")(cluster); message != infrastructure+" status.ready is false" {
 			t.Errorf("Cluster %s says %q", name, message)
 		}
+	}
+	if message := condition("Ready", "message")(w.await(referred, "k3", "False", condition("Ready", "status"))); message == "" {
+		t.Error("the Cluster of core.arlon.io does not say why")
 	}
 	// That of a cluster that is there already, under the name by which it is registered, and that of the hub.
 	unreachable := w.await(applications, "a1", "Unknown", text("status", "sync", "status"))
