@@ -3,6 +3,7 @@ package experimentdeployment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -415,6 +416,52 @@ func TestUnready(t *testing.T) {
 	p = f.plan()
 	if n, _, _ := unstructured.NestedInt64(p.Twin.Object, "spec", "replicas"); p.Action != Update || n != 1 || p.ScaleToZero {
 		t.Errorf("with another template: %+v", p)
+	}
+}
+
+// a1, a6: so it is with a twin of every kind, as its controller tells of it: recorded, scaled to zero in one update that leaves all else as it
+// was, and no more than that.
+func TestUnreadyOfEveryKind(t *testing.T) {
+	for kind, text := range map[string]string{"Deployment": web, "StatefulSet": db, "Rollout": strings.Replace(web, "apps/v1\nkind: Deployment", "argoproj.io/v1alpha1\nkind: Rollout", 1)} {
+		t.Run("a1 "+kind, func(t *testing.T) {
+			f := newFacts(t, `{}`)
+			f.owner.Spec.SourceRef.Kind, f.seen.Source = kind, object(t, text)
+			tells := func(ready int64) {
+				f.ready(ready)
+				if status := f.seen.Twin.Object["status"].(map[string]any); kind == "Rollout" {
+					status["observedGeneration"], status["phase"] = fmt.Sprint(f.seen.Twin.GetGeneration()), "Progressing"
+					if replicas, _ := status["replicas"].(int64); replicas == ready {
+						status["phase"] = "Healthy"
+					}
+				}
+			}
+			f = f.written(t, f.plan())
+			had := f.seen.Twin
+			tells(0)
+			f = f.written(t, f.plan())
+			f.now = epoch.Add(defaultUnready)
+			for _, want := range []struct {
+				action Action
+				record bool
+			}{{Nothing, true}, {Update, false}, {Nothing, false}} {
+				p := f.plan()
+				if !p.ScaleToZero || p.Action != want.action || p.Record != want.record {
+					t.Fatalf("it is %+v, not %+v", p, want)
+				}
+				expect(t, p, v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonUnready)
+				if f = f.written(t, p); p.Action == Update {
+					tells(0)
+				}
+			}
+			all, _ := f.seen.Twin.DeepCopy().Object["spec"].(map[string]any)
+			if all["replicas"] != int64(0) {
+				t.Fatalf("it has %v pods", all["replicas"])
+			}
+			all["replicas"] = int64(1)
+			if diff := cmp.Diff(had.Object["spec"], any(all)); diff != "" {
+				t.Errorf("beside its pods (-before +after):\n%s", diff)
+			}
+		})
 	}
 }
 
