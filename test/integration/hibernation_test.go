@@ -673,6 +673,16 @@ spec:
 		again := d.plan(ctx, text)
 		Eventually(points).Should(BeZero())
 		d.comesTo(ctx, again, hibernator.PhaseActive, 20*time.Second)
+		shared.kill()
+		shared = hub.launchManager("manager", sharedArgs()...) // which looks at once for what nobody tells of
+		left := &appsv1.ControllerRevisionList{}
+		Expect(d.client.List(ctx, left, of)).To(Succeed())
+		Expect(left.Items).NotTo(BeEmpty())
+		Eventually(func(g Gomega) {
+			g.Expect(d.client.List(ctx, left, of)).To(Succeed())
+			g.Expect(left.Items).To(BeEmpty())
+		}).WithTimeout(time.Minute).Should(Succeed())
+		d.unbound(ctx, Default, again)
 	})
 
 	It("says what is wrong with a spec, and whom it may not touch", func(ctx SpecContext) {

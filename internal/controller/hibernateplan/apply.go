@@ -636,18 +636,23 @@ func (s *scope) forget(ctx context.Context) error {
 	if !s.plan.Done {
 		return nil
 	}
-	of := []client.DeleteAllOfOption{client.InNamespace(s.Options.Namespace), client.MatchingLabels{v1alpha1.LabelUID: string(s.owner.UID)}}
-	err := s.Live.DeleteAllOf(ctx, &rbacv1.Role{}, of...)
+	err := s.deleteAll(ctx, &rbacv1.Role{})
 	if err != nil && (s.plan.Status.Cycles > 0 || !apierrors.IsForbidden(err) || s.permittedAny(ctx)) {
-		return fmt.Errorf("deleting the Roles of a plan that goes: %w", err)
+		return err
 	}
 	if s.plan.Status.Cycles == 0 {
 		return nil
 	}
-	for _, kind := range []client.Object{&corev1.ConfigMap{}, &appsv1.ControllerRevision{}} { // logs, and of a cycle that was never recorded
-		if err := s.Live.DeleteAllOf(ctx, kind, of...); err != nil {
-			return fmt.Errorf("deleting the %T of a plan that goes: %w", kind, err)
-		}
+	if err := s.deleteAll(ctx, &corev1.ConfigMap{}); err != nil { // logs
+		return err
+	}
+	return s.deleteAll(ctx, &appsv1.ControllerRevision{}) // of a cycle that was never recorded
+}
+
+// deleteAll deletes what there is of a kind of a plan that goes.
+func (s *scope) deleteAll(ctx context.Context, kind client.Object) error {
+	if err := s.Live.DeleteAllOf(ctx, kind, client.InNamespace(s.Options.Namespace), marks.Selector(s.owner)); err != nil {
+		return fmt.Errorf("deleting the %T of a plan that goes: %w", kind, err)
 	}
 	return nil
 }

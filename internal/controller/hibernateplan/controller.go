@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -318,6 +319,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		if err := setupWebhook(mgr, r); err != nil {
 			return fmt.Errorf("setting up the webhook: %w", err)
 		}
+	}
+	if err := mgr.Add(manager.RunnableFunc(r.sweepLeft)); err != nil {
+		return fmt.Errorf("adding what sweeps: %w", err)
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("hibernateplan").

@@ -3,11 +3,19 @@ package hibernateplan
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -77,4 +85,105 @@ func (r *Reconciler) sweep(ctx context.Context, plan types.NamespacedName, job *
 		return err
 	}
 	return s.clear(ctx, &execution{JobRef: at, ConnectorSecretRef: at})
+}
+
+// sweepEach is how often it is looked for what nobody tells of.
+const sweepEach = time.Hour
+
+// sweepLeft clears away, as long as the manager leads, what nobody tells of.
+func (r *Reconciler) sweepLeft(ctx context.Context) error {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if err := r.sweepOnce(ctx); err != nil {
+			log.FromContext(ctx).Info("What plans have left was not all cleared away", "cause", err.Error())
+		}
+	}, sweepEach)
+	return nil
+}
+
+// sweepOnce clears away the Roles, logs and ControllerRevisions of plans that were forced away, and have no Jobs any more, and the Roles of
+// targets that were taken out of plans of which nothing sleeps.
+func (r *Reconciler) sweepOnce(ctx context.Context) error {
+	plans, roles := map[types.UID]types.NamespacedName{}, map[types.UID][]metav1.PartialObjectMetadata{}
+	for _, gvk := range []schema.GroupVersionKind{roleGVK, configMapGVK, revisionGVK} {
+		err := r.eachOf(ctx, gvk, func(o metav1.PartialObjectMetadata) {
+			uid := types.UID(o.Labels[v1alpha1.LabelUID])
+			for _, plan := range marks.Owners(r.Options.WatchNamespaces)(ctx, &o) {
+				plans[uid] = plan.NamespacedName
+			}
+			if gvk == roleGVK {
+				roles[uid] = append(roles[uid], o)
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	var problems []error
+	for _, uid := range slices.Sorted(maps.Keys(plans)) {
+		problems = append(problems, r.sweepPlan(ctx, plans[uid], uid, roles[uid]))
+	}
+	return errors.Join(problems...)
+}
+
+// eachOf goes through the objects of a kind that plans have made, of which it reads a page at a time.
+func (r *Reconciler) eachOf(ctx context.Context, gvk schema.GroupVersionKind, do func(metav1.PartialObjectMetadata)) error {
+	for page := (&metav1.PartialObjectMetadataList{}); ; {
+		page.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
+		err := r.Live.List(ctx, page, client.InNamespace(r.Options.Namespace), client.HasLabels{v1alpha1.LabelUID}, client.Limit(500), client.Continue(page.Continue))
+		if err != nil {
+			return fmt.Errorf("listing %s objects: %w", gvk.Kind, err)
+		}
+		for _, o := range page.Items {
+			do(o)
+		}
+		if page.Continue == "" {
+			return nil
+		}
+	}
+}
+
+// sweepPlan clears away what a plan has left that has some Roles.
+func (r *Reconciler) sweepPlan(ctx context.Context, at types.NamespacedName, uid types.UID, roles []metav1.PartialObjectMetadata) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout) // one beside which a webhook hangs keeps no other waiting for longer
+	defer cancel()
+	s := &scope{Reconciler: r, owner: &v1alpha1.HibernatePlan{}}
+	if err := r.Client.Get(ctx, at, s.owner); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("reading HibernatePlan %s: %w", at, err)
+	}
+	if s.owner.UID != uid {
+		return r.sweepForced(ctx, at, uid)
+	}
+	spare := slices.DeleteFunc(roles, func(role metav1.PartialObjectMetadata) bool {
+		return slices.ContainsFunc(s.owner.Spec.Targets, func(t v1alpha1.Target) bool { return t.Name == role.Labels[v1alpha1.LabelTarget] })
+	})
+	if s.owner.Status.CurrentCycle != nil || len(spare) == 0 {
+		return nil
+	}
+	if err := kube.Current(ctx, r.Live, planGVK, s.owner); err != nil {
+		return err
+	}
+	var problems []error
+	for _, role := range spare {
+		key := client.ObjectKeyFromObject(&role)
+		r.permitted.Remove(key)
+		problems = append(problems, s.remove(ctx, roleGVK, key))
+	}
+	return errors.Join(problems...)
+}
+
+// sweepForced clears away what is left of a plan that was forced away, where the server says that it was, and that none of its runners
+// may act any more.
+func (r *Reconciler) sweepForced(ctx context.Context, at types.NamespacedName, uid types.UID) error {
+	now := kube.Metadata(planGVK)
+	if err := r.Live.Get(ctx, at, now); client.IgnoreNotFound(err) != nil || now.UID == uid {
+		return err
+	}
+	s := &scope{Reconciler: r, owner: &v1alpha1.HibernatePlan{}}
+	s.owner.UID = uid
+	jobs, err := kube.List(ctx, r.Live, jobGVK, client.InNamespace(r.Options.Namespace), marks.Selector(s.owner), client.Limit(1))
+	if err != nil || len(jobs) > 0 {
+		return err // it goes with them, or an hour later
+	}
+	log.FromContext(ctx).Info("Clearing away what a HibernatePlan has left that is gone", "plan", at.String(), "uid", uid)
+	return errors.Join(s.deleteAll(ctx, &corev1.ConfigMap{}), s.deleteAll(ctx, &appsv1.ControllerRevision{}), s.deleteAll(ctx, &rbacv1.Role{}))
 }

@@ -6,11 +6,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -115,5 +121,74 @@ func TestSweepOfWhatIsStopped(t *testing.T) {
 				t.Errorf("%d Jobs, granted: %v", jobs, granted)
 			}
 		})
+	}
+}
+
+// What plans have left that were forced away, without a Job that could tell of it, is cleared away every hour, and so are the Roles of
+// targets that were taken out of a plan. Restore points stay, and what is needed: by a runner that may act, by a night that goes on, by a
+// target of a plan that the cache does not have yet.
+func TestSweepOfWhatNobodyTells(t *testing.T) {
+	of := func(name, uid string) *v1alpha1.HibernatePlan {
+		plan := newPlan(v1alpha1.StrategyParallel, 1)
+		plan.Name, plan.UID = name, types.UID(uid)
+		return plan
+	}
+	var objects []client.Object
+	has := func(plan *v1alpha1.HibernatePlan, targets ...string) {
+		n := names{namespace: "system", plan: plan, cycle: &v1alpha1.Cycle{ID: 1}}
+		for _, target := range targets {
+			log, point := n.log(target), pointOf(n, target, "attempt")
+			point.Name = string(plan.UID) + "-" + target // those of two plans of a name are the same
+			all := []client.Object{n.permission(target), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: log.Namespace, Name: log.Name}}}
+			for _, o := range all {
+				marks.Set(plan, o)
+			}
+			objects = append(objects, append(all, point)...)
+		}
+		revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: n.revision(1).Name}}
+		marks.Set(plan, revision)
+		objects = append(objects, revision)
+	}
+	gone, again, runs, asleep, behind := of("gone", "uid-1"), of("again", "uid-2"), of("runs", "uid-3"), of("asleep", "uid-4"), of("behind", "uid-5")
+	for _, plan := range []*v1alpha1.HibernatePlan{gone, again, runs, asleep, behind} {
+		has(plan, "a", "b")
+	}
+	again = of("again", "uid-6")
+	has(again, "a", "b", "c")
+	asleep.Status.CurrentCycle = &v1alpha1.Cycle{ID: 1}
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "job"}}
+	marks.Set(runs, job)
+	r, c := newReconciler(t, append(objects, again, asleep, behind, job)...)
+	r.Client = interceptor.NewClient(c, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		if at.Name == behind.Name {
+			return apierrors.NewNotFound(schema.GroupResource{}, at.Name)
+		}
+		return c.Get(ctx, at, o, opts...)
+	}})
+	if err := r.sweepOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]int{}
+	for kind, list := range map[string]client.ObjectList{"Roles": &rbacv1.RoleList{}, "ConfigMaps": &corev1.ConfigMapList{}, "ControllerRevisions": &appsv1.ControllerRevisionList{}} {
+		if err := c.List(t.Context(), list); err != nil {
+			t.Fatal(err)
+		}
+		if err := meta.EachListItem(list, func(item runtime.Object) error {
+			if uid := item.(client.Object).GetLabels()[v1alpha1.LabelUID]; uid != "" {
+				left[kind+" of "+uid]++
+				return nil
+			}
+			left["restore points"]++
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]int{"Roles of uid-6": 1, "ConfigMaps of uid-6": 3, "ControllerRevisions of uid-6": 1, "restore points": 13}
+	for _, uid := range []string{"uid-3", "uid-4", "uid-5"} {
+		want["Roles of "+uid], want["ConfigMaps of "+uid], want["ControllerRevisions of "+uid] = 2, 2, 1
+	}
+	if diff := cmp.Diff(want, left); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }
