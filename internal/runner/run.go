@@ -242,7 +242,7 @@ func (r *run) identify(config *rest.Config) error {
 	case elsewhere && r.cluster == "":
 		return failure(ReasonOtherCluster, "the target sleeps in %s, and the credentials of its connector may not get Namespace kube-system to tell whether it is this one; let them", called(p.Cluster))
 	case elsewhere:
-		return failure(ReasonOtherCluster, "the target sleeps in %s, and is reached in %s; let its connector reach the former until it is awake. Where there is no such cluster any more, delete the plan with deletionPolicy Leave, and ConfigMap %s with its finalizer", called(p.Cluster), called(r.cluster), r.task.RestorePoint)
+		return failure(ReasonOtherCluster, "the target sleeps in %s, which its connector must reach until it is awake; it reaches %s", called(p.Cluster), called(r.cluster))
 	case r.cluster == "":
 		r.log.Info("The cluster cannot be told from others: its credentials may not get Namespace kube-system")
 	}

@@ -484,6 +484,19 @@ func TestOtherCluster(t *testing.T) {
 	}
 }
 
+// What to do about it has room in a ledger, which keeps 256 bytes.
+func TestOtherClusterInShort(t *testing.T) {
+	w := newWorld(t)
+	w.cluster = "1b4e28ba-2fa1-11d2-883f-0016d3cca427"
+	w.run(shutdown, "", 0)
+	for _, cluster := range []string{"6fa459ea-ee8a-3ca4-894e-db77e160355e", untold} {
+		w.cluster = cluster
+		if r := w.run(wakeUp, "", 0); r.Reason != ReasonOtherCluster || len(r.Message) > 256 {
+			t.Errorf("in cluster %s: %d bytes: %s", cluster, len(r.Message), r.Message)
+		}
+	}
+}
+
 // What sleeps in a cluster that could not be told is not in the manager's own, which can.
 func TestUntoldCluster(t *testing.T) {
 	w := newWorld(t)
