@@ -13,11 +13,11 @@ import (
 )
 
 // sweepShare is of how many parts of its time an object spends one at most on what another of its name has left.
-const sweepShare = 10
+const sweepShare = 4
 
 // Sweeping has each pass clear away what an owner of its name has left that was forced away, because somebody has taken the finalizer
 // off. That comes last, with time of its own: who has the name now must not wait for what of another cannot be cleared away, as by a policy
-// of others, nor that for passes whose time webhooks of others take. What has hung is left to a later pass for ten times as long. A manager
+// of others, nor that for passes whose time webhooks of others take. What has hung is left to a later pass for three times as long. A manager
 // that is being stopped leaves it to the next.
 func Sweeping(next reconcile.Reconciler, sweep func(ctx context.Context, name types.NamespacedName) error) reconcile.Reconciler {
 	var rests sync.Map // when to sweep again, by name
