@@ -390,7 +390,7 @@ type Phase string
 
 // Phases.
 const (
-	// PhasePending: nothing is known yet, or the spec is refused.
+	// PhasePending: nothing is known yet, the spec is refused, or what a plan of the name has left asleep stays so for now.
 	PhasePending Phase = "Pending"
 	// PhaseActive: everything is awake.
 	PhaseActive Phase = "Active"

@@ -334,6 +334,9 @@ func TestLeftIsToldOf(t *testing.T) {
 					t.Errorf("a and b are asleep, and %s says: %s", c.Type, c.Message)
 				}
 			}
+			if w.plan.Status.Phase == v1alpha1.PhaseActive {
+				t.Error("it is Active, as if everything were awake")
+			}
 			if !told {
 				t.Errorf("nobody is told:\n%s\n%+v", strings.Join(w.log, "\n"), w.plan.Status.Conditions)
 			}

@@ -164,7 +164,7 @@ func (v view) phase() v1alpha1.Phase {
 		return v1alpha1.PhaseHibernated
 	case v.operation() == v1alpha1.OperationShutdown:
 		return v1alpha1.PhaseHibernating
-	case v.plan.Problem != nil || !v.plan.Known:
+	case v.plan.Problem != nil || !v.plan.Known || len(v.left) > 0:
 		return v1alpha1.PhasePending
 	}
 	return v1alpha1.PhaseActive
