@@ -522,6 +522,27 @@ func TestUnreadyAfterItWasNotSeen(t *testing.T) {
 	}
 }
 
+// a1: since when a twin was not ready whose pods were taken away for that is told as long as they are, whether it is looked at or not.
+func TestUnreadyStaysToldOf(t *testing.T) {
+	l := newLab(t, faster(t, `{}`), object(t, web))
+	l.passed()
+	l.ready(0)
+	l.passed()
+	l.later(defaultUnready)
+	l.passed()
+	l.passed()
+	told := l.owner().Status
+	if told.ScaledToZero == nil || told.UnreadySince == nil {
+		t.Fatalf("it has its pods: %+v", told)
+	}
+	l.Options.WatchNamespaces = []string{"other"}
+	l.passed()
+	l.Options.WatchNamespaces = nil
+	if l.passed(); !l.owner().Status.UnreadySince.Equal(told.UnreadySince) {
+		t.Errorf("it was not ready since %v, and is told to have been since %v", told.UnreadySince, l.owner().Status.UnreadySince)
+	}
+}
+
 // a6: that the pods are taken away is told of once, with why, whatever fails on the way.
 func TestUnreadyIsToldOfOnce(t *testing.T) {
 	for name, fails := range map[string]string{

@@ -109,9 +109,10 @@ func reportBuilt(s *scope) {
 // reportSeen writes what a pass that has not failed knows of the twin beside how it is.
 func reportSeen(s *scope) {
 	p := s.plan
-	if p.Built || p.Kept {
+	switch {
+	case p.Built || p.Kept:
 		reportUnready(s)
-	} else {
+	case s.owner.Status.ScaledToZero == nil: // of which it is known all the time
 		s.owner.Status.UnreadySince = nil // nothing is known of the time that it was not looked at
 	}
 	if !p.Built {
