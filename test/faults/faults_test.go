@@ -1133,6 +1133,7 @@ func TestDifferences(t *testing.T) {
 		"another word":          {hashed, `"web-exp-5bb9c5b86" is old`, true},
 		"no hash":               {hashed, `"web-exp is new"`, true},
 		"nothing":               {hashed, "", true},
+		"a long one of digits":  {`"0308790790411689"`, `"57158364b7ff67ce"`, false},
 		"a hash alone":          {`"of 84c8db5567"`, `"of 5bb9c5b86"`, false},
 		"one as names have":     {`"web-exp-HASH1-7c949d4884"`, `"web-exp-HASH1-HASH1"`, false},
 		"another of its name":   {`"web-exp-HASH1"`, `"web-exp-HASH2"`, true},

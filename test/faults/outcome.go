@@ -266,7 +266,7 @@ func learn(a, b outcome) map[string]bool {
 	return masked
 }
 
-// drawn are generated names, and hashes of what is different in every run, as Kubernetes and the manager write them. One of
+// drawn are generated names, and hashes of what is different in every run, as Kubernetes and the manager write them. A short one of
 // digits alone is a number, unless it ends a name.
 var drawn = regexp.MustCompile(`([0-9A-Za-z]-)?\b([0-9a-f]{16}|[bcdfghjklmnpqrstvwxz2456789]{5,10})\b`)
 
@@ -281,7 +281,7 @@ func undrawn(text string) string {
 		switch {
 		case ends:
 			return before + "-HASH"
-		case strings.Trim(after+before, "0123456789") == "":
+		case len(s) < 16 && strings.Trim(after+before, "0123456789") == "":
 			return s
 		}
 		return "HASH"
