@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -184,6 +185,14 @@ var (
 	unregistered = func(s faults.State) bool {
 		return !slices.ContainsFunc(s.Of("Secret"), func(secret *unstructured.Unstructured) bool { return secret.GetNamespace() == argoCDNamespace })
 	}
+	// registeredBy is when Argo CD has a token.
+	registeredBy = func(token string) moment {
+		return func(s faults.State) bool {
+			return slices.ContainsFunc(s.Of("Secret"), func(secret *unstructured.Unstructured) bool {
+				return secret.GetNamespace() == argoCDNamespace && strings.Contains(read(secret, "config"), canary+"-"+token)
+			})
+		}
+	}
 	// claimChangedBack is when a claim has been changed twice since Crossplane took it on.
 	claimChangedBack = child("GKECluster", func(claim *unstructured.Unstructured) bool {
 		nodes, _, _ := unstructured.NestedInt64(claim.Object, "spec", "nodeCount")
@@ -215,6 +224,14 @@ var edited = child("Application", func(app *unstructured.Unstructured) bool {
 		})
 	})
 })
+
+// deploys says whether the only Application is of a revision.
+func deploys(revision string) moment {
+	return child("Application", func(app *unstructured.Unstructured) bool {
+		sources, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources")
+		return len(sources) == 1 && sources[0].(map[string]any)["targetRevision"] == revision
+	})
+}
 
 func none(kind string) moment { return func(s faults.State) bool { return len(s.Of(kind)) == 0 } }
 
@@ -270,19 +287,23 @@ func edit(patch string) action {
 }
 
 // Components are of the whole cluster, so every run names its own.
-func componentOf(s *faults.Stage) string { return "own-" + s.Namespace }
+func componentOf(s *faults.Stage) string { return ownPrefix + s.Namespace }
 
 func useComponent(ctx context.Context, s *faults.Stage) error {
 	return edit(`[{"op": "replace", "path": "/spec/targets/0/components/0/app", "value": "`+componentOf(s)+`"}]`)(ctx, s)
 }
 
-func createComponent(ctx context.Context, s *faults.Stage) error {
-	component := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"type": "app", "sources": []any{map[string]any{"repoURL": "https://git.example.com/lab/components.git", "path": "own", "targetRevision": "main"}},
-	}}}
-	component.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Component"))
-	component.SetName(componentOf(s))
-	return s.Client.Create(ctx, component)
+func createComponent(ctx context.Context, s *faults.Stage) error { return s.Create(ctx, fineComponent) }
+
+// editComponent gives it another revision, and right parameters.
+func editComponent(revision string) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		component := fineComponent.DeepCopy()
+		component.SetName(componentOf(s))
+		patch := client.RawPatch(types.JSONPatchType, []byte(`[{"op": "replace", "path": "/spec/sources/0/targetRevision", "value": "`+revision+`"},
+			{"op": "add", "path": "/spec/parameters", "value": []}]`))
+		return s.Client.Patch(ctx, component, patch)
+	}
 }
 
 // Actions on the outsides and on the manager.
@@ -385,6 +406,32 @@ func removeForsaken(ctx context.Context, s *faults.Stage) error {
 		}
 	}
 	return nil
+}
+
+// rewrite changes the kubeconfig of the first target's cluster in its Secret, which is the user's or the provider's.
+func rewrite(kubeconfig string) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		own := kube.Empty(argocd.SecretGVK)
+		own.SetNamespace(s.Namespace)
+		own.SetName(staging.GetName())
+		secrets, err := kube.List(ctx, s.Client, argocd.SecretGVK, client.MatchingLabels{v1alpha1.LabelTarget: "connection-app"})
+		for i := range secrets {
+			if runOf(&secrets[i]) == s.Namespace {
+				own = &secrets[i]
+			}
+		}
+		if err != nil {
+			return err
+		}
+		patch, err := json.Marshal(map[string]any{"stringData": map[string]any{"kubeconfig": at(s, kubeconfig)}})
+		if err != nil {
+			return err
+		}
+		if err := s.Client.Patch(ctx, own, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			return fmt.Errorf("changing %s: %w", kube.Describe(own), err)
+		}
+		return nil
+	}
 }
 
 // removeReferred deletes the Cluster that the Experiment names.

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -96,6 +97,8 @@ var (
 	staging = &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "staging"}, "stringData": map[string]any{"kubeconfig": kubeconfig},
 	}}
+	// ownStaging is one of a cluster whose token changes.
+	ownStaging = with(staging.DeepCopy(), strings.ReplaceAll(kubeconfig, address, ownAddress), "stringData", "kubeconfig")
 	// onReferred has a cluster that a Cluster stands for, k3, which others have made.
 	onReferred = newExperiment(map[string]any{
 		"name": "app", "components": []any{map[string]any{"app": "nginx"}},
@@ -131,6 +134,21 @@ var (
 	hurried = with(newExperiment(target("app", "hub", "nginx")), "30m", "spec", "progressDeadline", "workflow")
 	// blockedTalos stays as long as anything of its cluster is left.
 	blockedTalos = with(onTalos.DeepCopy(), "Block", "spec", "deletion", "policy")
+	// fineComponent is one that nobody else names.
+	fineComponent = &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Component", "metadata": map[string]any{"name": ownPrefix + faults.RunNamespace},
+		"spec": map[string]any{
+			"type":    "app",
+			"sources": []any{map[string]any{"repoURL": "https://git.example.com/lab/components.git", "path": "own", "targetRevision": "v0"}},
+		},
+	}}
+	// ownComponent has a parameter that is not what it says that it is.
+	ownComponent = func() *unstructured.Unstructured {
+		u := fineComponent.DeepCopy()
+		parameters := []any{map[string]any{"name": "replicaCount", "type": "integer", "default": "many"}}
+		_ = unstructured.SetNestedSlice(u.Object, parameters, "spec", "parameters")
+		return u
+	}()
 	// unresolved names a Component that does not exist.
 	unresolved = newExperiment(target("app", "hub", "missing"))
 )
@@ -389,8 +407,31 @@ var edits = []faults.Workload{
 	},
 }
 
-// lateEdits change the spec when it is too late for that.
+// lateEdits change the spec when it is too late for that, or what it names all along.
 var lateEdits = []faults.Workload{
+	{
+		// Whoever looks after a Component edits it in every phase: it is made right first, and what is validated is what it says.
+		Name:    "component-edited",
+		Objects: objects(ownComponent, newExperiment(target("app", "gke", ownPrefix+faults.RunNamespace))),
+		Holds:   []string{clusterReady, applicationHealthy, workflowEnds, applicationGone},
+		Steps: steps(
+			step(reason(v1alpha1.ReasonInvalidParameters), editComponent("v1")),
+			step(provisioning, kill, editComponent("v2"), start, release(clusterReady)), // of which nothing is told
+			step(all(deploying, deploys("v2")), editComponent("v3")),
+			step(deploys("v3"), release(applicationHealthy)),
+			step(running, editComponent("v4")),
+			step(all(deploys("v4"), healthy, running, not(superseded)), release(workflowEnds)),
+			step(reached(v1alpha1.PhaseComplete), editComponent("v5"), remove),
+			step(waitsFor("Application"), editComponent("v6"), release(applicationGone)),
+		),
+		Done: gone,
+	},
+	{
+		Name:    "component-edited-complete",
+		Objects: objects(fineComponent, newExperiment(target("app", "hub", ownPrefix+faults.RunNamespace))),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), editComponent("v1"))),
+		Done:    reached(v1alpha1.PhaseComplete),
+	},
 	{
 		Name:    "edit-failed",
 		Objects: objects(onHub),
@@ -472,6 +513,30 @@ var heldDeletions = []faults.Workload{
 			step(reached(v1alpha1.PhaseComplete), remove),
 			step(waitsFor("Workflow"), restart, release(workflowGone)),
 			step(waitsFor("Application"), release(applicationGone)),
+		),
+		Done: gone,
+	},
+	{
+		Name:    "delete-failed-held",
+		Objects: objects(straightRoad),
+		Holds:   []string{workflowSucceeds, workflowGone, applicationGone, clusterGone},
+		Steps: steps(
+			step(reached(v1alpha1.PhaseFailed), remove),
+			step(waitsFor("Workflow"), restart, release(workflowGone)),
+			step(waitsFor("Application"), restart, release(applicationGone)),
+			step(clusterLeft, restart, release(clusterGone)),
+		),
+		Done: gone,
+	},
+	{
+		// Its cluster never came, and does not go either.
+		Name:    "delete-failed-provisioning-held",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady, clusterGone},
+		Steps: steps(
+			step(provisioning, due(time.Hour)),
+			step(reached(v1alpha1.PhaseFailed), remove),
+			step(waitsFor("GKECluster"), restart, release(clusterGone)),
 		),
 		Done: gone,
 	},
@@ -951,6 +1016,38 @@ var meddling = []faults.Workload{
 		),
 		Done:   gone,
 		Breaks: []string{clustersLast},
+	},
+	{
+		// The user spoils the kubeconfig first, and its cluster takes what he puts right alone.
+		Name:    "rotated-running-existing",
+		Objects: objects(ownStaging, onExisting),
+		Holds:   []string{tokenTaken, workflowEnds},
+		Steps: steps(
+			step(running, rewrite("{"), release(tokenTaken)),
+			step(telling("it is not a kubeconfig"), rewrite(rotated(kubeconfig)), sleep(time.Minute)),
+			step(all(healthy, registeredBy("rotated")), release(workflowEnds)),
+			step(reached(v1alpha1.PhaseComplete), remove),
+		),
+		Done: gone,
+	},
+	{
+		// Crossplane has another kubeconfig before anything is deployed by the first.
+		Name:    "rotated-deploying",
+		Objects: objects(onCluster),
+		Holds:   []string{tokenTaken, applicationHealthy},
+		Steps: steps(
+			step(deploying, rewrite(rotated(kubeconfig)), release(tokenTaken, applicationHealthy)),
+			step(reached(v1alpha1.PhaseComplete), remove),
+		),
+		Done: gone,
+	},
+	{
+		// Nobody looks at it any more until what is deployed is to go.
+		Name:    "rotated-complete-existing",
+		Objects: objects(ownStaging, onExisting),
+		Holds:   []string{tokenTaken},
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), rewrite(rotated(kubeconfig)), release(tokenTaken), remove)),
+		Done:    gone,
 	},
 	{
 		// Nobody makes another, and what was deployed there lets the Experiment go.

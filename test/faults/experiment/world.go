@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -45,6 +46,8 @@ const (
 	// Crossplane takes GKEClusters for claims; while that is held, for namespaced composites.
 	claims      = "claims"
 	clusterGone = "cluster-gone"
+	// A cluster takes the token that it was made with, and when that is released another.
+	tokenTaken = "token-taken"
 	// Argo CD deploys, and lets an Application go.
 	applicationHealthy = "application-healthy"
 	applicationGone    = "application-gone"
@@ -62,8 +65,8 @@ const canary = "canary-5be1c0"
 // namesake is the UID of an Experiment of the same name that has always been there.
 const namesake = "5be1c0de-0000-4000-8000-000000000000"
 
-// kubeconfig is what Crossplane leaves of a cluster.
-const kubeconfig = `apiVersion: v1
+// kubeconfig is what Crossplane leaves of a cluster, and address where that is.
+const address, kubeconfig = "203.0.113.7", `apiVersion: v1
 kind: Config
 current-context: gke
 clusters:
@@ -76,6 +79,22 @@ users:
 - name: client
   user: {token: ` + canary + `-token}
 `
+
+// rotated is a kubeconfig with another token.
+func rotated(kubeconfig string) string {
+	return strings.ReplaceAll(kubeconfig, canary+"-token", canary+"-rotated")
+}
+
+// ownAddress is that of a cluster whose token changes: of two credentials at one address Argo CD would use one, so no other run has it.
+const ownAddress = faults.RunNamespace + ".example.com"
+
+// at is a kubeconfig of a cluster of the run, which is somewhere else if its token changes.
+func at(s *faults.Stage, kubeconfig string) string {
+	if !s.Holds(tokenTaken) {
+		return kubeconfig
+	}
+	return strings.ReplaceAll(kubeconfig, address, strings.ReplaceAll(ownAddress, faults.RunNamespace, s.Namespace))
+}
 
 // installation is what the manager expects of its cluster.
 var installation = faults.Installation{
@@ -93,6 +112,7 @@ var installation = faults.Installation{
 var world = faults.World{
 	Kinds: []schema.GroupVersionResource{
 		v1alpha1.GroupVersion.WithResource("experiments"),
+		v1alpha1.GroupVersion.WithResource("components"),
 		{Group: "illm.io", Version: "v1alpha1", Resource: "gkeclusters"},
 		{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "clusters"},
 		arlonClusters,
@@ -144,8 +164,14 @@ func arlons(u *unstructured.Unstructured) bool {
 	return u.GroupVersionKind().Group == arlonClusters.Group
 }
 
+// ownPrefix is what the name of a Component begins with that one run has.
+const ownPrefix = "own-"
+
 // runOf is the namespace of the Experiment that an object belongs to.
 func runOf(u *unstructured.Unstructured) string {
+	if run, own := strings.CutPrefix(u.GetName(), ownPrefix); own && u.GetKind() == "Component" {
+		return run
+	}
 	if u.GetKind() == "Experiment" || arlons(u) {
 		return u.GetNamespace()
 	}
@@ -343,7 +369,7 @@ func says(e *unstructured.Unstructured, words string) bool {
 
 func (p player) crossplane(ctx context.Context) error {
 	connection := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Secret", "stringData": map[string]any{"kubeconfig": kubeconfig},
+		"apiVersion": "v1", "kind": "Secret", "stringData": map[string]any{"kubeconfig": at(p.stage, kubeconfig)},
 	}}
 	bound := map[string]any{"resourceRef": map[string]any{"apiVersion": "illm.io/v1alpha1", "kind": "XGKECluster", "name": p.object.GetName() + "-xr"}}
 	connection.SetNamespace(crossplaneNamespace)
@@ -377,7 +403,7 @@ func (p player) crossplane(ctx context.Context) error {
 		return map[string]any{"type": t, "status": "True", "reason": reason, "lastTransitionTime": now()}
 	}
 	status := map[string]any{
-		"endpoint":   "203.0.113.7",
+		"endpoint":   at(p.stage, address),
 		"conditions": []any{condition("Ready", "Available"), condition("Synced", "ReconcileSuccess")},
 	}
 	if p.held(connectionLeft) {
@@ -545,6 +571,9 @@ func (p player) unlessHeld(step string, before ...string) []string {
 }
 
 func (p player) argoCD(ctx context.Context) error {
+	if p.refused() {
+		return p.cannotCompare(ctx)
+	}
 	if p.going() {
 		// One of a cluster that Argo CD does not know goes, too, without what it deployed: an invariant sees that.
 		if p.held(applicationGone) || !p.awaited() {
@@ -556,7 +585,7 @@ func (p player) argoCD(ctx context.Context) error {
 	destination, _, _ := unstructured.NestedMap(p.object.Object, "spec", "destination")
 	now := map[string]any{"sources": sources, "destination": destination}
 	compared, _, _ := unstructured.NestedMap(p.object.Object, "status", "sync", "comparedTo")
-	if reflect.DeepEqual(now, compared) && !p.asked() || p.held(applicationHealthy) || !p.deploying() {
+	if reflect.DeepEqual(now, compared) && !p.asked() && !p.disconnected() || p.held(applicationHealthy) || !p.deploying() {
 		return nil
 	}
 	if !registered(p.state, p.object) {
@@ -589,14 +618,49 @@ func looked() map[string]any {
 	return map[string]any{"annotations": map[string]any{env.ArgoCDRefresh: nil}}
 }
 
-// deploying says whether the Experiment has told that the Application is on its way.
+// deploying says whether the Experiment has told that the Application is on its way, and what keeps it.
 func (p player) deploying() bool {
 	e := p.owner()
-	if e == nil || targetState(e, targetOf(p.object)) != string(v1alpha1.TargetDeploying) {
+	if e == nil || targetState(e, targetOf(p.object)) != string(v1alpha1.TargetDeploying) || p.disconnected() && !says(e, credentialsRefused) {
 		return false
 	}
 	component := componentIn(p.object)
 	return component == "" || componentState(e, targetOf(p.object), component) == string(v1alpha1.ComponentDeploying)
+}
+
+// credentialsRefused is what Argo CD says of a cluster that does not take the token that it was told of.
+const credentialsRefused = "the server has asked for the client to provide credentials"
+
+// refused says whether the cluster takes the token no more that Argo CD was told of.
+func (p player) refused() bool {
+	cluster := env.ArgoCDDestination(p.object)
+	return p.stage.Holds(tokenTaken) && !p.stage.Held(tokenTaken) && slices.ContainsFunc(p.state.Of("Secret"), func(secret *unstructured.Unstructured) bool {
+		return secret.GetNamespace() == argoCDNamespace && env.ArgoCDKnows(secret, cluster) && strings.Contains(read(secret, "config"), canary+"-token")
+	})
+}
+
+// read is what a Secret has of a key.
+func read(secret *unstructured.Unstructured, key string) string {
+	encoded, _, _ := unstructured.NestedString(secret.Object, "data", key)
+	decoded, _ := base64.StdEncoding.DecodeString(encoded)
+	return string(decoded)
+}
+
+// disconnected says whether Argo CD has told so.
+func (p player) disconnected() bool {
+	list, _, _ := unstructured.NestedSlice(p.object.Object, "status", "conditions")
+	return slices.ContainsFunc(list, func(c any) bool { return c.(map[string]any)["message"] == credentialsRefused })
+}
+
+// cannotCompare has it tell so.
+func (p player) cannotCompare(ctx context.Context) error {
+	if p.disconnected() && !p.asked() {
+		return nil
+	}
+	return p.patch(ctx, map[string]any{"metadata": looked(), "status": map[string]any{
+		"sync":       map[string]any{"status": "Unknown"},
+		"conditions": []any{map[string]any{"type": "ComparisonError", "message": credentialsRefused, "lastTransitionTime": now()}},
+	}})
 }
 
 // cannotSync is what Argo CD says of a cluster that it does not know.
