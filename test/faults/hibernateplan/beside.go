@@ -98,6 +98,9 @@ func nextAfter(d time.Duration) moment {
 
 const day = 24 * time.Hour
 
+// connected is a target that is reached by a connector.
+var connected = strings.Replace(granted("a"), "type:", "connectorRef: {kind: K8SCluster, name: own}, type:", 1)
+
 // ofOthers are what users do with those.
 //
 // Two reconcilers that write at the same moment do so in any order, so that no moment concerns both.
@@ -153,7 +156,7 @@ var ofOthers = []faults.Workload{
 		Name:    "by-connector",
 		Objects: read(ownCluster, strings.ReplaceAll(thingText, "NAME", "a")),
 		Steps: []faults.Step{
-			faults.At(says("K8SCluster", 1, v1alpha1.ReasonValidated), create(objects(sequential, []string{strings.Replace(granted("a"), "type:", "connectorRef: {kind: K8SCluster, name: own}, type:", 1)}))),
+			faults.At(says("K8SCluster", 1, v1alpha1.ReasonValidated), create(objects(sequential, []string{connected}))),
 			faults.At(asleepNow(1), wake),
 		},
 		Done: over(2),

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -229,7 +230,7 @@ func (t *thing) lose(ctx context.Context, task runner.Task) error {
 func (t *thing) find(ctx context.Context) error {
 	c := &corev1.ConfigMap{}
 	if err := t.client.Get(ctx, t.at, c); err != nil {
-		return err
+		return client.IgnoreNotFound(err) // its namespace has gone
 	}
 	var lost runner.Task
 	if text := c.Annotations[annotationLost]; text == "" {
@@ -260,7 +261,7 @@ const key = "thing"
 func (t *thing) Snapshot(ctx context.Context) ([]executor.Resource, error) {
 	c := &corev1.ConfigMap{}
 	if err := t.client.Get(ctx, t.at, c); err != nil {
-		return nil, err
+		return nil, client.IgnoreNotFound(err)
 	}
 	value, err := json.Marshal(c.Data[keyValue])
 	return []executor.Resource{{Key: key, State: value}}, err
@@ -284,10 +285,14 @@ func (t *thing) WakeUp(ctx context.Context, resource restore.Resource) (executor
 	if err := json.Unmarshal(resource.Before, &value); err != nil {
 		return executor.Ending{}, err
 	}
-	return executor.Ending{State: restore.Restored}, t.change(ctx, func(c *corev1.ConfigMap) {
+	err := t.change(ctx, func(c *corev1.ConfigMap) {
 		c.Data[keyState], c.Data[keyValue] = stateAwake, value
 		count(c, keyWakes)
 	})
+	if apierrors.IsNotFound(err) {
+		return executor.Ending{State: restore.Left, Note: "it is gone"}, nil
+	}
+	return executor.Ending{State: restore.Restored}, err
 }
 
 // failure is the one of this attempt.

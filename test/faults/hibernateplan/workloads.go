@@ -198,6 +198,12 @@ func told(condition, reason string) moment {
 
 func asleepNow(generation int64) moment { return settled(generation, v1alpha1.PhaseHibernated) }
 
+// emptied is when the plan is all that is left of its namespace.
+func emptied(s faults.State) bool {
+	plan := thePlan(s)
+	return plan != nil && plan.DeletionTimestamp != nil && without(besidePlans...)(s) && !slices.ContainsFunc(s, isThing)
+}
+
 var gone = all(without("HibernatePlan", "Job", "ControllerRevision", "Role"), without(forRunners...))
 
 // forRunners is what a runner has for itself. The Role of its target stays.
@@ -212,6 +218,17 @@ func sleep(d time.Duration) action {
 // due lets time pass until something is due.
 func due(d time.Duration) action {
 	return func(ctx context.Context, s *faults.Stage) error { return s.Due(ctx, d) }
+}
+
+func kill(_ context.Context, s *faults.Stage) error { return s.StopManager(true) }
+
+func start(ctx context.Context, s *faults.Stage) error { return s.StartManager(ctx) }
+
+// removeNamespace deletes the plan with everything around it.
+func removeNamespace(ctx context.Context, s *faults.Stage) error {
+	namespace := read("{apiVersion: v1, kind: Namespace}")[0]
+	namespace.SetName(s.Namespace)
+	return s.Client.Delete(ctx, namespace)
 }
 
 func release(ctx context.Context, s *faults.Stage) error {
@@ -329,7 +346,43 @@ func annotate(annotation, value string) action {
 // late is longer than the first wait of a target that has failed.
 const late = time.Minute
 
-var workloads = slices.Concat(inStatus, inShards("dag", "turned", "left"), ofStrategies, ofOthers)
+var workloads = slices.Concat(inStatus, inShards("dag", "turned", "left"), ofStrategies, ofOthers, withNamespaces)
+
+// withNamespaces go with their namespace: what sleeps is gone, and what it needed is to go, which is elsewhere. The namespace
+// controller takes the kinds in any order: while it does the manager is away, to find the same every time.
+var withNamespaces = []faults.Workload{
+	{
+		Name:    "namespace-deleted",
+		Objects: objects(parallel, two[:1]),
+		Steps:   []faults.Step{faults.At(asleepNow(1), kill, removeNamespace), faults.At(emptied, start)},
+		Done:    all(gone, awake),
+		Logs:    []string{terminating},
+	},
+	{
+		Name: "namespace-deleted-working", Holds: []string{runs},
+		Objects: objects(sequential, two[:1]),
+		Steps: []faults.Step{
+			faults.At(working(1), kill, removeNamespace), faults.At(emptied, start),
+			faults.At(told(v1alpha1.ConditionScheduled, v1alpha1.ReasonDeleting), release),
+		},
+		Done: all(gone, awake),
+		Logs: []string{terminating},
+	},
+	{
+		// What reaches its cluster has gone, too, and nothing can be granted there any more.
+		Name:    "namespace-deleted-connector",
+		Objects: read(ownCluster, strings.ReplaceAll(thingText, "NAME", "a")),
+		Steps: []faults.Step{
+			faults.At(says("K8SCluster", 1, v1alpha1.ReasonValidated), create(objects(sequential, []string{connected}))),
+			faults.At(asleepNow(1), kill, removeNamespace), faults.At(emptied, start),
+		},
+		Done: all(gone, awake),
+		Logs: []string{terminating},
+	},
+}
+
+// terminating is what is said of an Event in a namespace that goes.
+const terminating = "because it is being terminated"
 
 // ofStrategies are what the others do with one strategy only: a target that fails for good, an edit while all sleep, which
 // takes a target out and changes the strategy, and a deletion. One of each has its ledger in shards.
