@@ -105,7 +105,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	if reference != nil {
 		r.words = reference.words
 	}
-	r.stage = &Stage{Namespace: namespace.Name, Client: l.client, workload: p.Workload, advance: r.advance, due: r.await}
+	r.stage = &Stage{Namespace: namespace.Name, Client: l.client, workload: p.Workload, advance: r.advance, due: r.await, settle: r.settle}
 	plan := disturbance{
 		Fault: p.Fault, also: p.Also, hide: r.hide, restart: p.restart, now: l.now,
 		kill: func() { r.manager.kill() }, secrets: l.world.Secrets,
@@ -317,6 +317,17 @@ func (r *run) await(ctx context.Context, d time.Duration) error {
 	r.rested(ctx, stillness)
 	r.early = append(r.early, stored(r.proxy.story())[written:]...)
 	return r.advance(ctx, before)
+}
+
+// settle waits until the manager has nothing left to ask for, and is not in the past.
+func (r *run) settle(ctx context.Context) error {
+	past := func() bool { return r.fault.travels() && r.proxy.struck() && !r.proxy.faultOver() }
+	for deadline := time.Now().Add(startLimit); !r.proxy.awaitsOutage() && (past() || !r.proxy.idle(stillness) || !r.manager.ready(ctx)); time.Sleep(poll) {
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return fmt.Errorf("waiting for the manager to settle: %w", errNotReady)
+		}
+	}
+	return nil
 }
 
 // quiet watches what has converged for writes and other requests that nobody needs, from when the manager has all its caches:

@@ -139,6 +139,7 @@ type Stage struct {
 	proxy     *proxy
 	advance   func(context.Context, time.Duration) error
 	due       func(context.Context, time.Duration) error
+	settle    func(context.Context) error
 
 	mu sync.Mutex
 	// released are the steps that the workload does not hold any more.
@@ -152,6 +153,10 @@ func (s *Stage) Advance(ctx context.Context, d time.Duration) error { return s.a
 // Due moves the clock of the manager on to a moment in which something is due, and not further: what is late is not done then.
 // A second before, the manager looks, too, when it has nothing to write.
 func (s *Stage) Due(ctx context.Context, d time.Duration) error { return s.due(ctx, d) }
+
+// Settle returns when the manager has nothing left to ask for, and one that was put back in time has come back: what it tells of
+// before takes the time that it takes, which is no fault of what comes after. Where the API server is to be restarted it waits for nothing.
+func (s *Stage) Settle(ctx context.Context) error { return s.settle(ctx) }
 
 // Holds says whether the workload keeps an outside from a step, if only until it releases it.
 func (s *Stage) Holds(step string) bool {

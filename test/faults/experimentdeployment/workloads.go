@@ -63,6 +63,12 @@ func objects(kind string, more ...string) (all []*unstructured.Unstructured) {
 	return all
 }
 
+// scaled has the twin of some objects have a pod, which nobody starts.
+func scaled(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	_ = unstructured.SetNestedField(objects[len(objects)-1].Object, int64(1), "spec", "replicas")
+	return objects
+}
+
 // Moments.
 
 // tells is when a condition of a spec's generation has a reason.
@@ -96,12 +102,14 @@ func written(s faults.State) bool {
 	return t != nil && told(s, t)
 }
 
-// begun is when the twin is told to have a pod.
-func begun(s faults.State) bool {
-	return slices.ContainsFunc(s.Of("ExperimentDeployment"), func(e *unstructured.Unstructured) bool {
-		n, _, _ := unstructured.NestedInt64(e.Object, "status", "replicas")
-		return n == 1
-	})
+// pods is when the twin is told to have so many.
+func pods(n int64) moment {
+	return func(s faults.State) bool {
+		return slices.ContainsFunc(s.Of("ExperimentDeployment"), func(e *unstructured.Unstructured) bool {
+			has, _, _ := unstructured.NestedInt64(e.Object, "status", "replicas")
+			return has == n
+		})
+	}
 }
 
 // forgotten is when there is no twin to tell of.
@@ -188,6 +196,9 @@ var gone = without("ExperimentDeployment", "Deployment", "StatefulSet", "Rollout
 func sleep(d time.Duration) action {
 	return func(ctx context.Context, s *faults.Stage) error { return s.Advance(ctx, d) }
 }
+
+// settle waits until a manager that finds no pods any more, for a moment, does: those that it finds next have their own time.
+func settle(ctx context.Context, s *faults.Stage) error { return s.Settle(ctx) }
 
 // of is an object of the run by its kind and name.
 func of(s *faults.Stage, version, kind, name string) *unstructured.Unstructured {
@@ -406,15 +417,27 @@ var workloads = []faults.Workload{
 		Name:    "rollout-unready",
 		Objects: objects("Rollout", "  onUnready: {after: 10m}\n"),
 		Holds:   []string{healthy},
-		Steps:   []faults.Step{faults.At(all(written, begun), sleep(time.Hour))},
+		Steps:   []faults.Step{faults.At(all(written, pods(1)), settle, sleep(time.Hour))},
 		Done:    up(1, unready, unscaled),
+	},
+	{
+		Name:    "deployment-unready",
+		Objects: scaled(objects("Deployment", "  onUnready: {after: 10m}\n")),
+		Steps:   []faults.Step{faults.At(all(written, pods(1)), settle, sleep(time.Hour))},
+		Done:    all(up(1, unready, unscaled), pods(0)),
+	},
+	{
+		Name:    "statefulset-unready",
+		Objects: scaled(objects("StatefulSet", "  onUnready: {after: 10m}\n")),
+		Steps:   []faults.Step{faults.At(all(written, pods(1)), settle, sleep(time.Hour))},
+		Done:    all(up(1, unready, unscaled), pods(0)),
 	},
 	{
 		// Another template brings its pods back.
 		Name:    "rollout-unready-edited",
 		Objects: objects("Rollout", "  onUnready: {after: 10m}\n"),
 		Holds:   []string{healthy},
-		Steps:   []faults.Step{faults.At(all(written, begun), sleep(time.Hour)), faults.At(up(1, unready, unscaled), mended)},
+		Steps:   []faults.Step{faults.At(all(written, pods(1)), settle, sleep(time.Hour)), faults.At(up(1, unready, unscaled), mended)},
 		Done:    up(2, isReady, imaged("example/web:3")),
 	},
 }
