@@ -399,10 +399,13 @@ func enqueueWhere(c client.Reader, index string) handler.EventHandler {
 	})
 }
 
-// find lists the Experiments of the cache; it cannot fail there.
+// find lists the Experiments of the cache; it cannot fail there, but for the end of the manager.
 func find(ctx context.Context, c client.Reader, opts ...client.ListOption) []reconcile.Request {
 	list := &v1alpha1.ExperimentList{}
 	if err := c.List(ctx, list, opts...); err != nil {
+		if ctx.Err() != nil {
+			return nil // the manager is being stopped
+		}
 		ctrl.LoggerFrom(ctx).Error(err, "Listing Experiments to wake")
 		return nil
 	}
