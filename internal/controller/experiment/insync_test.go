@@ -184,7 +184,7 @@ func TestSyncOfAnApplicationThatGoes(t *testing.T) {
 			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Suspend = true })
 			l.deleteObject(app)
 		}, false},
-		"it stays": {func(*lab, *unstructured.Unstructured) {}, false},
+		"it stays":                   {func(*lab, *unstructured.Unstructured) {}, false},
 		"it stays, with what it has": {func(l *lab, app *unstructured.Unstructured) { l.syncs(app, app, true) }, false},
 		"it stays, with what it had before": {func(l *lab, app *unstructured.Unstructured) {
 			before := app.DeepCopy()

@@ -368,8 +368,8 @@ func explained(app *unstructured.Unstructured, state ApplicationState) Applicati
 	why := ""
 	switch waits := waitsFor(app); {
 	case state.Health != Progressing && state.Health != Missing:
-	case waits != "" && ofBefore(app):
-		why = "sync Running with what was asked for before, which Argo CD ends first: " + waits + "; argocd app terminate-op " + app.GetName() + " ends it"
+	case waits != "" && ofBefore(app) && !byItself(app):
+		why = "sync Running with what somebody has asked for, which Argo CD ends first: " + waits + "; argocd app terminate-op " + app.GetName() + " ends it"
 	case waits != "":
 		why = "sync Running: " + waits
 	case state.Message != "" && untried(app):
@@ -508,11 +508,14 @@ func Syncing(app *unstructured.Unstructured) bool {
 // SyncsFormer says whether Argo CD is in the middle of syncing, by itself, what an Application had before: it keeps to the sources that
 // it began with, however often it tries them, and what a hook of theirs waits for may never come.
 func SyncsFormer(app *unstructured.Unstructured) bool {
-	automated, _, _ := unstructured.NestedBool(app.Object, "operation", "initiatedBy", "automated")
-	began, found, _ := unstructured.NestedFieldNoCopy(app.Object, "operation", "sync", "sources")
-	now, _, _ := unstructured.NestedFieldNoCopy(app.Object, "spec", "sources")
 	// What has been compared is written as the sources of an operation are.
-	return Syncing(app) && automated && found && compared(app) && !reflect.DeepEqual(began, now)
+	return Syncing(app) && byItself(app) && compared(app) && ofBefore(app)
+}
+
+// byItself says whether Argo CD has begun the operation that it is in the middle of, and nobody has asked it to.
+func byItself(app *unstructured.Unstructured) bool {
+	automated, _, _ := unstructured.NestedBool(app.Object, "operation", "initiatedBy", "automated")
+	return automated
 }
 
 // EndSync is the change of an Application by which Argo CD is asked to end its operation, as argocd app terminate-op does.

@@ -317,9 +317,13 @@ func TestReadApplication(t *testing.T) {
 			ApplicationState{Health: Missing, Message: "health Missing, sync OutOfSync; sync Running: waiting for completion of hook batch/Job/check"},
 		},
 		"a hook, and it progresses": {is("Progressing", "OutOfSync", hookRuns), ApplicationState{Message: "sync Running: waiting for completion of hook batch/Job/check"}},
-		"a hook of what was before": {
+		"a hook of what Argo CD has begun with before": {
+			is("Healthy", "OutOfSync", hookRuns) + "operation: {initiatedBy: {automated: true}, sync: {sources: [{repoURL: x}]}}\n",
+			ApplicationState{Message: "sync Running: waiting for completion of hook batch/Job/check"},
+		},
+		"a hook of what somebody has asked for": {
 			is("Healthy", "OutOfSync", hookRuns) + "operation: {sync: {sources: [{repoURL: x}]}}\n",
-			ApplicationState{Message: "sync Running with what was asked for before, which Argo CD ends first: waiting for completion of hook batch/Job/check; argocd app terminate-op tutorial-app ends it"},
+			ApplicationState{Message: "sync Running with what somebody has asked for, which Argo CD ends first: waiting for completion of hook batch/Job/check; argocd app terminate-op tutorial-app ends it"},
 		},
 		"a hook of what there is": {
 			is("Healthy", "OutOfSync", hookRuns) +
