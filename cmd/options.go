@@ -138,12 +138,9 @@ func (o options) check() error {
 		{"argocd-namespace", e.ArgoCDNamespace},
 		{"argocd-project", e.ArgoCDProject},
 		{"workflow-namespace", e.WorkflowNamespace},
-		{"workflow-service-account", e.WorkflowServiceAccount},
+		{"workflow-service-account", cmp.Or(e.WorkflowServiceAccount, "template")}, // which says it then
 		{"crossplane-namespace", e.CrossplaneNamespace},
 	} {
-		if f.value == "" && f.flag == "workflow-service-account" {
-			continue // the templates say it
-		}
 		if f.value == "" {
 			return fmt.Errorf("--%s: it must not be empty", f.flag)
 		}

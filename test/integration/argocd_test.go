@@ -56,7 +56,7 @@ spec:
 `
 
 // deployment is one that a repository has.
-func deployment(name, replicas, more string) string {
+func deployment(name, replicas string) string {
 	return fmt.Sprintf(`
 apiVersion: apps/v1
 kind: Deployment
@@ -71,7 +71,7 @@ spec:
       nodeName: twins
       terminationGracePeriodSeconds: 0
       containers: [{name: c, image: "example/%[1]s:1"}]
-%[3]s`, name, replicas, more)
+`, name, replicas)
 }
 
 // repository is a Git repository and one of charts, which Argo CD deploys from.
@@ -204,13 +204,13 @@ var _ = Describe("Argo CD itself", Label("argocd"), Ordered, ContinueOnFailure, 
 		SetDefaultEventuallyTimeout(time.Minute)
 		DeferCleanup(SetDefaultEventuallyTimeout, 20*time.Second)
 		r = newRepository(ctx, map[string]string{
-			"web/web.yaml":      deployment("web", "2", ""),
+			"web/web.yaml":      deployment("web", "2"),
 			"chart/Chart.yaml":  "apiVersion: v2\nname: load\nversion: 1.2.3\n",
 			"chart/values.yaml": "replicas: 1\n",
-			"chart/templates/deployment.yaml": deployment("load", "{{ .Values.replicas }}", "") +
+			"chart/templates/deployment.yaml": deployment("load", "{{ .Values.replicas }}") +
 				"{{ if not (kindIs \"float64\" .Values.replicas) }}{{ if not (kindIs \"int64\" .Values.replicas) }}{{ fail \"replicas is no number\" }}{{ end }}{{ end }}\n",
-			"stuck/stuck.yaml":     strings.Replace(deployment("stuck", "1", ""), "nodeName: twins", "nodeSelector: {none: here}", 1),
-			"refused/refused.yaml": strings.Replace(deployment("refused", "1", ""), "metadata: {labels: {app: refused}}", "metadata: {labels: {app: another}}", 1),
+			"stuck/stuck.yaml":     strings.Replace(deployment("stuck", "1"), "nodeName: twins", "nodeSelector: {none: here}", 1),
+			"refused/refused.yaml": strings.Replace(deployment("refused", "1"), "metadata: {labels: {app: refused}}", "metadata: {labels: {app: another}}", 1),
 		})
 		startArgoCD(ctx)
 		r.inGit(ctx, "real-web", "web")

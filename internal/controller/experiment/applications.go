@@ -329,10 +329,7 @@ func (f facts) judgePart(t *target, p *part) {
 		p.reason = v1alpha1.ReasonApplicationError
 		p.message = what + " cannot be synced: " + p.state.Message + describe
 	default:
-		p.message = what + " is progressing"
-		if p.state.Message != "" {
-			p.message += ": " + p.state.Message
-		}
+		p.message = strings.TrimSuffix(what+" is progressing: "+p.state.Message, ": ")
 	}
 	if w := p.state.Warning; w != "" {
 		p.message = strings.TrimPrefix(p.message+"; "+what+": "+w, "; ")

@@ -201,6 +201,12 @@ func (s *scope) contend(ctx context.Context, w Write) error {
 	return s.write(ctx, w, func() { s.fights.Wrote(child, wanted, s.now) })
 }
 
+// operations are what asks Argo CD for something, by the actions.
+var operations = map[Action]func(*unstructured.Unstructured) map[string]any{
+	Sync:    argocd.SyncAgain,
+	EndSync: func(*unstructured.Unstructured) map[string]any { return argocd.EndSync() },
+}
+
 // write writes one child. It bypasses the cached client, through which one write begins to
 // watch a kind, Secrets too.
 func (s *scope) write(ctx context.Context, w Write, wrote func()) error {
@@ -224,14 +230,9 @@ func (s *scope) write(ctx context.Context, w Write, wrote func()) error {
 		log.Info("Freeing Application of a cluster that is gone")
 		return writer.Free(ctx, w.Object, argocd.Finalizer)
 	}
-	if w.Action == Sync {
-		log.Info("Asking Argo CD to sync again")
-		_, err := writer.Merge(ctx, w.Object, argocd.SyncAgain(w.Object))
-		return err
-	}
-	if w.Action == EndSync {
-		log.Info("Asking Argo CD to end a sync")
-		_, err := writer.Merge(ctx, w.Object, argocd.EndSync())
+	if change := operations[w.Action]; change != nil {
+		log.Info("Asking Argo CD to sync again, or to end a sync", "end", w.Action == EndSync)
+		_, err := writer.Merge(ctx, w.Object, change(w.Object))
 		return err
 	}
 	if w.Action == Renew {

@@ -392,7 +392,7 @@ func ofBefore(app *unstructured.Unstructured) bool {
 func untried(app *unstructured.Unstructured) bool {
 	operation, tried, _ := unstructured.NestedMap(app.Object, "status", "operationState")
 	sync, _, _ := unstructured.NestedString(app.Object, "status", "sync", "status")
-	return sync == "OutOfSync" && app.Object["operation"] == nil && !(tried && attempted(app, operation))
+	return sync == "OutOfSync" && app.Object["operation"] == nil && (!tried || !attempted(app, operation))
 }
 
 // judge reads health and sync of an Application that has been compared; a Healthy one is not being
