@@ -56,8 +56,8 @@ type lease struct {
 	clock clock.PassiveClock
 
 	mu sync.Mutex
-	// renewed is when the lease was last written as ours; zero while it is not.
-	renewed time.Time
+	// renewed is when the lease was last written as ours; zero while it is not. acquired is when it came to be ours, as it says.
+	renewed, acquired time.Time
 	// answer is what the API server said last; nil while it has said nothing.
 	answer atomic.Pointer[answer]
 	// held is when the last renewal that was answered was sent; nil while the lease is not ours.
@@ -67,6 +67,10 @@ type lease struct {
 // errFenced is why a write is not sent of who may not lead any more: another may have taken its place, and have taken down what
 // a pass is about that stood still.
 var errFenced = errors.New("the Lease was not renewed in time, and another manager may lead")
+
+// errFollowed is why who has led does not take the lease once more: another has led meanwhile, and what a pass is about that stood
+// still may be of before. It ends, and begins anew.
+var errFollowed = errors.New("the Lease was somebody else's meanwhile")
 
 // wielded is an error when another manager can lead. It is the fence of everything but the Lease.
 func (l *lease) wielded() error {
@@ -135,6 +139,10 @@ func (l *lease) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
 	if ours && !l.renewed.IsZero() && now.Sub(l.renewed) < renewEvery {
 		return nil
 	}
+	acquired := r.AcquireTime.Truncate(time.Microsecond) // as it is stored
+	if ours && !l.acquired.IsZero() && !acquired.Equal(l.acquired) {
+		return errFollowed
+	}
 	l.renewed = time.Time{} // one that fails may or may not have been stored
 	if !ours {
 		l.held.Store(nil)
@@ -144,7 +152,7 @@ func (l *lease) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
 		return err
 	}
 	if ours {
-		l.renewed = now
+		l.renewed, l.acquired = now, acquired
 		l.held.Store(&now)
 	}
 	return nil

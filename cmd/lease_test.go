@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
@@ -104,6 +105,30 @@ func TestWielded(t *testing.T) {
 		}
 		if err := l.wielded(); (err == nil) != step.want {
 			t.Errorf("%s: %v", step.name, err)
+		}
+	}
+}
+
+// Who has led does not lead once more when another has, though nobody does by then: a pass that stood still would go on.
+func TestLeadsOnce(t *testing.T) {
+	lock, now := &written{}, clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC))
+	l := &lease{Interface: lock, clock: now}
+	first := resourcelock.LeaderElectionRecord{HolderIdentity: "me", AcquireTime: metav1.NewTime(now.Now())}
+	stored, anew := first, first
+	stored.AcquireTime = metav1.NewTime(first.AcquireTime.Truncate(time.Microsecond))
+	anew.AcquireTime = metav1.NewTime(first.AcquireTime.Add(time.Minute))
+	for _, step := range []leaseStep{
+		{"taken", 0, l.Create, first, nil, true},
+		{"renewed", renewEvery, l.Update, first, nil, true},
+		{"renewed as it is stored", wields, l.Update, stored, nil, true},
+		{"taken anew", wields, l.Update, anew, nil, false},
+		{"made anew", 0, l.Create, anew, nil, false},
+	} {
+		now.SetTime(now.Now().Add(step.after))
+		before := lock.n
+		err := step.do(t.Context(), step.as)
+		if got := lock.n > before; got != step.want || (err == nil) != step.want || (l.wielded() == nil) != step.want {
+			t.Errorf("%s: written is %t, %v, and it may write: %v", step.name, got, err, l.wielded())
 		}
 	}
 }

@@ -193,7 +193,8 @@ var _ = Describe("The Lease", func() {
 })
 
 var _ = Describe("A leader that stands still within a pass", func() {
-	It("writes nothing more when another has taken its place", func() {
+	stands := func(stops bool) {
+		GinkgoHelper()
 		shared.stop()
 		DeferCleanup(restartShared)
 		lead := []string{"--leader-elect", "--leader-election-namespace=" + managerNamespace}
@@ -222,16 +223,22 @@ var _ = Describe("A leader that stands still within a pass", func() {
 		leader.signal(syscall.SIGSTOP)
 
 		By("taking down, by another, what it was about to bring up")
-		hub.startManager("standby", lead...)
+		standby := hub.startManager("standby", lead...)
 		s.reaches(e, v1alpha1.PhaseComplete)
 		s.delete(e)
 		s.gone(e)
+		if stops {
+			standby.stop()
+		}
 		close(answer)
 		leader.signal(syscall.SIGCONT)
 		Eventually(leader.Exited()).Should(BeClosed())
 		Expect(leader.log()).To(ContainSubstring("leader election lost"))
 		Expect(s.children(e)).To(BeEmpty())
-	})
+	}
+
+	It("writes nothing more when another has taken its place", func() { stands(false) })
+	It("writes nothing more when another has taken its place, and let go of the Lease again", func() { stands(true) })
 })
 
 var _ = Describe("A manager that is not ready", func() {
