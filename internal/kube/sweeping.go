@@ -29,7 +29,7 @@ func Sweeping(next reconcile.Reconciler, sweep func(ctx context.Context, name ty
 		}
 		until, _ := rests.Load(request.NamespacedName)
 		if at, hung := until.(time.Time); hung && now.Now().Before(at) {
-			if left := at.Sub(now.Now()); result.RequeueAfter == 0 || left < result.RequeueAfter {
+			if left := at.Sub(now.Now()); err == nil && (result.RequeueAfter == 0 || left < result.RequeueAfter) {
 				result.RequeueAfter = left
 			}
 			return result, err

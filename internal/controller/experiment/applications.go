@@ -131,6 +131,9 @@ func (f facts) advanceApplications(p *Plan, t *target, deployments []deployment)
 		}
 		f.judgePart(t, part)
 		f.syncAgain(p, t, part)
+		if f.unenforced(t) != "" {
+			p.lookIn(lastLook) // the namespace is watched only where it carries our label
+		}
 		// One that degrades when the Workflow is there does not undo what it was before.
 		if w := f.experiment.Status.Workflow; !part.healthy() && (w == nil || w.Superseded || part.state.Health != argocd.Degraded) {
 			waitsFor = orDefault(waitsFor, part.String())
@@ -187,11 +190,7 @@ func (f facts) retire(p *Plan, t *target) {
 	if f.frozen {
 		return
 	}
-	for _, app := range t.apps {
-		if !f.strayed(t, app) { // or it is freed
-			p.endSync(t.spec.Name, app, v1alpha1.ConditionApplicationsHealthy)
-		}
-	}
+	f.endSyncs(p, t)
 	// What the cluster is made by is confirmed as it is to be, so not before it is.
 	settled := !slices.ContainsFunc(t.objects, going) && !slices.ContainsFunc(p.Writes, func(w Write) bool {
 		return w.Target == t.spec.Name && slices.Contains(t.provider.kinds(), w.Object.GroupVersionKind())
@@ -210,10 +209,24 @@ func (f facts) retire(p *Plan, t *target) {
 	f.retireRemoved(p, t)
 }
 
-// endSync has Argo CD end what it is in the middle of with an Application that is being deleted, because it lets that go no sooner, or
-// that has other sources by now, because it takes those no sooner.
+// endSyncs has Argo CD end what it is in the middle of with Applications that are being deleted, and with those that stay and have other
+// sources by now, because it takes these no sooner. What is written in this pass is looked at in the next.
+func (f facts) endSyncs(p *Plan, t *target) {
+	for _, app := range t.apps {
+		written := func(w Write) bool { return kube.Describe(w.Object) == kube.Describe(app) }
+		switch stays := !going(app) && !slices.Contains(t.removed, app); {
+		case f.strayed(t, app): // it is freed
+		case stays && argocd.SyncsFormer(app) && !slices.ContainsFunc(p.Writes, written):
+			p.Writes = append(p.Writes, retirement(EndSync, t, app))
+		default:
+			p.endSync(t.spec.Name, app, v1alpha1.ConditionApplicationsHealthy)
+		}
+	}
+}
+
+// endSync has Argo CD end what it is in the middle of with an Application that is being deleted: it lets that go no sooner.
 func (p *Plan) endSync(target string, app *unstructured.Unstructured, condition string) {
-	if going(app) && argocd.Syncing(app) || argocd.SyncsFormer(app) {
+	if going(app) && argocd.Syncing(app) {
 		p.Writes = append(p.Writes, Write{Action: EndSync, Object: app, Known: true, Target: target, Condition: condition})
 	}
 }
@@ -353,7 +366,8 @@ func (f facts) podSecurity(t *target) string {
 func (f facts) unenforced(t *target) string {
 	level := f.podSecurity(t)
 	enforced, there := f.seen.Enforced[t.spec.Name]
-	if level == "" || !there || enforced == level {
+	strictness := func(level string) int { return slices.Index([]string{"baseline", "restricted"}, level) }
+	if !there || strictness(enforced) >= strictness(level) {
 		return ""
 	}
 	return fmt.Sprintf("Namespace %s enforces %s of the Pod Security Standards, and must enforce %s; where a source of the target brings that namespace itself, take it out",

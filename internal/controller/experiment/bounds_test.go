@@ -68,6 +68,7 @@ func TestNamespaceOnTheHubThatIsNotBound(t *testing.T) {
 		waits           bool
 	}{
 		"bound":                         {v1alpha1.ClusterHub, "baseline", "baseline", false},
+		"more than it must":             {v1alpha1.ClusterHub, "baseline", "restricted", false},
 		"privileged":                    {v1alpha1.ClusterHub, "baseline", "privileged", true},
 		"nothing":                       {v1alpha1.ClusterHub, "baseline", "", true},
 		"what the hub does":             {v1alpha1.ClusterHub, "", "privileged", false},

@@ -207,11 +207,13 @@ func TestSyncIsAskedForAgain(t *testing.T) {
 			t.Errorf("after one that failed after %s it asks after %s, not %s", failed, got, want)
 		}
 	}
+	app := l.list(argocd.ApplicationGVK)[0]
 	want := map[string]any{
 		"initiatedBy": map[string]any{"automated": true},
-		"sync":        map[string]any{"prune": true, "syncOptions": []any{"CreateNamespace=true", "ServerSideApply=true"}},
+		"sync": map[string]any{
+			"prune": true, "syncOptions": []any{"CreateNamespace=true", "ServerSideApply=true"}, "sources": app.Object["spec"].(map[string]any)["sources"],
+		},
 	}
-	app := l.list(argocd.ApplicationGVK)[0]
 	if diff := cmp.Diff(want, app.Object["operation"]); diff != "" {
 		t.Errorf("operation (-want +got):\n%s", diff)
 	}

@@ -140,7 +140,7 @@ func (s *scope) attempts(ctx context.Context) error {
 		if err == nil || !s.final(ctx, e, err) {
 			continue
 		}
-		end(e, outcome{message: kube.Message(err), unmade: made[i].point == nil, checksum: e.RestoreChecksum}, s.plan.program.retries(), s.now)
+		end(e, outcome{message: kube.Message(err), unmade: made[i].point == nil, checksum: left(e, made[i].point)}, s.plan.program.retries(), s.now)
 		s.plan.Failed = append(s.plan.Failed, failure(e))
 		s.plan.lookIn(atOnce)
 		errs[i] = nil
@@ -205,7 +205,7 @@ func (s *scope) launch(ctx context.Context, l *launched) error {
 	s.recorded.Remove(a.name())
 	begun := l.point != nil && l.point.Annotations[runner.AnnotationExecution] == a.name().Name
 	if other := a.other(l.point); other != "" && !begun {
-		return &problem{message: "Its restore point is " + other + ": put its ConfigMap back as it was, or, to wake it by this one, delete the plan with deletionPolicy Leave and create it again"}
+		return &problem{message: "Its restore point is " + other}
 	}
 	if l.point, err = s.fence(ctx, a, l.point); err != nil {
 		return err

@@ -234,10 +234,13 @@ func (a attempt) restorePoint() (*corev1.ConfigMap, error) {
 	}, nil
 }
 
+// putBack is what to do about a restore point that is another.
+const putBack = ": put its ConfigMap back as it was, or, to wake it by this one, "
+
 // other says in what a restore point is not the one that the attempt before has left; empty if it is: somebody has brought it back over
 // the one that there was, and what that says of the target is not known any more. Where an attempt has not said how it ended, what it has
-// left is not known either, but for its cycle. One that the attempt would be the first to make may have been there before, and so may one
-// of another plan of the name: of those the runner sees what still sleeps.
+// left is not known either, but for its cycle. One that the attempt would be the first to make may have been there before: of that the
+// runner sees what still sleeps.
 func (a attempt) other(point *corev1.ConfigMap) string {
 	if point == nil || !a.execution.Kept {
 		return ""
@@ -246,9 +249,9 @@ func (a attempt) other(point *corev1.ConfigMap) string {
 	id, err := strconv.ParseInt(of, 10, 64)
 	switch left := a.execution.RestoreChecksum; {
 	case err == nil && id < a.cycle.ID && point.Annotations[annotationPlanUID] == string(a.plan.UID):
-		return fmt.Sprintf("of cycle %s, and it sleeps by that of cycle %d", of, a.cycle.ID)
+		return fmt.Sprintf("of cycle %s, and it sleeps by that of cycle %d", of, a.cycle.ID) + putBack + "delete the plan with deletionPolicy Leave and create it again"
 	case left != "" && left != checksum(point):
-		return "not as the last attempt has left it"
+		return "not as the last attempt has left it" + putBack + "annotate the plan with " + v1alpha1.AnnotationRetryNow
 	}
 	return ""
 }

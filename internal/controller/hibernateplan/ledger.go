@@ -79,7 +79,8 @@ func end(e *execution, o outcome, retries int32, now time.Time) {
 	if o.completed && e.Operation == v1alpha1.OperationWakeUp {
 		e.Left = int32(min(o.leftCount, o.resources))
 		if o.resources < int(e.Resources) && e.Kept {
-			o.completed, e.Message = false, fmt.Sprintf("Its restore point has %d of the %d resources that were put to sleep; put ConfigMap %s back as it was", o.resources, e.Resources, e.RestoreConfigMapRef)
+			o.completed, e.RestoreChecksum = false, "" // that is not the one to be put back
+			e.Message = fmt.Sprintf("Its restore point has %d of the %d resources that were put to sleep; put ConfigMap %s back as it was", o.resources, e.Resources, e.RestoreConfigMapRef)
 		} else if e.Left > 0 {
 			e.Message = strings.Join(o.left, "; ")
 		}
@@ -127,8 +128,10 @@ func both(first, second string) string {
 	return cutAt(first, max(room/2, room-len(second))) + "; " + second
 }
 
-// forgive lets a target that has failed be tried again at once, as often as at first; one that runs, should it fail.
+// forgive lets a target that has failed be tried again at once, as often as at first, by the restore point that there is; one that runs,
+// should it fail.
 func forgive(e *execution) {
+	e.RestoreChecksum = ""
 	if failed(e) || failing(e) {
 		e.State = v1alpha1.ExecutionPending
 	}

@@ -646,6 +646,53 @@ func TestPointThatWasBroughtBack(t *testing.T) {
 	}
 }
 
+// Whoever has been told that a restore point is not as it was left may have it taken as it is; and of one that has less in it than sleeps
+// nothing keeps the right one from being put back.
+func TestPointThatIsTaken(t *testing.T) {
+	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}}
+	write := func(n *broadNight, content string) {
+		point := n.point()
+		point.BinaryData = map[string][]byte{runner.KeyPoint: []byte(content)}
+		if err := n.client.Update(n.Context(), point); err != nil {
+			n.Fatal(err)
+		}
+	}
+	t.Run("as it is", func(t *testing.T) {
+		n := newBroadNight(t, false, shop.DeepCopy())
+		n.says("five replicas", true)
+		write(n, "by hand")
+		n.morning()
+		n.passes(6)
+		if e := n.plan.Status.Executions[0]; !strings.Contains(e.Message, "to wake it by this one, annotate the plan with "+v1alpha1.AnnotationRetryNow) {
+			t.Fatalf("it says %q", e.Message)
+		}
+		n.plan.Annotations = map[string]string{v1alpha1.AnnotationRetryNow: "1"}
+		if err := n.client.Update(t.Context(), n.plan); err != nil {
+			t.Fatal(err)
+		}
+		if n.says("by hand, woken", true); n.plan.Status.CurrentCycle != nil {
+			t.Errorf("it goes on: %+v", n.plan.Status)
+		}
+	})
+	t.Run("when it has less in it", func(t *testing.T) {
+		n := newBroadNight(t, false, shop.DeepCopy())
+		n.says("five replicas", true)
+		n.plan.Status.Executions[0].Resources, n.plan.Status.Executions[0].RestoreChecksum = 10, "" // as of a manager that kept none
+		if err := n.client.Status().Update(t.Context(), n.plan); err != nil {
+			t.Fatal(err)
+		}
+		write(n, "less")
+		n.morning()
+		n.says("less", true)
+		if e := n.plan.Status.Executions[0]; !strings.Contains(e.Message, "of the 10 resources that were put to sleep; put ConfigMap") {
+			t.Fatalf("it says %+v", e)
+		}
+		write(n, "five replicas")
+		n.later()
+		n.job()
+	})
+}
+
 // The runner of an attempt may have written to the restore point, and not said how it has ended: what it has left is gone by.
 func TestPointOfARunnerThatWasKilled(t *testing.T) {
 	for name, end := range map[string]func(n *broadNight){

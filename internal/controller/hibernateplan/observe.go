@@ -273,7 +273,7 @@ func (s *scope) lookAt(ctx context.Context, jobs map[string]*unstructured.Unstru
 		for i, seen := range now {
 			var taken *kube.NameTakenError
 			if errors.As(errs[i], &taken) {
-				seen.outcome, errs[i] = &outcome{message: errs[i].Error(), unmade: seen.point == nil, checksum: seen.RestoreChecksum}, nil // and the others go on
+				seen.outcome, errs[i] = &outcome{message: errs[i].Error(), unmade: seen.point == nil, checksum: left(seen.execution, seen.point)}, nil // and the others go on
 			}
 			s.sees(seen)
 		}
@@ -588,6 +588,14 @@ func checksum(point *corev1.ConfigMap) string {
 	}
 	sum := sha256.Sum256(point.BinaryData[runner.KeyPoint])
 	return hex.EncodeToString(sum[:8])
+}
+
+// left is the checksum of what the attempt before has left; empty where the runner of this one may have written since.
+func left(e *execution, point *corev1.ConfigMap) string {
+	if point != nil && point.Annotations[runner.AnnotationExecution] == name(e.JobRef) {
+		return ""
+	}
+	return e.RestoreChecksum
 }
 
 // result is what a runner has written of an attempt; nil if it has not.

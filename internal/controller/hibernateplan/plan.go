@@ -237,6 +237,9 @@ func (f facts) advance(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 	case st.CurrentCycle != nil && p.program != nil:
 		if f.seen.Cycle == nil {
 			p.Begin = &p.program.resolved // somebody has deleted it, or it is another plan's
+			for i := range st.Executions {
+				st.Executions[i].RestoreChecksum = "" // the status may be older than what there is
+			}
 			st.CurrentCycle.PlanRevision = names{namespace: f.namespace, plan: plan}.revision(st.CurrentCycle.ID).Name
 		}
 		f.carryOn(p, plan, current)

@@ -648,7 +648,7 @@ func attempted(app *unstructured.Unstructured, operation map[string]any) bool {
 // it does not keep what is edited in the meantime waiting.
 func SyncAgain(app *unstructured.Unstructured) map[string]any {
 	prune, _, _ := unstructured.NestedBool(app.Object, "spec", "syncPolicy", "automated", "prune")
-	sync := map[string]any{"prune": prune}
+	sync := map[string]any{"prune": prune, "sources": app.Object["spec"].(map[string]any)["sources"]} // as Argo CD does by itself
 	if options, found, _ := unstructured.NestedSlice(app.Object, "spec", "syncPolicy", "syncOptions"); found {
 		sync["syncOptions"] = options
 	}
