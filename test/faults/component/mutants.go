@@ -22,6 +22,17 @@ var mutants = []faults.Mutant{
 		Workloads: []string{"named"},
 	},
 	{
+		Name: "polled", RootCause: "what is settled is looked at every second",
+		Edits: append(edit1("	if done {\n		if err := r.unnamed(ctx, c); err != nil {", "	{\n		if err := r.unnamed(ctx, c); done && err != nil {"),
+			edit1("kube.Outcome{Done: done, Told: r.told})", "kube.Outcome{Done: done, Told: r.told, Wait: time.Second})")...),
+		Workloads: []string{"renamed"},
+	},
+	{
+		Name: "unobserved", RootCause: "a condition does not say which spec it speaks of",
+		Edits:     edit1("readiness(c, users), c.Generation, r.clock.Now())", "readiness(c, users), 0, r.clock.Now())"),
+		Workloads: []string{"named"},
+	},
+	{
 		Name: "finalizer-lost", RootCause: "a finalizer that somebody has taken off is not put back",
 		Edits:     edit1("kube.Respecified, kube.Unprotected(v1alpha1.ComponentFinalizer), r.told", "kube.Respecified, r.told"),
 		Workloads: []string{"unprotected"},

@@ -20,6 +20,8 @@ const (
 	marking     = "internal/kube/marks.go"
 	conflicts   = "internal/kube/conflict.go"
 	kubeconfigs = "internal/external/argocd/cluster.go"
+	startup     = "cmd/run.go"
+	leading     = "cmd/lease.go"
 )
 
 // merged is the first line of what merges changes into a child.
@@ -195,6 +197,17 @@ func (s *scope) told() bool {
 		Workloads: []string{"application-edited"},
 	},
 
+	{
+		Name: "unfenced", RootCause: "who has stood still goes on in the middle of a pass, though another has taken its place",
+		Edits:     edit1(startup, "		config.Wrap(kube.Fence(lock.wielded))\n", "		_ = kube.Fence(lock.wielded)\n"),
+		Workloads: []string{"complete-delete"}, Modes: []faults.Mode{faults.Halted},
+	},
+	{
+		Name: "leads-again", RootCause: "who has stood still leads once more when another has, and goes on in the middle of a pass",
+		Edits:     edit1(leading, "	if ours && !l.acquired.IsZero() && !acquired.Equal(l.acquired) {", "	if ours && !l.acquired.IsZero() && !acquired.Equal(acquired) {"),
+		Workloads: []string{"late-provisioning", "away-edited"}, Modes: []faults.Mode{faults.Halted},
+	},
+
 	// Identity: names where there should be UIDs.
 	{
 		Name: "owned-by-name", RootCause: "ownership is read off the owner's name instead of its UID",
@@ -304,6 +317,23 @@ func (s *scope) told() bool {
 			{File: plan, Old: " does not exist; create it\")", New: " does not exist; create it \"+f.experiment.ResourceVersion)"},
 		},
 		Workloads: []string{"template-missing"},
+	},
+
+	{
+		Name: "told-anyway", RootCause: "a status is written whether it has changed or not",
+		Edits:     edit1(finishing, "	if !equality.Semantic.DeepEqual(before, after) {\n", "	if true {\n"),
+		Workloads: []string{"complete"},
+	},
+	{
+		Name: "spec-written", RootCause: "the spec, which is the user's, is written by the manager",
+		Edits: edit1(controller, "	before := e.DeepCopy()\n	if u, known", `	if e.Spec.ProgressDeadline == nil {
+		if err := r.Client.Patch(ctx, e, client.RawPatch(types.MergePatchType, []byte("{\"spec\":{\"progressDeadline\":{\"workflow\":\"1h\"}}}"))); err != nil {
+			return ctrl.Result{}, client.IgnoreNotFound(err)
+		}
+	}
+	before := e.DeepCopy()
+	if u, known`),
+		Workloads: []string{"complete"},
 	},
 
 	// Time: what is due is due at its time, whoever looks, and however often.

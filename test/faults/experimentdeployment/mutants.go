@@ -62,6 +62,18 @@ func known(owner *v1alpha1.ExperimentDeployment) string {
 		Workloads: []string{"deployment-edited"},
 	},
 	{
+		Name: "source-deleted", RootCause: "what is somebody else's goes with what is ours",
+		Edits: edit1(applying, "		err := s.writer().Delete(ctx, s.plan.Twin, foreground)\n", `		source := kube.Empty(s.plan.Twin.GroupVersionKind())
+		source.SetNamespace(s.owner.Namespace)
+		source.SetName(s.owner.Spec.SourceRef.Name)
+		if err := client.IgnoreNotFound(s.Live.Delete(ctx, source)); err != nil {
+			return err
+		}
+		err := s.writer().Delete(ctx, s.plan.Twin, foreground)
+`),
+		Workloads: []string{"deployment-edited"},
+	},
+	{
 		Name: "record-late", RootCause: "pods taken away before it is recorded why: the next pass brings them back",
 		Edits: edit1(plan, "	if p.Record {\n		return said // nothing is changed before that stands\n	}\n	switch {\n	case podsFirst",
 			"	switch {\n	case podsFirst"),
