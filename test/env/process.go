@@ -90,6 +90,12 @@ func (p *Process) Kill() error { return p.signal(syscall.SIGKILL) }
 // Abort ends the process as one that is stuck: a Go program writes what its goroutines do to its log.
 func (p *Process) Abort() error { return p.signal(syscall.SIGQUIT) }
 
+// Halt has the process stand still.
+func (p *Process) Halt() error { return p.signal(syscall.SIGSTOP) }
+
+// Continue has a process go on that stands still.
+func (p *Process) Continue() error { return p.signal(syscall.SIGCONT) }
+
 // Log returns the path of the file with the output of the process.
 func (p *Process) Log() string { return p.log }
 
@@ -112,20 +118,23 @@ func (p *Process) Tail(lines int) string {
 
 // Stop asks the process to end, and ends it if it does not within a few seconds. It is not an error
 // if it has ended already.
-func (p *Process) Stop() error {
-	p.stopOnce.Do(func() { p.stopErr = p.stop() })
+func (p *Process) Stop() error { return p.StopWithin(p.grace) }
+
+// StopWithin is Stop of a process that has so long; the first of several counts.
+func (p *Process) StopWithin(grace time.Duration) error {
+	p.stopOnce.Do(func() { p.stopErr = p.stop(grace) })
 	return p.stopErr
 }
 
-func (p *Process) stop() error {
-	if p.grace > 0 {
+func (p *Process) stop(grace time.Duration) error {
+	if grace > 0 {
 		if err := p.signal(syscall.SIGTERM); err != nil {
 			return err
 		}
 	}
 	select {
 	case <-p.exited:
-	case <-time.After(p.grace):
+	case <-time.After(grace):
 		if err := p.signal(syscall.SIGKILL); err != nil {
 			return err
 		}

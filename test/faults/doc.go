@@ -89,6 +89,18 @@
 // those kinds for a while (R2). And a manager that starts may not list one of the kinds that it watches (R3): it has
 // all caches but one. Where nothing was read while it would have been refused, the fault did not happen.
 //
+// # How a manager stands still
+//
+// By C6 it is stopped (SIGSTOP) just as it has got the answer to its write, with all that it was about to do next;
+// another one, which has been started for that, takes its place when the Lease runs out, and does what there is to do;
+// and then the first goes on. What it stores by then is a finding (O9), and it must end. The Lease is the proxy's:
+// every run needs one of its own. Who is killed, or stopped by a user of the workload, has let go of it: what nobody
+// leads is no fault.
+//
+// By C8 a manager is killed twice: at its write, and again at the first, second or third write of the one that comes
+// after, whatever road that has taken: in the middle of a recovery. Kills that are further apart share a run otherwise
+// (below).
+//
 // # Restarting the API server
 //
 // It stops everybody, so these plans are played when all others are done, several for each restart: every run waits at
@@ -128,6 +140,13 @@
 // is possible once, and several kills in a run. More workloads, each with two references before anything goes wrong in
 // it, and a kill after every write are what the sweep is for.
 //
+// A manager that is asked to end, by a workload or when a run is over, must do so well, in the time that it gives
+// itself. It is excused where it waits for the answer to a write at which a fault kills it, or at which the API server
+// is to be restarted.
+//
+// What has come to its end is watched for three seconds. It writes nothing, and asks for nothing twice: a poll of once
+// a second is a loop. Informers may come back meanwhile. What a reference writes must change something.
+//
 // No plan ends a sweep. What has failed is played once more at the end, alone, and stays failed; that it "passed alone"
 // says that load may be the reason. One that takes too long (O5) after its fault goes on for another minute, so that
 // its end is judged as any other's. If it comes to one, or was too slow for its fault to happen, and broke no other
@@ -153,9 +172,12 @@
 // in the references, too, as a deadline that is a second longer. Planted bugs are compared with the manager without
 // them, and make sweep-mutants tells which of them a sweep would not find.
 //
-// One fault per run (or the same, far from each other), one worker, and outsides that wait for each other: faults in
-// pairs, and what only a race brings up, are not here. Only writes that the API server stored are points of fault; one
-// that it refuses, because the manager's cache is behind, is counted in the summary and breaks O6 only when it is
-// repeated. Leaked goroutines show only as far as the manager itself waits for what it has started when it is asked to
-// stop, and exits with an error when that takes too long.
+// One fault per run (or kills, close to each other by C8 and far otherwise), one worker, and outsides that wait for
+// each other: pairs of other faults, kills of which the second is neither soon after the first nor a third of the way,
+// and what only a race brings up, are not here. Nor is a manager that stands still for less than the Lease lasts, which
+// is as one that is slow, nor one that does so between two writes: what it knows then is what it knows at the one
+// before, but for what it has read. Only writes that the API server stored are points of fault; one that it refuses,
+// because the manager's cache is behind, is counted in the summary and breaks O6 only when it is repeated. Leaked
+// goroutines show only as far as the manager itself waits for what it has started when it is asked to stop, and exits
+// with an error when that takes too long.
 package faults

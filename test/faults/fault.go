@@ -16,7 +16,7 @@ import (
 // quiet says whether the manager has no error to log. Late is a world whose manager has none when
 // its cache is late either, and the API server refuses what it writes for that.
 func (f Fault) quiet(late bool) bool {
-	return f.Mode == Crash || late && (slices.Contains([]Mode{Coalesced, Held}, f.Mode) || f.travels())
+	return f.crashes() || late && (slices.Contains([]Mode{Coalesced, Held}, f.Mode) || f.travels())
 }
 
 // Mode is what happens at a write of the manager.
@@ -49,8 +49,15 @@ const (
 	// Quota answers every create of the kind in the namespace as when its quota is used up,
 	// for a while.
 	Quota Mode = "C5quota"
+	// Halted stores the write and has the manager stand still, until another has taken its place.
+	Halted Mode = "C6"
 	// Restart stores the write, kills the API server and starts it again.
 	Restart Mode = "C7"
+	// Again is Crash, and then the next manager is killed at the first write that it makes, by AgainSecond at the second, and by
+	// AgainThird at the third: while it recovers.
+	Again       Mode = "C8a"
+	AgainSecond Mode = "C8b"
+	AgainThird  Mode = "C8c"
 	// Coalesced holds all watch events for a while and then delivers the newest of each
 	// object, as a list would show it.
 	Coalesced Mode = "U1"
@@ -79,7 +86,7 @@ const (
 // Modes are all, in their order.
 var Modes = []Mode{
 	Crash, Lost, Conflict, Conflicts, TooMany, Internal, Unavailable, Reset, Forbidden, Webhook, Terminating, Quota,
-	Restart, Coalesced, Held, Expired, Travel, Behind, Forgetful, Unread, Unreadable, Blind,
+	Halted, Restart, Again, AgainSecond, AgainThird, Coalesced, Held, Expired, Travel, Behind, Forgetful, Unread, Unreadable, Blind,
 }
 
 const (
@@ -125,8 +132,14 @@ func (f Fault) reads() bool { return slices.Contains([]Mode{Unread, Unreadable, 
 
 // loses says whether the write takes place and its answer is dropped.
 func (f Fault) loses() bool {
-	return slices.Contains([]Mode{Crash, Lost, Restart, Blind}, f.Mode) || f.travels()
+	return f.crashes() || slices.Contains([]Mode{Lost, Restart, Blind}, f.Mode) || f.travels()
 }
+
+// crashes says whether it kills the manager, and nothing else.
+func (f Fault) crashes() bool { return f.Mode == Crash || f.after() > 0 }
+
+// after is after how many writes of the next manager that is killed, too; 0 is that it is not.
+func (f Fault) after() int { return 1 + slices.Index([]Mode{Again, AgainSecond, AgainThird}, f.Mode) }
 
 // repeats says whether it can happen several times in a run: when it is over, nothing of it is left but what the manager has
 // made of it, and that is mostly the road of the reference. What is refused is told in a status, which is another road.
@@ -177,6 +190,8 @@ func (f Fault) possible(reference *Reference) bool {
 	}
 	w := reference.Writes[f.K-1]
 	switch f.Mode {
+	case Again, AgainSecond, AgainThird:
+		return f.K+f.after() <= len(reference.Writes)
 	case Terminating, Quota:
 		return w.Verb == "create" && w.Namespace != ""
 	case Held, Behind, Forgetful, Unread, Unreadable, Blind:

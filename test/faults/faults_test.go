@@ -170,8 +170,8 @@ func TestHotLoops(t *testing.T) {
 		}
 	}
 	_, _ = ask(p.url, http.MethodPost, "events", "e")
-	if _, _ = ask(p.url, http.MethodPost, "pods", "a"); p.requests() != 4 || p.happenings() != 1 {
-		t.Errorf("%d requests beside a write, not 4, of them %d Events", p.requests(), p.happenings())
+	if _, _ = ask(p.url, http.MethodPost, "pods", "a"); len(p.requests()) != 4 || p.happenings() != 1 {
+		t.Errorf("%v are requested beside a write, of them %d Events", p.requests(), p.happenings())
 	}
 	for name, test := range map[string]struct {
 		run             run
@@ -179,8 +179,9 @@ func TestHotLoops(t *testing.T) {
 		want            string
 	}{
 		"nothing":                {},
-		"few":                    {run: run{idly: chatter}},
-		"many":                   {run: run{idly: chatter + 1}, want: "O6"},
+		"few":                    {run: run{idly: map[request]int{{"a", true}: chatter, {"b", true}: chatter, {"c", false}: 1, {"d", false}: 1}}},
+		"many":                   {run: run{idly: map[request]int{{"a", true}: chatter + 1}}, want: "O6"},
+		"one again":              {run: run{idly: map[request]int{{"a", false}: 2}}, want: "O6"},
 		"all the time":           {run: run{restless: true, up: true}, want: "O6"},
 		"of a manager that dies": {run: run{restless: true}, want: "O5"},
 		"refused as it starts":   {refused: hot, things: 20},
@@ -198,6 +199,77 @@ func TestHotLoops(t *testing.T) {
 		}
 		if got != test.want || len(out) > 1 {
 			t.Errorf("%s: %v, not %q", name, out, test.want)
+		}
+	}
+}
+
+// What a reference writes changes something: what it comes to is another version than there was.
+func TestIdleWrites(t *testing.T) {
+	start := time.Now()
+	kind := schema.GroupVersionResource{Resource: "pods"}
+	entry := func(version string, after time.Duration) Entry {
+		u := &unstructured.Unstructured{Object: map[string]any{}}
+		u.SetResourceVersion(version)
+		return Entry{Resource: kind, Time: start.Add(after), Object: u}
+	}
+	write := func(verb, version string) Write {
+		return Write{Verb: verb, Resource: kind, Code: 200, version: version, sent: start.Add(time.Minute)}
+	}
+	for name, test := range map[string]struct {
+		writes []Write
+		seen   Entry
+		idle   int
+	}{
+		"what it has become":       {[]Write{write("patch", "7")}, entry("7", 2*time.Minute), 0},
+		"what it was":              {[]Write{write("patch", "7")}, entry("7", 0), 1},
+		"what another is":          {[]Write{write("patch", "7")}, entry("8", 0), 0},
+		"twice the same":           {[]Write{write("update", "7"), write("patch", "7")}, entry("7", 2*time.Minute), 1},
+		"asked to go twice":        {[]Write{write("delete", "7"), write("delete", "7")}, entry("7", 0), 0},
+		"what goes with the write": {[]Write{write("patch", ""), write("patch", "")}, entry("7", 0), 0},
+	} {
+		r := &run{proxy: &proxy{writes: test.writes}, record: &record{entries: []Entry{test.seen}}}
+		var out findings
+		if r.judgeIdle(&out); len(out) != test.idle {
+			t.Errorf("%s: %v", name, out)
+		}
+	}
+}
+
+// What the user asks for is his to write, and the manager's are statuses and finalizers.
+func TestOverwritten(t *testing.T) {
+	world := World{
+		Role: func(u *unstructured.Unstructured) string { return u.GetKind() },
+		Rank: func(u *unstructured.Unstructured) (int, bool) { return 0, u.GetKind() == "Toy" },
+	}
+	object := func(kind string, fields ...metav1.ManagedFieldsEntry) Entry {
+		u := &unstructured.Unstructured{Object: map[string]any{"kind": kind}}
+		u.SetUID(types.UID(kind))
+		u.SetManagedFields(fields)
+		return Entry{Object: u}
+	}
+	by := func(manager, subresource, fields string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{
+			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: subresource, FieldsType: "FieldsV1",
+			APIVersion: "v1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+		}
+	}
+	author := by("user", "", `{"f:spec":{".":{},"f:size":{}}}`)
+	finalizer := by("tool", "", `{"f:metadata":{"f:finalizers":{".":{},"v:\"toy\"":{}}}}`)
+	for name, test := range map[string]struct {
+		history []Entry
+		found   int
+	}{
+		"what it may":         {[]Entry{object("Toy", author), object("Toy", author, finalizer, by("tool", "status", `{"f:status":{"f:phase":{}}}`))}, 0},
+		"the author again":    {[]Entry{object("Toy", author), object("Toy", by("user", "", `{"f:spec":{"f:size":{},"f:more":{}}}`))}, 0},
+		"the spec":            {[]Entry{object("Toy", author), object("Toy", author, by("tool", "", `{"f:spec":{"f:size":{}}}`))}, 1},
+		"a label":             {[]Entry{object("Toy", author), object("Toy", author, by("tool", "", `{"f:metadata":{"f:finalizers":{},"f:labels":{"f:x":{}}}}`))}, 1},
+		"another kind's":      {[]Entry{object("Part", author), object("Part", author, by("tool", "", `{"f:spec":{"f:size":{}}}`))}, 0},
+		"what it made itself": {[]Entry{object("Toy", by("tool", "", `{"f:spec":{"f:size":{}}}`))}, 0},
+		"told of once":        {[]Entry{object("Toy", author), object("Toy", author, by("tool", "", `{"f:spec":{"f:a":{}}}`)), object("Toy", author, by("tool", "", `{"f:spec":{"f:a":{}}}`))}, 1},
+	} {
+		r := &run{lab: &Lab{world: world}}
+		if got := r.overwritten(test.history); len(got) != test.found {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }
@@ -270,6 +342,127 @@ func TestProxyRepeats(t *testing.T) {
 			t.Errorf("%s: it has happened at writes %v, not %v", name, at, test.struck)
 		}
 		p.close()
+	}
+}
+
+// The next manager that is killed is so at a write of its own, whichever it is, or not at all.
+func TestProxyKillsAgain(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+	defer server.Close()
+	pods := Write{Verb: "create", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "n", Name: "a"}
+	road := slices.Repeat([]Write{pods}, 5)
+	for i := range road {
+		road[i].Occurrence = i + 1
+	}
+	for mode, codes := range map[Mode][]int{Again: {200, 0, 0, 200, 200}, AgainSecond: {200, 0, 200, 0, 200}, AgainThird: {200, 0, 200, 200, 0}, Crash: {200, 0, 200, 200, 200}} {
+		f, kills := Fault{mode, 2}, 0
+		plan := disturbance{Fault: f, road: road, hide: hider("run-x", nil), kill: func() { kills++ }}
+		if n := f.after(); n > 0 {
+			plan.also = []int{f.K + n}
+		}
+		p, err := newProxy(&rest.Config{Host: server.URL}, plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range codes {
+			name := "a"
+			if i > 1 {
+				name = "b" // it goes another way than the reference
+			}
+			if code, _ := ask(p.url, http.MethodPost, "pods", name); code != want {
+				t.Errorf("%s: request %d is answered %d, not %d", mode, i+1, code, want)
+			}
+			for p.struck() && !p.faultOver() {
+				time.Sleep(poll)
+			}
+		}
+		if at := p.struckAt(); len(at) != kills || kills != strings.Count(fmt.Sprint(codes), " 0") || !p.faultOver() {
+			t.Errorf("%s: %d are killed, at writes %v", mode, kills, at)
+		}
+		p.close()
+	}
+	for k, want := range map[int]bool{1: true, 2: true, 3: false} {
+		if (Fault{AgainThird, k}).possible(&Reference{Writes: road}) != want {
+			t.Errorf("of %d writes the next manager has a third after write %d: %t", len(road), k, !want)
+		}
+	}
+}
+
+// Who stands still is answered, and what he writes when another has taken his place is told of if it is stored.
+func TestProxyHalts(t *testing.T) {
+	var code atomic.Int32
+	code.Store(http.StatusOK)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(int(code.Load()))
+		fmt.Fprint(w, "{}")
+	}))
+	defer server.Close()
+	var halted, resumed atomic.Bool
+	resume := make(chan struct{})
+	p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
+		Fault: Fault{Halted, 2}, hide: hider("run-x", nil), halt: func() error { halted.Store(true); return nil },
+		resume: func() error { resumed.Store(true); <-resume; return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	lead := func(url, who, version string) int {
+		method := http.MethodPut
+		if version == "" {
+			method = http.MethodPost
+		}
+		body := `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l", "resourceVersion": "` + version + `"}, "spec": {"holderIdentity": "` + who + `"}}`
+		request, _ := http.NewRequest(method, url+"/apis/coordination.k8s.io/v1/namespaces/default/leases/l", strings.NewReader(body))
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		return response.StatusCode
+	}
+	write := func(url string) {
+		t.Helper()
+		if got, err := ask(url, http.MethodPost, "pods", "a"); got != int(code.Load()) {
+			t.Fatalf("a write is answered %d (%v)", got, err)
+		}
+	}
+	for _, step := range []struct {
+		who, version string
+		want         int
+	}{{"one", "", 200}, {"other", "", 409}, {"other", "7", 409}, {"one", "1", 200}} {
+		if got := lead(p.url, step.who, step.version); got != step.want {
+			t.Errorf("%s leads by version %q: %d", step.who, step.version, got)
+		}
+	}
+	if write(p.url); halted.Load() {
+		t.Fatal("it stands still at the first write")
+	}
+	if write(p.url); !halted.Load() || p.lease.taken() || p.faultOver() {
+		t.Fatal("it does not stand still at the second")
+	}
+	p.lease.free()
+	if write(p.urlOfNext); p.lease.holder() != "one" || lead(p.urlOfNext, "other", "2") != 200 {
+		t.Fatal("another does not take its place")
+	}
+	for !resumed.Load() {
+		time.Sleep(poll)
+	}
+	write(p.urlOfNext)
+	if got := p.usurpations(); len(got) > 0 {
+		t.Errorf("of who leads: %q", got)
+	}
+	code.Store(http.StatusConflict)
+	write(p.url)
+	code.Store(http.StatusOK)
+	write(p.url)
+	if got := p.usurpations(); len(got) != 1 || !strings.Contains(got[0], "create pods") {
+		t.Errorf("of who has stood still: %q", got)
+	}
+	close(resume)
+	<-p.over
+	if p.lease.free(); p.lease.holder() != "" {
+		t.Errorf("%s leads still", p.lease.holder())
 	}
 }
 

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -18,6 +21,9 @@ import (
 
 	"github.com/labkeeper/labkeeper/test/env"
 )
+
+// stopLimit is how long one has that is asked to end: it lets go of its passes after twenty seconds itself, and says so.
+const stopLimit = 30 * time.Second
 
 // clockVariable names the file that a manager built with the tag faults reads the time from.
 const clockVariable = "LABKEEPER_FAULTS_CLOCK"
@@ -28,9 +34,14 @@ type manager struct {
 	name        string
 	environment []string
 	args        []string
+	// starts is told when a process is about to start that need wait for no other.
+	starts func()
+	// unanswered says that a write waits for the end of the API server: who is asked to end then cannot do so well.
+	unanswered func() bool
+	// process is nil until there is one; shot is that which a fault has killed last. Who is to be killed does not wait for who holds mu.
+	process, shot atomic.Pointer[env.Process]
 
 	mu      sync.Mutex
-	process *env.Process
 	probes  string
 	killed  bool // the next exit is ours
 	stopped bool // for good
@@ -39,19 +50,17 @@ type manager struct {
 	exits int
 	// last is what it said before the last of them.
 	last string
-	// end is how the last process ended when it was asked to.
+	// still is a process that stands still, or did.
+	still *env.Process
+	// end is how a process ended that was asked to, and not well.
 	end error
 }
 
 // startManager starts a manager that finds the API server at an address.
-func (l *Lab) startManager(namespace, server string, mode Mode, args ...string) (*manager, error) {
-	config := clientcmdapi.NewConfig()
-	config.Clusters["proxy"] = &clientcmdapi.Cluster{Server: server}
-	config.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy"}
-	config.CurrentContext = "proxy"
-	m := &manager{lab: l, name: "manager-" + namespace}
-	if err := clientcmd.WriteToFile(*config, m.file("kubeconfig")); err != nil {
-		return nil, fmt.Errorf("writing kubeconfig: %w", err)
+func (l *Lab) startManager(namespace, server string, mode Mode, starts func(), args ...string) (*manager, error) {
+	m := &manager{lab: l, name: "manager-" + namespace, starts: starts}
+	if err := m.lookAt(server); err != nil {
+		return nil, err
 	}
 	if err := m.setClock(l.epoch); err != nil {
 		return nil, err
@@ -62,9 +71,24 @@ func (l *Lab) startManager(namespace, server string, mode Mode, args ...string) 
 		m.environment = append(m.environment, "KUBE_FEATURE_WatchListClient=false")
 	}
 	m.args = append([]string{
-		"--kubeconfig=" + m.file("kubeconfig"), "--leader-elect=false", "--max-concurrent-reconciles=1", "--metrics-bind-address=0",
+		"--kubeconfig=" + m.file("kubeconfig"), fmt.Sprintf("--leader-elect=%t", mode == Halted), "--max-concurrent-reconciles=1", "--metrics-bind-address=0",
 	}, append(l.world.Manager(namespace), args...)...)
+	if mode == Halted {
+		m.args = append(m.args, "--leader-election-namespace="+leaseNamespace)
+	}
 	return m, m.start()
+}
+
+// lookAt has the next process find the API server at an address.
+func (m *manager) lookAt(server string) error {
+	config := clientcmdapi.NewConfig()
+	config.Clusters["proxy"] = &clientcmdapi.Cluster{Server: server}
+	config.Contexts["proxy"] = &clientcmdapi.Context{Cluster: "proxy"}
+	config.CurrentContext = "proxy"
+	if err := clientcmd.WriteToFile(*config, m.file("kubeconfig")); err != nil {
+		return fmt.Errorf("writing kubeconfig: %w", err)
+	}
+	return nil
 }
 
 // file is the path of one of the manager's files.
@@ -87,6 +111,11 @@ func (m *manager) setClock(now time.Time) error {
 func (m *manager) start() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.launch()
+}
+
+// launch is start for who holds mu.
+func (m *manager) launch() error {
 	if m.stopped || m.away || m.running() {
 		return nil
 	}
@@ -94,13 +123,15 @@ func (m *manager) start() error {
 	if err != nil {
 		return fmt.Errorf("starting manager: %w", err)
 	}
+	m.starts()
 	// env(1) becomes the manager.
 	args := slices.Concat(m.environment, []string{m.lab.binary, "--health-probe-bind-address=" + probes}, m.args)
 	process, err := m.lab.StartProcess(m.name, "/usr/bin/env", args...)
 	if err != nil {
 		return err
 	}
-	m.process, m.probes = process, probes
+	m.process.Store(process)
+	m.probes = probes
 	go m.watch(process)
 	return nil
 }
@@ -109,8 +140,12 @@ func (m *manager) start() error {
 func (m *manager) watch(process *env.Process) {
 	<-process.Exited()
 	m.mu.Lock()
+	if process == m.still { // which is to end, and another is there
+		m.mu.Unlock()
+		return
+	}
 	// Between choosing a port and listening on it, somebody else may take it.
-	if tail := process.Tail(3); !m.killed && !m.stopped && !m.away && !strings.Contains(tail, "address already in use") {
+	if tail := process.Tail(3); !m.killed && process != m.shot.Load() && !m.stopped && !m.away && !strings.Contains(tail, "address already in use") {
 		m.exits++
 		m.last = tail
 	}
@@ -139,31 +174,56 @@ func (m *manager) comeBack() error {
 
 // kill ends the manager as the kernel does when memory is short, and returns when it is gone.
 func (m *manager) kill() {
-	m.mu.Lock()
-	m.killed = true
-	process := m.process
-	m.mu.Unlock()
+	process := m.process.Load()
+	m.shot.Store(process)
 	_ = process.Kill()
 	<-process.Exited()
+}
+
+// halt has the manager stand still, and starts another that finds the API server at an address.
+func (m *manager) halt(server string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	process := m.process.Load()
+	if err := errors.Join(process.Halt(), m.lookAt(server)); err != nil {
+		return err
+	}
+	m.still = process
+	m.process.Store(nil)
+	return m.launch()
+}
+
+// resume has it go on, and returns when it has ended: it must see that another has taken its place.
+func (m *manager) resume() error {
+	m.mu.Lock()
+	process := m.still
+	m.mu.Unlock()
+	if err := process.Continue(); err != nil {
+		return err
+	}
+	select {
+	case <-process.Exited():
+		return nil
+	case <-time.After(startLimit):
+	}
+	m.exited("another had taken its place, and it did not end")
+	return process.Kill()
 }
 
 // restart ends the manager, does something while there is none, and returns when there is
 // another one that is ready.
 func (m *manager) restart(ctx context.Context, between func() error) error {
 	m.mu.Lock()
-	process := m.process
+	process := m.process.Load()
 	m.killed = true
 	// Until it is unlocked, nobody starts it again.
-	err := errors.Join(process.Stop(), between())
+	err := errors.Join(m.ask(process), between())
 	m.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	for {
-		m.mu.Lock()
-		other := m.process != process
-		m.mu.Unlock()
-		if other && m.ready(ctx) {
+		if m.process.Load() != process && m.ready(ctx) {
 			return nil
 		}
 		select {
@@ -177,23 +237,50 @@ func (m *manager) restart(ctx context.Context, between func() error) error {
 // stop asks the manager to end, for good, and returns when it has.
 func (m *manager) stop() {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.stopped = true
-	process := m.process
-	m.mu.Unlock()
-	if process == nil {
-		return
+	if m.still != nil {
+		_ = m.still.Kill() // it has ended, or its run has not come that far
+		<-m.still.Exited()
 	}
+	if process := m.process.Load(); process != nil {
+		if err := m.ask(process); err != nil {
+			m.end = err
+		}
+	}
+}
+
+// ask asks a process to end, returns when it has, and keeps how that was, if it was not well. Who holds mu calls it.
+func (m *manager) ask(process *env.Process) error {
 	select {
 	case <-process.Exited():
-		return // killed, and not started again
+		return nil // by itself, or killed
 	default:
 	}
-	if err := process.Stop(); err != nil {
-		m.end = err
-		return
+	end, excused := func() error { return process.StopWithin(stopLimit) }, m.unanswered != nil && m.unanswered()
+	if excused {
+		end = process.Stop // whoever waits for the end of the API server may wait for us
+	}
+	if err := end(); err != nil {
+		return err
 	}
 	<-process.Exited()
-	m.end = process.Err()
+	// One that a fault kills gets no answer to what it waits for, and one that has only just been started may not listen for the
+	// signal yet.
+	if how := process.Err(); how != nil && m.end == nil && !excused && process != m.shot.Load() && !endedBy(how, syscall.SIGTERM) {
+		m.end = how
+	}
+	return nil
+}
+
+// endedBy says whether a process was ended by a signal.
+func endedBy(how error, signal syscall.Signal) bool {
+	var exit *exec.ExitError
+	if !errors.As(how, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == signal
 }
 
 var (
@@ -205,8 +292,8 @@ var (
 func (m *manager) trace() (out []string) {
 	m.mu.Lock()
 	m.stopped = true
-	process := m.process
 	m.mu.Unlock()
+	process := m.process.Load()
 	if process == nil || process.Abort() != nil {
 		return nil
 	}
@@ -245,14 +332,26 @@ func (m *manager) forget() {
 // ready says whether the manager answers.
 func (m *manager) ready(ctx context.Context) bool {
 	m.mu.Lock()
-	process, probes := m.process, m.probes
+	process, probes := m.process.Load(), m.probes
 	m.mu.Unlock()
+	if process == nil {
+		return false
+	}
 	select {
 	case <-process.Exited():
 		return false
 	default:
 	}
 	return env.Answers(ctx, "http://"+probes+"/readyz")
+}
+
+// tail is what the last process has said last.
+func (m *manager) tail(lines int) string {
+	process := m.process.Load()
+	if process == nil {
+		return ""
+	}
+	return process.Tail(lines)
 }
 
 // log is everything that the manager has said, in all its lives.
@@ -266,11 +365,12 @@ func (m *manager) log() (string, error) {
 
 // running says whether there is a process; the lock is held.
 func (m *manager) running() bool {
-	if m.process == nil {
+	process := m.process.Load()
+	if process == nil {
 		return false
 	}
 	select {
-	case <-m.process.Exited():
+	case <-process.Exited():
 		return false
 	default:
 		return true
@@ -283,15 +383,14 @@ func (s *Stage) StopManager(kill bool) error {
 	s.proxy.rest()
 	m := s.manager
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.away = true
 	m.killed = m.killed || m.running()
-	process := m.process
-	m.mu.Unlock()
-	end := process.Stop
+	process, end := m.process.Load(), m.ask
 	if kill {
-		end = process.Kill
+		end = (*env.Process).Kill
 	}
-	if err := end(); err != nil {
+	if err := end(process); err != nil {
 		return fmt.Errorf("stopping manager: %w", err)
 	}
 	<-process.Exited()

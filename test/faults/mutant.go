@@ -218,7 +218,9 @@ func (h *hunt) play(ctx context.Context, m Mutant, b built) (*catch, error) {
 	lab := *h.trial.lab
 	lab.binary = b.path
 	bugged := &trial{Trial: h.trial.Trial, lab: &lab, seats: h.trial.seats, report: &Report{}}
-	c.undisturbed, c.undisturbedOf = c.count(ctx, bugged, undisturbed)
+	watched := *bugged
+	watched.Quiet = quietFull
+	c.undisturbed, c.undisturbedOf = c.count(ctx, &watched, undisturbed)
 	if c.undisturbed == 0 || *everywhere {
 		c.points, c.pointsOf = c.count(ctx, bugged, disturbed)
 	}
@@ -232,7 +234,7 @@ func (h *hunt) play(ctx context.Context, m Mutant, b built) (*catch, error) {
 // byItself plays a bug that shows undisturbed as a sweep does, whose references have it, too.
 func (c *catch) byItself(ctx context.Context, bugged *trial, plans []planned) {
 	alone := *bugged
-	alone.Told = nil
+	alone.Told, alone.Quiet = nil, quietFull
 	for _, p := range plans {
 		found := len(alone.report.Verdicts)
 		reference, err := alone.reference(ctx, p.Workload)

@@ -169,8 +169,9 @@ type effects map[string]struct{ created, deleted int }
 // its object is gone. They change nothing and are told in the summary.
 const pardoned = 1
 
-// chatter is how many reads and Events there may be while a manager that has nothing to do is watched. There are none.
-const chatter = 10
+// chatter is how often a manager that has nothing to do may begin a watch anew, list what it watches, or send an Event, while it is
+// watched: what was cut off comes again. What else it asks for it may ask once, as what was wrong before is tried again.
+const chatter = 5
 
 // findings collect what a run has broken.
 type findings []Finding
@@ -208,11 +209,12 @@ func (r *run) judge(reference *Reference, late []Write) []Finding {
 	}
 	r.judgeTime(&out)
 	r.judgeQuiet(&out, late)
+	r.judgeIdle(&out)
 	r.judgeBusy(&out, reference)
 	for _, back := range r.backward(history) {
 		out.add("O7", "%s", back)
 	}
-	for _, broken := range append(r.broken(history), r.trespasses()...) {
+	for _, broken := range slices.Concat(r.broken(history), r.trespasses(), r.overwritten(history), r.proxy.usurpations()) {
 		out.add("O9", "%s", broken)
 	}
 	if reference == nil || r.fault.quiet(r.lab.world.QuietWhenLate) {
@@ -295,8 +297,11 @@ func (r *run) judgeQuiet(out *findings, late []Write) {
 		out.add("O5", "not up again %s after the end", startLimit)
 	case r.restless:
 		out.add("O6", "%s after the end there is still no moment in which it asks for nothing: a hot loop", startLimit)
-	case r.idly > chatter:
-		out.add("O6", "%d requests after the end, beside writes: a hot loop", r.idly)
+	}
+	for asked, n := range r.idly {
+		if n > chatter || n > 1 && !asked.steady {
+			out.add("O6", "%d times was asked for after the end: %s: a loop", n, asked.what)
+		}
 	}
 	// A manager that starts asks for all there is, whatever is refused of it; who is in a loop asks for one thing.
 	if request, refused := r.proxy.insisted(); refused > hot*r.times() {
@@ -304,6 +309,23 @@ func (r *run) judgeQuiet(out *findings, late []Write) {
 	}
 	if all := r.proxy.story(); len(all)-len(stored(all)) > hot*r.times() {
 		out.add("O6", "%d writes that the API server refused: a hot loop", len(all)-len(stored(all)))
+	}
+}
+
+// judgeIdle looks for writes of a reference that change nothing. The version that is answered was there before: it was answered
+// before, or the recorder had seen it when the write came.
+func (r *run) judgeIdle(out *findings) {
+	answered := map[string]bool{}
+	for _, w := range stored(r.proxy.story()) {
+		if w.version == "" || w.Verb == "delete" {
+			continue
+		}
+		seen := answered[w.version] || slices.ContainsFunc(r.record.history(), func(e Entry) bool {
+			return e.Resource == w.Resource && e.Object.GetResourceVersion() == w.version && e.Time.Before(w.sent)
+		})
+		if answered[w.version] = true; seen {
+			out.add("O6", "it changes nothing: %s", w.Signature())
+		}
 	}
 }
 
@@ -475,6 +497,35 @@ func (r *run) trespasses() (out []string) {
 		}
 	}
 	return out
+}
+
+// overwritten are objects of the manager's kinds of which somebody else has written what belongs to who has made them: the manager
+// writes their statuses and finalizers.
+func (r *run) overwritten(history []Entry) (out []string) {
+	authors := map[types.UID][]string{}
+	for _, e := range history {
+		uid, fields := e.Object.GetUID(), e.Object.GetManagedFields()
+		if authors[uid] == nil {
+			for _, f := range fields {
+				authors[uid] = append(authors[uid], f.Manager)
+			}
+		}
+		for _, f := range fields {
+			if _, ranked := r.lab.world.Rank(e.Object); !ranked || f.Subresource != "" || slices.Contains(authors[uid], f.Manager) || f.FieldsV1 == nil {
+				continue
+			}
+			var written map[string]map[string]any
+			if err := json.Unmarshal(f.FieldsV1.Raw, &written); err != nil {
+				continue
+			}
+			delete(written["f:metadata"], "f:finalizers")
+			maps.DeleteFunc(written, func(_ string, of map[string]any) bool { return len(of) == 0 })
+			if len(written) > 0 {
+				out = append(out, fmt.Sprintf("%s: its author has not written %v", r.lab.world.Role(e.Object), written))
+			}
+		}
+	}
+	return slices.Compact(out)
 }
 
 // most is how many objects of a role an owner had at the same time at most.

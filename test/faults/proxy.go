@@ -39,8 +39,12 @@ type Write struct {
 	object types.NamespacedName
 	// generated is the name that the API server has given it.
 	generated string
-	// body is what is written, as it was sent; of a run that is to be a reference.
-	body string
+	// body is what is written, as it was sent, and version what the object is in then; of a run that is to be a reference.
+	body, version string
+	// sent is when it came.
+	sent time.Time
+	// usurps: another has taken the place of who has sent it.
+	usurps bool
 	// Occurrence numbers the stored writes of a run that are alike otherwise, from 1.
 	Occurrence int
 	// Code is the answer; 0 while there is none.
@@ -73,7 +77,8 @@ func (w Write) request() string {
 
 // alike says whether two writes ask for the same, whatever their occurrence.
 func (w Write) alike(other Write) bool {
-	w.Occurrence, w.Code, w.At, w.object, w.generated, w.body = other.Occurrence, other.Code, other.At, other.object, other.generated, other.body
+	w.Occurrence, w.Code, w.At, w.object, w.generated = other.Occurrence, other.Code, other.At, other.object, other.generated
+	w.body, w.version, w.sent, w.usurps = other.body, other.version, other.sent, other.usurps
 	return w == other
 }
 
@@ -97,10 +102,13 @@ func numbered(writes []Write, w Write) Write {
 // proxy stands between one manager and the API server. It counts the manager's writes and
 // lets one fault happen.
 type proxy struct {
-	url     string
-	plan    disturbance
-	server  *http.Server
-	streams *streams
+	url string
+	// urlOfNext is where managers find it that come when another stands still.
+	urlOfNext string
+	plan      disturbance
+	server    *http.Server
+	streams   *streams
+	lease     *lease
 
 	mu     sync.Mutex
 	writes []Write // that were answered by the API server
@@ -111,8 +119,9 @@ type proxy struct {
 	reads map[int][]schema.GroupResource
 	// moments are the resource versions after each stored write, for a mode that needs them.
 	moments []string
-	// asked is how many requests there were that are no writes: reads, watches, Events; events are those of them.
-	asked, events int
+	// asked is how often each request came that is no write: reads, watches, Events; events is how many there were of those.
+	asked  map[request]int
+	events int
 	// flying are the requests that have no answer yet, but for watches, and since when.
 	flying map[*http.Request]time.Time
 	// busy is when a request came or was answered last.
@@ -128,6 +137,9 @@ type proxy struct {
 	// over is closed when the fault has done what it does.
 	over    chan struct{}
 	counted Tally
+	// resumed says that the manager that stood still goes on, and usurped are the writes of it since.
+	resumed bool
+	usurped []Write
 	// refusals are how often each request was refused by plan.
 	refusals map[string]int
 	// told are the kinds in which the manager has sent a secret.
@@ -153,6 +165,8 @@ type disturbance struct {
 	mine func(*unstructured.Unstructured) bool
 	// kill ends the manager and returns when it has.
 	kill func()
+	// halt has the manager stand still while another takes its place, and resume has it go on, and returns when it has ended.
+	halt, resume func() error
 	// restart restarts the API server.
 	restart *restart
 	// now is the resource version of this moment.
@@ -175,16 +189,18 @@ func newProxy(config *rest.Config, plan disturbance) (*proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building transport of proxy: %w", err)
 	}
-	p := &proxy{plan: plan, busy: time.Now(), over: make(chan struct{}), watched: map[schema.GroupResource]bool{}, reads: map[int][]schema.GroupResource{}, refusals: map[string]int{}, flying: map[*http.Request]time.Time{}}
+	p := &proxy{plan: plan, lease: &lease{}, busy: time.Now(), over: make(chan struct{}), watched: map[schema.GroupResource]bool{}, reads: map[int][]schema.GroupResource{}, asked: map[request]int{}, refusals: map[string]int{}, flying: map[*http.Request]time.Time{}}
 	p.streams = &streams{mode: plan.Mode, held: plan.held, mine: plan.mine, over: p.cease}
 	if err := p.mark(); err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, fmt.Errorf("starting proxy: %w", err)
+	var listeners [2]net.Listener
+	for i := range listeners {
+		if listeners[i], err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return nil, fmt.Errorf("starting proxy: %w", err)
+		}
 	}
-	p.url = "http://" + listener.Addr().String()
+	p.url, p.urlOfNext = "http://"+listeners[0].Addr().String(), "http://"+listeners[1].Addr().String()
 	forward := &httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(server)
@@ -209,7 +225,9 @@ func newProxy(config *rest.Config, plan disturbance) (*proxy, error) {
 		ModifyResponse: p.came,
 	}
 	p.server = &http.Server{Handler: p.handler(forward), ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: time.Minute}
-	go func() { _ = p.server.Serve(listener) }()
+	for _, listener := range listeners {
+		go func() { _ = p.server.Serve(listener) }()
+	}
 	return p, nil
 }
 
@@ -220,6 +238,10 @@ var errLost = errors.New("the answer is lost by plan")
 
 func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isLease(r) {
+			p.lease.ServeHTTP(w, r)
+			return
+		}
 		p.narrow(r)
 		p.travel(r)
 		if asked, live, ok := readRead(r); ok && p.refusesRead(asked, live) {
@@ -229,7 +251,7 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 		}
 		if isWatch(r) {
 			p.touch()
-			p.ask()
+			p.ask(r)
 			p.watches(r)
 			forward.ServeHTTP(w, r)
 			return
@@ -238,17 +260,18 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 		p.overhear(r)
 		plain, counts := readWrite(r)
 		if !counts {
-			p.ask()
+			p.ask(r)
 			p.tells(r)
 			forward.ServeHTTP(w, r)
 			return
 		}
-		plain.object = types.NamespacedName{Namespace: plain.Namespace, Name: plain.Name}
+		plain.object, plain.sent = types.NamespacedName{Namespace: plain.Namespace, Name: plain.Name}, time.Now()
 		if p.plan.Mode == "" && r.Body != nil {
 			body, _ := bodyOf(r) // one that is cut short is refused by the server
 			plain.body = string(body)
 		}
 		write := plain.in(p.plan.hide)
+		write.usurps = p.usurper(r)
 		if p.refuses(write) {
 			refuse(w, p.plan.Mode, plain)
 			return
@@ -319,10 +342,15 @@ func (p *proxy) came(r *http.Response) error {
 	if err == nil && code == http.StatusCreated && write.object.Name == "" {
 		write.generated, err = createdIn(r)
 	}
+	if err == nil && p.plan.Mode == "" {
+		write.version, err = storedIn(r)
+	}
 	if err != nil || !p.answered(write, code) {
 		return err
 	}
 	switch {
+	case p.plan.Mode == Halted:
+		return p.relieve()
 	case p.plan.Mode == Expired:
 		p.streams.answered()
 	case p.plan.loses():
@@ -355,6 +383,19 @@ func createdIn(r *http.Response) (string, error) {
 		return "", fmt.Errorf("reading what was created: %w", err)
 	}
 	return nameIn(body), nil
+}
+
+// storedIn is the version of the object that was changed; empty of one that goes with that.
+func storedIn(r *http.Response) (string, error) {
+	body, err := answerOf(r)
+	if err != nil {
+		return "", fmt.Errorf("reading what was stored: %w", err)
+	}
+	object := metadataIn(body)
+	if object == nil || object.GetDeletionTimestamp() != nil && len(object.GetFinalizers()) == 0 {
+		return "", nil
+	}
+	return object.GetResourceVersion(), nil
 }
 
 // answerOf reads an answer's body and leaves it there.
@@ -456,8 +497,11 @@ func (p *proxy) answered(w Write, code int) bool {
 	if !w.Stored() {
 		return false
 	}
+	if w.usurps {
+		p.usurped = append(p.usurped, w)
+	}
 	p.stored++
-	if p.between() && (p.stored > len(p.plan.road) || w.Signature() != p.plan.road[p.stored-1].Signature()) {
+	if p.between() && p.plan.after() == 0 && (p.stored > len(p.plan.road) || w.Signature() != p.plan.road[p.stored-1].Signature()) {
 		p.leave()
 	}
 	if p.plan.refuses() || p.stored != p.plan.K {
@@ -513,10 +557,47 @@ func (p *proxy) mark() error {
 	return nil
 }
 
+// relieve has the manager stand still that is about to get its answer. When another has taken its place, and has done what there is
+// to do, it goes on.
+func (p *proxy) relieve() error {
+	p.lease.stands()
+	if err := p.plan.halt(); err != nil {
+		return err
+	}
+	go func() {
+		for latest := time.Now().Add(startLimit); (!p.lease.taken() || !p.idle(stillness)) && time.Now().Before(latest); {
+			time.Sleep(poll)
+		}
+		p.mu.Lock()
+		p.resumed = true
+		p.mu.Unlock()
+		_ = p.plan.resume() // which is noted
+		p.cease()
+	}()
+	return nil
+}
+
+// usurper says whether a request is of a manager that has stood still, and goes on.
+func (p *proxy) usurper(r *http.Request) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.resumed && "http://"+r.Host == p.url
+}
+
+// usurpations are the writes of a manager that another had taken the place of.
+func (p *proxy) usurpations() (out []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, w := range p.usurped {
+		out = append(out, w.Signature()+" is of a manager that has stood still while another took its place")
+	}
+	return out
+}
+
 // lose drops the connection of a write that was stored, and does what the mode does besides.
 func (p *proxy) lose(ctx context.Context) {
 	switch p.plan.Mode {
-	case Crash:
+	case Crash, Again, AgainSecond, AgainThird:
 		p.plan.kill()
 	case Restart:
 		p.plan.restart.arrive(ctx)
@@ -675,11 +756,20 @@ func (p *proxy) touch() {
 	p.busy = time.Now()
 }
 
+// request is something that is asked for and is no write.
+type request struct {
+	what string
+	// steady is one by which an informer keeps its cache, or an Event: what does not last is asked for again.
+	steady bool
+}
+
 // ask counts a request that is no write.
-func (p *proxy) ask() {
+func (p *proxy) ask(r *http.Request) {
+	_, live, reads := readRead(r)
+	w, _ := parsePath(r.URL.Path)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked++
+	p.asked[request{r.Method + " " + r.URL.Path, reads && !live || w.Resource.Resource == "events"}]++
 }
 
 // tells counts a request that sends an Event.
@@ -699,11 +789,11 @@ func (p *proxy) happenings() int {
 	return p.events
 }
 
-// requests is how many of those there were so far.
-func (p *proxy) requests() int {
+// requests is how often there was each of those so far.
+func (p *proxy) requests() map[request]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.asked
+	return maps.Clone(p.asked)
 }
 
 // flies notes a request until it is answered.
@@ -806,18 +896,26 @@ func readWrite(r *http.Request) (Write, bool) {
 	return w, true
 }
 
-// nameIn is that of the object in a body, which is JSON, or of a kind of Kubernetes' own.
+// nameIn is that of the object in a body.
 func nameIn(body []byte) string {
-	object := metav1.PartialObjectMetadata{}
-	if json.Unmarshal(body, &object) == nil {
-		return object.Name
+	if object := metadataIn(body); object != nil {
+		return object.GetName()
+	}
+	return ""
+}
+
+// metadataIn is that of the object in a body, which is JSON, or of a kind of Kubernetes' own; nil if there is none.
+func metadataIn(body []byte) metav1.Object {
+	object := &metav1.PartialObjectMetadata{}
+	if json.Unmarshal(body, object) == nil {
+		return object
 	}
 	if built, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil); err == nil {
 		if named, err := meta.Accessor(built); err == nil {
-			return named.GetName()
+			return named
 		}
 	}
-	return ""
+	return nil
 }
 
 // bodyOf reads a request's body and leaves it there.

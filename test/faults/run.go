@@ -58,9 +58,9 @@ type run struct {
 	// ended is when nothing more was expected of it.
 	ended time.Time
 	// restless says that after the end the manager never had nothing to ask for, and up whether it was there at all; idly is
-	// how often it has asked for something other than a write from then on.
+	// how often it has asked from then on for each thing other than a write.
 	restless, up bool
-	idly         int
+	idly         map[request]int
 	// moved is when something happened last.
 	moved time.Time
 	// took is from the first object to the end.
@@ -108,13 +108,16 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	r.stage = &Stage{Namespace: namespace.Name, Client: l.client, workload: p.Workload, advance: r.advance, due: r.await, settle: r.settle}
 	plan := disturbance{
 		Fault: p.Fault, also: p.Also, hide: r.hide, restart: p.restart, now: l.now,
-		kill: func() { r.manager.kill() }, secrets: l.world.Secrets,
+		kill: func() { r.manager.kill() }, halt: func() error { return r.manager.halt(r.proxy.urlOfNext) }, resume: func() error { return r.manager.resume() }, secrets: l.world.Secrets,
 		mine: func(u *unstructured.Unstructured) bool {
 			return u.GetNamespace() == namespace.Name || l.world.Run(u) == namespace.Name
 		},
 	}
 	if l.world.Sees != nil {
 		plan.sees = l.world.Sees(namespace.Name)
+	}
+	if n := p.Fault.after(); n > 0 {
+		plan.also = []int{p.Fault.K + n}
 	}
 	if reference != nil && p.Fault.K > 0 {
 		plan.road = reference.Writes
@@ -124,14 +127,15 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	if r.proxy, err = newProxy(l.account, plan); err != nil {
 		return nil, err
 	}
-	if r.manager, err = l.startManager(namespace.Name, r.proxy.url, p.Fault.Mode, r.workload.Args...); err != nil {
+	if r.manager, err = l.startManager(namespace.Name, r.proxy.url, p.Fault.Mode, r.proxy.lease.free, r.workload.Args...); err != nil {
 		r.proxy.close()
 		return nil, err
 	}
+	r.manager.unanswered = r.proxy.awaitsOutage
 	r.stage.manager, r.stage.proxy = r.manager, r.proxy
 	begun := time.Now()
 	if !r.rested(ctx, idle) {
-		tail := r.manager.process.Tail(15)
+		tail := r.manager.tail(15)
 		r.close()
 		return nil, fmt.Errorf("starting manager: %w; its log ends with:\n%s", errNotReady, tail)
 	}
@@ -336,7 +340,10 @@ func (r *run) quiet(ctx context.Context, d time.Duration) []Write {
 	r.restless, r.up = !r.rested(ctx, idle), r.manager.ready(ctx)
 	before := r.proxy.requests()
 	time.Sleep(d)
-	r.idly = r.proxy.requests() - before
+	r.idly = r.proxy.requests()
+	for request, n := range before {
+		r.idly[request] -= n
+	}
 	return r.proxy.story()[r.reached:]
 }
 
@@ -384,7 +391,7 @@ func (ref *Reference) limit(workload Workload, fault Fault, span, start time.Dur
 	switch fault.Mode {
 	case Restart, Expired:
 		after *= 2
-	case Crash:
+	case Crash, Again, AgainSecond, AgainThird:
 		after += 2 * time.Duration(times) * start
 	case Travel, Behind, Forgetful, Blind: // what it writes is refused until the cache has caught up, or is there
 		after += span + 2*start
@@ -420,7 +427,7 @@ func (r *run) where() string {
 	for _, request := range r.proxy.unanswered() {
 		fmt.Fprintf(&out, "      without an answer: %s\n", request)
 	}
-	fmt.Fprintf(&out, "      the log ends with: %s", strings.ReplaceAll(r.manager.process.Tail(4), "\n", "\n      "))
+	fmt.Fprintf(&out, "      the log ends with: %s", strings.ReplaceAll(r.manager.tail(4), "\n", "\n      "))
 	for _, does := range r.manager.trace() {
 		fmt.Fprintf(&out, "\n      %s", strings.ReplaceAll(does, "\n", "\n      "))
 	}

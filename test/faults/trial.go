@@ -497,7 +497,10 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 		return Verdict{Plan: p.Plan, Findings: findings, planned: p}, true
 	}
 	struck := r.proxy.struckAt()
-	k := slices.Max(append([]int{p.Fault.K}, struck...))
+	k := p.Fault.K
+	if p.Fault.repeats() {
+		k = slices.Max(append([]int{k}, struck...))
+	}
 	if p.Fault.refuses() {
 		k-- // that write itself may never come again
 	}
