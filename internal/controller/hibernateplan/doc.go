@@ -23,9 +23,8 @@
 //   - a Role for each target, which lets who is bound to it get and update the restore point of that target. It is
 //     there from before the first night on, bound to nobody in between, and goes when the plan does: the API server
 //     checks each Role that is made, and each binding to it, against the manager's own, by many reads of its store, one
-//     after the other. That of a target that was taken out goes within the hour, when nothing of the plan sleeps; and so
-//     do the Roles, logs and ControllerRevisions of a plan that somebody has taken the finalizer off, when none of its
-//     Jobs is there (sweepOnce).
+//     after the other. The Roles, logs and ControllerRevisions of a plan that somebody has taken the finalizer off go
+//     within the hour, when none of its Jobs is there (sweepOnce).
 //   - a ConfigMap for each target that sleeps, its restore point. The runner writes it, and may write no other. It
 //     carries a finalizer, and the name of the attempt that may write to it: another's runner is fenced out. It goes
 //     when the target is awake and that is recorded. It belongs to a target of a plan by their names, not by a UID: a

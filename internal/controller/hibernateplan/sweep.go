@@ -100,18 +100,13 @@ func (r *Reconciler) sweepLeft(ctx context.Context) error {
 	return nil
 }
 
-// sweepOnce clears away the Roles, logs and ControllerRevisions of plans that were forced away, and have no Jobs any more, and the Roles of
-// targets that were taken out of plans of which nothing sleeps.
+// sweepOnce clears away the Roles, logs and ControllerRevisions of plans that were forced away, and have no Jobs any more.
 func (r *Reconciler) sweepOnce(ctx context.Context) error {
-	plans, roles := map[types.UID]types.NamespacedName{}, map[types.UID][]metav1.PartialObjectMetadata{}
+	plans := map[types.UID]types.NamespacedName{}
 	for _, gvk := range []schema.GroupVersionKind{roleGVK, configMapGVK, revisionGVK} {
 		err := r.eachOf(ctx, gvk, func(o metav1.PartialObjectMetadata) {
-			uid := types.UID(o.Labels[v1alpha1.LabelUID])
 			for _, plan := range marks.Owners(r.Options.WatchNamespaces)(ctx, &o) {
-				plans[uid] = plan.NamespacedName
-			}
-			if gvk == roleGVK {
-				roles[uid] = append(roles[uid], o)
+				plans[types.UID(o.Labels[v1alpha1.LabelUID])] = plan.NamespacedName
 			}
 		})
 		if err != nil {
@@ -120,7 +115,7 @@ func (r *Reconciler) sweepOnce(ctx context.Context) error {
 	}
 	var problems []error
 	for _, uid := range slices.Sorted(maps.Keys(plans)) {
-		problems = append(problems, r.sweepPlan(ctx, plans[uid], uid, roles[uid]))
+		problems = append(problems, r.sweepForced(ctx, plans[uid], uid))
 	}
 	return errors.Join(problems...)
 }
@@ -142,38 +137,22 @@ func (r *Reconciler) eachOf(ctx context.Context, gvk schema.GroupVersionKind, do
 	}
 }
 
-// sweepPlan clears away what a plan has left that has some Roles.
-func (r *Reconciler) sweepPlan(ctx context.Context, at types.NamespacedName, uid types.UID, roles []metav1.PartialObjectMetadata) error {
+// sweepForced clears away what is left of a plan, if it was forced away, which the server must say, and that none of its runners may act
+// any more.
+func (r *Reconciler) sweepForced(ctx context.Context, at types.NamespacedName, uid types.UID) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout) // one beside which a webhook hangs keeps no other waiting for longer
 	defer cancel()
-	s := &scope{Reconciler: r, owner: &v1alpha1.HibernatePlan{}}
-	if err := r.Client.Get(ctx, at, s.owner); client.IgnoreNotFound(err) != nil {
+	now := &v1alpha1.HibernatePlan{}
+	if err := r.Client.Get(ctx, at, now); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("reading HibernatePlan %s: %w", at, err)
 	}
-	if s.owner.UID != uid {
-		return r.sweepForced(ctx, at, uid)
-	}
-	spare := slices.DeleteFunc(roles, func(role metav1.PartialObjectMetadata) bool {
-		return slices.ContainsFunc(s.owner.Spec.Targets, func(t v1alpha1.Target) bool { return t.Name == role.Labels[v1alpha1.LabelTarget] })
-	})
-	if s.owner.Status.CurrentCycle != nil || len(spare) == 0 {
+	if now.UID == uid {
 		return nil
 	}
-	if err := kube.Current(ctx, r.Live, planGVK, s.owner); err != nil {
-		return err
-	}
-	var problems []error
-	for _, role := range spare {
-		key := client.ObjectKeyFromObject(&role)
-		r.permitted.Remove(key)
-		problems = append(problems, s.remove(ctx, roleGVK, key))
-	}
-	return errors.Join(problems...)
+	return r.sweepGone(ctx, at, uid)
 }
 
-// sweepForced clears away what is left of a plan that was forced away, where the server says that it was, and that none of its runners
-// may act any more.
-func (r *Reconciler) sweepForced(ctx context.Context, at types.NamespacedName, uid types.UID) error {
+func (r *Reconciler) sweepGone(ctx context.Context, at types.NamespacedName, uid types.UID) error {
 	now := kube.Metadata(planGVK)
 	if err := r.Live.Get(ctx, at, now); client.IgnoreNotFound(err) != nil || now.UID == uid {
 		return err
