@@ -53,11 +53,12 @@ const (
 	Halted Mode = "C6"
 	// Restart stores the write, kills the API server and starts it again.
 	Restart Mode = "C7"
-	// Again is Crash, and then the next manager is killed at the first write that it makes, by AgainSecond at the second, and by
-	// AgainThird at the third: while it recovers.
-	Again       Mode = "C8a"
+	// Again is Crash, and then the next manager is killed at the first write that it makes, while it recovers.
+	Again Mode = "C8a"
+	// AgainSecond is Again at the second.
 	AgainSecond Mode = "C8b"
-	AgainThird  Mode = "C8c"
+	// AgainThird is Again at the third.
+	AgainThird Mode = "C8c"
 	// Coalesced holds all watch events for a while and then delivers the newest of each
 	// object, as a list would show it.
 	Coalesced Mode = "U1"

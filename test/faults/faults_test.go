@@ -250,7 +250,7 @@ func TestOverwritten(t *testing.T) {
 	by := func(manager, subresource, fields string) metav1.ManagedFieldsEntry {
 		return metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: subresource, FieldsType: "FieldsV1",
-			APIVersion: "v1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)},
+			APIVersion: "v1", FieldsV1: metav1.NewFieldsV1(fields),
 		}
 	}
 	author := by("user", "", `{"f:spec":{".":{},"f:size":{}}}`)
@@ -388,6 +388,36 @@ func TestProxyKillsAgain(t *testing.T) {
 	}
 }
 
+// lead takes the Lease, or renews that of a version, and returns what it is answered.
+func lead(t *testing.T, url, who, version string) int {
+	t.Helper()
+	method := http.MethodPut
+	if version == "" {
+		method = http.MethodPost
+	}
+	body := `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l", "resourceVersion": "` + version + `"}, "spec": {"holderIdentity": "` + who + `"}}`
+	request, _ := http.NewRequest(method, url+"/apis/coordination.k8s.io/v1/namespaces/default/leases/l", strings.NewReader(body))
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	return response.StatusCode
+}
+
+// leadsOnce has one take the Lease and renew it, and another not take it.
+func leadsOnce(t *testing.T, url string) {
+	t.Helper()
+	for _, step := range []struct {
+		who, version string
+		want         int
+	}{{"one", "", 200}, {"other", "", 409}, {"other", "7", 409}, {"one", "1", 200}} {
+		if got := lead(t, url, step.who, step.version); got != step.want {
+			t.Errorf("%s leads by version %q: %d", step.who, step.version, got)
+		}
+	}
+}
+
 // Who stands still is answered, and what he writes when another has taken his place is told of if it is stored.
 func TestProxyHalts(t *testing.T) {
 	var code atomic.Int32
@@ -407,34 +437,13 @@ func TestProxyHalts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.close()
-	lead := func(url, who, version string) int {
-		method := http.MethodPut
-		if version == "" {
-			method = http.MethodPost
-		}
-		body := `{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l", "resourceVersion": "` + version + `"}, "spec": {"holderIdentity": "` + who + `"}}`
-		request, _ := http.NewRequest(method, url+"/apis/coordination.k8s.io/v1/namespaces/default/leases/l", strings.NewReader(body))
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		return response.StatusCode
-	}
 	write := func(url string) {
 		t.Helper()
 		if got, err := ask(url, http.MethodPost, "pods", "a"); got != int(code.Load()) {
 			t.Fatalf("a write is answered %d (%v)", got, err)
 		}
 	}
-	for _, step := range []struct {
-		who, version string
-		want         int
-	}{{"one", "", 200}, {"other", "", 409}, {"other", "7", 409}, {"one", "1", 200}} {
-		if got := lead(p.url, step.who, step.version); got != step.want {
-			t.Errorf("%s leads by version %q: %d", step.who, step.version, got)
-		}
-	}
+	leadsOnce(t, p.url)
 	if write(p.url); halted.Load() {
 		t.Fatal("it stands still at the first write")
 	}
@@ -442,22 +451,19 @@ func TestProxyHalts(t *testing.T) {
 		t.Fatal("it does not stand still at the second")
 	}
 	p.lease.free()
-	if write(p.urlOfNext); p.lease.holder() != "one" || lead(p.urlOfNext, "other", "2") != 200 {
+	if write(p.urlOfNext); p.lease.holder() != "one" || lead(t, p.urlOfNext, "other", "2") != 200 {
 		t.Fatal("another does not take its place")
 	}
-	for !resumed.Load() {
-		time.Sleep(poll)
+	for ; !resumed.Load(); time.Sleep(poll) {
 	}
 	write(p.urlOfNext)
-	if got := p.usurpations(); len(got) > 0 {
-		t.Errorf("of who leads: %q", got)
-	}
+	leading := p.usurpations()
 	code.Store(http.StatusConflict)
 	write(p.url)
 	code.Store(http.StatusOK)
 	write(p.url)
-	if got := p.usurpations(); len(got) != 1 || !strings.Contains(got[0], "create pods") {
-		t.Errorf("of who has stood still: %q", got)
+	if got := p.usurpations(); len(leading) > 0 || len(got) != 1 || !strings.Contains(got[0], "create pods") {
+		t.Errorf("of who leads: %q, and of who has stood still: %q", leading, got)
 	}
 	close(resume)
 	<-p.over

@@ -515,7 +515,7 @@ func (r *run) overwritten(history []Entry) (out []string) {
 				continue
 			}
 			var written map[string]map[string]any
-			if err := json.Unmarshal(f.FieldsV1.Raw, &written); err != nil {
+			if err := json.Unmarshal(f.FieldsV1.GetRawBytes(), &written); err != nil {
 				continue
 			}
 			delete(written["f:metadata"], "f:finalizers")

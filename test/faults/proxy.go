@@ -338,13 +338,7 @@ func (p *proxy) came(r *http.Response) error {
 	if !ok {
 		return nil
 	}
-	code, err := codeOf(write, r)
-	if err == nil && code == http.StatusCreated && write.object.Name == "" {
-		write.generated, err = createdIn(r)
-	}
-	if err == nil && p.plan.Mode == "" {
-		write.version, err = storedIn(r)
-	}
+	code, err := p.read(&write, r)
 	if err != nil || !p.answered(write, code) {
 		return err
 	}
@@ -357,6 +351,18 @@ func (p *proxy) came(r *http.Response) error {
 		return errors.Join(errLost, r.Body.Close()) // stored, and nobody hears of it
 	}
 	return nil
+}
+
+// read is what the API server says of a write, and notes what has come of that.
+func (p *proxy) read(write *Write, r *http.Response) (code int, err error) {
+	code, err = codeOf(*write, r)
+	if err == nil && code == http.StatusCreated && write.object.Name == "" {
+		write.generated, err = createdIn(r)
+	}
+	if err == nil && p.plan.Mode == "" {
+		write.version, err = storedIn(r)
+	}
+	return code, err
 }
 
 // codeOf is what the API server says of a write. That of a collection that has nothing in it changes as little as that of an
