@@ -213,22 +213,36 @@ func (m *manager) resume() error {
 // restart ends the manager, does something while there is none, and returns when there is
 // another one that is ready.
 func (m *manager) restart(ctx context.Context, between func() error) error {
-	m.mu.Lock()
-	process := m.process.Load()
+	process, err := m.begun(ctx, nil)
+	if err != nil {
+		return err
+	}
 	m.killed = true
 	// Until it is unlocked, nobody starts it again.
-	err := errors.Join(m.ask(process), between())
+	err = errors.Join(m.ask(process), between())
 	m.mu.Unlock()
 	if err != nil {
 		return err
 	}
+	if _, err = m.begun(ctx, process); err == nil {
+		m.mu.Unlock()
+	}
+	return err
+}
+
+// begun waits for another process than one that was before to be ready, and returns it with mu locked: one that is asked to end before it
+// has what it begins with ends with an error, as it may.
+func (m *manager) begun(ctx context.Context, before *env.Process) (*env.Process, error) {
 	for {
-		if m.process.Load() != process && m.ready(ctx) {
-			return nil
+		if process := m.process.Load(); process != before && m.ready(ctx) {
+			if m.mu.Lock(); process == m.process.Load() {
+				return process, nil
+			}
+			m.mu.Unlock()
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, ctx.Err()
 		case <-time.After(poll):
 		}
 	}
