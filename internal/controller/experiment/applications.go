@@ -107,6 +107,9 @@ func deployedWell(parts []part, removed []*unstructured.Unstructured) bool {
 func (f facts) advanceApplications(p *Plan, t *target, deployments []deployment) {
 	sources := sourcesOf(t.spec, deployments)
 	waitsFor := ""
+	if f.unenforced(t) != "" {
+		p.lookIn(lastLook) // one that a source has brought may carry our label no more, and wakes nobody
+	}
 	for i := range t.parts {
 		part := &t.parts[i]
 		if f.strayed(t, part.app) {
@@ -131,9 +134,6 @@ func (f facts) advanceApplications(p *Plan, t *target, deployments []deployment)
 		}
 		f.judgePart(t, part)
 		f.syncAgain(p, t, part)
-		if f.unenforced(t) != "" {
-			p.lookIn(lastLook) // the namespace is watched only where it carries our label
-		}
 		// One that degrades when the Workflow is there does not undo what it was before.
 		if w := f.experiment.Status.Workflow; !part.healthy() && (w == nil || w.Superseded || part.state.Health != argocd.Degraded) {
 			waitsFor = orDefault(waitsFor, part.String())

@@ -35,6 +35,13 @@ func (l *lab) syncs(app, with *unstructured.Unstructured, automated bool) {
 	l.update(app)
 }
 
+// former is an Application with the sources that it had before.
+func former(app *unstructured.Unstructured) *unstructured.Unstructured {
+	before := app.DeepCopy()
+	before.Object["spec"].(map[string]any)["sources"].([]any)[0].(map[string]any)["path"] = "former"
+	return before
+}
+
 // syncsFirst plays how Argo CD lets an Application go: when it is in no operation, which it ends when it is asked to.
 func (l *lab) syncsFirst() bool {
 	moved := false
@@ -170,7 +177,8 @@ func TestTeardownTellsWhatHoldsAnOutside(t *testing.T) {
 	}
 }
 
-// One that the spec does not name any more, or that somebody has deleted, is let go of as well; and one that stays is left to its sync.
+// One that the spec does not name any more, or that somebody has deleted, is let go of as well; and one that stays is left to its sync,
+// but of what it had before.
 func TestSyncOfAnApplicationThatGoes(t *testing.T) {
 	for name, test := range map[string]struct {
 		goes func(*lab, *unstructured.Unstructured)
@@ -184,26 +192,18 @@ func TestSyncOfAnApplicationThatGoes(t *testing.T) {
 			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Suspend = true })
 			l.deleteObject(app)
 		}, false},
-		"it stays":                   {func(*lab, *unstructured.Unstructured) {}, false},
-		"it stays, with what it has": {func(l *lab, app *unstructured.Unstructured) { l.syncs(app, app, true) }, false},
-		"it stays, with what it had before": {func(l *lab, app *unstructured.Unstructured) {
-			before := app.DeepCopy()
-			before.Object["spec"].(map[string]any)["sources"].([]any)[0].(map[string]any)["path"] = "former"
-			l.syncs(app, before, true)
-		}, true},
+		"it stays":                          {func(*lab, *unstructured.Unstructured) {}, false},
+		"it stays, with what it has":        {func(l *lab, app *unstructured.Unstructured) { l.syncs(app, app, true) }, false},
+		"it stays, with what it had before": {func(l *lab, app *unstructured.Unstructured) { l.syncs(app, former(app), true) }, true},
 		"it stays, with what it had before, and it is not known yet with what it is to be compared": {func(l *lab, app *unstructured.Unstructured) {
-			before := app.DeepCopy()
-			before.Object["spec"].(map[string]any)["sources"].([]any)[0].(map[string]any)["path"] = "former"
-			l.syncs(app, before, true)
-			app = l.appOf(layers[0].String())
 			unstructured.RemoveNestedField(app.Object, "status", "sync", "comparedTo")
+			l.syncs(app, former(app), true)
+		}, false},
+		"it stays, with what somebody has asked for": {func(l *lab, app *unstructured.Unstructured) { l.syncs(app, former(app), false) }, false},
+		"it stays, with what it had before, as it was asked to once more": {func(l *lab, app *unstructured.Unstructured) {
+			app.Object["operation"] = argocd.SyncAgain(former(app))["operation"]
 			l.update(app)
-		}, false},
-		"it stays, with what somebody has asked for": {func(l *lab, app *unstructured.Unstructured) {
-			before := app.DeepCopy()
-			before.Object["spec"].(map[string]any)["sources"].([]any)[0].(map[string]any)["path"] = "former"
-			l.syncs(app, before, false)
-		}, false},
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := layered(t, v1alpha1.ClusterHub)

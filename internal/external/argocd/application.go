@@ -381,11 +381,16 @@ func explained(app *unstructured.Unstructured, state ApplicationState) Applicati
 	return state
 }
 
+// wanted are the sources that the spec has now; not to be changed.
+func wanted(app *unstructured.Unstructured) any {
+	sources, _, _ := unstructured.NestedFieldNoCopy(app.Object, "spec", "sources")
+	return sources
+}
+
 // ofBefore says whether the operation that Argo CD is in the middle of is with other sources than the spec has now.
 func ofBefore(app *unstructured.Unstructured) bool {
-	with, told, _ := unstructured.NestedSlice(app.Object, "operation", "sync", "sources")
-	now, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources")
-	return told && !reflect.DeepEqual(with, now)
+	with, told, _ := unstructured.NestedFieldNoCopy(app.Object, "operation", "sync", "sources")
+	return told && !reflect.DeepEqual(with, wanted(app))
 }
 
 // untried says whether an Application is OutOfSync, and Argo CD has not tried to sync it with what it is compared with now.
@@ -595,7 +600,7 @@ func syncedOnce(app *unstructured.Unstructured) bool {
 	finished, _ := operation["finishedAt"].(string)
 	compared, _ := at(app.Object, "status", "reconciledAt").(string)
 	return operation["phase"] == "Succeeded" && at(operation, "operation", "sync", "dryRun") != true &&
-		reflect.DeepEqual(at(app.Object, "spec", "sources"), at(operation, "syncResult", "sources")) &&
+		reflect.DeepEqual(wanted(app), at(operation, "syncResult", "sources")) &&
 		reflect.DeepEqual(at(app.Object, "status", "sync", "revisions"), at(operation, "syncResult", "revisions")) &&
 		finished != "" && finished <= compared // both are in UTC, to the second
 }
@@ -605,9 +610,8 @@ func syncedOnce(app *unstructured.Unstructured) bool {
 func healing(app *unstructured.Unstructured) bool {
 	phase := operationState(app, "phase")
 	attempts, _, _ := unstructured.NestedInt64(app.Object, "status", "operationState", "operation", "sync", "autoHealAttemptsCount")
-	now, _, _ := unstructured.NestedFieldNoCopy(app.Object, "spec", "sources")
 	with, _, _ := unstructured.NestedFieldNoCopy(app.Object, "status", "operationState", "operation", "sync", "sources")
-	return phase == "Running" && attempts > 0 && reflect.DeepEqual(now, with)
+	return phase == "Running" && attempts > 0 && reflect.DeepEqual(wanted(app), with)
 }
 
 // syncPhase is that of the last sync; one that Argo CD is asked for, and has not begun, is Running.
@@ -639,16 +643,15 @@ func attempted(app *unstructured.Unstructured, operation map[string]any) bool {
 	if !found {
 		return true
 	}
-	sources, _, _ := unstructured.NestedFieldNoCopy(app.Object, "spec", "sources")
 	revisions, _, _ := unstructured.NestedFieldNoCopy(app.Object, "status", "sync", "revisions")
-	return reflect.DeepEqual(sources, result["sources"]) && reflect.DeepEqual(revisions, result["revisions"])
+	return reflect.DeepEqual(wanted(app), result["sources"]) && reflect.DeepEqual(revisions, result["revisions"])
 }
 
 // SyncAgain is the change of an Application by which Argo CD is asked to sync it once more, as it would by itself: once, so that
 // it does not keep what is edited in the meantime waiting.
 func SyncAgain(app *unstructured.Unstructured) map[string]any {
 	prune, _, _ := unstructured.NestedBool(app.Object, "spec", "syncPolicy", "automated", "prune")
-	sync := map[string]any{"prune": prune, "sources": app.Object["spec"].(map[string]any)["sources"]} // as Argo CD does by itself
+	sync := map[string]any{"prune": prune, "sources": wanted(app)} // as Argo CD does by itself
 	if options, found, _ := unstructured.NestedSlice(app.Object, "spec", "syncPolicy", "syncOptions"); found {
 		sync["syncOptions"] = options
 	}
