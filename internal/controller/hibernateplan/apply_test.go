@@ -363,6 +363,11 @@ type broadNight struct {
 	client client.WithWatch
 }
 
+// granting is a namespace that lets plans of team act in it.
+func granting(name string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}}
+}
+
 // newBroadNight may reach its target by a connector to the manager's own cluster.
 func newBroadNight(t *testing.T, connected bool, shop *corev1.Namespace) *broadNight {
 	plan := newPlan(v1alpha1.StrategyParallel, 1)
@@ -547,7 +552,7 @@ func TestNeverLet(t *testing.T) {
 
 // However many resources a wake-up has left as they were found, that many are told of.
 func TestManyAreLeft(t *testing.T) {
-	n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+	n := newBroadNight(t, false, granting("shop"))
 	n.complete()
 	n.morning()
 	job, _ := n.job()

@@ -115,7 +115,7 @@ func TestWakesBesideANamespaceThatRefuses(t *testing.T) {
 		"the one of the manager": {apierrors.NewBadRequest("a policy denies it"), []string{"system"}, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+			n := newBroadNight(t, false, granting("shop"))
 			n.complete()
 			n.morning()
 			n.of.Live = interceptor.NewClient(n.client, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -169,7 +169,7 @@ func TestTellsOfANamespaceThatRefuses(t *testing.T) {
 		"both of more than fit": {denial + long, said + long, []string{denial + " and more", "…; " + said + " and more"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+			n := newBroadNight(t, false, granting("shop"))
 			n.complete()
 			n.morning()
 			n.of.Live = interceptor.NewClient(n.client, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -220,13 +220,10 @@ func grantedIn(t *testing.T, c client.Client, attempt string) string {
 // Each refusal takes as long as a webhook that hangs, and is not waited for again in every pass: there may be more than one has time for.
 func TestWakesBesideNamespacesThatRefuseSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		shop := func(name string) *corev1.Namespace {
-			return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}}
-		}
-		n := newBroadNight(t, false, shop("shop"))
+		n := newBroadNight(t, false, granting("shop"))
 		others := []string{"shop-2", "shop-3"}
 		for _, name := range others {
-			if err := n.client.Create(t.Context(), shop(name)); err != nil {
+			if err := n.client.Create(t.Context(), granting(name)); err != nil {
 				t.Fatal(err)
 			}
 		}

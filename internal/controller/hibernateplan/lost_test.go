@@ -1,6 +1,7 @@
 package hibernateplan
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,9 +14,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -23,6 +26,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
@@ -33,7 +37,7 @@ import (
 // The namespace of a plan is deleted, and with it the connector (inCluster) beside the plan. What sleeps in another
 // namespace must wake.
 func TestBereftOfItsOwnCluster(t *testing.T) {
-	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}}
+	shop := granting("shop")
 	n := newBroadNight(t, true, shop)
 	if in := n.complete(); in != "shop,team" {
 		t.Fatalf("asleep in %q", in)
@@ -91,7 +95,7 @@ func TestStatusFromABackup(t *testing.T) {
 	} {
 		for _, manager := range []string{"another manager", "the same"} {
 			t.Run(name+", "+manager, func(t *testing.T) {
-				n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+				n := newBroadNight(t, false, granting("shop"))
 				n.comesBack(test)
 				if manager != "the same" {
 					n.of.revisions, n.of.lonely = lru.New(9), lru.New(9)
@@ -544,7 +548,7 @@ func TestFormerRunnerOnALostNode(t *testing.T) {
 func TestPointOfAFormerCycle(t *testing.T) {
 	for name, again := range map[string]bool{"and the right one": false, "and the plan is created again": true} {
 		t.Run(name, func(t *testing.T) {
-			n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+			n := newBroadNight(t, false, granting("shop"))
 			bringBack := func(former *corev1.ConfigMap) {
 				t.Helper()
 				now := n.point()
@@ -590,19 +594,25 @@ func TestPointOfAFormerCycle(t *testing.T) {
 func (n *broadNight) says(content string, completed bool) {
 	n.Helper()
 	job, _ := n.job()
-	point := n.point()
-	point.BinaryData = map[string][]byte{runner.KeyPoint: []byte(content)}
-	if err := n.client.Update(n.Context(), point); err != nil {
-		n.Fatal(err)
-	}
+	n.write(content)
 	complete(n.T, n.client, n.plan, "a", job)
-	if point = n.point(); !completed {
+	if point := n.point(); !completed {
 		point.Data[runner.KeyResult] = fmt.Sprintf(`{"execution":%q,"resources":1}`, job.Name)
 		if err := n.client.Update(n.Context(), point); err != nil {
 			n.Fatal(err)
 		}
 	}
 	n.passes(4)
+}
+
+// write has somebody write something into the restore point.
+func (n *broadNight) write(content string) {
+	n.Helper()
+	point := n.point()
+	point.BinaryData = map[string][]byte{runner.KeyPoint: []byte(content)}
+	if err := n.client.Update(n.Context(), point); err != nil {
+		n.Fatal(err)
+	}
 }
 
 // What has been brought back over a restore point is seen also where nothing but its content tells: it is a copy of the same cycle, from
@@ -615,7 +625,7 @@ func TestPointThatWasBroughtBack(t *testing.T) {
 		"of which nothing says": func(point *corev1.ConfigMap) { point.BinaryData = nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+			n := newBroadNight(t, false, granting("shop"))
 			bringBack := func(former *corev1.ConfigMap) {
 				t.Helper()
 				now := n.point()
@@ -649,18 +659,10 @@ func TestPointThatWasBroughtBack(t *testing.T) {
 // Whoever has been told that a restore point is not as it was left may have it taken as it is; and of one that has less in it than sleeps
 // nothing keeps the right one from being put back.
 func TestPointThatIsTaken(t *testing.T) {
-	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}}
-	write := func(n *broadNight, content string) {
-		point := n.point()
-		point.BinaryData = map[string][]byte{runner.KeyPoint: []byte(content)}
-		if err := n.client.Update(n.Context(), point); err != nil {
-			n.Fatal(err)
-		}
-	}
 	t.Run("as it is", func(t *testing.T) {
-		n := newBroadNight(t, false, shop.DeepCopy())
+		n := newBroadNight(t, false, granting("shop"))
 		n.says("five replicas", true)
-		write(n, "by hand")
+		n.write("by hand")
 		n.morning()
 		n.passes(6)
 		if e := n.plan.Status.Executions[0]; !strings.Contains(e.Message, "to wake it by this one, annotate the plan with "+v1alpha1.AnnotationRetryNow) {
@@ -675,45 +677,74 @@ func TestPointThatIsTaken(t *testing.T) {
 		}
 	})
 	t.Run("when it has less in it", func(t *testing.T) {
-		n := newBroadNight(t, false, shop.DeepCopy())
+		n := newBroadNight(t, false, granting("shop"))
 		n.says("five replicas", true)
 		n.plan.Status.Executions[0].Resources, n.plan.Status.Executions[0].RestoreChecksum = 10, "" // as of a manager that kept none
 		if err := n.client.Status().Update(t.Context(), n.plan); err != nil {
 			t.Fatal(err)
 		}
-		write(n, "less")
+		n.write("less")
 		n.morning()
 		n.says("less", true)
 		if e := n.plan.Status.Executions[0]; !strings.Contains(e.Message, "of the 10 resources that were put to sleep; put ConfigMap") {
 			t.Fatalf("it says %+v", e)
 		}
-		write(n, "five replicas")
+		n.write("five replicas")
 		n.later()
 		n.job()
 	})
 }
 
+// dropJob has somebody delete the Job that there is.
+func (n *broadNight) dropJob() {
+	n.Helper()
+	job, _ := n.job()
+	if err := n.client.Delete(n.Context(), job); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// A status that came with a backup may be older than the restore point, which the plan of before has gone on with.
+func TestPointOfAnOlderStatus(t *testing.T) {
+	n := newBroadNight(t, false, granting("shop"))
+	n.says("five replicas", true)
+	n.write("five replicas, of which one is awake")
+	n.restored(*n.plan.Status.DeepCopy())
+	n.morning()
+	n.says("awake", true)
+	if n.passes(6); n.plan.Status.CurrentCycle != nil {
+		t.Errorf("it goes on: %+v", n.plan.Status)
+	}
+}
+
 // The runner of an attempt may have written to the restore point, and not said how it has ended: what it has left is gone by.
 func TestPointOfARunnerThatWasKilled(t *testing.T) {
 	for name, end := range map[string]func(n *broadNight){
-		"which has failed": func(n *broadNight) { n.fail() },
-		"whose Job somebody deletes": func(n *broadNight) {
-			job, _ := n.job()
-			if err := n.client.Delete(n.Context(), job); err != nil {
-				n.Fatal(err)
+		"which has failed":           func(n *broadNight) { n.fail() },
+		"whose Job somebody deletes": func(n *broadNight) { n.dropJob() },
+		"whose Job somebody deletes, and none can be made any more": func(n *broadNight) {
+			n.dropJob()
+			clock := n.of.Options.Clock.(*clocktesting.FakePassiveClock)
+			clock.SetTime(clock.Now().Add(patience))
+			n.of.Live = interceptor.NewClient(n.client, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if o.GetObjectKind().GroupVersionKind() == jobGVK {
+					return apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, o.GetName(), errors.New("exceeded quota"))
+				}
+				return c.Create(ctx, o, opts...)
+			}})
+			n.passes(1)
+			if e := n.plan.Status.Executions[0]; e.State != v1alpha1.ExecutionPending || !strings.Contains(e.Message, "exceeded quota") {
+				n.Fatalf("it has not ended: %+v", e)
 			}
+			n.of.Live = n.client
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+			n := newBroadNight(t, false, granting("shop"))
 			n.says("three replicas", false)
 			n.later()
 			n.job()
-			point := n.point()
-			point.BinaryData = map[string][]byte{runner.KeyPoint: []byte("three replicas, asleep")}
-			if err := n.client.Update(t.Context(), point); err != nil {
-				t.Fatal(err)
-			}
+			n.write("three replicas, asleep")
 			end(n)
 			n.later()
 			n.says("asleep", true)
@@ -908,7 +939,7 @@ func TestCapturedOnceByTwoManagers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := asleepNow()
-			shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}}
+			shop := granting("shop")
 			objects := []client.Object{plan, shop}
 			if test.away {
 				objects = append(objects, away(plan)...)

@@ -144,7 +144,7 @@ func remains(t *testing.T, c client.Client) (out []string) {
 func cleared(t *testing.T) (r *Reconciler, c client.WithWatch, plan *v1alpha1.HibernatePlan, attempt string) {
 	t.Helper()
 	plan = asleepNow()
-	shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}}
+	shop := granting("shop")
 	r, c = newReconciler(t, plan, shop)
 	c = preconditions(c)
 	r.Live, r.Options.Executors = c, executor.Registry{"noop": spaced{}}

@@ -13,7 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/lru"
@@ -45,7 +44,7 @@ func roleOf(plan *v1alpha1.HibernatePlan) *rbacv1.Role {
 
 // The Role of a target stays for its next attempt, which does not even look at it. Another manager looks, and makes no other.
 func TestRoleStays(t *testing.T) {
-	n := newBroadNight(t, false, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: "team"}}})
+	n := newBroadNight(t, false, granting("shop"))
 	asked := map[string]int{}
 	n.of.Live = interceptor.NewClient(n.client, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {

@@ -142,18 +142,10 @@ func (r *Reconciler) eachOf(ctx context.Context, gvk schema.GroupVersionKind, do
 func (r *Reconciler) sweepForced(ctx context.Context, at types.NamespacedName, uid types.UID) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout) // one beside which a webhook hangs keeps no other waiting for longer
 	defer cancel()
-	now := &v1alpha1.HibernatePlan{}
-	if err := r.Client.Get(ctx, at, now); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("reading HibernatePlan %s: %w", at, err)
+	cached, now := &v1alpha1.HibernatePlan{}, kube.Metadata(planGVK)
+	if err := r.Client.Get(ctx, at, cached, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil || cached.UID == uid {
+		return err
 	}
-	if now.UID == uid {
-		return nil
-	}
-	return r.sweepGone(ctx, at, uid)
-}
-
-func (r *Reconciler) sweepGone(ctx context.Context, at types.NamespacedName, uid types.UID) error {
-	now := kube.Metadata(planGVK)
 	if err := r.Live.Get(ctx, at, now); client.IgnoreNotFound(err) != nil || now.UID == uid {
 		return err
 	}
