@@ -6,7 +6,6 @@ package integration_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -18,9 +17,9 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -145,18 +144,8 @@ func startArgoCD(ctx context.Context) {
 	settings, err := env.DecodeObjects([]byte(argoCDSettings))
 	Expect(err).NotTo(HaveOccurred())
 	Expect(hub.ApplyObjects(ctx, settings...)).To(Succeed())
-	var addresses []string
-	for range 4 {
-		address, err := env.FreeAddress()
-		Expect(err).NotTo(HaveOccurred())
-		addresses = append(addresses, address)
-	}
+	addresses := freeAddresses(4)
 	redis, repos := addresses[0], addresses[1]
-	port := func(address string) string {
-		_, port, err := net.SplitHostPort(address)
-		Expect(err).NotTo(HaveOccurred())
-		return port
-	}
 	of := filepath.Join(hub.Dir(), "argocd")
 	Expect(os.MkdirAll(of, 0o700)).To(Succeed())
 	start := func(name string, args ...string) *env.Process {
@@ -181,18 +170,15 @@ func startArgoCD(ctx context.Context) {
 }
 
 // runs says how many pods of a Deployment are ready in a cluster; -1 if there is none.
-func (l *lab) runs(namespace, name string) int64 {
+func (l *lab) runs(namespace, name string) int32 {
 	GinkgoHelper()
-	u := &unstructured.Unstructured{}
-	u.SetAPIVersion("apps/v1")
-	u.SetKind("Deployment")
-	err := l.client.Get(background(), client.ObjectKey{Namespace: namespace, Name: name}, u)
+	d := &appsv1.Deployment{}
+	err := l.client.Get(background(), client.ObjectKey{Namespace: namespace, Name: name}, d)
 	Expect(client.IgnoreNotFound(err)).To(Succeed())
 	if err != nil {
 		return -1
 	}
-	ready, _, _ := unstructured.NestedInt64(u.Object, "status", "readyReplicas")
-	return ready
+	return d.Status.ReadyReplicas
 }
 
 var _ = Describe("Argo CD itself", Label("argocd"), Ordered, ContinueOnFailure, func() {
@@ -268,7 +254,7 @@ var _ = Describe("Argo CD itself", Label("argocd"), Ordered, ContinueOnFailure, 
 		target.kubectl(ctx, "-n", "kube-system", "delete", "serviceaccount", "first")
 		target.kubectl(ctx, "-n", s.hubNamespace(e, "app"), "scale", "deployment", "web", "--replicas=1")
 		y.put(ctx, "staging", account("second"))
-		Eventually(func() int64 { return target.runs(s.hubNamespace(e, "app"), "web") }).Should(BeEquivalentTo(2))
+		Eventually(func() int32 { return target.runs(s.hubNamespace(e, "app"), "web") }).Should(BeEquivalentTo(2))
 		s.release()
 		s.reaches(e, v1alpha1.PhaseComplete)
 		s.delete(e)
@@ -278,20 +264,19 @@ var _ = Describe("Argo CD itself", Label("argocd"), Ordered, ContinueOnFailure, 
 
 	It("says what it cannot deploy, until it can", func(ctx SpecContext) {
 		c := r.inGit(ctx, "real-nowhere", "nowhere")
+		move := func(path string) {
+			before := c.DeepCopy()
+			c.Spec.Sources[0].Path = path
+			Expect(hub.client.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
+		}
 		s := stageOf()
 		e := s.create(experiment("nowhere", onHub("app", "real-nowhere")))
 		s.says(e, v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationError, "app path does not exist")
-		before := c.DeepCopy()
-		c.Spec.Sources[0].Path = "stuck"
-		Expect(hub.client.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
+		move("stuck")
 		s.says(e, v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationDegraded, "see argocd app get "+s.application(e, "app").String())
-		before = c.DeepCopy()
-		c.Spec.Sources[0].Path = "refused"
-		Expect(hub.client.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
+		move("refused")
 		s.says(e, v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationMissing, "`selector` does not match template `labels`", "Retrying")
-		before = c.DeepCopy()
-		c.Spec.Sources[0].Path = "web"
-		Expect(hub.client.Patch(ctx, c, client.MergeFrom(before))).To(Succeed())
+		move("web")
 		s.reaches(e, v1alpha1.PhaseComplete)
 		s.delete(e)
 		s.gone(e)
@@ -312,7 +297,7 @@ var _ = Describe("Argo CD itself", Label("argocd"), Ordered, ContinueOnFailure, 
 		s := stageOf(workflowEnds)
 		e := s.create(experiment("drift", onGKE("app", "real-web")))
 		s.reaches(e, v1alpha1.PhaseRunning)
-		runs := func() int64 { return target.runs(e.Name, "web") }
+		runs := func() int32 { return target.runs(e.Name, "web") }
 
 		By("repairing what it has deployed")
 		target.kubectl(ctx, "-n", e.Name, "delete", "deployment", "web")

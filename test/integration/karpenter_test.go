@@ -6,7 +6,6 @@ package integration_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"path/filepath"
 	"strings"
 	"time"
@@ -122,16 +121,9 @@ var _ = Describe("A HibernatePlan of NodePools", Label("karpenter"), Ordered, fu
 		target := startTarget(ctx, true)
 		Expect(target.InstallSchemas(ctx, fromRoot([]string{"bin/crds/karpenter", "bin/crds/karpenter-kwok"})...)).To(Succeed())
 		target.kubectl(ctx, "apply", "-f", filepath.Join(env.Root(), "config", "target-cluster", "karpenter.yaml"))
-		var ports []string
-		for range 2 {
-			address, err := env.FreeAddress()
-			Expect(err).NotTo(HaveOccurred())
-			_, port, err := net.SplitHostPort(address)
-			Expect(err).NotTo(HaveOccurred())
-			ports = append(ports, port)
-		}
+		addresses := freeAddresses(2)
 		_, err := target.StartProcess("karpenter", "/usr/bin/env", "KUBECONFIG="+target.Kubeconfig(), "SYSTEM_NAMESPACE=kube-system", "DISABLE_LEADER_ELECTION=true",
-			"METRICS_PORT="+ports[0], "HEALTH_PROBE_PORT="+ports[1], filepath.Join(env.Root(), "bin", "karpenter"))
+			"METRICS_PORT="+port(addresses[0]), "HEALTH_PROBE_PORT="+port(addresses[1]), filepath.Join(env.Root(), "bin", "karpenter"))
 		Expect(err).NotTo(HaveOccurred())
 		objects, err := env.DecodeObjects([]byte(fleet))
 		Expect(err).NotTo(HaveOccurred())

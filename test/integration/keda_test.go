@@ -86,12 +86,7 @@ var _ = Describe("A workload that KEDA scales", Label("keda"), Ordered, func() {
 		for name, content := range map[string][]byte{"ca.crt": certificate, "tls.crt": certificate, "tls.key": key} {
 			Expect(os.WriteFile(filepath.Join(certs, name), content, 0o600)).To(Succeed())
 		}
-		var addresses []string
-		for range 3 {
-			address, err := env.FreeAddress()
-			Expect(err).NotTo(HaveOccurred())
-			addresses = append(addresses, address)
-		}
+		addresses := freeAddresses(3)
 		operator, err := hub.StartProcess("keda", "/usr/bin/env", "KUBECONFIG="+hub.Kubeconfig(), "POD_NAMESPACE=kube-system", "KEDA_CLUSTER_OBJECT_NAMESPACE=kube-system", "WATCH_NAMESPACE=",
 			filepath.Join(env.Root(), "bin", "keda"), "--metrics-bind-address="+addresses[0], "--health-probe-bind-address="+addresses[1], "--metrics-service-bind-address="+addresses[2],
 			"--cert-dir="+certs, "--enable-webhook-patching=false", "--enable-apiservice-patching=false")

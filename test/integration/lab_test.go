@@ -3,6 +3,7 @@ package integration_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -142,6 +143,26 @@ func (l *lab) managerArgs(probes string) []string {
 		"--kubeconfig=" + l.kubeconfig, "--metrics-bind-address=0", "--health-probe-bind-address=" + probes,
 		"--hibernation-namespace=" + managerNamespace, "--runner-image=labkeeper:test",
 	}
+}
+
+// freeAddresses are some that nobody listens at.
+func freeAddresses(n int) []string {
+	GinkgoHelper()
+	var addresses []string
+	for range n {
+		address, err := env.FreeAddress()
+		Expect(err).NotTo(HaveOccurred())
+		addresses = append(addresses, address)
+	}
+	return addresses
+}
+
+// port is that of an address.
+func port(address string) string {
+	GinkgoHelper()
+	_, port, err := net.SplitHostPort(address)
+	Expect(err).NotTo(HaveOccurred())
+	return port
 }
 
 // command is a manager whose end the caller waits for himself.

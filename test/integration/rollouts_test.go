@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"net"
 	"path/filepath"
 	"strings"
 	"time"
@@ -213,20 +212,13 @@ var _ = Describe("A twin of a Rollout", Label("rollouts"), Ordered, ContinueOnFa
 	BeforeAll(func(ctx SpecContext) {
 		startNode(ctx)
 		hub.install(ctx, "bin/crds/argo-rollouts") // after the manager has started
-		var ports []string
-		for range 2 {
-			address, err := env.FreeAddress()
-			Expect(err).NotTo(HaveOccurred())
-			_, port, err := net.SplitHostPort(address)
-			Expect(err).NotTo(HaveOccurred())
-			ports = append(ports, port)
-		}
+		addresses := freeAddresses(2)
 		argo, err := hub.StartProcess("rollouts", filepath.Join(env.Root(), "bin", "rollouts-controller"),
-			"--kubeconfig="+hub.Kubeconfig(), "--leader-elect=false", "--healthzPort="+ports[0], "--metricsPort="+ports[1])
+			"--kubeconfig="+hub.Kubeconfig(), "--leader-elect=false", "--healthzPort="+port(addresses[0]), "--metricsPort="+port(addresses[1]))
 		Expect(err).NotTo(HaveOccurred())
 		Eventually(func(g Gomega) {
 			Expect(argo.Exited()).NotTo(BeClosed(), argo.Tail(15))
-			g.Expect(env.Answers(background(), "http://127.0.0.1:"+ports[0]+"/healthz")).To(BeTrue())
+			g.Expect(env.Answers(background(), "http://"+addresses[0]+"/healthz")).To(BeTrue())
 		}).WithTimeout(time.Minute).Should(Succeed())
 	})
 
