@@ -1,4 +1,5 @@
-// Argo CD, which Experiments are tried with. A nested module keeps its dependencies out of the operator's go.mod.
+// Argo CD, which Experiments are tried with. A nested module keeps its dependencies out of the operator's go.mod. As a module
+// v3.2.12 does not compile: its controller calls what its settings do not have.
 module github.com/labkeeper/labkeeper/hack/argocd
 
 go 1.26.0

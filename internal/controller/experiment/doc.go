@@ -162,28 +162,30 @@
 // # What it watches
 //
 // Experiments, their statuses too where another manager has written them (kube.Told); Components, the metadata of
-// Namespaces, because one may bind its Experiments to an Argo CD project, and as foreign kinds
-// (internal/kube.ForeignKinds) GKEClusters, Clusters of Cluster API, VClusters, TalosControlPlanes,
-// TalosConfigTemplates, MachineDeployments, Applications and Workflows, these only where they carry our label, the
-// metadata of WorkflowTemplates and ClusterWorkflowTemplates, and of the Clusters of core.arlon.io, of all that there
-// are where the Experiments are, the condition Ready. Of CustomResourceDefinitions the metadata is watched; one of
-// those groups is read when it changes, and at a start when it is new. An object wakes the Experiment that its
-// annotation names; a Component, template or Cluster of core.arlon.io wakes the Experiments that name it. There is no
-// polling, but for what cannot be watched without reading every Secret of a namespace: a connection Secret that is
-// late, a registration of such a Cluster that is missing or cannot be used, and a template of a cluster that does not
-// exist, are looked for every ten seconds; the kubeconfig of an existing cluster that is missing or cannot be used,
-// when as much time has passed again, after ten seconds to a minute; a cluster Secret that was deleted in a teardown
-// after 0.1 s, or that was created again before Applications go, and every two seconds if it does not stay, or the spec
-// does not name their component any more, one whose deletion somebody's finalizer holds every two seconds, and so is a
-// leftover or the Workflow when the server has it and the cache does not. An object that somebody has taken the
+// Namespaces, because one may bind its Experiments to an Argo CD project, and those on the hub say what they enforce,
+// and as foreign kinds (internal/kube.ForeignKinds) GKEClusters, Clusters of Cluster API, VClusters,
+// TalosControlPlanes, TalosConfigTemplates, MachineDeployments, Applications and Workflows, these only where they carry
+// our label, the metadata of WorkflowTemplates and ClusterWorkflowTemplates, and of the Clusters of core.arlon.io, of
+// all that there are where the Experiments are, the condition Ready. Of CustomResourceDefinitions the metadata is
+// watched; one of those groups is read when it changes, and at a start when it is new. An object wakes the Experiment
+// that its annotation names; a Component, template or Cluster of core.arlon.io wakes the Experiments that name it.
+// There is no polling, but for what cannot be watched without reading every Secret of a namespace: a connection Secret
+// that is late, a registration of such a Cluster that is missing or cannot be used, and a template of a cluster that
+// does not exist, are looked for every ten seconds; the kubeconfig of an existing cluster that is missing or cannot be
+// used, when as much time has passed again, after ten seconds to a minute; a cluster Secret that was deleted in a
+// teardown after 0.1 s, or that was created again before Applications go, and every two seconds if it does not stay, or
+// the spec does not name their component any more, one whose deletion somebody's finalizer holds every two seconds, and
+// so is a leftover or the Workflow when the server has it and the cache does not. An object that somebody has taken the
 // annotation off is looked at every minute, and so are the kubeconfig of a cluster that Argo CD cannot use, or does not
-// know, one that Argo CD has other credentials of, and a kind that a teardown cannot list. What is nearer to its end is
-// looked at first (kube.Enqueue), and a quarter of the workers, at least one, begins new ones, namespaces in turn and
-// of each the oldest first (kube.Gate), so that neither what is under way nor another namespace waits for a thousand
-// that come at once. What hangs, by somebody's webhook, is let go of by the gate after a quarter of a second, and is
-// not counted among the workers after one (kube.Workers). What has not come to its end is tried last of its
-// Experiment's in the next pass, which it may take all the time of, too. An Application whose sync Argo CD has tried
-// and does not try any more is synced again, once, after one minute to ten: as long as it has been tried until then.
+// know, one that Argo CD has other credentials of, a namespace on the hub that enforces less than it must, and a kind
+// that a teardown cannot list. What is nearer to its end is looked at first (kube.Enqueue), and a quarter of the
+// workers, at least one, begins new ones, namespaces in turn and of each the oldest first (kube.Gate), so that neither
+// what is under way nor another namespace waits for a thousand that come at once. What hangs, by somebody's webhook, is
+// let go of by the gate after a quarter of a second, and is not counted among the workers after one (kube.Workers).
+// What has not come to its end is tried last of its Experiment's in the next pass, which it may take all the time of,
+// too. An Application whose sync Argo CD has tried and does not try any more is synced again, once, after one minute to
+// ten: as long as it has been tried until then. One that it is in the middle of syncing with other sources than the
+// spec has by now is asked to end that, unless somebody has asked for it: Argo CD keeps to those that it began with.
 // Errors, a name that another's object has taken among them, are tried again after 0.2 s, doubling up to a minute.
 //
 // # What it reads live

@@ -48,9 +48,9 @@
 // and so at every start (wake.go), if its name is the one that its owner's UID and its source make, in the
 // namespace of that source: a copy that somebody has made of a twin, or of its whole namespace, has its marks.
 //
-// Labels and annotations that others put on the twin stay; those that would be copied, or are ours, go when they
-// are no longer wanted. Nothing else is ever written: no Service, no autoscaler, no budget (a2, a7), and nothing
-// of the source.
+// Labels and annotations that others put on the twin stay; those that it has from its source, which it lists in an
+// annotation, or that are ours, go when they are no longer wanted. Nothing else is ever written: no Service, no
+// autoscaler, no budget (a2, a7), and nothing of the source.
 //
 // What the API server refuses as invalid is told of (Ready=False Rejected) and tried again when something
 // changes. A twin that somebody changes, or deletes, is put right at once, with an Event; five times, and from then
@@ -62,9 +62,10 @@
 // StatefulSets and, once they are installed, Rollouts, without what is never read of them, each of which wakes those
 // that name it as a source or own it as a twin; Services, HorizontalPodAutoscalers, ScaledObjects,
 // VerticalPodAutoscalers and PodDisruptionBudgets of namespaces that have a source, and what the autoscalers are for
-// when it comes or goes; the metadata of Namespaces. How a volume may be used that the source's pods use is asked of
-// the server in each pass, and, where there is none or it is for one pod alone, every five minutes; hardly any source
-// has one. With --watch-namespaces a source in another namespace is refused: nobody would see it.
+// when it comes or goes, and of which it is not known where they are installed and cannot be read; the metadata of
+// Namespaces. How a volume may be used that the source's pods use is asked of the server in each pass, and, where there
+// is none or it is for one pod alone, every five minutes; hardly any source has one. With --watch-namespaces a source
+// in another namespace is refused: nobody would see it.
 //
 // Of a twin its owner is not woken by what no pass would see: how its controller counts its templates, and what of its
 // status says nothing of how it is. Nor by that it is there as this process has just made it, which that pass has taken

@@ -123,8 +123,8 @@
 //   - A restore point of a former cycle, or another than the last attempt has left, is put in the place of the one that
 //     there is, as by a backup: the next attempt fails, and says so, because what it was by then is not what it was
 //     before it was put to sleep. Where that attempt has not said how it ended, what it has left is not known, but for
-//     its cycle. A plan of the name that is created in the place of this one, which leaves it (deletionPolicy Leave),
-//     wakes it all the same.
+//     its cycle. Of the same cycle retry-now has it taken as it is; and a plan of the name that is created in the place
+//     of this one, which leaves it (deletionPolicy Leave), wakes by it all the same.
 //   - The ControllerRevision of a cycle is gone, or is that of a former plan, as where a status came with a backup: the
 //     spec takes its place, if it has the same targets in the same order, and of the same types.
 //   - A part of a ledger that has left the status is gone: nothing is done any more (LedgerLost), but for a look each
