@@ -17,11 +17,15 @@ import (
 var _ = Describe("What users are shown", func() {
 	It("is taken by the API server", func(ctx SpecContext) {
 		shown := map[string]string{}
-		readme, err := os.ReadFile(filepath.Join(env.Root(), "README.md"))
+		pages, err := filepath.Glob(filepath.Join(env.Root(), "docs", "*.md"))
 		Expect(err).NotTo(HaveOccurred())
-		for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(readme), -1) {
-			if strings.Contains(block[1], "kind: ") { // the others are parts of one
-				shown["README.md: "+block[1]] = block[1]
+		for _, page := range append(pages, filepath.Join(env.Root(), "README.md")) {
+			text, err := os.ReadFile(page)
+			Expect(err).NotTo(HaveOccurred())
+			for _, block := range regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+				if strings.Contains(block[1], "kind: ") { // the others are parts of one
+					shown[page+": "+block[1]] = block[1]
+				}
 			}
 		}
 		Expect(len(shown)).To(BeNumerically(">=", 4))

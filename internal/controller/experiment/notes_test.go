@@ -611,8 +611,8 @@ func TestReadmeTellsOfEveryCluster(t *testing.T) {
 
 var selectors = regexp.MustCompile("(?:\\s-l[ =]?|--selector[ =])['\"]?([^\\s'\"`]+)")
 
-// A command that the README tells finds something: what it selects by is on what the manager makes.
-func TestNote62SelectorsOfTheReadme(t *testing.T) {
+// A command that users are told finds something: what it selects by is on what the manager makes.
+func TestNote62SelectorsThatUsersAreTold(t *testing.T) {
 	l := tutorial(t)
 	l.settle(l.play)
 	made := l.ours()
@@ -628,13 +628,17 @@ func TestNote62SelectorsOfTheReadme(t *testing.T) {
 	for _, o := range made {
 		maps.Copy(set, o.GetLabels())
 	}
-	readme, err := os.ReadFile(repository + "/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	told := selectors.FindAllSubmatch(readme, -1)
-	if len(told) == 0 {
-		t.Fatal("the README has no selectors: this test proves nothing")
+	var told [][][]byte
+	for _, page := range []string{"/README.md", "/docs/experiments.md"} {
+		text, err := os.ReadFile(repository + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := selectors.FindAllSubmatch(text, -1)
+		if len(have) == 0 {
+			t.Fatalf("%s has no selectors: this test proves nothing of it", page)
+		}
+		told = append(told, have...)
 	}
 	for _, match := range told {
 		selector, err := labels.Parse(string(match[1]))
