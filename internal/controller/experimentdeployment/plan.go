@@ -115,8 +115,9 @@ type Plan struct {
 	Diff             string
 	// Kept: the twin is left as it is, because there is none to be built.
 	Kept bool
-	// WantedHash is that of the spec that was asked for.
+	// WantedHash is that of the spec that was asked for. Edited: by an edit that no pass has looked at yet.
 	WantedHash string
+	Edited     bool
 	// UnreadySince is since when the twin has not been ready; zero if it is.
 	UnreadySince time.Time
 	// Anew: what is written to the twin has its own time to become ready, from then on.
@@ -542,7 +543,7 @@ func (f facts) step(s twin.State) conditions.Step {
 // bring brings the twin to what is wanted, and says how it is.
 func (f facts) bring(p *Plan, built *draft) conditions.Step {
 	seen, wanted := f.seen.Twin, built.Object
-	p.WantedHash = built.spec
+	p.WantedHash, p.Edited = built.spec, f.edited(wanted)
 	state := twin.State{Health: twin.Progressing, Reason: v1alpha1.ReasonCreated, Message: kube.Describe(wanted) + " was created"}
 	if seen != nil {
 		state = twin.Read(seen)
@@ -585,7 +586,7 @@ func (f facts) bring(p *Plan, built *draft) conditions.Step {
 // update has the twin brought to what is wanted, which has its own time to become ready.
 func (f facts) update(p *Plan, wanted *unstructured.Unstructured, state twin.State) {
 	p.Action, p.Twin = Update, wanted
-	p.Drifted = f.seen.Twin.GetAnnotations()[v1alpha1.AnnotationWanted] == wanted.GetAnnotations()[v1alpha1.AnnotationWanted] && f.owner.Status.TwinGeneration != 0
+	p.Drifted = !f.another(wanted) && f.owner.Status.TwinGeneration != 0
 	if !p.ScaleToZero && (!p.Drifted || state.Health == twin.Ready && f.longReady()) {
 		p.Anew = true
 	}
@@ -606,8 +607,19 @@ func recreating(seen *unstructured.Unstructured) conditions.Step {
 // podsFirst says whether the pods of a twin must go before what is wanted is written, because it is something else besides: that the
 // server may refuse for ever.
 func (f facts) podsFirst(wanted *unstructured.Unstructured) bool {
+	return f.another(wanted) && hasPods(f.seen.Twin) && !f.behind()
+}
+
+// another says whether there is a twin, and something else was wanted when it was written.
+func (f facts) another(wanted *unstructured.Unstructured) bool {
 	seen := f.seen.Twin
-	return seen != nil && seen.GetAnnotations()[v1alpha1.AnnotationWanted] != wanted.GetAnnotations()[v1alpha1.AnnotationWanted] && hasPods(seen) && !f.behind()
+	return seen != nil && seen.GetAnnotations()[v1alpha1.AnnotationWanted] != wanted.GetAnnotations()[v1alpha1.AnnotationWanted]
+}
+
+// edited says whether that is because of an edit that no pass has looked at yet, of whatever field.
+func (f facts) edited(wanted *unstructured.Unstructured) bool {
+	was := meta.FindStatusCondition(f.owner.Status.Conditions, v1alpha1.ConditionTwinReady)
+	return was != nil && was.ObservedGeneration != f.owner.Generation && f.another(wanted)
 }
 
 // withoutPods is what is wanted of a twin whose pods are to go.
@@ -659,14 +671,14 @@ func (f facts) longReady() bool {
 	return was != nil && was.Status == metav1.ConditionTrue && f.now.Sub(was.LastTransitionTime.Time) >= steady
 }
 
-// since is since when the twin has not been ready for longer than a moment: a new one, and one that another spec was
-// written to, from the beginning. While it is ready, that stays to be known.
+// since is since when the twin has not been ready for longer than a moment: a new one, and one that is to be something else, or was
+// written so, from the beginning. While it is ready, that stays to be known.
 func (f facts) since(p *Plan, ready bool) time.Time {
 	st := f.owner.Status
 	was := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionTwinReady)
 	another := st.ScaledToZero != nil && st.ScaledToZero.WantedHash != p.WantedHash
 	contended := was != nil && was.Reason == v1alpha1.ReasonContended // which says nothing of the pods
-	if st.UnreadySince == nil || st.TemplateHash != p.TemplateHash || another || !ready && f.longReady() || ready && contended {
+	if st.UnreadySince == nil || st.TemplateHash != p.TemplateHash || p.Edited || another || !ready && f.longReady() || ready && contended {
 		return f.now
 	}
 	return st.UnreadySince.Time

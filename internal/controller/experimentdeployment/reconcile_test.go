@@ -303,6 +303,82 @@ func TestUnreadyAfterAnEdit(t *testing.T) {
 	}
 }
 
+// a1: an edit that is first looked at when the time of what was before is over has its own, whatever of the twin it changes, and once: what the
+// server refuses does not stay for ever.
+func TestUnreadyAfterALateEdit(t *testing.T) {
+	for name, edit := range map[string]func(s *v1alpha1.ExperimentDeploymentSpec){
+		"replicas":        func(s *v1alpha1.ExperimentDeploymentSpec) { s.Replicas = ptr.To[int32](2) },
+		"minReadySeconds": func(s *v1alpha1.ExperimentDeploymentSpec) { s.OverrideSpec.Raw = []byte(`{"minReadySeconds": 5}`) },
+		"strategy": func(s *v1alpha1.ExperimentDeploymentSpec) {
+			s.OverrideSpec.Raw, s.OnUnready = []byte(`{"strategy": {"type": "Recreate", "rollingUpdate": null}}`), nil
+		},
+		"template": func(s *v1alpha1.ExperimentDeploymentSpec) {
+			s.OverrideSpec.Raw = []byte(`{"template": {"metadata": {"labels": {"new": "x"}}}}`)
+		},
+	} {
+		for _, fails := range []string{"", "get", "update"} {
+			t.Run(strings.TrimSpace(name+" "+fails), func(t *testing.T) {
+				owner := faster(t, `{}`)
+				if name == "strategy" { // until then it was to be kept
+					owner.Spec.OnUnready = &v1alpha1.OnUnready{Action: v1alpha1.UnreadyKeep}
+				}
+				l := newLab(t, owner, object(t, web))
+				l.passed()
+				l.ready(0)
+				l.passed()
+				l.later(2 * defaultUnready)
+				l.ask(edit)
+				live := l.Live
+				l.Live = interceptor.NewClient(live.(client.WithWatch), interceptor.Funcs{
+					Get: func(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+						if fails == "get" {
+							return errors.New("the server is not there")
+						}
+						return c.Get(ctx, at, o, opts...)
+					},
+					Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+						if fails == "update" {
+							return apierrors.NewInvalid(schema.GroupKind{}, "x", nil)
+						}
+						return c.Update(ctx, o, opts...)
+					},
+				})
+				if fails != "" {
+					_, _, _ = l.pass()
+					l.Live = live
+				}
+				l.passed()
+				stays := func(when string) {
+					t.Helper()
+					l.passed()
+					if n, _, _ := unstructured.NestedInt64(l.twin().Object, "spec", "replicas"); n == 0 || l.owner().Status.ScaledToZero != nil {
+						t.Fatalf("%s it has %d replicas", when, n)
+					}
+				}
+				l.ready(0)
+				stays("at once")
+				l.later(defaultUnready - time.Second)
+				stays("before its time is over")
+				l.later(time.Second)
+				if l.passed(); l.owner().Status.ScaledToZero == nil {
+					t.Error("it stays for ever")
+				}
+			})
+		}
+	}
+	t.Run("what is no part of the twin", func(t *testing.T) {
+		l := newLab(t, faster(t, `{}`), object(t, web))
+		l.passed()
+		l.ready(0)
+		l.passed()
+		l.later(defaultUnready)
+		l.ask(func(s *v1alpha1.ExperimentDeploymentSpec) { s.TTL = &metav1.Duration{Duration: 24 * time.Hour} })
+		if l.passed(); l.owner().Status.ScaledToZero == nil {
+			t.Error("it has its time once more")
+		}
+	})
+}
+
 // o6: what was made where the manager does not act any more is taken down all the same.
 func TestTeardownWhereNotWatched(t *testing.T) {
 	owner := elsewhere(t)
