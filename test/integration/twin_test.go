@@ -599,21 +599,25 @@ var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 		s.create(ctx, strings.Replace(faster, "{template:", "{minReadySeconds: 300, template:", 1)+"  onUnready: {after: 10s}\n")
 		Eventually(func() int32 { return s.get(ctx, "faster").Status.ReadyReplicas }).Should(Equal(int32(1)))
 
-		By("having no room for so long")
-		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "pods"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("4")}}}
+		By("having room for one alone, and then no room, for so long")
+		quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "pods"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{"pods": resource.MustParse("5")}}}
 		Expect(s.client.Create(ctx, quota)).To(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(s.client.Get(ctx, client.ObjectKeyFromObject(quota), quota)).To(Succeed())
 			g.Expect(quota.Status.Used).To(HaveKey(corev1.ResourcePods))
 		}).Should(Succeed())
+		s.create(ctx, strings.NewReplacer("name: faster", "name: some", "replicas: 1", "replicas: 2").Replace(faster)+"  onUnready: {after: 10s}\n")
+		Eventually(func() int32 { return s.get(ctx, "some").Status.ReadyReplicas }).Should(Equal(int32(1)))
 		s.create(ctx, strings.Replace(faster, "name: faster", "name: refused", 1)+"  onUnready: {after: 10s}\n")
 		s.says(ctx, "refused", twins.ConditionTwinReady, metav1.ConditionFalse, twin.ReasonPodsRefused, "exceeded quota")
 		Consistently(func(g Gomega) {
 			g.Expect(replicas("faster")).To(Equal(int64(1)))
+			g.Expect(replicas("some")).To(Equal(int64(2)))
 			g.Expect(replicas("refused")).To(Equal(int64(1)))
 		}).WithTimeout(12 * time.Second).Should(Succeed())
 		Expect(s.client.Patch(ctx, quota, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"hard":{"pods":"9"}}}`)))).To(Succeed())
 		Eventually(func() int32 { return s.get(ctx, "refused").Status.ReadyReplicas }).WithTimeout(time.Minute).Should(Equal(int32(1)))
+		Eventually(func() int32 { return s.get(ctx, "some").Status.ReadyReplicas }).WithTimeout(time.Minute).Should(Equal(int32(2)))
 	})
 
 	It("tells of Services what they do", func(ctx SpecContext) {

@@ -698,11 +698,11 @@ func (f facts) onUnready() (after time.Duration, action v1alpha1.UnreadyAction) 
 	return after, action
 }
 
-// untold says whether of a twin that has had its time there are no pods to be taken away, as where a quota has no room for any, or how they
-// are is not known, because its controller has not seen what was written last and may not be there: those that come, or are told of, have
-// their own time, from then on.
+// untold says whether of a twin that has had its time there are no pods to be taken away, because all that there are are ready, as where a
+// quota has no room for more, or for any, or how they are is not known, because its controller has not seen what was written last and may
+// not be there: those that come, or are told of, have their own time, from then on.
 func (f facts) untold(state twin.State, left time.Duration) bool {
-	return (state.Replicas == 0 || state.Reason == twin.ReasonNotObserved) && (left <= 0 || f.owner.Status.UnreadySince == nil)
+	return (state.ReadyReplicas == state.Replicas || state.Reason == twin.ReasonNotObserved) && (left <= 0 || f.owner.Status.UnreadySince == nil)
 }
 
 // unready decides about the pods of a twin that is not ready: nil where there is nothing to say of it.

@@ -503,6 +503,46 @@ func TestWithoutPodsIsNotUnready(t *testing.T) {
 	}
 }
 
+// a1: a twin that has fewer pods than it wants, all of which are ready, because there is no room for more, has none to lose; one that comes has
+// its time.
+func TestFewerPodsAreNotUnready(t *testing.T) {
+	for kind, text := range map[string]string{"Deployment": web, "StatefulSet": db} {
+		t.Run("a1 "+kind, func(t *testing.T) {
+			f := newFacts(t, `{replicas: 2}`)
+			f.owner.Spec.SourceRef.Kind, f.seen.Source = kind, object(t, text)
+			f = f.written(t, f.plan())
+			f.says("False", epoch)
+			tells := func(replicas, ready int64) {
+				f.seen.Twin.Object["status"] = map[string]any{
+					"observedGeneration": int64(1), "replicas": replicas, "updatedReplicas": replicas, "readyReplicas": ready, "availableReplicas": ready,
+					"conditions": []any{map[string]any{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota"}},
+				}
+			}
+			tells(1, 1)
+			f = f.written(t, f.plan())
+			for range 2 {
+				f.now = f.now.Add(defaultUnready)
+				p := f.plan()
+				if p.ScaleToZero || p.Action != Nothing || p.Wait != 0 {
+					t.Fatalf("after its time: %+v", p)
+				}
+				expect(t, p, v1alpha1.ConditionTwinReady, "False", twin.ReasonPodsRefused)
+				f = f.written(t, p)
+			}
+			tells(2, 1)
+			p := f.plan()
+			if p.ScaleToZero || p.Wait != defaultUnready || !p.UnreadySince.Equal(f.now) {
+				t.Fatalf("when there is another: %+v", p)
+			}
+			f = f.written(t, p)
+			f.now = f.now.Add(defaultUnready)
+			if p := f.plan(); !p.ScaleToZero {
+				t.Errorf("after the time of that: %+v", p)
+			}
+		})
+	}
+}
+
 // a1: of a twin that was changed while its controller is not there nobody tells whether its pods are ready: they stay, and have their time
 // when somebody does.
 func TestUnseenIsNotUnready(t *testing.T) {
