@@ -627,6 +627,9 @@ func (s *scope) forget(ctx context.Context) error {
 		if err := s.remove(ctx, revisionGVK, s.names().revision(s.plan.Forget)); err != nil {
 			return err
 		}
+		if err := s.tidy(ctx); err != nil {
+			return err
+		}
 	}
 	if s.plan.Done && (s.plan.GivenUp || s.plan.Leaves) { // whoever wakes what it leaves asleep has his own
 		if err := s.dropAllCredentials(ctx); err != nil {

@@ -23,8 +23,9 @@
 //   - a Role for each target, which lets who is bound to it get and update the restore point of that target. It is
 //     there from before the first night on, bound to nobody in between, and goes when the plan does: the API server
 //     checks each Role that is made, and each binding to it, against the manager's own, by many reads of its store, one
-//     after the other. The Roles, logs and ControllerRevisions of a plan that somebody has taken the finalizer off go
-//     within the hour, when none of its Jobs is there (sweepOnce).
+//     after the other. That of a target that was taken out of the plan goes when a cycle is over, the one in which it
+//     was woken or the next (tidy). The Roles, logs and ControllerRevisions of a plan that somebody has taken the
+//     finalizer off go within the hour, when none of its Jobs is there (sweepOnce).
 //   - a ConfigMap for each target that sleeps, its restore point. The runner writes it, and may write no other. It
 //     carries a finalizer, and the name of the attempt that may write to it: another's runner is fenced out. It goes
 //     when the target is awake and that is recorded. It belongs to a target of a plan by their names, not by a UID: a
@@ -35,7 +36,8 @@
 //     when the plan does; where somebody has taken the finalizer off the plan, it stays as that does.
 //   - a ControllerRevision for each cycle: the plan as the cycle began with it, which its wake-up goes by.
 //   - ControllerRevisions with the ledger, where that is too long for the status.
-//   - a ConfigMap with the last logs of each target.
+//   - a ConfigMap with the last logs of each target. That of one that was taken out goes with the first cycle that the
+//     target has no part in.
 //
 // RoleBindings in the namespaces of targets and ClusterRoleBindings are bound to the one ClusterRole of an executor.
 //
@@ -155,7 +157,8 @@
 // RoleBinding and Job are created, and all but the first taken away, and its log is kept (and two for each namespace
 // that it is in, and four for one in another cluster, of the two Secrets with its credentials); a plan takes its
 // finalizer, its revision, and three statuses or more, and one with targets in other clusters another. Nothing is asked
-// for between transitions, but for a look each hour, and what all plans have left is listed as often.
+// for between transitions, but for a look each hour, and what all plans have left is listed as often. What a plan has
+// for targets that are not in it any more is listed at the end of its first cycle after an edit, or a manager's start.
 // `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single` holds it to that.
 //
 // A ledger of more than 128 KiB (Options.LedgerInStatus), which is that of some 150 targets, leaves the status for

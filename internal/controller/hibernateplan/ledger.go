@@ -283,6 +283,16 @@ func asleep(e *execution) bool  { return e.Asleep }
 func failed(e *execution) bool  { return e.State == v1alpha1.ExecutionFailed }
 func every(*execution) bool     { return true }
 
+// lastEnd is when an attempt has ended last; zero where none has.
+func lastEnd(entries []execution) (last time.Time) {
+	for i := range entries {
+		if at := entries[i].FinishedAt; at != nil && at.After(last) {
+			last = at.Time
+		}
+	}
+	return last
+}
+
 // empty says whether a target sleeps in which there was nothing.
 func empty(e *execution) bool {
 	return e.Asleep && e.Operation == v1alpha1.OperationShutdown && e.State == v1alpha1.ExecutionCompleted && e.Resources == 0

@@ -104,7 +104,7 @@ func (r *Reconciler) sweepLeft(ctx context.Context) error {
 func (r *Reconciler) sweepOnce(ctx context.Context) error {
 	plans := map[types.UID]types.NamespacedName{}
 	for _, gvk := range []schema.GroupVersionKind{roleGVK, configMapGVK, revisionGVK} {
-		err := r.eachOf(ctx, gvk, func(o metav1.PartialObjectMetadata) {
+		err := r.eachOf(ctx, gvk, client.HasLabels{v1alpha1.LabelUID}, func(o metav1.PartialObjectMetadata) {
 			for _, plan := range marks.Owners(r.Options.WatchNamespaces)(ctx, &o) {
 				plans[types.UID(o.Labels[v1alpha1.LabelUID])] = plan.NamespacedName
 			}
@@ -120,11 +120,11 @@ func (r *Reconciler) sweepOnce(ctx context.Context) error {
 	return errors.Join(problems...)
 }
 
-// eachOf goes through the objects of a kind that plans have made, of which it reads a page at a time.
-func (r *Reconciler) eachOf(ctx context.Context, gvk schema.GroupVersionKind, do func(metav1.PartialObjectMetadata)) error {
+// eachOf goes through the objects of a kind that plans have made, those of one or of all, of which it reads a page at a time.
+func (r *Reconciler) eachOf(ctx context.Context, gvk schema.GroupVersionKind, of client.ListOption, do func(metav1.PartialObjectMetadata)) error {
 	for page := (&metav1.PartialObjectMetadataList{}); ; {
 		page.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
-		err := r.Live.List(ctx, page, client.InNamespace(r.Options.Namespace), client.HasLabels{v1alpha1.LabelUID}, client.Limit(500), client.Continue(page.Continue))
+		err := r.Live.List(ctx, page, client.InNamespace(r.Options.Namespace), of, client.Limit(500), client.Continue(page.Continue))
 		if err != nil {
 			return fmt.Errorf("listing %s objects: %w", gvk.Kind, err)
 		}
@@ -157,4 +157,50 @@ func (r *Reconciler) sweepForced(ctx context.Context, at types.NamespacedName, u
 	}
 	log.FromContext(ctx).Info("Clearing away what a HibernatePlan has left that is gone", "plan", at.String(), "uid", uid)
 	return errors.Join(s.deleteAll(ctx, &corev1.ConfigMap{}), s.deleteAll(ctx, &appsv1.ControllerRevision{}), s.deleteAll(ctx, &rbacv1.Role{}))
+}
+
+// tidy clears away what there is of targets that were taken out of a plan, when a cycle is over: their Roles, and their logs, if no entry
+// of the ledger tells of them any more. There is nothing to look for where the spec is the one of the last time. What cannot be cleared
+// away keeps the next cycle from beginning for a while only.
+func (s *scope) tidy(ctx context.Context) error {
+	known, looked := s.tidied.Get(s.owner.UID)
+	if looked && known.(int64) == s.owner.Generation || s.owner.DeletionTimestamp != nil { // with which all of it goes
+		return nil
+	}
+	again, err := s.tidyNow(ctx)
+	switch {
+	case err == nil && !again:
+		s.tidied.Add(s.owner.UID, s.owner.Generation)
+	case err != nil && !kube.Conflict(err) && ctx.Err() == nil && s.now.Sub(lastEnd(s.owner.Status.Executions)) >= patience:
+		log.FromContext(ctx).Info("What there is of targets that were taken out of the plan is left to the next cycle", "cause", err.Error())
+		return nil
+	}
+	return err
+}
+
+// tidyNow is tidy; again says that there are logs that only the next cycle has no use for.
+func (s *scope) tidyNow(ctx context.Context) (again bool, err error) {
+	n, kept := s.names(), map[helper]bool{}
+	for _, t := range s.owner.Spec.Targets {
+		kept[helper{roleGVK, n.role(t.Name)}], kept[helper{configMapGVK, n.log(t.Name)}] = true, true
+	}
+	for i := range s.owner.Status.Executions {
+		at := helper{configMapGVK, n.log(s.owner.Status.Executions[i].Target)}
+		again = again || !kept[at]
+		kept[at] = true
+	}
+	var spare []helper
+	for _, gvk := range []schema.GroupVersionKind{roleGVK, configMapGVK} {
+		if err := s.eachOf(ctx, gvk, marks.Selector(s.owner), func(o metav1.PartialObjectMetadata) {
+			if h := (helper{gvk, client.ObjectKeyFromObject(&o)}); !kept[h] {
+				spare = append(spare, h)
+			}
+		}); err != nil {
+			return again, err
+		}
+	}
+	return again, errors.Join(inParallel(ctx, s, spare, func(h helper) error {
+		s.permitted.Remove(h.key)
+		return s.remove(ctx, h.gvk, h.key)
+	})...)
 }

@@ -192,3 +192,150 @@ func TestSweepOfWhatNobodyTells(t *testing.T) {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }
+
+// editTargets has a plan of some targets, in off-hours or not.
+func (n *broadNight) editTargets(state v1alpha1.OverrideState, targets ...string) {
+	n.Helper()
+	n.plan.Generation++
+	n.plan.Spec.Targets = nil
+	for _, name := range targets {
+		n.plan.Spec.Targets = append(n.plan.Spec.Targets, v1alpha1.Target{Name: name, Type: "noop"})
+	}
+	n.wants(state)
+}
+
+// having are the targets of which there is something of a kind that is the plan's.
+func (n *broadNight) having(list client.ObjectList, at func(target string) types.NamespacedName) (targets string) {
+	n.Helper()
+	if err := n.client.List(n.Context(), list, marks.Selector(n.plan)); err != nil {
+		n.Fatal(err)
+	}
+	for _, target := range targetNames(4) {
+		if err := meta.EachListItem(list, func(item runtime.Object) error {
+			if client.ObjectKeyFromObject(item.(client.Object)) == at(target) {
+				targets += target
+			}
+			return nil
+		}); err != nil {
+			n.Fatal(err)
+		}
+	}
+	return targets
+}
+
+// What there is of a target that was taken out of its plan goes when a cycle is over, whether it was asleep by then or not: its Role with
+// the first, and its log with the first that tells nothing of it. It is looked for where the plan was edited, and what is not the plan's
+// stays.
+func TestTakenOutIsTidied(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 4)
+	plan.Finalizers, plan.Spec.Override = []string{v1alpha1.Finalizer}, &v1alpha1.Override{}
+	other := plan.DeepCopy()
+	other.Namespace, other.UID = "others", "uid-2"
+	names := names{namespace: "system", plan: plan}
+	stranger := names.permission("e") // which has neither our marks nor any of another plan
+	objects := []client.Object{plan, stranger}
+	for _, target := range targetNames(4) {
+		log, others := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: names.log(target).Name}}, names.permission(target)
+		others.Name += "-of-others"
+		marks.Set(plan, log)
+		marks.Set(other, others)
+		objects = append(objects, log, others)
+	}
+	r, c := newReconciler(t, objects...)
+	lists := 0
+	r.Live = interceptor.NewClient(c, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		if list.GetObjectKind().GroupVersionKind().Kind == "RoleList" {
+			lists++
+		}
+		return c.List(ctx, list, opts...)
+	}})
+	n := &broadNight{t, plan, r, c}
+	has := func(when, roles, logs string, looks int) {
+		t.Helper()
+		n.play("")
+		if got := n.having(&rbacv1.RoleList{}, names.role); got != roles {
+			t.Errorf("%s: there are Roles of %s, want %s", when, got, roles)
+		}
+		if got := n.having(&corev1.ConfigMapList{}, names.log); got != logs || lists != looks {
+			t.Errorf("%s: there are logs of %s, want %s; it was looked %d times, want %d", when, got, logs, lists, looks)
+		}
+	}
+	const asleep, awake = v1alpha1.OverrideHibernated, v1alpha1.OverrideAwake
+	n.wants(asleep)
+	has("in the first night", "abcd", "abcd", 0)
+	n.editTargets(asleep, "a", "c", "d")
+	if has("b is taken out", "abcd", "abcd", 0); n.sleeping() != "acd" {
+		t.Errorf("asleep are %s", n.sleeping())
+	}
+	n.wants(awake)
+	has("in the first morning", "acd", "abcd", 1)
+	n.editTargets(awake, "a", "d")
+	has("c is taken out by day", "acd", "abcd", 1)
+	n.wants(asleep)
+	has("in the second night", "acd", "abcd", 1)
+	n.wants(awake)
+	has("in the second morning", "ad", "ad", 2)
+	for range 2 {
+		n.wants(asleep)
+		has("in a night like any other", "ad", "ad", 2)
+		n.wants(awake)
+		has("in a morning like any other", "ad", "ad", 2)
+	}
+	var all rbacv1.RoleList
+	if err := c.List(t.Context(), &all); err != nil || len(all.Items) != 2+4+1 {
+		t.Errorf("%d Roles are left, also of others: %v", len(all.Items), err)
+	}
+}
+
+// What there is of a target that was taken out and cannot be cleared away, as by a policy of others, is tried again for a while, and keeps
+// the plan from sleeping no longer than that.
+func TestTakenOutCannotBeTidied(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 2)
+	plan.Finalizers, plan.Spec.Override = []string{v1alpha1.Finalizer}, &v1alpha1.Override{}
+	r, c := newReconciler(t, plan)
+	n := &broadNight{t, plan, r, c}
+	n.wants(v1alpha1.OverrideHibernated)
+	n.play("")
+	n.editTargets(v1alpha1.OverrideHibernated, "a")
+	n.play("")
+	n.wants(v1alpha1.OverrideAwake)
+	denied := errors.New("a policy denies it")
+	r.Live = interceptor.NewClient(c, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+		if o.GetObjectKind().GroupVersionKind() == roleGVK {
+			return denied
+		}
+		return c.Delete(ctx, o, opts...)
+	}})
+	look := func() error {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); err != nil {
+			t.Fatal(err)
+		}
+		_, err := r.Reconcile(t.Context(), plan)
+		return errors.Join(err, c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan))
+	}
+	for range 8 {
+		if err := look(); err != nil && !errors.Is(err, denied) {
+			t.Fatal(err)
+		}
+		for _, job := range jobsOf(t, c) {
+			if len(job.Status.Conditions) == 0 {
+				complete(t, c, plan, "a", &job)
+			}
+		}
+	}
+	if err := look(); !errors.Is(err, denied) || plan.Status.CurrentCycle == nil {
+		t.Fatalf("it is not tried again: %v, %+v", err, plan.Status)
+	}
+	r.Options.Clock.(*clocktesting.FakePassiveClock).SetTime(noon.Add(patience))
+	if err := look(); err != nil || plan.Status.CurrentCycle != nil {
+		t.Errorf("its cycle is not over: %v, %+v", err, plan.Status)
+	}
+	n.client, r.Live, n.plan = c, c, plan
+	n.wants(v1alpha1.OverrideHibernated)
+	n.play("")
+	n.wants(v1alpha1.OverrideAwake)
+	n.play("")
+	if got := n.having(&rbacv1.RoleList{}, names{namespace: "system", plan: plan}.role); got != "a" {
+		t.Errorf("there are Roles of %s", got)
+	}
+}

@@ -182,6 +182,18 @@ func sleeps(names ...string) moment {
 	}
 }
 
+// roles is when targets have Roles, and no others.
+func roles(names ...string) moment {
+	return func(s faults.State) bool {
+		for _, u := range s.Of("Role") {
+			if !slices.Contains(names, target(u)) {
+				return false
+			}
+		}
+		return len(s.Of("Role")) == len(names)
+	}
+}
+
 func all(moments ...moment) moment {
 	return func(s faults.State) bool {
 		return !slices.ContainsFunc(moments, func(m moment) bool { return !m(s) })
@@ -416,7 +428,7 @@ func edited(name, before, after string) faults.Workload {
 		Steps: []faults.Step{
 			faults.At(asleepNow(1), editTargets(after, sleeper("a"), sleeper("c"))), faults.At(all(asleepNow(2), sleeps("a")), wake),
 		},
-		Done: over(3),
+		Done: all(over(3), roles("a")),
 	}
 }
 
@@ -528,7 +540,19 @@ var inStatus = []faults.Workload{
 			faults.At(asleepNow(1), editTargets(`{type: Parallel, dependencies: null, maxConcurrency: 1}`, sleeper("c"), fails("a", "wakeup", 0))),
 			faults.At(all(asleepNow(2), sleeps("a")), wake),
 		},
-		Done: over(3),
+		Done: all(over(3), roles("a")),
+	},
+	{
+		// What there is of a target that was taken out by day goes at the end of the next night.
+		Name:    "taken-out",
+		Objects: objects(parallel, two),
+		Steps: []faults.Step{
+			faults.At(asleepNow(1), wake),
+			faults.At(all(over(2), roles("a", "b")), editTargets(parallel, sleeper("a"))),
+			faults.At(all(over(3), roles("a", "b")), edit(`{"spec":{"override":{"state":"Hibernated"}}}`)),
+			faults.At(all(asleepNow(4), sleeps("a")), wake),
+		},
+		Done: all(over(5), roles("a")),
 	},
 	{
 		Name: "turned", Holds: []string{runs},
@@ -558,7 +582,9 @@ var inStatus = []faults.Workload{
 		Steps: []faults.Step{
 			faults.At(asleepNow(1), remove), faults.At(gone, create(waiting(objects(sequential, two[1:])))),
 		},
-		Done: func(s faults.State) bool { return awake(s) && over(1)(s) && thePlan(s).Status.Cycles == 1 },
+		Done: func(s faults.State) bool {
+			return awake(s) && over(1)(s) && roles()(s) && thePlan(s).Status.Cycles == 1
+		},
 	},
 	{
 		Name: "left-working", Holds: []string{runs},
