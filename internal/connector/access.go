@@ -37,6 +37,8 @@ type Access struct {
 	Kubeconfig []byte
 	// Namespaces are those of the connector, and of the Secret with the kubeconfig.
 	Namespaces [2]string
+	// Version is another one where the kubeconfig is. It tells nothing of what that is.
+	Version string
 }
 
 // Resolve is how a plan in some namespace reaches the cluster of its connector; without one that is the manager's own.
@@ -63,7 +65,10 @@ func Resolve(ctx context.Context, live client.Reader, namespace string, ref *v1a
 	if err != nil {
 		return Access{}, err
 	}
-	return Access{Kubeconfig: k.Content, Namespaces: [2]string{cluster.Namespace, cmp.Or(cluster.Spec.K8S.KubeconfigRef.Namespace, cluster.Namespace)}}, nil
+	return Access{
+		Kubeconfig: k.Content, Namespaces: [2]string{cluster.Namespace, cmp.Or(cluster.Spec.K8S.KubeconfigRef.Namespace, cluster.Namespace)},
+		Version: fmt.Sprintf("%d.%s", cluster.Generation, k.Version),
+	}, nil
 }
 
 // Ready is the connector that a plan in some namespace names, if it may use it and its condition Ready says that it can:
@@ -149,6 +154,7 @@ func Read(ctx context.Context, live client.Reader, namespace string, ref v1alpha
 		if err != nil {
 			return nil, &Error{v1alpha1.ReasonKubeconfigInvalid, fmt.Sprintf("Secret %s, key %s: %v", key, name, err)}
 		}
+		k.Version = secret.ResourceVersion
 		return k, nil
 	}
 	return nil, &Error{v1alpha1.ReasonKubeconfigMissing, fmt.Sprintf("Secret %s has no key %s", key, strings.Join(keys, " or "))}

@@ -17,6 +17,8 @@ type Kubeconfig struct {
 	Content []byte
 	// Config is it, to connect with.
 	Config *rest.Config
+	// Version of the Secret that it was read from.
+	Version string
 }
 
 // Parse reads the current context of a kubeconfig. Errors say what is wrong with it, and nothing that stands in it.

@@ -402,7 +402,8 @@ const (
 	PhaseWakingUp Phase = "WakingUp"
 	// PhaseSuspended: nothing starts.
 	PhaseSuspended Phase = "Suspended"
-	// PhaseError: a target has failed, and is not tried again by itself until the schedule wants something else.
+	// PhaseError: a target has failed, and is not tried again by itself until the schedule wants something else, or its connector has
+	// other credentials.
 	PhaseError Phase = "Error"
 )
 

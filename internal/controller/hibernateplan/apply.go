@@ -340,6 +340,9 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 		if a.hub, err = s.hub(ctx); err != nil {
 			return attempt{}, err
 		}
+		if err = s.access(ctx, &a); err != nil {
+			return attempt{}, err
+		}
 	}
 	why := found.problem
 	switch {
@@ -438,6 +441,9 @@ func (s *scope) fence(ctx context.Context, a attempt, point *corev1.ConfigMap) (
 	}
 	changed := point.DeepCopy()
 	changed.Annotations[runner.AnnotationExecution], changed.Annotations[annotationPlanUID] = a.name().Name, string(s.owner.UID)
+	if a.reached.credentials {
+		changed.Annotations[annotationConnector] = a.access.Version
+	}
 	metav1.SetMetaDataLabel(&changed.ObjectMeta, v1alpha1.LabelCycle, fmt.Sprint(a.cycle.ID))
 	if a.execution.Operation == v1alpha1.OperationShutdown {
 		names := a.reached.namespaces

@@ -8,16 +8,19 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/connector"
 	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
 // credentials is the Secret with what a target was put to sleep with: beside its restore point, and gone when that is.
@@ -107,32 +110,116 @@ func (s *scope) dropCredentials(ctx context.Context, target string) error {
 	return nil
 }
 
+// access sees how the connector of an attempt reaches the cluster of its target.
+func (s *scope) access(ctx context.Context, a *attempt) (err error) {
+	a.access, err = connector.Resolve(ctx, s.Live, s.owner.Namespace, a.target.ConnectorRef)
+	if errors.As(err, &a.refused) { // there may be what is kept
+		return nil
+	}
+	return reaching(a.target, err)
+}
+
+// reaching is an error of reaching a target; nil is none.
+func reaching(t v1alpha1.Target, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("reaching target %s: %w", t.Name, err)
+}
+
 // kubeconfig reaches the cluster of an attempt's target: by its connector, which is then kept where it goes with the plan's namespace,
 // and where it has gone with that by what is kept.
 func (s *scope) kubeconfig(ctx context.Context, a attempt, point *corev1.ConfigMap, begun bool) ([]byte, error) {
-	access, err := connector.Resolve(ctx, s.Live, s.owner.Namespace, a.target.ConnectorRef)
-	if err == nil && a.execution.Operation == v1alpha1.OperationShutdown {
-		if access.Namespaces == [2]string{s.owner.Namespace, s.owner.Namespace} {
-			err = s.keepCredentials(ctx, a, access.Kubeconfig, point, begun)
+	if a.refused != nil {
+		kept, err := s.bequeathed(ctx, a.target)
+		if kept == nil {
+			return nil, reaching(a.target, cmp.Or[error](err, a.refused))
+		}
+		return kept.Data[keyKubeconfig], nil
+	}
+	var err error
+	if a.execution.Operation == v1alpha1.OperationShutdown {
+		if a.access.Namespaces == [2]string{s.owner.Namespace, s.owner.Namespace} {
+			err = s.keepCredentials(ctx, a, a.access.Kubeconfig, point, begun)
 		} else {
 			err = s.dropCredentials(ctx, a.target.Name)
 		}
 	}
-	if refused, is := errors.AsType[*connector.Error](err); is {
-		bereft, lookErr := s.bereft(ctx, a.target)
-		var kept *corev1.Secret
-		if bereft {
-			kept, lookErr = s.credentials(ctx, a.target.Name)
-		}
-		if kept != nil {
-			return kept.Data[keyKubeconfig], nil
-		}
-		err = cmp.Or[error](lookErr, refused)
+	return a.access.Kubeconfig, reaching(a.target, err)
+}
+
+// bequeathed are the credentials that are kept of a target whose connector has gone with the namespace of the plan; nil if it has not.
+func (s *scope) bequeathed(ctx context.Context, t v1alpha1.Target) (*corev1.Secret, error) {
+	if bereft, err := s.bereft(ctx, t); !bereft {
+		return nil, err
 	}
+	return s.credentials(ctx, t.Name)
+}
+
+// renewedAgain is how often it is looked whether a connector has other credentials than a target has failed with: nobody tells of that.
+const renewedAgain = time.Minute
+
+// doubt is a target that has failed behind a connector, and may not have with other credentials.
+type doubt struct {
+	of        v1alpha1.ConnectorRef
+	execution *execution
+}
+
+// observeFailed sees whether a target that has failed behind a connector that is ready is tried again, as that has not been in between, or
+// is doubted.
+func (s *scope) observeFailed(e *execution, t v1alpha1.Target, found reached) (doubted []doubt) {
+	switch {
+	case e == nil || t.ConnectorRef == nil || found.problem != nil:
+	case found.ready.After(e.FinishedAt.Time):
+		s.seen.Renewed[t.Name] = true
+	case found.credentials:
+		return []doubt{{*t.ConnectorRef, e}}
+	}
+	return nil
+}
+
+// observeRenewed sees which of some targets have failed with other credentials than there are now. Where one has, all behind its connector
+// are tried again. What cannot be read is looked at the next time.
+func (s *scope) observeRenewed(ctx context.Context, doubted []doubt) {
+	if len(doubted) == 0 {
+		return
+	}
+	last, _ := s.doubted.Get(s.owner.UID)
+	if at, looked := last.(time.Time); looked && s.now.Sub(at) >= 0 && s.now.Sub(at) < renewedAgain {
+		s.seen.Stops = sooner(s.seen.Stops, at.Add(renewedAgain).Sub(s.now))
+		return
+	}
+	s.doubted.Add(s.owner.UID, s.now)
+	s.seen.Stops = sooner(s.seen.Stops, renewedAgain)
+	versions, renewed := map[v1alpha1.ConnectorRef]string{}, map[v1alpha1.ConnectorRef]bool{}
+	for _, d := range some(s.now, doubted) {
+		version, known := versions[d.of]
+		if !known {
+			version = s.version(ctx, d.of)
+			versions[d.of] = version
+		}
+		renewed[d.of] = renewed[d.of] || version != "" && s.hadOther(ctx, d.execution, version)
+	}
+	for _, d := range doubted {
+		if renewed[d.of] {
+			s.seen.Renewed[d.execution.Target] = true
+		}
+	}
+}
+
+// version of a connector; empty where it cannot be used, or read.
+func (s *scope) version(ctx context.Context, of v1alpha1.ConnectorRef) string {
+	access, err := connector.Resolve(ctx, s.Live, s.owner.Namespace, &of)
 	if err != nil {
-		return nil, fmt.Errorf("reaching target %s: %w", a.target.Name, err)
+		log.FromContext(ctx).Info("Not seen whether a connector has other credentials", "connector", of.Name, "cause", err.Error())
 	}
-	return access.Kubeconfig, nil
+	return access.Version
+}
+
+// hadOther says whether the last attempt at a target had another version of its connector, or none.
+func (s *scope) hadOther(ctx context.Context, e *execution, version string) bool {
+	point, err := s.point(ctx, e.Target)
+	return err == nil && point != nil && point.Annotations[runner.AnnotationExecution] == name(e.JobRef) && point.Annotations[annotationConnector] != version
 }
 
 // bereft says whether the connector of a target may have gone with the namespace of the plan, which is deleted and goes, with

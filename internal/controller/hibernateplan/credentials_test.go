@@ -1,14 +1,19 @@
 package hibernateplan
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 )
@@ -172,5 +177,133 @@ func TestKeepCredentials(t *testing.T) {
 	}
 	if err := errors.Join(s.dropCredentials(t.Context(), "a"), c.Get(t.Context(), client.ObjectKeyFromObject(kept), kept)); err != nil {
 		t.Errorf("another's is dropped: %v", err)
+	}
+}
+
+// failsAway is a plan with a target in another cluster, which the attempts at it do not reach.
+type failsAway struct{ *broadNight }
+
+func newFailsAway(t *testing.T, retries int32) *failsAway {
+	t.Helper()
+	plan := asleepNow()
+	plan.Spec.Behavior.Retries = &retries
+	r, c := newReconciler(t, append(away(plan), plan)...)
+	return &failsAway{&broadNight{t, plan, r, c}}
+}
+
+// goOn lets some time pass, in which all attempts fail, and returns how many there were.
+func (f *failsAway) goOn(d time.Duration) (attempts int) {
+	f.Helper()
+	clock := f.of.Options.Clock.(*clocktesting.FakePassiveClock)
+	for end := clock.Now().Add(d); ; {
+		f.passes(1)
+		for _, job := range jobsOf(f.T, f.client) {
+			if len(job.Status.Conditions) == 0 {
+				attempts++
+				f.fail()
+			}
+		}
+		result, plan := pass(f.T, f.of, f.plan)
+		f.plan = plan
+		wait := max(result.RequeueAfter, time.Second)
+		if clock.Now().Add(wait).After(end) {
+			clock.SetTime(end)
+			return attempts
+		}
+		clock.SetTime(clock.Now().Add(wait))
+	}
+}
+
+// changed changes the connector, or its Secret.
+func (f *failsAway) changed(o client.Object, change func()) {
+	f.Helper()
+	if err := f.client.Get(f.Context(), client.ObjectKey{Namespace: f.plan.Namespace, Name: "away"}, o); err != nil {
+		f.Fatal(err)
+	}
+	change()
+	if err := f.client.Update(f.Context(), o); err != nil {
+		f.Fatal(err)
+	}
+}
+
+// renew puts other credentials into the Secret.
+func (f *failsAway) renew(content string) {
+	f.Helper()
+	secret := &corev1.Secret{}
+	f.changed(secret, func() { secret.Data[keyKubeconfig] = []byte(content) })
+}
+
+// What has failed as often as it may with credentials that have expired is tried again a minute after there are others at most, and as often
+// as at first, whether it is to sleep or to wake. That they are the same again, or no good, is no reason, and in between it is not asked for
+// more than once a minute.
+func TestCredentialsAreRenewed(t *testing.T) {
+	f := newFailsAway(t, 3)
+	expect := func(when string, d time.Duration, want int) {
+		t.Helper()
+		if got := f.goOn(d); got != want {
+			t.Errorf("%s there were %d attempts in %s, want %d: %+v", when, got, d, want, f.plan.Status.Executions)
+		}
+	}
+	expect("in the evening", 2*time.Minute, 4)
+	if f.plan.Status.Phase != v1alpha1.PhaseError {
+		t.Errorf("it is %s", f.plan.Status.Phase)
+	}
+	asked := map[string]int{}
+	f.of.Live = interceptor.NewClient(f.client, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		asked[fmt.Sprintf("%T", o)]++
+		return c.Get(ctx, at, o, opts...)
+	}})
+	expect("with the same", time.Hour, 0)
+	if n := asked["*v1.Secret"]; n < 59 || n > 61 || asked["*v1.ConfigMap"] > 61 {
+		t.Errorf("in an hour was asked: %v", asked)
+	}
+	f.of.Live = f.client
+	f.renew("none")
+	expect("with what is no kubeconfig", time.Hour, 0)
+	f.renew(strings.Replace(kubeconfig, "secret", "renewed", 1))
+	expect("with others", 3*time.Minute, 4)
+	expect("with the same again", time.Hour, 0)
+	point, secret := f.point(), &corev1.Secret{}
+	if err := f.client.Get(t.Context(), client.ObjectKey{Namespace: f.plan.Namespace, Name: "away"}, secret); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(point.Annotations, f.plan.Status); strings.Contains(got, "renewed") || !strings.HasSuffix(point.Annotations[annotationConnector], "."+secret.ResourceVersion) {
+		t.Errorf("its last attempt had %q: %s", point.Annotations[annotationConnector], got)
+	}
+
+	f.morning()
+	expect("in the morning", 3*time.Minute, 4)
+	expect("in the hour after", time.Hour, 6)
+	f.renew(strings.Replace(kubeconfig, "secret", "renewed again", 1))
+	clock := f.of.Options.Clock.(*clocktesting.FakePassiveClock)
+	clock.SetTime(clock.Now().Add(renewedAgain))
+	f.complete()
+	if f.passes(4); f.plan.Status.CurrentCycle != nil {
+		t.Errorf("it is not awake: %+v", f.plan.Status)
+	}
+}
+
+// A connector that was not ready keeps nothing from being tried again at once when it is, as often as at first, and not more often than
+// it comes to that.
+func TestConnectorIsReadyAgain(t *testing.T) {
+	f := newFailsAway(t, 1)
+	says := func(status metav1.ConditionStatus) {
+		t.Helper()
+		cluster := &v1alpha1.K8SCluster{}
+		f.changed(cluster, func() {
+			cluster.Status.Conditions[0].Status = status
+			cluster.Status.Conditions[0].LastTransitionTime = metav1.NewTime(f.of.Options.Clock.Now())
+		})
+	}
+	if got := f.goOn(5 * time.Second); got != 1 {
+		t.Fatalf("%d attempts", got)
+	}
+	says(metav1.ConditionFalse)
+	if got := f.goOn(time.Hour); got != 0 || f.plan.Status.Phase != v1alpha1.PhaseError || f.plan.Status.Executions[0].Attempts != 2 {
+		t.Fatalf("%d attempts, %+v", got, f.plan.Status)
+	}
+	says(metav1.ConditionTrue)
+	if got := f.goOn(time.Hour); got != 2 || f.plan.Status.Phase != v1alpha1.PhaseError {
+		t.Errorf("%d attempts, %+v", got, f.plan.Status)
 	}
 }

@@ -83,6 +83,11 @@
 //   - A Job cannot be made (a connector is not ready, a grant was taken back, the API server refuses it as invalid):
 //     the same. What may pass (a quota, rights that come late, an API server that is busy) is that only after two
 //     minutes.
+//   - Credentials of a connector have expired, or its cluster has not answered: the same, and all that may be tried may
+//     have failed before anybody has put that right. When the connector is ready again, or has other credentials than the
+//     last attempt had, what has failed behind it is tried again at once, and as often as at first, also what was to be
+//     put to sleep. That is looked at every minute while there is such a target: nobody tells of a Secret. What the
+//     attempt had its restore point says.
 //   - A webhook of others hangs, and is to be ignored: each write takes as long as it is waited for, and what an
 //     attempt needs is made in as many passes as there must be. The Job comes last, so nothing acts before it has all.
 //   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes; and nothing is

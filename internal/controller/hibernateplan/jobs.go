@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/connector"
 	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/runner"
 )
@@ -51,6 +52,9 @@ type attempt struct {
 	// node that the manager is on.
 	node    string
 	reached reached
+	// access is how its connector reaches its cluster, and refused why it does not; both are empty without credentials.
+	access  connector.Access
+	refused *connector.Error
 	// hub is the UID of Namespace kube-system in the manager's own cluster, where credentials may lead back to it.
 	hub string
 }
@@ -219,7 +223,7 @@ func (a attempt) restorePoint() (*corev1.ConfigMap, error) {
 	}
 	key := client.ObjectKeyFromObject(a.plan)
 	at := a.point(a.target.Name)
-	return &corev1.ConfigMap{
+	point := &corev1.ConfigMap{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: at.Namespace, Name: at.Name, Finalizers: []string{v1alpha1.FinalizerRestorePoint},
@@ -231,7 +235,11 @@ func (a attempt) restorePoint() (*corev1.ConfigMap, error) {
 			},
 		},
 		Data: map[string]string{keyTarget: string(target)},
-	}, nil
+	}
+	if a.reached.credentials {
+		point.Annotations[annotationConnector] = a.access.Version
+	}
+	return point, nil
 }
 
 // putBack is what to do about a restore point that is another.

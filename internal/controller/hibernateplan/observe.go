@@ -57,6 +57,9 @@ const (
 	annotationNamespaces = "hibernator.ardikabs.com/namespaces"
 	// annotationPlanUID of a restore point is the plan of the attempt that may write to it.
 	annotationPlanUID = "hibernator.ardikabs.com/plan-uid"
+	// annotationConnector of a restore point is the version of the connector that the attempt reaches its cluster by; empty where that
+	// could not be had.
+	annotationConnector = "hibernator.ardikabs.com/connector"
 	// keyTarget in the data of a restore point is the target as it was put to sleep.
 	keyTarget = "target"
 )
@@ -777,7 +780,7 @@ func sleepsInOwn(point *corev1.ConfigMap) bool {
 
 // observeReach sees whether the targets of the spec can be reached: connectors, and namespaces of others.
 func (s *scope) observeReach(ctx context.Context) error {
-	s.seen.Credentials, s.seen.Namespaces, s.seen.Unreached = map[string]bool{}, map[string][]string{}, map[string]bool{}
+	s.seen.Credentials, s.seen.Namespaces, s.seen.Unreached, s.seen.Renewed = map[string]bool{}, map[string][]string{}, map[string]bool{}, map[string]bool{}
 	if s.Options.Image == "" {
 		s.seen.Problem = &problem{reason: v1alpha1.ReasonNoRunnerImage, message: "The manager does not know the image of its Jobs; start it with --runner-image"}
 	}
@@ -790,7 +793,7 @@ func (s *scope) observeReach(ctx context.Context) error {
 	}
 	s.reachable = map[v1alpha1.ConnectorRef]reached{}
 	defer func() { s.reachable = nil }()
-	over := s.takenOutAndAwake()
+	over, vain, doubted := s.takenOutAndAwake(), s.inVain(), []doubt(nil)
 	for _, t := range targets {
 		found, err := s.reach(ctx, t)
 		if err != nil { // which keeps anything else from beginning, and nothing from going on that has begun
@@ -798,6 +801,7 @@ func (s *scope) observeReach(ctx context.Context) error {
 			s.seen.Unreached[t.Name] = true
 		}
 		s.seen.Credentials[t.Name], s.seen.Namespaces[t.Name] = found.credentials, found.namespaces
+		doubted = append(doubted, s.observeFailed(vain[t.Name], t, found)...)
 		why := found.problem
 		if over[t.Name] {
 			continue // whatever has become of where it was
@@ -809,6 +813,7 @@ func (s *scope) observeReach(ctx context.Context) error {
 			s.seen.Problem = &problem{reason: why.reason, message: "Target " + t.Name + ": " + why.message, ofTarget: true}
 		}
 	}
+	s.observeRenewed(ctx, doubted)
 	return nil
 }
 
@@ -826,6 +831,17 @@ func (s *scope) takenOutAndAwake() map[string]bool {
 	return over
 }
 
+// inVain are the entries of the targets of which the last attempt has failed.
+func (s *scope) inVain() map[string]*execution {
+	out := map[string]*execution{}
+	for i := range s.owner.Status.Executions {
+		if e := &s.owner.Status.Executions[i]; inVain(e) {
+			out[e.Target] = e
+		}
+	}
+	return out
+}
+
 // reached is how a target is reached.
 type reached struct {
 	// problem is why it cannot be, and withheld why nothing of it may be put to sleep; missing is a namespace that there is
@@ -833,6 +849,8 @@ type reached struct {
 	problem, withheld, missing *problem
 	// credentials of a connector reach it, and not the ServiceAccount of the runner.
 	credentials bool
+	// ready is since when the connector is.
+	ready time.Time
 	// needs of the runner, and the namespaces that they come to.
 	needs      executor.Needs
 	namespaces []string
@@ -846,7 +864,7 @@ func (s *scope) reach(ctx context.Context, t v1alpha1.Target) (reached, error) {
 	out, bereft := reached{needs: parameters.Needs()}, false
 	if t.ConnectorRef != nil {
 		found, err := s.reachConnector(ctx, t)
-		out.problem, out.credentials = found.problem, found.credentials
+		out.problem, out.credentials, out.ready = found.problem, found.credentials, found.ready
 		if out.problem != nil {
 			var lookErr error
 			bereft, lookErr = s.bereft(ctx, t)
@@ -1021,6 +1039,9 @@ func (s *scope) reachConnector(ctx context.Context, t v1alpha1.Target) (reached,
 		return reached{}, err
 	default:
 		found = reached{credentials: cluster.Spec.K8S.KubeconfigRef != nil}
+		if ready := find(cluster.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
+			found.ready = ready.LastTransitionTime.Time
+		}
 	}
 	if s.reachable != nil {
 		s.reachable[*t.ConnectorRef] = found

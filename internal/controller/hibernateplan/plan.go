@@ -61,6 +61,8 @@ type Observed struct {
 	Unreached map[string]bool
 	// Credentials says which targets of the cycle, or before it of the spec, are reached by credentials of a connector.
 	Credentials map[string]bool
+	// Renewed are targets the connectors of which are better than when their last attempts have failed.
+	Renewed map[string]bool
 }
 
 // leftAny says whether a plan of this name has left anything asleep, wherever that can be told of.
@@ -141,6 +143,7 @@ func (f facts) decide() Plan {
 	}
 	p.program = f.ofCycle(plan, current)
 	f.fold(&p, st)
+	f.renew(st)
 	var more int
 	f.all = f.seen.Exceptions
 	f.seen.Exceptions, more = counting(f.all, f.now)
@@ -443,6 +446,15 @@ func (f facts) fold(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 	}
 }
 
+// renew lets what has failed behind a connector be tried again at once, as often as at first, where that is better now.
+func (f facts) renew(st *v1alpha1.HibernatePlanStatus) {
+	for i := range st.Executions {
+		if e := &st.Executions[i]; f.seen.Renewed[e.Target] && inVain(e) {
+			e.State, e.Forgiven = v1alpha1.ExecutionPending, e.Attempts
+		}
+	}
+}
+
 // keptAfter is how long a Job runs before it is recorded that there is a restore point. Sooner it is not worth a write.
 const keptAfter = time.Minute
 
@@ -485,20 +497,20 @@ func (f facts) effects(p *Plan, plan *v1alpha1.HibernatePlan) {
 			p.Release = append(p.Release, i)
 		}
 	}
-	p.Clear, p.Release = f.some(p.Clear), f.some(p.Release)
+	p.Clear, p.Release = some(f.now, p.Clear), some(f.now, p.Release)
 	if len(p.Launch)+len(p.Clear)+len(p.Release) > 0 {
 		p.lookIn(atOnce)
 	}
 }
 
-// some are those of some entries that a pass is about, now these and now those: where there are many with which it fails, as what others
+// some are those of some things that a pass is about, now these and now those: where there are many with which it fails, as what others
 // do to their namespaces lasts, the rest has its turn all the same.
-func (f facts) some(positions []int) []int {
-	if len(positions) <= perPass {
-		return positions
+func some[T any](now time.Time, all []T) []T {
+	if len(all) <= perPass {
+		return all
 	}
-	from := rand.New(rand.NewPCG(uint64(f.now.UnixMilli()), 0)).IntN(len(positions)) // passes may be a minute apart, or their number of seconds
-	return slices.Concat(positions[from:], positions[:from])[:perPass]
+	from := rand.New(rand.NewPCG(uint64(now.UnixMilli()), 0)).IntN(len(all)) // passes may be a minute apart, or their number of seconds
+	return slices.Concat(all[from:], all[:from])[:perPass]
 }
 
 // startable says whether a cycle may begin. A target that cannot be reached keeps no others awake with BestEffort, and never
