@@ -34,7 +34,7 @@ func defaults() options {
 				Agent: "metrics-agent", Egress: "metrics-egress", Operator: "tailscale-operator", Monitors: "metrics-monitors",
 			},
 		}, Twins: experimentdeployment.Options{Events: true, MaxConcurrentReconciles: 4},
-			Hibernation: hibernateplan.Options{Namespace: "default", Events: true, MaxConcurrentReconciles: 4, LedgerPace: ledgerPace, LedgerInStatus: 128 << 10}},
+			Hibernation: hibernateplan.Options{Namespace: "default", Events: true, MaxConcurrentReconciles: 4, LedgerPace: ledgerPace, LedgerInStatus: 128 << 10, Runners: 5000}},
 		metricsAddress: ":8443", metricsSecure: true, probeAddress: ":8081", pprofAddress: "0",
 	}
 }
@@ -61,7 +61,7 @@ func TestParse(t *testing.T) {
 	}
 	everything.Hibernation = hibernateplan.Options{
 		Namespace: "night", Image: "labkeeper:v1", ClusterNamespaces: []string{"ops", "sre"}, WatchNamespaces: []string{"a", "b"}, MaxConcurrentReconciles: 9,
-		LedgerPace: ledgerPace, LedgerInStatus: 4096, Webhook: true, PullSecrets: []string{"mirror", "other"},
+		LedgerPace: ledgerPace, LedgerInStatus: 4096, Runners: 7, Webhook: true, PullSecrets: []string{"mirror", "other"},
 	}
 	tests := map[string]struct {
 		args []string
@@ -73,7 +73,7 @@ func TestParse(t *testing.T) {
 			"--crossplane-namespace=xp", "--component-repo-url=https://git.example.com/c.git", "--component-revision=v1", "--strict-components",
 			"--max-concurrent-reconciles=9", "--metrics-bind-address=:1", "--metrics-secure=false", "--health-probe-bind-address=:2",
 			"--leader-elect", "--leader-election-namespace", "lease", "--watch-namespaces=a,b", "--events=false", "--pprof-bind-address=127.0.0.1:3",
-			"--hibernation-namespace=night", "--runner-image=labkeeper:v1", "--hibernation-ledger-in-status=4096", "--runner-image-pull-secrets=mirror,other", "--hibernate-cluster-from=ops,sre",
+			"--hibernation-namespace=night", "--runner-image=labkeeper:v1", "--hibernation-ledger-in-status=4096", "--hibernation-runners=7", "--runner-image-pull-secrets=mirror,other", "--hibernate-cluster-from=ops,sre",
 			"--orphans-namespace=orphans", "--hub-pod-security=restricted", "--keyless-gke", "--vcluster-values", "--workflows-anywhere", "--webhook-port=9443", "--webhook-cert-dir=/certs",
 			"--observability-url=https://metrics.example.com/push", "--observability-hub-url=http://mimir:8080/push", "--observability-tailnet=tail1.ts.net",
 			"--observability-host=lab", "--observability-service=hub", "--observability-agent=agent", "--observability-egress=egress",
@@ -167,6 +167,7 @@ func TestParseRefuses(t *testing.T) {
 		"--hibernate-cluster-from=a,":            "--hibernate-cluster-from",
 		"--hibernation-ledger-in-status=-1":      "--hibernation-ledger-in-status",
 		"--hibernation-ledger-in-status=2000000": "--hibernation-ledger-in-status",
+		"--hibernation-runners=-1":               "--hibernation-runners",
 		"--twin-annotations=a/, b/":              "--twin-annotations",
 		"--twin-labels=a/, b/":                   "--twin-labels",
 		// one Component cannot be two

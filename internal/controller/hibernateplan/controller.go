@@ -74,6 +74,8 @@ type Options struct {
 	LedgerPace time.Duration
 	// LedgerInStatus is how many bytes of a plan's ledger its status holds, as JSON: a longer one is kept in ControllerRevisions.
 	LedgerInStatus int
+	// Runners is how many attempts of the plans of one namespace are under way at the same time; 0 is any number.
+	Runners int
 	// Clock tells the time.
 	Clock clock.PassiveClock
 }
@@ -105,7 +107,8 @@ type Reconciler struct {
 	made      *lru.Cache  // types.UID of what attempts need, by made, and errors by refusal
 	paced     *lru.Cache  // time.Time when the ledger of a plan was written last, by its UID
 	slots     *kube.Slots // of attempts, of all plans
-	recorded  *lru.Cache  // names of Jobs that this manager has recorded and begun to make nothing of
+	rooms     *rooms
+	recorded  *lru.Cache // names of Jobs that this manager has recorded and begun to make nothing of
 	// asked are lists of exceptions that are under way, by namespace: a thousand plans may begin at one minute, and each
 	// would have all of them listed. A plan goes by none that began before it looked.
 	asked singleflight.Group
@@ -231,8 +234,15 @@ func (s *scope) step(ctx context.Context) error {
 	return s.prepare(ctx)
 }
 
+// decide decides, and says to the plans beside it what is under way by then.
 func (s *scope) decide() {
-	s.plan = facts{plan: s.owner, seen: s.seen, registry: s.Options.Executors, namespace: s.Options.Namespace, now: s.now}.decide()
+	at := client.ObjectKeyFromObject(s.owner)
+	s.decideBy(func(runs, would int) int { return s.rooms.take(at, runs, would) })
+	s.rooms.now(at, under(s.plan.Status.Executions), s.plan.Waits)
+}
+
+func (s *scope) decideBy(room func(runs, would int) int) {
+	s.plan = facts{plan: s.owner, seen: s.seen, registry: s.Options.Executors, namespace: s.Options.Namespace, now: s.now, room: room}.decide()
 }
 
 // rest is how long the ledger of a plan is not written yet, because it was just now.
@@ -251,7 +261,7 @@ func (s *scope) early(ctx context.Context) error {
 	if err := s.observe(ctx, s.load, s.observeCycle, s.observeAttempts); err != nil {
 		return err
 	}
-	s.decide()
+	s.decideBy(func(int, int) int { return 0 })
 	s.plan = Plan{Status: s.plan.Status, Launch: s.plan.Launch, program: s.plan.program}
 	return s.apply(ctx)
 }
@@ -287,7 +297,7 @@ func fresh(c, live client.Client, o Options) *Reconciler {
 	return &Reconciler{
 		Client: c, Live: live, Recorder: kube.Silence, Options: o, told: kube.NewTold(), slots: kube.NewSlots(waiting*o.MaxConcurrentReconciles, long),
 		revisions: lru.New(1024), lonely: lru.New(8192), shards: lru.New(512), made: lru.New(maxMade), permitted: lru.New(maxMade), prepared: lru.New(8192), tidied: lru.New(8192), doubted: lru.New(8192),
-		paced: lru.New(8192), recorded: lru.New(maxMade),
+		paced: lru.New(8192), recorded: lru.New(maxMade), rooms: newRooms(o.Runners),
 	}
 }
 

@@ -156,6 +156,10 @@
 // are some 500 attempts: the more RoleBindings there are in the namespace of the Jobs, the more every request there
 // costs the API server.
 //
+// Of the plans of one namespace so many attempts are under way at the same time (Options.Runners), whatever they are of,
+// so that neither the manager's namespace nor what makes pods has more to do for one of them: what makes pods takes one
+// after the other, and others would wait for all that came before. The plans of the namespace share that evenly (rooms).
+//
 // # What it costs
 //
 // A target that sleeps takes 8 writes beside those of its plan, and its Role once: restore point, ServiceAccount,

@@ -296,6 +296,16 @@ func lastEnd(entries []execution) (last time.Time) {
 	return last
 }
 
+// under is how many attempts are under way.
+func under(entries []execution) (n int) {
+	for i := range entries {
+		if running(&entries[i]) {
+			n++
+		}
+	}
+	return n
+}
+
 // empty says whether a target sleeps in which there was nothing.
 func empty(e *execution) bool {
 	return e.Asleep && e.Operation == v1alpha1.OperationShutdown && e.State == v1alpha1.ExecutionCompleted && e.Resources == 0

@@ -86,6 +86,8 @@ type facts struct {
 	now       time.Time
 	// all are the exceptions, of which those of Observed count from now on.
 	all []v1alpha1.ScheduleException
+	// room lets some of so many attempts begin beside those that are under way; nil lets all.
+	room func(runs, would int) int
 }
 
 // Plan is what a pass does.
@@ -110,6 +112,8 @@ type Plan struct {
 	Forget int64
 	// Acted are the annotations that were acted on, and Void those that do not count.
 	Acted, Void []string
+	// Waits is how many attempts would begin if there were room for them.
+	Waits int
 	// Failed are the attempts that have failed, for Events: the target, and the message.
 	Failed []problem
 	// Idle: nothing runs, and nothing is to be started.
@@ -737,6 +741,7 @@ func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, current *program, o
 		p.lookIn(wait)
 	}
 	n := names{namespace: f.namespace, plan: plan, cycle: st.CurrentCycle, secret: f.seen.Credentials, namespaces: f.seen.Namespaces}
+	var begins []*execution
 	for _, i := range step.Start {
 		e := &st.Executions[i]
 		if helped(e) || spent(e) {
@@ -747,6 +752,9 @@ func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, current *program, o
 			p.lookIn(5 * time.Second)
 			continue // what is recorded is what is made
 		}
+		begins = append(begins, e)
+	}
+	for _, e := range f.roomFor(p, st, begins) {
 		e.Operation = operation
 		begin(e, n, f.now)
 		p.Began = append(p.Began, name(e.JobRef))
@@ -760,6 +768,19 @@ func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, current *program, o
 		}
 	}
 	p.Idle = step.Done
+}
+
+// roomFor are those of some attempts that there is room for, the first of them.
+func (f facts) roomFor(p *Plan, st *v1alpha1.HibernatePlanStatus, begins []*execution) []*execution {
+	if f.room == nil || len(begins) == 0 {
+		return begins
+	}
+	n := f.room(under(st.Executions), len(begins))
+	if n < len(begins) {
+		p.Waits += len(begins) - n
+		p.lookIn(roomAgain)
+	}
+	return begins[:n]
 }
 
 // endCycle ends a cycle of which everything is awake.

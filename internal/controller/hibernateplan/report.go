@@ -228,10 +228,14 @@ func (v view) hibernated() conditions.Step {
 }
 
 func (v view) underWay() string {
-	if !v.any(running) {
-		return "Begins"
+	more := ""
+	if v.plan.Waits > 0 {
+		more = "; others wait for those of all plans of the namespace"
 	}
-	return "Under way: " + v.named(running)
+	if !v.any(running) {
+		return "Begins" + more
+	}
+	return "Under way: " + v.named(running) + more
 }
 
 func (v view) wouldSleep() string {

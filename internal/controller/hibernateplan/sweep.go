@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -43,6 +44,11 @@ func (r *Reconciler) sweeping(next reconcile.Reconciler) reconcile.Reconciler {
 // finalizer off, and with each what its runner was granted. Restore points stay. The wait is when another of them is over; 0 is when
 // it says so.
 func (r *Reconciler) sweepAll(ctx context.Context, plan types.NamespacedName) (wait time.Duration, err error) {
+	if r.rooms.has(plan) {
+		if err := r.Client.Get(ctx, plan, &v1alpha1.HibernatePlan{}, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+			r.rooms.now(plan, 0, 0)
+		}
+	}
 	orphans, wait, err := r.orphansOf(ctx, plan)
 	problems := []error{err}
 	for i := range orphans {
