@@ -73,6 +73,9 @@ func (l *Lab) startManager(namespace, server string, mode Mode, starts func(), a
 	m.args = append([]string{
 		"--kubeconfig=" + m.file("kubeconfig"), fmt.Sprintf("--leader-elect=%t", mode == Halted), "--max-concurrent-reconciles=1", "--metrics-bind-address=0",
 	}, append(l.world.Manager(namespace), args...)...)
+	for i, arg := range m.args {
+		m.args[i] = strings.ReplaceAll(arg, RunNamespace, namespace)
+	}
 	if mode == Halted {
 		m.args = append(m.args, "--leader-election-namespace="+leaseNamespace)
 	}

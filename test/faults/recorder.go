@@ -304,7 +304,7 @@ func (r *recorder) happened(verb watch.EventType, resource schema.GroupVersionRe
 func (r *recorder) of(u *unstructured.Unstructured) *record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if run := r.runs[r.world.Run(u)]; run != nil {
+	if run := r.runs[r.world.run(u)]; run != nil {
 		return run
 	}
 	for _, run := range r.runs {

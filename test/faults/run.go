@@ -94,27 +94,27 @@ type run struct {
 
 // prepare makes a namespace with a manager that is up and has nothing left to ask for.
 func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, error) {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "run-"}}
-	if err := l.client.Create(ctx, namespace); err != nil {
-		return nil, fmt.Errorf("creating namespace: %w", err)
+	namespace, err := l.namespaceFor(ctx, p.Workload)
+	if err != nil {
+		return nil, err
 	}
 	r := &run{
 		lab: l, workload: p.Workload, fault: p.Fault, alone: math.MaxInt,
-		record: l.recorder.begin(namespace.Name),
+		record: l.recorder.begin(namespace),
 	}
 	if reference != nil {
 		r.words = reference.words
 	}
-	r.stage = &Stage{Namespace: namespace.Name, Client: l.client, workload: p.Workload, advance: r.advance, due: r.await, settle: r.settle}
+	r.stage = &Stage{Namespace: namespace, Client: l.client, workload: p.Workload, advance: r.advance, due: r.await, settle: r.settle}
 	plan := disturbance{
 		Fault: p.Fault, also: p.Also, hide: r.hide, restart: p.restart, now: l.now,
 		kill: func() { r.manager.kill() }, halt: func() error { return r.manager.halt(r.proxy.urlOfNext) }, resume: func() error { return r.manager.resume() }, secrets: l.world.Secrets,
 		mine: func(u *unstructured.Unstructured) bool {
-			return u.GetNamespace() == namespace.Name || l.world.Run(u) == namespace.Name
+			return strings.TrimSuffix(u.GetNamespace(), Beside) == namespace || l.world.run(u) == namespace
 		},
 	}
 	if l.world.Sees != nil {
-		plan.sees = l.world.Sees(namespace.Name)
+		plan.sees = l.world.Sees(namespace)
 	}
 	if n := p.Fault.after(); n > 0 {
 		plan.also = []int{p.Fault.K + n}
@@ -123,11 +123,10 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 		plan.road = reference.Writes
 		plan.held, plan.past = reference.held(p.Fault), reference.past(p.Fault)
 	}
-	var err error
 	if r.proxy, err = newProxy(l.account, plan); err != nil {
 		return nil, err
 	}
-	if r.manager, err = l.startManager(namespace.Name, r.proxy.url, p.Fault.Mode, r.proxy.lease.free, r.workload.Args...); err != nil {
+	if r.manager, err = l.startManager(namespace, r.proxy.url, p.Fault.Mode, r.proxy.lease.free, r.workload.Args...); err != nil {
 		r.proxy.close()
 		return nil, err
 	}
@@ -141,6 +140,19 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	}
 	r.started = time.Since(begun)
 	return r, nil
+}
+
+// namespaceFor makes the namespace of a run of a workload, and the one beside it.
+func (l *Lab) namespaceFor(ctx context.Context, w Workload) (string, error) {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "run-"}}
+	err := l.client.Create(ctx, namespace)
+	if err == nil && w.Beside {
+		err = l.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace.Name + Beside}})
+	}
+	if err != nil {
+		return "", fmt.Errorf("creating namespace: %w", err)
+	}
+	return namespace.Name, nil
 }
 
 // play lets the workload happen until it is done, or takes longer than it may beside a reference by more than somebody
@@ -377,6 +389,9 @@ func (r *run) close() {
 		_ = r.lab.client.Delete(r.lab.background, u)
 	}
 	r.lab.removeNamespace(r.lab.background, r.stage.Namespace)
+	if r.workload.Beside {
+		r.lab.removeNamespace(r.lab.background, r.stage.Namespace+Beside)
+	}
 }
 
 // limit is how long a run may take: twice as long as the reference, the time of the fault, a

@@ -21,7 +21,7 @@ import (
 type World struct {
 	// Kinds are recorded: those of the workloads and of everything that comes of them.
 	Kinds []schema.GroupVersionResource
-	// Run is the namespace of the run that an object belongs to; empty if it belongs to none.
+	// Run is the namespace of the run that an object belongs to, or the one beside that; empty if it belongs to none.
 	Run func(*unstructured.Unstructured) string
 	// Role is what an object is to its owner, the same in every run.
 	Role func(*unstructured.Unstructured) string
@@ -63,6 +63,9 @@ type World struct {
 	Manager func(namespace string) []string
 }
 
+// run is the namespace of the run that an object belongs to; empty if it belongs to none.
+func (w World) run(u *unstructured.Unstructured) string { return strings.TrimSuffix(w.Run(u), Beside) }
+
 // Disguises are the ways in which a secret of at least eight bytes may be written: as it is, and as
 // a part of something that is encoded in base64, which looks different at every third byte.
 func Disguises(secret string) []string {
@@ -75,8 +78,8 @@ func Disguises(secret string) []string {
 	return out
 }
 
-// RunNamespace stands for the namespace of a run.
-const RunNamespace = "$(run)"
+// RunNamespace stands for the namespace of a run, and after it Beside is what the other one ends with of a workload that has two.
+const RunNamespace, Beside = "$(run)", "-beside"
 
 // inRun is an object of a workload as it is in a run.
 func inRun(o *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
@@ -94,9 +97,11 @@ type Workload struct {
 	// Objects are applied in their order; those without a namespace go to that of the run, which
 	// RunNamespace stands for in their texts.
 	Objects []*unstructured.Unstructured
+	// Beside says that there is another namespace, too, which is of the run as well: RunNamespace and Beside.
+	Beside bool
 	// Holds are the steps that the outsides do not take: the World knows them by name.
 	Holds []string
-	// Args are flags of the manager beside those of the World.
+	// Args are flags of the manager beside those of the World, in which RunNamespace stands for that as well.
 	Args []string
 	// Steps are taken one after the other.
 	Steps []Step
@@ -192,19 +197,49 @@ func (s *Stage) Apply(ctx context.Context) error {
 
 // Create creates an object as it is in the run.
 func (s *Stage) Create(ctx context.Context, o *unstructured.Unstructured) error {
+	u, err := s.there(o)
+	if err == nil {
+		err = s.Client.Create(ctx, u)
+	}
+	if err != nil {
+		return fmt.Errorf("creating %s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	return nil
+}
+
+// Delete deletes what Create has created.
+func (s *Stage) Delete(ctx context.Context, o *unstructured.Unstructured) error {
+	u, err := s.there(o)
+	if err == nil {
+		err = s.Client.Delete(ctx, u)
+	}
+	if err != nil {
+		return fmt.Errorf("deleting %s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	return nil
+}
+
+// Patch changes what Create has created.
+func (s *Stage) Patch(ctx context.Context, o *unstructured.Unstructured, patch client.Patch) error {
+	u, err := s.there(o)
+	if err == nil {
+		err = s.Client.Patch(ctx, u, patch)
+	}
+	if err != nil {
+		return fmt.Errorf("changing %s %s: %w", o.GetKind(), o.GetName(), err)
+	}
+	return nil
+}
+
+// there is an object as it is in the run.
+func (s *Stage) there(o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	u, err := inRun(o, s.Namespace)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	namespaced, err := s.Client.IsObjectNamespaced(u)
-	if err != nil {
-		return fmt.Errorf("creating %s %s: %w", u.GetKind(), u.GetName(), err)
-	}
 	if namespaced && u.GetNamespace() == "" {
 		u.SetNamespace(s.Namespace)
 	}
-	if err := s.Client.Create(ctx, u); err != nil {
-		return fmt.Errorf("creating %s %s: %w", u.GetKind(), u.GetName(), err)
-	}
-	return nil
+	return u, err
 }

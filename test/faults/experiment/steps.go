@@ -46,6 +46,16 @@ func all(moments ...moment) moment {
 
 func not(m moment) moment { return func(s faults.State) bool { return !m(s) } }
 
+// one is a moment of the Experiment that a workload is about, whatever becomes of its neighbour, and other one of that.
+func one(m moment) moment   { return among("", m) }
+func other(m moment) moment { return among(ofNeighbour, m) }
+
+func among(owner string, m moment) moment {
+	return func(s faults.State) bool {
+		return m(slices.DeleteFunc(slices.Clone(s), func(u *unstructured.Unstructured) bool { return whose(u) != owner }))
+	}
+}
+
 // of is a moment of the Experiment.
 func of(is func(*unstructured.Unstructured) bool) moment {
 	return func(s faults.State) bool {
@@ -247,6 +257,15 @@ func theExperiment(s *faults.Stage) *unstructured.Unstructured {
 	e := newExperiment()
 	e.SetNamespace(s.Namespace)
 	return e
+}
+
+// put creates an object of the workload, and drop deletes it.
+func put(o *unstructured.Unstructured) action {
+	return func(ctx context.Context, s *faults.Stage) error { return s.Create(ctx, o) }
+}
+
+func drop(o *unstructured.Unstructured) action {
+	return func(ctx context.Context, s *faults.Stage) error { return s.Delete(ctx, o) }
 }
 
 func remove(ctx context.Context, s *faults.Stage) error {

@@ -172,7 +172,7 @@ const (
 
 // workloads are what users do with an Experiment, and what somebody does to what it owns. A
 // step is taken at a moment that lasts: whatever happens to the manager, it comes.
-var workloads = slices.Concat(roads, edits, lateEdits, deletions, heldDeletions, stuckDeletions, terminations, lifetimes, meddling, absences)
+var workloads = slices.Concat(roads, edits, lateEdits, deletions, heldDeletions, stuckDeletions, terminations, lifetimes, meddling, absences, neighbours)
 
 // roads lead to a verdict.
 var roads = []faults.Workload{

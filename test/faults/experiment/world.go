@@ -59,6 +59,10 @@ const (
 	namespaceGone = "namespace-gone"
 )
 
+// neighbour is the name of an Experiment beside the one that a workload is about, and ofNeighbour ends the role of what belongs to it, and
+// the names of the steps that outsides do not take for it.
+const neighbour, ofNeighbour = "neighbour", " of the neighbour"
+
 // canary stands for what must never be seen outside of Secrets.
 const canary = "canary-5be1c0"
 
@@ -185,7 +189,19 @@ func role(u *unstructured.Unstructured) string {
 	if u.GetKind() == "DockerMachineTemplate" && strings.HasSuffix(u.GetName(), "-worker") {
 		which = "worker"
 	}
-	return strings.Join(slices.DeleteFunc([]string{u.GetKind(), targetOf(u), which}, func(s string) bool { return s == "" }), " ")
+	return strings.Join(slices.DeleteFunc([]string{u.GetKind(), targetOf(u), which}, func(s string) bool { return s == "" }), " ") + whose(u)
+}
+
+// whose is how the roles end of what belongs to the neighbour, which has another name or is in another namespace.
+func whose(u *unstructured.Unstructured) string {
+	owner := u.GetAnnotations()[v1alpha1.AnnotationOwner]
+	if u.GetKind() == "Experiment" {
+		owner = u.GetNamespace() + "/" + u.GetName()
+	}
+	if namespace, name, _ := strings.Cut(owner, "/"); name == neighbour || strings.HasSuffix(namespace, faults.Beside) {
+		return ofNeighbour
+	}
+	return ""
 }
 
 var phases = []v1alpha1.Phase{
@@ -298,7 +314,7 @@ func (p player) owner() *unstructured.Unstructured {
 }
 
 // held says whether the workload still keeps the outside from a step.
-func (p player) held(step string) bool { return p.stage.Held(step) }
+func (p player) held(step string) bool { return p.stage.Held(step + whose(p.object)) }
 
 // self is the object as messages name it. The name alone would not do: an Application has
 // that of its claim.
@@ -324,7 +340,8 @@ func (p player) awaited(before ...string) bool {
 		told = map[string]any{"reason": v1alpha1.ReasonDeleting, "message": targetStatus(e, target)["message"]}
 	default:
 		// A Workflow that another takes the place of goes when that may come, not in the same moment.
-		return p.object.GetKind() == "Workflow" && (!superseded(p.state) || healthy(p.state) && awaitsItsEnd(p.state)) || says(e, p.self()+isDeleted)
+		own := faults.State{e}
+		return p.object.GetKind() == "Workflow" && (!superseded(own) || healthy(own) && awaitsItsEnd(own)) || says(e, p.self()+isDeleted)
 	}
 	message, _ := told["message"].(string)
 	return told["reason"] == v1alpha1.ReasonDeleting && strings.Contains(message, p.self()) &&
@@ -379,7 +396,7 @@ func (p player) crossplane(ctx context.Context) error {
 		connection.SetNamespace(p.object.GetNamespace())
 		connection.SetName(p.object.GetName() + "-cluster-conn")
 	}
-	connection.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: p.stage.Namespace + "/"})
+	connection.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: p.object.GetAnnotations()[v1alpha1.AnnotationOwner]})
 	connection.SetLabels(map[string]string{v1alpha1.LabelTarget: "connection-" + targetOf(p.object)})
 	switch {
 	case p.going():
@@ -429,7 +446,7 @@ func (p player) clusterAPI(ctx context.Context) error {
 	}}
 	connection.SetNamespace(p.object.GetNamespace())
 	connection.SetName(p.object.GetName() + "-kubeconfig")
-	connection.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: p.stage.Namespace + "/"})
+	connection.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: p.object.GetAnnotations()[v1alpha1.AnnotationOwner]})
 	connection.SetLabels(map[string]string{v1alpha1.LabelTarget: "connection-" + targetOf(p.object)})
 	provided, complete := p.provided()
 	switch {
@@ -564,7 +581,7 @@ func (p player) endpointTold() bool {
 // unlessHeld are the kinds that go before an object; those of a workload that holds its end
 // say themselves when that comes.
 func (p player) unlessHeld(step string, before ...string) []string {
-	if p.stage.Holds(step) {
+	if p.stage.Holds(step + whose(p.object)) {
 		return nil
 	}
 	return before
@@ -730,7 +747,7 @@ func (p player) edited() bool {
 		return false
 	}
 	told, _, _ := unstructured.NestedInt64(e.Object, "status", "observedGeneration")
-	return told != e.GetGeneration() || superseded(p.state)
+	return told != e.GetGeneration() || superseded(faults.State{e})
 }
 
 // told says whether the Experiment has told of the Workflow in this phase.

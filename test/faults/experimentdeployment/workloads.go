@@ -296,7 +296,10 @@ const (
 	condition = v1alpha1.ConditionReady
 )
 
-var workloads = []faults.Workload{
+var workloads = slices.Concat(alone, neighbours)
+
+// alone are the others.
+var alone = []faults.Workload{
 	{Name: "deployment", Objects: objects("Deployment"), Done: up(1, zero, imaged("example/web:2"))},
 	{
 		Name:    "deployment-edited",

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,6 +19,10 @@ import (
 )
 
 const managerNamespace = "labkeeper-system"
+
+// neighbour is the name of an ExperimentDeployment beside the one that a workload is about, and ofNeighbour ends the role of what belongs
+// to it.
+const neighbour, ofNeighbour = "neighbour", " of the neighbour"
 
 // healthy is when Argo Rollouts has brought a twin up; a workload can hold it.
 const healthy = "healthy"
@@ -52,11 +57,11 @@ var world = faults.World{
 	Role: func(u *unstructured.Unstructured) string {
 		switch {
 		case u.GetKind() == "ExperimentDeployment":
-			return u.GetKind()
+			return u.GetKind() + whose(u)
 		case twin(u):
-			return "Twin " + u.GetKind()
+			return "Twin " + u.GetKind() + whose(u)
 		}
-		return "Source " + u.GetKind()
+		return "Source " + u.GetKind() + whose(u)
 	},
 	Readable: readable,
 	Owner:    func(u *unstructured.Unstructured) types.UID { return types.UID(u.GetLabels()[v1alpha1.LabelUID]) },
@@ -77,6 +82,15 @@ var world = faults.World{
 	Manager: func(namespace string) []string {
 		return []string{"--controllers=experimentdeployments", "--watch-namespaces=" + namespace}
 	},
+}
+
+// whose is how the roles end of what belongs to the neighbour, which has another name or is in another namespace.
+func whose(u *unstructured.Unstructured) string {
+	_, owner, _ := strings.Cut(u.GetAnnotations()[v1alpha1.AnnotationOwner], "/")
+	if u.GetName() == neighbour || owner == neighbour || strings.HasSuffix(u.GetNamespace(), faults.Beside) {
+		return ofNeighbour
+	}
+	return ""
 }
 
 func twin(u *unstructured.Unstructured) bool { return u.GetLabels()[v1alpha1.LabelUID] != "" }
@@ -171,7 +185,7 @@ func play(ctx context.Context, stage *faults.Stage, state faults.State) error {
 // told says whether the status speaks of a twin as it is now.
 func told(state faults.State, u *unstructured.Unstructured) bool {
 	for _, e := range state.Of("ExperimentDeployment") {
-		if generation, _, _ := unstructured.NestedInt64(e.Object, "status", "twinGeneration"); generation == u.GetGeneration() {
+		if generation, _, _ := unstructured.NestedInt64(e.Object, "status", "twinGeneration"); generation == u.GetGeneration() && whose(e) == whose(u) {
 			return true
 		}
 	}

@@ -42,7 +42,7 @@ var invariants = map[string]func([]faults.Entry) string{
 		}
 		state := faults.StateOf(history)
 		for _, u := range state.Of("ConfigMap") {
-			if isThing(u) && target(u) == target(last.Object) && asleep(u) && value(state, target(u)) == "" {
+			if isThing(u) && target(u) == target(last.Object) && asleep(u) && value(state, u) == "" {
 				return "that of target " + target(u) + " is gone"
 			}
 		}
@@ -53,13 +53,13 @@ var invariants = map[string]func([]faults.Entry) string{
 		if last.Verb != watch.Added || last.Object.GetKind() != "Job" {
 			return ""
 		}
-		state, of := faults.StateOf(history), target(last.Object)
+		state, of := ownedAs(last.Object, faults.StateOf(history)), target(last.Object)
 		for _, u := range state.Of("Job") {
 			if target(u) == of && u.GetUID() != last.Object.GetUID() && !ended(jobOf(u)) {
 				return "there are two of target " + of
 			}
 		}
-		if p := pointOf(state, of); p == nil || p.Annotations[runner.AnnotationExecution] != last.Object.GetName() {
+		if points := pointsOf(state, last.Object); len(points) != 1 || points[0].Annotations[runner.AnnotationExecution] != last.Object.GetName() {
 			return "the restore point of target " + of + " is not that of its Job"
 		}
 		return ""
@@ -70,7 +70,7 @@ var invariants = map[string]func([]faults.Entry) string{
 		if execution == "" || last.Verb == watch.Modified {
 			return ""
 		}
-		plan := thePlan(faults.StateOf(history))
+		plan := thePlan(ownedAs(last.Object, faults.StateOf(history)))
 		running := plan != nil && slices.ContainsFunc(plan.Status.Executions, func(e v1alpha1.ExecutionStatus) bool {
 			return nameIn(e.JobRef) == execution && e.State == v1alpha1.ExecutionRunning
 		})
@@ -87,7 +87,7 @@ var invariants = map[string]func([]faults.Entry) string{
 		if last.Verb != watch.Deleted || !isPoint(last.Object) {
 			return ""
 		}
-		plan := thePlan(faults.StateOf(history))
+		plan := thePlan(ownedAs(last.Object, faults.StateOf(history)))
 		if plan != nil && slices.ContainsFunc(plan.Status.Executions, func(e v1alpha1.ExecutionStatus) bool {
 			return e.Target == target(last.Object) && (e.Asleep || e.State == v1alpha1.ExecutionRunning)
 		}) {
@@ -101,7 +101,7 @@ var invariants = map[string]func([]faults.Entry) string{
 			return ""
 		}
 		state := faults.StateOf(history)
-		plan := thePlan(state)
+		plan := thePlan(ownedAs(last.Object, state))
 		if plan == nil {
 			return ""
 		}
@@ -174,29 +174,26 @@ func thingIn(state faults.State, name string) *unstructured.Unstructured {
 	return nil
 }
 
-// pointOf is the restore point of a target; nil if there is none.
-func pointOf(state faults.State, name string) *corev1.ConfigMap {
+// pointsOf are the restore points of the target of an object, of each plan beside it that has that.
+func pointsOf(state faults.State, of *unstructured.Unstructured) (all []*corev1.ConfigMap) {
 	for _, u := range state.Of("ConfigMap") {
-		if isPoint(u) && target(u) == name {
-			return configMapOf(u)
+		if isPoint(u) && target(u) == target(of) && namespaceOf(u) == namespaceOf(of) {
+			all = append(all, configMapOf(u))
 		}
 	}
-	return nil
+	return all
 }
 
-// value is what the restore point of a target has kept, as JSON; empty if nothing.
-func value(state faults.State, name string) string {
-	c := pointOf(state, name)
-	if c == nil {
-		return ""
+// value is what a restore point of a thing has kept, as JSON; empty if nothing.
+func value(state faults.State, thing *unstructured.Unstructured) string {
+	for _, c := range pointsOf(state, thing) {
+		point, err := restore.Decode(c.BinaryData[runner.KeyPoint])
+		if err != nil {
+			continue
+		}
+		if resource := point.Resource(key); resource != nil && !resource.Over() && string(resource.Before) != `""` {
+			return string(resource.Before)
+		}
 	}
-	point, err := restore.Decode(c.BinaryData[runner.KeyPoint])
-	if err != nil {
-		return ""
-	}
-	resource := point.Resource(key)
-	if resource == nil || resource.Over() || string(resource.Before) == `""` {
-		return ""
-	}
-	return string(resource.Before)
+	return ""
 }

@@ -43,8 +43,18 @@ const (
 // play is the Job controller and the pods: the first Job in the ledger that has not ended comes to its end, when the
 // plan has told of all that happened before.
 func play(ctx context.Context, stage *faults.Stage, state faults.State) error {
+	for _, u := range state.Of("HibernatePlan") {
+		if err := playFor(ctx, stage, u, ownedAs(u, state)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// playFor is that for one plan.
+func playFor(ctx context.Context, stage *faults.Stage, u *unstructured.Unstructured, state faults.State) error {
 	plan := thePlan(state)
-	if plan == nil || stage.Held(runs) {
+	if plan == nil || stage.Held(runs+whose(u)) {
 		return nil
 	}
 	name := next(plan, state)
@@ -285,6 +295,9 @@ func (t *thing) WakeUp(ctx context.Context, resource restore.Resource) (executor
 	if err := json.Unmarshal(resource.Before, &value); err != nil {
 		return executor.Ending{}, err
 	}
+	if value == "" {
+		return t.leave(ctx)
+	}
 	err := t.change(ctx, func(c *corev1.ConfigMap) {
 		c.Data[keyState], c.Data[keyValue] = stateAwake, value
 		count(c, keyWakes)
@@ -293,6 +306,16 @@ func (t *thing) WakeUp(ctx context.Context, resource restore.Resource) (executor
 		return executor.Ending{State: restore.Left, Note: "it is gone"}, nil
 	}
 	return executor.Ending{State: restore.Restored}, err
+}
+
+// leave leaves it asleep as it was found, or awake as somebody has made it since.
+func (t *thing) leave(ctx context.Context) (executor.Ending, error) {
+	c := &corev1.ConfigMap{}
+	err := t.client.Get(ctx, t.at, c)
+	if err == nil && c.Data[keyState] == stateAwake {
+		return executor.Ending{State: restore.Left, Note: "somebody has woken it"}, nil
+	}
+	return executor.Ending{State: restore.Restored}, client.IgnoreNotFound(err)
 }
 
 // failure is the one of this attempt.

@@ -348,7 +348,9 @@ func schedules(windows ...[2]time.Duration) action {
 	}
 }
 
-var wake = edit(`{"spec":{"override":{"state":"Awake"}}}`)
+const awakened = `{"spec":{"override":{"state":"Awake"}}}`
+
+var wake = edit(awakened)
 
 // annotate asks for something once.
 func annotate(annotation, value string) action {
@@ -358,7 +360,7 @@ func annotate(annotation, value string) action {
 // late is longer than the first wait of a target that has failed.
 const late = time.Minute
 
-var workloads = slices.Concat(inStatus, inShards("dag", "turned", "left"), ofStrategies, ofOthers, withNamespaces)
+var workloads = slices.Concat(inStatus, inShards("dag", "turned", "left"), ofStrategies, ofOthers, withNamespaces, neighbours)
 
 // withNamespaces go with their namespace: what sleeps is gone, and what it needed is to go, which is elsewhere. The namespace
 // controller takes the kinds in any order: while it does the manager is away, to find the same every time.

@@ -20,6 +20,10 @@ import (
 
 const managerNamespace = "labkeeper-system"
 
+// neighbour is the name of a plan beside the one that a workload is about, and ofNeighbour ends the role of what belongs to it, and the
+// names of the steps that outsides do not take for it.
+const neighbour, ofNeighbour = "neighbour", " of the neighbour"
+
 // runs is when the Jobs of a workload that holds it run.
 const runs = "runs"
 
@@ -56,13 +60,7 @@ var world = faults.World{
 		{Version: "v1", Resource: "secrets"},
 		{Version: "v1", Resource: "configmaps"},
 	},
-	Run: func(u *unstructured.Unstructured) string {
-		if u.GetKind() == "HibernatePlan" || slices.Contains(besidePlans, u.GetKind()) || isThing(u) {
-			return u.GetNamespace()
-		}
-		namespace, _, _ := strings.Cut(u.GetAnnotations()[v1alpha1.AnnotationOwner], "/")
-		return namespace
-	},
+	Run:      namespaceOf,
 	Role:     role,
 	Readable: readable,
 	// A restore point outlives its plan.
@@ -83,12 +81,21 @@ var world = faults.World{
 	},
 }
 
+// namespaceOf is where the plan is that an object belongs to.
+func namespaceOf(u *unstructured.Unstructured) string {
+	if u.GetKind() == "HibernatePlan" || slices.Contains(besidePlans, u.GetKind()) || isThing(u) {
+		return u.GetNamespace()
+	}
+	namespace, _, _ := strings.Cut(u.GetAnnotations()[v1alpha1.AnnotationOwner], "/")
+	return namespace
+}
+
 // role says what an object is to its plan.
 func role(u *unstructured.Unstructured) string {
 	kind, l := u.GetKind(), u.GetLabels()
 	switch {
 	case isThing(u):
-		return "Thing " + l[v1alpha1.LabelTarget]
+		return "Thing " + l[v1alpha1.LabelTarget] + whose(u)
 	case isPoint(u):
 		kind = "RestorePoint"
 	case u.GetKind() == "RoleBinding" && u.GetNamespace() != managerNamespace:
@@ -97,7 +104,26 @@ func role(u *unstructured.Unstructured) string {
 		written, _, _ := unstructured.NestedInt64(u.Object, "revision")
 		kind = fmt.Sprintf("Shard %d", written) // of another write there may be another one at the same time
 	}
-	return strings.TrimSpace(kind + " " + l[v1alpha1.LabelTarget] + " " + l[v1alpha1.LabelOperation])
+	return strings.TrimSpace(kind+" "+l[v1alpha1.LabelTarget]+" "+l[v1alpha1.LabelOperation]) + whose(u)
+}
+
+// whose is how the roles end of what belongs to the neighbour, which has another name or is in another namespace. What both act on is
+// not its own.
+func whose(u *unstructured.Unstructured) string {
+	owner := u.GetAnnotations()[v1alpha1.AnnotationOwner]
+	if u.GetKind() == "HibernatePlan" || isThing(u) {
+		owner = u.GetNamespace() + "/" + u.GetName()
+	}
+	namespace, name, _ := strings.Cut(owner, "/")
+	if name == neighbour || u.GetLabels()[labelThing] == neighbour || strings.HasSuffix(namespace, faults.Beside) {
+		return ofNeighbour
+	}
+	return ""
+}
+
+// ownedAs is what belongs to who an object does.
+func ownedAs(u *unstructured.Unstructured, s faults.State) faults.State {
+	return slices.DeleteFunc(slices.Clone(s), func(other *unstructured.Unstructured) bool { return whose(other) != whose(u) })
 }
 
 // readable writes the point out that a restore point holds. One that cannot be read stays as it is, which is a difference.
