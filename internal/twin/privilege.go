@@ -332,6 +332,11 @@ func (p privileges) identity(spec map[string]any) {
 	groups, _, _ := unstructured.NestedSlice(spec, "securityContext", "supplementalGroups")
 	if own, found, _ := unstructured.NestedFieldNoCopy(spec, "securityContext", "fsGroup"); found {
 		groups = append(groups, own)
+		// By which the node takes what is in volumes from the group that has it, and lets this one write there.
+		p.add("the files of volumes, which are given to group %v", own)
+		if policy, _, _ := unstructured.NestedString(spec, "securityContext", "fsGroupChangePolicy"); policy != "OnRootMismatch" {
+			p.add("the files of volumes, which are given to group %v at each start", own)
+		}
 	}
 	for _, group := range groups {
 		p.add("group %v", group)

@@ -28,7 +28,7 @@ var (
 		`imagePullSecrets: [{name: registry}]`, `imagePullSecrets: [{name: db}]`,
 		`securityContext: {runAsNonRoot: true}`, `securityContext: {runAsUser: 0}`, `securityContext: {runAsUser: 1000}`, `securityContext: {seccompProfile: {type: RuntimeDefault}}`,
 		`securityContext: {seccompProfile: {type: Unconfined}}`, `securityContext: {appArmorProfile: {type: Unconfined}}`, `securityContext: {sysctls: [{name: kernel.msgmax, value: "1"}]}`,
-		`securityContext: {seLinuxOptions: {type: spc_t}}`, `securityContext: {windowsOptions: {hostProcess: true}}`, `securityContext: {supplementalGroups: [0]}`, `securityContext: {fsGroup: 7}`,
+		`securityContext: {seLinuxOptions: {type: spc_t}}`, `securityContext: {windowsOptions: {hostProcess: true}}`, `securityContext: {supplementalGroups: [0]}`, `securityContext: {fsGroup: 7}`, `securityContext: {fsGroup: 0}`,
 		`securityContext: {runAsGroup: 1000}`, `securityContext: {runAsGroup: 0}`, `securityContext: {supplementalGroupsPolicy: Strict}`, `securityContext: {appArmorProfile: {type: Localhost, localhostProfile: strict}}`,
 		`volumes: [{name: v, emptyDir: {}}]`, `volumes: [{name: v, hostPath: {path: /}}]`, `volumes: [{name: v, hostPath: {path: /var/log}}]`, `volumes: [{name: v, secret: {secretName: db}}]`,
 		`volumes: [{name: v, persistentVolumeClaim: {claimName: db}}]`, `volumes: [{name: v, persistentVolumeClaim: {claimName: db, readOnly: true}}]`,
@@ -141,6 +141,7 @@ func exceeds(t *testing.T, source, spec map[string]any) (more []string) {
 	add("root", rooted(b.Spec) && !rooted(a.Spec))
 	add("the root group", !rooted(a.Spec) && groupOfRoot(b.Spec) && !groupOfRoot(a.Spec))
 	add("groups of the image", onlyItsGroups(a.Spec) && !onlyItsGroups(b.Spec))
+	add("a group for the files of volumes", groupOfFiles(b.Spec) != "" && groupOfFiles(a.Spec) != groupOfFiles(b.Spec))
 	add("no profile", confined(a.Spec) && !confined(b.Spec))
 	add("another account", a.Spec.ServiceAccountName != b.Spec.ServiceAccountName)
 	add("another runtime", ptr.Deref(a.Spec.RuntimeClassName, "") != ptr.Deref(b.Spec.RuntimeClassName, ""))
@@ -260,6 +261,15 @@ func rooted(pod corev1.PodSpec) bool {
 func onlyItsGroups(pod corev1.PodSpec) bool {
 	all := ptr.Deref(pod.SecurityContext, corev1.PodSecurityContext{})
 	return ptr.Deref(all.SupplementalGroupsPolicy, "") == corev1.SupplementalGroupsPolicyStrict
+}
+
+// groupOfFiles is that which the node gives what is in volumes.
+func groupOfFiles(pod corev1.PodSpec) string {
+	all := ptr.Deref(pod.SecurityContext, corev1.PodSecurityContext{})
+	if all.FSGroup == nil {
+		return ""
+	}
+	return fmt.Sprint(*all.FSGroup)
 }
 
 // confined says whether a pod has a profile of AppArmor of its own.

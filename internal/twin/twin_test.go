@@ -1392,6 +1392,10 @@ func TestPrivilegesOfOthers(t *testing.T) {
 		"a profile instead of none":  {`{securityContext: {appArmorProfile: {type: Unconfined}}}`, `{securityContext: {appArmorProfile: {type: RuntimeDefault}}}`, ""},
 		"other system calls":         {`{securityContext: {seccompProfile: {type: Localhost, localhostProfile: x}}}`, `{securityContext: {seccompProfile: {type: RuntimeDefault, localhostProfile: null}}}`, "the system calls of RuntimeDefault"},
 		"fewer system calls":         {`{securityContext: {seccompProfile: {type: Unconfined}}}`, `{securityContext: {seccompProfile: {type: RuntimeDefault}}}`, ""},
+		"files of another group":     {`{securityContext: {supplementalGroups: [7]}}`, `{securityContext: {fsGroup: 7}}`, "the files of volumes, which are given to group 7"},
+		"files of the same group":    {`{securityContext: {fsGroup: 7, fsGroupChangePolicy: OnRootMismatch}}`, `{securityContext: {runAsGroup: 7}}`, ""},
+		"files of it at each start":  {`{securityContext: {fsGroup: 7, fsGroupChangePolicy: OnRootMismatch}}`, `{securityContext: {fsGroupChangePolicy: Always}}`, "the files of volumes, which are given to group 7 at each start"},
+		"files of it once":           {`{securityContext: {fsGroup: 7}}`, `{securityContext: {fsGroupChangePolicy: OnRootMismatch}}`, ""},
 		"no label of SELinux":        {`{securityContext: {seLinuxOptions: {type: x}}}`, `{securityContext: {seLinuxOptions: null}}`, "the SELinux label that the node gives"},
 	} {
 		t.Run("o3 "+name, func(t *testing.T) {
