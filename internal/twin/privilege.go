@@ -218,6 +218,9 @@ func claimed(spec map[string]any) (all []string) {
 				all = append(all, fmt.Sprintf("%s %s of a volumeClaimTemplate", field, hashOf(value)))
 			}
 		}
+		if of["storageClassName"] == "" { // of which nobody makes any
+			all = append(all, `storageClassName "" of a volumeClaimTemplate`)
+		}
 	}
 	return all
 }

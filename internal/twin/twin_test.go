@@ -1427,7 +1427,7 @@ func TestPullSecretIsNotRead(t *testing.T) {
 
 // What is on a volume of somebody else is not the twin's to read.
 func TestClaimedData(t *testing.T) {
-	for _, claim := range []string{`dataSource: {kind: PersistentVolumeClaim, name: other}`, `volumeName: pv-1`, `selector: {matchLabels: {other: "yes"}}`} {
+	for _, claim := range []string{`dataSource: {kind: PersistentVolumeClaim, name: other}`, `volumeName: pv-1`, `selector: {matchLabels: {other: "yes"}}`, `storageClassName: ""`} {
 		field, _, _ := strings.Cut(claim, ":")
 		t.Run("s3 "+field, func(t *testing.T) {
 			override := `{volumeClaimTemplates: [{metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}, ` + claim + `}}]}`
