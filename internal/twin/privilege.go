@@ -21,7 +21,7 @@ func privilegesOf(template map[string]any) privileges {
 	p := privileges{}
 	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
 	for name, value := range annotations {
-		if begins(name, granting) {
+		if grants(name) {
 			p.add("annotation %s %s", name, hashOf(value))
 		}
 	}
@@ -183,13 +183,22 @@ func without(all, have []string) []string {
 // secrets, networks, and containers that are put into them, with their images and volumes.
 var granting = []string{
 	"admission.datadoghq.com/", "akeyless/", "appmesh.k8s.aws/secretMounts", "appmesh.k8s.aws/volumeMounts", "cdi.k8s.io/", "cni.projectcalico.org/", "config.linkerd.io/debug-image", "config.linkerd.io/init-image", "config.linkerd.io/proxy-image",
-	"consul.hashicorp.com/consul-sidecar-user-volume", appArmorOf, "container.seccomp.security.alpha.kubernetes.io/", "dapr.io/", "devices.nri.io/", "iam.amazonaws.com/", "inject.istio.io/templates",
-	"instrumentation.opentelemetry.io/", "io.katacontainers.", "io.kubernetes.cri-o.", "k8s.v1.cni.cncf.io/", "keeper.security/",
-	"kuma.io/container-patches", "kuma.io/service-account-token-volume", "mounts.nri.io/",
-	"networking.gke.io/", "org.infisical.com/", "ovn.kubernetes.io/", "proxy.istio.io/config",
+	"consul.hashicorp.com/consul-sidecar-user-volume", appArmorOf, "container.seccomp.security.alpha.kubernetes.io/", "dapr.io/", "dev.gvisor.", "devices.gke.io/", "iam.amazonaws.com/", "inject.istio.io/templates",
+	"instrumentation.opentelemetry.io/", "io.containers.trace-syscall", "io.katacontainers.", "io.kubernetes.cri-o.", "k8s.ovn.org/", "k8s.v1.cni.cncf.io/", "keeper.security/",
+	"kuma.io/container-patches", "kuma.io/service-account-token-volume",
+	"networking.gke.io/", "org.infisical.com/", "org.systemd.property.", "ovn.kubernetes.io/", "proxy.istio.io/config",
 	"proxy.istio.io/overrides",
-	"seccomp.security.alpha.kubernetes.io/", "sidecar.istio.io/bootstrapOverride", "sidecar.istio.io/proxyImage", "sidecar.istio.io/userVolume",
-	"sidecar.opentelemetry.io/", "v1.multus-cni.io/", "vault.hashicorp.com/", "vault.security.banzaicloud.io/",
+	"seccomp.security.alpha.kubernetes.io/", "secrets-webhook.security.bank-vaults.io/", "sidecar.istio.io/bootstrapOverride", "sidecar.istio.io/proxyImage", "sidecar.istio.io/userVolume",
+	"sidecar.opentelemetry.io/", "spiffe.io/", "v1.multus-cni.io/", "vault.hashicorp.com/", "vault.security.banzaicloud.io/",
+}
+
+// nodes are the ends of the domains by which runtimes and plugins of nodes know their annotations, whose names need not have anything after.
+var nodes = []string{".crio.io", ".cri-o.io", ".noderesource.dev", ".nri.io"}
+
+// grants says whether pods may get more by an annotation.
+func grants(annotation string) bool {
+	domain, _, _ := strings.Cut(annotation, "/")
+	return begins(annotation, granting) || slices.ContainsFunc(nodes, func(end string) bool { return strings.HasSuffix(domain, end) })
 }
 
 // appArmorOf begins the annotation that says the AppArmor profile of a container, where no field does.
@@ -206,8 +215,8 @@ func appArmorBy(annotation string) any {
 	return nil
 }
 
-// identifying are prefixes of labels by which pods get the identity of somebody at a cloud.
-var identifying = []string{"aadpodidbinding", "azure.workload.identity/"}
+// identifying are prefixes of labels by which pods get the identity of somebody, at a cloud or at each other.
+var identifying = []string{"aadpodidbinding", "azure.workload.identity/", "spiffe.io/"}
 
 // claimed is what the volumes of a StatefulSet's spec are made of, beside new room: data that is there already.
 func claimed(spec map[string]any) (all []string) {

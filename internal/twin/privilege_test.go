@@ -555,7 +555,10 @@ func TestAnnotationsThatGrant(t *testing.T) {
 		"akeyless/inject_file": true, "keeper.security/auth-secret": true, "org.infisical.com/inject": true, "vault.hashicorp.com/agent-inject": true,
 		"networking.gke.io/interfaces": true, "ovn.kubernetes.io/logical_switch": true, "k8s.v1.cni.cncf.io/networks": true,
 		"consul.hashicorp.com/consul-sidecar-user-volume": true, "appmesh.k8s.aws/secretMounts": true, "kuma.io/container-patches": true,
-		"prometheus.io/scrape": false,
+		"devices.nri.io": true, "mounts.noderesource.dev/container.web": true, "cdi-devices.nri.io/pod": true, "devices.crio.io": true, "seccomp-profile.kubernetes.cri-o.io/web": true,
+		"org.systemd.property.SuccessAction": true, "io.containers.trace-syscall": true, "dev.gvisor.flag.network": true, "devices.gke.io/container.web": true,
+		"k8s.ovn.org/routing-namespaces": true, "spiffe.io/spiffe-id": true, "secrets-webhook.security.bank-vaults.io/vault-role": true,
+		"prometheus.io/scrape": false, "crio.io/harmless": false,
 	} {
 		of := func(value string) map[string]any {
 			return map[string]any{"metadata": map[string]any{"annotations": map[string]any{name: value}}, "spec": map[string]any{}}
