@@ -33,6 +33,7 @@ func privilegesOf(template map[string]any) privileges {
 	spec := podOf(template)
 	mounted, claims := mounts(byName(objects(spec["volumes"])), containers(spec)), byName(objects(spec["resourceClaims"]))
 	p.pod(spec, mounted)
+	p.devices(claims, spec) // which its containers have, too
 	for _, c := range containers(spec) {
 		p.context(annotations, spec, c)
 		p.container(claims, c)
