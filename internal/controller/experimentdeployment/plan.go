@@ -700,7 +700,7 @@ func (f facts) onUnready() (after time.Duration, action v1alpha1.UnreadyAction) 
 
 // untold says whether of a twin that has had its time there are no pods to be taken away, because all that there are are ready, as where a
 // quota has no room for more, or for any, or how they are is not known, because its controller has not seen what was written last and may
-// not be there: those that come, or are told of, have their own time, from then on.
+// not be there: those that come, are told of, or are ready no more have their own time, from then on.
 func (f facts) untold(state twin.State, left time.Duration) bool {
 	return (state.ReadyReplicas == state.Replicas || state.Reason == twin.ReasonNotObserved) && (left <= 0 || f.owner.Status.UnreadySince == nil)
 }
@@ -725,7 +725,7 @@ func (f facts) unready(p *Plan, state twin.State) *conditions.Step {
 		return nil // as long as its steps say; what comes after that has its own time
 	}
 	ready := state.Health == twin.Ready
-	if p.UnreadySince = f.since(p, ready); ready || state.PodsReady || f.seen.Twin.GetDeletionTimestamp() != nil || action == v1alpha1.UnreadyKeep {
+	if p.UnreadySince = f.since(p, ready); ready || f.seen.Twin.GetDeletionTimestamp() != nil || action == v1alpha1.UnreadyKeep {
 		return nil
 	}
 	left := p.UnreadySince.Add(after).Sub(f.now)

@@ -577,7 +577,7 @@ func TestUnseenIsNotUnready(t *testing.T) {
 	}
 }
 
-// a1: pods that are ready, and must be so for longer than onUnready says to be available, weaken nobody.
+// a1: pods that are ready, and must be so for longer than onUnready says to be available, weaken nobody; one that is ready no more has its time.
 func TestReadyIsNotUnready(t *testing.T) {
 	f := settled(t, newFacts(t, `{minReadySeconds: 3600}`))
 	f.seen.Twin.Object["status"].(map[string]any)["availableReplicas"] = int64(0)
@@ -588,6 +588,17 @@ func TestReadyIsNotUnready(t *testing.T) {
 		t.Errorf("it loses them: %+v", p)
 	}
 	expect(t, p, v1alpha1.ConditionTwinReady, "False", twin.ReasonProgressing)
+	f = f.written(t, p)
+	f.now = f.now.Add(time.Minute)
+	f.ready(0)
+	if p = f.plan(); p.ScaleToZero || p.Wait != defaultUnready || !p.UnreadySince.Equal(f.now) {
+		t.Errorf("when one is ready no more: %+v", p)
+	}
+	f = f.written(t, p)
+	f.now = f.now.Add(defaultUnready)
+	if p := f.plan(); !p.ScaleToZero {
+		t.Errorf("when it has not been for long: %+v", p)
+	}
 }
 
 func TestUnreadyIsKept(t *testing.T) {
