@@ -26,11 +26,12 @@
 // again: the cache may still have one that is gone, and its twin with it.
 //
 // A twin that is not ready for as long as onUnready says is scaled to zero, because its pods count for the source's
-// autoscaler and budgets: not while all of them are ready, whatever its controller is about, nor while there are none,
-// nor while its controller, which has not seen what was written last, does not tell.
+// autoscaler and budgets: not while all that there are are ready, whatever its controller is about, nor while there are
+// none, nor while its controller, which has not seen what was written last, does not tell; those that come then, or are
+// ready no more, have their own time.
 // That is recorded, with the hash of what was wanted, before it is done; another spec is tried again, and has its own
-// time, once: what the API server refuses does not begin it anew, and is not what keeps the pods. A time in which the
-// twin was not looked at does not count.
+// time, once, from when it was first looked at and again when it is written: what the API server refuses does not begin
+// it anew, and is not what keeps the pods. A time in which the twin was not looked at does not count.
 //
 // With sourcePolicy Pinned the spec of the source is kept as it is in a ControllerRevision beside the twin, made before
 // it and never changed. Where that is lost (PinLost) the twin stays as it is, and it is looked for again every five
