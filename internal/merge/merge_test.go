@@ -154,6 +154,7 @@ func TestStrategic(t *testing.T) {
 		want     any
 	}{
 		"a variable is added":       {`template: {spec: {containers: [{name: proxy, env: [{name: LOG, value: debug}]}]}}`, DeploymentLists, []string{"template", "spec", "containers", "1", "env"}, []any{map[string]any{"name": "LOG", "value": "debug"}, map[string]any{"name": "UPSTREAM", "value": "127.0.0.1:8080"}}},
+		"a variable of another":     {`template: {spec: {containers: [{name: proxy, env: [{name: URL, value: "http://$(UPSTREAM)"}], $setElementOrder/env: [{name: UPSTREAM}, {name: URL}]}]}}`, DeploymentLists, []string{"template", "spec", "containers", "1", "env"}, []any{map[string]any{"name": "UPSTREAM", "value": "127.0.0.1:8080"}, map[string]any{"name": "URL", "value": "http://$(UPSTREAM)"}}},
 		"a container goes":          {`template: {spec: {containers: [{name: proxy, $patch: delete}]}}`, StatefulSetLists, []string{"template", "spec", "containers", "1"}, nil},
 		"null deletes":              {`template: {spec: {serviceAccountName: null}}`, DeploymentLists, []string{"template", "spec", "serviceAccountName"}, nil},
 		"a list without keys":       {`template: {spec: {tolerations: []}}`, DeploymentLists, []string{"template", "spec", "tolerations"}, []any{}},
