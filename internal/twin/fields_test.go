@@ -37,11 +37,11 @@ var harmless = []string{
 	"volumes[].projected.defaultMode", "volumes[].projected.defaultUser", "volumes[].projected.sources[].configMap", "volumes[].projected.sources[].downwardAPI",
 	"volumes[].projected.sources[].secret.items", "volumes[].projected.sources[].secret.optional",
 	"volumes[].secret.defaultMode", "volumes[].secret.defaultUser", "volumes[].secret.items", "volumes[].secret.optional",
-	"volumes[].projected.sources[].serviceAccountToken.expirationSeconds", "volumes[].projected.sources[].serviceAccountToken.path", "volumes[].projected.sources[].serviceAccountToken.user",
+	"volumes[].projected.sources[].serviceAccountToken.path", "volumes[].projected.sources[].serviceAccountToken.user",
 	"volumes[].projected.sources[].clusterTrustBundle.labelSelector", "volumes[].projected.sources[].clusterTrustBundle.optional",
 	"volumes[].projected.sources[].clusterTrustBundle.path", "volumes[].projected.sources[].clusterTrustBundle.user",
 	"volumes[].projected.sources[].podCertificate.certificateChainPath", "volumes[].projected.sources[].podCertificate.credentialBundlePath", "volumes[].projected.sources[].podCertificate.keyPath",
-	"volumes[].projected.sources[].podCertificate.keyType", "volumes[].projected.sources[].podCertificate.maxExpirationSeconds", "volumes[].projected.sources[].podCertificate.user",
+	"volumes[].projected.sources[].podCertificate.keyType", "volumes[].projected.sources[].podCertificate.user",
 	// What nobody but who is privileged may ask for, or what is of no use without the field beside it.
 	"ports[].containerPort", "ports[].name", "ports[].protocol", "securityContext.seLinuxChangePolicy", "securityContext.sysctls[].value", "volumeMounts[].mountPropagation", "volumes[].hostPath.type",
 }
@@ -55,18 +55,20 @@ var special = map[string]struct {
 	values []any
 }{
 	"ports[].hostIP": {beside: `{CONTAINERS: [{name: n, ports: [{hostPort: 80}]}]}`},
-	"resourceClaims[].resourceClaimTemplateName": {beside: `{CONTAINERS: [{name: n, resources: {claims: [{name: n}]}}], resourceClaims: [{name: n}]}`},
-	"resources.claims[].name":                    {`{CONTAINERS: [{name: n}], resourceClaims: [{name: n, resourceClaimName: gpu}]}`, []any{"n"}},
-	"securityContext.capabilities.drop":          {values: []any{[]any{"ALL"}}},
-	"securityContext.fsGroupChangePolicy":        {`{securityContext: {fsGroup: 7}}`, []any{"OnRootMismatch"}},
-	"securityContext.runAsGroup":                 {beside: `{CONTAINERS: [{name: n}], securityContext: {runAsUser: 7}}`},
-	"securityContext.supplementalGroupsPolicy":   {values: []any{"Strict"}},
-	"tolerations[].effect":                       {`{tolerations: [{operator: Exists}]}`, []any{"NoSchedule", "NoExecute"}},
-	"tolerations[].key":                          {`{tolerations: [{operator: Exists}]}`, []any{"node-role.kubernetes.io/master"}},
-	"tolerations[].operator":                     {values: []any{"Exists"}},
-	"volumeMounts[].bindMountOptions":            {values: []any{[]any{"nosuid"}}},
-	"volumeMounts[].recursiveReadOnly":           {values: []any{"Enabled"}},
-	"volumes[].persistentVolumeClaim.readOnly":   {beside: `{volumes: [{name: n, persistentVolumeClaim: {claimName: c}}], CONTAINERS: [{name: n, volumeMounts: [{name: n}]}]}`},
+	"resourceClaims[].resourceClaimTemplateName":                          {beside: `{CONTAINERS: [{name: n, resources: {claims: [{name: n}]}}], resourceClaims: [{name: n}]}`},
+	"resources.claims[].name":                                             {`{CONTAINERS: [{name: n}], resourceClaims: [{name: n, resourceClaimName: gpu}]}`, []any{"n"}},
+	"securityContext.capabilities.drop":                                   {values: []any{[]any{"ALL"}}},
+	"securityContext.fsGroupChangePolicy":                                 {`{securityContext: {fsGroup: 7}}`, []any{"OnRootMismatch"}},
+	"securityContext.runAsGroup":                                          {beside: `{CONTAINERS: [{name: n}], securityContext: {runAsUser: 7}}`},
+	"securityContext.supplementalGroupsPolicy":                            {values: []any{"Strict"}},
+	"tolerations[].effect":                                                {`{tolerations: [{operator: Exists}]}`, []any{"NoSchedule", "NoExecute"}},
+	"tolerations[].key":                                                   {`{tolerations: [{operator: Exists}]}`, []any{"node-role.kubernetes.io/master"}},
+	"tolerations[].operator":                                              {values: []any{"Exists"}},
+	"volumeMounts[].bindMountOptions":                                     {values: []any{[]any{"nosuid"}}},
+	"volumeMounts[].recursiveReadOnly":                                    {values: []any{"Enabled"}},
+	"volumes[].projected.sources[].podCertificate.maxExpirationSeconds":   {values: []any{int64(86400), int64(86401)}},
+	"volumes[].projected.sources[].serviceAccountToken.expirationSeconds": {values: []any{int64(3600), int64(3601)}},
+	"volumes[].persistentVolumeClaim.readOnly":                            {beside: `{volumes: [{name: n, persistentVolumeClaim: {claimName: c}}], CONTAINERS: [{name: n, volumeMounts: [{name: n}]}]}`},
 }
 
 // around is what pods have beside the field that is looked at: something that others have, too, in a container.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -620,14 +621,25 @@ func (p privileges) projected(source map[string]any) {
 	}
 	if token, ok := source["serviceAccountToken"].(map[string]any); ok {
 		p.add("a token for audience %q", or(token["audience"]))
+		p.lasts(fmt.Sprintf("a token for audience %q", or(token["audience"])), token["expirationSeconds"], time.Hour)
 	}
 	for _, kind := range []string{"clusterTrustBundle", "podCertificate"} {
 		if of, ok := source[kind].(map[string]any); ok {
 			p.add("%s %v%v", kind, or(of["name"]), or(of["signerName"]))
+			p.lasts(fmt.Sprintf("%s %v", kind, or(of["signerName"])), of["maxExpirationSeconds"], 24*time.Hour)
 			if told := of["userAnnotations"]; told != nil { // by which the signer may choose what the certificate is for
 				p.add("%s %v with userAnnotations %s", kind, or(of["signerName"]), hashOf(told))
 			}
 		}
+	}
+}
+
+// lasts is how long something can be used that nobody takes back: others than the API server take a token, or a certificate, also when the
+// pod is gone. One that lasts no longer than by default is no more, and times are told apart by doubling.
+func (p privileges) lasts(what string, seconds any, byDefault time.Duration) {
+	most, _ := seconds.(int64)
+	for n := int64(byDefault.Seconds()); n > 0 && n < most; n *= 2 {
+		p.add("%s for more than %d s", what, n)
 	}
 }
 

@@ -574,6 +574,25 @@ func TestAnnotationsThatGrant(t *testing.T) {
 	}
 }
 
+// A token that others than the API server take can be used as long as it lasts, also when its pod is gone.
+func TestTokensThatLast(t *testing.T) {
+	template := func(seconds string) map[string]any {
+		return map[string]any{"spec": object(t, `{volumes: [{name: v, projected: {sources: [{serviceAccountToken: {audience: cloud, path: t`+seconds+`}}]}}]}`)}
+	}
+	const hour, day, year, ever = `, expirationSeconds: 3600`, `, expirationSeconds: 86400`, `, expirationSeconds: 31536000`, `, expirationSeconds: 9223372036854775807`
+	for _, test := range []struct {
+		source, twin string
+		more         bool
+	}{
+		{``, hour, false}, {hour, ``, false}, {day, hour, false}, {day, day, false}, {year, day, false}, {ever, year, false},
+		{``, day, true}, {hour, day, true}, {day, year, true}, {year, ever, true},
+	} {
+		if more := Exceeding(template(test.source), template(test.twin)); (len(more) > 0) != test.more {
+			t.Errorf("%q beside %q: the twin has %q", test.twin, test.source, more)
+		}
+	}
+}
+
 // A certificate may be for whatever its signer is told, which Kubernetes does not look at.
 func TestCertificatesOfPods(t *testing.T) {
 	template := func(rest string) map[string]any {
