@@ -137,7 +137,7 @@ func (s *scope) attempts(ctx context.Context) error {
 	errs := inParallel(ctx, s, made, func(l *launched) error { return s.launch(ctx, l) })
 	for i, err := range errs {
 		e := made[i].execution
-		if err == nil || !s.final(ctx, e, err) {
+		if err == nil || !s.final(ctx, s.triedSince(e), err) {
 			continue
 		}
 		end(e, outcome{message: kube.Message(err), unmade: made[i].point == nil, checksum: left(e, made[i].point)}, s.plan.program.retries(), s.now)
@@ -202,7 +202,7 @@ func (s *scope) launch(ctx context.Context, l *launched) error {
 	if err != nil {
 		return err
 	}
-	s.recorded.Remove(a.name())
+	s.beginsToMake(a.name())
 	begun := l.point != nil && l.point.Annotations[runner.AnnotationExecution] == a.name().Name
 	if other := a.other(l.point); other != "" && !begun {
 		return &problem{message: "Its restore point is " + other}
@@ -256,7 +256,7 @@ func (s *scope) provideAll(ctx context.Context, a attempt, helpers []client.Obje
 			continue
 		}
 		granted := o.GetNamespace() != a.namespace && o.GetNamespace() != ""
-		if !granted || a.execution.Operation != v1alpha1.OperationWakeUp || !s.final(ctx, a.execution, err) {
+		if !granted || a.execution.Operation != v1alpha1.OperationWakeUp || !s.final(ctx, a.execution.StartedAt.Time, err) {
 			return err
 		}
 		s.made.Add(refusal(s.asMade(o)), err)
@@ -290,9 +290,26 @@ func (s *scope) refused(namespaces []string, attempt string) string {
 	return strings.Join(all, "; ")
 }
 
+// beginsToMake notes that something of an attempt may be made from now on, and since when it is tried, where nobody has before.
+func (s *scope) beginsToMake(attempt types.NamespacedName) {
+	if _, untouched := s.recorded.Get(attempt); untouched {
+		s.recorded.Remove(attempt)
+		s.tried.Add(attempt, s.now)
+	}
+}
+
+// triedSince is since when the Job of an attempt is tried to be made, which is late where many were recorded together; where that is not
+// known, since it was recorded.
+func (s *scope) triedSince(e *execution) time.Time {
+	if at, known := s.tried.Get(s.names().in(name(e.JobRef))); known {
+		return at.(time.Time)
+	}
+	return e.StartedAt.Time
+}
+
 // final says whether what keeps an attempt from being made lasts, or has lasted long enough.
-func (s *scope) final(ctx context.Context, e *execution, err error) bool {
-	return !kube.Conflict(err) && ctx.Err() == nil && (lasts(err) || s.now.Sub(e.StartedAt.Time) >= patience)
+func (s *scope) final(ctx context.Context, since time.Time, err error) bool {
+	return !kube.Conflict(err) && ctx.Err() == nil && (lasts(err) || s.now.Sub(since) >= patience)
 }
 
 // provide makes what an attempt needs, which is known by its UID until it is taken away.

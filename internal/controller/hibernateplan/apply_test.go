@@ -79,7 +79,7 @@ func launch(t *testing.T, refusal error, age time.Duration) (*scope, error) {
 		},
 	}).Build()
 	s := &scope{
-		Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system", Image: "runner", Executors: registry, MaxConcurrentReconciles: 4}, revisions: lru.New(1), made: lru.New(9), permitted: lru.New(9), recorded: lru.New(9)},
+		Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system", Image: "runner", Executors: registry, MaxConcurrentReconciles: 4}, revisions: lru.New(1), made: lru.New(9), permitted: lru.New(9), recorded: lru.New(9), tried: lru.New(9)},
 		owner:      plan, now: noon.Add(age), points: map[string]*corev1.ConfigMap{},
 	}
 	cycle := resolve(plan.Spec)
@@ -125,6 +125,52 @@ func TestJobThatCannotBeMade(t *testing.T) {
 	}
 }
 
+// An attempt that was recorded with many others, and has its turn when those have had theirs, has as much time as the first of them: one
+// error that may pass is no reason to count it.
+func TestJobThatIsMadeLate(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, perPass+5)
+	plan.Finalizers, plan.Spec.Behavior.Retries = []string{v1alpha1.Finalizer}, ptr.To[int32](0)
+	plan.Spec.Execution.Strategy.MaxConcurrency = nil
+	plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideHibernated}
+	r, c := newReconciler(t, plan)
+	r = fresh(c, c, r.Options)
+	clock, last := r.Options.Clock.(*clocktesting.FakePassiveClock), plan.Spec.Targets[perPass+4].Name
+	busy := apierrors.NewTooManyRequests("it has too much to do", 1)
+	r.Live = interceptor.NewClient(c, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if o.GetObjectKind().GroupVersionKind() == jobGVK && o.GetLabels()[v1alpha1.LabelTarget] == last {
+			return busy
+		}
+		return c.Create(ctx, o, opts...)
+	}})
+	look := func() (*execution, error) {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); err != nil {
+			t.Fatal(err)
+		}
+		_, err := r.Reconcile(t.Context(), plan)
+		return &plan.Status.Executions[perPass+4], errors.Join(err, c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan))
+	}
+	refused := 0
+	for range 6 {
+		e, err := look()
+		if !running(e) {
+			t.Fatalf("it has failed at once: %+v, %v", e, err)
+		}
+		if errors.Is(err, busy) {
+			refused++
+			break
+		}
+		clock.SetTime(clock.Now().Add(patience))
+	}
+	clock.SetTime(clock.Now().Add(patience - time.Second))
+	if e, err := look(); !running(e) || refused == 0 {
+		t.Fatalf("it has failed before its time, or was never tried: %+v, %v", e, err)
+	}
+	clock.SetTime(clock.Now().Add(time.Second))
+	if e, err := look(); !failed(e) {
+		t.Errorf("it has not failed: %+v, %v", e, err)
+	}
+}
+
 // Attempts that wait for the pods of Jobs that somebody has deleted keep nobody from being looked at.
 func TestHeldKeepNobody(t *testing.T) {
 	plan, n := attempting(v1alpha1.OperationShutdown, targetNames(perPass+1)...)
@@ -136,7 +182,7 @@ func TestHeldKeepNobody(t *testing.T) {
 			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: job, Labels: map[string]string{batchv1.JobNameLabel: job}}})
 	}
 	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).Build()
-	s := &scope{Reconciler: &Reconciler{Client: c, Live: c, made: lru.New(9), permitted: lru.New(9), recorded: lru.New(9), Options: Options{Namespace: "system"}}, owner: plan, now: noon}
+	s := &scope{Reconciler: &Reconciler{Client: c, Live: c, made: lru.New(9), permitted: lru.New(9), recorded: lru.New(9), tried: lru.New(9), Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 	if err := s.observeAttempts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +248,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*Reconciler, client.
 		WithIndex(&v1alpha1.ScheduleException{}, indexPlan, func(e client.Object) []string { return []string{e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name} }).
 		WithIndex(kube.Empty(jobGVK), indexOwner, func(job client.Object) []string { return []string{job.GetAnnotations()[v1alpha1.AnnotationOwner]} }).Build()
 	return &Reconciler{
-		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(9), lonely: lru.New(9), shards: lru.New(99), made: lru.New(99), permitted: lru.New(99), prepared: lru.New(9), tidied: lru.New(9), doubted: lru.New(9), paced: lru.New(9), recorded: lru.New(9),
+		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(9), lonely: lru.New(9), shards: lru.New(99), made: lru.New(99), permitted: lru.New(99), prepared: lru.New(9), tidied: lru.New(9), doubted: lru.New(9), paced: lru.New(9), recorded: lru.New(9), tried: lru.New(9),
 		Options: Options{Namespace: "system", Image: "runner", PullSecrets: []string{"mirror"}, Executors: registry, MaxConcurrentReconciles: 4, LedgerInStatus: DefaultLedgerInStatus, Clock: clocktesting.NewFakePassiveClock(noon)},
 	}, c
 }

@@ -107,6 +107,7 @@ type Reconciler struct {
 	made      *lru.Cache  // types.UID of what attempts need, by made, and errors by refusal
 	paced     *lru.Cache  // time.Time when the ledger of a plan was written last, by its UID
 	slots     *kube.Slots // of attempts, of all plans
+	tried     *lru.Cache  // time.Time when this manager has first tried to make the Job of an attempt that it has recorded, by its name
 	rooms     *rooms
 	recorded  *lru.Cache // names of Jobs that this manager has recorded and begun to make nothing of
 	// asked are lists of exceptions that are under way, by namespace: a thousand plans may begin at one minute, and each
@@ -297,7 +298,7 @@ func fresh(c, live client.Client, o Options) *Reconciler {
 	return &Reconciler{
 		Client: c, Live: live, Recorder: kube.Silence, Options: o, told: kube.NewTold(), slots: kube.NewSlots(waiting*o.MaxConcurrentReconciles, long),
 		revisions: lru.New(1024), lonely: lru.New(8192), shards: lru.New(512), made: lru.New(maxMade), permitted: lru.New(maxMade), prepared: lru.New(8192), tidied: lru.New(8192), doubted: lru.New(8192),
-		paced: lru.New(8192), recorded: lru.New(maxMade), rooms: newRooms(o.Runners),
+		paced: lru.New(8192), recorded: lru.New(maxMade), tried: lru.New(maxMade), rooms: newRooms(o.Runners),
 	}
 }
 

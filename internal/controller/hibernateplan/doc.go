@@ -82,7 +82,7 @@
 //     every 10 min all the same.
 //   - A Job cannot be made (a connector is not ready, a grant was taken back, the API server refuses it as invalid):
 //     the same. What may pass (a quota, rights that come late, an API server that is busy) is that only after two
-//     minutes.
+//     minutes, of each attempt: of many that were recorded together the last are tried late.
 //   - Credentials of a connector have expired, or its cluster has not answered: the same, and all that may be tried may
 //     have failed before anybody has put that right. When the connector is ready again, or has other credentials than the
 //     last attempt had, what has failed behind it is tried again at once, and as often as at first, also what was to be

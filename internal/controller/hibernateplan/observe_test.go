@@ -413,7 +413,7 @@ func TestMoreThanOnePass(t *testing.T) {
 		}
 	}
 	c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
-	s := &scope{Reconciler: &Reconciler{Client: c, Live: c, made: lru.New(9), permitted: lru.New(9), recorded: lru.New(9), Options: Options{Namespace: "system"}}, owner: plan, now: noon}
+	s := &scope{Reconciler: &Reconciler{Client: c, Live: c, made: lru.New(9), permitted: lru.New(9), recorded: lru.New(9), tried: lru.New(9), Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 	if err := s.observeAttempts(t.Context()); err != nil {
 		t.Fatal(err)
 	}
