@@ -36,8 +36,8 @@
 //     when the plan does; where somebody has taken the finalizer off the plan, it stays as that does.
 //   - a ControllerRevision for each cycle: the plan as the cycle began with it, which its wake-up goes by.
 //   - ControllerRevisions with the ledger, where that is too long for the status.
-//   - a ConfigMap with the last logs of each target. That of one that was taken out goes with the first cycle that the
-//     target has no part in.
+//   - a ConfigMap with the last logs of each target, those of a plan in some 32 MiB, so that one of many targets has
+//     their ends only. That of a target that was taken out goes with the first cycle that it has no part in.
 //
 // RoleBindings in the namespaces of targets and ClusterRoleBindings are bound to the one ClusterRole of an executor.
 //

@@ -22,6 +22,10 @@ const (
 	// maxLog is how much of a log is kept, from its end, in bytes, and maxLogs how many of a target.
 	maxLog  = 64 << 10
 	maxLogs = 6
+	// minLog is how much of one is kept in any case, and planLogs how much of all of a plan, where that is more: what keeps them keeps
+	// everything else, too, and no quota of those who write plans.
+	minLog   = 1 << 10
+	planLogs = 32 << 20
 	// logTimeout is how long a log is waited for: the node of a pod may be gone.
 	logTimeout = 3 * time.Second
 )
@@ -54,7 +58,7 @@ func (s *scope) keepLog(ctx context.Context, e *execution, pod *corev1.Pod) (str
 		return "", err
 	}
 	defer stream.Close()
-	text := &tail{}
+	text := &tail{most: mostOf(len(s.owner.Spec.Targets))}
 	if _, err := io.Copy(text, stream); err != nil {
 		return "", err
 	}
@@ -82,14 +86,18 @@ func (s *scope) keepLog(ctx context.Context, e *execution, pod *corev1.Pod) (str
 // tail is the end of what is written to it: a kubelet that is asked for so many bytes of the last lines leaves the very
 // last ones out.
 type tail struct {
+	most int
 	kept []byte
 	cut  bool
 }
 
+// mostOf is how much of a log is kept of a plan of so many targets.
+func mostOf(targets int) int { return max(minLog, min(maxLog, planLogs/maxLogs/max(1, targets))) }
+
 // Write takes everything.
 func (t *tail) Write(p []byte) (int, error) {
 	t.kept = append(t.kept, p...)
-	if more := len(t.kept) - maxLog; more > 0 {
+	if more := len(t.kept) - t.most; more > 0 {
 		t.kept, t.cut = t.kept[more:], true
 	}
 	return len(p), nil

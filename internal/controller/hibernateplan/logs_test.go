@@ -59,4 +59,26 @@ func TestEndOfALog(t *testing.T) {
 	}
 }
 
+// Of a plan of many targets less of each log is kept, so that all logs of one have their room, and at least what says why a runner could
+// not. Those of a plan of some have all.
+func TestLogsOfAPlan(t *testing.T) {
+	for targets, want := range map[int]int{0: maxLog, 1: maxLog, 80: maxLog, 2000: 2796, 10_000: minLog} {
+		if got := mostOf(targets); got != want {
+			t.Errorf("of %d targets are kept %d bytes of a log, want %d", targets, got, want)
+		}
+		if all := targets * maxLogs * mostOf(targets); all > planLogs && mostOf(targets) > minLog {
+			t.Errorf("all logs of %d targets have %d bytes", targets, all)
+		}
+		kept := &tail{most: mostOf(targets)}
+		for i := range 1000 {
+			if _, err := kept.Write([]byte(logLine(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := kept.String(); len(got) > want || len(got) < want-2*len(logLine(0)) || !strings.HasSuffix(got, logLine(999)) {
+			t.Errorf("of %d targets %d bytes of a log are kept: …%s", targets, len(got), got[max(0, len(got)-20):])
+		}
+	}
+}
+
 func logLine(n int) string { return fmt.Sprintf("%06d ü%s\n", n, strings.Repeat("x", 190)) }
