@@ -43,6 +43,11 @@ for name; do
 		ldflags="-X github.com/argoproj/argo-cd/v3/common.version=$(pinned argocd github.com/argoproj/argo-cd/v3)"
 		build argocd argocd ./argocd
 		;;
+	capi)
+		ldflags="-X sigs.k8s.io/cluster-api/version.gitVersion=$(pinned capi sigs.k8s.io/cluster-api)"
+		build capi capi sigs.k8s.io/cluster-api
+		build capi-dev capi sigs.k8s.io/cluster-api/test/infrastructure/docker
+		;;
 	keda)
 		ldflags="-X github.com/kedacore/keda/v2/version.Version=$(pinned keda github.com/kedacore/keda/v2)"
 		build keda keda github.com/kedacore/keda/v2/cmd/operator

@@ -144,8 +144,8 @@ type stage struct {
 	kubeconfig string
 	// endpoint is where clusters are, if not at clusterEndpoint.
 	endpoint string
-	// deployed: Argo CD itself deploys there, and nobody plays it.
-	deployed bool
+	// deployed: Argo CD itself deploys there, and nobody plays it. provisioned: Cluster API makes clusters.
+	deployed, provisioned bool
 	// onWrite is told the number of the manager's writes that have been seen.
 	onWrite func(n int)
 
@@ -219,6 +219,7 @@ func (s *stage) play(u *unstructured.Unstructured) {
 	var err error
 	switch kind := u.GetKind(); {
 	case s.deployed && (kind == "Application" || kind == "Secret"):
+	case s.provisioned && kind == "Cluster":
 	case kind == "GKECluster":
 		err = s.playCrossplane(u)
 	case kind == "Cluster": // those of Arlon are not watched: a test plays their reconciler
