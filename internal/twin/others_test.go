@@ -40,6 +40,9 @@ func TestMorePrivilegesOfOthers(t *testing.T) {
 		"a group by a label":       {``, hardened, `{template: {metadata: {labels: {kueue.x-k8s.io/pod-group-name: other}}}}`},
 		"hostIP":                   {``, one(`ports: [{containerPort: 80, hostPort: 80, hostIP: 127.0.0.1}]`), over(one(`ports: [{containerPort: 80, hostPort: 80}]`))},
 		"claim of a template":      {``, one(`resources: {claims: [{name: gpu}]}`) + `, resourceClaims: [{name: gpu, resourceClaimTemplateName: gpus}]`, over(`resourceClaims: [{name: gpu, resourceClaimName: gpus}]`)},
+		"CRI-O's users lost":       {`, annotations: {io.kubernetes.cri-o.userns-mode: auto}`, hardened, `{template: {metadata: {annotations: {io.kubernetes.cri-o.userns-mode: null}}}}`},
+		"annotations replaced":     {`, annotations: {io.kubernetes.cri-o.userns-mode: auto}`, hardened, `{template: {metadata: {annotations: null}}}`},
+		"another of Kata":          {`, annotations: {io.katacontainers.config.runtime.disable_guest_seccomp: "false"}`, hardened, `{template: {metadata: {annotations: {io.katacontainers.config.runtime.disable_guest_seccomp: "true"}}}}`},
 		"control plane of RKE2":    {``, hardened, over(`tolerations: [{key: CriticalAddonsOnly, operator: Exists}]`)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,6 +52,19 @@ func TestMorePrivilegesOfOthers(t *testing.T) {
 				refused(t, err, "")
 			}
 		})
+	}
+}
+
+// What keeps the pods of a source apart from their nodes does so with its twin's.
+func TestIsolatedAsItsSource(t *testing.T) {
+	const mode = "io.kubernetes.cri-o.userns-mode"
+	twin, err := withOverride(t, `, annotations: {`+mode+`: auto, example.com/other: x}`, hardened, `{template: {metadata: {annotations: {a: b}}}}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	annotations, _, _ := unstructured.NestedStringMap(twin.Object.Object, "spec", "template", "metadata", "annotations")
+	if len(annotations) != 2 || annotations[mode] != "auto" || annotations["a"] != "b" {
+		t.Errorf("its annotations are %v", annotations)
 	}
 }
 

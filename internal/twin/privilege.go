@@ -71,7 +71,7 @@ func metadataOf(path string) (kind, name string, is bool) {
 // Exceeding are the privileges of a twin's template that its source's does not have: its pods, or, as what a process does
 // with a file, a capability, or a device depends on the user that it is, any one container beside each of the source's.
 func Exceeding(source, twin map[string]any) []string {
-	if more := privilegesOf(source).without(Privileges(twin)); len(more) > 0 {
+	if more := slices.Concat(privilegesOf(source).without(Privileges(twin)), exposed(source, twin)); len(more) > 0 {
 		return more
 	}
 	var more []string
@@ -201,6 +201,21 @@ var nodes = []string{".crio.io", ".cri-o.io", ".noderesource.dev", ".nri.io"}
 func grants(annotation string) bool {
 	domain, _, _ := strings.Cut(annotation, "/")
 	return begins(annotation, granting) || slices.ContainsFunc(nodes, func(end string) bool { return strings.HasSuffix(domain, end) })
+}
+
+// isolating are prefixes of annotations by which runtimes keep pods apart from their nodes. Of two nobody can tell which does so better.
+var isolating = []string{"dev.gvisor.", "io.katacontainers.", "io.kubernetes.cri-o.", "seccomp-profile.crio.io", "seccomp-profile.kubernetes.cri-o.io", "userns-mode.crio.io"}
+
+// exposed is what pods of a twin do not say of that, and those of its source do.
+func exposed(source, twin map[string]any) (all []string) {
+	theirs, _, _ := unstructured.NestedStringMap(source, "metadata", "annotations")
+	mine, _, _ := unstructured.NestedStringMap(twin, "metadata", "annotations")
+	for _, name := range slices.Sorted(maps.Keys(theirs)) {
+		if _, has := mine[name]; !has && begins(name, isolating) {
+			all = append(all, "no annotation "+name)
+		}
+	}
+	return all
 }
 
 // appArmorOf begins the annotation that says the AppArmor profile of a container, where no field does.

@@ -404,7 +404,7 @@ func sanitiseTemplate(template map[string]any, prefixes []string) map[string]any
 	}
 	metadata := map[string]any{"labels": labels}
 	annotations, _, _ := unstructured.NestedStringMap(template, "metadata", "annotations")
-	kept := copied(annotations, annotationsOfPods, prefixes)
+	kept := copied(annotations, annotationsOfPods, isolating, prefixes)
 	for _, name := range annotationsRead(template) {
 		if value, there := annotations[name]; there && copies(name, []string{name}) {
 			kept[name] = value
