@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -120,7 +121,7 @@ func (p providers) controlPlane(ctx context.Context, u *unstructured.Unstructure
 	if len(u.GetFinalizers()) == 0 {
 		return p.merge(ctx, u, map[string]any{"metadata": map[string]any{"finalizers": []string{providerFinalizer}}})
 	}
-	if err := p.credentials(ctx, u, capi.ReadCluster(cluster).Endpoint); err != nil {
+	if err := errors.Join(p.ownTemplate(ctx, u, cluster), p.credentials(ctx, u, capi.ReadCluster(cluster).Endpoint)); err != nil {
 		return err
 	}
 	version, _, _ := unstructured.NestedString(u.Object, "spec", "version")
@@ -147,6 +148,10 @@ func (p providers) controlPlane(ctx context.Context, u *unstructured.Unstructure
 	}
 	if len(up) > 0 && !p.held(u.GetNamespace()) {
 		status["bootstrapped"], status["initialized"], status["ready"] = true, true, true
+	} else if !boolean(u, "status", "initialized") {
+		status["conditions"] = []any{map[string]any{
+			"type": "Available", "status": "False", "reason": "WaitingForTalosBoot", "severity": "Info", "message": "no machine has booted", "lastTransitionTime": u.GetCreationTimestamp(),
+		}}
 	}
 	return p.merge(ctx, u, map[string]any{"status": status}, "status")
 }
@@ -172,12 +177,28 @@ func (p providers) takeDown(ctx context.Context, u *unstructured.Unstructured, m
 	return p.merge(ctx, u, map[string]any{"metadata": map[string]any{"finalizers": nil}})
 }
 
-// machine makes one of a control plane.
-func (p providers) machine(ctx context.Context, u *unstructured.Unstructured, version string) error {
+// template is that of the machines of a control plane.
+func (p providers) template(ctx context.Context, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	ref, _, _ := unstructured.NestedStringMap(u.Object, "spec", "infrastructureTemplate")
 	template := &unstructured.Unstructured{}
 	template.SetGroupVersionKind(schema.FromAPIVersionAndKind(ref["apiVersion"], ref["kind"]))
-	if err := p.client.Get(ctx, client.ObjectKey{Namespace: u.GetNamespace(), Name: ref["name"]}, template); err != nil {
+	return template, p.client.Get(ctx, client.ObjectKey{Namespace: u.GetNamespace(), Name: ref["name"]}, template)
+}
+
+// ownTemplate makes it the property of the Cluster.
+func (p providers) ownTemplate(ctx context.Context, u, cluster *unstructured.Unstructured) error {
+	template, err := p.template(ctx, u)
+	if err != nil || len(template.GetOwnerReferences()) > 0 {
+		return err
+	}
+	owner := metav1.OwnerReference{APIVersion: cluster.GetAPIVersion(), Kind: cluster.GetKind(), Name: cluster.GetName(), UID: cluster.GetUID()}
+	return p.merge(ctx, template, map[string]any{"metadata": map[string]any{"ownerReferences": []metav1.OwnerReference{owner}}})
+}
+
+// machine makes one of a control plane.
+func (p providers) machine(ctx context.Context, u *unstructured.Unstructured, version string) error {
+	template, err := p.template(ctx, u)
+	if err != nil {
 		return err
 	}
 	name := u.GetName() + "-" + utilrand.String(5)

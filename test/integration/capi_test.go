@@ -402,6 +402,26 @@ var _ = Describe("Cluster API itself", Label("capi"), Ordered, ContinueOnFailure
 		s.nothingLeft(e)
 	})
 
+	It("waits for a control plane that takes the place of another", func(ctx SpecContext) {
+		s, e := onTalos(ctx, "v1beta2", "", workflowEnds)
+		s.create(e)
+		s.reaches(e, v1alpha1.PhaseRunning)
+		planes, key := madeOf[4], s.claim(e, "app")
+		before := s.object(planes, key).GetUID()
+		s.hold(clusterReady)
+		hub.kubectl(ctx, "-n", s.namespace, "delete", "taloscontrolplanes", key.Name)
+		Eventually(func(g Gomega) {
+			uid := hub.kubectl(ctx, "-n", s.namespace, "get", "taloscontrolplanes", key.Name, "--ignore-not-found", "-o", "jsonpath={.metadata.uid}")
+			g.Expect(uid).NotTo(Or(BeEmpty(), Equal(string(before))))
+		}).Should(Succeed())
+		s.says(e, v1alpha1.ConditionClustersReady, v1alpha1.ReasonClusterProvisioning, "no machine has booted")
+		Consistently(func() v1alpha1.TargetState { return s.get(e).Status.Targets[0].State }).WithTimeout(3 * time.Second).Should(Equal(v1alpha1.TargetProvisioning))
+		s.release()
+		s.reaches(e, v1alpha1.PhaseComplete)
+		s.delete(e)
+		s.nothingLeft(e)
+	})
+
 	It("makes a virtual cluster, and takes it down", func(ctx SpecContext) {
 		s := hub.newStage()
 		s.provisioned = true

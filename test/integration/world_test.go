@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/capi"
 	"github.com/labkeeper/labkeeper/test/env"
 )
 
@@ -286,7 +287,7 @@ func (s *stage) playClusterAPI(u *unstructured.Unstructured) error {
 	if endpoint, _, _ := unstructured.NestedString(u.Object, "spec", "controlPlaneEndpoint", "host"); endpoint == "" {
 		return s.patch(clusters, u, map[string]any{"spec": map[string]any{"controlPlaneEndpoint": map[string]any{"host": clusterEndpoint, "port": 443}}})
 	}
-	if err := s.readyVCluster(u); err != nil {
+	if err := s.readyControlPlane(u); err != nil {
 		return err
 	}
 	return s.patch(clusters, u, map[string]any{"status": map[string]any{
@@ -294,17 +295,21 @@ func (s *stage) playClusterAPI(u *unstructured.Unstructured) error {
 	}}, "status")
 }
 
-// readyVCluster is the provider of virtual clusters.
-func (s *stage) readyVCluster(u *unstructured.Unstructured) error {
-	if kind, _, _ := unstructured.NestedString(u.Object, "spec", "infrastructureRef", "kind"); kind != "VCluster" {
+// readyControlPlane is the provider of control planes.
+func (s *stage) readyControlPlane(u *unstructured.Unstructured) error {
+	controlPlane, ready := &unstructured.Unstructured{}, `{"status":{"initialized":true}}`
+	switch kind, _, _ := unstructured.NestedString(u.Object, "spec", "controlPlaneRef", "kind"); kind {
+	case "VCluster":
+		controlPlane.SetGroupVersionKind(capi.VClusterGVK)
+		ready = `{"status":{"ready":true}}`
+	case "TalosControlPlane":
+		controlPlane.SetGroupVersionKind(capi.TalosControlPlaneGVK)
+	default:
 		return nil
 	}
-	vcluster := &unstructured.Unstructured{}
-	vcluster.SetGroupVersionKind(schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Kind: "VCluster"})
-	vcluster.SetNamespace(u.GetNamespace())
-	vcluster.SetName(u.GetName())
-	ready := client.RawPatch(types.MergePatchType, []byte(`{"status":{"ready":true}}`))
-	return s.client.Status().Patch(s.world.ctx, vcluster, ready)
+	controlPlane.SetNamespace(u.GetNamespace())
+	controlPlane.SetName(u.GetName())
+	return s.client.Status().Patch(s.world.ctx, controlPlane, client.RawPatch(types.MergePatchType, []byte(ready)))
 }
 
 // connect leaves the kubeconfig where a composition leaves it.

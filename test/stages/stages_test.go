@@ -86,6 +86,12 @@ spec:
   controlPlaneRef: {apiGroup: controlplane.cluster.x-k8s.io, kind: TalosControlPlane, name: t1}
   infrastructureRef: {apiGroup: infrastructure.cluster.x-k8s.io, kind: DockerCluster, name: t1}
 `
+	controlPlaneManifest = `
+apiVersion: controlplane.cluster.x-k8s.io/v1alpha3
+kind: TalosControlPlane
+metadata: {name: t1}
+spec: {version: v1.34.1, infrastructureTemplate: {kind: DockerMachineTemplate, name: t1}, controlPlaneConfig: {controlplane: {generateType: controlplane}}}
+`
 	workflowManifest = `
 apiVersion: argoproj.io/v1alpha1
 kind: Workflow
@@ -106,12 +112,13 @@ spec:
 )
 
 var (
-	referred     = schema.GroupVersionResource{Group: "core.arlon.io", Version: "v1", Resource: "clusters"}
-	clusters     = schema.GroupVersionResource{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "clusters"}
-	vclusters    = schema.GroupVersionResource{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Resource: "vclusters"}
-	claims       = schema.GroupVersionResource{Group: "illm.io", Version: "v1alpha1", Resource: "gkeclusters"}
-	applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
-	workflows    = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "workflows"}
+	referred      = schema.GroupVersionResource{Group: "core.arlon.io", Version: "v1", Resource: "clusters"}
+	clusters      = schema.GroupVersionResource{Group: "cluster.x-k8s.io", Version: "v1beta2", Resource: "clusters"}
+	controlPlanes = schema.GroupVersionResource{Group: "controlplane.cluster.x-k8s.io", Version: "v1alpha3", Resource: "taloscontrolplanes"}
+	vclusters     = schema.GroupVersionResource{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Resource: "vclusters"}
+	claims        = schema.GroupVersionResource{Group: "illm.io", Version: "v1alpha1", Resource: "gkeclusters"}
+	applications  = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
+	workflows     = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "workflows"}
 )
 
 // world is a control plane with the outside kinds and an object of each.
@@ -145,6 +152,7 @@ func newWorld(t *testing.T, faults ...string) world {
 	w.apply(clusterManifest)
 	w.apply(vclusterManifest)
 	w.apply(machinesManifest)
+	w.apply(controlPlaneManifest)
 	w.apply(arlonManifest)
 	w.apply(applicationManifest)
 	w.apply(hubApplicationManifest)
@@ -215,6 +223,7 @@ func TestNormal(t *testing.T) {
 	w.checkConnection("crossplane-system", "c1-x7k2p-cluster-conn", "kubeconfig", "https://"+text("status", "endpoint")(claim))
 
 	w.await(vclusters, "v1", "true", flag("status", "ready"))
+	w.await(controlPlanes, "t1", "true", flag("status", "initialized"))
 	cluster := w.await(clusters, "v1", "true", flag("status", "initialization", "controlPlaneInitialized"))
 	w.checkConnection("default", "v1-kubeconfig", "value", "https://"+text("spec", "controlPlaneEndpoint", "host")(cluster)+":443")
 

@@ -67,9 +67,10 @@
 // property of the clusters that use them, and they go with the last. The copies are of kinds that cannot be watched:
 // they are looked for in every pass, and every minute, until the cluster is up, written once and never changed, and
 // listed when the cluster is gone. Before that nothing of it but the Cluster is deleted, however long it takes, because
-// machines cannot go without what they are made on. A template that is changed later concerns the clusters that come
-// later. Who writes one says what the address of the cluster is, which Workflows get: a host that is neither an IP
-// address nor a name is none, and such a cluster is not registered.
+// machines cannot go without what they are made on. A control plane that takes the place of another is waited for: what
+// the Cluster says of it once it says for good. A template that is changed later concerns the clusters that come later.
+// Who writes one says what the address of the cluster is, which Workflows get: a host that is neither an IP address nor
+// a name is none, and such a cluster is not registered.
 //
 // An existing target's cluster is there already: the kubeconfig that the user names is registered, and nothing is made
 // or deleted. It may be others' too, so the namespace has such a name there, and stays, because the manager

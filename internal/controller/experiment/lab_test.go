@@ -480,9 +480,11 @@ func (l *lab) readyCluster(cluster *unstructured.Unstructured) bool {
 	_ = unstructured.SetNestedMap(cluster.Object, map[string]any{"host": "203.0.113.10", "port": int64(443)}, "spec", "controlPlaneEndpoint")
 	_ = unstructured.SetNestedMap(cluster.Object, map[string]any{"infrastructureProvisioned": true, "controlPlaneInitialized": true}, "status", "initialization")
 	cluster.SetFinalizers([]string{"cluster.cluster.x-k8s.io"})
-	for _, v := range l.list(capi.VClusterGVK) {
-		_ = unstructured.SetNestedField(v.Object, true, "status", "ready")
-		l.update(&v)
+	for gvk, says := range map[schema.GroupVersionKind]string{capi.VClusterGVK: "ready", capi.TalosControlPlaneGVK: "initialized"} {
+		for _, o := range l.list(gvk) {
+			_ = unstructured.SetNestedField(o.Object, true, "status", says)
+			l.update(&o)
+		}
 	}
 	l.update(cluster)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.GetNamespace(), Name: cluster.GetName() + "-kubeconfig"}, Data: map[string][]byte{"value": []byte(kubeconfig)}}

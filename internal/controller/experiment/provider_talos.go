@@ -37,11 +37,17 @@ func (talos) objects(n names, t v1alpha1.Target) []*unstructured.Unstructured {
 	}.Objects()
 }
 
+// read asks both: a Cluster stays initialized when another control plane has taken the place of its own.
 func (talos) read(objects []*unstructured.Unstructured) clusterState {
-	if cluster := standing(objects); cluster != nil {
-		return clusterState(capi.ReadCluster(cluster))
+	cluster := standing(objects)
+	if cluster == nil {
+		return clusterState{}
 	}
-	return clusterState{}
+	s := clusterState(capi.ReadCluster(cluster))
+	if s.Ready && len(objects) > 1 {
+		s.Ready, s.Message = capi.ReadTalosControlPlane(objects[1])
+	}
+	return s
 }
 
 func (talos) kubeconfig(n names, t v1alpha1.Target, cluster *unstructured.Unstructured) kubeconfigRef {

@@ -387,6 +387,27 @@ func TestTalosInAVersionThatIsNotServed(t *testing.T) {
 	}
 }
 
+// A control plane that takes the place of another is waited for: the Cluster stays initialized.
+func TestTalosControlPlaneReplaced(t *testing.T) {
+	l := onTalos(t)
+	l.until(v1alpha1.PhaseReady)
+	first, _, _ := unstructured.NestedString(l.list(argocd.ApplicationGVK)[0].Object, "spec", "destination", "name")
+	l.gone(capi.TalosControlPlaneGVK)
+	l.settle(l.deploy)
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonClusterProvisioning)
+	controlPlanes := l.list(capi.TalosControlPlaneGVK)
+	if len(controlPlanes) != 1 {
+		t.Fatalf("there are %d control planes", len(controlPlanes))
+	}
+	_ = unstructured.SetNestedField(controlPlanes[0].Object, true, "status", "initialized")
+	l.update(&controlPlanes[0])
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	if second, _, _ := unstructured.NestedString(l.list(argocd.ApplicationGVK)[0].Object, "spec", "destination", "name"); second == first {
+		t.Errorf("the new cluster is registered as the old one, %s", first)
+	}
+}
+
 // A TalosConfigTemplate that somebody deletes is inert.
 func TestTalosConfigTemplateDeleted(t *testing.T) {
 	l := onTalos(t)

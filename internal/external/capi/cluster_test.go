@@ -71,6 +71,31 @@ func TestReadVCluster(t *testing.T) {
 	}
 }
 
+func TestReadTalosControlPlane(t *testing.T) {
+	const at = `lastTransitionTime: "2026-03-01T12:00:00Z"`
+	for status, want := range map[string]string{
+		"{}":                                "",
+		"{initialized: true}":               "initialized",
+		"{initialized: false, ready: true}": "",
+		"{conditions: [{type: Available, status: \"False\", reason: WaitingForTalosBoot, message: no node, " + at + "}]}":                    "WaitingForTalosBoot: no node",
+		"{initialized: true, conditions: [{type: Available, status: \"False\", reason: WaitingForTalosBoot, message: no node, " + at + "}]}": "initialized",
+	} {
+		u := crds.RequireObject(t, `
+apiVersion: controlplane.cluster.x-k8s.io/v1alpha3
+kind: TalosControlPlane
+metadata: {namespace: lab, name: x}
+spec: {version: v1.34.1, infrastructureTemplate: {kind: X, name: x}, controlPlaneConfig: {controlplane: {generateType: controlplane}}}
+status: `+status)
+		initialized, message := ReadTalosControlPlane(u)
+		if initialized != (want == "initialized") || !initialized && message != want {
+			t.Errorf("%s is %v, %q", status, initialized, message)
+		}
+	}
+	if initialized, _ := ReadTalosControlPlane(nil); initialized {
+		t.Error("none is")
+	}
+}
+
 func TestReadCluster(t *testing.T) {
 	const at, endpoint = `lastTransitionTime: "2026-03-01T12:00:00Z"`, "spec: {controlPlaneEndpoint: {host: 203.0.113.10, port: 6443}}\n"
 	tests := map[string]struct {
@@ -165,6 +190,7 @@ func TestPathsThatReadClusterReads(t *testing.T) {
 	crds.ExpectFields(t, VClusterGVK, map[string]string{
 		"status.ready": "boolean", "status.reason": "string", "status.message": "string",
 	})
+	crds.ExpectFields(t, TalosControlPlaneGVK, map[string]string{"status.initialized": "boolean", "status.conditions.[].reason": "string"})
 }
 
 func TestTalos(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/labkeeper/labkeeper/internal/conditions"
 )
 
 // The kinds that a Talos Linux cluster is made by, beside its Cluster and what the provider of its
@@ -15,6 +17,18 @@ var (
 	TalosConfigTemplateGVK = schema.GroupVersionKind{Group: "bootstrap.cluster.x-k8s.io", Version: "v1alpha3", Kind: "TalosConfigTemplate"}
 	MachineDeploymentGVK   = schema.GroupVersionKind{Group: "cluster.x-k8s.io", Version: "v1beta2", Kind: "MachineDeployment"}
 )
+
+// ReadTalosControlPlane is whether a control plane has come up, which does not go back when machines come and go, and
+// if not why; nil has not.
+func ReadTalosControlPlane(controlPlane *unstructured.Unstructured) (initialized bool, message string) {
+	switch {
+	case controlPlane == nil:
+		return false, ""
+	case flag(controlPlane, "status", "initialized"):
+		return true, ""
+	}
+	return false, conditions.Said(conditions.Of(controlPlane, "Available"))
+}
 
 // Talos is a Talos Linux cluster.
 type Talos struct {

@@ -475,12 +475,12 @@ func (p player) clusterAPI(ctx context.Context) error {
 	if err := p.stage.Client.Create(ctx, connection); err != nil && !apierrors.IsAlreadyExists(err) {
 		return err
 	}
-	ready := client.RawPatch(types.MergePatchType, []byte(`{"status":{"ready":true}}`))
+	ready := map[string]string{"VCluster": `{"status":{"ready":true}}`, "TalosControlPlane": `{"status":{"initialized":true}}`}
 	for _, o := range provided {
-		if o.GetKind() != "VCluster" {
+		if ready[o.GetKind()] == "" {
 			continue
 		}
-		if err := p.stage.Client.Status().Patch(ctx, o.DeepCopy(), ready); err != nil {
+		if err := p.stage.Client.Status().Patch(ctx, o.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(ready[o.GetKind()]))); err != nil {
 			return err
 		}
 	}

@@ -27,10 +27,11 @@ var (
 	// arlonClusters are those that clusterRefs name; the paths of both have the same last part.
 	arlonClusters = schema.GroupVersionResource{Group: "core.arlon.io", Version: "v1", Resource: "clusters"}
 
-	vclusters  = schema.GroupVersionResource{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Resource: "vclusters"}
-	workflows  = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "workflows"}
-	secrets    = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+	vclusters     = schema.GroupVersionResource{Group: "infrastructure.cluster.x-k8s.io", Version: "v1alpha1", Resource: "vclusters"}
+	controlPlanes = schema.GroupVersionResource{Group: "controlplane.cluster.x-k8s.io", Version: "v1alpha3", Resource: "taloscontrolplanes"}
+	workflows     = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "workflows"}
+	secrets       = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	namespaces    = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
 // dockerTemplates are the templates that talos targets name, by what they are of.

@@ -56,6 +56,7 @@ func world() harness.World {
 			{Resource: claims},
 			{Resource: clusters},
 			{Resource: vclusters},
+			{Resource: controlPlanes},
 			{Resource: arlonClusters},
 			{Resource: secrets, Namespace: argoCDNamespace},
 			{Resource: applications, Namespace: argoCDNamespace},
@@ -68,7 +69,9 @@ func world() harness.World {
 			case clusters:
 				return clusterAPI(ctx, c, o, gone)
 			case vclusters:
-				return virtual(ctx, c, o, gone)
+				return up(ctx, c, o, gone, "ready")
+			case controlPlanes:
+				return up(ctx, c, o, gone, "initialized")
 			case arlonClusters:
 				return arlon(ctx, c, o, gone)
 			case secrets:
@@ -162,12 +165,12 @@ func arlon(ctx context.Context, c *harness.Client, o *harness.Object, gone bool)
 	}}}})
 }
 
-// virtual says that a virtual cluster is up.
-func virtual(ctx context.Context, c *harness.Client, o *harness.Object, gone bool) error {
-	if gone || o.Metadata.DeletionTimestamp != "" || strings.Contains(string(o.Status), `"ready":true`) {
+// up says that a control plane is, in a field of its status.
+func up(ctx context.Context, c *harness.Client, o *harness.Object, gone bool, field string) error {
+	if gone || o.Metadata.DeletionTimestamp != "" || strings.Contains(string(o.Status), `"`+field+`":true`) {
 		return nil
 	}
-	return c.Patch(ctx, o.Path()+"/status", map[string]any{"status": map[string]any{"ready": true}})
+	return c.Patch(ctx, o.Path()+"/status", map[string]any{"status": map[string]any{field: true}})
 }
 
 // argoCD deploys on the clusters that it knows. It hears of Secrets and Applications in any order.
