@@ -195,16 +195,20 @@ func (w world) awaitGone(resource schema.GroupVersionResource, name string) {
 	if err := objects.Delete(w.Context(), name, metav1.DeleteOptions{}); err != nil {
 		w.Fatal(err)
 	}
-	err := wait.PollUntilContextTimeout(w.Context(), 100*time.Millisecond, 10*time.Second, true, func(ctx context.Context) (bool, error) {
-		_, err := objects.Get(ctx, name, metav1.GetOptions{})
+	if err := w.gone(resource, name, 10*time.Second); err != nil {
+		w.Errorf("waiting for %s %s to be gone: %v", resource.Resource, name, err)
+	}
+}
+
+// gone is an error unless an object goes within some time.
+func (w world) gone(resource schema.GroupVersionResource, name string, within time.Duration) error {
+	return wait.PollUntilContextTimeout(w.Context(), 100*time.Millisecond, within, true, func(ctx context.Context) (bool, error) {
+		_, err := w.client.Resource(resource).Namespace("default").Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return true, nil
 		}
 		return false, err
 	})
-	if err != nil {
-		w.Errorf("waiting for %s %s to be gone: %v", resource.Resource, name, err)
-	}
 }
 
 // TestNormal shows each object reach its good end, an Application follow its sources, and all of them
@@ -262,6 +266,14 @@ func TestNormal(t *testing.T) {
 	w.patch(claims, "c1", `[{"op": "test", "path": "/metadata/finalizers/0", "value": "example.com/ours"}, {"op": "remove", "path": "/metadata/finalizers/0"}]`)
 	w.awaitGone(claims, "c1")
 	w.awaitGone(clusters, "v1")
+	w.patch(applications, "a1", `[{"op": "add", "path": "/operation", "value": {"sync": {"prune": true}}}]`)
+	if err := w.client.Resource(applications).Namespace("default").Delete(t.Context(), "a1", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if w.gone(applications, "a1", 2*time.Second) == nil {
+		t.Fatal("an Application goes in the middle of an operation")
+	}
+	w.patch(applications, "a1", `[{"op": "remove", "path": "/operation"}]`)
 	w.awaitGone(applications, "a1")
 	w.awaitGone(workflows, "w1")
 }

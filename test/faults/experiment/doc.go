@@ -9,7 +9,8 @@
 // would end it.
 //
 // The outsides insist on what the real ones do. Argo CD deploys nothing on a cluster that it
-// does not know, and lets an Application there go without what it deployed, which breaks an invariant.
+// does not know, and lets an Application there go without what it deployed, which breaks an invariant. It lets none go that it is in the
+// middle of syncing, and keeps to the sources that it began with, until it is asked to end that.
 // Whatever is deleted by somebody goes when the Experiment has told that it is being deleted.
 //
 // # Bugs

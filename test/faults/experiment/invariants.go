@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -22,6 +23,7 @@ const (
 	inLayers        = "an Application of a component comes after those before it, and goes before them"
 	healthyFirst    = "a Workflow comes when every Application has been healthy"
 	registeredFirst = "an Application goes while Argo CD knows its cluster"
+	presentGoesOn   = "a sync of what an Application has goes on, while that stays"
 	asNamed         = "a Workflow is of the template that its Experiment names, or waits for somebody in its place"
 )
 
@@ -72,6 +74,20 @@ var invariants = map[string]func([]faults.Entry) string{
 			return "" // it comes again
 		}
 		return "that of target " + targetOf(u) + " is deleted while it does not"
+	},
+	presentGoesOn: func(history []faults.Entry) string {
+		n := len(history) - 1
+		last, before := history[n].Object, faults.StateOf(history[:n])
+		was := slices.IndexFunc(before, func(u *unstructured.Unstructured) bool { return u.GetUID() == last.GetUID() })
+		if last.GetKind() != "Application" || was < 0 || !terminating(last) || terminating(before[was]) || last.GetDeletionTimestamp() != nil {
+			return ""
+		}
+		with, _, _ := unstructured.NestedSlice(last.Object, "operation", "sync", "sources")
+		has, _, _ := unstructured.NestedSlice(last.Object, "spec", "sources")
+		if reflect.DeepEqual(with, has) {
+			return "that of target " + targetOf(last) + " is to end"
+		}
+		return ""
 	},
 	inLayers: func(history []faults.Entry) string {
 		last := history[len(history)-1]
@@ -136,6 +152,12 @@ var invariants = map[string]func([]faults.Entry) string{
 		}
 		return ""
 	},
+}
+
+// terminating says whether Argo CD is asked to end a sync of an Application.
+func terminating(app *unstructured.Unstructured) bool {
+	phase, _, _ := unstructured.NestedString(app.Object, "status", "operationState", "phase")
+	return phase == "Terminating"
 }
 
 // names says whether an Experiment is to have such a Workflow.

@@ -20,6 +20,7 @@ const (
 	marking     = "internal/kube/marks.go"
 	conflicts   = "internal/kube/conflict.go"
 	kubeconfigs = "internal/external/argocd/cluster.go"
+	syncs       = "internal/external/argocd/application.go"
 	startup     = "cmd/run.go"
 	leading     = "cmd/lease.go"
 )
@@ -405,6 +406,22 @@ func (s *scope) told() bool {
 		Name: "namespace-with-cluster", RootCause: "the namespace that a cluster is made in goes with, not after the cluster",
 		Edits:     edit1(teardown, "		case d.houses(namespace, clusters):\n", "		case false && d.houses(namespace, clusters):\n"),
 		Workloads: []string{"vcluster"},
+	},
+
+	{
+		Name: "sync-outlives", RootCause: "what is in the midst of something is asked to go, and not to end that first",
+		Edits:     edit1(apps, "	if going(app) && argocd.Syncing(app) {\n", "	if going(app) && argocd.Syncing(app) && app.GetName() == \"\" {\n"),
+		Workloads: []string{"delete-syncing"},
+	},
+	{
+		Name: "former-sync", RootCause: "what was begun with a former spec is waited for, and may never end",
+		Edits:     edit1(apps, "		case stays && argocd.SyncsFormer(app) && ", "		case stays && argocd.SyncsFormer(app) && app.GetName() == \"\" && "),
+		Workloads: []string{"component-edited-syncing"},
+	},
+	{
+		Name: "any-sync-ended", RootCause: "what was begun with the present spec is taken for that of a former one, and ended",
+		Edits:     edit1(syncs, "	return Syncing(app) && byItself(app) && compared(app) && ofBefore(app)\n", "	return Syncing(app) && byItself(app) && (compared(app) || ofBefore(app))\n"),
+		Workloads: []string{"sync-late"},
 	},
 
 	// Secrets.

@@ -256,6 +256,14 @@ var roads = []faults.Workload{
 		Done:    reached(v1alpha1.PhaseFailed),
 	},
 	{
+		// A sync waits for a hook, as long as that takes.
+		Name:    "sync-late",
+		Objects: objects(onHub),
+		Holds:   []string{syncEnds},
+		Steps:   steps(step(telling(hookWaits), restart, release(syncEnds))),
+		Done:    reached(v1alpha1.PhaseComplete),
+	},
+	{
 		// What stands for a kubeconfig at first is none.
 		Name:    "connection-late",
 		Objects: objects(onCluster),
@@ -427,6 +435,17 @@ var lateEdits = []faults.Workload{
 		Done: gone,
 	},
 	{
+		// What hangs is of what the Component was, and Argo CD keeps to that.
+		Name:    "component-edited-syncing",
+		Objects: objects(fineComponent, newExperiment(target("app", "gke", ownPrefix+faults.RunNamespace))),
+		Holds:   []string{syncEnds},
+		Steps: steps(
+			step(telling(hookWaits), editComponent("v1")),
+			step(reached(v1alpha1.PhaseComplete), remove),
+		),
+		Done: gone,
+	},
+	{
 		Name:    "component-edited-complete",
 		Objects: objects(fineComponent, newExperiment(target("app", "hub", ownPrefix+faults.RunNamespace))),
 		Steps:   steps(step(reached(v1alpha1.PhaseComplete), editComponent("v1"))),
@@ -585,6 +604,14 @@ var deletions = []faults.Workload{
 			step(waitsFor("Application"), restart, release(applicationGone)),
 		),
 		Done: gone,
+	},
+	{
+		// Argo CD lets nothing go that it is in the middle of syncing.
+		Name:    "delete-syncing",
+		Objects: objects(onCluster),
+		Holds:   []string{syncEnds},
+		Steps:   steps(step(telling(hookWaits), remove)),
+		Done:    gone,
 	},
 	{
 		Name:    "delete-deploying",

@@ -48,8 +48,9 @@ const (
 	clusterGone = "cluster-gone"
 	// A cluster takes the token that it was made with, and when that is released another.
 	tokenTaken = "token-taken"
-	// Argo CD deploys, and lets an Application go.
+	// Argo CD deploys, what it has begun to sync waits for no hook any more, and it lets an Application go.
 	applicationHealthy = "application-healthy"
+	syncEnds           = "sync-ends"
 	applicationGone    = "application-gone"
 	// Argo Workflows ends a Workflow, well (it fails while that is held), and lets it go.
 	workflowEnds     = "workflow-ends"
@@ -592,21 +593,19 @@ func (p player) argoCD(ctx context.Context) error {
 		return p.cannotCompare(ctx)
 	}
 	if p.going() {
-		// One of a cluster that Argo CD does not know goes, too, without what it deployed: an invariant sees that.
-		if p.held(applicationGone) || !p.awaited() {
-			return nil
-		}
-		return p.dropFinalizer(ctx, argoCDFinalizer)
+		return p.letGo(ctx)
 	}
 	sources, _, _ := unstructured.NestedSlice(p.object.Object, "spec", "sources")
 	destination, _, _ := unstructured.NestedMap(p.object.Object, "spec", "destination")
 	now := map[string]any{"sources": sources, "destination": destination}
-	compared, _, _ := unstructured.NestedMap(p.object.Object, "status", "sync", "comparedTo")
-	if reflect.DeepEqual(now, compared) && !p.asked() && !p.disconnected() || p.held(applicationHealthy) || !p.deploying() {
+	if p.synced(now) || p.held(applicationHealthy) || !p.deploying() {
 		return nil
 	}
 	if !registered(p.state, p.object) {
 		return p.cannotSync(ctx)
+	}
+	if step := p.slowly(sources); step != nil {
+		return step(ctx, now)
 	}
 	if env.ArgoCDDestination(p.object) == "" {
 		// What CreateNamespace=true asks for; the other clusters are not there.
@@ -620,12 +619,92 @@ func (p player) argoCD(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.patch(ctx, map[string]any{"metadata": looked(), "status": map[string]any{
-		"conditions": nil,
-		"health":     map[string]any{"status": "Healthy"},
-		"resources":  []any{map[string]any{"version": "v1", "kind": "Service", "name": "web", "status": "Synced"}},
-		"sync":       map[string]any{"status": "Synced", "comparedTo": now},
+	return p.patch(ctx, map[string]any{"metadata": looked(), "operation": nil, "status": map[string]any{
+		"conditions":     nil,
+		"health":         map[string]any{"status": "Healthy"},
+		"operationState": nil,
+		"resources":      []any{map[string]any{"version": "v1", "kind": "Service", "name": "web", "status": "Synced"}},
+		"sync":           map[string]any{"status": "Synced", "comparedTo": now},
 	}})
+}
+
+// letGo lets an Application go, but not in the middle of a sync. One of a cluster that Argo CD does not know goes, too, without what it
+// deployed: an invariant sees that.
+func (p player) letGo(ctx context.Context) error {
+	if p.held(applicationGone) || !p.awaited() || p.syncing() && !p.terminated() {
+		return nil
+	}
+	return p.dropFinalizer(ctx, argoCDFinalizer)
+}
+
+// synced says whether it has been compared with what it has now, and there is nothing to sync.
+func (p player) synced(now map[string]any) bool {
+	compared, _, _ := unstructured.NestedMap(p.object.Object, "status", "sync", "comparedTo")
+	return reflect.DeepEqual(now, compared) && !p.asked() && !p.disconnected() && !p.syncing() && p.syncPhase() != "Failed"
+}
+
+// syncPhase is what Argo CD tells of the last sync, of those that take their time.
+func (p player) syncPhase() string { return p.text("status", "operationState", "phase") }
+
+// hookWaits is what Argo CD says of a sync that waits for a hook, and syncEnded of one that it was asked to end.
+const hookWaits, syncEnded = "waiting for completion of hook batch/Job/check", "Operation terminated"
+
+// slowly is what Argo CD does where a sync takes its time; nil where it is through at once, or is by now.
+func (p player) slowly(sources []any) func(context.Context, map[string]any) error {
+	switch ended := p.syncPhase() == "Failed"; {
+	case p.syncing() && (p.held(syncEnds) || !p.syncs(sources) || !p.waitTold()):
+		return p.syncOn
+	case ended && !says(p.owner(), syncEnded):
+		return func(context.Context, map[string]any) error { return nil }
+	case !ended && !p.syncing() && p.held(syncEnds):
+		return p.hang
+	}
+	return nil
+}
+
+// hang begins a sync that waits for a hook.
+func (p player) hang(ctx context.Context, comparedTo map[string]any) error {
+	operation := map[string]any{"initiatedBy": map[string]any{"automated": true}, "sync": map[string]any{"prune": true, "sources": comparedTo["sources"]}}
+	return p.patch(ctx, map[string]any{"metadata": looked(), "operation": operation, "status": map[string]any{
+		"health":         map[string]any{"status": "Missing"},
+		"operationState": map[string]any{"phase": "Running", "message": hookWaits, "startedAt": now(), "operation": operation},
+		"sync":           map[string]any{"status": "OutOfSync", "comparedTo": comparedTo},
+	}})
+}
+
+// syncOn is what Argo CD does in the middle of a sync: it compares, and keeps to what it has begun with until it is asked to end that. It
+// begins another then.
+func (p player) syncOn(ctx context.Context, comparedTo map[string]any) error {
+	with, _, _ := unstructured.NestedSlice(p.object.Object, "operation", "sync", "sources")
+	switch {
+	case p.terminated():
+		return p.patch(ctx, map[string]any{"operation": nil, "status": map[string]any{"operationState": map[string]any{
+			"phase": "Failed", "message": syncEnded, "finishedAt": now(), "syncResult": map[string]any{"revision": "", "sources": with},
+		}}})
+	case p.asked() && !p.waitTold():
+		return p.patch(ctx, map[string]any{"metadata": looked(), "status": map[string]any{
+			"sync": map[string]any{"status": "OutOfSync", "comparedTo": comparedTo},
+		}})
+	}
+	return nil
+}
+
+// syncing says whether Argo CD is in the middle of a sync, and syncs whether that is with some sources.
+func (p player) syncing() bool { return p.object.Object["operation"] != nil }
+
+func (p player) syncs(sources []any) bool {
+	with, _, _ := unstructured.NestedSlice(p.object.Object, "operation", "sync", "sources")
+	return reflect.DeepEqual(with, sources)
+}
+
+// terminated says whether Argo CD was asked to end it, of which the Experiment has told what it waits for, as waitTold says.
+func (p player) terminated() bool {
+	return p.syncPhase() == "Terminating" && p.waitTold()
+}
+
+func (p player) waitTold() bool {
+	e := p.owner()
+	return e == nil || says(e, hookWaits)
 }
 
 func (p player) asked() bool { return p.object.GetAnnotations()[env.ArgoCDRefresh] != "" }
