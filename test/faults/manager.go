@@ -394,19 +394,23 @@ func (m *manager) running() bool {
 	}
 }
 
-// StopManager ends the manager, by SIGKILL or as a Deployment does, and returns when it is
+// StopManager ends the manager, by SIGKILL or, when it has what it begins with, as a Deployment does, and returns when it is
 // gone. It stays so until StartManager.
-func (s *Stage) StopManager(kill bool) error {
-	s.proxy.rest()
-	m := s.manager
-	m.mu.Lock()
+func (s *Stage) StopManager(ctx context.Context, kill bool) error {
+	m, end := s.manager, (*env.Process).Kill
+	if kill {
+		s.proxy.rest()
+		m.mu.Lock()
+	} else if _, err := m.begun(ctx, nil); err != nil {
+		return fmt.Errorf("stopping manager: %w", err)
+	} else {
+		end = m.ask
+		s.proxy.rest()
+	}
 	defer m.mu.Unlock()
 	m.away = true
 	m.killed = m.killed || m.running()
-	process, end := m.process.Load(), m.ask
-	if kill {
-		end = (*env.Process).Kill
-	}
+	process := m.process.Load()
 	if err := end(process); err != nil {
 		return fmt.Errorf("stopping manager: %w", err)
 	}

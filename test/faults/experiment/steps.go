@@ -336,9 +336,9 @@ func release(steps ...string) action {
 	}
 }
 
-func kill(_ context.Context, s *faults.Stage) error { return s.StopManager(true) }
+func kill(ctx context.Context, s *faults.Stage) error { return s.StopManager(ctx, true) }
 
-func terminate(_ context.Context, s *faults.Stage) error { return s.StopManager(false) }
+func terminate(ctx context.Context, s *faults.Stage) error { return s.StopManager(ctx, false) }
 
 func start(ctx context.Context, s *faults.Stage) error { return s.StartManager(ctx) }
 

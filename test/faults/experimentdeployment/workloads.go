@@ -222,7 +222,7 @@ func edit(patch string) action {
 	}
 }
 
-func kill(_ context.Context, s *faults.Stage) error { return s.StopManager(true) }
+func kill(ctx context.Context, s *faults.Stage) error { return s.StopManager(ctx, true) }
 
 func start(ctx context.Context, s *faults.Stage) error { return s.StartManager(ctx) }
 

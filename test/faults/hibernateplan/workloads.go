@@ -232,7 +232,7 @@ func due(d time.Duration) action {
 	return func(ctx context.Context, s *faults.Stage) error { return s.Due(ctx, d) }
 }
 
-func kill(_ context.Context, s *faults.Stage) error { return s.StopManager(true) }
+func kill(ctx context.Context, s *faults.Stage) error { return s.StopManager(ctx, true) }
 
 func start(ctx context.Context, s *faults.Stage) error { return s.StartManager(ctx) }
 

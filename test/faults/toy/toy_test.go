@@ -3,6 +3,7 @@ package toy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -124,6 +125,7 @@ func TestToy(t *testing.T) {
 	t.Run("several kills", func(t *testing.T) { several(t, lab) })
 	t.Run("only several kills", func(t *testing.T) { onlySeveral(t, lab) })
 	t.Run("slow", func(t *testing.T) { slow(t, lab) })
+	t.Run("stopped", func(t *testing.T) { stopped(t, lab) })
 	t.Run("alone", func(t *testing.T) { alone(t, lab.With(filepath.Join(lab.Dir(), "careless"))) })
 }
 
@@ -218,6 +220,35 @@ exec %s "$@"
 	failed := slices.DeleteFunc(disturbed(report), func(v faults.Verdict) bool { return !v.Failed() })
 	if all := disturbed(report); len(all) != 3 || len(failed) != 1 || !failed[0].Hung || !strings.Contains(failed[0].String(), "C1 at writes 2,4") {
 		t.Errorf("of two kills, each alone and both: %v", all)
+	}
+}
+
+// stopped tries what is done about a manager that a user stops when a fault has just killed the one before: it has time to start, and is
+// then expected to end well.
+func stopped(t *testing.T, lab *faults.Lab) {
+	script := fmt.Sprintf(`#!/bin/sh
+trap 'exit 1' TERM
+sleep 2 & wait
+exec %s "$@"
+`, lab.Binary())
+	late := filepath.Join(t.TempDir(), "late")
+	if err := os.WriteFile(late, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w := workloads[0]
+	w.Logs = []string{"failed to get informer from cache"} // this one is ready before it has all of them
+	w.Steps = []faults.Step{{When: isFull, Do: func(ctx context.Context, s *faults.Stage) error {
+		time.Sleep(time.Second) // until another one starts
+		return errors.Join(s.StopManager(ctx, false), s.StartManager(ctx))
+	}}}
+	report, err := lab.With(late).Try(t.Context(), faults.Trial{Parallel: 1, Plans: func(_ int, w faults.Workload, r *faults.Reference) []faults.Plan {
+		return []faults.Plan{{Workload: w, Fault: faults.Fault{Mode: faults.Crash, K: len(r.Writes)}}}
+	}}, w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := report.Verdicts; len(all) != 1 || all[0].Failed() {
+		t.Errorf("of one that is stopped: %v", all)
 	}
 }
 
