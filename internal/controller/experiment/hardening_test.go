@@ -181,6 +181,47 @@ func TestStaleStatusSubmitsNothing(t *testing.T) {
 	}
 }
 
+// formerly is a client whose cache has a Component as it was.
+type formerly struct {
+	client.Client
+	was *v1alpha1.Component
+}
+
+func (f formerly) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if c, is := o.(*v1alpha1.Component); is && key.Name == f.was.Name {
+		f.was.DeepCopyInto(c)
+		return nil
+	}
+	return f.Client.Get(ctx, key, o, opts...)
+}
+
+// What is deployed does not go back to what a Component was, nor is the Workflow taken back that validates what it is.
+func TestStaleComponentChangesNothing(t *testing.T) {
+	for name, phase := range map[string]v1alpha1.Phase{"deploying": v1alpha1.PhaseReady, "running": v1alpha1.PhaseRunning} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
+			was, now := &v1alpha1.Component{}, &v1alpha1.Component{}
+			for _, c := range []*v1alpha1.Component{was, now} {
+				if err := l.client.Get(t.Context(), client.ObjectKey{Name: "nginx"}, c); err != nil {
+					t.Fatal(err)
+				}
+			}
+			now.Spec.Sources[0].TargetRevision = "2.0.0"
+			l.update(now)
+			l.until(phase)
+			if phase == v1alpha1.PhaseReady && len(l.list(argocd.ApplicationGVK)) == 0 {
+				l.mustReconcile()
+			}
+			l.reconciler.Client = formerly{l.client, was}
+			l.armed, l.writes = true, nil
+			_, err := l.reconciler.Reconcile(t.Context(), l.get())
+			if !apierrors.IsConflict(err) || len(l.writes) > 0 {
+				t.Errorf("error is %v, writes are %v", err, l.writes)
+			}
+		})
+	}
+}
+
 // before is a cache that has some objects as they were.
 type before struct {
 	client.Reader

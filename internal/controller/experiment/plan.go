@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -201,7 +202,9 @@ func (f facts) bringUp() Plan {
 	deployments, resolved := f.resolve()
 	f.frozen = !holds(accepted) || !holds(resolved)
 	if !f.blind() && !f.frozen && f.outdated(p.Workflow, deployments) {
-		return f.supersede(p, accepted, resolved)
+		p = f.supersede(p, accepted, resolved)
+		p.Confirm = f.components()
+		return p
 	}
 	p.Steps = []conditions.Step{accepted, resolved}
 	targets := f.targets()
@@ -213,6 +216,9 @@ func (f facts) bringUp() Plan {
 		p.lookIn(f.nextLook(*f.seen.Workflow))
 	}
 	p.Confirm = append(p.Confirm, f.deployed(p, targets)...)
+	if slices.ContainsFunc(p.Writes, f.repeats) {
+		p.Confirm = append(p.Confirm, f.components()...)
+	}
 	if p.Verdict {
 		p.Confirm = f.asSeen(p.Confirm, targets)
 		if w := f.seen.Workflow; w != nil && p.Steps[len(p.Steps)-1].Reason == v1alpha1.ReasonProgressDeadlineExceeded {
@@ -220,6 +226,30 @@ func (f facts) bringUp() Plan {
 		}
 	}
 	return p
+}
+
+// components are those that the spec names, as they were seen: the cache of a manager that has just started may have one as it was
+// before. What is deployed would go back to that for a moment, a Workflow be taken back that validates what it says, and another validate
+// what it was.
+func (f facts) components() (seen []Write) {
+	for _, name := range slices.Sorted(maps.Keys(f.seen.Components)) {
+		o := named(v1alpha1.GroupVersion.WithKind("Component"), types.NamespacedName{Name: name})
+		o.SetUID(f.seen.Components[name].UID)
+		o.SetResourceVersion(f.seen.Components[name].ResourceVersion)
+		seen = append(seen, Write{Object: o, AsSeen: true, Condition: v1alpha1.ConditionComponentsResolved})
+	}
+	return seen
+}
+
+// repeats says whether a write changes what is deployed, or has that validated once more.
+func (f facts) repeats(w Write) bool {
+	switch w.Object.GroupVersionKind() {
+	case argocd.ApplicationGVK:
+		return w.Action == Ensure && w.Known
+	case argoworkflows.WorkflowGVK:
+		return w.Action == Ensure && f.experiment.Status.Workflow != nil
+	}
+	return false
 }
 
 // asSeen lets a verdict, a bad one too, wait until everything that the status tells of is what the server has, to the version, what is
