@@ -1489,6 +1489,11 @@ func TestBehind(t *testing.T) {
 			want:   []string{"", "", "", "parts 3", "parts 3"},
 			own:    []string{"", "", "parts 3", "", "owners 5"},
 		},
+		"what is not watched is of one kind": {
+			writes: []string{"owners", "parts", "roles", "accounts", "secrets"},
+			want:   []string{"", "owners 1", "parts 2", "owners 1", "parts 2"},
+			own:    []string{"owners 1", "parts 2", "", "", ""},
+		},
 		"one kind alone": {
 			writes: []string{"owners", "owners", "owners"}, want: []string{"", "", ""}, own: []string{"owners 1", "owners 1", "owners 1"},
 		},

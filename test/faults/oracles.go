@@ -60,22 +60,16 @@ type Reference struct {
 // that of the write itself last; kinds that are not watched are one. What is told is late then by what it is told of, and what
 // it is told of by what is told, however many statuses there are. It is empty if there is none.
 func (ref *Reference) late(k int) schema.GroupResource {
-	watched := func(n int) schema.GroupResource {
-		if kind := ref.kind(n); ref.watched[kind] {
-			return kind
-		}
-		return schema.GroupResource{}
-	}
 	var kinds []schema.GroupResource
 	for n := k; n <= len(ref.Writes); n++ {
-		if kind := watched(n); !kind.Empty() && !slices.Contains(kinds, kind) {
+		if kind := ref.watchedKind(n); !kind.Empty() && !slices.Contains(kinds, kind) {
 			kinds = append(kinds, kind)
 		}
 	}
-	if own := watched(k); !own.Empty() {
+	if own := ref.watchedKind(k); !own.Empty() {
 		kinds = append(kinds[1:], own)
 	}
-	return inTurnOf(kinds, ref.inARow(k, watched)-1)
+	return inTurnOf(kinds, ref.inARow(k)-1)
 }
 
 // kind is that of the write of an ordinal.
@@ -83,10 +77,18 @@ func (ref *Reference) kind(n int) schema.GroupResource {
 	return ref.Writes[n-1].Resource.GroupResource()
 }
 
-// inARow is how many writes up to one are of the same kind.
-func (ref *Reference) inARow(k int, kind func(int) schema.GroupResource) int {
+// watchedKind is that, empty where it is not watched.
+func (ref *Reference) watchedKind(n int) schema.GroupResource {
+	if kind := ref.kind(n); ref.watched[kind] {
+		return kind
+	}
+	return schema.GroupResource{}
+}
+
+// inARow is how many writes up to one are of the same kind; those that are not watched are one.
+func (ref *Reference) inARow(k int) int {
 	n := 1
-	for n < k && kind(k-n) == kind(k) {
+	for n < k && ref.watchedKind(k-n) == ref.watchedKind(k) {
 		n++
 	}
 	return n
@@ -104,9 +106,10 @@ func (ref *Reference) past(f Fault) int {
 // unseen is the ordinal of the first write that a manager killed at a write does not find where one kind alone is put
 // back, nor anything else of its kind since; 0 if there is none. By Behind it is the last one of another kind than this
 // write, one further back in each next write of the same kind in a row: those are mostly statuses that tell of the
-// writes before, and what is behind, is behind what they say. By Forgetful it is the first of that row.
+// writes before, and what is behind, is behind what they say; or of kinds that are not watched, as when helpers are cleared away, and
+// what has been told of them is behind. By Forgetful it is the first of that row.
 func (ref *Reference) unseen(f Fault) int {
-	row := ref.inARow(f.K, ref.kind)
+	row := ref.inARow(f.K)
 	var could []int
 	for n := f.K; n > 0; n-- {
 		if kind := ref.kind(n); ref.watched[kind] && (kind == ref.kind(f.K)) == (f.Mode == Forgetful) {
