@@ -60,7 +60,8 @@
 // because the event of a write may come before its answer; and a watch that ends (U3) ends then. Where one kind alone
 // is late (U2), it is another than that of the write, the one that is written next: what is told by the write comes
 // before what it is told of. In each next write of the same kind in a row it is another one, and that of the write
-// itself when all others were: each kind is late beside each, whatever the rhythm in which statuses come.
+// itself when all others were: each kind is late beside each, whatever the rhythm in which statuses come. What the manager watches and
+// never writes, such as what its objects name, is late alone where others change it next (U4).
 //
 // # How a manager is put back in time
 //
@@ -80,7 +81,8 @@
 // goes back to before the last write of another kind, in the next write of the same kind in a row to before the last
 // but one, and so on. In a row are mostly statuses, which tell of what was written before: so a kind is behind what is
 // told of it, by one write and by several, however many statuses there are. Or it is the kind of the write (S3), to
-// before the whole row: what was told is forgotten, and what users and outsides have made of it since is there.
+// before the whole row: what was told is forgotten, and what users and outsides have made of it since is there. Or it is one that the
+// manager never writes, to before others have changed it last (S4): what was acted on already is as it was.
 //
 // # How reads fail
 //

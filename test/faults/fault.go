@@ -16,7 +16,7 @@ import (
 // quiet says whether the manager has no error to log. Late is a world whose manager has none when
 // its cache is late either, and the API server refuses what it writes for that.
 func (f Fault) quiet(late bool) bool {
-	return f.crashes() || late && (slices.Contains([]Mode{Coalesced, Held}, f.Mode) || f.travels())
+	return f.crashes() || late && (slices.Contains([]Mode{Coalesced, Held, Unwritten}, f.Mode) || f.travels())
 }
 
 // Mode is what happens at a write of the manager.
@@ -64,6 +64,8 @@ const (
 	Coalesced Mode = "U1"
 	// Held holds the watch events of one kind for a while.
 	Held Mode = "U2"
+	// Unwritten holds the events of a kind for a while that the manager watches and never writes, as it is changed by others next.
+	Unwritten Mode = "U4"
 	// Expired ends all watches with 410 Gone, and delivers every event twice from then on.
 	Expired Mode = "U3"
 	// Travel stores the write and kills the manager; the next one finds the caches of a
@@ -75,6 +77,8 @@ const (
 	// Forgetful is Travel of the kind of the write alone, to before all its writes in a row: the next manager does not
 	// know what they told, and finds what has come of it.
 	Forgetful Mode = "S3"
+	// Outdated is Travel of a kind alone that the manager never writes, to before others have changed it last.
+	Outdated Mode = "S4"
 	// Unread stores the write, and answers 500 to what is read live next.
 	Unread Mode = "R1"
 	// Unreadable stores the write, and from the next live read of one kind on answers 403 to every such read, for a while.
@@ -87,7 +91,8 @@ const (
 // Modes are all, in their order.
 var Modes = []Mode{
 	Crash, Lost, Conflict, Conflicts, TooMany, Internal, Unavailable, Reset, Forbidden, Webhook, Terminating, Quota,
-	Halted, Restart, Again, AgainSecond, AgainThird, Coalesced, Held, Expired, Travel, Behind, Forgetful, Unread, Unreadable, Blind,
+	Halted, Restart, Again, AgainSecond, AgainThird, Coalesced, Held, Expired, Unwritten, Travel, Behind, Forgetful, Outdated,
+	Unread, Unreadable, Blind,
 }
 
 const (
@@ -148,11 +153,13 @@ func (f Fault) repeats() bool { return f.Mode == Crash || f.Mode == Lost }
 
 // delays says whether the watches are disturbed.
 func (f Fault) delays() bool {
-	return slices.Contains([]Mode{Coalesced, Held, Expired}, f.Mode)
+	return slices.Contains([]Mode{Coalesced, Held, Expired, Unwritten}, f.Mode)
 }
 
 // travels says whether another manager finds something as it was before.
-func (f Fault) travels() bool { return slices.Contains([]Mode{Travel, Behind, Forgetful}, f.Mode) }
+func (f Fault) travels() bool {
+	return slices.Contains([]Mode{Travel, Behind, Forgetful, Outdated}, f.Mode)
+}
 
 // lasts is how long a fault that refuses does; 0 is once.
 func (f Fault) lasts() time.Duration {
@@ -195,7 +202,7 @@ func (f Fault) possible(reference *Reference) bool {
 		return f.K+f.after() <= len(reference.Writes)
 	case Terminating, Quota:
 		return w.Verb == "create" && w.Namespace != ""
-	case Held, Behind, Forgetful, Unread, Unreadable, Blind:
+	case Held, Unwritten, Behind, Forgetful, Outdated, Unread, Unreadable, Blind:
 		return !reference.held(f).Empty()
 	}
 	return true

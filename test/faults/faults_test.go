@@ -1436,6 +1436,7 @@ func TestPlans(t *testing.T) {
 	kind := schema.GroupResource{Resource: "toys"}
 	reference := &Reference{
 		Writes: make([]Write, 20), watched: map[schema.GroupResource]bool{kind: true}, reads: map[int][]schema.GroupResource{6: {kind}},
+		others: map[int][]schema.GroupResource{9: {kind}},
 	}
 	for k := range reference.Writes {
 		reference.Writes[k] = Write{Verb: "patch", Name: "a", Namespace: "n"}
@@ -1512,6 +1513,42 @@ func TestBehind(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A kind that others alone change is late, or as it was before that, by itself.
+func TestOthers(t *testing.T) {
+	reference := patched([]string{"owners", "owners", "owners", "owners", "owners", "owners"})
+	for i := range reference.Writes {
+		reference.Writes[i].version = strconv.Itoa(10 * (i + 1))
+	}
+	entry := func(verb watch.EventType, kind string, version int64) Entry {
+		return Entry{Verb: verb, Resource: schema.GroupVersionResource{Resource: kind}, Version: version, Object: &unstructured.Unstructured{Object: map[string]any{}}}
+	}
+	reference.Writes[3].Verb, reference.Writes[3].version = "delete", "" // what is gone has none
+	history := []Entry{
+		entry(watch.Added, "parts", 5), entry(watch.Added, "owners", 10), entry(watch.Added, "secrets", 32), entry(watch.Modified, "parts", 35),
+		entry(watch.Modified, "parts", 36), entry(watch.Deleted, "owners", 40),
+	}
+	reference.others = othersIn(history, reference.Writes, reference.watched)
+	want := map[Mode][]string{
+		Unwritten: {"", "", "parts late", "", "", ""},
+		Outdated:  {"parts 0", "parts 0", "parts 0", "parts 3", "parts 3", "parts 3"},
+	}
+	for mode, all := range want {
+		for i, want := range all {
+			got, f := "", Fault{mode, i + 1}
+			switch kind := reference.held(f); {
+			case kind.Empty():
+			case mode == Unwritten:
+				got = kind.Resource + " late"
+			default:
+				got = fmt.Sprintf("%s %d", kind, reference.past(f))
+			}
+			if got != want || f.possible(reference) != (want != "") {
+				t.Errorf("%s is %q, not %q, and that is possible: %t", f, got, want, f.possible(reference))
+			}
+		}
 	}
 }
 

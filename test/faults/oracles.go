@@ -7,6 +7,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Finding is a rule that a run has broken.
@@ -47,6 +49,9 @@ type Reference struct {
 	events int
 	// reads are the kinds that both runs read live, by how many writes were stored before.
 	reads map[int][]schema.GroupResource
+	// others are the kinds that the manager watches and never writes, and that others have changed in both runs, by how many writes were
+	// stored before.
+	others map[int][]schema.GroupResource
 	// words are written like hashes, and are none.
 	words   vocabulary
 	outcome outcome
@@ -97,8 +102,11 @@ func (ref *Reference) inARow(k int) int {
 // past is the ordinal of the write whose moment a manager that travels is put back to: that before the last one, two or
 // three, in turn. A kind alone goes back to before a write of its own.
 func (ref *Reference) past(f Fault) int {
-	if f.Mode == Behind || f.Mode == Forgetful {
+	switch f.Mode {
+	case Behind, Forgetful:
 		return max(0, ref.unseen(f)-1)
+	case Outdated:
+		return max(0, ref.changed(f.K))
 	}
 	return f.K - 1 - (f.K-1)%depths
 }
@@ -122,6 +130,44 @@ func (ref *Reference) unseen(f Fault) int {
 	return could[(row-1)%len(could)]
 }
 
+// changed is how many writes were stored when others last changed a kind that the manager never writes, no more than some before a write;
+// negative if they did not.
+func (ref *Reference) changed(k int) int {
+	for n := k - 1; n >= max(0, k-depths); n-- {
+		if len(ref.others[n]) > 0 {
+			return n
+		}
+	}
+	return -1
+}
+
+// othersIn are the kinds that are watched, never written, and changed by others, by how many writes were stored before. What a write has
+// come to says where in the history it was, and of what is gone, or going, when it went.
+func othersIn(history []Entry, writes []Write, watched map[schema.GroupResource]bool) map[int][]schema.GroupResource {
+	out, written, versions := map[int][]schema.GroupResource{}, map[schema.GroupResource]bool{}, make([]int64, len(writes))
+	for i, w := range writes {
+		written[w.Resource.GroupResource()] = true
+		before := versions[max(0, i-1)]
+		versions[i], _ = strconv.ParseInt(w.version, 10, 64)
+		versions[i] = max(versions[i], before)
+		went := slices.IndexFunc(history, func(e Entry) bool {
+			gone := e.Verb == watch.Deleted || e.Object.GetDeletionTimestamp() != nil
+			return e.Version > before && e.Resource == w.Resource && gone && client.ObjectKeyFromObject(e.Object) == w.called()
+		})
+		if w.version == "" && went >= 0 {
+			versions[i] = history[went].Version
+		}
+	}
+	for _, e := range history {
+		kind := e.Resource.GroupResource()
+		n, _ := slices.BinarySearch(versions, e.Version)
+		if watched[kind] && !written[kind] && !slices.Contains(out[n], kind) {
+			out[n] = append(out[n], kind)
+		}
+	}
+	return out
+}
+
 // held is the kind that a fault is about: that whose events come late, that is behind, or that cannot be read, which is
 // one of those that are read live before the next write or, by a manager that starts, of those that are watched. It is
 // empty where there is none, and for faults that are about no kind.
@@ -129,6 +175,10 @@ func (ref *Reference) held(f Fault) schema.GroupResource {
 	switch f.Mode {
 	case Held:
 		return ref.late(f.K)
+	case Unwritten:
+		return inTurnOf(ref.others[f.K], f.K)
+	case Outdated:
+		return inTurnOf(ref.others[ref.changed(f.K)], f.K)
 	case Behind, Forgetful:
 		if n := ref.unseen(f); n > 0 {
 			return ref.kind(n)

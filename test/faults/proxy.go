@@ -616,7 +616,7 @@ func (p *proxy) lose(ctx context.Context) {
 		time.AfterFunc(p.plan.lasts(), p.cease)
 		p.plan.kill()
 		return
-	case Travel, Behind, Forgetful:
+	case Travel, Behind, Forgetful, Outdated:
 		p.mu.Lock()
 		p.past = p.moments[p.plan.past]
 		p.mu.Unlock()

@@ -408,7 +408,7 @@ func (ref *Reference) limit(workload Workload, fault Fault, span, start time.Dur
 		after *= 2
 	case Crash, Again, AgainSecond, AgainThird:
 		after += 2 * time.Duration(times) * start
-	case Travel, Behind, Forgetful, Blind: // what it writes is refused until the cache has caught up, or is there
+	case Travel, Behind, Forgetful, Outdated, Blind: // what it writes is refused until the cache has caught up, or is there
 		after += span + 2*start
 	}
 	if len(workload.Logs) > 0 {

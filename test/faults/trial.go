@@ -257,6 +257,7 @@ func (u undisturbed) reference(words vocabulary) *Reference {
 	}
 	return &Reference{
 		Writes: writes, payloads: payloads, Took: u.took, alone: u.alone, events: u.proxy.happenings(), watched: u.proxy.kinds(), reads: u.proxy.looked(), words: words,
+		others:  othersIn(u.history, stored(u.proxy.story()), u.proxy.kinds()),
 		outcome: u.outcome(u.state, u.history), effects: u.effects(u.history), most: u.most(u.history),
 	}
 }
@@ -305,6 +306,7 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 		}
 		t.excepted(w, needless[0], needless[1])
 		pair[0].Took, pair[0].alone = min(pair[0].Took, pair[1].Took), min(pair[0].alone, pair[1].alone)
+		pair[0].others = inBoth(pair[0].others, pair[1].others)
 		pair[0].reads, pair[0].events = inBoth(pair[0].reads, pair[1].reads), max(pair[0].events, pair[1].events)
 		for i, payload := range pair[1].payloads {
 			if payload != pair[0].payloads[i] {

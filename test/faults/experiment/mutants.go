@@ -172,6 +172,12 @@ func (s *scope) told() bool {
 		Workloads: []string{"workflow-deleted"}, Modes: []faults.Mode{faults.Forgetful},
 	},
 	{
+		Name: "component-of-the-past", RootCause: "what is named is taken for what it was: what was deployed goes back to that, and is validated once more",
+		Edits: append(edit1(plan, "		p.Confirm = f.components()\n", ""),
+			edit1(plan, "	if slices.ContainsFunc(p.Writes, f.repeats) {\n", "	if slices.ContainsFunc(p.Writes, f.repeats) && false {\n")...),
+		Workloads: []string{"component-edited"}, Modes: []faults.Mode{faults.Outdated},
+	},
+	{
 		Name: "changed-for-the-past", RootCause: "a child is put back to an old spec in the cache",
 		Edits:     edit1(applying, "func(w Write) bool { return w.creates() || !goingDown(s.experiment) })", "func(w Write) bool { return w.Action == Ensure && !w.Known })"),
 		Workloads: []string{"edit-ready"}, Modes: []faults.Mode{faults.Behind},
