@@ -84,10 +84,10 @@
 //     the same. What may pass (a quota, rights that come late, an API server that is busy) is that only after two
 //     minutes, of each attempt: of many that were recorded together the last are tried late.
 //   - Credentials of a connector have expired, or its cluster has not answered: the same, and all that may be tried may
-//     have failed before anybody has put that right. When the connector is ready again, or has other credentials than the
-//     last attempt had, what has failed behind it is tried again at once, and as often as at first, also what was to be
-//     put to sleep. That is looked at every minute while there is such a target: nobody tells of a Secret. What the
-//     attempt had its restore point says.
+//     have failed before anybody has put that right. When the connector is ready again, or has other credentials than
+//     the last attempt had, what has failed behind it is tried again at once, and as often as at first, also what was
+//     to be put to sleep. That is looked at every minute while there is such a target: nobody tells of a Secret. What
+//     the attempt had its restore point says.
 //   - A webhook of others hangs, and is to be ignored: each write takes as long as it is waited for, and what an
 //     attempt needs is made in as many passes as there must be. The Job comes last, so nothing acts before it has all.
 //   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes; and nothing is
@@ -156,9 +156,9 @@
 // are some 500 attempts: the more RoleBindings there are in the namespace of the Jobs, the more every request there
 // costs the API server.
 //
-// Of the plans of one namespace so many attempts are under way at the same time (Options.Runners), whatever they are of,
-// so that neither the manager's namespace nor what makes pods has more to do for one of them: what makes pods takes one
-// after the other, and others would wait for all that came before. The plans of the namespace share that evenly (rooms).
+// Of the plans of one namespace so many attempts are under way at the same time (Options.Runners), whatever they are
+// of, so that neither the manager's namespace nor what makes pods has more to do for one of them: that takes one after
+// the other, and others would wait for all that came before. The plans of the namespace share that evenly (rooms).
 //
 // # What it costs
 //

@@ -1,6 +1,7 @@
 package hibernateplan
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -105,75 +106,110 @@ func TestRoomsOfMany(t *testing.T) {
 	}
 }
 
-// Of the plans of one namespace no more Jobs run than may, those of another do not wait for them, and a plan that somebody has forced away
-// has no room any more.
+// neighbours are plans whose Jobs are made in one namespace.
+type neighbours struct {
+	*testing.T
+	of     *Reconciler
+	client client.WithWatch
+	plans  []*v1alpha1.HibernatePlan
+}
+
+func (n *neighbours) add(namespace, name string, targets int) {
+	plan := newPlan(v1alpha1.StrategyParallel, targets)
+	plan.Namespace, plan.Name, plan.UID = namespace, name, types.UID("uid-"+namespace+"-"+name)
+	plan.Finalizers, plan.Spec.Execution.Strategy.MaxConcurrency = []string{v1alpha1.Finalizer}, nil
+	plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideHibernated}
+	n.plans = append(n.plans, plan)
+}
+
+// begin has a manager that lets so many attempts of a namespace be under way.
+func (n *neighbours) begin(most int) {
+	n.Helper()
+	var objects []client.Object
+	for _, plan := range n.plans {
+		objects = append(objects, plan)
+	}
+	n.of, n.client = newReconciler(n.T, objects...)
+	n.of.Options.Runners = most
+	n.of = fresh(n.client, n.client, n.of.Options)
+}
+
+// pass looks at each plan, and returns how many Jobs there are of each.
+func (n *neighbours) pass() map[string]int {
+	n.Helper()
+	jobs := map[string]int{}
+	for i := range n.plans {
+		_, n.plans[i] = pass(n.T, n.of, n.plans[i])
+	}
+	for _, job := range jobsOf(n.T, n.client) {
+		jobs[job.Annotations[v1alpha1.AnnotationOwner]]++
+	}
+	return jobs
+}
+
+// end has one Job of a plan come to its end, if there is one.
+func (n *neighbours) end(plan *v1alpha1.HibernatePlan) (ended bool) {
+	n.Helper()
+	for _, job := range jobsOf(n.T, n.client) {
+		if job.Annotations[v1alpha1.AnnotationOwner] == client.ObjectKeyFromObject(plan).String() && len(job.Status.Conditions) == 0 {
+			complete(n.T, n.client, plan, job.Labels[v1alpha1.LabelTarget], &job)
+			return true
+		}
+	}
+	return false
+}
+
+// Of the plans of one namespace no more Jobs run than may, the small one waits for no more of the large one than it needs, and those of
+// another namespace wait for none.
 func TestRunnersOfANamespace(t *testing.T) {
 	const most = 4
-	var objects []client.Object
-	var plans []*v1alpha1.HibernatePlan
-	add := func(namespace, name string, targets int) {
-		plan := newPlan(v1alpha1.StrategyParallel, targets)
-		plan.Namespace, plan.Name, plan.UID = namespace, name, types.UID("uid-"+namespace+"-"+name)
-		plan.Finalizers, plan.Spec.Execution.Strategy.MaxConcurrency = []string{v1alpha1.Finalizer}, nil
-		plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideHibernated}
-		plans, objects = append(plans, plan), append(objects, plan)
-	}
-	add("team", "large", 12)
-	add("team", "small", 2)
-	add("others", "small", 3)
-	r, c := newReconciler(t, objects...)
-	r.Options.Runners, r.Options.LedgerPace = most, 0
-	r = fresh(c, c, r.Options)
-	run := func() (jobs map[string]int) {
-		jobs = map[string]int{}
-		for i := range plans {
-			_, plans[i] = pass(t, r, plans[i])
-		}
-		for _, job := range jobsOf(t, c) {
-			jobs[job.Annotations[v1alpha1.AnnotationOwner]]++
-		}
-		if n := jobs["team/large"] + jobs["team/small"]; n > most {
-			t.Errorf("%d Jobs of a namespace", n)
-		}
-		return jobs
-	}
-	for range 2 {
-		run()
-	}
-	if jobs := run(); jobs["team/large"] != most || jobs["others/small"] != 3 || plans[1].Status.Phase != v1alpha1.PhaseHibernating {
+	n := &neighbours{T: t}
+	n.add("team", "large", 12)
+	n.add("team", "small", 2)
+	n.add("others", "small", 3)
+	n.begin(most)
+	n.pass()
+	n.pass()
+	if jobs := n.pass(); jobs["team/large"] != most || jobs["others/small"] != 3 || n.plans[1].Status.Phase != v1alpha1.PhaseHibernating {
 		t.Fatalf("at first there are Jobs of %v", jobs)
 	}
 	ended, waited := 0, -1
 	for range 60 {
-		if jobs := run(); jobs["team/small"] == 2 && waited < 0 {
+		jobs := n.pass()
+		if of := jobs["team/large"] + jobs["team/small"]; of > most {
+			t.Errorf("%d Jobs of a namespace", of)
+		}
+		if jobs["team/small"] == 2 && waited < 0 {
 			waited = ended
 		}
-		for _, job := range jobsOf(t, c) {
-			if of := job.Annotations[v1alpha1.AnnotationOwner]; of == "team/large" && len(job.Status.Conditions) == 0 {
-				complete(t, c, plans[0], job.Labels[v1alpha1.LabelTarget], &job)
-				ended++
-				break
-			}
+		if n.end(n.plans[0]) {
+			ended++
 		}
 	}
 	if waited < 0 || waited > 3 || ended != 12 {
 		t.Errorf("the small plan has waited for %d of %d attempts of the large one", waited, ended)
 	}
-	small := plans[1]
-	if !r.rooms.has(client.ObjectKeyFromObject(small)) {
-		t.Error("nothing is known of the small plan, whose Jobs run")
+}
+
+// A plan that somebody has forced away takes no room any more.
+func TestRoomOfOneThatIsGone(t *testing.T) {
+	n := &neighbours{T: t}
+	n.add("team", "night", 2)
+	n.begin(4)
+	n.pass()
+	plan := n.plans[0]
+	at := client.ObjectKeyFromObject(plan)
+	if !n.of.rooms.has(at) {
+		t.Error("nothing is known of the plan, two attempts of which are under way")
 	}
-	small.Finalizers = nil
-	if err := c.Update(t.Context(), small); err != nil {
+	plan.Finalizers = nil
+	if err := errors.Join(n.client.Update(t.Context(), plan), n.client.Delete(t.Context(), plan)); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Delete(t.Context(), small); err != nil {
+	if _, err := n.of.sweeping(reconcile.AsReconciler(n.client, n.of)).Reconcile(t.Context(), ctrl.Request{NamespacedName: at}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.sweeping(reconcile.AsReconciler(c, r)).Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(small)}); err != nil {
-		t.Fatal(err)
-	}
-	if r.rooms.has(client.ObjectKeyFromObject(small)) {
-		t.Error("one that was forced away has room for good")
+	if n.of.rooms.has(at) {
+		t.Error("it has room for good")
 	}
 }
