@@ -78,8 +78,11 @@ func Disguises(secret string) []string {
 	return out
 }
 
-// RunNamespace stands for the namespace of a run, and after it Beside is what the other one ends with of a workload that has two.
-const RunNamespace, Beside = "$(run)", "-beside"
+// RunNamespace stands for the namespace of a run.
+const RunNamespace = "$(run)"
+
+// Beside ends the name, after that of the namespace, of the other one of a workload that has two.
+const Beside = "-beside"
 
 // inRun is an object of a workload as it is in a run.
 func inRun(o *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {

@@ -90,7 +90,7 @@ var neighbours = []faults.Workload{
 		Holds:   []string{tokenTaken, workflowEnds},
 		Steps: steps(
 			step(other(reached(v1alpha1.PhaseComplete)), put(onExisting)),
-			step(one(running), rewrite(rotated(kubeconfig)), release(tokenTaken)),
+			step(one(running), rewrite(rotated), release(tokenTaken)),
 			step(one(all(healthy, registeredBy("rotated"))), release(workflowEnds)),
 			step(one(reached(v1alpha1.PhaseComplete)), remove),
 			step(all(one(gone), other(registeredBy("rotated"))), drop(beside(onExisting))),

@@ -1051,7 +1051,7 @@ var meddling = []faults.Workload{
 		Holds:   []string{tokenTaken, workflowEnds},
 		Steps: steps(
 			step(running, rewrite("{"), release(tokenTaken)),
-			step(telling("it is not a kubeconfig"), rewrite(rotated(kubeconfig)), sleep(time.Minute)),
+			step(telling("it is not a kubeconfig"), rewrite(rotated), sleep(time.Minute)),
 			step(all(healthy, registeredBy("rotated")), release(workflowEnds)),
 			step(reached(v1alpha1.PhaseComplete), remove),
 		),
@@ -1063,7 +1063,7 @@ var meddling = []faults.Workload{
 		Objects: objects(onCluster),
 		Holds:   []string{tokenTaken, applicationHealthy},
 		Steps: steps(
-			step(deploying, rewrite(rotated(kubeconfig)), release(tokenTaken, applicationHealthy)),
+			step(deploying, rewrite(rotated), release(tokenTaken, applicationHealthy)),
 			step(reached(v1alpha1.PhaseComplete), remove),
 		),
 		Done: gone,
@@ -1073,7 +1073,7 @@ var meddling = []faults.Workload{
 		Name:    "rotated-complete-existing",
 		Objects: objects(ownStaging, onExisting),
 		Holds:   []string{tokenTaken},
-		Steps:   steps(step(reached(v1alpha1.PhaseComplete), rewrite(rotated(kubeconfig)), release(tokenTaken), remove)),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), rewrite(rotated), release(tokenTaken), remove)),
 		Done:    gone,
 	},
 	{

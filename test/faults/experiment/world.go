@@ -85,10 +85,8 @@ users:
   user: {token: ` + canary + `-token}
 `
 
-// rotated is a kubeconfig with another token.
-func rotated(kubeconfig string) string {
-	return strings.ReplaceAll(kubeconfig, canary+"-token", canary+"-rotated")
-}
+// rotated is it with another token.
+var rotated = strings.ReplaceAll(kubeconfig, canary+"-token", canary+"-rotated")
 
 // ownAddress is that of a cluster whose token changes: of two credentials at one address Argo CD would use one, so no other run has it.
 const ownAddress = faults.RunNamespace + ".example.com"
