@@ -94,6 +94,10 @@ status: `+status)
 	if initialized, _ := ReadTalosControlPlane(nil); initialized {
 		t.Error("none is")
 	}
+	later := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"initialization": map[string]any{"controlPlaneInitialized": true}}}}
+	if initialized, _ := ReadTalosControlPlane(later); !initialized { // of a provider that has gone over to the other contract
+		t.Error("one that says so by v1beta2 is not")
+	}
 }
 
 func TestReadCluster(t *testing.T) {

@@ -19,12 +19,12 @@ var (
 )
 
 // ReadTalosControlPlane is whether a control plane has come up, which does not go back when machines come and go, and
-// if not why; nil has not.
+// if not why; nil has not. A provider says so by the contract v1beta1 of Cluster API or by v1beta2.
 func ReadTalosControlPlane(controlPlane *unstructured.Unstructured) (initialized bool, message string) {
 	switch {
 	case controlPlane == nil:
 		return false, ""
-	case flag(controlPlane, "status", "initialized"):
+	case flag(controlPlane, "status", "initialized"), flag(controlPlane, "status", "initialization", "controlPlaneInitialized"):
 		return true, ""
 	}
 	return false, conditions.Said(conditions.Of(controlPlane, "Available"))
