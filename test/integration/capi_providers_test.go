@@ -142,11 +142,17 @@ func (p providers) controlPlane(ctx context.Context, u *unstructured.Unstructure
 			return err
 		}
 	}
-	status := map[string]any{"replicas": len(machines), "readyReplicas": len(up), "unavailableReplicas": len(machines) - len(up), "observedGeneration": u.GetGeneration()}
-	if len(old) == 0 {
+	return p.tell(ctx, u, len(machines), len(up), len(old))
+}
+
+// tell says how far a control plane is, of how many machines.
+func (p providers) tell(ctx context.Context, u *unstructured.Unstructured, machines, up, old int) error {
+	version, _, _ := unstructured.NestedString(u.Object, "spec", "version")
+	status := map[string]any{"replicas": machines, "readyReplicas": up, "unavailableReplicas": machines - up, "observedGeneration": u.GetGeneration()}
+	if old == 0 {
 		status["version"] = version
 	}
-	if len(up) > 0 && !p.held(u.GetNamespace()) {
+	if up > 0 && !p.held(u.GetNamespace()) {
 		status["bootstrapped"], status["initialized"], status["ready"] = true, true, true
 	} else if !boolean(u, "status", "initialized") {
 		status["conditions"] = []any{map[string]any{
