@@ -79,7 +79,7 @@ func parse(args []string) (options, error) {
 	h := &o.Hibernation
 	fs.StringVar(&h.Namespace, "hibernation-namespace", "", "Namespace where the Jobs of HibernatePlans run and restore points are kept. Default: the manager's own; outside of a cluster that of --leader-election-namespace, or default.")
 	fs.IntVar(&h.LedgerInStatus, "hibernation-ledger-in-status", hibernateplan.DefaultLedgerInStatus, "How many bytes of the ledger of a HibernatePlan its status holds; a longer one is kept in ControllerRevisions beside its Jobs.")
-	fs.IntVar(&h.Runners, "hibernation-runners", hibernateplan.DefaultRunners, "How many targets of the HibernatePlans of one namespace are acted on at the same time, by a Job each; they share that evenly. 0 is any number.")
+	fs.IntVar(&h.Runners, "hibernation-runners", hibernateplan.DefaultRunners, "How many targets of the HibernatePlans of one namespace are put to sleep at the same time, by a Job each; they share that evenly, and what wakes does not wait for it. 0 is any number.")
 	fs.StringVar(&h.Image, "runner-image", "", "Image of the Jobs of HibernatePlans: that of the manager, which it finds out by itself in a cluster.")
 	fs.StringVar(&pullSecrets, "runner-image-pull-secrets", "", "Comma-separated Secrets beside the Jobs of HibernatePlans to pull their image with. Default: those of the manager's own pod, where the Jobs are beside that.")
 	fs.StringVar(&clusterFrom, "hibernate-cluster-from", "", "Comma-separated namespaces whose HibernatePlans may act on what has no namespace, such as NodePools, in the manager's own cluster. Default: none.")

@@ -198,11 +198,12 @@ func (s *scope) keep(ctx context.Context, r resolved) error {
 
 // launch makes the Job of an attempt that was recorded, and before it what that needs.
 func (s *scope) launch(ctx context.Context, l *launched) error {
+	s.tries(s.names().in(name(l.JobRef)))
 	a, err := s.attempt(ctx, l)
 	if err != nil {
 		return err
 	}
-	s.beginsToMake(a.name())
+	s.recorded.Remove(a.name())
 	begun := l.point != nil && l.point.Annotations[runner.AnnotationExecution] == a.name().Name
 	if other := a.other(l.point); other != "" && !begun {
 		return &problem{message: "Its restore point is " + other}
@@ -290,10 +291,10 @@ func (s *scope) refused(namespaces []string, attempt string) string {
 	return strings.Join(all, "; ")
 }
 
-// beginsToMake notes that something of an attempt may be made from now on, and since when it is tried, where nobody has before.
-func (s *scope) beginsToMake(attempt types.NamespacedName) {
-	if _, untouched := s.recorded.Get(attempt); untouched {
-		s.recorded.Remove(attempt)
+// tries notes since when an attempt is tried to be made, where nothing of it has been before.
+func (s *scope) tries(attempt types.NamespacedName) {
+	_, untouched := s.recorded.Get(attempt)
+	if _, known := s.tried.Get(attempt); untouched && !known {
 		s.tried.Add(attempt, s.now)
 	}
 }
@@ -647,10 +648,10 @@ func (s *scope) drop(ctx context.Context, point *corev1.ConfigMap) error {
 // forget takes away what is left of a cycle that is over, and of a plan that goes.
 func (s *scope) forget(ctx context.Context) error {
 	if s.plan.Forget != 0 {
-		if err := s.remove(ctx, revisionGVK, s.names().revision(s.plan.Forget)); err != nil {
+		if err := s.tidy(ctx); err != nil { // while it is tried, the cycle may turn, which goes by its revision
 			return err
 		}
-		if err := s.tidy(ctx); err != nil {
+		if err := s.remove(ctx, revisionGVK, s.names().revision(s.plan.Forget)); err != nil {
 			return err
 		}
 	}

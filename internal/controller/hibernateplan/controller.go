@@ -74,7 +74,7 @@ type Options struct {
 	LedgerPace time.Duration
 	// LedgerInStatus is how many bytes of a plan's ledger its status holds, as JSON: a longer one is kept in ControllerRevisions.
 	LedgerInStatus int
-	// Runners is how many attempts of the plans of one namespace are under way at the same time; 0 is any number.
+	// Runners is how many attempts of the plans of one namespace are under way while more are begun to put targets to sleep; 0 is any number.
 	Runners int
 	// Clock tells the time.
 	Clock clock.PassiveClock
@@ -102,6 +102,7 @@ type Reconciler struct {
 	shards    *lru.Cache  // *shard by the name of a ControllerRevision
 	permitted *lru.Cache  // names of the Roles of targets that this manager has made or seen
 	prepared  *lru.Cache  // prepared by the UID of a plan
+	renewed   *lru.Cache  // renewal by the UID of a plan and a target
 	doubted   *lru.Cache  // time.Time when it was looked last whether a plan has failed by other credentials than there are, by its UID
 	tidied    *lru.Cache  // int64 generation by which there was nothing to tidy, by the UID of a plan
 	made      *lru.Cache  // types.UID of what attempts need, by made, and errors by refusal
@@ -297,7 +298,7 @@ func CacheByObject(o Options) map[client.Object]cache.ByObject {
 func fresh(c, live client.Client, o Options) *Reconciler {
 	return &Reconciler{
 		Client: c, Live: live, Recorder: kube.Silence, Options: o, told: kube.NewTold(), slots: kube.NewSlots(waiting*o.MaxConcurrentReconciles, long),
-		revisions: lru.New(1024), lonely: lru.New(8192), shards: lru.New(512), made: lru.New(maxMade), permitted: lru.New(maxMade), prepared: lru.New(8192), tidied: lru.New(8192), doubted: lru.New(8192),
+		revisions: lru.New(1024), lonely: lru.New(8192), shards: lru.New(512), made: lru.New(maxMade), permitted: lru.New(maxMade), prepared: lru.New(8192), tidied: lru.New(8192), doubted: lru.New(8192), renewed: lru.New(maxMade),
 		paced: lru.New(8192), recorded: lru.New(maxMade), tried: lru.New(maxMade), rooms: newRooms(o.Runners),
 	}
 }

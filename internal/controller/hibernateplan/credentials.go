@@ -170,8 +170,8 @@ type doubt struct {
 func (s *scope) observeFailed(e *execution, t v1alpha1.Target, found reached) (doubted []doubt) {
 	switch {
 	case e == nil || t.ConnectorRef == nil || found.problem != nil:
-	case found.ready.After(e.FinishedAt.Time):
-		s.seen.Renewed[t.Name] = true
+	case found.ready.After(e.FinishedAt.Time) && !found.ready.After(s.now):
+		s.renew(e)
 	case found.credentials:
 		return []doubt{{*t.ConnectorRef, e}}
 	}
@@ -202,9 +202,27 @@ func (s *scope) observeRenewed(ctx context.Context, doubted []doubt) {
 	}
 	for _, d := range doubted {
 		if renewed[d.of] {
-			s.seen.Renewed[d.execution.Target] = true
+			s.renew(d.execution)
 		}
 	}
+}
+
+// renewal is how often a target had been tried when that was begun anew, and when.
+type renewal struct {
+	attempts int32
+	at       time.Time
+}
+
+// renew has a target tried again, but not again and again: somebody may write a Secret every minute, or a connector be ready by turns.
+func (s *scope) renew(e *execution) {
+	key := string(s.owner.UID) + "/" + e.Target
+	last, _ := s.renewed.Get(key)
+	if was, known := last.(renewal); known && was.attempts != e.Attempts && s.now.Sub(was.at) >= 0 && s.now.Sub(was.at) < lastRetry {
+		s.seen.Stops = sooner(s.seen.Stops, was.at.Add(lastRetry).Sub(s.now))
+		return
+	}
+	s.renewed.Add(key, renewal{e.Attempts, s.now})
+	s.seen.Renewed[e.Target] = true
 }
 
 // version of a connector; empty where it cannot be used, or read.

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -231,6 +232,92 @@ func (f *failsAway) renew(content string) {
 	f.Helper()
 	secret := &corev1.Secret{}
 	f.changed(secret, func() { secret.Data[keyKubeconfig] = []byte(content) })
+}
+
+// A Secret that somebody writes all the time, or a connector that is ready since a time to come, as by a clock that was set back, has nothing
+// tried again and again: what has failed has in between, for those who wait for it.
+func TestRenewedAgainAndAgain(t *testing.T) {
+	f := newFailsAway(t, 1)
+	attempts, failures := f.goOn(2*time.Minute), 0
+	if attempts != 2 {
+		t.Fatalf("there were %d attempts", attempts)
+	}
+	attempts = 0
+	for i := range 60 {
+		f.changed(&corev1.Secret{}, func() {})
+		f.renew(fmt.Sprint(kubeconfig, "# ", i))
+		attempts += f.goOn(time.Minute)
+		if failed(&f.plan.Status.Executions[0]) {
+			failures++
+		}
+	}
+	if attempts < 10 || attempts > 14 || failures < 40 {
+		t.Errorf("in an hour there were %d attempts, and it had failed in %d minutes of it", attempts, failures)
+	}
+	f = newFailsAway(t, 1)
+	cluster := &v1alpha1.K8SCluster{}
+	f.changed(cluster, func() {
+		cluster.Status.Conditions[0].LastTransitionTime = metav1.NewTime(f.of.Options.Clock.Now().Add(time.Hour))
+	})
+	if got := f.goOn(10 * time.Minute); got != 2 {
+		t.Errorf("behind a connector that is ready since a time to come there were %d attempts", got)
+	}
+}
+
+// What was not put to sleep because another had failed is when that is tried again: nobody looks any more when nothing has failed.
+func TestRenewedWithWhatWasAborted(t *testing.T) {
+	plan := asleepNow()
+	plan.Spec.Behavior.Retries = ptr.To[int32](0)
+	plan.Spec.Execution.Strategy.Type = v1alpha1.StrategySequential
+	plan.Spec.Targets = append(plan.Spec.Targets, v1alpha1.Target{Name: "b", Type: "noop"})
+	r, c := newReconciler(t, append(away(plan), plan)...)
+	f := &failsAway{&broadNight{t, plan, r, c}}
+	if f.goOn(2 * time.Minute); f.plan.Status.Executions[1].State != v1alpha1.ExecutionAborted || f.plan.Status.Phase != v1alpha1.PhaseError {
+		t.Fatalf("it is %s: %+v", f.plan.Status.Phase, f.plan.Status.Executions)
+	}
+	f.renew(strings.Replace(kubeconfig, "secret", "renewed", 1))
+	clock := r.Options.Clock.(*clocktesting.FakePassiveClock)
+	clock.SetTime(clock.Now().Add(time.Minute))
+	f.play("")
+	if got := f.sleeping(); got != "ab" {
+		t.Errorf("asleep are %q: %+v", got, f.plan.Status.Executions)
+	}
+}
+
+// An attempt that is made late, because many were recorded with it, does not fail at the first error of reading what it is made with.
+func TestReadLate(t *testing.T) {
+	plan := asleepNow()
+	r, c := newReconciler(t, append(away(plan), plan)...)
+	_, plan = pass(t, r, plan)
+	clock := r.Options.Clock.(*clocktesting.FakePassiveClock)
+	clock.SetTime(clock.Now().Add(patience + time.Second))
+	busy := errors.New("etcdserver: request timed out")
+	r.Live = interceptor.NewClient(c, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		if _, is := o.(*corev1.Secret); is && at.Name == "away" {
+			return busy
+		}
+		return c.Get(ctx, at, o, opts...)
+	}})
+	look := func() *execution {
+		t.Helper()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Reconcile(t.Context(), plan); err != nil && !errors.Is(err, busy) {
+			t.Fatal(err)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); err != nil {
+			t.Fatal(err)
+		}
+		return &plan.Status.Executions[0]
+	}
+	if e := look(); !running(e) {
+		t.Errorf("it has failed at once: %+v", e)
+	}
+	clock.SetTime(clock.Now().Add(patience))
+	if e := look(); running(e) {
+		t.Errorf("it is tried for ever: %+v", e)
+	}
 }
 
 // What has failed as often as it may with credentials that have expired is tried again a minute after there are others at most, and as often

@@ -86,8 +86,9 @@
 //   - Credentials of a connector have expired, or its cluster has not answered: the same, and all that may be tried may
 //     have failed before anybody has put that right. When the connector is ready again, or has other credentials than
 //     the last attempt had, what has failed behind it is tried again at once, and as often as at first, also what was
-//     to be put to sleep. That is looked at every minute while there is such a target: nobody tells of a Secret. What
-//     the attempt had its restore point says.
+//     to be put to sleep, but no more than once in ten minutes, because somebody may write the Secret all the time.
+//     That is looked at every minute while there is such a target: nobody tells of a Secret. What the attempt had its
+//     restore point says.
 //   - A webhook of others hangs, and is to be ignored: each write takes as long as it is waited for, and what an
 //     attempt needs is made in as many passes as there must be. The Job comes last, so nothing acts before it has all.
 //   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes; and nothing is
@@ -158,7 +159,8 @@
 //
 // Of the plans of one namespace so many attempts are under way at the same time (Options.Runners), whatever they are
 // of, so that neither the manager's namespace nor what makes pods has more to do for one of them: that takes one after
-// the other, and others would wait for all that came before. The plans of the namespace share that evenly (rooms).
+// the other, and others would wait for all that came before. The plans of the namespace share that evenly (rooms). What
+// wakes waits for no room.
 //
 // # What it costs
 //

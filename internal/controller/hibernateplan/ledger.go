@@ -132,16 +132,13 @@ func both(first, second string) string {
 // should it fail.
 func forgive(e *execution) {
 	e.RestoreChecksum = ""
-	if inVain(e) {
+	if failed(e) || failing(e) {
 		e.State = v1alpha1.ExecutionPending
 	}
 	if e.State == v1alpha1.ExecutionPending || running(e) {
 		e.Forgiven = e.Attempts
 	}
 }
-
-// inVain says whether the last attempt at a target has failed.
-func inVain(e *execution) bool { return failed(e) || failing(e) }
 
 // failing says whether a target has failed and waits to be tried again.
 func failing(e *execution) bool {

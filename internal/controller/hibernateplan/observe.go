@@ -793,7 +793,7 @@ func (s *scope) observeReach(ctx context.Context) error {
 	}
 	s.reachable = map[v1alpha1.ConnectorRef]reached{}
 	defer func() { s.reachable = nil }()
-	over, vain, doubted := s.takenOutAndAwake(), s.inVain(), []doubt(nil)
+	over, failures, doubted := s.takenOutAndAwake(), s.failures(), []doubt(nil)
 	for _, t := range targets {
 		found, err := s.reach(ctx, t)
 		if err != nil { // which keeps anything else from beginning, and nothing from going on that has begun
@@ -801,7 +801,7 @@ func (s *scope) observeReach(ctx context.Context) error {
 			s.seen.Unreached[t.Name] = true
 		}
 		s.seen.Credentials[t.Name], s.seen.Namespaces[t.Name] = found.credentials, found.namespaces
-		doubted = append(doubted, s.observeFailed(vain[t.Name], t, found)...)
+		doubted = append(doubted, s.observeFailed(failures[t.Name], t, found)...)
 		why := found.problem
 		if over[t.Name] {
 			continue // whatever has become of where it was
@@ -831,11 +831,11 @@ func (s *scope) takenOutAndAwake() map[string]bool {
 	return over
 }
 
-// inVain are the entries of the targets of which the last attempt has failed.
-func (s *scope) inVain() map[string]*execution {
+// failures are the entries of the targets that have failed as often as they may.
+func (s *scope) failures() map[string]*execution {
 	out := map[string]*execution{}
 	for i := range s.owner.Status.Executions {
-		if e := &s.owner.Status.Executions[i]; inVain(e) {
+		if e := &s.owner.Status.Executions[i]; failed(e) {
 			out[e.Target] = e
 		}
 	}

@@ -453,7 +453,7 @@ func (f facts) fold(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 // renew lets what has failed behind a connector be tried again at once, as often as at first, where that is better now.
 func (f facts) renew(st *v1alpha1.HibernatePlanStatus) {
 	for i := range st.Executions {
-		if e := &st.Executions[i]; f.seen.Renewed[e.Target] && inVain(e) {
+		if e := &st.Executions[i]; f.seen.Renewed[e.Target] && failed(e) {
 			e.State, e.Forgiven = v1alpha1.ExecutionPending, e.Attempts
 		}
 	}
@@ -754,7 +754,10 @@ func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, current *program, o
 		}
 		begins = append(begins, e)
 	}
-	for _, e := range f.roomFor(p, st, begins) {
+	if operation == v1alpha1.OperationShutdown { // what wakes waits for no room
+		begins = f.roomFor(p, st, begins)
+	}
+	for _, e := range begins {
 		e.Operation = operation
 		begin(e, n, f.now)
 		p.Began = append(p.Began, name(e.JobRef))

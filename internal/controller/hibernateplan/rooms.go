@@ -15,8 +15,8 @@ const DefaultRunners = 5000
 // roomAgain is when to look again whether there is room for an attempt. Nobody tells of it.
 const roomAgain = 2 * time.Second
 
-// rooms are how many more attempts may begin: at most so many of the plans of one namespace are under way at the same time, whatever they
-// are of, because what makes their pods takes one after the other, and who comes late waits for all. The plans of a namespace share that
+// rooms are how many more targets may be put to sleep: at most so many attempts of the plans of one namespace are under way at the same
+// time, because what makes their pods takes one after the other, and who comes late waits for all. What wakes waits for no room. The plans of a namespace share that
 // evenly: each has as many as it asks for, or as many as any other. A manager that starts knows what is under way of a plan when it has
 // looked at that: until then there may be as many again.
 type rooms struct {

@@ -213,3 +213,27 @@ func TestRoomOfOneThatIsGone(t *testing.T) {
 		t.Error("it has room for good")
 	}
 }
+
+// What wakes waits for nothing that falls asleep.
+func TestWhatWakesNeedsNoRoom(t *testing.T) {
+	n := &neighbours{T: t}
+	n.add("team", "night", 3)
+	n.begin(3)
+	for range 3 {
+		n.pass()
+	}
+	for n.end(n.plans[0]) {
+	}
+	n.pass()
+	n.of.rooms.now(types.NamespacedName{Namespace: "team", Name: "large"}, 3, 9)
+	plan := n.plans[0]
+	plan.Spec.Override.State = v1alpha1.OverrideAwake
+	if err := n.client.Update(t.Context(), plan); err != nil {
+		t.Fatal(err)
+	}
+	n.pass()
+	n.pass()
+	if jobs := n.pass(); jobs["team/night"] != 3 || plan.Status.CurrentCycle == nil {
+		t.Errorf("there are Jobs of %v: %+v", jobs, n.plans[0].Status)
+	}
+}

@@ -173,11 +173,14 @@ func (s *scope) tidy(ctx context.Context) error {
 	if looked && known.(int64) == s.owner.Generation || s.owner.DeletionTimestamp != nil { // with which all of it goes
 		return nil
 	}
-	again, err := s.tidyNow(ctx)
+	within, cancel := context.WithTimeout(ctx, timeout) // a webhook that hangs leaves the pass its time
+	defer cancel()
+	again, err := s.tidyNow(within)
+	since := s.now.Sub(lastEnd(s.owner.Status.Executions))
 	switch {
 	case err == nil && !again:
 		s.tidied.Add(s.owner.UID, s.owner.Generation)
-	case err != nil && !kube.Conflict(err) && ctx.Err() == nil && s.now.Sub(lastEnd(s.owner.Status.Executions)) >= patience:
+	case err != nil && ctx.Err() == nil && (since < 0 || since >= patience):
 		log.FromContext(ctx).Info("What there is of targets that were taken out of the plan is left to the next cycle", "cause", err.Error())
 		return nil
 	}

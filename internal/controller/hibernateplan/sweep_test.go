@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -337,5 +338,58 @@ func TestTakenOutCannotBeTidied(t *testing.T) {
 	n.play("")
 	if got := n.having(&rbacv1.RoleList{}, names{namespace: "system", plan: plan}.role); got != "a" {
 		t.Errorf("there are Roles of %s", got)
+	}
+}
+
+// While what there is of a target that was taken out is tried to be cleared away the plan may be to sleep again: what wakes it then is
+// still there, also for a manager that starts.
+func TestTakenOutAndAsleepAgain(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 2)
+	plan.Finalizers, plan.Spec.Override = []string{v1alpha1.Finalizer}, &v1alpha1.Override{}
+	r, c := newReconciler(t, plan)
+	n := &broadNight{t, plan, r, c}
+	n.wants(v1alpha1.OverrideHibernated)
+	n.play("")
+	n.editTargets(v1alpha1.OverrideHibernated, "a")
+	n.play("")
+	denied := errors.New("a policy denies it")
+	r.Live = interceptor.NewClient(c, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+		if o.GetObjectKind().GroupVersionKind() == roleGVK {
+			return denied
+		}
+		return c.Delete(ctx, o, opts...)
+	}})
+	look := func() {
+		t.Helper()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); err != nil {
+			t.Fatal(err)
+		}
+		n.plan = plan
+	}
+	goes := func(state v1alpha1.OverrideState) {
+		t.Helper()
+		look()
+		n.wants(state)
+		for range 8 {
+			look()
+			if _, err := r.Reconcile(t.Context(), plan); err != nil && !errors.Is(err, denied) {
+				t.Fatal(err)
+			}
+			for _, job := range jobsOf(t, c) {
+				if len(job.Status.Conditions) == 0 {
+					complete(t, c, plan, "a", &job)
+				}
+			}
+		}
+		look()
+	}
+	goes(v1alpha1.OverrideAwake)
+	goes(v1alpha1.OverrideHibernated)
+	if plan.Status.Asleep != 1 {
+		t.Fatalf("%d targets are asleep", plan.Status.Asleep)
+	}
+	r.Live, r.revisions = c, lru.New(9)
+	if goes(v1alpha1.OverrideAwake); plan.Status.CurrentCycle != nil || plan.Status.Asleep != 0 {
+		t.Errorf("it does not wake: %+v", plan.Status)
 	}
 }
