@@ -288,55 +288,82 @@ func TestTakenOutIsTidied(t *testing.T) {
 	}
 }
 
-// What there is of a target that was taken out and cannot be cleared away, as by a policy of others, is tried again for a while, and keeps
-// the plan from sleeping no longer than that.
-func TestTakenOutCannotBeTidied(t *testing.T) {
+// untidy is a night of a plan of which a target was taken out, whose Role may not be deleted.
+type untidy struct {
+	*broadNight
+	denied error
+}
+
+func newUntidy(t *testing.T) *untidy {
+	t.Helper()
 	plan := newPlan(v1alpha1.StrategyParallel, 2)
 	plan.Finalizers, plan.Spec.Override = []string{v1alpha1.Finalizer}, &v1alpha1.Override{}
 	r, c := newReconciler(t, plan)
-	n := &broadNight{t, plan, r, c}
+	n := &untidy{&broadNight{t, plan, r, c}, errors.New("a policy denies it")}
 	n.wants(v1alpha1.OverrideHibernated)
 	n.play("")
 	n.editTargets(v1alpha1.OverrideHibernated, "a")
 	n.play("")
-	n.wants(v1alpha1.OverrideAwake)
-	denied := errors.New("a policy denies it")
 	r.Live = interceptor.NewClient(c, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
 		if o.GetObjectKind().GroupVersionKind() == roleGVK {
-			return denied
+			return n.denied
 		}
 		return c.Delete(ctx, o, opts...)
 	}})
-	look := func() error {
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); err != nil {
-			t.Fatal(err)
-		}
-		_, err := r.Reconcile(t.Context(), plan)
-		return errors.Join(err, c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan))
+	return n
+}
+
+// look is one pass.
+func (n *untidy) look() error {
+	n.Helper()
+	n.read()
+	_, err := n.of.Reconcile(n.Context(), n.plan)
+	n.read()
+	return err
+}
+
+func (n *untidy) read() {
+	n.Helper()
+	if err := n.client.Get(n.Context(), client.ObjectKeyFromObject(n.plan), n.plan); err != nil {
+		n.Fatal(err)
 	}
+}
+
+// goes has the plan in off-hours or not, and its Jobs come to their end.
+func (n *untidy) goes(state v1alpha1.OverrideState) {
+	n.Helper()
+	n.read()
+	n.wants(state)
 	for range 8 {
-		if err := look(); err != nil && !errors.Is(err, denied) {
-			t.Fatal(err)
+		if err := n.look(); err != nil && !errors.Is(err, n.denied) {
+			n.Fatal(err)
 		}
-		for _, job := range jobsOf(t, c) {
+		for _, job := range jobsOf(n.T, n.client) {
 			if len(job.Status.Conditions) == 0 {
-				complete(t, c, plan, "a", &job)
+				complete(n.T, n.client, n.plan, "a", &job)
 			}
 		}
 	}
-	if err := look(); !errors.Is(err, denied) || plan.Status.CurrentCycle == nil {
-		t.Fatalf("it is not tried again: %v, %+v", err, plan.Status)
+}
+
+// What there is of a target that was taken out and cannot be cleared away, as by a policy of others, is tried again for a while, and keeps
+// the plan from sleeping no longer than that.
+func TestTakenOutCannotBeTidied(t *testing.T) {
+	n := newUntidy(t)
+	n.goes(v1alpha1.OverrideAwake)
+	if err := n.look(); !errors.Is(err, n.denied) || n.plan.Status.CurrentCycle == nil {
+		t.Fatalf("it is not tried again: %v, %+v", err, n.plan.Status)
 	}
-	r.Options.Clock.(*clocktesting.FakePassiveClock).SetTime(noon.Add(patience))
-	if err := look(); err != nil || plan.Status.CurrentCycle != nil {
-		t.Errorf("its cycle is not over: %v, %+v", err, plan.Status)
+	n.of.Options.Clock.(*clocktesting.FakePassiveClock).SetTime(noon.Add(patience))
+	if err := n.look(); err != nil || n.plan.Status.CurrentCycle != nil {
+		t.Errorf("its cycle is not over: %v, %+v", err, n.plan.Status)
 	}
-	n.client, r.Live, n.plan = c, c, plan
+	n.of.Live = n.client
 	n.wants(v1alpha1.OverrideHibernated)
 	n.play("")
 	n.wants(v1alpha1.OverrideAwake)
 	n.play("")
-	if got := n.having(&rbacv1.RoleList{}, names{namespace: "system", plan: plan}.role); got != "a" {
+	if got := n.having(&rbacv1.RoleList{}, names{namespace: "system", plan: n.plan}.role); got != "a" {
 		t.Errorf("there are Roles of %s", got)
 	}
 }
@@ -344,52 +371,14 @@ func TestTakenOutCannotBeTidied(t *testing.T) {
 // While what there is of a target that was taken out is tried to be cleared away the plan may be to sleep again: what wakes it then is
 // still there, also for a manager that starts.
 func TestTakenOutAndAsleepAgain(t *testing.T) {
-	plan := newPlan(v1alpha1.StrategyParallel, 2)
-	plan.Finalizers, plan.Spec.Override = []string{v1alpha1.Finalizer}, &v1alpha1.Override{}
-	r, c := newReconciler(t, plan)
-	n := &broadNight{t, plan, r, c}
-	n.wants(v1alpha1.OverrideHibernated)
-	n.play("")
-	n.editTargets(v1alpha1.OverrideHibernated, "a")
-	n.play("")
-	denied := errors.New("a policy denies it")
-	r.Live = interceptor.NewClient(c, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
-		if o.GetObjectKind().GroupVersionKind() == roleGVK {
-			return denied
-		}
-		return c.Delete(ctx, o, opts...)
-	}})
-	look := func() {
-		t.Helper()
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); err != nil {
-			t.Fatal(err)
-		}
-		n.plan = plan
+	n := newUntidy(t)
+	n.goes(v1alpha1.OverrideAwake)
+	n.goes(v1alpha1.OverrideHibernated)
+	if n.plan.Status.Asleep != 1 {
+		t.Fatalf("%d targets are asleep", n.plan.Status.Asleep)
 	}
-	goes := func(state v1alpha1.OverrideState) {
-		t.Helper()
-		look()
-		n.wants(state)
-		for range 8 {
-			look()
-			if _, err := r.Reconcile(t.Context(), plan); err != nil && !errors.Is(err, denied) {
-				t.Fatal(err)
-			}
-			for _, job := range jobsOf(t, c) {
-				if len(job.Status.Conditions) == 0 {
-					complete(t, c, plan, "a", &job)
-				}
-			}
-		}
-		look()
-	}
-	goes(v1alpha1.OverrideAwake)
-	goes(v1alpha1.OverrideHibernated)
-	if plan.Status.Asleep != 1 {
-		t.Fatalf("%d targets are asleep", plan.Status.Asleep)
-	}
-	r.Live, r.revisions = c, lru.New(9)
-	if goes(v1alpha1.OverrideAwake); plan.Status.CurrentCycle != nil || plan.Status.Asleep != 0 {
-		t.Errorf("it does not wake: %+v", plan.Status)
+	n.of.Live, n.of.revisions = n.client, lru.New(9)
+	if n.goes(v1alpha1.OverrideAwake); n.plan.Status.CurrentCycle != nil || n.plan.Status.Asleep != 0 {
+		t.Errorf("it does not wake: %+v", n.plan.Status)
 	}
 }
