@@ -37,15 +37,19 @@ func (talos) objects(n names, t v1alpha1.Target) []*unstructured.Unstructured {
 	}.Objects()
 }
 
-// read asks both: a Cluster stays initialized when another control plane has taken the place of its own.
 func (talos) read(objects []*unstructured.Unstructured) clusterState {
+	return readBoth(objects, capi.ReadTalosControlPlane)
+}
+
+// readBoth asks a Cluster and what it is made by, which comes after it: a Cluster stays initialized when that has been replaced.
+func readBoth(objects []*unstructured.Unstructured, second func(*unstructured.Unstructured) (ready bool, message string)) clusterState {
 	cluster := standing(objects)
 	if cluster == nil {
 		return clusterState{}
 	}
 	s := clusterState(capi.ReadCluster(cluster))
 	if s.Ready && len(objects) > 1 {
-		s.Ready, s.Message = capi.ReadTalosControlPlane(objects[1])
+		s.Ready, s.Message = second(objects[1])
 	}
 	return s
 }

@@ -28,17 +28,8 @@ func (vcluster) objects(n names, t v1alpha1.Target) []*unstructured.Unstructured
 	return capi.VCluster{Namespace: name.Namespace, Name: name.Name, ChartVersion: spec.ChartVersion, Values: spec.Values}.Objects()
 }
 
-// read asks both: a Cluster stays initialized when what it names has been replaced.
 func (vcluster) read(objects []*unstructured.Unstructured) clusterState {
-	cluster := standing(objects)
-	if cluster == nil {
-		return clusterState{}
-	}
-	s := clusterState(capi.ReadCluster(cluster))
-	if s.Ready && len(objects) > 1 {
-		s.Ready, s.Message = capi.ReadVCluster(objects[1])
-	}
-	return s
+	return readBoth(objects, capi.ReadVCluster)
 }
 
 func (vcluster) kubeconfig(n names, t v1alpha1.Target, cluster *unstructured.Unstructured) kubeconfigRef {

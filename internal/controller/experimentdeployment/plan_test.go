@@ -490,16 +490,22 @@ func TestWithoutPodsIsNotUnready(t *testing.T) {
 				f = f.written(t, p)
 			}
 			f.ready(0)
-			p := f.plan()
-			if p.ScaleToZero || p.Wait != defaultUnready || !p.UnreadySince.Equal(f.now) {
-				t.Fatalf("when there is one: %+v", p)
-			}
-			f = f.written(t, p)
-			f.now = f.now.Add(defaultUnready)
-			if p := f.plan(); !p.ScaleToZero {
-				t.Errorf("after the time of that: %+v", p)
-			}
+			f.hasItsTime(t)
 		})
+	}
+}
+
+// hasItsTime expects that pods which are not ready have all of their time from now on, and go then.
+func (f facts) hasItsTime(t *testing.T) {
+	t.Helper()
+	p := f.plan()
+	if p.ScaleToZero || p.Wait != defaultUnready || !p.UnreadySince.Equal(f.now) {
+		t.Fatalf("when there is one that is not ready: %+v", p)
+	}
+	f = f.written(t, p)
+	f.now = f.now.Add(defaultUnready)
+	if p := f.plan(); !p.ScaleToZero {
+		t.Errorf("after the time of that: %+v", p)
 	}
 }
 
@@ -530,15 +536,7 @@ func TestFewerPodsAreNotUnready(t *testing.T) {
 				f = f.written(t, p)
 			}
 			tells(2, 1)
-			p := f.plan()
-			if p.ScaleToZero || p.Wait != defaultUnready || !p.UnreadySince.Equal(f.now) {
-				t.Fatalf("when there is another: %+v", p)
-			}
-			f = f.written(t, p)
-			f.now = f.now.Add(defaultUnready)
-			if p := f.plan(); !p.ScaleToZero {
-				t.Errorf("after the time of that: %+v", p)
-			}
+			f.hasItsTime(t)
 		})
 	}
 }

@@ -16,9 +16,9 @@ const DefaultRunners = 5000
 const roomAgain = 2 * time.Second
 
 // rooms are how many more targets may be put to sleep: at most so many attempts of the plans of one namespace are under way at the same
-// time, because what makes their pods takes one after the other, and who comes late waits for all. What wakes waits for no room. The plans of a namespace share that
-// evenly: each has as many as it asks for, or as many as any other. A manager that starts knows what is under way of a plan when it has
-// looked at that: until then there may be as many again.
+// time, because what makes their pods takes one after the other, and who comes late waits for all. What wakes waits for no room. The plans
+// of a namespace share that evenly: each has as many as it asks for, or as many as any other. A manager that starts knows what is under way
+// of a plan when it has looked at that: until then there may be as many again.
 type rooms struct {
 	// most are under way in one namespace; 0 is any number.
 	most int
@@ -35,7 +35,7 @@ func newRooms(most int) *rooms { return &rooms{most: most, plans: map[string]map
 
 // take lets some attempts of a plan begin, beside those that run, of those that would.
 func (r *rooms) take(plan types.NamespacedName, runs, would int) int {
-	if r == nil || r.most <= 0 {
+	if r.most == 0 {
 		return would
 	}
 	r.mu.Lock()
@@ -76,7 +76,7 @@ func (r *rooms) share(plan types.NamespacedName) int {
 
 // now says how many attempts of a plan are under way after a pass, and how many would be.
 func (r *rooms) now(plan types.NamespacedName, runs, waits int) {
-	if r == nil || r.most <= 0 {
+	if r.most == 0 {
 		return
 	}
 	r.mu.Lock()
@@ -86,9 +86,6 @@ func (r *rooms) now(plan types.NamespacedName, runs, waits int) {
 
 // has says whether anything is known of a plan.
 func (r *rooms) has(plan types.NamespacedName) bool {
-	if r == nil {
-		return false
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_, known := r.plans[plan.Namespace][plan.Name]
