@@ -398,7 +398,12 @@ type State []*unstructured.Unstructured
 
 // Of are the objects of a kind.
 func (s State) Of(kind string) []*unstructured.Unstructured {
-	return slices.DeleteFunc(slices.Clone(s), func(u *unstructured.Unstructured) bool { return u.GetKind() != kind })
+	return s.Only(func(u *unstructured.Unstructured) bool { return u.GetKind() == kind })
+}
+
+// Only are the objects that something is true of.
+func (s State) Only(is func(*unstructured.Unstructured) bool) State {
+	return slices.DeleteFunc(slices.Clone(s), func(u *unstructured.Unstructured) bool { return !is(u) })
 }
 
 func created(u *unstructured.Unstructured) time.Time { return u.GetCreationTimestamp().Time }

@@ -84,6 +84,14 @@ const RunNamespace = "$(run)"
 // Beside ends the name, after that of the namespace, of the other one of a workload that has two.
 const Beside = "-beside"
 
+// InOther are some objects in the other namespace of a run.
+func InOther(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	for _, o := range objects {
+		o.SetNamespace(RunNamespace + Beside)
+	}
+	return objects
+}
+
 // inRun is an object of a workload as it is in a run.
 func inRun(o *unstructured.Unstructured, namespace string) (*unstructured.Unstructured, error) {
 	text, err := o.MarshalJSON()

@@ -26,6 +26,16 @@ func onShared(cluster string) *unstructured.Unstructured {
 	return newExperiment(target("app", cluster, ownPrefix+faults.RunNamespace))
 }
 
+// comesAndGoes has an Experiment come, end and go while its neighbour runs, which ends and goes then.
+func comesAndGoes(e, neighbour *unstructured.Unstructured) []faults.Step {
+	return steps(
+		step(other(running), put(e)),
+		step(one(reached(v1alpha1.PhaseComplete)), remove),
+		step(one(gone), release(workflowEnds+ofNeighbour)),
+		step(other(reached(v1alpha1.PhaseComplete)), drop(neighbour)),
+	)
+}
+
 // neighbours are two Experiments beside each other. One of the two has nothing to write while the other has, so that the writes come in
 // one order; who comes after a manager that was killed looks at both.
 var neighbours = []faults.Workload{
@@ -75,13 +85,8 @@ var neighbours = []faults.Workload{
 		Name:    "neighbour-shares-cluster",
 		Objects: objects(staging, beside(onExisting)),
 		Holds:   []string{workflowEnds + ofNeighbour},
-		Steps: steps(
-			step(other(running), put(onExisting)),
-			step(one(reached(v1alpha1.PhaseComplete)), remove),
-			step(one(gone), release(workflowEnds+ofNeighbour)),
-			step(other(reached(v1alpha1.PhaseComplete)), drop(beside(onExisting))),
-		),
-		Done: gone,
+		Steps:   comesAndGoes(onExisting, beside(onExisting)),
+		Done:    gone,
 	},
 	{
 		// What one registers with the new credentials the other, which is over, is given, too: Argo CD would use the old ones for both.
@@ -103,12 +108,7 @@ var neighbours = []faults.Workload{
 		Beside:  true,
 		Args:    []string{"--watch-namespaces=" + faults.RunNamespace + "," + faults.RunNamespace + faults.Beside},
 		Holds:   []string{workflowEnds + ofNeighbour},
-		Steps: steps(
-			step(other(running), put(onCluster)),
-			step(one(reached(v1alpha1.PhaseComplete)), remove),
-			step(one(gone), release(workflowEnds+ofNeighbour)),
-			step(other(reached(v1alpha1.PhaseComplete)), drop(elsewhere(onCluster))),
-		),
-		Done: gone,
+		Steps:   comesAndGoes(onCluster, elsewhere(onCluster)),
+		Done:    gone,
 	},
 }

@@ -52,7 +52,7 @@ func other(m moment) moment { return among(ofNeighbour, m) }
 
 func among(owner string, m moment) moment {
 	return func(s faults.State) bool {
-		return m(slices.DeleteFunc(slices.Clone(s), func(u *unstructured.Unstructured) bool { return whose(u) != owner }))
+		return m(s.Only(func(u *unstructured.Unstructured) bool { return whose(u) == owner }))
 	}
 }
 

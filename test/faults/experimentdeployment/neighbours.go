@@ -2,7 +2,6 @@ package experimentdeployment
 
 import (
 	"context"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,14 +16,6 @@ func beside(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	return objects
 }
 
-// inOther are some objects in the other namespace of the run.
-func inOther(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
-	for _, o := range objects {
-		o.SetNamespace(faults.RunNamespace + faults.Beside)
-	}
-	return objects
-}
-
 func last(objects []*unstructured.Unstructured) *unstructured.Unstructured {
 	return objects[len(objects)-1]
 }
@@ -35,7 +26,7 @@ func other(m moment) moment { return among(ofNeighbour, m) }
 
 func among(owner string, m moment) moment {
 	return func(s faults.State) bool {
-		return m(slices.DeleteFunc(slices.Clone(s), func(u *unstructured.Unstructured) bool { return whose(u) != owner }))
+		return m(s.Only(func(u *unstructured.Unstructured) bool { return whose(u) == owner }))
 	}
 }
 
@@ -85,14 +76,14 @@ var neighbours = []faults.Workload{
 	},
 	{
 		Name:    "neighbour-of-the-name",
-		Objects: inOther(objects("StatefulSet")),
+		Objects: faults.InOther(objects("StatefulSet")),
 		Beside:  true,
 		Args:    []string{"--watch-namespaces=" + faults.RunNamespace + "," + faults.RunNamespace + faults.Beside},
 		Steps: []faults.Step{
 			faults.At(other(up(1, zero, anyhow)), put(objects("StatefulSet")[0]), put(last(objects("StatefulSet")))),
 			faults.At(one(up(1, zero, anyhow)), edit(`{"spec":{"overrideSpec":{"serviceName":"elsewhere"}}}`)),
 			faults.At(one(up(2, zero, elsewhere)), remove),
-			faults.At(one(gone), drop(last(inOther(objects("StatefulSet"))))),
+			faults.At(one(gone), drop(last(faults.InOther(objects("StatefulSet"))))),
 		},
 		Done: gone,
 	},

@@ -2,7 +2,6 @@ package hibernateplan
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -29,14 +28,6 @@ func beside(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	return objects
 }
 
-// inOther are some objects in the other namespace of the run.
-func inOther(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
-	for _, o := range objects {
-		o.SetNamespace(faults.RunNamespace + faults.Beside)
-	}
-	return objects
-}
-
 // with are objects and the things of the plan that a workload is about, which comes later.
 func with(objects []*unstructured.Unstructured, things ...string) []*unstructured.Unstructured {
 	return append(read(things...), objects...)
@@ -48,7 +39,7 @@ func other(m moment) moment { return among(ofNeighbour, m) }
 
 func among(owner string, m moment) moment {
 	return func(s faults.State) bool {
-		return m(slices.DeleteFunc(slices.Clone(s), func(u *unstructured.Unstructured) bool { return whose(u) != owner }))
+		return m(s.Only(func(u *unstructured.Unstructured) bool { return whose(u) == owner }))
 	}
 }
 
@@ -69,7 +60,7 @@ func withC() []*unstructured.Unstructured { return beside(objects(sequential, []
 func withLateC() []*unstructured.Unstructured {
 	return beside(objects(sequential, []string{fails("c", "wakeup", 1)}))
 }
-func ofTheName() []*unstructured.Unstructured   { return inOther(aPlan()) }
+func ofTheName() []*unstructured.Unstructured   { return faults.InOther(aPlan()) }
 func overlapping() []*unstructured.Unstructured { return named(aPlan()) }
 
 var thingA = strings.ReplaceAll(thingText, "NAME", "a")

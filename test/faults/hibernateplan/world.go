@@ -123,7 +123,7 @@ func whose(u *unstructured.Unstructured) string {
 
 // ownedAs is what belongs to who an object does.
 func ownedAs(u *unstructured.Unstructured, s faults.State) faults.State {
-	return slices.DeleteFunc(slices.Clone(s), func(other *unstructured.Unstructured) bool { return whose(other) != whose(u) })
+	return s.Only(func(other *unstructured.Unstructured) bool { return whose(other) == whose(u) })
 }
 
 // readable writes the point out that a restore point holds. One that cannot be read stays as it is, which is a difference.
