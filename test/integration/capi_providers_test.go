@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -279,13 +278,7 @@ func (p providers) owner(ctx context.Context, u *unstructured.Unstructured, gvk 
 
 // merge changes an object unless it has changed since it was seen, or is so already.
 func (p providers) merge(ctx context.Context, u *unstructured.Unstructured, change map[string]any, subresource ...string) error {
-	metadata, _ := change["metadata"].(map[string]any)
-	if metadata == nil {
-		metadata = map[string]any{}
-		change["metadata"] = metadata
-	}
-	metadata["resourceVersion"] = u.GetResourceVersion()
-	data, err := json.Marshal(change)
+	data, err := asSeen(u, change)
 	if err != nil {
 		return err
 	}

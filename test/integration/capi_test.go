@@ -285,21 +285,16 @@ var _ = Describe("Cluster API itself", Label("capi"), Ordered, ContinueOnFailure
 		s.nothingLeft(e)
 	})
 
-	It("is taken down before there is an infrastructure", func(ctx SpecContext) {
-		s, e := onTalos(ctx, "v1beta2", `cluster.x-k8s.io/managed-by: somebody`)
+	DescribeTable("is taken down", func(ctx SpecContext, annotations, when string, holds ...hold) {
+		s, e := onTalos(ctx, "v1beta2", annotations, holds...)
 		s.create(e)
-		s.says(e, v1alpha1.ConditionClustersReady, v1alpha1.ReasonClusterProvisioning, "DevCluster status.initialization.provisioned is false")
+		s.says(e, v1alpha1.ConditionClustersReady, v1alpha1.ReasonClusterProvisioning, when)
 		s.delete(e)
 		s.nothingLeft(e)
-	})
-
-	It("is taken down while its control plane comes", func(ctx SpecContext) {
-		s, e := onTalos(ctx, "v1beta2", "", clusterReady)
-		s.create(e)
-		s.says(e, v1alpha1.ConditionClustersReady, v1alpha1.ReasonClusterProvisioning, "Control plane not yet initialized")
-		s.delete(e)
-		s.nothingLeft(e)
-	})
+	},
+		Entry("before there is an infrastructure", `cluster.x-k8s.io/managed-by: somebody`, "DevCluster status.initialization.provisioned is false"),
+		Entry("while its control plane comes", "", "Control plane not yet initialized", clusterReady),
+	)
 
 	It("is taken down while its machines are replaced, and waits for one that is held", func(ctx SpecContext) {
 		s, e := onTalos(ctx, "v1beta2", "", workflowEnds)

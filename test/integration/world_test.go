@@ -466,15 +466,20 @@ func (s *stage) playArgoWorkflows(u *unstructured.Unstructured) error {
 	return nil
 }
 
-// patch changes an object unless it has changed since it was seen.
-func (s *stage) patch(resource schema.GroupVersionResource, u *unstructured.Unstructured, change map[string]any, subresource ...string) error {
+// asSeen is the patch for a change of an object that has not changed since it was seen.
+func asSeen(u *unstructured.Unstructured, change map[string]any) ([]byte, error) {
 	metadata, _ := change["metadata"].(map[string]any)
 	if metadata == nil {
 		metadata = map[string]any{}
 		change["metadata"] = metadata
 	}
 	metadata["resourceVersion"] = u.GetResourceVersion()
-	data, err := json.Marshal(change)
+	return json.Marshal(change)
+}
+
+// patch changes an object unless it has changed since it was seen.
+func (s *stage) patch(resource schema.GroupVersionResource, u *unstructured.Unstructured, change map[string]any, subresource ...string) error {
+	data, err := asSeen(u, change)
 	if err != nil {
 		return err
 	}
