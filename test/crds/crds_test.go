@@ -632,13 +632,13 @@ func BenchmarkValidate(b *testing.B) {
 	}
 }
 
-// Servers before Kubernetes 1.36 do not know the format int32: what is larger is stored, and one object that cannot be read keeps
-// all of its kind from the manager.
-func TestIntegersHaveMaxima(t *testing.T) {
+// ourSchemas are those of our kinds.
+func ourSchemas(t *testing.T) map[string]apiextensionsv1.JSONSchemaProps {
 	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%v: %d files", err, len(files))
 	}
+	all := map[string]apiextensionsv1.JSONSchemaProps{}
 	for _, file := range files {
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -649,8 +649,26 @@ func TestIntegersHaveMaxima(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, version := range crd.Spec.Versions {
-			spec := version.Schema.OpenAPIV3Schema.Properties["spec"]
-			unbounded(spec, "spec", func(path string) { t.Errorf("%s: %s has no maximum", crd.Spec.Names.Kind, path) })
+			all[crd.Spec.Names.Kind+" "+version.Name] = *version.Schema.OpenAPIV3Schema
+		}
+	}
+	return all
+}
+
+// Servers before Kubernetes 1.36 do not know the format int32: what is larger is stored, and one object that cannot be read keeps
+// all of its kind from the manager.
+func TestIntegersHaveMaxima(t *testing.T) {
+	for kind, schema := range ourSchemas(t) {
+		unbounded(schema.Properties["spec"], "spec", func(path string) { t.Errorf("%s: %s has no maximum", kind, path) })
+	}
+}
+
+// Nobody but the manager writes a status: who has written which of its fields, which is as long as the status, need not be worked
+// out and stored with every one. That is a fifth of what a status costs the API server.
+func TestStatusesHaveOneOwner(t *testing.T) {
+	for kind, schema := range ourSchemas(t) {
+		if how := schema.Properties["status"].XMapType; how == nil || *how != "atomic" {
+			t.Errorf("%s: the API server keeps who owns each field of the status; mark the field +structType=atomic", kind)
 		}
 	}
 }

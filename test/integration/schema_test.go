@@ -291,6 +291,14 @@ func started(s *stage, spec string) *unstructured.Unstructured {
 	return u
 }
 
+// What the schema says of changes that come too late.
+const (
+	clustersStay = "spec.targets: targets, and of their clusters type, zone, preemptible, kubeconfigSecret, clusterRef, " +
+		"talos.infrastructure and talos.talosVersion cannot change once the Experiment has started"
+	placesStay = "spec.targets[]: namespace and applicationPolicy cannot change once the Experiment has started, " +
+		"and podSecurity can be changed and not be removed"
+)
+
 var _ = Describe("What was begun", func() {
 	const (
 		hubTarget = "{name: a, cluster: {type: hub}, components: [{app: x}]}"
@@ -323,16 +331,16 @@ var _ = Describe("What was begun", func() {
 			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
 			Expect(err.Error()).To(ContainSubstring(message))
 		},
-		Entry("another existing cluster", existing("a"), existing("b"), "spec.targets[].cluster.kubeconfigSecret: it cannot change once"),
-		Entry("another Cluster", onCluster("a"), onCluster("b"), "spec.targets[].cluster.clusterRef: it cannot change once"),
+		Entry("another existing cluster", existing("a"), existing("b"), clustersStay),
+		Entry("another Cluster", onCluster("a"), onCluster("b"), clustersStay),
 		Entry("the same Cluster", onCluster("a"), onCluster("a"), ""),
-		Entry("other Talos machines", onTalos(talos("Cluster", "Machine")), onTalos(talos("Cluster", "OtherMachine")), "spec.targets[].cluster.talos: infrastructure and talosVersion cannot change once"),
-		Entry("another Talos", onTalos(talos("Cluster", "Machine")), onTalos(strings.Replace(talos("Cluster", "Machine"), "v1.11", "v1.12", 1)), "spec.targets[].cluster.talos: infrastructure and talosVersion cannot change once"),
+		Entry("other Talos machines", onTalos(talos("Cluster", "Machine")), onTalos(talos("Cluster", "OtherMachine")), clustersStay),
+		Entry("another Talos", onTalos(talos("Cluster", "Machine")), onTalos(strings.Replace(talos("Cluster", "Machine"), "v1.11", "v1.12", 1)), clustersStay),
 		Entry("another Kubernetes", onTalos(talos("Cluster", "Machine")), onTalos(strings.Replace(talos("Cluster", "Machine"), "v1.34.1", "v1.34.2", 1)), ""),
-		Entry("no level of Pod Security", secured(", podSecurity: baseline"), secured(""), "spec.targets[].podSecurity: it can be changed and not be removed"),
+		Entry("no level of Pod Security", secured(", podSecurity: baseline"), secured(""), placesStay),
 		Entry("another level of Pod Security", secured(", podSecurity: baseline"), secured(", podSecurity: privileged"), ""),
-		Entry("another namespace", secured(", namespace: a"), secured(", namespace: b"), "spec.targets[].namespace: it cannot change once"),
-		Entry("a namespace that was not chosen", secured(""), secured(", namespace: b"), "spec.targets[].namespace: it cannot change once"),
+		Entry("another namespace", secured(", namespace: a"), secured(", namespace: b"), placesStay),
+		Entry("a namespace that was not chosen", secured(""), secured(", namespace: b"), placesStay),
 		Entry("another time to live of a target", secured(", ttlAfterFinished: 1h"), secured(", ttlAfterFinished: 2h"), ""),
 		Entry("targets in another order", targets(hubTarget+", "+another), targets(another+", "+hubTarget), ""), // field notes 36
 		Entry("no end", withWorkflow("{template: x}, terminate: true"), withWorkflow("{template: x}"), "terminate: it cannot be taken back"),
@@ -356,7 +364,6 @@ var _ = Describe("Targets", func() {
 		})).To(Succeed())
 		Eventually(func() any { return s.get(e).Status.StartedAt }).ShouldNot(BeNil())
 
-		const message = "targets and their cluster types cannot change once the Experiment has started"
 		for what, change := range map[string]func(*v1alpha1.Experiment){
 			"adding":                 func(e *v1alpha1.Experiment) { e.Spec.Targets = append(e.Spec.Targets, onHub("more", "k6")) },
 			"removing":               func(e *v1alpha1.Experiment) { e.Spec.Targets = e.Spec.Targets[:1] },
@@ -367,7 +374,7 @@ var _ = Describe("Targets", func() {
 			By(what + " after the start")
 			err := s.edit(e, change)
 			Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%s: %v", what, err)
-			Expect(err.Error()).To(ContainSubstring(message))
+			Expect(err.Error()).To(ContainSubstring(clustersStay))
 		}
 
 		By("giving the Workflow another namespace after the start")
@@ -380,7 +387,7 @@ var _ = Describe("Targets", func() {
 			e.Spec.Targets[0].ApplicationPolicy = v1alpha1.ApplicationPerComponent
 		})
 		Expect(apierrors.IsInvalid(err)).To(BeTrue(), "%v", err)
-		Expect(err.Error()).To(ContainSubstring("spec.targets[].applicationPolicy: it cannot change once"))
+		Expect(err.Error()).To(ContainSubstring(placesStay))
 		Expect(s.edit(e, func(e *v1alpha1.Experiment) { e.Spec.Targets[0].ApplicationPolicy = v1alpha1.ApplicationPerTarget })).To(Succeed())
 
 		By("changing components after the start")

@@ -28,6 +28,7 @@ type ExperimentDeployment struct {
 	Spec ExperimentDeploymentSpec `json:"spec"`
 	// status is what was seen last.
 	// +optional
+	// +structType=atomic
 	Status ExperimentDeploymentStatus `json:"status,omitempty"`
 }
 

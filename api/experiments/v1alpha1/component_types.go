@@ -25,6 +25,7 @@ type Component struct {
 	Spec ComponentSpec `json:"spec"`
 	// status is what was seen last.
 	// +optional
+	// +structType=atomic
 	Status ComponentStatus `json:"status,omitempty"`
 }
 

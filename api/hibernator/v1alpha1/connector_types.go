@@ -23,6 +23,7 @@ type K8SCluster struct {
 	Spec K8SClusterSpec `json:"spec"`
 	// status is what was seen last.
 	// +optional
+	// +structType=atomic
 	Status ConnectorStatus `json:"status,omitempty"`
 }
 
@@ -178,6 +179,7 @@ type CloudProvider struct {
 	Spec CloudProviderSpec `json:"spec"`
 	// status is what was seen last.
 	// +optional
+	// +structType=atomic
 	Status ConnectorStatus `json:"status,omitempty"`
 }
 

@@ -30,6 +30,7 @@ type HibernatePlan struct {
 	Spec HibernatePlanSpec `json:"spec"`
 	// status is what was seen and done last.
 	// +optional
+	// +structType=atomic
 	Status HibernatePlanStatus `json:"status,omitempty"`
 }
 

@@ -27,6 +27,7 @@ type ScheduleException struct {
 	Spec ScheduleExceptionSpec `json:"spec"`
 	// status is what was seen last.
 	// +optional
+	// +structType=atomic
 	Status ScheduleExceptionStatus `json:"status,omitempty"`
 }
 

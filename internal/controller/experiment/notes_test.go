@@ -332,7 +332,7 @@ func TestNote36Targets(t *testing.T) {
 			before, after := experimentOf(a, b), experimentOf(test.after...)
 			before.Status.StartedAt, after.Status.StartedAt = timestamp(epoch), timestamp(epoch)
 			broken := brokenRules(t, before, after)
-			if refused := strings.Contains(broken, "targets and their cluster types cannot change"); refused != test.refused || !refused && broken != "" {
+			if refused := strings.Contains(broken, "spec.targets: targets, and of their clusters type"); refused != test.refused || !refused && broken != "" {
 				t.Errorf("it is refused with %q", broken)
 			}
 		})

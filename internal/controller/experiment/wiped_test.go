@@ -318,7 +318,7 @@ func TestZoneOfAClusterThatIsThere(t *testing.T) {
 	for _, refused := range [][2]*v1alpha1.Experiment{
 		{of("europe-west4-a", nil), of("us-east1-b", nil)}, {of("", nil), of("us-east1-b", nil)}, {of("us-east1-b", nil), of("", nil)}, {of("", &yes), of("", nil)},
 	} {
-		if broken := brokenRules(t, refused[0], refused[1]); !strings.Contains(broken, "zone and preemptible") {
+		if broken := brokenRules(t, refused[0], refused[1]); !strings.Contains(broken, "zone, preemptible") {
 			t.Errorf("%+v and %+v: %q", refused[0].Spec.Targets[0].Cluster, refused[1].Spec.Targets[0].Cluster, broken)
 		}
 	}
