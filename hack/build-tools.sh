@@ -48,6 +48,10 @@ for name; do
 		build capi capi sigs.k8s.io/cluster-api
 		build capi-dev capi sigs.k8s.io/cluster-api/test/infrastructure/docker
 		;;
+	workflows)
+		ldflags="-X github.com/argoproj/argo-workflows/v4.version=$(pinned workflows github.com/argoproj/argo-workflows/v4)"
+		build workflow-controller workflows github.com/argoproj/argo-workflows/v4/cmd/workflow-controller
+		;;
 	keda)
 		ldflags="-X github.com/kedacore/keda/v2/version.Version=$(pinned keda github.com/kedacore/keda/v2)"
 		build keda keda github.com/kedacore/keda/v2/cmd/operator

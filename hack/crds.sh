@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Copies what the systems we talk to define from their Go modules: hack/crds.sh DIR. Their CRDs go to DIR,
-# those of an older Crossplane to DIR-v1, and charts to DIR-charts.
+# those of an older Crossplane to DIR-v1, those that are larger than what we make of them to DIR-whole, and charts to DIR-charts.
 # Only the modules' zips are fetched, so neither their dependencies nor their Go version matter.
 set -euo pipefail
 
@@ -52,5 +52,7 @@ copy cluster-api sigs.k8s.io/cluster-api v1.13.6 config/crd/bases
 crds=$dir
 dir=$(mkdir -p "$crds-v1" && cd "$crds-v1" && pwd)
 copy crossplane github.com/crossplane/crossplane v1.20.0 cluster/crds
+dir=$(mkdir -p "$crds-whole" && cd "$crds-whole" && pwd)
+copy argo-workflows github.com/argoproj/argo-workflows/v4 v4.0.5 manifests/base/crds/full
 dir=$(mkdir -p "$crds-charts" && cd "$crds-charts" && pwd)
 copy tailscale-operator tailscale.com v1.102.5 cmd/k8s-operator/deploy/chart

@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -632,6 +633,56 @@ func BenchmarkValidate(b *testing.B) {
 	}
 }
 
+// The schemas of Argo Workflows here are short ones, of what they are used for, and say nothing else than its own.
+func TestWorkflowsAreThoseOfArgo(t *testing.T) {
+	for short, whole := range map[string]string{"workflow.yaml": "argoproj.io_workflows.yaml", "workflowtemplate.yaml": "argoproj.io_workflowtemplates.yaml"} {
+		for _, version := range readCRD(t, short).Spec.Versions {
+			theirs := readCRD(t, "../../bin/crds-whole/argo-workflows/"+whole).Spec.Versions
+			i := slices.IndexFunc(theirs, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version.Name })
+			if i < 0 {
+				t.Fatalf("%s has no version %s", whole, version.Name)
+			}
+			unlike(*version.Schema.OpenAPIV3Schema, *theirs[i].Schema.OpenAPIV3Schema, short, func(path, how string) { t.Errorf("%s: %s", path, how) })
+		}
+	}
+}
+
+// unlike tells of fields that another schema does not have, or of another type.
+func unlike(s, other apiextensionsv1.JSONSchemaProps, path string, tell func(path, how string)) {
+	if keeps := other.XPreserveUnknownFields; keeps != nil && *keeps {
+		return
+	}
+	if s.Type != other.Type || s.XIntOrString != other.XIntOrString {
+		tell(path, fmt.Sprintf("%q there, and %q here", other.Type, s.Type))
+	}
+	for name, property := range s.Properties {
+		if theirs, ok := other.Properties[name]; ok {
+			unlike(property, theirs, path+"."+name, tell)
+		} else {
+			tell(path+"."+name, "no such field there")
+		}
+	}
+	if s.Items != nil && s.Items.Schema != nil && other.Items != nil {
+		unlike(*s.Items.Schema, *other.Items.Schema, path+"[]", tell)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil && other.AdditionalProperties != nil {
+		unlike(*s.AdditionalProperties.Schema, *other.AdditionalProperties.Schema, path+"{}", tell)
+	}
+}
+
+// readCRD reads one from a file.
+func readCRD(t *testing.T, file string) *apiextensionsv1.CustomResourceDefinition {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.UnmarshalStrict(content, crd); err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
+
 // ourSchemas are those of our kinds.
 func ourSchemas(t *testing.T) map[string]apiextensionsv1.JSONSchemaProps {
 	files, err := filepath.Glob("../../config/crd/bases/*.yaml")
@@ -640,14 +691,7 @@ func ourSchemas(t *testing.T) map[string]apiextensionsv1.JSONSchemaProps {
 	}
 	all := map[string]apiextensionsv1.JSONSchemaProps{}
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		crd := &apiextensionsv1.CustomResourceDefinition{}
-		if err := yaml.UnmarshalStrict(content, crd); err != nil {
-			t.Fatal(err)
-		}
+		crd := readCRD(t, file)
 		for _, version := range crd.Spec.Versions {
 			all[crd.Spec.Names.Kind+" "+version.Name] = *version.Schema.OpenAPIV3Schema
 		}

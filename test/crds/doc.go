@@ -7,6 +7,6 @@
 // [Schemas.HasField] is the check for the paths that we read.
 //
 // The definitions come from two places, which [Default] loads: test/crds holds those of
-// projects that publish no Go module, bin/crds those that `make k8s` copies from the modules
-// that do.
+// projects that publish no Go module, and short ones of Argo Workflows; bin/crds those that
+// `make k8s` copies from the modules of others.
 package crds
