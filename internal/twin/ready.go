@@ -107,7 +107,7 @@ func upToDate(twin *unstructured.Unstructured, wanted int64) bool {
 }
 
 func (s State) ready(wanted int64) State {
-	s.Health, s.Reason, s.Message = Ready, ReasonReady, fmt.Sprintf("%d pods are ready", wanted)
+	s.Health, s.Reason, s.Message = Ready, ReasonReady, fmt.Sprintf("%d of %d pods are ready", wanted, wanted)
 	if wanted == 0 {
 		s.Reason, s.Message = ReasonScaledToZero, "No pods are wanted"
 	}

@@ -433,3 +433,23 @@ func TestEndpointThatIsAScript(t *testing.T) {
 		}
 	}
 }
+
+// The provider and the kubeconfig of a cluster may spell its address each in their way.
+func TestSameServer(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		same bool
+	}{
+		{"https://203.0.113.7", "https://203.0.113.7:443/", true},
+		{"https://API.example.com", "https://api.example.com.:443", true},
+		{"https://[2001:db8::1]:6443", "https://[2001:0DB8:0:0:0:0:0:1]:6443", true},
+		{"https://[2001:db8::1]", "https://[2001:db8::2]", false},
+		{"https://203.0.113.7", "https://203.0.113.7:6443", false},
+		{"https://203.0.113.7", "https://203.0.113.8", false},
+		{"https://a.example.com", "https://b.example.com", false},
+	} {
+		if sameServer(test.a, test.b) != test.same {
+			t.Errorf("that %s and %s are the same is said to be %t", test.a, test.b, !test.same)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -733,7 +734,15 @@ func serverLabel(server string) string {
 func sameServer(a, b string) bool {
 	x, errX := url.Parse(a)
 	y, errY := url.Parse(b)
-	return errX == nil && errY == nil && strings.EqualFold(x.Hostname(), y.Hostname()) && cmp.Or(x.Port(), "443") == cmp.Or(y.Port(), "443")
+	return errX == nil && errY == nil && host(x) == host(y) && cmp.Or(x.Port(), "443") == cmp.Or(y.Port(), "443")
+}
+
+// host is that of a URL in one of its spellings, of which an IPv6 address has several.
+func host(u *url.URL) string {
+	if ip := net.ParseIP(u.Hostname()); ip != nil {
+		return ip.String()
+	}
+	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }
 
 // clash names a cluster Secret of somebody else's for the same cluster, with other credentials. Argo
