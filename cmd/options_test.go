@@ -14,13 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/labkeeper/labkeeper/internal/controller"
 	"github.com/labkeeper/labkeeper/internal/controller/experiment"
 	"github.com/labkeeper/labkeeper/internal/controller/experimentdeployment"
 	"github.com/labkeeper/labkeeper/internal/controller/hibernateplan"
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 // defaults are what the usage promises.
@@ -259,7 +259,7 @@ func TestNamespacesThatMustExist(t *testing.T) {
 
 // A namespace that is only guessed is told of by the flag that names it, before anything waits for it.
 func TestNote03NamespaceThatDoesNotExist(t *testing.T) {
-	there := fake.NewClientBuilder().WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "argo-workflows"}}).Build()
+	there := fakes.NewClientBuilder().WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "argo-workflows"}}).Build()
 	for namespace, says := range map[string]string{"argo-workflows": "", "argo": `--workflow-namespace: the namespace "argo" does not exist`} {
 		err := exist(t.Context(), there, []namespaceFlag{{"workflow-namespace", namespace}})
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
@@ -275,7 +275,7 @@ func TestNamespaceThatCannotBeLookedForYet(t *testing.T) {
 	for failures, ends := range map[int]bool{unsteady.Steps - 1: false, unsteady.Steps: true} {
 		asked := 0
 		there := interceptor.NewClient(
-			fake.NewClientBuilder().WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "argo"}}).Build(),
+			fakes.NewClientBuilder().WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "argo"}}).Build(),
 			interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 				if asked++; asked <= failures {
 					return apierrors.NewInternalError(errors.New("etcdserver: leader changed"))

@@ -6,9 +6,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/labkeeper/labkeeper/internal/controller/hibernateplan"
+
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 // Jobs have the image of the manager, and are let pull it, where nobody says anything else; its node is known.
@@ -21,7 +22,7 @@ func TestFindPod(t *testing.T) {
 			Containers:       []corev1.Container{{Name: "proxy", Image: "proxy:1"}, {Name: "manager", Image: "labkeeper:2"}},
 		},
 	}
-	c := fake.NewClientBuilder().WithObjects(pod).Build()
+	c := fakes.NewClientBuilder().WithObjects(pod).Build()
 	for name, test := range map[string]struct {
 		host     string
 		in, want hibernateplan.Options

@@ -17,9 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 const (
@@ -71,7 +72,7 @@ func newDesk(objects ...client.Object) *desk {
 		}
 		return err
 	}
-	d.Client = fake.NewClientBuilder().WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}).
+	d.Client = fakes.NewClientBuilder().WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 				return write("patch", o, p, func() error { return c.Patch(ctx, o, p, opts...) })
@@ -408,7 +409,7 @@ func TestNote22FinishWithAStatusThatIsNotKept(t *testing.T) {
 	}{"nothing": {"", false, errNotKept}, "a part": {"kept", false, errNotKept}, "at the end": {"", true, nil}} {
 		t.Run(name, func(t *testing.T) {
 			o := podOf(finalizer, others)
-			c := interceptor.NewClient(fake.NewClientBuilder().WithStatusSubresource(o).WithObjects(o).Build(), interceptor.Funcs{
+			c := interceptor.NewClient(fakes.NewClientBuilder().WithStatusSubresource(o).WithObjects(o).Build(), interceptor.Funcs{
 				SubResourcePatch: func(ctx context.Context, c client.Client, _ string, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
 					err := c.Get(ctx, client.ObjectKeyFromObject(o), o)
 					o.(*corev1.Pod).Status.Reason = test.reason

@@ -21,13 +21,14 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/yaml"
+
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 // widgetCRD serves Widgets in v1 and, no longer, in v1beta1.
@@ -175,7 +176,7 @@ func prepared(t *testing.T, mapper meta.RESTMapper) *watcher {
 		t: t, informers: &informertest.FakeInformers{Scheme: watched},
 		queue: workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]()),
 	}
-	w.server = fake.NewClientBuilder().WithScheme(scheme).Build()
+	w.server = fakes.NewClientBuilder().WithScheme(scheme).Build()
 	live := interceptor.NewClient(w.server, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			w.reads.Add(1)

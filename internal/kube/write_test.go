@@ -18,8 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 var widgetGVK = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
@@ -118,7 +119,7 @@ func newServer(t *testing.T, objects ...client.Object) *server {
 		}
 		return do()
 	}
-	s.WithWatch = fake.NewClientBuilder().WithRESTMapper(mapper).WithReturnManagedFields().WithObjects(objects...).
+	s.WithWatch = fakes.NewClientBuilder().WithRESTMapper(mapper).WithReturnManagedFields().WithObjects(objects...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 				return write("create", func() error { return c.Create(ctx, o, opts...) })

@@ -105,6 +105,7 @@ func alsoRefused(t *testing.T, mode Mode, code int, send func(method, kind, name
 
 // Every mode that refuses or loses does to the writes what it says, and nothing to the others.
 func TestProxy(t *testing.T) {
+	t.Parallel()
 	codes := map[Mode]int{
 		Crash: 0, Lost: 0, Conflict: 409, Conflicts: 409, TooMany: 429, Internal: 500, Unavailable: 503, Reset: 0,
 		Forbidden: 403, Webhook: 500, Terminating: 403, Quota: 403,
@@ -474,6 +475,7 @@ func TestProxyHalts(t *testing.T) {
 
 // A manager that travels has lists of the past and watches that wait; what it reads live is true.
 func TestProxyTravels(t *testing.T) {
+	t.Parallel()
 	var mu sync.Mutex
 	var queries []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -532,6 +534,7 @@ func TestProxyTravels(t *testing.T) {
 
 // A manager that still does something by the past that it was shown is left in it.
 func TestProxyTravelsOnWhileBusy(t *testing.T) {
+	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
 	defer server.Close()
 	p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
@@ -590,6 +593,7 @@ func TestProxyTravelsOneKind(t *testing.T) {
 
 // What is refused of reads is what the mode says, from its write on.
 func TestProxyRefusesReads(t *testing.T) {
+	t.Parallel()
 	const once, list, informer, watch, other = "pods/a", "pods", "pods?resourceVersion=0", "pods?watch=true&sendInitialEvents=true", "secrets/a"
 	for mode, want := range map[Mode]map[string]int{
 		Unread:     {once: 500, list: 200, informer: 200, watch: 200, other: 200},
@@ -726,6 +730,7 @@ func read(from *bufio.Reader, n int) []string {
 
 // The modes of watches do to the events what they say.
 func TestProxyDelays(t *testing.T) {
+	t.Parallel()
 	const end = `{"type":"BOOKMARK","object":{"apiVersion":"v1","kind":"Toy","metadata":{"resourceVersion":"1","annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
 	initial := []string{"ADDED a 1", "BOOKMARK  1"}
 	tests := map[Mode]struct {

@@ -13,11 +13,11 @@ import (
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 // It is said once that nothing can use it, whatever fails in between.
@@ -31,7 +31,7 @@ func TestReconcile(t *testing.T) {
 		Spec:       v1alpha1.CloudProviderSpec{Type: "aws"},
 	}
 	fail, writes := true, 0
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(provider).WithObjects(provider).WithInterceptorFuncs(interceptor.Funcs{
+	c := fakes.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(provider).WithObjects(provider).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			if fail {
 				fail = false

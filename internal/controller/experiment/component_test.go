@@ -16,12 +16,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 // shelf has a Component and the Experiments that may name it.
@@ -37,7 +37,7 @@ func newShelf(t *testing.T, objects ...client.Object) *shelf {
 	if err := v1alpha1.AddToScheme(s); err != nil {
 		t.Fatal(err)
 	}
-	c := fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&v1alpha1.Component{}).
+	c := fakes.NewClientBuilder().WithScheme(s).WithStatusSubresource(&v1alpha1.Component{}).
 		WithIndex(&v1alpha1.Experiment{}, indexComponents, Observability{}.componentNames).WithObjects(objects...).Build()
 	return &shelf{t, c, &components{c, c, clocktesting.NewFakePassiveClock(epoch), Observability{}.componentNames, kube.NewTold()}}
 }

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,9 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/managedfields"
-	"k8s.io/client-go/applyconfigurations"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/lru"
@@ -40,6 +36,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/external/capi"
 	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -107,15 +104,6 @@ func indexed(b *fake.ClientBuilder) *fake.ClientBuilder {
 		WithIndex(object(argoworkflows.WorkflowGVK, "", ""), indexOwner, runOwner)
 }
 
-// converters are those that a fake client makes for itself by default, which takes longer than all else of it.
-var converters = sync.OnceValue(func() []managedfields.TypeConverter {
-	s := runtime.NewScheme()
-	if err := clientgoscheme.AddToScheme(s); err != nil {
-		panic(err)
-	}
-	return []managedfields.TypeConverter{applyconfigurations.NewTypeConverter(s), managedfields.NewDeducedTypeConverter()}
-})
-
 func newLab(t *testing.T, objects ...client.Object) *lab {
 	t.Helper()
 	s := runtime.NewScheme()
@@ -148,7 +136,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 		}
 	}
 	objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "lab"}})
-	l.client = indexed(fake.NewClientBuilder()).WithScheme(s).WithRESTMapper(mapper).WithTypeConverters(converters()...).
+	l.client = indexed(fakes.NewClientBuilder()).WithScheme(s).WithRESTMapper(mapper).
 		WithStatusSubresource(&v1alpha1.Experiment{}).WithObjects(objects...).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {

@@ -8,13 +8,14 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 // That Experiments cannot be listed is an error, but where the manager is asked to stop while it waits for its cache.
 func TestNobodyIsWokenAtTheEnd(t *testing.T) {
-	unlisted := interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+	unlisted := interceptor.NewClient(fakes.NewClientBuilder().Build(), interceptor.Funcs{
 		List: func(ctx context.Context, _ client.WithWatch, _ client.ObjectList, _ ...client.ListOption) error {
 			return errors.Join(errors.New("waiting for cache"), ctx.Err())
 		},

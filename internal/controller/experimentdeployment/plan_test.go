@@ -20,7 +20,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/yaml"
 
@@ -29,6 +28,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/merge"
 	"github.com/labkeeper/labkeeper/internal/twin"
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -925,7 +925,7 @@ func newFought(t *testing.T) *fought {
 		t.Fatal(err)
 	}
 	f.owner.ResourceVersion = "42"
-	f.Reconciler = &Reconciler{Live: interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(f.seen.Twin.DeepCopy(), f.owner.DeepCopy()).Build(), interceptor.Funcs{
+	f.Reconciler = &Reconciler{Live: interceptor.NewClient(fakes.NewClientBuilder().WithScheme(scheme).WithObjects(f.seen.Twin.DeepCopy(), f.owner.DeepCopy()).Build(), interceptor.Funcs{
 		Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
 			if f.refused {
 				return apierrors.NewForbidden(schema.GroupResource{}, o.GetName(), errors.New("a policy"))

@@ -27,7 +27,6 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
@@ -35,6 +34,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/restore"
 	"github.com/labkeeper/labkeeper/internal/runner"
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 // attempting is a plan of targets that all have their first attempt recorded, and the names of what it makes.
@@ -70,7 +70,7 @@ func launch(t *testing.T, refusal error, age time.Duration) (*scope, error) {
 	plan, _ := attempting(v1alpha1.OperationShutdown, targetNames(2)...)
 	plan.ResourceVersion = "1"
 	refused := name(plan.Status.Executions[1].JobRef)
-	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(plan).WithInterceptorFuncs(interceptor.Funcs{
+	c := fakes.NewClientBuilder().WithScheme(newScheme(t)).WithObjects(plan).WithInterceptorFuncs(interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 			if o.GetObjectKind().GroupVersionKind().Kind == "Job" && o.GetName() == refused {
 				return refusal
@@ -181,7 +181,7 @@ func TestHeldKeepNobody(t *testing.T) {
 		objects = append(objects, pointOf(n, e.Target, job),
 			&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: job, Labels: map[string]string{batchv1.JobNameLabel: job}}})
 	}
-	c := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).Build()
+	c := fakes.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(objects...).Build()
 	s := &scope{Reconciler: &Reconciler{Client: c, Live: c, made: lru.New(9), permitted: lru.New(9), recorded: lru.New(9), tried: lru.New(9), Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 	if err := s.observeAttempts(t.Context()); err != nil {
 		t.Fatal(err)
@@ -235,7 +235,7 @@ func TestClearedBesideOthers(t *testing.T) {
 func newScheme(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clientgoscheme.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(appsv1.AddToScheme(scheme), batchv1.AddToScheme(scheme), corev1.AddToScheme(scheme), rbacv1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
 	}
 	return scheme
@@ -244,7 +244,7 @@ func newScheme(t *testing.T) *runtime.Scheme {
 // newReconciler is one of a world that has some objects in it, at noon.
 func newReconciler(t *testing.T, objects ...client.Object) (*Reconciler, client.WithWatch) {
 	t.Helper()
-	c := fake.NewClientBuilder().WithScheme(newScheme(t)).WithStatusSubresource(&v1alpha1.HibernatePlan{}, &v1alpha1.ScheduleException{}).WithObjects(objects...).
+	c := fakes.NewClientBuilder().WithScheme(newScheme(t)).WithStatusSubresource(&v1alpha1.HibernatePlan{}, &v1alpha1.ScheduleException{}).WithObjects(objects...).
 		WithIndex(&v1alpha1.ScheduleException{}, indexPlan, func(e client.Object) []string { return []string{e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name} }).
 		WithIndex(kube.Empty(jobGVK), indexOwner, func(job client.Object) []string { return []string{job.GetAnnotations()[v1alpha1.AnnotationOwner]} }).Build()
 	return &Reconciler{

@@ -9,9 +9,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 // kubelet answers as one does: the last lines, and of those no more bytes than asked for, from their beginning.
@@ -41,7 +42,7 @@ func TestEndOfALog(t *testing.T) {
 			k.lines = append(k.lines, logLine(i))
 		}
 		s := &scope{owner: newPlan(v1alpha1.StrategyParallel, 1), Reconciler: &Reconciler{
-			Live: fake.NewClientBuilder().Build(), Options: Options{Namespace: "system"},
+			Live: fakes.NewClientBuilder().Build(), Options: Options{Namespace: "system"},
 			Logs: podLogs{func(_, _ string, o *corev1.PodLogOptions) stream { k.asked = *o; return k }},
 		}}
 		e := &execution{Target: "a", JobRef: "system/job"}

@@ -25,13 +25,13 @@ import (
 	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/conditions"
 	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/runner"
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 // The namespace of a plan is deleted, and with it the connector (inCluster) beside the plan. What sleeps in another
@@ -483,7 +483,7 @@ func TestFormerJobWithLongerDeadline(t *testing.T) {
 		if deadline > 0 {
 			job.Spec.ActiveDeadlineSeconds = ptr.To(int64(deadline / time.Second))
 		}
-		c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(job.DeepCopy()).Build()
+		c := fakes.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(job.DeepCopy()).Build()
 		s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 		if got, err := s.formerActs(t.Context(), &sight{point: point}); err != nil || got != acts {
 			t.Errorf("%s, told to end two hours ago: it acts: %v, %v", deadline, got, err)
@@ -524,7 +524,7 @@ func TestFormerRunnerOnALostNode(t *testing.T) {
 						job.Spec.ActiveDeadlineSeconds = ptr.To(int64(deadline / time.Second))
 						objects = append(objects, job)
 					}
-					c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
+					c := fakes.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
 					s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 					if err := s.observeAttempts(t.Context()); err != nil {
 						t.Fatal(err)

@@ -21,13 +21,13 @@ import (
 	"k8s.io/utils/lru"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/runner"
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 // A Job does not end as long as its pod is there, and the pod of a node that does not answer stays: the attempt has failed
@@ -68,7 +68,7 @@ func TestLostNode(t *testing.T) {
 			if test.suspended {
 				pod.Labels = nil // it is another's: there is none
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job, pod).Build()
+			c := fakes.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job, pod).Build()
 			s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 			if err := s.observeAttempts(t.Context()); err != nil {
 				t.Fatal(err)
@@ -158,7 +158,7 @@ func TestRunnerThatDoesNotStart(t *testing.T) {
 					ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: attempt}}, Status: *test.pod,
 				})
 			}
-			c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
+			c := fakes.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
 			s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 			if err := s.observeAttempts(t.Context()); err != nil {
 				t.Fatal(err)
@@ -185,8 +185,8 @@ func TestJobThatTheCacheDoesNotHave(t *testing.T) {
 	attempt := only(plan)
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: attempt, CreationTimestamp: metav1.NewTime(noon)}}
 	marks.Set(plan, job)
-	live := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job).Build()
-	late := fake.NewClientBuilder().WithScheme(scheme.Scheme).Build()
+	live := fakes.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job).Build()
+	late := fakes.NewClientBuilder().WithScheme(scheme.Scheme).Build()
 	look := func(cache client.Client) (*scope, Plan) {
 		s := &scope{Reconciler: &Reconciler{Client: cache, Live: live, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 		if err := s.observeAttempts(t.Context()); err != nil {
@@ -223,7 +223,7 @@ func TestJobThatEndsUnseen(t *testing.T) {
 		"it is gone": func(c client.Client) error { return c.Delete(t.Context(), job.DeepCopy()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			live := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job.DeepCopy()).Build(), interceptor.Funcs{
+			live := interceptor.NewClient(fakes.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job.DeepCopy()).Build(), interceptor.Funcs{
 				Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 					if o.GetObjectKind().GroupVersionKind() == jobGVK {
 						point := pointOf(n, "a", attempt)
@@ -235,7 +235,7 @@ func TestJobThatEndsUnseen(t *testing.T) {
 					return c.Get(ctx, key, o, opts...)
 				},
 			})
-			late := fake.NewClientBuilder().WithScheme(scheme.Scheme).Build()
+			late := fakes.NewClientBuilder().WithScheme(scheme.Scheme).Build()
 			s := &scope{Reconciler: &Reconciler{Client: late, Live: live, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 			if err := s.observeAttempts(t.Context()); err != nil {
 				t.Fatal(err)
@@ -254,7 +254,7 @@ func TestRunnerThatCannotBeLookedAt(t *testing.T) {
 	plan.Status.Executions[0].StartedAt = ptr.To(metav1.NewTime(noon.Add(-time.Hour)))
 	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: attempt, CreationTimestamp: metav1.NewTime(noon.Add(-time.Hour))}}
 	marks.Set(plan, job)
-	c := interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job).Build(), interceptor.Funcs{
+	c := interceptor.NewClient(fakes.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job).Build(), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			if _, ok := list.(*corev1.PodList); ok {
 				return apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no right"))
@@ -359,7 +359,7 @@ func TestForeignJob(t *testing.T) {
 		if done {
 			job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 		}
-		c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job).Build()
+		c := fakes.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), job).Build()
 		s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 		if err := s.observeAttempts(t.Context()); err != nil {
 			t.Fatal(err)
@@ -379,7 +379,7 @@ func TestLostPod(t *testing.T) {
 			Namespace: "system", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: attempt},
 			Finalizers: []string{"example.com/held"}, DeletionTimestamp: ptr.To(metav1.NewTime(noon.Add(-defaultActiveDeadline - lostAfter - late))),
 		}}
-		c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), pod).Build()
+		c := fakes.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(pointOf(n, "a", attempt), pod).Build()
 		s := &scope{Reconciler: &Reconciler{Client: c, Live: c, Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 		if err := s.observeAttempts(t.Context()); err != nil {
 			t.Fatal(err)
@@ -412,7 +412,7 @@ func TestMoreThanOnePass(t *testing.T) {
 			objects = append(objects, job)
 		}
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
+	c := fakes.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(objects...).Build()
 	s := &scope{Reconciler: &Reconciler{Client: c, Live: c, made: lru.New(9), permitted: lru.New(9), recorded: lru.New(9), tried: lru.New(9), Options: Options{Namespace: "system"}}, owner: plan, now: noon}
 	if err := s.observeAttempts(t.Context()); err != nil {
 		t.Fatal(err)

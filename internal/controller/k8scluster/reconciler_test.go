@@ -20,12 +20,12 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/connector"
 	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -59,7 +59,7 @@ func newBench(t *testing.T, spec v1alpha1.K8SClusterSpec, objects ...client.Obje
 	}
 	b := &bench{T: t, clock: clocktesting.NewFakePassiveClock(epoch), recorder: events.NewFakeRecorder(100)}
 	objects = append(objects, &v1alpha1.K8SCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "staging", UID: "1", Generation: 1}, Spec: spec})
-	b.Client = fake.NewClientBuilder().WithScheme(s).WithStatusSubresource(&v1alpha1.K8SCluster{}).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
+	b.Client = fakes.NewClientBuilder().WithScheme(s).WithStatusSubresource(&v1alpha1.K8SCluster{}).WithObjects(objects...).WithInterceptorFuncs(interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
 			if err := b.fail; err != nil {
 				b.fail = nil

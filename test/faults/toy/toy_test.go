@@ -123,10 +123,14 @@ func TestToy(t *testing.T) {
 	}
 	t.Run("right", func(t *testing.T) { right(t, lab) })
 	t.Run("several kills", func(t *testing.T) { several(t, lab) })
-	t.Run("only several kills", func(t *testing.T) { onlySeveral(t, lab) })
-	t.Run("slow", func(t *testing.T) { slow(t, lab) })
-	t.Run("stopped", func(t *testing.T) { stopped(t, lab) })
 	t.Run("alone", func(t *testing.T) { alone(t, lab.With(filepath.Join(lab.Dir(), "careless"))) })
+	// These wait for a manager that does nothing, one beside the other.
+	for name, test := range map[string]func(*testing.T, *faults.Lab){"only several kills": onlySeveral, "slow": slow, "hung": hung, "stopped": stopped} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, lab)
+		})
+	}
 }
 
 // right tries what disturbs the caches: every mode at every third write, and at others than the mode before; at every
@@ -290,6 +294,10 @@ func slow(t *testing.T, lab *faults.Lab) {
 	if v := busy(t, lab, "sleep 20", time.Minute); !v.Slow || v.Failed() || v.Hung {
 		t.Errorf("what was too slow once: %v", v)
 	}
+}
+
+// hung tries what is done about one that has not come to its end long after its fault, either.
+func hung(t *testing.T, lab *faults.Lab) {
 	if v := busy(t, lab, "sleep 1000", time.Second); v.Slow || !v.Failed() || !v.Hung {
 		t.Errorf("what did nothing more once: %v", v)
 	}
