@@ -388,7 +388,7 @@ var connectorChanged = predicate.Or(kube.Respecified, predicate.AnnotationChange
 })
 
 func (r *Reconciler) ofNamespace(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.plans(ctx, because(v1alpha1.ReasonNotGranted))
+	return r.plans(ctx, because(v1alpha1.ReasonNotGranted, v1alpha1.ReasonTooManyNamespaces))
 }
 
 // because says whether one of some reasons is in the way of a plan.
