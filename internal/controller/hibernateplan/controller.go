@@ -104,7 +104,6 @@ type Reconciler struct {
 	prepared  *lru.Cache  // prepared by the UID of a plan
 	renewed   *lru.Cache  // renewal by the UID of a plan and a target
 	doubted   *lru.Cache  // time.Time when it was looked last whether a plan has failed by other credentials than there are, by its UID
-	tidied    *lru.Cache  // int64 generation by which there was nothing to tidy, by the UID of a plan
 	made      *lru.Cache  // types.UID of what attempts need, by made, and errors by refusal
 	paced     *lru.Cache  // time.Time when the ledger of a plan was written last, by its UID
 	slots     *kube.Slots // of attempts, of all plans
@@ -298,7 +297,7 @@ func CacheByObject(o Options) map[client.Object]cache.ByObject {
 func fresh(c, live client.Client, o Options) *Reconciler {
 	return &Reconciler{
 		Client: c, Live: live, Recorder: kube.Silence, Options: o, told: kube.NewTold(), slots: kube.NewSlots(waiting*o.MaxConcurrentReconciles, long),
-		revisions: lru.New(1024), lonely: lru.New(8192), shards: lru.New(512), made: lru.New(maxMade), permitted: lru.New(maxMade), prepared: lru.New(8192), tidied: lru.New(8192), doubted: lru.New(8192), renewed: lru.New(maxMade),
+		revisions: lru.New(1024), lonely: lru.New(8192), shards: lru.New(512), made: lru.New(maxMade), permitted: lru.New(maxMade), prepared: lru.New(8192), doubted: lru.New(8192), renewed: lru.New(maxMade),
 		paced: lru.New(8192), recorded: lru.New(maxMade), tried: lru.New(maxMade), rooms: newRooms(o.Runners),
 	}
 }

@@ -171,7 +171,7 @@
 // that it is in, and four for one in another cluster, of the two Secrets with its credentials); a plan takes its
 // finalizer, its revision, and three statuses or more, and one with targets in other clusters another. Nothing is asked
 // for between transitions, but for a look each hour, and what all plans have left is listed as often. What a plan has
-// for targets that are not in it any more is listed at the end of its first cycle after an edit, or a manager's start.
+// for targets that are not in it any more is listed at the end of its first cycle after an edit.
 // `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single` holds it to that.
 //
 // A ledger of more than 128 KiB (Options.LedgerInStatus), which is that of some 150 targets, leaves the status for
