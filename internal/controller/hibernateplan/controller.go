@@ -134,19 +134,22 @@ type scope struct {
 	reachable map[v1alpha1.ConnectorRef]reached
 	// going says whether the namespace of the plan is gone, or going; nil where nobody has looked.
 	going atomic.Pointer[bool]
+	// ran are how many attempts were under way by what is recorded, and runs how many are by what was decided.
+	ran, runs int
 	// more: there is more to see than one pass looks at. unended: those attempts are not looked at whose Jobs have ended.
 	more, unended bool
 }
 
 // Reconcile takes a plan one step on.
-func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePlan) (ctrl.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePlan) (result ctrl.Result, err error) {
 	if wait := r.told.LetGo(owner); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	if err := kube.EnsureFinalizer(ctx, r.Client, owner, v1alpha1.Finalizer); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	s := &scope{Reconciler: r, owner: owner, now: r.Options.Clock.Now()}
+	s, written := &scope{Reconciler: r, owner: owner, now: r.Options.Clock.Now()}, false
+	defer func() { s.leaveRoom(written, err) }()
 	if wait := r.rest(owner); wait > 0 {
 		if err := s.early(ctx); err != nil {
 			return ctrl.Result{}, err
@@ -154,23 +157,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, nil
 	}
 	before := owner.DeepCopy()
-	err := s.step(ctx)
+	err = s.step(ctx)
 	if err != nil && kube.Conflict(err) {
 		return ctrl.Result{}, err // nothing of it counts
 	}
 	report(s, err)
 	events := happened(before, owner, s, err)
 	if stored := s.store(ctx, before.Status.Cycles, s.plan.Done && err == nil); stored != nil {
-		owner.Status = *before.Status.DeepCopy()
+		owner.Status, s.recordable = *before.Status.DeepCopy(), false
 		err, events = errors.Join(err, stored), nil
 		conditions.Set(&owner.Status.Conditions, view{}.ready(err), owner.Generation, s.now)
 	}
 	ledger := !equality.Semantic.DeepEqual(before.Status.Executions, owner.Status.Executions) || !equality.Semantic.DeepEqual(before.Status.Ledger, owner.Status.Ledger)
-	result, err := kube.Finish(ctx, r.Client, r.Recorder, before, owner, v1alpha1.Finalizer, kube.Outcome{
+	result, err = kube.Finish(ctx, r.Client, r.Recorder, before, owner, v1alpha1.Finalizer, kube.Outcome{
 		Wait: s.plan.Wait, Done: s.plan.Done && err == nil, Events: events, Err: err, Told: r.told,
 		Strict: before.Status.Ledger == nil && owner.Status.Ledger != nil, // what leaves the status must not be lost
 		Written: func(ctx context.Context) {
-			if ledger {
+			if written = true; ledger {
 				s.remember()
 			}
 			s.prune(ctx, owner.Status.Ledger)
@@ -239,7 +242,22 @@ func (s *scope) step(ctx context.Context) error {
 func (s *scope) decide() {
 	at := client.ObjectKeyFromObject(s.owner)
 	s.decideBy(func(runs, would int) int { return s.rooms.take(at, runs, would) })
-	s.rooms.now(at, under(s.plan.Status.Executions), s.plan.Waits)
+	s.ran, s.runs = under(s.owner.Status.Executions), under(s.plan.Status.Executions)
+	s.rooms.now(at, s.runs, s.plan.Waits)
+}
+
+// leaveRoom has a plan whose pass has failed wait for no room, and have none for what is not recorded: the next ones may fail, too.
+func (s *scope) leaveRoom(written bool, err error) {
+	at := client.ObjectKeyFromObject(s.owner)
+	switch {
+	case err == nil:
+	case !s.decided:
+		s.rooms.failed(at)
+	case written && s.recordable:
+		s.rooms.now(at, s.runs, 0)
+	default:
+		s.rooms.now(at, s.ran, 0)
+	}
 }
 
 func (s *scope) decideBy(room func(runs, would int) int) {
