@@ -109,6 +109,7 @@ type Reconciler struct {
 	slots     *kube.Slots // of attempts, of all plans
 	tried     *lru.Cache  // time.Time when this manager has first tried to make the Job of an attempt that it has recorded, by its name
 	rooms     *rooms
+	tight     *lru.Cache // UIDs of plans that have had no room for their statuses
 	recorded  *lru.Cache // names of Jobs that this manager has recorded and begun to make nothing of
 	// asked are lists of exceptions that are under way, by namespace: a thousand plans may begin at one minute, and each
 	// would have all of them listed. A plan goes by none that began before it looked.
@@ -179,6 +180,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 			s.prune(ctx, owner.Status.Ledger)
 		},
 	})
+	if kube.TooLarge(err) {
+		s.tighten(ctx, before)
+	}
 	if result.RequeueAfter > atOnce {
 		result.Priority = ptr.To(0) // what is to begin then does not wait for what has ended
 	}
@@ -316,7 +320,7 @@ func fresh(c, live client.Client, o Options) *Reconciler {
 	return &Reconciler{
 		Client: c, Live: live, Recorder: kube.Silence, Options: o, told: kube.NewTold(), slots: kube.NewSlots(waiting*o.MaxConcurrentReconciles, long),
 		revisions: lru.New(1024), lonely: lru.New(8192), shards: lru.New(512), made: lru.New(maxMade), permitted: lru.New(maxMade), prepared: lru.New(8192), doubted: lru.New(8192), renewed: lru.New(maxMade),
-		paced: lru.New(8192), recorded: lru.New(maxMade), tried: lru.New(maxMade), rooms: newRooms(o.Runners),
+		paced: lru.New(8192), recorded: lru.New(maxMade), tried: lru.New(maxMade), rooms: newRooms(o.Runners), tight: lru.New(8192),
 	}
 }
 
