@@ -180,9 +180,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 			s.prune(ctx, owner.Status.Ledger)
 		},
 	})
-	if kube.TooLarge(err) {
-		s.tighten(ctx, before)
-	}
+	s.tighten(ctx, before, written, err)
 	if result.RequeueAfter > atOnce {
 		result.Priority = ptr.To(0) // what is to begin then does not wait for what has ended
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -146,4 +147,34 @@ func TestOutcomeWithoutRoom(t *testing.T) {
 		t.Errorf("it does not wake: %+v", b.plan.Status)
 	}
 	b.once()
+}
+
+// What else is refused as too large is not taken for the status, and what that names is not taken away.
+func TestJobTooLarge(t *testing.T) {
+	plan := large(2000)
+	plan.Spec.Execution.Strategy.MaxConcurrency = ptr.To[int32](2)
+	r, c := newReconciler(t, plan)
+	r.Live = interceptor.NewClient(c, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if o.GetObjectKind().GroupVersionKind() == jobGVK && o.GetLabels()[v1alpha1.LabelTarget] == "target-00001" {
+			return errTooLarge
+		}
+		return c.Create(ctx, o, opts...)
+	}})
+	pass(t, r, plan)
+	now := &v1alpha1.HibernatePlan{}
+	for i := range 2 { // the first makes a Job, the other has its end recorded
+		if i > 0 {
+			end1(t, c)
+		}
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), now); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Reconcile(t.Context(), now); !kube.TooLarge(err) {
+			t.Fatalf("got %v", err)
+		}
+	}
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), now); err != nil || now.Status.Ledger.Writes != 2 {
+		t.Fatalf("%v: %s", err, summary(now.Status.Ledger))
+	}
+	named(t, c, now.Status.Ledger)
 }

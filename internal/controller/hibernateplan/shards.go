@@ -268,18 +268,22 @@ func (s *scope) addShard(ctx context.Context, name string, part *shard, writes i
 }
 
 // tighten has the ledger of a plan leave its status whatever its length, as that had no room in a plan that others have made so large that
-// the server keeps no larger one: what sleeps must be able to wake. What was written for that status is named by none.
-func (s *scope) tighten(ctx context.Context, before *v1alpha1.HibernatePlan) {
+// the server keeps no larger one: what sleeps must be able to wake. What was added for that status is named by none. Where the status was
+// written something else was refused.
+func (s *scope) tighten(ctx context.Context, before *v1alpha1.HibernatePlan, written bool, err error) {
+	if written || !kube.TooLarge(err) {
+		return
+	}
 	s.tight.Add(s.owner.UID, nil)
-	written := s.owner.Status.Ledger
-	if written == nil {
+	added := s.owner.Status.Ledger
+	if added == nil {
 		return
 	}
 	var named []string
 	if was := before.Status.Ledger; was != nil {
 		named = was.Shards
 	}
-	s.prune(ctx, &v1alpha1.Ledger{Superseded: slices.DeleteFunc(slices.Clone(written.Shards), func(name string) bool { return slices.Contains(named, name) })})
+	s.prune(ctx, &v1alpha1.Ledger{Superseded: slices.DeleteFunc(slices.Clone(added.Shards), func(name string) bool { return slices.Contains(named, name) })})
 }
 
 // prune deletes the shards that are named no more. What cannot be deleted goes with its cycle.
