@@ -70,6 +70,8 @@ const (
 	ReasonForbidden = "Forbidden"
 	// ReasonRejected: the API server refuses what was written.
 	ReasonRejected = "Rejected"
+	// ReasonStatusTooLarge: an Event's, as the status cannot be written.
+	ReasonStatusTooLarge = "StatusTooLarge"
 	// ReasonReconcileError: any other error, which may pass.
 	ReasonReconcileError = "ReconcileError"
 )

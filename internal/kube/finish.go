@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -166,11 +167,14 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 		if others, err = record(ctx, c, before, after, written, out); apierrors.IsNotFound(err) { // gone meanwhile: nobody is left to tell
 			return reconcile.Result{}, nil
 		} else if err != nil {
+			if TooLarge(err) { // its status cannot say so
+				tell(recorder, after, tooLarge)
+			}
 			return reconcile.Result{}, fmt.Errorf("patching status: %w", err)
 		}
 	}
 	for _, e := range out.Events {
-		recorder.Eventf(after, nil, e.Type, e.Reason, e.action(), "%s", conditions.Line(e.Message))
+		tell(recorder, after, e)
 	}
 	if out.Err != nil {
 		return reconcile.Result{}, out.Err
@@ -182,6 +186,14 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
 	}
 	return reconcile.Result{RequeueAfter: out.Wait}, nil
+}
+
+// tooLarge is what happens to an object that others have made so large that the server keeps no status of it that says more.
+var tooLarge = Event{Type: corev1.EventTypeWarning, Reason: ReasonStatusTooLarge, Message: "The status is refused, as the object would be larger than the server keeps; " +
+	"until annotations are taken off it, or its spec is made smaller, nothing is done that would have to be recorded there"}
+
+func tell(recorder events.EventRecorder, o client.Object, e Event) {
+	recorder.Eventf(o, nil, e.Type, e.Reason, e.action(), "%s", conditions.Line(e.Message))
 }
 
 // record writes a status, and says whether it has heard of those of others meanwhile.

@@ -24,6 +24,8 @@ const (
 	ReasonInvalid = "InvalidSpec"
 	// ReasonTooManyExceptions: the plan has more ScheduleExceptions than count.
 	ReasonTooManyExceptions = "TooManyExceptions"
+	// ReasonTooManyNamespaces: a target is in more namespaces than the ledger can tell of.
+	ReasonTooManyNamespaces = "TooManyNamespaces"
 	// ReasonNotGranted: a connector or a namespace of another namespace does not name that of the plan.
 	ReasonNotGranted = "NotGranted"
 	// ReasonConnectorNotReady: a connector cannot be used.

@@ -479,6 +479,10 @@ type HibernatePlanStatus struct {
 	// +optional
 	// +listType=atomic
 	History []CycleSummary `json:"history,omitempty"`
+	// tidied is the generation of the spec when it was last seen, at the end of a cycle, that nothing is left of targets
+	// that were taken out.
+	// +optional
+	Tidied int64 `json:"tidied,omitempty"`
 	// manual is what an annotation has asked for, until the schedule wants it or its end.
 	// +optional
 	Manual *Manual `json:"manual,omitempty"`

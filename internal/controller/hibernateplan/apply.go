@@ -346,7 +346,7 @@ func (s *scope) create(ctx context.Context, o client.Object) (*unstructured.Unst
 func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 	program, e := s.plan.program, l.execution
 	t := program.Targets[program.positions[e.Target]]
-	found, err := s.reach(ctx, t)
+	found, err := s.reach(ctx, t, e)
 	if err != nil {
 		return attempt{}, err
 	}

@@ -104,12 +104,12 @@ type Reconciler struct {
 	prepared  *lru.Cache  // prepared by the UID of a plan
 	renewed   *lru.Cache  // renewal by the UID of a plan and a target
 	doubted   *lru.Cache  // time.Time when it was looked last whether a plan has failed by other credentials than there are, by its UID
-	tidied    *lru.Cache  // int64 generation by which there was nothing to tidy, by the UID of a plan
 	made      *lru.Cache  // types.UID of what attempts need, by made, and errors by refusal
 	paced     *lru.Cache  // time.Time when the ledger of a plan was written last, by its UID
 	slots     *kube.Slots // of attempts, of all plans
 	tried     *lru.Cache  // time.Time when this manager has first tried to make the Job of an attempt that it has recorded, by its name
 	rooms     *rooms
+	tight     *lru.Cache // UIDs of plans that have had no room for their statuses
 	recorded  *lru.Cache // names of Jobs that this manager has recorded and begun to make nothing of
 	// asked are lists of exceptions that are under way, by namespace: a thousand plans may begin at one minute, and each
 	// would have all of them listed. A plan goes by none that began before it looked.
@@ -135,19 +135,22 @@ type scope struct {
 	reachable map[v1alpha1.ConnectorRef]reached
 	// going says whether the namespace of the plan is gone, or going; nil where nobody has looked.
 	going atomic.Pointer[bool]
+	// ran are how many attempts were under way by what is recorded, and runs how many are by what was decided.
+	ran, runs int
 	// more: there is more to see than one pass looks at. unended: those attempts are not looked at whose Jobs have ended.
 	more, unended bool
 }
 
 // Reconcile takes a plan one step on.
-func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePlan) (ctrl.Result, error) {
+func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePlan) (result ctrl.Result, err error) {
 	if wait := r.told.LetGo(owner); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	if err := kube.EnsureFinalizer(ctx, r.Client, owner, v1alpha1.Finalizer); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	s := &scope{Reconciler: r, owner: owner, now: r.Options.Clock.Now()}
+	s, written := &scope{Reconciler: r, owner: owner, now: r.Options.Clock.Now()}, false
+	defer func() { s.leaveRoom(written, err) }()
 	if wait := r.rest(owner); wait > 0 {
 		if err := s.early(ctx); err != nil {
 			return ctrl.Result{}, err
@@ -155,28 +158,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, nil
 	}
 	before := owner.DeepCopy()
-	err := s.step(ctx)
+	err = s.step(ctx)
 	if err != nil && kube.Conflict(err) {
 		return ctrl.Result{}, err // nothing of it counts
 	}
 	report(s, err)
 	events := happened(before, owner, s, err)
 	if stored := s.store(ctx, before.Status.Cycles, s.plan.Done && err == nil); stored != nil {
-		owner.Status = *before.Status.DeepCopy()
+		owner.Status, s.recordable = *before.Status.DeepCopy(), false
 		err, events = errors.Join(err, stored), nil
 		conditions.Set(&owner.Status.Conditions, view{}.ready(err), owner.Generation, s.now)
 	}
 	ledger := !equality.Semantic.DeepEqual(before.Status.Executions, owner.Status.Executions) || !equality.Semantic.DeepEqual(before.Status.Ledger, owner.Status.Ledger)
-	result, err := kube.Finish(ctx, r.Client, r.Recorder, before, owner, v1alpha1.Finalizer, kube.Outcome{
+	result, err = kube.Finish(ctx, r.Client, r.Recorder, before, owner, v1alpha1.Finalizer, kube.Outcome{
 		Wait: s.plan.Wait, Done: s.plan.Done && err == nil, Events: events, Err: err, Told: r.told,
 		Strict: before.Status.Ledger == nil && owner.Status.Ledger != nil, // what leaves the status must not be lost
 		Written: func(ctx context.Context) {
-			if ledger {
+			if written = true; ledger {
 				s.remember()
 			}
 			s.prune(ctx, owner.Status.Ledger)
 		},
 	})
+	s.tighten(ctx, before, written, err)
 	if result.RequeueAfter > atOnce {
 		result.Priority = ptr.To(0) // what is to begin then does not wait for what has ended
 	}
@@ -240,7 +244,22 @@ func (s *scope) step(ctx context.Context) error {
 func (s *scope) decide() {
 	at := client.ObjectKeyFromObject(s.owner)
 	s.decideBy(func(runs, would int) int { return s.rooms.take(at, runs, would) })
-	s.rooms.now(at, under(s.plan.Status.Executions), s.plan.Waits)
+	s.ran, s.runs = under(s.owner.Status.Executions), under(s.plan.Status.Executions)
+	s.rooms.now(at, s.runs, s.plan.Waits)
+}
+
+// leaveRoom has a plan whose pass has failed wait for no room, and have none for what is not recorded: the next ones may fail, too.
+func (s *scope) leaveRoom(written bool, err error) {
+	at := client.ObjectKeyFromObject(s.owner)
+	switch {
+	case err == nil:
+	case !s.decided:
+		s.rooms.failed(at)
+	case written && s.recordable:
+		s.rooms.now(at, s.runs, 0)
+	default:
+		s.rooms.now(at, s.ran, 0)
+	}
 }
 
 func (s *scope) decideBy(room func(runs, would int) int) {
@@ -298,8 +317,8 @@ func CacheByObject(o Options) map[client.Object]cache.ByObject {
 func fresh(c, live client.Client, o Options) *Reconciler {
 	return &Reconciler{
 		Client: c, Live: live, Recorder: kube.Silence, Options: o, told: kube.NewTold(), slots: kube.NewSlots(waiting*o.MaxConcurrentReconciles, long),
-		revisions: lru.New(1024), lonely: lru.New(8192), shards: lru.New(512), made: lru.New(maxMade), permitted: lru.New(maxMade), prepared: lru.New(8192), tidied: lru.New(8192), doubted: lru.New(8192), renewed: lru.New(maxMade),
-		paced: lru.New(8192), recorded: lru.New(maxMade), tried: lru.New(maxMade), rooms: newRooms(o.Runners),
+		revisions: lru.New(1024), lonely: lru.New(8192), shards: lru.New(512), made: lru.New(maxMade), permitted: lru.New(maxMade), prepared: lru.New(8192), doubted: lru.New(8192), renewed: lru.New(maxMade),
+		paced: lru.New(8192), recorded: lru.New(maxMade), tried: lru.New(maxMade), rooms: newRooms(o.Runners), tight: lru.New(8192),
 	}
 }
 
@@ -388,7 +407,7 @@ var connectorChanged = predicate.Or(kube.Respecified, predicate.AnnotationChange
 })
 
 func (r *Reconciler) ofNamespace(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.plans(ctx, because(v1alpha1.ReasonNotGranted))
+	return r.plans(ctx, because(v1alpha1.ReasonNotGranted, v1alpha1.ReasonTooManyNamespaces))
 }
 
 // because says whether one of some reasons is in the way of a plan.

@@ -165,11 +165,11 @@ type doubt struct {
 	execution *execution
 }
 
-// observeFailed sees whether a target that has failed behind a connector that is ready is tried again, as that has not been in between, or
-// is doubted.
+// observeFailed sees whether a target that has failed as often as it may behind a connector that is ready is tried again, as that has not
+// been in between, or is doubted.
 func (s *scope) observeFailed(e *execution, t v1alpha1.Target, found reached) (doubted []doubt) {
 	switch {
-	case e == nil || t.ConnectorRef == nil || found.problem != nil:
+	case e == nil || !failed(e) || t.ConnectorRef == nil || found.problem != nil:
 	case found.ready.After(e.FinishedAt.Time) && !found.ready.After(s.now):
 		s.renew(e)
 	case found.credentials:

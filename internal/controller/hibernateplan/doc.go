@@ -104,6 +104,8 @@
 //   - A namespace refuses a target: one that the target names is told of as one that does not let it, or does not
 //     exist, and of those that it chooses by their labels how many refuse. Who writes a plan may not be one who sees
 //     which namespaces there are.
+//   - A target is in more namespaces than its entry of the ledger has room for, some 3,700 with the longest names,
+//     those that it may sleep in among them: it is not put to sleep (TooManyNamespaces), as one that cannot be reached.
 //   - A target cannot be reached when a cycle is to begin: Strict waits, BestEffort has the others sleep, and says
 //     Degraded. What another plan has left asleep wakes without it in any case.
 //   - Somebody has changed what sleeps: it stays as it is, and Degraded says so (LeftAsFound) until the next cycle.
@@ -135,6 +137,9 @@
 //     of this one, which leaves it (deletionPolicy Leave), wakes by it all the same.
 //   - The ControllerRevision of a cycle is gone, or is that of a former plan, as where a status came with a backup: the
 //     spec takes its place, if it has the same targets in the same order, and of the same types.
+//   - Others make a plan so large that the server keeps no larger one, as by annotations: its status is refused. An
+//     Event says so (StatusTooLarge), and nothing is done that it would have to record first. The ledger leaves the
+//     status then, however short it is, which makes room for what is to wake.
 //   - A part of a ledger that has left the status is gone: nothing is done any more (LedgerLost), but for a look each
 //     minute whether somebody has put it back. The plan can be deleted with Leave, and what sleeps wakes by the next
 //     one.
@@ -169,7 +174,7 @@
 // that it is in, and four for one in another cluster, of the two Secrets with its credentials); a plan takes its
 // finalizer, its revision, and three statuses or more, and one with targets in other clusters another. Nothing is asked
 // for between transitions, but for a look each hour, and what all plans have left is listed as often. What a plan has
-// for targets that are not in it any more is listed at the end of its first cycle after an edit, or a manager's start.
+// for targets that are not in it any more is listed at the end of its first cycle after an edit.
 // `make load SCENARIO=calls LOADFLAGS=-subject=hibernateplan-single` holds it to that.
 //
 // A ledger of more than 128 KiB (Options.LedgerInStatus), which is that of some 150 targets, leaves the status for

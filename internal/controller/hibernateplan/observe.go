@@ -793,15 +793,15 @@ func (s *scope) observeReach(ctx context.Context) error {
 	}
 	s.reachable = map[v1alpha1.ConnectorRef]reached{}
 	defer func() { s.reachable = nil }()
-	over, failures, doubted := s.takenOutAndAwake(), s.failures(), []doubt(nil)
+	over, entries, doubted := s.takenOutAndAwake(), s.entries(), []doubt(nil)
 	for _, t := range targets {
-		found, err := s.reach(ctx, t)
+		found, err := s.reach(ctx, t, entries[t.Name])
 		if err != nil { // which keeps anything else from beginning, and nothing from going on that has begun
 			found.problem = &problem{reason: kube.ReasonReconcileError, message: err.Error()}
 			s.seen.Unreached[t.Name] = true
 		}
 		s.seen.Credentials[t.Name], s.seen.Namespaces[t.Name] = found.credentials, found.namespaces
-		doubted = append(doubted, s.observeFailed(failures[t.Name], t, found)...)
+		doubted = append(doubted, s.observeFailed(entries[t.Name], t, found)...)
 		why := found.problem
 		if over[t.Name] {
 			continue // whatever has become of where it was
@@ -831,13 +831,12 @@ func (s *scope) takenOutAndAwake() map[string]bool {
 	return over
 }
 
-// failures are the entries of the targets that have failed as often as they may.
-func (s *scope) failures() map[string]*execution {
-	out := map[string]*execution{}
+// entries are those of the ledger by their targets.
+func (s *scope) entries() map[string]*execution {
+	out := make(map[string]*execution, len(s.owner.Status.Executions))
 	for i := range s.owner.Status.Executions {
-		if e := &s.owner.Status.Executions[i]; failed(e) {
-			out[e.Target] = e
-		}
+		e := &s.owner.Status.Executions[i]
+		out[e.Target] = e
 	}
 	return out
 }
@@ -856,7 +855,8 @@ type reached struct {
 	namespaces []string
 }
 
-func (s *scope) reach(ctx context.Context, t v1alpha1.Target) (reached, error) {
+// reach sees how a target is reached, the entry of which is e; nil is none.
+func (s *scope) reach(ctx context.Context, t v1alpha1.Target, e *execution) (reached, error) {
 	parameters, err := s.Options.Executors.Parse(t.Type, raw(t))
 	if err != nil {
 		return reached{}, nil //nolint:nilerr // the plan refuses it
@@ -887,7 +887,31 @@ func (s *scope) reach(ctx context.Context, t v1alpha1.Target) (reached, error) {
 			out.problem = out.withheld
 		}
 	}
-	return out, s.reachNamespaces(ctx, &out)
+	err = s.reachNamespaces(ctx, &out)
+	out.bound(e)
+	return out, err
+}
+
+// maxNamespaces is how long the names of the namespaces of a target may be together, as JSON: its entry of the ledger has them, and must fit
+// into a shard with all else that it may ever say, and its restore point has them in an annotation, which may be as long.
+const maxNamespaces = maxShard - 16<<10
+
+// bound refuses a target in more namespaces than its entry of the ledger can tell of, beside those that it may sleep in already.
+func (r *reached) bound(e *execution) {
+	all := r.namespaces
+	if e != nil && len(e.Namespaces) > 0 {
+		all = merged(e.Namespaces, all)
+	}
+	length := 0
+	for _, name := range all {
+		length += len(name) + len(`"",`)
+	}
+	if length <= maxNamespaces {
+		return
+	}
+	r.namespaces = nil
+	r.withheld = cmp.Or(r.withheld, &problem{reason: v1alpha1.ReasonTooManyNamespaces, message: fmt.Sprintf(
+		"it is in %d namespaces, and the ledger has no room for their names (%d bytes, of at most %d); make several targets, each in some of them", len(all), length, maxNamespaces)})
 }
 
 // sleepsHere says whether a target whose connector is gone was put to sleep in the manager's own cluster, by the rights of its

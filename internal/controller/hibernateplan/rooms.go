@@ -84,6 +84,14 @@ func (r *rooms) now(plan types.NamespacedName, runs, waits int) {
 	r.put(plan, asked{runs, waits})
 }
 
+// failed says that a pass of a plan has failed before it was known how many attempts there are: they may be under way as before, and none
+// waits for room until a pass says so again.
+func (r *rooms) failed(plan types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.put(plan, asked{runs: r.plans[plan.Namespace][plan.Name].runs})
+}
+
 // has says whether anything is known of a plan.
 func (r *rooms) has(plan types.NamespacedName) bool {
 	r.mu.Lock()

@@ -1,6 +1,7 @@
 package hibernateplan
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
@@ -235,5 +237,134 @@ func TestWhatWakesNeedsNoRoom(t *testing.T) {
 	n.pass()
 	if jobs := n.pass(); jobs["team/night"] != 3 || plan.Status.CurrentCycle == nil {
 		t.Errorf("there are Jobs of %v: %+v", jobs, n.plans[0].Status)
+	}
+}
+
+// fails has a plan be looked at by a manager that cannot read or write something, and fail.
+func (n *neighbours) fails(plan *v1alpha1.HibernatePlan) {
+	n.Helper()
+	now := &v1alpha1.HibernatePlan{}
+	if err := n.client.Get(n.Context(), client.ObjectKeyFromObject(plan), now); err != nil {
+		n.Fatal(err)
+	}
+	if _, err := n.of.Reconcile(n.Context(), now); !errors.Is(err, errGone) {
+		n.Fatalf("got %v", err)
+	}
+}
+
+var errGone = errors.New("the API server is gone")
+
+// A plan that cannot be looked at waits for no room: the others have what there is, and do not wait for it to be as it should.
+func TestNoRoomForOneThatCannotBeRead(t *testing.T) {
+	n := &neighbours{T: t}
+	n.add("team", "large", 12)
+	n.add("team", "lost", 4)
+	n.begin(4)
+	for range 3 {
+		n.pass()
+	}
+	lost := n.plans[1]
+	if at := client.ObjectKeyFromObject(lost); n.of.rooms.plans["team"]["lost"] != (asked{0, 4}) {
+		t.Fatalf("%s has %+v", at, n.of.rooms.plans["team"]["lost"])
+	}
+	n.of.revisions.Clear()
+	n.of.Client = interceptor.NewClient(n.client, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		if _, of := list.(*v1alpha1.ScheduleExceptionList); of {
+			return errGone
+		}
+		return c.List(ctx, list, opts...)
+	}})
+	n.fails(lost)
+	n.of.Client, n.plans = n.client, n.plans[:1]
+	for range 8 {
+		n.end(n.plans[0])
+		for range 2 {
+			n.pass()
+		}
+		if running := under(n.plans[0].Status.Executions); running != 4 {
+			t.Fatalf("%d of the other plan run", running)
+		}
+	}
+}
+
+// What cannot be recorded takes no room from what can.
+func TestNoRoomForWhatIsNotRecorded(t *testing.T) {
+	for name, beyond := range map[string]func(*neighbours){
+		"the status is not written": func(n *neighbours) {
+			n.of.Client = interceptor.NewClient(n.client, interceptor.Funcs{SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+				return errGone
+			}})
+		},
+		"the ledger is not kept, and the status says so": func(n *neighbours) {
+			n.of.Options.LedgerInStatus = 0
+			n.of.Live = interceptor.NewClient(n.client, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+				if o.GetLabels()[labelLedger] != "" {
+					return errGone
+				}
+				return c.Create(ctx, o, opts...)
+			}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &neighbours{T: t}
+			n.add("team", "first", 4)
+			n.add("team", "second", 4)
+			n.begin(4)
+			limit := n.of.Options.LedgerInStatus
+			beyond(n)
+			n.fails(n.plans[0])
+			n.of.Client, n.of.Live, n.of.Options.LedgerInStatus = n.client, n.client, limit
+			first := n.plans[0]
+			n.plans = n.plans[1:]
+			for range 3 {
+				n.pass()
+			}
+			if running := under(n.plans[0].Status.Executions); running != 4 {
+				t.Errorf("beside a plan of which nothing is recorded %d run", running)
+			}
+			n.plans[0], n.plans = first, n.plans[:1]
+			if n.pass(); under(n.plans[0].Status.Executions) != 0 {
+				t.Errorf("more run than may: %d", under(n.plans[0].Status.Executions))
+			}
+		})
+	}
+}
+
+// Nor does a plan wait that is suspended, or is to wake by now.
+func TestNoRoomForOneThatWaitsNoMore(t *testing.T) {
+	for name, edit := range map[string]func(*v1alpha1.HibernatePlan){
+		"suspended": func(p *v1alpha1.HibernatePlan) { p.Spec.Suspend = true },
+		"to wake":   func(p *v1alpha1.HibernatePlan) { p.Spec.Override.State = v1alpha1.OverrideAwake },
+		"to go":     func(p *v1alpha1.HibernatePlan) { p.Spec.DeletionPolicy = v1alpha1.DeletionLeave },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &neighbours{T: t}
+			n.add("team", "large", 12)
+			n.add("team", "small", 2)
+			n.begin(4)
+			for range 3 {
+				n.pass()
+			}
+			small := n.plans[1]
+			at := client.ObjectKeyFromObject(small)
+			if !n.of.rooms.has(at) {
+				t.Fatal("it does not wait")
+			}
+			edit(small)
+			if err := n.client.Update(t.Context(), small); err != nil {
+				t.Fatal(err)
+			}
+			if name == "to go" {
+				if err := n.client.Delete(t.Context(), small); err != nil {
+					t.Fatal(err)
+				}
+				goes(t, n.of, n.client, small)
+			} else {
+				pass(t, n.of, small)
+			}
+			if n.of.rooms.has(at) {
+				t.Errorf("it waits: %+v", n.of.rooms.plans)
+			}
+		})
 	}
 }

@@ -160,6 +160,10 @@ func (s *scope) store(ctx context.Context, cycle int64, done bool) error {
 	if !s.loaded {
 		return nil // what was not read is not written
 	}
+	_, tight := s.tight.Get(s.owner.UID)
+	if tight {
+		st.Upcoming = nil // which nothing rests on
+	}
 	if done && st.Ledger != nil { // it is gone, and nobody reads it any more
 		st.Ledger, st.Executions = nil, nil
 		return nil
@@ -178,7 +182,7 @@ func (s *scope) store(ctx context.Context, cycle int64, done bool) error {
 		return nil
 	}
 	lines, size, err := linesOf(st.Executions)
-	if err != nil || size <= s.Options.LedgerInStatus && st.Ledger == nil {
+	if err != nil || size <= s.Options.LedgerInStatus && st.Ledger == nil && !tight {
 		return err
 	}
 	ledger, err := s.write(ctx, lines)
@@ -261,6 +265,25 @@ func (s *scope) addShard(ctx context.Context, name string, part *shard, writes i
 	}
 	s.shards.Add(at, part)
 	return nil
+}
+
+// tighten has the ledger of a plan leave its status whatever its length, as that had no room in a plan that others have made so large that
+// the server keeps no larger one: what sleeps must be able to wake. What was added for that status is named by none. Where the status was
+// written something else was refused.
+func (s *scope) tighten(ctx context.Context, before *v1alpha1.HibernatePlan, written bool, err error) {
+	if written || !kube.TooLarge(err) {
+		return
+	}
+	s.tight.Add(s.owner.UID, nil)
+	added := s.owner.Status.Ledger
+	if added == nil {
+		return
+	}
+	var named []string
+	if was := before.Status.Ledger; was != nil {
+		named = was.Shards
+	}
+	s.prune(ctx, &v1alpha1.Ledger{Superseded: slices.DeleteFunc(slices.Clone(added.Shards), func(name string) bool { return slices.Contains(named, name) })})
 }
 
 // prune deletes the shards that are named no more. What cannot be deleted goes with its cycle.

@@ -166,11 +166,10 @@ func (r *Reconciler) sweepForced(ctx context.Context, at types.NamespacedName, u
 }
 
 // tidy clears away what there is of targets that were taken out of a plan, when a cycle is over: their Roles, and their logs, if no entry
-// of the ledger tells of them any more. There is nothing to look for where the spec is the one of the last time. What cannot be cleared
-// away keeps the next cycle from beginning for a while only.
+// of the ledger tells of them any more. There is nothing to look for where the spec is the one of the last time, whichever manager has
+// looked. What cannot be cleared away keeps the next cycle from beginning for a while only.
 func (s *scope) tidy(ctx context.Context) error {
-	known, looked := s.tidied.Get(s.owner.UID)
-	if looked && known.(int64) == s.owner.Generation || s.owner.DeletionTimestamp != nil { // with which all of it goes
+	if s.plan.Status.Tidied == s.owner.Generation || s.owner.DeletionTimestamp != nil { // with which all of it goes
 		return nil
 	}
 	within, cancel := context.WithTimeout(ctx, timeout) // a webhook that hangs leaves the pass its time
@@ -179,7 +178,7 @@ func (s *scope) tidy(ctx context.Context) error {
 	since := s.now.Sub(lastEnd(s.owner.Status.Executions))
 	switch {
 	case err == nil && !again:
-		s.tidied.Add(s.owner.UID, s.owner.Generation)
+		s.plan.Status.Tidied = s.owner.Generation
 	case err != nil && ctx.Err() == nil && (since < 0 || since >= patience):
 		log.FromContext(ctx).Info("What there is of targets that were taken out of the plan is left to the next cycle", "cause", err.Error())
 		return nil

@@ -279,11 +279,20 @@ func TestTakenOutIsTidied(t *testing.T) {
 	for range 2 {
 		n.wants(asleep)
 		has("in a night like any other", "ad", "ad", 2)
+		n.of = fresh(c, r.Live, r.Options)
 		n.wants(awake)
-		has("in a morning like any other", "ad", "ad", 2)
+		has("in a morning like any other, and of a manager that has just started", "ad", "ad", 2)
+	}
+	n.editTargets(awake, "a")
+	n.of = fresh(c, r.Live, r.Options)
+	n.wants(asleep)
+	has("d is taken out, and a manager starts", "ad", "ad", 2)
+	n.wants(awake)
+	if has("in the last morning", "a", "a", 3); n.plan.Status.Tidied != n.plan.Generation {
+		t.Errorf("it was tidy at %d, and is %d", n.plan.Status.Tidied, n.plan.Generation)
 	}
 	var all rbacv1.RoleList
-	if err := c.List(t.Context(), &all); err != nil || len(all.Items) != 2+4+1 {
+	if err := c.List(t.Context(), &all); err != nil || len(all.Items) != 1+4+1 {
 		t.Errorf("%d Roles are left, also of others: %v", len(all.Items), err)
 	}
 }

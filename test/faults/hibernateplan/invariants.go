@@ -30,6 +30,8 @@ const (
 	onward   = "a ledger does not go back"
 	// inTime: no plan of a workload asks for another time.
 	inTime = "a Job has half an hour, of which its runner leaves the end"
+	// tidied: while what is left is tried to be cleared away, the cycle may turn, which goes by its revision.
+	tidied = "the revision of a cycle goes after what there is of targets that were taken out"
 	// nothingLeft: of a cycle that is over nothing stays.
 	nothingLeft = "an attempt that is over and recorded as cleared has left nothing"
 )
@@ -140,6 +142,24 @@ var invariants = map[string]func([]faults.Entry) string{
 		task, err := runners.TaskOf(spec.Template.Spec.Containers[0])
 		if err != nil || may != 30*time.Minute || task.Deadline < may-time.Minute || task.Deadline >= may {
 			return fmt.Sprintf("that of target %s has %s, and its runner %s (%v)", target(last.Object), may, task.Deadline, err)
+		}
+		return ""
+	},
+	tidied: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		if last.Verb != watch.Deleted || last.Object.GetKind() != "ControllerRevision" || last.Object.GetLabels()[labelLedger] != "" {
+			return ""
+		}
+		state := ownedAs(last.Object, faults.StateOf(history))
+		plan := thePlan(state)
+		if plan == nil || plan.DeletionTimestamp != nil {
+			return ""
+		}
+		for _, u := range state.Of("Role") {
+			in := func(t v1alpha1.Target) bool { return t.Name == target(u) }
+			if u.GetLabels()[v1alpha1.LabelUID] == string(plan.UID) && !slices.ContainsFunc(plan.Spec.Targets, in) {
+				return "there is a Role of target " + target(u)
+			}
 		}
 		return ""
 	},

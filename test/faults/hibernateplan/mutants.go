@@ -15,6 +15,7 @@ const (
 	naming   = "internal/controller/hibernateplan/names.go"
 	jobs     = "internal/controller/hibernateplan/jobs.go"
 	desiring = "internal/controller/hibernateplan/desire.go"
+	sweeping = "internal/controller/hibernateplan/sweep.go"
 )
 
 func edit1(file, before, after string) []faults.Edit {
@@ -183,6 +184,36 @@ var mutants = []faults.Mutant{
 			{File: observe, Old: "		seen.stops = unseenAgain\n", New: ""},
 		},
 		Workloads: []string{"sequential"}, Modes: []faults.Mode{faults.Coalesced},
+	},
+	{
+		Name: "tidied-late", RootCause: "the revision of a cycle goes before what there is of targets that were taken out, while which is tried the cycle may turn",
+		Edits: []faults.Edit{
+			{File: applying, Old: `		if err := s.tidy(ctx); err != nil { // while it is tried, the cycle may turn, which goes by its revision
+			return err
+		}
+`, New: ""},
+			{File: applying, Old: `		if err := s.remove(ctx, revisionGVK, s.names().revision(s.plan.Forget)); err != nil {
+			return err
+		}
+`, New: `		if err := s.remove(ctx, revisionGVK, s.names().revision(s.plan.Forget)); err != nil {
+			return err
+		}
+		if err := s.tidy(ctx); err != nil {
+			return err
+		}
+`},
+		},
+		Workloads: []string{"taken-out"},
+	},
+	{
+		Name: "tidied-once", RootCause: "what there is of targets that were taken out is looked for once, whatever is edited since",
+		Edits:     edit1(sweeping, "	if s.plan.Status.Tidied == s.owner.Generation || ", "	if s.plan.Status.Tidied > 0 || "),
+		Workloads: []string{"taken-out"},
+	},
+	{
+		Name: "room-to-wake", RootCause: "what is to wake waits for the room that others have which are being put to sleep",
+		Edits:     edit1(plan, "	if operation == v1alpha1.OperationShutdown { // what wakes waits for no room\n", "	if operation != \"\" {\n"),
+		Workloads: []string{"neighbour-has-the-room"},
 	},
 }
 

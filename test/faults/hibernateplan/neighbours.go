@@ -127,4 +127,21 @@ var neighbours = []faults.Workload{
 		},
 		Done: all(one(over(2)), other(over(2)), awake),
 	},
+	{
+		// One wakes while another of its namespace, which is put to sleep, has all the room that there is for that.
+		Name: "neighbour-has-the-room", Holds: []string{runs + ofNeighbour},
+		Objects: append(withC()[:1:1], aPlan()...),
+		Args:    []string{"--hibernation-runners=1"},
+		Steps: []faults.Step{
+			faults.At(one(asleepNow(1)), create(withC())),
+			faults.At(other(working(1)), wake),
+			faults.At(one(over(2)), releaseOther),
+		},
+		Done: all(one(over(2)), other(asleepNow(1))),
+	},
+}
+
+func releaseOther(_ context.Context, s *faults.Stage) error {
+	s.Release(runs + ofNeighbour)
+	return nil
 }

@@ -1,0 +1,130 @@
+package hibernateplan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/executor"
+)
+
+// longNames are so many names of namespaces, each as long as can be.
+func longNames(kind string, n int) (out []string) {
+	for i := range n {
+		out = append(out, fmt.Sprintf("%s-%0*d", kind, 62-len(kind), i))
+	}
+	return out
+}
+
+// newCrowdedNight is one of a plan of a target in so many namespaces, which are chosen by their labels, and another.
+func newCrowdedNight(t *testing.T, namespaces []string, mode v1alpha1.BehaviorMode) *broadNight {
+	t.Helper()
+	plan := asleepNow()
+	plan.Spec.Targets = []v1alpha1.Target{{Name: "a", Type: "chosen"}, {Name: "b", Type: "noop"}}
+	plan.Spec.Behavior.Mode = mode
+	objects := []client.Object{plan}
+	for _, name := range namespaces {
+		namespace := granting(name)
+		namespace.Labels = map[string]string{"sleeps": "yes"}
+		objects = append(objects, namespace)
+	}
+	r, c := newReconciler(t, objects...)
+	r.Options.Executors = executor.Registry{"noop": anything{}, "chosen": chosen{}}
+	return &broadNight{t, plan, r, c}
+}
+
+// A target in more namespaces than the ledger can tell of is refused before anything of it is put to sleep: Strict waits, and says so, until
+// there are fewer.
+func TestTooManyNamespaces(t *testing.T) {
+	in := longNames("shop", 4200)
+	n := newCrowdedNight(t, in, v1alpha1.BehaviorStrict)
+	n.passes(4)
+	said := find(n.plan.Status.Conditions, v1alpha1.ConditionScheduled)
+	if said.Reason != v1alpha1.ReasonTooManyNamespaces || !strings.HasPrefix(said.Message, "Target a: it is in 4200 namespaces") || !strings.Contains(said.Message, "several targets") {
+		t.Errorf("it says %s: %s", said.Reason, said.Message)
+	}
+	if jobs := jobsOf(t, n.client); len(jobs) > 0 || n.plan.Status.CurrentCycle != nil {
+		t.Errorf("%d Jobs: %+v", len(jobs), n.plan.Status.CurrentCycle)
+	}
+	for _, name := range in[10:] {
+		if err := n.client.Delete(t.Context(), granting(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if woken := n.of.ofNamespace(t.Context(), nil); len(woken) != 1 {
+		t.Errorf("of namespaces that go learn %v", woken)
+	}
+	if n.passes(3); len(jobsOf(t, n.client)) != 2 {
+		t.Errorf("it does not begin: %+v", n.plan.Status)
+	}
+}
+
+// With BestEffort the others sleep, and wake.
+func TestTooManyNamespacesBesideOthers(t *testing.T) {
+	n := newCrowdedNight(t, longNames("shop", 4200), v1alpha1.BehaviorBestEffort)
+	for range 5 {
+		n.passes(4)
+		for _, job := range jobsOf(t, n.client) {
+			if len(job.Status.Conditions) == 0 {
+				complete(t, n.client, n.plan, job.Labels[v1alpha1.LabelTarget], &job)
+			}
+		}
+		n.later()
+	}
+	at := names{namespace: "system", plan: n.plan}.point("a")
+	if err := n.client.Get(t.Context(), at, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
+		t.Errorf("something of a is put to sleep: %v", err)
+	}
+	degraded, e := find(n.plan.Status.Conditions, v1alpha1.ConditionDegraded), n.plan.Status.Executions
+	if n.plan.Status.Phase != v1alpha1.PhaseHibernated || degraded.Reason != v1alpha1.ReasonPartly || !strings.Contains(degraded.Message, "a") {
+		t.Fatalf("it is %s, %s: %s", n.plan.Status.Phase, degraded.Reason, degraded.Message)
+	}
+	if e[1].State != v1alpha1.ExecutionCompleted || e[0].State != v1alpha1.ExecutionFailed || !strings.Contains(e[0].Message, "4200 namespaces") || len(e[0].Namespaces) > 0 {
+		t.Errorf("%+v", e)
+	}
+	n.morning()
+	n.play("")
+	if n.plan.Status.CurrentCycle != nil || n.plan.Status.Asleep > 0 {
+		t.Errorf("it does not wake: %+v", n.plan.Status)
+	}
+}
+
+// Those that a target may sleep in by an attempt before are told of by its entry, too: where they are other ones by the next attempt, all
+// of them must fit, and what sleeps in them wakes.
+func TestTooManyNamespacesByTheNextAttempt(t *testing.T) {
+	n := newCrowdedNight(t, longNames("shop", 10), v1alpha1.BehaviorBestEffort)
+	n.plan.Spec.Targets = n.plan.Spec.Targets[:1]
+	if err := n.client.Update(t.Context(), n.plan); err != nil {
+		t.Fatal(err)
+	}
+	n.fail()
+	n.later()
+	n.plan.Status.Executions[0].Namespaces = longNames("former", 3700)
+	if err := n.client.Status().Update(t.Context(), n.plan); err != nil || !n.plan.Status.Executions[0].Asleep {
+		t.Fatal(err, n.plan.Status.Executions[0].Asleep)
+	}
+	for _, name := range longNames("stall", 300) {
+		namespace := granting(name)
+		namespace.Labels = map[string]string{"sleeps": "yes"}
+		if err := n.client.Create(t.Context(), namespace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.passes(4)
+	s := &scope{Reconciler: n.of, owner: n.plan.DeepCopy()}
+	if err := s.load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if e := s.owner.Status.Executions[0]; e.State != v1alpha1.ExecutionPending || !strings.Contains(e.Message, "4010 namespaces") || len(e.Namespaces) != 3700 || !e.Asleep {
+		t.Errorf("%d namespaces, %s: %s", len(e.Namespaces), e.State, e.Message)
+	}
+	n.morning()
+	if job, _ := n.job(); job.Labels[v1alpha1.LabelOperation] != "wakeup" {
+		t.Errorf("there is a Job to %s", job.Labels[v1alpha1.LabelOperation])
+	}
+}
