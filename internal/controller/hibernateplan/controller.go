@@ -109,7 +109,7 @@ type Reconciler struct {
 	slots     *kube.Slots // of attempts, of all plans
 	tried     *lru.Cache  // time.Time when this manager has first tried to make the Job of an attempt that it has recorded, by its name
 	rooms     *rooms
-	tight     *lru.Cache // UIDs of plans that have had no room for their statuses
+	tight     *lru.Cache // time.Time when a plan has had no room for its status, by its UID
 	recorded  *lru.Cache // names of Jobs that this manager has recorded and begun to make nothing of
 	// asked are lists of exceptions that are under way, by namespace: a thousand plans may begin at one minute, and each
 	// would have all of them listed. A plan goes by none that began before it looked.

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -108,6 +110,18 @@ func TestStatusWithoutRoom(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 	b.once()
+
+	b.limit = 1 << 20
+	for after, leaves := range map[time.Duration]bool{0: true, crampedFor: false} {
+		b.of.Options.Clock.(*clocktesting.FakePassiveClock).SetTime(noon.Add(after))
+		b.of.tight.Add(b.plan.UID, noon)
+		b.wants(v1alpha1.OverrideHibernated)
+		if b.play(""); b.plan.Status.Asleep != 20 || (b.plan.Status.Ledger != nil) != leaves {
+			t.Errorf("after %v, with room again, %d are asleep, and the ledger is %s", after, b.plan.Status.Asleep, summary(b.plan.Status.Ledger))
+		}
+		b.wants(v1alpha1.OverrideAwake)
+		b.play("")
+	}
 }
 
 // Where nothing at all can be recorded nothing is done, nothing is forgotten, and nothing piles up, until there is room again.

@@ -160,8 +160,8 @@ func (s *scope) store(ctx context.Context, cycle int64, done bool) error {
 	if !s.loaded {
 		return nil // what was not read is not written
 	}
-	_, tight := s.tight.Get(s.owner.UID)
-	if tight {
+	since, tight := s.tight.Get(s.owner.UID)
+	if tight = tight && s.now.Sub(since.(time.Time)) < crampedFor; tight {
 		st.Upcoming = nil // which nothing rests on
 	}
 	if done && st.Ledger != nil { // it is gone, and nobody reads it any more
@@ -267,6 +267,9 @@ func (s *scope) addShard(ctx context.Context, name string, part *shard, writes i
 	return nil
 }
 
+// crampedFor is how long a plan that had no room for its status is taken to have none: somebody may have made it smaller.
+const crampedFor = time.Hour
+
 // tighten has the ledger of a plan leave its status whatever its length, as that had no room in a plan that others have made so large that
 // the server keeps no larger one: what sleeps must be able to wake. What was added for that status is named by none. Where the status was
 // written something else was refused.
@@ -274,7 +277,7 @@ func (s *scope) tighten(ctx context.Context, before *v1alpha1.HibernatePlan, wri
 	if written || !kube.TooLarge(err) {
 		return
 	}
-	s.tight.Add(s.owner.UID, nil)
+	s.tight.Add(s.owner.UID, s.now)
 	added := s.owner.Status.Ledger
 	if added == nil {
 		return
