@@ -76,6 +76,10 @@ test-capi: k8s capi ## Run Experiments whose clusters Cluster API itself makes, 
 test-workflows: k8s workflows ## Run Experiments that Argo Workflows itself validates (it takes minutes to build, once).
 	@go test -tags workflows ./test/integration -count=1 -timeout 20m -ginkgo.label-filter=workflows -ginkgo.fail-on-empty $(TESTFLAGS)
 
+.PHONY: test-crossplane
+test-crossplane: k8s kustomize crossplane ## Run Experiments whose clusters Crossplane itself composes (it takes minutes to build, once).
+	@go test -tags crossplane ./test/integration -count=1 -timeout 20m -ginkgo.label-filter=crossplane -ginkgo.fail-on-empty $(TESTFLAGS)
+
 .PHONY: hibernate-crash
 hibernate-crash: k8s ## Put 1,000 workloads to sleep and wake them while runners and managers are killed at random.
 	@go test ./test/integration -count=1 -v -timeout 60m -run TestIntegration -ginkgo.v -ginkgo.label-filter=crash -ginkgo.fail-on-empty -hibernation.rounds=250 -hibernation.whole $(TESTFLAGS)
@@ -112,7 +116,7 @@ verify: generate manifests ## Regenerate everything and fail if that, go.mod or 
 	@git --no-pager diff --exit-code -- $(generated) && [[ -z $$(git ls-files --others --exclude-standard -- $(generated)) ]] || \
 		{ echo 'verify: generated files are out of date: run make generate manifests, and commit what changed' >&2; exit 1; }
 	@go mod tidy -diff || { echo 'verify: go.mod or go.sum is out of date: run go mod tidy' >&2; exit 1; }
-	@go vet ./... && go vet -tags mutants,rollouts,karpenter,keda,argocd,capi,workflows ./test/faults/... ./test/integration || { echo 'verify: go vet found the above' >&2; exit 1; }
+	@go vet ./... && go vet -tags mutants,rollouts,karpenter,keda,argocd,capi,workflows,crossplane ./test/faults/... ./test/integration || { echo 'verify: go vet found the above' >&2; exit 1; }
 
 .PHONY: clean
 clean: ## Remove everything that was built.
@@ -239,6 +243,6 @@ k8s: ## Build the local control plane into bin/k8s and fetch the foreign CRDs in
 	@hack/build-k8s.sh bin/k8s
 	@hack/crds.sh bin/crds
 
-.PHONY: controller-gen kustomize golangci-lint helm prometheus rollouts karpenter keda argocd capi workflows
-controller-gen kustomize golangci-lint helm prometheus rollouts karpenter keda argocd capi workflows:
+.PHONY: controller-gen kustomize golangci-lint helm prometheus rollouts karpenter keda argocd capi workflows crossplane
+controller-gen kustomize golangci-lint helm prometheus rollouts karpenter keda argocd capi workflows crossplane:
 	@hack/build-tools.sh bin $@

@@ -52,6 +52,13 @@ for name; do
 		ldflags="-X github.com/argoproj/argo-workflows/v4.version=$(pinned workflows github.com/argoproj/argo-workflows/v4)"
 		build workflow-controller workflows github.com/argoproj/argo-workflows/v4/cmd/workflow-controller
 		;;
+	crossplane)
+		ldflags="-X github.com/crossplane/crossplane/v2/internal/version.version=$(pinned crossplane github.com/crossplane/crossplane/v2)"
+		build crossplane crossplane github.com/crossplane/crossplane/v2/cmd/crossplane
+		ldflags=
+		build function-patch-and-transform patch-and-transform github.com/crossplane-contrib/function-patch-and-transform
+		build function-auto-ready crossplane github.com/crossplane/function-auto-ready
+		;;
 	keda)
 		ldflags="-X github.com/kedacore/keda/v2/version.Version=$(pinned keda github.com/kedacore/keda/v2)"
 		build keda keda github.com/kedacore/keda/v2/cmd/operator

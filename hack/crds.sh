@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Copies what the systems we talk to define from their Go modules: hack/crds.sh DIR. Their CRDs go to DIR,
-# those of an older Crossplane to DIR-v1, those that are larger than what we make of them to DIR-whole, and charts to DIR-charts.
+# those of an older Crossplane to DIR-v1, those of which tests use parts to DIR-whole, and charts to DIR-charts.
 # Only the modules' zips are fetched, so neither their dependencies nor their Go version matter.
 set -euo pipefail
 
@@ -8,9 +8,9 @@ dir=$(mkdir -p "$1" && cd "$1" && pwd)
 hack=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export GOWORK=off GOTOOLCHAIN=local
 
-# copy NAME MODULE VERSION FOLDER: what CRDs there are in a folder of a module, or a chart, to DIR/NAME.
+# copy NAME MODULE VERSION FOLDER [GROUP]: what CRDs there are in a folder of a module, of a group or of all, or a chart, to DIR/NAME.
 copy() {
-	local name=$1 module=$2 version=$3 folder=$4 source file stamp
+	local name=$1 module=$2 version=$3 folder=$4 group=${5:-} source file stamp
 	stamp="$version $(cksum <"$hack/crds.sh")"
 	if [[ $(cat "$dir/$name/.stamp" 2>/dev/null) == "$stamp" ]]; then
 		return
@@ -29,7 +29,7 @@ copy() {
 		chmod -R u+w "$dir/$name"
 		printf 'copied the chart %s %s\n' "$name" "$version"
 	else
-		for file in "$source/$folder"/*.yaml; do
+		for file in "$source/$folder/$group"*.yaml; do
 			if grep -q '^kind: CustomResourceDefinition' "$file"; then
 				install -m 644 "$file" "$dir/$name/"
 			fi
@@ -54,5 +54,7 @@ dir=$(mkdir -p "$crds-v1" && cd "$crds-v1" && pwd)
 copy crossplane github.com/crossplane/crossplane v1.20.0 cluster/crds
 dir=$(mkdir -p "$crds-whole" && cd "$crds-whole" && pwd)
 copy argo-workflows github.com/argoproj/argo-workflows/v4 v4.0.5 manifests/base/crds/full
+copy provider-gcp-container github.com/upbound/provider-gcp v1.14.0 package/crds container.gcp.upbound.io
+copy provider-gcp-compute github.com/upbound/provider-gcp v1.14.0 package/crds compute.gcp.upbound.io
 dir=$(mkdir -p "$crds-charts" && cd "$crds-charts" && pwd)
 copy tailscale-operator tailscale.com v1.102.5 cmd/k8s-operator/deploy/chart

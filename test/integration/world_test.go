@@ -145,9 +145,9 @@ type stage struct {
 	kubeconfig string
 	// endpoint is where clusters are, if not at clusterEndpoint.
 	endpoint string
-	// deployed: Argo CD itself deploys there, and nobody plays it. provisioned: Cluster API makes clusters. validated: Argo
-	// Workflows runs the Workflows.
-	deployed, provisioned, validated bool
+	// deployed: Argo CD itself deploys there, and nobody plays it. provisioned: Cluster API makes clusters. composed: Crossplane
+	// does. validated: Argo Workflows runs the Workflows.
+	deployed, provisioned, composed, validated bool
 	// onWrite is told the number of the manager's writes that have been seen.
 	onWrite func(n int)
 
@@ -222,6 +222,7 @@ func (s *stage) play(u *unstructured.Unstructured) {
 	switch kind := u.GetKind(); {
 	case s.deployed && (kind == "Application" || kind == "Secret"):
 	case s.provisioned && kind == "Cluster":
+	case s.composed && kind == "GKECluster":
 	case s.validated && kind == "Workflow":
 	case kind == "GKECluster":
 		err = s.playCrossplane(u)

@@ -4,6 +4,7 @@
 package crossplane
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 
@@ -70,7 +71,7 @@ type ClaimState struct {
 	Ready bool
 	// Failed: Crossplane cannot reconcile the claim; it goes on trying.
 	Failed bool
-	// Message is what Crossplane says of the reason, as "Reason: message"; it may be empty.
+	// Message is what Crossplane says of the reason, as "Reason: message", and how the rest is seen; it may be empty.
 	Message string
 	// Endpoint is the URL of the cluster's API server; empty while it is not known, or where what is said is none.
 	Endpoint string
@@ -115,6 +116,9 @@ func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 		s.Message = conditions.Said(synced)
 	case !s.Ready:
 		s.Message = conditions.Said(ready)
+	}
+	if s.Message != "" && !s.Failed && claim.GetDeletionTimestamp() == nil { // it waits for its composite, and that for what it is made of, which alone says why
+		s.Message += fmt.Sprintf("; see crossplane beta trace gkecluster %s -n %s", claim.GetName(), claim.GetNamespace())
 	}
 	if endpoint, _, _ := unstructured.NestedString(claim.Object, "status", "endpoint"); len(endpoint) <= longestAddress && address.MatchString(endpoint) {
 		s.Endpoint = endpoint
