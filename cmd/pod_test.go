@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/labkeeper/labkeeper/internal/controller/hibernateplan"
-
 	"github.com/labkeeper/labkeeper/test/fakes"
 )
 

@@ -204,7 +204,7 @@ var _ = Describe("Argo CD itself", Label("argocd"), Ordered, ContinueOnFailure, 
 
 	stageOf := func(holds ...hold) *stage {
 		s := hub.newStage(holds...)
-		s.deployed, s.endpoint = true, strings.TrimPrefix(target.Config().Host, "https://")
+		s.real, s.endpoint = []string{"Application", "Secret"}, strings.TrimPrefix(target.Config().Host, "https://")
 		kubeconfig, err := os.ReadFile(target.Kubeconfig())
 		Expect(err).NotTo(HaveOccurred())
 		s.kubeconfig = string(kubeconfig)

@@ -142,7 +142,7 @@ spec: {template: {spec: {backend: {inMemory: {vm: {provisioning: {startupDuratio
 func onTalos(ctx context.Context, version, annotations string, holds ...hold) (*stage, *v1alpha1.Experiment) {
 	GinkgoHelper()
 	s := hub.newStage(holds...)
-	s.provisioned = true
+	s.real = []string{"Cluster"}
 	(&yard{lab: hub, namespace: s.namespace}).grant(ctx)
 	templates, err := env.DecodeObjects([]byte(strings.NewReplacer("VERSION", version, "NAMESPACE", s.namespace, "ANNOTATIONS", annotations).Replace(machineTemplates)))
 	Expect(err).NotTo(HaveOccurred())
@@ -419,7 +419,7 @@ var _ = Describe("Cluster API itself", Label("capi"), Ordered, ContinueOnFailure
 
 	It("makes a virtual cluster, and takes it down", func(ctx SpecContext) {
 		s := hub.newStage()
-		s.provisioned = true
+		s.real = []string{"Cluster"}
 		e := s.create(experiment("virtual", target("app", v1alpha1.ClusterVCluster, "nginx", nil)))
 		now := s.reaches(e, v1alpha1.PhaseComplete)
 		Expect(now.Status.Targets[0].Endpoint).To(Equal("https://" + clusterEndpoint + ":443"))

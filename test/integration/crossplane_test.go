@@ -216,7 +216,7 @@ var _ = Describe("Crossplane itself", Label("crossplane"), Ordered, ContinueOnFa
 	})
 	newStage := func(holds ...hold) *stage {
 		s := hub.newStage(holds...)
-		s.composed = true
+		s.real = []string{"GKECluster"}
 		return s
 	}
 	made := func() (names []string) {

@@ -156,7 +156,7 @@ var _ = Describe("Argo Workflows itself", Label("workflows"), Ordered, ContinueO
 	}
 	newStage := func() *stage {
 		s := hub.newStage()
-		s.validated = true
+		s.real = []string{"Workflow"}
 		return s
 	}
 	// runs waits until Argo Workflows runs an Experiment's Workflow.

@@ -145,9 +145,8 @@ type stage struct {
 	kubeconfig string
 	// endpoint is where clusters are, if not at clusterEndpoint.
 	endpoint string
-	// deployed: Argo CD itself deploys there, and nobody plays it. provisioned: Cluster API makes clusters. composed: Crossplane
-	// does. validated: Argo Workflows runs the Workflows.
-	deployed, provisioned, composed, validated bool
+	// real are the kinds whose own controllers run, so that nobody plays them.
+	real []string
 	// onWrite is told the number of the manager's writes that have been seen.
 	onWrite func(n int)
 
@@ -220,10 +219,7 @@ func (s *stage) play(u *unstructured.Unstructured) {
 	defer s.playing.Unlock()
 	var err error
 	switch kind := u.GetKind(); {
-	case s.deployed && (kind == "Application" || kind == "Secret"):
-	case s.provisioned && kind == "Cluster":
-	case s.composed && kind == "GKECluster":
-	case s.validated && kind == "Workflow":
+	case slices.Contains(s.real, kind):
 	case kind == "GKECluster":
 		err = s.playCrossplane(u)
 	case kind == "Cluster": // those of Arlon are not watched: a test plays their reconciler

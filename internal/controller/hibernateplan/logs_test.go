@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
-
 	"github.com/labkeeper/labkeeper/test/fakes"
 )
 

@@ -160,8 +160,8 @@ func (s *scope) store(ctx context.Context, cycle int64, done bool) error {
 	if !s.loaded {
 		return nil // what was not read is not written
 	}
-	since, tight := s.tight.Get(s.owner.UID)
-	if tight = tight && s.now.Sub(since.(time.Time)) < crampedFor; tight {
+	tight := s.cramped()
+	if tight {
 		st.Upcoming = nil // which nothing rests on
 	}
 	if done && st.Ledger != nil { // it is gone, and nobody reads it any more
@@ -269,6 +269,12 @@ func (s *scope) addShard(ctx context.Context, name string, part *shard, writes i
 
 // crampedFor is how long a plan that had no room for its status is taken to have none: somebody may have made it smaller.
 const crampedFor = time.Hour
+
+// cramped says whether the plan has had no room for its status lately.
+func (s *scope) cramped() bool {
+	since, ok := s.tight.Get(s.owner.UID)
+	return ok && s.now.Sub(since.(time.Time)) < crampedFor
+}
 
 // tighten has the ledger of a plan leave its status whatever its length, as that had no room in a plan that others have made so large that
 // the server keeps no larger one: what sleeps must be able to wake. What was added for that status is named by none. Where the status was
