@@ -90,6 +90,8 @@ type Outcome struct {
 	Told *Told
 	// Written is called when the status has been written, and before the finalizer goes; it may be nil.
 	Written func(context.Context)
+	// TooLarge is called when the status was refused because the object would be larger than the server keeps; it may be nil.
+	TooLarge func(context.Context)
 }
 
 // EnsureFinalizer adds the finalizer to an object that is not being deleted. The patch
@@ -169,6 +171,9 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 		} else if err != nil {
 			if TooLarge(err) { // its status cannot say so
 				tell(recorder, after, tooLarge)
+				if out.TooLarge != nil {
+					out.TooLarge(ctx)
+				}
 			}
 			return reconcile.Result{}, fmt.Errorf("patching status: %w", err)
 		}
@@ -190,7 +195,7 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 
 // tooLarge is what happens to an object that others have made so large that the server keeps no status of it that says more.
 var tooLarge = Event{Type: corev1.EventTypeWarning, Reason: ReasonStatusTooLarge, Message: "The status is refused, as the object would be larger than the server keeps; " +
-	"until annotations are taken off it, or its spec is made smaller, nothing is done that would have to be recorded there"}
+	"until annotations are taken off it, or its spec is made smaller, what would have to be recorded there waits"}
 
 func tell(recorder events.EventRecorder, o client.Object, e Event) {
 	recorder.Eventf(o, nil, e.Type, e.Reason, e.action(), "%s", conditions.Line(e.Message))
@@ -214,7 +219,11 @@ func record(ctx context.Context, c client.Client, before, after, written client.
 
 // TooLarge says whether an object was refused because it would have been larger than the server keeps.
 func TooLarge(err error) bool {
-	return apierrors.IsRequestEntityTooLargeError(err) || err != nil && strings.Contains(err.Error(), "etcdserver: request is too large")
+	if err == nil || apierrors.IsRequestEntityTooLargeError(err) {
+		return err != nil
+	}
+	// The second is of the server's own client of etcd, which has a limit, too.
+	return strings.Contains(err.Error(), "etcdserver: request is too large") || strings.Contains(err.Error(), "trying to send message larger than max")
 }
 
 // letGo drops the finalizer.

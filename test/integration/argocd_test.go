@@ -161,7 +161,7 @@ func startArgoCD(ctx context.Context) {
 	repoServer := start("argocd-repo-server", "--redis="+redis, "--address=127.0.0.1", "--port="+port(repos), "--metrics-address=127.0.0.1", "--metrics-port="+port(addresses[2]),
 		"--disable-tls")
 	controller := start("argocd-application-controller", "--redis="+redis, "--repo-server="+repos, "--repo-server-plaintext", "--metrics-port="+port(addresses[3]),
-		"--namespace="+argoCDNamespace, "--app-resync=10")
+		"--namespace="+argoCDNamespace, "--app-resync=10", "--self-heal-backoff-cap-seconds=3") // or what has failed twice waits a minute
 	Eventually(func(g Gomega) {
 		Expect(repoServer.Exited()).NotTo(BeClosed(), repoServer.Tail(15))
 		Expect(controller.Exited()).NotTo(BeClosed(), controller.Tail(15))

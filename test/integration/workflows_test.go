@@ -222,11 +222,21 @@ var _ = Describe("Argo Workflows itself", Label("workflows"), Ordered, ContinueO
 			return strings.HasSuffix(p.Annotations["workflows.argoproj.io/node-name"], "."+step)
 		}
 	}
+	// stopped waits until no pod is left that nobody has asked to end, which is for its node to do.
+	stopped := func(s *stage, e *v1alpha1.Experiment) {
+		GinkgoHelper()
+		Eventually(func(g Gomega) {
+			for _, pod := range pods(s, e) {
+				g.Expect(pod.DeletionTimestamp).NotTo(BeNil(), pod.Name)
+			}
+		}).Should(Succeed())
+	}
 	gone := func(s *stage, e *v1alpha1.Experiment) {
 		GinkgoHelper()
 		s.delete(e)
 		s.gone(e)
 		Expect(s.children(e)).To(BeEmpty())
+		stopped(s, e)
 	}
 
 	It("is given what was asked for, for an Experiment with a cluster of its own, and goes before that", func() {
@@ -263,6 +273,7 @@ var _ = Describe("Argo Workflows itself", Label("workflows"), Ordered, ContinueO
 		Eventually(func() []corev1.Pod { return pods(s, e) }).Should(HaveLen(2))
 		hub.kubectl(background(), "-n", workflowNamespace, "delete", "workflow", s.workflow(e).Name, "--wait=false")
 		s.says(e, v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowDeleted)
+		stopped(s, e)
 		s.reaches(e, v1alpha1.PhaseFailed)
 		gone(s, e)
 	})

@@ -346,7 +346,7 @@ func (s *scope) create(ctx context.Context, o client.Object) (*unstructured.Unst
 func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 	program, e := s.plan.program, l.execution
 	t := program.Targets[program.positions[e.Target]]
-	found, err := s.reach(ctx, t, e)
+	found, err := s.reach(ctx, t, e.Namespaces)
 	if err != nil {
 		return attempt{}, err
 	}
@@ -366,7 +366,9 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 	switch {
 	case found.credentials: // which say what the runner may do there
 	case e.Operation == v1alpha1.OperationShutdown:
-		why = cmp.Or(why, found.withheld)
+		if why = cmp.Or(why, found.withheld); why == nil && len(e.Namespaces) == 0 && len(found.namespaces) > 0 { // it would find nothing there
+			why = &problem{reason: v1alpha1.ReasonTooManyNamespaces, message: "none of its namespaces are recorded, as there were none, or too many; the next attempt is in those that there are"}
+		}
 		a.reached.namespaces, err = s.sleeps(ctx, e.Namespaces) // those of an attempt before, too
 	default:
 		if found.needs.Cluster && !s.slept(l.point) {

@@ -179,8 +179,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 			}
 			s.prune(ctx, owner.Status.Ledger)
 		},
+		TooLarge: func(ctx context.Context) { s.tighten(ctx, before) },
 	})
-	s.tighten(ctx, before, written, err)
 	if result.RequeueAfter > atOnce {
 		result.Priority = ptr.To(0) // what is to begin then does not wait for what has ended
 	}
@@ -253,7 +253,7 @@ func (s *scope) leaveRoom(written bool, err error) {
 	at := client.ObjectKeyFromObject(s.owner)
 	switch {
 	case err == nil:
-	case !s.decided:
+	case !s.decided || kube.Conflict(err): // what was looked at may be older than what the last pass has recorded
 		s.rooms.failed(at)
 	case written && s.recordable:
 		s.rooms.now(at, s.runs, 0)

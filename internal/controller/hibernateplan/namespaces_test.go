@@ -128,3 +128,17 @@ func TestTooManyNamespacesByTheNextAttempt(t *testing.T) {
 		t.Errorf("there is a Job to %s", job.Labels[v1alpha1.LabelOperation])
 	}
 }
+
+// Those of a cycle that is over count no more, where all is awake.
+func TestNamespacesOfACycleThatIsOver(t *testing.T) {
+	n := newCrowdedNight(t, longNames("shop", 10), v1alpha1.BehaviorStrict)
+	n.plan.Status.Executions = []v1alpha1.ExecutionStatus{{
+		Target: "a", Executor: "chosen", State: v1alpha1.ExecutionCompleted, Operation: v1alpha1.OperationWakeUp, Left: 1, Namespaces: longNames("former", 3800),
+	}}
+	if err := n.client.Status().Update(t.Context(), n.plan); err != nil {
+		t.Fatal(err)
+	}
+	if n.passes(3); len(jobsOf(t, n.client)) != 2 {
+		t.Errorf("it does not begin: %+v", n.plan.Status.Conditions)
+	}
+}

@@ -795,7 +795,7 @@ func (s *scope) observeReach(ctx context.Context) error {
 	defer func() { s.reachable = nil }()
 	over, entries, doubted := s.takenOutAndAwake(), s.entries(), []doubt(nil)
 	for _, t := range targets {
-		found, err := s.reach(ctx, t, entries[t.Name])
+		found, err := s.reach(ctx, t, s.sleepsIn(t.Name, entries))
 		if err != nil { // which keeps anything else from beginning, and nothing from going on that has begun
 			found.problem = &problem{reason: kube.ReasonReconcileError, message: err.Error()}
 			s.seen.Unreached[t.Name] = true
@@ -831,6 +831,18 @@ func (s *scope) takenOutAndAwake() map[string]bool {
 	return over
 }
 
+// sleepsIn are the namespaces that a target may sleep in already: those of this cycle, or that it was left asleep in.
+func (s *scope) sleepsIn(target string, entries map[string]*execution) []string {
+	e := entries[target]
+	switch {
+	case s.owner.Status.CurrentCycle == nil:
+		return s.seen.LeftIn[target]
+	case e == nil:
+		return nil
+	}
+	return e.Namespaces
+}
+
 // entries are those of the ledger by their targets.
 func (s *scope) entries() map[string]*execution {
 	out := make(map[string]*execution, len(s.owner.Status.Executions))
@@ -855,8 +867,8 @@ type reached struct {
 	namespaces []string
 }
 
-// reach sees how a target is reached, the entry of which is e; nil is none.
-func (s *scope) reach(ctx context.Context, t v1alpha1.Target, e *execution) (reached, error) {
+// reach sees how a target is reached that may sleep in some namespaces already.
+func (s *scope) reach(ctx context.Context, t v1alpha1.Target, asleep []string) (reached, error) {
 	parameters, err := s.Options.Executors.Parse(t.Type, raw(t))
 	if err != nil {
 		return reached{}, nil //nolint:nilerr // the plan refuses it
@@ -888,7 +900,7 @@ func (s *scope) reach(ctx context.Context, t v1alpha1.Target, e *execution) (rea
 		}
 	}
 	err = s.reachNamespaces(ctx, &out)
-	out.bound(e)
+	out.bound(asleep)
 	return out, err
 }
 
@@ -897,10 +909,10 @@ func (s *scope) reach(ctx context.Context, t v1alpha1.Target, e *execution) (rea
 const maxNamespaces = maxShard - 16<<10
 
 // bound refuses a target in more namespaces than its entry of the ledger can tell of, beside those that it may sleep in already.
-func (r *reached) bound(e *execution) {
+func (r *reached) bound(asleep []string) {
 	all := r.namespaces
-	if e != nil && len(e.Namespaces) > 0 {
-		all = merged(e.Namespaces, all)
+	if len(asleep) > 0 {
+		all = merged(asleep, all)
 	}
 	length := 0
 	for _, name := range all {

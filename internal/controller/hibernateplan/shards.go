@@ -161,9 +161,6 @@ func (s *scope) store(ctx context.Context, cycle int64, done bool) error {
 		return nil // what was not read is not written
 	}
 	tight := s.cramped()
-	if tight {
-		st.Upcoming = nil // which nothing rests on
-	}
 	if done && st.Ledger != nil { // it is gone, and nobody reads it any more
 		st.Ledger, st.Executions = nil, nil
 		return nil
@@ -270,22 +267,26 @@ func (s *scope) addShard(ctx context.Context, name string, part *shard, writes i
 // crampedFor is how long a plan that had no room for its status is taken to have none: somebody may have made it smaller.
 const crampedFor = time.Hour
 
-// cramped says whether the plan has had no room for its status lately.
+// cramped says whether the plan has had no room for its status lately, and takes from that what nothing rests on: the preview, and what is
+// told of a cycle that is over, which the history has in short.
 func (s *scope) cramped() bool {
 	since, ok := s.tight.Get(s.owner.UID)
-	return ok && s.now.Sub(since.(time.Time)) < crampedFor
+	if !ok || s.now.Sub(since.(time.Time)) >= crampedFor {
+		return false
+	}
+	if s.owner.Status.Upcoming = nil; s.owner.Status.CurrentCycle == nil {
+		s.owner.Status.Executions = nil
+	}
+	return true
 }
 
 // tighten has the ledger of a plan leave its status whatever its length, as that had no room in a plan that others have made so large that
-// the server keeps no larger one: what sleeps must be able to wake. What was added for that status is named by none. Where the status was
-// written something else was refused.
-func (s *scope) tighten(ctx context.Context, before *v1alpha1.HibernatePlan, written bool, err error) {
-	if written || !kube.TooLarge(err) {
-		return
-	}
+// the server keeps no larger one: what sleeps must be able to wake. What was added for that status is named by none, if the plan is the one
+// that was looked at; if not, it goes with its cycle.
+func (s *scope) tighten(ctx context.Context, before *v1alpha1.HibernatePlan) {
 	s.tight.Add(s.owner.UID, s.now)
 	added := s.owner.Status.Ledger
-	if added == nil {
+	if added == nil || kube.Current(ctx, s.Live, planGVK, before) != nil {
 		return
 	}
 	var named []string
