@@ -219,11 +219,12 @@ func record(ctx context.Context, c client.Client, before, after, written client.
 
 // TooLarge says whether an object was refused because it would have been larger than the server keeps.
 func TooLarge(err error) bool {
-	if err == nil || apierrors.IsRequestEntityTooLargeError(err) {
-		return err != nil
+	if err == nil {
+		return false
 	}
-	// The second is of the server's own client of etcd, which has a limit, too.
-	return strings.Contains(err.Error(), "etcdserver: request is too large") || strings.Contains(err.Error(), "trying to send message larger than max")
+	// The server's own client of etcd has a limit, too, and says so in its own words.
+	return apierrors.IsRequestEntityTooLargeError(err) || strings.Contains(err.Error(), "etcdserver: request is too large") ||
+		strings.Contains(err.Error(), "trying to send message larger than max")
 }
 
 // letGo drops the finalizer.

@@ -378,6 +378,25 @@ func (v variant) gcp(t *testing.T) *crds.Schemas {
 	return definitions(t, all...)
 }
 
+// schemas are what resources are held against: ours, and the provider's own, which there are of cluster-scoped resources.
+func (v variant) schemas(t *testing.T) map[string]*crds.Schemas {
+	t.Helper()
+	all := map[string]*crds.Schemas{"gcp.yaml": v.gcp(t)}
+	if v.namespaced {
+		return all
+	}
+	whole := filepath.Join(root, "bin/crds-whole")
+	theirs, err := crds.Load(
+		filepath.Join(whole, "provider-gcp-compute/compute.gcp.upbound.io_networks.yaml"), filepath.Join(whole, "provider-gcp-compute/compute.gcp.upbound.io_subnetworks.yaml"),
+		filepath.Join(whole, "provider-gcp-container/container.gcp.upbound.io_clusters.yaml"), filepath.Join(whole, "provider-gcp-container/container.gcp.upbound.io_nodepools.yaml"),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all["the provider"] = theirs
+	return all
+}
+
 // composite is what the manager's claim becomes, with the longest name.
 func (v variant) composite(preemptible bool) *unstructured.Unstructured {
 	cluster := crossplane.GKECluster{
@@ -410,6 +429,7 @@ func TestNote27And28Render(t *testing.T) {
 		"composite": "illm-" + strings.Repeat("n", crossplane.MaxClaimName) + "-0f1e2",
 	}
 	each(t, func(t *testing.T, v variant) {
+		schemas := v.schemas(t)
 		for _, preemptible := range []bool{false, true} {
 			xr := v.composite(preemptible)
 			got, err := render(v.input(t), xr, nil)
@@ -420,8 +440,10 @@ func TestNote27And28Render(t *testing.T) {
 				t.Fatalf("composed (-want +got):\n%s", diff)
 			}
 			for name, u := range got.composed {
-				if err := v.gcp(t).Validate(v.complete(u.DeepCopy())); err != nil {
-					t.Error(err)
+				for by, schema := range schemas {
+					if err := schema.Validate(v.complete(u.DeepCopy())); err != nil {
+						t.Errorf("by %s: %v", by, err)
+					}
 				}
 				if got := u.GetAnnotations()[externalName]; got != names[v.dir] || len(got) > 40 {
 					t.Errorf("%s is called %s in GCP, %d characters; want %s", name, got, len(got), names[v.dir])

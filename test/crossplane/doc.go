@@ -6,8 +6,8 @@
 // definitions, of v1.20 and v2, which `make k8s` copies; the input of function-patch-and-transform,
 // by the schema of spec.resources in Crossplane v1.20, which the Function took over; and gcp.yaml,
 // the fields of provider-gcp's resources that the compositions use, written from the provider's API
-// types. The provider and the Functions are not to be had as Go modules, so their own definitions, and the
-// Functions themselves, are not used.
+// types, and for those of claims the provider's own definitions. Those of namespaced resources are not to be had
+// as a Go module. With Crossplane and the Functions themselves clusters are composed by `make test-crossplane`.
 //
 // [render] does what function-patch-and-transform does with the patches that are in use, and refuses
 // all others. It is written from the Function's documentation and source and is not the Function; what it

@@ -4,10 +4,6 @@ package integration_test
 
 import (
 	"context"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,8 +21,6 @@ import (
 	utilrand "k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/util/cert"
-	"k8s.io/client-go/util/keyutil"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -325,20 +319,8 @@ func (p providers) credentials(ctx context.Context, u *unstructured.Unstructured
 	return nil
 }
 
-// authority is the certificate and the key of that of all clusters.
-var authority = sync.OnceValue(func() (pair struct{ certificate, key []byte }) {
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		panic(err)
-	}
-	signed, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "talos"}, private)
-	if err != nil {
-		panic(err)
-	}
-	pair.certificate = pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: signed.Raw})
-	pair.key = pem.EncodeToMemory(&pem.Block{Type: keyutil.RSAPrivateKeyBlockType, Bytes: x509.MarshalPKCS1PrivateKey(private)})
-	return pair
-})
+// authority is that of all clusters.
+var authority = sync.OnceValue(func() keyPair { return newAuthority("talos") })
 
 // paused says whether nothing is to be done for a Cluster.
 func paused(cluster *unstructured.Unstructured) bool {

@@ -5,14 +5,7 @@ package integration_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/test/env"
@@ -86,29 +80,23 @@ func (g *gcp) all(ctx context.Context) (all []unstructured.Unstructured) {
 }
 
 func (g *gcp) play(ctx context.Context, u *unstructured.Unstructured) error {
-	finalizers := u.GetFinalizers()
-	i := slices.Index(finalizers, managedFinalizer)
 	switch {
 	case u.GetDeletionTimestamp() != nil:
-		if i < 0 || g.held[u.GetKind()] {
+		if g.held[u.GetKind()] || !controllerutil.RemoveFinalizer(u, managedFinalizer) {
 			return nil
 		}
-		u.SetFinalizers(slices.Delete(finalizers, i, i+1))
 		return g.client.Update(ctx, u)
-	case i < 0:
-		u.SetFinalizers(append(finalizers, managedFinalizer))
+	case controllerutil.AddFinalizer(u, managedFinalizer):
 		return g.client.Update(ctx, u)
 	}
-	ready := map[string]any{"type": "Ready", "status": "True", "reason": "Available", "message": ""}
-	synced := map[string]any{"type": "Synced", "status": "True", "reason": "ReconcileSuccess", "message": ""}
+	ready, status := "True", claimStatus("True", "Available", "", "True", "ReconcileSuccess", "")
 	if why := g.refused[u.GetKind()]; why != "" {
-		ready = map[string]any{"type": "Ready", "status": "False", "reason": "Creating", "message": ""}
-		synced = map[string]any{"type": "Synced", "status": "False", "reason": "ReconcileError", "message": why}
+		ready, status = "False", claimStatus("False", "Creating", "", "False", "ReconcileError", why)
 	}
-	if now := conditionOf(u, "Ready"); now == ready["status"] && conditionOf(u, "Synced") == synced["status"] {
+	if conditionOf(u, "Ready") == ready {
 		return nil
 	}
-	if u.GetKind() == "Cluster" && ready["status"] == "True" {
+	if u.GetKind() == "Cluster" && ready == "True" {
 		name, _, _ := unstructured.NestedString(u.Object, "spec", "writeConnectionSecretToRef", "name")
 		namespace, _, _ := unstructured.NestedString(u.Object, "spec", "writeConnectionSecretToRef", "namespace")
 		err := g.client.Create(ctx, &corev1.Secret{
@@ -118,38 +106,10 @@ func (g *gcp) play(ctx context.Context, u *unstructured.Unstructured) error {
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			return err
 		}
-		if err := unstructured.SetNestedField(u.Object, clusterEndpoint, "status", "atProvider", "endpoint"); err != nil {
-			return err
-		}
+		status["atProvider"] = map[string]any{"endpoint": clusterEndpoint}
 	}
-	for _, c := range []map[string]any{ready, synced} {
-		c["lastTransitionTime"] = time.Now().UTC().Format(time.RFC3339)
-	}
-	if err := unstructured.SetNestedSlice(u.Object, []any{ready, synced}, "status", "conditions"); err != nil {
-		return err
-	}
+	u.Object["status"] = map[string]any{"conditions": status["conditions"], "atProvider": status["atProvider"]}
 	return g.client.Status().Update(ctx, u)
-}
-
-// writeAuthority writes a certificate that Crossplane and its Functions know each other by.
-func writeAuthority(dir string) {
-	GinkgoHelper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	Expect(err).NotTo(HaveOccurred())
-	certificate := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "crossplane"}, DNSNames: []string{"localhost"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-	}
-	signed, err := x509.CreateCertificate(rand.Reader, certificate, certificate, &key.PublicKey, key)
-	Expect(err).NotTo(HaveOccurred())
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	Expect(err).NotTo(HaveOccurred())
-	for name, block := range map[string]*pem.Block{
-		"ca.crt": {Type: "CERTIFICATE", Bytes: signed}, "tls.crt": {Type: "CERTIFICATE", Bytes: signed}, "tls.key": {Type: "PRIVATE KEY", Bytes: private},
-	} {
-		Expect(os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600)).To(Succeed())
-	}
 }
 
 // startCrossplane starts it on the hub with its Functions, and what config/crossplane has for clusters by claim.
@@ -170,15 +130,16 @@ func startCrossplane(ctx context.Context) *gcp {
 	}
 	of := filepath.Join(hub.Dir(), "crossplane")
 	Expect(os.Mkdir(of, 0o700)).To(Succeed())
-	writeAuthority(of)
+	authority := newAuthority("localhost")
+	for name, content := range map[string][]byte{"ca.crt": authority.certificate, "tls.crt": authority.certificate, "tls.key": authority.key} {
+		Expect(os.WriteFile(filepath.Join(of, name), content, 0o600)).To(Succeed())
+	}
 	start := func(name string, args ...string) {
 		process, err := hub.StartProcess(name, "/usr/bin/env", append([]string{
 			"KUBECONFIG=" + hub.Kubeconfig(), "POD_NAMESPACE=" + crossplaneNamespace, "XPKG_CACHE_DIR=" + of, "TLS_CLIENT_CERTS_DIR=" + of, "TLS_SERVER_CERTS_DIR=" + of,
 			filepath.Join(env.Root(), "bin", name)}, args...)...)
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() {
-			Expect(process.Exited()).NotTo(BeClosed(), process.Tail(15))
-		})
+		DeferCleanup(func() { Expect(process.Exited()).NotTo(BeClosed(), process.Tail(15)) })
 	}
 	for _, name := range []string{"function-patch-and-transform", "function-auto-ready"} {
 		address := freeAddresses(1)[0]

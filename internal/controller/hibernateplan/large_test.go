@@ -94,6 +94,16 @@ func (b *bulky) once() {
 	}
 }
 
+// wakesWithRoom fails unless the plan wakes when there is room again.
+func (b *bulky) wakesWithRoom() {
+	b.Helper()
+	b.limit = 1 << 20
+	if b.play(""); b.plan.Status.Asleep > 0 || b.plan.Status.CurrentCycle != nil {
+		b.Errorf("it does not wake: %+v", b.plan.Status)
+	}
+	b.once()
+}
+
 // A plan that others have made so large that no more can be recorded of it says so in an Event, and what sleeps wakes all the same: its
 // ledger leaves the status, which has more room then than before.
 func TestStatusWithoutRoom(t *testing.T) {
@@ -135,11 +145,7 @@ func TestStatusWithoutAnyRoom(t *testing.T) {
 	if jobs, shards := jobsOf(t, b.client), shardsOf(t, b.client); len(jobs)+len(shards) > 0 || b.plan.Status.Asleep != 20 {
 		t.Errorf("there are %d Jobs, and shards %v", len(jobs), shards)
 	}
-	b.limit = 1 << 20
-	if b.play(""); b.plan.Status.Asleep > 0 || b.plan.Status.CurrentCycle != nil {
-		t.Errorf("it does not wake: %+v", b.plan.Status)
-	}
-	b.once()
+	b.wakesWithRoom()
 }
 
 // While an attempt that was recorded before ends, and that cannot be recorded, its Job stays, and what came of it is recorded when it can.
@@ -157,11 +163,7 @@ func TestOutcomeWithoutRoom(t *testing.T) {
 	if got := len(jobsOf(t, b.client)); got != len(jobs) || got == 0 {
 		t.Errorf("of %d Jobs there are %d", len(jobs), got)
 	}
-	b.limit = 1 << 20
-	if b.play(""); b.plan.Status.Asleep > 0 || b.plan.Status.CurrentCycle != nil {
-		t.Errorf("it does not wake: %+v", b.plan.Status)
-	}
-	b.once()
+	b.wakesWithRoom()
 }
 
 // What else is refused as too large is not taken for the status, and what that names is not taken away.

@@ -1,13 +1,17 @@
 package hibernateplan
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/executor"
@@ -140,5 +144,51 @@ func TestNamespacesOfACycleThatIsOver(t *testing.T) {
 	}
 	if n.passes(3); len(jobsOf(t, n.client)) != 2 {
 		t.Errorf("it does not begin: %+v", n.plan.Status.Conditions)
+	}
+}
+
+// Nor does it begin with an attempt that none are recorded of: it would find nothing, and call that done.
+func TestNamespacesThatComeWhenNoneAreRecorded(t *testing.T) {
+	n := newCrowdedNight(t, nil, v1alpha1.BehaviorStrict)
+	made := false
+	n.of.Client = interceptor.NewClient(n.client, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+			err := c.SubResource(sub).Patch(ctx, o, patch, opts...)
+			plan, ok := o.(*v1alpha1.HibernatePlan)
+			if err == nil && ok && !made && len(plan.Status.Executions) > 0 && plan.Status.Executions[0].State == v1alpha1.ExecutionRunning {
+				namespace := granting("shop")
+				namespace.Labels, made = map[string]string{"sleeps": "yes"}, true
+				return n.client.Create(ctx, namespace)
+			}
+			return err
+		},
+	})
+	for range 4 { // which is refused, and tried again later
+		now := &v1alpha1.HibernatePlan{}
+		if err := n.client.Get(t.Context(), client.ObjectKeyFromObject(n.plan), now); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = n.of.Reconcile(t.Context(), now)
+	}
+	jobs := jobsOf(t, n.client)
+	if of := func(j batchv1.Job) bool { return j.Labels[v1alpha1.LabelTarget] == "a" }; !made || len(jobs) != 1 || slices.ContainsFunc(jobs, of) {
+		t.Errorf("%t, %d Jobs: %+v", made, len(jobs), n.plan.Status.Executions)
+	}
+}
+
+// A target that another plan has left asleep sleeps where it was left; what the ledger has of a cycle that is over says nothing.
+func TestSleepsIn(t *testing.T) {
+	s := &scope{owner: newPlan(v1alpha1.StrategyParallel, 1)}
+	s.seen.LeftIn = map[string][]string{"a": {"left"}}
+	entries := map[string]*execution{"a": {Namespaces: []string{"recorded"}}}
+	if got := s.sleepsIn("a", entries); !slices.Equal(got, []string{"left"}) {
+		t.Errorf("before a cycle it is %v", got)
+	}
+	s.owner.Status.CurrentCycle = &v1alpha1.Cycle{ID: 1}
+	if got := s.sleepsIn("a", entries); !slices.Equal(got, []string{"recorded"}) {
+		t.Errorf("in a cycle it is %v", got)
+	}
+	if got := s.sleepsIn("b", entries); got != nil {
+		t.Errorf("without an entry it is %v", got)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // crowd is plans of one namespace that ask for room as their attempts end.
@@ -254,16 +255,42 @@ func (n *neighbours) fails(plan *v1alpha1.HibernatePlan) {
 
 var errGone = errors.New("the API server is gone")
 
-// A plan that cannot be looked at waits for no room: the others have what there is, and do not wait for it to be as it should.
-func TestNoRoomForOneThatCannotBeRead(t *testing.T) {
+// What a plan has recorded keeps its room, whatever a cache that is behind has of it.
+func TestRoomOfOneThatIsSeenLate(t *testing.T) {
 	n := &neighbours{T: t}
 	n.add("team", "large", 12)
-	n.add("team", "lost", 4)
+	n.begin(4)
+	before := &v1alpha1.HibernatePlan{}
+	if err := n.client.Get(t.Context(), client.ObjectKeyFromObject(n.plans[0]), before); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		n.pass()
+	}
+	if _, err := n.of.Reconcile(t.Context(), before); !kube.Conflict(err) {
+		t.Fatalf("got %v", err)
+	}
+	if got := n.of.rooms.plans["team"]["large"].runs; got != 4 {
+		t.Errorf("it has room for %d of 4", got)
+	}
+}
+
+// oneWaits are a plan that has all the room, and another of so many targets that waits for some.
+func oneWaits(t *testing.T, name string, targets int) (n *neighbours, waits *v1alpha1.HibernatePlan) {
+	t.Helper()
+	n = &neighbours{T: t}
+	n.add("team", "large", 12)
+	n.add("team", name, targets)
 	n.begin(4)
 	for range 3 {
 		n.pass()
 	}
-	lost := n.plans[1]
+	return n, n.plans[1]
+}
+
+// A plan that cannot be looked at waits for no room: the others have what there is, and do not wait for it to be as it should.
+func TestNoRoomForOneThatCannotBeRead(t *testing.T) {
+	n, lost := oneWaits(t, "lost", 4)
 	if at := client.ObjectKeyFromObject(lost); n.of.rooms.plans["team"]["lost"] != (asked{0, 4}) {
 		t.Fatalf("%s has %+v", at, n.of.rooms.plans["team"]["lost"])
 	}
@@ -338,14 +365,7 @@ func TestNoRoomForOneThatWaitsNoMore(t *testing.T) {
 		"to go":     func(p *v1alpha1.HibernatePlan) { p.Spec.DeletionPolicy = v1alpha1.DeletionLeave },
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := &neighbours{T: t}
-			n.add("team", "large", 12)
-			n.add("team", "small", 2)
-			n.begin(4)
-			for range 3 {
-				n.pass()
-			}
-			small := n.plans[1]
+			n, small := oneWaits(t, "small", 2)
 			at := client.ObjectKeyFromObject(small)
 			if !n.of.rooms.has(at) {
 				t.Fatal("it does not wait")
