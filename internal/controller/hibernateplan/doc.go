@@ -138,8 +138,9 @@
 //   - The ControllerRevision of a cycle is gone, or is that of a former plan, as where a status came with a backup: the
 //     spec takes its place, if it has the same targets in the same order, and of the same types.
 //   - Others make a plan so large that the server keeps no larger one, as by annotations: its status is refused. An
-//     Event says so (StatusTooLarge), and nothing is done that it would have to record first. The ledger leaves the
-//     status then, however short it is, which makes room for what is to wake.
+//     Event says so (StatusTooLarge), and nothing is done that it would have to record first. For an hour then the ledger
+//     leaves the status, however short it is, and it has no preview, and no entries of a cycle that is over, which makes
+//     room for what is to wake.
 //   - A part of a ledger that has left the status is gone: nothing is done any more (LedgerLost), but for a look each
 //     minute whether somebody has put it back. The plan can be deleted with Leave, and what sleeps wakes by the next
 //     one.
