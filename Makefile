@@ -137,7 +137,7 @@ sweep: k8s ## Kill the manager after every write of every workload; OF=experimen
 
 .PHONY: sweep-full
 sweep-full: k8s ## Let every fault happen at every write of every workload; with SWEEPFLAGS=-faults.record=FILE it goes on where it ended.
-	@go test $(call swept,...) -p 1 -count=1 -v -timeout 300m -run 'TestSweep|TestToy' -faults.full=all $(SWEEPFLAGS)
+	@go test $(call swept,...) -p 1 -count=1 -v -timeout 300m -run 'TestSweep|TestToy' -faults.full=all -faults.together=8 $(SWEEPFLAGS)
 
 .PHONY: sweep-mutants
 sweep-mutants: k8s ## Plant bugs in the manager and fail if the sweep does not find one of them; OF=experiment plays those of one kind.

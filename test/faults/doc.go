@@ -60,8 +60,8 @@
 // because the event of a write may come before its answer; and a watch that ends (U3) ends then. Where one kind alone
 // is late (U2), it is another than that of the write, the one that is written next: what is told by the write comes
 // before what it is told of. In each next write of the same kind in a row it is another one, and that of the write
-// itself when all others were: each kind is late beside each, whatever the rhythm in which statuses come. What the manager watches and
-// never writes, such as what its objects name, is late alone where others change it next (U4).
+// itself when all others were: each kind is late beside each, whatever the rhythm in which statuses come. What the
+// manager watches and never writes, such as what its objects name, is late alone where others change it next (U4).
 //
 // # How a manager is put back in time
 //
@@ -81,8 +81,9 @@
 // goes back to before the last write of another kind, in the next write of the same kind in a row to before the last
 // but one, and so on. In a row are mostly statuses, which tell of what was written before: so a kind is behind what is
 // told of it, by one write and by several, however many statuses there are. Or it is the kind of the write (S3), to
-// before the whole row: what was told is forgotten, and what users and outsides have made of it since is there. Or it is one that the
-// manager never writes, to before others have changed it last (S4): what was acted on already is as it was.
+// before the whole row: what was told is forgotten, and what users and outsides have made of it since is there. Or it
+// is one that the manager never writes, to before others have changed it last (S4): what was acted on already is as it
+// was. Or one that it writes, to before others have changed it last (S5): it is there, and nothing has come of it yet.
 //
 // # How reads fail
 //
@@ -122,21 +123,22 @@
 // namespace controller) would come too late for more. Namespaces are taken away after each run,
 // so that the last plan costs what the first did.
 //
-// Half of a run is its way to the write, so one run may be killed, or lose an answer, several times
-// (-faults.together=3), a third of the way from each other, as long as its road is that of the reference, write by
-// write. (What is refused is told in a status, which is another road.) Where a kill makes the road another, that was
-// the last of the run: those that are left have another run, up to the next of that sort, so that no kill is wasted and
-// none is where it is not meant to be. If anything is found, each is played by itself. A rule that no reference is
-// needed for (a panic, O3, O6, O7, O9) is broken by all of them, whether that comes again or not. What else is found of
-// all of them, also when nothing else is played, fails where none of them fails by itself (-faults.k=3,9,15 plays them
-// again). What it does not show is what shows late after one fault and is put right by the next, as when a timer is
-// forgotten that another start sets again.
+// Half of a run is its way to the write, so its fault may happen several times in one run (-faults.together=3), a third
+// of the way from each other, as long as its road is that of the reference, write by write; but for those that have a
+// manager stand still, or restart the API server. Where a fault makes the road another, as one that is told in a
+// status, that was the last of the run: those that are left have another run, up to the next of that sort, so that none
+// is wasted and none is where it is not meant to be. If anything is found, each is played by itself. A rule that no
+// reference is needed for (a panic, O3, O6, O7, O9) is broken by all of them, whether that comes again or not. What
+// else is found of all of them, also when nothing else is played, fails where none of them fails by itself
+// (-faults.k=3,9,15 plays them again). What it does not show is what shows late after one fault and is put right by the
+// next, as when a timer is forgotten that another start sets again.
 //
 // Many workloads begin as others do, and part from them with what their users do later. Where the manager has got as
 // far as the next write on the same road, with the same in each write, from the same objects, among outsides that hold
 // the same steps and judged by the same rules, a kill is the same in all of them, and -faults.anew plays it in the
-// first. What it does not show is a kill that leaves something which only another end brings out. CI plays kills in
-// both of these ways; the sweep itself has one in a run, at every write of every workload.
+// first, as it does lost answers and what is refused once. What it does not show is a kill that leaves something which
+// only another end brings out. CI plays kills in both of these ways, and make sweep-full has several faults in a run;
+// make sweep itself has one, at every write of every workload.
 //
 // make test plays a sample: of one workload of each kind, which goes up and down (Workload.Sampled), every mode that
 // is possible once, and several kills in a run. More workloads, each with two references before anything goes wrong in
@@ -174,9 +176,9 @@
 // in the references, too, as a deadline that is a second longer. Planted bugs are compared with the manager without
 // them, and make sweep-mutants tells which of them a sweep would not find.
 //
-// One fault per run (or kills, close to each other by C8 and far otherwise), one worker, and outsides that wait for
-// each other: pairs of other faults, kills of which the second is neither soon after the first nor a third of the way,
-// and what only a race brings up, are not here. Nor is a manager that stands still for less than the Lease lasts, which
+// One sort of fault per run (kills close to each other by C8, all else far from each other), one worker, and outsides
+// that wait for each other: pairs of two sorts, kills of which the second is neither soon after the first nor far, and
+// what only a race brings up, are not here. Nor is a manager that stands still for less than the Lease lasts, which
 // is as one that is slow, nor one that does so between two writes: what it knows then is what it knows at the one
 // before, but for what it has read. Only writes that the API server stored are points of fault; one that it refuses,
 // because the manager's cache is behind, is counted in the summary and breaks O6 only when it is repeated. Leaked

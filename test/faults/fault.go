@@ -79,6 +79,9 @@ const (
 	Forgetful Mode = "S3"
 	// Outdated is Travel of a kind alone that the manager never writes, to before others have changed it last.
 	Outdated Mode = "S4"
+	// Edited is Travel of a kind alone that the manager writes, to before others have changed it last: it finds what it has
+	// written before that, and not what has come of it.
+	Edited Mode = "S5"
 	// Unread stores the write, and answers 500 to what is read live next.
 	Unread Mode = "R1"
 	// Unreadable stores the write, and from the next live read of one kind on answers 403 to every such read, for a while.
@@ -91,7 +94,7 @@ const (
 // Modes are all, in their order.
 var Modes = []Mode{
 	Crash, Lost, Conflict, Conflicts, TooMany, Internal, Unavailable, Reset, Forbidden, Webhook, Terminating, Quota,
-	Halted, Restart, Again, AgainSecond, AgainThird, Coalesced, Held, Expired, Unwritten, Travel, Behind, Forgetful, Outdated,
+	Halted, Restart, Again, AgainSecond, AgainThird, Coalesced, Held, Expired, Unwritten, Travel, Behind, Forgetful, Outdated, Edited,
 	Unread, Unreadable, Blind,
 }
 
@@ -148,8 +151,14 @@ func (f Fault) crashes() bool { return f.Mode == Crash || f.after() > 0 }
 func (f Fault) after() int { return 1 + slices.Index([]Mode{Again, AgainSecond, AgainThird}, f.Mode) }
 
 // repeats says whether it can happen several times in a run: when it is over, nothing of it is left but what the manager has
-// made of it, and that is mostly the road of the reference. What is refused is told in a status, which is another road.
-func (f Fault) repeats() bool { return f.Mode == Crash || f.Mode == Lost }
+// made of it, and that is mostly the road of the reference. Where it is not, as where what was refused is told in a status, the
+// run leaves out the other times.
+func (f Fault) repeats() bool { return !slices.Contains([]Mode{"", Halted, Restart}, f.Mode) }
+
+// brief says whether it is over when it has happened.
+func (f Fault) brief() bool {
+	return f.Mode == Crash || f.Mode == Lost || f.refuses() && f.lasts() == 0
+}
 
 // delays says whether the watches are disturbed.
 func (f Fault) delays() bool {
@@ -158,7 +167,7 @@ func (f Fault) delays() bool {
 
 // travels says whether another manager finds something as it was before.
 func (f Fault) travels() bool {
-	return slices.Contains([]Mode{Travel, Behind, Forgetful, Outdated}, f.Mode)
+	return slices.Contains([]Mode{Travel, Behind, Forgetful, Outdated, Edited}, f.Mode)
 }
 
 // lasts is how long a fault that refuses does; 0 is once.
@@ -202,7 +211,7 @@ func (f Fault) possible(reference *Reference) bool {
 		return f.K+f.after() <= len(reference.Writes)
 	case Terminating, Quota:
 		return w.Verb == "create" && w.Namespace != ""
-	case Held, Unwritten, Behind, Forgetful, Outdated, Unread, Unreadable, Blind:
+	case Held, Unwritten, Behind, Forgetful, Outdated, Edited, Unread, Unreadable, Blind:
 		return !reference.held(f).Empty()
 	}
 	return true

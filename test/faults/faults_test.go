@@ -306,17 +306,25 @@ func TestProxyRepeats(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
 	defer server.Close()
 	for name, test := range map[string]struct {
+		mode   Mode
+		writes []int
 		road   string // the names in the reference; what is written is aaaaa
 		codes  []int
 		struck []int
 		over   int // when it is, by the requests before
 	}{
-		"all":              {road: "aaaaa", codes: []int{200, 0, 200, 0, 200}, struck: []int{2, 4}, over: 4},
-		"off between":      {road: "aabaa", codes: []int{200, 0, 200, 200, 200}, struck: []int{2}, over: 3},
-		"off at the write": {road: "aaaba", codes: []int{200, 0, 200, 200, 200}, struck: []int{2}, over: 4},
-		"off behind":       {road: "aaaab", codes: []int{200, 0, 200, 0, 200}, struck: []int{2, 4}, over: 4},
-		"off as of itself": {road: "abaaa", codes: []int{200, 0, 200, 200, 200}, struck: []int{2}, over: 3},
-		"shorter":          {road: "aa", codes: []int{200, 0, 200, 200, 200}, struck: []int{2}, over: 3},
+		"all":                    {road: "aaaaa", codes: []int{200, 0, 200, 0, 200}, struck: []int{2, 4}, over: 4},
+		"off between":            {road: "aabaa", codes: []int{200, 0, 200, 200, 200}, struck: []int{2}, over: 3},
+		"off at the write":       {road: "aaaba", codes: []int{200, 0, 200, 200, 200}, struck: []int{2}, over: 4},
+		"off behind":             {road: "aaaab", codes: []int{200, 0, 200, 0, 200}, struck: []int{2, 4}, over: 4},
+		"off as of itself":       {road: "abaaa", codes: []int{200, 0, 200, 200, 200}, struck: []int{2}, over: 3},
+		"shorter":                {road: "aa", codes: []int{200, 0, 200, 200, 200}, struck: []int{2}, over: 3},
+		"refused":                {mode: Conflict, writes: []int{2, 4}, road: "aaaaa", codes: []int{200, 409, 200, 200, 409, 200}, struck: []int{2, 4}, over: 5},
+		"refused, off":           {mode: Conflict, writes: []int{2, 4}, road: "aabaa", codes: []int{200, 409, 200, 200, 200}, struck: []int{2}, over: 4},
+		"for a while":            {mode: Conflicts, writes: []int{2, 4}, road: "aaaaa", codes: []int{200, 409, 200, 200, 409, 200}, struck: []int{2, 4}, over: 5},
+		"killed twice":           {mode: Again, writes: []int{1, 4}, road: "aaaaa", codes: []int{0, 0, 200, 0, 0}, struck: []int{1, 2, 4, 5}, over: 5},
+		"killed twice, off":      {mode: Again, writes: []int{1, 4}, road: "abaaa", codes: []int{0, 0, 200, 200, 200}, struck: []int{1, 2}, over: 3},
+		"killed twice, too near": {mode: AgainSecond, writes: []int{1, 3}, road: "aaaaa", codes: []int{0, 200, 0, 200, 200}, struck: []int{1, 3}, over: 3},
 	} {
 		var road []Write
 		seen := map[rune]int{}
@@ -324,7 +332,11 @@ func TestProxyRepeats(t *testing.T) {
 			seen[c]++
 			road = append(road, Write{Verb: "create", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "n", Name: string(c), Occurrence: seen[c]})
 		}
-		p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{Fault: Fault{Lost, 2}, also: []int{4}, road: road, hide: hider("run-x", nil)})
+		if test.mode == "" {
+			test.mode, test.writes = Lost, []int{2, 4}
+		}
+		plan := Plan{Fault: Fault{Mode: test.mode}}.at(test.writes...)
+		p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{Fault: plan.Fault, also: plan.strikes()[1:], road: road, hide: hider("run-x", nil), kill: func() {}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -335,7 +347,7 @@ func TestProxyRepeats(t *testing.T) {
 			if code, _ := ask(p.url, http.MethodPost, "pods", "a"); code != want {
 				t.Errorf("%s: request %d is answered %d, not %d", name, i+1, code, want)
 			}
-			for p.struck() && !p.faultOver() {
+			for p.happens() {
 				time.Sleep(poll)
 			}
 		}
@@ -487,9 +499,15 @@ func TestProxyTravels(t *testing.T) {
 	defer server.Close()
 	moment := 100
 	var killed atomic.Int32
+	pods := Write{Verb: "create", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "n"}
+	road := slices.Repeat([]Write{pods}, 4)
+	for i := range road {
+		road[i].Occurrence = i + 1
+	}
 	p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
-		Fault: Fault{Travel, 2}, hide: hider("run-x", nil), kill: func() { killed.Add(1) },
-		now: func() (string, error) { moment++; return fmt.Sprint(moment), nil },
+		Fault: Fault{Travel, 2}, also: []int{4}, road: road, hide: hider("run-x", nil), kill: func() { killed.Add(1) },
+		now:   func() (string, error) { moment++; return fmt.Sprint(moment), nil },
+		about: func(k int) (schema.GroupResource, int) { return schema.GroupResource{}, k - 2 },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -520,15 +538,26 @@ func TestProxyTravels(t *testing.T) {
 		t.Errorf("the watch waited %s, not %s", waited, lateness)
 	}
 	get("pods?limit=500&resourceVersion=0")
+	get("pods?watch=true&resourceVersion=101")
+	if p.happens() || p.faultOver() {
+		t.Error("it is not to happen once more")
+	}
+	write()
+	write()
+	get("pods?limit=500&resourceVersion=0")
+	get("pods?watch=true&resourceVersion=103")
+	get("pods?limit=500&resourceVersion=0")
 	want := []string{
 		"GET limit=500&resourceVersion=0", "POST ", "POST ", "GET limit=500&resourceVersion=101&resourceVersionMatch=Exact",
 		"GET ", "GET resourceVersion=0", "GET watch=true&resourceVersion=101", "GET limit=500&resourceVersion=0",
+		"GET watch=true&resourceVersion=101", "POST ", "POST ", "GET limit=500&resourceVersion=103&resourceVersionMatch=Exact",
+		"GET watch=true&resourceVersion=103", "GET limit=500&resourceVersion=0",
 	}
 	if diff := cmp.Diff(want, queries); diff != "" {
 		t.Errorf("what the API server was asked (-want +got):\n%s", diff)
 	}
-	if tally := p.tally(); tally.Rewritten != 1 || tally.Waited != 1 {
-		t.Errorf("tally: %+v", tally)
+	if tally := p.tally(); tally.Rewritten != 2 || tally.Waited != 2 || killed.Load() != 2 || !p.faultOver() {
+		t.Errorf("tally: %+v, %d are killed, over: %t", tally, killed.Load(), p.faultOver())
 	}
 }
 
@@ -783,6 +812,90 @@ func TestProxyDelays(t *testing.T) {
 			}
 			if tally := p.tally(); tally != test.tally || !p.faultOver() {
 				t.Errorf("tally: %+v; over: %t", tally, p.faultOver())
+			}
+		})
+	}
+}
+
+// What happens several times is about the kind of each, and lasts each time.
+func TestProxyIsAboutAnotherKind(t *testing.T) {
+	t.Parallel()
+	kinds := []string{"toys", "pods"}
+	road := []Write{{Verb: "create", Namespace: "run-x", Occurrence: 1}, {Verb: "create", Namespace: "run-x", Occurrence: 2}}
+	for i := range road {
+		road[i].Resource.Version, road[i].Resource.Resource = "v1", "toys"
+	}
+	for _, mode := range []Mode{Held, Expired, Unreadable} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			written := make(chan int, 1)
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if !isWatch(r) {
+					fmt.Fprint(w, "{}")
+					return
+				}
+				w.(http.Flusher).Flush()
+				select {
+				case n := <-written:
+					fmt.Fprint(w, event("ADDED", "a", fmt.Sprint(n)))
+				case <-r.Context().Done():
+				}
+			}))
+			defer server.Close()
+			p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
+				Fault: Fault{mode, 1}, also: []int{2}, road: road, hide: func(s string) string { return s },
+				mine:  func(*unstructured.Unstructured) bool { return true },
+				about: func(k int) (schema.GroupResource, int) { return schema.GroupResource{Resource: kinds[k-1]}, 0 },
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.close()
+			for i, kind := range kinds {
+				request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/api/v1/"+kind+"?watch=true", nil)
+				watch, err := http.DefaultClient.Do(request)
+				if err != nil {
+					t.Fatal(err)
+				}
+				response, err := http.Post(p.url+"/api/v1/namespaces/run-x/toys", "application/json", strings.NewReader(`{}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				response.Body.Close()
+				begun, codes := time.Now(), map[string]int{}
+				if mode != Expired {
+					written <- i + 1
+				}
+				for _, other := range kinds {
+					if response, err := http.Get(p.url + "/api/v1/" + other); err == nil {
+						response.Body.Close()
+						codes[other] = response.StatusCode
+					}
+				}
+				want := fmt.Sprintf("ADDED a %d", i+1)
+				if mode == Expired {
+					want = "ERROR"
+				}
+				if got := read(bufio.NewReader(watch.Body), 1); !slices.Equal(got, []string{want}) {
+					t.Errorf("the watch of %s tells %v, not %s", kind, got, want)
+				}
+				watch.Body.Close()
+				if late := time.Since(begun); mode == Held && late < lateness {
+					t.Errorf("%s came after %s, not %s", kind, late, lateness)
+				}
+				if refused := mode == Unreadable; (codes[kind] == http.StatusForbidden) != refused || codes[kinds[1-i]] != http.StatusOK {
+					t.Errorf("reads at write %d are answered %v", i+1, codes)
+				}
+				if mode == Expired {
+					again, _ := http.DefaultClient.Do(request)
+					again.Body.Close()
+				}
+				for p.happens() {
+					time.Sleep(poll)
+				}
+			}
+			if at := p.struckAt(); !slices.Equal(at, []int{1, 2}) || !p.faultOver() {
+				t.Errorf("it has happened at writes %v; over: %t", at, p.faultOver())
 			}
 		})
 	}
@@ -1260,38 +1373,42 @@ func TestWantedWrites(t *testing.T) {
 	}
 }
 
-// Whatever the number of kills in a run, each write has its own, and those of a run are apart.
+// Whatever the number of faults in a run, each write has its own, and those of a run are apart.
 func TestCoupled(t *testing.T) {
-	for writes := range 20 {
-		for n := 1; n <= 5; n++ {
-			plans := []Plan{{Fault: Fault{Restart, 1}}}
-			for k := range writes {
-				plans = append(plans, Plan{Fault: Fault{Crash, k + 1}})
+	for _, mode := range Modes {
+		for writes := range 20 {
+			for n := 1; n <= 5; n++ {
+				coupled(t, mode, writes, n)
 			}
-			killed := map[int]int{}
-			for _, p := range Coupled(plans, n) {
-				points := p.points()
-				if p.Fault.Mode != Crash {
-					if len(points) != 1 {
-						t.Errorf("%s has %d points", p.Fault, len(points))
-					}
-					continue
-				}
-				if len(points) > n {
-					t.Errorf("%d kills in a run of %d at most", len(points), n)
-				}
-				for i, point := range points {
-					killed[point.Fault.K]++
-					if i > 0 && point.Fault.K-points[i-1].Fault.K < apart {
-						t.Errorf("of %d writes, %d in a run: %v", writes, n, p)
-					}
-				}
+		}
+	}
+}
+
+func coupled(t *testing.T, mode Mode, writes, n int) {
+	t.Helper()
+	plans := []Plan(nil)
+	for k := range writes {
+		plans = append(plans, Plan{Fault: Fault{mode, k + 1}})
+	}
+	times := map[int]int{}
+	for _, p := range Coupled(plans, n) {
+		points := p.points()
+		if len(points) > n || len(points) > 1 && (mode == Restart || mode == Halted) {
+			t.Errorf("%s: %d are in a run, of which %d may be", mode, len(points), n)
+		}
+		for i, point := range points {
+			times[point.Fault.K]++
+			if i > 0 && point.Fault.K-points[i-1].Fault.K < apart+p.Fault.after() {
+				t.Errorf("%s: of %d writes, %d in a run: %v", mode, writes, n, p)
 			}
-			for k := range writes {
-				if killed[k+1] != 1 {
-					t.Errorf("of %d writes, %d in a run: %d kills at write %d", writes, n, killed[k+1], k+1)
-				}
-			}
+		}
+		if all := p.strikes(); !slices.IsSorted(all) || len(all) != len(points)*(1+min(1, p.Fault.after())) {
+			t.Errorf("%s: at %v it happens at %v", mode, p.list(), all)
+		}
+	}
+	for k := range writes {
+		if times[k+1] != 1 {
+			t.Errorf("%s: of %d writes, %d in a run: %d times at write %d", mode, writes, n, times[k+1], k+1)
 		}
 	}
 }
@@ -1441,7 +1558,7 @@ func TestPlans(t *testing.T) {
 	kind := schema.GroupResource{Resource: "toys"}
 	reference := &Reference{
 		Writes: make([]Write, 20), watched: map[schema.GroupResource]bool{kind: true}, reads: map[int][]schema.GroupResource{6: {kind}},
-		others: map[int][]schema.GroupResource{9: {kind}},
+		others: map[int][]schema.GroupResource{9: {kind}}, edits: map[int][]schema.GroupResource{3: {kind}},
 	}
 	for k := range reference.Writes {
 		reference.Writes[k] = Write{Verb: "patch", Name: "a", Namespace: "n"}
@@ -1521,7 +1638,7 @@ func TestBehind(t *testing.T) {
 	}
 }
 
-// A kind that others alone change is late, or as it was before that, by itself.
+// A kind that others alone change is late, or as it was before that, by itself, and so is what others change of a kind that is written.
 func TestOthers(t *testing.T) {
 	reference := patched([]string{"owners", "owners", "owners", "owners", "owners", "owners"})
 	for i := range reference.Writes {
@@ -1532,13 +1649,14 @@ func TestOthers(t *testing.T) {
 	}
 	reference.Writes[3].Verb, reference.Writes[3].version = "delete", "" // what is gone has none
 	history := []Entry{
-		entry(watch.Added, "parts", 5), entry(watch.Added, "owners", 10), entry(watch.Added, "secrets", 32), entry(watch.Modified, "parts", 35),
-		entry(watch.Modified, "parts", 36), entry(watch.Deleted, "owners", 40),
+		entry(watch.Added, "owners", 4), entry(watch.Added, "parts", 5), entry(watch.Modified, "owners", 10), entry(watch.Added, "secrets", 32),
+		entry(watch.Modified, "parts", 35), entry(watch.Modified, "parts", 36), entry(watch.Deleted, "owners", 40), entry(watch.Modified, "owners", 45),
 	}
-	reference.others = othersIn(history, reference.Writes, reference.watched)
+	reference.others, reference.edits = othersIn(history, reference.Writes, reference.watched)
 	want := map[Mode][]string{
 		Unwritten: {"", "", "parts late", "", "", ""},
 		Outdated:  {"parts 0", "parts 0", "parts 0", "parts 3", "parts 3", "parts 3"},
+		Edited:    {"owners 0", "owners 0", "owners 0", "", "owners 4", "owners 4"},
 	}
 	for mode, all := range want {
 		for i, want := range all {

@@ -49,9 +49,9 @@ type Reference struct {
 	events int
 	// reads are the kinds that both runs read live, by how many writes were stored before.
 	reads map[int][]schema.GroupResource
-	// others are the kinds that the manager watches and never writes, and that others have changed in both runs, by how many writes were
-	// stored before.
-	others map[int][]schema.GroupResource
+	// others are the kinds that the manager watches and never writes, and edits those that it writes, too, that others have changed in
+	// both runs, by how many writes were stored before.
+	others, edits map[int][]schema.GroupResource
 	// words are written like hashes, and are none.
 	words   vocabulary
 	outcome outcome
@@ -105,8 +105,8 @@ func (ref *Reference) past(f Fault) int {
 	switch f.Mode {
 	case Behind, Forgetful:
 		return max(0, ref.unseen(f)-1)
-	case Outdated:
-		return max(0, ref.changed(f.K))
+	case Outdated, Edited:
+		return max(0, ref.changed(f))
 	}
 	return f.K - 1 - (f.K-1)%depths
 }
@@ -130,21 +130,30 @@ func (ref *Reference) unseen(f Fault) int {
 	return could[(row-1)%len(could)]
 }
 
-// changed is how many writes were stored when others last changed a kind that the manager never writes, no more than some before a write;
+// changes are the kinds that others have changed, of those that a mode is about.
+func (ref *Reference) changes(m Mode) map[int][]schema.GroupResource {
+	if m == Edited {
+		return ref.edits
+	}
+	return ref.others
+}
+
+// changed is how many writes were stored when others last changed a kind that a fault is about, no more than some before its write;
 // negative if they did not.
-func (ref *Reference) changed(k int) int {
-	for n := k - 1; n >= max(0, k-depths); n-- {
-		if len(ref.others[n]) > 0 {
+func (ref *Reference) changed(f Fault) int {
+	for n := f.K - 1; n >= max(0, f.K-depths); n-- {
+		if len(ref.changes(f.Mode)[n]) > 0 {
 			return n
 		}
 	}
 	return -1
 }
 
-// othersIn are the kinds that are watched, never written, and changed by others, by how many writes were stored before. What a write has
-// come to says where in the history it was, and of what is gone, or going, when it went.
-func othersIn(history []Entry, writes []Write, watched map[schema.GroupResource]bool) map[int][]schema.GroupResource {
-	out, written, versions := map[int][]schema.GroupResource{}, map[schema.GroupResource]bool{}, make([]int64, len(writes))
+// othersIn are the kinds that are watched and changed by others, those that are never written and those that are, by how many writes
+// were stored before. What a write has come to says where in the history it was, and of what is gone, or going, when it went.
+func othersIn(history []Entry, writes []Write, watched map[schema.GroupResource]bool) (others, edits map[int][]schema.GroupResource) {
+	others, edits = map[int][]schema.GroupResource{}, map[int][]schema.GroupResource{}
+	written, versions := map[schema.GroupResource]bool{}, make([]int64, len(writes))
 	for i, w := range writes {
 		written[w.Resource.GroupResource()] = true
 		before := versions[max(0, i-1)]
@@ -160,12 +169,16 @@ func othersIn(history []Entry, writes []Write, watched map[schema.GroupResource]
 	}
 	for _, e := range history {
 		kind := e.Resource.GroupResource()
-		n, _ := slices.BinarySearch(versions, e.Version)
-		if watched[kind] && !written[kind] && !slices.Contains(out[n], kind) {
+		n, own := slices.BinarySearch(versions, e.Version)
+		out := others
+		if written[kind] {
+			out = edits
+		}
+		if watched[kind] && !own && !slices.Contains(out[n], kind) {
 			out[n] = append(out[n], kind)
 		}
 	}
-	return out
+	return others, edits
 }
 
 // held is the kind that a fault is about: that whose events come late, that is behind, or that cannot be read, which is
@@ -177,8 +190,8 @@ func (ref *Reference) held(f Fault) schema.GroupResource {
 		return ref.late(f.K)
 	case Unwritten:
 		return inTurnOf(ref.others[f.K], f.K)
-	case Outdated:
-		return inTurnOf(ref.others[ref.changed(f.K)], f.K)
+	case Outdated, Edited:
+		return inTurnOf(ref.changes(f.Mode)[ref.changed(f)], f.K)
 	case Behind, Forgetful:
 		if n := ref.unseen(f); n > 0 {
 			return ref.kind(n)

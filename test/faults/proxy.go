@@ -132,11 +132,13 @@ type proxy struct {
 	fired, ceased time.Time
 	// spent is how long the faults before the last one lasted.
 	spent time.Duration
-	// past is the resource version that lists show while a manager travels.
+	// past is the resource version that lists show while a manager travels, and back is closed when it comes back.
 	past string
+	back chan struct{}
 	// over is closed when the fault has done what it does.
-	over    chan struct{}
-	counted Tally
+	over chan struct{}
+	// counted is what the fault has done, and before what of that it had when it happened last.
+	counted, before Tally
 	// resumed says that the manager that stood still goes on, and usurped are the writes of it since.
 	resumed bool
 	usurped []Write
@@ -159,6 +161,8 @@ type disturbance struct {
 	held schema.GroupResource
 	// past is the ordinal of the write whose moment a manager that travels is put back to.
 	past int
+	// about are held and past of a fault at a write; nil is that they are the same for all.
+	about func(k int) (held schema.GroupResource, past int)
 	// hide hides what is different in every run.
 	hide func(string) string
 	// mine says whether an object belongs to the run.
@@ -190,7 +194,8 @@ func newProxy(config *rest.Config, plan disturbance) (*proxy, error) {
 		return nil, fmt.Errorf("building transport of proxy: %w", err)
 	}
 	p := &proxy{plan: plan, lease: &lease{}, busy: time.Now(), over: make(chan struct{}), watched: map[schema.GroupResource]bool{}, reads: map[int][]schema.GroupResource{}, asked: map[request]int{}, refusals: map[string]int{}, flying: map[*http.Request]time.Time{}}
-	p.streams = &streams{mode: plan.Mode, held: plan.held, mine: plan.mine, over: p.cease}
+	p.streams = &streams{mode: plan.Mode, mine: plan.mine, over: p.cease}
+	p.aim(plan.K)
 	if err := p.mark(); err != nil {
 		return nil, err
 	}
@@ -276,8 +281,8 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 			refuse(w, p.plan.Mode, plain)
 			return
 		}
-		if p.next() && p.plan.delays() {
-			p.streams.begin() // the event of a write may come before its answer
+		if p.plan.delays() {
+			p.delay()
 		}
 		// A write that has come this far does not depend on who still waits for it.
 		forward.ServeHTTP(w, r.WithContext(context.WithValue(context.WithoutCancel(r.Context()), writeKey{}, write)))
@@ -479,18 +484,28 @@ func (p *proxy) refusesRead(asked Write, live bool) bool {
 	switch p.refused(asked); {
 	case p.plan.Mode == Unread:
 		p.end()
-	case p.plan.Mode == Unreadable && p.counted.Refused == 1: // what wakes the manager to read may take its time
+	case p.plan.Mode == Unreadable && p.counted.Refused == p.before.Refused+1: // what wakes the manager to read may take its time
 		p.fired = time.Now()
 		time.AfterFunc(p.plan.lasts(), p.cease)
 	}
 	return true
 }
 
-// next says whether the next write that is stored is that of the fault.
-func (p *proxy) next() bool {
+// delay lets the watches come late when the next write that is stored is that of the fault: its event may come before its answer.
+func (p *proxy) delay() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.stored == p.plan.K-1 && p.fired.IsZero()
+	k, held, next := p.plan.K, p.plan.held, p.stored == p.plan.K-1 && p.fired.IsZero()
+	p.mu.Unlock()
+	if next {
+		p.streams.begin(k, held)
+	}
+}
+
+// aim lets the fault happen at a write.
+func (p *proxy) aim(k int) {
+	if p.plan.K = k; p.plan.about != nil {
+		p.plan.held, p.plan.past = p.plan.about(k)
+	}
 }
 
 // answered counts a write, and says whether it is the one that the fault happens at.
@@ -507,13 +522,15 @@ func (p *proxy) answered(w Write, code int) bool {
 		p.usurped = append(p.usurped, w)
 	}
 	p.stored++
-	if p.between() && p.plan.after() == 0 && (p.stored > len(p.plan.road) || w.Signature() != p.plan.road[p.stored-1].Signature()) {
+	// The next manager that is killed, too, is so whatever it writes.
+	again := p.plan.after() > 0 && len(p.hits)%2 == 1
+	if p.between() && !again && (p.stored > len(p.plan.road) || w.Signature() != p.plan.road[p.stored-1].Signature()) {
 		p.leave()
 	}
+	if p.mark() != nil {
+		p.plan.K = 0 // it cannot happen, and will be said to have not
+	}
 	if p.plan.refuses() || p.stored != p.plan.K {
-		if p.mark() != nil {
-			p.plan.K = 0 // it cannot happen, and will be said to have not
-		}
 		return false
 	}
 	p.strike(w)
@@ -522,7 +539,7 @@ func (p *proxy) answered(w Write, code int) bool {
 
 // strike notes that the fault happens at a write.
 func (p *proxy) strike(w Write) {
-	p.first, p.fired, p.hits = w, time.Now(), append(p.hits, p.plan.K)
+	p.first, p.fired, p.hits, p.before = w, time.Now(), append(p.hits, p.plan.K), p.counted
 }
 
 // between says whether the fault has happened and is to happen again.
@@ -616,9 +633,9 @@ func (p *proxy) lose(ctx context.Context) {
 		time.AfterFunc(p.plan.lasts(), p.cease)
 		p.plan.kill()
 		return
-	case Travel, Behind, Forgetful, Outdated:
+	case Travel, Behind, Forgetful, Outdated, Edited:
 		p.mu.Lock()
-		p.past = p.moments[p.plan.past]
+		p.past, p.back = p.moments[p.plan.past], make(chan struct{})
 		p.mu.Unlock()
 		p.plan.kill()
 		return
@@ -635,9 +652,18 @@ func (p *proxy) cease() {
 
 // end is cease, for who holds mu.
 func (p *proxy) end() {
+	if p.back != nil {
+		close(p.back)
+		p.past, p.back = "", nil
+	}
+	// What was written while it lasted is not written again.
+	p.plan.also = slices.DeleteFunc(p.plan.also, func(k int) bool { return p.plan.after() == 0 && k <= p.stored })
 	if len(p.plan.also) > 0 {
-		p.spent, p.fired = p.spent+time.Since(p.fired), time.Time{}
-		p.plan.K, p.plan.also = p.plan.also[0], p.plan.also[1:]
+		if !p.fired.IsZero() { // the event of a write may be told before its answer comes
+			p.spent, p.fired = p.spent+time.Since(p.fired), time.Time{}
+		}
+		p.aim(p.plan.also[0])
+		p.plan.also = p.plan.also[1:]
 		return
 	}
 	p.ceased = time.Now()
@@ -653,23 +679,23 @@ func (p *proxy) travel(r *http.Request) {
 		return
 	}
 	p.mu.Lock()
-	past := p.past
+	past, back, held := p.past, p.back, p.plan.held
 	p.mu.Unlock()
-	if past == "" || p.faultOver() || r.Method != http.MethodGet {
+	if past == "" || r.Method != http.MethodGet {
 		return
 	}
 	query := r.URL.Query()
 	w, ok := parsePath(r.URL.Path)
 	switch version := query.Get("resourceVersion"); {
-	case !ok || w.Name != "", !p.plan.held.Empty() && w.Resource.GroupResource() != p.plan.held:
+	case !ok || w.Name != "", !held.Empty() && w.Resource.GroupResource() != held:
 	case isWatch(r) && version == past:
 		p.mu.Lock()
-		if p.counted.Waited++; p.counted.Waited == 1 {
+		if p.counted.Waited++; p.counted.Waited == p.before.Waited+1 {
 			go p.comeBack()
 		}
 		p.mu.Unlock()
 		select {
-		case <-p.over:
+		case <-back:
 		case <-r.Context().Done():
 		}
 	case !isWatch(r) && version == "0":
@@ -705,6 +731,9 @@ func (p *proxy) struck() bool {
 	defer p.mu.Unlock()
 	return !p.fired.IsZero()
 }
+
+// happens says whether the fault has begun and is not over, or not for this time.
+func (p *proxy) happens() bool { return p.struck() && !p.faultOver() }
 
 // awaitsOutage says whether a write waits for the end of the API server, or did.
 func (p *proxy) awaitsOutage() bool { return p.plan.restart != nil && p.struck() }

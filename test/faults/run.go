@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -84,8 +85,8 @@ type run struct {
 	due bool
 	// alone is how many writes there were when the first step was taken; more than there can be if none was.
 	alone int
-	// caughtUp says that a manager which was put back in time has come back to the present.
-	caughtUp bool
+	// caughtUp is how many managers that were put back in time have come back to the present.
+	caughtUp int
 	// stuck is where it was when it took too long.
 	stuck string
 	// troubles are what the harness could not do.
@@ -107,7 +108,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	}
 	r.stage = &Stage{Namespace: namespace, Client: l.client, workload: p.Workload, advance: r.advance, due: r.await, settle: r.settle}
 	plan := disturbance{
-		Fault: p.Fault, also: p.Also, hide: r.hide, restart: p.restart, now: l.now,
+		Fault: p.Fault, also: p.strikes()[1:], hide: r.hide, restart: p.restart, now: l.now,
 		kill: func() { r.manager.kill() }, halt: func() error { return r.manager.halt(r.proxy.urlOfNext) }, resume: func() error { return r.manager.resume() }, secrets: l.world.Secrets,
 		mine: func(u *unstructured.Unstructured) bool {
 			return strings.TrimSuffix(u.GetNamespace(), Beside) == namespace || l.world.run(u) == namespace
@@ -116,12 +117,12 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	if l.world.Sees != nil {
 		plan.sees = l.world.Sees(namespace)
 	}
-	if n := p.Fault.after(); n > 0 {
-		plan.also = []int{p.Fault.K + n}
-	}
 	if reference != nil && p.Fault.K > 0 {
 		plan.road = reference.Writes
-		plan.held, plan.past = reference.held(p.Fault), reference.past(p.Fault)
+		plan.about = func(k int) (schema.GroupResource, int) {
+			f := Fault{p.Fault.Mode, k}
+			return reference.held(f), reference.past(f)
+		}
 	}
 	if r.proxy, err = newProxy(l.account, plan); err != nil {
 		return nil, err
@@ -299,9 +300,12 @@ func (r *run) turn(ctx context.Context, steps *[]Step, state State) error {
 // come back one after the other, so for a moment it may say what it takes back at once; a user who acted on
 // that would make it last. One who acts on what was there before need not wait.
 func (r *run) misled() bool {
-	if r.fault.travels() && !r.caughtUp && len(stored(r.proxy.story())) > r.fault.K {
-		r.caughtUp = r.proxy.faultOver() && r.proxy.idle(stillness)
-		return !r.caughtUp
+	struck := r.proxy.struckAt()
+	if n := len(struck); r.fault.travels() && r.caughtUp < n && len(stored(r.proxy.story())) > struck[n-1] {
+		if r.proxy.happens() || !r.proxy.idle(stillness) {
+			return true
+		}
+		r.caughtUp = n
 	}
 	return false
 }
@@ -337,7 +341,7 @@ func (r *run) await(ctx context.Context, d time.Duration) error {
 
 // settle waits until the manager has nothing left to ask for, and is not in the past.
 func (r *run) settle(ctx context.Context) error {
-	past := func() bool { return r.fault.travels() && r.proxy.struck() && !r.proxy.faultOver() }
+	past := func() bool { return r.fault.travels() && r.proxy.happens() }
 	for deadline := time.Now().Add(startLimit); !r.proxy.awaitsOutage() && (past() || !r.proxy.idle(stillness) || !r.manager.ready(ctx)); time.Sleep(poll) {
 		if time.Now().After(deadline) || ctx.Err() != nil {
 			return fmt.Errorf("waiting for the manager to settle: %w", errNotReady)
@@ -408,7 +412,7 @@ func (ref *Reference) limit(workload Workload, fault Fault, span, start time.Dur
 		after *= 2
 	case Crash, Again, AgainSecond, AgainThird:
 		after += 2 * time.Duration(times) * start
-	case Travel, Behind, Forgetful, Outdated, Blind: // what it writes is refused until the cache has caught up, or is there
+	case Travel, Behind, Forgetful, Outdated, Edited, Blind: // what it writes is refused until the cache has caught up, or is there
 		after += span + 2*start
 	}
 	if len(workload.Logs) > 0 {

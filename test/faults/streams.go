@@ -23,16 +23,19 @@ import (
 // Each of them alone keeps the order of its events: a watch of the API server does too.
 type streams struct {
 	mode Mode
-	// held is the kind that Held holds.
-	held schema.GroupResource
 	// mine says whether an object belongs to the run; others pass by in the same streams.
 	mine func(*unstructured.Unstructured) bool
 	// over is called when the fault has done what it does.
 	over func()
 
-	mu      sync.Mutex
-	open    []*stream
+	mu   sync.Mutex
+	open []*stream
+	// begun is the ordinal of the write at which the fault has begun last, and held the kind that is held since, if not all are;
+	// late says that an event of the run is.
+	begun   int
+	held    schema.GroupResource
 	holding bool
+	late    bool
 	doubled bool
 	// ended are the streams that were ended and have not been opened again, and one until the write is answered at which.
 	ended int
@@ -195,7 +198,8 @@ func (st *stream) take(f frame) {
 		if !s.mine(&f.object) {
 			return
 		}
-		if s.tally.Held++; s.tally.Held == 1 {
+		if s.tally.Held++; !s.late {
+			s.late = true
 			time.AfterFunc(lateness, s.release)
 		}
 	case s.doubled && f.Type != watch.Bookmark && f.Type != watch.Error:
@@ -240,27 +244,27 @@ func (st *stream) write() {
 	}
 }
 
-// begin lets the fault happen.
-func (s *streams) begin() {
+// begin lets the fault happen at a write, about a kind; not again, when the API server has refused the write.
+func (s *streams) begin(k int, held schema.GroupResource) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.mode != Expired {
-		s.holding = s.tally.Held == 0 // not again, when the API server has refused the write
+	if s.begun == k {
 		return
 	}
-	if s.doubled { // as above
+	if s.begun, s.held = k, held; s.mode != Expired {
+		s.holding, s.late = true, false
 		return
 	}
-	s.doubled = true
+	s.doubled, s.ended = true, 1
 	for _, st := range s.open {
 		if st.ended {
 			continue
 		}
 		st.queue, st.ended = append(st.queue, gone), true
 		s.tally.Ended++
+		s.ended++
 		st.tell()
 	}
-	s.ended = s.tally.Ended + 1
 }
 
 // release delivers what was held.

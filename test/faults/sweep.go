@@ -20,7 +20,7 @@ var (
 	full     = flag.String("faults.full", "", "comma-separated modes to play at every write, all, or none: the references alone; by default a fixed sample is played")
 	part     = flag.String("faults.part", "", "play a part of the workloads: 2/5 is the second of five")
 	inOne    = flag.Int("faults.together", 1, "let a fault happen at so many writes of one run, far from each other, as long as the manager goes on after each as if nothing had happened; what is left has another run, and of one with a finding each has its own")
-	anew     = flag.Bool("faults.anew", false, "leave out kills and lost answers at writes that are on the road of a workload before, of the same objects, flags, outsides and rules, where the user has done nothing else yet")
+	anew     = flag.Bool("faults.anew", false, "leave out kills, lost answers and writes that are refused once where those are on the road of a workload before, of the same objects, flags, outsides and rules, where the user has done nothing else yet")
 	recordTo = flag.String("faults.record", "", "file that keeps what has passed; what it says of the same manager and the same test is not played again")
 	parallel = flag.Int("faults.parallel", 6, "how many plans are played at the same time")
 	binary   = flag.String("faults.manager", "", "manager to judge; by default it is built")
@@ -202,7 +202,7 @@ func trialOf(t *testing.T, modes []Mode, ks []int, asSample bool, workloads int,
 			})
 			runs := Coupled(all, *inOne)
 			if len(ks) > 1 {
-				runs = inRuns(all, func(int) int { return 1 })
+				runs = inRuns(all, func(Fault, int) int { return 1 })
 			}
 			return slices.DeleteFunc(runs, done.has) // the others are coupled as they were
 		},
@@ -281,7 +281,7 @@ type roads map[string]bool
 
 // has says whether another workload has a write on the same road, and remembers the road.
 func (known roads) has(f Fault, w Workload, reference *Reference) bool {
-	if !f.repeats() || f.K >= min(reference.alone, len(reference.Writes)) {
+	if !f.brief() || f.K >= min(reference.alone, len(reference.Writes)) {
 		return false // it may last until what comes then
 	}
 	var road strings.Builder
@@ -308,13 +308,13 @@ func (known roads) has(f Fault, w Workload, reference *Reference) bool {
 // apart is how many writes are between two faults of a run at least.
 const apart = 3
 
-// Coupled puts the faults of a workload, those that are over when they have happened, into runs of up to n of a mode.
+// Coupled puts the faults of a workload that can happen several times into runs of up to n of a mode.
 func Coupled(plans []Plan, n int) []Plan {
-	return inRuns(plans, func(points int) int { return max(apart, (points+n-1)/n) })
+	return inRuns(plans, func(f Fault, points int) int { return max(apart+f.after(), (points+n-1)/n) })
 }
 
-// inRuns puts the faults of a workload that are over when they have happened into so many runs for the points of a mode.
-func inRuns(plans []Plan, runsFor func(points int) int) (out []Plan) {
+// inRuns puts the faults of a workload that can happen several times into so many runs for the points of a mode.
+func inRuns(plans []Plan, runsFor func(f Fault, points int) int) (out []Plan) {
 	repeat := map[Mode][]Plan{}
 	for _, p := range plans {
 		if p.Fault.repeats() {
@@ -325,7 +325,7 @@ func inRuns(plans []Plan, runsFor func(points int) int) (out []Plan) {
 	}
 	for _, mode := range Modes {
 		all := repeat[mode]
-		runs := min(len(all), runsFor(len(all)))
+		runs := min(len(all), runsFor(Fault{Mode: mode}, len(all)))
 		for i, p := range all[:runs] {
 			for j := i + runs; j < len(all); j += runs {
 				p.Also = append(p.Also, all[j].Fault.K)
@@ -355,7 +355,12 @@ func sample(modes []Mode, w Workload, reference *Reference, turn, n int) []Plan 
 		return cmp.Or(cmp.Compare(a.Fault.K, b.Fault.K), cmp.Compare(a.Fault.Mode, b.Fault.Mode))
 	})
 	out = slices.CompactFunc(out, func(a, b Plan) bool { return a.Fault == b.Fault })
-	return inRuns(out, func(points int) int { return (points + 2) / 3 })
+	return inRuns(out, func(f Fault, points int) int {
+		if f.brief() {
+			points = (points + 2) / 3
+		}
+		return points
+	})
 }
 
 // point is the write that the i-th of any number of faults happens at: the golden ratio spreads them evenly, but only one by one.

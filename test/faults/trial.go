@@ -47,6 +47,21 @@ func (p Plan) at(writes ...int) Plan {
 // writes are those that the fault happens at, in their order.
 func (p Plan) writes() []int { return append([]int{p.Fault.K}, p.Also...) }
 
+// strikes are the writes at which something happens, in their order: the next manager that is killed, too, is so at a write of its
+// own. What is too near to that is left.
+func (p Plan) strikes() (out []int) {
+	for _, k := range p.writes() {
+		if len(out) > 0 && k <= out[len(out)-1] {
+			continue
+		}
+		out = append(out, k)
+		if n := p.Fault.after(); n > 0 {
+			out = append(out, k+n)
+		}
+	}
+	return out
+}
+
 // points are plans with one fault each, at the same writes.
 func (p Plan) points() []Plan {
 	var out []Plan
@@ -255,9 +270,10 @@ func (u undisturbed) reference(words vocabulary) *Reference {
 		w.body = ""
 		writes = append(writes, numbered(writes, w.in(u.hide)))
 	}
+	others, edits := othersIn(u.history, stored(u.proxy.story()), u.proxy.kinds())
 	return &Reference{
 		Writes: writes, payloads: payloads, Took: u.took, alone: u.alone, events: u.proxy.happenings(), watched: u.proxy.kinds(), reads: u.proxy.looked(), words: words,
-		others:  othersIn(u.history, stored(u.proxy.story()), u.proxy.kinds()),
+		others: others, edits: edits,
 		outcome: u.outcome(u.state, u.history), effects: u.effects(u.history), most: u.most(u.history),
 	}
 }
@@ -306,7 +322,7 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 		}
 		t.excepted(w, needless[0], needless[1])
 		pair[0].Took, pair[0].alone = min(pair[0].Took, pair[1].Took), min(pair[0].alone, pair[1].alone)
-		pair[0].others = inBoth(pair[0].others, pair[1].others)
+		pair[0].others, pair[0].edits = inBoth(pair[0].others, pair[1].others), inBoth(pair[0].edits, pair[1].edits)
 		pair[0].reads, pair[0].events = inBoth(pair[0].reads, pair[1].reads), max(pair[0].events, pair[1].events)
 		for i, payload := range pair[1].payloads {
 			if payload != pair[0].payloads[i] {
@@ -498,11 +514,9 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	if r == nil {
 		return Verdict{Plan: p.Plan, Findings: findings, planned: p}, true
 	}
-	struck := r.proxy.struckAt()
-	k := p.Fault.K
-	if p.Fault.repeats() {
-		k = slices.Max(append([]int{k}, struck...))
-	}
+	// Where the next manager is killed, too, it may be on another road by then.
+	struck := slices.DeleteFunc(r.proxy.struckAt(), func(k int) bool { return !slices.Contains(p.writes(), k) })
+	k := slices.Max(append([]int{p.Fault.K}, struck...))
 	if p.Fault.refuses() {
 		k-- // that write itself may never come again
 	}
