@@ -112,9 +112,10 @@ type patientQueue struct {
 	mu sync.Mutex
 	// held has for each object that is acted on what ends the time of its pass.
 	held map[reconcile.Request]func()
-	// waiting has those that are in the queue, and order the same, who waits longest first; given is how many passes have begun.
-	waiting map[reconcile.Request]waits
-	order   *btree.BTree[waits]
+	// waiting has those that are in the queue, and order the same, who waits longest first, so that how long they wait changes by
+	// wait alone; given is how many passes have begun.
+	waiting map[reconcile.Request]*waits
+	order   *btree.BTree[*waits]
 	given   int
 }
 
@@ -132,7 +133,7 @@ type waits struct {
 }
 
 // longer says whether one has waited longer than another.
-func longer(a, b waits) bool {
+func longer(a, b *waits) bool {
 	return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.request.Namespace, b.request.Namespace), cmp.Compare(a.request.Name, b.request.Name)) < 0
 }
 
@@ -141,7 +142,7 @@ func newPatientQueue(
 ) *patientQueue {
 	return &patientQueue{
 		PriorityQueue: queue, limiter: limiter, slots: NewSlots(count, patience), clock: clock.RealClock{},
-		held: map[reconcile.Request]func(){}, waiting: map[reconcile.Request]waits{}, order: btree.New(32, longer),
+		held: map[reconcile.Request]func(){}, waiting: map[reconcile.Request]*waits{}, order: btree.New(32, longer),
 	}
 }
 
@@ -171,9 +172,17 @@ func (q *patientQueue) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcil
 
 // wait notes how an object waits by now.
 func (q *patientQueue) wait(now waits) {
-	q.order.Delete(q.waiting[now.request])
-	q.order.ReplaceOrInsert(now)
-	q.waiting[now.request] = now
+	q.leave(now.request)
+	q.order.ReplaceOrInsert(&now)
+	q.waiting[now.request] = &now
+}
+
+// leave takes an object out of those that wait.
+func (q *patientQueue) leave(request reconcile.Request) {
+	if w := q.waiting[request]; w != nil {
+		q.order.Delete(w)
+		delete(q.waiting, request)
+	}
 }
 
 // Add is AddWithOpts.
@@ -199,15 +208,14 @@ func (q *patientQueue) takeTurns() {
 		return
 	}
 	var longest *waits
-	q.order.AscendLessThan(waits{since: q.clock.Now()}, func(w waits) bool {
+	q.order.AscendLessThan(&waits{since: q.clock.Now()}, func(w *waits) bool {
 		if _, now := q.held[w.request]; !now && !w.first { // one that is held cannot be next before its pass is over
-			longest = &w
+			longest = w
 		}
 		return longest == nil
 	})
 	if longest != nil {
 		longest.first = true
-		q.wait(*longest)
 		q.PriorityQueue.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(nextUp)}, longest.request)
 	}
 }
@@ -225,7 +233,7 @@ func (q *patientQueue) GetWithPriority() (reconcile.Request, int, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.held[request] = q.slots.hold()
-	w := q.waiting[request]
+	w := ptr.Deref(q.waiting[request], waits{}) // whose clock stands still may have taken it out
 	if priority == nextUp { // it is added again with its own
 		priority = w.priority
 	}
@@ -233,8 +241,7 @@ func (q *patientQueue) GetWithPriority() (reconcile.Request, int, bool) {
 		w.since, w.first = w.last, false
 		q.wait(w)
 	} else {
-		q.order.Delete(w)
-		delete(q.waiting, request)
+		q.leave(request)
 	}
 	return request, priority, down
 }
