@@ -234,7 +234,7 @@ func (q *patientQueue) GetWithPriority() (reconcile.Request, int, bool) {
 	defer q.mu.Unlock()
 	q.held[request] = q.slots.hold()
 	w := ptr.Deref(q.waiting[request], waits{}) // whose clock stands still may have taken it out
-	if priority == nextUp { // it is added again with its own
+	if priority == nextUp {                     // it is added again with its own
 		priority = w.priority
 	}
 	if w.last.After(taken) { // it was added again since

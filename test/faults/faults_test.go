@@ -820,84 +820,92 @@ func TestProxyDelays(t *testing.T) {
 // What happens several times is about the kind of each, and lasts each time.
 func TestProxyIsAboutAnotherKind(t *testing.T) {
 	t.Parallel()
-	kinds := []string{"toys", "pods"}
-	road := []Write{{Verb: "create", Namespace: "run-x", Occurrence: 1}, {Verb: "create", Namespace: "run-x", Occurrence: 2}}
-	for i := range road {
-		road[i].Resource.Version, road[i].Resource.Resource = "v1", "toys"
-	}
 	for _, mode := range []Mode{Held, Expired, Unreadable} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			written := make(chan int, 1)
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if !isWatch(r) {
-					fmt.Fprint(w, "{}")
-					return
-				}
-				w.(http.Flusher).Flush()
-				select {
-				case n := <-written:
-					fmt.Fprint(w, event("ADDED", "a", fmt.Sprint(n)))
-				case <-r.Context().Done():
-				}
-			}))
-			defer server.Close()
-			p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
-				Fault: Fault{mode, 1}, also: []int{2}, road: road, hide: func(s string) string { return s },
-				mine:  func(*unstructured.Unstructured) bool { return true },
-				about: func(k int) (schema.GroupResource, int) { return schema.GroupResource{Resource: kinds[k-1]}, 0 },
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer p.close()
-			for i, kind := range kinds {
-				request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, p.url+"/api/v1/"+kind+"?watch=true", nil)
-				watch, err := http.DefaultClient.Do(request)
-				if err != nil {
-					t.Fatal(err)
-				}
-				response, err := http.Post(p.url+"/api/v1/namespaces/run-x/toys", "application/json", strings.NewReader(`{}`))
-				if err != nil {
-					t.Fatal(err)
-				}
-				response.Body.Close()
-				begun, codes := time.Now(), map[string]int{}
-				if mode != Expired {
-					written <- i + 1
-				}
-				for _, other := range kinds {
-					if response, err := http.Get(p.url + "/api/v1/" + other); err == nil {
-						response.Body.Close()
-						codes[other] = response.StatusCode
-					}
-				}
-				want := fmt.Sprintf("ADDED a %d", i+1)
-				if mode == Expired {
-					want = "ERROR"
-				}
-				if got := read(bufio.NewReader(watch.Body), 1); !slices.Equal(got, []string{want}) {
-					t.Errorf("the watch of %s tells %v, not %s", kind, got, want)
-				}
-				watch.Body.Close()
-				if late := time.Since(begun); mode == Held && late < lateness {
-					t.Errorf("%s came after %s, not %s", kind, late, lateness)
-				}
-				if refused := mode == Unreadable; (codes[kind] == http.StatusForbidden) != refused || codes[kinds[1-i]] != http.StatusOK {
-					t.Errorf("reads at write %d are answered %v", i+1, codes)
-				}
-				if mode == Expired {
-					again, _ := http.DefaultClient.Do(request)
-					again.Body.Close()
-				}
-				for p.happens() {
-					time.Sleep(poll)
-				}
-			}
-			if at := p.struckAt(); !slices.Equal(at, []int{1, 2}) || !p.faultOver() {
-				t.Errorf("it has happened at writes %v; over: %t", at, p.faultOver())
-			}
+			happensTwice(t, mode)
 		})
+	}
+}
+
+// telling is an API server whose watches tell one line, when there is one.
+func telling(lines <-chan string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !isWatch(r) {
+			fmt.Fprint(w, "{}")
+			return
+		}
+		w.(http.Flusher).Flush()
+		select {
+		case line := <-lines:
+			fmt.Fprint(w, line)
+		case <-r.Context().Done():
+		}
+	}
+}
+
+// sender asks a server, and leaves open what it answers.
+func sender(t *testing.T, server string) func(method, path string) *http.Response {
+	return func(method, path string) *http.Response {
+		t.Helper()
+		request, _ := http.NewRequestWithContext(t.Context(), method, server+"/api/v1/"+path, strings.NewReader("{}"))
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { response.Body.Close() })
+		return response
+	}
+}
+
+// happensTwice lets a mode happen at a write about toys, and at the next about pods.
+func happensTwice(t *testing.T, mode Mode) {
+	kinds, told := []string{"toys", "pods"}, make(chan string, 1)
+	server := httptest.NewServer(telling(told))
+	defer server.Close()
+	toy := Write{Verb: "create", Namespace: "run-x", Occurrence: 1}
+	toy.Resource.Version, toy.Resource.Resource = "v1", "toys"
+	road := []Write{toy, toy}
+	road[1].Occurrence = 2
+	p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{
+		Fault: Fault{mode, 1}, also: []int{2}, road: road, hide: func(s string) string { return s },
+		mine:  func(*unstructured.Unstructured) bool { return true },
+		about: func(k int) (schema.GroupResource, int) { return schema.GroupResource{Resource: kinds[k-1]}, 0 },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	send := sender(t, p.url)
+	for i, kind := range kinds {
+		stream := send(http.MethodGet, kind+"?watch=true")
+		send(http.MethodPost, "namespaces/run-x/toys")
+		begun, want := time.Now(), "ERROR"
+		if mode != Expired {
+			want = fmt.Sprintf("ADDED a %d", i+1)
+			told <- event("ADDED", "a", fmt.Sprint(i+1))
+		}
+		for _, read := range kinds {
+			if code := send(http.MethodGet, read).StatusCode; (code == http.StatusForbidden) != (mode == Unreadable && read == kind) {
+				t.Errorf("at write %d a read of %s is answered %d", i+1, read, code)
+			}
+		}
+		if got := read(bufio.NewReader(stream.Body), 1); !slices.Equal(got, []string{want}) {
+			t.Errorf("the watch of %s tells %v, not %s", kind, got, want)
+		}
+		stream.Body.Close()
+		if late := time.Since(begun); mode == Held && late < lateness {
+			t.Errorf("%s came after %s, not %s", kind, late, lateness)
+		}
+		if mode == Expired { // it is over when all that has ended is watched again
+			send(http.MethodGet, kind+"?watch=true").Body.Close()
+		}
+		for p.happens() {
+			time.Sleep(poll)
+		}
+	}
+	if at := p.struckAt(); !slices.Equal(at, []int{1, 2}) || !p.faultOver() {
+		t.Errorf("it has happened at writes %v; over: %t", at, p.faultOver())
 	}
 }
 
