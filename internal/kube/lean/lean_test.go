@@ -405,6 +405,7 @@ func BenchmarkWatch(b *testing.B) {
 		})
 	}
 }
+
 // application is the event of an Application that the manager has made and Argo CD has written the status of.
 func application(b *testing.B) string {
 	object := map[string]any{
