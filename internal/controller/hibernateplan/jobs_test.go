@@ -280,6 +280,29 @@ func TestTraceable(t *testing.T) {
 	}
 }
 
+// A pod is tried once, and not moved while it acts: how often a target is tried, and when again, is the plan's to say. Its Job stays until
+// the plan takes it away, which has recorded by then what came of it.
+func TestTriedOnce(t *testing.T) {
+	plan, n := attempting(v1alpha1.OperationShutdown, "a")
+	job := attempt{names: n, execution: &plan.Status.Executions[0], target: plan.Spec.Targets[0]}.jobObject()
+	pods := job.Spec.Template
+	job.Spec.Template = corev1.PodTemplateSpec{}
+	if diff := cmp.Diff(batchv1.JobSpec{BackoffLimit: ptr.To[int32](0), ActiveDeadlineSeconds: ptr.To[int64](1800)}, job.Spec); diff != "" {
+		t.Errorf("beside its pod the Job says (-want +got):\n%s", diff)
+	}
+	if pods.Spec.RestartPolicy != corev1.RestartPolicyNever || len(pods.Spec.Containers) != 1 || len(pods.Spec.InitContainers) > 0 {
+		t.Errorf("of its containers %+v is started again: %s", pods.Spec.Containers, pods.Spec.RestartPolicy)
+	}
+	if c := pods.Spec.Containers[0]; c.RestartPolicy != nil || len(c.RestartPolicyRules) > 0 || c.LivenessProbe != nil {
+		t.Errorf("it is started again: %+v", c)
+	}
+	for key, want := range map[string]string{"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"} {
+		if got := pods.Annotations[key]; got != want {
+			t.Errorf("annotation %s is %q", key, got)
+		}
+	}
+}
+
 // The ledger says where everything of an attempt is: while there is one what its runner is and has, and when it has ended why, and where
 // its log is.
 func TestEveryFieldOfTheLedger(t *testing.T) {
