@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -415,6 +416,80 @@ func TestFailure(t *testing.T) {
 	}
 }
 
+// What has failed is tried again after waits that double, up to ten minutes, as often as retries says: not sooner, nor later. What is to
+// be put to sleep is not tried any more by then; what is to wake is, every ten minutes.
+func TestWaitsBetweenAttempts(t *testing.T) {
+	type seconds []int
+	for retries, want := range map[int32]struct{ asleep, awake seconds }{
+		0:  {seconds{0}, seconds{0, 600, 1200, 1800, 2400, 3000, 3600}},
+		2:  {seconds{0, 10, 30}, seconds{0, 10, 30, 630, 1230, 1830, 2430, 3030, 3630}},
+		10: {seconds{0, 10, 30, 70, 150, 310, 630, 1230, 1830, 2430, 3030}, seconds{0, 10, 30, 70, 150, 310, 630, 1230, 1830, 2430, 3030, 3630}},
+	} {
+		w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 1))
+		w.plan.Spec.Behavior.Retries = ptr.To(retries)
+		var begun []time.Time
+		w.fails = func(e execution) bool {
+			begun = append(begun, e.StartedAt.Time)
+			return true
+		}
+		for _, test := range []struct {
+			what string
+			from time.Time
+			want seconds
+		}{{"to sleep", noon.Add(8 * time.Hour), want.asleep}, {"to wake", noon.Add(18 * time.Hour), want.awake}} {
+			w.until(test.from.Add(-time.Second))
+			begun = nil
+			w.until(test.from.Add(3700 * time.Second))
+			var got seconds
+			for _, at := range begun {
+				got = append(got, int(at.Sub(test.from)/time.Second))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("with %d retries it is begun %s after so many seconds (-want +got):\n%s", retries, test.what, diff)
+			}
+		}
+	}
+}
+
+// With failFast, which is the default, nothing more begins once a target has failed as often as it may, and what runs comes to its end;
+// without, and with BestEffort in any case, the others go on. One that is tried again has not failed yet.
+func TestFailFast(t *testing.T) {
+	for name, test := range map[string]struct {
+		behavior v1alpha1.Behavior
+		atOnce   int32
+		asleep   []string
+		phase    v1alpha1.Phase
+	}{
+		"by default":        {v1alpha1.Behavior{}, 1, []string{"a"}, v1alpha1.PhaseError},
+		"asked for":         {v1alpha1.Behavior{FailFast: ptr.To(true)}, 1, []string{"a"}, v1alpha1.PhaseError},
+		"beside what runs":  {v1alpha1.Behavior{FailFast: ptr.To(true)}, 2, []string{"a", "b"}, v1alpha1.PhaseError},
+		"not asked for":     {v1alpha1.Behavior{FailFast: ptr.To(false)}, 1, []string{"a", "b", "c", "d"}, v1alpha1.PhaseError},
+		"with best effort":  {v1alpha1.Behavior{FailFast: ptr.To(true), Mode: v1alpha1.BehaviorBestEffort}, 1, []string{"a", "b", "c", "d"}, v1alpha1.PhaseHibernated},
+		"while tried again": {v1alpha1.Behavior{FailFast: ptr.To(true), Retries: ptr.To[int32](1)}, 1, []string{"a", "b", "c", "d"}, v1alpha1.PhaseError},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := newPlan(v1alpha1.StrategyParallel, 4)
+			plan.Spec.Behavior, plan.Spec.Execution.Strategy.MaxConcurrency = test.behavior, ptr.To(test.atOnce)
+			if test.behavior.Retries == nil {
+				plan.Spec.Behavior.Retries = ptr.To[int32](0)
+			}
+			w := newWorld(t, plan)
+			w.fails = func(e execution) bool { return e.Target == "a" && e.Operation == v1alpha1.OperationShutdown }
+			w.until(noon.Add(9 * time.Hour))
+			if diff := cmp.Diff(test.asleep, slices.Sorted(maps.Keys(w.asleep))); diff != "" || w.plan.Status.Phase != test.phase || w.plan.Status.Failed != 1 {
+				t.Errorf("%s, %d failed, asleep (-want +got):\n%s", w.plan.Status.Phase, w.plan.Status.Failed, diff)
+			}
+			for _, e := range w.plan.Status.Executions {
+				if begun := slices.Contains(test.asleep, e.Target); !begun && (e.State != v1alpha1.ExecutionAborted || e.Attempts > 0) {
+					t.Errorf("%s, which does not begin, is %s after %d attempts", e.Target, e.State, e.Attempts)
+				}
+			}
+			w.until(noon.Add(19 * time.Hour))
+			w.awake()
+		})
+	}
+}
+
 // remembers checks how many cycles there were, and what is said of the last one.
 func (w *world) remembers(n int, says string) {
 	w.t.Helper()
@@ -752,6 +827,41 @@ func TestSuspend(t *testing.T) {
 	w.plan.Spec.Suspend = false
 	w.settle()
 	w.awake()
+}
+
+// One that is suspended while its targets sleep stays as it is, also in the morning, and when some of it was taken out; when it goes on,
+// in that night or by day, nothing is put to sleep again that sleeps, and what is to be awake wakes. What is deleted meanwhile wakes, too.
+func TestSuspendedAsleep(t *testing.T) {
+	for name, test := range map[string]struct {
+		goesOn, deleted time.Duration
+		asleep          int
+	}{"in the night": {goesOn: 10 * time.Hour, asleep: 3}, "by day": {goesOn: 24 * time.Hour}, "in the next night": {goesOn: 33 * time.Hour, asleep: 3}, "deleted": {deleted: 10 * time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategySequential, 4))
+			w.until(noon.Add(9 * time.Hour))
+			w.plan.Spec.Suspend = true
+			w.plan.Spec.Targets = w.plan.Spec.Targets[:3]
+			w.until(noon.Add(max(test.goesOn, test.deleted)))
+			if len(w.asleep) != 4 || len(w.ran) != 4 || w.plan.Status.Phase != v1alpha1.PhaseSuspended {
+				t.Fatalf("%s, asleep %v, after %d Jobs", w.plan.Status.Phase, w.asleep, len(w.ran))
+			}
+			w.log = nil
+			if test.deleted > 0 {
+				w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+				if w.settle(); !w.done {
+					t.Error("it does not go")
+				}
+				w.awake()
+				return
+			}
+			w.plan.Spec.Suspend = false
+			if w.settle(); len(w.asleep) != test.asleep || w.asleep["d"] || len(w.ran) != 8-test.asleep {
+				t.Errorf("%s, asleep %v, after %d Jobs\n%s", w.plan.Status.Phase, w.asleep, len(w.ran), strings.Join(w.log, "\n"))
+			}
+			w.until(noon.Add(43 * time.Hour))
+			w.awake()
+		})
+	}
 }
 
 func TestManual(t *testing.T) {
