@@ -1235,6 +1235,46 @@ func TestServiceOfUnreadyPods(t *testing.T) {
 	}
 }
 
+// d5: a source that has no pods, because it was scaled to zero, or has none yet, or none that are ready, has a twin all the same, with
+// pods. Who alone serves then is warned of, until the source is scaled up again.
+func TestSourceThatHasNoPods(t *testing.T) {
+	service := object(t, "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {selector: {app: web}}}")
+	for name, test := range map[string]struct {
+		replicas int64
+		status   string
+		warns    metav1.ConditionStatus
+		reason   string
+	}{
+		"scaled to zero": {0, `{observedGeneration: 7}`, "True", twin.WarnAlone},
+		"never seen":     {3, `{}`, "False", v1alpha1.ReasonNone},
+		"none yet":       {3, `{observedGeneration: 7, unavailableReplicas: 3}`, "False", v1alpha1.ReasonNone},
+		"refused":        {3, `{observedGeneration: 7, conditions: [{type: ReplicaFailure, status: "True"}]}`, "False", v1alpha1.ReasonNone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := object(t, web)
+			source.Object["status"] = object(t, test.status).Object
+			_ = unstructured.SetNestedField(source.Object, test.replicas, "spec", "replicas")
+			l := newLab(t, faster(t, `{"minReadySeconds": 5}`), source, service.DeepCopy())
+			l.passed()
+			if n, _, _ := unstructured.NestedInt64(l.twin().Object, "spec", "replicas"); n != 1 {
+				t.Errorf("it has %d pods", n)
+			}
+			l.says(v1alpha1.ConditionAccepted, "True", v1alpha1.ReasonAccepted)
+			l.says(v1alpha1.ConditionSourceFound, "True", v1alpha1.ReasonSourceFound)
+			l.says(v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonCreated)
+			l.says(v1alpha1.ConditionWarnings, test.warns, test.reason)
+			before := l.twin()
+			now := l.there(deployments, client.ObjectKeyFromObject(source))
+			l.edit(now, func() { _ = unstructured.SetNestedField(now.Object, int64(5), "spec", "replicas") })
+			l.passed()
+			l.says(v1alpha1.ConditionWarnings, "False", v1alpha1.ReasonNone)
+			if l.twin().GetResourceVersion() != before.GetResourceVersion() {
+				t.Error("the twin is written anew")
+			}
+		})
+	}
+}
+
 // a1: the autoscaler of another workload counts the twin's pods where the selector of that selects them.
 func TestScaledBeside(t *testing.T) {
 	scaler := object(t, "kind: HorizontalPodAutoscaler\napiVersion: autoscaling/v2\nmetadata: {name: wide, namespace: shop}\nspec: {scaleTargetRef: {kind: StatefulSet, name: wide}}")
