@@ -94,8 +94,8 @@ type Target interface {
 
 // Renewer is a target whose resources somebody may change between two attempts: a resource that is known is brought back to what Renew
 // says, where it is now as found says. What an attempt before may have changed, which of one that is untouched nobody has told, is
-// taken from what is known. What an attempt of another cycle has put to sleep, and is awake by now, somebody has woken since (former):
-// how he has made it is how it was.
+// taken from what is known. What an attempt of another cycle has put to sleep, or an attempt has found asleep, and is awake by now,
+// somebody has woken since (former): how he has made it is how it was.
 type Renewer interface {
 	Renew(known restore.Resource, found json.RawMessage, former bool) (before json.RawMessage, err error)
 }
@@ -111,6 +111,7 @@ func Capture(target Target, point *restore.Point, found Resource, former bool) (
 		return false, nil
 	}
 	known := point.Resource(found.Key)
+	former = former || known.AsFound()
 	before, err := renewer.Renew(*known, found.State, former)
 	if err != nil {
 		return false, fmt.Errorf("capturing %s again: %w", found.Key, err)
@@ -140,8 +141,9 @@ type Captured struct {
 
 // Changed says whether somebody else has changed something of the resource since it was captured: it is the same no more as it
 // was, or asleep. What was put to sleep before is not asked: how it was is known, and what has woken it may have been an autoscaler.
-func (c Captured) Changed(same, asleep bool) bool {
-	return c.Untouched() && !same && (c.Fresh || !asleep)
+// But for what was asleep as it was captured (found): nothing was made of that, and what is awake somebody else has woken.
+func (c Captured) Changed(same, found, asleep bool) bool {
+	return !same && (c.Untouched() && (c.Fresh || !asleep) || found && !asleep)
 }
 
 // ChangedError is that somebody has changed a resource since it was captured.
@@ -167,7 +169,11 @@ func PutToSleep(ctx context.Context, target Target, point *restore.Point, key st
 		if !is || i == recaptures {
 			return slept, err
 		}
-		point.Resource(key).Before, fresh = changed.State, changed.Fresh
+		known := point.Resource(key)
+		if known.AsFound() {
+			known.State, known.Slept = restore.Captured, nil // it is to be put to sleep for the first time
+		}
+		known.Before, fresh = changed.State, changed.Fresh
 		if err := save(); err != nil {
 			return nil, err
 		}

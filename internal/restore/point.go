@@ -131,6 +131,9 @@ func (p *Point) Capture(key string, before json.RawMessage) bool {
 // Untouched says whether a resource was captured, and nothing is known of what was made of it.
 func (r *Resource) Untouched() bool { return r.State == Captured && len(r.Slept) == 0 }
 
+// AsFound says whether a resource was asleep as it was captured: nothing was made of it.
+func (r *Resource) AsFound() bool { return len(r.Slept) > 0 && bytes.Equal(r.Slept, r.Before) }
+
 // Over says that nothing is to be restored any more.
 func (r *Resource) Over() bool { return r.State == Restored || r.State == Left }
 

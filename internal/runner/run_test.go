@@ -77,13 +77,58 @@ func TestProgress(t *testing.T) {
 	w.runTask(log.IntoContext(context.Background(), logger), Task{
 		Operation: shutdown, Plan: "shop/nights", Target: "all", Type: "world", Cycle: "c1", Execution: "e1", Attempt: 1, Deadline: time.Hour,
 	})
-	for i, key := range w.listed {
-		want := fmt.Sprintf(`"msg"="Put to sleep" "plan"="shop/nights" "target"="all" "operation"="Shutdown" "execution"="e1" "key"=%q "n"=%d "of"=%d`, key, i+1, len(w.listed))
-		told := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !strings.Contains(line, want) })
+	tells := func(did, operation, key string, n int, why string) {
+		t.Helper()
+		want := fmt.Sprintf(`"msg"=%q "plan"="shop/nights" "target"="all" "operation"=%q "execution"="e1" "key"=%q "n"=%d "of"=%d%s`, did, operation, key, n, len(w.listed), why)
+		told := slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return !strings.HasSuffix(line, want) })
 		if len(told) != 1 {
 			t.Errorf("%d lines have %s:\n%s", len(told), want, strings.Join(lines, "\n"))
 		}
 	}
+	for i, key := range w.listed {
+		did, why := "Put to sleep", ""
+		if w.number(w.point().Resource(key).Before) == asleepValue {
+			did, why = "Left as it was found", ` "why"="it was asleep"`
+		}
+		tells(did, "Shutdown", key, i+1, why)
+	}
+
+	// What was left as somebody else has made it is told of with the reason.
+	w.have["api"] = 7
+	delete(w.have, "db")
+	w.runTask(log.IntoContext(context.Background(), logger), Task{
+		Operation: wakeUp, Plan: "shop/nights", Target: "all", Type: "world", Cycle: "c1", Execution: "e1", Attempt: 1, Deadline: time.Hour,
+	})
+	for i, key := range w.listed {
+		did, why := "Woken", ""
+		switch key {
+		case "api":
+			did, why = "Left as it was found", ` "why"="somebody has made it 7"`
+		case "db":
+			did, why = "Left as it was found", ` "why"="it is gone"`
+		}
+		tells(did, "WakeUp", key, len(w.listed)-i, why)
+	}
+}
+
+// What an attempt has found asleep, and somebody wakes before the next one puts it to sleep, wakes as he has made it.
+func TestFoundAsleep(t *testing.T) {
+	w := newWorld(t)
+	w.broken["db"] = errors.New("it is broken")
+	if r := w.run(shutdown, "", 0); r.Completed {
+		t.Fatalf("it is completed: %+v", r)
+	}
+	w.have["idle"] = 7
+	delete(w.broken, "db")
+	before := maps.Clone(w.have)
+	before["web"], before["api"], before["pool-a"], before["pool-b"] = 3, 2, 4, 5
+	everyFault(w, shutdown, []fault{killBefore, killAfter, refused, lost, signal}, func(what string, w *world) {
+		w.mustComplete(shutdown)
+		r := w.mustComplete(wakeUp)
+		if diff := cmp.Diff(before, w.have); diff != "" || len(r.Left) > 0 {
+			t.Errorf("%s: left are %v; world (-want +got):\n%s", what, r.Left, diff)
+		}
+	})
 }
 
 // everyFault runs an operation from a state with each of the faults at each call, until a run is too short for it, and

@@ -89,8 +89,8 @@ func (r *run) room() error {
 	return nil
 }
 
-// putToSleep is the change of one resource.
-func (r *run) putToSleep(ctx context.Context, resource restore.Resource) error {
+// putToSleep is the change of one resource, or why there is none.
+func (r *run) putToSleep(ctx context.Context, resource restore.Resource) (left string, err error) {
 	fresh := r.captured[resource.Key]
 	delete(r.captured, resource.Key)
 	var unsaved error
@@ -99,16 +99,23 @@ func (r *run) putToSleep(ctx context.Context, resource restore.Resource) error {
 		return unsaved
 	})
 	if unsaved != nil {
-		return &endError{unsaved}
+		return "", &endError{unsaved}
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
-	if gone(slept) && resource.Slept != nil {
+	is := gone(slept)
+	if is && resource.Slept != nil {
 		slept = resource.Slept // it was there when it was put to sleep: who wakes it looks for that
 	}
 	r.point.Slept(resource.Key, slept)
-	return nil
+	switch {
+	case is:
+		return "it is gone", nil
+	case r.point.Resource(resource.Key).AsFound():
+		return "it was asleep", nil
+	}
+	return "", nil
 }
 
 func gone(slept json.RawMessage) bool { return bytes.Equal(slept, executor.Gone) }

@@ -10,16 +10,16 @@ import (
 	"github.com/labkeeper/labkeeper/internal/restore"
 )
 
-// each does something with one resource after another. One that fails does not keep the others from being tried; the
-// run stops early if it is told to, or if what it has done cannot be written.
-func (r *run) each(doing, did string, resources []restore.Resource, do func(context.Context, restore.Resource) error) error {
+// each does something with one resource after another, or says why it has left it as it was found. One that fails does
+// not keep the others from being tried; the run stops early if it is told to, or if what it has done cannot be written.
+func (r *run) each(doing, did string, resources []restore.Resource, do func(context.Context, restore.Resource) (left string, err error)) error {
 	var failed []string
 	var reason string
 	for i, resource := range resources {
 		if why := stopped(r.stop); why != nil {
 			return fmt.Errorf("%w: %s ended after %d of %d resources%s", why, doing, i, len(resources), told(failed))
 		}
-		err := do(r.work, resource)
+		left, err := do(r.work, resource)
 		if end, is := errors.AsType[*endError](err); is {
 			return fmt.Errorf("%w%s", end.error, told(failed))
 		}
@@ -30,6 +30,9 @@ func (r *run) each(doing, did string, resources []restore.Resource, do func(cont
 			if reason == "" || reasonOf(err) == ReasonForbidden {
 				reason = reasonOf(err)
 			}
+		case left != "":
+			r.done++
+			r.log.Info("Left as it was found", "key", resource.Key, "n", i+1, "of", len(resources), "why", left)
 		default:
 			r.done++
 			r.log.Info(did, "key", resource.Key, "n", i+1, "of", len(resources))

@@ -19,15 +19,15 @@ func (r *run) wakeUp() error {
 	return r.settle(slices.DeleteFunc(slices.Clone(r.point.Resources), func(resource restore.Resource) bool { return resource.State != restore.Restored }))
 }
 
-// bringBack is the return of one resource.
-func (r *run) bringBack(ctx context.Context, resource restore.Resource) error {
+// bringBack is the return of one resource, or why it is left.
+func (r *run) bringBack(ctx context.Context, resource restore.Resource) (left string, err error) {
 	ending, err := r.target.WakeUp(ctx, resource)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if ending.State != restore.Restored && ending.State != restore.Left {
-		return fmt.Errorf("its executor says %q of it, which is neither restored nor left", ending.State)
+		return "", fmt.Errorf("its executor says %q of it, which is neither restored nor left", ending.State)
 	}
 	r.point.End(resource.Key, ending.State, cut(ending.Note, maxNote))
-	return nil
+	return ending.Note, nil
 }

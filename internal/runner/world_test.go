@@ -192,7 +192,7 @@ func (w *world) Shutdown(ctx context.Context, captured executor.Captured) (slept
 		w.asked = nil
 		value, there := w.have[key]
 		switch {
-		case there && captured.Changed(value == w.number(captured.Before), value == asleepValue):
+		case there && captured.Changed(value == w.number(captured.Before), w.number(captured.Before) == asleepValue, value == asleepValue):
 			return &executor.ChangedError{State: w.raw(value)}
 		case strings.HasPrefix(key, pool):
 			delete(w.have, key)

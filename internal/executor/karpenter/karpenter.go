@@ -269,7 +269,7 @@ func (t *target) limit(ctx context.Context, captured executor.Captured, before s
 			return err
 		}
 		found := look(pool)
-		if captured.Changed(sameLimits(found, before), isAsleep(found)) {
+		if captured.Changed(sameLimits(found, before), isAsleep(before), isAsleep(found)) {
 			return &executor.ChangedError{State: encode(found), Fresh: captured.Fresh}
 		}
 		// As it was found: its nodes could not come back.
@@ -368,7 +368,7 @@ func wake(pool *unstructured.Unstructured, before state) (changes any, note stri
 	cpu := before.Limits["cpu"] // nil, which takes it away, where there was none
 	switch {
 	case now.UID != before.UID:
-		return nil, "it was deleted and created again while it was asleep"
+		return nil, fmt.Sprintf("it was deleted and created again while it was asleep: spec.limits.cpu was %s", encode(cpu))
 	case same(now.Limits["cpu"], cpu):
 		return nil, ""
 	case !isAsleep(now):

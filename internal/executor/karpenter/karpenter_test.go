@@ -314,7 +314,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		"created again": {"limits: {cpu: 8},", func(w *world) {
 			w.remove(nodePools, "p")
 			w.apply(pool("p", "limits: {cpu: '0'},"))
-		}, map[string]string{"p": `{"cpu":"0"}`}, "it was deleted and created again while it was asleep"},
+		}, map[string]string{"p": `{"cpu":"0"}`}, "it was deleted and created again while it was asleep: spec.limits.cpu was 8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -326,6 +326,51 @@ func TestChangedMeanwhile(t *testing.T) {
 			w.expect(test.limits)
 			if left := strings.TrimPrefix(r.Left(), "NodePool.karpenter.sh/p Left: "); left != test.left {
 				t.Errorf("left: %q, want %q", left, test.left)
+			}
+		})
+	}
+}
+
+// TestFoundAsleep is what becomes of a NodePool that an attempt has found without nodes to make, and somebody gives some before the next
+// one, or while that is at it. It wakes as he has made it.
+func TestFoundAsleep(t *testing.T) {
+	const gives = `{"spec": {"limits": {"cpu": 8, "memory": "1Gi"}}}`
+	for name, test := range map[string]struct {
+		before string
+		change func(*world)
+		late   bool
+		slept  string
+		woken  string
+	}{
+		"nobody does":         {"limits: {cpu: '0'},", func(*world) {}, false, `{"cpu":"0"}`, `{"cpu":"0"}`},
+		"somebody does":       {"limits: {cpu: '0'},", func(w *world) { w.patch(nodePools, "p", gives) }, false, `{"cpu":"0","memory":"1Gi"}`, `{"cpu":8,"memory":"1Gi"}`},
+		"during the next one": {"limits: {cpu: '0'},", func(w *world) { w.patch(nodePools, "p", gives) }, true, `{"cpu":"0","memory":"1Gi"}`, `{"cpu":8,"memory":"1Gi"}`},
+		"of another resource": {"limits: {memory: '0', cpu: 8},", func(w *world) { w.patch(nodePools, "p", gives) }, false, `{"cpu":"0","memory":"1Gi"}`, `{"cpu":8,"memory":"1Gi"}`},
+		"another of its name": {"limits: {cpu: '0'},", func(w *world) { w.remove(nodePools, "p"); w.apply(pool("p", "limits: {cpu: 2},")) }, false, `{"cpu":"0"}`, `{"cpu":2}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(pool("p", test.before))
+			r := executortest.New(t, Executor{}, `{"nodePools": ["p"]}`, w.runner)
+			w.must(r.Shutdown(t.Context()))
+			if late := test.late; late {
+				r.Config = executortest.Race(w.runner, func(request *http.Request) {
+					if late && path.Base(request.URL.Path) == "p" {
+						late = false
+						test.change(w)
+					}
+				})
+			} else {
+				test.change(w)
+			}
+			r.Once = true
+			w.must(r.Shutdown(t.Context()))
+			w.must(r.Shutdown(t.Context()))
+			w.expect(map[string]string{"p": test.slept})
+			w.must(r.WakeUp(t.Context()))
+			w.expect(map[string]string{"p": test.woken})
+			if left := r.Left(); left != "" {
+				t.Errorf("left: %s", left)
 			}
 		})
 	}

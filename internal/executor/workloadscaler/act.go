@@ -171,8 +171,9 @@ type sleeper struct {
 // changed is an error where somebody else has given a part another value since it was captured; then that is how it was. An
 // autoscaler may have the value that an attempt before has given it on the way (hold).
 func (s *sleeper) changed(p *part, now any) error {
-	scaler := p != &s.before.part
-	if !s.Changed(equal(encode(now), p.Value), p.of().field.isAsleep(now)) || scaler && !s.first {
+	f, scaler := p.of().field, p != &s.before.part
+	found := f.isAsleep(decode(p.Value))
+	if !s.Changed(equal(encode(now), p.Value), found, f.isAsleep(now)) || scaler && !s.first && !found {
 		return nil
 	}
 	p.Value = encode(now)
@@ -330,7 +331,7 @@ func (t *target) wake(ctx context.Context, p part, slept *part, onTheWay ...any)
 			note = isGone
 			return nil
 		case now.other:
-			note = "it was deleted and created again while it was asleep"
+			note = fmt.Sprintf("it was deleted and created again while it was asleep: %s was %s", strings.Join(p.of().field.path, "."), said(value))
 			return nil
 		case equal(encode(now.value), p.Value):
 			note = ""

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -45,7 +46,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		"created again": {func(w *world) {
 			w.remove("Deployment", "web")
 			w.apply(deployment("web", 0))
-		}, "Deployment.apps/NS/web Left: it was deleted and created again while it was asleep", "0", "<nil>"},
+		}, "Deployment.apps/NS/web Left: it was deleted and created again while it was asleep: spec.replicas was 3", "0", "<nil>"},
 		"paused elsewhere":    {func(w *world) { w.pause(`"7"`) }, "Deployment.apps/NS/web Left: ScaledObject NS/by-web: somebody has changed it while it was asleep: metadata.annotations.autoscaling.keda.sh/paused-replicas is \"7\"", "3", "7"},
 		"not paused any more": {func(w *world) { w.pause(`null`) }, "", "3", "<nil>"},
 		"by hand, both": {func(w *world) {
@@ -56,7 +57,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		"ScaledObject created again": {func(w *world) {
 			w.remove("ScaledObject", "by-web")
 			w.apply(scaledObject("by-web", "{name: web}", ", annotations: {autoscaling.keda.sh/paused-replicas: '0'}"))
-		}, "Deployment.apps/NS/web Left: ScaledObject NS/by-web: it was deleted and created again while it was asleep", "3", "0"},
+		}, "Deployment.apps/NS/web Left: ScaledObject NS/by-web: it was deleted and created again while it was asleep: metadata.annotations.autoscaling.keda.sh/paused-replicas was not set", "3", "0"},
 		"both gone": {func(w *world) {
 			w.remove("Deployment", "web")
 			w.remove("ScaledObject", "by-web")
@@ -301,6 +302,61 @@ func TestChangedBetweenAttempts(t *testing.T) {
 			if left := r.Left(); left != "" {
 				t.Errorf("left:\n%s", left)
 			}
+		})
+	}
+}
+
+// TestFoundAsleep is what becomes of what an attempt has found asleep, and somebody wakes before the next one: another plan, for
+// instance. It wakes as he has made it.
+func TestFoundAsleep(t *testing.T) {
+	const isPaused = ", annotations: {autoscaling.keda.sh/paused-replicas: '0'}"
+	wake := func(w *world) {
+		w.patch("Deployment", "web", `{"spec": {"replicas": 3}}`)
+		w.pause("null")
+		w.patch("CronJob", "report", `{"spec": {"suspend": false}}`)
+	}
+	for name, test := range map[string]struct {
+		change func(*world)
+		// when it is: before the attempt, or before a request of it for this object.
+		when string
+		// replicas, pause and suspend in the end.
+		replicas, pause, suspend string
+	}{
+		"nobody wakes it":                          {func(*world) {}, "", "0", "0", "true"},
+		"somebody does":                            {wake, "", "3", "<nil>", "false"},
+		"while the attempt is at the autoscaler":   {wake, "by-web", "3", "<nil>", "false"},
+		"while the attempt is at the workload":     {wake, "web", "3", "<nil>", "false"},
+		"the autoscaler alone":                     {func(w *world) { w.pause("null") }, "", "0", "<nil>", "true"},
+		"the workload alone":                       {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 3}}`) }, "", "3", "0", "true"},
+		"another of its name":                      {func(w *world) { w.remove("Deployment", "web"); w.apply(deployment("web", 2)) }, "", "2", "0", "true"},
+		"another of its name, which sleeps, too":   {func(w *world) { w.remove("Deployment", "web"); w.apply(deployment("web", 0)) }, "", "0", "0", "true"},
+		"somebody does, and it has another scaler": {func(w *world) { wake(w); w.apply(scaledObject("new", "{name: web}", "")) }, "", "3", "<nil>", "false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(deployment("web", 0) + scaledObject("by-web", "{name: web}", isPaused) + cronJob("report", true))
+			r := w.night(`{"includedGroups": ["CronJob", "Deployment"]}`)
+			w.must(r.Shutdown(t.Context()))
+			if test.when == "" {
+				test.change(w)
+			} else {
+				woken := sync.OnceFunc(func() { test.change(w) })
+				r.Config = executortest.Race(w.runner, func(request *http.Request) {
+					if request.Method == http.MethodGet && path.Base(request.URL.Path) == test.when {
+						woken()
+					}
+				})
+			}
+			r.Once = true
+			w.must(r.Shutdown(t.Context()))
+			w.must(r.Shutdown(t.Context()))
+			w.expect("0", "Deployment", "web", specReplicas...)
+			w.expect("0", "ScaledObject", "by-web", annotation...)
+			w.expect("true", "CronJob", "report", suspend.path...)
+			w.must(r.WakeUp(t.Context()))
+			w.expect(test.replicas, "Deployment", "web", specReplicas...)
+			w.expect(test.pause, "ScaledObject", "by-web", annotation...)
+			w.expect(test.suspend, "CronJob", "report", suspend.path...)
 		})
 	}
 }

@@ -67,7 +67,7 @@
 // scaleUp.selectPolicy alone is brought back: the HorizontalPodAutoscaler would never scale up again.
 //
 // What somebody changes between the capture and the moment that it is put to sleep is captured again, and kept,
-// before that: as that it wakes. An autoscaler that a workload gets between two attempts is put to sleep by the next
+// before that: as that it wakes. So is what was found asleep, and is awake when another attempt comes. An autoscaler that a workload gets between two attempts is put to sleep by the next
 // one, whether the workload sleeps by then or not. What he puts to sleep himself between the last look and the write
 // is not told from what the write has done, and wakes as it was captured.
 //
