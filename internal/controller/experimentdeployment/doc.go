@@ -77,5 +77,5 @@
 // A new ExperimentDeployment: its finalizer, the twin and a status, and one more for each step that its pods take: that
 // there are none yet is no step. A change of its override, or of its source's
 // template: the twin and a status, and a live read of its own metadata before. A change of its source's status or
-// replicas, but for what is warned of (none, or no more than the twin's), or a pass that finds nothing to do: nothing.
+// replicas, but for what is told of (none, or no more than the twin's), or a pass that finds nothing to do: nothing.
 package experimentdeployment

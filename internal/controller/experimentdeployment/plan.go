@@ -301,7 +301,11 @@ func (f facts) found() conditions.Step {
 	case f.seen.Missing != "":
 		return missing(v1alpha1.ReasonSourceNotFound, what+" refers to "+f.seen.Missing)
 	}
-	return conditions.True(v1alpha1.ConditionSourceFound, v1alpha1.ReasonSourceFound, what+" is there")
+	message := what + " is there"
+	if n, said, _ := unstructured.NestedInt64(f.seen.Source.Object, "spec", "replicas"); said && n == 0 && f.seen.Referrer == "" {
+		message += ", and has no replicas, as one that sleeps"
+	}
+	return conditions.True(v1alpha1.ConditionSourceFound, v1alpha1.ReasonSourceFound, message)
 }
 
 // unavailable says why a kind cannot be read, and what to do.

@@ -149,6 +149,36 @@ func expect(t *testing.T, p Plan, conditionType string, status metav1.ConditionS
 	}
 }
 
+// A source that sleeps is no failure, and is told of; not where a Rollout runs its template instead.
+func TestSourceSleeps(t *testing.T) {
+	for name, test := range map[string]struct {
+		replicas int64
+		referrer string
+		says     string
+	}{
+		"awake":                {3, "", "Deployment shop/web is there"},
+		"asleep":               {0, "", "Deployment shop/web is there, and has no replicas, as one that sleeps"},
+		"a Rollout's template": {0, "front", "Deployment shop/web is there"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := settled(t, newFacts(t, `{}`))
+			if err := unstructured.SetNestedField(f.seen.Source.Object, test.replicas, "spec", "replicas"); err != nil {
+				t.Fatal(err)
+			}
+			f.seen.Referrer = test.referrer
+			p := f.plan()
+			if p.Action != Nothing {
+				t.Errorf("it is %+v", p)
+			}
+			expect(t, p, v1alpha1.ConditionTwinReady, "True", twin.ReasonReady)
+			i := slices.IndexFunc(p.Steps, func(s conditions.Step) bool { return s.Type == v1alpha1.ConditionSourceFound })
+			if found := p.Steps[i]; found.Status != metav1.ConditionTrue || found.Message != test.says {
+				t.Errorf("it says %s: %s", found.Status, found.Message)
+			}
+		})
+	}
+}
+
 func TestCreated(t *testing.T) {
 	f := newFacts(t, `{replicas: 2}`)
 	p := f.plan()
