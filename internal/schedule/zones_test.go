@@ -9,8 +9,8 @@ import (
 	"github.com/labkeeper/labkeeper/internal/schedule"
 )
 
-// The image is from scratch and has no files with time zones: the program has them all in itself. Here there are such files, at least those
-// that come with Go, and no file can be opened.
+// The image is from scratch and has no files with time zones: the program has them all in itself. Here there are such
+// files, at least those that come with Go, and no file can be opened.
 func TestZonesWithoutFiles(t *testing.T) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

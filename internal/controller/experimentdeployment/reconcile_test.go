@@ -1235,8 +1235,8 @@ func TestServiceOfUnreadyPods(t *testing.T) {
 	}
 }
 
-// d5: a source that has no pods, because it was scaled to zero, or has none yet, or none that are ready, has a twin all the same, with
-// pods. Who alone serves then is warned of, until the source is scaled up again.
+// d5: a source that has no pods, because it was scaled to zero, or has none yet, or none that are ready, has a twin
+// all the same, with pods. Who alone serves then is warned of, until the source is scaled up again.
 func TestSourceThatHasNoPods(t *testing.T) {
 	service := object(t, "{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {selector: {app: web}}}")
 	for name, test := range map[string]struct {

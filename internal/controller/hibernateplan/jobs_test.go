@@ -280,8 +280,8 @@ func TestTraceable(t *testing.T) {
 	}
 }
 
-// A pod is tried once, and not moved while it acts: how often a target is tried, and when again, is the plan's to say. Its Job stays until
-// the plan takes it away, which has recorded by then what came of it.
+// A pod is tried once, and not moved while it acts: how often a target is tried, and when again, is the plan's to
+// say. Its Job stays until the plan takes it away, which has recorded by then what came of it.
 func TestTriedOnce(t *testing.T) {
 	plan, n := attempting(v1alpha1.OperationShutdown, "a")
 	job := attempt{names: n, execution: &plan.Status.Executions[0], target: plan.Spec.Targets[0]}.jobObject()

@@ -416,8 +416,8 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// What has failed is tried again after waits that double, up to ten minutes, as often as retries says: not sooner, nor later. What is to
-// be put to sleep is not tried any more by then; what is to wake is, every ten minutes.
+// What has failed is tried again after waits that double, up to ten minutes, as often as retries says: not sooner, nor
+// later. What is to be put to sleep is not tried any more by then; what is to wake is, every ten minutes.
 func TestWaitsBetweenAttempts(t *testing.T) {
 	type seconds []int
 	for retries, want := range map[int32]struct{ asleep, awake seconds }{
@@ -451,8 +451,8 @@ func TestWaitsBetweenAttempts(t *testing.T) {
 	}
 }
 
-// With failFast, which is the default, nothing more begins once a target has failed as often as it may, and what runs comes to its end;
-// without, and with BestEffort in any case, the others go on. One that is tried again has not failed yet.
+// With failFast, which is the default, nothing more begins once a target has failed as often as it may, and what runs
+// comes to its end; without, and with BestEffort in any case, the others go on. One that is tried again has not failed yet.
 func TestFailFast(t *testing.T) {
 	for name, test := range map[string]struct {
 		behavior v1alpha1.Behavior
@@ -829,8 +829,9 @@ func TestSuspend(t *testing.T) {
 	w.awake()
 }
 
-// One that is suspended while its targets sleep stays as it is, also in the morning, and when some of it was taken out; when it goes on,
-// in that night or by day, nothing is put to sleep again that sleeps, and what is to be awake wakes. What is deleted meanwhile wakes, too.
+// One that is suspended while its targets sleep stays as it is, also in the morning, and when some of it was taken out;
+// when it goes on, in that night or by day, nothing is put to sleep again that sleeps, and what is to be awake wakes.
+// What is deleted meanwhile wakes, too.
 func TestSuspendedAsleep(t *testing.T) {
 	for name, test := range map[string]struct {
 		goesOn, deleted time.Duration
