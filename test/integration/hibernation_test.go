@@ -124,6 +124,30 @@ func (d *dormitory) fill(ctx context.Context, rounds int) {
 	d.before = d.snapshot(ctx)
 }
 
+// slow makes a StatefulSet whose pod stays until it is let go.
+func (d *dormitory) slow(ctx context.Context) (letGo func(context.Context)) {
+	GinkgoHelper()
+	labels := map[string]string{"app": "slow"}
+	Expect(d.client.Create(ctx, &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: "slow"},
+		Spec: appsv1.StatefulSetSpec{Replicas: ptr.To[int32](1), ServiceName: "slow", Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec:       corev1.PodSpec{NodeName: "twins", Containers: []corev1.Container{{Name: "c", Image: "app:1"}}},
+		}},
+	})).To(Succeed())
+	keep := func(ctx context.Context, by string) error {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: "slow-0"}}
+		return d.client.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"finalizers": `+by+`}}`)))
+	}
+	Eventually(func() error { return keep(ctx, `["example.com/slow"]`) }).Should(Succeed())
+	letGo = func(ctx context.Context) {
+		GinkgoHelper()
+		Expect(client.IgnoreNotFound(keep(ctx, "null"))).To(Succeed())
+	}
+	DeferCleanup(letGo)
+	return letGo
+}
+
 // snapshot is every workload but for what the API server counts, and how it is doing.
 func (d *dormitory) snapshot(ctx context.Context) map[string]any {
 	GinkgoHelper()
@@ -597,6 +621,114 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		Expect(d.client.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: own.namespace}})).To(Succeed())
 		Eventually(func() error { return d.client.Get(ctx, client.ObjectKeyFromObject(q), &hibernator.HibernatePlan{}) }).WithTimeout(40 * time.Second).WithPolling(glances(q)).ShouldNot(Succeed())
 		own.nothingLeft(ctx, q)
+	})
+
+	It("wakes what another plan has found asleep, and the other what it has woken", func(ctx SpecContext) {
+		startRunners(ctx, nil)
+		d := newDormitory(ctx)
+		letGo := d.slow(ctx)
+		d.fill(ctx, 2)
+		early := d.plan(ctx, dag)
+		late := d.plan(ctx, strings.NewReplacer("name: whole", "name: late", "retries: 1", "retries: 3", "[NAMESPACE]}", "[NAMESPACE]}, awaitCompletion: {enabled: true, timeout: 30s}").Replace(single))
+		quiet := func(p *hibernator.HibernatePlan) {
+			GinkgoHelper()
+			Expect(meta.FindStatusCondition(p.Status.Conditions, hibernator.ConditionDegraded).Message).To(Equal("No target has failed"))
+		}
+
+		By("waking between two attempts of the other, which have found everything asleep")
+		d.wants(ctx, early, hibernator.OverrideHibernated)
+		d.comesTo(ctx, early, hibernator.PhaseHibernated, 40*time.Second)
+		d.wants(ctx, late, hibernator.OverrideHibernated)
+		db := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: d.namespace, Name: "slow"}}
+		Eventually(func(g Gomega) { // it waits for the pod of that
+			g.Expect(d.client.Get(ctx, client.ObjectKeyFromObject(db), db)).To(Succeed())
+			g.Expect(*db.Spec.Replicas).To(BeZero())
+		}).WithTimeout(40 * time.Second).Should(Succeed())
+		d.wants(ctx, early, hibernator.OverrideAwake)
+		quiet(d.comesTo(ctx, early, hibernator.PhaseActive, 40*time.Second))
+		Eventually(func() []hibernator.ExecutionStatus { return d.get(ctx, late).Status.Executions }).WithTimeout(90 * time.Second).WithPolling(glances(late)).
+			Should(ConsistOf(HaveField("Message", ContainSubstring(" again"))))
+		letGo(ctx)
+		now := d.comesTo(ctx, late, hibernator.PhaseHibernated, time.Minute)
+		Expect(now.Status.Executions[0].Attempts).To(BeNumerically(">", 1))
+		var webs appsv1.DeploymentList
+		Expect(d.client.List(ctx, &webs, client.InNamespace(d.namespace))).To(Succeed())
+		Expect(webs.Items).To(HaveEach(HaveField("Spec.Replicas", HaveValue(BeZero()))))
+
+		By("sleeping as well, and waking first: it leaves what it has found asleep")
+		d.wants(ctx, early, hibernator.OverrideHibernated)
+		d.comesTo(ctx, early, hibernator.PhaseHibernated, 40*time.Second)
+		asleep := d.snapshot(ctx)
+		d.wants(ctx, early, hibernator.OverrideAwake)
+		quiet(d.comesTo(ctx, early, hibernator.PhaseActive, 40*time.Second))
+		Expect(d.snapshot(ctx)).To(Equal(asleep))
+
+		By("waking last: it leaves what is awake by then, and tells of it")
+		d.wants(ctx, early, hibernator.OverrideHibernated)
+		d.comesTo(ctx, early, hibernator.PhaseHibernated, 40*time.Second)
+		d.wants(ctx, late, hibernator.OverrideAwake)
+		quiet(d.comesTo(ctx, late, hibernator.PhaseActive, time.Minute))
+		Expect(d.snapshot(ctx)).To(Equal(d.before))
+		d.wants(ctx, early, hibernator.OverrideAwake)
+		now = d.comesTo(ctx, early, hibernator.PhaseActive, 40*time.Second)
+		told := meta.FindStatusCondition(now.Status.Conditions, hibernator.ConditionDegraded)
+		Expect(told.Reason).To(Equal(hibernator.ReasonLeftAsFound))
+		Expect(told.Message).To(ContainSubstring("web-"))
+		Expect(d.snapshot(ctx)).To(Equal(d.before))
+		d.nothingLeft(ctx, early)
+		d.nothingLeft(ctx, late)
+	})
+
+	It("turns around for an exception between two attempts, and is edited while it sleeps", func(ctx SpecContext) {
+		startRunners(ctx, nil)
+		d := newDormitory(ctx)
+		letGo := d.slow(ctx)
+		d.fill(ctx, 2)
+		const always = `{start: "00:00", end: "24:00", daysOfWeek: [MON, TUE, WED, THU, FRI, SAT, SUN]}`
+		p := d.plan(ctx, strings.NewReplacer(`{start: "03:00", end: "03:01", daysOfWeek: [SUN]}`, always, "retries: 1", "retries: 3", "[NAMESPACE]}", "[NAMESPACE]}, awaitCompletion: {enabled: true, timeout: 2s}").Replace(single))
+
+		By("an exception while it waits to be tried again")
+		Eventually(func() []hibernator.ExecutionStatus { return d.get(ctx, p).Status.Executions }).WithTimeout(40 * time.Second).WithPolling(glances(p)).
+			Should(ConsistOf(And(HaveField("State", hibernator.ExecutionPending), HaveField("Attempts", BeNumerically(">", 0)))))
+		party := &hibernator.ScheduleException{}
+		Expect(yaml.UnmarshalStrict([]byte(`spec: {planRef: {name: whole}, type: suspend, validFrom: "2020-01-01T00:00:00Z", validUntil: "2120-01-01T00:00:00Z", windows: [`+always+`]}`), party)).To(Succeed())
+		party.Namespace, party.Name = d.namespace, "party"
+		Expect(d.client.Create(ctx, party)).To(Succeed())
+		letGo(ctx)
+		now := d.comesTo(ctx, p, hibernator.PhaseActive, time.Minute)
+		Expect(meta.FindStatusCondition(now.Status.Conditions, hibernator.ConditionDegraded).Message).To(Equal("No target has failed"))
+		Expect(d.snapshot(ctx)).To(Equal(d.before))
+
+		By("sleeping without it, while targets are taken out and added")
+		Expect(d.client.Delete(ctx, party)).To(Succeed())
+		d.comesTo(ctx, p, hibernator.PhaseHibernated, time.Minute)
+		asleep := d.snapshot(ctx)
+		edit := func(targets string) {
+			GinkgoHelper()
+			raw, err := yaml.YAMLToJSON([]byte(strings.ReplaceAll("spec: {targets: ["+targets+"]}", "NAMESPACE", d.namespace)))
+			Expect(err).NotTo(HaveOccurred())
+			Expect(d.client.Patch(ctx, p.DeepCopy(), client.RawPatch(types.MergePatchType, raw))).To(Succeed())
+		}
+		const of = `type: workloadscaler, parameters: {includedGroups: [KIND], namespace: {literals: [NAMESPACE]}}}`
+		sets := "{name: sets, " + strings.Replace(of, "KIND", "StatefulSet", 1)
+		edit(`{name: all, type: workloadscaler, parameters: {includedGroups: [CronJob], namespace: {literals: [NAMESPACE]}}}, ` + sets)
+		d.comesTo(ctx, p, hibernator.PhaseHibernated, 40*time.Second)
+		Consistently(func() map[string]any { return d.snapshot(ctx) }).WithTimeout(3*time.Second).Should(Equal(asleep), "what sleeps sleeps as it was put to sleep, and what is new wakes nothing")
+		edit(sets) // alone: what sleeps is taken out, which is woken before the new one sleeps
+		Eventually(func(g Gomega) {
+			now := d.get(ctx, p)
+			g.Expect(now.Status.Phase).To(Equal(hibernator.PhaseHibernated))
+			g.Expect(now.Status.Executions).To(ConsistOf(HaveField("Target", "sets")))
+		}).WithTimeout(time.Minute).WithPolling(glances(p)).Should(Succeed())
+		for what, was := range d.before {
+			if !strings.Contains(what, "StatefulSet") {
+				Expect(d.snapshot(ctx)).To(HaveKeyWithValue(what, was))
+			}
+		}
+		d.wants(ctx, p, hibernator.OverrideAwake)
+		d.comesTo(ctx, p, hibernator.PhaseActive, time.Minute)
+		Expect(d.snapshot(ctx)).To(Equal(d.before))
+		d.nothingLeft(ctx, p)
 	})
 
 	It("puts the first of 10,000 targets to sleep and wakes them", func(ctx SpecContext) {

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	twins "github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
+	hibernator "github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/twin"
 	"github.com/labkeeper/labkeeper/test/env"
 )
@@ -649,6 +650,45 @@ var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 		s.ready(ctx, "other")
 		Eventually(func() bool { return behind("other", "db") }).Should(BeTrue())
 		s.says(ctx, "other", twins.ConditionWarnings, metav1.ConditionTrue, twin.WarnPeerDiscovery, "headless Service db")
+	})
+
+	It("goes on while a HibernatePlan has its source sleep, says so, and has both be as they were", func(ctx SpecContext) {
+		startRunners(ctx, nil)
+		s := newShop(ctx, web, webNeighbours, db)
+		s.create(ctx, faster)
+		s.create(ctx, otherDB)
+		s.create(ctx, strings.NewReplacer("name: faster", "name: apart", "{template: {", "{template: {metadata: {labels: {app: apart}}, ").Replace(faster)+"  allowLabelOverride: true\n")
+		for _, name := range []string{"faster", "other", "apart"} {
+			s.settled(ctx, name)
+		}
+		d := &dormitory{lab: hub, namespace: s.namespace, cluster: hub}
+		d.before = d.snapshot(ctx)
+		p := d.plan(ctx, single)
+		d.wants(ctx, p, hibernator.OverrideHibernated)
+		d.comesTo(ctx, p, hibernator.PhaseHibernated, 40*time.Second)
+		for _, name := range []string{"faster", "other", "apart"} {
+			s.says(ctx, name, twins.ConditionSourceFound, metav1.ConditionTrue, twins.ReasonSourceFound, "has no replicas, as one that sleeps")
+			e := s.says(ctx, name, twins.ConditionReady, metav1.ConditionTrue, twin.ReasonReady)
+			Expect(e.Status.ReadyReplicas).To(Equal(int32(1)))
+		}
+		asleep := d.snapshot(ctx)
+		for what, was := range d.before {
+			if sleeps := strings.HasSuffix(what, " web") && strings.Contains(what, "Deployment") || strings.HasSuffix(what, " db"); !sleeps {
+				Expect(asleep).To(HaveKeyWithValue(what, was))
+			}
+		}
+		Consistently(func() map[string]any { return d.snapshot(ctx) }).WithTimeout(3 * time.Second).Should(Equal(asleep))
+
+		d.wants(ctx, p, hibernator.OverrideAwake)
+		now := d.comesTo(ctx, p, hibernator.PhaseActive, 40*time.Second)
+		Expect(meta.IsStatusConditionFalse(now.Status.Conditions, hibernator.ConditionDegraded)).To(BeTrue())
+		for _, name := range []string{"faster", "other", "apart"} {
+			s.settled(ctx, name)
+			Eventually(func() string {
+				return meta.FindStatusCondition(s.get(ctx, name).Status.Conditions, twins.ConditionSourceFound).Message
+			}).ShouldNot(ContainSubstring("sleeps"))
+		}
+		Expect(d.snapshot(ctx)).To(Equal(d.before))
 	})
 
 	It("shows what it would do, and ends in its time", func(ctx SpecContext) {
