@@ -23,6 +23,7 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -319,6 +320,8 @@ type executioner struct {
 	left int
 	// last is what it was killed after.
 	last string
+	// instead of being killed a runner suffers this; nil is that it is.
+	instead func() error
 }
 
 // before is how runners are to reach a cluster.
@@ -353,20 +356,30 @@ func (e *executioner) meets(_ *corev1.Pod, process *os.Process) {
 }
 
 // aims has the next runner be killed after so many writes.
-func (e *executioner) aims(writes int) {
+func (e *executioner) aims(writes int) { e.strikes(writes, nil) }
+
+// strikes has the next runner suffer something after so many writes; nil is to be killed.
+func (e *executioner) strikes(writes int, instead func() error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.victim, e.left, e.last = nil, writes, ""
+	e.victim, e.left, e.last, e.instead = nil, writes, "", instead
 }
 
 // done takes in a write. It kills at once, so that nothing of it is answered.
 func (e *executioner) done(write *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.left--; e.left == 0 {
-		if e.victim.Kill() == nil { // or it has ended before
-			e.last = write.Method + " " + write.URL.Path
-		}
+	if e.left--; e.left != 0 {
+		return
+	}
+	strike := e.victim.Kill
+	if e.instead != nil {
+		strike = e.instead
+	}
+	if strike() == nil { // or it has ended before
+		e.last = write.Method + " " + write.URL.Path
+	}
+	if e.instead == nil {
 		time.Sleep(20 * time.Millisecond)
 	}
 }
@@ -429,6 +442,34 @@ func (d *dormitory) survives(ctx context.Context, p *hibernator.HibernatePlan, e
 	Expect(d.snapshot(ctx)).To(Equal(d.before))
 	d.nothingLeft(ctx, p)
 	return kills
+}
+
+// takesAway deletes what gives the runner of the only target of a plan a right, and waits until the server knows that.
+func (d *dormitory) takesAway(ctx context.Context, p *hibernator.HibernatePlan, what client.Object, right authorizationv1.ResourceAttributes) error {
+	now := &hibernator.HibernatePlan{}
+	if err := d.client.Get(ctx, client.ObjectKeyFromObject(p), now); err != nil {
+		return err
+	}
+	if right.Resource == "configmaps" {
+		_, right.Name, _ = strings.Cut(now.Status.Executions[0].RestoreConfigMapRef, "/")
+	}
+	user := "system:serviceaccount:" + strings.Replace(now.Status.Executions[0].JobRef, "/", ":", 1)
+	may := func() (bool, error) {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: user, ResourceAttributes: &right}}
+		err := d.client.Create(ctx, review)
+		return review.Status.Allowed, err
+	}
+	if allowed, err := may(); err != nil || !allowed {
+		return fmt.Errorf("%s may %s %s from the beginning: %t, %v", user, right.Verb, right.Resource, allowed, err)
+	}
+	if err := d.client.DeleteAllOf(ctx, what, client.InNamespace(right.Namespace), client.MatchingLabels{hibernator.LabelUID: string(p.UID)}); err != nil {
+		return err
+	}
+	for {
+		if allowed, err := may(); err != nil || !allowed {
+			return err
+		}
+	}
 }
 
 var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
@@ -536,6 +577,40 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		kills := d.survives(ctx, p, executioner)
 		GinkgoWriter.Printf("%d workloads, %d runners killed, each after another write, and tried again by themselves: all as before after %s\n",
 			len(d.before), kills, time.Since(from).Round(time.Second))
+	})
+
+	It("tries again what has lost its rights in the middle", func(ctx SpecContext) {
+		executioner := &executioner{}
+		startRunnersBehind(ctx, executioner.before(hub), executioner.meets)
+		d := newDormitory(ctx)
+		d.fill(ctx, 5)
+		p := d.plan(ctx, strings.Replace(single, "NAMESPACE", d.namespace, 1))
+		d.comesTo(ctx, p, hibernator.PhaseActive, 10*time.Second)
+		inTarget := authorizationv1.ResourceAttributes{Namespace: d.namespace, Verb: "update", Group: "apps", Resource: "deployments", Subresource: "scale"}
+		ofPoint := authorizationv1.ResourceAttributes{Namespace: managerNamespace, Verb: "update", Resource: "configmaps"}
+		for _, act := range []struct {
+			state hibernator.OverrideState
+			phase hibernator.Phase
+			gone  client.Object
+			right authorizationv1.ResourceAttributes
+		}{
+			{hibernator.OverrideHibernated, hibernator.PhaseHibernated, &rbacv1.RoleBinding{}, inTarget},
+			{hibernator.OverrideAwake, hibernator.PhaseActive, &rbacv1.Role{}, ofPoint},
+			{hibernator.OverrideHibernated, hibernator.PhaseHibernated, &rbacv1.RoleBinding{}, ofPoint},
+			{hibernator.OverrideAwake, hibernator.PhaseActive, &rbacv1.RoleBinding{}, inTarget},
+		} {
+			// Some is done by then, and some is not.
+			executioner.strikes(3, func() error { return d.takesAway(ctx, p, act.gone, act.right) })
+			d.wants(ctx, p, act.state)
+			what := fmt.Sprintf("%s without its %T in %s", act.state, act.gone, act.right.Namespace)
+			d.hurry(ctx, p, act.phase)
+			Expect(executioner.hit()).NotTo(BeEmpty(), what)
+			Expect(d.get(ctx, p).Status.Executions).To(HaveExactElements(And(
+				HaveField("Attempts", BeEquivalentTo(2)), HaveField("State", hibernator.ExecutionCompleted), HaveField("Left", BeZero()),
+			)), what)
+		}
+		Expect(d.snapshot(ctx)).To(Equal(d.before))
+		d.nothingLeft(ctx, p)
 	})
 
 	It("wakes what sleeps before it goes, and by the restore points of one that was left", func(ctx SpecContext) {
