@@ -118,7 +118,8 @@ func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 		s.Message = conditions.Said(ready)
 	}
 	if s.Message != "" && !s.Failed && claim.GetDeletionTimestamp() == nil { // it waits for its composite, and that for what it is made of, which alone says why
-		s.Message += fmt.Sprintf("; see crossplane beta trace gkecluster %s -n %s", claim.GetName(), claim.GetNamespace())
+		// (It cuts what the cloud says unless it may be wide.)
+		s.Message += fmt.Sprintf("; see crossplane beta trace gkecluster %s -n %s -o wide", claim.GetName(), claim.GetNamespace())
 	}
 	if endpoint, _, _ := unstructured.NestedString(claim.Object, "status", "endpoint"); len(endpoint) <= longestAddress && address.MatchString(endpoint) {
 		s.Endpoint = endpoint

@@ -88,7 +88,7 @@ status:
   - {type: Ready, status: "False", reason: Waiting, message: Composite resource claim is waiting for composite resource to become Ready, lastTransitionTime: "2026-03-01T12:00:00Z"}
 `, ClaimState{
 			Composite: "tutorial-app-abcdefgh-x7k2p",
-			Message:   "Waiting: Composite resource claim is waiting for composite resource to become Ready; see crossplane beta trace gkecluster tutorial-app-abcdefgh -n lab",
+			Message:   "Waiting: Composite resource claim is waiting for composite resource to become Ready; see crossplane beta trace gkecluster tutorial-app-abcdefgh -n lab -o wide",
 		}},
 		"note 08: ready": {ref + `
 status:
@@ -129,7 +129,7 @@ status:
   conditions:
   - {type: Synced, status: Unknown, reason: Paused, lastTransitionTime: "2026-03-01T12:00:00Z"}
   - {type: Ready, status: Unknown, reason: "", message: no word yet, lastTransitionTime: "2026-03-01T12:00:00Z"}
-`, ClaimState{Message: "no word yet; see crossplane beta trace gkecluster tutorial-app-abcdefgh -n lab"}},
+`, ClaimState{Message: "no word yet; see crossplane beta trace gkecluster tutorial-app-abcdefgh -n lab -o wide"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
