@@ -54,6 +54,7 @@ dir=$(mkdir -p "$crds-v1" && cd "$crds-v1" && pwd)
 copy crossplane github.com/crossplane/crossplane v1.20.0 cluster/crds
 dir=$(mkdir -p "$crds-whole" && cd "$crds-whole" && pwd)
 copy argo-workflows github.com/argoproj/argo-workflows/v4 v4.0.5 manifests/base/crds/full
+copy provider-gcp github.com/upbound/provider-gcp v1.14.0 package/crds gcp.upbound.io_providerconfigs
 copy provider-gcp-container github.com/upbound/provider-gcp v1.14.0 package/crds container.gcp.upbound.io
 copy provider-gcp-compute github.com/upbound/provider-gcp v1.14.0 package/crds compute.gcp.upbound.io
 dir=$(mkdir -p "$crds-charts" && cd "$crds-charts" && pwd)

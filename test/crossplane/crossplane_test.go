@@ -231,15 +231,15 @@ func TestComposite(t *testing.T) {
 	kind := crossplane.GKEClusterGVK
 	s := v.schema(t)
 	delete(s.Properties, "metadata") // Crossplane takes the maximal length of the name from there
-	schemas := definitions(t, definition(kind.Group, kind.Version, kind.Kind, true, s))
+	schemas := load(t, definition(kind.Group, kind.Version, kind.Kind, true, s))
 	cluster := crossplane.GKECluster{Namespace: "lab", Name: "x", Zone: "us-central1-a", NodeCount: 1, MachineType: "e2-medium", DiskSizeGb: 50}
 	if err := schemas.Validate(cluster.Claim()); err != nil {
 		t.Error(err)
 	}
 }
 
-// definitions loads schemas that are made here.
-func definitions(t *testing.T, all ...apiextensionsv1.CustomResourceDefinition) *crds.Schemas {
+// load loads schemas that are made here.
+func load(t *testing.T, all ...apiextensionsv1.CustomResourceDefinition) *crds.Schemas {
 	t.Helper()
 	dir := t.TempDir()
 	for _, crd := range all {
@@ -326,7 +326,7 @@ func TestInputOfPatchAndTransform(t *testing.T) {
 	path := filepath.Join(root, "bin/crds-v1/crossplane/apiextensions.crossplane.io_compositions.yaml")
 	convert(t, documents(t, path)[0].Object, &crd)
 	spec := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	schemas := definitions(t, definition("pt.fn.crossplane.io", "v1beta1", "Resources", false, apiextensionsv1.JSONSchemaProps{
+	schemas := load(t, definition("pt.fn.crossplane.io", "v1beta1", "Resources", false, apiextensionsv1.JSONSchemaProps{
 		Properties: map[string]apiextensionsv1.JSONSchemaProps{
 			"patchSets": spec.Properties["patchSets"],
 			"resources": spec.Properties["resources"],
@@ -375,26 +375,27 @@ func (v variant) gcp(t *testing.T) *crds.Schemas {
 			"status": object(nil, map[string]apiextensionsv1.JSONSchemaProps{"atProvider": k.AtProvider}),
 		})))
 	}
-	return definitions(t, all...)
+	return load(t, all...)
 }
 
-// schemas are what resources are held against: ours, and the provider's own, which there are of cluster-scoped resources.
+// schemas are what resources are held against: ours, and the provider's.
 func (v variant) schemas(t *testing.T) map[string]*crds.Schemas {
 	t.Helper()
-	all := map[string]*crds.Schemas{"gcp.yaml": v.gcp(t)}
-	if v.namespaced {
-		return all
-	}
-	whole := filepath.Join(root, "bin/crds-whole")
-	theirs, err := crds.Load(
-		filepath.Join(whole, "provider-gcp-compute/compute.gcp.upbound.io_networks.yaml"), filepath.Join(whole, "provider-gcp-compute/compute.gcp.upbound.io_subnetworks.yaml"),
-		filepath.Join(whole, "provider-gcp-container/container.gcp.upbound.io_clusters.yaml"), filepath.Join(whole, "provider-gcp-container/container.gcp.upbound.io_nodepools.yaml"),
-	)
+	return map[string]*crds.Schemas{"gcp.yaml": v.gcp(t), "the provider": v.provider(t)}
+}
+
+// provider are the definitions of the provider itself, or for namespaced resources what is made of those.
+func (v variant) provider(t *testing.T) *crds.Schemas {
+	t.Helper()
+	all, err := Provider{v.namespaced}.Definitions(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	all["the provider"] = theirs
-	return all
+	definitions := make([]apiextensionsv1.CustomResourceDefinition, len(all))
+	for i, u := range all {
+		convert(t, u.Object, &definitions[i])
+	}
+	return load(t, definitions...)
 }
 
 // composite is what the manager's claim becomes, with the longest name.
@@ -485,6 +486,51 @@ func TestNote27And28Render(t *testing.T) {
 	})
 }
 
+// TestDefinitions: the provider refuses of each variant what belongs to the other.
+func TestDefinitions(t *testing.T) {
+	set := func(value any, path ...string) func(*unstructured.Unstructured) error {
+		return func(u *unstructured.Unstructured) error { return unstructured.SetNestedField(u.Object, value, path...) }
+	}
+	tests := map[string]struct {
+		change           func(*unstructured.Unstructured) error
+		claim, composite bool // it is taken
+	}{
+		"as composed":                    {func(*unstructured.Unstructured) error { return nil }, true, true},
+		"another version":                {set("container.gcp.m.upbound.io/v1beta2", "apiVersion"), false, false},
+		"a deletion policy":              {set("Delete", "spec", "deletionPolicy"), true, false},
+		"details for a store":            {set("x", "spec", "publishConnectionDetailsTo", "name"), true, false},
+		"a Secret in another namespace":  {set("x", "spec", "writeConnectionSecretToRef", "namespace"), true, false},
+		"a configuration of no kind":     {set(map[string]any{"name": "default"}, "spec", "providerConfigRef"), true, false},
+		"a configuration of a kind":      {set("ProviderConfig", "spec", "providerConfigRef", "kind"), false, true},
+		"what another namespace has":     {set("x", "spec", "forProvider", "networkSelector", "namespace"), false, true},
+		"what another has by its name":   {set(map[string]any{"name": "x", "namespace": "x"}, "spec", "forProvider", "subnetworkRef"), false, true},
+		"what another has, further down": {set(map[string]any{"namespace": "x"}, "spec", "forProvider", "nodeConfig", "serviceAccountSelector"), false, true},
+		"a field that there is not":      {set("x", "spec", "forProvider", "zone"), false, false},
+	}
+	each(t, func(t *testing.T, v variant) {
+		provider := v.provider(t)
+		for name, test := range tests {
+			t.Run(name, func(t *testing.T) {
+				got, err := render(v.input(t), v.composite(false), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cluster := v.complete(got.composed["cluster"])
+				if err := test.change(cluster); err != nil {
+					t.Fatal(err)
+				}
+				want := test.claim
+				if v.namespaced {
+					want = test.composite
+				}
+				if err := provider.Validate(cluster); (err == nil) != want {
+					t.Errorf("it is taken: %t (%v)", err == nil, err)
+				}
+			})
+		}
+	})
+}
+
 // TestStatus: what is observed of the cluster is what the manager reads.
 func TestStatus(t *testing.T) {
 	each(t, func(t *testing.T, v variant) {
@@ -538,6 +584,9 @@ func TestProviderConfig(t *testing.T) {
 		}
 		if got := all[0].GroupVersionKind().Group; got != v.api {
 			t.Errorf("it is of %s, the resources are of %s", got, v.api)
+		}
+		if err := v.provider(t).Validate(all[0]); err != nil {
+			t.Error(err)
 		}
 		if project, _, _ := unstructured.NestedString(all[0].Object, "spec", "projectID"); project != "PROJECT_ID" {
 			t.Errorf("its project is %q", project)

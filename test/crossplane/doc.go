@@ -6,8 +6,9 @@
 // definitions, of v1.20 and v2, which `make k8s` copies; the input of function-patch-and-transform,
 // by the schema of spec.resources in Crossplane v1.20, which the Function took over; and gcp.yaml,
 // the fields of provider-gcp's resources that the compositions use, written from the provider's API
-// types, and for those of claims the provider's own definitions. Those of namespaced resources are not to be had
-// as a Go module. With Crossplane and the Functions themselves clusters are composed by `make test-crossplane`.
+// types, and the provider's own definitions; those of namespaced resources are made of the others' ([Provider]), because
+// version 2 of the provider is not to be had as a Go module. With Crossplane and the Functions themselves clusters are
+// composed by `make test-crossplane`, in both ways.
 //
 // [render] does what function-patch-and-transform does with the patches that are in use, and refuses
 // all others. It is written from the Function's documentation and source and is not the Function; what it
