@@ -58,6 +58,7 @@ for name; do
 		ldflags=
 		build function-patch-and-transform patch-and-transform github.com/crossplane-contrib/function-patch-and-transform
 		build function-auto-ready crossplane github.com/crossplane/function-auto-ready
+		build crossplane-trace crossplane ./trace
 		;;
 	keda)
 		ldflags="-X github.com/kedacore/keda/v2/version.Version=$(pinned keda github.com/kedacore/keda/v2)"
