@@ -86,7 +86,7 @@ type Target interface {
 	WakeUp(ctx context.Context, resource restore.Resource) (Ending, error)
 	// Settled says whether a resource has come to where the operation takes it, by itself: pods are gone, or ready. What
 	// is still missing is in words; empty is nothing. When the time for it is over (late), what was not there before
-	// it was put to sleep is not missing: it may never come.
+	// it was put to sleep is not missing: it may never come. Errors: *WokenError.
 	Settled(ctx context.Context, resource restore.Resource, late bool) (missing string, err error)
 	// Await is how long Settled may take; 0 is not at all, then it is not asked.
 	Await() time.Duration
@@ -179,6 +179,17 @@ func PutToSleep(ctx context.Context, target Target, point *restore.Point, key st
 		}
 	}
 }
+
+// WokenError is what Settled says of a resource that somebody wakes as soon as it is put to sleep: it is of no use to wait.
+type WokenError struct {
+	// Problem is what it is now.
+	Problem string
+	// Cause is who has woken it, and what to do about that; the same for all resources that he has.
+	Cause string
+}
+
+// Error says so.
+func (e *WokenError) Error() string { return e.Problem + ", " + e.Cause }
 
 // Ending is what became of a resource that was to be woken.
 type Ending struct {

@@ -83,7 +83,7 @@ const (
 	// maxResult is how long a Result may be as JSON, in bytes: a termination message is cut there.
 	maxResult = 4096
 	// maxMessage, maxTold and maxLeft bound what is in it: bytes of the message, and bytes and number of lines in lists.
-	maxMessage, maxTold, maxLeft = 1024, 160, 20
+	maxMessage, maxTold, maxLeft = 1024, 240, 20
 )
 
 // Encode writes the result: JSON of at most 4 KiB, cut where it would be longer.

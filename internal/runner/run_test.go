@@ -701,6 +701,21 @@ func TestNotSettled(t *testing.T) {
 	}
 }
 
+// What somebody wakes as soon as it sleeps is told of when nothing else is waited for, and what to do about that before what it is about.
+func TestDoesNotStayAsleep(t *testing.T) {
+	w := newWorld(t)
+	w.await, w.lag, w.heals = time.Hour, 2, map[string]string{"db": "because of its keeper", "web": "because of its keeper"}
+	r := w.run(shutdown, "", 0)
+	if want := "2 resources do not stay asleep, because of its keeper: db: it is awake again; web: it is awake again"; r.Completed || r.Reason != ReasonNotSettled || r.Message != want {
+		t.Errorf("the result is %+v, want message %s", r, want)
+	}
+	if n := len(w.keys("Settled")); n > 6*4 {
+		t.Errorf("it was asked %d times", n)
+	}
+	w.heals = nil
+	w.mustComplete(wakeUp)
+}
+
 func TestDeadline(t *testing.T) {
 	w := newWorld(t)
 	w.fence = "e"

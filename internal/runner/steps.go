@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/restore"
 )
 
@@ -80,15 +82,17 @@ func (r *run) settle(resources []restore.Resource) error {
 	}
 	end := r.deps.Clock.Now().Add(await)
 	for pause := time.Second; ; pause = min(pause*3/2, 15*time.Second) {
-		var missing []string
+		var missing, causes []string
 		left := end.Sub(r.deps.Clock.Now())
-		if resources, missing = r.unsettled(resources, left <= 0); len(resources) == 0 {
+		if resources, missing, causes = r.unsettled(resources, left <= 0); len(resources) == 0 {
 			return nil
 		}
 		why := stopped(r.stop)
 		switch {
 		case errors.Is(why, errInterrupted):
 			return fmt.Errorf("%w: waiting for %d resources%s", why, len(resources), about(missing))
+		case len(causes) == len(resources): // nothing else is waited for
+			return failure(ReasonNotSettled, "%d resources do not stay asleep, %s%s", len(resources), list(slices.Compact(slices.Sorted(slices.Values(causes)))), about(missing))
 		case why != nil || left <= 0:
 			return failure(ReasonNotSettled, "waiting for %d resources%s", len(resources), about(missing))
 		}
@@ -97,14 +101,17 @@ func (r *run) settle(resources []restore.Resource) error {
 	}
 }
 
-// unsettled are those of the resources that are not yet where they should be, or that there was no time to look at, and
-// what is missing.
-func (r *run) unsettled(resources []restore.Resource, late bool) (left []restore.Resource, missing []string) {
+// unsettled are those of the resources that are not yet where they should be, or that there was no time to look at, what is missing,
+// and what has woken those for which it is of no use to wait.
+func (r *run) unsettled(resources []restore.Resource, late bool) (left []restore.Resource, missing, causes []string) {
 	for i, resource := range resources {
 		if stopped(r.stop) != nil {
-			return append(left, resources[i:]...), missing
+			return append(left, resources[i:]...), missing, causes
 		}
 		problem, err := r.target.Settled(r.work, resource, late)
+		if woken, is := errors.AsType[*executor.WokenError](err); is {
+			problem, err, causes = woken.Problem, nil, append(causes, woken.Cause)
+		}
 		if err != nil {
 			problem = err.Error()
 		}
@@ -112,5 +119,5 @@ func (r *run) unsettled(resources []restore.Resource, late bool) (left []restore
 			left, missing = append(left, resource), append(missing, resource.Key+": "+problem)
 		}
 	}
-	return left, missing
+	return left, missing, causes
 }

@@ -56,6 +56,8 @@ type world struct {
 	// lag is how often each resource is asked before it has settled; but one that never had, when the time is over.
 	lag   int
 	never string
+	// heals are resources that somebody wakes when they have settled, and why.
+	heals map[string]string
 	asked map[string]int
 	await time.Duration
 	// broken are resources that cannot be changed.
@@ -248,6 +250,10 @@ func (w *world) Settled(_ context.Context, r restore.Resource, late bool) (missi
 		}
 		if w.asked[r.Key]++; w.asked[r.Key] <= w.lag && (!late || r.Key != w.never) {
 			missing = "it has not come to rest"
+			return nil
+		}
+		if cause := w.heals[r.Key]; cause != "" {
+			return &executor.WokenError{Problem: "it is awake again", Cause: cause}
 		}
 		return nil
 	})

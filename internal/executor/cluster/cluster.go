@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	// FieldManager is who writes.
-	FieldManager = "labkeeper-runner"
+	// Sleeps is who puts to sleep, and Wakes who brings back, as managedFields tell it. What ignores the fields of the former, as Argo CD
+	// can be told to, leaves alone what sleeps; of what is awake it ignores nothing.
+	Sleeps, Wakes = "labkeeper-runner", "labkeeper-wake-up"
 	// PageSize is how many objects are listed at a time.
 	PageSize = 500
 )
@@ -53,7 +54,7 @@ func List(ctx context.Context, of dynamic.ResourceInterface, options metav1.List
 }
 
 // Patch sends changes, a merge patch, if the object is still as it was read. It returns what the server has then.
-func Patch(ctx context.Context, in dynamic.ResourceInterface, read *unstructured.Unstructured, changes map[string]any) (*unstructured.Unstructured, error) {
+func Patch(ctx context.Context, in dynamic.ResourceInterface, read *unstructured.Unstructured, changes map[string]any, manager string) (*unstructured.Unstructured, error) {
 	metadata, _ := changes["metadata"].(map[string]any)
 	if metadata == nil {
 		metadata = map[string]any{}
@@ -64,13 +65,22 @@ func Patch(ctx context.Context, in dynamic.ResourceInterface, read *unstructured
 	if err != nil {
 		return nil, fmt.Errorf("encoding: %w", err)
 	}
-	return in.Patch(ctx, read.GetName(), types.MergePatchType, raw, metav1.PatchOptions{FieldManager: FieldManager})
+	return in.Patch(ctx, read.GetName(), types.MergePatchType, raw, metav1.PatchOptions{FieldManager: manager})
 }
 
 // Scale sets spec.replicas by subresource scale, if the object is still as it was read: itself, or its Scale. It returns what the
 // server has then.
-func Scale(ctx context.Context, in dynamic.ResourceInterface, read *unstructured.Unstructured, replicas int64) (int64, error) {
-	scale := &unstructured.Unstructured{Object: map[string]any{
+func Scale(ctx context.Context, in dynamic.ResourceInterface, read *unstructured.Unstructured, replicas int64, manager string) (int64, error) {
+	scaled, err := in.Update(ctx, scaleOf(read, replicas), metav1.UpdateOptions{FieldManager: manager}, "scale")
+	if err != nil {
+		return 0, err
+	}
+	replicas, _, _ = unstructured.NestedInt64(scaled.Object, "spec", "replicas") // 0 is left out
+	return replicas, nil
+}
+
+func scaleOf(read *unstructured.Unstructured, replicas int64) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "autoscaling/v1",
 		"kind":       "Scale",
 		"metadata": map[string]any{
@@ -78,11 +88,21 @@ func Scale(ctx context.Context, in dynamic.ResourceInterface, read *unstructured
 		},
 		"spec": map[string]any{"replicas": replicas},
 	}}
-	scaled, err := in.Update(ctx, scale, metav1.UpdateOptions{FieldManager: FieldManager}, "scale")
+}
+
+// ScaleToZero is Scale to 0, by server-side apply: after an update nobody has written a 0, because subresource scale leaves it out of
+// what is compared. What is written next is an update, which takes the field from who has applied it, so that nothing is taken back.
+// Who may only update does that.
+func ScaleToZero(ctx context.Context, in dynamic.ResourceInterface, read *unstructured.Unstructured, manager string) (int64, error) {
+	scale := scaleOf(read, 0)
+	scaled, err := in.Apply(ctx, read.GetName(), scale, metav1.ApplyOptions{FieldManager: manager, Force: true}, "scale")
+	if apierrors.IsForbidden(err) {
+		return Scale(ctx, in, read, 0, manager)
+	}
 	if err != nil {
 		return 0, err
 	}
-	replicas, _, _ = unstructured.NestedInt64(scaled.Object, "spec", "replicas") // 0 is left out
+	replicas, _, _ := unstructured.NestedInt64(scaled.Object, "spec", "replicas")
 	return replicas, nil
 }
 

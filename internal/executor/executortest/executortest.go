@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -184,6 +185,9 @@ func (r *Runner) missing(t testing.TB, operation dispatch.Operation, late bool) 
 	var all []string
 	for _, resource := range r.Point.Resources {
 		missing, err := target.Settled(t.Context(), resource, late)
+		if woken, is := errors.AsType[*executor.WokenError](err); is {
+			missing, err = woken.Error(), nil
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

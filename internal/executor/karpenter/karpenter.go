@@ -276,7 +276,7 @@ func (t *target) limit(ctx context.Context, captured executor.Captured, before s
 		if keeps = frozen(before) || frozen(found) && !isAsleep(found); !keeps && !isAsleep(found) {
 			limits := map[string]any{"spec": map[string]any{"limits": map[string]any{"cpu": asleep}}}
 			captured.Fresh = false
-			if pool, err = cluster.Patch(ctx, t.client.Resource(nodePools), pool, limits); err != nil {
+			if pool, err = cluster.Patch(ctx, t.client.Resource(nodePools), pool, limits, cluster.Sleeps); err != nil {
 				return err
 			}
 		}
@@ -336,7 +336,7 @@ func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executo
 		if changes, note = wake(pool, before); changes == nil {
 			return nil
 		}
-		woken, err := cluster.Patch(ctx, t.client.Resource(nodePools), pool, map[string]any{"spec": changes})
+		woken, err := cluster.Patch(ctx, t.client.Resource(nodePools), pool, map[string]any{"spec": changes}, cluster.Wakes)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package workloadscaler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,12 +57,19 @@ func (t *target) read(ctx context.Context, p part) (live, error) {
 
 // write gives the field of a part a value, which is what the server then says that it is.
 func (t *target) write(ctx context.Context, p part, l live, value any, changes map[string]any) (any, error) {
-	k := p.of()
-	in := t.client.Resource(k.gvr).Namespace(p.Namespace)
-	if n, ok := value.(int64); ok && k.scaled {
-		return cluster.Scale(ctx, in, l.at, n)
+	k, manager := p.of(), cluster.Wakes
+	if value == k.field.asleep {
+		manager = cluster.Sleeps
 	}
-	patched, err := cluster.Patch(ctx, in, l.object, changes)
+	in := t.client.Resource(k.gvr).Namespace(p.Namespace)
+	n, scaled := value.(int64)
+	switch scaled = scaled && k.scaled; {
+	case scaled && n == 0 && k.gvr.Group == apps.Group:
+		return cluster.ScaleToZero(ctx, in, l.at, manager)
+	case scaled && (n != 0 || k.foreign): // a Rollout is patched to 0, or nobody would have written that
+		return cluster.Scale(ctx, in, l.at, n, manager)
+	}
+	patched, err := cluster.Patch(ctx, in, l.object, changes, manager)
 	if err != nil {
 		return nil, err
 	}
@@ -233,7 +241,8 @@ func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executo
 	if t.outside(before.part) {
 		return executor.Ending{State: restore.Left, Note: "its namespace is gone, or going"}, nil
 	}
-	if err := t.hold(ctx, before, slept); err != nil {
+	found, err := t.hold(ctx, before, slept)
+	if err != nil {
 		return executor.Ending{}, err
 	}
 	var asleep *part
@@ -245,7 +254,7 @@ func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executo
 	if err != nil {
 		return executor.Ending{}, err
 	}
-	if note != "" {
+	if note = cmp.Or(note, awake(before.part, asleep, found)); note != "" {
 		notes = append(notes, note)
 	}
 	for _, scaler := range slices.Backward(before.Autoscalers) {
@@ -272,11 +281,11 @@ func held(before *state) []any {
 }
 
 // hold lets KEDA keep the replicas that the workload is about to have again: for as long as it was told to keep 0, it
-// would take them.
-func (t *target) hold(ctx context.Context, before, slept *state) error {
+// would take them. It returns the workload as it was before that.
+func (t *target) hold(ctx context.Context, before, slept *state) (live, error) {
 	now, err := t.read(ctx, before.part)
 	if err != nil || !now.there() || !before.of().field.isAsleep(now.value) {
-		return err
+		return now, err
 	}
 	for _, scaler := range before.Autoscalers {
 		k := scaler.of()
@@ -286,11 +295,11 @@ func (t *target) hold(ctx context.Context, before, slept *state) error {
 			}
 			was := slept.autoscaler(scaler.key())
 			if err := t.change(ctx, scaler, value, func(now any) bool { return isLeft(scaler, was, now) && !equal(encode(now), scaler.Value) }); err != nil {
-				return fmt.Errorf("readying %s to wake: %w", scaler, err)
+				return now, fmt.Errorf("readying %s to wake: %w", scaler, err)
 			}
 		}
 	}
-	return nil
+	return now, nil
 }
 
 // change gives the field of a part a value where it may be.
@@ -337,7 +346,7 @@ func (t *target) wake(ctx context.Context, p part, slept *part, onTheWay ...any)
 			note = ""
 			return nil
 		case !isLeft(p, slept, now.value) && !slices.Contains(onTheWay, now.value):
-			note = fmt.Sprintf("somebody has changed it while it was asleep: %s is %s%s", strings.Join(p.of().field.path, "."), said(now.value), keeper(now.object))
+			note = fmt.Sprintf("somebody has changed it while it was asleep: %s is %s%s", strings.Join(p.of().field.path, "."), said(now.value), by(p, now).note())
 			return t.release(ctx, p, now)
 		}
 		note = ""

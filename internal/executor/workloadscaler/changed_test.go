@@ -20,8 +20,10 @@ import (
 const (
 	tracked = `"metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "storefront:apps/Deployment:shop/web"}}`
 	byHelm  = `"metadata": {"labels": {"app.kubernetes.io/instance": "storefront"}}`
-	argoCD  = "; Argo CD manages it, by Application storefront: let that ignore the difference, or turn its self-heal off"
+	argoCD  = ", by argocd-controller of Application storefront; let that ignore what labkeeper-runner writes, with RespectIgnoreDifferences=true"
 	scaled5 = "Deployment.apps/NS/web Left: somebody has changed it while it was asleep: spec.replicas is 5"
+	awoken3 = "Deployment.apps/NS/web Left: it was awake already: spec.replicas is 3"
+	someone = ", by workloadscaler.test"
 )
 
 // TestChangedMeanwhile is what becomes of a Deployment of 3 and its ScaledObject that somebody changes while they are
@@ -33,12 +35,23 @@ func TestChangedMeanwhile(t *testing.T) {
 		// replicas and pause in the end; nothing where the object is gone.
 		replicas, pause string
 	}{
-		"nothing":           {func(*world) {}, "", "3", "<nil>"},
-		"another field":     {func(w *world) { w.patch("Deployment", "web", `{"spec": {"minReadySeconds": 7}}`) }, "", "3", "<nil>"},
-		"scaled":            {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 5}}`) }, scaled5, "5", "<nil>"},
-		"scaled as it was":  {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 3}}`) }, "", "3", "<nil>"},
-		"scaled by Argo CD": {func(w *world) { w.patch("Deployment", "web", `{`+tracked+`, "spec": {"replicas": 5}}`) }, scaled5 + argoCD, "5", "<nil>"},
-		"scaled by Helm":    {func(w *world) { w.patch("Deployment", "web", `{`+byHelm+`, "spec": {"replicas": 5}}`) }, scaled5, "5", "<nil>"},
+		"nothing":          {func(*world) {}, "", "3", "<nil>"},
+		"another field":    {func(w *world) { w.patch("Deployment", "web", `{"spec": {"minReadySeconds": 7}}`) }, "", "3", "<nil>"},
+		"scaled":           {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 5}}`) }, scaled5 + someone, "5", "<nil>"},
+		"scaled as it was": {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 3}}`) }, awoken3 + someone, "3", "<nil>"},
+		"scaled by Argo CD": {func(w *world) {
+			w.patchAs("argocd-controller", "Deployment", "web", `{`+tracked+`, "spec": {"replicas": 5}}`)
+		}, scaled5 + argoCD, "5", "<nil>"},
+		"healed by Argo CD": {func(w *world) {
+			w.patchAs("argocd-controller", "Deployment", "web", `{`+tracked+`, "spec": {"replicas": 3}}`)
+		}, awoken3 + argoCD, "3", "<nil>"},
+		"scaled by another": {func(w *world) { w.patch("Deployment", "web", `{`+tracked+`, "spec": {"replicas": 5}}`) }, scaled5 + someone, "5", "<nil>"},
+		"scaled by Helm":    {func(w *world) { w.patch("Deployment", "web", `{`+byHelm+`, "spec": {"replicas": 5}}`) }, scaled5 + someone, "5", "<nil>"},
+		"nobody says by whom": {func(w *world) {
+			w.patch("Deployment", "web", `{"metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "storefront:apps/Deployment:shop/web"}, "managedFields": [{}]}}`)
+			w.patch("Deployment", "web", `{"metadata": {"managedFields": [{}]}, "spec": {"replicas": 5}}`)
+			w.patch("Deployment", "web", `{"metadata": {"managedFields": [{}]}}`)
+		}, scaled5 + strings.Replace(argoCD, "argocd-controller", "Argo CD", 1), "5", "<nil>"},
 		"scaled by Argo CD by its label": {func(w *world) {
 			w.patchAs("argocd-controller", "Deployment", "web", `{`+byHelm+`, "spec": {"replicas": 5}}`)
 		}, scaled5 + argoCD, "5", "<nil>"},
@@ -47,12 +60,12 @@ func TestChangedMeanwhile(t *testing.T) {
 			w.remove("Deployment", "web")
 			w.apply(deployment("web", 0))
 		}, "Deployment.apps/NS/web Left: it was deleted and created again while it was asleep: spec.replicas was 3", "0", "<nil>"},
-		"paused elsewhere":    {func(w *world) { w.pause(`"7"`) }, "Deployment.apps/NS/web Left: ScaledObject NS/by-web: somebody has changed it while it was asleep: metadata.annotations.autoscaling.keda.sh/paused-replicas is \"7\"", "3", "7"},
+		"paused elsewhere":    {func(w *world) { w.pause(`"7"`) }, "Deployment.apps/NS/web Left: ScaledObject NS/by-web: somebody has changed it while it was asleep: metadata.annotations.autoscaling.keda.sh/paused-replicas is \"7\"" + someone, "3", "7"},
 		"not paused any more": {func(w *world) { w.pause(`null`) }, "", "3", "<nil>"},
 		"by hand, both": {func(w *world) {
 			w.pause(`null`)
 			w.patch("Deployment", "web", `{"spec": {"replicas": 5}}`)
-		}, scaled5, "5", "<nil>"},
+		}, scaled5 + someone, "5", "<nil>"},
 		"ScaledObject gone": {func(w *world) { w.remove("ScaledObject", "by-web") }, "Deployment.apps/NS/web Left: ScaledObject NS/by-web: it is gone", "3", ""},
 		"ScaledObject created again": {func(w *world) {
 			w.remove("ScaledObject", "by-web")
@@ -106,7 +119,7 @@ func TestAbsentStaysAbsent(t *testing.T) {
 	w.must(r.WakeUp(t.Context()))
 	w.expect("2", "Rollout", "plain", specReplicas...)
 	w.expect("false", "CronJob", "report", suspend.path...)
-	if left := r.Left(); !strings.Contains(left, "plain Left: somebody has changed it") || strings.Contains(left, "report") {
+	if left := r.Left(); !strings.Contains(left, "plain Left: somebody has changed it") || !strings.Contains(left, "report Left: it was awake already") {
 		t.Errorf("left:\n%s", left)
 	}
 }
@@ -464,12 +477,13 @@ func TestSelfHeal(t *testing.T) {
 	r := w.night(`{"includedGroups": ["Deployment", "CronJob"]}`)
 	w.must(r.Shutdown(t.Context()))
 	w.pause("null")
-	w.patch("Deployment", "web", `{`+tracked+`, "spec": {"replicas": 3}}`)
+	w.patchAs("argocd-controller", "Deployment", "web", `{`+tracked+`, "spec": {"replicas": 3}}`)
 	w.patch("CronJob", "report", `{"spec": {"suspend": false}}`)
 	missing := strings.ReplaceAll(r.Missing(t, dispatch.Shutdown), w.namespace, "NS")
-	if want := "CronJob.batch/NS/report: spec.suspend is false again\n" +
+	if want := "CronJob.batch/NS/report: spec.suspend is false again" + someone + "\n" +
 		"Deployment.apps/NS/queue: ScaledObject NS/by-web: metadata.annotations.autoscaling.keda.sh/paused-replicas is not set again\n" +
-		"Deployment.apps/NS/web: spec.replicas is 3 again" + argoCD; missing != want {
+		"Deployment.apps/NS/web: spec.replicas is 3 again, woken by argocd-controller of Application storefront, which needs ignoreDifferences " +
+		"with managedFieldsManagers: [labkeeper-runner], and RespectIgnoreDifferences=true"; missing != want {
 		t.Errorf("missing:\n%s\nwant:\n%s", missing, want)
 	}
 	w.must(r.Shutdown(t.Context()))
@@ -583,7 +597,7 @@ func TestOwnWritesAreNoChanges(t *testing.T) {
 	r := w.night(`{"includedGroups": ["CronJob", "Deployment"]}`)
 	lost := map[string]int{}
 	r.Config = executortest.Race(w.runner, func(request *http.Request) {
-		if request.Method == http.MethodPut && strings.HasSuffix(request.URL.Path, "/api/scale") {
+		if request.Method != http.MethodGet && strings.HasSuffix(request.URL.Path, "/api/scale") {
 			w.patch("Deployment", "api", `{"spec": {"replicas": 0}}`) // as KEDA does
 		}
 	})

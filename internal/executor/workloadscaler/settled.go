@@ -1,12 +1,11 @@
 package workloadscaler
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -33,6 +32,9 @@ func (t *target) Settled(ctx context.Context, resource restore.Resource, late bo
 		if woken, err := t.woken(ctx, before, now); err != nil || woken != "" {
 			return woken, err
 		}
+		if watched := t.watch(before, now); watched != "" && !late {
+			return watched, nil
+		}
 	}
 	switch {
 	case !before.of().scaled:
@@ -47,25 +49,23 @@ func (t *target) Settled(ctx context.Context, resource restore.Resource, late bo
 	return ready(now, had), nil
 }
 
-// woken says what of a workload is not asleep any more: itself, or an autoscaler, which would wake it.
+// woken says what of a workload is not asleep any more: itself, or an autoscaler, which would wake it. It is an error,
+// *executor.WokenError, where Argo CD has woken it.
 func (t *target) woken(ctx context.Context, before *state, now live) (string, error) {
-	again := func(p part, now live) string {
-		f := p.of().field
-		if !now.there() || f.isAsleep(now.value) {
-			return ""
-		}
-		return fmt.Sprintf("%s is %s again%s", strings.Join(f.path, "."), said(now.value), keeper(now.object))
-	}
-	if woken := again(before.part, now); woken != "" {
-		return woken, nil
+	if woken, err := again(before.part, now); err != nil || woken != "" {
+		return woken, err
 	}
 	for _, scaler := range before.Autoscalers {
 		now, err := t.read(ctx, scaler)
 		if err != nil {
 			return "", err
 		}
-		if woken := again(scaler, now); woken != "" {
-			return fmt.Sprintf("%s: %s", scaler, woken), nil
+		woken, err := again(scaler, now)
+		if told, is := errors.AsType[*executor.WokenError](err); is {
+			told.Problem = fmt.Sprintf("%s: %s", scaler, told.Problem)
+		}
+		if err != nil || woken != "" {
+			return fmt.Sprintf("%s: %s", scaler, woken), err
 		}
 	}
 	return "", nil
@@ -158,31 +158,6 @@ func observed(object *unstructured.Unstructured) bool {
 	}
 	n, err := strconv.ParseInt(fmt.Sprint(value), 10, 64)
 	return err == nil && n >= object.GetGeneration()
-}
-
-const (
-	trackingID      = "argocd.argoproj.io/tracking-id"
-	trackingLabel   = "app.kubernetes.io/instance"
-	argoCDInstance  = "argocd.argoproj.io/instance"
-	argoCDFieldName = "argocd"
-)
-
-// keeper says that Argo CD manages an object, which is then who changes it back; empty if it does not. Label
-// app.kubernetes.io/instance is that of Helm, too: it counts where Argo CD has written the object.
-func keeper(object *unstructured.Unstructured) string {
-	app, _, _ := strings.Cut(object.GetAnnotations()[trackingID], ":")
-	app = cmp.Or(app, object.GetAnnotations()[argoCDInstance], object.GetLabels()[argoCDInstance])
-	if app == "" {
-		for _, entry := range object.GetManagedFields() {
-			if strings.HasPrefix(entry.Manager, argoCDFieldName) {
-				app = object.GetLabels()[trackingLabel]
-			}
-		}
-	}
-	if app == "" {
-		return ""
-	}
-	return fmt.Sprintf("; Argo CD manages it, by Application %s: let that ignore the difference, or turn its self-heal off", app)
 }
 
 var (

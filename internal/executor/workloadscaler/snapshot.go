@@ -32,6 +32,8 @@ type target struct {
 	discovery discovery.DiscoveryInterface
 	// withoutKEDA is known of the cluster.
 	withoutKEDA bool
+	// looks are how often a workload that Argo CD may wake was seen asleep, by key.
+	looks map[string]int
 	// page is how many objects are listed at a time; 0 is as many as usual.
 	page int64
 }

@@ -1,0 +1,140 @@
+package workloadscaler
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/executor/cluster"
+)
+
+const (
+	trackingID     = "argocd.argoproj.io/tracking-id"
+	trackingLabel  = "app.kubernetes.io/instance"
+	argoCDInstance = "argocd.argoproj.io/instance"
+	// argoCDWriter is how the names begin that Argo CD writes under.
+	argoCDWriter = "argocd"
+
+	// watched is how often a workload of Argo CD must have been seen asleep: with the waits of a runner between two looks that is 13 s.
+	// Argo CD acts on what it sees, and so within seconds, or, as at a sync, any time.
+	watched = 6
+)
+
+// application is the one of Argo CD that an object is of; empty if it is of none. Label app.kubernetes.io/instance is that of Helm,
+// too: it counts where Argo CD has written the object.
+func application(object *unstructured.Unstructured) string {
+	app, _, _ := strings.Cut(object.GetAnnotations()[trackingID], ":")
+	app = cmp.Or(app, object.GetAnnotations()[argoCDInstance], object.GetLabels()[argoCDInstance])
+	if app != "" {
+		return app
+	}
+	for _, entry := range object.GetManagedFields() {
+		if strings.HasPrefix(entry.Manager, argoCDWriter) {
+			return object.GetLabels()[trackingLabel]
+		}
+	}
+	return ""
+}
+
+// writers are who has written a field, or something in it, by its managers, sorted; none where nobody tells.
+func writers(object *unstructured.Unstructured, path []string) (names []string) {
+	for _, entry := range object.GetManagedFields() {
+		var fields map[string]any
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+			continue
+		}
+		var within []string
+		for _, name := range path {
+			within = append(within, "f:"+name)
+		}
+		if _, has, err := unstructured.NestedFieldNoCopy(fields, within...); has && err == nil {
+			names = append(names, entry.Manager)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// writer is who has given a field its value.
+type writer struct {
+	// names of managers; empty is not known.
+	names []string
+	// application of Argo CD that has, or may have; empty is none.
+	application string
+}
+
+// by is who has given the field of a part its value.
+func by(p part, now live) writer {
+	w := writer{names: writers(now.object, p.of().field.path)}
+	if len(w.names) == 0 || slices.ContainsFunc(w.names, func(name string) bool { return strings.HasPrefix(name, argoCDWriter) }) {
+		w.application = application(now.object)
+	}
+	return w
+}
+
+// String is the writer as people read it, "" if it is not known.
+func (w writer) String() string {
+	name := strings.Join(w.names, " and ")
+	if w.application != "" {
+		name = cmp.Or(name, "Argo CD") + " of Application " + w.application
+	}
+	return name
+}
+
+// note is the writer and what to do, as the end of a sentence.
+func (w writer) note() string {
+	switch {
+	case w.application != "":
+		return fmt.Sprintf(", by %s; let that ignore what %s writes, with RespectIgnoreDifferences=true", w, cluster.Sleeps)
+	case len(w.names) > 0:
+		return ", by " + w.String()
+	}
+	return ""
+}
+
+// again says that what was put to sleep is not asleep any more.
+func again(p part, now live) (string, error) {
+	f := p.of().field
+	if !now.there() || f.isAsleep(now.value) {
+		return "", nil
+	}
+	problem, w := fmt.Sprintf("%s is %s again", strings.Join(f.path, "."), said(now.value)), by(p, now)
+	if w.application != "" {
+		return "", &executor.WokenError{Problem: problem, Cause: fmt.Sprintf(
+			"woken by %s, which needs ignoreDifferences with managedFieldsManagers: [%s], and RespectIgnoreDifferences=true", w, cluster.Sleeps)}
+	}
+	return problem + w.note(), nil
+}
+
+// awake says that what was put to sleep was found as it was before: somebody else has woken it, as far as anybody tells. It is not this
+// that a wake-up before has done, nor what others do as soon as one begins.
+func awake(p part, slept *part, found live) string {
+	f := p.of().field
+	if slept == nil || !f.isAsleep(decode(slept.Value)) || !found.there() || f.isAsleep(found.value) || !equal(encode(found.value), p.Value) {
+		return ""
+	}
+	w := by(p, found)
+	if len(w.names) == 0 || slices.Contains(w.names, cluster.Wakes) || slices.Contains(w.names, cluster.Sleeps) {
+		return ""
+	}
+	return fmt.Sprintf("it was awake already: %s is %s%s", strings.Join(f.path, "."), said(found.value), w.note())
+}
+
+// watch says that a workload that sleeps is to be looked at again, because Argo CD may wake it.
+func (t *target) watch(before *state, now live) string {
+	if application(now.object) == "" {
+		return ""
+	}
+	if t.looks == nil {
+		t.looks = map[string]int{}
+	}
+	if t.looks[before.key()]++; t.looks[before.key()] >= watched {
+		return ""
+	}
+	return "it sleeps, and Argo CD may yet wake it"
+}
