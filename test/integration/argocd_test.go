@@ -76,7 +76,7 @@ spec:
 // repository is a Git repository and one of charts, which Argo CD deploys from.
 type repository struct{ dir, git, charts string }
 
-// newRepository serves one with some files.
+// newRepository serves one with some files, and the chart of folder chart, if they have that.
 func newRepository(ctx context.Context, files map[string]string) *repository {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
@@ -92,13 +92,16 @@ func newRepository(ctx context.Context, files map[string]string) *repository {
 	DeferCleanup(server.Close)
 	charts := httptest.NewServer(http.FileServer(http.Dir(filepath.Join(dir, "charts"))))
 	DeferCleanup(charts.Close)
+	r.git, r.charts = server.URL+"/lab/.git", charts.URL
+	if files["chart/Chart.yaml"] == "" {
+		return r
+	}
 	helm := func(args ...string) {
 		output, err := exec.CommandContext(ctx, filepath.Join(env.Root(), "bin", "helm"), args...).CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(output))
 	}
 	helm("package", filepath.Join(r.dir, "chart"), "--destination", filepath.Join(dir, "charts"))
 	helm("repo", "index", filepath.Join(dir, "charts"), "--url", charts.URL)
-	r.git, r.charts = server.URL+"/lab/.git", charts.URL
 	return r
 }
 
@@ -137,9 +140,16 @@ func (r *repository) add(ctx context.Context, c *v1alpha1.Component) {
 	DeferCleanup(func(ctx SpecContext) { Expect(hub.client.Delete(ctx, c)).To(Succeed()) })
 }
 
-// startArgoCD starts it on the hub.
+// argoCDRuns says that it was started: it runs as long as the hub does.
+var argoCDRuns bool
+
+// startArgoCD starts it on the hub, once.
 func startArgoCD(ctx context.Context) {
 	GinkgoHelper()
+	if argoCDRuns {
+		return
+	}
+	argoCDRuns = true
 	hub.install(ctx, "bin/crds/argo-cd/appproject-crd.yaml")
 	settings, err := env.DecodeObjects([]byte(argoCDSettings))
 	Expect(err).NotTo(HaveOccurred())
