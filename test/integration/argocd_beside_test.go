@@ -125,7 +125,7 @@ func (a application) get(ctx context.Context) *unstructured.Unstructured {
 	return u
 }
 
-// refresh has Argo CD compare everything anew, and waits until it has.
+// refresh has Argo CD look at Git and compare everything anew, and waits until it has: what a branch is at it remembers for minutes.
 func (a application) refresh(ctx context.Context) {
 	GinkgoHelper()
 	hub.kubectl(ctx, "-n", argoCDNamespace, "annotate", "application", a.name, "--overwrite", env.ArgoCDRefresh+"=hard")
@@ -357,6 +357,7 @@ var _ = Describe("Beside Argo CD itself", Label("argocd"), Ordered, ContinueOnFa
 		By("deploying another version at night")
 		r.commit(ctx, version("2", "all", "allserver", "wakened"))
 		for _, a := range all {
+			a.refresh(ctx)
 			a.synced(ctx, r)
 		}
 		Expect(hub.kubectl(ctx, "-n", d.namespace, "get", "configmaps", "version-all", "version-allserver", "-o", "jsonpath={.items[*].data.version}")).To(Equal("2 2"))
@@ -394,6 +395,9 @@ var _ = Describe("Beside Argo CD itself", Label("argocd"), Ordered, ContinueOnFa
 			more[name+"/all.yaml"] = strings.Replace(version("2", name)[name+"/all.yaml"], "replicas: 2", "replicas: 3", 1)
 		}
 		r.commit(ctx, more)
+		for _, a := range all {
+			a.refresh(ctx)
+		}
 		for _, name := range names {
 			Eventually(func() int32 {
 				_, ready := (&shop{lab: hub, namespace: d.namespace}).scale(ctx, "web-"+name)
@@ -442,6 +446,7 @@ var _ = Describe("Beside Argo CD itself", Label("argocd"), Ordered, ContinueOnFa
 		By("another version of the source, which prunes what Git has no more")
 		Expect(os.Remove(filepath.Join(r.dir, folder, "extra.yaml"))).To(Succeed())
 		r.commit(ctx, map[string]string{folder + "/web.yaml": source("2")})
+		a.refresh(ctx)
 		Eventually(func(g Gomega) {
 			containers, _, _ := unstructured.NestedSlice(s.twin(ctx, s.get(ctx, "other")).Object, "spec", "template", "spec", "containers")
 			g.Expect(containers[0]).To(And(HaveKeyWithValue("image", "example/web:next"), HaveKeyWithValue("env", []any{map[string]any{"name": "VERSION", "value": "2"}})))

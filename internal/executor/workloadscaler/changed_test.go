@@ -482,8 +482,8 @@ func TestSelfHeal(t *testing.T) {
 	missing := strings.ReplaceAll(r.Missing(t, dispatch.Shutdown), w.namespace, "NS")
 	if want := "CronJob.batch/NS/report: spec.suspend is false again" + someone + "\n" +
 		"Deployment.apps/NS/queue: ScaledObject NS/by-web: metadata.annotations.autoscaling.keda.sh/paused-replicas is not set again\n" +
-		"Deployment.apps/NS/web: spec.replicas is 3 again, woken by argocd-controller of Application storefront, which needs ignoreDifferences " +
-		"with managedFieldsManagers: [labkeeper-runner], and RespectIgnoreDifferences=true"; missing != want {
+		"Deployment.apps/NS/web: spec.replicas is 3 again, woken by argocd-controller of Application storefront; let it ignore " +
+		"managedFieldsManagers: [labkeeper-runner], with RespectIgnoreDifferences=true"; missing != want {
 		t.Errorf("missing:\n%s\nwant:\n%s", missing, want)
 	}
 	w.must(r.Shutdown(t.Context()))

@@ -106,7 +106,7 @@ func again(p part, now live) (string, error) {
 	problem, w := fmt.Sprintf("%s is %s again", strings.Join(f.path, "."), said(now.value)), by(p, now)
 	if w.application != "" {
 		return "", &executor.WokenError{Problem: problem, Cause: fmt.Sprintf(
-			"woken by %s, which needs ignoreDifferences with managedFieldsManagers: [%s], and RespectIgnoreDifferences=true", w, cluster.Sleeps)}
+			"woken by %s; let it ignore managedFieldsManagers: [%s], with RespectIgnoreDifferences=true", w, cluster.Sleeps)}
 	}
 	return problem + w.note(), nil
 }
