@@ -242,7 +242,7 @@ func (d *dormitory) writer(ctx context.Context, name string) (managers []string)
 	o := &appsv1.Deployment{}
 	Expect(d.client.Get(ctx, types.NamespacedName{Namespace: d.namespace, Name: name}, o)).To(Succeed())
 	for _, entry := range o.ManagedFields {
-		if entry.FieldsV1 != nil && strings.Contains(string(entry.FieldsV1.Raw), `"f:replicas":{}`) && entry.Subresource != "status" {
+		if entry.FieldsV1 != nil && strings.Contains(entry.FieldsV1.GetRawString(), `"f:replicas":{}`) && entry.Subresource != "status" {
 			managers = append(managers, entry.Manager)
 		}
 	}

@@ -459,8 +459,10 @@ func (d *dormitory) takesAway(ctx context.Context, p *hibernator.HibernatePlan, 
 		err := d.client.Create(ctx, review)
 		return review.Status.Allowed, err
 	}
-	if allowed, err := may(); err != nil || !allowed {
-		return fmt.Errorf("%s may %s %s from the beginning: %t, %v", user, right.Verb, right.Resource, allowed, err)
+	if allowed, err := may(); err != nil {
+		return err
+	} else if !allowed {
+		return fmt.Errorf("%s may not %s %s from the beginning", user, right.Verb, right.Resource)
 	}
 	if err := d.client.DeleteAllOf(ctx, what, client.InNamespace(right.Namespace), client.MatchingLabels{hibernator.LabelUID: string(p.UID)}); err != nil {
 		return err

@@ -40,10 +40,10 @@ func TestChangedMeanwhile(t *testing.T) {
 		"scaled":           {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 5}}`) }, scaled5 + someone, "5", "<nil>"},
 		"scaled as it was": {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 3}}`) }, awoken3 + someone, "3", "<nil>"},
 		"scaled by Argo CD": {func(w *world) {
-			w.patchAs("argocd-controller", "Deployment", "web", `{`+tracked+`, "spec": {"replicas": 5}}`)
+			w.heal("Deployment", "web", `{`+tracked+`, "spec": {"replicas": 5}}`)
 		}, scaled5 + argoCD, "5", "<nil>"},
 		"healed by Argo CD": {func(w *world) {
-			w.patchAs("argocd-controller", "Deployment", "web", `{`+tracked+`, "spec": {"replicas": 3}}`)
+			w.heal("Deployment", "web", `{`+tracked+`, "spec": {"replicas": 3}}`)
 		}, awoken3 + argoCD, "3", "<nil>"},
 		"scaled by another": {func(w *world) { w.patch("Deployment", "web", `{`+tracked+`, "spec": {"replicas": 5}}`) }, scaled5 + someone, "5", "<nil>"},
 		"scaled by Helm":    {func(w *world) { w.patch("Deployment", "web", `{`+byHelm+`, "spec": {"replicas": 5}}`) }, scaled5 + someone, "5", "<nil>"},
@@ -53,7 +53,7 @@ func TestChangedMeanwhile(t *testing.T) {
 			w.patch("Deployment", "web", `{"metadata": {"managedFields": [{}]}}`)
 		}, scaled5 + strings.Replace(argoCD, "argocd-controller", "Argo CD", 1), "5", "<nil>"},
 		"scaled by Argo CD by its label": {func(w *world) {
-			w.patchAs("argocd-controller", "Deployment", "web", `{`+byHelm+`, "spec": {"replicas": 5}}`)
+			w.heal("Deployment", "web", `{`+byHelm+`, "spec": {"replicas": 5}}`)
 		}, scaled5 + argoCD, "5", "<nil>"},
 		"gone": {func(w *world) { w.remove("Deployment", "web") }, "Deployment.apps/NS/web Left: it is gone", "", "<nil>"},
 		"created again": {func(w *world) {
@@ -477,7 +477,7 @@ func TestSelfHeal(t *testing.T) {
 	r := w.night(`{"includedGroups": ["Deployment", "CronJob"]}`)
 	w.must(r.Shutdown(t.Context()))
 	w.pause("null")
-	w.patchAs("argocd-controller", "Deployment", "web", `{`+tracked+`, "spec": {"replicas": 3}}`)
+	w.heal("Deployment", "web", `{`+tracked+`, "spec": {"replicas": 3}}`)
 	w.patch("CronJob", "report", `{"spec": {"suspend": false}}`)
 	missing := strings.ReplaceAll(r.Missing(t, dispatch.Shutdown), w.namespace, "NS")
 	if want := "CronJob.batch/NS/report: spec.suspend is false again" + someone + "\n" +
@@ -539,10 +539,10 @@ func TestScaleUp(t *testing.T) {
 	}
 }
 
-// patchAs changes an object as somebody with a name.
-func (w *world) patchAs(manager, kind, name, patch string) {
+// heal changes an object as Argo CD does.
+func (w *world) heal(kind, name, patch string) {
 	w.Helper()
-	if _, err := w.in(kind).Patch(w.Context(), name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{FieldManager: manager}); err != nil {
+	if _, err := w.in(kind).Patch(w.Context(), name, "application/merge-patch+json", []byte(patch), metav1.PatchOptions{FieldManager: "argocd-controller"}); err != nil {
 		w.Fatal(err)
 	}
 }

@@ -45,7 +45,7 @@ func application(object *unstructured.Unstructured) string {
 func writers(object *unstructured.Unstructured, path []string) (names []string) {
 	for _, entry := range object.GetManagedFields() {
 		var fields map[string]any
-		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		var within []string

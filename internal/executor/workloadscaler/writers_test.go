@@ -136,7 +136,7 @@ func TestWatched(t *testing.T) {
 	w := newWorld(t)
 	w.apply(deployment("web", 0) + cronJob("report", false) + cronJob("alone", false))
 	w.calm()
-	w.patchAs("argocd-controller", "CronJob", "report", `{`+tracked+`}`)
+	w.heal("CronJob", "report", `{`+tracked+`}`)
 	r := w.night(`{"includedGroups": ["CronJob"]}`)
 	w.must(r.Shutdown(t.Context()))
 	target, err := r.Open(t.Context(), dispatch.Shutdown)

@@ -16,7 +16,7 @@ import (
 	"net/http"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/errors"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -80,7 +80,7 @@ func (r reading) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wa
 		return theirs, err
 	}
 	theirs.Stop()
-	report := errors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")
+	report := apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")
 	return watch.NewStreamWatcherWithLogger(klog.FromContext(ctx), newEvents(answer.body, r.of), report), nil
 }
 
