@@ -195,7 +195,7 @@ func (e *WokenError) Error() string { return e.Problem + ", " + e.Cause }
 type Ending struct {
 	// State: restore.Restored or restore.Left.
 	State restore.State
-	// Note says why it was left: somebody has changed it, or it is gone.
+	// Note says why it was left: somebody has changed it, or it is gone. Of what is restored it says that somebody else has done that.
 	Note string
 }
 

@@ -295,7 +295,7 @@ func (r *run) result(err error) Result {
 		Resources: r.resources, Done: r.done, FinishedAt: metav1.NewTime(r.deps.Clock.Now())}
 	if r.task.Operation == v1alpha1.OperationWakeUp && r.point != nil {
 		for _, resource := range r.point.Resources {
-			if resource.State == restore.Left {
+			if resource.Note != "" {
 				result.Left = append(result.Left, resource.Key+": "+resource.Note)
 			}
 		}

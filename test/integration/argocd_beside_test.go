@@ -66,7 +66,7 @@ data: {version: %[2]q}
 const (
 	// respecting is a syncOption, and ignoring and pointing are ways to leave alone what sleeps.
 	respecting = "RespectIgnoreDifferences=true"
-	ignoring   = `[{group: "*", kind: "*", managedFieldsManagers: [labkeeper-runner]}]`
+	ignoring   = `[{group: "*", kind: "*", managedFieldsManagers: [labkeeper-sleep]}]`
 	pointing   = `[{group: apps, kind: Deployment, jsonPointers: [/spec/replicas]}, {group: apps, kind: StatefulSet, jsonPointers: [/spec/replicas]}, ` +
 		`{group: batch, kind: CronJob, jsonPointers: [/spec/suspend]}]`
 
@@ -285,7 +285,7 @@ var _ = Describe("Beside Argo CD itself", Label("argocd"), Ordered, ContinueOnFa
 			Expect(said).To(And(
 				ContainSubstring("3 resources do not stay asleep"), ContainSubstring("CronJob.batch/"+d.namespace+"/tick-bare: spec.suspend is false again"),
 				ContainSubstring("by argocd-controller of Application "+d.namespace+"-bare"),
-				ContainSubstring("managedFieldsManagers: [labkeeper-runner]"), ContainSubstring(respecting),
+				ContainSubstring("managedFieldsManagers: [labkeeper-sleep]"), ContainSubstring(respecting),
 			))
 		}
 		logs := d.kubectl(ctx, "-n", managerNamespace, "get", "configmaps", "-l", hibernator.LabelUID+"="+string(p.UID), "-o", "jsonpath={.items[*].data}")
@@ -382,7 +382,7 @@ var _ = Describe("Beside Argo CD itself", Label("argocd"), Ordered, ContinueOnFa
 		Expect(events).To(ContainSubstring("argocd-controller"))
 		Expect(degraded.Message).To(And(ContainSubstring("all (3 of 9)"), ContainSubstring("it was awake already"), ContainSubstring("by argocd-controller of Application "+d.namespace+"-wakened"),
 			ContainSubstring(respecting)))
-		Expect(d.writer(ctx, "web-all")).To(Equal([]string{"labkeeper-wake-up"}))
+		Expect(d.writer(ctx, "web-all")).To(Equal([]string{"labkeeper-runner"}))
 
 		By("being what Git says by day")
 		hub.kubectl(ctx, "-n", d.namespace, "scale", "deployment", "web-all", "--replicas=1")

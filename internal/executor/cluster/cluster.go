@@ -25,8 +25,8 @@ import (
 const (
 	// Sleeps is who puts to sleep, and Wakes who brings back, as managedFields tell it. What ignores the fields of the former, as Argo CD
 	// can be told to, leaves alone what sleeps; of what is awake it ignores nothing.
-	Sleeps = "labkeeper-runner"
-	Wakes  = "labkeeper-wake-up"
+	Sleeps = "labkeeper-sleep"
+	Wakes  = "labkeeper-runner"
 	// PageSize is how many objects are listed at a time.
 	PageSize = 500
 )

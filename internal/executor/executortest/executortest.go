@@ -202,7 +202,7 @@ func (r *Runner) missing(t testing.TB, operation dispatch.Operation, late bool) 
 func (r *Runner) Left() string {
 	var all []string
 	for _, resource := range r.Point.Resources {
-		if resource.State != restore.Restored {
+		if resource.State != restore.Restored || resource.Note != "" {
 			all = append(all, fmt.Sprintf("%s %s: %s", resource.Key, resource.State, resource.Note))
 		}
 	}

@@ -1,7 +1,6 @@
 package workloadscaler
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,7 +65,7 @@ func (t *target) write(ctx context.Context, p part, l live, value any, changes m
 	switch scaled = scaled && k.scaled; {
 	case scaled && n == 0 && k.gvr.Group == apps.Group:
 		return cluster.ScaleToZero(ctx, in, l.at, manager)
-	case scaled && (n != 0 || k.foreign): // a Rollout is patched to 0, or nobody would have written that
+	case scaled && (k.gvr.Group == apps.Group || k.foreign): // a Rollout is patched: nobody tells who has written by subresource scale of a CRD
 		return cluster.Scale(ctx, in, l.at, n, manager)
 	}
 	patched, err := cluster.Patch(ctx, in, l.object, changes, manager)
@@ -250,12 +249,15 @@ func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executo
 		asleep = &slept.part
 	}
 	var notes []string
+	var already string
 	note, err := t.wake(ctx, before.part, asleep)
 	if err != nil {
 		return executor.Ending{}, err
 	}
-	if note = cmp.Or(note, awake(before.part, asleep, found)); note != "" {
+	if note != "" {
 		notes = append(notes, note)
+	} else if already, err = t.already(ctx, before, asleep, found); err != nil {
+		return executor.Ending{}, err
 	}
 	for _, scaler := range slices.Backward(before.Autoscalers) {
 		note, err := t.wake(ctx, scaler, slept.autoscaler(scaler.key()), held(before)...)
@@ -269,7 +271,23 @@ func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executo
 	if len(notes) > 0 {
 		return executor.Ending{State: restore.Left, Note: strings.Join(notes, "; ")}, nil
 	}
-	return executor.Ending{State: restore.Restored}, nil
+	return executor.Ending{State: restore.Restored, Note: already}, nil
+}
+
+// already says that somebody else has woken a workload, to where it was, as far as anybody tells. It is not KEDA, which an attempt
+// before has told to (hold).
+func (t *target) already(ctx context.Context, before *state, slept *part, found live) (string, error) {
+	said := awake(before.part, slept, found)
+	if said == "" {
+		return "", nil
+	}
+	for _, scaler := range before.Autoscalers {
+		now, err := t.read(ctx, scaler)
+		if err != nil || now.there() && slices.Contains(held(before), now.value) {
+			return "", err
+		}
+	}
+	return said, nil
 }
 
 // held is the value by which KEDA keeps the replicas that a workload is about to have again.

@@ -20,9 +20,9 @@ import (
 const (
 	tracked = `"metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "storefront:apps/Deployment:shop/web"}}`
 	byHelm  = `"metadata": {"labels": {"app.kubernetes.io/instance": "storefront"}}`
-	argoCD  = ", by argocd-controller of Application storefront; let that ignore what labkeeper-runner writes, with RespectIgnoreDifferences=true"
+	argoCD  = ", by argocd-controller of Application storefront; let that ignore what labkeeper-sleep writes, with RespectIgnoreDifferences=true"
 	scaled5 = "Deployment.apps/NS/web Left: somebody has changed it while it was asleep: spec.replicas is 5"
-	awoken3 = "Deployment.apps/NS/web Left: it was awake already: spec.replicas is 3"
+	awoken3 = "Deployment.apps/NS/web Restored: it was awake already: spec.replicas is 3"
 	someone = ", by workloadscaler.test"
 )
 
@@ -51,7 +51,7 @@ func TestChangedMeanwhile(t *testing.T) {
 			w.patch("Deployment", "web", `{"metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "storefront:apps/Deployment:shop/web"}, "managedFields": [{}]}}`)
 			w.patch("Deployment", "web", `{"metadata": {"managedFields": [{}]}, "spec": {"replicas": 5}}`)
 			w.patch("Deployment", "web", `{"metadata": {"managedFields": [{}]}}`)
-		}, scaled5 + strings.Replace(argoCD, "argocd-controller", "Argo CD", 1), "5", "<nil>"},
+		}, scaled5, "5", "<nil>"},
 		"scaled by Argo CD by its label": {func(w *world) {
 			w.heal("Deployment", "web", `{`+byHelm+`, "spec": {"replicas": 5}}`)
 		}, scaled5 + argoCD, "5", "<nil>"},
@@ -119,7 +119,7 @@ func TestAbsentStaysAbsent(t *testing.T) {
 	w.must(r.WakeUp(t.Context()))
 	w.expect("2", "Rollout", "plain", specReplicas...)
 	w.expect("false", "CronJob", "report", suspend.path...)
-	if left := r.Left(); !strings.Contains(left, "plain Left: somebody has changed it") || !strings.Contains(left, "report Left: it was awake already") {
+	if left := r.Left(); !strings.Contains(left, "plain Left: somebody has changed it") || !strings.Contains(left, "report Restored: it was awake already") {
 		t.Errorf("left:\n%s", left)
 	}
 }
@@ -483,7 +483,7 @@ func TestSelfHeal(t *testing.T) {
 	if want := "CronJob.batch/NS/report: spec.suspend is false again" + someone + "\n" +
 		"Deployment.apps/NS/queue: ScaledObject NS/by-web: metadata.annotations.autoscaling.keda.sh/paused-replicas is not set again\n" +
 		"Deployment.apps/NS/web: spec.replicas is 3 again, woken by argocd-controller of Application storefront; let it ignore " +
-		"managedFieldsManagers: [labkeeper-runner], with RespectIgnoreDifferences=true"; missing != want {
+		"managedFieldsManagers: [labkeeper-sleep], with RespectIgnoreDifferences=true"; missing != want {
 		t.Errorf("missing:\n%s\nwant:\n%s", missing, want)
 	}
 	w.must(r.Shutdown(t.Context()))

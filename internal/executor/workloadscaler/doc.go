@@ -60,7 +60,7 @@
 // Nothing stays applied, so no field is anybody's that was not: that a Deployment or a StatefulSet is to have 0
 // replicas is applied, because nobody has written a 0 by an update of subresource scale, and the update that wakes it
 // takes the field again. What writes a field stands in managedFields, though, as after kubectl scale (but of kinds
-// with a scale of their own): labkeeper-runner while it sleeps, and labkeeper-wake-up from then on, so that who
+// with a scale of their own): labkeeper-sleep while it sleeps, and labkeeper-runner from then on, so that who
 // ignores what the former has written, as Argo CD can, leaves alone what sleeps, and ignores nothing by day. Who
 // applies other replicas by server-side apply is told of it, once. To take that out again a runner would need to
 // patch whole workloads, which is more than it should be able to do.

@@ -41,7 +41,7 @@ func application(object *unstructured.Unstructured) string {
 	return ""
 }
 
-// writers are who has written a field, or something in it, by its managers, sorted; none where nobody tells.
+// writers are who has written a field by its managers, sorted; none where nobody tells.
 func writers(object *unstructured.Unstructured, path []string) (names []string) {
 	for _, entry := range object.GetManagedFields() {
 		var fields map[string]any
@@ -62,16 +62,17 @@ func writers(object *unstructured.Unstructured, path []string) (names []string) 
 
 // writer is who has given a field its value.
 type writer struct {
-	// names of managers; empty is not known.
+	// names of managers; none is not known.
 	names []string
-	// application of Argo CD that has, or may have; empty is none.
+	// application of Argo CD that has; empty is none.
 	application string
 }
 
 // by is who has given the field of a part its value.
 func by(p part, now live) writer {
-	w := writer{names: writers(now.object, p.of().field.path)}
-	if len(w.names) == 0 || slices.ContainsFunc(w.names, func(name string) bool { return strings.HasPrefix(name, argoCDWriter) }) {
+	f := p.of().field
+	w := writer{names: writers(now.object, slices.Concat(f.path, f.within))}
+	if slices.ContainsFunc(w.names, func(name string) bool { return strings.HasPrefix(name, argoCDWriter) }) {
 		w.application = application(now.object)
 	}
 	return w
@@ -81,7 +82,7 @@ func by(p part, now live) writer {
 func (w writer) String() string {
 	name := strings.Join(w.names, " and ")
 	if w.application != "" {
-		name = cmp.Or(name, "Argo CD") + " of Application " + w.application
+		name += " of Application " + w.application
 	}
 	return name
 }

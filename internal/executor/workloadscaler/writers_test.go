@@ -43,7 +43,7 @@ func TestWriters(t *testing.T) {
 // TestAwake is when a workload of 3 is said to have been awake before it was woken.
 func TestAwake(t *testing.T) {
 	t.Parallel()
-	const mine, keda = `[{manager: labkeeper-wake-up, fieldsV1: {"f:spec": {"f:replicas": {}}}}]`, `[{manager: keda, fieldsV1: {"f:spec": {"f:replicas": {}}}}]`
+	const mine, keda = `[{manager: labkeeper-runner, fieldsV1: {"f:spec": {"f:replicas": {}}}}]`, `[{manager: keda, fieldsV1: {"f:spec": {"f:replicas": {}}}}]`
 	for name, test := range map[string]struct {
 		replicas, slept int64
 		uid, managers   string
@@ -92,7 +92,7 @@ func TestArgoCDIgnoresWhatSleeps(t *testing.T) {
 // ignores nothing by day. Of a kind of somebody else's nobody tells: its scale is not compared.
 func TestManagers(t *testing.T) {
 	w := newWorld(t)
-	w.apply(deployment("web", 3) + cronJob("report", false) + rollout("plain", "") + oven("bakery", 5) + deployment("queue", 2) + scaledObject("by-queue", "{name: queue}", ""))
+	w.apply(deployment("web", 3) + cronJob("report", false) + rollout("plain", "") + rollout("canary", "replicas: 2,") + oven("bakery", 5) + deployment("queue", 2) + scaledObject("by-queue", "{name: queue}", ""))
 	w.calm()
 	r := w.night(`{"includedGroups": ["Deployment", "CronJob", "Rollout", "Oven.example.com"]}`)
 	expect := func(when string, want map[string]string) {
@@ -113,19 +113,22 @@ func TestManagers(t *testing.T) {
 		}
 	}
 	w.must(r.Shutdown(t.Context()))
-	const asleep, awake = "[labkeeper-runner]", "[labkeeper-wake-up]"
-	expect("asleep", map[string]string{"Deployment": asleep, "CronJob": asleep, "Rollout": asleep, "Oven": "[]", "ScaledObject": asleep})
+	const asleep, awake = "[labkeeper-sleep]", "[labkeeper-runner]"
+	expect("asleep", map[string]string{"Deployment": asleep, "CronJob": asleep, "Rollout": asleep, "Rollout canary": asleep, "Oven": "[]", "ScaledObject": asleep})
 	w.must(r.WakeUp(t.Context()))
-	expect("awake", map[string]string{"Deployment": awake, "CronJob": awake, "Rollout": "[]", "Oven": "[]", "ScaledObject": "[]"})
+	expect("awake", map[string]string{"Deployment": awake, "CronJob": awake, "Rollout": "[]", "Rollout canary": awake, "Oven": "[]", "ScaledObject": "[]"})
 	if left := r.Left(); left != "" {
 		t.Errorf("left:\n%s", left)
 	}
 }
 
 // object is the one that a test has of a kind, of Deployments web.
-func (w *world) object(kind string) *unstructured.Unstructured {
+func (w *world) object(what string) *unstructured.Unstructured {
 	w.Helper()
-	name := map[string]string{"Deployment": "web", "CronJob": "report", "Rollout": "plain", "Oven": "bakery", "ScaledObject": "by-queue"}[kind]
+	kind, name, named := strings.Cut(what, " ")
+	if !named {
+		name = map[string]string{"Deployment": "web", "CronJob": "report", "Rollout": "plain", "Oven": "bakery", "ScaledObject": "by-queue"}[kind]
+	}
 	o, err := w.in(kind).Get(w.Context(), name, metav1.GetOptions{})
 	w.must(err)
 	return o

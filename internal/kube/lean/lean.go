@@ -76,8 +76,12 @@ func (r reading) ListWithContext(ctx context.Context, o metav1.ListOptions) (run
 func (r reading) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	var answer handed
 	theirs, err := r.ListerWatcherWithContext.WatchWithContext(context.WithValue(ctx, handedKey{}, &answer), o)
-	if err != nil || answer.body == nil {
+	switch {
+	case answer.body == nil:
 		return theirs, err
+	case err != nil:
+		_ = answer.body.Close()
+		return nil, err
 	}
 	theirs.Stop()
 	report := apierrors.NewClientErrorReporter(http.StatusInternalServerError, http.MethodGet, "ClientWatchDecoding")
