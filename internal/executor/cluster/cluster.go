@@ -23,10 +23,11 @@ import (
 )
 
 const (
-	// Sleeps is who puts to sleep, and Wakes who brings back, as managedFields tell it. What ignores the fields of the former, as Argo CD
-	// can be told to, leaves alone what sleeps; of what is awake it ignores nothing.
+	// Sleeps is who puts to sleep, as managedFields tell it. What ignores the fields of that, as Argo CD can be told to, leaves alone what
+	// sleeps; of what is awake it ignores nothing.
 	Sleeps = "labkeeper-sleep"
-	Wakes  = "labkeeper-runner"
+	// Wakes is who brings back.
+	Wakes = "labkeeper-runner"
 	// PageSize is how many objects are listed at a time.
 	PageSize = 500
 )

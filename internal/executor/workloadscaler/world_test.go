@@ -93,7 +93,7 @@ func newWorld(t *testing.T) *world {
 			return false, err
 		}
 		rules, _, _ := unstructured.NestedSlice(role.Object, "rules")
-		return strings.Contains(fmt.Sprint(rules), "ovens/scale") && strings.Contains(fmt.Sprint(rules), "rollouts/scale"), nil
+		return strings.Contains(fmt.Sprint(rules), "ovens/scale") && strings.Contains(fmt.Sprint(rules), "rollouts"), nil
 	})
 	return w
 }
