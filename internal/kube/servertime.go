@@ -44,7 +44,11 @@ func (t *ServerTime) Ahead() time.Duration {
 	if last == nil {
 		return 0
 	}
-	return last.ahead + now.Round(0).Sub(last.at.Round(0)) - now.Sub(last.at)
+	set := now.Round(0).Sub(last.at.Round(0)) - now.Sub(last.at)
+	if set.Abs() < precision { // the two clocks are not read at one moment
+		set = 0
+	}
+	return last.ahead + set
 }
 
 // old says whether the last answer is not of just now.

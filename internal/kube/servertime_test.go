@@ -123,3 +123,20 @@ func TestServerTimeClosesBody(t *testing.T) {
 		}
 	}
 }
+
+// What nobody can tell from clocks that are alike is none.
+func TestServerTimeOfTwoReadings(t *testing.T) {
+	for set, want := range map[time.Duration]time.Duration{
+		40 * time.Nanosecond: 0, -300 * time.Millisecond: 0, 2 * time.Second: 2 * time.Second, -time.Hour: -time.Hour,
+	} {
+		server := &times{now: time.Now()}
+		clocks := NewServerTime(server)
+		if _, err := clocks.Wrap(server).RoundTrip(httptest.NewRequest(http.MethodGet, "https://api.example.com/api", http.NoBody)); err != nil {
+			t.Fatal(err)
+		}
+		server.set(set)
+		if got := clocks.Ahead(); got != want {
+			t.Errorf("a clock that is set by %s is ahead by %s, want %s", set, got, want)
+		}
+	}
+}
