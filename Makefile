@@ -50,7 +50,11 @@ test-packages:
 
 # Specs wait for the most part: two processes go through them, each with a control plane and a manager of its own.
 test-integration:
-	@go tool ginkgo run -procs=2 -vet=off -no-color -timeout=15m ./test/integration
+	@go tool ginkgo run -procs=2 -vet=off -no-color -timeout=25m -label-filter='!days' ./test/integration
+
+.PHONY: test-days
+test-days: k8s ## Play days on which plans, exceptions, edits and twins meet, in minutes.
+	@go test ./test/integration -vet=off -count=1 -timeout 20m -ginkgo.label-filter=days -ginkgo.fail-on-empty $(TESTFLAGS)
 
 .PHONY: test-rollouts
 test-rollouts: k8s rollouts ## Run twins of Rollouts beside the controller of Argo Rollouts (which takes minutes to build, once).

@@ -581,7 +581,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 			len(d.before), kills, time.Since(from).Round(time.Second))
 	})
 
-	It("tries again what has lost its rights in the middle", func(ctx SpecContext) {
+	It("tries again what has lost its rights in the middle", Label("days"), func(ctx SpecContext) {
 		executioner := &executioner{}
 		startRunnersBehind(ctx, executioner.before(hub), executioner.meets)
 		d := newDormitory(ctx)
@@ -700,7 +700,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		own.nothingLeft(ctx, q)
 	})
 
-	It("wakes what another plan has found asleep, and the other what it has woken", func(ctx SpecContext) {
+	It("wakes what another plan has found asleep, and the other what it has woken", Label("days"), func(ctx SpecContext) {
 		startRunners(ctx, nil)
 		d := newDormitory(ctx)
 		letGo := d.slow(ctx)
@@ -757,7 +757,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		d.nothingLeft(ctx, late)
 	})
 
-	It("turns around for an exception between two attempts, and is edited while it sleeps", func(ctx SpecContext) {
+	It("turns around for an exception between two attempts, and is edited while it sleeps", Label("days"), func(ctx SpecContext) {
 		startRunners(ctx, nil)
 		d := newDormitory(ctx)
 		letGo := d.slow(ctx)
