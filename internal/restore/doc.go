@@ -6,8 +6,9 @@
 // A resource is captured, and that is durable, before the first call that changes it. What was captured once is never
 // captured again while the point lives: a second look, by a retry, a restarted runner or a plan that was deleted and
 // created again, sees what the first has made of the resource. But for what was asleep as it was captured: nothing was
-// made of that, and where it is awake by the next look, somebody else has woken it, and it is captured as he has. A point lives until every resource in it has been
-// restored or left to whoever has changed it meanwhile; then, and only then, it is released.
+// made of that, and where it is awake by the next look, somebody else has woken it, and it is captured as he has. A
+// point lives until every resource in it has been restored or left to whoever has changed it meanwhile; then, and only
+// then, it is released.
 //
 // A point belongs to a target of a plan by their names, not to a cycle or a UID: as long as it lives, the target is
 // asleep by it, whoever asks. One that another cycle goes on with, as it was left, or has come back with a backup, tells
