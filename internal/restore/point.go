@@ -67,7 +67,7 @@ type Resource struct {
 	Before json.RawMessage `json:"before"`
 	// Slept is what the executor has made of it, by which it knows what somebody else has changed since; empty before.
 	Slept json.RawMessage `json:"slept,omitempty"`
-	// Note says why it was left.
+	// Note says why it was left, or of what is as it was that somebody else has made it so.
 	Note string `json:"note,omitempty"`
 	// Order is its place among the resources as they were captured, which is how they are put to sleep, and backwards
 	// how they are woken.

@@ -73,11 +73,15 @@ func Patch(ctx context.Context, in dynamic.ResourceInterface, read *unstructured
 // Scale sets spec.replicas by subresource scale, if the object is still as it was read: itself, or its Scale. It returns what the
 // server has then.
 func Scale(ctx context.Context, in dynamic.ResourceInterface, read *unstructured.Unstructured, replicas int64, manager string) (int64, error) {
-	scaled, err := in.Update(ctx, scaleOf(read, replicas), metav1.UpdateOptions{FieldManager: manager}, "scale")
+	return replicasOf(in.Update(ctx, scaleOf(read, replicas), metav1.UpdateOptions{FieldManager: manager}, "scale"))
+}
+
+// replicasOf are those that a Scale says; 0 is left out.
+func replicasOf(scaled *unstructured.Unstructured, err error) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	replicas, _, _ = unstructured.NestedInt64(scaled.Object, "spec", "replicas") // 0 is left out
+	replicas, _, _ := unstructured.NestedInt64(scaled.Object, "spec", "replicas")
 	return replicas, nil
 }
 
@@ -96,16 +100,11 @@ func scaleOf(read *unstructured.Unstructured, replicas int64) *unstructured.Unst
 // what is compared. What is written next is an update, which takes the field from who has applied it, so that nothing is taken back.
 // Who may only update does that.
 func ScaleToZero(ctx context.Context, in dynamic.ResourceInterface, read *unstructured.Unstructured, manager string) (int64, error) {
-	scale := scaleOf(read, 0)
-	scaled, err := in.Apply(ctx, read.GetName(), scale, metav1.ApplyOptions{FieldManager: manager, Force: true}, "scale")
+	scaled, err := in.Apply(ctx, read.GetName(), scaleOf(read, 0), metav1.ApplyOptions{FieldManager: manager, Force: true}, "scale")
 	if apierrors.IsForbidden(err) {
 		return Scale(ctx, in, read, 0, manager)
 	}
-	if err != nil {
-		return 0, err
-	}
-	replicas, _, _ := unstructured.NestedInt64(scaled.Object, "spec", "replicas")
-	return replicas, nil
+	return replicasOf(scaled, err)
 }
 
 // Conflicts is how often, and how soon, is written again what somebody else was faster with, for a second and a half at most: controllers
