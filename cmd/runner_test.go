@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -119,18 +120,22 @@ func TestRunnerIsToldToStop(t *testing.T) {
 		RestorePoint: "default/nights-web", Deadline: time.Minute}
 	command := exec.CommandContext(t.Context(), os.Args[0], append([]string{"runner"}, task.Args()...)...)
 	command.Env = append(os.Environ(), main1+"=1", "KUBECONFIG="+cp.Kubeconfig(), runner.EnvTerminationMessage+"="+message, runner.EnvParameters+`={"resources": 60, "delaySeconds": 1}`)
+	logs, err := command.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for point.BinaryData[runner.KeyPoint] == nil { // it is about to begin
-		time.Sleep(20 * time.Millisecond)
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(point), point); err != nil {
-			t.Fatal(err)
+	for lines := bufio.NewScanner(logs); lines.Scan(); {
+		if strings.Contains(lines.Text(), `"n":1,"of":60`) { // it is in the middle of it
+			break
 		}
 	}
 	if err := command.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	_, _ = io.Copy(io.Discard, logs)
 	_ = command.Wait() // what it has come to is its exit code
 	if code := command.ProcessState.ExitCode(); code != 1 {
 		t.Errorf("its exit code is %d", code)
