@@ -154,13 +154,14 @@
 // No plan ends a sweep. What has failed is played once more at the end, alone, and stays failed; that it "passed alone"
 // says that load may be the reason. One that takes too long (O5) after its fault goes on for another minute, so that
 // its end is judged as any other's. If it comes to one, or was too slow for its fault to happen, and broke no other
-// rule it is played three times alone, and counts as slow, not as failed, when it passes each time: the limit is one of
-// the manager, not of the machine. One that hangs is failed, whatever it does alone. So does one that came off its
-// reference and broke no other rule, when the workload alone follows another reference, and it passes three times with
-// that: of two watches, a busy machine brings the slower one first. Where that reference has no such write, the plan
-// counts as not played, which fails the sweep too. When the time of the test is nearly up no plan begins any more. With
-// -faults.record=FILE the next sweep of the same manager, installed with the same files, by the same test leaves out
-// what has passed, but for faults that did so by themselves only; -faults.part=2/5 is the second of five parts.
+// rule it is played three times alone, within what its reference takes then, and counts as slow, not as failed, when it
+// passes each time: the limit is one of the manager, not of the machine. One that hangs is failed, whatever it does
+// alone. So does one that came off its reference and broke no other rule, when the workload alone follows another
+// reference, and it passes three times with that: of two watches, a busy machine brings the slower one first. Where
+// that reference has no such write, the plan counts as not played, which fails the sweep too. When the time of the test
+// is nearly up no plan begins any more. With -faults.record=FILE the next sweep of the same manager, installed with the
+// same files, by the same test leaves out what has passed, but for faults that did so by themselves only;
+// -faults.part=2/5 is the second of five parts.
 //
 // # Limits
 //

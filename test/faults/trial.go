@@ -629,6 +629,7 @@ func (t *trial) again(ctx context.Context) {
 		if n++; n > alone || ctx.Err() != nil || !t.Until.IsZero() && time.Now().After(t.Until) {
 			return
 		}
+		t.pace(ctx, v)
 		v.Again, v.Alone = true, t.alone(ctx, v.planned)
 		t.excuse(ctx, v)
 		t.say("alone: %s", v)
@@ -660,6 +661,27 @@ func (r *Report) explains(run Verdict) bool {
 		return v.Plan.Workload.Name == run.Plan.Workload.Name && v.Plan.Fault.Mode == run.Plan.Fault.Mode && len(v.Plan.Also) == 0 &&
 			slices.Contains(run.Plan.writes(), v.Plan.Fault.K) && v.Failed()
 	})
+}
+
+// pace gives a plan that took too long the time that its reference takes now, where that is more: a machine that other things are
+// done on, too, is not always as fast as it was.
+func (t *trial) pace(ctx context.Context, v *Verdict) {
+	if v.Hung || v.broke("O5") {
+		return
+	}
+	if now, err := t.reference(ctx, v.Plan.Workload); err == nil {
+		v.planned.reference = v.planned.reference.atPaceOf(now)
+	}
+}
+
+// atPaceOf is the reference at the pace of another that is like it, where that is the slower one.
+func (ref *Reference) atPaceOf(other *Reference) *Reference {
+	if other.Took <= ref.Took || differ(other.Writes, ref.Writes) != "" {
+		return ref
+	}
+	slower := *ref
+	slower.Took = other.Took
+	return &slower
 }
 
 // excuse finds out whether the machine is the reason for what a plan broke.

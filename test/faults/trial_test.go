@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // several is a plan with a fault at two writes.
@@ -47,6 +48,24 @@ func TestExplains(t *testing.T) {
 		r := &Report{Verdicts: []Verdict{c.v}}
 		if got := r.explains(Verdict{Plan: several()}); got != c.want {
 			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// A machine that has become slower gives a plan more time; one that has become faster does not take any away.
+func TestPace(t *testing.T) {
+	create, patch := []Write{{Verb: "create", Code: 201}}, []Write{{Verb: "patch", Code: 200}}
+	for name, c := range map[string]struct {
+		now  Reference
+		want time.Duration
+	}{
+		"slower":       {Reference{Took: 9 * time.Second, Writes: create}, 9 * time.Second},
+		"faster":       {Reference{Took: time.Second, Writes: create}, 4 * time.Second},
+		"another road": {Reference{Took: 9 * time.Second, Writes: patch}, 4 * time.Second},
+	} {
+		ref := &Reference{Took: 4 * time.Second, Writes: create}
+		if got := ref.atPaceOf(&c.now); got.Took != c.want || ref.Took != 4*time.Second || differ(got.Writes, create) != "" {
+			t.Errorf("%s: it has %s, and had %s", name, got.Took, ref.Took)
 		}
 	}
 }
