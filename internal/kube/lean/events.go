@@ -9,7 +9,6 @@ import (
 	"io"
 	"reflect"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -93,7 +92,7 @@ func (e *events) kind() (watch.EventType, error) {
 // object is that of an event.
 func (e *events) object(kind watch.EventType) (runtime.Object, error) {
 	if _, ok := e.of.(runtime.Unstructured); ok && kind != watch.Error {
-		content, err := e.content()
+		content, err := e.fields("object")
 		return &unstructured.Unstructured{Object: content}, err
 	}
 	o := runtime.Object(&metav1.Status{})
@@ -109,27 +108,18 @@ func (e *events) object(kind watch.EventType) (runtime.Object, error) {
 	return o, nil
 }
 
-// content is an object that has no Go type.
-func (e *events) content() (map[string]any, error) {
+// fields are those of an object that has no Go type, or of something in it, without its managed fields; of is the name of what they are in.
+func (e *events) fields(of string) (map[string]any, error) {
 	o := map[string]any{}
 	return o, e.members(func(name string) (err error) {
-		if name == "metadata" && e.decoder.PeekKind() == '{' {
-			o[name], err = e.metadata()
-			return err
-		}
-		o[name], err = e.value()
-		return err
-	})
-}
-
-// metadata is that of an object.
-func (e *events) metadata() (map[string]any, error) {
-	o := map[string]any{}
-	return o, e.members(func(name string) (err error) {
-		if name == "managedFields" {
+		switch {
+		case of == "metadata" && name == "managedFields":
 			return e.decoder.SkipValue()
+		case of == "object" && name == "metadata" && e.decoder.PeekKind() == '{':
+			o[name], err = e.fields(name)
+		default:
+			o[name], err = e.value()
 		}
-		o[name], err = e.value()
 		return err
 	})
 }
@@ -138,11 +128,7 @@ func (e *events) metadata() (map[string]any, error) {
 func (e *events) value() (any, error) {
 	switch e.decoder.PeekKind() {
 	case '{':
-		o := map[string]any{}
-		return o, e.members(func(name string) (err error) {
-			o[name], err = e.value()
-			return err
-		})
+		return e.fields("")
 	case '[':
 		return e.list()
 	case '"':
@@ -216,11 +202,15 @@ func (e *events) text() (string, error) {
 	if raw.Kind() != '"' {
 		return "", fmt.Errorf("%v where a string is due", raw.Kind())
 	}
-	if inner := raw[1 : len(raw)-1]; len(inner) <= longestWord && bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+	switch inner := raw[1 : len(raw)-1]; {
+	case bytes.IndexByte(inner, '\\') >= 0:
+		text, err := jsontext.AppendUnquote(nil, raw)
+		return string(text), err
+	case len(inner) > longestWord:
+		return string(inner), nil
+	default:
 		return e.words.word(inner), nil
 	}
-	text, err := jsontext.AppendUnquote(nil, raw)
-	return string(text), err
 }
 
 // longestWord is how long a string is at most that is taken for one that comes again.

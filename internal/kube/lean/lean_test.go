@@ -290,6 +290,30 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// What was answered is closed where client-go makes an error of it.
+func TestAnswerOfAnError(t *testing.T) {
+	body := &closing{}
+	lists := &toolscache.ListWatch{WatchFuncWithContext: func(ctx context.Context, _ metav1.ListOptions) (watch.Interface, error) {
+		ctx.Value(handedKey{}).(*handed).body = body
+		return nil, errors.New("it is not understood")
+	}}
+	if _, err := (reading{ListerWatcherWithContext: lists}).WatchWithContext(t.Context(), metav1.ListOptions{}); err == nil || !body.closed {
+		t.Errorf("%v; closed %t", err, body.closed)
+	}
+}
+
+// closing is a body.
+type closing struct {
+	strings.Reader
+	closed bool
+}
+
+// Close is that of io.Closer.
+func (c *closing) Close() error {
+	c.closed = true
+	return nil
+}
+
 // A watch that is stopped ends, and the answer to its request is closed.
 func TestStop(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
