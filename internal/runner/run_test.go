@@ -701,6 +701,20 @@ func TestNotSettled(t *testing.T) {
 	}
 }
 
+// What somebody else has woken, to where it was, is told of, and waited for as what is woken.
+func TestAwakeAlready(t *testing.T) {
+	w := newWorld(t)
+	w.mustComplete(shutdown)
+	w.have["db"], w.already = 1, map[string]string{"db": "it was awake already"}
+	r := w.mustComplete(wakeUp)
+	if diff := cmp.Diff([]string{"db: it was awake already"}, r.Left); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	if keys := w.keys("Settled"); !slices.Contains(keys, "db") {
+		t.Errorf("it waits for %v", keys)
+	}
+}
+
 // What somebody wakes as soon as it sleeps is told of when nothing else is waited for, and what to do about that before what it is about.
 func TestDoesNotStayAsleep(t *testing.T) {
 	w := newWorld(t)

@@ -58,8 +58,10 @@ type world struct {
 	never string
 	// heals are resources that somebody wakes when they have settled, and why.
 	heals map[string]string
-	asked map[string]int
-	await time.Duration
+	// already says of resources that are as they were who has woken them.
+	already map[string]string
+	asked   map[string]int
+	await   time.Duration
 	// broken are resources that cannot be changed.
 	broken map[string]error
 
@@ -228,6 +230,7 @@ func (w *world) WakeUp(ctx context.Context, r restore.Resource) (ending executor
 		before, taken := w.number(r.Before), strings.HasPrefix(r.Key, pool)
 		switch {
 		case there && value == before:
+			ending.Note = w.already[r.Key]
 		case !there && taken, there && !taken && value == asleepValue:
 			w.have[r.Key] = before
 		case !there:

@@ -61,11 +61,11 @@ func (t *target) write(ctx context.Context, p part, l live, value any, changes m
 		manager = cluster.Sleeps
 	}
 	in := t.client.Resource(k.gvr).Namespace(p.Namespace)
-	n, scaled := value.(int64)
-	switch scaled = scaled && k.scaled; {
-	case scaled && n == 0 && k.gvr.Group == apps.Group:
+	switch n, is := value.(int64); {
+	case !is || !k.scaled || k.patched:
+	case n == 0 && !k.foreign:
 		return cluster.ScaleToZero(ctx, in, l.at, manager)
-	case scaled && (k.gvr.Group == apps.Group || k.foreign): // a Rollout is patched: nobody tells who has written by subresource scale of a CRD
+	default:
 		return cluster.Scale(ctx, in, l.at, n, manager)
 	}
 	patched, err := cluster.Patch(ctx, in, l.object, changes, manager)

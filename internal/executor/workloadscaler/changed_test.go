@@ -62,6 +62,10 @@ func TestChangedMeanwhile(t *testing.T) {
 		}, "Deployment.apps/NS/web Left: it was deleted and created again while it was asleep: spec.replicas was 3", "0", "<nil>"},
 		"paused elsewhere":    {func(w *world) { w.pause(`"7"`) }, "Deployment.apps/NS/web Left: ScaledObject NS/by-web: somebody has changed it while it was asleep: metadata.annotations.autoscaling.keda.sh/paused-replicas is \"7\"" + someone, "3", "7"},
 		"not paused any more": {func(w *world) { w.pause(`null`) }, "", "3", "<nil>"},
+		"woken by KEDA, as a runner that was killed has had it do": {func(w *world) {
+			w.pause(`"3"`)
+			w.patch("Deployment", "web", `{"spec": {"replicas": 3}}`)
+		}, "", "3", "<nil>"},
 		"by hand, both": {func(w *world) {
 			w.pause(`null`)
 			w.patch("Deployment", "web", `{"spec": {"replicas": 5}}`)

@@ -35,7 +35,7 @@
 //
 // # What is changed
 //
-// Replicas are written by subresource scale, everything else, and the 0 of a Rollout, by a merge patch of the one
+// Replicas are written by subresource scale, everything else, and those of a Rollout, by a merge patch of the one
 // field, all with the resourceVersion that was read. A Rollout without replicas, which is one of 1, has none again
 // afterwards. In the middle of a canary it sleeps and wakes at the same step, a pause; but pods that a step
 // setCanaryScale counts by replicas stay whatever the Rollout has, so that it does not come to rest, and the result

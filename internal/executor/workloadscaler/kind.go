@@ -42,8 +42,10 @@ type kind struct {
 	// name of it, without the group; empty until an object is seen.
 	name  string
 	field field
-	// scaled: the field is written by subresource scale.
+	// scaled: the field is how many pods there are, and written by subresource scale.
 	scaled bool
+	// patched: it is written by a patch all the same. Of a CRD nobody tells who has written by subresource scale.
+	patched bool
 	// foreign: where replicas are is known to subresource scale alone.
 	foreign bool
 }
@@ -53,7 +55,7 @@ var (
 	deployments   = kind{gvr: apps.WithResource("deployments"), name: "Deployment", field: replicas, scaled: true}
 	statefulSets  = kind{gvr: apps.WithResource("statefulsets"), name: "StatefulSet", field: replicas, scaled: true}
 	replicaSets   = kind{gvr: apps.WithResource("replicasets"), name: "ReplicaSet", field: replicas, scaled: true}
-	rollouts      = kind{gvr: schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "rollouts"}, name: "Rollout", field: replicas, scaled: true}
+	rollouts      = kind{gvr: schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "rollouts"}, name: "Rollout", field: replicas, scaled: true, patched: true}
 	cronJobs      = kind{gvr: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}, name: "CronJob", field: suspend}
 	scaledObjects = kind{gvr: schema.GroupVersionResource{Group: "keda.sh", Version: "v1alpha1", Resource: "scaledobjects"}, name: "ScaledObject", field: paused}
 	autoscalers   = kind{gvr: schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}, name: "HorizontalPodAutoscaler", field: scaleUp}

@@ -40,6 +40,18 @@ func TestWriters(t *testing.T) {
 	}
 }
 
+// TestBy is that who has written something else of what a field is in has not given it its value.
+func TestBy(t *testing.T) {
+	t.Parallel()
+	const fields = `[{manager: argocd-controller, fieldsV1: {"f:spec": {"f:behavior": {"f:scaleDown": {}}}}}, {manager: %s, fieldsV1: {"f:spec": {"f:behavior": {"f:scaleUp": {"f:selectPolicy": {}}}}}}]`
+	for manager, want := range map[string]string{"kubectl-edit": "kubectl-edit", "argocd-controller": "argocd-controller of Application shop"} {
+		o := executortest.Objects(t, "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: a, annotations: {argocd.argoproj.io/tracking-id: 'shop:x'}, managedFields: "+fmt.Sprintf(fields, manager)+"}}")[0]
+		if got := by(newPart(autoscalers, o, nil), live{object: o, at: o}).String(); got != want {
+			t.Errorf("it is by %q, want %q", got, want)
+		}
+	}
+}
+
 // TestAwake is when a workload of 3 is said to have been awake before it was woken.
 func TestAwake(t *testing.T) {
 	t.Parallel()
