@@ -141,16 +141,8 @@ func (a application) synced(ctx context.Context, r *repository) {
 		revision, _, _ := unstructured.NestedString(u.Object, "status", "sync", "revision")
 		health, _, _ := unstructured.NestedString(u.Object, "status", "health", "status")
 		phase, _, _ := unstructured.NestedString(u.Object, "status", "operationState", "phase")
-		g.Expect([]string{status, revision, health, phase}).To(Equal([]string{"Synced", r.head(ctx), "Healthy", "Succeeded"}), func() string { return fmt.Sprint(u.Object["status"]) })
+		g.Expect([]string{status, revision, health, phase}).To(Equal([]string{"Synced", r.run(ctx, "rev-parse", "HEAD"), "Healthy", "Succeeded"}), func() string { return fmt.Sprint(u.Object["status"]) })
 	}).Should(Succeed())
-}
-
-// head is the last commit.
-func (r *repository) head(ctx context.Context) string {
-	GinkgoHelper()
-	output, err := exec.CommandContext(ctx, "git", "-C", r.dir, "rev-parse", "HEAD").Output()
-	Expect(err).NotTo(HaveOccurred())
-	return strings.TrimSpace(string(output))
 }
 
 // configure gives Argo CD settings for as long as a spec: those of its installation, with what a kustomization of the test makes of them.

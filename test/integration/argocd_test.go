@@ -105,11 +105,12 @@ func newRepository(ctx context.Context, files map[string]string) *repository {
 	return r
 }
 
-func (r *repository) run(ctx context.Context, args ...string) {
+func (r *repository) run(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	command := exec.CommandContext(ctx, "git", append([]string{"-C", r.dir, "-c", "user.name=lab", "-c", "user.email=lab@example.com"}, args...)...)
 	output, err := command.CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(output))
+	return strings.TrimSpace(string(output))
 }
 
 // commit writes files and commits them.

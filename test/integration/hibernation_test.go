@@ -205,6 +205,12 @@ func (d *dormitory) wants(ctx context.Context, p *hibernator.HibernatePlan, stat
 	Expect(d.client.Patch(ctx, p.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))).To(Succeed())
 }
 
+// retried is the plan of a single target that waits for so long that pods are gone, and is tried again three times, with other
+// replacements.
+func retried(timeout string, replacements ...string) string {
+	return strings.NewReplacer(append(replacements, "retries: 1", "retries: 3", "[NAMESPACE]}", "[NAMESPACE]}, awaitCompletion: {enabled: true, timeout: "+timeout+"}")...).Replace(single)
+}
+
 // glances is how often one looks at what takes seconds: to read a plan costs the API server and the test more than
 // anything that happens in it, the more the larger it is.
 func glances(p *hibernator.HibernatePlan) time.Duration {
@@ -706,7 +712,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		letGo := d.slow(ctx)
 		d.fill(ctx, 2)
 		early := d.plan(ctx, dag)
-		late := d.plan(ctx, strings.NewReplacer("name: whole", "name: late", "retries: 1", "retries: 3", "[NAMESPACE]}", "[NAMESPACE]}, awaitCompletion: {enabled: true, timeout: 15s}").Replace(single))
+		late := d.plan(ctx, retried("15s", "name: whole", "name: late"))
 		quiet := func(p *hibernator.HibernatePlan) {
 			GinkgoHelper()
 			Expect(meta.FindStatusCondition(p.Status.Conditions, hibernator.ConditionDegraded).Message).To(Equal("No target has failed"))
@@ -763,7 +769,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		letGo := d.slow(ctx)
 		d.fill(ctx, 2)
 		const always = `{start: "00:00", end: "24:00", daysOfWeek: [MON, TUE, WED, THU, FRI, SAT, SUN]}`
-		p := d.plan(ctx, strings.NewReplacer(`{start: "03:00", end: "03:01", daysOfWeek: [SUN]}`, always, "retries: 1", "retries: 3", "[NAMESPACE]}", "[NAMESPACE]}, awaitCompletion: {enabled: true, timeout: 2s}").Replace(single))
+		p := d.plan(ctx, retried("2s", `{start: "03:00", end: "03:01", daysOfWeek: [SUN]}`, always))
 
 		By("an exception while it waits to be tried again")
 		Eventually(func() []hibernator.ExecutionStatus { return d.get(ctx, p).Status.Executions }).WithTimeout(40 * time.Second).WithPolling(glances(p)).
