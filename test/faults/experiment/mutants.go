@@ -158,12 +158,12 @@ func (s *scope) told() bool {
 	{
 		Name: "created-for-the-dead", RootCause: "children are created for an owner that only the cache still has",
 		Edits:     edit1(reading, "	if err == nil && now.UID == o.GetUID() && now.ResourceVersion == o.GetResourceVersion() {", "	if true {"),
-		Workloads: []string{"delete-provisioned"}, Modes: []faults.Mode{faults.Held, faults.Coalesced, faults.Forgetful},
+		Workloads: []string{"delete-provisioned"}, Modes: []faults.Mode{faults.Held, faults.Coalesced, faults.Forgetful, faults.Edited},
 	},
 	{
 		Name: "created-for-the-past", RootCause: "children are created as an old spec in the cache asks for",
 		Edits:     edit1(reading, "now.ResourceVersion == o.GetResourceVersion() {", "now.UID == o.GetUID() && now.DeletionTimestamp == nil {"),
-		Workloads: []string{"edit-provisioning"}, Modes: []faults.Mode{faults.Travel},
+		Workloads: []string{"edit-provisioning"}, Modes: []faults.Mode{faults.Travel, faults.Edited},
 	},
 	{
 		Name: "submitted-twice", RootCause: "what the cached status does not record yet is taken for not done",
@@ -180,7 +180,7 @@ func (s *scope) told() bool {
 	{
 		Name: "changed-for-the-past", RootCause: "a child is put back to an old spec in the cache",
 		Edits:     edit1(applying, "func(w Write) bool { return w.creates() || !goingDown(s.experiment) })", "func(w Write) bool { return w.Action == Ensure && !w.Known })"),
-		Workloads: []string{"edit-ready"}, Modes: []faults.Mode{faults.Behind},
+		Workloads: []string{"edit-ready"}, Modes: []faults.Mode{faults.Behind, faults.Edited},
 	},
 	{
 		Name: "verdict-of-the-cache", RootCause: "a verdict that stands for ever rests on a cached child",
@@ -191,7 +191,7 @@ func (s *scope) told() bool {
 		Name: "told-by-the-cache", RootCause: "what is said for good is what a cache has of before",
 		Edits:     unversioned,
 		Workloads: []string{"workflow-fails", "delete-failed", "edit-failed", "late-running", "workflow-deleted", "away-workflow-replaced"},
-		Modes:     []faults.Mode{faults.Travel, faults.Behind, faults.Forgetful},
+		Modes:     []faults.Mode{faults.Travel, faults.Behind, faults.Forgetful, faults.Edited},
 	},
 	{
 		Name: "verdict-of-another-cluster", RootCause: "a verdict rests on a cluster by name: another has taken its place",

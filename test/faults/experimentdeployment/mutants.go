@@ -92,7 +92,7 @@ func known(owner *v1alpha1.ExperimentDeployment) string {
 	{
 		Name: "cache-miss-is-gone", RootCause: "a source that the cache does not have is taken for deleted",
 		Edits:     edit1(observe, "	found, err := kube.Get(ctx, s.reader(gvk), gvk, at, client.UnsafeDisableDeepCopy)\n	if err != nil || found != nil {\n		return found, err\n	}\n", "	found, err := kube.Get(ctx, s.reader(gvk), gvk, at, client.UnsafeDisableDeepCopy)\n	if true {\n		return found, err\n	}\n"),
-		Workloads: []string{"deployment-source-back"}, Modes: []faults.Mode{faults.Behind},
+		Workloads: []string{"deployment-source-back"}, Modes: []faults.Mode{faults.Behind, faults.Edited},
 	},
 	{
 		Name: "last-good-destroyed", RootCause: "the twin is deleted before it is known that the next one can be",
