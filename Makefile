@@ -37,16 +37,23 @@ build: ## Build the manager: bin/manager.
 	@go build -buildvcs=false -trimpath -o bin/manager ./cmd
 
 # The linker, the tests and the API servers that those start collect less garbage: that is a tenth of their time.
-test test-packages test-integration sweep sweep-full sweep-mutants: export GOGC ?= 400
+test test-packages test-integration test-faults sweep sweep-full sweep-mutants: export GOGC ?= 400
 
-.PHONY: test test-packages test-integration
+.PHONY: test test-packages test-integration test-faults
 test: k8s kustomize helm prometheus ## Run all tests; TESTFLAGS are passed on to go test.
-	@TIMEFORMAT='make test: %0R s'; time $(MAKE) --no-print-directory -j2 BESIDE=1 test-integration test-packages
+	@TIMEFORMAT='make test: %0R s'; time (failed=0; \
+		$(MAKE) --no-print-directory -j2 BESIDE=1 test-integration test-packages || failed=1; \
+		$(MAKE) --no-print-directory test-faults || failed=1; \
+		exit $$failed)
 
 # Nothing is cached, because go test does not know of the programs that tests run. (A list that fails, fails the assignment; of an
 # argument nobody asks how it came about.)
 test-packages:
-	@packages=$$(go list ./... | grep -v '/test/integration$$'); go test -vet=off -count=1 -p 2 $(TESTFLAGS) $$packages
+	@packages=$$(go list ./... | grep -vE '/test/(integration$$|faults)'); go test -vet=off -count=1 -p 2 $(TESTFLAGS) $$packages
+
+# What is held to the time that it took before is not played beside everything else.
+test-faults:
+	@go test -vet=off -count=1 -p 2 $(TESTFLAGS) ./test/faults/...
 
 # Specs wait for the most part: two processes go through them, each with a control plane and a manager of its own.
 test-integration:

@@ -5,8 +5,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -46,7 +47,7 @@ func main() {
 	elect := flag.Bool("leader-elect", false, "Let one of several managers lead.")
 	flag.Parse()
 	ctrl.SetLogger(zap.New())
-	if err := run(*namespace, *careless, *workers, ctrl.Options{
+	if err := run(ctrl.SetupSignalHandler(), *namespace, *careless, *workers, ctrl.Options{
 		HealthProbeBindAddress: *probes, Metrics: metricsserver.Options{BindAddress: *metrics}, LeaderElection: *elect, LeaderElectionID: "toys",
 	}); err != nil {
 		fmt.Fprintln(os.Stderr, "manager:", err)
@@ -54,18 +55,31 @@ func main() {
 	}
 }
 
-func run(namespace string, careless bool, workers int, o ctrl.Options) error {
+func run(ctx context.Context, namespace string, careless bool, workers int, o ctrl.Options) error {
 	o.Cache = cache.Options{DefaultNamespaces: map[string]cache.Config{namespace: {}}}
 	o.Client = client.Options{Cache: &client.CacheOptions{Unstructured: true, EnableReadYourWritesConsistency: ptr.To(true)}}
 	mgr, err := ctrl.NewManager(ctrl.GetConfigOrDie(), o)
 	if err != nil {
 		return err
 	}
-	if err := mgr.AddReadyzCheck("readyz", healthz.Ping); err != nil {
-		return err
-	}
 	box := &unstructured.Unstructured{}
 	box.SetGroupVersionKind(boxKind)
+	// A manager that is asked to stop before its caches have synced logs errors: until then it is not ready.
+	for name, o := range map[string]client.Object{"boxes": box, "balls": &corev1.ConfigMap{}} {
+		informer, err := mgr.GetCache().GetInformer(ctx, o, cache.BlockUntilSynced(false))
+		if err != nil {
+			return err
+		}
+		err = mgr.AddReadyzCheck(name, func(*http.Request) error {
+			if !informer.HasSynced() {
+				return errors.New("its cache has not synced")
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
 	r := &reconciler{Client: mgr.GetClient(), live: mgr.GetAPIReader(), careless: careless}
 	err = ctrl.NewControllerManagedBy(mgr).Named("box").For(box).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestForOwner(mgr.GetScheme(), mgr.GetRESTMapper(), box)).
@@ -74,7 +88,7 @@ func run(namespace string, careless bool, workers int, o ctrl.Options) error {
 	if err != nil {
 		return err
 	}
-	return mgr.Start(ctrl.SetupSignalHandler())
+	return mgr.Start(ctx)
 }
 
 type reconciler struct {
