@@ -6,6 +6,7 @@ package crossplane
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -108,19 +109,9 @@ const longestAddress = 512
 // ReadClaim reads a claim's state.
 func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 	var s ClaimState
-	ready, synced := conditions.Of(claim, "Ready"), conditions.Of(claim, "Synced")
-	s.Ready = ready["status"] == "True"
-	s.Failed = !s.Ready && synced["status"] == "False"
-	switch {
-	case s.Failed, synced["status"] == "False" && claim.GetDeletionTimestamp() != nil: // one that is paused stays Ready, and does not go
-		s.Message = conditions.Said(synced)
-	case !s.Ready:
-		s.Message = conditions.Said(ready)
-	}
-	if s.Message != "" && !s.Failed && claim.GetDeletionTimestamp() == nil { // it waits for its composite, and that for what it is made of, which alone says why
-		// (It cuts what the cloud says unless it may be wide.)
-		s.Message += fmt.Sprintf("; see crossplane beta trace gkecluster %s -n %s -o wide", claim.GetName(), claim.GetNamespace())
-	}
+	s.Ready = conditions.Of(claim, "Ready")["status"] == "True"
+	s.Failed = !s.Ready && conditions.Of(claim, "Synced")["status"] == "False"
+	s.Message = s.why(claim)
 	if endpoint, _, _ := unstructured.NestedString(claim.Object, "status", "endpoint"); len(endpoint) <= longestAddress && address.MatchString(endpoint) {
 		s.Endpoint = endpoint
 		if !strings.Contains(endpoint, "://") {
@@ -138,6 +129,30 @@ func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 		s.Key, _, _ = unstructured.NestedString(claim.Object, "status", "kubeconfigSecret", "key")
 	}
 	return s
+}
+
+// why is what Crossplane says of why a cluster is not ready, or does not go, and how the rest is seen.
+func (s ClaimState) why(claim *unstructured.Unstructured) string {
+	goes := claim.GetDeletionTimestamp() != nil
+	if s.Ready && !goes {
+		return ""
+	}
+	var said []string
+	if synced := conditions.Of(claim, "Synced"); synced["status"] == "False" { // one that is paused stays Ready, and does not go
+		said = append(said, conditions.Said(synced))
+	} else if !s.Ready {
+		said = append(said, conditions.Said(conditions.Of(claim, "Ready")))
+	}
+	// So much has happened to what a composite of Crossplane v2 is made of that it is looked at twice a minute only, for five minutes.
+	if responsive := conditions.Of(claim, "Responsive"); responsive["status"] == "False" {
+		said = append(said, strings.TrimSuffix(conditions.Said(responsive), "."))
+	}
+	said = slices.DeleteFunc(said, func(s string) bool { return s == "" })
+	if len(said) > 0 && !s.Failed && !goes { // it waits for its composite, and that for what it is made of, which alone says why
+		// (It cuts what the cloud says unless it may be wide.)
+		said = append(said, fmt.Sprintf("see crossplane beta trace gkecluster %s -n %s -o wide", claim.GetName(), claim.GetNamespace()))
+	}
+	return strings.Join(said, "; ")
 }
 
 // ConnectionSecret is where the composition leaves the kubeconfig of a composite's cluster, if it does not say: in

@@ -122,6 +122,18 @@ status:
 `, ClaimState{Ready: true}},
 		"a composite that says where its kubeconfig is": {"  crossplane: {}\nstatus: {kubeconfigSecret: {name: lab-admin, key: value}}\n",
 			ClaimState{Composite: "tutorial-app-abcdefgh", Namespaced: true, Secret: "lab-admin", Key: "value"}},
+		"a composite that Crossplane looks at from time to time": {"  crossplane: {}\n" + `
+status:
+  conditions:
+  - {type: Synced, status: "True", reason: ReconcileSuccess, lastTransitionTime: "2026-03-01T12:00:00Z"}
+  - {type: Ready, status: "False", reason: Creating, message: "Unready resources: cluster", lastTransitionTime: "2026-03-01T12:00:00Z"}
+  - {type: Responsive, status: "False", reason: WatchCircuitOpen, message: Too many watch events from Cluster/a (default). Allowing events periodically., lastTransitionTime: "2026-03-01T12:00:00Z"}
+`, ClaimState{Composite: "tutorial-app-abcdefgh", Namespaced: true,
+			Message: "Creating: Unready resources: cluster; WatchCircuitOpen: Too many watch events from Cluster/a (default). Allowing events periodically; see crossplane beta trace gkecluster tutorial-app-abcdefgh -n lab -o wide"}},
+		"a composite that says that alone": {"  crossplane: {}\nstatus: {conditions: [{type: Responsive, status: \"False\", reason: WatchCircuitOpen, lastTransitionTime: \"2026-03-01T12:00:00Z\"}]}\n",
+			ClaimState{Composite: "tutorial-app-abcdefgh", Namespaced: true, Message: "WatchCircuitOpen; see crossplane beta trace gkecluster tutorial-app-abcdefgh -n lab -o wide"}},
+		"a composite that is looked at as ever": {"  crossplane: {}\nstatus: {conditions: [{type: Responsive, status: \"True\", reason: WatchCircuitClosed, lastTransitionTime: \"2026-03-01T12:00:00Z\"}]}\n",
+			ClaimState{Composite: "tutorial-app-abcdefgh", Namespaced: true}},
 		"a claim has no say in that": {ref + "status: {kubeconfigSecret: {name: another-cluster-conn}}\n",
 			ClaimState{Composite: "tutorial-app-abcdefgh-x7k2p"}},
 		"unknown": {`
