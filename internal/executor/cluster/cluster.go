@@ -98,13 +98,8 @@ func scaleOf(read *unstructured.Unstructured, replicas int64) *unstructured.Unst
 
 // ScaleToZero is Scale to 0, by server-side apply: after an update nobody has written a 0, because subresource scale leaves it out of
 // what is compared. What is written next is an update, which takes the field from who has applied it, so that nothing is taken back.
-// Who may only update does that.
 func ScaleToZero(ctx context.Context, in dynamic.ResourceInterface, read *unstructured.Unstructured, manager string) (int64, error) {
-	scaled, err := in.Apply(ctx, read.GetName(), scaleOf(read, 0), metav1.ApplyOptions{FieldManager: manager, Force: true}, "scale")
-	if apierrors.IsForbidden(err) {
-		return Scale(ctx, in, read, 0, manager)
-	}
-	return replicasOf(scaled, err)
+	return replicasOf(in.Apply(ctx, read.GetName(), scaleOf(read, 0), metav1.ApplyOptions{FieldManager: manager, Force: true}, "scale"))
 }
 
 // Conflicts is how often, and how soon, is written again what somebody else was faster with, for a second and a half at most: controllers

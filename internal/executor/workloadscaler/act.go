@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -64,7 +65,12 @@ func (t *target) write(ctx context.Context, p part, l live, value any, changes m
 	switch n, is := value.(int64); {
 	case !is || !k.scaled || k.patched:
 	case n == 0 && !k.foreign:
-		return cluster.ScaleToZero(ctx, in, l.at, manager)
+		scaled, err := cluster.ScaleToZero(ctx, in, l.at, manager)
+		if !apierrors.IsForbidden(err) {
+			return scaled, err
+		}
+		t.unpatched = true
+		fallthrough
 	default:
 		return cluster.Scale(ctx, in, l.at, n, manager)
 	}

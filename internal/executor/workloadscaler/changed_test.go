@@ -1,6 +1,7 @@
 package workloadscaler
 
 import (
+	"errors"
 	"net/http"
 	"path"
 	"strings"
@@ -20,7 +21,7 @@ import (
 const (
 	tracked = `"metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "storefront:apps/Deployment:shop/web"}}`
 	byHelm  = `"metadata": {"labels": {"app.kubernetes.io/instance": "storefront"}}`
-	argoCD  = ", by argocd-controller of Application storefront; let that ignore what labkeeper-sleep writes, with RespectIgnoreDifferences=true"
+	argoCD  = ", by argocd-controller of Application storefront; let that ignore managedFieldsManagers: [labkeeper-sleep], with RespectIgnoreDifferences=true"
 	scaled5 = "Deployment.apps/NS/web Left: somebody has changed it while it was asleep: spec.replicas is 5"
 	awoken3 = "Deployment.apps/NS/web Restored: it was awake already: spec.replicas is 3"
 	someone = ", by workloadscaler.test"
@@ -629,6 +630,51 @@ func TestOwnWritesAreNoChanges(t *testing.T) {
 	}
 }
 
+// TestOldRights is of a cluster whose runners may not patch subresource scale: what sleeps wakes all the same, and where Argo CD heals
+// it is said what is missing.
+func TestOldRights(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("web", 3))
+	r := w.night("{}")
+	r.Config = w.refused(func(request *http.Request) bool { return request.Method == http.MethodPatch })
+	target, err := r.Open(t.Context(), dispatch.Shutdown)
+	w.must(err)
+	found, err := target.Snapshot(t.Context())
+	w.must(err)
+	_, err = executor.Capture(target, r.Point, found[0], false)
+	w.must(err)
+	slept, err := executor.PutToSleep(t.Context(), target, r.Point, found[0].Key, true, func() error { return nil })
+	w.must(err)
+	r.Point.Slept(found[0].Key, slept)
+	w.expect("0", "Deployment", "web", specReplicas...)
+	w.heal("Deployment", "web", `{`+tracked+`, "spec": {"replicas": 3}}`)
+	_, err = target.Settled(t.Context(), r.Point.Resources[0], false)
+	if woken, is := errors.AsType[*executor.WokenError](err); !is || !strings.HasSuffix(woken.Cause, "with RespectIgnoreDifferences=true, and apply config/target-cluster again: "+
+		"runners may not patch subresource scale, so that nobody tells who has written it") {
+		t.Errorf("it says %v", err)
+	}
+	w.must(r.Shutdown(t.Context()))
+	w.must(r.WakeUp(t.Context()))
+	w.expect("3", "Deployment", "web", specReplicas...)
+	if left := r.Left(); left != "" {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
+// refused is how a runner reaches the cluster that may not do something.
+func (w *world) refused(which func(*http.Request) bool) *rest.Config {
+	config := rest.CopyConfig(w.runner)
+	config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
+		return executortest.RoundTripper(func(request *http.Request) (*http.Response, error) {
+			if which(request) {
+				return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: request}, nil
+			}
+			return inner.RoundTrip(request)
+		})
+	})
+	return config
+}
+
 // TestHeldIsNoChange is that what a wake-up gives KEDA on the way is not how it was, where both that and the shutdown before failed.
 func TestHeldIsNoChange(t *testing.T) {
 	w := newWorld(t)
@@ -636,18 +682,7 @@ func TestHeldIsNoChange(t *testing.T) {
 	w.calm()
 	before := w.bytes()
 	r := w.night("{}")
-	refuse := func() {
-		r.Config = rest.CopyConfig(w.runner)
-		r.Config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
-			return executortest.RoundTripper(func(request *http.Request) (*http.Response, error) {
-				if strings.HasSuffix(request.URL.Path, "/scale") {
-					return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: request}, nil
-				}
-				return inner.RoundTrip(request)
-			})
-		})
-	}
-	refuse()
+	r.Config = w.refused(func(request *http.Request) bool { return strings.HasSuffix(request.URL.Path, "/scale") })
 	if err := r.Shutdown(t.Context()); err == nil {
 		t.Fatal("it slept")
 	}

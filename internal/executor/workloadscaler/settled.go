@@ -52,7 +52,7 @@ func (t *target) Settled(ctx context.Context, resource restore.Resource, late bo
 // woken says what of a workload is not asleep any more: itself, or an autoscaler, which would wake it. It is an error,
 // *executor.WokenError, where Argo CD has woken it.
 func (t *target) woken(ctx context.Context, before *state, now live) (string, error) {
-	if woken, err := again(before.part, now); err != nil || woken != "" {
+	if woken, err := t.again(before.part, now); err != nil || woken != "" {
 		return woken, err
 	}
 	for _, scaler := range before.Autoscalers {
@@ -60,7 +60,7 @@ func (t *target) woken(ctx context.Context, before *state, now live) (string, er
 		if err != nil {
 			return "", err
 		}
-		woken, err := again(scaler, now)
+		woken, err := t.again(scaler, now)
 		if told, is := errors.AsType[*executor.WokenError](err); is {
 			told.Problem = fmt.Sprintf("%s: %s", scaler, told.Problem)
 		}

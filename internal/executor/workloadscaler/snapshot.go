@@ -34,6 +34,8 @@ type target struct {
 	withoutKEDA bool
 	// looks are how often a workload that Argo CD may wake was seen asleep, by key.
 	looks map[string]int
+	// unpatched: the rights of the runner are those of before it could patch subresource scale.
+	unpatched bool
 	// page is how many objects are listed at a time; 0 is as many as usual.
 	page int64
 }

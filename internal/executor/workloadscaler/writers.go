@@ -66,12 +66,17 @@ type writer struct {
 	names []string
 	// application of Argo CD that has; empty is none.
 	application string
+	// ignore is what lets that leave alone what sleeps.
+	ignore string
 }
 
 // by is who has given the field of a part its value.
 func by(p part, now live) writer {
 	f := p.of().field
-	w := writer{names: writers(now.object, slices.Concat(f.path, f.within))}
+	w := writer{names: writers(now.object, slices.Concat(f.path, f.within)), ignore: "managedFieldsManagers: [" + cluster.Sleeps + "]"}
+	if p.of().foreign { // nobody tells who has written its replicas by its scale
+		w.ignore = "jsonPointers: [/spec/replicas]"
+	}
 	if slices.ContainsFunc(w.names, func(name string) bool { return strings.HasPrefix(name, argoCDWriter) }) {
 		w.application = application(now.object)
 	}
@@ -91,7 +96,7 @@ func (w writer) String() string {
 func (w writer) note() string {
 	switch {
 	case w.application != "":
-		return fmt.Sprintf(", by %s; let that ignore what %s writes, with RespectIgnoreDifferences=true", w, cluster.Sleeps)
+		return fmt.Sprintf(", by %s; let that ignore %s, with RespectIgnoreDifferences=true", w, w.ignore)
 	case len(w.names) > 0:
 		return ", by " + w.String()
 	}
@@ -99,15 +104,18 @@ func (w writer) note() string {
 }
 
 // again says that what was put to sleep is not asleep any more.
-func again(p part, now live) (string, error) {
+func (t *target) again(p part, now live) (string, error) {
 	f := p.of().field
 	if !now.there() || f.isAsleep(now.value) {
 		return "", nil
 	}
 	problem, w := fmt.Sprintf("%s is %s again", strings.Join(f.path, "."), said(now.value)), by(p, now)
 	if w.application != "" {
-		return "", &executor.WokenError{Problem: problem, Cause: fmt.Sprintf(
-			"woken by %s; let it ignore managedFieldsManagers: [%s], with RespectIgnoreDifferences=true", w, cluster.Sleeps)}
+		cause := fmt.Sprintf("woken by %s; let it ignore %s, with RespectIgnoreDifferences=true", w, w.ignore)
+		if t.unpatched {
+			cause += ", and apply config/target-cluster again: runners may not patch subresource scale, so that nobody tells who has written it"
+		}
+		return "", &executor.WokenError{Problem: problem, Cause: cause}
 	}
 	return problem + w.note(), nil
 }

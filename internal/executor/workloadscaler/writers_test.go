@@ -52,6 +52,18 @@ func TestBy(t *testing.T) {
 	}
 }
 
+// TestIgnore is what lets Argo CD leave alone what sleeps: of a CRD nobody tells who has written its replicas by its scale.
+func TestIgnore(t *testing.T) {
+	t.Parallel()
+	for kind, want := range map[string]string{"Deployment": "managedFieldsManagers: [labkeeper-sleep]", "Rollout": "managedFieldsManagers: [labkeeper-sleep]", "Oven": "jsonPointers: [/spec/replicas]"} {
+		o := executortest.Objects(t, "{apiVersion: v1, kind: "+kind+", metadata: {name: a, annotations: {argocd.argoproj.io/tracking-id: 'shop:x'}, managedFields: "+
+			`[{manager: argocd-controller, fieldsV1: {"f:spec": {"f:replicas": {}}}}]}}`)[0]
+		if got := by(newPart(known(kinds[kind]), o, nil), live{object: o, at: o}).note(); !strings.Contains(got, want) {
+			t.Errorf("of a %s it says %q", kind, got)
+		}
+	}
+}
+
 // TestAwake is when a workload of 3 is said to have been awake before it was woken.
 func TestAwake(t *testing.T) {
 	t.Parallel()
