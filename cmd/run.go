@@ -98,6 +98,8 @@ func connect() (*rest.Config, *kube.ServerTime, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("finding the cluster: %w (outside of a cluster set --kubeconfig or KUBECONFIG)", err)
 	}
+	// Clients that share their transport, as those of caches do, would ask without a name, and audit logs not tell who does.
+	config.UserAgent = rest.DefaultKubernetesUserAgent()
 	config.QPS = -1 // API Priority and Fairness bounds us better than a client can
 	config.WarningHandlerWithContext = log.NewKubeAPIWarningLogger(log.KubeAPIWarningLoggerOptions{Deduplicate: true})
 	clocks := kube.NewServerTime(clock.RealClock{})

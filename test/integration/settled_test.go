@@ -3,7 +3,9 @@ package integration_test
 import (
 	"fmt"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -107,6 +109,9 @@ var _ = Describe("A settled system", Ordered, long, func() {
 		requests := hub.requests(from, to)
 		Expect(counted(slices.Clone(requests))).To(BeEmpty())
 		Expect(requests).NotTo(BeEmpty(), "not even the Lease: the count counts nothing")
+		Expect(slices.DeleteFunc(hub.requests(time.Time{}, to), func(r env.Request) bool {
+			return strings.HasPrefix(r.UserAgent, filepath.Base(managerBinary)+"/")
+		})).To(BeEmpty(), "audit logs do not name it")
 	})
 
 	It("is left without a holder of the Lease by a manager that is asked to stop", func(ctx SpecContext) {

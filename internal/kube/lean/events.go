@@ -19,7 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// asServed takes what client-go takes, and leaves out managed fields.
+// asServed takes what client-go takes, but for strings that are no UTF-8, which an API server does not send, and leaves out managed
+// fields.
 var asServed = json.JoinOptions(
 	jsontext.AllowDuplicateNames(true),
 	json.WithUnmarshalers(json.UnmarshalFromFunc(func(d *jsontext.Decoder, _ *[]metav1.ManagedFieldsEntry) error { return d.SkipValue() })),
