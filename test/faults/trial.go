@@ -666,7 +666,7 @@ func (r *Report) explains(run Verdict) bool {
 // pace gives a plan that took too long the time that its reference takes now, where that is more: a machine that other things are
 // done on, too, is not always as fast as it was.
 func (t *trial) pace(ctx context.Context, v *Verdict) {
-	if v.Hung || v.broke("O5") {
+	if !v.late() {
 		return
 	}
 	if now, err := t.reference(ctx, v.Plan.Workload); err == nil {
@@ -695,8 +695,11 @@ func (t *trial) excuse(ctx context.Context, v *Verdict) {
 	}
 }
 
-// mayBeSlow says whether the plan only took too long, so that its fault may not have had its time either, and passed alone.
-func (v *Verdict) mayBeSlow() bool { return !v.Hung && len(v.Alone) == 0 && !v.broke("O5") }
+// late says whether the plan only took too long, so that its fault may not have had its time either.
+func (v *Verdict) late() bool { return !v.Hung && !v.broke("O5") }
+
+// mayBeSlow says whether the plan was only late, and passed alone.
+func (v *Verdict) mayBeSlow() bool { return v.late() && len(v.Alone) == 0 }
 
 // mayHaveStrayed says whether all that is known of the plan is that its fault had no place in it.
 func (v *Verdict) mayHaveStrayed() bool { return !v.Hung && !v.Slow && v.off && !v.broke("plan", "O5") }

@@ -59,11 +59,12 @@
 //
 // Nothing stays applied, so no field is anybody's that was not: that a Deployment or a StatefulSet is to have 0
 // replicas is applied, because nobody has written a 0 by an update of subresource scale, and the update that wakes it
-// takes the field again. What writes a field stands in managedFields, though, as after kubectl scale (but of kinds
-// with a scale of their own): labkeeper-sleep while it sleeps, and labkeeper-runner from then on, so that who
-// ignores what the former has written, as Argo CD can, leaves alone what sleeps, and ignores nothing by day. Who
-// applies other replicas by server-side apply is told of it, once. To take that out again a runner would need to
-// patch whole workloads, which is more than it should be able to do.
+// takes the field again. A runner with the rights of before, which may not patch that, updates it all the same. What
+// writes a field stands in managedFields, though, as after kubectl scale (but of kinds with a scale of their own):
+// labkeeper-sleep while it sleeps, and labkeeper-runner from then on, so that who ignores what the former has
+// written, as Argo CD can, leaves alone what sleeps, and ignores nothing by day. Who applies other replicas by
+// server-side apply is told of it, once. To take that out again a runner would need to patch whole workloads, which
+// is more than it should be able to do.
 //
 // # What others change meanwhile
 //
@@ -81,8 +82,8 @@
 // it was captured.
 //
 // What Argo CD manages counts as asleep when it has been so for some seconds (watched): what it heals is awake again
-// at once, and it is of no use to wait for it then. The attempt has failed, and says what Argo CD needs; the next one
-// may find that it has only synced.
+// at once, and it is of no use to wait for it then. The attempt has failed, and says what Argo CD needs, by the kind of
+// what it heals, and what the runner may not do; the next one may find that it has only synced.
 //
 // In a namespace that takes no part any more the runner may not look: nothing more is put to sleep there, and what
 // sleeps there is left. An object of a kind that is not served at all any more is gone, if the API server says that:
