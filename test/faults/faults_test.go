@@ -358,6 +358,30 @@ func TestProxyRepeats(t *testing.T) {
 	}
 }
 
+// Watches come late before the write is answered that they come late for, and that may turn out to be another than was meant.
+func TestProxyLeavesWhatHasBegun(t *testing.T) {
+	for _, mode := range []Mode{Coalesced, Held, Expired} {
+		pods := Write{Verb: "create", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "n", Name: "a"}
+		p, err := newProxy(&rest.Config{Host: "http://localhost"}, disturbance{Fault: Fault{mode, 1}, also: []int{2}, road: []Write{pods, pods}, mine: func(*unstructured.Unstructured) bool { return true }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.delay()
+		p.answered(pods, http.StatusOK)
+		p.streams.release()
+		p.delay()
+		other := pods
+		other.Name = "b"
+		p.answered(other, http.StatusOK)
+		ceased := p.ceased
+		p.streams.release()
+		if !p.faultOver() || !p.ceased.Equal(ceased) || !slices.Equal(p.struckAt(), []int{1}) {
+			t.Errorf("%s: over: %t, at writes %v, and again after %s", mode, p.faultOver(), p.struckAt(), p.ceased.Sub(ceased))
+		}
+		p.close()
+	}
+}
+
 // The next manager that is killed is so at a write of its own, whichever it is, or not at all.
 func TestProxyKillsAgain(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))

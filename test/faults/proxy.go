@@ -652,6 +652,9 @@ func (p *proxy) cease() {
 
 // end is cease, for who holds mu.
 func (p *proxy) end() {
+	if !p.ceased.IsZero() { // what was left of it was left out while watches were late already for the next time
+		return
+	}
 	if p.back != nil {
 		close(p.back)
 		p.past, p.back = "", nil
