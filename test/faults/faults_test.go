@@ -382,6 +382,43 @@ func TestProxyLeavesWhatHasBegun(t *testing.T) {
 	}
 }
 
+// A write that was on its way already when watches were to come late for it is left out, or the fault has not happened.
+func TestProxyMissesWhatIsOnItsWay(t *testing.T) {
+	for _, mode := range []Mode{Coalesced, Held, Expired} {
+		for name, test := range map[string]struct {
+			writes, struck []int
+			over           bool
+		}{
+			"the only one":  {writes: []int{1}},
+			"the last":      {writes: []int{2, 4}, struck: []int{2}, over: true},
+			"one of others": {writes: []int{2, 4, 6}, struck: []int{2, 6}, over: true},
+		} {
+			var road []Write
+			for i := range 6 {
+				road = append(road, Write{Verb: "create", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "n", Name: "a", Occurrence: i + 1})
+			}
+			plan := disturbance{Fault: Fault{mode, test.writes[0]}, also: test.writes[1:], road: road, mine: func(*unstructured.Unstructured) bool { return true }}
+			p, err := newProxy(&rest.Config{Host: "http://localhost"}, plan)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range road {
+				if k := i + 1; k != 1 && k != 4 { // those are on their way
+					p.delay()
+				}
+				p.answered(road[0], http.StatusOK)
+				if p.happens() {
+					p.streams.release()
+				}
+			}
+			if at := p.struckAt(); !slices.Equal(at, test.struck) || p.faultOver() != test.over {
+				t.Errorf("%s, %s: it has happened at writes %v, over: %t", mode, name, at, p.faultOver())
+			}
+			p.close()
+		}
+	}
+}
+
 // The next manager that is killed is so at a write of its own, whichever it is, or not at all.
 func TestProxyKillsAgain(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))

@@ -130,6 +130,8 @@ type proxy struct {
 	first         Write
 	hits          []int
 	fired, ceased time.Time
+	// delayed is the ordinal of the write that watches are late for.
+	delayed int
 	// spent is how long the faults before the last one lasted.
 	spent time.Duration
 	// past is the resource version that lists show while a manager travels, and back is closed when it comes back.
@@ -495,6 +497,9 @@ func (p *proxy) refusesRead(asked Write, live bool) bool {
 func (p *proxy) delay() {
 	p.mu.Lock()
 	k, held, next := p.plan.K, p.plan.held, p.stored == p.plan.K-1 && p.fired.IsZero()
+	if next {
+		p.delayed = k
+	}
 	p.mu.Unlock()
 	if next {
 		p.streams.begin(k, held)
@@ -530,7 +535,13 @@ func (p *proxy) answered(w Write, code int) bool {
 	if p.mark() != nil {
 		p.plan.K = 0 // it cannot happen, and will be said to have not
 	}
-	if p.plan.refuses() || p.stored != p.plan.K {
+	switch {
+	case p.plan.refuses() || p.stored != p.plan.K:
+		return false
+	case p.plan.delays() && p.delayed != p.plan.K: // it was on its way before the fault was to happen at it: its event may have been told
+		if p.plan.K = 0; len(p.hits) > 0 {
+			p.next()
+		}
 		return false
 	}
 	p.strike(w)
@@ -545,7 +556,7 @@ func (p *proxy) strike(w Write) {
 // between says whether the fault has happened and is to happen again.
 func (p *proxy) between() bool { return len(p.hits) > 0 && p.fired.IsZero() && p.ceased.IsZero() }
 
-// leave leaves out what is left of several times.
+// leave ends it, and leaves out what is left of several times. The caller has the lock.
 func (p *proxy) leave() {
 	p.plan.K, p.plan.also, p.ceased = 0, nil, time.Now()
 	close(p.over)
@@ -659,18 +670,21 @@ func (p *proxy) end() {
 		close(p.back)
 		p.past, p.back = "", nil
 	}
-	// What was written while it lasted is not written again.
+	p.next()
+}
+
+// next gets ready for the next time, or there is none: what has been written is not written again. The caller has the lock.
+func (p *proxy) next() {
 	p.plan.also = slices.DeleteFunc(p.plan.also, func(k int) bool { return p.plan.after() == 0 && k <= p.stored })
-	if len(p.plan.also) > 0 {
-		if !p.fired.IsZero() { // the event of a write may be told before its answer comes
-			p.spent, p.fired = p.spent+time.Since(p.fired), time.Time{}
-		}
-		p.aim(p.plan.also[0])
-		p.plan.also = p.plan.also[1:]
+	if len(p.plan.also) == 0 {
+		p.leave()
 		return
 	}
-	p.ceased = time.Now()
-	close(p.over)
+	if !p.fired.IsZero() { // the event of a write may be told before its answer comes
+		p.spent, p.fired = p.spent+time.Since(p.fired), time.Time{}
+	}
+	p.aim(p.plan.also[0])
+	p.plan.also = p.plan.also[1:]
 }
 
 // travel shows the past to the informers of a manager that was killed for that: their lists are
