@@ -69,6 +69,8 @@ type Resource struct {
 	Slept json.RawMessage `json:"slept,omitempty"`
 	// Note says why it was left, or of what is as it was that somebody else has made it so.
 	Note string `json:"note,omitempty"`
+	// Former says that a former cycle has put it to sleep, and the target does not have it any more: it may be awake.
+	Former bool `json:"former,omitempty"`
 	// Order is its place among the resources as they were captured, which is how they are put to sleep, and backwards
 	// how they are woken.
 	Order int `json:"order"`
@@ -174,15 +176,18 @@ type written struct {
 	Point    json.RawMessage `json:"point"`
 }
 
-// version of what is written: points that know their cluster have 2, which a program that does not know of clusters
-// must not go by.
-const version = 2
+// version of what is written. A program must not go by what it does not know of: points that know their cluster have 2,
+// and those in which a resource is Former 3.
+const version = 3
 
 func (p *Point) version() int {
-	if p.Cluster == "" {
-		return 1
+	switch {
+	case slices.ContainsFunc(p.Resources, func(r Resource) bool { return r.Former }):
+		return version
+	case p.Cluster != "":
+		return 2
 	}
-	return version
+	return 1
 }
 
 // Encode writes a point. Errors: *TooLargeError.

@@ -202,7 +202,7 @@ func TestCorrupt(t *testing.T) {
 	for name, test := range map[string]struct{ content, says string }{
 		"nothing":          {"", "EOF"},
 		"an empty object":  {"{}", "no version"},
-		"a newer one":      {`{"version":3,"checksum":"","point":{}}`, "newer manager"},
+		"a newer one":      {`{"version":4,"checksum":"","point":{}}`, "newer manager"},
 		"another checksum": {`{"version":1,"checksum":"abc","point":{}}`, "checksum differs"},
 		"an unknown field": {sealed(`{"plan":"","target":"","executor":"","cycle":"","resources":[],"more":1}`), "more"},
 		"out of place":     {sealed(`{"resources":[{"key":"b","state":"Asleep","before":1},{"key":"a","state":"Asleep","before":1}]}`), `"a" is not in its place`},
@@ -233,4 +233,21 @@ func FuzzDecode(f *testing.F) {
 			t.Fatalf("%v: %s", err, cmp.Diff(p, q))
 		}
 	})
+}
+
+// A program that does not know what a point says must not go by it.
+func TestVersion(t *testing.T) {
+	for want, p := range map[int]*Point{
+		1: {Resources: []Resource{{Key: "web", State: Asleep, Before: raw("3")}}},
+		2: {Cluster: "here", Resources: []Resource{{Key: "web", State: Asleep, Before: raw("3")}}},
+		3: {Resources: []Resource{{Key: "db", State: Asleep, Before: raw("1"), Former: true}, {Key: "web", State: Asleep, Before: raw("3"), Order: 1}}},
+	} {
+		content, err := p.Encode()
+		if got := p.version(); err != nil || got != want {
+			t.Errorf("it is version %d, not %d: %v", got, want, err)
+		}
+		if again, err := Decode(content); err != nil || cmp.Diff(p, again) != "" {
+			t.Errorf("version %d: it is read as %+v: %v", want, again, err)
+		}
+	}
 }

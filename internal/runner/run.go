@@ -64,8 +64,6 @@ type run struct {
 	stop, work, all context.Context
 	// captured are the keys of what this run has captured and not touched.
 	captured map[string]bool
-	// others are the keys of what sleeps by a former cycle, and is not one of the target's resources any more.
-	others map[string]bool
 	// resources and done are counts of the Result.
 	resources, done int
 	// unsaved are how many resources were dealt with since saved.

@@ -27,7 +27,7 @@ func (r *run) shutdown() error {
 
 // ours are those of the point that are put to sleep. What a former cycle has, and the target has no more, stays as it is, awake or not.
 func (r *run) ours() []restore.Resource {
-	return slices.DeleteFunc(r.point.Open(), func(resource restore.Resource) bool { return r.others[resource.Key] })
+	return slices.DeleteFunc(r.point.Open(), func(resource restore.Resource) bool { return resource.Former })
 }
 
 // capture takes in how the resources are, and writes that.
@@ -41,14 +41,8 @@ func (r *run) capture() error {
 	}
 	former := r.former()
 	r.point.Cycle = r.task.Cycle
-	if former {
-		r.others = map[string]bool{}
-		for _, resource := range r.point.Open() {
-			r.others[resource.Key] = true
-		}
-		for _, resource := range found {
-			delete(r.others, resource.Key)
-		}
+	for i := range r.point.Resources {
+		r.point.Resources[i].Former = r.point.Resources[i].Former || former // which attempts after this one cannot tell
 	}
 	for _, resource := range found {
 		first, err := executor.Capture(r.target, r.point, resource, former)
@@ -58,6 +52,7 @@ func (r *run) capture() error {
 		if first {
 			r.captured[resource.Key] = true
 		}
+		r.point.Resource(resource.Key).Former = false
 	}
 	r.point.Forget(func(resource restore.Resource) bool { return resource.Over() })
 	if err := r.room(); err != nil {
