@@ -44,7 +44,7 @@ func (t *target) read(ctx context.Context, p part) (live, error) {
 		return live{}, nil
 	}
 	l := live{object: object, at: object, value: k.field.read(object), other: object.GetUID() != p.UID}
-	if k.foreign && !l.other {
+	if k.foreign {
 		scale, err := t.scale(ctx, k, object)
 		if err != nil || scale == nil {
 			return live{}, err
@@ -92,13 +92,13 @@ func (t *target) Renew(known restore.Resource, found json.RawMessage, former boo
 	if err != nil {
 		return nil, err
 	}
-	isAsleep := now.of().field.isAsleep(decode(now.Value))
-	woken := former && !isAsleep
+	isAsleep, other := now.of().field.isAsleep(decode(now.Value)), now.UID != before.UID
+	woken := (former || other) && !isAsleep // what was deleted and created again nobody has put to sleep
 	all := merged(before, now, woken)
-	switch other := now.UID != before.UID; {
-	case other && !known.Untouched() && !woken:
+	switch {
+	case other && !known.Untouched() && isAsleep:
 		return known.Before, nil // it was deleted and created again while it was asleep
-	case other: // and nobody has put it to sleep
+	case other:
 	case !known.Untouched() && !woken, isAsleep, equal(now.Value, before.Value):
 		now = before
 	}

@@ -324,6 +324,48 @@ func TestChangedBetweenAttempts(t *testing.T) {
 	}
 }
 
+// TestCreatedAgainBetweenAttempts is of what was put to sleep, deleted and created again, and is awake: it does not count as asleep, and the
+// next attempt puts it to sleep, as that it wakes.
+func TestCreatedAgainBetweenAttempts(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("web", 3) + deployment("idle", 3) + cronJob("report", false) + rollout("plain", "") + oven("bakery", 5) + scaledObject("by-web", "{name: web}", ""))
+	w.calm()
+	r := w.night(`{"includedGroups": ["CronJob", "Deployment", "Rollout", "Oven.example.com"]}`)
+	w.must(r.Shutdown(t.Context()))
+	for kind, name := range map[string]string{"Deployment": "web", "CronJob": "report", "Rollout": "plain", "Oven": "bakery"} {
+		w.remove(kind, name)
+	}
+	w.remove("Deployment", "idle")
+	w.apply(deployment("web", 2) + deployment("idle", 0) + cronJob("report", false) + rollout("plain", "") + oven("bakery", 4))
+	missing := r.Missing(t, dispatch.Shutdown)
+	for _, want := range []string{"web: it was deleted and created again: spec.replicas is 2", "report: it was deleted and created again: spec.suspend is false", "plain: it was deleted and created again: spec.replicas is not set", "bakery: it was deleted and created again: spec.replicas is 4"} {
+		if !strings.Contains(missing, want) {
+			t.Errorf("nobody is told that %q: %s", want, missing)
+		}
+	}
+	if strings.Contains(missing, "idle") {
+		t.Errorf("what is asleep is waited for: %s", missing)
+	}
+	before := w.bytes()
+	w.must(r.Shutdown(t.Context()))
+	w.expect("0", "Deployment", "web", specReplicas...)
+	w.expect("true", "CronJob", "report", "spec", "suspend")
+	w.expect("0", "Rollout", "plain", specReplicas...)
+	w.expect("0", "Oven", "bakery", "spec", "loaves")
+	w.must(r.WakeUp(t.Context()))
+	w.expect("2", "Deployment", "web", specReplicas...)
+	w.expect("4", "Oven", "bakery", "spec", "loaves")
+	w.expect("<nil>", "ScaledObject", "by-web", annotation...)
+	for _, of := range []string{"Deployment web", "CronJob report", "Rollout plain", "Oven bakery"} {
+		if after := w.bytes()[of]; after != before[of] {
+			t.Errorf("it is\n%s\nand was\n%s", after, before[of])
+		}
+	}
+	if left := r.Left(); strings.Count(left, "created again") != 1 || !strings.Contains(left, "idle Left: it was deleted and created again while it was asleep") {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
 // TestFoundAsleep is what becomes of what an attempt has found asleep, and somebody wakes before the next one: another plan, for
 // instance. It wakes as he has made it.
 func TestFoundAsleep(t *testing.T) {
@@ -535,7 +577,7 @@ func TestScaleUp(t *testing.T) {
 			_, _, err = hibernation.sleep(t.Context(), &sleeper{before: &state{part: p}}, &p)
 			w.must(err)
 			w.patch("HorizontalPodAutoscaler", "web", `{"spec": {"behavior": {"scaleDown": {"stabilizationWindowSeconds": 7}}}}`)
-			if note, err := hibernation.wake(t.Context(), p, &slept); err != nil || !strings.Contains(note, "somebody has changed it") {
+			if note, err := hibernation.wake(t.Context(), p, &slept); err != nil || !strings.Contains(note, "somebody has changed it") || strings.Contains(note, "labkeeper-sleep") {
 				t.Errorf("a policy was changed, and nobody is told: %q (%v)", note, err)
 			}
 			w.expect("7", "HorizontalPodAutoscaler", "web", "spec", "behavior", "scaleDown", "stabilizationWindowSeconds")
@@ -633,31 +675,47 @@ func TestOwnWritesAreNoChanges(t *testing.T) {
 // TestOldRights is of a cluster whose runners may not patch subresource scale: what sleeps wakes all the same, and where Argo CD heals
 // it is said what is missing.
 func TestOldRights(t *testing.T) {
-	w := newWorld(t)
-	w.apply(deployment("web", 3))
-	r := w.night("{}")
-	r.Config = w.refused(func(request *http.Request) bool { return request.Method == http.MethodPatch })
-	target, err := r.Open(t.Context(), dispatch.Shutdown)
-	w.must(err)
-	found, err := target.Snapshot(t.Context())
-	w.must(err)
-	_, err = executor.Capture(target, r.Point, found[0], false)
-	w.must(err)
-	slept, err := executor.PutToSleep(t.Context(), target, r.Point, found[0].Key, true, func() error { return nil })
-	w.must(err)
-	r.Point.Slept(found[0].Key, slept)
-	w.expect("0", "Deployment", "web", specReplicas...)
-	w.heal("Deployment", "web", `{`+tracked+`, "spec": {"replicas": 3}}`)
-	_, err = target.Settled(t.Context(), r.Point.Resources[0], false)
-	if woken, is := errors.AsType[*executor.WokenError](err); !is || !strings.HasSuffix(woken.Cause, "with RespectIgnoreDifferences=true, and apply config/target-cluster again: "+
-		"runners may not patch subresource scale, so that nobody tells who has written it") {
-		t.Errorf("it says %v", err)
-	}
-	w.must(r.Shutdown(t.Context()))
-	w.must(r.WakeUp(t.Context()))
-	w.expect("3", "Deployment", "web", specReplicas...)
-	if left := r.Left(); left != "" {
-		t.Errorf("left:\n%s", left)
+	for remote, roles := range map[bool]string{false: "config/rbac/runner", true: "config/target-cluster"} {
+		t.Run(roles, func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(deployment("web", 3) + cronJob("report", false))
+			r := w.night(`{"includedGroups": ["CronJob", "Deployment"]}`)
+			r.Remote = remote
+			r.Config = w.refused(func(request *http.Request) bool {
+				return request.Method == http.MethodPatch && strings.HasSuffix(request.URL.Path, "/scale")
+			})
+			target, err := r.Open(t.Context(), dispatch.Shutdown)
+			w.must(err)
+			found, err := target.Snapshot(t.Context())
+			w.must(err)
+			for _, resource := range found {
+				_, err = executor.Capture(target, r.Point, resource, false)
+				w.must(err)
+				slept, err := executor.PutToSleep(t.Context(), target, r.Point, resource.Key, true, func() error { return nil })
+				w.must(err)
+				r.Point.Slept(resource.Key, slept)
+			}
+			w.expect("0", "Deployment", "web", specReplicas...)
+			w.heal("Deployment", "web", `{`+tracked+`, "spec": {"replicas": 3}}`)
+			w.heal("CronJob", "report", `{`+tracked+`, "spec": {"suspend": false}}`)
+			for _, resource := range r.Point.Resources {
+				want := "with RespectIgnoreDifferences=true"
+				if strings.HasPrefix(resource.Key, "Deployment") {
+					want += ", and apply " + roles + " again: who may not patch subresource scale has not written it, as far as anybody tells"
+				}
+				_, err = target.Settled(t.Context(), resource, false)
+				if woken, is := errors.AsType[*executor.WokenError](err); !is || !strings.HasSuffix(woken.Cause, want) {
+					t.Errorf("%s: it says %v", resource.Key, err)
+				}
+			}
+			w.must(r.Shutdown(t.Context()))
+			w.must(r.WakeUp(t.Context()))
+			w.expect("3", "Deployment", "web", specReplicas...)
+			w.expect("false", "CronJob", "report", "spec", "suspend")
+			if left := r.Left(); left != "" {
+				t.Errorf("left:\n%s", left)
+			}
+		})
 	}
 }
 

@@ -76,10 +76,10 @@
 // something else scaleUp.selectPolicy alone is brought back: the HorizontalPodAutoscaler would never scale up again.
 //
 // What somebody changes between the capture and the moment that it is put to sleep is captured again, and kept, before
-// that: as that it wakes. So is what was found asleep, and is awake when another attempt comes. An autoscaler that a
-// workload gets between two attempts is put to sleep by the next one, whether the workload sleeps by then or not. What
-// he puts to sleep himself between the last look and the write is not told from what the write has done, and wakes as
-// it was captured.
+// that: as that it wakes. So is what was found asleep, or was deleted and created again, and is awake when another
+// attempt comes; until then the latter keeps its attempt from success. An autoscaler that a workload gets between two
+// attempts is put to sleep by the next one, whether the workload sleeps by then or not. What he puts to sleep himself
+// between the last look and the write is not told from what the write has done, and wakes as it was captured.
 //
 // What Argo CD manages counts as asleep when it has been so for some seconds (watched): what it heals is awake again
 // at once, and it is of no use to wait for it then. The attempt has failed, and says what Argo CD needs, by the kind of

@@ -1,11 +1,14 @@
 package workloadscaler
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,7 +29,7 @@ func (t *target) Settled(ctx context.Context, resource restore.Resource, late bo
 	}
 	now, err := t.read(ctx, before.part)
 	if err != nil || !now.there() {
-		return "", err
+		return t.another(before.part, resource.Slept, now), err
 	}
 	if t.session.Operation == dispatch.Shutdown {
 		if woken, err := t.woken(ctx, before, now); err != nil || woken != "" {
@@ -47,6 +50,16 @@ func (t *target) Settled(ctx context.Context, resource restore.Resource, late bo
 		had = min(had, *before.Ready)
 	}
 	return ready(now, had), nil
+}
+
+// another says that a workload that was put to sleep was deleted and created again, and is awake. (One that was so before that the
+// next attempt puts to sleep.)
+func (t *target) another(p part, slept json.RawMessage, now live) string {
+	f := p.of().field
+	if t.session.Operation != dispatch.Shutdown || !now.other || f.isAsleep(now.value) || bytes.Equal(slept, executor.Gone) {
+		return ""
+	}
+	return fmt.Sprintf("it was deleted and created again: %s is %s", strings.Join(f.path, "."), said(now.value))
 }
 
 // woken says what of a workload is not asleep any more: itself, or an autoscaler, which would wake it. It is an error,

@@ -97,7 +97,7 @@ func (w writer) note() string {
 	switch {
 	case w.application != "":
 		return fmt.Sprintf(", by %s; let that ignore %s, with RespectIgnoreDifferences=true", w, w.ignore)
-	case len(w.names) > 0:
+	case len(w.names) > 0 && !slices.Contains(w.names, cluster.Sleeps): // it may be another part of the field that was changed
 		return ", by " + w.String()
 	}
 	return ""
@@ -112,12 +112,20 @@ func (t *target) again(p part, now live) (string, error) {
 	problem, w := fmt.Sprintf("%s is %s again", strings.Join(f.path, "."), said(now.value)), by(p, now)
 	if w.application != "" {
 		cause := fmt.Sprintf("woken by %s; let it ignore %s, with RespectIgnoreDifferences=true", w, w.ignore)
-		if t.unpatched {
-			cause += ", and apply config/target-cluster again: runners may not patch subresource scale, so that nobody tells who has written it"
+		if k := p.of(); t.unpatched && k.scaled && !k.patched && !k.foreign {
+			cause += ", and apply " + t.roles() + " again: who may not patch subresource scale has not written it, as far as anybody tells"
 		}
 		return "", &executor.WokenError{Problem: problem, Cause: cause}
 	}
 	return problem + w.note(), nil
+}
+
+// roles are where what runners may do in the cluster comes from.
+func (t *target) roles() string {
+	if t.session.Remote {
+		return "config/target-cluster"
+	}
+	return "config/rbac/runner"
 }
 
 // awake says that what was put to sleep was found as it was before: somebody else has woken it, as far as anybody tells. It is not this
