@@ -28,7 +28,8 @@
 // # What others change meanwhile
 //
 // It stays: a limit that is not "0" any more is left, and so is a NodePool that is gone, or was deleted and created
-// again, and one that an admission webhook gives another limit than it is woken with. One that somebody changes between the capture and the moment that it is put to sleep is captured again. NodePools that the cluster serves in another version only are not gone: that fails, until it serves
+// again, and one that an admission webhook gives another limit than it is woken with. One that somebody changes between the capture and the moment that it is put to sleep, or that was deleted and created
+// again and has nodes when another attempt comes, is captured again; until then the latter keeps its attempt from success. NodePools that the cluster serves in another version only are not gone: that fails, until it serves
 // karpenter.sh/v1 again.
 package karpenter
 
@@ -216,11 +217,8 @@ func look(pool *unstructured.Unstructured) state {
 	return state{UID: pool.GetUID(), Limits: limits}
 }
 
-// Renew takes a NodePool as it is now, unless it sleeps or was put to sleep in this cycle.
+// Renew takes a NodePool as it is now, unless it sleeps or was put to sleep in this cycle. One that was created again nobody has put to sleep.
 func (t *target) Renew(known restore.Resource, found json.RawMessage, former bool) (json.RawMessage, error) {
-	if !known.Untouched() && !former {
-		return known.Before, nil
-	}
 	before, err := decode(known.Key, known.Before)
 	if err != nil {
 		return nil, err
@@ -229,7 +227,8 @@ func (t *target) Renew(known restore.Resource, found json.RawMessage, former boo
 	if err != nil {
 		return nil, err
 	}
-	if isAsleep(now) && (now.UID == before.UID || !known.Untouched()) || now.UID == before.UID && sameLimits(now, before) {
+	same, touched := now.UID == before.UID, !known.Untouched()
+	if same && (touched && !former || sameLimits(now, before)) || isAsleep(now) && (same || touched) {
 		return known.Before, nil
 	}
 	return found, nil
@@ -389,10 +388,15 @@ func (t *target) Settled(ctx context.Context, resource restore.Resource, _ bool)
 		return "", err
 	}
 	pool, err := t.read(ctx, resource.Key)
-	if err != nil || pool == nil || pool.GetUID() != before.UID || frozen(before) {
+	if err != nil || pool == nil {
 		return "", err
 	}
-	if now := look(pool); !isAsleep(now) {
+	switch now := look(pool); {
+	case now.UID != before.UID && !isAsleep(now): // the next attempt puts it to sleep
+		return fmt.Sprintf("it was deleted and created again: spec.limits.cpu is %s", encode(now.Limits["cpu"])), nil
+	case now.UID != before.UID || frozen(before):
+		return "", nil
+	case !isAsleep(now):
 		return fmt.Sprintf("spec.limits.cpu is %s again", encode(now.Limits["cpu"])), nil
 	}
 	var left []string

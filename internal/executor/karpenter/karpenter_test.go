@@ -331,6 +331,31 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestCreatedAgainBetweenAttempts is of a NodePool that was put to sleep, deleted and created again: it does not count as asleep, the next
+// attempt puts it to sleep, and it wakes as it was created.
+func TestCreatedAgainBetweenAttempts(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("p", "limits: {cpu: 8},") + pool("still", "limits: {cpu: 8},"))
+	r := executortest.New(t, Executor{}, `{}`, w.runner)
+	w.must(r.Shutdown(t.Context()))
+	w.remove(nodePools, "p")
+	w.remove(nodePools, "still")
+	w.apply(pool("p", "limits: {cpu: 4},") + claim("p-1", "p") + pool("still", "limits: {cpu: '0'},"))
+	if got, want := r.Missing(t, dispatch.Shutdown), "NodePool.karpenter.sh/p: it was deleted and created again: spec.limits.cpu is 4"; got != want {
+		t.Errorf("missing: %q, want %q", got, want)
+	}
+	w.must(r.Shutdown(t.Context()))
+	w.expect(map[string]string{"p": `{"cpu":"0"}`, "still": `{"cpu":"0"}`})
+	if got := w.names(nodeClaims); got != "" {
+		t.Errorf("there are NodeClaims %q", got)
+	}
+	w.must(r.WakeUp(t.Context()))
+	w.expect(map[string]string{"p": `{"cpu":4}`, "still": `{"cpu":"0"}`})
+	if left, want := r.Left(), "NodePool.karpenter.sh/still Left: it was deleted and created again while it was asleep: spec.limits.cpu was 8"; left != want {
+		t.Errorf("left: %q, want %q", left, want)
+	}
+}
+
 // TestFoundAsleep is what becomes of a NodePool that an attempt has found without nodes to make, and somebody gives some before the next
 // one, or while that is at it. It wakes as he has made it.
 func TestFoundAsleep(t *testing.T) {

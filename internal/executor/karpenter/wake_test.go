@@ -70,17 +70,21 @@ func merged(t *testing.T, object *unstructured.Unstructured, spec any) *unstruct
 
 // What somebody changes of a NodePool between two attempts is what it is brought back to, unless the first had put it to sleep.
 func TestRenew(t *testing.T) {
-	const before, raised, asleep, another = `{"uid":"a","limits":{"cpu":"10"}}`, `{"uid":"a","limits":{"cpu":"20"}}`,
-		`{"uid":"a","limits":{"cpu":"0"}}`, `{"uid":"b","limits":{"cpu":"0"}}`
+	const before, raised, asleep, another, awake = `{"uid":"a","limits":{"cpu":"10"}}`, `{"uid":"a","limits":{"cpu":"20"}}`,
+		`{"uid":"a","limits":{"cpu":"0"}}`, `{"uid":"b","limits":{"cpu":"0"}}`, `{"uid":"b","limits":{"cpu":"20"}}`
 	var renewer executor.Renewer = &target{}
 	known := func(of restore.State) restore.Resource {
 		return restore.Resource{Key: prefix + "general", State: of, Before: json.RawMessage(before)}
 	}
-	for found, want := range map[string]string{before: before, raised: raised, asleep: before, another: another} {
+	for found, want := range map[string]string{before: before, raised: raised, asleep: before, another: another, awake: awake} {
 		if got, err := renewer.Renew(known(restore.Captured), json.RawMessage(found), false); err != nil || string(got) != want {
 			t.Errorf("found %s: it is brought back to %s, error %v", found, got, err)
 		}
-		if got, err := renewer.Renew(known(restore.Asleep), json.RawMessage(found), false); err != nil || string(got) != before {
+		kept := before
+		if found == awake { // nobody has put that to sleep
+			kept = awake
+		}
+		if got, err := renewer.Renew(known(restore.Asleep), json.RawMessage(found), false); err != nil || string(got) != kept {
 			t.Errorf("put to sleep, and found %s: it is brought back to %s, error %v", found, got, err)
 		}
 		if found == another {
