@@ -28,9 +28,10 @@
 // # What others change meanwhile
 //
 // It stays: a limit that is not "0" any more is left, and so is a NodePool that is gone, or was deleted and created
-// again, and one that an admission webhook gives another limit than it is woken with. One that somebody changes between the capture and the moment that it is put to sleep, or that was deleted and created
-// again and has nodes when another attempt comes, is captured again; until then the latter keeps its attempt from success. NodePools that the cluster serves in another version only are not gone: that fails, until it serves
-// karpenter.sh/v1 again.
+// again, and one that an admission webhook gives another limit than it is woken with. One that somebody changes between
+// the capture and the moment that it is put to sleep, or that was deleted and created again and may have nodes when
+// another attempt comes, is captured again; until then the latter keeps its attempt from success. NodePools that the
+// cluster serves in another version only are not gone: that fails, until it serves karpenter.sh/v1 again.
 package karpenter
 
 import (
@@ -399,9 +400,14 @@ func (t *target) Settled(ctx context.Context, resource restore.Resource, _ bool)
 	case !isAsleep(now):
 		return fmt.Sprintf("spec.limits.cpu is %s again", encode(now.Limits["cpu"])), nil
 	}
+	return t.left(ctx, resource.Key)
+}
+
+// left says what a NodePool still has, but for the node that the runner is on.
+func (t *target) left(ctx context.Context, key string) (string, error) {
 	var left []string
 	for _, gvr := range []schema.GroupVersionResource{nodeClaims, nodes} {
-		found, err := t.of(ctx, gvr, resource.Key)
+		found, err := t.of(ctx, gvr, key)
 		if err != nil {
 			return "", err
 		}
