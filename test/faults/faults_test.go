@@ -326,12 +326,7 @@ func TestProxyRepeats(t *testing.T) {
 		"killed twice, off":      {mode: Again, writes: []int{1, 4}, road: "abaaa", codes: []int{0, 0, 200, 200, 200}, struck: []int{1, 2}, over: 3},
 		"killed twice, too near": {mode: AgainSecond, writes: []int{1, 3}, road: "aaaaa", codes: []int{0, 200, 0, 200, 200}, struck: []int{1, 3}, over: 3},
 	} {
-		var road []Write
-		seen := map[rune]int{}
-		for _, c := range test.road {
-			seen[c]++
-			road = append(road, Write{Verb: "create", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "n", Name: string(c), Occurrence: seen[c]})
-		}
+		road := podsOf(test.road)
 		if test.mode == "" {
 			test.mode, test.writes = Lost, []int{2, 4}
 		}
@@ -358,21 +353,29 @@ func TestProxyRepeats(t *testing.T) {
 	}
 }
 
+// podsOf is a road on which pods are created, each named by a letter.
+func podsOf(names string) (road []Write) {
+	seen := map[rune]int{}
+	for _, c := range names {
+		seen[c]++
+		road = append(road, Write{Verb: "create", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "n", Name: string(c), Occurrence: seen[c]})
+	}
+	return road
+}
+
 // Watches come late before the write is answered that they come late for, and that may turn out to be another than was meant.
 func TestProxyLeavesWhatHasBegun(t *testing.T) {
 	for _, mode := range []Mode{Coalesced, Held, Expired} {
-		pods := Write{Verb: "create", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "n", Name: "a"}
-		p, err := newProxy(&rest.Config{Host: "http://localhost"}, disturbance{Fault: Fault{mode, 1}, also: []int{2}, road: []Write{pods, pods}, mine: func(*unstructured.Unstructured) bool { return true }})
+		p, err := newProxy(&rest.Config{Host: "http://localhost"}, disturbance{Fault: Fault{mode, 1}, also: []int{2}, road: podsOf("aa"), mine: func(*unstructured.Unstructured) bool { return true }})
 		if err != nil {
 			t.Fatal(err)
 		}
+		writes := podsOf("ab") // of which the second is another than was meant
 		p.delay()
-		p.answered(pods, http.StatusOK)
+		p.answered(writes[0], http.StatusOK)
 		p.streams.release()
 		p.delay()
-		other := pods
-		other.Name = "b"
-		p.answered(other, http.StatusOK)
+		p.answered(writes[1], http.StatusOK)
 		ceased := p.ceased
 		p.streams.release()
 		if !p.faultOver() || !p.ceased.Equal(ceased) || !slices.Equal(p.struckAt(), []int{1}) {
@@ -393,10 +396,7 @@ func TestProxyMissesWhatIsOnItsWay(t *testing.T) {
 			"the last":      {writes: []int{2, 4}, struck: []int{2}, over: true},
 			"one of others": {writes: []int{2, 4, 6}, struck: []int{2, 6}, over: true},
 		} {
-			var road []Write
-			for i := range 6 {
-				road = append(road, Write{Verb: "create", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "n", Name: "a", Occurrence: i + 1})
-			}
+			road := podsOf("aaaaaa")
 			plan := disturbance{Fault: Fault{mode, test.writes[0]}, also: test.writes[1:], road: road, mine: func(*unstructured.Unstructured) bool { return true }}
 			p, err := newProxy(&rest.Config{Host: "http://localhost"}, plan)
 			if err != nil {
@@ -423,11 +423,7 @@ func TestProxyMissesWhatIsOnItsWay(t *testing.T) {
 func TestProxyKillsAgain(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
 	defer server.Close()
-	pods := Write{Verb: "create", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Namespace: "n", Name: "a"}
-	road := slices.Repeat([]Write{pods}, 5)
-	for i := range road {
-		road[i].Occurrence = i + 1
-	}
+	road := podsOf("aaaaa")
 	for mode, codes := range map[Mode][]int{Again: {200, 0, 0, 200, 200}, AgainSecond: {200, 0, 200, 0, 200}, AgainThird: {200, 0, 200, 200, 0}, Crash: {200, 0, 200, 200, 200}} {
 		f, kills := Fault{mode, 2}, 0
 		plan := disturbance{Fault: f, road: road, hide: hider("run-x", nil), kill: func() { kills++ }}
