@@ -228,8 +228,12 @@ func (t *target) Renew(known restore.Resource, found json.RawMessage, former boo
 	if err != nil {
 		return nil, err
 	}
-	same, touched := now.UID == before.UID, !known.Untouched()
-	if same && (touched && !former || sameLimits(now, before)) || isAsleep(now) && (same || touched) {
+	sleeps, touched := isAsleep(now), !known.Untouched()
+	kept := sleeps || touched && !former || sameLimits(now, before)
+	if now.UID != before.UID {
+		kept = sleeps && touched // it was deleted and created again while it was asleep
+	}
+	if kept {
 		return known.Before, nil
 	}
 	return found, nil

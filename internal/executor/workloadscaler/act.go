@@ -64,7 +64,7 @@ func (t *target) write(ctx context.Context, p part, l live, value any, changes m
 	in := t.client.Resource(k.gvr).Namespace(p.Namespace)
 	switch n, is := value.(int64); {
 	case !is || !k.scaled || k.patched:
-	case n == 0 && !k.foreign:
+	case n == 0 && k.applied():
 		scaled, err := cluster.ScaleToZero(ctx, in, l.at, manager)
 		if !apierrors.IsForbidden(err) {
 			return scaled, err

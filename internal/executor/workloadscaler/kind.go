@@ -50,6 +50,9 @@ type kind struct {
 	foreign bool
 }
 
+// applied says whether 0 replicas are applied to its subresource scale, which runners of before may not patch.
+func (k kind) applied() bool { return k.scaled && !k.patched && !k.foreign }
+
 var (
 	apps          = schema.GroupVersion{Group: "apps", Version: "v1"}
 	deployments   = kind{gvr: apps.WithResource("deployments"), name: "Deployment", field: replicas, scaled: true}

@@ -112,7 +112,7 @@ func (t *target) again(p part, now live) (string, error) {
 	problem, w := fmt.Sprintf("%s is %s again", strings.Join(f.path, "."), said(now.value)), by(p, now)
 	if w.application != "" {
 		cause := fmt.Sprintf("woken by %s; let it ignore %s, with RespectIgnoreDifferences=true", w, w.ignore)
-		if k := p.of(); t.unpatched && k.scaled && !k.patched && !k.foreign {
+		if t.unpatched && p.of().applied() {
 			cause += ", and apply " + t.roles() + " again: who may not patch subresource scale has not written it, as far as anybody tells"
 		}
 		return "", &executor.WokenError{Problem: problem, Cause: cause}
