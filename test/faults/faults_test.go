@@ -342,9 +342,7 @@ func TestProxyRepeats(t *testing.T) {
 			if code, _ := ask(p.url, http.MethodPost, "pods", "a"); code != want {
 				t.Errorf("%s: request %d is answered %d, not %d", name, i+1, code, want)
 			}
-			for p.happens() {
-				time.Sleep(poll)
-			}
+			until(t, "the fault is over", func() bool { return !p.happens() })
 		}
 		if at := p.struckAt(); !slices.Equal(at, test.struck) {
 			t.Errorf("%s: it has happened at writes %v, not %v", name, at, test.struck)
@@ -442,9 +440,7 @@ func TestProxyKillsAgain(t *testing.T) {
 			if code, _ := ask(p.url, http.MethodPost, "pods", name); code != want {
 				t.Errorf("%s: request %d is answered %d, not %d", mode, i+1, code, want)
 			}
-			for p.struck() && !p.faultOver() {
-				time.Sleep(poll)
-			}
+			until(t, "the fault is over", func() bool { return !p.happens() })
 		}
 		if at := p.struckAt(); len(at) != kills || kills != strings.Count(fmt.Sprint(codes), " 0") || !p.faultOver() {
 			t.Errorf("%s: %d are killed, at writes %v", mode, kills, at)
@@ -915,6 +911,16 @@ func sender(t *testing.T, server string) func(method, path string) *http.Respons
 	}
 }
 
+// until waits for what comes true by itself.
+func until(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(startLimit); !is(); time.Sleep(poll) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not come to this: %s", what)
+		}
+	}
+}
+
 // happensTwice lets a mode happen at a write about toys, and at the next about pods.
 func happensTwice(t *testing.T, mode Mode) {
 	kinds, told := []string{"toys", "pods"}, make(chan string, 1)
@@ -956,10 +962,10 @@ func happensTwice(t *testing.T, mode Mode) {
 		}
 		if mode == Expired { // it is over when all that has ended is watched again
 			send(http.MethodGet, kind+"?watch=true").Body.Close()
+			// One that the proxy takes for open is to be watched again, too, when it ends at the next write.
+			until(t, "the watches are closed", func() bool { p.streams.mu.Lock(); defer p.streams.mu.Unlock(); return len(p.streams.open) == 0 })
 		}
-		for p.happens() {
-			time.Sleep(poll)
-		}
+		until(t, "the fault is over", func() bool { return !p.happens() })
 	}
 	if at := p.struckAt(); !slices.Equal(at, []int{1, 2}) || !p.faultOver() {
 		t.Errorf("it has happened at writes %v; over: %t", at, p.faultOver())
