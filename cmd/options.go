@@ -57,7 +57,7 @@ func parse(args []string) (options, error) {
 	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Let one of several managers lead.")
 	fs.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "Namespace of the Lease. Default: the manager's own.")
 	fs.StringVar(&controllers, "controllers", "", "Comma-separated kinds to act on: "+strings.Join(controller.Controllers, ", ")+". Nothing of the others is watched, asked for or reviewed by the webhook. Default: all.")
-	fs.StringVar(&watch, "watch-namespaces", "", "Comma-separated namespaces of the objects to act on. Default: all.")
+	fs.StringVar(&watch, "watch-namespaces", "", "Comma-separated namespaces of the objects to act on; one that does not exist is told of in the log, and acted in once it does. Default: all.")
 	fs.IntVar(&e.MaxConcurrentReconciles, "max-concurrent-reconciles", 4, "How many objects of a kind are acted on at the same time (plans: sixteen times as many). Up to 28 more may have waited for an answer for longer than a second (plans: five), but for 1, where only plans may.")
 	fs.BoolVar(&e.Events, "events", true, "Record Events of what happens to objects; each is a write.")
 	fs.StringVar(&e.ArgoCDNamespace, "argocd-namespace", "argocd", "Namespace of Argo CD.")
@@ -149,7 +149,7 @@ func (o options) check() error {
 			return err
 		}
 	}
-	for _, f := range append([]namespaceFlag{{"leader-election-namespace", o.leaderElectionNamespace}}, o.namespaces()...) {
+	for _, f := range append([]namespaceFlag{{flag: "leader-election-namespace", namespace: o.leaderElectionNamespace}}, o.namespaces()...) {
 		if problems := validation.IsDNS1123Label(f.namespace); f.namespace != "" && len(problems) > 0 {
 			return fmt.Errorf("--%s: %q is not a namespace's name: %s", f.flag, f.namespace, strings.Join(problems, "; "))
 		}
@@ -320,29 +320,34 @@ func ownNamespace() string {
 	return ""
 }
 
-type namespaceFlag struct{ flag, namespace string }
+type namespaceFlag struct {
+	flag, namespace string
+	// comes: it may be created later, or again.
+	comes bool
+}
 
-// namespaces are those that the flags name and that must exist, because something runs that needs them.
+// namespaces are those that the flags name: most must exist, because something runs that needs them. Those that are watched need not:
+// a team that deletes its own would end the manager of all others, at its next start.
 func (o options) namespaces() []namespaceFlag {
 	e := o.Experiment
 	var named []namespaceFlag
 	if o.leaderElect {
-		named = append(named, namespaceFlag{"leader-election-namespace", o.leaderElectionNamespace})
+		named = append(named, namespaceFlag{flag: "leader-election-namespace", namespace: o.leaderElectionNamespace})
 	}
 	if o.Runs(controller.Experiments) {
 		named = append(named,
-			namespaceFlag{"argocd-namespace", e.ArgoCDNamespace},
-			namespaceFlag{"workflow-namespace", e.WorkflowNamespace},
-			namespaceFlag{"crossplane-namespace", e.CrossplaneNamespace},
-			namespaceFlag{"claim-namespace", e.ClaimNamespace},
-			namespaceFlag{"orphans-namespace", e.OrphansNamespace},
+			namespaceFlag{flag: "argocd-namespace", namespace: e.ArgoCDNamespace},
+			namespaceFlag{flag: "workflow-namespace", namespace: e.WorkflowNamespace},
+			namespaceFlag{flag: "crossplane-namespace", namespace: e.CrossplaneNamespace},
+			namespaceFlag{flag: "claim-namespace", namespace: e.ClaimNamespace},
+			namespaceFlag{flag: "orphans-namespace", namespace: e.OrphansNamespace},
 		)
 	}
 	if o.Runs(controller.HibernatePlans) {
-		named = append(named, namespaceFlag{"hibernation-namespace", o.Hibernation.Namespace})
+		named = append(named, namespaceFlag{flag: "hibernation-namespace", namespace: o.Hibernation.Namespace})
 	}
 	for _, namespace := range o.Experiment.WatchNamespaces {
-		named = append(named, namespaceFlag{"watch-namespaces", namespace})
+		named = append(named, namespaceFlag{flag: "watch-namespaces", namespace: namespace, comes: true})
 	}
 	return slices.DeleteFunc(named, func(f namespaceFlag) bool { return f.namespace == "" })
 }

@@ -218,8 +218,8 @@ func TestNamespacesThatMustExist(t *testing.T) {
 	}
 	t.Run("note 03: that of Argo Workflows among them", func(t *testing.T) {
 		want := []namespaceFlag{
-			{"argocd-namespace", "argocd"}, {"workflow-namespace", "argo"}, {"crossplane-namespace", "crossplane-system"}, {"orphans-namespace", "lease"}, {"hibernation-namespace", "lease"},
-			{"watch-namespaces", "a"}, {"watch-namespaces", "b"},
+			{"argocd-namespace", "argocd", false}, {"workflow-namespace", "argo", false}, {"crossplane-namespace", "crossplane-system", false}, {"orphans-namespace", "lease", false}, {"hibernation-namespace", "lease", false},
+			{"watch-namespaces", "a", true}, {"watch-namespaces", "b", true},
 		}
 		if diff := cmp.Diff(want, o.namespaces(), cmp.AllowUnexported(namespaceFlag{})); diff != "" {
 			t.Errorf("namespaces (-want +got):\n%s", diff)
@@ -230,14 +230,14 @@ func TestNamespacesThatMustExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []namespaceFlag{{"leader-election-namespace", "lease"}, {"hibernation-namespace", "lease"}}
+		want := []namespaceFlag{{"leader-election-namespace", "lease", false}, {"hibernation-namespace", "lease", false}}
 		if diff := cmp.Diff(want, o.namespaces(), cmp.AllowUnexported(namespaceFlag{})); diff != "" {
 			t.Errorf("namespaces (-want +got):\n%s", diff)
 		}
 	})
 	for controllers, want := range map[string][]namespaceFlag{
-		"experimentdeployments":                {{"watch-namespaces", "a"}},
-		"hibernateplans,experimentdeployments": {{"hibernation-namespace", "lease"}, {"watch-namespaces", "a"}},
+		"experimentdeployments":                {{"watch-namespaces", "a", true}},
+		"hibernateplans,experimentdeployments": {{"hibernation-namespace", "lease", false}, {"watch-namespaces", "a", true}},
 	} {
 		t.Run("of "+controllers, func(t *testing.T) {
 			o, err := parse([]string{"--watch-namespaces=a", "--leader-election-namespace=lease", "--controllers=" + controllers})
@@ -257,11 +257,11 @@ func TestNamespacesThatMustExist(t *testing.T) {
 	}
 }
 
-// A namespace that is only guessed is told of by the flag that names it, before anything waits for it.
+// A namespace that is only guessed is told of by the flag that names it, before anything waits for it; one that may come ends no start.
 func TestNote03NamespaceThatDoesNotExist(t *testing.T) {
 	there := fakes.NewClientBuilder().WithObjects(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "argo-workflows"}}).Build()
 	for namespace, says := range map[string]string{"argo-workflows": "", "argo": `--workflow-namespace: the namespace "argo" does not exist`} {
-		err := exist(t.Context(), there, []namespaceFlag{{"workflow-namespace", namespace}})
+		err := exist(t.Context(), there, []namespaceFlag{{"workflow-namespace", namespace, false}})
 		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
 			t.Errorf("of %s it says %v", namespace, err)
 		}
@@ -283,7 +283,7 @@ func TestNamespaceThatCannotBeLookedForYet(t *testing.T) {
 				return c.Get(ctx, key, o, opts...)
 			}},
 		)
-		err := exist(t.Context(), there, []namespaceFlag{{"workflow-namespace", "argo"}})
+		err := exist(t.Context(), there, []namespaceFlag{{"workflow-namespace", "argo", false}})
 		if (err != nil) != ends || ends && (!strings.Contains(err.Error(), `--workflow-namespace: looking for the namespace "argo"`) || !strings.Contains(err.Error(), "leader changed")) {
 			t.Errorf("after %d failures it says %v", failures, err)
 		}

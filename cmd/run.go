@@ -182,7 +182,7 @@ func metrics(o options) metricsserver.Options {
 var unsteady = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 6}
 
 // exist says which flag names a namespace that is not there: every Experiment would wait
-// for it, and none would know why.
+// for it, and none would know why. Of one that may come later the log tells.
 func exist(ctx context.Context, c client.Reader, namespaces []namespaceFlag) error {
 	for i, f := range namespaces {
 		if slices.ContainsFunc(namespaces[:i], func(before namespaceFlag) bool { return before.namespace == f.namespace }) {
@@ -193,7 +193,11 @@ func exist(ctx context.Context, c client.Reader, namespaces []namespaceFlag) err
 			err = c.Get(ctx, types.NamespacedName{Name: f.namespace}, &corev1.Namespace{})
 			return err == nil || apierrors.IsNotFound(err), nil
 		})
-		if apierrors.IsNotFound(err) {
+		switch {
+		case apierrors.IsNotFound(err) && f.comes:
+			ctrl.LoggerFrom(ctx).Info("A namespace does not exist; nothing is done there until it is created", "flag", "--"+f.flag, "namespace", f.namespace)
+			continue
+		case apierrors.IsNotFound(err):
 			return fmt.Errorf("--%s: the namespace %q does not exist; create it or name another", f.flag, f.namespace)
 		}
 		if err = cmp.Or(err, stopped); err != nil {

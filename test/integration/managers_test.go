@@ -19,6 +19,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -90,6 +91,24 @@ var _ = Describe("A manager of several namespaces", func() {
 					g.Expect(apierrors.IsNotFound(hub.client.Get(ctx, client.ObjectKeyFromObject(o), o))).To(BeTrue())
 				}).Should(Succeed())
 			}
+		}
+		Expect(m.log()).NotTo(ContainSubstring(`"level":"error"`))
+	})
+})
+
+var _ = Describe("A manager of a namespace that is not there", func() {
+	It("says so, and acts in it once it is created", func(ctx SpecContext) {
+		shared.stop()
+		DeferCleanup(restartShared)
+		stages := []*stage{hub.newStage(), {lab: hub, namespace: "lab-later"}}
+		m := hub.startManager("early", "--watch-namespaces="+stages[0].namespace+","+stages[1].namespace)
+		Expect(m.log()).To(ContainSubstring(`"msg":"A namespace does not exist; nothing is done there until it is created","flag":"--watch-namespaces","namespace":"lab-later"`))
+
+		Expect(hub.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: stages[1].namespace}})).To(Succeed())
+		for _, s := range stages {
+			there := &shop{lab: hub, namespace: s.namespace}
+			there.create(ctx, severalKinds)
+			there.says(ctx, "beside", twins.ConditionReady, metav1.ConditionTrue, twin.ReasonScaledToZero)
 		}
 		Expect(m.log()).NotTo(ContainSubstring(`"level":"error"`))
 	})
