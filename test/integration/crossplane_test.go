@@ -71,6 +71,8 @@ type gcp struct {
 	held    map[string]bool
 	// addresses are those of clusters by their UIDs.
 	addresses map[types.UID]string
+	// restart stops Crossplane and starts it with other arguments.
+	restart func(args ...string)
 }
 
 func (g *gcp) set(change func()) {
@@ -321,16 +323,21 @@ func startCrossplane(ctx context.Context) *gcp {
 	for name, content := range map[string][]byte{"ca.crt": authority.certificate, "tls.crt": authority.certificate, "tls.key": authority.key} {
 		Expect(os.WriteFile(filepath.Join(of, name), content, 0o600)).To(Succeed())
 	}
-	start := func(name string, args ...string) {
+	start := func(name string, args ...string) *env.Process {
 		process, err := hub.StartProcess(name, "/usr/bin/env", append([]string{
 			"KUBECONFIG=" + hub.Kubeconfig(), "POD_NAMESPACE=" + crossplaneNamespace, "XPKG_CACHE_DIR=" + of, "TLS_CLIENT_CERTS_DIR=" + of, "TLS_SERVER_CERTS_DIR=" + of,
 			filepath.Join(env.Root(), "bin", name)}, args...)...)
 		Expect(err).NotTo(HaveOccurred())
-		DeferCleanup(func() { Expect(process.Exited()).NotTo(BeClosed(), process.Tail(15)) })
+		return process
+	}
+	runs := func(process *env.Process) {
+		GinkgoHelper()
+		Expect(process.Exited()).NotTo(BeClosed(), process.Tail(15))
 	}
 	for _, name := range []string{"function-patch-and-transform", "function-auto-ready"} {
 		address := freeAddresses(1)[0]
-		start(name, "--address="+address)
+		function := start(name, "--address="+address)
+		DeferCleanup(func() { runs(function) })
 		// Nobody takes a package here: the package manager leaves it alone.
 		revision := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "pkg.crossplane.io/v1", "kind": "FunctionRevision",
@@ -341,11 +348,23 @@ func startCrossplane(ctx context.Context) *gcp {
 		revision.Object["status"] = map[string]any{"endpoint": "dns:///localhost:" + port(address), "capabilities": []any{"composition"}}
 		Expect(hub.client.Status().Update(ctx, revision)).To(Succeed())
 	}
+	g := &gcp{lab: hub, refused: map[string]string{}, held: map[string]bool{}, addresses: map[types.UID]string{}}
 	addresses := freeAddresses(2)
-	// What takes a cloud minutes takes seconds here, and Crossplane counts how often in a minute a cluster changes.
-	start("crossplane", "core", "start", "--circuit-breaker-burst=10000", "--enable-webhooks=false", "--metrics-port="+port(addresses[0]), "--health-probe-port="+port(addresses[1]))
-	return &gcp{lab: hub, refused: map[string]string{}, held: map[string]bool{}, addresses: map[types.UID]string{}}
+	var core *env.Process
+	g.restart = func(args ...string) {
+		if core != nil {
+			runs(core)
+			_ = core.Stop() // an error is how it ended
+		}
+		core = start("crossplane", append([]string{"core", "start", "--enable-webhooks=false", "--metrics-port=" + port(addresses[0]), "--health-probe-port=" + port(addresses[1])}, args...)...)
+	}
+	g.restart(patient)
+	DeferCleanup(func() { runs(core) })
+	return g
 }
+
+// patient is Crossplane where what takes a cloud minutes takes seconds: it counts how often in a minute a cluster changes.
+const patient = "--circuit-breaker-burst=10000"
 
 // take has the hub offer clusters in another way than before: it applies what config/crossplane has for it, with the provider that it
 // needs, and starts the manager as that says.
@@ -580,6 +599,26 @@ func composes(way offer, of **gcp) {
 			cloud.let()
 			s.reaches(e, v1alpha1.PhaseComplete)
 			Expect(s.get(e).Status.Targets[0].Endpoint).To(Equal("https://" + textAt(cloud.one("Cluster"), "status", "atProvider", "endpoint")))
+			s.delete(e)
+			gone(s, e)
+		})
+
+		It("says that Crossplane looks at a cluster from time to time only, as too much happens to what it is made of", func() {
+			cloud.restart("--circuit-breaker-burst=40", "--circuit-breaker-refill-rate=2", "--circuit-breaker-cooldown=5s")
+			DeferCleanup(cloud.restart, patient)
+			cloud.refuse("Cluster", "not yet")
+			s := cloud.newStage()
+			e := s.create(experiment("noisy", onGKE("app", "k6")))
+			Eventually(cloud.made).Should(HaveLen(4))
+			Eventually(func(g Gomega) {
+				for range 5 {
+					hub.kubectl(background(), "annotate", "--overwrite", "-n", cloud.cluster(s, e).Namespace, "cluster.container.gcp.m.upbound.io", "--all", "changed="+time.Now().Format(time.RFC3339Nano))
+				}
+				c := meta.FindStatusCondition(s.get(e).Status.Conditions, v1alpha1.ConditionClustersReady)
+				g.Expect(c.Message).To(And(ContainSubstring("WatchCircuitOpen"), ContainSubstring("Cluster/")))
+			}).Should(Succeed())
+			cloud.let()
+			s.reaches(e, v1alpha1.PhaseComplete)
 			s.delete(e)
 			gone(s, e)
 		})
