@@ -326,8 +326,8 @@ type namespaceFlag struct {
 	comes bool
 }
 
-// namespaces are those that the flags name: most must exist, because something runs that needs them. Those that are watched need not:
-// a team that deletes its own would end the manager of all others, at its next start.
+// namespaces are those that the flags name: some must exist, because something runs that needs them. Those that are watched need not,
+// nor where there are other kinds those that Experiments alone need: who deletes one would end the manager of all, at its next start.
 func (o options) namespaces() []namespaceFlag {
 	e := o.Experiment
 	var named []namespaceFlag
@@ -335,12 +335,13 @@ func (o options) namespaces() []namespaceFlag {
 		named = append(named, namespaceFlag{flag: "leader-election-namespace", namespace: o.leaderElectionNamespace})
 	}
 	if o.Runs(controller.Experiments) {
+		others := o.Runs(controller.Twins) || o.Runs(controller.HibernatePlans)
 		named = append(named,
-			namespaceFlag{flag: "argocd-namespace", namespace: e.ArgoCDNamespace},
-			namespaceFlag{flag: "workflow-namespace", namespace: e.WorkflowNamespace},
-			namespaceFlag{flag: "crossplane-namespace", namespace: e.CrossplaneNamespace},
-			namespaceFlag{flag: "claim-namespace", namespace: e.ClaimNamespace},
-			namespaceFlag{flag: "orphans-namespace", namespace: e.OrphansNamespace},
+			namespaceFlag{"argocd-namespace", e.ArgoCDNamespace, others},
+			namespaceFlag{"workflow-namespace", e.WorkflowNamespace, others},
+			namespaceFlag{"crossplane-namespace", e.CrossplaneNamespace, others},
+			namespaceFlag{"claim-namespace", e.ClaimNamespace, others},
+			namespaceFlag{"orphans-namespace", e.OrphansNamespace, others},
 		)
 	}
 	if o.Runs(controller.HibernatePlans) {

@@ -218,7 +218,7 @@ func TestNamespacesThatMustExist(t *testing.T) {
 	}
 	t.Run("note 03: that of Argo Workflows among them", func(t *testing.T) {
 		want := []namespaceFlag{
-			{"argocd-namespace", "argocd", false}, {"workflow-namespace", "argo", false}, {"crossplane-namespace", "crossplane-system", false}, {"orphans-namespace", "lease", false}, {"hibernation-namespace", "lease", false},
+			{"argocd-namespace", "argocd", true}, {"workflow-namespace", "argo", true}, {"crossplane-namespace", "crossplane-system", true}, {"orphans-namespace", "lease", true}, {"hibernation-namespace", "lease", false},
 			{"watch-namespaces", "a", true}, {"watch-namespaces", "b", true},
 		}
 		if diff := cmp.Diff(want, o.namespaces(), cmp.AllowUnexported(namespaceFlag{})); diff != "" {
@@ -236,6 +236,10 @@ func TestNamespacesThatMustExist(t *testing.T) {
 		}
 	})
 	for controllers, want := range map[string][]namespaceFlag{
+		"experiments": {
+			{"argocd-namespace", "argocd", false}, {"workflow-namespace", "argo", false}, {"crossplane-namespace", "crossplane-system", false},
+			{"orphans-namespace", "lease", false}, {"watch-namespaces", "a", true},
+		},
 		"experimentdeployments":                {{"watch-namespaces", "a", true}},
 		"hibernateplans,experimentdeployments": {{"hibernation-namespace", "lease", false}, {"watch-namespaces", "a", true}},
 	} {

@@ -1,34 +1,50 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/retry"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/labkeeper/labkeeper/internal/controller"
 	"github.com/labkeeper/labkeeper/internal/controller/hibernateplan"
 )
 
+// findOwnPod is findPod, where plans need it, of the pod that config/manager names, or else that is called as its host is.
+func findOwnPod(ctx context.Context, c client.Reader, o *options) error {
+	if !o.Runs(controller.HibernatePlans) {
+		return nil
+	}
+	o.Hibernation.Node = os.Getenv("NODE_NAME")
+	return findPod(ctx, c, ownNamespace(), cmp.Or(os.Getenv("POD_NAME"), os.Getenv("HOSTNAME")), &o.Hibernation)
+}
+
 // findPod fills in what the manager's own pod, of that namespace and name, says: the node that it is on, and where flags do not say
-// it the image of Jobs and what it is pulled with. That cannot be told outside of a cluster, or where the name of its pod is not that
-// of its host.
-func findPod(ctx context.Context, c client.Reader, namespace, name string, o *hibernateplan.Options) {
+// it the image of Jobs and what it is pulled with. That cannot be told outside of a cluster, or where the name is not that of a pod.
+// A server that cannot tell is an error: without an image, nothing that sleeps would wake as long as this manager leads.
+func findPod(ctx context.Context, c client.Reader, namespace, name string, o *hibernateplan.Options) error {
 	if namespace == "" || name == "" {
-		return
+		return nil
 	}
 	pod := &corev1.Pod{}
-	err := retry.OnError(retry.DefaultBackoff, func(err error) bool {
-		return !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) && ctx.Err() == nil
-	}, func() error {
-		return c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, pod)
+	var err error
+	stopped := wait.ExponentialBackoffWithContext(ctx, unsteady, func(ctx context.Context) (bool, error) {
+		err = c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, pod)
+		return err == nil || apierrors.IsNotFound(err), nil
 	})
-	if err != nil { // plans say what is missing, but for the node
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // plans say what is missing, but for the node
 		log.FromContext(ctx).Info("The manager's own pod is not known, nor its node, which a plan may put to sleep", "pod", namespace+"/"+name, "problem", err.Error())
-		return
+		return nil
+	}
+	if err = cmp.Or(err, stopped); err != nil {
+		return fmt.Errorf("looking for the manager's own pod %s/%s: %w", namespace, name, err)
 	}
 	o.Node = pod.Spec.NodeName
 	if len(o.PullSecrets) == 0 && o.Namespace == namespace {
@@ -41,4 +57,5 @@ func findPod(ctx context.Context, c client.Reader, namespace, name string, o *hi
 			o.Image = container.Image
 		}
 	}
+	return nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"time"
 
@@ -76,8 +75,8 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("reading the clock: %w", err)
 	}
 	o.Twins.Clock, o.Hibernation.Clock = o.Experiment.Clock, o.Experiment.Clock
-	if o.Runs(controller.HibernatePlans) {
-		findPod(ctx, live, ownNamespace(), os.Getenv("HOSTNAME"), &o.Hibernation)
+	if err := findOwnPod(ctx, live, &o); err != nil {
+		return err
 	}
 	if err := controller.Setup(ctx, mgr, live, o.Options); err != nil {
 		return err

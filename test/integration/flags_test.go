@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os/exec"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -14,10 +15,10 @@ import (
 const tooLong = 10 * time.Second
 
 var _ = DescribeTable("The manager does not start with flags that cannot work",
-	func(ctx SpecContext, flag string, words ...string) {
+	func(ctx SpecContext, flags string, words ...string) {
 		bounded, cancel := context.WithTimeout(ctx, tooLong)
 		defer cancel()
-		output, err := hub.command(bounded, flag).CombinedOutput()
+		output, err := hub.command(bounded, strings.Fields(flags)...).CombinedOutput()
 		Expect(bounded.Err()).NotTo(HaveOccurred(), "it started: %s", output)
 		var exit *exec.ExitError
 		Expect(errors.As(err, &exit)).To(BeTrue(), "%v: %s", err, output)
@@ -26,10 +27,10 @@ var _ = DescribeTable("The manager does not start with flags that cannot work",
 			Expect(string(output)).To(ContainSubstring(word))
 		}
 	},
-	Entry("Argo CD's namespace does not exist", "--argocd-namespace=nope", "--argocd-namespace", "nope"),
-	Entry("Argo Workflows' namespace does not exist", "--workflow-namespace=nope", "--workflow-namespace", "nope"),
-	Entry("Crossplane's namespace does not exist", "--crossplane-namespace=nope", "--crossplane-namespace", "nope"),
-	Entry("the claims' namespace does not exist", "--claim-namespace=nope", "--claim-namespace", "nope"),
+	Entry("Argo CD's namespace does not exist", "--controllers=experiments --argocd-namespace=nope", "--argocd-namespace", "nope"),
+	Entry("Argo Workflows' namespace does not exist", "--controllers=experiments --workflow-namespace=nope", "--workflow-namespace", "nope"),
+	Entry("Crossplane's namespace does not exist", "--controllers=experiments --crossplane-namespace=nope", "--crossplane-namespace", "nope"),
+	Entry("the claims' namespace does not exist", "--controllers=experiments --claim-namespace=nope", "--claim-namespace", "nope"),
 	Entry("a namespace is no name", "--argocd-namespace=Not_A_Name", "--argocd-namespace", "Not_A_Name"),
 	Entry("a namespace is empty", "--workflow-namespace=", "--workflow-namespace"),
 	Entry("a watched namespace is empty", "--watch-namespaces=default,", "--watch-namespaces"),

@@ -114,6 +114,24 @@ var _ = Describe("A manager of a namespace that is not there", func() {
 	})
 })
 
+var _ = Describe("A manager whose outsides have no namespace", func() {
+	It("acts on the other kinds, and says what Experiments lack", func(ctx SpecContext) {
+		shared.stop()
+		DeferCleanup(restartShared)
+		m := hub.startManager("bare", "--workflow-namespace=nope")
+		Expect(m.log()).To(ContainSubstring(`"flag":"--workflow-namespace","namespace":"nope"`))
+
+		s := hub.newStage()
+		there := &shop{lab: hub, namespace: s.namespace}
+		there.create(ctx, severalKinds)
+		there.says(ctx, "beside", twins.ConditionReady, metav1.ConditionTrue, twin.ReasonScaledToZero)
+		e := s.create(experiment("lacking", onHub("web", "nginx")))
+		s.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonWatchNotSynced, "Workflow")
+		s.delete(e)
+		s.gone(e)
+	})
+})
+
 // severalKinds are a workload without pods, its twin, and a plan that has nothing sleep.
 const severalKinds = `
 apiVersion: apps/v1
