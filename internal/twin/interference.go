@@ -12,9 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Autoscalers are how HorizontalPodAutoscalers, ScaledObjects of KEDA and VerticalPodAutoscalers beside a source and its
-// twin get in their way, sorted (a1 to a5). They find pods by the selector of what they scale, not by who owns them: others are
-// the workloads beside those two that some of them are for.
+// Autoscalers are how HorizontalPodAutoscalers, ScaledObjects of KEDA and VerticalPodAutoscalers beside a source and
+// its twin get in their way, sorted (a1 to a5), those that stop first: messages may be cut. They find pods by the
+// selector of what they scale, not by who owns them: others are the workloads beside those two that some of them are
+// for.
 func Autoscalers(source, twin *unstructured.Unstructured, autoscalers, others []*unstructured.Unstructured) (messages []string) {
 	counted := Overlaps(source, twin) && !blueGreen(source)
 	for _, a := range autoscalers {
@@ -33,7 +34,7 @@ func Autoscalers(source, twin *unstructured.Unstructured, autoscalers, others []
 		}
 	}
 	slices.Sort(messages)
-	return messages
+	return slices.Concat(stopped(twin, autoscalers, slices.Concat([]*unstructured.Unstructured{source}, others)), messages)
 }
 
 // ofOthers tells of an autoscaler that is for another workload, if the selector of that selects the twin's pods.

@@ -423,7 +423,7 @@ func (p *Plan) describe(f facts, source *unstructured.Unstructured, built *draft
 	p.Built, p.SourceGeneration, p.TemplateHash, p.Services = true, f.generation(), built.template, built.Services
 	p.Others = []conditions.Step{
 		shared(built.Services),
-		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(source, built.Object, f.seen.Autoscalers, f.seen.Scaled), f.seen.Unlisted),
+		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(f.current(), built.Object, f.seen.Autoscalers, f.seen.Scaled), f.seen.Unlisted),
 		interference(v1alpha1.ConditionDisruptionInterference, twin.Budgets(source, built.Object, f.seen.Budgets), nil),
 		overlaps(twin.Overlaps(source, built.Object), source.GetKind()),
 		warned(built.Warnings),

@@ -1094,3 +1094,24 @@ func TestPinnedBesideAnotherService(t *testing.T) {
 		t.Errorf("it does %v, and says %+v of %+v", p.Action, said, p.Services)
 	}
 }
+
+// a1: what an autoscaler loses by the pods of a pinned source's twin is told by what the source has now.
+func TestPinnedBesideAnAutoscaler(t *testing.T) {
+	f := newFacts(t, `{}`)
+	f.owner.Spec.SourcePolicy = v1alpha1.SourcePinned
+	f = settled(t, f)
+	_ = unstructured.SetNestedSlice(f.seen.Source.Object, []any{map[string]any{
+		"name": "web", "image": "web:1", "resources": map[string]any{"requests": map[string]any{"cpu": "1"}},
+	}}, "spec", "template", "spec", "containers")
+	f.seen.Autoscalers = []*unstructured.Unstructured{object(t, `
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web, namespace: shop}
+spec: {scaleTargetRef: {kind: Deployment, name: web}, metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization}}}]}
+`)}
+	p := f.plan()
+	i := slices.IndexFunc(p.Others, func(s conditions.Step) bool { return s.Type == v1alpha1.ConditionAutoscalerInterference })
+	if said := p.Others[i]; !holds(said) || !strings.HasPrefix(said.Message, "HorizontalPodAutoscaler web cannot scale the source by cpu") {
+		t.Errorf("it says %+v", said)
+	}
+}
