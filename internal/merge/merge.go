@@ -137,10 +137,11 @@ func strategic(base, patch map[string]any, lists Lists) (map[string]any, error) 
 	return merged, nil
 }
 
-// Ambiguous is the path of the first element of an override that Strategic merges with the first alone of several that the base has
-// of its key, as kubectl does: of variables that one has no effect, and of ports with two protocols it may be the wrong one. Empty if
-// there is none.
-func Ambiguous(base, override map[string]any, lists Lists) string {
+// Ambiguous is the path of the first element of an override that Strategic merges, as kubectl does, with what it may
+// not be meant for, and what comes of that: of several elements that the base has of its key the first alone is
+// changed (of variables that one has no effect), two of the override become one, and so do ports of one number and two
+// protocols. Both are empty if there is none.
+func Ambiguous(base, override map[string]any, lists Lists) (path, what string) {
 	if lists.field != "" {
 		base, _ = base[lists.field].(map[string]any)
 		override, _ = override[lists.field].(map[string]any)
@@ -148,58 +149,85 @@ func Ambiguous(base, override map[string]any, lists Lists) string {
 	return ambiguous(base, override, lists.meta, lists.field)
 }
 
-func ambiguous(base, patch map[string]any, meta strategicpatch.LookupPatchMeta, path string) string {
+func ambiguous(base, patch map[string]any, meta strategicpatch.LookupPatchMeta, path string) (at, what string) {
 	for _, name := range slices.Sorted(maps.Keys(patch)) {
-		at := strings.TrimPrefix(path+"."+name, ".")
-		found := ""
+		below := strings.TrimPrefix(path+"."+name, ".")
 		switch value := patch[name].(type) {
 		case map[string]any:
 			of, _ := base[name].(map[string]any)
-			if below, _, err := meta.LookupPatchMetadataForStruct(name); err == nil && value["$patch"] == nil {
-				found = ambiguous(of, value, below, at)
+			if meta, _, err := meta.LookupPatchMetadataForStruct(name); err == nil && value["$patch"] == nil {
+				at, what = ambiguous(of, value, meta, below)
 			}
 		case []any:
-			of, _ := base[name].([]any)
-			below, list, err := meta.LookupPatchMetadataForSlice(name)
-			if err == nil && slices.Contains(list.GetPatchStrategies(), "merge") && list.GetPatchMergeKey() != "" {
-				found = ambiguousIn(of, value, below, at, list.GetPatchMergeKey())
+			of, merges := base[name].([]any) // what the base does not have at all is taken as it is
+			meta, list, err := meta.LookupPatchMetadataForSlice(name)
+			if merges && err == nil && slices.Contains(list.GetPatchStrategies(), "merge") && list.GetPatchMergeKey() != "" {
+				at, what = ambiguousIn(of, value, meta, below, list.GetPatchMergeKey())
 			}
 		}
-		if found != "" {
-			return found
+		if at != "" {
+			return at, what
 		}
 	}
-	return ""
+	return "", ""
 }
 
 // ambiguousIn does so for the elements of a list. One that is deleted goes with all of its key.
-func ambiguousIn(base, list []any, meta strategicpatch.LookupPatchMeta, path, key string) string {
+func ambiguousIn(base, list []any, meta strategicpatch.LookupPatchMeta, path, key string) (at, what string) {
 	replaces := func(element any) bool {
 		object, _ := element.(map[string]any)
 		return object["$patch"] == "replace"
 	}
 	if slices.ContainsFunc(list, replaces) {
-		return "" // nothing of the base stays
+		return "", "" // nothing of the base stays
+	}
+	theirs, seen := byKey(base, key), map[string]bool{}
+	for _, element := range list {
+		if object, _ := element.(map[string]any); object["$patch"] == "delete" {
+			delete(theirs, fmt.Sprint(object[key])) // before anything is merged
+		}
 	}
 	for i, element := range list {
 		object, _ := element.(map[string]any)
-		var same []map[string]any
-		for _, e := range base {
-			if of, ok := e.(map[string]any); ok && object[key] != nil && fmt.Sprint(of[key]) == fmt.Sprint(object[key]) {
-				same = append(same, of)
+		if object["$patch"] != nil || object[key] == nil {
+			continue
+		}
+		at, value := fmt.Sprintf("%s[%d]", path, i), fmt.Sprint(object[key])
+		same := theirs[value]
+		switch {
+		case seen[value]:
+			return at, "becomes one with the element of the override before it that has its " + key
+		case len(same) > 1:
+			return at, "changes the first alone of several elements that the source has of its " + key + ": of variables the last counts"
+		case len(same) == 1 && key == "containerPort" && protocolOf(same[0]) != protocolOf(object):
+			return at, fmt.Sprintf("becomes one with the source's port %s, whose protocol is %s and not %s (name that if the port is meant)",
+				value, protocolOf(same[0]), protocolOf(object))
+		case len(same) == 1:
+			if found, what := ambiguous(same[0], object, meta, at); found != "" {
+				return found, what
 			}
 		}
-		switch at := fmt.Sprintf("%s[%d]", path, i); {
-		case object["$patch"] != nil, len(same) == 0:
-		case len(same) > 1:
-			return at
-		default:
-			if found := ambiguous(same[0], object, meta, at); found != "" {
-				return found
-			}
+		seen[value] = true
+	}
+	return "", ""
+}
+
+// byKey are the elements of a list that are objects, by the value of their key.
+func byKey(list []any, key string) map[string][]map[string]any {
+	all := map[string][]map[string]any{}
+	for _, element := range list {
+		if object, ok := element.(map[string]any); ok && object[key] != nil {
+			value := fmt.Sprint(object[key])
+			all[value] = append(all[value], object)
 		}
 	}
-	return ""
+	return all
+}
+
+// protocolOf is that of a port.
+func protocolOf(port map[string]any) string {
+	protocol, _ := port["protocol"].(string)
+	return cmp.Or(protocol, string(corev1.ProtocolTCP))
 }
 
 // recovered has a panic be an error: strategicpatch takes keys for scalars, and elements of directives for strings.

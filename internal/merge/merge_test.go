@@ -192,6 +192,53 @@ func at(value any, path ...string) any {
 	return value
 }
 
+// What becomes one with another element than it may be meant for, and what not: left is what Strategic makes of the list.
+func TestAmbiguous(t *testing.T) {
+	const several, ofOverride, ofProtocol = "the first alone", "the override before it", "whose protocol is"
+	for name, test := range map[string]struct{ base, override, left, at, what string }{
+		"several of the base":     {`env: [{name: A, value: "1"}, {name: A, value: "2"}]`, `env: [{name: A, value: "3"}]`, `[{name: A, value: "3"}, {name: A, value: "2"}]`, "env[0]", several},
+		"two of the override":     {`env: [{name: B}]`, `env: [{name: A, value: "1"}, {name: A, value: "2"}]`, `[{name: A, value: "2"}, {name: B}]`, "env[1]", ofOverride},
+		"two, of one of the base": {`env: [{name: A}]`, `env: [{name: A, value: "1"}, {name: A, value: "2"}]`, `[{name: A, value: "2"}]`, "env[1]", ofOverride},
+		"two, of no list":         {`image: x`, `env: [{name: A, value: "1"}, {name: A, value: "2"}]`, `[{name: A, value: "1"}, {name: A, value: "2"}]`, "", ""},
+		"two that replace":        {`env: [{name: B}]`, `env: [{name: A, value: "1"}, {name: A, value: "2"}, {$patch: replace}]`, `[{name: A, value: "1"}, {name: A, value: "2"}]`, "", ""},
+		"taken out and put back":  {`env: [{name: A, value: "1"}, {name: B}]`, `env: [{name: A, $patch: delete}, {name: A, value: "2"}]`, `[{name: A, value: "2"}, {name: B}]`, "", ""},
+		"several, taken out":      {`env: [{name: A, value: "1"}, {name: A, value: "2"}]`, `env: [{name: A, value: "3"}, {name: A, $patch: delete}]`, `[{name: A, value: "3"}]`, "", ""},
+		"a port, taken out":       {`ports: [{containerPort: 80, name: http}]`, `ports: [{containerPort: 80, $patch: delete}, {containerPort: 80, protocol: UDP}]`, `[{containerPort: 80, protocol: UDP}]`, "", ""},
+		"two others":              {`env: [{name: B}]`, `env: [{name: A}, {name: C}]`, `[{name: A}, {name: C}, {name: B}]`, "", ""},
+		"two protocols":           {`ports: [{containerPort: 80}]`, `ports: [{containerPort: 53, protocol: UDP}, {containerPort: 53, protocol: TCP}]`, `[{containerPort: 53, protocol: TCP}, {containerPort: 80}]`, "ports[1]", ofOverride},
+		"another protocol":        {`ports: [{containerPort: 80, name: http, protocol: TCP}]`, `ports: [{containerPort: 80, name: quic, protocol: UDP}]`, `[{containerPort: 80, name: quic, protocol: UDP}]`, "ports[0]", ofProtocol + " TCP and not UDP"},
+		"another than by default": {`ports: [{containerPort: 80}]`, `ports: [{containerPort: 80, protocol: UDP}]`, `[{containerPort: 80, protocol: UDP}]`, "ports[0]", ofProtocol + " TCP and not UDP"},
+		"the default":             {`ports: [{containerPort: 53, protocol: UDP}]`, `ports: [{containerPort: 53, name: dns}]`, `[{containerPort: 53, name: dns, protocol: UDP}]`, "ports[0]", ofProtocol + " UDP and not TCP"},
+		"the same protocol":       {`ports: [{containerPort: 53, protocol: UDP}]`, `ports: [{containerPort: 53, name: dns, protocol: UDP}]`, `[{containerPort: 53, name: dns, protocol: UDP}]`, "", ""},
+		"the same by default":     {`ports: [{containerPort: 80, protocol: TCP}]`, `ports: [{containerPort: 80, name: http}]`, `[{containerPort: 80, name: http, protocol: TCP}]`, "", ""},
+		"another number":          {`ports: [{containerPort: 80}]`, `ports: [{containerPort: 81, protocol: UDP}]`, `[{containerPort: 81, protocol: UDP}, {containerPort: 80}]`, "", ""},
+		"a port that goes":        {`ports: [{containerPort: 80}, {containerPort: 81}]`, `ports: [{containerPort: 80, protocol: UDP, $patch: delete}]`, `[{containerPort: 81}]`, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := func(container string) map[string]any {
+				return object(t, `{template: {spec: {containers: [{name: web, `+container+`}]}}}`)
+			}
+			base, override := of(test.base), of(test.override)
+			const web = "template.spec.containers[0]."
+			for _, lists := range []Lists{DeploymentLists, StatefulSetLists, RolloutLists} {
+				at, what := Ambiguous(base, override, lists)
+				if at != strings.TrimSuffix(web+test.at, web) || !strings.Contains(what, test.what) || (at == "") != (what == "") {
+					t.Errorf("it is %q, which %q", at, what)
+				}
+			}
+			merged, err := Strategic(base, override, DeploymentLists)
+			if err != nil {
+				t.Fatal(err)
+			}
+			field, _, _ := strings.Cut(test.override, ":")
+			if diff := cmp.Diff(of(field + ": " + test.left)["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)[field],
+				merged["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)[field]); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // An error names where, and never what: the value of a variable may be a secret.
 func TestStrategicErrors(t *testing.T) {
 	for override, want := range map[string]string{

@@ -506,14 +506,19 @@ func TestTwice(t *testing.T) {
 	}
 }
 
-// Of elements that a source has twice a merge by keys changes the first alone, as kubectl does, which is told of: of variables that
-// has no effect.
+// Of elements that a source has twice a merge by keys changes the first alone, as kubectl does, which is told of: of
+// variables that has no effect. So it is told of where an element of the override is lost in another of its key.
 func TestRepeatedKeys(t *testing.T) {
-	from := strings.Replace(plain, `image: "web:1"`, `image: "web:1", env: [{name: A, value: "1"}, {name: A, value: "2"}, {name: B}], ports: [{containerPort: 53, protocol: TCP}, {containerPort: 53, protocol: UDP}]`, 1)
+	from := strings.Replace(plain, `image: "web:1"`, `image: "web:1", env: [{name: A, value: "1"}, {name: A, value: "2"}, {name: B}], ports: [{containerPort: 53, protocol: TCP}, {containerPort: 53, protocol: UDP}, {name: http, containerPort: 8080, protocol: TCP}]`, 1)
 	for name, test := range map[string]struct {
 		strategy         Strategy
 		container, about string
 	}{
+		"another protocol":       {Strategic, `ports: [{name: quic, containerPort: 8080, protocol: UDP}]`, "overrideSpec.template.spec.containers[0].ports[0]"},
+		"the same protocol":      {Strategic, `ports: [{name: web, containerPort: 8080}]`, ""},
+		"two protocols":          {Strategic, `ports: [{containerPort: 54, protocol: UDP}, {containerPort: 54, protocol: TCP}]`, "overrideSpec.template.spec.containers[0].ports[1]"},
+		"a variable twice":       {Strategic, `env: [{name: C, value: "3"}, {name: C, value: "4"}]`, "overrideSpec.template.spec.containers[0].env[1]"},
+		"two, replaced":          {Strategic, `ports: [{$patch: replace}, {containerPort: 54, protocol: UDP}, {containerPort: 54, protocol: TCP}]`, ""},
 		"a variable":             {Strategic, `env: [{name: B, value: "3"}, {name: A, value: "3"}]`, "overrideSpec.template.spec.containers[0].env[1]"},
 		"a port of two":          {Strategic, `ports: [{containerPort: 53, protocol: UDP, name: dns}]`, "overrideSpec.template.spec.containers[0].ports[0]"},
 		"one that is there once": {Strategic, `env: [{name: B, value: "3"}]`, ""},

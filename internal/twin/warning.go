@@ -44,7 +44,8 @@ const (
 	WarnOtherService = "ServiceOfOthers"
 	// WarnAlone: the source has no pods, so that the twin gets all the traffic.
 	WarnAlone = "SourceWithoutPods"
-	// WarnRepeated: the override is of the first alone of several elements of a list, by mergeStrategy Strategic.
+	// WarnRepeated: an element of the override becomes one with another of its key than may be meant, by mergeStrategy
+	// Strategic.
 	WarnRepeated = "RepeatedKey"
 )
 
@@ -87,9 +88,8 @@ func (w Wanted) mergeWarnings(from map[string]any, lists merge.Lists) (all []War
 	if w.Strategy != Strategic {
 		return nil
 	}
-	if path := merge.Ambiguous(from, w.Override, lists); path != "" {
-		all = append(all, Warning{WarnRepeated, fmt.Sprintf("The source has several elements of the key of overrideSpec.%s, and the first alone is changed: "+
-			"of variables the last counts; use mergeStrategy Replace", path)})
+	if path, what := merge.Ambiguous(from, w.Override, lists); path != "" {
+		all = append(all, Warning{WarnRepeated, fmt.Sprintf("overrideSpec.%s, which mergeStrategy Strategic merges by its key, %s; use mergeStrategy Replace to have it as it is written", path, what)})
 	}
 	return all
 }
