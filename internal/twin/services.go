@@ -1,12 +1,14 @@
 package twin
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -19,22 +21,66 @@ type Service struct {
 	Headless bool
 	// Unready pods are sent traffic, too (publishNotReadyAddresses).
 	Unready bool
-	// Ports of pods that it sends traffic to, by their names; one that it knows by its number is "".
-	Ports []string
+	// Ports of pods that it sends traffic to, by their names or else by their numbers.
+	Ports []Port
 }
 
-// lost are the ports by which a Service finds those of the source, where it finds the twin by none. What asks for all pods, as the clients
-// of one that is headless do, finds the twin all the same.
-func (s Service) lost(source, twin []string) (names []string) {
+// Port is one of pods.
+type Port struct {
+	// Name of the port; empty where there is none.
+	Name string
+	// Number of the port; 0 where it is found by its name.
+	Number int64
+	// Protocol of the port; empty is TCP.
+	Protocol string
+}
+
+// String is how messages name it.
+func (p Port) String() string {
+	name := cmp.Or(p.Name, strconv.FormatInt(p.Number, 10))
+	if p.protocol() != string(corev1.ProtocolTCP) {
+		name += " (" + p.protocol() + ")"
+	}
+	return name
+}
+
+func (p Port) protocol() string { return cmp.Or(p.Protocol, string(corev1.ProtocolTCP)) }
+
+// in says whether it is one of some: EndpointSlices find a port by its name and its protocol. Numbers count where it
+// has no name.
+func (p Port) in(ports []Port) bool {
+	return slices.ContainsFunc(ports, func(of Port) bool {
+		return of.protocol() == p.protocol() && (p.Name != "" && of.Name == p.Name || p.Name == "" && of.Number == p.Number)
+	})
+}
+
+// lost are the ports by which a Service finds those of the source by their names, and not the twin's. All says that it
+// finds the twin by no other. What asks for all pods, as the clients of one that is headless do, finds the twin all
+// the same.
+func (s Service) lost(source, twin []Port) (ports []string, all bool) {
+	all = true
 	for _, port := range s.Ports {
 		switch {
-		case s.Headless, port == "", slices.Contains(twin, port):
-			return nil
-		case slices.Contains(source, port):
-			names = append(names, port)
+		case s.Headless:
+			return nil, false
+		case port.Name == "", port.in(twin):
+			all = false // by its number it gets traffic, whether it listens or not
+		case port.in(source) && !slices.Contains(ports, port.String()):
+			ports = append(ports, port.String())
 		}
 	}
-	return names
+	return ports, all && len(ports) > 0
+}
+
+// undeclared are the ports that a Service sends traffic to by their numbers which containers of the source declare,
+// and none of the twin does, though it declares others. One that declares none may listen anywhere.
+func (s Service) undeclared(source, twin []Port) (ports []string) {
+	for _, port := range s.Ports {
+		if port.Name == "" && len(twin) > 0 && port.in(source) && !port.in(twin) && !slices.Contains(ports, port.String()) {
+			ports = append(ports, port.String())
+		}
+	}
+	return ports
 }
 
 // Sharing is a Service that selects the source's pods.
@@ -45,7 +91,7 @@ type Sharing struct {
 	Shared bool
 	// Reason why not, in CamelCase; empty if it is.
 	Reason string
-	// Message why not.
+	// Message why not, or what of it the twin does not get.
 	Message string
 }
 
@@ -113,8 +159,8 @@ func (w Wanted) byNumber(spec map[string]any) (names []string, highest int64) {
 type pods struct {
 	// labels that all of them have.
 	labels map[string]string
-	// ports are the names of those that their containers have.
-	ports []string
+	// ports are those that their containers have.
+	ports []Port
 	// versions are the labels that a Rollout gives those of one version beside.
 	versions []map[string]string
 	// workload is the name of the source, and numbered says whether its pods have numbers.
@@ -133,14 +179,16 @@ func podsOf(source *unstructured.Unstructured, template map[string]any) pods {
 	return p
 }
 
-// portsOf are the names of the ports that containers of a template have.
-func portsOf(template map[string]any) (names []string) {
-	for _, c := range containers(podOf(template)) {
+// portsOf are the ports of containers of a template that run as long as its pods do, by which Services find these.
+func portsOf(template map[string]any) (all []Port) {
+	for _, c := range running(podOf(template)) {
 		for _, port := range objects(c["ports"]) {
-			names = append(names, nameOf(port))
+			number, _ := port["containerPort"].(int64)
+			protocol, _ := port["protocol"].(string)
+			all = append(all, Port{Name: nameOf(port), Number: number, Protocol: protocol})
 		}
 	}
-	return names
+	return all
 }
 
 // selectedBy says whether a selector is of some of them, and which of its labels only some have: of one version, or of one
@@ -195,7 +243,11 @@ func (w Wanted) share(source pods, spec map[string]any) ([]Sharing, error) {
 				changed = append(changed, label)
 			}
 		}
-		all = append(all, sharing(service, some, changed, service.lost(source.ports, portsOf(templateOf(spec)))))
+		s := sharing(service, some, changed)
+		if s.Shared {
+			s = s.without(service.lost(source.ports, portsOf(templateOf(spec))))
+		}
+		all = append(all, s)
 	}
 	if others := w.foreign(source.labels, labelsOf(templateOf(spec))); len(others) > 0 && !w.AllowLabelOverride {
 		return nil, invalid("overrideSpec.template.metadata.labels", "with them Service %s, which does not select the source's pods, would select the twin's (%s); "+
@@ -243,7 +295,20 @@ func selects(selector, pods map[string]string) bool {
 	return labels.SelectorFromSet(selector).Matches(labels.Set(pods))
 }
 
-func sharing(service Service, some, changed, lost []string) Sharing {
+// without is what is shared of a Service that finds the source by ports by which it does not find the twin.
+func (s Sharing) without(lost []string, all bool) Sharing {
+	ports := strings.Join(lost, ", ")
+	switch {
+	case all:
+		s.Shared, s.Reason = false, ReasonPortLost
+		s.Message = fmt.Sprintf("It sends traffic to port %s, and no container of the twin has one of that name; add it to the override", ports)
+	case len(lost) > 0:
+		s.Message = fmt.Sprintf("The twin gets none of what it sends to port %s, as no container of the twin has one of that name; add it to the override", ports)
+	}
+	return s
+}
+
+func sharing(service Service, some, changed []string) Sharing {
 	s := Sharing{Name: service.Name}
 	var pins, ours []string
 	for _, label := range slices.Sorted(maps.Keys(service.Selector)) {
@@ -263,8 +328,6 @@ func sharing(service Service, some, changed, lost []string) Sharing {
 		s.Reason, s.Message = ReasonOfTwins, fmt.Sprintf("It selects %s, which tells a twin from its source", strings.Join(ours, ", "))
 	case len(changed) > 0:
 		s.Reason, s.Message = ReasonRelabelled, fmt.Sprintf("It selects %s, which the override has changed", strings.Join(changed, ", "))
-	case len(lost) > 0:
-		s.Reason, s.Message = ReasonPortLost, fmt.Sprintf("It sends traffic to port %s, and no container of the twin has one of that name; add it to the override", strings.Join(lost, ", "))
 	default:
 		s.Shared = true
 	}

@@ -1009,31 +1009,59 @@ func TestServices(t *testing.T) {
 
 // p4: a Service that finds a port by its name sends nothing to a twin whose override has left that out.
 func TestServicesOfNamedPorts(t *testing.T) {
-	const lone = `{template: {spec: {containers: [{name: web, image: "web:2"}]}}}`
+	lone := func(ports string) string {
+		return `{template: {spec: {containers: [{name: web, image: "web:2", ports: [` + ports + `]}]}}}`
+	}
+	http, metrics, dns := Port{Name: "http"}, Port{Name: "metrics"}, Port{Name: "dns", Protocol: "UDP"}
+	byNumber := func(n int64) Port { return Port{Number: n} }
 	for name, test := range map[string]struct {
-		ports, override string
-		strategy        Strategy
-		reason          string
+		ports    []Port
+		override string
+		strategy Strategy
+		// lost are named in what is said of the Service, reason says that all are, and warned what a warning says.
+		lost, reason, warned string
 	}{
-		"as the source has it":    {"http", `{}`, Replace, ""},
-		"another by its number":   {"http,", lone, Replace, ""},
-		"headless":                {"http", lone, Replace, ""},
-		"left out":                {"http", lone, Replace, ReasonPortLost},
-		"merged":                  {"http", lone, Strategic, ""},
-		"by another number":       {"http", strings.Replace(lone, "}]", ", ports: [{name: http, containerPort: 81}]}]", 1), Replace, ""},
-		"which nobody has at all": {"grpc", lone, Replace, ""},
+		"as the source has it":     {[]Port{http}, `{}`, Replace, "", "", ""},
+		"another by its number":    {[]Port{http, byNumber(80)}, lone(""), Replace, "port http,", "", "Service web finds port http by its name"},
+		"headless":                 {[]Port{http, metrics}, lone(`{name: metrics, containerPort: 90}`), Replace, "", "", ""},
+		"left out":                 {[]Port{http}, lone(""), Replace, "port http,", ReasonPortLost, ""},
+		"both left out":            {[]Port{http, metrics, http}, lone(""), Replace, "port http, metrics,", ReasonPortLost, ""},
+		"merged":                   {[]Port{http}, lone(""), Strategic, "", "", ""},
+		"by another number":        {[]Port{http}, lone(`{name: http, containerPort: 81}`), Replace, "", "", ""},
+		"which nobody has at all":  {[]Port{{Name: "grpc"}}, lone(""), Replace, "", "", ""},
+		"lost, and none":           {[]Port{{Name: "grpc"}, http}, lone(""), Replace, "port http,", ReasonPortLost, ""},
+		"one of two":               {[]Port{http, metrics}, lone(`{name: metrics, containerPort: 90}`), Replace, "port http,", "", "Service web finds port http by its name"},
+		"the other of two":         {[]Port{http, metrics}, lone(`{name: http, containerPort: 80}`), Replace, "port metrics,", "", "Service web finds port metrics by its name"},
+		"two of three":             {[]Port{http, metrics, dns}, lone(`{name: dns, containerPort: 53, protocol: UDP}`), Replace, "port http, metrics,", "", "port http, metrics by its name"},
+		"by another protocol":      {[]Port{dns}, lone(`{name: dns, containerPort: 53}`), Replace, "port dns (UDP),", ReasonPortLost, ""},
+		"by TCP, which is UDP's":   {[]Port{http}, lone(`{name: http, containerPort: 80, protocol: UDP}`), Replace, "port http,", ReasonPortLost, ""},
+		"by the same protocol":     {[]Port{dns, http}, lone(`{name: dns, containerPort: 54, protocol: UDP}, {name: http, containerPort: 80, protocol: TCP}`), Replace, "", "", ""},
+		"of what ends":             {[]Port{http}, `{template: {spec: {initContainers: [{name: init, image: i, ports: [{name: http, containerPort: 80}]}], containers: [{name: web, image: "web:2"}]}}}`, Replace, "port http,", ReasonPortLost, ""},
+		"of what stays":            {[]Port{http}, `{template: {spec: {initContainers: [{name: init, image: i, restartPolicy: Always, ports: [{name: http, containerPort: 80}]}], containers: [{name: web, image: "web:2"}]}}}`, Replace, "", "", ""},
+		"a number":                 {[]Port{byNumber(80)}, `{}`, Replace, "", "", ""},
+		"a number, none declared":  {[]Port{byNumber(80)}, lone(""), Replace, "", "", ""},
+		"a number, another":        {[]Port{byNumber(80)}, lone(`{name: http, containerPort: 81}`), Replace, "", "", "requests to port 80, which the source declares"},
+		"a number of UDP, of TCP":  {[]Port{{Number: 53, Protocol: "UDP"}}, lone(`{name: dns, containerPort: 53}`), Replace, "", "", "requests to port 53 (UDP), which the source declares"},
+		"a number, of nobody":      {[]Port{byNumber(8080)}, lone(`{name: http, containerPort: 81}`), Replace, "", "", ""},
+		"a number that both have":  {[]Port{byNumber(80)}, lone(`{name: web, containerPort: 80, protocol: TCP}`), Replace, "", "", ""},
+		"a number of UDP, as such": {[]Port{{Number: 53, Protocol: "UDP"}}, lone(`{containerPort: 53, protocol: UDP}`), Replace, "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := source(t, plain)
-			overlay(from.Object, object(t, `{spec: {template: {spec: {containers: [{name: web, image: "web:1", ports: [{name: http, containerPort: 80}]}]}}}}`))
+			overlay(from.Object, object(t, `{spec: {template: {spec: {containers: [{name: web, image: "web:1", ports: [
+				{name: http, containerPort: 80}, {name: metrics, containerPort: 90, protocol: TCP}, {name: dns, containerPort: 53, protocol: UDP}]}]}}}}`))
 			w := wanted(t, test.override)
-			w.Strategy, w.Services = test.strategy, []Service{{Name: "web", Selector: map[string]string{"app": "web"}, Ports: strings.Split(test.ports, ","), Headless: name == "headless"}}
+			w.Strategy, w.Services = test.strategy, []Service{{Name: "web", Selector: map[string]string{"app": "web"}, Ports: test.ports, Headless: name == "headless"}}
 			twin, err := Build(from, w)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := twin.Services; len(got) != 1 || got[0].Reason != test.reason || got[0].Shared != (test.reason == "") || !got[0].Shared && !strings.Contains(got[0].Message, "port http") {
+			got := twin.Services
+			if len(got) != 1 || got[0].Reason != test.reason || got[0].Shared != (test.reason == "") || !strings.Contains(got[0].Message, test.lost) || (got[0].Message == "") != (test.lost == "") {
 				t.Errorf("it is %+v", got)
+			}
+			if warned := says(twin, WarnPort); (warned == "") != (test.warned == "") || !strings.Contains(warned, test.warned) {
+				t.Errorf("it warns of %q", warned)
 			}
 		})
 	}

@@ -47,12 +47,14 @@ const (
 	// WarnRepeated: an element of the override becomes one with another of its key than may be meant, by mergeStrategy
 	// Strategic.
 	WarnRepeated = "RepeatedKey"
+	// WarnPort: a Service sends traffic to a port of the source that the twin does not have.
+	WarnPort = "PortWithoutTwin"
 )
 
 // serviceWarnings are what Services make of the twin that do not know it for one.
 func (w Wanted) serviceWarnings(from, spec map[string]any) (all []Warning) {
 	theirs, mine := labelsOf(templateOf(from)), labelsOf(templateOf(spec))
-	alone := w.alone(from, spec)
+	alone, ports, own := w.alone(from, spec), portsOf(templateOf(from)), portsOf(templateOf(spec))
 	for _, s := range w.Services {
 		if len(s.Selector) == 0 || !selects(s.Selector, theirs) || !selects(s.Selector, mine) {
 			continue
@@ -66,9 +68,24 @@ func (w Wanted) serviceWarnings(from, spec map[string]any) (all []Warning) {
 		if alone {
 			all = append(all, Warning{WarnAlone, fmt.Sprintf("The source has no pods: what Service %s sends to both goes to the twin alone; set replicas to 0 if nothing is to be served", s.Name)})
 		}
+		all = append(all, s.portWarnings(ports, own)...)
 	}
 	for _, s := range w.foreign(theirs, mine) {
 		all = append(all, Warning{WarnOtherService, fmt.Sprintf("Service %s, which does not select the source's pods, selects the twin's", s.Name)})
+	}
+	return all
+}
+
+// portWarnings are of ports of a source that a Service sends traffic to, and its twin does not have, or does not
+// declare.
+func (s Service) portWarnings(source, twin []Port) (all []Warning) {
+	if lost, whole := s.lost(source, twin); len(lost) > 0 && !whole {
+		all = append(all, Warning{WarnPort, fmt.Sprintf("Service %s finds port %s by its name, which no container of the twin has, so that the twin gets none of those requests; add it to the override",
+			s.Name, strings.Join(lost, ", "))})
+	}
+	if ports := s.undeclared(source, twin); len(ports) > 0 {
+		all = append(all, Warning{WarnPort, fmt.Sprintf("Service %s sends the twin requests to port %s, which the source declares and the twin, which declares others, does not: "+
+			"they fail if it does not listen there", s.Name, strings.Join(ports, ", "))})
 	}
 	return all
 }

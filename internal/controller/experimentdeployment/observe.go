@@ -234,7 +234,9 @@ func serviceOf(service *unstructured.Unstructured) twin.Service {
 	for _, port := range all {
 		fields, _ := port.(map[string]any)
 		name, _ := fields["targetPort"].(string)
-		of.Ports = append(of.Ports, name)
+		number, _ := fields["targetPort"].(int64)
+		protocol, _ := fields["protocol"].(string)
+		of.Ports = append(of.Ports, twin.Port{Name: name, Number: number, Protocol: protocol})
 	}
 	return of
 }

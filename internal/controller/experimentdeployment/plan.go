@@ -432,11 +432,14 @@ func (p *Plan) describe(f facts, source *unstructured.Unstructured, built *draft
 
 func shared(services []twin.Sharing) conditions.Step {
 	var not []string
-	reason := ""
+	reason, message := "", "Every Service that selects the pods of the source selects the twin's"
 	for _, s := range services {
-		if !s.Shared {
+		switch {
+		case !s.Shared:
 			not = append(not, "Service "+s.Name+": "+s.Message)
 			reason = s.Reason
+		case s.Message != "":
+			message += "; Service " + s.Name + ": " + s.Message
 		}
 	}
 	switch {
@@ -448,7 +451,7 @@ func shared(services []twin.Sharing) conditions.Step {
 	case len(not) == 1:
 		return conditions.False(v1alpha1.ConditionServiceShared, reason, strings.Join(not, "; "))
 	}
-	return conditions.True(v1alpha1.ConditionServiceShared, v1alpha1.ReasonShared, "Every Service that selects the pods of the source selects the twin's")
+	return conditions.True(v1alpha1.ConditionServiceShared, v1alpha1.ReasonShared, message)
 }
 
 func interference(conditionType string, messages []string, unlisted []schema.GroupVersionKind) conditions.Step {

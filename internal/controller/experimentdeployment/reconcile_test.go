@@ -1299,6 +1299,37 @@ func TestScaledBeside(t *testing.T) {
 	}
 }
 
+// p4: of the ports of a Service those are told of that do not reach the twin, by name, number and protocol.
+func TestPortsOfServices(t *testing.T) {
+	const declared = `[{name: http, containerPort: 80}, {name: dns, containerPort: 53, protocol: UDP}]`
+	for name, test := range map[string]struct {
+		ports, has     string
+		status         metav1.ConditionStatus
+		reason, shared string
+		warned         string
+	}{
+		"all":              {`[{port: 80, targetPort: http}, {port: 53, targetPort: dns, protocol: UDP}]`, declared, "True", v1alpha1.ReasonShared, "", ""},
+		"one of two":       {`[{port: 80, targetPort: http}, {port: 53, targetPort: dns, protocol: UDP}]`, `[{name: http, containerPort: 80}]`, "True", v1alpha1.ReasonShared, "Service web: The twin gets none of what it sends to port dns (UDP)", "Service web finds port dns (UDP)"},
+		"another protocol": {`[{port: 53, targetPort: dns, protocol: UDP}]`, `[{name: dns, containerPort: 53}]`, "False", twin.ReasonPortLost, "Service web: It sends traffic to port dns (UDP)", ""},
+		"a number":         {`[{port: 80, targetPort: 80}]`, `[{name: http, containerPort: 81}]`, "True", v1alpha1.ReasonShared, "", "Service web sends the twin requests to port 80"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			source := object(t, strings.Replace(web, `image: "web:1"`, `image: "web:1", ports: `+declared, 1))
+			service := object(t, "kind: Service\napiVersion: v1\nmetadata: {name: web, namespace: shop}\nspec: {clusterIP: 10.0.0.1, selector: {app: web}, ports: "+test.ports+"}")
+			l := newLab(t, faster(t, `{template: {spec: {containers: [{name: web, image: "web:2", ports: `+test.has+`}]}}}`), source, service)
+			l.passed()
+			if said := l.says(v1alpha1.ConditionServiceShared, test.status, test.reason); !strings.Contains(said, test.shared) || test.shared == "" && strings.Contains(said, "Service web") {
+				t.Errorf("it says %q", said)
+			}
+			if test.warned == "" {
+				l.says(v1alpha1.ConditionWarnings, "False", v1alpha1.ReasonNone)
+			} else if said := l.says(v1alpha1.ConditionWarnings, "True", twin.WarnPort); !strings.Contains(said, test.warned) {
+				t.Errorf("it warns of %q", said)
+			}
+		})
+	}
+}
+
 // What the manager may do (a7, o4): a second budget would have evictions answered with an error, and an owner reference
 // that blocks needs a right on the owner where clusters ask for it.
 func TestRights(t *testing.T) {
