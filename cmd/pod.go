@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -34,16 +33,12 @@ func findPod(ctx context.Context, c client.Reader, namespace, name string, o *hi
 		return nil
 	}
 	pod := &corev1.Pod{}
-	var err error
-	stopped := wait.ExponentialBackoffWithContext(ctx, unsteady, func(ctx context.Context) (bool, error) {
-		err = c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, pod)
-		return err == nil || apierrors.IsNotFound(err), nil
-	})
-	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) { // plans say what is missing, but for the node
+	err := insist(ctx, c, types.NamespacedName{Namespace: namespace, Name: name}, pod)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err): // plans say what is missing, but for the node
 		log.FromContext(ctx).Info("The manager's own pod is not known, nor its node, which a plan may put to sleep", "pod", namespace+"/"+name, "problem", err.Error())
 		return nil
-	}
-	if err = cmp.Or(err, stopped); err != nil {
+	case err != nil:
 		return fmt.Errorf("looking for the manager's own pod %s/%s: %w", namespace, name, err)
 	}
 	o.Node = pod.Spec.NodeName

@@ -180,6 +180,16 @@ func metrics(o options) metricsserver.Options {
 // that ends for that is started again later and later.
 var unsteady = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Steps: 6}
 
+// insist reads what a start needs, again where the server cannot tell, or does not let it look yet.
+func insist(ctx context.Context, c client.Reader, key client.ObjectKey, o client.Object) error {
+	var err error
+	stopped := wait.ExponentialBackoffWithContext(ctx, unsteady, func(ctx context.Context) (bool, error) {
+		err = c.Get(ctx, key, o)
+		return err == nil || apierrors.IsNotFound(err), nil
+	})
+	return cmp.Or(err, stopped)
+}
+
 // exist says which flag names a namespace that is not there: every Experiment would wait
 // for it, and none would know why. Of one that may come later the log tells.
 func exist(ctx context.Context, c client.Reader, namespaces []namespaceFlag) error {
@@ -187,19 +197,12 @@ func exist(ctx context.Context, c client.Reader, namespaces []namespaceFlag) err
 		if slices.ContainsFunc(namespaces[:i], func(before namespaceFlag) bool { return before.namespace == f.namespace }) {
 			continue // several flags may name one, and some go by another's
 		}
-		var err error
-		stopped := wait.ExponentialBackoffWithContext(ctx, unsteady, func(ctx context.Context) (bool, error) {
-			err = c.Get(ctx, types.NamespacedName{Name: f.namespace}, &corev1.Namespace{})
-			return err == nil || apierrors.IsNotFound(err), nil
-		})
-		switch {
+		switch err := insist(ctx, c, types.NamespacedName{Name: f.namespace}, &corev1.Namespace{}); {
 		case apierrors.IsNotFound(err) && f.comes:
 			ctrl.LoggerFrom(ctx).Info("A namespace does not exist; nothing is done there until it is created", "flag", "--"+f.flag, "namespace", f.namespace)
-			continue
 		case apierrors.IsNotFound(err):
 			return fmt.Errorf("--%s: the namespace %q does not exist; create it or name another", f.flag, f.namespace)
-		}
-		if err = cmp.Or(err, stopped); err != nil {
+		case err != nil:
 			return fmt.Errorf("--%s: looking for the namespace %q: %w", f.flag, f.namespace, err)
 		}
 	}

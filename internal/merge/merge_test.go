@@ -231,8 +231,8 @@ func TestAmbiguous(t *testing.T) {
 				t.Fatal(err)
 			}
 			field, _, _ := strings.Cut(test.override, ":")
-			if diff := cmp.Diff(of(field + ": " + test.left)["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)[field],
-				merged["template"].(map[string]any)["spec"].(map[string]any)["containers"].([]any)[0].(map[string]any)[field]); diff != "" {
+			list := []string{"template", "spec", "containers", "0", field}
+			if diff := cmp.Diff(at(of(field+": "+test.left), list...), at(merged, list...)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})

@@ -58,11 +58,12 @@ func (p Port) in(ports []Port) bool {
 // finds the twin by no other. What asks for all pods, as the clients of one that is headless do, finds the twin all
 // the same.
 func (s Service) lost(source, twin []Port) (ports []string, all bool) {
+	if s.Headless {
+		return nil, false
+	}
 	all = true
 	for _, port := range s.Ports {
 		switch {
-		case s.Headless:
-			return nil, false
 		case port.Name == "", port.in(twin):
 			all = false // by its number it gets traffic, whether it listens or not
 		case port.in(source) && !slices.Contains(ports, port.String()):

@@ -260,7 +260,7 @@ type ServiceStatus struct {
 	// reason why not.
 	// +optional
 	Reason string `json:"reason,omitempty"`
-	// message why not.
+	// message why not, or what of it the twin does not get.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
