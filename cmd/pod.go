@@ -21,7 +21,6 @@ func findOwnPod(ctx context.Context, c client.Reader, o *options) error {
 	if !o.Runs(controller.HibernatePlans) {
 		return nil
 	}
-	o.Hibernation.Node = os.Getenv("NODE_NAME")
 	return findPod(ctx, c, ownNamespace(), cmp.Or(os.Getenv("POD_NAME"), os.Getenv("HOSTNAME")), &o.Hibernation)
 }
 
