@@ -15,10 +15,14 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	experiments "github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -83,7 +87,9 @@ func TestInstaller(t *testing.T) {
 		t.Errorf("applying again changed something:\nbefore %v\nafter  %v", before, after)
 	}
 
-	awaitPod(t, c)
+	pods := awaitPods(t, c)
+	findsAll(t, c, pods)
+	drains(t, c, pods)
 	refusesObjects(t, c)
 	refusesRecords(t, c)
 
@@ -241,17 +247,72 @@ func TestDockerBuild(t *testing.T) {
 	}
 }
 
-// awaitPod waits for a Pod of the manager. The namespace enforces the restricted Pod Security
+// awaitPods waits for the Pods of the manager. The namespace enforces the restricted Pod Security
 // Standard: what that refuses, the ReplicaSet never creates.
-func awaitPod(t *testing.T, c client.Client) {
+func awaitPods(t *testing.T, c client.Client) []corev1.Pod {
 	t.Helper()
-	eventually(t, "a Pod of the manager", func() (bool, error) {
-		pods := &unstructured.UnstructuredList{}
-		pods.SetAPIVersion("v1")
-		pods.SetKind("PodList")
+	pods := &corev1.PodList{}
+	eventually(t, "both Pods of the manager", func() (bool, error) {
 		err := c.List(t.Context(), pods, client.InNamespace(namespace))
-		return len(pods.Items) > 0, err
+		return len(pods.Items) == 2, err
 	})
+	return pods.Items
+}
+
+// findsAll checks that who reads metrics finds managers that are not ready, too.
+func findsAll(t *testing.T, c client.Client, pods []corev1.Pod) {
+	t.Helper()
+	for i := range pods {
+		plays(t, c, &pods[i], fmt.Sprintf("10.0.0.%d", i+1), corev1.ConditionFalse)
+	}
+	eventually(t, "endpoints of managers that are not ready", func() (bool, error) {
+		slicesOf := &discoveryv1.EndpointSliceList{}
+		err := c.List(t.Context(), slicesOf, client.InNamespace(namespace), client.MatchingLabels{discoveryv1.LabelServiceName: "labkeeper-controller-manager-metrics"})
+		found := 0
+		for _, slice := range slicesOf.Items {
+			for _, endpoint := range slice.Endpoints {
+				if ptr.Deref(endpoint.Conditions.Ready, false) {
+					found += len(endpoint.Addresses)
+				}
+			}
+		}
+		return found == len(pods), err
+	})
+}
+
+// drains checks that managers are evicted one by one, and at once where they are not ready.
+func drains(t *testing.T, c client.Client, pods []corev1.Pod) {
+	t.Helper()
+	for i := range pods {
+		plays(t, c, &pods[i], pods[i].Status.PodIP, corev1.ConditionTrue)
+	}
+	evict := func(pod *corev1.Pod) error {
+		return c.SubResource("eviction").Create(t.Context(), pod, &policyv1.Eviction{})
+	}
+	eventually(t, "the eviction of one manager", func() (bool, error) {
+		err := evict(&pods[0])
+		return err == nil, err
+	})
+	if err := evict(&pods[1]); !apierrors.IsTooManyRequests(err) {
+		t.Errorf("evicting the other manager: got %v, want too many requests", err)
+	}
+	plays(t, c, &pods[1], pods[1].Status.PodIP, corev1.ConditionFalse)
+	eventually(t, "the eviction of one that is not ready", func() (bool, error) {
+		err := evict(&pods[1])
+		return err == nil, err
+	})
+}
+
+// plays is the kubelet of a Pod: it runs, and is ready or not.
+func plays(t *testing.T, c client.Client, pod *corev1.Pod, ip string, ready corev1.ConditionStatus) {
+	t.Helper()
+	before := pod.DeepCopy()
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.PodIP, pod.Status.PodIPs = ip, []corev1.PodIP{{IP: ip}}
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+	if err := c.Status().Patch(t.Context(), pod, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // refusesObjects checks that nothing is removed while there are objects of our kinds.

@@ -32,7 +32,7 @@ func TestRemoteHub(t *testing.T) {
 		t.Fatalf("applying beside it: %v", err)
 	}
 	there := testenv.Client(t, other)
-	awaitPod(t, there)
+	awaitPods(t, there)
 	deployment := object("apps/v1", "Deployment", namespace, "labkeeper-controller-manager")
 	if err := there.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); err != nil {
 		t.Fatal(err)
