@@ -18,6 +18,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
 	"github.com/labkeeper/labkeeper/internal/external/crossplane"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // spec.terminate takes everything down in every phase, and keeps the record.
@@ -317,6 +318,44 @@ func TestTerminateKeepsTheVerdict(t *testing.T) {
 	}
 }
 
+// A success that nobody has recorded counts, whatever the cache has of the Workflow, and whatever binds the namespace.
+func TestTerminateKeepsAnUnrecordedSuccess(t *testing.T) {
+	for name, test := range map[string]struct {
+		before func(*lab)
+		spoil  func(*lab, unstructured.Unstructured)
+	}{
+		"of before": {spoil: func(l *lab, was unstructured.Unstructured) {
+			l.reconciler.Foreign = before{l.client, []unstructured.Unstructured{was}}
+		}},
+		"nothing yet": {spoil: func(l *lab, _ unstructured.Unstructured) {
+			for _, gvk := range []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argoworkflows.WorkflowTemplateGVK} {
+				l.kinds[gvk] = kube.KindSyncing
+			}
+		}},
+		"all, of a namespace with a project": {
+			before: func(l *lab) { l.annotateNamespace(v1alpha1.AnnotationProject, "tenants") },
+			spoil:  func(*lab, unstructured.Unstructured) {},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+			if test.before != nil {
+				test.before(l)
+			}
+			l.settle(l.validating)
+			was := l.list(argoworkflows.WorkflowGVK)[0]
+			ended := was.DeepCopy()
+			l.succeed(ended)
+			test.spoil(l, was)
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true })
+			l.tick()
+			if phase := l.get().Status.Phase; phase != v1alpha1.PhaseComplete {
+				t.Errorf("it is %s: %s", phase, l.message(v1alpha1.ConditionWorkflowSucceeded))
+			}
+		})
+	}
+}
+
 // A target that the next step is refused is as late as one that waits.
 func TestProgressDeadlineOfARefusedTarget(t *testing.T) {
 	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
@@ -359,7 +398,8 @@ func TestTerminateWhereAReadFails(t *testing.T) {
 		reason string
 	}{
 		"what is seen, once":     {func(l *lab, f flaky) { l.reconciler.Foreign = f }, "Workflow", 1, v1alpha1.ReasonWorkflowSucceeded},
-		"what is seen, for good": {func(l *lab, f flaky) { l.reconciler.Foreign = f }, "Workflow", 99, v1alpha1.ReasonTerminated},
+		"the cache, for good":    {func(l *lab, f flaky) { l.reconciler.Foreign = f }, "Workflow", 99, v1alpha1.ReasonWorkflowSucceeded},
+		"what is seen, for good": {func(l *lab, f flaky) { l.reconciler.Foreign, l.reconciler.Live = f, f }, "Workflow", 99, v1alpha1.ReasonTerminated},
 		"a Component, once":      {func(l *lab, f flaky) { l.reconciler.Client = f }, "Component", 1, v1alpha1.ReasonWorkflowSucceeded},
 		"the proof, once":        {func(l *lab, f flaky) { l.reconciler.Live = f }, "GKECluster", 1, v1alpha1.ReasonWorkflowSucceeded},
 		"the proof, for good":    {func(l *lab, f flaky) { l.reconciler.Live = f }, "GKECluster", 99, v1alpha1.ReasonTerminated},

@@ -51,6 +51,25 @@ func TestManualWithoutTemplate(t *testing.T) {
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 }
 
+// A verdict by hand counts that comes with the end of the Experiment.
+func TestManualWithTheEnd(t *testing.T) {
+	for verdict, want := range map[string]string{
+		"Succeeded": v1alpha1.ReasonWorkflowSucceeded, "Failed": v1alpha1.ReasonWorkflowFailed, "Perhaps": v1alpha1.ReasonTerminated,
+	} {
+		t.Run(verdict, func(t *testing.T) {
+			l := byHand(t, template())
+			l.settle(l.deploy)
+			l.edit(func(e *v1alpha1.Experiment) {
+				e.Spec.Terminate, e.Annotations = true, map[string]string{v1alpha1.AnnotationComplete: verdict}
+			})
+			l.tick()
+			if c := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionWorkflowSucceeded); c.Reason != want || l.get().Status.CompletedAt == nil {
+				t.Errorf("it has ended at %v, and %s: %s", l.get().Status.CompletedAt, c.Reason, c.Message)
+			}
+		})
+	}
+}
+
 // With its template that runs, and an annotation completes the Experiment before it ends.
 func TestManualByAnnotation(t *testing.T) {
 	for verdict, want := range map[string]v1alpha1.Phase{"Succeeded": v1alpha1.PhaseComplete, "Failed": v1alpha1.PhaseFailed} {

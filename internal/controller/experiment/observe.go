@@ -141,7 +141,7 @@ func (s *scope) observe(ctx context.Context) error {
 		return nil // what is seen there is not the Experiment's
 	}
 	if s.experiment.Spec.Terminate && !goingDown(s.experiment) {
-		err := errors.Join(s.observeChildren(ctx), s.observeComponents(ctx))
+		err := errors.Join(s.observeChildren(ctx), s.observeEnd(ctx), s.observeNamespace(ctx), s.observeComponents(ctx))
 		if s.triesAgain(ctx, "what the verdict is on", err) {
 			return err
 		}
@@ -350,6 +350,27 @@ func (s *scope) observeWorkflow(ctx context.Context) error {
 	}
 	s.seen.Workflow = workflow
 	return err
+}
+
+// observeEnd looks live for the Workflow of an Experiment that is ended, where that has not ended by what is known: the cache may have
+// something of before, or nothing yet, and that there was no verdict is said for good.
+func (s *scope) observeEnd(ctx context.Context) error {
+	w := s.facts().workflow()
+	if w == nil || over(w) || s.names.unwatched() {
+		return nil
+	}
+	gvk := argoworkflows.WorkflowGVK
+	live, err := s.owned(kube.Get(ctx, s.Live, gvk, types.NamespacedName{Namespace: w.Namespace, Name: w.Name}))
+	if err != nil {
+		return at(v1alpha1.ConditionWorkflowSucceeded, err)
+	}
+	template, _ := s.names.template()
+	delete(s.seen.Kinds, template) // which it has been made of
+	s.seen.Kinds[gvk] = kube.KindServed
+	if s.seen.Workflow = live; live != nil && string(live.GetUID()) != w.UID {
+		s.seen.Workflow = nil
+	}
+	return nil
 }
 
 // latestWorkflow is the last of those that have taken the place of another, where somebody has taken the record of it away.
@@ -959,30 +980,37 @@ func (s *scope) observeDeployed(ctx context.Context) {
 	s.observeDisconnected(ctx)
 }
 
-// observeFormer looks for what is left of the clusters of another Experiment of the same name: one whose finalizer somebody has taken
-// off, or that this one was restored from. Nothing is done with it, but somebody pays for it. The cache is enough: nothing rests on it.
+// observeFormer looks for what another Experiment of the same name has left, one whose finalizer somebody has taken off, or that this
+// one was restored from: what clusters are made by, and Applications on those of others. Nothing is done with it, but somebody pays for
+// it. The cache is enough: nothing rests on it.
 func (s *scope) observeFormer(ctx context.Context) {
 	if s.part {
 		return
 	}
-	for _, gvk := range clusterKinds() {
+	key := client.ObjectKeyFromObject(s.experiment)
+	for _, gvk := range leavable() {
 		if s.Kinds.State(gvk) != kube.KindServed {
 			continue
 		}
-		found, _ := kube.List(ctx, s.Foreign, gvk, client.MatchingFields{indexNamed: client.ObjectKeyFromObject(s.experiment).String()})
+		found, _ := kube.List(ctx, s.Foreign, gvk, client.MatchingFields{indexNamed: key.String()})
 		s.seen.Former = append(s.seen.Former, slices.DeleteFunc(found, func(o unstructured.Unstructured) bool {
-			return marks.Owns(s.experiment, &o) || going(&o)
+			return marks.Owns(s.experiment, &o) || going(&o) || !s.namesOf(key, &o).forsakes(&o)
 		})...)
 	}
 }
 
-// observeKept looks, where there is something left of a cluster that is made by several objects and not the one that stands for it,
-// whether somebody has that: what machines are made by is not deleted under a cluster that stays.
+// observeKept looks whether somebody has the object that stands for a cluster, where that is not left. What machines are made by is not
+// deleted under a cluster that stays; and one that is made by a single object, and was not asked to go, would stay with nobody told.
 func (s *scope) observeKept(ctx context.Context) error {
 	s.seen.Kept = map[string]*unstructured.Unstructured{}
 	for _, t := range s.experiment.Spec.Targets {
 		objects := s.names.clusterObjects(t)
-		if len(objects) < 2 || s.seen.leftOf(objects[0]) != nil || !s.asksNext(t, objects[1:]) {
+		switch {
+		case len(objects) == 0 || s.seen.leftOf(objects[0]) != nil:
+			continue
+		case len(objects) == 1 && (s.seen.leaves() && !s.facts().overdue() || s.awaits(objects[0])):
+			continue
+		case len(objects) > 1 && !s.asksNext(t, objects[1:]):
 			continue
 		}
 		gvk, key := objects[0].GroupVersionKind(), keyOf(objects[0])
@@ -1011,6 +1039,22 @@ func (s *scope) asksNext(t v1alpha1.Target, objects []*unstructured.Unstructured
 		gone = gone && left == nil
 	}
 	return gone && stays(s.seen.leftOf(named(namespaceGVK, types.NamespacedName{Name: s.names.onHub(t)})))
+}
+
+// awaits says whether the status says of an object that it was asked to go.
+func (s *scope) awaits(o *unstructured.Unstructured) bool {
+	t := s.experiment.Status.Teardown
+	return t != nil && slices.ContainsFunc(t.WaitsFor, func(w v1alpha1.Waiting) bool { return w.Object == kube.Describe(o) })
+}
+
+// leaves says whether anything is left of a teardown's.
+func (o Observed) leaves() bool {
+	for _, left := range o.Leftovers {
+		if len(left) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // leftOf is an object of a teardown's as it was seen; nil if it was not.

@@ -165,7 +165,7 @@ func (f facts) terminated() Plan {
 	step := withoutVerdict()
 	deployments, resolved := f.resolve()
 	targets := f.targets()
-	if w := p.Workflow; w != nil && (argoworkflows.State{Phase: w.Phase}).Over() && holds(resolved) && !w.Superseded && !f.outdated(w, deployments) {
+	if w := p.Workflow; w != nil && (over(w) || f.decidedByHand()) && holds(resolved) && !w.Superseded && !f.outdated(w, deployments) {
 		waits := f.unsettled(targets, deployments) ||
 			recordedStep(f.experiment.Status.Conditions, v1alpha1.ConditionWorkflowSucceeded).Reason == v1alpha1.ReasonTargetsNotSettled
 		if judged := f.judge(&p, waits); p.Verdict {
@@ -874,7 +874,7 @@ func (f facts) workflow() *v1alpha1.WorkflowStatus {
 		return read(seen, runOf(seen), "")
 	case recorded.UID == string(seen.GetUID()):
 		w := read(seen, f.names.run(), recorded.Inputs)
-		if (argoworkflows.State{Phase: recorded.Phase}).Over() && !(argoworkflows.State{Phase: w.Phase}).Over() || recorded.Phase != "" && w.Phase == "" {
+		if over(recorded) && !over(w) || recorded.Phase != "" && w.Phase == "" {
 			return recorded // a verdict stands, and what runs was not seen for the first time now
 		}
 		w.Superseded = recorded.Superseded
@@ -884,6 +884,9 @@ func (f facts) workflow() *v1alpha1.WorkflowStatus {
 	}
 	return recorded
 }
+
+// over says whether a Workflow has ended.
+func over(w *v1alpha1.WorkflowStatus) bool { return (argoworkflows.State{Phase: w.Phase}).Over() }
 
 // read is a Workflow as the status records it. Its inputs may be known: somebody may have taken them off it.
 func read(seen *unstructured.Unstructured, run int32, inputs string) *v1alpha1.WorkflowStatus {
@@ -974,6 +977,11 @@ func (f facts) byHand() string {
 		return ""
 	}
 	return f.experiment.Annotations[v1alpha1.AnnotationComplete]
+}
+
+// decidedByHand says whether a person has given the verdict.
+func (f facts) decidedByHand() bool {
+	return slices.Contains([]string{argoworkflows.PhaseSucceeded, argoworkflows.PhaseFailed}, f.byHand())
 }
 
 // hint says how a person gives the verdict where one may.

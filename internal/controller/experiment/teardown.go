@@ -519,12 +519,18 @@ func (d *demolition) unasked() (unasked []remnant) {
 				unasked = append(unasked, remnant{gvk: o.GroupVersionKind(), object: found, err: why})
 			}
 		}
+		if kept := d.seen.Kept[t.Name]; kept != nil {
+			unasked = append(unasked, remnant{gvk: kept.GroupVersionKind(), object: kept, err: errKept})
+		}
 	}
 	for i, o := range d.seen.Former {
 		unasked = append(unasked, remnant{gvk: o.GroupVersionKind(), object: &d.seen.Former[i], err: errFormer})
 	}
 	return unasked
 }
+
+// errKept is why nothing is done with what stands for a cluster.
+var errKept = fmt.Errorf("somebody has taken the label %s off it; delete it, or nobody will", marks.UID)
 
 // errFormer is why nothing is done with what another Experiment of the same name has left.
 var errFormer = errors.New("it was made for another Experiment of the same name, which is gone; delete it, or nobody will")

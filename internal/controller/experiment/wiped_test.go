@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
@@ -205,6 +208,37 @@ func TestClusterOfSeveralObjectsThatSomebodyKeeps(t *testing.T) {
 	}
 }
 
+// unlabelledUnseen is a cache that does not have what is not labelled as an Experiment's.
+type unlabelledUnseen struct{ client.Reader }
+
+func (u unlabelledUnseen) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	err := u.Reader.Get(ctx, key, o, opts...)
+	if err == nil && kindOf(o) == "GKECluster" && o.GetLabels()[v1alpha1.LabelExperimentUID] == "" {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "gkeclusters"}, key.Name)
+	}
+	return err
+}
+
+// A claim that somebody has taken our label off stays, costs, and is told of, unless it had been asked to go before.
+func TestClaimThatSomebodyKeeps(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.settle(l.play)
+	was := l.list(crossplane.GKEClusterGVK)[0]
+	l.unlabel(crossplane.GKEClusterGVK, v1alpha1.LabelExperimentUID)
+	l.reconciler.Foreign = unlabelledUnseen{l.client}
+	l.remove()
+	l.settle(l.play)
+	if e := l.get(); e != nil {
+		t.Fatalf("it is not let go: %s", l.message(v1alpha1.ConditionReady))
+	}
+	if claim, err := kube.Get(t.Context(), l.client, crossplane.GKEClusterGVK, keyOf(&was)); err != nil || claim == nil || going(claim) {
+		t.Errorf("the claim is %v (%v)", claim, err)
+	}
+	if left := l.orphans(); len(left) != 1 || left[0].Name != was.GetName() || !strings.Contains(left[0].Error, "taken the label") {
+		t.Errorf("told is of %v", left)
+	}
+}
+
 // A terminated Experiment stays, and says what stays of its cluster.
 func TestTerminatedWhereSomebodyKeepsTheCluster(t *testing.T) {
 	l := onVCluster(t)
@@ -214,6 +248,33 @@ func TestTerminatedWhereSomebodyKeepsTheCluster(t *testing.T) {
 	l.settle(l.play)
 	if c := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionCleanedUp); c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "gone but VCluster") {
 		t.Errorf("CleanedUp is %s: %s", c.Status, c.Message)
+	}
+}
+
+// What is deployed on a cluster of others goes on beside that of the Experiment that has the name now.
+func TestApplicationsOfAnotherExperimentOfTheName(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
+	l.settle(l.play)
+	app := l.list(argocd.ApplicationGVK)[0].GetName()
+	e := l.get()
+	was := e.DeepCopy()
+	e.Finalizers = nil
+	l.update(e)
+	l.deleteObject(l.get())
+	again := experimentOf(was.Spec.Targets...)
+	again.UID = "99999999-2222-3333-4444-555555555555"
+	l.create(again)
+	l.drain()
+	l.settle(l.play)
+	if !slices.ContainsFunc(l.drain(), func(e string) bool {
+		return strings.Contains(e, v1alpha1.ReasonOrphansLeft) && strings.Contains(e, app)
+	}) {
+		t.Error("no Event at the start tells of it")
+	}
+	l.remove()
+	l.settle(l.play)
+	if left := l.orphans(); l.get() != nil || len(left) != 1 || left[0].Name != app {
+		t.Errorf("the Experiment is gone: %t, and told is of %v", l.get() == nil, left)
 	}
 }
 
