@@ -447,9 +447,15 @@ func name(key string) string { return "NodePool " + strings.TrimPrefix(key, pref
 // isAsleep says whether a NodePool has the limit that it is put to sleep by.
 func isAsleep(s state) bool { return same(s.Limits["cpu"], asleep) || same(s.Limits["cpu"], 0) }
 
+// ofEveryNode are the resources that every node has. Where none of another may be had, as GPUs, there are nodes without.
+var ofEveryNode = []string{"cpu", "memory", "pods", "ephemeral-storage", "nodes"}
+
 // frozen says whether a NodePool may have no nodes, by whatever limit.
 func frozen(s state) bool {
-	for _, limit := range s.Limits {
+	for name, limit := range s.Limits {
+		if !slices.Contains(ofEveryNode, name) {
+			continue
+		}
 		if n, err := resource.ParseQuantity(fmt.Sprint(limit)); err == nil && n.IsZero() {
 			return true
 		}

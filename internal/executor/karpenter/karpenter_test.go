@@ -656,3 +656,16 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+// A NodePool that may have no GPUs has nodes, which go and come back.
+func TestWithoutGPUs(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("general", "limits: {cpu: 8, nvidia.com/gpu: 0},") + claim("general-1", "general"))
+	r := executortest.New(t, Executor{}, `{}`, w.runner)
+	w.must(r.Shutdown(t.Context()))
+	if left := w.names(nodeClaims); left != "" {
+		t.Errorf("it has %s", left)
+	}
+	w.must(r.WakeUp(t.Context()))
+	w.expect(map[string]string{"general": `{"cpu":8,"nvidia.com/gpu":0}`})
+}
