@@ -31,7 +31,7 @@ type Point struct {
 	Plan     string `json:"plan"`
 	Target   string `json:"target"`
 	Executor string `json:"executor"`
-	// Cycle is the one that the target was put to sleep in.
+	// Cycle, with its turn, is the one that the target was put to sleep in.
 	Cycle string `json:"cycle"`
 	// Cluster that the target is in: OwnCluster, or any other by the UID of its Namespace kube-system; empty is one whose
 	// credentials may not read that.
@@ -69,7 +69,7 @@ type Resource struct {
 	Slept json.RawMessage `json:"slept,omitempty"`
 	// Note says why it was left, or of what is as it was that somebody else has made it so.
 	Note string `json:"note,omitempty"`
-	// Former says that a former cycle has put it to sleep, and the target does not have it any more: it may be awake.
+	// Former says that it was put to sleep before, and the target does not have it any more: it may be awake.
 	Former bool `json:"former,omitempty"`
 	// Order is its place among the resources as they were captured, which is how they are put to sleep, and backwards
 	// how they are woken.

@@ -52,7 +52,7 @@ func flags(t *Task) *flag.FlagSet {
 	fs.StringVar(&t.Plan, "plan", "", "HibernatePlan of the target, as namespace/name.")
 	fs.StringVar(&t.Target, "target", "", "Name of the target in the plan.")
 	fs.StringVar(&t.Type, "type", "", "Type of the target.")
-	fs.StringVar(&t.Cycle, "cycle", "", "Cycle of the plan, by a name that no other has.")
+	fs.StringVar(&t.Cycle, "cycle", "", "Cycle of the plan, and its turn, by a name that no other has.")
 	fs.StringVar(&t.Execution, "execution", "", "Name of the Job. The ConfigMap of the restore point must name it in the annotation "+AnnotationExecution+".")
 	fs.IntVar(&t.Attempt, "attempt", 1, "Which attempt at the operation this is, from 1.")
 	fs.Func("namespaces", "Comma-separated namespaces of the target, in one flag or in several. Default: it has none.", func(list string) error {

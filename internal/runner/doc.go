@@ -13,12 +13,13 @@
 // written at most a second later or every 50 resources, and at the end: a run that is killed in between has changed
 // what is known as captured, and a wake-up brings that back too. What somebody else changes between the capture and
 // the moment that it is put to sleep is captured again, and that is written, before it is put to sleep; nothing is
-// captured again that this run, or one before in the same cycle, may have put to sleep. What one has found asleep, and
-// somebody has woken since (another plan, for instance), was not put to sleep: it is captured as it is by then. A
-// restore point of a former cycle, which a plan has left, or a backup has brought back, tells of what still sleeps
-// alone: what somebody has woken since is as he has made it. What the target does not have any more by then stays as it
-// is, awake or not, in every attempt of the new cycle, and is woken with the rest. A run that ends in good order before
-// it has touched a resource forgets it: it was not asleep, and others may change it.
+// captured again that this run, or one before in the same turn of the cycle, may have put to sleep. What one has found
+// asleep, and somebody has woken since (another plan, for instance), was not put to sleep: it is captured as it is by
+// then. A restore point of a former cycle, which a plan has left, or a backup has brought back, or of an evening before
+// in the same cycle, after which not everything has woken, tells of what still sleeps alone: what somebody has woken
+// since is as he has made it. What was put to sleep, and the target does not have any more, stays as it is, awake or
+// not, in every attempt from then on, and is woken with the rest. A run that ends in good order before it has touched a
+// resource forgets it: it was not asleep, and others may change it.
 //
 // A wake-up goes backwards through what is still to be restored, and notes what it has restored, or left, in the same
 // steps. What it was killed before it noted is woken again, which changes nothing.

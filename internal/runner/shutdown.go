@@ -25,7 +25,8 @@ func (r *run) shutdown() error {
 	return r.settle(slices.DeleteFunc(r.ours(), func(resource restore.Resource) bool { return gone(resource.Slept) }))
 }
 
-// ours are those of the point that are put to sleep. What a former cycle has, and the target has no more, stays as it is, awake or not.
+// ours are those of the point that are put to sleep. What was put to sleep before, and the target has no more, stays as it is, awake or
+// not: somebody may have taken it out of the target, and woken it, since the attempt before.
 func (r *run) ours() []restore.Resource {
 	return slices.DeleteFunc(r.point.Open(), func(resource restore.Resource) bool { return resource.Former })
 }
@@ -42,7 +43,9 @@ func (r *run) capture() error {
 	former := r.former()
 	r.point.Cycle = r.task.Cycle
 	for i := range r.point.Resources {
-		r.point.Resources[i].Former = r.point.Resources[i].Former || former // which attempts after this one cannot tell
+		resource := &r.point.Resources[i]
+		// Unless it is listed. Of what no attempt has said that it sleeps, one that was killed may have put it to sleep.
+		resource.Former = resource.Former || former || resource.Slept != nil
 	}
 	for _, resource := range found {
 		first, err := executor.Capture(r.target, r.point, resource, former)
@@ -62,7 +65,7 @@ func (r *run) capture() error {
 	return r.save(r.stop, nil)
 }
 
-// former says whether the point is that of a cycle before. A number, as runners of before have written, says nothing of that.
+// former says whether the point is that of a cycle, or a turn to sleep, before. A number, as runners of before have written, says nothing of that.
 func (r *run) former() bool {
 	_, err := strconv.Atoi(r.point.Cycle)
 	return r.point.Cycle != r.task.Cycle && err != nil

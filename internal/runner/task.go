@@ -17,7 +17,8 @@ type Task struct {
 	Plan, Target string
 	// Type is the executor.
 	Type string
-	// Cycle of the plan, by a name that no other has, be it of another plan of this name.
+	// Cycle of the plan, and its turn, by a name that no other has, be it of another plan of this name: between two turns to sleep
+	// there was a day, whether or not anything was woken in it.
 	Cycle string
 	// Execution is the name of the Job. It is the fence: the ConfigMap of the restore point carries the one that may
 	// write to it (AnnotationExecution), and a runner that another has taken over from writes nothing any more.

@@ -130,7 +130,7 @@ func (a attempt) secret(kubeconfig []byte) *corev1.Secret {
 func (a attempt) task() runner.Task {
 	t := runner.Task{
 		Operation: a.execution.Operation, Plan: client.ObjectKeyFromObject(a.plan).String(), Target: a.target.Name, Type: a.target.Type,
-		Cycle: a.cycle.PlanRevision, Execution: a.name().Name, Attempt: int(a.execution.Attempts), Namespaces: a.reached.namespaces,
+		Cycle: fmt.Sprintf("%s.%d", a.cycle.PlanRevision, a.cycle.Turn), Execution: a.name().Name, Attempt: int(a.execution.Attempts), Namespaces: a.reached.namespaces,
 		RestorePoint: a.point(a.target.Name).String(), Deadline: a.deadline() - grace, Parameters: raw(a.target),
 		ManagerNode: a.node,
 	}

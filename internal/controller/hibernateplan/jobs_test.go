@@ -260,6 +260,21 @@ func TestPodSecurity(t *testing.T) {
 	}
 }
 
+// Between two turns to sleep of a cycle there was a day, which runners tell by their cycles.
+func TestCycleOfATurn(t *testing.T) {
+	plan, n := attempting(v1alpha1.OperationShutdown, "a")
+	a := attempt{names: n, execution: &plan.Status.Executions[0], target: plan.Spec.Targets[0]}
+	was := a.task().Cycle
+	if again := a.task().Cycle; again != was {
+		t.Errorf("the same turn is %s and %s", was, again)
+	}
+	n.cycle.Turn += 2
+	a.names = n
+	if now := a.task().Cycle; now == was || !strings.HasPrefix(now, n.cycle.PlanRevision) {
+		t.Errorf("two turns are %s and %s", was, now)
+	}
+}
+
 // What a Job acts for is told by it and by its pods, as everything that it needs does by its labels.
 func TestTraceable(t *testing.T) {
 	plan, n := attempting(v1alpha1.OperationShutdown, "a")

@@ -87,3 +87,14 @@ func TestUpdatesUnderWay(t *testing.T) {
 		}
 	}
 }
+
+// Of an update that has failed the pods of before serve, and would be gone when it wakes. Where none serves, nothing is lost.
+func TestUpdateThatIsStuck(t *testing.T) {
+	for ready, refused := range map[int]bool{0: false, 3: true} {
+		object := executortest.Objects(t, fmt.Sprintf(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: 3}, status: {replicas: 4, updatedReplicas: 1,
+			readyReplicas: %d, conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded}]}}`, ready))[0]
+		if err := mustStay(deployments, object, int64(3)); (err != nil) != refused {
+			t.Errorf("with %d that are ready: %v", ready, err)
+		}
+	}
+}

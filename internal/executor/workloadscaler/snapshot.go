@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -208,12 +209,23 @@ func heldBack(k kind, object *unstructured.Unstructured) error {
 	switch {
 	case k.gvr == deployments.gvr && paused:
 		return errors.New("its rollout is paused, and may be through when it wakes; resume it or undo it, or exclude it")
+	case k.gvr == deployments.gvr && stuck(object):
+		return errors.New("its rollout does not come to its end, and all of its pods would be those of that when it wakes; undo or complete it, or exclude it")
 	case k.gvr == statefulSets.gvr && partly(object):
 		return errors.New("its spec.updateStrategy holds an update back, which would be through when it wakes; complete that or undo it, or exclude it")
 	case k.gvr == rollouts.gvr && passes(object):
 		return errors.New("the steps of its canary would pass while it has no pods, and it would be promoted when it wakes; promote it, abort it or set its spec.paused, or exclude it")
 	}
 	return nil
+}
+
+// stuck says whether a Deployment has pods that serve while those of its update do not become ready.
+func stuck(object *unstructured.Unstructured) bool {
+	all, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	return count(object, "readyReplicas") > 0 && slices.ContainsFunc(all, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		return condition["type"] == string(appsv1.DeploymentProgressing) && condition["status"] == string(corev1.ConditionFalse)
+	})
 }
 
 // passes says whether a Rollout is at a step that does not wait for somebody, and so would be over when no pods are left.
