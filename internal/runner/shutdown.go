@@ -65,7 +65,8 @@ func (r *run) capture() error {
 	return r.save(r.stop, nil)
 }
 
-// former says whether the point is that of a cycle, or a turn to sleep, before. A number, as runners of before have written, says nothing of that.
+// former says whether the point is that of a cycle, or a turn to sleep, before. A number, as runners of before have written, says nothing
+// of that.
 func (r *run) former() bool {
 	_, err := strconv.Atoi(r.point.Cycle)
 	return r.point.Cycle != r.task.Cycle && err != nil

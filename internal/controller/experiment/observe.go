@@ -367,9 +367,10 @@ func (s *scope) observeEnd(ctx context.Context) error {
 	template, _ := s.names.template()
 	delete(s.seen.Kinds, template) // which it has been made of
 	s.seen.Kinds[gvk] = kube.KindServed
-	if s.seen.Workflow = live; live != nil && string(live.GetUID()) != w.UID {
-		s.seen.Workflow = nil
+	if live != nil && string(live.GetUID()) != w.UID {
+		live = nil
 	}
+	s.seen.Workflow = live
 	return nil
 }
 
@@ -1134,10 +1135,7 @@ func (s *scope) restoreStart(ctx context.Context) error {
 		if err := s.leftovers(ctx, s.everyKind()...); err != nil {
 			return err
 		}
-		found = len(s.seen.Hidden)+len(s.seen.Unreadable) > 0
-		for _, objects := range s.seen.Leftovers {
-			found = found || len(objects) > 0
-		}
+		found = len(s.seen.Hidden)+len(s.seen.Unreadable) > 0 || s.seen.leaves()
 		clear(s.seen.Leftovers) // what there is is looked for in its order
 	}
 	if s.known = true; found {

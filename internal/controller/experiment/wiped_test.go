@@ -251,21 +251,22 @@ func TestTerminatedWhereSomebodyKeepsTheCluster(t *testing.T) {
 	}
 }
 
+// comesBack has another Experiment of the name, with some finalizers, in the place of the one, which is forced away.
+func (l *lab) comesBack(finalizers []string) {
+	l.t.Helper()
+	again := experimentOf(l.get().Spec.Targets...)
+	again.UID, again.Finalizers = "99999999-2222-3333-4444-555555555555", finalizers
+	l.forceAway()
+	l.create(again)
+	l.settle(l.play)
+}
+
 // What is deployed on a cluster of others goes on beside that of the Experiment that has the name now.
 func TestApplicationsOfAnotherExperimentOfTheName(t *testing.T) {
 	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())
 	l.settle(l.play)
 	app := l.list(argocd.ApplicationGVK)[0].GetName()
-	e := l.get()
-	was := e.DeepCopy()
-	e.Finalizers = nil
-	l.update(e)
-	l.deleteObject(l.get())
-	again := experimentOf(was.Spec.Targets...)
-	again.UID = "99999999-2222-3333-4444-555555555555"
-	l.create(again)
-	l.drain()
-	l.settle(l.play)
+	l.comesBack(nil)
 	if !slices.ContainsFunc(l.drain(), func(e string) bool {
 		return strings.Contains(e, v1alpha1.ReasonOrphansLeft) && strings.Contains(e, app)
 	}) {
@@ -284,16 +285,7 @@ func TestClustersOfAnotherExperimentOfTheName(t *testing.T) {
 	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
 	l.settle(l.play)
 	claim := l.list(crossplane.GKEClusterGVK)[0].GetName()
-	e := l.get()
-	was := e.DeepCopy()
-	e.Finalizers = nil
-	l.update(e)
-	l.deleteObject(l.get())
-	restored := experimentOf(was.Spec.Targets...)
-	restored.UID, restored.Finalizers = "99999999-2222-3333-4444-555555555555", was.Finalizers
-	l.create(restored)
-	l.drain()
-	l.settle(l.play)
+	l.comesBack(l.get().Finalizers)
 	told := func() bool {
 		return slices.ContainsFunc(l.drain(), func(e string) bool {
 			return strings.Contains(e, v1alpha1.ReasonOrphansLeft) && strings.Contains(e, claim)

@@ -106,9 +106,7 @@ func some(counts map[string]int) map[string]int {
 
 // downReads are those of the way down: lists of what must be gone before anything of the clusters goes, and one
 // of every kind when the cache has nothing left, which finds what is not in the cache, and proves, then or once
-// more, that nothing is left. How often the Workflow and the cluster Secrets
-// are looked for depends on how many events of Applications and clusters come together, and whether the claims of
-// several clusters are at the end, on which of them went last.
+// more, that nothing is left.
 func (s size) downReads() map[string]int {
 	others := s.vcluster + s.talos // made by more than one object: the others go when the first is gone
 	uncached := s.existing + s.talos
@@ -132,12 +130,22 @@ func (s size) downReads() map[string]int {
 	return some(counts)
 }
 
+// downMay are those whose number depends on how many events come together: of the Workflow and the cluster Secrets, and
+// where there are several claims of those that have gone before the last.
+func (s size) downMay() []string {
+	may := []string{"get secrets", "get workflows"}
+	if s.claims() > 1 {
+		may = append(may, "get gkeclusters")
+	}
+	return may
+}
+
 // shapes are Experiments whose targets depend on each other in a line, so that what a pass
 // does is the same every time.
 func shapes() []harness.Shape {
 	shape := func(name string, s size, targets ...any) harness.Shape {
 		return harness.Shape{
-			Name: name, Done: "Complete", Up: s.up(), Down: s.down(), Reads: s.reads(), DownReads: s.downReads(), May: s.may(), DownMay: []string{"get secrets", "get workflows", "get gkeclusters"},
+			Name: name, Done: "Complete", Up: s.up(), Down: s.down(), Reads: s.reads(), DownReads: s.downReads(), May: s.may(), DownMay: s.downMay(),
 			New: func(namespace, name string) *unstructured.Unstructured { return object(namespace, name, targets...) },
 		}
 	}
