@@ -131,10 +131,10 @@ func (s size) downReads() map[string]int {
 }
 
 // downMay are those whose number depends on how many events come together: of the Workflow and the cluster Secrets, and
-// where there are several claims of those that have gone before the last.
+// of a claim that has gone before the last, or before a namespace on the hub.
 func (s size) downMay() []string {
 	may := []string{"get secrets", "get workflows"}
-	if s.claims() > 1 {
+	if s.claims() > 0 && s.claims()+s.hub > 1 {
 		may = append(may, "get gkeclusters")
 	}
 	return may
