@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -157,7 +158,12 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMap
 	if err != nil {
 		return nil, err
 	}
-	if err := mgr.AddReadyzCheck("clock", func(*http.Request) error { return clocks.Apart() }); err != nil {
+	server, err := discovery.NewDiscoveryClientForConfigAndClient(config, mgr.GetHTTPClient())
+	if err != nil {
+		return nil, fmt.Errorf("building the discovery client: %w", err)
+	}
+	asks := func(ctx context.Context) error { return server.RESTClient().Get().AbsPath("/version").Do(ctx).Error() }
+	if err := mgr.AddReadyzCheck("clock", clocks.Check(asks)); err != nil {
 		return nil, fmt.Errorf("adding /readyz: %w", err)
 	}
 	if lock != nil {

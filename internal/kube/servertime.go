@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
 const (
@@ -68,6 +70,17 @@ func (t *ServerTime) Apart() error {
 	}
 	return fmt.Errorf("the clock of this machine is %s %s that of the API server, and by the time nothing is done: set the one that is wrong",
 		ahead.Round(10*time.Second), is)
+}
+
+// Check is a check of readiness, an error while the clocks are apart. It asks the API server anything before it says so: a manager that
+// has nothing to do, and no Lease, would hear nothing else for long after this machine has stood still.
+func (t *ServerTime) Check(ask func(context.Context) error) healthz.Checker {
+	return func(r *http.Request) error {
+		if t.Apart() != nil && t.old() {
+			_ = ask(r.Context()) // its answer is what is compared
+		}
+		return t.Apart()
+	}
 }
 
 // Gauge is a metric of how far the clocks are apart.

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -96,6 +97,42 @@ func TestServerTime(t *testing.T) {
 			}
 			if err := send(http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews"); err != nil {
 				t.Errorf("what changes nothing is refused: %v", err)
+			}
+		})
+	}
+}
+
+// A manager that nobody has asked anything of since its machine stood still is ready as soon as somebody looks.
+func TestServerTimeCheck(t *testing.T) {
+	for name, c := range map[string]struct {
+		then  func(*times)
+		asks  bool
+		ready bool
+	}{
+		"alike":                         {then: func(*times) {}, ready: true},
+		"of a machine that stood still": {then: func(c *times) { c.set(24 * time.Hour) }, asks: true, ready: true},
+		"set, and wrong":                {then: func(c *times) { c.set(24 * time.Hour); c.behind += 24 * time.Hour }, asks: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := times{now: time.Now()}
+			clocks := NewServerTime(&server)
+			transport := clocks.Wrap(&server)
+			ask := func(ctx context.Context) error {
+				_, err := transport.RoundTrip(httptest.NewRequestWithContext(ctx, http.MethodGet, "https://api.example.com/version", nil))
+				return err
+			}
+			if err := ask(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			server.asked = nil
+			c.then(&server)
+			server.now = server.now.Add(2 * time.Second)
+			err := clocks.Check(ask)(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
+			if (err == nil) != c.ready {
+				t.Errorf("it is ready: %v", err)
+			}
+			if asks := len(server.asked) > 0; asks != c.asks {
+				t.Errorf("the API server is asked %v", server.asked)
 			}
 		})
 	}

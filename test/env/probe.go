@@ -2,6 +2,9 @@ package env
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 )
 
@@ -11,15 +14,22 @@ import (
 var prober = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 
 // Answers says whether a GET of a URL is answered with 200.
-func Answers(ctx context.Context, url string) bool {
+func Answers(ctx context.Context, url string) bool { return Asked(ctx, url) == nil }
+
+// Asked is nil, or how a GET of a URL is answered instead of with 200.
+func Asked(ctx context.Context, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return false
+		return err
 	}
 	response, err := prober.Do(request)
 	if err != nil {
-		return false
+		return err
 	}
 	defer response.Body.Close()
-	return response.StatusCode == http.StatusOK
+	if response.StatusCode == http.StatusOK {
+		return nil
+	}
+	said, err := io.ReadAll(response.Body)
+	return errors.Join(fmt.Errorf("%s: %s", response.Status, said), err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path"
@@ -302,10 +303,11 @@ func endedBy(how error, signal syscall.Signal) bool {
 
 var (
 	callArguments = regexp.MustCompile(`\([^()]*\)$`)
+	inGoroutine   = regexp.MustCompile(` in goroutine \d+$`)
 	waiting       = regexp.MustCompile(`\.(Start|RunWithContext)$`)
 )
 
-// trace ends the manager, for good, and says what those of its goroutines did that are the project's.
+// trace ends the manager, for good, and says what those of its goroutines did that are the project's, and how many did so.
 func (m *manager) trace() (out []string) {
 	m.mu.Lock()
 	m.stopped = true
@@ -316,6 +318,7 @@ func (m *manager) trace() (out []string) {
 	}
 	<-process.Exited()
 	log, _ := m.log()
+	times := map[string]int{}
 	for _, goroutine := range strings.Split(log, "\n\n") {
 		header, frames, ok := strings.Cut(goroutine, "\n")
 		if !ok || !strings.HasPrefix(header, "goroutine ") {
@@ -333,8 +336,12 @@ func (m *manager) trace() (out []string) {
 			ours = ours || strings.Contains(call, "labkeeper/internal/") && !waiting.MatchString(call)
 		}
 		if ours {
-			out = append(out, header+" "+strings.Join(calls, " < "))
+			_, state, _ := strings.Cut(header, "[")
+			times["["+state+" "+inGoroutine.ReplaceAllString(strings.Join(calls, " < "), "")]++
 		}
+	}
+	for _, does := range slices.Sorted(maps.Keys(times)) {
+		out = append(out, fmt.Sprintf("%d goroutines %s", times[does], does))
 	}
 	return out
 }
@@ -347,19 +354,25 @@ func (m *manager) forget() {
 }
 
 // ready says whether the manager answers.
-func (m *manager) ready(ctx context.Context) bool {
+func (m *manager) ready(ctx context.Context) bool { return m.waits(ctx) == nil }
+
+// errAway is why a manager is not ready that is not there.
+var errAway = errors.New("there is none")
+
+// waits is why the manager is not ready.
+func (m *manager) waits(ctx context.Context) error {
 	m.mu.Lock()
 	process, probes := m.process.Load(), m.probes
 	m.mu.Unlock()
 	if process == nil {
-		return false
+		return errAway
 	}
 	select {
 	case <-process.Exited():
-		return false
+		return errAway
 	default:
 	}
-	return env.Answers(ctx, "http://"+probes+"/readyz")
+	return env.Asked(ctx, "http://"+probes+"/readyz")
 }
 
 // tail is what the last process has said last.

@@ -68,6 +68,8 @@ type run struct {
 	took time.Duration
 	// may is how long it might take.
 	may time.Duration
+	// taken is how many steps of its workload were.
+	taken int
 	// converged: it came to its end, in time or not.
 	converged bool
 	// reached is how many writes there were when it did, all of them answered: the recorder
@@ -284,6 +286,7 @@ func (r *run) turn(ctx context.Context, steps *[]Step, state State) error {
 	if r.due && !r.misled() {
 		step := (*steps)[0]
 		*steps, r.due = (*steps)[1:], false
+		r.taken++
 		r.alone = min(r.alone, len(stored(r.proxy.story())))
 		if err := step.Do(ctx, r.stage); err != nil {
 			return fmt.Errorf("taking step: %w", err)
@@ -421,36 +424,48 @@ func (ref *Reference) limit(workload Workload, fault Fault, span, start time.Dur
 	return 2*ref.Took + grace + span + after + time.Duration(times)*backoff
 }
 
-// where says how far a run has come and what its manager does, which it ends, for who reads why it failed.
-func (r *run) where() string {
+// where says how far a run has come and what its manager does, which it ends, for who reads why it failed: what tells most comes last,
+// because of a long log the end is looked at.
+func (r *run) where(ctx context.Context) string {
 	var out strings.Builder
+	why := r.manager.waits(ctx)
+	line := func(format string, args ...any) {
+		out.WriteString("      " + strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", "\n      ") + "\n")
+	}
+	log := r.manager.tail(4)
+	for _, does := range r.manager.trace() {
+		line("%s", does)
+	}
+	line("the log ends with: %s", log)
+	for i, w := range r.proxy.story() {
+		line("write %d: %s: %d, after %s", i+1, w.Signature(), w.Code, w.At.Sub(r.begun).Round(time.Millisecond))
+	}
 	for _, u := range r.record.state() {
-		fmt.Fprintf(&out, "      %s", r.lab.world.Role(u))
+		said := r.lab.world.Role(u)
 		if rank, ok := r.lab.world.Rank(u); ok {
-			fmt.Fprintf(&out, ", rank %d", rank)
+			said += fmt.Sprintf(", rank %d", rank)
 		}
 		if u.GetDeletionTimestamp() != nil {
-			fmt.Fprintf(&out, ", being deleted, finalizers %v", u.GetFinalizers())
+			said += fmt.Sprintf(", being deleted, finalizers %v", u.GetFinalizers())
 		}
-		out.WriteString("\n")
+		line("%s", said)
 		told, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
 		for _, c := range told {
 			if c, ok := c.(map[string]any); ok && c["message"] != nil {
-				fmt.Fprintf(&out, "        %v %v, %v: %v\n", c["type"], c["status"], c["reason"], c["message"])
+				line("  %v %v, %v: %v", c["type"], c["status"], c["reason"], c["message"])
 			}
 		}
 	}
-	for i, w := range r.proxy.story() {
-		fmt.Fprintf(&out, "      write %d: %s: %d, after %s\n", i+1, w.Signature(), w.Code, w.At.Sub(r.begun).Round(time.Millisecond))
+	if n := len(r.workload.Steps) - r.taken; n > 0 {
+		line("%d of %d steps are not taken", n, len(r.workload.Steps))
 	}
 	for _, request := range r.proxy.unanswered() {
-		fmt.Fprintf(&out, "      without an answer: %s\n", request)
+		line("without an answer: %s", request)
 	}
-	fmt.Fprintf(&out, "      the log ends with: %s", strings.ReplaceAll(r.manager.tail(4), "\n", "\n      "))
-	for _, does := range r.manager.trace() {
-		fmt.Fprintf(&out, "\n      %s", strings.ReplaceAll(does, "\n", "\n      "))
+	if why != nil {
+		line("the manager is not ready: %v", why)
 	}
-	return out.String()
+	return strings.TrimSuffix(out.String(), "\n")
 }
 
 var (

@@ -500,7 +500,7 @@ func (t *trial) end(ctx context.Context, p planned, r *run, done func(*run, []Fi
 		late = r.quiet(ctx, t.Quiet)
 	} else {
 		time.Sleep(stillness) // until the recorder has seen all
-		r.stuck = r.where()
+		r.stuck = r.where(ctx)
 	}
 	r.manager.stop()
 	r.ended = time.Now()
