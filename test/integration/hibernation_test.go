@@ -815,6 +815,36 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		d.nothingLeft(ctx, p)
 	})
 
+	It("stops a runner that waits in the evening for what does not go, and wakes what it has put to sleep", Label("days"), func(ctx SpecContext) {
+		startRunners(ctx, nil)
+		d := newDormitory(ctx)
+		letGo := d.slow(ctx)
+		d.fill(ctx, 2)
+		p := d.plan(ctx, retried("20m", "spec:\n", "spec:\n  override: {state: Hibernated}\n"))
+		attempt := func() hibernator.ExecutionStatus {
+			all := d.get(ctx, p).Status.Executions
+			if len(all) == 0 {
+				return hibernator.ExecutionStatus{}
+			}
+			return all[0]
+		}
+		web := &appsv1.Deployment{}
+		Eventually(func(g Gomega) {
+			g.Expect(attempt()).To(HaveField("State", hibernator.ExecutionRunning))
+			g.Expect(d.client.Get(ctx, client.ObjectKey{Namespace: d.namespace, Name: "web-1"}, web)).To(Succeed())
+			g.Expect(web.Spec.Replicas).To(HaveValue(BeZero()))
+		}).WithTimeout(40 * time.Second).WithPolling(glances(p)).Should(Succeed())
+		d.wants(ctx, p, hibernator.OverrideAwake)
+		Consistently(attempt).WithTimeout(3 * time.Second).WithPolling(glances(p)).Should(HaveField("Operation", hibernator.OperationShutdown))
+		Eventually(attempt).WithTimeout(90 * time.Second).WithPolling(glances(p)).Should(HaveField("Operation", hibernator.OperationWakeUp))
+		letGo(ctx)
+		now := d.comesTo(ctx, p, hibernator.PhaseActive, 40*time.Second)
+		Expect(now.Status.History).To(ConsistOf(HaveField("Message", ContainSubstring("Failed to be put to sleep: all"))))
+		Expect(d.snapshot(ctx)).To(Equal(d.before))
+		Expect(d.kubectl(ctx, "-n", d.namespace, "get", "events", "-o", "jsonpath={range .items[*]}{.message}{\"\\n\"}{end}")).To(ContainSubstring("Attempt 1 at Shutdown of target all is stopped after "))
+		d.nothingLeft(ctx, p)
+	})
+
 	It("puts the first of 10,000 targets to sleep and wakes them", func(ctx SpecContext) {
 		startRunners(ctx, nil)
 		d := newDormitory(ctx)

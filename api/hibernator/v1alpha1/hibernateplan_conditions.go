@@ -66,6 +66,8 @@ const (
 	ReasonDeleting = "Deleting"
 	// ReasonLeftAsleep: the plan has gone, and targets of it sleep.
 	ReasonLeftAsleep = "LeftAsleep"
+	// ReasonRunnerStopped: a runner was stopped that put to sleep what is to be awake, and did not come to its end.
+	ReasonRunnerStopped = "RunnerStopped"
 	// ReasonTargetFailed: an attempt at a target has failed.
 	ReasonTargetFailed = "TargetFailed"
 	// ReasonLeftAsFound: resources of a target were not as they had been put to sleep, and stay as they are.

@@ -50,7 +50,7 @@ func (s *scope) apply(ctx context.Context) error {
 			return err
 		}
 	}
-	if p.Begin == nil && len(p.Launch)+len(p.Clear)+len(p.Release) == 0 && p.Forget == 0 && !p.Done {
+	if p.Begin == nil && len(p.Launch)+len(p.Clear)+len(p.Release)+len(p.Stop) == 0 && p.Forget == 0 && !p.Done {
 		s.recordable = true
 		return nil
 	}
@@ -64,7 +64,7 @@ func (s *scope) apply(ctx context.Context) error {
 		}
 	}
 	s.recordable = true
-	err := errors.Join(s.each(ctx, p.Clear, s.clear), s.each(ctx, p.Release, s.release), s.attempts(ctx))
+	err := errors.Join(s.each(ctx, p.Clear, s.clear), s.each(ctx, p.Release, s.release), s.each(ctx, p.Stop, s.stop), s.attempts(ctx))
 	if err != nil {
 		return err
 	}
@@ -518,6 +518,12 @@ func (s *scope) clear(ctx context.Context, e *execution) error {
 	}
 	e.ServiceAccountRef, e.ConnectorSecretRef = "", ""
 	return nil
+}
+
+// stop has the runner of an attempt end: it says what it has done by then. The rest of what it needs goes when it has.
+func (s *scope) stop(ctx context.Context, e *execution) error {
+	log.FromContext(ctx).Info("Stopping runner", "target", e.Target, "operation", e.Operation, "attempt", e.Attempts, "job", e.JobRef)
+	return s.takeAway(ctx, helper{jobGVK, s.names().in(name(e.JobRef))})
 }
 
 // bindings are those of an attempt in the namespaces of its target, as the ledger has them; where it does not have them any

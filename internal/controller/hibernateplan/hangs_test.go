@@ -99,6 +99,42 @@ func TestJobThatIsDeletedWithItsRights(t *testing.T) {
 	}
 }
 
+// A runner that hangs while its plan is to wake is stopped, and what it has put to sleep is woken when its pod has ended, and no sooner.
+func TestStopsARunner(t *testing.T) {
+	plan := asleepNow()
+	r, c := newReconciler(t, plan)
+	job := theJob(t, r, c, plan)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: job.Namespace, Name: "p", Finalizers: []string{"test/acts"}, Labels: map[string]string{batchv1.JobNameLabel: job.Name},
+	}, Spec: job.Spec.Template.Spec, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	_, plan = pass(t, r, plan)
+	plan.Spec.Override.State = v1alpha1.OverrideAwake
+	if err := errors.Join(c.Create(t.Context(), pod), c.Update(t.Context(), plan)); err != nil {
+		t.Fatal(err)
+	}
+	passes := func(d time.Duration) []batchv1.Job {
+		clock := r.Options.Clock.(*clocktesting.FakePassiveClock)
+		clock.SetTime(clock.Now().Add(d))
+		for range 6 {
+			_, plan = pass(t, r, plan)
+		}
+		return jobsOf(t, c)
+	}
+	if jobs := passes(50 * time.Second); len(jobs) != 1 || jobs[0].UID != job.UID {
+		t.Fatalf("before long its Job is %+v", jobs)
+	}
+	if jobs := passes(20 * time.Second); len(jobs) != 0 {
+		t.Fatalf("it is not stopped, or something acts beside it: %+v", jobs)
+	}
+	pod.Finalizers = nil
+	if err := errors.Join(c.Update(t.Context(), pod), c.Delete(t.Context(), pod)); err != nil {
+		t.Fatal(err)
+	}
+	if jobs := passes(10 * time.Second); len(jobs) != 1 || jobs[0].Labels[v1alpha1.LabelOperation] != "wakeup" {
+		t.Errorf("nothing wakes: %+v\n%+v", jobs, plan.Status)
+	}
+}
+
 // A namespace that takes no RoleBinding in the morning, as by a policy that came over night, keeps asleep what is in it, and nothing else.
 func TestWakesBesideANamespaceThatRefuses(t *testing.T) {
 	bindings := schema.GroupResource{Group: rbacv1.GroupName, Resource: "rolebindings"}

@@ -103,10 +103,10 @@ func end(e *execution, o outcome, retries int32, now time.Time) {
 }
 
 // takeBack has an attempt not made that was recorded, or not again. What it was to put to sleep may sleep: its Job may have
-// been there.
+// been there, and was stopped, or deleted by somebody.
 func takeBack(e *execution, now time.Time) {
 	at := seconds(now)
-	e.State, e.FinishedAt, e.Message, e.Forgiven = v1alpha1.ExecutionPending, &at, "It was not begun: by then it was not wanted any more", e.Attempts
+	e.State, e.FinishedAt, e.Message, e.Forgiven = v1alpha1.ExecutionPending, &at, "It was stopped, or not begun: it was not wanted any more", e.Attempts
 	e.RestoreChecksum = ""
 }
 

@@ -122,7 +122,8 @@ func (s *scope) observeCycle(ctx context.Context) error {
 
 // observeAttempts reads what came of the attempts that were recorded.
 func (s *scope) observeAttempts(ctx context.Context) error {
-	s.seen.Jobs, s.seen.Outcomes, s.seen.Held, s.seen.Looked = map[string]bool{}, map[string]outcome{}, map[string]bool{}, map[string]bool{}
+	s.seen.Jobs, s.seen.Ending, s.seen.Outcomes = map[string]bool{}, map[string]bool{}, map[string]outcome{}
+	s.seen.Held, s.seen.Looked = map[string]bool{}, map[string]bool{}
 	s.points = map[string]*corev1.ConfigMap{}
 	if !anyOf(s.owner.Status.Executions, running) {
 		return nil
@@ -134,7 +135,7 @@ func (s *scope) observeAttempts(ctx context.Context) error {
 	byName := map[string]*unstructured.Unstructured{}
 	for i := range jobs {
 		byName[jobs[i].GetName()] = &jobs[i]
-		s.seen.Jobs[jobs[i].GetName()] = true
+		s.seen.Jobs[jobs[i].GetName()], s.seen.Ending[jobs[i].GetName()] = true, toldToEnd(&jobs[i]) != nil
 	}
 	// Those whose Jobs have ended go first: they make room, and those without a Job may have to wait for pods.
 	for _, ended := range []bool{true, false} {

@@ -35,6 +35,8 @@ type Observed struct {
 	Cycle *resolved
 	// Jobs that there are, by their names.
 	Jobs map[string]bool
+	// Ending are those that were told to end, and have not.
+	Ending map[string]bool
 	// Outcomes of attempts that have ended, by the names of their Jobs.
 	Outcomes map[string]outcome
 	// Held are the attempts whose Jobs are gone and whose pods are not, by the names of their Jobs.
@@ -106,6 +108,8 @@ type Plan struct {
 	// Launch are recorded attempts whose Jobs are to be made, by their positions; Clear those that have ended and whose
 	// helpers are to go; Release the restore points of targets that are awake.
 	Launch, Clear, Release []int
+	// Stop are those whose Jobs are to go, because they put to sleep what is to be awake, and do not come to their end.
+	Stop []int
 	// Began are the names of the Jobs of attempts that Status records first.
 	Began []string
 	// Forget is the cycle whose revision is to go; 0 is none.
@@ -214,12 +218,35 @@ func (f facts) launchable(p *Plan, plan *v1alpha1.HibernatePlan, position int, j
 	}
 }
 
+// stoppable takes in that a runner is to stop that keeps its target, and all others, from waking, and has had a minute: it may hang, as
+// long as it may run. What it has put to sleep by then is known, and woken.
+func (f facts) stoppable(p *Plan, plan *v1alpha1.HibernatePlan, position int, job string) {
+	e := &f.plan.Status.Executions[position]
+	_, ended := f.seen.Outcomes[job]
+	if ended || !f.seen.Jobs[job] || f.seen.Ending[job] || p.Leaves || e.Operation != v1alpha1.OperationShutdown || standsStill(plan) || !p.unwanted(plan, e) {
+		return
+	}
+	switch left := e.StartedAt.Add(keptAfter).Sub(f.now); {
+	case left > 0:
+		p.lookIn(left)
+	case !e.Kept: // this pass records that there is a restore point, for whoever comes after us
+		p.lookIn(atOnce)
+	default:
+		p.Stop = append(p.Stop, position)
+		p.lookIn(5 * time.Second) // when its pod may have ended
+	}
+}
+
+// standsStill says whether a plan is suspended, and nothing of it begins.
+func standsStill(plan *v1alpha1.HibernatePlan) bool {
+	return plan.Spec.Suspend && plan.DeletionTimestamp == nil
+}
+
 // unwanted says whether what an attempt was recorded for is not wanted any more: whoever has recorded it was down since, or
 // its Job was deleted. What was taken out of the plan wakes whatever the others are to do.
 func (p *Plan) unwanted(plan *v1alpha1.HibernatePlan, e *execution) bool {
 	c := plan.Status.CurrentCycle
-	held := plan.Spec.Suspend && plan.DeletionTimestamp == nil
-	return c != nil && (held || p.Known && e.Operation == c.Operation && p.turns(plan))
+	return c != nil && (standsStill(plan) || p.Known && e.Operation == c.Operation && p.turns(plan))
 }
 
 // turns says whether the current cycle is to do the other thing now. Where none could begin, because the spec is refused, or only
@@ -495,13 +522,14 @@ func (f facts) effects(p *Plan, plan *v1alpha1.HibernatePlan) {
 		switch {
 		case running(e):
 			f.launchable(p, plan, i, job)
+			f.stoppable(p, plan, i, job)
 		case helped(e):
 			p.Clear = append(p.Clear, i)
 		case spent(e):
 			p.Release = append(p.Release, i)
 		}
 	}
-	p.Clear, p.Release = some(f.now, p.Clear), some(f.now, p.Release)
+	p.Clear, p.Release, p.Stop = some(f.now, p.Clear), some(f.now, p.Release), some(f.now, p.Stop)
 	if len(p.Launch)+len(p.Clear)+len(p.Release) > 0 {
 		p.lookIn(atOnce)
 	}
@@ -661,11 +689,11 @@ func (f facts) turn(st *v1alpha1.HibernatePlanStatus, operation v1alpha1.Operati
 func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) {
 	st := &plan.Status
 	c := st.CurrentCycle
-	held := plan.Spec.Suspend && plan.DeletionTimestamp == nil
+	held := standsStill(plan)
 	if p.Known && !held && p.turns(plan) {
 		against := func(e *execution) bool { return running(e) && e.Operation == c.Operation }
 		if anyOf(st.Executions, against) {
-			return // it turns when that has ended; what was taken out of the plan wakes already
+			return // it turns when that has ended, or was stopped; what was taken out of the plan wakes already
 		}
 		f.turn(st, operation(p.Desired.asleep))
 	}

@@ -220,6 +220,12 @@ func (w *world) carryOut(p Plan, die func() bool) bool {
 		}
 		w.release(&p.Status.Executions[i])
 	}
+	for _, i := range p.Stop {
+		if die() {
+			return false
+		}
+		w.stop(p.Status.Executions[i])
+	}
 	for _, i := range p.Launch {
 		if die() {
 			return false
@@ -244,6 +250,17 @@ func (w *world) release(e *execution) {
 	delete(w.points, e.Target)
 	delete(w.kept, e.Target)
 	e.RestoreConfigMapRef, e.RestoreRef = "", ""
+}
+
+// stop deletes the Job of an attempt, which has stopped some of its target.
+func (w *world) stop(e execution) {
+	job := name(e.JobRef)
+	if o, there := w.jobs[job]; !there || o != nil || e.Operation != v1alpha1.OperationShutdown {
+		w.t.Errorf("Job %s is stopped, %v", job, o)
+	}
+	w.asleep[e.Target] = true
+	delete(w.jobs, job)
+	delete(w.ran, job) // it is made again if it is wanted by then
 }
 
 func (w *world) launch(p Plan, e execution) {
@@ -591,6 +608,60 @@ func TestTurnsAround(t *testing.T) {
 	if len(w.ran) != 4 {
 		t.Errorf("%d Jobs: what was not stopped is not woken\n%s", len(w.ran), strings.Join(w.log, "\n"))
 	}
+}
+
+// A runner that hangs in the evening keeps nothing from waking for longer than a minute: it is stopped, and what it has stopped by then
+// wakes with the others.
+func TestHangsWhileItTurns(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*world)
+		// after is how long it has run by then.
+		after time.Duration
+		// stopped are how many Jobs are, and asleep how many targets sleep in the end whose runners do not hang.
+		stopped, asleep int
+	}{
+		"to wake":               {change: func(w *world) { w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake} }, after: time.Hour, stopped: 2},
+		"to wake, before long":  {change: func(w *world) { w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake} }, stopped: 2},
+		"to go":                 {change: func(w *world) { w.plan.DeletionTimestamp = &metav1.Time{Time: w.now} }, after: time.Hour, stopped: 2},
+		"to go, and leaves all": {change: leaves, after: time.Hour, asleep: 2},
+		"to do nothing":         {change: func(w *world) { w.plan.Spec.Suspend = true }, after: time.Hour, asleep: 2},
+		"to sleep on":           {change: func(*world) {}, after: time.Hour, asleep: 2},
+		"suspended, and to wake": {change: func(w *world) {
+			w.plan.Spec.Suspend = true
+			w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+		}, after: time.Hour, asleep: 2},
+		"suspended, and it goes": {change: func(w *world) { w.plan.Spec.Suspend = true; w.plan.DeletionTimestamp = &metav1.Time{Time: w.now} }, after: time.Hour, stopped: 2},
+		"the spec is refused now": {change: func(w *world) {
+			w.plan.Spec.Targets[0].Type = "unknown"
+			w.now = noon.Add(20 * time.Hour)
+		}, stopped: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 4))
+			w.hangs = func(e execution) bool {
+				return e.Operation == v1alpha1.OperationShutdown && (e.Target == "c" || e.Target == "d")
+			}
+			w.until(noon.Add(8 * time.Hour))
+			w.until(w.now.Add(test.after))
+			ran := len(w.ran)
+			test.change(w)
+			w.until(w.now.Add(90 * time.Second))
+			if stopped := strings.Count(strings.Join(w.log, "\n"), v1alpha1.ReasonRunnerStopped); stopped != test.stopped || len(w.asleep) != test.asleep {
+				t.Fatalf("%d Jobs are stopped, asleep are %v\n%s", stopped, w.asleep, strings.Join(w.log, "\n"))
+			}
+			if test.stopped > 0 {
+				w.awake()
+				return
+			}
+			if len(w.ran) != ran {
+				t.Errorf("%d Jobs, and there were %d\n%s", len(w.ran), ran, strings.Join(w.log, "\n"))
+			}
+		})
+	}
+}
+
+func leaves(w *world) {
+	w.plan.Spec.DeletionPolicy, w.plan.DeletionTimestamp = v1alpha1.DeletionLeave, &metav1.Time{Time: w.now}
 }
 
 // What was recorded and not begun, because the manager was down, or whose Job was deleted, does not begin when it is not

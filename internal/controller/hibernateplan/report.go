@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -154,7 +155,7 @@ func (v view) bestEffort() bool {
 
 func (v view) phase() v1alpha1.Phase {
 	switch {
-	case v.owner.Spec.Suspend && v.owner.DeletionTimestamp == nil && !v.any(func(e *execution) bool { return running(e) && !v.takenOut(e) }):
+	case standsStill(v.owner) && !v.any(func(e *execution) bool { return running(e) && !v.takenOut(e) }):
 		return v1alpha1.PhaseSuspended
 	case v.stuck() && (v.any(v.unwoken) || !v.bestEffort()):
 		return v1alpha1.PhaseError
@@ -392,6 +393,17 @@ func answers(p Plan) (out []kube.Event) {
 	return out
 }
 
+// stopped are the events of runners that were stopped.
+func (s *scope) stopped(entries []execution) (out []kube.Event) {
+	for _, i := range s.plan.Stop {
+		e := &entries[i]
+		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonRunnerStopped, Subject: e.Target, Message: fmt.Sprintf(
+			"Attempt %d at %s of target %s is stopped after %s: the plan is to wake, and waits for it",
+			e.Attempts, e.Operation, e.Target, s.now.Sub(e.StartedAt.Time).Round(time.Second))})
+	}
+	return out
+}
+
 // happened are the events between two statuses.
 func happened(before, after *v1alpha1.HibernatePlan, s *scope, err error) (out []kube.Event) {
 	if err == nil || s.recordable {
@@ -399,6 +411,9 @@ func happened(before, after *v1alpha1.HibernatePlan, s *scope, err error) (out [
 		for _, f := range s.plan.Failed {
 			out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonTargetFailed, Subject: f.reason, Message: f.message})
 		}
+	}
+	if err == nil {
+		out = append(out, s.stopped(before.Status.Executions)...)
 	}
 	if s.plan.GivenUp && err == nil {
 		v, left := view{status: &after.Status}, strings.Join(s.seen.leftAsleep(), ", ")

@@ -215,6 +215,16 @@ var mutants = []faults.Mutant{
 		Edits:     edit1(plan, "	if operation == v1alpha1.OperationShutdown { // what wakes waits for no room\n", "	if operation != \"\" {\n"),
 		Workloads: []string{"neighbour-has-the-room"},
 	},
+	{
+		Name: "never-stopped", RootCause: "what is to be awake waits for a runner that puts it to sleep, however long that takes",
+		Edits:     edit1(plan, "		p.Stop = append(p.Stop, position)\n", ""),
+		Workloads: []string{"stopped"},
+	},
+	{
+		Name: "stopped-awake", RootCause: "a target the runner of which was stopped is taken for awake, as if that had done nothing",
+		Edits:     edit1(ledger, "	e.RestoreChecksum = \"\"\n}\n\n// maxMessage", "	e.RestoreChecksum, e.Asleep = \"\", false\n}\n\n// maxMessage"),
+		Workloads: []string{"stopped"},
+	},
 }
 
 // Lists are what is played, and the bugs that are planted.

@@ -151,6 +151,14 @@ func working(generation int64) moment {
 	}
 }
 
+// in is when a cycle is in an operation.
+func in(operation v1alpha1.Operation) moment {
+	return func(s faults.State) bool {
+		plan := thePlan(s)
+		return plan != nil && plan.Status.CurrentCycle != nil && plan.Status.CurrentCycle.Operation == operation
+	}
+}
+
 // retrying is when a target has failed and waits to be tried again, and nothing else happens.
 func retrying(name string) moment {
 	return func(s faults.State) bool {
@@ -561,6 +569,17 @@ var inStatus = []faults.Workload{
 		Objects: objects(sequential, two),
 		Steps:   []faults.Step{faults.At(working(1), wake), faults.At(working(2), release)},
 		Done:    over(2),
+	},
+	{
+		// Its runner says nothing, and is stopped, before it would be told that it has not started: when its Job was made is not of this clock.
+		Name: "stopped", Holds: []string{runs},
+		Objects: objects(sequential, two),
+		Steps: []faults.Step{
+			faults.At(working(1), wake), faults.At(working(2), sleep(61*time.Second)),
+			faults.At(all(working(2), in(v1alpha1.OperationWakeUp)), release),
+		},
+		Done:   over(2),
+		Breaks: []string{recorded},
 	},
 	{
 		Name: "suspended", Holds: []string{runs},
