@@ -66,7 +66,7 @@ const (
 	ReasonDeleting = "Deleting"
 	// ReasonLeftAsleep: the plan has gone, and targets of it sleep.
 	ReasonLeftAsleep = "LeftAsleep"
-	// ReasonRunnerStopped: a runner was stopped that put to sleep what is to be awake, and did not come to its end.
+	// ReasonRunnerStopped: a runner was stopped that put to sleep what is to be awake, a minute after it had begun.
 	ReasonRunnerStopped = "RunnerStopped"
 	// ReasonTargetFailed: an attempt at a target has failed.
 	ReasonTargetFailed = "TargetFailed"

@@ -45,7 +45,7 @@ func (s *scope) names() names {
 // apply carries the plan out. What fails for one target does not keep the others.
 func (s *scope) apply(ctx context.Context) error {
 	p := &s.plan
-	if p.Turns {
+	if p.Turns || len(p.Stop) > 0 {
 		if err := s.timely(ctx); err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (s *scope) apply(ctx context.Context) error {
 		}
 	}
 	s.recordable = true
-	err := errors.Join(s.each(ctx, p.Clear, s.clear), s.each(ctx, p.Release, s.release), s.each(ctx, p.Stop, s.stop), s.attempts(ctx))
+	err := errors.Join(s.each(ctx, p.Clear, s.clear), s.each(ctx, p.Release, s.release), s.stops(ctx), s.attempts(ctx))
 	if err != nil {
 		return err
 	}
@@ -520,10 +520,34 @@ func (s *scope) clear(ctx context.Context, e *execution) error {
 	return nil
 }
 
-// stop has the runner of an attempt end: it says what it has done by then. The rest of what it needs goes when it has.
-func (s *scope) stop(ctx context.Context, e *execution) error {
+// stops stops runners, and keeps in mind which were.
+func (s *scope) stops(ctx context.Context) error {
+	stopped := make([]bool, len(s.plan.Status.Executions))
+	errs := inParallel(ctx, s, s.plan.Stop, func(i int) (err error) {
+		stopped[i], err = s.stop(ctx, &s.plan.Status.Executions[i])
+		return err
+	})
+	for _, i := range s.plan.Stop {
+		if stopped[i] {
+			s.plan.Stopped = append(s.plan.Stopped, i)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stop has the runner of an attempt end, unless it has, or somebody else has told it to: it says what it has done by then. The rest of what
+// it needs goes when it has. Its log is kept first, as of now: its pod goes with its Job.
+func (s *scope) stop(ctx context.Context, e *execution) (bool, error) {
+	job, err := kube.Get(ctx, s.Live, jobGVK, s.names().in(name(e.JobRef)))
+	if err != nil || job == nil || !marks.Owns(s.owner, job) || finished(job) || toldToEnd(job) != nil {
+		return false, err
+	}
 	log.FromContext(ctx).Info("Stopping runner", "target", e.Target, "operation", e.Operation, "attempt", e.Attempts, "job", e.JobRef)
-	return s.takeAway(ctx, helper{jobGVK, s.names().in(name(e.JobRef))})
+	if pods, err := s.pods(ctx, job.GetName(), fromServersCache()); err == nil && len(pods) > 0 {
+		e.LogsRef = s.logOf(ctx, e, &pods[0])
+	}
+	err = s.writer().Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	return err == nil, err
 }
 
 // bindings are those of an attempt in the namespaces of its target, as the ledger has them; where it does not have them any

@@ -49,8 +49,9 @@
 //
 // A cycle begins when the targets are to sleep, and ends when all are awake. In between it may turn around any time:
 // what runs comes to its end, what was not stopped is skipped. What was stopped, wholly or in part, is woken. A runner
-// that puts to sleep what is to be awake by then, and everything else waits for, is itself stopped when it has run for a
-// minute: its Job is deleted, and what it says of what it has done, or is found of it, counts.
+// that puts to sleep what is to be awake by then, also because it was taken out of the plan, is itself stopped when its
+// attempt is a minute old: its log is kept, its Job deleted, and what it says of what it has done, or is found of it,
+// counts. That is no failure.
 //
 // The ledger in the status is the only memory. An attempt is recorded before anything of it is made, and what it needed
 // is cleared away after its outcome was recorded; restore points are released in a third step. Names are derived from

@@ -101,8 +101,17 @@ func TestJobThatIsDeletedWithItsRights(t *testing.T) {
 
 // A runner that hangs while its plan is to wake is stopped, and what it has put to sleep is woken when its pod has ended, and no sooner.
 func TestStopsARunner(t *testing.T) {
-	plan := asleepNow()
+	for name, plan := range map[string]*v1alpha1.HibernatePlan{"one target": asleepNow(), "many": large(300)} {
+		t.Run(name, func(t *testing.T) { stopsARunner(t, plan) })
+	}
+}
+
+func stopsARunner(t *testing.T, plan *v1alpha1.HibernatePlan) {
+	t.Helper()
 	r, c := newReconciler(t, plan)
+	r.Logs = podLogs{func(_, _ string, o *corev1.PodLogOptions) stream {
+		return kubelet{lines: []string{"it hangs\n"}, asked: *o}
+	}}
 	job := theJob(t, r, c, plan)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: job.Namespace, Name: "p", Finalizers: []string{"test/acts"}, Labels: map[string]string{batchv1.JobNameLabel: job.Name},
@@ -132,6 +141,10 @@ func TestStopsARunner(t *testing.T) {
 	}
 	if jobs := passes(10 * time.Second); len(jobs) != 1 || jobs[0].Labels[v1alpha1.LabelOperation] != "wakeup" {
 		t.Errorf("nothing wakes: %+v\n%+v", jobs, plan.Status)
+	}
+	kept := &corev1.ConfigMap{}
+	if err := c.Get(t.Context(), (names{namespace: "system", plan: plan}).log(plan.Spec.Targets[0].Name), kept); err != nil || kept.Data[job.Name+".log"] != "it hangs\n" {
+		t.Errorf("why it has hung is not to be found: %v, %v", kept.Data, err)
 	}
 }
 

@@ -33,7 +33,9 @@ type outcome struct {
 	// resources of the target, how many of them it has come to the end with, and how many were left as they are, of which
 	// some are told.
 	resources, done, leftCount int
-	left                       []string
+	// interrupted: its runner was told to stop.
+	interrupted bool
+	left        []string
 }
 
 // execution is one entry of the ledger.
@@ -75,7 +77,10 @@ func seconds(t time.Time) metav1.Time { return metav1.NewTime(t.Truncate(time.Se
 func end(e *execution, o outcome, retries int32, now time.Time) {
 	at := seconds(now)
 	e.Kept = e.Kept || !o.unmade // it is made before the Job
-	e.FinishedAt, e.Message, e.LogsRef, e.RestoreChecksum = &at, o.message, o.logsRef, o.checksum
+	e.FinishedAt, e.Message, e.RestoreChecksum = &at, o.message, o.checksum
+	if o.logsRef != "" || !strings.HasSuffix(e.LogsRef, "#"+logKey(e)) { // that of one that was stopped was kept before
+		e.LogsRef = o.logsRef
+	}
 	if o.completed && e.Operation == v1alpha1.OperationWakeUp {
 		e.Left = int32(min(o.leftCount, o.resources))
 		if o.resources < int(e.Resources) && e.Kept {

@@ -39,18 +39,29 @@ type Logs interface {
 // collect keeps the log of an attempt, and says where. A log that cannot be had is told of in the manager's own: nothing
 // waits for it.
 func (s *scope) collect(ctx context.Context, e *execution, pods []corev1.Pod) string {
-	if len(pods) == 0 || s.Logs == nil || alive(pods[0]) {
+	if len(pods) == 0 || alive(pods[0]) {
+		return ""
+	}
+	return s.logOf(ctx, e, &pods[0])
+}
+
+// logOf keeps the log of a pod as it is by now.
+func (s *scope) logOf(ctx context.Context, e *execution, pod *corev1.Pod) string {
+	if s.Logs == nil {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
 	defer cancel()
-	ref, err := s.keepLog(ctx, e, &pods[0])
+	ref, err := s.keepLog(ctx, e, pod)
 	if err != nil {
 		log.FromContext(ctx).Info("Log of a runner was not kept", "job", e.JobRef, "cause", err.Error())
 		return ""
 	}
 	return ref
 }
+
+// logKey is the key of the log of an attempt.
+func logKey(e *execution) string { return name(e.JobRef) + ".log" }
 
 func (s *scope) keepLog(ctx context.Context, e *execution, pod *corev1.Pod) (string, error) {
 	stream, err := s.Logs.Stream(ctx, pod)
@@ -62,7 +73,7 @@ func (s *scope) keepLog(ctx context.Context, e *execution, pod *corev1.Pod) (str
 	if _, err := io.Copy(text, stream); err != nil {
 		return "", err
 	}
-	at, key := s.names().log(e.Target), name(e.JobRef)+".log"
+	at, key := s.names().log(e.Target), logKey(e)
 	kept := &corev1.ConfigMap{}
 	err = s.Live.Get(ctx, at, kept)
 	if client.IgnoreNotFound(err) != nil {

@@ -513,6 +513,7 @@ func (s *scope) conclude(ctx context.Context, seen *sight, said *runner.Result) 
 	}
 	if said != nil {
 		o.completed, o.message, o.resources, o.done = said.Completed, said.Message, said.Resources, said.Done
+		o.interrupted = said.Reason == runner.ReasonInterrupted
 		o.left, o.leftCount = said.Left, max(said.LeftCount, len(said.Left))
 	} else {
 		o.message = "Its runner has ended without a result: " + why(seen.job, pods)

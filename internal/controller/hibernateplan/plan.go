@@ -108,8 +108,9 @@ type Plan struct {
 	// Launch are recorded attempts whose Jobs are to be made, by their positions; Clear those that have ended and whose
 	// helpers are to go; Release the restore points of targets that are awake.
 	Launch, Clear, Release []int
-	// Stop are those whose Jobs are to go, because they put to sleep what is to be awake, and do not come to their end.
-	Stop []int
+	// Stop are those whose Jobs are to go, because they put to sleep what is to be awake, and do not come to their end; Stopped
+	// those of them of which they are gone.
+	Stop, Stopped []int
 	// Began are the names of the Jobs of attempts that Status records first.
 	Began []string
 	// Forget is the cycle whose revision is to go; 0 is none.
@@ -158,7 +159,7 @@ func (f facts) decide() Plan {
 	f.crowded(&p, plan, more)
 	f.want(&p, plan)
 	f.going(&p, plan)
-	f.effects(&p, plan)
+	f.effects(&p, plan, current)
 	f.advance(&p, plan, current)
 	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp && !f.seen.leftAny() {
 		p.Done = true
@@ -204,13 +205,13 @@ func (f facts) lost(p *Plan, plan *v1alpha1.HibernatePlan) {
 
 // launchable takes in that the Job of a recorded attempt is to be made, if it was not and its pods have ended. One that is
 // not wanted any more is taken back.
-func (f facts) launchable(p *Plan, plan *v1alpha1.HibernatePlan, position int, job string) {
+func (f facts) launchable(p *Plan, plan *v1alpha1.HibernatePlan, current *program, position int, job string) {
 	_, ended := f.seen.Outcomes[job]
 	switch {
 	case ended || f.seen.Jobs[job] || !f.seen.Looked[job] || p.Leaves:
 	case f.seen.Held[job]:
 		p.lookIn(5 * time.Second)
-	case p.unwanted(plan, &plan.Status.Executions[position]):
+	case f.unwanted(p, plan, current, &plan.Status.Executions[position]):
 		takeBack(&plan.Status.Executions[position], f.now)
 		p.lookIn(atOnce)
 	case p.program != nil && len(p.Launch) < perPass:
@@ -218,23 +219,33 @@ func (f facts) launchable(p *Plan, plan *v1alpha1.HibernatePlan, position int, j
 	}
 }
 
-// stoppable takes in that a runner is to stop that keeps its target, and all others, from waking, and has had a minute: it may hang, as
-// long as it may run. What it has put to sleep by then is known, and woken.
-func (f facts) stoppable(p *Plan, plan *v1alpha1.HibernatePlan, position int, job string) {
-	e := &f.plan.Status.Executions[position]
-	_, ended := f.seen.Outcomes[job]
-	if ended || !f.seen.Jobs[job] || f.seen.Ending[job] || p.Leaves || e.Operation != v1alpha1.OperationShutdown || standsStill(plan) || !p.unwanted(plan, e) {
+// stoppable takes in that a runner is to stop that keeps its target, and mostly all others, from waking, and has had a minute: it may
+// hang, as long as it may run. What it has put to sleep by then is known, and woken. That it was stopped counts as no failure.
+func (f facts) stoppable(p *Plan, plan *v1alpha1.HibernatePlan, current *program, position int, job string) {
+	e := &plan.Status.Executions[position]
+	if !running(e) || !f.seen.Jobs[job] || f.seen.Ending[job] || p.Leaves || e.Operation != v1alpha1.OperationShutdown ||
+		standsStill(plan) || !f.unwanted(p, plan, current, e) {
 		return
 	}
-	switch left := e.StartedAt.Add(keptAfter).Sub(f.now); {
+	switch left := f.young(e); {
 	case left > 0:
 		p.lookIn(left)
-	case !e.Kept: // this pass records that there is a restore point, for whoever comes after us
+	case !f.plan.Status.Executions[position].Kept: // this pass records that there is a restore point, for whoever comes after us
 		p.lookIn(atOnce)
 	default:
+		e.Forgiven = e.Attempts
 		p.Stop = append(p.Stop, position)
 		p.lookIn(5 * time.Second) // when its pod may have ended
 	}
+}
+
+// young is how long it takes until an attempt has had its first minute. One that has begun later than now has had it: a clock was set back.
+func (f facts) young(e *execution) time.Duration {
+	left := e.StartedAt.Add(keptAfter).Sub(f.now)
+	if left > keptAfter {
+		return 0
+	}
+	return max(0, left)
 }
 
 // standsStill says whether a plan is suspended, and nothing of it begins.
@@ -244,9 +255,10 @@ func standsStill(plan *v1alpha1.HibernatePlan) bool {
 
 // unwanted says whether what an attempt was recorded for is not wanted any more: whoever has recorded it was down since, or
 // its Job was deleted. What was taken out of the plan wakes whatever the others are to do.
-func (p *Plan) unwanted(plan *v1alpha1.HibernatePlan, e *execution) bool {
+func (f facts) unwanted(p *Plan, plan *v1alpha1.HibernatePlan, current *program, e *execution) bool {
 	c := plan.Status.CurrentCycle
-	return c != nil && (standsStill(plan) || p.Known && e.Operation == c.Operation && p.turns(plan))
+	out := e.Operation == v1alpha1.OperationShutdown && f.removed(e, current)
+	return c != nil && (standsStill(plan) || out || p.Known && e.Operation == c.Operation && p.turns(plan))
 }
 
 // turns says whether the current cycle is to do the other thing now. Where none could begin, because the spec is refused, or only
@@ -471,7 +483,7 @@ func (f facts) fold(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 		}
 		end(e, o, retries, f.now)
 		p.lookIn(atOnce) // to clear away what it needed
-		if e.State != v1alpha1.ExecutionCompleted {
+		if stopped := o.interrupted && e.Forgiven == e.Attempts; e.State != v1alpha1.ExecutionCompleted && !stopped {
 			p.Failed = append(p.Failed, failure(e))
 		}
 	}
@@ -495,7 +507,7 @@ func (f facts) keep(p *Plan, e *execution) {
 	if !running(e) || e.Kept || !f.seen.Jobs[name(e.JobRef)] {
 		return
 	}
-	if left := e.StartedAt.Add(keptAfter).Sub(f.now); left > 0 {
+	if left := f.young(e); left > 0 {
 		p.lookIn(left)
 		return
 	}
@@ -515,14 +527,14 @@ func name(ref string) string {
 
 // effects are what was recorded before this pass and is not done yet. Nothing is done that is only intended: what a
 // manager does after it has ended must be known to the one that comes after it.
-func (f facts) effects(p *Plan, plan *v1alpha1.HibernatePlan) {
+func (f facts) effects(p *Plan, plan *v1alpha1.HibernatePlan, current *program) {
 	for i := range f.plan.Status.Executions {
 		e := &f.plan.Status.Executions[i]
 		job := name(e.JobRef)
 		switch {
 		case running(e):
-			f.launchable(p, plan, i, job)
-			f.stoppable(p, plan, i, job)
+			f.launchable(p, plan, current, i, job)
+			f.stoppable(p, plan, current, i, job)
 		case helped(e):
 			p.Clear = append(p.Clear, i)
 		case spent(e):

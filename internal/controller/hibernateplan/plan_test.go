@@ -107,6 +107,8 @@ type world struct {
 	// left is what a wake-up leaves of each target.
 	left []string
 	more bool
+	// said are what runners have said that were stopped; nil is that none says anything.
+	said map[string]*outcome
 }
 
 func newWorld(t *testing.T, plan *v1alpha1.HibernatePlan) *world {
@@ -154,6 +156,8 @@ func (w *world) observeAttempt(seen *Observed, e execution) {
 	switch {
 	case there:
 		seen.Outcomes[job] = *o
+	case w.said[job] != nil:
+		seen.Outcomes[job] = *w.said[job]
 	case !kept && e.Kept:
 		seen.Outcomes[job] = outcome{message: "Its restore point is gone"}
 	case !kept && e.Operation == v1alpha1.OperationWakeUp:
@@ -192,6 +196,7 @@ func (w *world) pass(kill int) Plan {
 	if die() {
 		return p
 	}
+	p.Stopped = p.Stop
 	s := &scope{owner: w.plan, seen: seen, plan: p, decided: true, recordable: true, now: w.now}
 	before := w.plan.DeepCopy()
 	report(s, nil)
@@ -260,6 +265,10 @@ func (w *world) stop(e execution) {
 	}
 	w.asleep[e.Target] = true
 	delete(w.jobs, job)
+	if w.said != nil {
+		w.said[job] = &outcome{interrupted: true, message: "it was told to stop"}
+		return
+	}
 	delete(w.ran, job) // it is made again if it is wanted by then
 }
 
@@ -620,9 +629,13 @@ func TestHangsWhileItTurns(t *testing.T) {
 		// stopped are how many Jobs are, and asleep how many targets sleep in the end whose runners do not hang.
 		stopped, asleep int
 	}{
-		"to wake":               {change: func(w *world) { w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake} }, after: time.Hour, stopped: 2},
-		"to wake, before long":  {change: func(w *world) { w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake} }, stopped: 2},
-		"to go":                 {change: func(w *world) { w.plan.DeletionTimestamp = &metav1.Time{Time: w.now} }, after: time.Hour, stopped: 2},
+		"to wake":              {change: func(w *world) { w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake} }, after: time.Hour, stopped: 2},
+		"to wake, before long": {change: func(w *world) { w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake} }, stopped: 2},
+		"to go":                {change: func(w *world) { w.plan.DeletionTimestamp = &metav1.Time{Time: w.now} }, after: time.Hour, stopped: 2},
+		"taken out":            {change: func(w *world) { w.plan.Spec.Targets = w.plan.Spec.Targets[:2] }, after: time.Hour, stopped: 2, asleep: 2},
+		"the clock is set back": {change: func(w *world) {
+			w.plan.Spec.Override, w.now = &v1alpha1.Override{State: v1alpha1.OverrideAwake}, noon.Add(time.Hour)
+		}, after: time.Hour, stopped: 2},
 		"to go, and leaves all": {change: leaves, after: time.Hour, asleep: 2},
 		"to do nothing":         {change: func(w *world) { w.plan.Spec.Suspend = true }, after: time.Hour, asleep: 2},
 		"to sleep on":           {change: func(*world) {}, after: time.Hour, asleep: 2},
@@ -649,12 +662,45 @@ func TestHangsWhileItTurns(t *testing.T) {
 			if stopped := strings.Count(strings.Join(w.log, "\n"), v1alpha1.ReasonRunnerStopped); stopped != test.stopped || len(w.asleep) != test.asleep {
 				t.Fatalf("%d Jobs are stopped, asleep are %v\n%s", stopped, w.asleep, strings.Join(w.log, "\n"))
 			}
-			if test.stopped > 0 {
+			if test.asleep == 0 {
 				w.awake()
+			}
+			if test.stopped > 0 {
 				return
 			}
 			if len(w.ran) != ran {
 				t.Errorf("%d Jobs, and there were %d\n%s", len(w.ran), ran, strings.Join(w.log, "\n"))
+			}
+		})
+	}
+}
+
+// A runner that was stopped has not failed, whether it says that it was told to stop or nothing, and whatever is wanted by then.
+func TestStoppedIsNoFailure(t *testing.T) {
+	for name, said := range map[string]map[string]*outcome{"it says so": {}, "it says nothing": nil} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))
+			w.said, w.plan.Spec.Behavior.Retries = said, ptr.To[int32](0)
+			w.plan.Spec.Execution.Strategy.MaxConcurrency = nil
+			hangs := true
+			w.hangs = func(e execution) bool { return hangs && e.Target != "a" && e.Operation == v1alpha1.OperationShutdown }
+			w.until(noon.Add(8 * time.Hour))
+			w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
+			w.until(w.now.Add(59 * time.Second))
+			for w.now = w.now.Add(time.Second); ; {
+				if p := w.pass(-1); len(p.Stop) > 0 {
+					break
+				}
+			}
+			w.plan.Spec.Override, hangs = nil, false // before it is seen that they have ended
+			w.settle()
+			if len(w.asleep) != 3 || w.plan.Status.Phase != v1alpha1.PhaseHibernated {
+				t.Errorf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+			}
+			w.until(noon.Add(20 * time.Hour))
+			w.awake()
+			if log := strings.Join(w.log, "\n"); strings.Contains(log, v1alpha1.ReasonTargetFailed) || strings.Count(log, v1alpha1.ReasonRunnerStopped) != 2 {
+				t.Error(log)
 			}
 		})
 	}

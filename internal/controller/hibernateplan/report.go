@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -394,12 +393,11 @@ func answers(p Plan) (out []kube.Event) {
 }
 
 // stopped are the events of runners that were stopped.
-func (s *scope) stopped(entries []execution) (out []kube.Event) {
-	for _, i := range s.plan.Stop {
-		e := &entries[i]
-		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonRunnerStopped, Subject: e.Target, Message: fmt.Sprintf(
-			"Attempt %d at %s of target %s is stopped after %s: the plan is to wake, and waits for it",
-			e.Attempts, e.Operation, e.Target, s.now.Sub(e.StartedAt.Time).Round(time.Second))})
+func stopped(p Plan) (out []kube.Event) {
+	for _, i := range p.Stopped {
+		e := &p.Status.Executions[i]
+		out = append(out, kube.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonRunnerStopped, Subject: e.Target, Message: fmt.Sprintf(
+			"Attempt %d at %s of target %s is stopped: the target is to be awake", e.Attempts, e.Operation, e.Target)})
 	}
 	return out
 }
@@ -412,9 +410,7 @@ func happened(before, after *v1alpha1.HibernatePlan, s *scope, err error) (out [
 			out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonTargetFailed, Subject: f.reason, Message: f.message})
 		}
 	}
-	if err == nil {
-		out = append(out, s.stopped(before.Status.Executions)...)
-	}
+	out = append(out, stopped(s.plan)...)
 	if s.plan.GivenUp && err == nil {
 		v, left := view{status: &after.Status}, strings.Join(s.seen.leftAsleep(), ", ")
 		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonLeftAsleep, Message: "The plan goes, and these targets sleep: " + cmp.Or(v.named(asleep), conditions.Line(left), "not known, as the ledger is lost") +

@@ -41,7 +41,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "cleared-early", RootCause: "a Job and its helpers are cleared away before its outcome is recorded",
-		Edits: edit1(plan, "	f.effects(&p, plan)\n", `	f.effects(&p, plan)
+		Edits: edit1(plan, "	f.effects(&p, plan, current)\n", `	f.effects(&p, plan, current)
 	for i := range st.Executions {
 		if running(&f.plan.Status.Executions[i]) && !running(&st.Executions[i]) {
 			p.Clear = append(p.Clear, i)
@@ -57,7 +57,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "released-early", RootCause: "a restore point is released before it is recorded that its target is awake",
-		Edits: edit1(plan, "	f.effects(&p, plan)\n", `	f.effects(&p, plan)
+		Edits: edit1(plan, "	f.effects(&p, plan, current)\n", `	f.effects(&p, plan, current)
 	for i := range st.Executions {
 		if running(&f.plan.Status.Executions[i]) && spent(&st.Executions[i]) {
 			p.Release = append(p.Release, i)
