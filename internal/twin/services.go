@@ -21,6 +21,8 @@ type Service struct {
 	Headless bool
 	// Unready pods are sent traffic, too (publishNotReadyAddresses).
 	Unready bool
+	// Near is by which field it sends requests to pods that are near alone, or first, as "externalTrafficPolicy: Local"; empty for none.
+	Near string
 	// Ports of pods that it sends traffic to, by their names or else by their numbers.
 	Ports []Port
 }

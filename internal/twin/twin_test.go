@@ -1129,6 +1129,7 @@ func TestWarnings(t *testing.T) {
 	probed := pod(`containers: [{name: web, image: "web:1", readinessProbe: {exec: {command: [a]}}}]`)
 	lone := `{template: {spec: {containers: [{name: web, image: "web:2"}]}}}`
 	behind := []Service{{Name: "web", Selector: map[string]string{"app": "web"}}}
+	meshed := `{spec: {template: {metadata: {annotations: {dapr.io/enabled: "true"}}}}}`
 	for name, test := range map[string]struct {
 		source, change, override string
 		services                 []Service
@@ -1147,8 +1148,15 @@ func TestWarnings(t *testing.T) {
 		"s4 peers no more":          {source: database, override: `{template: {metadata: {labels: {app: other}}}}`, services: []Service{{Name: "db", Headless: true, Selector: map[string]string{"app": "db", "part": "primary"}}}},
 		"s4 peers by a Deployment":  {source: plain, services: []Service{{Name: "peers", Headless: true, Selector: map[string]string{"app": "web"}}}, reason: WarnPeerDiscovery, about: "peers"},
 		"served while unready":      {source: plain, services: []Service{{Name: "eager", Unready: true, Selector: map[string]string{"app": "web"}}}, reason: WarnServedUnready, about: "Service eager"},
+		"served by those near":      {source: plain, services: []Service{{Name: "near", Near: "externalTrafficPolicy: Local", Selector: map[string]string{"app": "web"}}}, reason: WarnUneven, about: "Service near sends requests to pods that are near alone, or first (spec.externalTrafficPolicy: Local)"},
+		"r3 subsets of a mesh":      {source: shifting, change: `{spec: {strategy: {canary: {trafficRouting: {istio: {destinationRule: {name: subsets}}}}}}}`, reason: WarnSubsets, about: "DestinationRule subsets"},
 		"another's, unready":        {source: plain, override: `{template: {metadata: {labels: {app: other}}}}`, services: []Service{{Name: "eager", Unready: true, Selector: map[string]string{"app": "api"}}}},
 		"s4 no headless Service":    {source: database, services: []Service{{Name: "db", Selector: map[string]string{"app": "db"}}}},
+		"p2 a sidecar":              {source: plain, change: meshed, reason: WarnNotCopied, about: "annotation dapr.io/enabled of the source's pods is not copied"},
+		"p2 another's sidecar":      {source: plain, change: strings.Replace(meshed, "dapr.io/enabled", "consul.hashicorp.com/connect-inject", 1), reason: WarnNotCopied, about: "consul.hashicorp.com/connect-inject"},
+		"p2 a sidecar that it has":  {source: plain, change: meshed, override: `{template: {metadata: {annotations: {dapr.io/enabled: "true"}}}}`},
+		"p2 no sidecar, by intent":  {source: plain, change: meshed, override: `{template: {metadata: {annotations: {dapr.io/enabled: null}}}}`},
+		"p2 a sidecar as listed":    {source: plain, change: strings.Replace(meshed, "dapr.io/", "cni.projectcalico.org/other-", 1)},
 		"p2 an address":             {source: plain, change: `{spec: {template: {metadata: {annotations: {cni.projectcalico.org/ipAddrs: "[]"}}}}}`, reason: WarnStaticAddress, about: "cni.projectcalico.org/ipAddrs"},
 		"p5 anti-affinity":          {source: plain, change: pod(`affinity: {podAntiAffinity: {}}`), reason: WarnPlacement, about: "podAntiAffinity"},
 		"p5 affinity of pods":       {source: plain, change: pod(`affinity: {podAffinity: {}}`), reason: WarnPlacement, about: "podAffinity"},

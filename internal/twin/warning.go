@@ -24,6 +24,8 @@ const (
 	WarnPlacement = "PlacementRisk"
 	// WarnStaticAddress: two pods would have one address (p2).
 	WarnStaticAddress = "StaticAddress"
+	// WarnNotCopied: something is put into the source's pods, or given to them, by an annotation that the twin's do not have (p2).
+	WarnNotCopied = "AnnotationNotCopied"
 	// WarnManaged: something made the source, and may take the twin's pods for its own (o9).
 	WarnManaged = "SourceIsManaged"
 	// WarnNotSmaller: the twin has as many pods as the source.
@@ -40,6 +42,10 @@ const (
 	WarnUnprobed = "NoReadinessProbe"
 	// WarnServedUnready: a Service does not ask whether pods are ready.
 	WarnServedUnready = "ServedUnready"
+	// WarnUneven: a Service does not send all pods the same share.
+	WarnUneven = "UnevenTraffic"
+	// WarnSubsets: a mesh sends traffic to the source's pods alone.
+	WarnSubsets = "SubsetsOfMesh"
 	// WarnOtherService: a Service that is not the source's sends the twin traffic.
 	WarnOtherService = "ServiceOfOthers"
 	// WarnAlone: the source has no pods, so that the twin gets all the traffic.
@@ -64,6 +70,9 @@ func (w Wanted) serviceWarnings(from, spec map[string]any) (all []Warning) {
 		}
 		if s.Unready {
 			all = append(all, Warning{WarnServedUnready, fmt.Sprintf("Service %s has publishNotReadyAddresses: the twin is behind it also while its pods are not ready", s.Name)})
+		}
+		if s.Near != "" {
+			all = append(all, Warning{WarnUneven, fmt.Sprintf("Service %s sends requests to pods that are near alone, or first (spec.%s): the twin's get more than their share where few of the source's are", s.Name, s.Near)})
 		}
 		if alone {
 			all = append(all, Warning{WarnAlone, fmt.Sprintf("The source has no pods: what Service %s sends to both goes to the twin alone; set replicas to 0 if nothing is to be served", s.Name)})
@@ -145,6 +154,10 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 			warn(WarnStaticAddress, "The annotation %s of the pods gives them an address that the source's may have", name)
 		}
 	}
+	if rule, _, _ := unstructured.NestedString(from, "strategy", "canary", "trafficRouting", "istio", "destinationRule", "name"); rule != "" {
+		warn(WarnSubsets, "The subsets of DestinationRule %s are of the source's ReplicaSets: by a mesh that goes by them no traffic comes to the twin", rule)
+	}
+	all = append(all, w.annotationWarnings(templateOf(from), templateOf(spec))...)
 	pod, theirs := podOf(templateOf(spec)), podOf(templateOf(from))
 	has := byName(containers(theirs))
 	for _, c := range containers(pod) {
@@ -159,6 +172,26 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 		return cmp.Or(strings.Compare(a.Reason, b.Reason), strings.Compare(a.Message, b.Message))
 	})
 	return slices.Compact(all)
+}
+
+// injecting are prefixes of annotations by which sidecars are put into pods, beside those by which the pods may get more.
+var injecting = []string{"consul.hashicorp.com/", "kuma.io/"}
+
+// annotationWarnings are of annotations of the source's pods that the twin's lack, and that the override does not name.
+func (w Wanted) annotationWarnings(theirs, mine map[string]any) (all []Warning) {
+	source, _, _ := unstructured.NestedStringMap(theirs, "metadata", "annotations")
+	own, _, _ := unstructured.NestedStringMap(mine, "metadata", "annotations")
+	named, _, _ := unstructured.NestedMap(w.Override, "template", "metadata", "annotations")
+	for _, name := range slices.Sorted(maps.Keys(source)) {
+		_, has := own[name]
+		_, said := named[name]
+		if has || said || !grants(name) && !begins(name, injecting) {
+			continue
+		}
+		all = append(all, Warning{WarnNotCopied, fmt.Sprintf("The annotation %s of the source's pods is not copied: what they have by it, as a sidecar, a secret or a network, the twin's do not; "+
+			"add it to the override, or to the manager's --twin-annotations", name)})
+	}
+	return all
 }
 
 // probeWarnings are of containers that lose their readinessProbe, where a Service sends the pods traffic.

@@ -372,7 +372,10 @@ func (m *manager) waits(ctx context.Context) error {
 		return errAway
 	default:
 	}
-	return env.Asked(ctx, "http://"+probes+"/readyz")
+	if err := env.Asked(ctx, "http://"+probes+"/readyz"); err != nil {
+		return errors.Join(err, env.Asked(ctx, "http://"+probes+"/readyz/controllers"), env.Asked(ctx, "http://"+probes+"/readyz/clock")) // which say why
+	}
+	return nil
 }
 
 // tail is what the last process has said last.

@@ -286,8 +286,11 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 		if p.plan.delays() {
 			p.delay()
 		}
-		// A write that has come this far does not depend on who still waits for it.
-		forward.ServeHTTP(w, r.WithContext(context.WithValue(context.WithoutCancel(r.Context()), writeKey{}, write)))
+		// A write that has come this far does not depend on who still waits for it. Of one that cannot be cancelled at all the proxy
+		// would look whether its connection is closed.
+		ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+		defer cancel()
+		forward.ServeHTTP(w, r.WithContext(context.WithValue(ctx, writeKey{}, write)))
 	})
 }
 

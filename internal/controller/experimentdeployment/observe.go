@@ -229,6 +229,7 @@ func serviceOf(service *unstructured.Unstructured) twin.Service {
 	if kind, _, _ := unstructured.NestedString(service.Object, "spec", "type"); kind != string(corev1.ServiceTypeExternalName) {
 		of.Selector, _, _ = unstructured.NestedStringMap(service.Object, "spec", "selector")
 	}
+	of.Near = near(service)
 	ports, _, _ := unstructured.NestedFieldNoCopy(service.Object, "spec", "ports")
 	all, _ := ports.([]any)
 	for _, port := range all {
@@ -239,6 +240,17 @@ func serviceOf(service *unstructured.Unstructured) twin.Service {
 		of.Ports = append(of.Ports, twin.Port{Name: name, Number: number, Protocol: protocol})
 	}
 	return of
+}
+
+// near is by which field a Service prefers pods that are near; empty for none.
+func near(service *unstructured.Unstructured) string {
+	for _, policy := range []string{"externalTrafficPolicy", "internalTrafficPolicy", "trafficDistribution"} {
+		value, _, _ := unstructured.NestedString(service.Object, "spec", policy)
+		if value == string(corev1.ServiceExternalTrafficPolicyLocal) || policy == "trafficDistribution" && value != "" {
+			return policy + ": " + value
+		}
+	}
+	return ""
 }
 
 // autoscalers are those of every kind that is served.

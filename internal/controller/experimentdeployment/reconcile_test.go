@@ -1235,6 +1235,22 @@ func TestServiceOfUnreadyPods(t *testing.T) {
 	}
 }
 
+// A Service that does not send all pods the same share is warned of as the cluster has it.
+func TestServiceThatPrefersPods(t *testing.T) {
+	for policy, warned := range map[string]bool{
+		"externalTrafficPolicy: Local": true, "internalTrafficPolicy: Local": true, "trafficDistribution: PreferSameZone": true,
+		"externalTrafficPolicy: Cluster": false, "internalTrafficPolicy: Cluster": false,
+	} {
+		service := object(t, "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {selector: {app: web}, "+policy+"}")
+		l := newLab(t, faster(t, `{"minReadySeconds": 5}`), object(t, web), service)
+		l.passed()
+		c := meta.FindStatusCondition(l.owner().Status.Conditions, v1alpha1.ConditionWarnings)
+		if c == nil || (c.Reason == twin.WarnUneven) != warned || warned && !strings.Contains(c.Message, policy) {
+			t.Errorf("%s: it says %+v", policy, c)
+		}
+	}
+}
+
 // d5: a source that has no pods, because it was scaled to zero, or has none yet, or none that are ready, has a twin
 // all the same, with pods. Who alone serves then is warned of, until the source is scaled up again.
 func TestSourceThatHasNoPods(t *testing.T) {
