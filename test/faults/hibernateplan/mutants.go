@@ -216,6 +216,11 @@ var mutants = []faults.Mutant{
 		Workloads: []string{"neighbour-has-the-room"},
 	},
 	{
+		Name: "same-turn", RootCause: "a night after a day on which a target was not woken is taken for the one before",
+		Edits:     edit1(jobs, `fmt.Sprintf("%s.%d", a.cycle.PlanRevision, a.cycle.Turn)`, "a.cycle.PlanRevision"),
+		Workloads: []string{"woken-by-hand"},
+	},
+	{
 		Name: "never-stopped", RootCause: "what is to be awake waits for a runner that puts it to sleep, however long that takes",
 		Edits:     edit1(plan, "		p.Stop = append(p.Stop, position)\n", ""),
 		Workloads: []string{"stopped"},

@@ -277,6 +277,14 @@ func (t *thing) Snapshot(ctx context.Context) ([]executor.Resource, error) {
 	return []executor.Resource{{Key: key, State: value}}, err
 }
 
+// Renew is the value that somebody has woken it with since.
+func (t *thing) Renew(known restore.Resource, found json.RawMessage, former bool) (json.RawMessage, error) {
+	if former && string(found) != `""` {
+		return found, nil
+	}
+	return known.Before, nil
+}
+
 // Shutdown takes the value away.
 func (t *thing) Shutdown(ctx context.Context, _ executor.Captured) (json.RawMessage, error) {
 	err := t.change(ctx, func(c *corev1.ConfigMap) {

@@ -571,6 +571,18 @@ var inStatus = []faults.Workload{
 		Done:    over(2),
 	},
 	{
+		// One that another keeps asleep by day is woken by hand, and changed: that is what it wakes to after the next night.
+		Name:    "woken-by-hand",
+		Objects: objects(dag, []string{sleeper("a"), fails("b", "wakeup", 1)}),
+		Steps: []faults.Step{
+			faults.At(asleepNow(1), wake),
+			faults.At(retrying("b"), change(thingA, `{"data":{"state":"awake","value":"by hand"}}`), edit(`{"spec":{"override":{"state":"Hibernated"}}}`)),
+			faults.At(asleepNow(3), wake), faults.At(retrying("b"), due(10*time.Second)),
+		},
+		Done:   all(over(4), func(s faults.State) bool { return configMapOf(thingIn(s, "a")).Data[keyValue] == "by hand" }),
+		Breaks: []string{usedLast},
+	},
+	{
 		// Its runner says nothing, and is stopped, before it would be told that it has not started: when its Job was made is not of this clock.
 		Name: "stopped", Holds: []string{runs},
 		Objects: objects(sequential, two),
