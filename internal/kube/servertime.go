@@ -76,11 +76,16 @@ func (t *ServerTime) Apart() error {
 // has nothing to do, and no Lease, would hear nothing else for long after this machine has stood still.
 func (t *ServerTime) Check(ask func(context.Context) error) healthz.Checker {
 	return func(r *http.Request) error {
-		if t.Apart() != nil && t.old() {
-			_ = ask(r.Context()) // its answer is what is compared
-		}
-		return t.Apart()
+		return t.apartNow(func() { _ = ask(r.Context()) }) // its answer is what is compared
 	}
+}
+
+// apartNow is Apart by an answer of just now: after one of the clocks was set, or this machine stood still, there may be no other.
+func (t *ServerTime) apartNow(ask func()) error {
+	if t.Apart() != nil && t.old() {
+		ask()
+	}
+	return t.Apart()
 }
 
 // Gauge is a metric of how far the clocks are apart.
@@ -94,12 +99,7 @@ func (t *ServerTime) Gauge() prometheus.Collector {
 // Wrap is a transport.WrapperFunc.
 func (t *ServerTime) Wrap(next http.RoundTripper) http.RoundTripper {
 	d := dated{t, next}
-	return fence{func(r *http.Request) error {
-		if t.Apart() != nil && t.old() { // who was refused would have no other answer, after one of the clocks was set or this machine stood still
-			d.ask(r)
-		}
-		return t.Apart()
-	}, d}
+	return fence{func(r *http.Request) error { return t.apartNow(func() { d.ask(r) }) }, d}
 }
 
 // dated are requests of which the answers are compared.

@@ -208,14 +208,20 @@ var isolating = []string{"dev.gvisor.", "io.katacontainers.", "io.kubernetes.cri
 
 // exposed is what pods of a twin do not say of that, and those of its source do.
 func exposed(source, twin map[string]any) (all []string) {
-	theirs, _, _ := unstructured.NestedStringMap(source, "metadata", "annotations")
-	mine, _, _ := unstructured.NestedStringMap(twin, "metadata", "annotations")
-	for _, name := range slices.Sorted(maps.Keys(theirs)) {
-		if _, has := mine[name]; !has && begins(name, isolating) {
+	for _, name := range lacking(source, twin) {
+		if begins(name, isolating) {
 			all = append(all, "no annotation "+name)
 		}
 	}
 	return all
+}
+
+// lacking are the annotations of pods of a source that those of its twin do not have, sorted.
+func lacking(source, twin map[string]any) []string {
+	theirs, _, _ := unstructured.NestedStringMap(source, "metadata", "annotations")
+	mine, _, _ := unstructured.NestedStringMap(twin, "metadata", "annotations")
+	maps.DeleteFunc(theirs, func(name, _ string) bool { _, has := mine[name]; return has })
+	return slices.Sorted(maps.Keys(theirs))
 }
 
 // appArmorOf begins the annotation that says the AppArmor profile of a container, where no field does.

@@ -179,13 +179,9 @@ var injecting = []string{"consul.hashicorp.com/", "kuma.io/"}
 
 // annotationWarnings are of annotations of the source's pods that the twin's lack, and that the override does not name.
 func (w Wanted) annotationWarnings(theirs, mine map[string]any) (all []Warning) {
-	source, _, _ := unstructured.NestedStringMap(theirs, "metadata", "annotations")
-	own, _, _ := unstructured.NestedStringMap(mine, "metadata", "annotations")
 	named, _, _ := unstructured.NestedMap(w.Override, "template", "metadata", "annotations")
-	for _, name := range slices.Sorted(maps.Keys(source)) {
-		_, has := own[name]
-		_, said := named[name]
-		if has || said || !grants(name) && !begins(name, injecting) {
+	for _, name := range lacking(theirs, mine) {
+		if _, said := named[name]; said || !grants(name) && !begins(name, injecting) {
 			continue
 		}
 		all = append(all, Warning{WarnNotCopied, fmt.Sprintf("The annotation %s of the source's pods is not copied: what they have by it, as a sidecar, a secret or a network, the twin's do not; "+

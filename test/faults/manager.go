@@ -354,13 +354,18 @@ func (m *manager) forget() {
 }
 
 // ready says whether the manager answers.
-func (m *manager) ready(ctx context.Context) bool { return m.waits(ctx) == nil }
+func (m *manager) ready(ctx context.Context) bool { return m.asked(ctx, "/readyz") == nil }
 
 // errAway is why a manager is not ready that is not there.
 var errAway = errors.New("there is none")
 
-// waits is why the manager is not ready.
+// waits is why the manager is not ready: one check at a time says it.
 func (m *manager) waits(ctx context.Context) error {
+	return errors.Join(m.asked(ctx, "/readyz/controllers"), m.asked(ctx, "/readyz/clock"))
+}
+
+// asked is nil, or how the manager answers a probe.
+func (m *manager) asked(ctx context.Context, probe string) error {
 	m.mu.Lock()
 	process, probes := m.process.Load(), m.probes
 	m.mu.Unlock()
@@ -372,10 +377,7 @@ func (m *manager) waits(ctx context.Context) error {
 		return errAway
 	default:
 	}
-	if err := env.Asked(ctx, "http://"+probes+"/readyz"); err != nil {
-		return errors.Join(err, env.Asked(ctx, "http://"+probes+"/readyz/controllers"), env.Asked(ctx, "http://"+probes+"/readyz/clock")) // which say why
-	}
-	return nil
+	return env.Asked(ctx, "http://"+probes+probe)
 }
 
 // tail is what the last process has said last.

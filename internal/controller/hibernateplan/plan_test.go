@@ -629,8 +629,8 @@ func TestHangsWhileItTurns(t *testing.T) {
 		// stopped are how many Jobs are, and asleep how many targets sleep in the end whose runners do not hang.
 		stopped, asleep int
 	}{
-		"to wake":              {change: func(w *world) { w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake} }, after: time.Hour, stopped: 2},
-		"to wake, before long": {change: func(w *world) { w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake} }, stopped: 2},
+		"to wake":              {change: wakes, after: time.Hour, stopped: 2},
+		"to wake, before long": {change: wakes, stopped: 2},
 		"to go":                {change: func(w *world) { w.plan.DeletionTimestamp = &metav1.Time{Time: w.now} }, after: time.Hour, stopped: 2},
 		"taken out":            {change: func(w *world) { w.plan.Spec.Targets = w.plan.Spec.Targets[:2] }, after: time.Hour, stopped: 2, asleep: 2},
 		"the clock is set back": {change: func(w *world) {
@@ -705,6 +705,8 @@ func TestStoppedIsNoFailure(t *testing.T) {
 		})
 	}
 }
+
+func wakes(w *world) { w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake} }
 
 func leaves(w *world) {
 	w.plan.Spec.DeletionPolicy, w.plan.DeletionTimestamp = v1alpha1.DeletionLeave, &metav1.Time{Time: w.now}
