@@ -92,7 +92,7 @@ type Twin struct {
 	Object *unstructured.Unstructured
 	// Services that select the source's pods, by name.
 	Services []Sharing
-	// Warnings are what is dangerous and goes on, by reason and message, sorted.
+	// Warnings are what is dangerous and goes on, the worst first.
 	Warnings []Warning
 }
 

@@ -1189,7 +1189,7 @@ func TestWarnings(t *testing.T) {
 			}
 		})
 	}
-	t.Run("all of them, sorted", func(t *testing.T) {
+	t.Run("all of them, the worst first", func(t *testing.T) {
 		from := source(t, tracked)
 		overlay(from.Object, object(t, `{spec: {strategy: {type: Recreate}, template: {metadata: {annotations: {cni.projectcalico.org/ipAddrs: "[]"}}, spec: {affinity: {podAntiAffinity: {}}, volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]}}}}`))
 		w := wanted(t, `{template: {spec: {containers: [{name: web, image: "web:1", ports: [{containerPort: 80, hostPort: 80}]}]}}}`)
@@ -1202,7 +1202,7 @@ func TestWarnings(t *testing.T) {
 		for _, w := range twin.Warnings {
 			reasons = append(reasons, w.Reason)
 		}
-		want := []string{WarnNotSmaller, WarnPlacement, WarnSharedVolume, WarnManaged, WarnRunsOnce, WarnStaticAddress}
+		want := []string{WarnSharedVolume, WarnRunsOnce, WarnStaticAddress, WarnManaged, WarnPlacement, WarnNotSmaller}
 		if diff := cmp.Diff(want, slices.Compact(reasons)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

@@ -57,6 +57,13 @@ const (
 	WarnPort = "PortWithoutTwin"
 )
 
+// byDanger are the reasons from what may harm the source's data or its users to what is only odd: a message that is too long is cut at
+// its end.
+var byDanger = []string{
+	WarnSharedVolume, WarnRunsOnce, WarnStaticAddress, WarnManaged, WarnPeerDiscovery, WarnOrdinals, WarnAlone, WarnOtherService, WarnServedUnready,
+	WarnUnprobed, WarnPort, WarnUneven, WarnPlacement, WarnNotSmaller, WarnSourceData, WarnNotCopied, WarnAddedContainer, WarnRepeated, WarnSubsets, WarnReferred,
+}
+
 // serviceWarnings are what Services make of the twin that do not know it for one.
 func (w Wanted) serviceWarnings(from, spec map[string]any) (all []Warning) {
 	theirs, mine := labelsOf(templateOf(from)), labelsOf(templateOf(spec))
@@ -169,7 +176,7 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 	all = append(all, w.volumeWarnings(theirs, pod)...)
 	all = append(all, placeWarnings(theirs, pod)...)
 	slices.SortFunc(all, func(a, b Warning) int {
-		return cmp.Or(strings.Compare(a.Reason, b.Reason), strings.Compare(a.Message, b.Message))
+		return cmp.Or(cmp.Compare(slices.Index(byDanger, a.Reason), slices.Index(byDanger, b.Reason)), strings.Compare(a.Message, b.Message))
 	})
 	return slices.Compact(all)
 }

@@ -485,12 +485,23 @@ func warned(warnings []twin.Warning) conditions.Step {
 	if len(warnings) == 0 {
 		return conditions.False(v1alpha1.ConditionWarnings, v1alpha1.ReasonNone, "Nothing is known that may hurt the source")
 	}
-	messages := make([]string, 0, len(warnings))
-	for _, w := range warnings {
-		messages = append(messages, w.Message)
+	said := warnings[0].Message
+	for i, w := range warnings[1:] {
+		rest := len(warnings) - 1 - i
+		if len(said)+len(warningsApart)+len(w.Message) > conditions.MaxMessage-len(warningsEnd) {
+			said += fmt.Sprintf(warningsEnd, rest)
+			break
+		}
+		said += warningsApart + w.Message
 	}
-	return conditions.True(v1alpha1.ConditionWarnings, warnings[0].Reason, strings.Join(messages, "; "))
+	return conditions.True(v1alpha1.ConditionWarnings, warnings[0].Reason, said)
 }
+
+const (
+	warningsApart = "; "
+	// warningsEnd is what warnings end with that are too long for a message.
+	warningsEnd = warningsApart + "and %d more"
+)
 
 // asItIs stands for the hash of a spec that cannot be built.
 const asItIs = "as it is"

@@ -1115,3 +1115,17 @@ spec: {scaleTargetRef: {kind: Deployment, name: web}, metrics: [{type: Resource,
 		t.Errorf("it says %+v", said)
 	}
 }
+
+// Warnings that are too many for a message begin with the worst, and say how many more there are.
+func TestWarnedOfMany(t *testing.T) {
+	var all []twin.Warning
+	for i := range 30 {
+		all = append(all, twin.Warning{Reason: twin.WarnSharedVolume, Message: fmt.Sprintf("%02d %s", i, strings.Repeat("x", 97))})
+	}
+	for n, end := range map[int]string{1: all[0].Message, 5: all[4].Message, 10: "; and 1 more", 30: "; and 21 more"} {
+		said := warned(all[:n]).Message
+		if !strings.HasPrefix(said, all[0].Message) || !strings.HasSuffix(said, end) || conditions.Line(said) != said {
+			t.Errorf("of %d it says %q", n, said)
+		}
+	}
+}

@@ -1235,6 +1235,32 @@ func TestServiceOfUnreadyPods(t *testing.T) {
 	}
 }
 
+// What is dangerous anew is told by an Event, also where something worse is told of already, and what is dangerous no more is not.
+func TestWarnedAnew(t *testing.T) {
+	service := func(name, fields string) *unstructured.Unstructured {
+		return object(t, "apiVersion: v1\nkind: Service\nmetadata: {name: "+name+", namespace: shop}\nspec: {selector: {app: web}, "+fields+"}")
+	}
+	l := newLab(t, faster(t, `{"minReadySeconds": 5}`), object(t, web), service("eager", "publishNotReadyAddresses: true"))
+	l.passed()
+	l.passed()
+	told := func(want int, about string) {
+		t.Helper()
+		if all := l.heard(twin.WarnServedUnready); len(all) != want || !strings.Contains(strings.Join(all, ""), about) {
+			t.Errorf("it tells of %q, want %d, of %q", all, want, about)
+		}
+	}
+	told(1, "Service eager")
+	near := service("near", "internalTrafficPolicy: Local")
+	if err := l.server.Create(t.Context(), near); err != nil {
+		t.Fatal(err)
+	}
+	l.passed()
+	told(1, "Service near")
+	l.drop(near)
+	l.passed()
+	told(0, "")
+}
+
 // A Service that does not send all pods the same share is warned of as the cluster has it.
 func TestServiceThatPrefersPods(t *testing.T) {
 	for policy, warned := range map[string]bool{

@@ -2,6 +2,7 @@ package experimentdeployment
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -205,7 +206,11 @@ func happened(before, after *v1alpha1.ExperimentDeployment, s *scope, err error)
 	if p.Next != nil && err == nil {
 		out = append(out, kube.Event{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonRecreating, Message: kube.Describe(p.Twin) + " is deleted, and created again when it is gone: it differs in fields that cannot be changed"})
 	}
-	for _, c := range conditions.Changed(before.Status.Conditions, after.Status.Conditions) {
+	changed := conditions.Changed(before.Status.Conditions, after.Status.Conditions)
+	if c := warnedAnew(before, after); c != nil {
+		changed = append(changed, *c)
+	}
+	for _, c := range changed {
 		if slices.Contains(quiet, c.Reason) || c.Type == v1alpha1.ConditionReady && err == nil {
 			continue // Ready repeats what another condition says
 		}
@@ -216,4 +221,18 @@ func happened(before, after *v1alpha1.ExperimentDeployment, s *scope, err error)
 		out = append(out, kube.Event{Type: kind, Reason: c.Reason, Message: c.Message})
 	}
 	return out
+}
+
+// warnedAnew are the warnings, where there is one that was not there before, and the first is the one of before.
+func warnedAnew(before, after *v1alpha1.ExperimentDeployment) *metav1.Condition {
+	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionWarnings)
+	is := meta.FindStatusCondition(after.Status.Conditions, v1alpha1.ConditionWarnings)
+	if was == nil || is == nil || was.Status != metav1.ConditionTrue || is.Status != metav1.ConditionTrue || was.Reason != is.Reason {
+		return nil
+	}
+	had := strings.Split(was.Message, warningsApart)
+	if !slices.ContainsFunc(strings.Split(is.Message, warningsApart), func(w string) bool { return !slices.Contains(had, w) }) {
+		return nil
+	}
+	return is
 }
