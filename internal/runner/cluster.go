@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +43,9 @@ func ClusterID(ctx context.Context, config *rest.Config) (string, error) {
 	}
 	if err != nil {
 		return "", err
+	}
+	if namespace.UID == own { // no API server gives one, and what says so may want to be taken for the manager's own
+		return "", fmt.Errorf("Namespace %s has UID %q, which is none", namespace.Name, own)
 	}
 	return string(namespace.UID), nil
 }

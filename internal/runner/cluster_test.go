@@ -22,6 +22,7 @@ func TestClusterID(t *testing.T) {
 		err  bool
 	}{
 		"told":                 {http.StatusOK, `{"kind":"Namespace","apiVersion":"v1","metadata":{"uid":"u1"}}`, "u1", false},
+		"the manager's own":    {http.StatusOK, `{"kind":"Namespace","apiVersion":"v1","metadata":{"name":"kube-system","uid":"manager"}}`, "", true},
 		"forbidden":            {http.StatusForbidden, status("403", "Forbidden"), "", false},
 		"not there":            {http.StatusNotFound, status("404", "NotFound"), "", true},
 		"forbidden by another": {http.StatusForbidden, "403 Forbidden", "", true},

@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -74,8 +75,12 @@ func (s *scope) apply(ctx context.Context) error {
 }
 
 // timely is a conflict unless the server has the exceptions that the schedule was read with: by a cache that is behind,
-// what an exception keeps awake would be put to sleep.
+// what an exception keeps awake would be put to sleep. What is to be awake is woken by the cache, too, where the manager may not
+// list them, or their kind is not served, as when the CRDs were deleted: that may last. A plan that goes asks no exception.
 func (s *scope) timely(ctx context.Context) error {
+	if s.owner.DeletionTimestamp != nil {
+		return nil
+	}
 	own := false
 	list := func() (any, error) {
 		own = true
@@ -86,6 +91,9 @@ func (s *scope) timely(ctx context.Context) error {
 	all, err, _ := s.asked.Do(s.owner.Namespace, list)
 	if !own { // it may have begun before what this pass must know of; the next one has not, whoever begins it
 		all, err, _ = s.asked.Do(s.owner.Namespace, list)
+	}
+	if awake := s.plan.Known && !s.plan.Desired.asleep; err != nil && awake && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)) {
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("listing ScheduleExceptions: %w", err)
@@ -371,7 +379,7 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 		}
 		a.reached.namespaces, err = s.sleeps(ctx, e.Namespaces) // those of an attempt before, too
 	default:
-		if found.needs.Cluster && !s.slept(l.point) {
+		if found.needs.Cluster && (!s.slept(l.point) || remote(l.point)) {
 			why = cmp.Or(why, found.withheld)
 		}
 		// Where it was put to sleep, and not where it would be by now. Whoever has let it sleep there lets it wake.
@@ -386,6 +394,13 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 // slept says whether the target of a restore point was let be acted on by an attempt of this plan, and not only found asleep.
 func (s *scope) slept(point *corev1.ConfigMap) bool {
 	return point != nil && point.Annotations[annotationPlanUID] == string(s.owner.UID)
+}
+
+// remote says whether an attempt by the credentials of a connector has written to a restore point: what it is of, and which cluster that
+// is, an API server has said that its author may have chosen. By that nobody is let act on the manager's own.
+func remote(point *corev1.ConfigMap) bool {
+	_, is := point.Annotations[annotationConnector]
+	return is
 }
 
 // living are those of some namespaces that there are: what is in one that is gone, or going, is not put to sleep any more,

@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -712,6 +713,31 @@ func TestExceptionsBehind(t *testing.T) {
 				t.Errorf("begun: %t, %v", begun, err)
 			}
 		})
+	}
+}
+
+// The morning comes also where exceptions cannot be listed, as when their kind is not served any more, and so does the end of a plan; no
+// evening does.
+func TestExceptionsThatCannotBeListed(t *testing.T) {
+	exceptions := v1alpha1.GroupVersion.WithResource("scheduleexceptions").GroupResource()
+	for name, refusal := range map[string]error{
+		"not served": apierrors.NewNotFound(exceptions, ""), "no such kind": &meta.NoKindMatchError{}, "may not": apierrors.NewForbidden(exceptions, "", nil), "down": apierrors.NewServiceUnavailable("down"),
+	} {
+		for _, wanted := range []string{"evening", "morning", "deleted"} {
+			t.Run(name+" "+wanted, func(t *testing.T) {
+				plan := newPlan(v1alpha1.StrategyParallel, 1)
+				if wanted == "deleted" {
+					plan.Finalizers, plan.DeletionTimestamp = []string{v1alpha1.Finalizer}, ptr.To(metav1.NewTime(noon))
+				}
+				r, c := newReconciler(t, plan)
+				r.Live = interceptor.NewClient(c, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return refusal }})
+				s := &scope{Reconciler: r, owner: plan, now: noon, plan: Plan{Known: true, Desired: desire{asleep: wanted == "evening"}}}
+				goes := wanted == "deleted" || wanted == "morning" && name != "down"
+				if err := s.timely(t.Context()); (err == nil) != goes {
+					t.Errorf("it says %v", err)
+				}
+			})
+		}
 	}
 }
 

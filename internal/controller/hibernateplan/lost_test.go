@@ -223,6 +223,25 @@ func (n *broadNight) refused() bool {
 	return find(n.plan.Status.Conditions, v1alpha1.ConditionScheduled).Reason == v1alpha1.ReasonNotGranted && len(jobsOf(n.T, n.client)) == 0
 }
 
+// What credentials of a connector have put to sleep does not wake in the manager's own cluster without leave: whoever has the server that
+// those are for has it say which cluster it is, and what it has.
+func TestNoClusterByWhatAConnectorHasSaid(t *testing.T) {
+	n := newClusterNight(t)
+	point := &corev1.ConfigMap{}
+	at := names{namespace: "system", plan: n.plan}.point("a")
+	if err := n.client.Get(t.Context(), at, point); err != nil {
+		t.Fatal(err)
+	}
+	point.Annotations[annotationConnector] = ""
+	if err := n.client.Update(t.Context(), point); err != nil {
+		t.Fatal(err)
+	}
+	n.morning()
+	if n.passes(6); len(jobsOf(t, n.client)) > 0 || !n.plan.Status.Executions[0].Asleep || !strings.Contains(n.plan.Status.Executions[0].Message, "--hibernate-cluster-from") {
+		t.Errorf("it acts on a cluster on which it may not: %+v", n.plan.Status.Executions[0])
+	}
+}
+
 // What a plan has put to sleep wakes when its namespace may act on the whole cluster no more, as what sleeps in a namespace does whose
 // owner has taken that back, and is not put to sleep again.
 func TestGrantOfTheClusterIsTakenBack(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,34 @@ const (
 	// PageSize is how many objects are listed at a time.
 	PageSize = 500
 )
+
+// Writers are who has written a field, as managedFields tell it: none where nobody does.
+func Writers(object metav1.Object, path ...string) (all []metav1.ManagedFieldsEntry) {
+	within := make([]string, 0, len(path))
+	for _, name := range path {
+		within = append(within, "f:"+name)
+	}
+	for _, entry := range object.GetManagedFields() {
+		var fields map[string]any
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue
+		}
+		if _, has, err := unstructured.NestedFieldNoCopy(fields, within...); has && err == nil {
+			all = append(all, entry)
+		}
+	}
+	return all
+}
+
+// CameBack says whether an object was put to sleep by a field, and has come back so from a backup: that was written before the object
+// was created, or, where there is no time of it, as of what is written by subresource scale, nobody has written any field of it since.
+// Who applies a manifest, or copies one, has written it himself.
+func CameBack(object metav1.Object, path ...string) bool {
+	created := object.GetCreationTimestamp()
+	return slices.ContainsFunc(Writers(object, path...), func(w metav1.ManagedFieldsEntry) bool {
+		return w.Manager == Sleeps && (w.Time == nil && object.GetGeneration() == 1 || w.Time != nil && w.Time.Before(&created))
+	})
+}
 
 // List returns all objects that options let through, page by page. A list that grows too old between two pages starts
 // anew.

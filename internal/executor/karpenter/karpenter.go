@@ -218,6 +218,14 @@ func look(pool *unstructured.Unstructured) state {
 	return state{UID: pool.GetUID(), Limits: limits}
 }
 
+// cameBack says whether a NodePool was put to sleep, and has come back so from a backup.
+func cameBack(pool *unstructured.Unstructured) bool { return cluster.CameBack(pool, "spec", "limits", "cpu") }
+
+// another says whether a NodePool is not the one that there was, nor that as it has come back from a backup.
+func another(pool *unstructured.Unstructured, before state) bool {
+	return pool.GetUID() != before.UID && !cameBack(pool)
+}
+
 // Renew takes a NodePool as it is now, unless it sleeps or was put to sleep in this cycle. One that was created again nobody has put to sleep.
 func (t *target) Renew(known restore.Resource, found json.RawMessage, former bool) (json.RawMessage, error) {
 	before, err := decode(known.Key, known.Before)
@@ -269,10 +277,14 @@ func (t *target) limit(ctx context.Context, captured executor.Captured, before s
 	err = cluster.Retry(ctx, func() error {
 		slept = nil
 		pool, err := t.read(ctx, key)
-		if err != nil || pool == nil || pool.GetUID() != before.UID {
+		if err != nil || pool == nil || another(pool, before) {
 			return err
 		}
 		found := look(pool)
+		if isAsleep(before) && isAsleep(found) && cameBack(pool) {
+			return errors.New("it has come back from a backup as a plan had put it to sleep, and how it was is not known: give spec.limits.cpu the value that it is to have " +
+				"by day, or, where that is 0, another one first")
+		}
 		if captured.Changed(sameLimits(found, before), isAsleep(before), isAsleep(found)) {
 			return &executor.ChangedError{State: encode(found), Fresh: captured.Fresh}
 		}
@@ -371,7 +383,7 @@ func wake(pool *unstructured.Unstructured, before state) (changes any, note stri
 	now := look(pool)
 	cpu := before.Limits["cpu"] // nil, which takes it away, where there was none
 	switch {
-	case now.UID != before.UID:
+	case another(pool, before):
 		return nil, fmt.Sprintf("it was deleted and created again while it was asleep: spec.limits.cpu was %s", encode(cpu))
 	case same(now.Limits["cpu"], cpu):
 		return nil, ""
@@ -396,10 +408,10 @@ func (t *target) Settled(ctx context.Context, resource restore.Resource, _ bool)
 	if err != nil || pool == nil {
 		return "", err
 	}
-	switch now := look(pool); {
-	case now.UID != before.UID && !isAsleep(now): // the next attempt puts it to sleep
+	switch now, other := look(pool), another(pool, before); {
+	case other && !isAsleep(now): // the next attempt puts it to sleep
 		return fmt.Sprintf("it was deleted and created again: spec.limits.cpu is %s", encode(now.Limits["cpu"])), nil
-	case now.UID != before.UID || frozen(before):
+	case other || frozen(before):
 		return "", nil
 	case !isAsleep(now):
 		return fmt.Sprintf("spec.limits.cpu is %s again", encode(now.Limits["cpu"])), nil

@@ -331,6 +331,25 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestBackFromABackup is of NodePools that have come back as they were put to sleep: they wake where it is known how they were, and are
+// told of where nothing is.
+func TestBackFromABackup(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("p", "limits: {cpu: 8},"))
+	r := executortest.New(t, Executor{}, `{"nodePools": ["p"]}`, w.runner)
+	w.must(r.Shutdown(t.Context()))
+	executortest.Restore(t, w.admin.Resource(nodePools), "p")
+	if err := executortest.New(t, Executor{}, `{"nodePools": ["p"]}`, w.runner).Shutdown(t.Context()); err == nil || !strings.Contains(err.Error(), "has come back from a backup") {
+		t.Errorf("it says %v", err)
+	}
+	w.must(r.Shutdown(t.Context()))
+	w.must(r.WakeUp(t.Context()))
+	w.expect(map[string]string{"p": `{"cpu":8}`})
+	if left := r.Left(); left != "" {
+		t.Errorf("left: %q", left)
+	}
+}
+
 // TestCreatedAgainBetweenAttempts is of a NodePool that was put to sleep, deleted and created again: it does not count as asleep, the next
 // attempt puts it to sleep, and it wakes as it was created.
 func TestCreatedAgainBetweenAttempts(t *testing.T) {

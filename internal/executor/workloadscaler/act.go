@@ -26,7 +26,7 @@ type live struct {
 	at *unstructured.Unstructured
 	// value of the field.
 	value any
-	// other says that the object is another by now.
+	// other says that the object is another by now, which has not come back from a backup as it was asleep.
 	other bool
 }
 
@@ -43,7 +43,7 @@ func (t *target) read(ctx context.Context, p part) (live, error) {
 	if object == nil {
 		return live{}, nil
 	}
-	l := live{object: object, at: object, value: k.field.read(object), other: object.GetUID() != p.UID}
+	l := live{object: object, at: object, value: k.field.read(object), other: object.GetUID() != p.UID && !cameBack(p, object)}
 	if k.foreign {
 		scale, err := t.scale(ctx, k, object)
 		if err != nil || scale == nil {
@@ -53,6 +53,12 @@ func (t *target) read(ctx context.Context, p part) (live, error) {
 		l.at, l.value = scale, n
 	}
 	return l, nil
+}
+
+// cameBack says whether an object was put to sleep by the field of a part, and has come back so from a backup.
+func cameBack(p part, object *unstructured.Unstructured) bool {
+	f := p.of().field
+	return cluster.CameBack(object, slices.Concat(f.path, f.within)...)
 }
 
 // write gives the field of a part a value, which is what the server then says that it is.
@@ -145,7 +151,12 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 	if !now.there() {
 		return executor.Gone, nil
 	}
-	if err := mustStay(before.of(), now.object, now.value); err != nil { // before its autoscalers are touched
+	err = mustStay(before.of(), now.object, now.value) // before its autoscalers are touched
+	if f := before.of().field; err == nil && f.isAsleep(now.value) && f.isAsleep(decode(before.Value)) && cameBack(before.part, now.object) {
+		err = fmt.Errorf("it has come back from a backup as a plan had put it to sleep, and how it was is not known: give %s the value that it is to have by day, or, "+
+			"where that is %s, another one first", strings.Join(f.path, "."), said(now.value))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("putting %s to sleep: %w", before, err)
 	}
 	c := &sleeper{captured, before, captured.Fresh}
@@ -363,7 +374,7 @@ func (t *target) wake(ctx context.Context, p part, slept *part, onTheWay ...any)
 		case now.object == nil:
 			note = isGone
 			return nil
-		case now.other:
+		case now.other && (!slices.Contains(onTheWay, now.value) || !slices.Contains(by(p, now).names, cluster.Wakes)): // by hold
 			note = fmt.Sprintf("it was deleted and created again while it was asleep: %s was %s", strings.Join(p.of().field.path, "."), said(value))
 			return nil
 		case equal(encode(now.value), p.Value):

@@ -757,3 +757,51 @@ func TestHeldIsNoChange(t *testing.T) {
 		t.Errorf("left %q, not as it was (-before +after):\n%s", r.Left(), diff)
 	}
 }
+
+// What comes back from a backup as it was put to sleep wakes as what was put to sleep, and is left where somebody has changed it since. What
+// nothing is kept of is not taken for one that is asleep by day, too: it would stay so.
+func TestBackFromABackup(t *testing.T) {
+	for name, test := range map[string]struct {
+		change         func(*world)
+		left           string
+		replicas, held string
+	}{
+		"as it was asleep": {func(*world) {}, "", "3", "<nil>"},
+		"scaled since":     {func(w *world) { w.patch("Deployment", "web", `{"spec": {"replicas": 5}}`) }, "Deployment.apps/NS/web Left: it was deleted and created again while it was asleep: spec.replicas was 3", "5", "<nil>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(deployment("web", 3) + scaledObject("by-web", "{name: web}", ""))
+			r := w.night("{}")
+			w.must(r.Shutdown(t.Context()))
+			executortest.Restore(t, w.in("Deployment"), "web")
+			executortest.Restore(t, w.in("ScaledObject"), "by-web")
+			w.calm()
+			w.must(r.Shutdown(t.Context())) // another attempt changes nothing of what is known
+			test.change(w)
+			w.must(r.WakeUp(t.Context()))
+			if left := strings.ReplaceAll(r.Left(), w.namespace, "NS"); left != test.left {
+				t.Errorf("left:\n%s\nwant:\n%s", left, test.left)
+			}
+			w.expect(test.replicas, "Deployment", "web", specReplicas...)
+			w.expect(test.held, "ScaledObject", "by-web", annotation...)
+		})
+	}
+	t.Run("nothing is kept of it", func(t *testing.T) {
+		w := newWorld(t)
+		w.apply(deployment("web", 3) + deployment("never", 0))
+		w.must(w.night("{}").Shutdown(t.Context()))
+		executortest.Restore(t, w.in("Deployment"), "web")
+		executortest.Restore(t, w.in("Deployment"), "never")
+		r := w.night("{}")
+		err := r.Shutdown(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "Deployment "+w.namespace+"/web") || !strings.Contains(err.Error(), "has come back from a backup") || strings.Contains(err.Error(), "never") {
+			t.Errorf("it says %v", err)
+		}
+		w.patch("Deployment", "web", `{"spec": {"replicas": 2}}`)
+		w.must(r.Shutdown(t.Context()))
+		w.must(r.WakeUp(t.Context()))
+		w.expect("2", "Deployment", "web", specReplicas...)
+		w.expect("0", "Deployment", "never", specReplicas...)
+	})
+}

@@ -2,7 +2,6 @@ package workloadscaler
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,18 +42,8 @@ func application(object *unstructured.Unstructured) string {
 
 // writers are who has written a field by its managers, sorted; none where nobody tells.
 func writers(object *unstructured.Unstructured, path []string) (names []string) {
-	for _, entry := range object.GetManagedFields() {
-		var fields map[string]any
-		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
-			continue
-		}
-		var within []string
-		for _, name := range path {
-			within = append(within, "f:"+name)
-		}
-		if _, has, err := unstructured.NestedFieldNoCopy(fields, within...); has && err == nil {
-			names = append(names, entry.Manager)
-		}
+	for _, entry := range cluster.Writers(object, path...) {
+		names = append(names, entry.Manager)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
