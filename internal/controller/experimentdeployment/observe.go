@@ -170,11 +170,11 @@ func (s *scope) observeTemplate(ctx context.Context, _ schema.GroupVersionKind) 
 }
 
 // observePin reads what was kept of the source, where something may have been: it may have been pinned before it was
-// edited.
+// edited, or the pass that was to take it away has failed.
 func (s *scope) observePin(ctx context.Context, _ schema.GroupVersionKind) error {
 	pinned := s.owner.Spec.SourcePolicy == v1alpha1.SourcePinned || s.owner.DeletionTimestamp != nil ||
 		s.seen.Twin != nil && s.seen.Twin.GetAnnotations()[v1alpha1.AnnotationPinned] != "" ||
-		s.owner.Status.ObservedGeneration != 0 && s.owner.Status.ObservedGeneration != s.owner.Generation
+		s.owner.Status.ObservedGeneration != 0 && s.owner.Status.ObservedGeneration != s.owner.Generation || hasFailed(s.owner)
 	if !pinned {
 		return nil
 	}
@@ -184,6 +184,12 @@ func (s *scope) observePin(ctx context.Context, _ schema.GroupVersionKind) error
 	}
 	s.seen.Pin = pin
 	return nil
+}
+
+// hasFailed says whether the last pass has failed, so that it is not known what of it was done.
+func hasFailed(owner *v1alpha1.ExperimentDeployment) bool {
+	ready := meta.FindStatusCondition(owner.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && slices.Contains([]string{kube.ReasonReconcileError, kube.ReasonForbidden, kube.ReasonRejected, kube.ReasonNameTaken, kube.ReasonContended}, ready.Reason)
 }
 
 // observeGrants reads what the namespace of the source allows.

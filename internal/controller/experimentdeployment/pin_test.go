@@ -2,6 +2,7 @@ package experimentdeployment
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
@@ -67,5 +68,55 @@ func TestPinOfADeletedSource(t *testing.T) {
 	l.passed()
 	if got := image(l.twin()); got != "other:9" {
 		t.Errorf("the new twin is made of the source that was deleted: %s", got)
+	}
+}
+
+// What was kept of the source goes when the twin is made of it no more, also where a pass on the way there has failed, whose writes were
+// stored; and the status tells of the source that the twin is made of.
+func TestPinWhereAnAnswerIsLost(t *testing.T) {
+	for _, at := range []string{"update", "delete", "delete refused"} {
+		t.Run(at, func(t *testing.T) {
+			owner, source := faster(t, `{}`), object(t, web)
+			owner.Spec.SourcePolicy = v1alpha1.SourcePinned
+			l := newLab(t, owner, source)
+			l.passed()
+			l.ready(1)
+			l.passed()
+			lost := false
+			lose := func(verb string, err error) error {
+				if lost || verb != at || err != nil {
+					return err
+				}
+				lost = true
+				return errors.New("the answer is lost")
+			}
+			l.Live = interceptor.NewClient(l.Live.(client.WithWatch), interceptor.Funcs{
+				Update: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.UpdateOption) error {
+					return lose("update", c.Update(ctx, o, opts...))
+				},
+				Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+					if at == "delete refused" && !lost {
+						lost = true
+						return apierrors.NewForbidden(schema.GroupResource{}, o.GetName(), nil)
+					}
+					return lose("delete", c.Delete(ctx, o, opts...))
+				},
+			})
+			changed := l.there(deployments, client.ObjectKeyFromObject(source))
+			l.edit(changed, func() {
+				changed.SetGeneration(changed.GetGeneration() + 1)
+				_ = unstructured.SetNestedField(changed.Object, int64(7), "spec", "minReadySeconds")
+			})
+			l.ask(func(s *v1alpha1.ExperimentDeploymentSpec) { s.SourcePolicy = v1alpha1.SourceFollow })
+			_, _, _ = l.pass()
+			l.passed()
+			l.passed()
+			if pin := l.there(revisionGVK, key(owner)); !lost || pin != nil || l.twin().GetAnnotations()[v1alpha1.AnnotationPinned] != "" {
+				t.Errorf("it is still pinned by %v", pin)
+			}
+			if st := l.owner().Status; st.SourceGeneration != l.there(deployments, client.ObjectKeyFromObject(source)).GetGeneration() {
+				t.Errorf("its source is said to be of generation %d", st.SourceGeneration)
+			}
+		})
 	}
 }

@@ -36,6 +36,9 @@ func report(s *scope, err error) {
 		reportSince(s, p.UnreadySince)
 		st.TemplateHash = p.TemplateHash
 	}
+	if p.Built && s.written != nil { // also where what comes after has failed: the next pass has nothing to write
+		st.SourceGeneration = p.SourceGeneration
+	}
 	if p.Steps != nil || p.Done {
 		reportTwin(s)
 	}
