@@ -45,7 +45,7 @@ func ClusterID(ctx context.Context, config *rest.Config) (string, error) {
 		return "", err
 	}
 	if namespace.UID == own { // no API server gives one, and what says so may want to be taken for the manager's own
-		return "", fmt.Errorf("Namespace %s has UID %q, which is none", namespace.Name, own)
+		return "", fmt.Errorf("UID %q of Namespace %s is none", own, namespace.Name)
 	}
 	return string(namespace.UID), nil
 }

@@ -60,6 +60,8 @@ const (
 	ReasonCycleLost = "CycleLost"
 	// ReasonLedgerLost: a part of the ledger that has left the status is not there any more.
 	ReasonLedgerLost = "LedgerLost"
+	// ReasonNamespacesChanged: the cycle was begun by a manager that keeps its restore points in another namespace.
+	ReasonNamespacesChanged = "NamespacesChanged"
 	// ReasonDryRun: nothing is started.
 	ReasonDryRun = "DryRun"
 	// ReasonDeleting: what sleeps is woken before the plan goes.

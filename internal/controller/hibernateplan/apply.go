@@ -379,7 +379,7 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 		}
 		a.reached.namespaces, err = s.sleeps(ctx, e.Namespaces) // those of an attempt before, too
 	default:
-		if found.needs.Cluster && (!s.slept(l.point) || remote(l.point)) {
+		if found.needs.Cluster && !s.sleptHere(l.point) {
 			why = cmp.Or(why, found.withheld)
 		}
 		// Where it was put to sleep, and not where it would be by now. Whoever has let it sleep there lets it wake.
@@ -396,11 +396,14 @@ func (s *scope) slept(point *corev1.ConfigMap) bool {
 	return point != nil && point.Annotations[annotationPlanUID] == string(s.owner.UID)
 }
 
-// remote says whether an attempt by the credentials of a connector has written to a restore point: what it is of, and which cluster that
-// is, an API server has said that its author may have chosen. By that nobody is let act on the manager's own.
-func remote(point *corev1.ConfigMap) bool {
-	_, is := point.Annotations[annotationConnector]
-	return is
+// sleptHere is slept of the manager's own cluster, by nobody's credentials: what those of a connector have written to a restore point, which
+// cluster that is of included, a server has said that its author may have chosen. By that nobody is let act on this one.
+func (s *scope) sleptHere(point *corev1.ConfigMap) bool {
+	if !s.slept(point) {
+		return false
+	}
+	_, remote := point.Annotations[annotationConnector]
+	return !remote
 }
 
 // living are those of some namespaces that there are: what is in one that is gone, or going, is not put to sleep any more,

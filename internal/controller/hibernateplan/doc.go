@@ -148,6 +148,13 @@
 //   - A part of a ledger that has left the status is gone: nothing is done any more (LedgerLost), but for a look each
 //     minute whether somebody has put it back. The plan can be deleted with Leave, and what sleeps wakes by the next
 //     one.
+//   - A cycle was begun by a manager that keeps restore points in another namespace, because it was started with another
+//     --hibernation-namespace, or because there are two: nothing is done, and nothing cleared away (NamespacesChanged).
+//   - A workload comes back from a backup as it was put to sleep, with another UID: managedFields tell (cluster.CameBack),
+//     and it wakes by the restore point. Where there is none of it, it is not taken for one that is asleep by day: the
+//     target fails, and says so. A copy that was written anew is another one, and left as it is.
+//   - ScheduleExceptions cannot be listed, as when the CRDs were deleted: what is to wake goes by the cache, a plan that
+//     goes by none.
 //   - A plan of the name of one that was left asleep is created: it wakes what the restore points tell of, where they
 //     say that it was, if it may act there now, and when no runner of the former plan may act any more, by the deadline
 //     that it was given; until then it begins nothing, and Degraded says what sleeps (LeftAsleep), as it does while the

@@ -376,7 +376,7 @@ var quiet = []string{v1alpha1.ReasonPending, v1alpha1.ReasonAccepted, v1alpha1.R
 // bad are the reasons that are a Warning.
 var bad = []string{
 	v1alpha1.ReasonInvalid, v1alpha1.ReasonTooManyExceptions, v1alpha1.ReasonTooManyNamespaces, v1alpha1.ReasonRunnerNotStarted, v1alpha1.ReasonLeftAsleep, v1alpha1.ReasonLeftAsFound, v1alpha1.ReasonNothingFound, v1alpha1.ReasonNotGranted, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonNoRunnerImage, v1alpha1.ReasonPartly,
-	v1alpha1.ReasonShutdownFailed, v1alpha1.ReasonWakeUpFailed, v1alpha1.ReasonCycleLost, v1alpha1.ReasonLedgerLost, kube.ReasonForbidden, kube.ReasonNameTaken,
+	v1alpha1.ReasonShutdownFailed, v1alpha1.ReasonWakeUpFailed, v1alpha1.ReasonCycleLost, v1alpha1.ReasonLedgerLost, v1alpha1.ReasonNamespacesChanged, kube.ReasonForbidden, kube.ReasonNameTaken,
 	kube.ReasonRejected, kube.ReasonReconcileError,
 }
 

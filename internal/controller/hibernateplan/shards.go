@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -53,6 +54,10 @@ func (s *scope) load(ctx context.Context) error {
 	ledger := s.owner.Status.Ledger
 	if ledger == nil || len(ledger.Shards) == 0 {
 		s.loaded = true
+		if at := s.elsewhere(); at != "" {
+			s.seen.Lost = &problem{reason: v1alpha1.ReasonNamespacesChanged, message: fmt.Sprintf("Its cycle was begun with restore points and Jobs in namespace %s, and this manager keeps them in %s; "+
+				"give the manager its former --hibernation-namespace until the targets are awake, or stop the one of two managers that is not to look at it", at, s.Options.Namespace)}
+		}
 		return nil
 	}
 	if _, ours := s.paced.Get(s.owner.UID); !ours { // whoever has written it may have ended before they were deleted
@@ -76,6 +81,18 @@ func (s *scope) load(ctx context.Context) error {
 	}
 	s.owner.Status.Executions, s.loaded = all, true
 	return nil
+}
+
+// elsewhere is the namespace where the manager that has begun the cycle keeps restore points; empty if this one does there, too. By those in
+// its own it would take what sleeps for lost, and what another manager is at for what has failed.
+func (s *scope) elsewhere() string {
+	st := &s.owner.Status
+	for i := range st.Executions {
+		if at, _, is := strings.Cut(st.Executions[i].RestoreConfigMapRef, "/"); is && st.CurrentCycle != nil && at != s.Options.Namespace {
+			return at
+		}
+	}
+	return ""
 }
 
 // leaveLost clears away what is left of the attempts of a plan that goes without its ledger, when all its Jobs have ended.

@@ -219,7 +219,9 @@ func look(pool *unstructured.Unstructured) state {
 }
 
 // cameBack says whether a NodePool was put to sleep, and has come back so from a backup.
-func cameBack(pool *unstructured.Unstructured) bool { return cluster.CameBack(pool, "spec", "limits", "cpu") }
+func cameBack(pool *unstructured.Unstructured) bool {
+	return cluster.CameBack(pool, "spec", "limits", "cpu")
+}
 
 // another says whether a NodePool is not the one that there was, nor that as it has come back from a backup.
 func another(pool *unstructured.Unstructured, before state) bool {
