@@ -64,6 +64,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&e.ArgoCDProject, "argocd-project", "default", "Argo CD project of the Applications.")
 	fs.StringVar(&e.WorkflowNamespace, "workflow-namespace", "argo", "Namespace of Argo Workflows.")
 	fs.StringVar(&e.WorkflowServiceAccount, "workflow-service-account", "argo-workflow", "ServiceAccount that Workflows run as. Empty: what their templates say, as Argo Workflows wants it with templateReferencing Strict or Secure.")
+	fs.StringVar(&e.WorkflowInstanceID, "workflow-instance-id", "", "instanceID of the Argo Workflows that runs Workflows, where its configuration has one: it looks at no others. Default: none.")
 	fs.BoolVar(&e.WorkflowsAnywhere, "workflows-anywhere", false, "Let Experiments have their Workflows in their own namespaces (spec.workflow.namespace).")
 	fs.StringVar(&e.ClaimNamespace, "claim-namespace", "", "Namespace of Crossplane claims. Default: the Experiment's own.")
 	fs.StringVar(&e.CrossplaneNamespace, "crossplane-namespace", "crossplane-system", "Namespace where compositions leave connection Secrets.")
@@ -148,6 +149,9 @@ func (o options) check() error {
 		if err := checkName(f.flag, f.value, validation.IsDNS1123Subdomain); err != nil {
 			return err
 		}
+	}
+	if err := checkName("workflow-instance-id", e.WorkflowInstanceID, validation.IsValidLabelValue); err != nil {
+		return err
 	}
 	for _, f := range append([]namespaceFlag{{flag: "leader-election-namespace", namespace: o.leaderElectionNamespace}}, o.namespaces()...) {
 		if problems := validation.IsDNS1123Label(f.namespace); f.namespace != "" && len(problems) > 0 {

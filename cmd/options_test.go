@@ -43,7 +43,7 @@ func TestParse(t *testing.T) {
 	everything := defaults()
 	everything.Experiment = experiment.Options{
 		ArgoCDNamespace: "cd", ArgoCDProject: "labs", WorkflowNamespace: "wf", WorkflowServiceAccount: "runner", ClaimNamespace: "claims",
-		CrossplaneNamespace: "xp", OrphansNamespace: "orphans", HubPodSecurity: "restricted", KeylessGKE: true, VClusterValues: true, WorkflowsAnywhere: true, Webhook: true, Fallback: experiment.Fallback{RepoURL: "https://git.example.com/c.git", Revision: "v1"},
+		CrossplaneNamespace: "xp", OrphansNamespace: "orphans", HubPodSecurity: "restricted", KeylessGKE: true, VClusterValues: true, WorkflowsAnywhere: true, WorkflowInstanceID: "labs", Webhook: true, Fallback: experiment.Fallback{RepoURL: "https://git.example.com/c.git", Revision: "v1"},
 		StrictComponents: true, MaxConcurrentReconciles: 9, // and no Events
 		Observability: experiment.Observability{
 			URL: "https://metrics.example.com/push", HubURL: "http://mimir:8080/push", Tailnet: "tail1.ts.net", Host: "lab", Service: "hub",
@@ -69,7 +69,7 @@ func TestParse(t *testing.T) {
 	}{
 		"nothing": {nil, defaults()},
 		"everything": {[]string{
-			"--argocd-namespace=cd", "--argocd-project=labs", "--workflow-namespace=wf", "--workflow-service-account=runner", "--claim-namespace=claims",
+			"--argocd-namespace=cd", "--argocd-project=labs", "--workflow-namespace=wf", "--workflow-service-account=runner", "--workflow-instance-id=labs", "--claim-namespace=claims",
 			"--crossplane-namespace=xp", "--component-repo-url=https://git.example.com/c.git", "--component-revision=v1", "--strict-components",
 			"--max-concurrent-reconciles=9", "--metrics-bind-address=:1", "--metrics-secure=false", "--health-probe-bind-address=:2",
 			"--leader-elect", "--leader-election-namespace", "lease", "--watch-namespaces=a,b", "--events=false", "--pprof-bind-address=127.0.0.1:3",
@@ -160,6 +160,7 @@ func TestParseRefuses(t *testing.T) {
 		"--pprof-bind-address=127.0.0.1":         "--pprof-bind-address",
 		"--argocd-project=a_b":                   "--argocd-project",
 		"--workflow-service-account=a b":         "--workflow-service-account",
+		"--workflow-instance-id=a b":             "--workflow-instance-id",
 		"--runner-image=a:b ":                    "--runner-image",
 		"--runner-image-pull-secrets=a,,b":       "--runner-image-pull-secrets",
 		"--runner-image-pull-secrets=a, b":       "--runner-image-pull-secrets",

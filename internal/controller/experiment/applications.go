@@ -133,6 +133,7 @@ func (f facts) advanceApplications(p *Plan, t *target, deployments []deployment)
 			part.state = argocd.ApplicationState{Outdated: true}
 		}
 		f.judgePart(t, part)
+		f.unseenPart(p, part)
 		f.syncAgain(p, t, part)
 		// One that degrades when the Workflow is there does not undo what it was before.
 		if w := f.experiment.Status.Workflow; !part.healthy() && (w == nil || w.Superseded || part.state.Health != argocd.Degraded) {
@@ -296,6 +297,9 @@ func (f facts) sumUp(t *target) {
 	if t.unregistrable != "" && !t.healthy() {
 		messages = append(messages, "no other credentials can be given to Argo CD: "+t.unregistrable)
 	}
+	if said := t.clusterState.Message; said != "" && !t.healthy() {
+		messages = append(messages, "its cluster says "+said)
+	}
 	t.message = strings.Join(messages, "; ")
 	if worst < len(severity) {
 		t.appReason = severity[worst]
@@ -305,6 +309,22 @@ func (f facts) sumUp(t *target) {
 // componentOf is the reference to the component that an Application of its own deploys.
 func componentOf(app *unstructured.Unstructured) string {
 	return app.GetAnnotations()[v1alpha1.AnnotationComponent]
+}
+
+// unseenPart adds that Argo CD has not looked at an Application, which it does at once, in a minute.
+func (f facts) unseenPart(p *Plan, part *part) {
+	if part.app == nil || going(part.app) || part.state.Message != "" || argocd.Seen(part.app) {
+		return
+	}
+	created := part.app.GetCreationTimestamp()
+	if created.IsZero() {
+		return
+	}
+	if left := created.Add(time.Minute).Sub(f.now); left > 0 {
+		p.lookIn(left)
+		return
+	}
+	part.message += "; Argo CD has not looked at it: see whether its application controller runs, and looks at namespace " + part.app.GetNamespace()
 }
 
 func (f facts) judgePart(t *target, p *part) {

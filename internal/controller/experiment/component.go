@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -74,7 +76,11 @@ func (r *components) Reconcile(ctx context.Context, c *v1alpha1.Component) (ctrl
 func (r *components) unnamed(ctx context.Context, c *v1alpha1.Component) error {
 	for next := ""; ; {
 		page := &v1alpha1.ExperimentList{} // the last one says nothing of a next, so that one that is read again would go on for ever
-		if err := r.live.List(ctx, page, client.Limit(pageSize), client.Continue(next)); err != nil {
+		err := r.live.List(ctx, page, client.Limit(pageSize), client.Continue(next))
+		if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+			return nil // of a kind that is not served any more there are none
+		}
+		if err != nil {
 			return fmt.Errorf("listing Experiments that name it: %w", err)
 		}
 		for i := range page.Items {

@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -157,6 +159,29 @@ func TestComponentsUsersOnSeveralPages(t *testing.T) {
 				t.Errorf("unnamed() = %v", err)
 			}
 		})
+	}
+}
+
+// unserved is an API server that has no Experiments any more, as when their CRD was deleted with that of Components.
+type unserved struct {
+	client.Reader
+	err error
+}
+
+func (u unserved) List(context.Context, client.ObjectList, ...client.ListOption) error { return u.err }
+
+func TestComponentWithoutExperiments(t *testing.T) {
+	gone := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "experiments"}
+	for name, test := range map[string]struct {
+		err  error
+		goes bool
+	}{
+		"not found": {apierrors.NewNotFound(gone, ""), true}, "no such kind": {&meta.NoKindMatchError{}, true},
+		"down": {apierrors.NewServiceUnavailable("down"), false}, "refused": {apierrors.NewForbidden(gone, "", nil), false},
+	} {
+		if err := (&components{live: unserved{err: test.err}}).unnamed(t.Context(), nginx()); (err == nil) != test.goes {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

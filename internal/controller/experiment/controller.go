@@ -65,6 +65,8 @@ type Options struct {
 	WorkflowNamespace string
 	// WorkflowServiceAccount is what the pods of Workflows run as.
 	WorkflowServiceAccount string
+	// WorkflowInstanceID is the instanceID of the Argo Workflows that is to run Workflows; empty is one without.
+	WorkflowInstanceID string
 	// WorkflowsAnywhere lets Experiments have their Workflows in their own namespaces.
 	WorkflowsAnywhere bool
 	// ClaimNamespace is where claims live; empty is the Experiment's own namespace.

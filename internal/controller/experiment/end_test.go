@@ -183,6 +183,8 @@ func TestNote51WorkflowThatNobodyEnds(t *testing.T) {
 		after    time.Duration // 0 is never
 		says     string
 	}{
+		"with an exit handler": {deadline, map[string]any{"phase": "Running", "startedAt": at(0), "nodes": map[string]any{"validation": map[string]any{"phase": "Succeeded"}}}, 2*deadline + time.Minute,
+			"has an exit handler that has not ended within 3h0m0s"},
 		"never looked at": {deadline, nil, deadline + time.Minute, "was not started within 1h30m0s (spec.progressDeadline.workflow): it says nothing"},
 		"postponed": {deadline, map[string]any{"phase": "Pending", "message": "too many workflows are already running"}, deadline + time.Minute,
 			"was not started within 1h30m0s (spec.progressDeadline.workflow): too many workflows are already running"},
@@ -199,6 +201,9 @@ func TestNote51WorkflowThatNobodyEnds(t *testing.T) {
 			l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) {
 				w.SetCreationTimestamp(metav1.NewTime(epoch)) // as an API server would
 				w.Object["status"] = test.status
+				if node, is, _ := unstructured.NestedMap(w.Object, "status", "nodes", "validation"); is { // the first one has the name of the Workflow
+					_ = unstructured.SetNestedMap(w.Object, map[string]any{w.GetName(): node}, "status", "nodes")
+				}
 			})
 			if test.after == 0 {
 				l.later(22 * time.Hour)
@@ -207,7 +212,7 @@ func TestNote51WorkflowThatNobodyEnds(t *testing.T) {
 				}
 				return
 			}
-			if wait := l.pass(); wait != test.after {
+			if wait := l.pass(); test.status != nil && wait != test.after {
 				t.Errorf("it is looked at after %s", wait)
 			}
 			l.later(test.after - time.Second)
@@ -227,6 +232,30 @@ func TestNote51WorkflowThatNobodyEnds(t *testing.T) {
 				t.Errorf("it is %s and says %q", l.get().Status.Phase, m)
 			}
 		})
+	}
+}
+
+// Argo Workflows that does not look at a Workflow is told of, in a minute.
+func TestWorkflowThatNobodyLooksAt(t *testing.T) {
+	for id, want := range map[string]string{"": "looks at no Workflow without it (--workflow-instance-id)", "labs": " with instanceID labs"} {
+		l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterHub)), nginx(), template())
+		l.reconciler.Options.WorkflowInstanceID = id
+		l.settle(l.validating)
+		l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) { w.SetCreationTimestamp(metav1.NewTime(epoch)) })
+		if wait := l.pass(); wait != time.Minute {
+			t.Errorf("it is looked at after %s", wait)
+		}
+		l.later(time.Minute)
+		l.mustReconcile()
+		said := l.message(v1alpha1.ConditionWorkflowSucceeded)
+		if !strings.Contains(said, "Argo Workflows has not looked at it: see whether its controller runs, and looks at namespace argo") || !strings.HasSuffix(said, want) {
+			t.Errorf("it says %q", said)
+		}
+		l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) { w.Object["status"] = map[string]any{"phase": "Pending"} })
+		l.mustReconcile()
+		if said := l.message(v1alpha1.ConditionWorkflowSucceeded); strings.Contains(said, "has not looked at it") {
+			t.Errorf("it says %q", said)
+		}
 	}
 }
 
@@ -441,4 +470,67 @@ func TestTerminateWhileTheManagerIsStopped(t *testing.T) {
 	l.reconciler.Foreign = l.client
 	l.mustReconcile()
 	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionTrue, v1alpha1.ReasonWorkflowSucceeded)
+}
+
+// A success waits for what is settling, and does not fail by what was allowed: an Application that has been degraded for long before it, or
+// a target that nobody waits for. What takes its time from then on does.
+func TestNote51SuccessBesideADegradedApplication(t *testing.T) {
+	for name, test := range map[string]struct {
+		settles time.Duration
+		phase   v1alpha1.Phase
+	}{"it settles": {4 * time.Minute, v1alpha1.PhaseComplete}, "it does not": {10 * time.Minute, v1alpha1.PhaseFailed}} {
+		t.Run(name, func(t *testing.T) {
+			e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+			e.Spec.ProgressDeadline = &v1alpha1.ProgressDeadline{Applications: &metav1.Duration{Duration: 10 * time.Minute}}
+			l := newLab(t, e, nginx(), template())
+			l.settle(l.validating)
+			l.spoil(argocd.ApplicationGVK, func(app *unstructured.Unstructured) {
+				_ = unstructured.SetNestedField(app.Object, "Degraded", "status", "health", "status")
+			})
+			l.later(time.Minute)
+			l.mustReconcile()
+			l.later(time.Hour)
+			l.spoil(argocd.ApplicationGVK, func(app *unstructured.Unstructured) { // as a webhook of Git does
+				app.SetAnnotations(map[string]string{"argocd.argoproj.io/refresh": "normal", v1alpha1.AnnotationInputs: app.GetAnnotations()[v1alpha1.AnnotationInputs]})
+			})
+			l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) {
+				w.Object["status"] = map[string]any{"phase": "Succeeded", "startedAt": epoch.Format(time.RFC3339), "finishedAt": epoch.Add(time.Hour).Format(time.RFC3339)}
+			})
+			l.mustReconcile()
+			l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonTargetsNotSettled)
+			l.later(time.Hour + test.settles)
+			if test.phase == v1alpha1.PhaseComplete {
+				l.spoil(argocd.ApplicationGVK, func(app *unstructured.Unstructured) {
+					unstructured.RemoveNestedField(app.Object, "metadata", "annotations", "argocd.argoproj.io/refresh")
+				})
+			}
+			l.mustReconcile()
+			if got := l.get().Status; got.Phase != test.phase {
+				t.Errorf("it is %s: %+v", got.Phase, got.Conditions)
+			}
+		})
+	}
+}
+
+// Argo CD that does not look at an Application is told of, in a minute.
+func TestApplicationThatNobodyLooksAt(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterHub)), nginx(), template())
+	l.mustReconcile()
+	l.spoil(argocd.ApplicationGVK, func(app *unstructured.Unstructured) { app.SetCreationTimestamp(metav1.NewTime(epoch)) })
+	if wait := l.pass(); wait != time.Minute {
+		t.Errorf("it is looked at after %s", wait)
+	}
+	l.later(time.Minute)
+	l.mustReconcile()
+	const want = "Argo CD has not looked at it: see whether its application controller runs, and looks at namespace argocd"
+	if said := l.get().Status.Targets[0].Message; !strings.Contains(said, want) {
+		t.Errorf("it says %q", said)
+	}
+	l.spoil(argocd.ApplicationGVK, func(app *unstructured.Unstructured) {
+		_ = unstructured.SetNestedField(app.Object, "OutOfSync", "status", "sync", "status")
+	})
+	l.mustReconcile()
+	if said := l.get().Status.Targets[0].Message; strings.Contains(said, "has not looked at it") {
+		t.Errorf("it says %q", said)
+	}
 }

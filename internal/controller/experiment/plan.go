@@ -793,7 +793,10 @@ const defaultClustersDeadline = time.Hour
 
 // late says whether a target has taken longer than it may, which is a verdict. The next that could is
 // looked at in time.
-func (f facts) late(p *Plan, last *conditions.Step) bool {
+func (f facts) late(p *Plan, last *conditions.Step) bool { return f.lateSince(p, last, time.Time{}) }
+
+// lateSince counts from some time on only what a target takes: what was so before, and did not matter, is nothing to fail by.
+func (f facts) lateSince(p *Plan, last *conditions.Step, from time.Time) bool {
 	deadline := ptr.Deref(f.experiment.Spec.ProgressDeadline, v1alpha1.ProgressDeadline{})
 	for _, t := range f.stuck(p.Targets) {
 		limit, what, field := time.Duration(0), "", ""
@@ -806,7 +809,11 @@ func (f facts) late(p *Plan, last *conditions.Step) bool {
 		if limit == 0 || t.Since == nil {
 			continue
 		}
-		left := t.Since.Add(limit).Sub(f.now)
+		since := t.Since.Time
+		if since.Before(from) {
+			since = from
+		}
+		left := since.Add(limit).Sub(f.now)
 		if left <= 0 {
 			p.Verdict = true
 			*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonProgressDeadlineExceeded,
@@ -927,8 +934,8 @@ func (f facts) judge(p *Plan, settling bool) conditions.Step {
 		if settling {
 			waits := conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTargetsNotSettled,
 				what+" succeeded; the verdict waits until all that it validated is up, and as the spec asks for")
-			if !f.frozen {
-				f.late(p, &waits) // it waits no longer than that may take
+			if !f.frozen && phase == w.Phase { // whoever gives the verdict by hand looks after it
+				f.lateSince(p, &waits, ptr.Deref(w.FinishedAt, metav1.Time{}).Time) // it waits no longer than that may take
 			}
 			return waits
 		}
@@ -949,7 +956,7 @@ func (f facts) judge(p *Plan, settling bool) conditions.Step {
 	if w.Message != "" { // why it does not run, for instance
 		running += ": " + w.Message
 	}
-	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, running+f.hint())
+	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, running+f.unseen(p)+f.hint())
 }
 
 // overran says that a Workflow has not ended by its deadline, which is for Argo Workflows to keep, nor in the minute after it; empty
@@ -964,11 +971,36 @@ func (f facts) overran(p *Plan) string {
 	if deadline == 0 || since.IsZero() || f.frozen {
 		return ""
 	}
-	if left := since.Add(deadline + lastLook).Sub(f.now); left > 0 {
+	may := deadline
+	if argoworkflows.Exiting(w) { // of which Argo Workflows keeps no deadline, and by which nothing of what was validated changes
+		may, late = 2*max(deadline, exitHandler), "has an exit handler that has not ended within "
+	}
+	if left := since.Add(may + lastLook).Sub(f.now); left > 0 {
 		p.lookIn(left)
 		return ""
 	}
-	return late + deadline.String()
+	return late + may.String()
+}
+
+// exitHandler is for how long the exit handler of a Workflow may go on beside its deadline, at least.
+const exitHandler = 5 * time.Minute
+
+// unseen says that Argo Workflows has not looked at a Workflow, which it does at once; empty where it has, or may yet.
+func (f facts) unseen(p *Plan) string {
+	w := f.seen.Workflow
+	created := w.GetCreationTimestamp()
+	if p.Workflow.Phase != "" || created.IsZero() {
+		return ""
+	}
+	if left := created.Add(time.Minute).Sub(f.now); left > 0 {
+		p.lookIn(left)
+		return ""
+	}
+	said := "; Argo Workflows has not looked at it: see whether its controller runs, and looks at namespace " + w.GetNamespace()
+	if f.options.WorkflowInstanceID == "" {
+		return said + "; one with an instanceID looks at no Workflow without it (--workflow-instance-id)"
+	}
+	return said + " with instanceID " + f.options.WorkflowInstanceID
 }
 
 // byHand is the verdict that a person has given where one may; empty without.

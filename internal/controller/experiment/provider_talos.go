@@ -38,7 +38,11 @@ func (talos) objects(n names, t v1alpha1.Target) []*unstructured.Unstructured {
 }
 
 func (talos) read(objects []*unstructured.Unstructured) clusterState {
-	return readBoth(objects, capi.ReadTalosControlPlane)
+	s := readBoth(objects, capi.ReadTalosControlPlane)
+	if s.Ready && s.Message == "" { // its API server can be used, and nothing may run on it
+		s.Message = capi.Workers(standing(objects))
+	}
+	return s
 }
 
 // readBoth asks a Cluster and what it is made by, which comes after it: a Cluster stays initialized when that has been replaced.

@@ -271,6 +271,36 @@ func TestTalosDeletedBySomebody(t *testing.T) {
 	}
 }
 
+// Machines that never come keep what is deployed from running: the target says so, while that is not healthy, and not any longer.
+func TestTalosWithoutWorkers(t *testing.T) {
+	l := onTalos(t)
+	l.settle(l.validating)
+	workers := func(status string) {
+		l.spoil(capi.ClusterGVK, func(cluster *unstructured.Unstructured) {
+			all, _, _ := unstructured.NestedSlice(cluster.Object, "status", "conditions")
+			all = slices.DeleteFunc(all, func(c any) bool { return c.(map[string]any)["type"] == "WorkersAvailable" })
+			all = append(all, map[string]any{"type": "WorkersAvailable", "status": status, "reason": "NotAvailable", "message": "MachineDeployment app: quota exceeded"})
+			_ = unstructured.SetNestedSlice(cluster.Object, all, "status", "conditions")
+		})
+	}
+	said := func() string {
+		l.mustReconcile()
+		return l.get().Status.Targets[0].Message
+	}
+	if workers("False"); strings.Contains(said(), "quota exceeded") {
+		t.Errorf("it is healthy, and says %q", said())
+	}
+	l.spoil(argocd.ApplicationGVK, func(app *unstructured.Unstructured) {
+		_ = unstructured.SetNestedField(app.Object, "Progressing", "status", "health", "status")
+	})
+	if !strings.HasSuffix(said(), "; its cluster says NotAvailable: MachineDeployment app: quota exceeded") {
+		t.Errorf("it says %q", said())
+	}
+	if workers("True"); strings.Contains(said(), "quota exceeded") {
+		t.Errorf("they are there, and it says %q", said())
+	}
+}
+
 // A kubeconfig that authors may write is trusted no further than their own.
 func TestTalosKubeconfig(t *testing.T) {
 	for namespace, authors := range map[string]bool{"": true, "lab": true, "clusters": false} {

@@ -436,6 +436,7 @@ func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus, inputs string) *
 		ServiceAccount: orDefault(f.experiment.Spec.Workflow.ServiceAccountName, f.options.WorkflowServiceAccount),
 		Parameters:     parameters,
 		Deadline:       ptr.Deref(deadline, metav1.Duration{}).Duration,
+		InstanceID:     f.options.WorkflowInstanceID,
 	}.Object()
 	annotations := map[string]string{v1alpha1.AnnotationInputs: inputs}
 	if run > 1 {

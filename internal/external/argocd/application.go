@@ -341,7 +341,7 @@ func verdict(app *unstructured.Unstructured, tolerated Tolerated) ApplicationSta
 	sync, _, _ := unstructured.NestedString(app.Object, "status", "sync", "status")
 	if errs := errorConditions(app); len(errs) > 0 {
 		first := slices.Min(slices.Collect(maps.Keys(errs)))
-		return ApplicationState{Health: Failed, Message: first + ": " + errs[first]}
+		return ApplicationState{Health: Failed, Message: first + ": " + errs[first], Outdated: !compared(app)}
 	}
 	if !compared(app) { // not looked at yet, or not since the sources changed
 		return ApplicationState{Outdated: true, Message: Skipped(app)}
@@ -552,6 +552,12 @@ func operationState(app *unstructured.Unstructured, field string) string {
 
 // skip is the annotation by which somebody keeps Argo CD from looking at an Application, and from letting it go.
 const skip = "argocd.argoproj.io/skip-reconcile"
+
+// Seen says whether Argo CD has ever looked at an Application.
+func Seen(app *unstructured.Unstructured) bool {
+	status, _ := app.Object["status"].(map[string]any)
+	return len(status) > 0
+}
 
 // Skipped says that Argo CD does not look at an Application, which tells nothing of that, and what to do about it; empty where it does.
 func Skipped(app *unstructured.Unstructured) string {

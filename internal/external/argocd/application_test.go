@@ -279,7 +279,7 @@ func TestReadApplication(t *testing.T) {
 		},
 		"error condition before anything else": {
 			"status:\n" + fmt.Sprintf(condition, "InvalidSpecError", "no such project"),
-			ApplicationState{Health: Failed, Message: "InvalidSpecError: no such project"},
+			ApplicationState{Health: Failed, Message: "InvalidSpecError: no such project", Outdated: true},
 		},
 		"the first of the error conditions": {
 			is("Healthy", "Synced", fmt.Sprintf(condition, "SyncError", "second")+"  - {type: DeletionError, message: first}\n"),

@@ -45,7 +45,12 @@ type Workflow struct {
 	// Deadline is when Argo Workflows ends it, from its start, in whole seconds; 0 is what the
 	// template says.
 	Deadline time.Duration
+	// InstanceID is that of the Argo Workflows that is to run it, where it has one: a label's value.
+	InstanceID string
 }
+
+// labelInstance is by what an Argo Workflows with an instanceID knows its Workflows.
+const labelInstance = "workflows.argoproj.io/controller-instanceid"
 
 // kept is for how long Argo Workflows keeps a Workflow that is over, in seconds, whatever its template says: a verdict that nobody has
 // read goes with it.
@@ -82,6 +87,9 @@ func (w Workflow) Object() *unstructured.Unstructured {
 	u.SetGroupVersionKind(WorkflowGVK)
 	u.SetNamespace(w.Namespace)
 	u.SetName(w.Name)
+	if w.InstanceID != "" {
+		u.SetLabels(map[string]string{labelInstance: w.InstanceID})
+	}
 	return u
 }
 
@@ -123,6 +131,13 @@ func (s State) Over() bool {
 	return s.Phase == PhaseSucceeded || s.Phase == PhaseFailed || s.Phase == PhaseError
 }
 
+// Exiting says whether all that a Workflow is for has ended, and only its exit handler goes on.
+func Exiting(workflow *unstructured.Unstructured) bool {
+	status, _ := workflow.Object["status"].(map[string]any)
+	node, _ := nodesOf(status, workflow.GetName())[workflow.GetName()].(map[string]any)
+	return node["phase"] == PhaseSucceeded || failed(node)
+}
+
 // Read reads a Workflow's state.
 func Read(workflow *unstructured.Unstructured) State {
 	var s State
@@ -143,7 +158,7 @@ func failedNode(workflow *unstructured.Unstructured) string {
 	status, _ := workflow.Object["status"].(map[string]any)
 	var first map[string]any
 	at := ""
-	nodes := blamed(nodesOf(status))
+	nodes := blamed(nodesOf(status, ""))
 	for _, id := range slices.Sorted(maps.Keys(nodes)) {
 		node := nodes[id].(map[string]any)
 		if finished, _ := node["finishedAt"].(string); first == nil || finished != "" && (at == "" || finished < at) {
@@ -161,21 +176,50 @@ func failedNode(workflow *unstructured.Unstructured) string {
 // repeats are the types of nodes that only repeat that a child failed.
 var repeats = []string{"Steps", "StepGroup", "DAG", "TaskGroup", "Retry"}
 
-// blamed are the nodes that failed by themselves, but for attempts that another attempt has made good.
+// forgives says whether a node has come to what it is for, whatever has become of those that it is made of: by another attempt, or because
+// they may fail (continueOn).
+func forgives(node map[string]any) bool {
+	kind, _ := node["type"].(string)
+	return node["phase"] == PhaseSucceeded && slices.Contains(repeats, kind)
+}
+
+// blamed are the nodes that failed by themselves, but for those that others have made good, or that may fail.
 func blamed(nodes map[string]any) map[string]any {
 	out, forgiven := map[string]any{}, map[string]bool{}
-	for _, v := range nodes {
-		if node, _ := v.(map[string]any); node["type"] == "Retry" && node["phase"] == PhaseSucceeded {
+	for id, v := range nodes {
+		switch node, _ := v.(map[string]any); {
+		case !forgives(node):
+		case node["type"] == "Retry":
 			forgive(nodes, node, forgiven)
+		case node["type"] == "StepGroup", node["type"] == "TaskGroup": // itself: what a step is followed by is a child of that
+			children, _ := node["children"].([]any)
+			for _, c := range children {
+				step, _ := c.(string)
+				forgiven[step] = true
+			}
+		default: // all that is within it
+			forgiven[id] = true
 		}
 	}
 	for id, v := range nodes {
 		node, _ := v.(map[string]any)
-		if kind, _ := node["type"].(string); failed(node) && !forgiven[id] && !slices.Contains(repeats, kind) {
+		if kind, _ := node["type"].(string); failed(node) && !forgiven[id] && !within(nodes, node, forgiven) && !slices.Contains(repeats, kind) {
 			out[id] = node
 		}
 	}
 	return out
+}
+
+// within says whether a node is a part of one that is forgiven.
+func within(nodes, node map[string]any, forgiven map[string]bool) bool {
+	for range nodes { // as deep as that at most
+		boundary, _ := node["boundaryID"].(string)
+		if boundary == "" || forgiven[boundary] {
+			return forgiven[boundary]
+		}
+		node, _ = nodes[boundary].(map[string]any)
+	}
+	return false
 }
 
 // forgive adds the children of a node that failed, and theirs.
@@ -197,8 +241,8 @@ const (
 )
 
 // nodesOf are the nodes of a status by their ids. Where they would not fit into an object they are JSON, gzip and base64,
-// of which those are returned that blamed looks at; those that Argo Workflows keeps in its database instead are not seen.
-func nodesOf(status map[string]any) map[string]any {
+// of which those are returned that blamed looks at, and the first one, which has the name of the Workflow; those that Argo Workflows keeps in its database instead are not seen.
+func nodesOf(status map[string]any, workflow string) map[string]any {
 	nodes, _ := status["nodes"].(map[string]any)
 	compressed, _ := status["compressedNodes"].(string)
 	if len(nodes) > 0 || compressed == "" {
@@ -225,15 +269,17 @@ func nodesOf(status map[string]any) map[string]any {
 			DisplayName string `json:"displayName"`
 			Message     string `json:"message"`
 			FinishedAt  string `json:"finishedAt"`
+			BoundaryID  string `json:"boundaryID"`
 			Children    []any  `json:"children"`
 		}
 		if err := decoder.Decode(&node); err != nil {
 			return nodes
 		}
 		kept := map[string]any{
-			"type": node.Type, "phase": node.Phase, "displayName": node.DisplayName, "message": node.Message, "finishedAt": node.FinishedAt, "children": node.Children,
+			"type": node.Type, "phase": node.Phase, "displayName": node.DisplayName, "message": node.Message, "finishedAt": node.FinishedAt, "boundaryID": node.BoundaryID,
+			"children": node.Children,
 		}
-		if name, _ := id.(string); failed(kept) || node.Type == "Retry" && node.Phase == PhaseSucceeded {
+		if name, _ := id.(string); failed(kept) || forgives(kept) || name == workflow {
 			nodes[name] = kept
 		}
 	}
@@ -241,7 +287,7 @@ func nodesOf(status map[string]any) map[string]any {
 }
 
 // Strip is the cache's transform for Workflows: of their nodes, which can be a megabyte,
-// only those that failed are ever read, and only when the Workflow has.
+// only those that failed are ever read, and only when the Workflow has, and before that whether all but an exit handler has ended.
 func Strip(o any) (any, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -253,7 +299,10 @@ func Strip(o any) (any, error) {
 		delete(status, "storedWorkflowTemplateSpec")
 		var nodes map[string]any
 		if failed(status) {
-			nodes = blamed(nodesOf(status))
+			nodes = blamed(nodesOf(status, ""))
+		} else if Exiting(u) {
+			node := nodesOf(status, u.GetName())[u.GetName()].(map[string]any)
+			nodes = map[string]any{u.GetName(): map[string]any{"phase": node["phase"]}}
 		}
 		delete(status, "compressedNodes")
 		delete(status, "nodes")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/base64"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +71,7 @@ func TestPathsThatReadReadsAndStripDrops(t *testing.T) {
 		"status.nodes.*.message":            "string",
 		"status.nodes.*.finishedAt":         "string",
 		"status.nodes.*.children":           "array",
+		"status.nodes.*.boundaryID":         "string",
 		"status.compressedNodes":            "string",
 		"status.storedTemplates":            "object",
 		"status.storedWorkflowTemplateSpec": "object",
@@ -146,6 +148,24 @@ status:
     w-6: {id: w-6, name: asked, displayName: asked, type: HTTP, phase: Error, message: "503", finishedAt: "2026-03-01T12:00:03Z"}
 `
 
+// A step that may fail (continueOn) did not bring the Workflow down, nor did what is within it, or within a DAG that has come to its end all
+// the same.
+const forgiving = `
+status:
+  phase: Failed
+  nodes:
+    w: {id: w, name: w, displayName: w, type: Steps, phase: Failed, children: [w-g0]}
+    w-g0: {id: w-g0, name: "[0]", displayName: "[0]", type: StepGroup, phase: Succeeded, boundaryID: w, children: [w-1, w-2, w-d]}
+    w-1: {id: w-1, name: may, displayName: may, type: Pod, phase: Failed, message: exit code 1, boundaryID: w, finishedAt: "2026-03-01T12:00:01Z"}
+    w-2: {id: w-2, name: whole, displayName: whole, type: Steps, phase: Failed, boundaryID: w, children: [w-g2]}
+    w-g2: {id: w-g2, name: "[0]", displayName: "[0]", type: StepGroup, phase: Failed, boundaryID: w-2, children: [w-3]}
+    w-3: {id: w-3, name: inner, displayName: inner, type: Pod, phase: Failed, message: exit code 2, boundaryID: w-2, finishedAt: "2026-03-01T12:00:02Z", children: [w-g1]}
+    w-d: {id: w-d, name: graph, displayName: graph, type: DAG, phase: Succeeded, boundaryID: w, children: [w-4]}
+    w-4: {id: w-4, name: task, displayName: task, type: Pod, phase: Error, message: evicted, boundaryID: w-d, finishedAt: "2026-03-01T12:00:03Z"}
+    w-g1: {id: w-g1, name: "[1]", displayName: "[1]", type: StepGroup, phase: Failed, boundaryID: w, children: [w-5]}
+    w-5: {id: w-5, name: must, displayName: must, type: Pod, phase: Failed, message: exit code 5, boundaryID: w, finishedAt: "2026-03-01T12:00:05Z"}
+`
+
 // compressed is the status of a Workflow whose nodes would not fit into it.
 func compressed(t *testing.T, nodes string) string {
 	t.Helper()
@@ -191,6 +211,9 @@ func TestRead(t *testing.T) {
 		"error without nodes":    {invalid, State{Phase: PhaseError, Message: "template not found", StartedAt: start, FinishedAt: start.Add(time.Second)}, true},
 		"the first that failed":  {inTurn, State{Phase: PhaseFailed, Message: "child 'w-9' failed; node early: exit code 1"}, true},
 		"failed once, and again": {retried, State{Phase: PhaseFailed, Message: "node asked: 503"}, true},
+		"what may fail":          {forgiving, State{Phase: PhaseFailed, Message: "node must: exit code 5"}, true},
+		"may fail, of many": {compressed(t, `{"w-g0": {"type": "StepGroup", "phase": "Succeeded", "children": ["w-1"]}, "w-1": {"type": "Pod", "displayName": "may", "phase": "Failed", "finishedAt": "1"},
+			"w-2": {"type": "Pod", "displayName": "must", "phase": "Failed", "message": "exit code 1", "finishedAt": "2"}}`), State{Phase: PhaseFailed, Message: "node must: exit code 1"}, true},
 		"failed, and many nodes": {compressed(t, `{"w-1": {"type": "Pod", "displayName": "check", "phase": "Failed", "message": "exit code 1", "children": []}, "w-2": {"type": "Pod", "phase": "Succeeded"}}`), State{Phase: PhaseFailed, Message: "node check: exit code 1"}, true},
 		"failed, and cut short":  {compressed(t, `{"w-1": {"type": "Pod", "displayName": "check", "phase": "Failed", "message": "exit code 1"}, "w-2": {"type": 7}}`), State{Phase: PhaseFailed, Message: "node check: exit code 1"}, true},
 		"nodes that are a list":  {compressed(t, `[]`), State{Phase: PhaseFailed}, true},
@@ -215,6 +238,32 @@ func TestRead(t *testing.T) {
 				t.Errorf("state once stripped (-before +after):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Only the exit handler goes on when the first node has ended, which has the name of the Workflow.
+func TestExiting(t *testing.T) {
+	const first = `"w": {"type": "Steps", "phase": "%s"}`
+	for status, want := range map[string]bool{
+		"": false, running: false, strings.Replace(running, "type: Steps, phase: Running", "type: Steps, phase: Succeeded", 1): true,
+		strings.Replace(running, "type: Steps, phase: Running", "type: Steps, phase: Error", 1):                       true,
+		strings.Replace(compressed(t, "{"+fmt.Sprintf(first, "Succeeded")+"}"), "phase: Failed", "phase: Running", 1): true,
+		strings.Replace(compressed(t, "{"+fmt.Sprintf(first, "Running")+"}"), "phase: Failed", "phase: Running", 1):   false,
+	} {
+		u := sample(t, status)
+		got := Exiting(u)
+		if _, err := Strip(u); err != nil || got != want || Exiting(u) != want {
+			t.Errorf("%s: %t, and stripped %t, %v", status, got, Exiting(u), err)
+		}
+	}
+}
+
+// An Argo Workflows with an instanceID looks at no other Workflows.
+func TestInstanceID(t *testing.T) {
+	for id, want := range map[string]string{"": "", "labs": "labs"} {
+		if got := (Workflow{Name: "w", InstanceID: id}).Object().GetLabels()["workflows.argoproj.io/controller-instanceid"]; got != want {
+			t.Errorf("%q: the label is %q", id, got)
+		}
 	}
 }
 

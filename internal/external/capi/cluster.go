@@ -96,6 +96,14 @@ func ReadCluster(cluster *unstructured.Unstructured) ClusterState {
 	return s
 }
 
+// Workers is why the machines of a Cluster that are to work are not all there, as "Reason: message"; empty where they are, or it does not say.
+func Workers(cluster *unstructured.Unstructured) string {
+	if c := conditions.Of(cluster, "WorkersAvailable"); c["status"] == "False" {
+		return conditions.Said(c)
+	}
+	return ""
+}
+
 // waiting are the conditions that tell what a Cluster waits for, the first cause first: those of
 // v1beta2, then those of v1beta1.
 var waiting = []string{"InfrastructureReady", "ControlPlaneInitialized", "ControlPlaneAvailable", "ControlPlaneReady", "Ready"}
