@@ -351,7 +351,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "due-late", RootCause: "what is due happens a moment later",
-		Edits:     edit1(plan, "	left := t.Since.Add(limit).Sub(f.now)\n", "	left := t.Since.Add(limit + time.Second).Sub(f.now)\n"),
+		Edits:     edit1(plan, "	left := since.Add(limit).Sub(f.now)\n", "	left := since.Add(limit + time.Second).Sub(f.now)\n"),
 		Workloads: []string{"late-deploying"},
 	},
 	{
