@@ -32,11 +32,11 @@ var harmless = []string{
 	// What is in files and variables that are their own, beside Secrets and tokens, and how these are called there. Where paths are made of
 	// variables they are compared.
 	"env[].name", "env[].value", "env[].valueFrom.configMapKeyRef", "env[].valueFrom.fieldRef", "env[].valueFrom.fileKeyRef", "env[].valueFrom.resourceFieldRef",
-	"env[].valueFrom.secretKeyRef.key", "env[].valueFrom.secretKeyRef.optional", "envFrom[].configMapRef", "envFrom[].prefix", "envFrom[].secretRef.optional",
+	"env[].valueFrom.secretKeyRef.optional", "envFrom[].configMapRef", "envFrom[].prefix", "envFrom[].secretRef.optional",
 	"volumeMounts[].mountPath", "volumes[].configMap", "volumes[].downwardAPI", "volumes[].emptyDir", "volumes[].image",
 	"volumes[].projected.defaultMode", "volumes[].projected.defaultUser", "volumes[].projected.sources[].configMap", "volumes[].projected.sources[].downwardAPI",
-	"volumes[].projected.sources[].secret.items", "volumes[].projected.sources[].secret.optional",
-	"volumes[].secret.defaultMode", "volumes[].secret.defaultUser", "volumes[].secret.items", "volumes[].secret.optional",
+	"volumes[].projected.sources[].secret.items[].mode", "volumes[].projected.sources[].secret.items[].path", "volumes[].projected.sources[].secret.items[].user", "volumes[].projected.sources[].secret.optional",
+	"volumes[].secret.defaultMode", "volumes[].secret.defaultUser", "volumes[].secret.items[].mode", "volumes[].secret.items[].path", "volumes[].secret.items[].user", "volumes[].secret.optional",
 	"volumes[].projected.sources[].serviceAccountToken.path", "volumes[].projected.sources[].serviceAccountToken.user",
 	"volumes[].projected.sources[].clusterTrustBundle.labelSelector", "volumes[].projected.sources[].clusterTrustBundle.optional",
 	"volumes[].projected.sources[].clusterTrustBundle.path", "volumes[].projected.sources[].clusterTrustBundle.user",
@@ -54,7 +54,10 @@ var special = map[string]struct {
 	beside string
 	values []any
 }{
-	"ports[].hostIP": {beside: `{CONTAINERS: [{name: n, ports: [{hostPort: 80}]}]}`},
+	"env[].valueFrom.secretKeyRef.key":                                    {beside: `{CONTAINERS: [{name: n, env: [{name: A, valueFrom: {secretKeyRef: {name: s}}}]}]}`},
+	"volumes[].secret.items[].key":                                        {beside: `{volumes: [{name: n, secret: {secretName: s}}]}`},
+	"volumes[].projected.sources[].secret.items[].key":                    {beside: `{volumes: [{name: n, projected: {sources: [{secret: {name: s}}]}}]}`},
+	"ports[].hostIP":                                                      {beside: `{CONTAINERS: [{name: n, ports: [{hostPort: 80}]}]}`},
 	"resourceClaims[].resourceClaimTemplateName":                          {beside: `{CONTAINERS: [{name: n, resources: {claims: [{name: n}]}}], resourceClaims: [{name: n}]}`},
 	"resources.claims[].name":                                             {`{CONTAINERS: [{name: n}], resourceClaims: [{name: n, resourceClaimName: gpu}]}`, []any{"n"}},
 	"securityContext.capabilities.drop":                                   {values: []any{[]any{"ALL"}}},

@@ -529,6 +529,22 @@ func or(value any) any {
 
 func (p privileges) secret(name any) { p.add("Secret %v", or(name)) }
 
+// keyIn is what separates a Secret from one of its keys.
+const keyIn = ", key "
+
+// keyOf is one key of a Secret; keysOf are those that a volume names, or the whole Secret.
+func (p privileges) keyOf(name, key any) { p.add("Secret %v%s%v", or(name), keyIn, or(key)) }
+
+func (p privileges) keysOf(name, items any) {
+	named := objects(items)
+	if len(named) == 0 {
+		p.secret(name)
+	}
+	for _, item := range named {
+		p.keyOf(name, item["key"])
+	}
+}
+
 // What there is of a volume that others have, too: all of it, or a path.
 const (
 	allOf, pathIn  = ", all of it", ", path "
@@ -537,8 +553,11 @@ const (
 	withoutOptions = ", without "
 )
 
-// wholeOf is the privilege of all of a volume, where one is of a path in it; empty where it is not.
+// wholeOf is the privilege of all of a volume, or Secret, where one is of a path, or key, in it; empty where it is not.
 func wholeOf(privilege string) string {
+	if secret, _, is := strings.Cut(privilege, keyIn); is {
+		return secret
+	}
 	volume, _, is := strings.Cut(privilege, pathIn)
 	if !is {
 		return ""
@@ -608,7 +627,7 @@ func (p privileges) volume(v map[string]any, mounts []mount) {
 		p.shared("hostPath "+unlisted.Replace(fmt.Sprint(of)), mounts, false)
 	}
 	if name := at("secret", "secretName"); name != nil {
-		p.secret(name)
+		p.keysOf(name, at("secret", "items"))
 	}
 	if claim := at("persistentVolumeClaim", "claimName"); claim != nil {
 		p.shared(fmt.Sprintf("PersistentVolumeClaim %v", claim), mounts, at("persistentVolumeClaim", "readOnly") == true)
@@ -637,8 +656,8 @@ func (p privileges) volume(v map[string]any, mounts []mount) {
 
 // projected is what a source of a projected volume gives access to.
 func (p privileges) projected(source map[string]any) {
-	if name, ok, _ := unstructured.NestedString(source, "secret", "name"); ok {
-		p.secret(name)
+	if of, ok := source["secret"].(map[string]any); ok && of["name"] != nil {
+		p.keysOf(of["name"], of["items"])
 	}
 	if token, ok := source["serviceAccountToken"].(map[string]any); ok {
 		p.add("a token for audience %q", or(token["audience"]))
@@ -787,8 +806,8 @@ func (p privileges) container(claims map[string][]map[string]any, c map[string]a
 		}
 	}
 	for _, variable := range objects(c["env"]) {
-		if name, ok, _ := unstructured.NestedString(variable, "valueFrom", "secretKeyRef", "name"); ok {
-			p.secret(name)
+		if ref, ok, _ := unstructured.NestedMap(variable, "valueFrom", "secretKeyRef"); ok && ref["name"] != nil {
+			p.keyOf(ref["name"], ref["key"])
 		}
 	}
 	for _, from := range objects(c["envFrom"]) {

@@ -1392,7 +1392,7 @@ func TestMorePrivileged(t *testing.T) {
 		`{template: {metadata: {labels: {azure.workload.identity/use: "true"}}}}`:                                                                     "label azure.workload.identity/use",
 		`{template: {spec: {automountServiceAccountToken: true}}}`:                                                                                    "the token of ServiceAccount web",
 		`{template: {spec: {runtimeClassName: bare}}}`:                                                                                                `the runtime of class "bare"`,
-		one(`env: [{name: P, valueFrom: {secretKeyRef: {name: db, key: p}}}]`):                                                                        "Secret db",
+		one(`env: [{name: P, valueFrom: {secretKeyRef: {name: db, key: p}}}]`):                                                                        "Secret db, key p",
 		one(`envFrom: [{secretRef: {name: db}}]`):                                                                                                     "Secret db",
 		one(`ports: [{containerPort: 80, hostPort: 80}]`):                                                                                             "port 80 of the node",
 	} {
@@ -1455,6 +1455,51 @@ func TestPrivilegesOfOthers(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// Who uses one key of a Secret may not have its others.
+func TestKeysOfSecrets(t *testing.T) {
+	key := func(name string) string {
+		return `env: [{name: K, valueFrom: {secretKeyRef: {name: db, key: ` + name + `}}}]`
+	}
+	pod := func(container, volume string) string {
+		volumes := ""
+		if volume != "" {
+			volumes = `, volumes: [{name: v, ` + volume + `}]`
+		}
+		return `{containers: [{name: web, image: "web:1", ` + container + `}]` + volumes + `}`
+	}
+	const (
+		all      = `envFrom: [{secretRef: {name: db}}]`
+		volume   = `secret: {secretName: db}`
+		oneIn    = `secret: {secretName: db, items: [{key: user, path: elsewhere}]}`
+		twoIn    = `secret: {secretName: db, items: [{key: user, path: a}, {key: password, path: b}]}`
+		oneOf    = `projected: {sources: [{secret: {name: db, items: [{key: user, path: u}]}}]}`
+		allOf    = `projected: {sources: [{secret: {name: db}}]}`
+		password = "Secret db, key password"
+	)
+	for name, test := range map[string]struct{ source, twin, says string }{
+		"the same key":            {pod(key("user"), ""), pod(key("user"), ""), ""},
+		"the same by a volume":    {pod(key("user"), ""), pod("stdin: true", oneIn), ""},
+		"the same, projected":     {pod("stdin: true", oneIn), pod("stdin: true", oneOf), ""},
+		"another key":             {pod(key("user"), ""), pod(key("password"), ""), password},
+		"another by a volume":     {pod("stdin: true", oneIn), pod("stdin: true", twoIn), password},
+		"another, not projected":  {pod("stdin: true", oneOf), pod(key("password"), ""), password},
+		"all by variables":        {pod(key("user"), ""), pod(all, ""), "Secret db"},
+		"all by a volume":         {pod(key("user"), oneIn), pod("stdin: true", volume), "Secret db"},
+		"all, projected":          {pod("stdin: true", oneOf), pod("stdin: true", allOf), "Secret db"},
+		"one of all":              {pod(all, ""), pod(key("password"), ""), ""},
+		"one of all in a volume":  {pod("stdin: true", volume), pod(key("password"), ""), ""},
+		"one of all projected":    {pod("stdin: true", allOf), pod("stdin: true", twoIn), ""},
+		"one of another of a key": {pod(strings.Replace(all, "db", "db2", 1), ""), pod(key("user"), ""), "Secret db, key user"},
+	} {
+		from := source(t, plain)
+		_ = unstructured.SetNestedMap(from.Object, object(t, test.source), "spec", "template", "spec")
+		_, err := Build(from, wanted(t, `{template: {spec: `+test.twin+`}}`))
+		if test.says == "" && err != nil || test.says != "" && (err == nil || !strings.Contains(err.Error(), test.says)) {
+			t.Errorf("%s: it says %v", name, err)
+		}
 	}
 }
 
