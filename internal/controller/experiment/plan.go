@@ -973,7 +973,7 @@ func (f facts) overran(p *Plan) string {
 	}
 	may := deadline
 	if argoworkflows.Exiting(w) { // of which Argo Workflows keeps no deadline, and by which nothing of what was validated changes
-		may, late = 2*max(deadline, exitHandler), "has an exit handler that has not ended within "
+		may, late = deadline+max(deadline, exitHandler), "has an exit handler that has not ended within "
 	}
 	if left := since.Add(may + lastLook).Sub(f.now); left > 0 {
 		p.lookIn(left)

@@ -1129,3 +1129,27 @@ func TestWarnedOfMany(t *testing.T) {
 		}
 	}
 }
+
+// What is dangerous no more is not told of, also where it was one of those that had no room in the message.
+func TestWarnedAnewOfMany(t *testing.T) {
+	of := func(n int, more ...twin.Warning) *v1alpha1.ExperimentDeployment {
+		all := slices.Clone(more)
+		for i := range n {
+			all = append(all, twin.Warning{Reason: twin.WarnSharedVolume, Message: fmt.Sprintf("%02d %s", i, strings.Repeat("x", 97))})
+		}
+		owner := &v1alpha1.ExperimentDeployment{}
+		conditions.Set(&owner.Status.Conditions, warned(all), 1, time.Unix(0, 0))
+		return owner
+	}
+	another := twin.Warning{Reason: twin.WarnSharedVolume, Message: "another"}
+	for name, test := range map[string]struct {
+		before, after *v1alpha1.ExperimentDeployment
+		told          bool
+	}{
+		"one less": {of(30), of(29), false}, "the same": {of(30), of(30), false}, "another": {of(30), of(30, another), true}, "none": {of(1), of(0), false}, "the first": {of(0), of(1), false},
+	} {
+		if got := warnedAnew(test.before, test.after) != nil; got != test.told {
+			t.Errorf("%s: it is told of: %t", name, got)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package experimentdeployment
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -234,8 +235,11 @@ func warnedAnew(before, after *v1alpha1.ExperimentDeployment) *metav1.Condition 
 		return nil
 	}
 	had := strings.Split(was.Message, warningsApart)
-	if !slices.ContainsFunc(strings.Split(is.Message, warningsApart), func(w string) bool { return !slices.Contains(had, w) }) {
-		return nil
+	for _, w := range strings.Split(is.Message, warningsApart) {
+		var n int
+		if _, err := fmt.Sscanf(warningsApart+w, warningsEnd, &n); err != nil && !slices.Contains(had, w) { // but for how many more there are
+			return is
+		}
 	}
-	return is
+	return nil
 }

@@ -249,7 +249,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*Reconciler, client.
 		WithIndex(&v1alpha1.ScheduleException{}, indexPlan, func(e client.Object) []string { return []string{e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name} }).
 		WithIndex(kube.Empty(jobGVK), indexOwner, func(job client.Object) []string { return []string{job.GetAnnotations()[v1alpha1.AnnotationOwner]} }).Build()
 	return &Reconciler{
-		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(9), lonely: lru.New(9), shards: lru.New(99), made: lru.New(99), permitted: lru.New(99), prepared: lru.New(9), doubted: lru.New(9), renewed: lru.New(9), paced: lru.New(9), recorded: lru.New(9), tried: lru.New(9), tight: lru.New(9), rooms: newRooms(0),
+		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(9), strayed: lru.New(9), lonely: lru.New(9), shards: lru.New(99), made: lru.New(99), permitted: lru.New(99), prepared: lru.New(9), doubted: lru.New(9), renewed: lru.New(9), paced: lru.New(9), recorded: lru.New(9), tried: lru.New(9), tight: lru.New(9), rooms: newRooms(0),
 		Options: Options{Namespace: "system", Image: "runner", PullSecrets: []string{"mirror"}, Executors: registry, MaxConcurrentReconciles: 4, LedgerInStatus: DefaultLedgerInStatus, Clock: clocktesting.NewFakePassiveClock(noon)},
 	}, c
 }

@@ -97,6 +97,7 @@ type Reconciler struct {
 	Options Options
 
 	revisions *lru.Cache // *resolved by revisionOf
+	strayed   *lru.Cache // time.Time by UID: when it was said that the restore points of a plan are elsewhere
 	lonely    *lru.Cache // UIDs of plans that none of their names has left anything to
 	told      *kube.Told
 	shards    *lru.Cache  // *shard by the name of a ControllerRevision
@@ -148,6 +149,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 	}
 	if err := kube.EnsureFinalizer(ctx, r.Client, owner, v1alpha1.Finalizer); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if at := r.elsewhere(owner); at != "" {
+		return r.leaveAlone(ctx, owner, at)
 	}
 	s, written := &scope{Reconciler: r, owner: owner, now: r.Options.Clock.Now()}, false
 	defer func() { s.leaveRoom(written, err) }()
@@ -317,7 +321,7 @@ func CacheByObject(o Options) map[client.Object]cache.ByObject {
 func fresh(c, live client.Client, o Options) *Reconciler {
 	return &Reconciler{
 		Client: c, Live: live, Recorder: kube.Silence, Options: o, told: kube.NewTold(), slots: kube.NewSlots(waiting*o.MaxConcurrentReconciles, long),
-		revisions: lru.New(1024), lonely: lru.New(8192), shards: lru.New(512), made: lru.New(maxMade), permitted: lru.New(maxMade), prepared: lru.New(8192), doubted: lru.New(8192), renewed: lru.New(maxMade),
+		revisions: lru.New(1024), strayed: lru.New(8192), lonely: lru.New(8192), shards: lru.New(512), made: lru.New(maxMade), permitted: lru.New(maxMade), prepared: lru.New(8192), doubted: lru.New(8192), renewed: lru.New(maxMade),
 		paced: lru.New(8192), recorded: lru.New(maxMade), tried: lru.New(maxMade), rooms: newRooms(o.Runners), tight: lru.New(8192),
 	}
 }

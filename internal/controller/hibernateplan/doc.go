@@ -149,7 +149,8 @@
 //     minute whether somebody has put it back. The plan can be deleted with Leave, and what sleeps wakes by the next
 //     one.
 //   - A cycle was begun by a manager that keeps restore points in another namespace, because it was started with another
-//     --hibernation-namespace, or because there are two: nothing is done, and nothing cleared away (NamespacesChanged).
+//     --hibernation-namespace, or because there are two: nothing is done, and nothing cleared away (NamespacesChanged;
+//     where the ledger has left the status, LedgerLost), until the deadline of a deletion.
 //   - A workload comes back from a backup as it was put to sleep, with another UID: managedFields tell (cluster.CameBack),
 //     and it wakes by the restore point. Where there is none of it, it is not taken for one that is asleep by day: the
 //     target fails, and says so. A copy that was written anew is another one, and left as it is.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -54,10 +53,6 @@ func (s *scope) load(ctx context.Context) error {
 	ledger := s.owner.Status.Ledger
 	if ledger == nil || len(ledger.Shards) == 0 {
 		s.loaded = true
-		if at := s.elsewhere(); at != "" {
-			s.seen.Lost = &problem{reason: v1alpha1.ReasonNamespacesChanged, message: fmt.Sprintf("Its cycle was begun with restore points and Jobs in namespace %s, and this manager keeps them in %s; "+
-				"give the manager its former --hibernation-namespace until the targets are awake, or stop the one of two managers that is not to look at it", at, s.Options.Namespace)}
-		}
 		return nil
 	}
 	if _, ours := s.paced.Get(s.owner.UID); !ours { // whoever has written it may have ended before they were deleted
@@ -73,7 +68,7 @@ func (s *scope) load(ctx context.Context) error {
 			if err := kube.Current(ctx, s.Live, planGVK, s.owner); err != nil {
 				return err // another one has taken its place
 			}
-			s.seen.Lost = &problem{reason: v1alpha1.ReasonLedgerLost, message: fmt.Sprintf("ControllerRevision %s/%s, a part of the ledger, is gone; put it back from a backup, or "+
+			s.seen.Lost = &problem{reason: v1alpha1.ReasonLedgerLost, message: fmt.Sprintf("ControllerRevision %s/%s, a part of the ledger, is gone; if the manager has another --hibernation-namespace than before, give it that again; else put it back from a backup, or "+
 				"delete the plan with deletionPolicy Leave and create it again, which wakes what sleeps by its restore points", s.Options.Namespace, name)}
 			return nil
 		}
@@ -81,18 +76,6 @@ func (s *scope) load(ctx context.Context) error {
 	}
 	s.owner.Status.Executions, s.loaded = all, true
 	return nil
-}
-
-// elsewhere is the namespace where the manager that has begun the cycle keeps restore points; empty if this one does there, too. By those in
-// its own it would take what sleeps for lost, and what another manager is at for what has failed.
-func (s *scope) elsewhere() string {
-	st := &s.owner.Status
-	for i := range st.Executions {
-		if at, _, is := strings.Cut(st.Executions[i].RestoreConfigMapRef, "/"); is && st.CurrentCycle != nil && at != s.Options.Namespace {
-			return at
-		}
-	}
-	return ""
 }
 
 // leaveLost clears away what is left of the attempts of a plan that goes without its ledger, when all its Jobs have ended.

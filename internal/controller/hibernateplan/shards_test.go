@@ -234,29 +234,6 @@ func TestShardLost(t *testing.T) {
 	}
 }
 
-// A manager that keeps restore points elsewhere than the one that has begun the cycle does nothing, whatever is wanted, and says where they
-// are.
-func TestRestorePointsElsewhere(t *testing.T) {
-	plan, n := attempting(v1alpha1.OperationShutdown, targetNames(2)...)
-	plan.ResourceVersion, plan.Finalizers = "1", []string{v1alpha1.Finalizer}
-	e := &plan.Status.Executions[0]
-	e.RestoreConfigMapRef = n.point(e.Target).String()
-	for _, override := range []v1alpha1.OverrideState{v1alpha1.OverrideAwake, v1alpha1.OverrideHibernated} {
-		plan.Spec.Override = &v1alpha1.Override{State: override}
-		r, c := newReconciler(t, plan)
-		r.Options.Namespace = "moved"
-		_, now := pass(t, r, plan)
-		scheduled := find(now.Status.Conditions, v1alpha1.ConditionScheduled)
-		if scheduled.Reason != v1alpha1.ReasonNamespacesChanged || !strings.Contains(scheduled.Message, "namespace system") || !equality.Semantic.DeepEqual(now.Status.Executions, plan.Status.Executions) {
-			t.Errorf("%+v\n%+v", scheduled, now.Status.Executions)
-		}
-		var jobs batchv1.JobList
-		if err := c.List(t.Context(), &jobs); err != nil || len(jobs.Items) > 0 {
-			t.Errorf("%d Jobs, %v", len(jobs.Items), err)
-		}
-	}
-}
-
 // A plan that leaves what sleeps goes without its ledger, too, when its Jobs have ended, and so does what they were granted.
 func TestShardLostAndLeft(t *testing.T) {
 	r, c, plan, _ := losing(t)

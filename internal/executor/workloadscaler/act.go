@@ -1,6 +1,7 @@
 package workloadscaler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,6 +52,9 @@ func (t *target) read(ctx context.Context, p part) (live, error) {
 		}
 		n, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas")
 		l.at, l.value = scale, n
+	}
+	if l.other && equal(encode(l.value), p.Value) { // what came back, and has been woken
+		l.other = !slices.Contains(by(p, l).names, cluster.Wakes)
 	}
 	return l, nil
 }
@@ -121,7 +125,7 @@ func merged(before, now *state, woken bool) []part {
 		switch {
 		case i < 0:
 			all = append(all, was)
-		case all[i].UID != was.UID:
+		case all[i].UID != was.UID && (!was.of().field.isAsleep(decode(all[i].Value)) || was.of().field.isAsleep(decode(was.Value))):
 		case !woken || was.of().field.isAsleep(decode(all[i].Value)) || slices.Contains(held(before), decode(all[i].Value)):
 			all[i] = was
 		}
@@ -151,12 +155,7 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 	if !now.there() {
 		return executor.Gone, nil
 	}
-	err = mustStay(before.of(), now.object, now.value) // before its autoscalers are touched
-	if f := before.of().field; err == nil && f.isAsleep(now.value) && f.isAsleep(decode(before.Value)) && cameBack(before.part, now.object) {
-		err = fmt.Errorf("it has come back from a backup as a plan had put it to sleep, and how it was is not known: give %s the value that it is to have by day, or, "+
-			"where that is %s, another one first", strings.Join(f.path, "."), said(now.value))
-	}
-	if err != nil {
+	if err := errors.Join(mustStay(before.of(), now.object, now.value), unknown(before.part, now)); err != nil { // before its autoscalers are touched
 		return nil, fmt.Errorf("putting %s to sleep: %w", before, err)
 	}
 	c := &sleeper{captured, before, captured.Fresh}
@@ -182,6 +181,16 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 	}
 	slept.Value = encode(value)
 	return encode(slept), nil
+}
+
+// unknown is an error where a part was captured as it has come back from a backup, asleep: nobody knows how it was, and it would stay so.
+func unknown(p part, now live) error {
+	f := p.of().field
+	if !f.isAsleep(now.value) || !f.isAsleep(decode(p.Value)) || !cameBack(p, now.object) {
+		return nil
+	}
+	return fmt.Errorf("it has come back from a backup as a plan had put it to sleep, and how it was is not known: give %s the value that it is to have by day, or, "+
+		"where that is %s, another one first", strings.Join(f.path, "."), said(now.value))
 }
 
 // sleeper is a workload that is put to sleep, and how it was.
@@ -214,7 +223,7 @@ func (t *target) sleep(ctx context.Context, s *sleeper, p *part) (value any, the
 			return err
 		}
 		if err := s.changed(p, value); err != nil || f.isAsleep(value) {
-			return err
+			return cmp.Or(err, unknown(*p, now))
 		}
 		if err := mustStay(p.of(), now.object, value); err != nil {
 			return err

@@ -10,10 +10,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/labkeeper/labkeeper/internal/dispatch"
 	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/executor/cluster"
 	"github.com/labkeeper/labkeeper/internal/executor/executortest"
 	"github.com/labkeeper/labkeeper/internal/restore"
 )
@@ -787,6 +789,47 @@ func TestBackFromABackup(t *testing.T) {
 			w.expect(test.held, "ScaledObject", "by-web", annotation...)
 		})
 	}
+	t.Run("its ScaledObject alone", func(t *testing.T) {
+		w := newWorld(t)
+		w.apply(deployment("web", 3) + scaledObject("by-web", "{name: web}", ""))
+		r := w.night("{}")
+		w.must(r.Shutdown(t.Context()))
+		executortest.Restore(t, w.in("ScaledObject"), "by-web")
+		w.must(r.Shutdown(t.Context()))
+		w.must(r.WakeUp(t.Context()))
+		if left := r.Left(); left != "" {
+			t.Errorf("left: %s", left)
+		}
+		w.expect("3", "Deployment", "web", specReplicas...)
+		w.expect("<nil>", "ScaledObject", "by-web", annotation...)
+	})
+	t.Run("nothing is kept of its ScaledObject", func(t *testing.T) {
+		w := newWorld(t)
+		w.apply(deployment("web", 3) + scaledObject("by-web", "{name: web}", ""))
+		w.must(w.night("{}").Shutdown(t.Context()))
+		executortest.Restore(t, w.in("ScaledObject"), "by-web")
+		w.patch("Deployment", "web", `{"spec": {"replicas": 2}}`)
+		err := w.night("{}").Shutdown(t.Context())
+		if err == nil || !strings.Contains(err.Error(), "ScaledObject "+w.namespace+"/by-web") || !strings.Contains(err.Error(), "has come back from a backup") {
+			t.Errorf("it says %v", err)
+		}
+		w.expect("2", "Deployment", "web", specReplicas...)
+	})
+	t.Run("woken, and not recorded", func(t *testing.T) {
+		w := newWorld(t)
+		w.apply(deployment("web", 3))
+		r := w.night("{}")
+		w.must(r.Shutdown(t.Context()))
+		executortest.Restore(t, w.in("Deployment"), "web")
+		w.calm()
+		if _, err := w.in("Deployment").Patch(t.Context(), "web", types.MergePatchType, []byte(`{"spec": {"replicas": 3}}`), metav1.PatchOptions{FieldManager: cluster.Wakes}); err != nil {
+			t.Fatal(err)
+		}
+		w.must(r.WakeUp(t.Context()))
+		if left := r.Left(); left != "" {
+			t.Errorf("left: %s", left)
+		}
+	})
 	t.Run("nothing is kept of it", func(t *testing.T) {
 		w := newWorld(t)
 		w.apply(deployment("web", 3) + deployment("never", 0))

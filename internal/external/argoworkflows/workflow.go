@@ -134,8 +134,17 @@ func (s State) Over() bool {
 // Exiting says whether all that a Workflow is for has ended, and only its exit handler goes on.
 func Exiting(workflow *unstructured.Unstructured) bool {
 	status, _ := workflow.Object["status"].(map[string]any)
-	node, _ := nodesOf(status, workflow.GetName())[workflow.GetName()].(map[string]any)
-	return node["phase"] == PhaseSucceeded || failed(node)
+	if status["phase"] != "Running" {
+		return false
+	}
+	var first map[string]any // which has the name of the Workflow, and so is before all others
+	eachNode(status, func(id string, node map[string]any) bool {
+		if id == workflow.GetName() {
+			first = node
+		}
+		return first == nil
+	})
+	return first["phase"] == PhaseSucceeded || failed(first)
 }
 
 // Read reads a Workflow's state.
@@ -158,7 +167,7 @@ func failedNode(workflow *unstructured.Unstructured) string {
 	status, _ := workflow.Object["status"].(map[string]any)
 	var first map[string]any
 	at := ""
-	nodes := blamed(nodesOf(status, ""))
+	nodes := blamed(nodesOf(status))
 	for _, id := range slices.Sorted(maps.Keys(nodes)) {
 		node := nodes[id].(map[string]any)
 		if finished, _ := node["finishedAt"].(string); first == nil || finished != "" && (at == "" || finished < at) {
@@ -176,8 +185,8 @@ func failedNode(workflow *unstructured.Unstructured) string {
 // repeats are the types of nodes that only repeat that a child failed.
 var repeats = []string{"Steps", "StepGroup", "DAG", "TaskGroup", "Retry"}
 
-// forgives says whether a node has come to what it is for, whatever has become of those that it is made of: by another attempt, or because
-// they may fail (continueOn).
+// forgives says whether a node has come to what it is for, whatever has become of those that it is made of: by another
+// attempt, or because they may fail (continueOn).
 func forgives(node map[string]any) bool {
 	kind, _ := node["type"].(string)
 	return node["phase"] == PhaseSucceeded && slices.Contains(repeats, kind)
@@ -192,10 +201,13 @@ func blamed(nodes map[string]any) map[string]any {
 		case node["type"] == "Retry":
 			forgive(nodes, node, forgiven)
 		case node["type"] == "StepGroup", node["type"] == "TaskGroup": // itself: what a step is followed by is a child of that
-			children, _ := node["children"].([]any)
-			for _, c := range children {
-				step, _ := c.(string)
+			for _, step := range childrenOf(node) {
 				forgiven[step] = true
+				if retry, _ := nodes[step].(map[string]any); retry["type"] == "Retry" { // and its attempts, which are beside it
+					for _, attempt := range childrenOf(retry) {
+						forgiven[attempt] = true
+					}
+				}
 			}
 		default: // all that is within it
 			forgiven[id] = true
@@ -222,11 +234,19 @@ func within(nodes, node map[string]any, forgiven map[string]bool) bool {
 	return false
 }
 
-// forgive adds the children of a node that failed, and theirs.
-func forgive(nodes, node map[string]any, forgiven map[string]bool) {
+// childrenOf are the ids of what a node is followed by.
+func childrenOf(node map[string]any) (ids []string) {
 	children, _ := node["children"].([]any)
 	for _, c := range children {
 		id, _ := c.(string)
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+// forgive adds the children of a node that failed, and theirs.
+func forgive(nodes, node map[string]any, forgiven map[string]bool) {
+	for _, id := range childrenOf(node) {
 		if child, _ := nodes[id].(map[string]any); failed(child) && !forgiven[id] {
 			forgiven[id] = true
 			forgive(nodes, child, forgiven)
@@ -240,28 +260,48 @@ const (
 	maxKept  = 1000
 )
 
-// nodesOf are the nodes of a status by their ids. Where they would not fit into an object they are JSON, gzip and base64,
-// of which those are returned that blamed looks at, and the first one, which has the name of the Workflow; those that Argo Workflows keeps in its database instead are not seen.
-func nodesOf(status map[string]any, workflow string) map[string]any {
+// nodesOf are the nodes of a status by their ids that blamed looks at; those that Argo Workflows keeps in its database instead are not
+// seen.
+func nodesOf(status map[string]any) map[string]any {
+	nodes, kept := map[string]any{}, 0
+	eachNode(status, func(id string, node map[string]any) bool {
+		if failed(node) {
+			kept++
+		}
+		if failed(node) || forgives(node) {
+			nodes[id] = node
+		}
+		return kept < maxKept
+	})
+	return nodes
+}
+
+// eachNode goes through the nodes of a status, until one is the last that is asked for. Where they would not fit into an object they are
+// JSON, gzip and base64, sorted by their ids.
+func eachNode(status map[string]any, each func(id string, node map[string]any) bool) {
 	nodes, _ := status["nodes"].(map[string]any)
 	compressed, _ := status["compressedNodes"].(string)
+	for _, id := range slices.Sorted(maps.Keys(nodes)) {
+		if node, _ := nodes[id].(map[string]any); !each(id, node) {
+			return
+		}
+	}
 	if len(nodes) > 0 || compressed == "" {
-		return nodes
+		return
 	}
 	unzipped, err := gzip.NewReader(base64.NewDecoder(base64.StdEncoding, strings.NewReader(compressed)))
 	if err != nil {
-		return nil
+		return
 	}
 	// One node at a time, because there can be tens of thousands.
 	decoder := json.NewDecoder(io.LimitReader(unzipped, maxNodes))
 	if begin, err := decoder.Token(); err != nil || begin != json.Delim('{') {
-		return nil
+		return
 	}
-	nodes = map[string]any{}
-	for decoder.More() && len(nodes) < maxKept {
+	for decoder.More() {
 		id, err := decoder.Token()
 		if err != nil {
-			return nodes
+			return
 		}
 		var node struct {
 			Type        string `json:"type"`
@@ -273,17 +313,16 @@ func nodesOf(status map[string]any, workflow string) map[string]any {
 			Children    []any  `json:"children"`
 		}
 		if err := decoder.Decode(&node); err != nil {
-			return nodes
+			return
 		}
-		kept := map[string]any{
+		name, _ := id.(string)
+		if !each(name, map[string]any{
 			"type": node.Type, "phase": node.Phase, "displayName": node.DisplayName, "message": node.Message, "finishedAt": node.FinishedAt, "boundaryID": node.BoundaryID,
 			"children": node.Children,
-		}
-		if name, _ := id.(string); failed(kept) || forgives(kept) || name == workflow {
-			nodes[name] = kept
+		}) {
+			return
 		}
 	}
-	return nodes
 }
 
 // Strip is the cache's transform for Workflows: of their nodes, which can be a megabyte,
@@ -299,10 +338,9 @@ func Strip(o any) (any, error) {
 		delete(status, "storedWorkflowTemplateSpec")
 		var nodes map[string]any
 		if failed(status) {
-			nodes = blamed(nodesOf(status, ""))
+			nodes = blamed(nodesOf(status))
 		} else if Exiting(u) {
-			node := nodesOf(status, u.GetName())[u.GetName()].(map[string]any)
-			nodes = map[string]any{u.GetName(): map[string]any{"phase": node["phase"]}}
+			nodes = map[string]any{u.GetName(): map[string]any{"phase": PhaseSucceeded}} // or failed: nobody asks before the exit handler has ended
 		}
 		delete(status, "compressedNodes")
 		delete(status, "nodes")

@@ -155,7 +155,9 @@ status:
   phase: Failed
   nodes:
     w: {id: w, name: w, displayName: w, type: Steps, phase: Failed, children: [w-g0]}
-    w-g0: {id: w-g0, name: "[0]", displayName: "[0]", type: StepGroup, phase: Succeeded, boundaryID: w, children: [w-1, w-2, w-d]}
+    w-g0: {id: w-g0, name: "[0]", displayName: "[0]", type: StepGroup, phase: Succeeded, boundaryID: w, children: [w-1, w-2, w-d, w-r]}
+    w-r: {id: w-r, name: again, displayName: again, type: Retry, phase: Failed, boundaryID: w, children: [w-r0]}
+    w-r0: {id: w-r0, name: again(0), displayName: again(0), type: Pod, phase: Failed, message: exit code 9, boundaryID: w, finishedAt: "2026-03-01T12:00:01Z", children: [w-g1]}
     w-1: {id: w-1, name: may, displayName: may, type: Pod, phase: Failed, message: exit code 1, boundaryID: w, finishedAt: "2026-03-01T12:00:01Z"}
     w-2: {id: w-2, name: whole, displayName: whole, type: Steps, phase: Failed, boundaryID: w, children: [w-g2]}
     w-g2: {id: w-g2, name: "[0]", displayName: "[0]", type: StepGroup, phase: Failed, boundaryID: w-2, children: [w-3]}
