@@ -907,10 +907,11 @@ var lifetimes = []faults.Workload{
 		Done: gone,
 	},
 	{
+		// Argo CD looks at it, and brings it to no end.
 		Name:    "late-deploying",
 		Objects: objects(impatient),
 		Holds:   []string{applicationHealthy},
-		Steps:   steps(step(deploying, due(30*time.Minute))),
+		Steps:   steps(step(deploying, editChild("Application", `[{"op": "add", "path": "/status", "value": {"sync": {"status": "OutOfSync"}}}]`), due(30*time.Minute))),
 		Done:    reached(v1alpha1.PhaseFailed),
 	},
 	{
