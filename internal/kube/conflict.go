@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -93,6 +94,11 @@ func Reason(err error) string {
 		}
 	}
 	return ReasonReconcileError
+}
+
+// OfError says whether a reason is one that errors have (Reason).
+func OfError(reason string) bool {
+	return slices.Contains([]string{ReasonNameTaken, ReasonContended, ReasonForbidden, ReasonRejected, ReasonReconcileError}, reason)
 }
 
 // Message is an error as a condition says it; of several, all, in their order.

@@ -313,15 +313,7 @@ func componentOf(app *unstructured.Unstructured) string {
 
 // unseenPart adds that Argo CD has not looked at an Application, which it does at once, in a minute.
 func (f facts) unseenPart(p *Plan, part *part) {
-	if part.app == nil || going(part.app) || part.state.Message != "" || argocd.Seen(part.app) {
-		return
-	}
-	created := part.app.GetCreationTimestamp()
-	if created.IsZero() {
-		return
-	}
-	if left := created.Add(time.Minute).Sub(f.now); left > 0 {
-		p.lookIn(left)
+	if part.app == nil || going(part.app) || part.state.Message != "" || argocd.Seen(part.app) || !f.old(p, part.app) {
 		return
 	}
 	part.message += "; Argo CD has not looked at it: see whether its application controller runs, and looks at namespace " + part.app.GetNamespace()

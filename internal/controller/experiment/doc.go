@@ -133,7 +133,10 @@
 // A target whose cluster or Application takes longer than spec.progressDeadline fails the Experiment;
 // how long it has been in its state stands in its status. The Workflow's deadline is for Argo
 // Workflows to keep; one that it has not started in that time, or not ended a minute after it, fails the Experiment,
-// too, because nobody may be looking at it, and clusters cost.
+// too, because nobody may be looking at it, and clusters cost. An exit handler, of which Argo Workflows keeps no
+// deadline, may go on as long again, or five minutes. What a success waits for has its time from the end of the Workflow
+// on: what was so before, and was no matter, is nothing to fail by. Of a Workflow, or an Application, that nobody has
+// looked at in a minute it is said.
 //
 // Where somebody has taken the record of the start away it is made anew, in the next pass, of whatever is there; where
 // the whole status is empty, and the Experiment has been looked at before, the server is asked, and until it has said

@@ -985,15 +985,21 @@ func (f facts) overran(p *Plan) string {
 // exitHandler is for how long the exit handler of a Workflow may go on beside its deadline, at least.
 const exitHandler = 5 * time.Minute
 
+// old says whether something has been there for a minute, in which its controller looks at it; that is looked at again by then.
+func (f facts) old(p *Plan, o *unstructured.Unstructured) bool {
+	created := o.GetCreationTimestamp()
+	if created.IsZero() {
+		return false
+	}
+	left := created.Add(time.Minute).Sub(f.now)
+	p.lookIn(left)
+	return left <= 0
+}
+
 // unseen says that Argo Workflows has not looked at a Workflow, which it does at once; empty where it has, or may yet.
 func (f facts) unseen(p *Plan) string {
 	w := f.seen.Workflow
-	created := w.GetCreationTimestamp()
-	if p.Workflow.Phase != "" || created.IsZero() {
-		return ""
-	}
-	if left := created.Add(time.Minute).Sub(f.now); left > 0 {
-		p.lookIn(left)
+	if p.Workflow.Phase != "" || !f.old(p, w) {
 		return ""
 	}
 	said := "; Argo Workflows has not looked at it: see whether its controller runs, and looks at namespace " + w.GetNamespace()

@@ -35,7 +35,8 @@
 //
 // With sourcePolicy Pinned the spec of the source is kept as it is in a ControllerRevision beside the twin, made before
 // it and never changed. Where that is lost (PinLost) the twin stays as it is, and it is looked for again every five
-// minutes. Services that select the source as it is now, and not the twin, are told of.
+// minutes. Services that select the source as it is now, and not the twin, are told of. It goes when the twin is made of
+// it no more, also where a pass on the way there has failed: after one it is looked for.
 //
 // # Where it is, and what it owns
 //

@@ -189,7 +189,7 @@ func (s *scope) observePin(ctx context.Context, _ schema.GroupVersionKind) error
 // hasFailed says whether the last pass has failed, so that it is not known what of it was done.
 func hasFailed(owner *v1alpha1.ExperimentDeployment) bool {
 	ready := meta.FindStatusCondition(owner.Status.Conditions, v1alpha1.ConditionReady)
-	return ready != nil && slices.Contains([]string{kube.ReasonReconcileError, kube.ReasonForbidden, kube.ReasonRejected, kube.ReasonNameTaken, kube.ReasonContended}, ready.Reason)
+	return ready != nil && kube.OfError(ready.Reason)
 }
 
 // observeGrants reads what the namespace of the source allows.

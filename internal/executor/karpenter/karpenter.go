@@ -225,9 +225,12 @@ func cameBack(pool *unstructured.Unstructured) bool {
 
 // another says whether a NodePool is not the one that there was, nor that as it has come back from a backup.
 func another(pool *unstructured.Unstructured, before state) bool {
+	if pool.GetUID() == before.UID || cameBack(pool) {
+		return false
+	}
 	woken := same(look(pool).Limits["cpu"], before.Limits["cpu"]) && // what came back, and has been woken
 		slices.ContainsFunc(cluster.Writers(pool, "spec", "limits"), func(w metav1.ManagedFieldsEntry) bool { return w.Manager == cluster.Wakes })
-	return pool.GetUID() != before.UID && !cameBack(pool) && !woken
+	return !woken
 }
 
 // Renew takes a NodePool as it is now, unless it sleeps or was put to sleep in this cycle. One that was created again nobody has put to sleep.
