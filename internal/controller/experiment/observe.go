@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -63,8 +64,9 @@ type Observed struct {
 	ServiceAccounts string
 	// Tenants are those that it may write metrics as, separated by commas; nil is any.
 	Tenants *string
-	// TemplateFound says whether the template of the Workflow exists.
-	TemplateFound bool
+	// TemplateFound says whether the template of the Workflow exists, and TemplateCreated since when.
+	TemplateFound   bool
+	TemplateCreated time.Time
 	// Leftovers is what a live look finds of the Experiment's children, by kind. Only a
 	// teardown looks.
 	Leftovers map[schema.GroupVersionKind][]unstructured.Unstructured
@@ -932,12 +934,13 @@ func (s *scope) observeTemplate(ctx context.Context) error {
 	if s.names.unwatched() || recorded != nil && !recorded.Superseded || s.seen.Workflow != nil || kinds[argoworkflows.WorkflowGVK] != kube.KindServed || kinds[template] != kube.KindServed {
 		return nil
 	}
-	err := s.Foreign.Get(ctx, key, kube.Metadata(template))
+	found := kube.Metadata(template)
+	err := s.Foreign.Get(ctx, key, found)
 	if apierrors.IsNotFound(err) && waitsForPerson(s.experiment) {
 		// What takes its place is submitted for good, and the cache may be behind.
-		err = s.Live.Get(ctx, key, kube.Metadata(template))
+		err = s.Live.Get(ctx, key, found)
 	}
-	s.seen.TemplateFound = err == nil
+	s.seen.TemplateFound, s.seen.TemplateCreated = err == nil, found.GetCreationTimestamp().Time
 	return client.IgnoreNotFound(err)
 }
 

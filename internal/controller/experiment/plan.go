@@ -688,6 +688,7 @@ func (f facts) validate(p *Plan, deployments map[string][]deployment, settling b
 	case f.byHand() != "":
 		*last = tooEarly(w)
 	case p.Start || settling || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
+	case f.templateNew(p):
 	default:
 		*last = f.submit(p, f.inputs(deployments))
 	}
@@ -786,6 +787,21 @@ func (f facts) templateMissing() bool { return !f.seen.TemplateFound && !waitsFo
 // withoutTemplate is what is said then.
 func (f facts) withoutTemplate() conditions.Step {
 	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowTemplateNotFound, f.template()+" does not exist; create it")
+}
+
+// templateLag is how soon Argo Workflows knows a template that was created, by a cache of its own: of one that it does not know a Workflow
+// ends with an error, for good.
+const templateLag = 3 * time.Second
+
+// templateNew says whether the template was created so lately that Argo Workflows may not know it yet; it is looked at again when it does.
+// One that comes from farther ahead was created by another clock, and is not waited for.
+func (f facts) templateNew(p *Plan) bool {
+	left := f.seen.TemplateCreated.Add(templateLag).Sub(f.now)
+	if !f.seen.TemplateFound || left <= 0 || left > templateLag {
+		return false
+	}
+	p.lookIn(left)
+	return true
 }
 
 // defaultClustersDeadline is how long a cluster may take where the spec does not say.

@@ -51,6 +51,31 @@ func TestClusterWorkflowTemplate(t *testing.T) {
 	}
 }
 
+// Of a template that was created just now Argo Workflows may not know, and a Workflow of such a one ends with an error for good.
+func TestTemplatesThatWereCreatedJustNow(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterHub)), nginx())
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowTemplateNotFound)
+	late := template()
+	late.SetCreationTimestamp(metav1.NewTime(l.clock.Now()))
+	l.create(late)
+	if wait := l.pass(); len(l.list(argoworkflows.WorkflowGVK)) > 0 || wait <= 0 || wait > 3*time.Second {
+		t.Fatalf("it is looked again in %s, and there are %d Workflows", wait, len(l.list(argoworkflows.WorkflowGVK)))
+	}
+	l.clock.SetTime(epoch.Add(3 * time.Second))
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// Where the clock of the API server is ahead nobody waits for it.
+func TestTemplatesThatAreYetToBeCreated(t *testing.T) {
+	late := template()
+	late.SetCreationTimestamp(metav1.NewTime(epoch.Add(time.Hour)))
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterHub)), nginx(), late)
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
 // An installation of Argo Workflows for one namespace has no such templates; only who names one is told.
 func TestWithoutClusterWorkflowTemplates(t *testing.T) {
 	for _, named := range []bool{false, true} {
