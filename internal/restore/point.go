@@ -87,14 +87,19 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the restore point of %d resources takes %d bytes of at most %d; split the target into several", e.Resources, e.Size, e.Limit)
 }
 
-// CorruptError is a point that is not as it was written.
+// CorruptError is a point that is not as it was written, or not of a version that is known.
 type CorruptError struct {
 	// Problem with it.
 	Problem string
+	// Newer says that only a newer version can read it.
+	Newer bool
 }
 
 // Error says what to do.
 func (e *CorruptError) Error() string {
+	if e.Newer {
+		return e.Problem + "; have runners of a newer image wake the target (--runner-image of the manager), and do not delete it"
+	}
 	return "the restore point is not as it was written: " + e.Problem + "; bring it back from a backup, or wake the target by hand and delete it"
 }
 
@@ -267,7 +272,7 @@ func Decode(raw []byte) (*Point, error) {
 	}
 	switch {
 	case w.Version > version:
-		return corrupt("it has version %d, of a newer manager; this one knows %d", w.Version, version)
+		return nil, &CorruptError{Newer: true, Problem: fmt.Sprintf("the restore point is of a newer manager: it has version %d, and this one knows %d", w.Version, version)}
 	case w.Version < 1:
 		return corrupt("it has no version")
 	case checksum(w.Point) != w.Checksum:

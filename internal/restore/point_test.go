@@ -202,7 +202,7 @@ func TestCorrupt(t *testing.T) {
 	for name, test := range map[string]struct{ content, says string }{
 		"nothing":          {"", "EOF"},
 		"an empty object":  {"{}", "no version"},
-		"a newer one":      {`{"version":4,"checksum":"","point":{}}`, "newer manager"},
+		"a newer one":      {`{"version":4,"checksum":"","point":{}}`, "newer manager: it has version 4, and this one knows 3; have runners of a newer image wake the target"},
 		"another checksum": {`{"version":1,"checksum":"abc","point":{}}`, "checksum differs"},
 		"an unknown field": {sealed(`{"plan":"","target":"","executor":"","cycle":"","resources":[],"more":1}`), "more"},
 		"out of place":     {sealed(`{"resources":[{"key":"b","state":"Asleep","before":1},{"key":"a","state":"Asleep","before":1}]}`), `"a" is not in its place`},

@@ -360,11 +360,11 @@ func (r *renewer) Renew(known restore.Resource, _ json.RawMessage, former bool) 
 func TestFormerCycle(t *testing.T) {
 	w := newWorld(t)
 	r := &renewer{world: w}
-	for i, cycle := range []string{"7", "c1", "c1", "c2", "c2"} { // of which a number is of before
+	for i, cycle := range []string{"7", "c1", "c1", "c2", "c2", "c2.1", "c2.1", "c2.2"} { // of which a number, and one without a turn, are of before
 		w.fence, w.calls = fmt.Sprint("e", i), nil
 		task := Task{Operation: shutdown, Plan: "shop/nights", Target: "all", Type: "world", Cycle: cycle, Execution: w.fence, Attempt: 1, Deadline: time.Hour}
 		result := Run(t.Context(), task, Deps{Store: memory{w, task.Execution}, Executors: executor.Registry{"world": r}, Clock: w.clock})
-		if is := i == 3; !result.Completed || len(r.former) > 0 && r.former[0] != is || (len(r.former) == 0) != (i == 0) {
+		if is := i == 3 || i == 7; !result.Completed || len(r.former) > 0 && r.former[0] != is || (len(r.former) == 0) != (i == 0) {
 			t.Errorf("attempt %d, %s: asked about a former cycle %v, and the result is %+v", i, cycle, r.former, result)
 		}
 		if got := w.point().Cycle; got != cycle {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/restore"
@@ -65,11 +66,12 @@ func (r *run) capture() error {
 	return r.save(r.stop, nil)
 }
 
-// former says whether the point is that of a cycle, or a turn to sleep, before. A number, as runners of before have written, says nothing
-// of that.
+// former says whether the point is that of a cycle, or a turn to sleep, before. A number, or a cycle without its turn, as runners of before
+// have written, says nothing of that.
 func (r *run) former() bool {
 	_, err := strconv.Atoi(r.point.Cycle)
-	return r.point.Cycle != r.task.Cycle && err != nil
+	turn := strings.LastIndexByte(r.task.Cycle, '.')
+	return r.point.Cycle != r.task.Cycle && r.point.Cycle != r.task.Cycle[:max(0, turn)] && err != nil
 }
 
 // room refuses a point that would be too large once it says what was made of the resources, which is taken to be as

@@ -70,6 +70,8 @@ const (
 	ReasonLeftAsleep = "LeftAsleep"
 	// ReasonRunnerStopped: a runner was stopped that put to sleep what is to be awake, a minute after it had begun.
 	ReasonRunnerStopped = "RunnerStopped"
+	// ReasonRightsLeft: a namespace does not let go what a runner was granted there, which nobody can use any more.
+	ReasonRightsLeft = "RightsLeft"
 	// ReasonTargetFailed: an attempt at a target has failed.
 	ReasonTargetFailed = "TargetFailed"
 	// ReasonLeftAsFound: resources of a target were not as they had been put to sleep, and stay as they are.

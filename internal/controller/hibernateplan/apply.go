@@ -65,13 +65,27 @@ func (s *scope) apply(ctx context.Context) error {
 		}
 	}
 	s.recordable = true
-	err := errors.Join(s.each(ctx, p.Clear, s.clear), s.each(ctx, p.Release, s.release), s.stops(ctx), s.attempts(ctx))
+	err := errors.Join(s.clears(ctx), s.each(ctx, p.Release, s.release), s.stops(ctx), s.attempts(ctx))
+	if s.overdue(ctx, err) {
+		s.plan.Done, s.plan.GivenUp, err = true, anyOf(s.plan.Status.Executions, asleep), nil
+	}
 	if err != nil {
 		return err
 	}
-	err = s.forget(ctx)
+	if err = s.forget(ctx); s.overdue(ctx, err) {
+		err = nil
+	}
 	s.recordable = err == nil // what is left of a cycle must not be forgotten
 	return err
+}
+
+// overdue says whether a plan goes in spite of an error, long after its deadline: what it has left is cleared away when that can be.
+func (s *scope) overdue(ctx context.Context, err error) bool {
+	if err == nil || !s.plan.Overdue || kube.Conflict(err) || ctx.Err() != nil {
+		return false
+	}
+	log.FromContext(ctx).Info("The plan goes, and not all that it has made is cleared away", "cause", err.Error())
+	return true
 }
 
 // timely is a conflict unless the server has the exceptions that the schedule was read with: by a cache that is behind,
@@ -497,8 +511,21 @@ func (s *scope) fence(ctx context.Context, a attempt, point *corev1.ConfigMap) (
 	return changed, nil
 }
 
-// clear takes away what an attempt needed that has ended, its rights first.
-func (s *scope) clear(ctx context.Context, e *execution) error {
+// clears takes away what attempts needed that have ended, and keeps in mind what was left of them.
+func (s *scope) clears(ctx context.Context) error {
+	left := make([][]string, len(s.plan.Status.Executions))
+	errs := inParallel(ctx, s, s.plan.Clear, func(i int) (err error) {
+		left[i], err = s.clear(ctx, &s.plan.Status.Executions[i])
+		return err
+	})
+	for _, i := range s.plan.Clear {
+		s.plan.Littered = append(s.plan.Littered, left[i]...)
+	}
+	return errors.Join(errs...)
+}
+
+// clear takes away what an attempt needed that has ended, its rights first. Left is what a namespace does not let go.
+func (s *scope) clear(ctx context.Context, e *execution) (left []string, err error) {
 	job := name(e.JobRef)
 	at := s.names().in(job)
 	if e.State != v1alpha1.ExecutionCompleted {
@@ -509,7 +536,7 @@ func (s *scope) clear(ctx context.Context, e *execution) error {
 	if !known || needs.ClusterRole != "" && e.ConnectorSecretRef == "" {
 		bindings, err := s.bindings(ctx, e)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, key := range bindings {
 			helpers = append(helpers, helper{bindingGVK, key})
@@ -524,18 +551,43 @@ func (s *scope) clear(ctx context.Context, e *execution) error {
 	helpers = append(helpers, helper{bindingGVK, at}, helper{accountGVK, at})
 	var errs []error
 	for _, h := range helpers {
-		errs = append(errs, s.takeAway(ctx, h))
+		why, err := s.leaves(ctx, e, h)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if why != nil {
+			left = append(left, kube.Message(why))
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return err
+		return nil, err
 	}
 	// The Job goes when all else has: what is known of an attempt whose plan is gone, or has lost its ledger, is its Job. It goes from
 	// the server: the cache may not have it yet, and nobody would look for it again.
 	if err := s.takeAway(ctx, helper{jobGVK, at}); err != nil {
-		return err
+		return nil, err
+	}
+	for _, h := range helpers {
+		s.made.Remove(letGo{s.owner.UID, h})
 	}
 	e.ServiceAccountRef, e.ConnectorSecretRef = "", ""
-	return nil
+	return left, nil
+}
+
+// leaves takes away what an attempt needed, or says why that is left: what another namespace than the manager's does not let go for as long
+// as its webhook sleeps, for instance, must not keep from waking what may be that webhook. It grants nothing once the ServiceAccount is
+// gone. Each is asked for once after that long: a pass has no time for many that hang.
+func (s *scope) leaves(ctx context.Context, e *execution, h helper) (why, err error) {
+	known := letGo{s.owner.UID, h}
+	if why, is := s.made.Get(known); is {
+		return why.(error), nil
+	}
+	err = s.takeAway(ctx, h)
+	if err == nil || h.key.Namespace == s.Options.Namespace || e.FinishedAt == nil || kube.Conflict(err) || ctx.Err() != nil || s.now.Sub(e.FinishedAt.Time) < patience {
+		return nil, err
+	}
+	s.made.Add(known, err)
+	return err, nil
 }
 
 // stops stops runners, and keeps in mind which were.
@@ -609,6 +661,9 @@ type helper struct {
 // refusal is of a helper that is not made.
 type refusal made
 
+// letGo is of a helper that is left, though nobody needs it any more.
+type letGo made
+
 // made is a helper of a plan, by its UID.
 type made struct {
 	plan types.UID
@@ -629,7 +684,10 @@ func (s *scope) takeAway(ctx context.Context, h helper) error {
 	if apierrors.IsConflict(err) { // another has the name by now
 		return s.remove(ctx, h.gvk, h.key)
 	}
-	return client.IgnoreNotFound(err)
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting %s %s: %w", h.gvk.Kind, h.key, err)
+	}
+	return nil
 }
 
 // remove deletes an object of a name if it is the plan's; another's was never needed.

@@ -854,7 +854,7 @@ func TestClearedLate(t *testing.T) {
 	e.State, e.Asleep = v1alpha1.ExecutionCompleted, false
 	start(plan.Status.Executions, v1alpha1.OperationShutdown)
 	s := &scope{Reconciler: r, owner: plan, now: noon, plan: Plan{Status: plan.Status, program: program}}
-	if err := s.clear(t.Context(), &s.plan.Status.Executions[0]); err != nil {
+	if _, err := s.clear(t.Context(), &s.plan.Status.Executions[0]); err != nil {
 		t.Fatal(err)
 	}
 	var left rbacv1.RoleBindingList

@@ -105,7 +105,7 @@ type Reconciler struct {
 	prepared  *lru.Cache  // prepared by the UID of a plan
 	renewed   *lru.Cache  // renewal by the UID of a plan and a target
 	doubted   *lru.Cache  // time.Time when it was looked last whether a plan has failed by other credentials than there are, by its UID
-	made      *lru.Cache  // types.UID of what attempts need, by made, and errors by refusal
+	made      *lru.Cache  // types.UID of what attempts need, by made, and errors by refusal and letGo
 	paced     *lru.Cache  // time.Time when the ledger of a plan was written last, by its UID
 	slots     *kube.Slots // of attempts, of all plans
 	tried     *lru.Cache  // time.Time when this manager has first tried to make the Job of an attempt that it has recorded, by its name
@@ -234,7 +234,7 @@ func (s *scope) step(ctx context.Context) error {
 		s.plan.lookIn(atOnce)
 	}
 	if s.seen.Lost != nil && s.plan.Done {
-		if err := s.leaveLost(ctx); err != nil {
+		if err := s.leaveLost(ctx); err != nil && !s.overdue(ctx, err) {
 			return err
 		}
 	}

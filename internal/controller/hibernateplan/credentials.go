@@ -127,11 +127,11 @@ func reaching(t v1alpha1.Target, err error) error {
 	return fmt.Errorf("reaching target %s: %w", t.Name, err)
 }
 
-// kubeconfig reaches the cluster of an attempt's target: by its connector, which is then kept where it goes with the plan's namespace,
-// and where it has gone with that by what is kept.
+// kubeconfig reaches the cluster of an attempt's target: by its connector, which is then kept where it may go with the plan, and where it
+// has gone with that by what is kept.
 func (s *scope) kubeconfig(ctx context.Context, a attempt, point *corev1.ConfigMap, begun bool) ([]byte, error) {
 	if a.refused != nil {
-		kept, err := s.bequeathed(ctx, a.target)
+		kept, err := s.bequeathed(ctx, a.target, a.refused.Reason)
 		if kept == nil {
 			return nil, reaching(a.target, cmp.Or[error](err, a.refused))
 		}
@@ -148,9 +148,9 @@ func (s *scope) kubeconfig(ctx context.Context, a attempt, point *corev1.ConfigM
 	return a.access.Kubeconfig, reaching(a.target, err)
 }
 
-// bequeathed are the credentials that are kept of a target whose connector has gone with the namespace of the plan; nil if it has not.
-func (s *scope) bequeathed(ctx context.Context, t v1alpha1.Target) (*corev1.Secret, error) {
-	if bereft, err := s.bereft(ctx, t); !bereft {
+// bequeathed are the credentials that are kept of a target whose connector has gone with the plan; nil if it has not.
+func (s *scope) bequeathed(ctx context.Context, t v1alpha1.Target, reason string) (*corev1.Secret, error) {
+	if bereft, err := s.bereft(ctx, t, reason); !bereft {
 		return nil, err
 	}
 	return s.credentials(ctx, t.Name)
@@ -240,11 +240,15 @@ func (s *scope) hadOther(ctx context.Context, e *execution, version string) bool
 	return err == nil && point != nil && point.Annotations[runner.AnnotationExecution] == name(e.JobRef) && point.Annotations[annotationConnector] != version
 }
 
-// bereft says whether the connector of a target may have gone with the namespace of the plan, which is deleted and goes, with
-// everything in it: then nobody has taken it from the plan. What other namespaces have allowed they may take back.
-func (s *scope) bereft(ctx context.Context, t v1alpha1.Target) (bool, error) {
+// bereft says whether the connector of a target may have gone with the plan, which is deleted: with its namespace, which takes everything
+// in it along, or as one of what was deleted together. Then nobody has taken it from the plan, which is the last to go. What other
+// namespaces have allowed they may take back. The reason is why the connector cannot be used.
+func (s *scope) bereft(ctx context.Context, t v1alpha1.Target, reason string) (bool, error) {
 	if s.owner.DeletionTimestamp == nil || cmp.Or(t.ConnectorRef.Namespace, s.owner.Namespace) != s.owner.Namespace {
 		return false, nil
+	}
+	if reason == v1alpha1.ReasonConnectorMissing {
+		return true, nil
 	}
 	if s.going.Load() == nil {
 		namespace, err := s.namespace(ctx, s.Live, s.owner.Namespace)

@@ -19,8 +19,8 @@ import (
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 )
 
-// What reaches another cluster is kept beside the restore point, and what sleeps is woken by it where the connector is gone with its
-// namespace, and nowhere else: whoever takes a connector away lets nobody use it any more.
+// What reaches another cluster is kept beside the restore point, and what sleeps is woken by it where the connector is gone with the plan,
+// by its namespace or by a file that has both, and nowhere else: whoever takes a connector from a plan that stays lets nobody use it.
 func TestBereft(t *testing.T) {
 	going := func() *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: noon}, Finalizers: []string{"kubernetes"}}}
@@ -32,7 +32,7 @@ func TestBereft(t *testing.T) {
 	}{
 		"its namespace goes":               {going(), true, true},
 		"its namespace is gone":            {nil, true, true},
-		"its connector was taken away":     {&corev1.Namespace{}, true, false},
+		"its connector goes with the plan": {&corev1.Namespace{}, true, true},
 		"and the plan stays":               {&corev1.Namespace{}, false, false},
 		"its namespace goes, not the plan": {going(), false, false},
 	} {

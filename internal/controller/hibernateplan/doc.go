@@ -33,7 +33,7 @@
 //     plan that was deleted and created again finds it, wakes by it, and never captures over it.
 //   - a Secret beside the restore point of a target in another cluster, with the credentials that it was put to sleep
 //     with, where they and the connector are in the namespace of the plan. What wakes it are those of the connector,
-//     but where that has gone with the namespace while the plan, too, is deleted. It goes with the restore point, and
+//     but where that has gone with its namespace, or alone, while the plan is deleted. It goes with the restore point, and
 //     when the plan does; where somebody has taken the finalizer off the plan, it stays as that does.
 //   - a ControllerRevision for each cycle: the plan as the cycle began with it, which its wake-up goes by.
 //   - ControllerRevisions with the ledger, where that is too long for the status.
@@ -163,8 +163,13 @@
 //     keeps nothing else from beginning, and is waited for when the plan is deleted, as others are. Where it is to
 //     sleep by then, it goes on by those restore points; but what somebody has woken since is as he has made it. So is
 //     what a backup has brought the restore point back of that was released.
-//   - The connector of a plan that is deleted has gone with its namespace: what sleeps in the manager's own cluster
-//     wakes by the rights of its runner alone, and what sleeps in another by the credentials that are kept.
+//   - The connector of a plan that is deleted has gone with its namespace, or as one of what is deleted together: what
+//     sleeps in the manager's own cluster wakes by the rights of its runner alone, and what sleeps in another by the
+//     credentials that are kept. Nobody revokes an account by deleting a connector.
+//   - Another namespace than the manager's does not let go what a runner was granted there, as by a webhook that sleeps:
+//     after two minutes it is left (RightsLeft), because that would keep its target asleep. The ServiceAccount is gone.
+//   - What is left of a plan that goes cannot be cleared away: two minutes after its deadline it goes all the same, and
+//     what has Jobs, or is in the manager's namespace, is looked for by the hour.
 //   - A connector is changed between the record of an attempt and its Job: that attempt has failed. One that reaches
 //     another cluster while targets sleep wakes nothing: restore points know theirs, and the attempt fails
 //     (OtherCluster).

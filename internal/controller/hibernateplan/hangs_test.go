@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -307,4 +308,137 @@ func TestWakesBesideNamespacesThatRefuseSlowly(t *testing.T) {
 			t.Errorf("its runner may act in %s", in)
 		}
 	})
+}
+
+// keeping has no RoleBinding of some namespaces deleted.
+func keeping(c client.WithWatch, denial error, namespaces ...string) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+		if o.GetObjectKind().GroupVersionKind() == bindingGVK && slices.Contains(namespaces, o.GetNamespace()) {
+			return denial
+		}
+		return c.Delete(ctx, o, opts...)
+	}})
+}
+
+// try is a pass that may fail by an error.
+func (n *broadNight) try(may error) {
+	n.Helper()
+	now := &v1alpha1.HibernatePlan{}
+	if err := n.client.Get(n.Context(), client.ObjectKeyFromObject(n.plan), now); err != nil {
+		n.Fatal(err)
+	}
+	if _, err := n.of.Reconcile(n.Context(), now); err != nil && !errors.Is(err, may) {
+		n.Fatal(err)
+	}
+	if err := n.client.Get(n.Context(), client.ObjectKeyFromObject(n.plan), now); client.IgnoreNotFound(err) != nil {
+		n.Fatal(err)
+	}
+	n.plan = now
+}
+
+// A namespace that does not let go what a runner was granted in the evening, as one whose webhook sleeps by then, keeps nothing from waking,
+// nor the status from telling how things are. What the manager's own namespace does not let go is waited for.
+func TestWakesThoughANamespaceKeepsRights(t *testing.T) {
+	denial := apierrors.NewInternalError(errors.New("failed calling webhook"))
+	for name, test := range map[string]struct {
+		keeps []string
+		after time.Duration
+		wakes bool
+	}{
+		"one, for a while":  {[]string{"shop"}, patience - time.Second, false},
+		"one":               {[]string{"shop"}, patience, true},
+		"all but our own":   {[]string{"shop", "team"}, patience, true},
+		"that of a manager": {[]string{"system"}, time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, told := newBroadNight(t, false, granting("shop")), events.NewFakeRecorder(100)
+			job, _ := n.job()
+			n.of.Live, n.of.Recorder = keeping(n.client, denial, test.keeps...), told
+			complete(t, n.client, n.plan, "a", job)
+			for range 3 {
+				n.try(denial)
+			}
+			if c := find(n.plan.Status.Conditions, v1alpha1.ConditionHibernated); n.plan.Status.Phase != v1alpha1.PhaseHibernated || c.Status != metav1.ConditionTrue {
+				t.Errorf("in the evening it is %s: %+v", n.plan.Status.Phase, c)
+			}
+			clock := n.of.Options.Clock.(*clocktesting.FakePassiveClock)
+			clock.SetTime(n.plan.Status.Executions[0].FinishedAt.Add(test.after))
+			n.try(denial)
+			n.morning()
+			for range 4 {
+				n.try(denial)
+			}
+			jobs := jobsOf(t, n.client)
+			if wakes := len(jobs) == 1 && jobs[0].Labels[v1alpha1.LabelOperation] == "wakeup"; wakes != test.wakes || n.plan.Status.Phase != v1alpha1.PhaseWakingUp {
+				t.Fatalf("in the morning it is %s: %+v", n.plan.Status.Phase, jobs)
+			}
+			var left string
+			for len(told.Events) > 0 {
+				if event := <-told.Events; strings.Contains(event, v1alpha1.ReasonRightsLeft) {
+					left += event
+				}
+			}
+			for _, namespace := range test.keeps {
+				if tells := strings.Count(left, "RoleBinding "+namespace+"/"+job.Name+"-t: "); tells > 1 || tells == 1 != test.wakes {
+					t.Errorf("it is told: %q", left)
+				}
+			}
+			if !test.wakes {
+				return
+			}
+			n.of.Live = n.client
+			if in := n.complete(); in != "shop,team" {
+				t.Errorf("it is woken in %s", in)
+			}
+		})
+	}
+}
+
+// What cannot be cleared away holds up a plan that goes until a while after its deadline, and no longer: a manager that was away tries
+// it once.
+func TestGoesThoughItCannotBeClearedAway(t *testing.T) {
+	denial := apierrors.NewForbidden(schema.GroupResource{Group: rbacv1.GroupName, Resource: "roles"}, "", errors.New("a policy denies it"))
+	refuses := map[string]func(client.WithWatch) client.WithWatch{
+		"its rights": func(c client.WithWatch) client.WithWatch { return keeping(c, denial, "system") },
+		"its Roles": func(c client.WithWatch) client.WithWatch {
+			return interceptor.NewClient(c, interceptor.Funcs{DeleteAllOf: func(context.Context, client.WithWatch, client.Object, ...client.DeleteAllOfOption) error { return denial }})
+		},
+	}
+	for name, refusing := range refuses {
+		for _, early := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, early: %t", name, early), func(t *testing.T) {
+				n := newBroadNight(t, false, granting("shop"))
+				job, _ := n.job()
+				if name != "its rights" {
+					n.complete()
+				}
+				n.of.Live = refusing(n.client)
+				if err := n.client.Delete(t.Context(), n.plan); err != nil {
+					t.Fatal(err)
+				}
+				n.try(denial)
+				if name == "its rights" {
+					complete(t, n.client, n.plan, "a", job)
+				}
+				clock := n.of.Options.Clock.(*clocktesting.FakePassiveClock)
+				late := defaultDeadline + patience
+				if early {
+					late -= time.Second
+				}
+				clock.SetTime(n.plan.Status.DeletingSince.Add(late))
+				gone := func() bool {
+					return apierrors.IsNotFound(n.client.Get(t.Context(), client.ObjectKeyFromObject(n.plan), &v1alpha1.HibernatePlan{}))
+				}
+				for i := 0; i < 4 && !gone(); i++ {
+					n.try(denial)
+				}
+				if gone() == early {
+					t.Errorf("it is gone: %t", gone())
+				}
+				if n.point() == nil {
+					t.Error("and its restore point with it")
+				}
+			})
+		}
+	}
 }

@@ -881,7 +881,7 @@ func (s *scope) reach(ctx context.Context, t v1alpha1.Target, asleep []string) (
 		out.problem, out.credentials, out.ready = found.problem, found.credentials, found.ready
 		if out.problem != nil {
 			var lookErr error
-			bereft, lookErr = s.bereft(ctx, t)
+			bereft, lookErr = s.bereft(ctx, t, out.problem.reason)
 			if bereft { // its attempts say what there is not
 				out.problem = nil
 				var own bool

@@ -111,6 +111,8 @@ type Plan struct {
 	// Stop are those whose Jobs are to go, because they put to sleep what is to be awake, and do not come to their end; Stopped
 	// those of them of which they are gone.
 	Stop, Stopped []int
+	// Littered are the errors of what is left of attempts, because it is not let go.
+	Littered []string
 	// Began are the names of the Jobs of attempts that Status records first.
 	Began []string
 	// Forget is the cycle whose revision is to go; 0 is none.
@@ -123,8 +125,9 @@ type Plan struct {
 	Failed []problem
 	// Idle: nothing runs, and nothing is to be started.
 	Idle bool
-	// Leaves: the plan goes, and its targets stay as they are. GivenUp says that some sleep.
-	Leaves, GivenUp bool
+	// Leaves: the plan goes, and its targets stay as they are. GivenUp says that some sleep. Overdue: it goes also where what is left of
+	// its attempts cannot be cleared away, which nobody needs any more.
+	Leaves, GivenUp, Overdue bool
 	// Wait is when to look again; 0 is when something changes. Done is that nothing is left to do for a deleted plan.
 	Wait time.Duration
 	Done bool
@@ -583,7 +586,7 @@ func (f facts) going(p *Plan, plan *v1alpha1.HibernatePlan) {
 		p.lookIn(left)
 	}
 	p.Leaves = left <= 0 || plan.Spec.DeletionPolicy == v1alpha1.DeletionLeave
-	p.GivenUp = left <= 0
+	p.GivenUp, p.Overdue = left <= 0, left <= -patience
 }
 
 // leave lets what runs come to its end, clears away what is left of it, and lets the plan go. What was only to begin
@@ -597,6 +600,7 @@ func (f facts) leave(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 			p.lookIn(atOnce)
 		}
 	}
+	p.Overdue = p.Overdue && !anyOf(st.Executions, running)
 	if anyOf(st.Executions, func(e *execution) bool { return busy(e) || spent(e) }) {
 		p.GivenUp = false
 		return
@@ -714,8 +718,10 @@ func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 		return
 	}
 	f.intend(p, plan, current, c.Operation, func(e *execution) bool { return !f.removed(e, current) || c.Operation == v1alpha1.OperationWakeUp })
-	if c.Operation == v1alpha1.OperationShutdown && p.Idle {
+	if c.Operation == v1alpha1.OperationShutdown {
+		idle := p.Idle
 		f.wakeRemoved(p, plan, current)
+		p.Idle = idle // the others sleep, or not, whatever becomes of what was taken out
 	}
 	if f.over(p, st, current) {
 		f.endCycle(p, st)
@@ -765,7 +771,6 @@ func (f facts) wakeRemoved(p *Plan, plan *v1alpha1.HibernatePlan, current *progr
 		}
 	}
 	f.intend(p, plan, current, v1alpha1.OperationWakeUp, gone)
-	p.Idle = true // the others sleep, whatever becomes of it
 }
 
 // intend records the attempts that are to begin. A target that cannot wake keeps no others asleep once it is taken out of

@@ -1382,20 +1382,21 @@ func TestOverrideWithoutSchedule(t *testing.T) {
 	w.awake()
 }
 
-// A pass that has failed tells of nothing but that.
+// A pass that has failed tells of that, and else of what is recorded of it.
 func TestReportOfAFailure(t *testing.T) {
 	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 2))
-	w.until(noon.Add(9*time.Hour - time.Second))
+	w.until(noon.Add(8*time.Hour - time.Second))
 	before := w.plan.DeepCopy()
-	p := facts{plan: w.plan, seen: w.observed(), registry: registry, namespace: "system", now: noon.Add(9 * time.Hour)}.decide()
-	for _, recordable := range []bool{false, true} {
+	p := facts{plan: w.plan, seen: w.observed(), registry: registry, namespace: "system", now: noon.Add(8 * time.Hour)}.decide()
+	for recordable, want := range map[bool]v1alpha1.Phase{false: before.Status.Phase, true: v1alpha1.PhaseHibernating} {
 		w.plan = before.DeepCopy()
 		report(&scope{owner: w.plan, plan: p, decided: true, recordable: recordable, now: w.now}, errors.New("no"))
 		if got := w.condition(v1alpha1.ConditionReady); got.Status != metav1.ConditionFalse || got.Message != "No" {
 			t.Errorf("%+v", got)
 		}
-		if got := w.condition(v1alpha1.ConditionHibernated); got != *find(before.Status.Conditions, v1alpha1.ConditionHibernated) || w.plan.Status.Phase != before.Status.Phase {
-			t.Errorf("%+v, %s", got, w.plan.Status.Phase)
+		got, was := w.condition(v1alpha1.ConditionHibernated), find(before.Status.Conditions, v1alpha1.ConditionHibernated)
+		if stays := got == *was; stays == recordable || w.plan.Status.Phase != want || (w.plan.Status.CurrentCycle != nil) != recordable {
+			t.Errorf("recordable: %t: %+v, %s", recordable, got, w.plan.Status.Phase)
 		}
 	}
 }
@@ -1573,6 +1574,32 @@ func TestTakenOutKeepsThePhase(t *testing.T) {
 				w.awake()
 			})
 		}
+	}
+}
+
+// What was taken out is woken at once, also where the others are still falling asleep, and the runner of one hangs, or is to be tried again.
+func TestTakenOutBesideWhatFallsAsleep(t *testing.T) {
+	for name, amiss := range map[string]func(*world, func(execution) bool){
+		"its runner hangs": func(w *world, of func(execution) bool) { w.hangs = of },
+		"it fails":         func(w *world, of func(execution) bool) { w.fails = of },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))
+			w.plan.Spec.Execution.Strategy.MaxConcurrency, w.plan.Spec.Behavior.Retries = nil, ptr.To(int32(100))
+			amiss(w, func(e execution) bool { return e.Target == "a" && e.Operation == v1alpha1.OperationShutdown })
+			w.until(noon.Add(8*time.Hour + 5*time.Second))
+			if w.plan.Status.Phase != v1alpha1.PhaseHibernating || !w.asleep["c"] {
+				t.Fatalf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+			}
+			w.plan.Spec.Targets = w.plan.Spec.Targets[:2]
+			w.settle()
+			if w.asleep["c"] || !w.asleep["b"] || w.plan.Status.Phase != v1alpha1.PhaseHibernating {
+				t.Errorf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+			}
+			w.fails, w.hangs = func(execution) bool { return false }, nil
+			w.until(noon.Add(20 * time.Hour))
+			w.awake()
+		})
 	}
 }
 

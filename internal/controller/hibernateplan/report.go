@@ -28,7 +28,7 @@ func find(all []metav1.Condition, conditionType string) *metav1.Condition {
 // report writes into the status what the pass saw, did and failed at. It is pure.
 //
 // What was decided is recorded unless what that rests on has failed; where an effect has, its entry still says that it
-// is to be done. The conditions of a pass that has failed stay as they are, but Ready: they would tell of half of it.
+// is to be done. Conditions tell of what is recorded; where nothing is, they stay as they are, but Ready, which tells of the failure.
 func report(s *scope, err error) {
 	owner, st := s.owner, &s.owner.Status
 	st.ObservedGeneration = owner.Generation
@@ -39,7 +39,7 @@ func report(s *scope, err error) {
 	if st.CurrentCycle == nil {
 		v.left = s.seen.leftAsleep()
 	}
-	if s.decided && err == nil {
+	if s.decided && (err == nil || s.recordable) {
 		st.Phase = v.phase()
 		for _, step := range []conditions.Step{v.scheduled(), v.hibernated(), v.saved(), v.degraded()} {
 			conditions.Set(&st.Conditions, step, owner.Generation, s.now)
@@ -411,6 +411,10 @@ func happened(before, after *v1alpha1.HibernatePlan, s *scope, err error) (out [
 		}
 	}
 	out = append(out, stopped(s.plan)...)
+	if len(s.plan.Littered) > 0 {
+		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonRightsLeft, Message: conditions.Line(
+			"What runners were granted is left, which nobody can use any more; delete it: " + strings.Join(s.plan.Littered, "; "))})
+	}
 	if s.plan.GivenUp && err == nil {
 		v, left := view{status: &after.Status}, strings.Join(s.seen.leftAsleep(), ", ")
 		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonLeftAsleep, Message: "The plan goes, and these targets sleep: " + cmp.Or(v.named(asleep), conditions.Line(left), "not known, as the ledger is lost") +

@@ -94,7 +94,7 @@ func (s *scope) leaveLost(ctx context.Context) error {
 	}
 	for i := range jobs {
 		attempts[jobs[i].GetName()] = true
-		if !finished(&jobs[i]) && !s.lost(&jobs[i]) { // what is created again must not act beside it
+		if !finished(&jobs[i]) && !s.lost(&jobs[i]) && !s.plan.Overdue { // what is created again must not act beside it
 			s.plan.Done, s.plan.GivenUp = false, false
 			s.plan.lookIn(5 * time.Second)
 			return nil
@@ -102,7 +102,7 @@ func (s *scope) leaveLost(ctx context.Context) error {
 	}
 	for _, attempt := range slices.Sorted(maps.Keys(attempts)) {
 		at := s.names().in(attempt).String()
-		if err := s.clear(ctx, &execution{JobRef: at, ConnectorSecretRef: at}); err != nil {
+		if _, err := s.clear(ctx, &execution{JobRef: at, ConnectorSecretRef: at}); err != nil {
 			return err
 		}
 	}

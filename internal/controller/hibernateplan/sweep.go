@@ -90,7 +90,8 @@ func (r *Reconciler) sweep(ctx context.Context, plan types.NamespacedName, job *
 	if err := s.remove(ctx, roleGVK, s.names().role(job.GetLabels()[v1alpha1.LabelTarget])); err != nil {
 		return err
 	}
-	return s.clear(ctx, &execution{JobRef: at, ConnectorSecretRef: at})
+	_, err := s.clear(ctx, &execution{JobRef: at, ConnectorSecretRef: at})
+	return err
 }
 
 // sweepEach is how often it is looked for what nobody tells of.
