@@ -46,6 +46,8 @@ type Deps struct {
 	Config func() (*rest.Config, error)
 	// Identify tells clusters apart, which are never confused then: ClusterID, or OwnCluster; nil does not.
 	Identify func(context.Context, *rest.Config) (string, error)
+	// Reporter is told how it goes on; nil is the log.
+	Reporter Reporter
 	Clock    clock.WithDelayedExecution
 }
 
@@ -75,6 +77,9 @@ type run struct {
 func Run(ctx context.Context, task Task, deps Deps) Result {
 	r := &run{task: task, deps: deps, all: context.WithoutCancel(ctx), captured: map[string]bool{},
 		log: log.FromContext(ctx).WithValues("plan", task.Plan, "target", task.Target, "operation", task.Operation, "execution", task.Execution)}
+	if r.deps.Reporter == nil {
+		r.deps.Reporter = logReporter{r.log}
+	}
 	defer r.limit(ctx)()
 	if err := r.load(); err != nil {
 		return r.logged(r.result(err)) // what could not be read, or is another's, is not written to

@@ -356,6 +356,33 @@ func (r *renewer) Renew(known restore.Resource, _ json.RawMessage, former bool) 
 	return known.Before, nil
 }
 
+// reports is a Reporter.
+type reports []Progress
+
+func (r *reports) Report(p Progress) { *r = append(*r, p) }
+
+// Somebody else than the log can be told how it goes on, which the log is not then.
+func TestReporter(t *testing.T) {
+	w, told := newWorld(t), &reports{}
+	w.fence = "e1"
+	task := Task{Operation: shutdown, Plan: "shop/nights", Target: "all", Type: "world", Cycle: "c1", Execution: "e1", Attempt: 1, Deadline: time.Hour}
+	logger := funcr.New(func(_, line string) {
+		if strings.Contains(line, `"key"`) {
+			t.Errorf("the log has %s", line)
+		}
+	}, funcr.Options{})
+	Run(log.IntoContext(t.Context(), logger), task, Deps{Store: memory{w, "e1"}, Executors: executor.Registry{"world": w}, Reporter: told, Clock: w.clock})
+	if len(*told) != len(w.listed) {
+		t.Fatalf("%+v", *told)
+	}
+	for i, p := range *told {
+		left := w.number(w.point().Resource(p.Key).Before) == asleepValue
+		if p.Key != w.listed[i] || p.N != i+1 || p.Of != len(w.listed) || p.Did != "Put to sleep" || p.Err != nil || left != (p.Left != "") {
+			t.Errorf("%+v", p)
+		}
+	}
+}
+
 // What a former cycle has left asleep is told from what an attempt before has put to sleep.
 func TestFormerCycle(t *testing.T) {
 	w := newWorld(t)

@@ -25,19 +25,14 @@ func (r *run) each(doing, did string, resources []restore.Resource, do func(cont
 		if end, is := errors.AsType[*endError](err); is {
 			return fmt.Errorf("%w%s", end.error, told(failed))
 		}
-		switch {
-		case err != nil:
-			r.log.Error(err, "Failed", "key", resource.Key, "n", i+1, "of", len(resources))
+		r.deps.Reporter.Report(Progress{Key: resource.Key, N: i + 1, Of: len(resources), Did: did, Left: left, Err: err})
+		if err != nil {
 			failed = append(failed, resource.Key+": "+err.Error())
 			if reason == "" || reasonOf(err) == ReasonForbidden {
 				reason = reasonOf(err)
 			}
-		case left != "":
+		} else {
 			r.done++
-			r.log.Info("Left as it was found", "key", resource.Key, "n", i+1, "of", len(resources), "why", left)
-		default:
-			r.done++
-			r.log.Info(did, "key", resource.Key, "n", i+1, "of", len(resources))
 		}
 		if err := r.dealt(); err != nil {
 			return fmt.Errorf("%w%s", err, told(failed))

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -73,25 +74,46 @@ func (s *scope) keepLog(ctx context.Context, e *execution, pod *corev1.Pod) (str
 	if _, err := io.Copy(text, stream); err != nil {
 		return "", err
 	}
-	at, key := s.names().log(e.Target), logKey(e)
+	return s.logStore().Keep(ctx, s.owner, e.Target, logKey(e), text.String())
+}
+
+// LogStore is where the logs of runners are kept.
+type LogStore interface {
+	// Keep keeps the log of an attempt at a target of a plan, under a name of its own, and returns where that is, as logsRef has it. What
+	// there is of that name already is an earlier part of the same log.
+	Keep(ctx context.Context, plan *v1alpha1.HibernatePlan, target, name, text string) (ref string, err error)
+}
+
+// logStore is where this manager keeps them.
+func (s *scope) logStore() LogStore { return configMapLogs{s.Live, s.Options.Namespace} }
+
+// configMapLogs keeps the last logs of each target in a ConfigMap of the plan.
+type configMapLogs struct {
+	live      client.Client
+	namespace string
+}
+
+// Keep is that of LogStore.
+func (l configMapLogs) Keep(ctx context.Context, plan *v1alpha1.HibernatePlan, target, name, text string) (string, error) {
+	at := names{namespace: l.namespace, plan: plan}.log(target)
 	kept := &corev1.ConfigMap{}
-	err = s.Live.Get(ctx, at, kept)
+	err := l.live.Get(ctx, at, kept)
 	if client.IgnoreNotFound(err) != nil {
 		return "", err
 	}
 	if apierrors.IsNotFound(err) {
 		kept = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: at.Namespace, Name: at.Name}}
-		marks.Set(s.owner, kept)
-	} else if !marks.Owns(s.owner, kept) {
+		marks.Set(plan, kept)
+	} else if !marks.Owns(plan, kept) {
 		return "", &kube.NameTakenError{Object: "ConfigMap " + at.String()}
 	}
-	keepLast(kept, key, text.String())
+	keepLast(kept, name, text)
 	if kept.ResourceVersion == "" {
-		err = s.Live.Create(ctx, kept, client.FieldOwner(kube.FieldOwner))
+		err = l.live.Create(ctx, kept, client.FieldOwner(kube.FieldOwner))
 	} else {
-		err = s.Live.Update(ctx, kept, client.FieldOwner(kube.FieldOwner))
+		err = l.live.Update(ctx, kept, client.FieldOwner(kube.FieldOwner))
 	}
-	return fmt.Sprintf("%s%s#%s", configMapScheme, at, key), err
+	return fmt.Sprintf("%s%s#%s", configMapScheme, at, name), err
 }
 
 // tail is the end of what is written to it: a kubelet that is asked for so many bytes of the last lines leaves the very
