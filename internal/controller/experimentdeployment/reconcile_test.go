@@ -82,6 +82,7 @@ func TestForeign(t *testing.T) {
 				if ref := l.owner().Status.ExperimentResourceRef; ref != nil {
 					t.Errorf("it is told of as the twin: %+v", ref)
 				}
+				l.later(takenAgain)
 				_, again, _ := l.pass()
 				l.drop(l.owner())
 				_, torn := l.passed()
@@ -142,6 +143,28 @@ func TestUnmarkedAgain(t *testing.T) {
 		t.Errorf("it goes on: %v", all)
 	}
 	l.says(v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonContended)
+}
+
+// d13: who deletes the twin again and again is told of, and while it waits to be put right nothing is written.
+func TestDeletedAgain(t *testing.T) {
+	l := newLab(t, faster(t, `{}`), object(t, web))
+	for range kube.ContendAtOnce + 1 {
+		l.passed()
+		l.drop(l.twin())
+	}
+	l.passed()
+	l.says(v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonContended)
+	if since := l.owner().Status.UnreadySince; since != nil {
+		t.Errorf("there is none, and it is told not to have been ready since %v", since)
+	}
+	l.later(kube.ContendAgain / 2)
+	if _, writes := l.passed(); len(writes) > 0 {
+		t.Errorf("it writes %v", writes)
+	}
+	l.later(kube.ContendAgain / 2)
+	if l.passed(); l.twin() == nil || l.owner().Status.UnreadySince == nil {
+		t.Errorf("it is not put right: %+v", l.owner().Status)
+	}
 }
 
 // unmarked is a lab whose twin has lost its mark.

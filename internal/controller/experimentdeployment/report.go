@@ -143,7 +143,10 @@ func reportNothing(st *v1alpha1.ExperimentDeploymentStatus) {
 func reportUnready(s *scope) {
 	p, st := s.plan, &s.owner.Status
 	since := p.UnreadySince
-	if p.Anew {
+	switch {
+	case s.seen.Twin == nil && s.written == nil: // another has its name, or takes it away all the time
+		since = time.Time{}
+	case p.Anew:
 		since = s.now
 	}
 	reportSince(s, since)
