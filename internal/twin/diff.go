@@ -48,8 +48,12 @@ const redacted = "(not shown)"
 
 var (
 	secretName = regexp.MustCompile(`(?i)pass|pwd|secret|token|key|cred|auth|cert|private|salt|dsn|conn|sign|session|cookie|jwt|webhook|pin$`)
-	// secretValue: with a password in a URL, a header, JSON, YAML or a list of settings, or as a token looks: long, and without words.
-	secretValue = regexp.MustCompile(`://[^/\s]*:[^/\s]*@|(?i:bearer |basic |(pass(word|wd|phrase)?|pwd|secret|token|key|sig(nature)?)["']?\s*[:=]|-----begin)|^[A-Za-z0-9+/_=.-]{32,}$`)
+	// secretValue: with a password in a URL, or a token for its user; in a header, JSON, YAML, a list of settings, or behind a flag;
+	// hashed, or a token by how it begins; or as a token looks: long, and without words.
+	secretValue = regexp.MustCompile(`://([^\s@]*:[^\s@]*|[^\s/@]{20,})@|(?i:bearer |basic |(pass(word|wd|phrase)?|pwd|secret|token|key|auth(orization)?|sig(nature)?)["']?\s*[:=]|-----begin)` +
+		`|(^|\s)--?[\w.-]*(?i:pass|pwd|secret|token|key|cred|auth)[\w.-]*\s+[^\s-]|\$(2[abxy]|apr1|argon2\w*)\$|\b(gh[opsru]_|github_pat_|glpat-|xox[a-z]-|eyJ[\w-]+\.eyJ)|^[A-Za-z0-9+/_=.-]{32,}$`)
+	// secretAddress: user:password@database, or user/password@database. So looks an image by its digest, too.
+	secretAddress = regexp.MustCompile(`:[^\s:/@"'][^\s@]*@|(^|[\s="'])[\w$#]+/[^\s/@]+@`)
 )
 
 func (d *differ) compare(path string, source, twin any, secret bool) {
@@ -173,9 +177,15 @@ func hide(in string, value any) any {
 		}
 		return out
 	case string:
-		if secretValue.MatchString(v) {
+		if tells(in, v) {
 			return redacted
 		}
 	}
 	return value
+}
+
+// tells says whether the text of a field may have a secret in it.
+func tells(field, text string) bool {
+	image := field == "image" || field == "reference"
+	return secretValue.MatchString(text) || !image && secretAddress.MatchString(text)
 }

@@ -167,14 +167,41 @@ func TestDiffOfArguments(t *testing.T) {
 func TestDiffOfSettings(t *testing.T) {
 	for _, value := range []string{
 		`{"user": "shop", "password": "hunter2"}`, `{"apiKey":"hunter2"}`, "user: shop\npassword: hunter2", `Server=db;User Id=sa;Pwd=hunter2`, `host=db PASSWORD = hunter2`, `{'secret': 'hunter2'}`,
+		`{"auths": {"ghcr.io": {"auth": "hunter2"}}}`, `curl -H "Authorization: token hunter2" localhost`, "-----BEGIN PRIVATE KEY-----\nhunter2",
+		`root:hunter2@tcp(db:3306)/shop`, `root:hunter2@unix(/run/db)/shop`, `--database=root:hunter2@tcp(db)/shop`, `scott/hunter2@db:1521/x`, `sqlplus -S scott/hunter2@db`, `jdbc:oracle:thin:scott/hunter2@db:1521:x`,
+		`postgres://shop:ab/hunter2+ef==@db:5432/x`, `postgres://shop:/hunter2@db`, `redis://:hunter2@cache`, `:hunter2@cache:6379`, `amqps://u:hunter2@mq/x`, `jdbc:mysql://db/x?user=a&password=hunter2`,
+		`exec redis-server --requirepass hunter2`, `run --api-token  hunter2 --fast`, `admin:$apr1$x$hunter2`, `admin:$2y$05$hunter2`, `admin:$argon2id$v=19$hunter2`,
+		`git clone https://ghp_hunter2@github.com/x`, `https://0123456789abchunter2@sentry.example.com/7`, `clone with glpat-hunter2 now`, `clone with github_pat_hunter2 now`, `sends xoxb-hunter2 along`, `say eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJodW50ZXIyIn0.hunter2 twice`,
 	} {
 		from, to := source(t, plain), source(t, plain)
 		containers, _, _ := unstructured.NestedSlice(to.Object, "spec", "template", "spec", "containers")
 		containers[0].(map[string]any)["env"] = []any{map[string]any{"name": "CONFIG", "value": value}}
+		containers[0].(map[string]any)["args"] = []any{"-c", value}
 		_ = unstructured.SetNestedSlice(to.Object, containers, "spec", "template", "spec", "containers")
 		for _, diff := range []string{Diff(from, to), Diff(to, from)} {
 			if strings.Contains(diff, "hunter2") || !strings.Contains(diff, "CONFIG") {
 				t.Errorf("%s is shown: %s", value, diff)
+			}
+		}
+	}
+}
+
+// What has a name, a port or a digest in it, and no password, is shown.
+func TestDiffOfAddresses(t *testing.T) {
+	for field, values := range map[string][]string{
+		"image": {"registry.example.com:5000/web:2@sha256:abc", "team/web@sha256:abc", "web:2@sha256:abc"},
+		"workingDir": {
+			"postgres://db:5432/shop", "postgres://reader@db/shop", "git@example.com:team/web.git", "ops@example.com", "10.0.0.1:80,10.0.0.2:80", "team/web", "example.com/team/web@sha256:abc",
+			"go install example.com/team/web@latest", "npm install @team/web@2", "run --mode fast --listen :8080",
+		},
+	} {
+		for _, value := range values {
+			from, to := source(t, plain), source(t, plain)
+			containers, _, _ := unstructured.NestedSlice(to.Object, "spec", "template", "spec", "containers")
+			containers[0].(map[string]any)[field] = value
+			_ = unstructured.SetNestedSlice(to.Object, containers, "spec", "template", "spec", "containers")
+			if diff := Diff(from, to); !strings.Contains(diff, value) {
+				t.Errorf("%s %s is not shown: %s", field, value, diff)
 			}
 		}
 	}
