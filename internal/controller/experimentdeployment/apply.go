@@ -36,10 +36,8 @@ func (s *scope) apply(ctx context.Context) error {
 	if err := s.current(ctx); err != nil {
 		return err
 	}
-	if s.plan.Pin != nil {
-		if _, _, err := s.create(ctx, s.plan.Pin); err != nil {
-			return err
-		}
+	if err := s.pin(ctx); err != nil {
+		return err
 	}
 	if s.contended = s.contend(); s.contended {
 		return nil
@@ -48,6 +46,21 @@ func (s *scope) apply(ctx context.Context) error {
 		return err
 	}
 	return s.writer().Delete(ctx, s.plan.Unpin)
+}
+
+// pin keeps what the source is. In another namespace than its owner's, where that is forced away, it is found by its twin alone: it is
+// made for none that the API server would refuse.
+func (s *scope) pin(ctx context.Context) error {
+	if s.plan.Pin == nil {
+		return nil
+	}
+	if s.plan.Action == Create && s.plan.Pin.GetNamespace() != s.owner.Namespace {
+		if err := s.possible(ctx, s.plan.Twin); err != nil {
+			return err
+		}
+	}
+	_, _, err := s.create(ctx, s.plan.Pin)
+	return err
 }
 
 // stillPinned says whether the twin, as it is now, is made of what was kept of its source.
@@ -77,7 +90,7 @@ func (s *scope) act(ctx context.Context) error {
 		}
 		return err
 	case Delete:
-		if err := s.possible(ctx); err != nil {
+		if err := s.possible(ctx, s.plan.Next); err != nil {
 			return err
 		}
 		log.Info("Deleting twin", "twin", kube.Describe(s.plan.Twin))
@@ -163,21 +176,22 @@ func (s *scope) ours(name string) bool {
 	return strings.HasPrefix(name, twin.Group+"/") || name == twin.InstanceID || slices.Contains(copied, name)
 }
 
-// possible is an error if the API server would refuse what is to take the place of the twin, which then stays. A quota
-// that the twin itself uses up, or a webhook that cannot be tried, says nothing of that. It is not tried again at once: where a webhook of
-// others hangs, a pass may have no time for the deletion after it.
-func (s *scope) possible(ctx context.Context) error {
-	if s.plan.Next == nil {
+// possible is an error if the API server would refuse what is to be the next twin; the one that there is, if any, then stays. A quota
+// that this uses up, or a webhook that cannot be tried, says nothing of that. It is not tried again at once: where a webhook of
+// others hangs, a pass may have no time for what comes after it.
+func (s *scope) possible(ctx context.Context, next *unstructured.Unstructured) error {
+	if next == nil {
 		return nil
 	}
-	wanted := content(s.plan.Next)
+	wanted := content(next)
 	if last, known := s.tried.Get(s.owner.UID); known && last.(trial).content == wanted && s.now.Sub(last.(trial).at) < believed {
 		return nil
 	}
-	next := s.plan.Next.DeepCopy()
-	next.SetName(next.GetName() + "-next") // its own name is taken
-	if err := s.Live.Create(ctx, next, client.DryRunAll, client.FieldOwner(kube.FieldOwner), client.FieldValidation("Strict")); err != nil && !untried(err) {
-		return fmt.Errorf("trying %s: %w", kube.Describe(s.plan.Next), err)
+	other := next.DeepCopy()
+	other.SetName(next.GetName() + "-next") // its own name is taken
+	err := s.Live.Create(ctx, other, client.DryRunAll, client.FieldOwner(kube.FieldOwner), client.FieldValidation("Strict"))
+	if err != nil && !untried(err) && (s.seen.Twin == nil || !usedUp(err)) {
+		return fmt.Errorf("trying %s: %w", kube.Describe(next), err)
 	}
 	s.tried.Add(s.owner.UID, trial{wanted, s.now})
 	return nil
@@ -195,9 +209,12 @@ const believed = 5 * time.Minute
 // untried says whether an answer to a dry run is of the dry run alone. It has no reason of its own in the API. That the name of the trial
 // is taken, by whatever object, the API server says last: it would have taken all else.
 func untried(err error) bool {
-	return apierrors.IsAlreadyExists(err) ||
-		apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota") ||
-		apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
+	return apierrors.IsAlreadyExists(err) || apierrors.IsBadRequest(err) && strings.Contains(err.Error(), "does not support dry run")
+}
+
+// usedUp says whether a quota has no room.
+func usedUp(err error) bool {
+	return apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota")
 }
 
 // unpin deletes what was kept of a source.

@@ -34,9 +34,11 @@
 // it anew, and is not what keeps the pods. A time in which the twin was not looked at does not count.
 //
 // With sourcePolicy Pinned the spec of the source is kept as it is in a ControllerRevision beside the twin, made before
-// it and never changed. Where that is lost (PinLost) the twin stays as it is, and it is looked for again every five
-// minutes. Services that select the source as it is now, and not the twin, are told of. It goes when the twin is made of
-// it no more, also where a pass on the way there has failed: after one it is looked for.
+// it and never changed. Where the owner is forced away it goes by its owner reference, and in another namespace with
+// the twin, by which alone it is found there: so it is made when the twin has been tried. Where it is lost (PinLost)
+// the twin stays as it is, and it is looked for again every five minutes. Services that select the source as it is now,
+// and not the twin, are told of. It goes when the twin is made of it no more, also where a pass on the way there has
+// failed: after one it is looked for.
 //
 // # Where it is, and what it owns
 //
@@ -76,7 +78,8 @@
 // # What a change costs
 //
 // A new ExperimentDeployment: its finalizer, the twin and a status, and one more for each step that its pods take: that
-// there are none yet is no step. A change of its override, or of its source's
-// template: the twin and a status, and a live read of its own metadata before. A change of its source's status or
-// replicas, but for what is told of (none, or no more than the twin's), or a pass that finds nothing to do: nothing.
+// there are none yet is no step; one that is pinned its ControllerRevision, too, and in another namespace a trial of
+// the twin before. A change of its override, or of its source's template: the twin and a status, and a live read of its
+// own metadata before. A change of its source's status or replicas, but for what is told of (none, or no more than the
+// twin's), or a pass that finds nothing to do: nothing.
 package experimentdeployment

@@ -3,6 +3,7 @@ package experimentdeployment
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // A pin is not given up before the twin is made of something else.
@@ -118,5 +120,68 @@ func TestPinWhereAnAnswerIsLost(t *testing.T) {
 				t.Errorf("its source is said to be of generation %d", st.SourceGeneration)
 			}
 		})
+	}
+}
+
+// Nobody finds what is kept of a source in another namespace when its owner is forced away and there is no twin: it is not made for one
+// that the API server refuses, or that cannot have its name.
+func TestPinOfNoTwin(t *testing.T) {
+	denied := func(why string) error {
+		return apierrors.NewForbidden(schema.GroupResource{}, "web", errors.New(why))
+	}
+	at := key(elsewhere(t))
+	twin, pin, trial := "create Deployment "+at.String(), "create ControllerRevision "+at.String(), "create Deployment "+at.String()+"-next"
+	for name, test := range map[string]struct {
+		owner  *v1alpha1.ExperimentDeployment
+		policy v1alpha1.SourcePolicy
+		others []client.Object
+		err    error
+		want   []string
+	}{
+		"a policy":         {elsewhere(t), v1alpha1.SourcePinned, nil, denied("denied by policy"), nil},
+		"a quota":          {elsewhere(t), v1alpha1.SourcePinned, nil, denied("exceeded quota: q"), nil},
+		"its name":         {elsewhere(t), v1alpha1.SourcePinned, []client.Object{named(object(t, web), at)}, nil, nil},
+		"nothing":          {elsewhere(t), v1alpha1.SourcePinned, nil, nil, []string{trial, pin, twin}},
+		"nothing, beside":  {faster(t, `{}`), v1alpha1.SourcePinned, nil, nil, []string{pin, twin}},
+		"nothing, follows": {elsewhere(t), v1alpha1.SourceFollow, nil, nil, []string{twin}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.owner.Spec.SourcePolicy = test.policy
+			l := newLab(t, test.owner, append(test.others, object(t, web), shop("lab"))...)
+			l.fail = func(write string) error {
+				if strings.HasPrefix(write, "create Deployment") {
+					return test.err
+				}
+				return nil
+			}
+			_, writes, err := l.pass()
+			if !slices.Equal(test.want, children(writes)) || (err != nil) != (test.err != nil) {
+				t.Errorf("%v, and it writes %v", err, writes)
+			}
+			if test.err != nil {
+				l.says(v1alpha1.ConditionReady, "False", kube.ReasonForbidden)
+			}
+		})
+	}
+}
+
+// A twin that was to be pinned may not say so yet when its owner is forced away: what is kept of the source goes with it all the same.
+func TestPinOfATwinThatIsSwept(t *testing.T) {
+	owner := elsewhere(t)
+	l := newLab(t, owner, object(t, web), shop("lab"))
+	l.passed()
+	l.failOnce("update Deployment")
+	l.ask(func(s *v1alpha1.ExperimentDeploymentSpec) { s.SourcePolicy = v1alpha1.SourcePinned })
+	if _, _, err := l.pass(); err == nil || l.there(revisionGVK, key(owner)) == nil {
+		t.Fatalf("nothing is kept: %v", err)
+	}
+	last := l.owner()
+	l.freed(last)
+	l.drop(last)
+	if err := l.sweepAll(t.Context(), l.at); err != nil {
+		t.Fatal(err)
+	}
+	if left := l.there(revisionGVK, key(owner)); left != nil {
+		t.Errorf("it stays: %v", left.Object["metadata"])
 	}
 }

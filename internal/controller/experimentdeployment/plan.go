@@ -227,7 +227,7 @@ func (f facts) follow() Plan {
 		p.Steps = append(p.Steps, f.keep(&p))
 	default:
 		switch pins := f.pins(); {
-		case pins && f.seen.Pin == nil:
+		case pins && f.seen.Pin == nil && f.seen.Taken == "": // then there will be no twin of it
 			p.Pin = f.pin(source)
 		case !pins:
 			p.Unpin = f.seen.Pin

@@ -460,19 +460,17 @@ func TestClaimsOfAnOverride(t *testing.T) {
 
 // s1: what is to take the place of a twin is tried; what only the trial cannot do is no reason against it.
 func TestTriedInVain(t *testing.T) {
-	for message, err := range map[string]error{
-		"exceeded quota: q, requested: count/x=1, used: count/x=1, limited: count/x=1": apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("exceeded quota: q, requested: count/x=1, used: count/x=1, limited: count/x=1")),
-		`admission webhook "w" does not support dry run`:                               apierrors.NewBadRequest(`admission webhook "w" does not support dry run`),
-	} {
-		if !untried(err) {
-			t.Errorf("%s is taken for a refusal", message)
-		}
+	if err := apierrors.NewBadRequest(`admission webhook "w" does not support dry run`); !untried(err) {
+		t.Errorf("%v is taken for a refusal", err)
+	}
+	if err := apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("exceeded quota: q, requested: count/x=1, used: count/x=1, limited: count/x=1")); !usedUp(err) {
+		t.Errorf("%v is taken for a refusal", err)
 	}
 	for _, err := range []error{
 		apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("denied by policy")), apierrors.NewBadRequest("strict decoding error: unknown field"),
 		apierrors.NewInvalid(schema.GroupKind{}, "x", nil),
 	} {
-		if untried(err) {
+		if untried(err) || usedUp(err) {
 			t.Errorf("%v is taken for nothing", err)
 		}
 	}

@@ -289,10 +289,8 @@ func ownerBefore(orphan *unstructured.Unstructured) *v1alpha1.ExperimentDeployme
 func (r *Reconciler) sweep(ctx context.Context, orphan *unstructured.Unstructured) error {
 	log.FromContext(ctx).Info("Deleting twin whose ExperimentDeployment is gone", "twin", kube.Describe(orphan))
 	writer := kube.Writer{Client: r.Live, Marks: marks, Owner: ownerBefore(orphan)}
-	if orphan.GetAnnotations()[v1alpha1.AnnotationPinned] != "" {
-		if err := unpin(ctx, writer, client.ObjectKeyFromObject(orphan)); err != nil {
-			return err
-		}
+	if err := unpin(ctx, writer, client.ObjectKeyFromObject(orphan)); err != nil { // which the twin may not tell of yet
+		return err
 	}
 	if err := writer.Delete(ctx, orphan, foreground); err != nil {
 		return fmt.Errorf("taking a twin down without an owner: %w", err)

@@ -96,7 +96,7 @@ func known(owner *v1alpha1.ExperimentDeployment) string {
 	},
 	{
 		Name: "last-good-destroyed", RootCause: "the twin is deleted before it is known that the next one can be",
-		Edits:     edit1(applying, "		if err := s.possible(ctx); err != nil {\n			return err\n		}\n", ""),
+		Edits:     edit1(applying, "		if err := s.possible(ctx, s.plan.Next); err != nil {\n			return err\n		}\n", ""),
 		Workloads: []string{"statefulset-impossible"},
 	},
 	{
