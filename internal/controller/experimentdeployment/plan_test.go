@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -388,6 +389,10 @@ func TestDryRun(t *testing.T) {
 		t.Errorf("it is %+v", p)
 	}
 	expect(t, p, v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonDryRun)
+	f.owner.Spec.SourcePolicy = v1alpha1.SourcePinned
+	if p := f.plan(); p.Action != Nothing || p.Pin != nil {
+		t.Errorf("pinned it is %+v", p)
+	}
 }
 
 // What there is already stays as it is, too, whatever has become of it.
@@ -396,6 +401,11 @@ func TestDryRunBesideATwin(t *testing.T) {
 		"another override":  func(f *facts) { f.owner.Spec.OverrideSpec.Raw = []byte(`{"minReadySeconds": 5}`) },
 		"one that is wrong": func(f *facts) { f.owner.Spec.OverrideSpec.Raw = []byte(`{"replcas": 5}`) },
 		"no source":         func(f *facts) { f.seen.Source = nil },
+		"no source to be with": func(f *facts) {
+			f.seen.Source, f.owner.Spec.OnSourceDeleted = nil, v1alpha1.SourceDeletedDelete
+		},
+		"it is to be pinned": func(f *facts) { f.owner.Spec.SourcePolicy = v1alpha1.SourcePinned },
+		"it was pinned":      func(f *facts) { f.seen.Pin = f.pin(f.seen.Source) },
 	} {
 		f := settled(t, newFacts(t, `{}`))
 		f.ready(0)
@@ -404,7 +414,7 @@ func TestDryRunBesideATwin(t *testing.T) {
 		f.now = epoch.Add(2 * defaultUnready)
 		change(&f)
 		p := f.plan()
-		if p.Action != Nothing || p.ScaleToZero || p.Record {
+		if p.Action != Nothing || p.ScaleToZero || p.Record || p.Pin != nil || p.Unpin != nil {
 			t.Errorf("%s: it is %+v", name, p)
 		}
 		expect(t, p, v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonDryRun)
@@ -1078,6 +1088,46 @@ func TestRootDirective(t *testing.T) {
 	f := newFacts(t, `{"$patch": replace, template: {spec: {containers: []}}}`)
 	f.owner.Spec.MergeStrategy = v1alpha1.MergeStrategic
 	expect(t, f.plan(), v1alpha1.ConditionAccepted, "False", v1alpha1.ReasonInvalidOverride)
+}
+
+// Labels that Services select are the source's, unless the override may change them.
+func TestLabelsOfServices(t *testing.T) {
+	for allowed, test := range map[bool]struct {
+		label, reason string
+		status        metav1.ConditionStatus
+	}{
+		false: {"web", v1alpha1.ReasonShared, "True"},
+		true:  {"other", twin.ReasonRelabelled, "False"},
+	} {
+		f := newFacts(t, `{template: {metadata: {labels: {app: other}}}}`)
+		f.owner.Spec.AllowLabelOverride = allowed
+		p := f.plan()
+		expect(t, p, v1alpha1.ConditionServiceShared, test.status, test.reason)
+		if label, _, _ := unstructured.NestedString(p.Twin.Object, "spec", "template", "metadata", "labels", "app"); label != test.label {
+			t.Errorf("allowed %t, it is %q", allowed, label)
+		}
+	}
+}
+
+// m14: the name of an ExperimentDeployment may be longer than a label.
+func TestLabelsOfALongName(t *testing.T) {
+	f := newFacts(t, `{}`)
+	f.owner.Name = strings.Repeat("a-name-of-quite-some-length.", 9) + "x"
+	p := f.plan()
+	if len(f.owner.Name) != 253 || p.Action != Create {
+		t.Fatalf("of %d: %+v", len(f.owner.Name), p)
+	}
+	ofPods, _, _ := unstructured.NestedStringMap(p.Twin.Object, "spec", "template", "metadata", "labels")
+	for of, labels := range map[string]map[string]string{"the twin": p.Twin.GetLabels(), "its pods": ofPods} {
+		if labels[v1alpha1.LabelName] == "" {
+			t.Errorf("%s is not labelled by it: %v", of, labels)
+		}
+		for name, value := range labels {
+			if problems := validation.IsValidLabelValue(value); len(problems) > 0 {
+				t.Errorf("%s: label %s=%s: %v", of, name, value, problems)
+			}
+		}
+	}
 }
 
 // A Service that selects a pinned source as it is now, and not the twin, is told of.

@@ -1232,6 +1232,125 @@ func TestLabelsThatAreListed(t *testing.T) {
 	}
 }
 
+// Annotations that are listed come to the twin and its pods, and go where they are listed no more; others of the source do not come.
+func TestAnnotationsThatAreListed(t *testing.T) {
+	source := object(t, web)
+	all := map[string]string{"pager.example.com/team": "payments", "other.example.com/team": "payments"}
+	source.SetAnnotations(all)
+	_ = unstructured.SetNestedStringMap(source.Object, all, "spec", "template", "metadata", "annotations")
+	l := newLab(t, faster(t, `{}`), source)
+	for _, want := range []struct {
+		list  []string
+		value string
+	}{{[]string{"pager.example.com"}, "payments"}, {nil, ""}} {
+		l.Options.Annotations = want.list
+		l.passed()
+		ofPods, _, _ := unstructured.NestedStringMap(l.twin().Object, "spec", "template", "metadata", "annotations")
+		for of, annotations := range map[string]map[string]string{"the twin": l.twin().GetAnnotations(), "its pods": ofPods} {
+			if annotations["pager.example.com/team"] != want.value || annotations["other.example.com/team"] != "" {
+				t.Errorf("with %v those of %s are %v", want.list, of, annotations)
+			}
+		}
+	}
+}
+
+// o3: privileges that its source does not have a twin may have where the Namespace says so, and in no other words.
+func TestPrivilegesByTheNamespace(t *testing.T) {
+	for name, test := range map[string]struct {
+		annotations map[string]string
+		reason      string
+	}{
+		"true":    {map[string]string{v1alpha1.AnnotationAllowPrivileges: "true"}, v1alpha1.ReasonAccepted},
+		"false":   {map[string]string{v1alpha1.AnnotationAllowPrivileges: "false"}, v1alpha1.ReasonInvalidOverride},
+		"yes":     {map[string]string{v1alpha1.AnnotationAllowPrivileges: "yes"}, v1alpha1.ReasonInvalidOverride},
+		"nothing": {nil, v1alpha1.ReasonInvalidOverride},
+		"another": {map[string]string{v1alpha1.AnnotationAllowedNamespaces: "true"}, v1alpha1.ReasonInvalidOverride},
+	} {
+		t.Run("o3 "+name, func(t *testing.T) {
+			namespace := shop("")
+			namespace.Annotations = test.annotations
+			l := newLab(t, faster(t, `{template: {spec: {hostPID: true}}}`), object(t, web), namespace)
+			l.passed()
+			l.says(v1alpha1.ConditionAccepted, map[bool]metav1.ConditionStatus{true: "True", false: "False"}[test.reason == v1alpha1.ReasonAccepted], test.reason)
+			if made := l.twin() != nil; made != (test.reason == v1alpha1.ReasonAccepted) {
+				t.Errorf("there is one: %t", made)
+			}
+		})
+	}
+}
+
+// p6: a volume of the source's that one pod alone may use is refused, and asked for again: nobody tells when it is another, as when one
+// that is not there yet comes.
+func TestClaimsOfTheSource(t *testing.T) {
+	for name, test := range map[string]struct {
+		claim          string
+		reason, says   string
+		warning, warns string
+		wait           time.Duration
+	}{
+		"p6 of one pod":   {`[ReadWriteOncePod]`, v1alpha1.ReasonInvalidOverride, "PersistentVolumeClaim data is for one pod alone", "", "", refusedAgain},
+		"p6 of one node":  {`[ReadWriteOnce]`, v1alpha1.ReasonAccepted, "", twin.WarnSharedVolume, "PersistentVolumeClaim data (ReadWriteOnce)", 0},
+		"p6 of either":    {`[ReadWriteOnce, ReadWriteOncePod]`, v1alpha1.ReasonInvalidOverride, "PersistentVolumeClaim data is for one pod alone", "", "", refusedAgain},
+		"p6 not there":    {"", v1alpha1.ReasonAccepted, "", twin.WarnSharedVolume, "PersistentVolumeClaim data, ", refusedAgain},
+		"p6 of elsewhere": {"elsewhere", v1alpha1.ReasonAccepted, "", twin.WarnSharedVolume, "PersistentVolumeClaim data, ", refusedAgain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			owner := faster(t, `{}`)
+			owner.Spec.OnUnready = &v1alpha1.OnUnready{Action: v1alpha1.UnreadyKeep} // which waits for nothing
+			others := []client.Object{object(t, strings.Replace(web, `containers:`, `volumes: [{name: data, persistentVolumeClaim: {claimName: data}}], containers:`, 1))}
+			if test.claim != "" {
+				claim := object(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: shop}, spec: {accessModes: "+strings.Replace(test.claim, "elsewhere", "[ReadWriteOncePod]", 1)+"}}")
+				if test.claim == "elsewhere" {
+					claim.SetNamespace("lab")
+				}
+				others = append(others, claim)
+			}
+			l := newLab(t, owner, others...)
+			result, _ := l.passed()
+			accepted := test.reason == v1alpha1.ReasonAccepted
+			if said := l.says(v1alpha1.ConditionAccepted, map[bool]metav1.ConditionStatus{true: "True", false: "False"}[accepted], test.reason); !strings.Contains(said, test.says) {
+				t.Errorf("it says %q", said)
+			}
+			if accepted {
+				if said := l.says(v1alpha1.ConditionWarnings, "True", test.warning); !strings.Contains(said, test.warns) {
+					t.Errorf("it warns of %q", said)
+				}
+			}
+			if result.RequeueAfter != test.wait || (l.twin() != nil) != accepted {
+				t.Errorf("it is looked at again in %s, and there is %v", result.RequeueAfter, l.twin())
+			}
+		})
+	}
+}
+
+// r1: of a Rollout that is made of anything but a Deployment there is no twin, and it is told why; one that there is stays.
+func TestRolloutOfOthers(t *testing.T) {
+	for _, kind := range []string{"ReplicaSet", "PodTemplate"} {
+		t.Run("r1 "+kind, func(t *testing.T) {
+			owner := faster(t, `{}`)
+			owner.Spec.SourceRef.Kind = "Rollout"
+			source := object(t, strings.Replace(web, "apps/v1\nkind: Deployment", "argoproj.io/v1alpha1\nkind: Rollout", 1))
+			l := newLab(t, owner, source)
+			l.Kinds = kinds{twin.RolloutGVK}
+			l.passed()
+			before := l.twin()
+			l.edit(source, func() {
+				spec := source.Object["spec"].(map[string]any)
+				delete(spec, "template")
+				spec["workloadRef"] = map[string]any{"apiVersion": "v1", "kind": kind, "name": "web"}
+			})
+			_, writes := l.passed()
+			said := l.says(v1alpha1.ConditionSourceFound, "False", v1alpha1.ReasonSourceNotFound)
+			if !strings.Contains(said, "refers to a "+kind+" by spec.workloadRef: of those, only Deployments are followed; the twin stays") {
+				t.Errorf("it says %q", said)
+			}
+			if diff := cmp.Diff(before, l.twin()); before == nil || diff != "" || len(children(writes)) > 0 {
+				t.Errorf("it writes %v: %s", writes, diff)
+			}
+		})
+	}
+}
+
 // p4: a Service that somebody has made another name of something selects nothing, whatever selector it still has.
 func TestServiceOfAnotherName(t *testing.T) {
 	for kind, shared := range map[string]bool{"ClusterIP": true, "ExternalName": false} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -190,5 +191,46 @@ func TestNewsWhileItIsMade(t *testing.T) {
 				t.Errorf("it wakes %d times, and looks again in %s", n, result.RequeueAfter)
 			}
 		})
+	}
+}
+
+// A Namespace wakes by what it grants, as it changes, and by nothing else.
+func TestNewsOfGrants(t *testing.T) {
+	with := func(name, value string) *corev1.Namespace {
+		namespace := shop("lab")
+		namespace.Annotations[name] = value
+		return namespace
+	}
+	for name, test := range map[string]struct {
+		before, after *corev1.Namespace
+		wakes         bool
+	}{
+		"nothing":                  {shop("lab"), shop("lab"), false},
+		"whom":                     {shop("lab"), shop("lab,other"), true},
+		"privileges":               {shop("lab"), with(v1alpha1.AnnotationAllowPrivileges, "true"), true},
+		"privileges, in words":     {with(v1alpha1.AnnotationAllowPrivileges, "false"), with(v1alpha1.AnnotationAllowPrivileges, "true"), true},
+		"another annotation":       {shop("lab"), with("team", "payments"), false},
+		"nobody, by none or empty": {&corev1.Namespace{}, shop(""), true},
+	} {
+		if granted.Update(event.UpdateEvent{ObjectOld: test.before, ObjectNew: test.after}) != test.wakes ||
+			granted.Update(event.UpdateEvent{ObjectOld: test.after, ObjectNew: test.before}) != test.wakes {
+			t.Errorf("%s: it wakes: %t, want %t", name, !test.wakes, test.wakes)
+		}
+	}
+	for name, test := range map[string]struct {
+		event event.CreateEvent
+		wakes bool
+	}{
+		"new":                     {event.CreateEvent{Object: shop("lab")}, true},
+		"new, of privileges":      {event.CreateEvent{Object: &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationAllowPrivileges: "true"}}}}, true},
+		"new, and grants nothing": {event.CreateEvent{Object: &corev1.Namespace{}}, false},
+		"when the manager starts": {event.CreateEvent{Object: shop("lab"), IsInInitialList: true}, false},
+	} {
+		if granted.Create(test.event) != test.wakes {
+			t.Errorf("%s: it wakes: %t", name, !test.wakes)
+		}
+	}
+	if granted.Delete(event.DeleteEvent{Object: shop("lab")}) {
+		t.Error("its end wakes")
 	}
 }
