@@ -15,7 +15,8 @@ import (
 
 // Privileges are what pods of a template may do that others may not, sorted: the account that they are, what of
 // their node they reach, and which Secrets and volumes. A twin must have none that its source does not have
-// (o3), or whoever can make a twin could run anything as anybody. Values of variables are not among them.
+// (o3), or whoever can make a twin could run anything as anybody. Values of variables are not among them, nor ConfigMaps:
+// these are no place for secrets, and another one is what a twin may be there to try.
 func Privileges(template map[string]any) []string { return privilegesOf(template).sorted() }
 
 func privilegesOf(template map[string]any) privileges {
