@@ -268,6 +268,10 @@ var _ = Describe("Argo CD itself", Label("argocd"), Ordered, ContinueOnFailure, 
 		Eventually(func() int32 { return target.runs(s.hubNamespace(e, "app"), "web") }).Should(BeEquivalentTo(2))
 		s.release()
 		s.reaches(e, v1alpha1.PhaseComplete)
+
+		By("having such when everything is to go, which nobody has looked at since")
+		y.put(ctx, "staging", account("third"))
+		target.kubectl(ctx, "-n", "kube-system", "delete", "serviceaccount", "second")
 		s.delete(e)
 		s.gone(e)
 		Expect(target.runs(s.hubNamespace(e, "app"), "web")).To(BeEquivalentTo(-1))

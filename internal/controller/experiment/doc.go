@@ -199,7 +199,7 @@
 // created for one that is gone would stay for good, a Workflow that is submitted for an old spec stays the only one,
 // one that the status records must not follow another, and an Application must not go back; the copies of templates,
 // and the templates of those that are not there, of a cluster that is not up; the kubeconfig Secret of a cluster that
-// is Ready and not registered, and of one whose Application cannot be compared, once a minute, with its cluster Secret;
+// is Ready and not registered, and of one that Argo CD cannot use, once a minute, with its cluster Secret;
 // with each kubeconfig the cluster Secrets that Experiments have made at its address, and of one that authors may write
 // those of all, because Argo CD finds clusters by their addresses and one with other credentials must not be registered
 // twice, of those that have the same ones as the target's own until now the kubeconfigs, which may have been rotated

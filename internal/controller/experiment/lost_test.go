@@ -53,7 +53,7 @@ func clashesWithATenants(t *testing.T, l *lab, labelled bool) {
 	}
 }
 
-// sharedSecret is two targets on one existing cluster, by one Secret, whose token is rotated, and Argo CD is refused with the old one.
+// sharedSecret is two targets on one existing cluster, by one Secret.
 func sharedSecret(t *testing.T) *lab {
 	t.Helper()
 	a, b := targetOf("a", v1alpha1.ClusterExisting), targetOf("b", v1alpha1.ClusterExisting)
@@ -64,33 +64,48 @@ func sharedSecret(t *testing.T) *lab {
 	if n := len(l.list(argocd.SecretGVK)); n != 2 {
 		t.Fatalf("%d registrations", n)
 	}
-	l.rotate()
-	l.refused()
 	return l
 }
 
-// refused has Argo CD be refused with the credentials that it has.
+// refused has Argo CD be refused with the credentials that it has, as it compares, or as it deletes what is to go.
 func (l *lab) refused() {
 	l.t.Helper()
 	for _, app := range l.list(argocd.ApplicationGVK) {
+		at := "ComparisonError"
+		if going(&app) {
+			at = "DeletionError"
+		}
 		app.Object["status"] = map[string]any{"conditions": []any{map[string]any{
-			"type": "ComparisonError", "message": "the server has asked for the client to provide credentials",
+			"type": at, "message": "the server has asked for the client to provide credentials",
 		}}}
 		l.update(&app)
 	}
 }
 
-// Each of those who use a Secret is told of its new token.
+// Each of those who use a Secret is told of its new token, also if what is deployed by it is to go.
 func TestRotationOfASharedSecret(t *testing.T) {
-	l := sharedSecret(t)
-	for range 5 {
-		_ = l.reconcile()
-	}
-	for _, s := range l.list(argocd.SecretGVK) {
-		config, _ := secretValue(&s, "config")
-		if !strings.Contains(string(config), "rotated-token") {
-			t.Errorf("%s still has the old token: %s", s.GetName(), l.message(v1alpha1.ConditionApplicationsHealthy))
-		}
+	for name, deleted := range map[string]bool{"running": false, "deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			l := sharedSecret(t)
+			if deleted {
+				l.remove()
+				l.tick(l.without(argocd.ApplicationGVK))
+			}
+			l.rotate()
+			l.refused()
+			for range 5 {
+				_ = l.reconcile()
+			}
+			for _, s := range l.list(argocd.SecretGVK) {
+				config, _ := secretValue(&s, "config")
+				if !strings.Contains(string(config), "rotated-token") {
+					t.Errorf("%s still has the old token: %s", s.GetName(), l.message(v1alpha1.ConditionReady))
+				}
+			}
+			if left := len(l.list(argocd.SecretGVK)); left != 2 {
+				t.Errorf("%d are registered", left)
+			}
+		})
 	}
 }
 
@@ -508,6 +523,8 @@ func TestClaimOfAnotherWithItsEndpoint(t *testing.T) {
 // Argo CD deletes nothing before it has the new token.
 func TestRotationHoldsTheTeardown(t *testing.T) {
 	l := sharedSecret(t)
+	l.rotate()
+	l.refused()
 	l.remove()
 	argo := func() bool {
 		fresh := false

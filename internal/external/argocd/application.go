@@ -456,13 +456,14 @@ func errorConditions(app *unstructured.Unstructured) map[string]string {
 }
 
 // Disconnected says whether Argo CD tells that it does not know an Application's cluster
-// (InvalidSpecError), or cannot compare, for which a cluster that refuses its credentials is one
-// reason.
+// (InvalidSpecError), or cannot compare, or delete what is being deleted, for which a cluster that
+// refuses its credentials is one reason.
 func Disconnected(app *unstructured.Unstructured) bool {
 	errs := errorConditions(app)
 	_, unknown := errs["InvalidSpecError"]
 	_, refused := errs["ComparisonError"]
-	return unknown || refused
+	_, undeleted := errs["DeletionError"]
+	return unknown || refused || undeleted && app.GetDeletionTimestamp() != nil
 }
 
 // DeletionError is why Argo CD cannot delete what an Application deployed; empty where it does not

@@ -517,15 +517,18 @@ func TestStripApplication(t *testing.T) {
 
 func TestDisconnected(t *testing.T) {
 	for name, test := range map[string]struct {
-		types []any
-		want  bool
+		types       []any
+		going, want bool
 	}{
-		"nothing said":        {nil, false},
-		"an unknown cluster":  {[]any{"InvalidSpecError"}, true},
-		"a refusal":           {[]any{"ComparisonError"}, true},
-		"among others":        {[]any{"SharedResourceWarning", "DeletionError", "ComparisonError"}, true},
-		"of its own doing":    {[]any{"SyncError"}, false},
-		"a warning, no error": {[]any{"OrphanedResourceWarning"}, false},
+		"nothing said":        {nil, false, false},
+		"an unknown cluster":  {[]any{"InvalidSpecError"}, false, true},
+		"a refusal":           {[]any{"ComparisonError"}, false, true},
+		"among others":        {[]any{"SharedResourceWarning", "DeletionError", "ComparisonError"}, false, true},
+		"of its own doing":    {[]any{"SyncError"}, true, false},
+		"a warning, no error": {[]any{"OrphanedResourceWarning"}, true, false},
+		"what is not to go":   {[]any{"DeletionError"}, false, false},
+		"what cannot go":      {[]any{"DeletionError"}, true, true},
+		"it goes, no error":   {nil, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var conditions []any
@@ -533,6 +536,9 @@ func TestDisconnected(t *testing.T) {
 				conditions = append(conditions, map[string]any{"type": conditionType, "message": "x"})
 			}
 			app := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": conditions}}}
+			if test.going {
+				app.SetDeletionTimestamp(&metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)})
+			}
 			if got := Disconnected(app); got != test.want {
 				t.Errorf("it is %v", got)
 			}

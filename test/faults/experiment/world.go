@@ -588,7 +588,7 @@ func (p player) unlessHeld(step string, before ...string) []string {
 
 func (p player) argoCD(ctx context.Context) error {
 	if p.refused() {
-		return p.cannotCompare(ctx)
+		return p.isRefused(ctx)
 	}
 	if p.going() {
 		return p.letGo(ctx)
@@ -746,15 +746,28 @@ func (p player) disconnected() bool {
 	return slices.ContainsFunc(list, func(c any) bool { return c.(map[string]any)["message"] == credentialsRefused })
 }
 
-// cannotCompare has it tell so.
-func (p player) cannotCompare(ctx context.Context) error {
-	if p.disconnected() && !p.asked() {
+// isRefused has it tell so: what is going it only tries to delete. What has a verdict it would compare after minutes, which is too late.
+func (p player) isRefused(ctx context.Context) error {
+	if p.disconnected() && !p.asked() || p.judged() && !p.going() {
 		return nil
 	}
-	return p.patch(ctx, map[string]any{"metadata": looked(), "status": map[string]any{
-		"sync":       map[string]any{"status": "Unknown"},
-		"conditions": []any{map[string]any{"type": "ComparisonError", "message": credentialsRefused, "lastTransitionTime": now()}},
-	}})
+	refusal := map[string]any{"type": "ComparisonError", "message": credentialsRefused, "lastTransitionTime": now()}
+	status := map[string]any{"sync": map[string]any{"status": "Unknown"}, "conditions": []any{refusal}}
+	if p.going() {
+		refusal["type"] = "DeletionError"
+		delete(status, "sync")
+	}
+	return p.patch(ctx, map[string]any{"metadata": looked(), "status": status})
+}
+
+// judged says whether the Experiment has a verdict.
+func (p player) judged() bool {
+	e := p.owner()
+	if e == nil {
+		return false
+	}
+	_, judged, _ := unstructured.NestedString(e.Object, "status", "completedAt")
+	return judged
 }
 
 // cannotSync is what Argo CD says of a cluster that it does not know.
