@@ -78,6 +78,8 @@ func afresh(pass context.Context) (ctx context.Context, cancel context.CancelFun
 type Outcome struct {
 	// Wait is when to look again, from now; 0 is when something changes.
 	Wait time.Duration
+	// Due is when to look again whatever fails; 0 is when that is tried again. It is for a reconciler that Due wraps.
+	Due time.Duration
 	// Done says that everything the finalizer stands for is gone.
 	Done bool
 	// Events that happened.
@@ -158,8 +160,9 @@ func pruned(wanted, written client.Object) bool {
 // nobody's concern, conflicts and the errors of a manager that is being stopped, is returned
 // before anything is written or said.
 func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder, before, after client.Object, finalizer string, out Outcome) (reconcile.Result, error) {
+	failed := reconcile.Result{RequeueAfter: out.Due}
 	if out.Err != nil && (Conflict(out.Err) || stopping(ctx)) {
-		return reconcile.Result{}, out.Err
+		return failed, out.Err
 	}
 	ctx, cancel := afresh(ctx)
 	defer cancel()
@@ -175,14 +178,14 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 					out.TooLarge(ctx)
 				}
 			}
-			return reconcile.Result{}, fmt.Errorf("patching status: %w", err)
+			return failed, fmt.Errorf("patching status: %w", err)
 		}
 	}
 	for _, e := range out.Events {
 		tell(recorder, after, e)
 	}
 	if out.Err != nil {
-		return reconcile.Result{}, out.Err
+		return failed, out.Err
 	}
 	if out.Done && controllerutil.ContainsFinalizer(written, finalizer) {
 		return reconcile.Result{}, letGo(ctx, c, written, finalizer, out.Told)

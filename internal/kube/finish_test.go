@@ -137,6 +137,16 @@ func TestFinish(t *testing.T) {
 		"an error is told and returned, and ends the wait": {
 			say, Outcome{Wait: time.Minute, Events: []Event{event}, Err: failure}, nil, []string{"patch status", told}, 0, failure, []string{others, finalizer},
 		},
+		"an error does not end what is due": {
+			say, Outcome{Wait: time.Second, Due: time.Minute, Err: failure}, nil, []string{"patch status"}, time.Minute, failure, []string{others, finalizer},
+		},
+		"nor does a status that cannot be written": {
+			say, Outcome{Wait: time.Second, Due: time.Minute}, map[string]error{"patch status": denied}, []string{"patch status"}, time.Minute, denied, []string{others, finalizer},
+		},
+		"nor a conflict": {
+			say, Outcome{Wait: time.Second, Due: time.Minute, Err: conflict}, nil, nil, time.Minute, conflict, []string{others, finalizer},
+		},
+		"without an error it waits": {nil, Outcome{Wait: time.Second, Due: time.Minute}, nil, nil, time.Second, nil, []string{others, finalizer}},
 		"a status that cannot be written is all there is": {
 			say, Outcome{Done: true, Events: []Event{event}, Err: reconcile.TerminalError(failure)}, map[string]error{"patch status": denied},
 			[]string{"patch status"}, 0, denied, []string{others, finalizer},

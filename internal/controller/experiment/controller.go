@@ -182,7 +182,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 	}
 	report(s, err, r.Clock.Now())
 	result, err := kube.Finish(ctx, r.Client, r.Recorder, before, e, v1alpha1.Finalizer, kube.Outcome{
-		Wait: s.plan.Wait, Done: s.plan.Done && e.DeletionTimestamp != nil, Events: happened(before, e, s.plan, err), Err: err, Told: r.told,
+		Wait: s.plan.Wait, Due: s.plan.Due, Done: s.plan.Done && e.DeletionTimestamp != nil, Events: happened(before, e, s.plan, err), Err: err, Told: r.told,
 	})
 	switch {
 	case kube.TooLarge(err): // what was asked to go, and when, must not be forgotten with it
@@ -205,9 +205,10 @@ func beginning(e *v1alpha1.Experiment) bool {
 func (s *scope) step(ctx context.Context) error {
 	s.now = s.Clock.Now()
 	// Neither a verdict nor the end of its time depends on what can be read.
-	over := lifetimeOf(s.experiment).over(s.now)
-	if s.experiment.DeletionTimestamp != nil || !over && (goingDown(s.experiment) || s.experiment.Status.CompletedAt == nil) {
+	life := lifetimeOf(s.experiment)
+	if s.experiment.DeletionTimestamp != nil || !life.over(s.now) && (goingDown(s.experiment) || s.experiment.Status.CompletedAt == nil) {
 		if err := s.observe(ctx); err != nil {
+			s.plan.dueIn(life.wait(s.now))
 			return err
 		}
 	}
@@ -335,6 +336,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 			return err
 		}
 	}
+	due := &kube.Due{}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("experiment").
 		For(&v1alpha1.Experiment{}, builder.WithPredicates(predicate.Or(
@@ -348,8 +350,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		}), builder.WithPredicates(boundElsewhere)).
 		WatchesRawSource(kinds).
 		WatchesRawSource(r.Gate).
+		WatchesRawSource(due).
 		WithOptions(kube.Workers(o.MaxConcurrentReconciles, kube.Patience, timeout)).
-		Complete(r.Gate.Wrap(kube.QuietConflicts(r.reconciler())))
+		Complete(r.Gate.Wrap(kube.QuietConflicts(due.Wrap(r.reconciler()))))
 }
 
 var (

@@ -47,7 +47,7 @@ func (f facts) finished() Plan {
 		p.Leaving = append(p.Leaving, l)
 	}
 	if !next.IsZero() {
-		p.lookIn(next.Sub(f.now))
+		p.dueIn(next.Sub(f.now))
 	}
 	return p
 }

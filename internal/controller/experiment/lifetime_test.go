@@ -1,13 +1,17 @@
 package experiment
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
 )
 
 func TestLifetime(t *testing.T) {
@@ -179,6 +183,63 @@ func TestSuspendedEnds(t *testing.T) {
 			l.settle(l.play)
 			if l.get() != nil {
 				t.Errorf("it is still there: %+v", l.get().Status)
+			}
+		})
+	}
+}
+
+// What fails, and is tried again after a minute, does not put off what a time brings that is over before.
+func TestDueWhateverFails(t *testing.T) {
+	unchanged := func(*v1alpha1.Experiment) {}
+	unreadable := func(l *lab) { l.getErrors["Application"] = errors.New("no answer") }
+	unregistered := func(l *lab) { l.forbid("create", "Secret") }
+	unrecorded := func(l *lab) { l.forbid("patch", "Experiment/status") }
+	undeleted := func(l *lab) { l.forbid("delete", "Application") }
+	unmended := func(l *lab) {
+		l.spoil(argocd.ApplicationGVK, func(app *unstructured.Unstructured) {
+			_ = unstructured.SetNestedField(app.Object, "elsewhere", "spec", "project")
+		})
+		l.spoil(argoworkflows.WorkflowGVK, func(workflow *unstructured.Unstructured) {
+			workflow.Object["status"] = map[string]any{"phase": "Running", "startedAt": epoch.Format(time.RFC3339)}
+		})
+		l.forbid("apply", "object")
+	}
+	for name, test := range map[string]struct {
+		change func(*v1alpha1.Experiment)
+		phase  v1alpha1.Phase
+		spoil  func(*lab)
+		over   time.Duration
+	}{
+		"its time, and it cannot be read":   {unchanged, v1alpha1.PhaseProvisioning, unreadable, day},
+		"its time, and nothing is recorded": {unchanged, v1alpha1.PhaseProvisioning, unrecorded, day},
+		"its time, and it is suspended":     {func(e *v1alpha1.Experiment) { e.Spec.Suspend = true }, v1alpha1.PhasePending, unrecorded, day},
+		"that of a cluster":                 {unchanged, v1alpha1.PhaseProvisioning, unregistered, time.Hour},
+		"that of a Workflow": {func(e *v1alpha1.Experiment) {
+			e.Spec.ProgressDeadline = &v1alpha1.ProgressDeadline{Workflow: &metav1.Duration{Duration: time.Hour}}
+		}, v1alpha1.PhaseRunning, unmended, time.Hour + lastLook},
+		"that of a target": {func(e *v1alpha1.Experiment) {
+			e.Spec.Targets[0].TTLAfterFinished = &metav1.Duration{Duration: 2 * time.Hour}
+			e.Spec.Targets[1].TTLAfterFinished = &metav1.Duration{Duration: time.Hour}
+		}, v1alpha1.PhaseComplete, undeleted, 2 * time.Hour},
+		"its time after a verdict": {func(e *v1alpha1.Experiment) {
+			e.Spec.TTLAfterFinished = &metav1.Duration{Duration: 3 * time.Hour}
+		}, v1alpha1.PhaseComplete, unrecorded, 3 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := experimentOf(targetOf("app", v1alpha1.ClusterGKE), targetOf("page", v1alpha1.ClusterHub))
+			test.change(e)
+			l := newLab(t, e, nginx(), template())
+			l.until(test.phase)
+			if test.spoil(l); test.phase == v1alpha1.PhaseProvisioning {
+				l.play()
+			}
+			l.later(test.over - 30*time.Second)
+			for range 3 {
+				_ = l.reconcile()
+			}
+			l.armed = true
+			if result, err := l.reconciler.Reconcile(t.Context(), l.get()); err == nil || result.RequeueAfter != 30*time.Second {
+				t.Errorf("it asks to be looked at after %s, with error %v", result.RequeueAfter, err)
 			}
 		})
 	}

@@ -69,12 +69,22 @@ type Plan struct {
 	Orphans []string
 	// Wait is when to look again although nothing changed.
 	Wait time.Duration
+	// Due is when a time is over, which comes to the second whatever fails until then.
+	Due time.Duration
 }
 
 // lookIn makes sure that there is a pass when so much time has passed; 0 asks for none.
 func (p *Plan) lookIn(wait time.Duration) {
 	if wait > 0 && (p.Wait == 0 || wait < p.Wait) {
 		p.Wait = wait
+	}
+}
+
+// dueIn is lookIn for the end of a time.
+func (p *Plan) dueIn(wait time.Duration) {
+	p.lookIn(wait)
+	if wait > 0 && (p.Due == 0 || wait < p.Due) {
+		p.Due = wait
 	}
 }
 
@@ -154,7 +164,7 @@ func (f facts) plan() Plan {
 		slices.ContainsFunc(spec.Targets, func(t v1alpha1.Target) bool { return t.TTLAfterFinished != nil })) {
 		p.Wait = kube.AtOnce // the verdict may bring the end nearer
 	}
-	p.lookIn(life.wait(f.now))
+	p.dueIn(life.wait(f.now))
 	return p
 }
 
@@ -836,7 +846,7 @@ func (f facts) lateSince(p *Plan, last *conditions.Step, from time.Time) bool {
 				fmt.Sprintf("Target %s: its %s has taken longer than %s (spec.progressDeadline.%s): %s", t.Name, what, limit, field, t.Message))
 			return true
 		}
-		p.lookIn(left)
+		p.dueIn(left)
 	}
 	return false
 }
@@ -992,7 +1002,7 @@ func (f facts) overran(p *Plan) string {
 		may, late = deadline+max(deadline, exitHandler), "has an exit handler that has not ended within "
 	}
 	if left := since.Add(may + lastLook).Sub(f.now); left > 0 {
-		p.lookIn(left)
+		p.dueIn(left)
 		return ""
 	}
 	return late + may.String()
