@@ -245,12 +245,12 @@ func happened(before, after *v1alpha1.Experiment, p Plan, err error) []kube.Even
 	}
 	out := lifetimeEvents(before, after)
 	if len(p.Orphans) > 0 && err == nil {
-		where := ""
+		where := "Left behind is "
 		if len(p.Writes) > 0 {
-			where = "; ConfigMap " + p.Writes[0].Object.GetNamespace() + "/" + p.Writes[0].Object.GetName() + " lists it"
+			where = "ConfigMap " + p.Writes[0].Object.GetNamespace() + "/" + p.Writes[0].Object.GetName() + " lists what is left behind: "
 		}
 		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonOrphansLeft,
-			Message: conditions.Line("Left behind is " + strings.Join(p.Orphans, ", ") + where)})
+			Message: conditions.Line(where + strings.Join(p.Orphans, ", "))})
 	}
 	for _, t := range after.Status.Targets {
 		if was := recordedTarget(before.Status.Targets, t.Name); was != nil && was.State == t.State {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -497,6 +498,9 @@ func (d *demolition) release() {
 	orphans := make([]orphan, 0, len(left))
 	for _, r := range left {
 		d.Orphans = append(d.Orphans, r.String())
+		if r.object != nil {
+			d.Orphans[len(d.Orphans)-1] += d.because(r.object)
+		}
 		orphans = append(orphans, d.orphansOf(r)...)
 	}
 	if d.experiment.DeletionTimestamp != nil {
@@ -571,7 +575,7 @@ func (d *demolition) orphan(r remnant) orphan {
 	switch {
 	case r.object != nil:
 		o.APIVersion, o.Kind = r.object.GetAPIVersion(), r.object.GetKind()
-		o.Namespace, o.Name, o.UID, o.Finalizers = r.object.GetNamespace(), r.object.GetName(), string(r.object.GetUID()), r.object.GetFinalizers()
+		o.Namespace, o.Name, o.UID, o.Finalizers = r.object.GetNamespace(), r.object.GetName(), string(r.object.GetUID()), finalizersOf(r.object)
 		if o.Error = d.says(r.object); r.err != nil {
 			o.Error = r.err.Error()
 		}
@@ -588,6 +592,15 @@ func (d *demolition) orphan(r remnant) orphan {
 	}
 	o.Error = conditions.Line(orDefault(o.Error, "it is held by its finalizers and says nothing"))
 	return o
+}
+
+// finalizersOf are those that hold an object: a Namespace has others in its spec.
+func finalizersOf(o *unstructured.Unstructured) []string {
+	if finalizers := o.GetFinalizers(); len(finalizers) > 0 || o.GroupVersionKind() != namespaceGVK {
+		return finalizers
+	}
+	finalizers, _, _ := unstructured.NestedStringSlice(o.Object, "spec", "finalizers")
+	return finalizers
 }
 
 // because says in brackets what keeps an object from going; empty where it tells nothing.
@@ -612,10 +625,25 @@ func (f facts) says(o *unstructured.Unstructured) string {
 		return argocd.DeletionError(o)
 	case argoworkflows.WorkflowGVK:
 		return argoworkflows.DeletionError(o)
+	case namespaceGVK:
+		return remaining(o)
 	}
 	for _, t := range f.experiment.Spec.Targets {
 		if objects := providerOf(t).objects(f.names, t); len(objects) > 0 && keyOf(objects[0]) == keyOf(o) && objects[0].GroupVersionKind() == o.GroupVersionKind() {
 			return providerOf(t).read([]*unstructured.Unstructured{o}).Message
+		}
+	}
+	return ""
+}
+
+// remaining is why a Namespace does not go, by its conditions: what is left in it, or why that is not known. The cache has none of them.
+func remaining(namespace *unstructured.Unstructured) string {
+	for _, t := range []corev1.NamespaceConditionType{
+		corev1.NamespaceContentRemaining, corev1.NamespaceFinalizersRemaining, corev1.NamespaceDeletionContentFailure,
+		corev1.NamespaceDeletionGVParsingFailure, corev1.NamespaceDeletionDiscoveryFailure,
+	} {
+		if c := conditions.Of(namespace, string(t)); c["status"] == "True" {
+			return conditions.Said(c)
 		}
 	}
 	return ""

@@ -3,6 +3,7 @@ package experiment
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -438,6 +439,63 @@ func TestNamespaceOfHiddenClusterWaits(t *testing.T) {
 	l.settle(l.deploy)
 	if n := len(l.list(namespaceGVK)); n != 1 {
 		t.Errorf("there are %d namespaces", n)
+	}
+}
+
+// A namespace that does not go is left behind with what its conditions say, in the Event, too.
+func TestNamespaceThatDoesNotGoSaysWhy(t *testing.T) {
+	l := onVCluster(t)
+	l.settle(l.play)
+	l.stick(namespaceGVK)
+	l.remove()
+	l.settle(l.play)
+	namespace := l.list(namespaceGVK)[0]
+	namespace.Object["status"] = map[string]any{"phase": "Terminating", "conditions": []any{
+		map[string]any{"type": "NamespaceDeletionDiscoveryFailure", "status": "False", "reason": "ResourcesDiscovered", "message": "All resources successfully discovered"},
+		map[string]any{"type": "NamespaceFinalizersRemaining", "status": "True", "reason": "SomeFinalizersRemain", "message": "example.com/stuck in 1 resource instances"},
+	}}
+	if err := l.client.Status().Update(t.Context(), &namespace); err != nil {
+		t.Fatal(err)
+	}
+	l.later(2 * defaultDeadline)
+	l.drain()
+	l.tick()
+	const why = "SomeFinalizersRemain: example.com/stuck in 1 resource instances"
+	if left := l.orphans(); len(left) != 1 || left[0].Kind != "Namespace" || left[0].Error != why {
+		t.Errorf("left behind is %+v", left)
+	}
+	if story := strings.Join(l.drain(), "\n"); !strings.Contains(story, why) {
+		t.Errorf("the events are:\n%s", story)
+	}
+}
+
+// What is left in a Namespace comes before why that is not known, and its own finalizers count where it has no others.
+func TestNamespaceAsAnOrphan(t *testing.T) {
+	of := func(conditionType, status string) any {
+		return map[string]any{"type": conditionType, "status": status, "reason": conditionType + "Reason", "message": "as told"}
+	}
+	for name, test := range map[string]struct {
+		conditions []any
+		finalizers []string
+		says       string
+		held       []string
+	}{
+		"what is left":    {[]any{of("NamespaceDeletionContentFailure", "True"), of("NamespaceContentRemaining", "True")}, nil, "NamespaceContentRemainingReason: as told", []string{"kubernetes"}},
+		"what is unknown": {[]any{of("NamespaceContentRemaining", "False"), of("NamespaceDeletionDiscoveryFailure", "True")}, nil, "NamespaceDeletionDiscoveryFailureReason: as told", []string{"kubernetes"}},
+		"a group version": {[]any{of("NamespaceDeletionGroupVersionParsingFailure", "True")}, nil, "NamespaceDeletionGroupVersionParsingFailureReason: as told", []string{"kubernetes"}},
+		"nothing":         {nil, []string{"example.com/held"}, "it is held by its finalizers and says nothing", []string{"example.com/held"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace := object(namespaceGVK, "", "tutorial-app")
+			namespace.Object["spec"] = map[string]any{"finalizers": []any{"kubernetes"}}
+			namespace.Object["status"] = map[string]any{"conditions": test.conditions}
+			namespace.SetFinalizers(test.finalizers)
+			namespace.SetDeletionTimestamp(&metav1.Time{Time: epoch})
+			d := &demolition{facts: facts{experiment: experimentOf()}}
+			if o := d.orphan(remnant{gvk: namespaceGVK, object: namespace}); o.Error != test.says || !slices.Equal(o.Finalizers, test.held) {
+				t.Errorf("it is told of as %+v", o)
+			}
+		})
 	}
 }
 
