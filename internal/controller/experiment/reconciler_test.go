@@ -621,6 +621,23 @@ func TestTimeToLive(t *testing.T) {
 	}
 }
 
+// That its time is over is told when it is taken down, not each time that this is refused.
+func TestTimeToLiveThatIsRefused(t *testing.T) {
+	l := tutorial(t)
+	l.until(v1alpha1.PhaseComplete)
+	l.clock.SetTime(epoch.Add(day))
+	l.forbid("delete", "Experiment")
+	l.tick()
+	if story := strings.Join(l.drain(), "\n"); strings.Contains(story, v1alpha1.ReasonExpired) {
+		t.Errorf("nothing is taken down, and the events are:\n%s", story)
+	}
+	l.refuse = nil
+	l.settle(l.play)
+	if story := strings.Join(l.drain(), "\n"); strings.Count(story, v1alpha1.ReasonExpired) != 1 {
+		t.Errorf("the events are:\n%s", story)
+	}
+}
+
 // A component's edit reaches its Application; nobody's edit of the Application stays.
 func TestNote53DriftAndEdits(t *testing.T) {
 	l := tutorial(t)

@@ -28,6 +28,9 @@ var steps = []string{
 // report writes into the status what the pass saw, did and failed at. It is pure.
 func report(s *scope, err error, now time.Time) {
 	e, p, st := s.experiment, s.plan, &s.experiment.Status
+	if p.Expire && err == nil {
+		return // the server has another version since
+	}
 	st.ObservedGeneration = e.Generation
 	if p.Start && err == nil {
 		st.StartedAt, st.Namespaces = timestamp(now), ptr.To(s.names.namespaces())
@@ -239,7 +242,7 @@ var quiet = []string{
 // happened are the events between two statuses: one for every target whose state and every
 // condition whose status or reason has changed.
 func happened(before, after *v1alpha1.Experiment, p Plan, err error) []kube.Event {
-	if p.Expire {
+	if p.Expire && err == nil {
 		return []kube.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonExpired,
 			Message: "Its time to live is over, everything it brought up is taken down"}}
 	}
