@@ -131,6 +131,21 @@ func TestNote28And51ProgressDeadlines(t *testing.T) {
 	}
 }
 
+// So does one on a cluster that is there already, and that nobody gives the kubeconfig of.
+func TestNote28And51ProgressDeadlineWithoutAKubeconfig(t *testing.T) {
+	l := newLab(t, onExisting()...)
+	l.settle(l.play)
+	l.later(defaultClustersDeadline - time.Second)
+	l.mustReconcile()
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonKubeconfigMissing)
+	l.later(defaultClustersDeadline)
+	l.mustReconcile()
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
+	if m := l.message(v1alpha1.ConditionReady); l.get().Status.Phase != v1alpha1.PhaseFailed || !strings.Contains(m, "spec.progressDeadline.clusters") || !strings.Contains(m, "staging") {
+		t.Errorf("it is %s and says %q", l.get().Status.Phase, m)
+	}
+}
+
 // A target that was healthy in between has all of its time again.
 func TestProgressDeadlineOfATargetThatDegrades(t *testing.T) {
 	e := experimentOf(targetOf("app", v1alpha1.ClusterGKE), targetOf("slow", v1alpha1.ClusterGKE))

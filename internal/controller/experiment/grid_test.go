@@ -230,9 +230,10 @@ const stuckFinalizer = "example.com/stuck"
 // is over, so does the Experiment, and the ConfigMap tells of exactly what is left.
 func TestNote31StuckAtAnyMoment(t *testing.T) {
 	for name, r := range roads() {
-		up := stepsUp(t, r)
-		for turn, stuck := range []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK, r.cluster} {
-			if stuck.Empty() {
+		up, complete := stepsUp(t, r), r.lab(t)
+		complete.settle(complete.play)
+		for turn, stuck := range []schema.GroupVersionKind{argoworkflows.WorkflowGVK, argocd.ApplicationGVK, r.cluster, namespaceGVK, argocd.SecretGVK} {
+			if !slices.Contains(kindsLeft(complete.ours()), stuck.Kind) {
 				continue
 			}
 			t.Run(name+" "+stuck.Kind, func(t *testing.T) {
