@@ -53,7 +53,7 @@ func experimentsIn(t *testing.T, file string) (all []v1alpha1.Experiment) {
 func shows(e v1alpha1.Experiment) map[string]bool {
 	w := e.Spec.Workflow
 	all := map[string]bool{
-		"completion " + string(w.Completion.Mode): true, "cluster template": w.ClusterScope, "deadlines": e.Spec.ProgressDeadline != nil,
+		"completion " + string(w.Completion.Mode): true, "missing template " + string(w.OnMissingTemplate): true, "cluster template": w.ClusterScope, "deadlines": e.Spec.ProgressDeadline != nil,
 		"time to live after the verdict": e.Spec.TTLAfterFinished != nil, "deletion": e.Spec.Deletion != nil,
 	}
 	for _, t := range e.Spec.Targets {
@@ -67,7 +67,9 @@ func shows(e v1alpha1.Experiment) map[string]bool {
 		}
 		for _, ref := range t.Components {
 			all["parameters"] = all["parameters"] || len(ref.Params) > 0
-			all["tolerations"] = all["tolerations"] || len(ref.Tolerations) > 0
+			for _, what := range ref.Tolerations {
+				all["toleration "+string(what)] = true
+			}
 		}
 	}
 	return all
@@ -85,8 +87,8 @@ func TestSamplesSpan(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
-		"cluster gke", "cluster talos", "cluster vcluster", "cluster hub", "cluster existing", "cluster clusterRef", "policy ", "policy PerComponent", "tolerations", "parameters",
-		"dependency", "namespace", "Pod Security", "transport ", "transport tailscale", "completion ", "completion manual", "cluster template", "deadlines", "time to live after the verdict", "time to live of a target", "deletion",
+		"cluster gke", "cluster talos", "cluster vcluster", "cluster hub", "cluster existing", "cluster clusterRef", "policy ", "policy PerComponent", "toleration OutOfSync", "toleration Degraded", "parameters",
+		"dependency", "namespace", "Pod Security", "transport ", "transport tailscale", "completion ", "completion manual", "missing template Suspend", "cluster template", "deadlines", "time to live after the verdict", "time to live of a target", "deletion",
 	} {
 		if !have[what] {
 			t.Errorf("no sample has %q", what)
