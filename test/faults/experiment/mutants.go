@@ -135,7 +135,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "error-swallowed", RootCause: "the error of a status patch is swallowed",
-		Edits: edit1(finishing, "			return reconcile.Result{}, fmt.Errorf(\"patching status: %w\", err)\n",
+		Edits: edit1(finishing, "			return failed, fmt.Errorf(\"patching status: %w\", err)\n",
 			"			return reconcile.Result{RequeueAfter: out.Wait}, nil\n"),
 		Workloads: []string{"complete"}, Modes: []faults.Mode{faults.Internal},
 	},
