@@ -365,6 +365,7 @@ var kinds = map[string]schema.GroupVersionKind{
 	"Secret":      argocd.SecretGVK,
 	"Application": argocd.ApplicationGVK,
 	"Workflow":    argoworkflows.WorkflowGVK,
+	"Namespace":   {Version: "v1", Kind: "Namespace"},
 }
 
 // namespaces are those of children that have one for all.
@@ -491,10 +492,12 @@ func setFinalizers(ctx context.Context, c client.Client, u *unstructured.Unstruc
 	return c.Patch(ctx, u, client.MergeFrom(before))
 }
 
-// holdSecret lets somebody else's finalizer hold the cluster Secret.
-var holdSecret = onChild("Secret", func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
-	return setFinalizers(ctx, c, u, "example.com/held")
-})
+// holdChild lets somebody else's finalizer hold a child.
+func holdChild(kind string) action {
+	return onChild(kind, func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+		return setFinalizers(ctx, c, u, "example.com/held")
+	})
+}
 
 // freeChild takes all finalizers off a child.
 func freeChild(kind string) action {

@@ -26,6 +26,14 @@ func inComponents(cluster string) any {
 	}
 }
 
+// tolerant is one whose components may be something else than their sources say after they were synced.
+func tolerant(target any) any {
+	for _, c := range target.(map[string]any)["components"].([]any) {
+		c.(map[string]any)["tolerations"] = []any{"OutOfSync"}
+	}
+	return target
+}
+
 // inTheTailnet is a target whose metrics are shipped through a tailnet, by three components beside its own.
 func inTheTailnet(cluster string) any {
 	return map[string]any{
@@ -233,6 +241,14 @@ var roads = []faults.Workload{
 	{
 		Name:    "per-component",
 		Objects: objects(newExperiment(inComponents("gke"))),
+		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
+		Done:    gone,
+	},
+	{
+		// Argo CD never says that they are what their sources say.
+		Name:    "per-component-tolerated",
+		Objects: objects(newExperiment(tolerant(inComponents("gke")))),
+		Holds:   []string{syncLasts},
 		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
 		Done:    gone,
 	},
@@ -646,7 +662,7 @@ var deletions = []faults.Workload{
 		Objects: objects(straightRoad),
 		Holds:   []string{namespaceGone, clusterGone},
 		Steps: steps(
-			step(reached(v1alpha1.PhaseComplete), holdSecret, remove),
+			step(reached(v1alpha1.PhaseComplete), holdChild("Secret"), remove),
 			step(waitsFor("Secret"), restart, freeChild("Secret"), release(namespaceGone)),
 			step(clusterLeft, release(clusterGone)),
 		),
@@ -730,6 +746,17 @@ var stuckDeletions = []faults.Workload{
 		),
 		Done:   gone,
 		Leaves: []string{"GKECluster app"},
+	},
+	{
+		// The namespace of a target on the hub, which nobody's cluster is in.
+		Name:    "release-namespace",
+		Objects: objects(onHub),
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), holdChild("Namespace"), remove),
+			step(waitsFor("Namespace"), due(30*time.Minute)),
+		),
+		Done:   gone,
+		Leaves: []string{"Namespace app"},
 	},
 	{
 		Name:    "block-cluster",

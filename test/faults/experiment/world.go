@@ -51,7 +51,9 @@ const (
 	// Argo CD deploys, what it has begun to sync waits for no hook any more, and it lets an Application go.
 	applicationHealthy = "application-healthy"
 	syncEnds           = "sync-ends"
-	applicationGone    = "application-gone"
+	// What it has synced stays as it was; while that is held, something changes a part of it as soon as that is synced.
+	syncLasts       = "sync-lasts"
+	applicationGone = "application-gone"
 	// Argo Workflows ends a Workflow, well (it fails while that is held), and lets it go.
 	workflowEnds     = "workflow-ends"
 	workflowSucceeds = "workflow-succeeds"
@@ -617,13 +619,23 @@ func (p player) argoCD(ctx context.Context) error {
 			return err
 		}
 	}
-	return p.patch(ctx, map[string]any{"metadata": looked(), "operation": nil, "status": map[string]any{
-		"conditions":     nil,
-		"health":         map[string]any{"status": "Healthy"},
-		"operationState": nil,
-		"resources":      []any{map[string]any{"version": "v1", "kind": "Service", "name": "web", "status": "Synced"}},
-		"sync":           map[string]any{"status": "Synced", "comparedTo": now},
-	}})
+	return p.patch(ctx, map[string]any{"metadata": looked(), "operation": nil, "status": p.deployed(sources, now)})
+}
+
+// deployed is what Argo CD says of what it has synced, and what it compares that with then.
+func (p player) deployed(sources []any, comparedTo map[string]any) map[string]any {
+	sync, status := "Synced", map[string]any{"conditions": nil, "health": map[string]any{"status": "Healthy"}, "operationState": nil}
+	if p.held(syncLasts) {
+		sync, status["reconciledAt"] = "OutOfSync", now()
+		status["operationState"] = map[string]any{
+			"phase": "Succeeded", "message": "successfully synced", "startedAt": now(), "finishedAt": now(),
+			"operation":  map[string]any{"sync": map[string]any{"prune": true, "sources": sources}},
+			"syncResult": map[string]any{"revision": "", "sources": sources},
+		}
+	}
+	status["resources"] = []any{map[string]any{"version": "v1", "kind": "Service", "name": "web", "status": sync}}
+	status["sync"] = map[string]any{"status": sync, "comparedTo": comparedTo}
+	return status
 }
 
 // letGo lets an Application go, but not in the middle of a sync. One of a cluster that Argo CD does not know goes, too, without what it
