@@ -526,52 +526,57 @@ func (s *scope) clears(ctx context.Context) error {
 
 // clear takes away what an attempt needed that has ended, its rights first. Left is what a namespace does not let go.
 func (s *scope) clear(ctx context.Context, e *execution) (left []string, err error) {
-	job := name(e.JobRef)
-	at := s.names().in(job)
 	if e.State != v1alpha1.ExecutionCompleted {
 		s.permitted.Remove(s.names().role(e.Target)) // the next one looks at it
 	}
-	needs, known := s.needs(e)
-	var helpers []helper
-	if !known || needs.ClusterRole != "" && e.ConnectorSecretRef == "" {
-		bindings, err := s.bindings(ctx, e)
-		if err != nil {
-			return nil, err
-		}
-		for _, key := range bindings {
-			helpers = append(helpers, helper{bindingGVK, key})
-		}
+	needed, err := s.needed(ctx, e)
+	if err != nil {
+		return nil, err
 	}
-	if !known || needs.Cluster {
-		helpers = append(helpers, helper{clusterBindingGVK, types.NamespacedName{Name: job}})
-	}
-	if e.ConnectorSecretRef != "" {
-		helpers = append(helpers, helper{secretGVK, at})
-	}
-	helpers = append(helpers, helper{bindingGVK, at}, helper{accountGVK, at})
 	var errs []error
-	for _, h := range helpers {
+	for _, h := range needed {
 		why, err := s.leaves(ctx, e, h)
-		if err != nil {
-			errs = append(errs, err)
-		}
 		if why != nil {
 			left = append(left, kube.Message(why))
 		}
+		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	// The Job goes when all else has: what is known of an attempt whose plan is gone, or has lost its ledger, is its Job. It goes from
 	// the server: the cache may not have it yet, and nobody would look for it again.
-	if err := s.takeAway(ctx, helper{jobGVK, at}); err != nil {
+	if err := s.takeAway(ctx, helper{jobGVK, s.names().in(name(e.JobRef))}); err != nil {
 		return nil, err
 	}
-	for _, h := range helpers {
+	for _, h := range needed {
 		s.made.Remove(letGo{s.owner.UID, h})
 	}
 	e.ServiceAccountRef, e.ConnectorSecretRef = "", ""
 	return left, nil
+}
+
+// needed is what an attempt needs beside its Job, its rights first.
+func (s *scope) needed(ctx context.Context, e *execution) (out []helper, err error) {
+	job := name(e.JobRef)
+	at := s.names().in(job)
+	needs, known := s.needs(e)
+	if !known || needs.ClusterRole != "" && e.ConnectorSecretRef == "" {
+		bindings, err := s.bindings(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		for _, key := range bindings {
+			out = append(out, helper{bindingGVK, key})
+		}
+	}
+	if !known || needs.Cluster {
+		out = append(out, helper{clusterBindingGVK, types.NamespacedName{Name: job}})
+	}
+	if e.ConnectorSecretRef != "" {
+		out = append(out, helper{secretGVK, at})
+	}
+	return append(out, helper{bindingGVK, at}, helper{accountGVK, at}), nil
 }
 
 // leaves takes away what an attempt needed, or says why that is left: what another namespace than the manager's does not let go for as long
