@@ -191,7 +191,7 @@
 // ten: as long as it has been tried until then. One that it is in the middle of syncing with other sources than the
 // spec has by now is asked to end that, unless somebody has asked for it: Argo CD keeps to those that it began with.
 // Errors, a name that another's object has taken among them, are tried again after 0.2 s, doubling up to a minute; none
-// puts off the end of a time to live, or of a deadline for progress (kube.Due).
+// puts off the end of a time to live, nor one of what cannot be written that of a deadline for progress (kube.Due).
 //
 // # What it reads live
 //

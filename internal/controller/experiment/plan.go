@@ -804,10 +804,10 @@ func (f facts) withoutTemplate() conditions.Step {
 const templateLag = 3 * time.Second
 
 // templateNew says whether the template was created so lately that Argo Workflows may not know it yet; it is looked at again when it does.
-// One that comes from farther ahead was created by another clock, and is not waited for.
+// One that comes from farther ahead was created by a clock that is not ours, and is not waited for.
 func (f facts) templateNew(p *Plan) bool {
 	left := f.seen.TemplateCreated.Add(templateLag).Sub(f.now)
-	if !f.seen.TemplateFound || left <= 0 || left > templateLag {
+	if !f.seen.TemplateFound || left <= 0 || left > 2*templateLag {
 		return false
 	}
 	p.lookIn(left)

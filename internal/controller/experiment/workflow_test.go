@@ -57,12 +57,12 @@ func TestTemplatesThatWereCreatedJustNow(t *testing.T) {
 	l.settle(l.play)
 	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowTemplateNotFound)
 	late := template()
-	late.SetCreationTimestamp(metav1.NewTime(l.clock.Now()))
+	late.SetCreationTimestamp(metav1.NewTime(l.clock.Now().Add(2 * time.Second))) // by a clock that is a little ahead
 	l.create(late)
-	if wait := l.pass(); len(l.list(argoworkflows.WorkflowGVK)) > 0 || wait <= 0 || wait > 3*time.Second {
+	if wait := l.pass(); len(l.list(argoworkflows.WorkflowGVK)) > 0 || wait <= 0 || wait > 5*time.Second {
 		t.Fatalf("it is looked again in %s, and there are %d Workflows", wait, len(l.list(argoworkflows.WorkflowGVK)))
 	}
-	l.clock.SetTime(epoch.Add(3 * time.Second))
+	l.clock.SetTime(epoch.Add(5 * time.Second))
 	l.settle(l.play)
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 }

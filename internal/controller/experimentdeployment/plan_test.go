@@ -693,14 +693,20 @@ func TestEnds(t *testing.T) {
 		t.Errorf("a second before its end: %+v", p)
 	}
 	f.now = epoch.Add(time.Hour)
-	if p := f.plan(); !p.Expire || p.Action != Nothing {
+	p := f.plan()
+	if !p.Expire || p.Action != Nothing {
 		t.Errorf("at its end: %+v", p)
+	}
+	for _, err := range []error{nil, errors.New("a policy denies it")} { // and it is tried again
+		told := slices.ContainsFunc(happened(f.owner, f.owner, &scope{plan: p}, err), func(e kube.Event) bool { return e.Reason == v1alpha1.ReasonExpired })
+		if told != (err == nil) {
+			t.Errorf("error %v, and its end is told: %t", err, told)
+		}
 	}
 	f.owner.DeletionTimestamp = &metav1.Time{Time: epoch}
 	f.owner.Spec.OverrideSpec.Raw = []byte(`nonsense`) // which keeps no teardown
 	f.seen.Source = nil
-	p := f.plan()
-	if p.Action != Delete || p.Done || p.Expire {
+	if p = f.plan(); p.Action != Delete || p.Done || p.Expire {
 		t.Errorf("deleted: %+v", p)
 	}
 	f.seen.Twin.SetDeletionTimestamp(&metav1.Time{Time: epoch})

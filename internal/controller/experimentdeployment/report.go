@@ -204,7 +204,7 @@ var bad = []string{v1alpha1.ConditionAutoscalerInterference, v1alpha1.ConditionD
 // happened are the events between two statuses.
 func happened(before, after *v1alpha1.ExperimentDeployment, s *scope, err error) (out []kube.Event) {
 	p := s.plan
-	if p.Expire {
+	if p.Expire && err == nil {
 		return []kube.Event{{Type: corev1.EventTypeNormal, Reason: v1alpha1.ReasonExpired, Message: "Its time is over, and the twin is taken down"}}
 	}
 	if p.Drifted && s.written != nil && !s.unchanged {

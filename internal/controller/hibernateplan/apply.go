@@ -79,9 +79,18 @@ func (s *scope) apply(ctx context.Context) error {
 	return err
 }
 
-// overdue says whether a plan goes in spite of an error, long after its deadline: what it has left is cleared away when that can be.
+// overdue says whether a plan goes in spite of an error: its deadline is over, and it was tried for a while by this manager, which may have
+// been away until then. What is left may be cleared away later.
 func (s *scope) overdue(ctx context.Context, err error) bool {
-	if err == nil || !s.plan.Overdue || kube.Conflict(err) || ctx.Err() != nil {
+	if err == nil || !s.plan.Overdue || errors.Is(ctx.Err(), context.Canceled) {
+		return false
+	}
+	since, known := s.tried.Get(s.owner.UID)
+	if !known || since.(time.Time).After(s.now) {
+		s.tried.Add(s.owner.UID, s.now)
+		return false
+	}
+	if s.now.Sub(since.(time.Time)) < patience {
 		return false
 	}
 	log.FromContext(ctx).Info("The plan goes, and not all that it has made is cleared away", "cause", err.Error())
@@ -535,7 +544,7 @@ func (s *scope) clear(ctx context.Context, e *execution) (left []string, err err
 	}
 	var errs []error
 	for _, h := range needed {
-		why, err := s.leaves(ctx, e, h)
+		why, err := s.leaves(ctx, h)
 		if why != nil {
 			left = append(left, kube.Message(why))
 		}
@@ -581,18 +590,26 @@ func (s *scope) needed(ctx context.Context, e *execution) (out []helper, err err
 
 // leaves takes away what an attempt needed, or says why that is left: what another namespace than the manager's does not let go for as long
 // as its webhook sleeps, for instance, must not keep from waking what may be that webhook. It grants nothing once the ServiceAccount is
-// gone. Each is asked for once after that long: a pass has no time for many that hang.
-func (s *scope) leaves(ctx context.Context, e *execution, h helper) (why, err error) {
-	known := letGo{s.owner.UID, h}
-	if why, is := s.made.Get(known); is {
-		return why.(error), nil
+// gone. What was refused for so long is not asked for again: a pass has no time for many that hang.
+func (s *scope) leaves(ctx context.Context, h helper) (why, err error) {
+	at := letGo{s.owner.UID, h}
+	known, _ := s.made.Get(at)
+	refused, _ := known.(refusals)
+	if refused.left {
+		return refused.why, nil
 	}
-	err = s.takeAway(ctx, h)
-	if err == nil || h.key.Namespace == s.Options.Namespace || e.FinishedAt == nil || kube.Conflict(err) || ctx.Err() != nil || s.now.Sub(e.FinishedAt.Time) < patience {
-		return nil, err
+	refused.why = s.takeAway(ctx, h)
+	if refused.why == nil || h.key.Namespace == s.Options.Namespace || h.key.Namespace == "" {
+		return nil, refused.why
 	}
-	s.made.Add(known, err)
-	return err, nil
+	if refused.since.IsZero() || refused.since.After(s.now) {
+		refused.since = s.now
+	}
+	refused.left = !kube.Conflict(refused.why) && ctx.Err() == nil && s.now.Sub(refused.since) >= patience
+	if s.made.Add(at, refused); refused.left {
+		return refused.why, nil
+	}
+	return nil, refused.why
 }
 
 // stops stops runners, and keeps in mind which were.
@@ -666,8 +683,15 @@ type helper struct {
 // refusal is of a helper that is not made.
 type refusal made
 
-// letGo is of a helper that is left, though nobody needs it any more.
+// letGo is of a helper that nobody needs any more, and that is not let go.
 type letGo made
+
+// refusals are since when a helper was not let go, why, and whether it is left for that.
+type refusals struct {
+	since time.Time
+	why   error
+	left  bool
+}
 
 // made is a helper of a plan, by its UID.
 type made struct {

@@ -91,6 +91,8 @@ type Reconciler struct {
 	Live client.Client
 	// Logs of pods; nil keeps none.
 	Logs Logs
+	// LogStore is where they are kept; nil is ConfigMaps in the manager's namespace.
+	LogStore LogStore
 	// Recorder of events.
 	Recorder events.EventRecorder
 	// Options of the manager.
@@ -105,10 +107,10 @@ type Reconciler struct {
 	prepared  *lru.Cache  // prepared by the UID of a plan
 	renewed   *lru.Cache  // renewal by the UID of a plan and a target
 	doubted   *lru.Cache  // time.Time when it was looked last whether a plan has failed by other credentials than there are, by its UID
-	made      *lru.Cache  // types.UID of what attempts need, by made, and errors by refusal and letGo
+	made      *lru.Cache  // types.UID of what attempts need, by made, errors by refusal, and refusals by letGo
 	paced     *lru.Cache  // time.Time when the ledger of a plan was written last, by its UID
 	slots     *kube.Slots // of attempts, of all plans
-	tried     *lru.Cache  // time.Time when this manager has first tried to make the Job of an attempt that it has recorded, by its name
+	tried     *lru.Cache  // time.Time when this manager has first tried to make the Job of an attempt that it has recorded, by its name, and to let a plan go after its deadline, by its UID
 	rooms     *rooms
 	tight     *lru.Cache // time.Time when a plan has had no room for its status, by its UID
 	recorded  *lru.Cache // names of Jobs that this manager has recorded and begun to make nothing of
@@ -276,7 +278,11 @@ func (r *Reconciler) rest(plan *v1alpha1.HibernatePlan) time.Duration {
 	if !written {
 		return 0
 	}
-	return r.Options.LedgerPace - r.Options.Clock.Since(last.(time.Time))
+	since := r.Options.Clock.Since(last.(time.Time))
+	if since < 0 { // the clock was set back
+		return 0
+	}
+	return r.Options.LedgerPace - since
 }
 
 // early makes the Jobs that the ledger speaks of, while it is not to be written. All else is the next pass's, and so is

@@ -168,8 +168,8 @@
 //     credentials that are kept. Nobody revokes an account by deleting a connector.
 //   - Another namespace than the manager's does not let go what a runner was granted there, as by a webhook that sleeps:
 //     after two minutes it is left (RightsLeft), because that would keep its target asleep. The ServiceAccount is gone.
-//   - What is left of a plan that goes cannot be cleared away: two minutes after its deadline it goes all the same, and
-//     what has Jobs, or is in the manager's namespace, is looked for by the hour.
+//   - What is left of a plan that goes cannot be cleared away: when its deadline is over, and that was tried for two
+//     minutes, it goes all the same. What has a Job is cleared away later, and Roles and logs by the hour.
 //   - A connector is changed between the record of an attempt and its Job: that attempt has failed. One that reaches
 //     another cluster while targets sleep wakes nothing: restore points know theirs, and the attempt fails
 //     (OtherCluster).

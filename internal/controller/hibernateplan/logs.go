@@ -74,7 +74,11 @@ func (s *scope) keepLog(ctx context.Context, e *execution, pod *corev1.Pod) (str
 	if _, err := io.Copy(text, stream); err != nil {
 		return "", err
 	}
-	return s.logStore().Keep(ctx, s.owner, e.Target, logKey(e), text.String())
+	var store LogStore = configMapLogs{s.Live, s.Options.Namespace}
+	if s.LogStore != nil {
+		store = s.LogStore
+	}
+	return store.Keep(ctx, s.owner, e.Target, logKey(e), text.String())
 }
 
 // LogStore is where the logs of runners are kept.
@@ -83,9 +87,6 @@ type LogStore interface {
 	// there is of that name already is an earlier part of the same log.
 	Keep(ctx context.Context, plan *v1alpha1.HibernatePlan, target, name, text string) (ref string, err error)
 }
-
-// logStore is where this manager keeps them.
-func (s *scope) logStore() LogStore { return configMapLogs{s.Live, s.Options.Namespace} }
 
 // configMapLogs keeps the last logs of each target in a ConfigMap of the plan.
 type configMapLogs struct {

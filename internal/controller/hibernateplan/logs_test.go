@@ -59,6 +59,26 @@ func TestEndOfALog(t *testing.T) {
 	}
 }
 
+// elsewhere is a LogStore.
+type elsewhere map[string]string
+
+func (e elsewhere) Keep(_ context.Context, plan *v1alpha1.HibernatePlan, target, name, text string) (string, error) {
+	e[plan.Name+"/"+target+"/"+name] = text
+	return "s3://logs/" + name, nil
+}
+
+// Logs can be kept elsewhere than in ConfigMaps.
+func TestLogStore(t *testing.T) {
+	k, kept := kubelet{lines: []string{logLine(1)}}, elsewhere{}
+	s := &scope{owner: newPlan(v1alpha1.StrategyParallel, 1), Reconciler: &Reconciler{
+		Live: fakes.NewClientBuilder().Build(), LogStore: kept, Logs: podLogs{func(string, string, *corev1.PodLogOptions) stream { return k }},
+	}}
+	ref := s.logOf(t.Context(), &execution{Target: "a", JobRef: "system/job"}, &corev1.Pod{})
+	if got := kept[s.owner.Name+"/a/job.log"]; ref != "s3://logs/job.log" || got != logLine(1) {
+		t.Errorf("%q is kept in %q: %v", got, ref, kept)
+	}
+}
+
 // Of a plan of many targets less of each log is kept, so that all logs of one have their room, and at least what says why a runner could
 // not. Those of a plan of some have all.
 func TestLogsOfAPlan(t *testing.T) {

@@ -125,8 +125,8 @@ type Plan struct {
 	Failed []problem
 	// Idle: nothing runs, and nothing is to be started.
 	Idle bool
-	// Leaves: the plan goes, and its targets stay as they are. GivenUp says that some sleep. Overdue: it goes also where what is left of
-	// its attempts cannot be cleared away, which nobody needs any more.
+	// Leaves: the plan goes, and its targets stay as they are. GivenUp says that some sleep. Overdue: its deadline is over, and nothing
+	// of it runs; it goes also where what is left of its attempts cannot be cleared away, which nobody needs any more.
 	Leaves, GivenUp, Overdue bool
 	// Wait is when to look again; 0 is when something changes. Done is that nothing is left to do for a deleted plan.
 	Wait time.Duration
@@ -586,7 +586,7 @@ func (f facts) going(p *Plan, plan *v1alpha1.HibernatePlan) {
 		p.lookIn(left)
 	}
 	p.Leaves = left <= 0 || plan.Spec.DeletionPolicy == v1alpha1.DeletionLeave
-	p.GivenUp, p.Overdue = left <= 0, left <= -patience
+	p.GivenUp, p.Overdue = left <= 0, left <= 0 && !anyOf(plan.Status.Executions, running)
 }
 
 // leave lets what runs come to its end, clears away what is left of it, and lets the plan go. What was only to begin
@@ -600,7 +600,6 @@ func (f facts) leave(p *Plan, st *v1alpha1.HibernatePlanStatus) {
 			p.lookIn(atOnce)
 		}
 	}
-	p.Overdue = p.Overdue && !anyOf(st.Executions, running)
 	if anyOf(st.Executions, func(e *execution) bool { return busy(e) || spent(e) }) {
 		p.GivenUp = false
 		return
@@ -799,6 +798,9 @@ func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, current *program, o
 		}
 		begins = append(begins, e)
 	}
+	if st.CurrentCycle.Operation == v1alpha1.OperationShutdown { // and what was taken out wakes beside it
+		begins = begins[:min(len(begins), p.room(st.Executions))]
+	}
 	if operation == v1alpha1.OperationShutdown { // what wakes waits for no room
 		begins = f.roomFor(p, st, begins)
 	}
@@ -816,6 +818,21 @@ func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, current *program, o
 		}
 	}
 	p.Idle = step.Done
+}
+
+// room is how many attempts may begin by the strategy beside those under way, whichever operation they are of. One at what has failed as
+// often as it may takes none: that could go on for ever.
+func (p *Plan) room(entries []execution) int {
+	most := p.program.atOnce()
+	if most == 0 {
+		return len(entries)
+	}
+	for i := range entries {
+		if running(&entries[i]) && !p.failed(&entries[i]) {
+			most--
+		}
+	}
+	return max(0, most)
 }
 
 // roomFor are those of some attempts that there is room for, the first of them.

@@ -1603,6 +1603,44 @@ func TestTakenOutBesideWhatFallsAsleep(t *testing.T) {
 	}
 }
 
+// No more are acted on at the same time than the strategy says, what was taken out included.
+func TestTakenOutWaitsForRoom(t *testing.T) {
+	for name, strategy := range map[string]v1alpha1.Strategy{
+		"one after the other": {Type: v1alpha1.StrategySequential},
+		"two at a time":       {Type: v1alpha1.StrategyParallel, MaxConcurrency: ptr.To(int32(2))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(strategy.Type, 6))
+			w.plan.Spec.Execution.Strategy.MaxConcurrency = strategy.MaxConcurrency
+			most, slow := max(1, number(strategy.MaxConcurrency)), map[string]bool{"c": true, "d": true}
+			w.hangs = func(e execution) bool { return slow[e.Target] && e.Operation == v1alpha1.OperationShutdown }
+			w.until(noon.Add(8*time.Hour + 5*time.Second))
+			if !w.asleep["a"] || w.asleep["c"] {
+				t.Fatalf("asleep %v", w.asleep)
+			}
+			w.plan.Spec.Targets = w.plan.Spec.Targets[1:]
+			for w.settle(); len(slow) > 0; w.settle() {
+				if !w.asleep["a"] && most == under(w.plan.Status.Executions) {
+					t.Errorf("a was woken without room")
+				}
+				for target := range slow {
+					delete(slow, target)
+					break
+				}
+				for range 20 {
+					w.pass(-1)
+					if n := under(w.plan.Status.Executions); n > most {
+						t.Fatalf("%d at a time", n)
+					}
+				}
+			}
+			if w.asleep["a"] || !w.asleep["f"] {
+				t.Errorf("asleep %v", w.asleep)
+			}
+		})
+	}
+}
+
 // One that is suspended while a target wakes that was taken out begins nothing: what runs is not what the phase is about.
 func TestTakenOutOfASuspendedPlan(t *testing.T) {
 	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))

@@ -402,6 +402,13 @@ func stopped(p Plan) (out []kube.Event) {
 	return out
 }
 
+// saidBefore says whether another condition has said before what one says now.
+func saidBefore(before []metav1.Condition, now metav1.Condition) bool {
+	return slices.ContainsFunc(before, func(c metav1.Condition) bool {
+		return c.Type != now.Type && c.Reason == now.Reason && c.Message == now.Message
+	})
+}
+
 // happened are the events between two statuses.
 func happened(before, after *v1alpha1.HibernatePlan, s *scope, err error) (out []kube.Event) {
 	if err == nil || s.recordable {
@@ -420,10 +427,15 @@ func happened(before, after *v1alpha1.HibernatePlan, s *scope, err error) (out [
 		out = append(out, kube.Event{Type: corev1.EventTypeWarning, Reason: v1alpha1.ReasonLeftAsleep, Message: "The plan goes, and these targets sleep: " + cmp.Or(v.named(asleep), conditions.Line(left), "not known, as the ledger is lost") +
 			"; a plan of the same name wakes them by their restore points, ConfigMaps in the manager's namespace with label " + labelRestorePoint})
 	}
-	changed := conditions.Changed(before.Status.Conditions, after.Status.Conditions)
+	return append(out, becauseOf(before.Status.Conditions, after.Status.Conditions)...)
+}
+
+// becauseOf are the events of the conditions that have changed.
+func becauseOf(before, after []metav1.Condition) (out []kube.Event) {
+	changed := conditions.Changed(before, after)
 	ready := find(changed, v1alpha1.ConditionReady) // which says it of others that change with it
 	for _, c := range changed {
-		if slices.Contains(quiet, c.Reason) || c.Type != v1alpha1.ConditionReady && ready != nil && ready.Reason == c.Reason || c.Type == v1alpha1.ConditionRestorePointSaved && c.Reason == v1alpha1.ReasonHibernating {
+		if slices.Contains(quiet, c.Reason) || c.Type == v1alpha1.ConditionReady && saidBefore(before, c) || c.Type != v1alpha1.ConditionReady && ready != nil && ready.Reason == c.Reason || c.Type == v1alpha1.ConditionRestorePointSaved && c.Reason == v1alpha1.ReasonHibernating {
 			continue
 		}
 		kind := corev1.EventTypeNormal

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // told are the Events that were recorded.
@@ -373,5 +374,23 @@ func TestEventsOfPhases(t *testing.T) {
 	want := []v1alpha1.Phase{"", v1alpha1.PhaseHibernating, v1alpha1.PhaseHibernated, v1alpha1.PhaseWakingUp, v1alpha1.PhaseSuspended}
 	if !slices.Equal(phases, want) {
 		t.Errorf("%v", phases)
+	}
+}
+
+// When a pass fails no more, Ready says again what another condition has said while it failed: that is no news.
+func TestSaidOnce(t *testing.T) {
+	is := func(conditionType string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
+		return metav1.Condition{Type: conditionType, Status: status, Reason: reason, Message: message}
+	}
+	slept := is(v1alpha1.ConditionHibernated, metav1.ConditionTrue, v1alpha1.ReasonHibernated, "2 targets are asleep")
+	failed := is(v1alpha1.ConditionReady, metav1.ConditionFalse, kube.ReasonReconcileError, "No")
+	ready := is(v1alpha1.ConditionReady, metav1.ConditionTrue, slept.Reason, slept.Message)
+	for name, test := range map[string]struct {
+		before []metav1.Condition
+		told   int
+	}{"while it failed": {[]metav1.Condition{failed, slept}, 0}, "never before": {[]metav1.Condition{failed}, 1}} {
+		if got := becauseOf(test.before, []metav1.Condition{ready, slept}); len(got) != test.told {
+			t.Errorf("%s: %+v", name, got)
+		}
 	}
 }

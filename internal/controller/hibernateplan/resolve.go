@@ -118,6 +118,14 @@ func (r resolved) order() dispatch.Spec {
 	return out
 }
 
+// atOnce is how many targets may be acted on at the same time; 0 is any number.
+func (r resolved) atOnce() int {
+	if r.Execution.Strategy.Type == v1alpha1.StrategySequential {
+		return 1
+	}
+	return number(r.Execution.Strategy.MaxConcurrency)
+}
+
 func number(n *int32) int {
 	if n == nil {
 		return 0
