@@ -51,7 +51,9 @@ var (
 	// secretValue: with a password in a URL, or a token for its user; in a header, JSON, YAML, a list of settings, or behind a flag;
 	// hashed, or a token by how it begins; or as a token looks: long, and without words.
 	secretValue = regexp.MustCompile(`://([^\s@]*:[^\s@]*|[^\s/@]{20,})@|(?i:bearer |basic |(pass(word|wd|phrase)?|pwd|secret|token|key|auth(orization)?|sig(nature)?)["']?\s*[:=]|-----begin)` +
-		`|(^|\s)--?[\w.-]*(?i:pass|pwd|secret|token|key|cred|auth)[\w.-]*\s+[^\s-]|(^|\s)(-u|--user)[ =]?[^\s:]+:\S|\$(2[abxy]|apr1|argon2\w*)\$|\b(gh[opsru]_|github_pat_|glpat-|xox[a-z]-|eyJ[\w-]+\.eyJ)|^[A-Za-z0-9+/_=.-]{32,}$`)
+		`|(^|\s)--?[\w.-]*(?i:pass|pwd|secret|token|key|cred|auth)[\w.-]*\s+[^\s-]|(^|\s)(-\w*u|--user)[\s=]*[^\s:]*:\S|\$(2[abxy]|apr1|argon2\w*)\$|\b(gh[opsru]_|github_pat_|glpat-|xox[a-z]-|eyJ[\w-]+\.eyJ)|^[A-Za-z0-9+/_=.-]{32,}$`)
+	// userFlag is before user:password.
+	userFlag = regexp.MustCompile(`^(-\w*u|--user)$`)
 	// secretAddress: user:password@database, or user/password@database. So looks an image by its digest, too.
 	secretAddress = regexp.MustCompile(`:[^\s:/@"'][^\s@]*@|(^|[\s="'])[\w$#]+/[^\s/@]+@`)
 )
@@ -138,14 +140,18 @@ func hideArguments(command []any) {
 	for i := range command {
 		argument, _ := command[i].(string)
 		flag, _, valued := strings.Cut(argument, "=")
+		next := ""
+		if i+1 < len(command) {
+			next, _ = command[i+1].(string)
+		}
 		switch {
+		case userFlag.MatchString(argument) && strings.Contains(next, ":"):
+			command[i+1] = redacted
 		case !strings.HasPrefix(flag, "-") || !secretName.MatchString(flag):
 		case valued:
 			command[i] = flag + "=" + redacted
-		case i+1 < len(command):
-			if next, _ := command[i+1].(string); !strings.HasPrefix(next, "-") {
-				command[i+1] = redacted
-			}
+		case next != "" && !strings.HasPrefix(next, "-"):
+			command[i+1] = redacted
 		}
 	}
 }

@@ -171,7 +171,7 @@ func TestDiffOfSettings(t *testing.T) {
 		`root:hunter2@tcp(db:3306)/shop`, `root:hunter2@unix(/run/db)/shop`, `--database=root:hunter2@tcp(db)/shop`, `scott/hunter2@db:1521/x`, `sqlplus -S scott/hunter2@db`, `jdbc:oracle:thin:scott/hunter2@db:1521:x`,
 		`postgres://shop:ab/hunter2+ef==@db:5432/x`, `postgres://shop:/hunter2@db`, `redis://:hunter2@cache`, `:hunter2@cache:6379`, `amqps://u:hunter2@mq/x`, `jdbc:mysql://db/x?user=a&password=hunter2`,
 		`exec redis-server --requirepass hunter2`, `run --api-token  hunter2 --fast`, `admin:$apr1$x$hunter2`, `admin:$2y$05$hunter2`, `admin:$argon2id$v=19$hunter2`,
-		`git clone https://ghp_hunter2@github.com/x`, `https://0123456789abchunter2@sentry.example.com/7`, `curl -u admin:hunter2 https://x`, `curl --user=admin:hunter2 x`, `clone with glpat-hunter2 now`, `clone with github_pat_hunter2 now`, `sends xoxb-hunter2 along`, `say eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJodW50ZXIyIn0.hunter2 twice`,
+		`git clone https://ghp_hunter2@github.com/x`, `https://0123456789abchunter2@sentry.example.com/7`, `curl -u admin:hunter2 https://x`, `curl --user=admin:hunter2 x`, `curl -su  admin:hunter2 x`, `curl -u :hunter2 x`, `clone with glpat-hunter2 now`, `clone with github_pat_hunter2 now`, `sends xoxb-hunter2 along`, `say eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJodW50ZXIyIn0.hunter2 twice`,
 	} {
 		from, to := source(t, plain), source(t, plain)
 		containers, _, _ := unstructured.NestedSlice(to.Object, "spec", "template", "spec", "containers")

@@ -22,6 +22,9 @@ var steps = []string{v1alpha1.ConditionAccepted, v1alpha1.ConditionSourceFound, 
 // report writes into the status what the pass saw, did and failed at. It is pure.
 func report(s *scope, err error) {
 	owner, p, st := s.owner, s.plan, &s.owner.Status
+	if p.Expire && err == nil {
+		return // the server has another version since
+	}
 	st.ObservedGeneration, st.ExpiresAt = owner.Generation, nil
 	if owner.Spec.TTL != nil {
 		end := metav1.NewTime(owner.CreationTimestamp.Add(owner.Spec.TTL.Duration))

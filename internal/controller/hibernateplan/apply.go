@@ -82,6 +82,9 @@ func (s *scope) apply(ctx context.Context) error {
 // overdue says whether a plan goes in spite of an error: its deadline is over, and it was tried for a while by this manager, which may have
 // been away until then. What is left may be cleared away later.
 func (s *scope) overdue(ctx context.Context, err error) bool {
+	if !s.plan.Overdue { // or not any more: spec.deletion.deadline may have been extended
+		s.tried.Remove(s.owner.UID)
+	}
 	if err == nil || !s.plan.Overdue || errors.Is(ctx.Err(), context.Canceled) {
 		return false
 	}
@@ -558,9 +561,6 @@ func (s *scope) clear(ctx context.Context, e *execution) (left []string, err err
 	if err := s.takeAway(ctx, helper{jobGVK, s.names().in(name(e.JobRef))}); err != nil {
 		return nil, err
 	}
-	for _, h := range needed {
-		s.made.Remove(letGo{s.owner.UID, h})
-	}
 	e.ServiceAccountRef, e.ConnectorSecretRef = "", ""
 	return left, nil
 }
@@ -598,7 +598,9 @@ func (s *scope) leaves(ctx context.Context, h helper) (why, err error) {
 	if refused.left {
 		return refused.why, nil
 	}
-	refused.why = s.takeAway(ctx, h)
+	if refused.why = s.takeAway(ctx, h); refused.why == nil {
+		s.made.Remove(at)
+	}
 	if refused.why == nil || h.key.Namespace == s.Options.Namespace || h.key.Namespace == "" {
 		return nil, refused.why
 	}

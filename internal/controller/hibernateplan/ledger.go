@@ -78,7 +78,7 @@ func end(e *execution, o outcome, retries int32, now time.Time) {
 	at := seconds(now)
 	e.Kept = e.Kept || !o.unmade // it is made before the Job
 	e.FinishedAt, e.Message, e.RestoreChecksum = &at, o.message, o.checksum
-	if o.logsRef != "" || !strings.HasSuffix(e.LogsRef, "#"+logKey(e)) { // that of one that was stopped was kept before
+	if o.logsRef != "" || !strings.HasSuffix(e.LogsRef, logKey(e)) { // that of one that was stopped was kept before
 		e.LogsRef = o.logsRef
 	}
 	if o.completed && e.Operation == v1alpha1.OperationWakeUp {

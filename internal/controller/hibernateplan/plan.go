@@ -708,7 +708,7 @@ func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 	if p.Known && !held && p.turns(plan) {
 		against := func(e *execution) bool { return running(e) && e.Operation == c.Operation }
 		if anyOf(st.Executions, against) {
-			return // it turns when that has ended, or was stopped; what was taken out of the plan wakes already
+			return // it turns when that has ended, or was stopped; what was taken out of the plan is woken then with the rest, if it is not yet
 		}
 		f.turn(st, operation(p.Desired.asleep))
 	}
@@ -716,12 +716,12 @@ func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 		p.Idle = !anyOf(st.Executions, func(e *execution) bool { return running(e) || f.yetTo(e, c.Operation, current) })
 		return
 	}
-	f.intend(p, plan, current, c.Operation, func(e *execution) bool { return !f.removed(e, current) || c.Operation == v1alpha1.OperationWakeUp })
-	if c.Operation == v1alpha1.OperationShutdown {
-		idle := p.Idle
+	if c.Operation == v1alpha1.OperationShutdown { // before what falls asleep, which would take its room
 		f.wakeRemoved(p, plan, current)
-		p.Idle = idle // the others sleep, or not, whatever becomes of what was taken out
 	}
+	f.intend(p, plan, current, c.Operation, func(e *execution) bool {
+		return c.Operation == v1alpha1.OperationWakeUp || !f.removed(e, current) && e.Operation != v1alpha1.OperationWakeUp
+	})
 	if f.over(p, st, current) {
 		f.endCycle(p, st)
 	}
@@ -761,7 +761,7 @@ func (f facts) wakeRemoved(p *Plan, plan *v1alpha1.HibernatePlan, current *progr
 	gone := func(e *execution) bool {
 		return e.Asleep && (f.removed(e, current) || e.Operation == v1alpha1.OperationWakeUp)
 	}
-	if !anyOf(st.Executions, gone) {
+	if !anyOf(st.Executions, gone) || p.room(st.Executions) == 0 { // one that waits for room may still be put back, and sleeps on
 		return
 	}
 	for i := range st.Executions {

@@ -1619,23 +1619,49 @@ func TestTakenOutWaitsForRoom(t *testing.T) {
 				t.Fatalf("asleep %v", w.asleep)
 			}
 			w.plan.Spec.Targets = w.plan.Spec.Targets[1:]
-			for w.settle(); len(slow) > 0; w.settle() {
-				if !w.asleep["a"] && most == under(w.plan.Status.Executions) {
-					t.Errorf("a was woken without room")
-				}
-				for target := range slow {
-					delete(slow, target)
-					break
-				}
+			if w.settle(); !w.asleep["a"] || most != under(w.plan.Status.Executions) {
+				t.Errorf("a was woken without room: %v", w.asleep)
+			}
+			for _, target := range []string{"c", "d"} {
+				delete(slow, target)
 				for range 20 {
 					w.pass(-1)
 					if n := under(w.plan.Status.Executions); n > most {
 						t.Fatalf("%d at a time", n)
 					}
 				}
+				w.settle()
 			}
 			if w.asleep["a"] || !w.asleep["f"] {
 				t.Errorf("asleep %v", w.asleep)
+			}
+		})
+	}
+}
+
+// It is the first that there is room for, and one that is put back before that sleeps on.
+func TestTakenOutIsNext(t *testing.T) {
+	for name, putBack := range map[string]bool{"taken out": false, "and put back": true} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategySequential, 6))
+			slow := true
+			w.hangs = func(e execution) bool { return slow && e.Target == "c" && e.Operation == v1alpha1.OperationShutdown }
+			w.until(noon.Add(8*time.Hour + 5*time.Second))
+			targets := w.plan.Spec.Targets
+			w.plan.Spec.Targets = targets[1:]
+			w.settle()
+			if putBack {
+				w.plan.Spec.Targets = targets
+				w.settle()
+			}
+			slow = false
+			for w.asleep["a"] != putBack || !w.asleep["f"] {
+				w.pass(-1)
+				w.end()
+				if w.asleep["d"] && w.asleep["a"] != putBack || w.now.After(noon.Add(9*time.Hour)) {
+					t.Fatalf("asleep %v", w.asleep)
+				}
+				w.now = w.now.Add(time.Second)
 			}
 		})
 	}

@@ -402,10 +402,11 @@ func stopped(p Plan) (out []kube.Event) {
 	return out
 }
 
-// saidBefore says whether another condition has said before what one says now.
-func saidBefore(before []metav1.Condition, now metav1.Condition) bool {
-	return slices.ContainsFunc(before, func(c metav1.Condition) bool {
-		return c.Type != now.Type && c.Reason == now.Reason && c.Message == now.Message
+// saidBefore says whether Ready, which has told of an error, says now what another condition has said meanwhile.
+func saidBefore(before []metav1.Condition, ready metav1.Condition) bool {
+	was := find(before, ready.Type)
+	return was != nil && kube.OfError(was.Reason) && slices.ContainsFunc(before, func(c metav1.Condition) bool {
+		return c.Type != ready.Type && c.Reason == ready.Reason && c.Message == ready.Message
 	})
 }
 

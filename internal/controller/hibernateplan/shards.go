@@ -102,9 +102,11 @@ func (s *scope) leaveLost(ctx context.Context) error {
 	}
 	for _, attempt := range slices.Sorted(maps.Keys(attempts)) {
 		at := s.names().in(attempt).String()
-		if _, err := s.clear(ctx, &execution{JobRef: at, ConnectorSecretRef: at}); err != nil {
+		left, err := s.clear(ctx, &execution{JobRef: at, ConnectorSecretRef: at})
+		if err != nil {
 			return err
 		}
+		s.plan.Littered = append(s.plan.Littered, left...)
 	}
 	return nil
 }

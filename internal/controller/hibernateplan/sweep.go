@@ -83,7 +83,7 @@ func (r *Reconciler) orphansOf(ctx context.Context, at types.NamespacedName) (_ 
 }
 
 func (r *Reconciler) sweep(ctx context.Context, plan types.NamespacedName, job *unstructured.Unstructured) error {
-	s := &scope{Reconciler: r, owner: &v1alpha1.HibernatePlan{}}
+	s := &scope{Reconciler: r, owner: &v1alpha1.HibernatePlan{}, now: r.Options.Clock.Now()}
 	s.owner.Namespace, s.owner.Name, s.owner.UID = plan.Namespace, plan.Name, types.UID(job.GetLabels()[v1alpha1.LabelUID])
 	at := client.ObjectKeyFromObject(job).String()
 	log.FromContext(ctx).Info("Clearing away a Job whose HibernatePlan is gone", "job", at)
