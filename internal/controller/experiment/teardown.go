@@ -497,10 +497,11 @@ func (d *demolition) release() {
 	left := append(d.left, d.unasked()...)
 	orphans := make([]orphan, 0, len(left))
 	for _, r := range left {
-		d.Orphans = append(d.Orphans, r.String())
+		what := r.String()
 		if r.object != nil {
-			d.Orphans[len(d.Orphans)-1] += d.because(r.object)
+			what += d.because(r.object)
 		}
+		d.Orphans = append(d.Orphans, what)
 		orphans = append(orphans, d.orphansOf(r)...)
 	}
 	if d.experiment.DeletionTimestamp != nil {

@@ -88,16 +88,21 @@ func (s *scope) overdue(ctx context.Context, err error) bool {
 	if err == nil || !s.plan.Overdue || errors.Is(ctx.Err(), context.Canceled) {
 		return false
 	}
-	since, known := s.tried.Get(s.owner.UID)
-	if !known || since.(time.Time).After(s.now) {
-		s.tried.Add(s.owner.UID, s.now)
-		return false
-	}
-	if s.now.Sub(since.(time.Time)) < patience {
+	if !s.failsForLong(s.owner.UID) {
 		return false
 	}
 	log.FromContext(ctx).Info("The plan goes, and not all that it has made is cleared away", "cause", err.Error())
 	return true
+}
+
+// failsForLong says whether what a key is of has failed for as long as what may pass is tried; that counts from the first time it is asked.
+func (s *scope) failsForLong(key any) bool {
+	since, known := s.tried.Get(key)
+	if !known || since.(time.Time).After(s.now) { // or the clock was set back
+		s.tried.Add(key, s.now)
+		return false
+	}
+	return s.now.Sub(since.(time.Time)) >= patience
 }
 
 // timely is a conflict unless the server has the exceptions that the schedule was read with: by a cache that is behind,
@@ -593,25 +598,20 @@ func (s *scope) needed(ctx context.Context, e *execution) (out []helper, err err
 // gone. What was refused for so long is not asked for again: a pass has no time for many that hang.
 func (s *scope) leaves(ctx context.Context, h helper) (why, err error) {
 	at := letGo{s.owner.UID, h}
-	known, _ := s.made.Get(at)
-	refused, _ := known.(refusals)
-	if refused.left {
-		return refused.why, nil
+	if why, left := s.made.Get(at); left {
+		return why.(error), nil
 	}
-	if refused.why = s.takeAway(ctx, h); refused.why == nil {
-		s.made.Remove(at)
+	if err = s.takeAway(ctx, h); err == nil {
+		s.tried.Remove(at)
 	}
-	if refused.why == nil || h.key.Namespace == s.Options.Namespace || h.key.Namespace == "" {
-		return nil, refused.why
+	if err == nil || h.key.Namespace == s.Options.Namespace || h.key.Namespace == "" {
+		return nil, err
 	}
-	if refused.since.IsZero() || refused.since.After(s.now) {
-		refused.since = s.now
+	if long := s.failsForLong(at); !long || kube.Conflict(err) || ctx.Err() != nil {
+		return nil, err
 	}
-	refused.left = !kube.Conflict(refused.why) && ctx.Err() == nil && s.now.Sub(refused.since) >= patience
-	if s.made.Add(at, refused); refused.left {
-		return refused.why, nil
-	}
-	return nil, refused.why
+	s.made.Add(at, err)
+	return err, nil
 }
 
 // stops stops runners, and keeps in mind which were.
@@ -687,13 +687,6 @@ type refusal made
 
 // letGo is of a helper that nobody needs any more, and that is not let go.
 type letGo made
-
-// refusals are since when a helper was not let go, why, and whether it is left for that.
-type refusals struct {
-	since time.Time
-	why   error
-	left  bool
-}
 
 // made is a helper of a plan, by its UID.
 type made struct {

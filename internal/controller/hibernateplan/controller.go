@@ -107,13 +107,15 @@ type Reconciler struct {
 	prepared  *lru.Cache  // prepared by the UID of a plan
 	renewed   *lru.Cache  // renewal by the UID of a plan and a target
 	doubted   *lru.Cache  // time.Time when it was looked last whether a plan has failed by other credentials than there are, by its UID
-	made      *lru.Cache  // types.UID of what attempts need, by made, errors by refusal, and refusals by letGo
+	made      *lru.Cache  // types.UID of what attempts need, by made, and errors by refusal and letGo
 	paced     *lru.Cache  // time.Time when the ledger of a plan was written last, by its UID
 	slots     *kube.Slots // of attempts, of all plans
-	tried     *lru.Cache  // time.Time when this manager has first tried to make the Job of an attempt that it has recorded, by its name, and to let a plan go after its deadline, by its UID
-	rooms     *rooms
-	tight     *lru.Cache // time.Time when a plan has had no room for its status, by its UID
-	recorded  *lru.Cache // names of Jobs that this manager has recorded and begun to make nothing of
+	// tried are time.Time when this manager has first tried what may fail for a while: to make the Job of an attempt that it has recorded, by
+	// its name; to take away a helper, by letGo; to let a plan go after its deadline, by its UID.
+	tried    *lru.Cache
+	rooms    *rooms
+	tight    *lru.Cache // time.Time when a plan has had no room for its status, by its UID
+	recorded *lru.Cache // names of Jobs that this manager has recorded and begun to make nothing of
 	// asked are lists of exceptions that are under way, by namespace: a thousand plans may begin at one minute, and each
 	// would have all of them listed. A plan goes by none that began before it looked.
 	asked singleflight.Group

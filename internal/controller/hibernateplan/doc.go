@@ -33,8 +33,8 @@
 //     plan that was deleted and created again finds it, wakes by it, and never captures over it.
 //   - a Secret beside the restore point of a target in another cluster, with the credentials that it was put to sleep
 //     with, where they and the connector are in the namespace of the plan. What wakes it are those of the connector,
-//     but where that has gone with its namespace, or alone, while the plan is deleted. It goes with the restore point, and
-//     when the plan does; where somebody has taken the finalizer off the plan, it stays as that does.
+//     but where that has gone with its namespace, or alone, while the plan is deleted. It goes with the restore point,
+//     and when the plan does; where somebody has taken the finalizer off the plan, it stays as that does.
 //   - a ControllerRevision for each cycle: the plan as the cycle began with it, which its wake-up goes by.
 //   - ControllerRevisions with the ledger, where that is too long for the status.
 //   - a ConfigMap with the last logs of each target, those of a plan in some 32 MiB, so that one of many targets has

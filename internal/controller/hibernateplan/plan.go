@@ -708,7 +708,7 @@ func (f facts) carryOn(p *Plan, plan *v1alpha1.HibernatePlan, current *program) 
 	if p.Known && !held && p.turns(plan) {
 		against := func(e *execution) bool { return running(e) && e.Operation == c.Operation }
 		if anyOf(st.Executions, against) {
-			return // it turns when that has ended, or was stopped; what was taken out of the plan is woken then with the rest, if it is not yet
+			return // it turns when that has ended, or was stopped; what was taken out of the plan wakes by then, or with the rest
 		}
 		f.turn(st, operation(p.Desired.asleep))
 	}

@@ -436,7 +436,11 @@ func becauseOf(before, after []metav1.Condition) (out []kube.Event) {
 	changed := conditions.Changed(before, after)
 	ready := find(changed, v1alpha1.ConditionReady) // which says it of others that change with it
 	for _, c := range changed {
-		if slices.Contains(quiet, c.Reason) || c.Type == v1alpha1.ConditionReady && saidBefore(before, c) || c.Type != v1alpha1.ConditionReady && ready != nil && ready.Reason == c.Reason || c.Type == v1alpha1.ConditionRestorePointSaved && c.Reason == v1alpha1.ReasonHibernating {
+		switch {
+		case slices.Contains(quiet, c.Reason),
+			c.Type == v1alpha1.ConditionReady && saidBefore(before, c),
+			c.Type != v1alpha1.ConditionReady && ready != nil && ready.Reason == c.Reason,
+			c.Type == v1alpha1.ConditionRestorePointSaved && c.Reason == v1alpha1.ReasonHibernating:
 			continue
 		}
 		kind := corev1.EventTypeNormal
