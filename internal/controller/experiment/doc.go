@@ -186,6 +186,7 @@
 // workers, at least one, begins new ones, namespaces in turn and of each the oldest first (kube.Gate), so that neither
 // what is under way nor another namespace waits for a thousand that come at once. What hangs, by somebody's webhook, is
 // let go of by the gate after a quarter of a second, and is not counted among the workers after one (kube.Workers).
+// A WorkflowTemplate that was created less than three seconds ago is waited for: Argo Workflows may not know it yet.
 // What has not come to its end is tried last of its Experiment's in the next pass, which it may take all the time of,
 // too. An Application whose sync Argo CD has tried and does not try any more is synced again, once, after one minute to
 // ten: as long as it has been tried until then. One that it is in the middle of syncing with other sources than the
