@@ -131,7 +131,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.ExperimentDe
 	report(s, err)
 	retried := s.passing(err)
 	return kube.Finish(ctx, r.Client, r.Recorder, before, owner, v1alpha1.Finalizer, kube.Outcome{
-		Wait: s.plan.Wait, Done: s.plan.Done && err == nil, Events: happened(before, owner, s, err), Err: retried, Told: r.told,
+		Wait: s.plan.Wait, Due: s.plan.Due, Done: s.plan.Done && err == nil, Events: happened(before, owner, s, err), Err: retried, Told: r.told,
 	})
 }
 
@@ -150,8 +150,13 @@ func (s *scope) passing(err error) error {
 
 // step observes, decides and writes.
 func (s *scope) step(ctx context.Context) error {
-	if err := s.observe(ctx); err != nil {
-		return err
+	if left := s.facts(nil).left(); s.owner.DeletionTimestamp != nil || left == nil || *left > 0 { // its end does not depend on what can be read
+		if err := s.observe(ctx); err != nil {
+			if left != nil {
+				s.plan.dueIn(*left)
+			}
+			return err
+		}
 	}
 	s.plan = s.facts(s.drafts).plan()
 	return s.apply(ctx)
@@ -213,6 +218,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		return err
 	}
 	r.Kinds = kinds
+	due := &kube.Due{}
 	b := ctrl.NewControllerManagedBy(mgr).
 		Named("experimentdeployment").
 		For(&v1alpha1.ExperimentDeployment{}, builder.WithPredicates(predicate.Or(
@@ -220,7 +226,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		))).
 		Watches(&v1alpha1.ExperimentDeployment{}, kube.NewFirst(v1alpha1.Finalizer)).
 		WatchesMetadata(&corev1.Namespace{}, r.ofGrant(), builder.WithPredicates(granted)).
-		WatchesRawSource(kinds)
+		WatchesRawSource(kinds).
+		WatchesRawSource(due)
 	for _, gvk := range builtIn {
 		handler := r.ofNeighbour()
 		if isWorkload(gvk) {
@@ -228,7 +235,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 		}
 		b = b.Watches(kube.Empty(gvk), handler)
 	}
-	return b.WithOptions(kube.Workers(o.MaxConcurrentReconciles, kube.Patience, timeout)).Complete(kube.QuietConflicts(kube.Sweeping(reconcile.AsReconciler(r.Client, r), r.sweepAll)))
+	return b.WithOptions(kube.Workers(o.MaxConcurrentReconciles, kube.Patience, timeout)).
+		Complete(kube.QuietConflicts(due.Wrap(kube.Sweeping(reconcile.AsReconciler(r.Client, r), r.sweepAll))))
 }
 
 // index makes the indexes of what every cluster has.

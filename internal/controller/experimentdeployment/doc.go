@@ -59,6 +59,8 @@
 // What the API server refuses as invalid is told of (Ready=False Rejected) and tried again when something
 // changes. A twin that somebody changes, or deletes, is put right at once, with an Event; five times, and from then
 // on once a minute, so that whoever does so by a program has not both at work for ever (kube.Fights).
+// Errors are tried again after 0.2 s, doubling up to a minute, and put off neither the end of its time to live nor that
+// of its time to become ready (kube.Due).
 //
 // # What it watches
 //

@@ -130,6 +130,8 @@ type Plan struct {
 	Done bool
 	// Wait is when to look again although nothing changed.
 	Wait time.Duration
+	// Due is when a time is over, which comes to the second whatever fails until then.
+	Due time.Duration
 }
 
 // facts are everything that plan decides on.
@@ -166,7 +168,7 @@ func (f facts) plan() Plan {
 	default:
 		p := f.follow()
 		if left != nil {
-			p.lookIn(*left)
+			p.dueIn(*left)
 		}
 		return p
 	}
@@ -185,6 +187,14 @@ func (f facts) left() *time.Duration {
 func (p *Plan) lookIn(wait time.Duration) {
 	if wait > 0 && (p.Wait == 0 || wait < p.Wait) {
 		p.Wait = wait
+	}
+}
+
+// dueIn is lookIn for the end of a time.
+func (p *Plan) dueIn(wait time.Duration) {
+	p.lookIn(wait)
+	if wait > 0 && (p.Due == 0 || wait < p.Due) {
+		p.Due = wait
 	}
 }
 
@@ -753,7 +763,7 @@ func (f facts) unready(p *Plan, state twin.State) *conditions.Step {
 		said := conditions.False(v1alpha1.ConditionTwinReady, state.Reason, state.Message)
 		return &said
 	case left > 0:
-		p.lookIn(left)
+		p.dueIn(left)
 		return nil
 	}
 	p.ScaleToZero, p.Record, p.Wait = true, true, kube.AtOnce

@@ -1573,3 +1573,35 @@ func TestNamesOfPods(t *testing.T) {
 		})
 	}
 }
+
+// What fails, and is tried again after a minute, does not put off the end of a time.
+func TestDueWhateverFails(t *testing.T) {
+	const left = 30 * time.Second
+	denied := errors.New("denied by a policy of others")
+	owner := faster(t, `{}`)
+	owner.CreationTimestamp = metav1.NewTime(epoch)
+	l := newLab(t, owner, object(t, web))
+	l.passed()
+	l.ready(0)
+	l.passed()
+	failing := func(why string) {
+		t.Helper()
+		if result, _, err := l.pass(); err == nil || result.RequeueAfter != left {
+			t.Errorf("%s: it is looked at again after %s, with error %v", why, result.RequeueAfter, err)
+		}
+	}
+	l.fail = func(string) error { return denied }
+	l.later(defaultUnready - left)
+	l.ask(func(s *v1alpha1.ExperimentDeploymentSpec) { s.TTL = &metav1.Duration{Duration: 2 * defaultUnready} })
+	failing("its pods are not ready, and that is not recorded")
+	l.later(defaultUnready)
+	l.ask(func(s *v1alpha1.ExperimentDeploymentSpec) { s.OverrideSpec.Raw = []byte(`{"minReadySeconds": 7}`) })
+	failing("its time is nearly over, and its twin cannot be written")
+	l.unwatched = "shop"
+	failing("its source cannot be read")
+	l.later(left)
+	l.fail = func(string) error { return nil }
+	if l.passed(); l.owner().DeletionTimestamp == nil {
+		t.Error("its time is over, and it stays for what cannot be read")
+	}
+}

@@ -189,10 +189,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 		},
 		TooLarge: func(ctx context.Context) { s.tighten(ctx, before) },
 	})
+	if err != nil {
+		result.RequeueAfter = s.due(written)
+	}
 	if result.RequeueAfter > atOnce {
 		result.Priority = ptr.To(0) // what is to begin then does not wait for what has ended
 	}
 	return result, err
+}
+
+// due is when there is a pass after one that has failed, whenever that is tried again: at once where what it has recorded is to be
+// begun, and when the clock brings what it knew of. 0 is when it is tried again.
+func (s *scope) due(written bool) time.Duration {
+	if written && s.recordable && (s.plan.Turns || len(s.plan.Began) > 0) {
+		return atOnce
+	}
+	until := s.plan.Desired.until
+	if next := s.owner.Status.NextTransition; !s.plan.Known && next != nil { // as where not everything could be read
+		until = next.Time.Time
+	}
+	return max(0, until.Sub(s.now))
 }
 
 // waiting is how many times as many plans as objects of other kinds are looked at at the same time: nine tenths of a pass
@@ -368,6 +384,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 	if err := mgr.Add(manager.RunnableFunc(r.sweepLeft)); err != nil {
 		return fmt.Errorf("adding what sweeps: %w", err)
 	}
+	due := &kube.Due{}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("hibernateplan").
 		For(&v1alpha1.HibernatePlan{}, builder.WithPredicates(predicate.Or(
@@ -382,7 +399,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.Or(
 			predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{},
 		))).
-		WithOptions(kube.Workers(waiting*o.MaxConcurrentReconciles, long, timeout)).Complete(kube.QuietConflicts(r.sweeping(reconcile.AsReconciler(r.Client, r))))
+		WatchesRawSource(due).
+		WithOptions(kube.Workers(waiting*o.MaxConcurrentReconciles, long, timeout)).
+		Complete(kube.QuietConflicts(due.Wrap(r.sweeping(reconcile.AsReconciler(r.Client, r)))))
 }
 
 // ended lets Jobs through that have come to their end, were told to, are suspended, or are gone.

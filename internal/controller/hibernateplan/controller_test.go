@@ -2,8 +2,10 @@ package hibernateplan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -121,5 +124,54 @@ func TestPriorityOfEnded(t *testing.T) {
 	}
 	if got := first(t, r); !slices.Equal(got, before) || r.made.Len() != 1498 {
 		t.Errorf("when one is cleared away, and %d objects are known, %v", r.made.Len(), got)
+	}
+}
+
+// What fails, and is tried again after a minute, does not put off what the clock brings, nor what begins with it.
+func TestDueWhateverFails(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 2)
+	plan.Finalizers = []string{v1alpha1.Finalizer}
+	plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideHibernated, Until: &metav1.Time{Time: noon.Add(time.Hour)}}
+	r, c := newReconciler(t, plan)
+	clock := clocktesting.NewFakePassiveClock(noon)
+	r.Options.Clock = clock
+	for range 4 {
+		pass(t, r, plan)
+	}
+	for _, job := range jobsOf(t, c) {
+		complete(t, c, plan, job.Annotations[v1alpha1.AnnotationTarget], &job)
+	}
+	pass(t, r, plan) // which takes in that they have ended
+	denied := errors.New("denied by a policy of others")
+	r.Live = interceptor.NewClient(c, interceptor.Funcs{
+		Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+			if strings.Contains(o.GetName(), "-a-") {
+				return denied
+			}
+			return c.Delete(ctx, o, opts...)
+		},
+	})
+	unreadable := interceptor.NewClient(c, interceptor.Funcs{
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return denied },
+	})
+	failing := func(why string, want time.Duration) {
+		t.Helper()
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); err != nil {
+			t.Fatal(err)
+		}
+		if result, err := r.Reconcile(t.Context(), plan); err == nil || result.RequeueAfter != want {
+			t.Errorf("%s: it is looked at again after %s, with error %v", why, result.RequeueAfter, err)
+		}
+	}
+	failing("what has ended cannot be cleared away", time.Hour)
+	clock.SetTime(noon.Add(time.Hour - 20*time.Second))
+	r.Client = unreadable
+	failing("nothing can be read", 20*time.Second)
+	r.Client = c
+	clock.SetTime(noon.Add(time.Hour))
+	failing("the clock turns, and an attempt is recorded", atOnce)
+	failing("it is made", 7*time.Hour)
+	if !slices.ContainsFunc(jobsOf(t, c), func(job batchv1.Job) bool { return strings.Contains(job.Name, "-b-") }) {
+		t.Error("the wake-up waits for what cannot be cleared away")
 	}
 }

@@ -84,6 +84,8 @@
 //     tried again after 10 s, 20 s, and so on to 10 min, as often as behavior.retries says. Then Strict ends in phase
 //     Error, and BestEffort goes on and says Degraded. A wake-up that fails is an Error in any case, and is tried again
 //     every 10 min all the same.
+//   - What is tried again after an error, 0.2 s to a minute later, puts off neither what the schedule brings nor an
+//     attempt that is recorded (kube.Due).
 //   - A Job cannot be made (a connector is not ready, a grant was taken back, the API server refuses it as invalid):
 //     the same. What may pass (a quota, rights that come late, an API server that is busy) is that only after two
 //     minutes, of each attempt: of many that were recorded together the last are tried late.
