@@ -33,6 +33,7 @@ func TestAuditPolicy(t *testing.T) {
 		"the manager makes a Job":        {runner, "create", "batch", "jobs", "", audit.LevelRequest},
 		"the manager keeps its Lease":    {runner, "update", "coordination.k8s.io", "leases", "", audit.LevelNone},
 		"a token":                        {runner, "create", "", "serviceaccounts", "token", audit.LevelMetadata},
+		"who reads metrics":              {runner, "create", "authentication.k8s.io", "tokenreviews", "", audit.LevelMetadata},
 		"somebody writes a plan":         {jane, "create", "hibernator.ardikabs.com", "hibernateplans", "", audit.LevelRequest},
 		"somebody writes a Deployment":   {jane, "update", "apps", "deployments", "", audit.LevelNone},
 	} {
