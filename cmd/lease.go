@@ -99,7 +99,7 @@ func (l *lease) heard(err error) {
 	switch {
 	case err == nil:
 		l.answer.Store(&answer{})
-	case apierrors.IsForbidden(err), apierrors.IsNotFound(err): // the namespace
+	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err), apierrors.IsNotFound(err): // the namespace
 		l.answer.Store(&answer{err})
 	}
 }

@@ -166,6 +166,8 @@ func TestReadyToLead(t *testing.T) {
 		{"there is none yet", absent, get, true},
 		{"may not create", forbidden, create, false},
 		{"there is one", nil, get, true},
+		{"its token has expired", apierrors.NewUnauthorized("the token has expired"), get, false},
+		{"it has another", nil, get, true},
 		{"asked in vain once", errors.New("connection refused"), get, true},
 		{"no namespace", absent, create, false},
 		{"created", nil, create, true},
