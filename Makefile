@@ -199,10 +199,11 @@ deploy: installer ## Install everything, with the manager's image IMG.
 	@$(apply) -f bin/installer/install.yaml
 
 .PHONY: undeploy
-undeploy: kustomize ## Remove everything, unless there are objects of our kinds, or records of what they have left.
+undeploy: kustomize ## Remove everything, unless there are objects of our kinds, or records of what they have left; OVERLAY=../lab has what yours adds and moves go, too.
 	@$(nothing-left)
 	@$(nothing-recorded)
-	@bin/kustomize build config/default | $(kubectl) delete --ignore-not-found --timeout=2m -f -
+	@$(kubectl) delete --ignore-not-found -f config/webhook/webhook.yaml -f config/grants
+	@for dir in $(OVERLAY) config/default; do bin/kustomize build $$dir | $(kubectl) delete --ignore-not-found --timeout=2m -f - || exit 1; done
 
 .PHONY: build-installer
 build-installer: installer ## Write dist/install.yaml, which installs everything, with the image IMG.

@@ -93,9 +93,11 @@ func TestInstaller(t *testing.T) {
 	refusesObjects(t, c)
 	refusesRecords(t, c)
 
+	added := overlay(t)
 	for range 2 { // what is already gone is no error
-		mustMake(t, "undeploy")
+		mustMake(t, "undeploy", "OVERLAY="+added.dir)
 	}
+	objects = append(objects, added.objects...)
 	for _, o := range objects {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(o), o.DeepCopy()); !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 			t.Errorf("getting %s after make undeploy: got %v, want not found", describe(o), err)
@@ -106,6 +108,39 @@ func TestInstaller(t *testing.T) {
 			t.Errorf("getting Namespace %s after make undeploy: %v", name, err)
 		}
 	}
+}
+
+// added is what somebody's overlay has beside the rest, and where that overlay is.
+type added struct {
+	dir     string
+	objects []*unstructured.Unstructured
+}
+
+// overlay applies what may be added to an installation: what config/grants has, the webhook, and Roles that an overlay has moved.
+func overlay(t *testing.T) added {
+	t.Helper()
+	a := added{dir: t.TempDir()}
+	base, err := filepath.Rel(a.dir, filepath.Join(env.Root(), "config/default"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved := `[{"op": "replace", "path": "/metadata/namespace", "value": "default"}]`
+	patch := fmt.Sprintf("{target: {kind: Role|RoleBinding, namespace: argocd}, patch: '%s'}", moved)
+	content := fmt.Sprintf("resources: [%q]\npatches: [%s]\n", base, patch)
+	if err := os.WriteFile(filepath.Join(a.dir, "kustomization.yaml"), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []string{a.dir, "../../config/grants", "../../config/webhook/webhook.yaml"} {
+		objects, err := controlPlane.ReadObjects(t.Context(), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.objects = append(a.objects, objects...)
+	}
+	if err := controlPlane.ApplyObjects(t.Context(), copies(a.objects)...); err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 // forOthers are the Roles that people bind, and those of runners, which the manager binds.

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,6 +47,18 @@ func TestRemoteHub(t *testing.T) {
 	eventually(t, "its Lease on the hub", func() (bool, error) {
 		err := remote.List(ctx, leases, client.InNamespace(namespace))
 		return len(leases.Items) == 1, err
+	})
+	experiment := object("experiments.illm.io/v1alpha1", "Experiment", "default", "far")
+	experiment.Object["spec"] = map[string]any{"workflow": map[string]any{"template": "any"}, "targets": []any{map[string]any{
+		"name": "app", "cluster": map[string]any{"type": "hub"}, "components": []any{map[string]any{"app": "nginx"}},
+	}}}
+	if err := hub.ApplyObjects(ctx, experiment); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an Experiment of the hub to be told what it lacks", func() (bool, error) {
+		err := remote.Get(ctx, client.ObjectKeyFromObject(experiment), experiment)
+		said, _ := experiment.Object["status"].(map[string]any)
+		return strings.Contains(fmt.Sprint(said["conditions"]), "nginx"), err
 	})
 	if err := there.List(ctx, leases, client.InNamespace(namespace)); err != nil || len(leases.Items) > 0 {
 		t.Errorf("where it runs there are %d Leases (%v)", len(leases.Items), err)
