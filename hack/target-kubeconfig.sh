@@ -4,12 +4,13 @@
 set -euo pipefail
 
 kubectl=${KUBECTL:-kubectl}
-context=(${1:+--context "$1"})
+context=${1:-}
 
-of() { "$kubectl" "${context[@]}" config view --raw --flatten --minify -o "jsonpath={.clusters[0].cluster.$1}"; }
+target() { "$kubectl" ${context:+--context "$context"} "$@"; }
+of() { target config view --raw --flatten --minify -o "jsonpath={.clusters[0].cluster.$1}"; }
 
 for ((tries = 50; ; tries--)); do # the token is written a moment after its Secret
-	token=$("$kubectl" "${context[@]}" -n labkeeper-system get secret labkeeper-runner -o 'go-template={{with .data}}{{with .token}}{{. | base64decode}}{{end}}{{end}}')
+	token=$(target -n labkeeper-system get secret labkeeper-runner -o 'go-template={{with .data}}{{with .token}}{{. | base64decode}}{{end}}{{end}}')
 	[[ -z $token ]] || break
 	((tries)) || {
 		echo 'hack/target-kubeconfig.sh: Secret labkeeper-system/labkeeper-runner gets no token; does kube-controller-manager run?' >&2
