@@ -28,19 +28,26 @@ var _ = Describe("A Talos cluster", func() {
 		s := hub.newStage()
 		clusterTemplate, clusterRef := dockerTemplate("Cluster", s.namespace)
 		machineTemplate, machineRef := dockerTemplate("Machine", s.namespace)
-		e := experiment("metal", target("app", v1alpha1.ClusterTalos, "nginx", nil))
-		e.Spec.Targets[0].Cluster.Talos = &v1alpha1.Talos{
-			KubernetesVersion: "v1.34.1", Infrastructure: v1alpha1.Infrastructure{Cluster: clusterRef, Machines: machineRef},
+		metal := func() *v1alpha1.Experiment {
+			e := experiment("metal", target("app", v1alpha1.ClusterTalos, "nginx", nil))
+			e.Spec.Targets[0].Cluster.Talos = &v1alpha1.Talos{
+				KubernetesVersion: "v1.34.1", Infrastructure: v1alpha1.Infrastructure{Cluster: clusterRef, Machines: machineRef},
+			}
+			return s.create(e)
 		}
-		e = s.create(e)
+		e := metal()
 
-		By("waiting for the right to make one")
-		s.says(e, v1alpha1.ConditionClustersReady, v1alpha1.ReasonForbidden, "dockerclusters")
-		hub.apply(ctx, "config/grants/talos.yaml")
 		By("waiting for the templates")
 		s.says(e, v1alpha1.ConditionClustersReady, v1alpha1.ReasonClusterTemplateNotFound, "DockerClusterTemplate "+s.namespace+"/lab, create it")
 		Expect(hub.client.Create(ctx, clusterTemplate)).To(Succeed())
 		Expect(hub.client.Create(ctx, machineTemplate)).To(Succeed())
+		By("waiting for the right to make one, without which one goes that has made nothing")
+		s.says(e, v1alpha1.ConditionClustersReady, v1alpha1.ReasonForbidden, "dockerclusters")
+		s.delete(e)
+		s.gone(e)
+		e = metal()
+		s.says(e, v1alpha1.ConditionClustersReady, v1alpha1.ReasonForbidden, "dockerclusters")
+		hub.apply(ctx, "config/grants/talos.yaml")
 		Expect(hub.client.Create(ctx, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "labkeeper-kubeconfigs"},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "labkeeper-kubeconfig-reader"},
