@@ -392,7 +392,7 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 	if found.problem == nil && found.credentials != (e.ConnectorSecretRef != "") { // what is made goes by what was recorded
 		return attempt{}, &problem{reason: v1alpha1.ReasonConnectorNotReady, message: "the connector of target " + e.Target + " has changed since the attempt was recorded"}
 	}
-	a := attempt{names: s.names(), execution: e, target: t, runner: s.owner.Spec.Runner, image: s.Options.Image, pull: s.Options.PullSecrets, node: s.Options.Node, reached: found}
+	a := attempt{names: s.names(), execution: e, target: t, runner: podsOf(s.owner.Spec.Runner), image: s.Options.Image, pull: s.Options.PullSecrets, node: s.Options.Node, reached: found}
 	if found.credentials {
 		if a.hub, err = s.hub(ctx); err != nil {
 			return attempt{}, err
@@ -783,7 +783,9 @@ func (s *scope) forget(ctx context.Context) error {
 		if err := s.tidy(ctx); err != nil { // while it is tried, the cycle may turn, which goes by its revision
 			return err
 		}
-		if err := s.remove(ctx, revisionGVK, s.names().revision(s.plan.Forget)); err != nil {
+		revision := s.names().revision(s.plan.Forget)
+		s.revisions.Remove(s.own(revision)) // that the cycle is over may not be recorded after all: nothing goes by what is gone
+		if err := s.remove(ctx, revisionGVK, revision); err != nil {
 			return err
 		}
 	}

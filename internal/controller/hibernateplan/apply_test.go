@@ -172,6 +172,57 @@ func TestJobThatIsMadeLate(t *testing.T) {
 	}
 }
 
+// However many attempts cannot be made, as where a webhook of others sleeps, the rest has its turn: at once, where it has had none, and
+// also when the others have failed and are tried again.
+func TestRefusedKeepNobody(t *testing.T) {
+	const refusals = 2*perPass + 3
+	plan := newPlan(v1alpha1.StrategyParallel, refusals+2)
+	plan.Finalizers = []string{v1alpha1.Finalizer}
+	plan.Spec.Execution.Strategy.MaxConcurrency = nil
+	plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideHibernated}
+	r, c := newReconciler(t, plan)
+	r = fresh(c, c, r.Options)
+	clock := r.Options.Clock.(*clocktesting.FakePassiveClock)
+	asleep := apierrors.NewInternalError(errors.New("failed calling webhook: no endpoints available"))
+	open := plan.Spec.Targets[refusals].Name // and at first not the one behind it
+	r.Live = interceptor.NewClient(c, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+		if o.GetObjectKind().GroupVersionKind() == jobGVK && o.GetLabels()[v1alpha1.LabelTarget] != open {
+			return asleep
+		}
+		return c.Create(ctx, o, opts...)
+	}})
+	has := func(target string) bool {
+		return slices.ContainsFunc(jobsOf(t, c), func(job batchv1.Job) bool { return job.Labels[v1alpha1.LabelTarget] == target })
+	}
+	look := func() time.Duration {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); err != nil {
+			t.Fatal(err)
+		}
+		result, err := r.Reconcile(t.Context(), plan)
+		wait := result.RequeueAfter
+		if err != nil { // which is tried again after a minute at the latest
+			wait = min(wait, time.Minute)
+		}
+		clock.SetTime(clock.Now().Add(wait))
+		return wait
+	}
+	for range 6 {
+		if wait := look(); wait != atOnce && !has(open) {
+			t.Fatalf("%s waits for %s", open, wait)
+		}
+	}
+	if !has(open) {
+		t.Fatalf("%s has no Job", open)
+	}
+	clock.SetTime(clock.Now().Add(patience)) // those of before have failed by then, and are tried again
+	open = plan.Spec.Targets[refusals+1].Name
+	for opened := clock.Now(); !has(open); {
+		if look(); clock.Since(opened) > 5*time.Minute {
+			t.Fatalf("%s has no Job after five minutes", open)
+		}
+	}
+}
+
 // Attempts that wait for the pods of Jobs that somebody has deleted keep nobody from being looked at.
 func TestHeldKeepNobody(t *testing.T) {
 	plan, n := attempting(v1alpha1.OperationShutdown, targetNames(perPass+1)...)
@@ -249,7 +300,7 @@ func newReconciler(t *testing.T, objects ...client.Object) (*Reconciler, client.
 		WithIndex(&v1alpha1.ScheduleException{}, indexPlan, func(e client.Object) []string { return []string{e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name} }).
 		WithIndex(kube.Empty(jobGVK), indexOwner, func(job client.Object) []string { return []string{job.GetAnnotations()[v1alpha1.AnnotationOwner]} }).Build()
 	return &Reconciler{
-		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(9), strayed: lru.New(9), lonely: lru.New(9), shards: lru.New(99), made: lru.New(99), permitted: lru.New(99), prepared: lru.New(9), doubted: lru.New(9), renewed: lru.New(9), paced: lru.New(9), recorded: lru.New(9), tried: lru.New(9), tight: lru.New(9), rooms: newRooms(0),
+		Client: c, Live: c, Recorder: kube.Silence, revisions: lru.New(9), strayed: lru.New(9), lonely: lru.New(9), shards: lru.New(99), made: lru.New(99), permitted: lru.New(99), prepared: lru.New(9), doubted: lru.New(9), renewed: lru.New(9), paced: lru.New(9), rounds: lru.New(9), recorded: lru.New(9), tried: lru.New(9), tight: lru.New(9), rooms: newRooms(0),
 		Options: Options{Namespace: "system", Image: "runner", PullSecrets: []string{"mirror"}, Executors: registry, MaxConcurrentReconciles: 4, LedgerInStatus: DefaultLedgerInStatus, Clock: clocktesting.NewFakePassiveClock(noon)},
 	}, c
 }
@@ -1005,5 +1056,46 @@ func TestLeftByAConnectorThatIsNotReady(t *testing.T) {
 				t.Errorf("it is woken in %q", in)
 			}
 		})
+	}
+}
+
+// Where the end of a cycle is not recorded, because somebody writes the plan meanwhile, and the night begins again, that goes by a revision
+// that is there: another manager has no other.
+func TestRevisionOfACycleThatHasNotEnded(t *testing.T) {
+	n := newBroadNight(t, false, granting("shop"))
+	n.complete()
+	n.morning()
+	job, _ := n.job()
+	complete(t, n.client, n.plan, "a", job)
+	forgotten, refused := false, false
+	n.of.Live = interceptor.NewClient(n.client, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+		forgotten = forgotten || o.GetObjectKind().GroupVersionKind() == revisionGVK
+		return c.Delete(ctx, o, opts...)
+	}})
+	n.of.Client = interceptor.NewClient(n.client, interceptor.Funcs{
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+			if forgotten && !refused {
+				refused = true
+				return apierrors.NewConflict(schema.GroupResource{Resource: "hibernateplans"}, o.GetName(), errors.New("somebody was faster"))
+			}
+			return c.SubResource(sub).Patch(ctx, o, p, opts...)
+		},
+	})
+	for range 10 {
+		if err := n.client.Get(t.Context(), client.ObjectKeyFromObject(n.plan), n.plan); err != nil {
+			t.Fatal(err)
+		}
+		if _, _ = n.of.Reconcile(t.Context(), n.plan); refused {
+			break
+		}
+	}
+	if err := n.client.Get(t.Context(), client.ObjectKeyFromObject(n.plan), n.plan); err != nil || !refused {
+		t.Fatalf("its end was refused: %t, %v", refused, err)
+	}
+	n.wants(v1alpha1.OverrideHibernated)
+	n.complete()
+	at := types.NamespacedName{Namespace: "system", Name: n.plan.Status.CurrentCycle.PlanRevision}
+	if err := n.client.Get(t.Context(), at, &appsv1.ControllerRevision{}); err != nil {
+		t.Errorf("cycle %d sleeps without its revision: %v", n.plan.Status.CurrentCycle.ID, err)
 	}
 }

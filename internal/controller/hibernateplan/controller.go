@@ -109,6 +109,7 @@ type Reconciler struct {
 	doubted   *lru.Cache  // time.Time when it was looked last whether a plan has failed by other credentials than there are, by its UID
 	made      *lru.Cache  // types.UID of what attempts need, by made, and errors by refusal and letGo
 	paced     *lru.Cache  // time.Time when the ledger of a plan was written last, by its UID
+	rounds    *lru.Cache  // round by the UID of a plan
 	slots     *kube.Slots // of attempts, of all plans
 	// tried are time.Time when this manager has first tried what may fail for a while: to make the Job of an attempt that it has recorded, by
 	// its name; to take away a helper, by letGo; to let a plan go after its deadline, by its UID.
@@ -144,6 +145,9 @@ type scope struct {
 	ran, runs int
 	// more: there is more to see than one pass looks at. unended: those attempts are not looked at whose Jobs have ended.
 	more, unended bool
+	// round is where the pass is among the attempts without a Job, and jobless how many those are.
+	round   round
+	jobless int
 }
 
 // Reconcile takes a plan one step on.
@@ -158,6 +162,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 		return r.leaveAlone(ctx, owner, at)
 	}
 	s, written := &scope{Reconciler: r, owner: owner, now: r.Options.Clock.Now()}, false
+	if last, known := r.rounds.Get(owner.UID); known {
+		s.round = last.(round)
+	}
 	defer func() { s.leaveRoom(written, err) }()
 	if wait := r.rest(owner); wait > 0 {
 		if err := s.early(ctx); err != nil {
@@ -170,6 +177,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 	if err != nil && kube.Conflict(err) {
 		return ctrl.Result{}, err // nothing of it counts
 	}
+	result, written, err = s.finish(ctx, before, err)
+	return result, err
+}
+
+// finish says what has come of a pass, and records it; written says that it did.
+func (s *scope) finish(ctx context.Context, before *v1alpha1.HibernatePlan, err error) (result ctrl.Result, written bool, _ error) {
+	owner := s.owner
 	report(s, err)
 	events := happened(before, owner, s, err)
 	if stored := s.store(ctx, before.Status.Cycles, s.plan.Done && err == nil); stored != nil {
@@ -178,8 +192,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 		conditions.Set(&owner.Status.Conditions, view{}.ready(err), owner.Generation, s.now)
 	}
 	ledger := !equality.Semantic.DeepEqual(before.Status.Executions, owner.Status.Executions) || !equality.Semantic.DeepEqual(before.Status.Ledger, owner.Status.Ledger)
-	result, err = kube.Finish(ctx, r.Client, r.Recorder, before, owner, v1alpha1.Finalizer, kube.Outcome{
-		Wait: s.plan.Wait, Done: s.plan.Done && err == nil, Events: events, Err: err, Told: r.told,
+	result, err = kube.Finish(ctx, s.Client, s.Recorder, before, owner, v1alpha1.Finalizer, kube.Outcome{
+		Wait: s.plan.Wait, Done: s.plan.Done && err == nil, Events: events, Err: err, Told: s.told,
 		Strict: before.Status.Ledger == nil && owner.Status.Ledger != nil, // what leaves the status must not be lost
 		Written: func(ctx context.Context) {
 			if written = true; ledger {
@@ -189,19 +203,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 		},
 		TooLarge: func(ctx context.Context) { s.tighten(ctx, before) },
 	})
-	if err != nil {
-		result.RequeueAfter = s.due(written)
+	if goesOn := s.goesOn(err); err != nil {
+		result.RequeueAfter = s.due(written, goesOn)
 	}
 	if result.RequeueAfter > atOnce {
 		result.Priority = ptr.To(0) // what is to begin then does not wait for what has ended
 	}
-	return result, err
+	return result, written, err
 }
 
 // due is when there is a pass after one that has failed, whenever that is tried again: at once where what it has recorded is to be
-// begun, and when the clock brings what it knew of. 0 is when it is tried again.
-func (s *scope) due(written bool) time.Duration {
-	if written && s.recordable && (s.plan.Turns || len(s.plan.Began) > 0) {
+// begun, or the next attempts without a Job have their turn (goesOn), and when the clock brings what it knew of. 0 is when it is tried again.
+func (s *scope) due(written, goesOn bool) time.Duration {
+	if s.recordable && (goesOn || written && (s.plan.Turns || len(s.plan.Began) > 0)) {
 		return atOnce
 	}
 	until := s.plan.Desired.until
@@ -346,7 +360,7 @@ func fresh(c, live client.Client, o Options) *Reconciler {
 	return &Reconciler{
 		Client: c, Live: live, Recorder: kube.Silence, Options: o, told: kube.NewTold(), slots: kube.NewSlots(waiting*o.MaxConcurrentReconciles, long),
 		revisions: lru.New(1024), strayed: lru.New(8192), lonely: lru.New(8192), shards: lru.New(512), made: lru.New(maxMade), permitted: lru.New(maxMade), prepared: lru.New(8192), doubted: lru.New(8192), renewed: lru.New(maxMade),
-		paced: lru.New(8192), recorded: lru.New(maxMade), tried: lru.New(maxMade), rooms: newRooms(o.Runners), tight: lru.New(8192),
+		paced: lru.New(8192), rounds: lru.New(8192), recorded: lru.New(maxMade), tried: lru.New(maxMade), rooms: newRooms(o.Runners), tight: lru.New(8192),
 	}
 }
 

@@ -88,7 +88,8 @@
 //     attempt that is recorded (kube.Due).
 //   - A Job cannot be made (a connector is not ready, a grant was taken back, the API server refuses it as invalid):
 //     the same. What may pass (a quota, rights that come late, an API server that is busy) is that only after two
-//     minutes, of each attempt: of many that were recorded together the last are tried late.
+//     minutes, of each attempt: of many that were recorded together the last are tried late. They have
+//     their turn in a round, so that ten for which a webhook sleeps that one behind them wakes keep nothing asleep.
 //   - Credentials of a connector have expired, or its cluster has not answered: the same, and all that may be tried may
 //     have failed before anybody has put that right. When the connector is ready again, or has other credentials than
 //     the last attempt had, what has failed behind it is tried again at once, and as often as at first, also what was
@@ -118,7 +119,8 @@
 //   - The plan is edited: the cycle goes on as it began. A target that was taken out is woken at once, while the phase
 //     is that of the others, unless it cannot be; a new one sleeps from the next cycle on, which begins when all that
 //     the cycle has was taken out and is awake. With a spec that is refused nothing begins, nor again what has begun to
-//     wake, and what sleeps wakes by the schedule; where that cannot be read, by the one that the cycle began with.
+//     wake, and what sleeps wakes by the schedule; where that cannot be read, by the one that the cycle began with. A
+//     spec.runner that is refused makes no pods, and the usual ones are made.
 //   - A plan has more than 100 exceptions that have not passed: so many count, suspensions before others, because each
 //     costs every look at the schedule some. What sleeps wakes by those, and nothing begins (TooManyExceptions); the
 //     others say that they are Uncounted.

@@ -481,3 +481,20 @@ func TestMayBind(t *testing.T) {
 		}
 	}
 }
+
+// A template that no pod can have keeps nothing from waking that sleeps by the time that it is written.
+func TestTemplateThatIsSpoiledAsleep(t *testing.T) {
+	n := newBroadNight(t, false, granting("shop"))
+	n.complete()
+	n.plan.Spec.Runner = template.DeepCopy()
+	n.plan.Spec.Runner.Tolerations = []corev1.Toleration{{Key: "a", Operator: corev1.TolerationOpExists, Value: "b"}}
+	n.morning()
+	job, _ := n.job()
+	if got := placementOf(t, job); len(got.Tolerations)+len(got.NodeSelector) > 0 || got.PriorityClassName != "" || got.Deadline != 600 {
+		t.Errorf("it is made by %+v", got)
+	}
+	complete(t, n.client, n.plan, "a", job)
+	if n.passes(6); n.plan.Status.CurrentCycle != nil {
+		t.Errorf("it goes on: %+v", n.plan.Status)
+	}
+}

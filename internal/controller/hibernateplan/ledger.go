@@ -240,7 +240,8 @@ type ask struct {
 }
 
 // look asks what is to be started of some targets, and when to ask again; 0 is when something has happened. What has failed as often as
-// it may is tried again when nothing else is to be started: by then it is due, each time that another such one has had its time.
+// it may is tried again when nothing else is to be started: by then it is due, each time that another such one has had its time. That
+// which has waited for the longest goes first.
 func look(order *dispatch.Order, entries []execution, a ask, now time.Time) (dispatch.Step, time.Duration) {
 	states, wait := make([]dispatch.State, len(entries)), time.Duration(0)
 	var again []int
@@ -265,10 +266,40 @@ func look(order *dispatch.Order, entries []execution, a ask, now time.Time) (dis
 	if len(step.Start) > 0 || len(again) == 0 {
 		return step, wait
 	}
-	for _, i := range again {
-		states[i] = dispatch.Pending
+	return longestFirst(order, entries, states, again, a), wait
+}
+
+// longestFirst is what is to be started of targets that have failed and are due again: those that have waited for the longest.
+func longestFirst(order *dispatch.Order, entries []execution, states []dispatch.State, again []int, a ask) dispatch.Step {
+	next := func(some []int) dispatch.Step {
+		of := slices.Clone(states)
+		for _, i := range some {
+			of[i] = dispatch.Pending
+		}
+		return order.Next(ofDispatch(a.operation), of, a.policy)
 	}
-	return order.Next(ofDispatch(a.operation), states, a.policy), wait
+	all := next(again)
+	slices.SortStableFunc(again, func(x, y int) int { return endOf(&entries[x]).Compare(endOf(&entries[y])) })
+	if len(all.Start) == 0 {
+		return all
+	}
+	for n := len(all.Start); n < min(len(again), len(all.Start)+maxOffers); n++ { // those behind others that sleep cannot begin
+		if some := next(again[:n]); len(some.Start) == len(all.Start) {
+			return some
+		}
+	}
+	return all
+}
+
+// maxOffers is how many that cannot begin are looked past for those that have waited for the longest.
+const maxOffers = 100
+
+// endOf is when an attempt has ended; zero where none has.
+func endOf(e *execution) time.Time {
+	if e.FinishedAt == nil {
+		return time.Time{}
+	}
+	return e.FinishedAt.Time
 }
 
 // sooner is the shorter of two waits, of which 0 is none.

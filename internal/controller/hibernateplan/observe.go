@@ -255,6 +255,30 @@ func outlives(p corev1.Pod) (beside string) {
 	return beside
 }
 
+// round is where passes over a plan are among its attempts without a Job, of which each looks at some: with the first of them it may fail
+// for long.
+type round struct {
+	// next is the position of the target that comes next.
+	next int
+	// failed is how many were looked at since a pass has not failed.
+	failed int
+}
+
+// goOn has a pass go on behind the attempts that the ones before have looked at.
+func (s *scope) goOn(all []*sight) []*sight {
+	at := max(0, slices.IndexFunc(all, func(seen *sight) bool { return seen.position >= s.round.next }))
+	return slices.Concat(all[at:], all[:at])
+}
+
+// goesOn keeps in mind where a pass was, and says whether there are attempts without a Job that none has looked at since one has not failed.
+func (s *scope) goesOn(err error) bool {
+	if err == nil {
+		s.round.failed = 0
+	}
+	s.rounds.Add(s.owner.UID, s.round)
+	return s.round.failed < s.jobless
+}
+
 // lookAt looks at the attempts whose Jobs have ended, or at those that have none.
 func (s *scope) lookAt(ctx context.Context, jobs map[string]*unstructured.Unstructured, ended bool) error {
 	var all []*sight
@@ -262,8 +286,11 @@ func (s *scope) lookAt(ctx context.Context, jobs map[string]*unstructured.Unstru
 		e := &s.owner.Status.Executions[i]
 		job := jobs[name(e.JobRef)]
 		if running(e) && (job != nil) == ended && (job == nil || finished(job) || s.lost(job)) {
-			all = append(all, &sight{execution: e, attempt: name(e.JobRef), job: job})
+			all = append(all, &sight{execution: e, position: i, attempt: name(e.JobRef), job: job})
 		}
+	}
+	if !ended {
+		s.jobless, all = len(all), s.goOn(all)
 	}
 	for len(all) > 0 {
 		room := perPass - (len(s.seen.Looked) - len(s.seen.Held)) // those that wait for pods keep nobody from going on
@@ -272,7 +299,9 @@ func (s *scope) lookAt(ctx context.Context, jobs map[string]*unstructured.Unstru
 			return nil
 		}
 		now := all[:min(room, len(all))]
-		all = all[len(now):]
+		if all = all[len(now):]; !ended {
+			s.round = round{next: now[len(now)-1].position + 1, failed: s.round.failed + len(now)}
+		}
 		errs := inParallel(ctx, s, now, func(seen *sight) error { return s.observeAttempt(ctx, seen) })
 		for i, seen := range now {
 			var taken *kube.NameTakenError
@@ -291,6 +320,8 @@ func (s *scope) lookAt(ctx context.Context, jobs map[string]*unstructured.Unstru
 // sight is what is seen of an attempt.
 type sight struct {
 	*execution
+	// position of its target in the ledger.
+	position int
 	// attempt is its name, job what the cache has of its Job; nil if that has none.
 	attempt string
 	job     *unstructured.Unstructured

@@ -1855,22 +1855,22 @@ func TestSomeNeverWake(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, newPlan(v1alpha1.StrategySequential, 4))
+			w := newWorld(t, newPlan(v1alpha1.StrategySequential, 5))
 			w.plan.Spec.Behavior.Retries = ptr.To[int32](0)
 			change(&w.plan.Spec)
 			w.until(noon.Add(9 * time.Hour))
 			w.plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake}
-			ofCD := func(e execution) bool { return e.Target > "b" && e.Operation == v1alpha1.OperationWakeUp }
-			w.fails = ofCD
-			w.hangs = func(e execution) bool { return ofCD(e) && w.now.Sub(e.StartedAt.Time) < 30*time.Minute }
-			for range 60 {
+			ofCDE := func(e execution) bool { return e.Target > "b" && e.Operation == v1alpha1.OperationWakeUp }
+			w.fails = ofCDE
+			w.hangs = func(e execution) bool { return ofCDE(e) && w.now.Sub(e.StartedAt.Time) < 30*time.Minute }
+			for range 72 {
 				w.settle()
 				w.now = w.now.Add(5 * time.Minute)
 			}
-			if len(w.asleep) != 2 || !w.asleep["c"] || !w.asleep["d"] {
-				t.Errorf("after five hours %v are asleep", w.asleep)
+			if len(w.asleep) != 3 || !w.asleep["c"] || !w.asleep["d"] || !w.asleep["e"] {
+				t.Errorf("after six hours %v are asleep", w.asleep)
 			}
-			for _, target := range []string{"c", "d"} {
+			for _, target := range []string{"c", "d", "e"} {
 				if e := w.entry(target); e.Attempts < 3 {
 					t.Errorf("%s is tried %d times", target, e.Attempts)
 				}

@@ -60,6 +60,15 @@ func podsOfRunners(template *v1alpha1.RunnerTemplate) error {
 	return errors.Join(problems...)
 }
 
+// podsOf is the template that pods are made by: one that is refused, which somebody may have written while targets sleep, must not keep
+// them from waking.
+func podsOf(template *v1alpha1.RunnerTemplate) *v1alpha1.RunnerTemplate {
+	if podsOfRunners(template) == nil {
+		return template
+	}
+	return &v1alpha1.RunnerTemplate{ActiveDeadline: template.ActiveDeadline}
+}
+
 func refused(at *field.Path, value any, why []string) (all field.ErrorList) {
 	for _, w := range why {
 		all = append(all, field.Invalid(at, value, w))
