@@ -47,11 +47,15 @@ type differ struct{ lines []string }
 const redacted = "(not shown)"
 
 var (
-	secretName = regexp.MustCompile(`(?i)pass|pwd|secret|token|key|cred|auth|cert|private|salt|dsn|conn|sign|session|cookie|jwt|webhook|pin$`)
-	// secretValue: with a password in a URL, or a token for its user; in a header, JSON, YAML, a list of settings, or behind a flag;
-	// hashed, or a token by how it begins; or as a token looks: long, and without words.
-	secretValue = regexp.MustCompile(`://([^\s@]*:[^\s@]*|[^\s/@]{20,})@|(?i:bearer |basic |(pass(word|wd|phrase)?|pwd|secret|token|key|auth(orization)?|sig(nature)?)["']?\s*[:=]|-----begin)` +
+	secretName = regexp.MustCompile(`(?i)pass|pwd|secret|token|key|cred|auth|cert|private|salt|dsn|conn|sign|session|cookie|jwt|webhook|psk|last-applied|(pin|pw)$|pw_`)
+	// secretValue: with a password in a URL, or a token for its user; in a header, JSON, also in a text of its own, YAML, XML, a list of
+	// settings or of variables, or behind a flag; hashed, or a token by how it begins; or as a token looks: long, and without words.
+	secretValue = regexp.MustCompile(`://([^\s@]*:[^\s@]*|[^\s/@]{20,})@|(?i:bearer |basic |(pass(word|wd|phrase)?|pwd|secret|token|key|auth(orization)?|sig(nature)?)[\\"']*\s*[:=>]|-----begin)` +
+		`|name[\\"']*\s*:\s*[\\"']*[\w.-]*(?i:pass|pwd|secret|token|key|cred|auth)[\w.-]*[\\"']*\s*[,\n]\s*[\\"']*value` +
 		`|(^|\s)--?[\w.-]*(?i:pass|pwd|secret|token|key|cred|auth)[\w.-]*\s+[^\s-]|(^|\s)(-\w*u|--user)[\s=]*[^\s:]*:\S|\$(2[abxy]|apr1|argon2\w*)\$|\b(gh[opsru]_|github_pat_|glpat-|xox[a-z]-|eyJ[\w-]+\.eyJ)|^[A-Za-z0-9+/_=.-]{32,}$`)
+	// secretClient are programs to which -p or -a is a password.
+	secretClient = regexp.MustCompile(`(^|[\s/;&|"'])(mysql\w*|mariadb[\w-]*|mongo\w*|redis-cli|sshpass)(\s|$)`)
+	shortFlag    = regexp.MustCompile(`(^|\s)-[pa]\s*\S`)
 	// userFlag is before user:password.
 	userFlag = regexp.MustCompile(`^(-\w*u|--user)$`)
 	// secretAddress: user:password@database, or user/password@database. So looks an image by its digest, too.
@@ -86,7 +90,8 @@ func (d *differ) objects(path string, source, twin map[string]any) {
 		delete(all, "serviceAccount") // the old name of the same, which the server puts beside it again
 	}
 	for _, field := range slices.Sorted(maps.Keys(all)) {
-		secret := field == "value" && secretName.MatchString(name) || isOpen(path[strings.LastIndex(path, ".")+1:]) && secretName.MatchString(field)
+		secret := field == "value" && secretName.MatchString(name) || isOpen(path[strings.LastIndex(path, ".")+1:]) && secretName.MatchString(field) ||
+			field == "args" && (takesSecret(source["command"]) || takesSecret(twin["command"]))
 		d.compare(strings.TrimPrefix(path+"."+field, "."), source[field], twin[field], secret)
 	}
 }
@@ -156,6 +161,19 @@ func hideArguments(command []any) {
 	}
 }
 
+// takesSecret says whether a command goes on in arguments that may be secrets by what is before them.
+func takesSecret(command any) bool {
+	all, _ := command.([]any)
+	if len(all) == 0 {
+		return false
+	}
+	last, _ := all[len(all)-1].(string)
+	return strings.HasPrefix(last, "-") && (secretName.MatchString(last) || userFlag.MatchString(last)) || secretClient.MatchString(spaced(all))
+}
+
+// spaced is a command as a shell has it, but for quotes.
+func spaced(command []any) string { return strings.Trim(fmt.Sprint(command), "[]") }
+
 // isOpen says whether a field has keys that anybody may choose.
 func isOpen(field string) bool {
 	return slices.Contains([]string{"annotations", "labels", "options", "volumeAttributes"}, field)
@@ -168,12 +186,16 @@ func hide(in string, value any) any {
 		out := map[string]any{}
 		name, _ := v["name"].(string)
 		for field, below := range v {
-			if out[field] = hide(field, below); field == "value" && secretName.MatchString(name) || isOpen(in) && secretName.MatchString(field) {
+			if out[field] = hide(field, below); field == "value" && secretName.MatchString(name) || isOpen(in) && secretName.MatchString(field) ||
+				field == "args" && takesSecret(v["command"]) {
 				out[field] = redacted
 			}
 		}
 		return out
 	case []any:
+		if (in == "command" || in == "args") && tellsClient(spaced(v)) {
+			return []any{redacted}
+		}
 		out := make([]any, len(v))
 		for i := range v {
 			out[i] = hide(in, v[i])
@@ -193,5 +215,10 @@ func hide(in string, value any) any {
 // tells says whether the text of a field may have a secret in it.
 func tells(field, text string) bool {
 	image := field == "image" || field == "reference"
-	return secretValue.MatchString(text) || !image && secretAddress.MatchString(text)
+	return secretValue.MatchString(text) || !image && secretAddress.MatchString(text) || tellsClient(text)
+}
+
+// tellsClient says whether a command gives a password to a program by a short flag.
+func tellsClient(command string) bool {
+	return secretClient.MatchString(command) && shortFlag.MatchString(command)
 }

@@ -23,6 +23,7 @@ const hardened = `securityContext: {runAsNonRoot: true, runAsUser: 1000, runAsGr
 func TestMorePrivilegesOfOthers(t *testing.T) {
 	one := func(rest string) string { return `containers: [{name: web, image: "web:1", ` + rest + `}]` }
 	over := func(rest string) string { return `{template: {spec: {` + rest + `}}}` }
+	const confined = `securityContext: {appArmorProfile: {type: RuntimeDefault}}, containers: [{name: web, image: "web:1", securityContext: {capabilities: {add: [SYS_ADMIN]}}}, `
 	const host = `, volumes: [{name: v, hostPath: {path: /mnt}}]`
 	for name, test := range map[string]struct{ metadata, pod, override string }{
 		"istio overrides":          {`, annotations: {sidecar.istio.io/inject: "true"}`, hardened, `{template: {metadata: {annotations: {proxy.istio.io/overrides: '{"containers":[{"name":"istio-proxy","image":"evil","securityContext":{"privileged":true,"runAsUser":0}}]}'}}}}`},
@@ -35,6 +36,12 @@ func TestMorePrivilegesOfOthers(t *testing.T) {
 		"recursiveReadOnly":        {``, one(`volumeMounts: [{name: v, mountPath: /v, readOnly: true, recursiveReadOnly: Enabled}]`) + host, over(one(`volumeMounts: [{name: v, mountPath: /v, readOnly: true}]`))},
 		"bindMountOptions":         {``, one(`volumeMounts: [{name: v, mountPath: /v, bindMountOptions: [noexec, nosuid, nodev]}]`) + host, over(one(`volumeMounts: [{name: v, mountPath: /v}]`))},
 		"windowsOptions":           {``, one(`securityContext: {windowsOptions: {runAsUserName: ContainerUser}}`), over(`securityContext: {windowsOptions: {gmsaCredentialSpecName: domain-admin}}`)},
+		"Windows user lost":        {``, `os: {name: windows}, securityContext: {windowsOptions: {runAsUserName: ContainerUser}}, ` + one(``), over(`securityContext: {windowsOptions: null}`)},
+		"pod's Windows user":       {``, `securityContext: {windowsOptions: {runAsUserName: ContainerAdministrator}}, ` + one(`securityContext: {windowsOptions: {runAsUserName: ContainerUser}}`), over(one(``))},
+		"pod's gMSA":               {``, `securityContext: {windowsOptions: {gmsaCredentialSpecName: domain-admin}}, ` + one(`securityContext: {windowsOptions: {gmsaCredentialSpec: guest}}`), over(one(``))},
+		"AppArmor before a pod's":  {`, annotations: {container.apparmor.security.beta.kubernetes.io/debug: unconfined}`, confined + `{name: debug, image: "d:1", securityContext: {allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}}}]`, over(confined + `{name: debug, image: "d:1", securityContext: {capabilities: {add: [SYS_ADMIN]}}}]`)},
+		"AppArmor of the runtime":  {`, annotations: {container.apparmor.security.beta.kubernetes.io/web: runtime/default}`, `securityContext: {appArmorProfile: {type: Unconfined}}, ` + one(``), `{template: {metadata: {annotations: {container.apparmor.security.beta.kubernetes.io/web: null}}}}`},
+		"CAP_CHOWN not dropped":    {``, one(`securityContext: {capabilities: {drop: [CAP_CHOWN]}}`), over(one(``))},
 		"low priority lost":        {``, `priorityClassName: batch-low, ` + hardened, over(`priorityClassName: null`)},
 		"schedulingGroup":          {``, hardened, over(`schedulingGroup: {podGroupName: other}`)},
 		"a group by a label":       {``, hardened, `{template: {metadata: {labels: {kueue.x-k8s.io/pod-group-name: other}}}}`},
@@ -151,7 +158,7 @@ func TestSharedData(t *testing.T) {
 
 // No secret in a diff.
 func TestDiffOfArguments(t *testing.T) {
-	from := source(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}, annotations: {example.com/api-token: canary-value-1}}, spec: {containers: [{name: web, image: "web:1", command: [web, --token=canary-value-2], args: [--api-key, canary-value-3]}]}}}}`)
+	from := source(t, `{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {selector: {matchLabels: {app: web}}, template: {metadata: {labels: {app: web}, annotations: {example.com/api-token: canary-value-1, kubectl.kubernetes.io/last-applied-configuration: canary-value-4}}, spec: {containers: [{name: web, image: "web:1", command: [web, --token=canary-value-2], args: [--api-key, canary-value-3]}]}}}}`)
 	twin, err := Build(from, wanted(t, `{template: {spec: {containers: [{name: web, image: "web:2"}]}}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -170,6 +177,8 @@ func TestDiffOfSettings(t *testing.T) {
 		`{"auths": {"ghcr.io": {"auth": "hunter2"}}}`, `curl -H "Authorization: token hunter2" localhost`, "-----BEGIN PRIVATE KEY-----\nhunter2",
 		`root:hunter2@tcp(db:3306)/shop`, `root:hunter2@unix(/run/db)/shop`, `--database=root:hunter2@tcp(db)/shop`, `scott/hunter2@db:1521/x`, `sqlplus -S scott/hunter2@db`, `jdbc:oracle:thin:scott/hunter2@db:1521:x`,
 		`postgres://shop:ab/hunter2+ef==@db:5432/x`, `postgres://shop:/hunter2@db`, `redis://:hunter2@cache`, `:hunter2@cache:6379`, `amqps://u:hunter2@mq/x`, `jdbc:mysql://db/x?user=a&password=hunter2`,
+		`curl -d "{\"password\":\"hunter2\"}" x`, `[{"name":"DB_PASSWORD","value":"hunter2"}]`, "- name: API_KEY\n  value: hunter2", `<password>hunter2</password>`,
+		`mysqldump -uroot -phunter2 shop`, `exec /usr/bin/mysql -p hunter2`, `redis-cli -h x -a hunter2 ping`, `ls; sshpass -p hunter2 ssh x`,
 		`exec redis-server --requirepass hunter2`, `run --api-token  hunter2 --fast`, `admin:$apr1$x$hunter2`, `admin:$2y$05$hunter2`, `admin:$argon2id$v=19$hunter2`,
 		`git clone https://ghp_hunter2@github.com/x`, `https://0123456789abchunter2@sentry.example.com/7`, `curl -u admin:hunter2 https://x`, `curl --user=admin:hunter2 x`, `curl -su  admin:hunter2 x`, `curl -u :hunter2 x`, `clone with glpat-hunter2 now`, `clone with github_pat_hunter2 now`, `sends xoxb-hunter2 along`, `say eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJodW50ZXIyIn0.hunter2 twice`,
 	} {
@@ -215,6 +224,10 @@ func TestDiffOfOthersSecrets(t *testing.T) {
 		"a signed address":    one(`env: [{name: SHARE, value: "https://files.example.com/x?sv=2026&sig=hunter2"}]`),
 		"signed by its parts": one(`env: [{name: SHARE, value: "https://files.example.com/x?X-Amz-Signature=hunter2"}]`),
 		"a driver":            one(`volumeMounts: [{name: v, mountPath: /v}]`) + `, volumes: [{name: v, csi: {driver: smb, volumeAttributes: {password: hunter2, share: this}}}]`,
+		"a short name":        one(`env: [{name: LDAP_BINDPW, value: hunter2}, {name: WIFI_PSK, value: hunter2}]`),
+		"a flag before args":  one(`command: [redis-server, --requirepass], args: [hunter2]`),
+		"a client's args":     one(`command: [/usr/bin/mysqldump], args: [-uroot, -phunter2, shop]`),
+		"a client's command":  one(`command: [redis-cli, -a, hunter2]`),
 		"an old driver":       one(`volumeMounts: [{name: v, mountPath: /v}]`) + `, volumes: [{name: v, flexVolume: {driver: x/smb, options: {password: hunter2, share: this}}}]`,
 	} {
 		from, to := source(t, plain), source(t, plain)

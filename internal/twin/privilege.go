@@ -114,8 +114,10 @@ func (p privileges) covers(other string) bool {
 	if p[other] || p[wholeOf(other)] {
 		return true
 	}
-	if everywhere, _, one := strings.Cut(other, atAddress); one && p[everywhere] {
-		return true
+	for _, narrower := range []string{atAddress, unlessDropped} {
+		if wider, _, one := strings.Cut(other, narrower); one && p[wider] {
+			return true
+		}
 	}
 	return slices.ContainsFunc(covering, func(c cover) bool { return p[c.have] && strings.HasPrefix(other, c.also) && other != c.but })
 }
@@ -235,6 +237,8 @@ func appArmorBy(annotation string) any {
 		return map[string]any{"type": "Localhost", "localhostProfile": file}
 	case annotation == "unconfined":
 		return map[string]any{"type": "Unconfined"}
+	case annotation == "runtime/default":
+		return map[string]any{"type": "RuntimeDefault"}
 	}
 	return nil
 }
@@ -725,23 +729,47 @@ func (p privileges) context(annotations map[string]string, spec, of map[string]a
 	if mount, ok := container["procMount"].(string); ok && mount != "Default" {
 		p.add("procMount %s", mount)
 	}
-	appArmor := effective("appArmorProfile")
-	if appArmor == nil {
+	appArmor := container["appArmorProfile"]
+	if appArmor == nil { // the API server takes the annotation before what the pod says
 		appArmor = appArmorBy(annotations[appArmorOf+nameOf(of)])
 	}
-	p.profiles(effective("seccompProfile"), appArmor)
-	for _, options := range []any{pod["windowsOptions"], container["windowsOptions"]} { // the node lays one over the other, field by field
-		fields, _ := options.(map[string]any)
-		for field, value := range fields {
-			p.add("windowsOptions %s %s", field, hashOf(value))
-		}
+	if appArmor == nil {
+		appArmor = pod["appArmorProfile"]
 	}
+	p.profiles(effective("seccompProfile"), appArmor)
+	p.windows(pod["windowsOptions"], container["windowsOptions"])
 	if options := effective("seLinuxOptions"); options != nil {
 		p.add("seLinuxOptions %s", hashOf(options))
 	} else {
 		p.add("the SELinux label that the node gives")
 	}
 	p.capabilities(container)
+}
+
+// windows are the options of a container on a node with Windows: its own laid over its pod's, field by field, but for the account of a
+// group (gMSA), both fields of which come from one of the two. Without a user it is the one of the image, which the override chooses.
+func (p privileges) windows(pod, container any) {
+	fields := map[string]any{}
+	all, _ := pod.(map[string]any)
+	own, _ := container.(map[string]any)
+	maps.Copy(fields, all)
+	if own["gmsaCredentialSpecName"] != nil || own["gmsaCredentialSpec"] != nil {
+		delete(fields, "gmsaCredentialSpecName")
+		delete(fields, "gmsaCredentialSpec")
+	}
+	for field, value := range own {
+		if value != nil {
+			fields[field] = value
+		}
+	}
+	for field, value := range fields {
+		if value != nil {
+			p.add("windowsOptions %s %s", field, hashOf(value))
+		}
+	}
+	if fields["runAsUserName"] == nil {
+		p.add("the Windows user of the image")
+	}
 }
 
 // profiles are what the kernel lets a container do.
@@ -774,6 +802,10 @@ func (p privileges) profiles(seccomp, appArmor any) {
 	}
 }
 
+// unlessDropped is of a capability that is dropped by its name with CAP_, which drops nothing with containerd, and the capability with
+// CRI-O.
+const unlessDropped = ", unless the runtime knows it by CAP_"
+
 func (p privileges) capabilities(context map[string]any) {
 	list := func(field string) (names []string) {
 		all, _, _ := unstructured.NestedFieldNoCopy(context, "capabilities", field)
@@ -785,9 +817,13 @@ func (p privileges) capabilities(context map[string]any) {
 		}
 		return names
 	}
-	dropped := list("drop") // containerd drops nothing by a name that begins with CAP_
+	dropped := list("drop")
 	for _, name := range usual {
-		if !slices.Contains(dropped, "ALL") && !slices.Contains(dropped, name) {
+		switch {
+		case slices.Contains(dropped, "ALL"), slices.Contains(dropped, name):
+		case slices.Contains(dropped, "CAP_"+name):
+			p.add("capability %s%s", name, unlessDropped)
+		default:
 			p.add("capability %s", name)
 		}
 	}

@@ -142,7 +142,7 @@ func exceeds(t *testing.T, source, spec map[string]any) (more []string) {
 	add("the root group", !rooted(a.Spec) && groupOfRoot(b.Spec) && !groupOfRoot(a.Spec))
 	add("groups of the image", onlyItsGroups(a.Spec) && !onlyItsGroups(b.Spec))
 	add("a group for the files of volumes", groupOfFiles(b.Spec) != "" && groupOfFiles(a.Spec) != groupOfFiles(b.Spec))
-	add("no profile", confined(a.Spec) && !confined(b.Spec))
+	add("no profile", confined(a) && !confined(b))
 	add("another account", a.Spec.ServiceAccountName != b.Spec.ServiceAccountName)
 	add("another runtime", ptr.Deref(a.Spec.RuntimeClassName, "") != ptr.Deref(b.Spec.RuntimeClassName, ""))
 	add("a token", tokenOf(b.Spec) > tokenOf(a.Spec))
@@ -272,9 +272,14 @@ func groupOfFiles(pod corev1.PodSpec) string {
 	return fmt.Sprint(*all.FSGroup)
 }
 
-// confined says whether a pod has a profile of AppArmor of its own.
-func confined(pod corev1.PodSpec) bool {
-	profile := ptr.Deref(pod.SecurityContext, corev1.PodSecurityContext{}).AppArmorProfile
+// confined says whether a pod has a profile of AppArmor of its own for all its containers: an annotation of one goes before it.
+func confined(pod corev1.PodTemplateSpec) bool {
+	profile := ptr.Deref(pod.Spec.SecurityContext, corev1.PodSecurityContext{}).AppArmorProfile
+	for name := range pod.Annotations {
+		if strings.HasPrefix(name, appArmorOf) {
+			return false
+		}
+	}
 	return profile != nil && profile.Type == corev1.AppArmorProfileTypeLocalhost
 }
 

@@ -53,6 +53,8 @@ const (
 	// WarnRepeated: an element of the override becomes one with another of its key than may be meant, by mergeStrategy
 	// Strategic.
 	WarnRepeated = "RepeatedKey"
+	// WarnLabels: what goes by labels may not take the twin's pods for the source's.
+	WarnLabels = "OtherLabels"
 	// WarnPort: a Service sends traffic to a port of the source that the twin does not have.
 	WarnPort = "PortWithoutTwin"
 )
@@ -61,7 +63,7 @@ const (
 // its end.
 var byDanger = []string{
 	WarnSharedVolume, WarnRunsOnce, WarnStaticAddress, WarnManaged, WarnPeerDiscovery, WarnOrdinals, WarnAlone, WarnOtherService, WarnServedUnready,
-	WarnUnprobed, WarnPort, WarnUneven, WarnPlacement, WarnNotSmaller, WarnSourceData, WarnNotCopied, WarnAddedContainer, WarnRepeated, WarnSubsets, WarnReferred,
+	WarnUnprobed, WarnLabels, WarnPort, WarnUneven, WarnPlacement, WarnNotSmaller, WarnSourceData, WarnNotCopied, WarnAddedContainer, WarnRepeated, WarnSubsets, WarnReferred,
 }
 
 // serviceWarnings are what Services make of the twin that do not know it for one.
@@ -164,6 +166,7 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 	if rule, _, _ := unstructured.NestedString(from, "strategy", "canary", "trafficRouting", "istio", "destinationRule", "name"); rule != "" {
 		warn(WarnSubsets, "The subsets of DestinationRule %s are of the source's ReplicaSets: by a mesh that goes by them no traffic comes to the twin", rule)
 	}
+	all = append(all, w.labelWarnings(labelsOf(templateOf(from)), labelsOf(templateOf(spec)))...)
 	all = append(all, w.annotationWarnings(templateOf(from), templateOf(spec))...)
 	pod, theirs := podOf(templateOf(spec)), podOf(templateOf(from))
 	has := byName(containers(theirs))
@@ -180,6 +183,30 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 	})
 	return slices.Compact(all)
 }
+
+// labelWarnings are of labels by which the twin's pods are others than the source's, but for those that say which version they are of.
+func (w Wanted) labelWarnings(theirs, mine map[string]string) []Warning {
+	all := maps.Clone(theirs)
+	maps.Copy(all, mine)
+	ours, other := w.labels(), []string(nil)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		was, had := theirs[name]
+		is, has := mine[name]
+		if _, our := ours[name]; our || slices.Contains(ofPods, name) || slices.Contains(ofVersions, name) {
+			continue
+		}
+		if was != is || had != has {
+			other = append(other, name)
+		}
+	}
+	if len(other) == 0 {
+		return nil
+	}
+	return []Warning{{WarnLabels, "The override has pods with other labels (" + strings.Join(other, ", ") + "): NetworkPolicies that hold for the source's may not hold for the twin's, or others may"}}
+}
+
+// ofVersions are the labels by which people tell versions apart, which the docs have them set.
+var ofVersions = []string{"version", "app.kubernetes.io/version"}
 
 // injecting are prefixes of annotations by which sidecars are put into pods, beside those by which the pods may get more.
 var injecting = []string{"consul.hashicorp.com/", "kuma.io/"}
