@@ -21,6 +21,9 @@ import (
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
+// leaseName is what the Lease is called, and who leads by it is told in metrics.
+const leaseName = "labkeeper"
+
 // The Lease: a leader that dies is followed within five seconds. It stops leading when it could not
 // renew for renewEvery and renewDeadline, 3.6 s at most, before anybody can follow.
 const (
@@ -42,7 +45,7 @@ func newLease(config *rest.Config, namespace string) (*lease, error) {
 	// It has a timeout of its own, and sets it in what it is given: every other request would have it, too, however long it may
 	// take, as a write of a large object.
 	lock, err := leaderelection.NewResourceLock(rest.CopyConfig(config), unrecorded{}, leaderelection.Options{
-		LeaderElection: true, LeaderElectionID: "labkeeper", LeaderElectionNamespace: namespace, RenewDeadline: renewDeadline,
+		LeaderElection: true, LeaderElectionID: leaseName, LeaderElectionNamespace: namespace, RenewDeadline: renewDeadline,
 	})
 	if err != nil {
 		return nil, err

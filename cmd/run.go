@@ -136,6 +136,7 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMap
 		// A manager that waits to lead has all that it needs to act at once.
 		Controller:                    controllerconfig.Controller{EnableWarmup: ptr.To(true), CacheSyncTimeout: everSync},
 		LeaderElection:                o.leaderElect,
+		LeaderElectionID:              leaseName, // in metrics: the lock knows the Lease by itself
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 ptr.To(leaseDuration),
 		RenewDeadline:                 ptr.To(renewDeadline),
