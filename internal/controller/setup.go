@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	twins "github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -141,6 +142,9 @@ func Setup(ctx context.Context, mgr ctrl.Manager, live client.Client, o Options)
 	mapper.Configured()
 	if err := mgr.Add(beside{foreign}); err != nil {
 		return fmt.Errorf("adding the cache of foreign kinds: %w", err)
+	}
+	if err := metrics.Registry.Register(kube.EventsTold); err != nil {
+		return fmt.Errorf("registering metrics: %w", err)
 	}
 	if o.Runs(Experiments) {
 		if err := experiment.SetupWithManager(ctx, mgr, foreign, live, o.Experiment); err != nil {

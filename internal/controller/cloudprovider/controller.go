@@ -7,6 +7,7 @@ package cloudprovider
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,9 +67,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.CloudProvide
 
 // SetupWithManager registers the reconciler.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
-	r := &Reconciler{Client: mgr.GetClient(), Recorder: kube.Silence, Clock: o.Clock, told: kube.NewTold()}
-	if o.Events {
-		r.Recorder = mgr.GetEventRecorder("cloudprovider-controller")
+	r := &Reconciler{Client: mgr.GetClient(), Recorder: kube.NewRecorder(mgr, "cloudprovider", o.Events), Clock: o.Clock, told: kube.NewTold()}
+	if err := kube.Count(mgr, "CloudProvider", o.Clock, &v1alpha1.CloudProviderList{}, func(p *v1alpha1.CloudProvider, _ time.Time) kube.State {
+		return kube.State{Conditions: p.Status.Conditions}
+	}); err != nil {
+		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("cloudprovider").

@@ -187,6 +187,11 @@ func setupComponents(mgr ctrl.Manager, live client.Reader, o Options) error {
 	if len(o.WatchNamespaces) > 0 {
 		return c.Complete(kube.QuietConflicts(reconcile.AsReconciler(mgr.GetClient(), release{r})))
 	}
+	if err := kube.Count(mgr, "Component", o.Clock, &v1alpha1.ComponentList{}, func(c *v1alpha1.Component, _ time.Time) kube.State {
+		return kube.State{Conditions: c.Status.Conditions}
+	}); err != nil {
+		return err
+	}
 	return c.Watches(&v1alpha1.Experiment{}, whatTheyName{o.Observability}).
 		Complete(kube.QuietConflicts(reconcile.AsReconciler(mgr.GetClient(), r)))
 }

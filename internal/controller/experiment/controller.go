@@ -323,14 +323,14 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	}
 	r := &Reconciler{
 		Client: c, Foreign: foreign, Live: live, Kinds: kinds, Gate: kube.NewGate(max(1, o.MaxConcurrentReconciles/4)),
-		Clock: o.Clock, Options: o, Recorder: kube.Silence, told: kube.NewTold(),
+		Clock: o.Clock, Options: o, Recorder: kube.NewRecorder(mgr, "experiment", o.Events), told: kube.NewTold(),
 		absences: lru.New(remembered), unrecorded: lru.New(remembered), forced: lru.New(remembered),
 	}
 	if err := metrics.Registry.Register(r.Gate.Gauge("experiment")); err != nil {
 		return err
 	}
-	if o.Events {
-		r.Recorder = mgr.GetEventRecorder("experiment-controller")
+	if err := kube.Count(mgr, "Experiment", o.Clock, &v1alpha1.ExperimentList{}, counted); err != nil {
+		return err
 	}
 	if o.Webhook {
 		if err := setupWebhook(mgr, r); err != nil {

@@ -189,14 +189,16 @@ func sourceKey(kind, namespace, name string) string { return kind + "/" + namesp
 // foreign is the cache of the kinds of other systems; the manager must start it.
 func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache, live client.Client, o Options) error {
 	r := &Reconciler{
-		Client: mgr.GetClient(), Foreign: foreign, Live: live, Recorder: kube.Silence, Clock: o.Clock, Options: o,
+		Client: mgr.GetClient(), Foreign: foreign, Live: live, Recorder: kube.NewRecorder(mgr, "experimentdeployment", o.Events), Clock: o.Clock, Options: o,
 		told: kube.NewTold(), made: kube.NewTold(), drafts: newDrafts(), tried: lru.New(lately),
 	}
 	if err := r.index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	if o.Events {
-		r.Recorder = mgr.GetEventRecorder("experimentdeployment-controller")
+	if err := kube.Count(mgr, "ExperimentDeployment", o.Clock, &v1alpha1.ExperimentDeploymentList{}, func(d *v1alpha1.ExperimentDeployment, _ time.Time) kube.State {
+		return kube.State{Conditions: d.Status.Conditions}
+	}); err != nil {
+		return err
 	}
 	if o.Webhook {
 		if err := setupWebhook(mgr, r); err != nil {

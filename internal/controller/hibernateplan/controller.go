@@ -374,8 +374,9 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 	r.Logs = podLogs{func(namespace, pod string, o *corev1.PodLogOptions) stream {
 		return clients.CoreV1().Pods(namespace).GetLogs(pod, o)
 	}}
-	if o.Events {
-		r.Recorder = mgr.GetEventRecorder("hibernateplan-controller")
+	r.Recorder = kube.NewRecorder(mgr, "hibernateplan", o.Events)
+	if err := kube.Count(mgr, "HibernatePlan", o.Clock, &v1alpha1.HibernatePlanList{}, counted); err != nil {
+		return err
 	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &v1alpha1.ScheduleException{}, indexPlan, func(e client.Object) []string {
 		return []string{e.(*v1alpha1.ScheduleException).Spec.PlanRef.Name}

@@ -181,9 +181,11 @@ func check(plan *v1alpha1.HibernatePlan, e *v1alpha1.ScheduleException) (*schedu
 
 // setupExceptions registers the reconciler of ScheduleExceptions, which the index of theirs must be there for.
 func setupExceptions(mgr ctrl.Manager, o Options) error {
-	r := &Exceptions{Client: mgr.GetClient(), Clock: o.Clock, Recorder: kube.Silence, told: kube.NewTold()}
-	if o.Events {
-		r.Recorder = mgr.GetEventRecorder("scheduleexception-controller")
+	r := &Exceptions{Client: mgr.GetClient(), Clock: o.Clock, Recorder: kube.NewRecorder(mgr, "scheduleexception", o.Events), told: kube.NewTold()}
+	if err := kube.Count(mgr, "ScheduleException", o.Clock, &v1alpha1.ScheduleExceptionList{}, func(e *v1alpha1.ScheduleException, _ time.Time) kube.State {
+		return kube.State{Phase: string(e.Status.State), Unjudged: true}
+	}); err != nil {
+		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("scheduleexception").

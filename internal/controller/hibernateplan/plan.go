@@ -577,16 +577,20 @@ func (f facts) going(p *Plan, plan *v1alpha1.HibernatePlan) {
 		since := seconds(f.now)
 		plan.Status.DeletingSince = &since
 	}
-	deadline := defaultDeadline
-	if d := plan.Spec.Deletion; d != nil && d.Deadline != nil {
-		deadline = d.Deadline.Duration
-	}
-	left := plan.Status.DeletingSince.Add(deadline).Sub(f.now)
+	left := plan.Status.DeletingSince.Add(deadlineOf(plan)).Sub(f.now)
 	if left > 0 {
 		p.lookIn(left)
 	}
 	p.Leaves = left <= 0 || plan.Spec.DeletionPolicy == v1alpha1.DeletionLeave
 	p.GivenUp, p.Overdue = left <= 0, left <= 0 && !anyOf(plan.Status.Executions, running)
+}
+
+// deadlineOf is how long a plan that is being deleted waits for its targets to wake.
+func deadlineOf(plan *v1alpha1.HibernatePlan) time.Duration {
+	if d := plan.Spec.Deletion; d != nil && d.Deadline != nil {
+		return d.Deadline.Duration
+	}
+	return defaultDeadline
 }
 
 // leave lets what runs come to its end, clears away what is left of it, and lets the plan go. What was only to begin

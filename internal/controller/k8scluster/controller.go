@@ -83,10 +83,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.K8SCluster) 
 // SetupWithManager registers the reconciler.
 func SetupWithManager(mgr ctrl.Manager, live client.Reader, o Options) error {
 	r := &Reconciler{
-		Client: mgr.GetClient(), Live: live, Own: mgr.GetConfig(), Ask: connector.Ask, Recorder: kube.Silence, Clock: o.Clock, told: kube.NewTold(),
+		Client: mgr.GetClient(), Live: live, Own: mgr.GetConfig(), Ask: connector.Ask, Recorder: kube.NewRecorder(mgr, "k8scluster", o.Events), Clock: o.Clock, told: kube.NewTold(),
 	}
-	if o.Events {
-		r.Recorder = mgr.GetEventRecorder("k8scluster-controller")
+	if err := kube.Count(mgr, "K8SCluster", o.Clock, &v1alpha1.K8SClusterList{}, func(c *v1alpha1.K8SCluster, _ time.Time) kube.State {
+		return kube.State{Conditions: c.Status.Conditions}
+	}); err != nil {
+		return err
 	}
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("k8scluster").
