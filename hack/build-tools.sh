@@ -30,6 +30,7 @@ for name; do
 		# Of what it can discover, Kubernetes is what the agent needs.
 		ldflags=
 		GOFLAGS="$GOFLAGS -tags=remove_all_sd,enable_kubernetes_sd" build prometheus prometheus github.com/prometheus/prometheus/cmd/prometheus
+		GOFLAGS="$GOFLAGS -tags=remove_all_sd" build promtool prometheus github.com/prometheus/prometheus/cmd/promtool
 		;;
 	rollouts)
 		ldflags="-X github.com/argoproj/argo-rollouts/utils/version.version=$(pinned rollouts github.com/argoproj/argo-rollouts)"

@@ -43,7 +43,7 @@ func run(m *testing.M) int {
 		return 1
 	}
 	crds := filepath.Join(env.Root(), "bin/crds/prometheus-operator/monitoring.coreos.com_")
-	err = controlPlane.InstallSchemas(ctx, crds+"servicemonitors.yaml", crds+"podmonitors.yaml")
+	err = controlPlane.InstallSchemas(ctx, crds+"servicemonitors.yaml", crds+"podmonitors.yaml", crds+"prometheusrules.yaml")
 	code := 1
 	if err == nil {
 		code = m.Run()
