@@ -368,14 +368,19 @@ func (b backdated) WriteHeader(code int) {
 func (b backdated) Unwrap() http.ResponseWriter { return b.ResponseWriter }
 
 var _ = Describe("Metrics", func() {
-	It("are for those who may read them", func() {
+	It("are for those who may read them, and told by who leads and who stands by", func() {
 		shared.stop()
 		DeferCleanup(restartShared)
-		address, err := env.FreeAddress()
-		Expect(err).NotTo(HaveOccurred())
-		hub.startManager("metered", "--metrics-bind-address="+address)
+		begin := func(name string) (address string) {
+			GinkgoHelper()
+			address, err := env.FreeAddress()
+			Expect(err).NotTo(HaveOccurred())
+			hub.startManager(name, "--metrics-bind-address="+address, "--events=false", "--leader-elect", "--leader-election-namespace="+managerNamespace)
+			return address
+		}
+		leader := begin("metered")
 
-		get := func(token string) (int, string) {
+		get := func(address, token string) (int, string) {
 			GinkgoHelper()
 			request, err := http.NewRequestWithContext(background(), http.MethodGet, "https://"+address+"/metrics", nil)
 			Expect(err).NotTo(HaveOccurred())
@@ -395,19 +400,33 @@ var _ = Describe("Metrics", func() {
 			Expect(err).NotTo(HaveOccurred())
 			return response.StatusCode, string(body)
 		}
-		code, _ := get("")
+		code, _ := get(leader, "")
 		Expect(code).To(Equal(http.StatusUnauthorized))
-		code, _ = get("not-a-token")
+		code, _ = get(leader, "not-a-token")
 		Expect(code).NotTo(Equal(http.StatusOK))
+		s := hub.newStage()
+		s.reaches(s.create(experiment("counted", onHub("web", "nginx"))), v1alpha1.PhaseComplete)
+		standby := begin("beside")
 		Eventually(func(g Gomega) { // the metrics of a controller begin with its workers
-			code, body := get(hub.Config().BearerToken)
+			code, body := get(leader, hub.Config().BearerToken)
 			g.Expect(code).To(Equal(http.StatusOK), body)
 			g.Expect(body).To(ContainSubstring("controller_runtime_reconcile_total"))
 			g.Expect(body).To(ContainSubstring(`labkeeper_waiting_to_begin{controller="experiment"} 0`))
 			g.Expect(body).To(ContainSubstring("labkeeper_clock_ahead_seconds 0"))
+			g.Expect(body).To(ContainSubstring(`leader_election_master_status{name="labkeeper"} 1`))
+			g.Expect(body).To(ContainSubstring(`labkeeper_events_total{kind="Experiment",reason="TargetHealthy",type="Normal"} 1`))
+			for _, told := range []string{body, second(get(standby, hub.Config().BearerToken))} {
+				g.Expect(told).To(MatchRegexp(`labkeeper_objects{kind="Experiment",phase="Complete",ready="True"} [1-9]`))
+				for _, kind := range []string{"Experiment", "Component", "ExperimentDeployment", "HibernatePlan", "ScheduleException", "K8SCluster", "CloudProvider"} {
+					g.Expect(told).To(ContainSubstring(`labkeeper_overdue_teardowns{kind="` + kind + `"} 0`))
+				}
+			}
+			g.Expect(second(get(standby, hub.Config().BearerToken))).To(ContainSubstring(`leader_election_master_status{name="labkeeper"} 0`))
 		}).Should(Succeed())
 	})
 })
+
+func second[A, B any](_ A, b B) B { return b }
 
 var _ = Describe("Events", func() {
 	It("tell the targets of one pass apart", func() {
