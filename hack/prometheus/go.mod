@@ -1,4 +1,4 @@
-// Prometheus, which the tests of the metrics run as it is deployed.
+// Prometheus, which the tests of the metrics run as it is deployed, and promtool, which those of the alerts run.
 module github.com/labkeeper/labkeeper/hack/prometheus
 
 go 1.26.7
