@@ -55,9 +55,9 @@ func Count[T client.Object](mgr ctrl.Manager, kind string, c clock.PassiveClock,
 }
 
 // NewCensus makes the metrics labkeeper_objects, labkeeper_longest_not_ready_seconds, labkeeper_degraded_objects and
-// labkeeper_overdue_teardowns of a kind, for instance Experiment. What they count is listed, into lists like empty, from a cache, which should
-// know the kind and not wait for its own writes. While it is not filled there are no metrics of the kind. The state of an object is
-// that at a moment; state must not change the object, nor keep it.
+// labkeeper_overdue_teardowns of a kind, for instance Experiment. What they count is listed, into lists like empty, from a cache, which
+// should know the kind and not wait for its own writes. While it is not filled there are no metrics of the kind. The state of an object
+// is that at a moment; state must not change the object, nor keep it.
 func NewCensus[T client.Object](kind string, cache client.Reader, c clock.PassiveClock, empty client.ObjectList, state func(T, time.Time) State) prometheus.Collector {
 	of := prometheus.Labels{"kind": kind}
 	return &census[T]{

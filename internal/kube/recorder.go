@@ -8,14 +8,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// EventsTold is the metric labkeeper_events_total, of all recorders of NewRecorder: how many Events they were told. Kinds, types and reasons
-// are constants, so that it has some hundred series at most.
+// EventsTold is the metric labkeeper_events_total, of all recorders of NewRecorder: how many Events they were told. Kinds, types and
+// reasons are constants, so that it has some hundred series at most.
 var EventsTold = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "labkeeper_events_total",
 	Help: "Events that were told of objects of a kind, by their type and reason, also where none are recorded.",
 }, []string{"kind", "type", "reason"})
 
-// NewRecorder is the recorder of a controller by its name, for instance experiment. It counts what it is told, and records that if it is to.
+// NewRecorder is the recorder of a controller by its name, for instance experiment. It counts what it is told, and records that if it is
+// to.
 func NewRecorder(mgr ctrl.Manager, controller string, record bool) events.EventRecorder {
 	next := Silence
 	if record {
