@@ -22,9 +22,10 @@
 // An error, before anything is stopped, is what would not come back, and also where it comes to that only later:
 // volumes, where a StatefulSet, or what makes one, deletes them when it is scaled down, and a CloneSet (OpenKruise)
 // that has some; and an update that is held back, by a partition or OnDelete of a StatefulSet, or as a Deployment is
-// paused in the midst of it. Kubernetes takes it for through when no pods are left, and all of them would wake with
-// it. So does Argo Rollouts with the steps of a canary, but for a pause without a duration. One that is only under
-// way goes on when it wakes.
+// paused in the midst of it, or that has failed while pods of before serve. Kubernetes takes it for through when no
+// pods are left, and all of them would wake with it. So does Argo Rollouts with an update that has failed, but for one
+// that was aborted, and with the steps of a canary, but for a pause without a duration. One that is only under way
+// goes on when it wakes.
 //
 // Nothing here knows what serves an admission webhook. Leave that out of the target where the webhook is not to be
 // ignored and asked about the namespace of the manager, or its own: as long as it sleeps nobody may make what wakes

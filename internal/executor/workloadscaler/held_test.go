@@ -88,13 +88,33 @@ func TestUpdatesUnderWay(t *testing.T) {
 	}
 }
 
-// Of an update that has failed the pods of before serve, and would be gone when it wakes. Where none serves, nothing is lost.
+// Of an update that has failed the pods of before serve, and would be gone when it wakes. Where none serves, or a Rollout was aborted, so
+// that it stays with those of before, nothing is lost.
 func TestUpdateThatIsStuck(t *testing.T) {
-	for ready, refused := range map[int]bool{0: false, 3: true} {
-		object := executortest.Objects(t, fmt.Sprintf(`{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {replicas: 3}, status: {replicas: 4, updatedReplicas: 1,
-			readyReplicas: %d, conditions: [{type: Progressing, status: "False", reason: ProgressDeadlineExceeded}]}}`, ready))[0]
-		if err := mustStay(deployments, object, int64(3)); (err != nil) != refused {
-			t.Errorf("with %d that are ready: %v", ready, err)
-		}
+	for name, test := range map[string]struct {
+		kind    kind
+		ready   int
+		reason  string
+		spec    string
+		refused bool
+	}{
+		"a Deployment":                 {deployments, 3, "ProgressDeadlineExceeded", "", true},
+		"a Deployment without quota":   {deployments, 3, "ReplicaSetCreateError", "", true},
+		"a Deployment that never was":  {deployments, 0, "ProgressDeadlineExceeded", "", false},
+		"blue and green":               {rollouts, 3, "ProgressDeadlineExceeded", "strategy: {blueGreen: {activeService: web}}, ", true},
+		"a canary without steps":       {rollouts, 3, "ProgressDeadlineExceeded", "strategy: {canary: {}}, ", true},
+		"a Rollout that never was":     {rollouts, 0, "ProgressDeadlineExceeded", "strategy: {canary: {}}, ", false},
+		"a Rollout that was aborted":   {rollouts, 3, "RolloutAborted", "strategy: {blueGreen: {activeService: web}}, ", false},
+		"a canary that was aborted":    {rollouts, 3, "RolloutAborted", "strategy: {canary: {}}, ", false},
+		"a canary past its last steps": {rollouts, 3, "ProgressDeadlineExceeded", "strategy: {canary: {steps: [{setWeight: 50}]}}, ", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := executortest.Objects(t, fmt.Sprintf(`{apiVersion: %s, kind: %s, metadata: {name: a}, spec: {%sreplicas: 3}, status: {replicas: 4, updatedReplicas: 1,
+				currentStepIndex: 1, readyReplicas: %d, conditions: [{type: Available, status: "False"}, {type: Progressing, status: "False", reason: %s}]}}`,
+				test.kind.gvr.GroupVersion(), test.kind.name, test.spec, test.ready, test.reason))[0]
+			if err := mustStay(test.kind, object, int64(3)); (err != nil) != test.refused {
+				t.Errorf("got %v", err)
+			}
+		})
 	}
 }

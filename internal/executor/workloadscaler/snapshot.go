@@ -215,16 +215,24 @@ func heldBack(k kind, object *unstructured.Unstructured) error {
 		return errors.New("its spec.updateStrategy holds an update back, which would be through when it wakes; complete that or undo it, or exclude it")
 	case k.gvr == rollouts.gvr && passes(object):
 		return errors.New("the steps of its canary would pass while it has no pods, and it would be promoted when it wakes; promote it, abort it or set its spec.paused, or exclude it")
+	case k.gvr == rollouts.gvr && stuck(object, timedOut):
+		return errors.New("its update does not come to its end, and would be promoted while it has no pods; abort it, undo it or complete it, or exclude it")
 	}
 	return nil
 }
 
-// stuck says whether a Deployment has pods that serve while those of its update do not become ready.
-func stuck(object *unstructured.Unstructured) bool {
+// timedOut is why a Rollout does not come to its end, other than that it was aborted: then it sleeps with the pods of before.
+const timedOut = "ProgressDeadlineExceeded"
+
+// stuck says whether a Deployment or a Rollout has pods that serve while those of its update do not become ready, for one of some reasons,
+// or for any.
+func stuck(object *unstructured.Unstructured, reasons ...string) bool {
 	all, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	return count(object, "readyReplicas") > 0 && slices.ContainsFunc(all, func(c any) bool {
 		condition, _ := c.(map[string]any)
-		return condition["type"] == string(appsv1.DeploymentProgressing) && condition["status"] == string(corev1.ConditionFalse)
+		reason, _ := condition["reason"].(string)
+		return condition["type"] == string(appsv1.DeploymentProgressing) && condition["status"] == string(corev1.ConditionFalse) &&
+			(len(reasons) == 0 || slices.Contains(reasons, reason))
 	})
 }
 
