@@ -105,6 +105,16 @@ func Scale(ctx context.Context, in dynamic.ResourceInterface, read *unstructured
 	return replicasOf(in.Update(ctx, scaleOf(read, replicas), metav1.UpdateOptions{FieldManager: manager}, "scale"))
 }
 
+// WouldScale is what the server would have after Scale, as its admission has it. One that cannot tell is taken to have what it is sent.
+func WouldScale(ctx context.Context, in dynamic.ResourceInterface, read *unstructured.Unstructured, replicas int64, manager string) (int64, error) {
+	options := metav1.UpdateOptions{FieldManager: manager, DryRun: []string{metav1.DryRunAll}}
+	would, err := replicasOf(in.Update(ctx, scaleOf(read, replicas), options, "scale"))
+	if apierrors.IsBadRequest(err) {
+		return replicas, nil
+	}
+	return would, err
+}
+
 // replicasOf are those that a Scale says; 0 is left out.
 func replicasOf(scaled *unstructured.Unstructured, err error) (int64, error) {
 	if err != nil {

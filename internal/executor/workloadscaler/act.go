@@ -81,6 +81,11 @@ func (t *target) write(ctx context.Context, p part, l live, value any, changes m
 		}
 		t.unpatched = true
 		fallthrough
+	case n == 0: // nobody will tell who has written it
+		if made, err := cluster.WouldScale(ctx, in, l.at, n, manager); made != n || err != nil {
+			return made, err
+		}
+		fallthrough
 	default:
 		return cluster.Scale(ctx, in, l.at, n, manager)
 	}
@@ -109,7 +114,7 @@ func (t *target) Renew(known restore.Resource, found json.RawMessage, former boo
 	case other && !known.Untouched() && isAsleep:
 		return known.Before, nil // it was deleted and created again while it was asleep
 	case other:
-	case !known.Untouched() && !woken, isAsleep, equal(now.Value, before.Value):
+	case !known.Untouched() && !woken, known.Untouched() && now.Ours, isAsleep, equal(now.Value, before.Value):
 		now = before
 	}
 	now.Autoscalers = all
@@ -202,14 +207,15 @@ type sleeper struct {
 }
 
 // changed is an error where somebody else has given a part another value since it was captured; then that is how it was. An
-// autoscaler may have the value that an attempt before has given it on the way (hold).
-func (s *sleeper) changed(p *part, now any) error {
+// autoscaler may have the value that an attempt before has given it on the way (hold), and what nothing was told of one that a runner
+// has left.
+func (s *sleeper) changed(p *part, now live) error {
 	f, scaler := p.of().field, p != &s.before.part
 	found := f.isAsleep(decode(p.Value))
-	if !s.Changed(equal(encode(now), p.Value), found, f.isAsleep(now)) || scaler && !s.first && !found {
+	if !s.Changed(equal(encode(now.value), p.Value), found, f.isAsleep(now.value)) || scaler && !s.first && !found || s.Untouched() && ours(*p, now) {
 		return nil
 	}
-	p.Value = encode(now)
+	p.Value = encode(now.value)
 	return &executor.ChangedError{State: encode(s.before), Fresh: s.Fresh}
 }
 
@@ -222,7 +228,7 @@ func (t *target) sleep(ctx context.Context, s *sleeper, p *part) (value any, the
 		if there, value = now.there(), now.value; err != nil || !there {
 			return err
 		}
-		if err := s.changed(p, value); err != nil || f.isAsleep(value) {
+		if err := s.changed(p, now); err != nil || f.isAsleep(value) {
 			return cmp.Or(err, unknown(*p, now))
 		}
 		if err := mustStay(p.of(), now.object, value); err != nil {
@@ -389,7 +395,7 @@ func (t *target) wake(ctx context.Context, p part, slept *part, onTheWay ...any)
 		case equal(encode(now.value), p.Value):
 			note = ""
 			return nil
-		case !isLeft(p, slept, now.value) && !slices.Contains(onTheWay, now.value):
+		case !isLeft(p, slept, now.value) && !slices.Contains(onTheWay, now.value) && (slept != nil || !ours(p, now)):
 			note = fmt.Sprintf("somebody has changed it while it was asleep: %s is %s%s", strings.Join(p.of().field.path, "."), said(now.value), by(p, now).note())
 			return t.release(ctx, p, now)
 		}

@@ -1,14 +1,17 @@
 package workloadscaler
 
 import (
+	"cmp"
+	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"path"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -228,6 +231,77 @@ func TestKeptAwakeOnAdmission(t *testing.T) {
 	w.must(r.WakeUp(t.Context()))
 	w.expect("3", "Deployment", "web", specReplicas...)
 	w.expect("3", "Oven", "bakery", "spec", "loaves")
+}
+
+// TestKeptAwakeOnAdmissionAndKilled is of such a webhook, and a runner that is killed at any request, or cannot give back what the server
+// has made of one: neither another attempt nor a wake-up takes that for how a workload was, of whatever kind it is, and with the rights
+// of before, too.
+func TestKeptAwakeOnAdmissionAndKilled(t *testing.T) {
+	for name, object := range map[string]string{
+		"Deployment": deployment("web", 3), "Rollout": rollout("web", "replicas: 3,"), "Oven.example.com": oven("web", 3), "": deployment("web", 3),
+	} {
+		for _, test := range []struct{ lost, wakes bool }{{false, false}, {true, false}, {true, true}} {
+			t.Run(fmt.Sprintf("%s %+v", name, test), func(t *testing.T) {
+				w := newWorld(t)
+				w.apply(object)
+				w.calm()
+				before := w.bytes()
+				allowed := w.runner
+				if name == "" {
+					allowed = w.refused(func(request *http.Request) bool {
+						return request.Method == http.MethodPatch && strings.HasSuffix(request.URL.Path, "/scale")
+					})
+				}
+				awake := executortest.Admission(allowed, `"replicas":0`, `"replicas":1`)
+				for n, survived := 1, false; !survived; n++ {
+					r := w.night(fmt.Sprintf(`{"includedGroups": [%q]}`, cmp.Or(name, "Deployment")))
+					var ctx context.Context
+					var end func() bool
+					r.Config, ctx, end = executortest.Kill(t.Context(), awake, n, test.lost)
+					w.staysAwake(ctx, r)
+					survived = end()
+					if !test.wakes {
+						r.Config = awake
+						w.staysAwake(t.Context(), r)
+						r.Config = allowed
+						w.must(r.Shutdown(t.Context()))
+					}
+					r.Config = allowed
+					w.must(r.WakeUp(t.Context()))
+					if diff := gocmp.Diff(before, w.bytes()); diff != "" || r.Left() != "" {
+						t.Fatalf("killed at request %d: left %q, not as it was (-before +after):\n%s", n, r.Left(), diff)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestWithoutDryRun is of an API server that does not tell what it would have.
+func TestWithoutDryRun(t *testing.T) {
+	w := newWorld(t)
+	w.apply(oven("bakery", 5))
+	r := w.night(`{"includedGroups": ["Oven.example.com"]}`)
+	asked := 0
+	r.Config = w.answered(http.StatusBadRequest, func(request *http.Request) bool {
+		is := request.URL.Query().Has("dryRun")
+		if is {
+			asked++
+		}
+		return is
+	})
+	w.must(r.Shutdown(t.Context()))
+	w.expect("0", "Oven", "bakery", "spec", "loaves")
+	if asked != 1 {
+		t.Errorf("it was asked %d times", asked)
+	}
+}
+
+func (w *world) staysAwake(ctx context.Context, r *executortest.Runner) {
+	w.Helper()
+	if err := r.Shutdown(ctx); err == nil {
+		w.Fatal("it slept")
+	}
 }
 
 // TestNotServed is of a kind that is not served any more in the version that it was put to sleep in: it is not gone.
@@ -664,12 +738,12 @@ func TestOwnWritesAreNoChanges(t *testing.T) {
 	})
 	w.must(r.Shutdown(t.Context()))
 	w.expect("0", "Deployment", "web", specReplicas...)
-	if diff := cmp.Diff(map[string]int{"web": 1, "report": 1}, lost); diff != "" {
+	if diff := gocmp.Diff(map[string]int{"web": 1, "report": 1}, lost); diff != "" {
 		t.Errorf("answers were lost (-want +got):\n%s", diff)
 	}
 	r.Config = w.runner
 	w.must(r.WakeUp(t.Context()))
-	if diff := cmp.Diff(before, w.bytes()); diff != "" || r.Left() != "" {
+	if diff := gocmp.Diff(before, w.bytes()); diff != "" || r.Left() != "" {
 		t.Errorf("left %q, not as it was (-before +after):\n%s", r.Left(), diff)
 	}
 }
@@ -723,11 +797,16 @@ func TestOldRights(t *testing.T) {
 
 // refused is how a runner reaches the cluster that may not do something.
 func (w *world) refused(which func(*http.Request) bool) *rest.Config {
+	return w.answered(http.StatusForbidden, which)
+}
+
+// answered is how a runner reaches the cluster that answers some requests with a status.
+func (w *world) answered(status int, which func(*http.Request) bool) *rest.Config {
 	config := rest.CopyConfig(w.runner)
 	config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
 		return executortest.RoundTripper(func(request *http.Request) (*http.Response, error) {
 			if which(request) {
-				return &http.Response{StatusCode: http.StatusForbidden, Body: http.NoBody, Request: request}, nil
+				return &http.Response{StatusCode: status, Body: http.NoBody, Request: request}, nil
 			}
 			return inner.RoundTrip(request)
 		})
@@ -755,7 +834,7 @@ func TestHeldIsNoChange(t *testing.T) {
 	r.Config = w.runner
 	w.must(r.Shutdown(t.Context()))
 	w.must(r.WakeUp(t.Context()))
-	if diff := cmp.Diff(before, w.bytes()); diff != "" || r.Left() != "" {
+	if diff := gocmp.Diff(before, w.bytes()); diff != "" || r.Left() != "" {
 		t.Errorf("left %q, not as it was (-before +after):\n%s", r.Left(), diff)
 	}
 }

@@ -72,9 +72,14 @@
 // It stays. A field is brought back if it still has the value that it was put to sleep with, in the same object: by
 // its UID. Everything else is left, and the note says what it is, and who has made it so, as far as managedFields
 // tell. So does the note of what was put to sleep and has its value again by somebody else: it was awake already.
-// Left is, too, what an admission webhook gives another value than it is woken with. What such a webhook does not let
-// sleep has its value back at once, and the attempt has failed. Of a spec.behavior of which somebody has changed
-// something else scaleUp.selectPolicy alone is brought back: the HorizontalPodAutoscaler would never scale up again.
+// Left is, too, what an admission webhook gives another value than it is woken with. Of a spec.behavior of which
+// somebody has changed something else scaleUp.selectPolicy alone is brought back: the HorizontalPodAutoscaler would
+// never scale up again.
+//
+// What an admission webhook does not let sleep has its value back at once, and the attempt has failed. Where a runner
+// does not come to that, because it is killed or an answer is lost, managedFields tell the next attempt, or the
+// wake-up, that labkeeper-sleep was the last to write what is there: that is not how it was, and is not left either. Of
+// a kind of which they do not tell it the API server is asked first, by a dry run, what it would have.
 //
 // What somebody changes between the capture and the moment that it is put to sleep is captured again, and kept, before
 // that: as that it wakes. So is what was found asleep, or was deleted and created again, and is awake when another

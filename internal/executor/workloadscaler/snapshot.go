@@ -167,6 +167,7 @@ func (t *target) capture(ctx context.Context, f found) (*state, error) {
 		value, _, _ = unstructured.NestedInt64(scale.Object, "spec", "replicas")
 	}
 	s := &state{part: newPart(f.kind, f.object, value)}
+	s.Ours = ours(s.part, live{object: f.object, at: at, value: value})
 	if ready, _ := readyOf(f.object, at); f.kind.scaled && ready < wanted(s.part) {
 		s.Ready = &ready
 	}

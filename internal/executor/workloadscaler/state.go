@@ -32,6 +32,8 @@ type state struct {
 	Autoscalers []part `json:"autoscalers,omitempty"`
 	// Ready is how many of its pods were, where that was not all of them.
 	Ready *int64 `json:"ready,omitempty"`
+	// Ours says that it was found with a value that a runner has left (ours). It is for Renew: a runner of before reads past it.
+	Ours bool `json:"ours,omitempty"`
 }
 
 func newPart(k kind, object *unstructured.Unstructured, value any) part {
