@@ -53,7 +53,8 @@
 //
 // # When it is told to stop
 //
-// By a signal or by its deadline: the call in hand is given ten seconds to end, and what is known is written.
+// By a signal or by its deadline: the call in hand is given ten seconds to end, and what is known is written. What is
+// waited for is looked at for the last time right before the deadline, so that what is still missing then is told.
 //
 // A machine that stands still for hours, as one that is suspended does, wakes with timers that know nothing of it. The
 // manager has given the runner up by then, may have taken its rights away, and goes on with another; in a cluster that it

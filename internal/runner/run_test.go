@@ -751,6 +751,26 @@ func TestNotSettled(t *testing.T) {
 	}
 }
 
+// Who may wait for longer than the run has looks for the last time right before its deadline: what was not at rest before is not waited
+// for, and what else is missing is told.
+func TestNotSettledByTheDeadline(t *testing.T) {
+	for _, await := range []time.Duration{59 * time.Minute, time.Hour, 2 * time.Hour} {
+		w := newWorld(t)
+		w.mustComplete(shutdown)
+		w.await, w.lag, w.never = await, 10_000, "db"
+		r := w.run(wakeUp, "", 0)
+		if r.Completed || r.Reason != ReasonNotSettled || !strings.Contains(r.Message, "web: it has not come to rest") || strings.Contains(r.Message, "db") {
+			t.Errorf("await %s: the result is %+v", await, r)
+		}
+		w.listed, w.have = []string{"db"}, map[string]int{"db": 1}
+		w.stored = nil
+		w.lag = 0
+		w.mustComplete(shutdown)
+		w.lag = 10_000
+		w.mustComplete(wakeUp)
+	}
+}
+
 // What somebody else has woken, to where it was, is told of, and waited for as what is woken.
 func TestAwakeAlready(t *testing.T) {
 	w := newWorld(t)

@@ -63,7 +63,8 @@ func about(missing []string) string {
 	return ": " + list(missing)
 }
 
-// settle waits until the resources have come to where the operation takes them.
+// settle waits until the resources have come to where the operation takes them, at most until there is just the time for a last look at
+// all of them.
 func (r *run) settle(resources []restore.Resource) error {
 	await := r.target.Await()
 	if await <= 0 || len(resources) == 0 {
@@ -75,13 +76,15 @@ func (r *run) settle(resources []restore.Resource) error {
 			return err
 		}
 	}
-	end := r.deps.Clock.Now().Add(await)
+	end, took := r.deps.Clock.Now().Add(await), time.Duration(0)
 	for pause := time.Second; ; pause = min(pause*3/2, 15*time.Second) {
 		var missing, causes []string
-		left := end.Sub(r.deps.Clock.Now())
+		now := r.deps.Clock.Now()
+		left := min(end.Sub(now), r.task.Deadline-now.Sub(r.began)-took-spare) // the last look, too, is to be one at all
 		if resources, missing, causes = r.unsettled(resources, left <= 0); len(resources) == 0 {
 			return nil
 		}
+		took = r.deps.Clock.Since(now)
 		why := stopped(r.stop)
 		switch {
 		case errors.Is(why, errInterrupted):

@@ -31,8 +31,9 @@
 // ignored and asked about the namespace of the manager, or its own: as long as it sleeps nobody may make what wakes
 // it.
 //
-// A workload is waited for until its pods are gone, or all ready. When the time for that is over, as many ready ones
-// will do as it had when it was put to sleep: what has been broken for a week keeps nothing else asleep.
+// A workload is waited for until its pods are gone, or all ready. When the time for that is over, or that of the runner
+// but for some seconds, as many ready ones will do as it had when it was put to sleep: what has been broken for a week
+// keeps nothing else asleep.
 //
 // # What is changed
 //
