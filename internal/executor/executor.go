@@ -95,9 +95,10 @@ type Target interface {
 // Renewer is a target whose resources somebody may change between two attempts: a resource that is known is brought back to what Renew
 // says, where it is now as found says. What an attempt before may have changed, which of one that is untouched nobody has told, is
 // taken from what is known. What an attempt of another cycle has put to sleep, or an attempt has found asleep, and is awake by now,
-// somebody has woken since (former): how he has made it is how it was.
+// somebody has woken since (former): how he has made it is how it was, which may be what is known. Woken says that, and so does it of one
+// that was created again: nothing was made of it yet.
 type Renewer interface {
-	Renew(known restore.Resource, found json.RawMessage, former bool) (before json.RawMessage, err error)
+	Renew(known restore.Resource, found json.RawMessage, former bool) (before json.RawMessage, woken bool, err error)
 }
 
 // Capture takes a resource into a restore point, which may be that of a former cycle, as it was found, and says whether nothing was known
@@ -112,11 +113,11 @@ func Capture(target Target, point *restore.Point, found Resource, former bool) (
 	}
 	known := point.Resource(found.Key)
 	former = former || known.AsFound()
-	before, err := renewer.Renew(*known, found.State, former)
+	before, woken, err := renewer.Renew(*known, found.State, former)
 	if err != nil {
 		return false, fmt.Errorf("capturing %s again: %w", found.Key, err)
 	}
-	if former && !bytes.Equal(before, known.Before) {
+	if woken || former && !bytes.Equal(before, known.Before) {
 		known.State, known.Slept = restore.Captured, nil // it is to be put to sleep as if for the first time
 	}
 	known.Before = slices.Clone(before)

@@ -351,9 +351,9 @@ func (r *renewer) Open(context.Context, executor.Session) (executor.Target, erro
 	return r, nil
 }
 
-func (r *renewer) Renew(known restore.Resource, _ json.RawMessage, former bool) (json.RawMessage, error) {
+func (r *renewer) Renew(known restore.Resource, _ json.RawMessage, former bool) (json.RawMessage, bool, error) {
 	r.former = append(r.former, former)
-	return known.Before, nil
+	return known.Before, false, nil
 }
 
 // reports is a Reporter.

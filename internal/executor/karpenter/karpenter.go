@@ -234,24 +234,25 @@ func another(pool *unstructured.Unstructured, before state) bool {
 }
 
 // Renew takes a NodePool as it is now, unless it sleeps or was put to sleep in this cycle. One that was created again nobody has put to sleep.
-func (t *target) Renew(known restore.Resource, found json.RawMessage, former bool) (json.RawMessage, error) {
+func (t *target) Renew(known restore.Resource, found json.RawMessage, former bool) (renewed json.RawMessage, woken bool, err error) {
 	before, err := decode(known.Key, known.Before)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	now, err := decode(known.Key, found)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	sleeps, touched := isAsleep(now), !known.Untouched()
+	sleeps, touched, other := isAsleep(now), !known.Untouched(), now.UID != before.UID
+	woken = (former || other) && !sleeps
 	kept := sleeps || touched && !former || sameLimits(now, before)
-	if now.UID != before.UID {
+	if other {
 		kept = sleeps && touched // it was deleted and created again while it was asleep
 	}
 	if kept {
-		return known.Before, nil
+		return known.Before, woken, nil
 	}
-	return found, nil
+	return found, woken, nil
 }
 
 // Shutdown lets a NodePool have no nodes any more, and deletes its NodeClaims.

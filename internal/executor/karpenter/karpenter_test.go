@@ -420,6 +420,31 @@ func TestFoundAsleep(t *testing.T) {
 	}
 }
 
+// TestChangedInTheEveningAfter is of a NodePool whose wake-up has failed after it had its limit again: the one that somebody gives it in
+// the next evening, right before it sleeps again, is how it was.
+func TestChangedInTheEveningAfter(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("p", "limits: {cpu: 8},"))
+	r := executortest.New(t, Executor{}, `{"nodePools": ["p"]}`, w.runner)
+	w.must(r.Shutdown(t.Context()))
+	w.patch(nodePools, "p", `{"spec": {"limits": {"cpu": 8}}}`)
+	r.Former, r.Once = true, true
+	changes := 1
+	r.Config = executortest.Race(w.runner, func(request *http.Request) {
+		if path.Base(request.URL.Path) == "p" && changes > 0 {
+			changes--
+			w.patch(nodePools, "p", `{"spec": {"limits": {"cpu": 16}}}`)
+		}
+	})
+	w.must(r.Shutdown(t.Context()))
+	w.expect(map[string]string{"p": `{"cpu":"0"}`})
+	w.must(r.WakeUp(t.Context()))
+	w.expect(map[string]string{"p": `{"cpu":16}`})
+	if left := r.Left(); left != "" {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
 // TestGone is of NodePools that go, and come again, before they are put to sleep.
 func TestGone(t *testing.T) {
 	w := newWorld(t)

@@ -77,25 +77,25 @@ func TestRenew(t *testing.T) {
 		return restore.Resource{Key: prefix + "general", State: of, Before: json.RawMessage(before)}
 	}
 	for found, want := range map[string]string{before: before, raised: raised, asleep: before, another: another, awake: awake} {
-		if got, err := renewer.Renew(known(restore.Captured), json.RawMessage(found), false); err != nil || string(got) != want {
+		if got, _, err := renewer.Renew(known(restore.Captured), json.RawMessage(found), false); err != nil || string(got) != want {
 			t.Errorf("found %s: it is brought back to %s, error %v", found, got, err)
 		}
 		kept := before
 		if found == awake { // nobody has put that to sleep
 			kept = awake
 		}
-		if got, err := renewer.Renew(known(restore.Asleep), json.RawMessage(found), false); err != nil || string(got) != kept {
+		if got, _, err := renewer.Renew(known(restore.Asleep), json.RawMessage(found), false); err != nil || string(got) != kept {
 			t.Errorf("put to sleep, and found %s: it is brought back to %s, error %v", found, got, err)
 		}
 		if found == another {
 			want = before // which says that it was created again
 		}
-		if got, err := renewer.Renew(known(restore.Asleep), json.RawMessage(found), true); err != nil || string(got) != want {
+		if got, _, err := renewer.Renew(known(restore.Asleep), json.RawMessage(found), true); err != nil || string(got) != want {
 			t.Errorf("put to sleep in a former cycle, and found %s: it is brought back to %s, error %v", found, got, err)
 		}
 	}
 	for _, wrong := range []string{"", "{}"} {
-		if _, err := renewer.Renew(known(restore.Captured), json.RawMessage(wrong), false); err == nil {
+		if _, _, err := renewer.Renew(known(restore.Captured), json.RawMessage(wrong), false); err == nil {
 			t.Errorf("%q is taken for a NodePool", wrong)
 		}
 	}

@@ -98,27 +98,27 @@ func (t *target) write(ctx context.Context, p part, l live, value any, changes m
 
 // Renew takes a workload as it is now, unless it sleeps or was put to sleep in this cycle, and the autoscalers that it had as they were:
 // an attempt before may have changed those. One that it has got since nobody has changed.
-func (t *target) Renew(known restore.Resource, found json.RawMessage, former bool) (json.RawMessage, error) {
+func (t *target) Renew(known restore.Resource, found json.RawMessage, former bool) (renewed json.RawMessage, woken bool, err error) {
 	before, err := decodeState(known.Key, known.Before)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	now, err := decodeState(known.Key, found)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	isAsleep, other := now.of().field.isAsleep(decode(now.Value)), now.UID != before.UID
-	woken := (former || other) && !isAsleep // what was deleted and created again nobody has put to sleep
+	woken = (former || other) && !isAsleep // what was deleted and created again nobody has put to sleep
 	all := merged(before, now, woken)
 	switch {
 	case other && !known.Untouched() && isAsleep:
-		return known.Before, nil // it was deleted and created again while it was asleep
+		return known.Before, false, nil // it was deleted and created again while it was asleep
 	case other:
 	case !known.Untouched() && !woken, known.Untouched() && now.Ours, isAsleep, equal(now.Value, before.Value):
 		now = before
 	}
 	now.Autoscalers = all
-	return encode(now), nil
+	return encode(now), woken, nil
 }
 
 // merged are the autoscalers that a workload has, those that it had before as they were, and those that it had and that scale it no more.

@@ -537,6 +537,31 @@ func TestFormerCycle(t *testing.T) {
 	}
 }
 
+// TestChangedInTheEveningAfter is of a Deployment of 3 whose wake-up has failed after it was awake: what somebody changes in the next
+// evening, right before it sleeps again, is how it was.
+func TestChangedInTheEveningAfter(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("web", 3))
+	r := w.night("{}")
+	w.must(r.Shutdown(t.Context()))
+	w.patch("Deployment", "web", `{"spec": {"replicas": 3}}`)
+	r.Former, r.Once = true, true
+	changes := 1
+	r.Config = executortest.Race(w.runner, func(request *http.Request) {
+		if path.Base(request.URL.Path) == "web" && changes > 0 {
+			changes--
+			w.patch("Deployment", "web", `{"spec": {"replicas": 6}}`)
+		}
+	})
+	w.must(r.Shutdown(t.Context()))
+	w.expect("0", "Deployment", "web", specReplicas...)
+	w.must(r.WakeUp(t.Context()))
+	w.expect("6", "Deployment", "web", specReplicas...)
+	if left := r.Left(); left != "" {
+		t.Errorf("left:\n%s", left)
+	}
+}
+
 // TestScalerBetweenAttempts is of a ScaledObject that somebody creates for a Deployment of 3 after an attempt has captured it, and maybe
 // put it to sleep: KEDA would wake what it is not told to leave.
 func TestScalerBetweenAttempts(t *testing.T) {

@@ -278,11 +278,11 @@ func (t *thing) Snapshot(ctx context.Context) ([]executor.Resource, error) {
 }
 
 // Renew is the value that somebody has woken it with since.
-func (t *thing) Renew(known restore.Resource, found json.RawMessage, former bool) (json.RawMessage, error) {
+func (t *thing) Renew(known restore.Resource, found json.RawMessage, former bool) (before json.RawMessage, woken bool, err error) {
 	if former && string(found) != `""` {
-		return found, nil
+		return found, true, nil
 	}
-	return known.Before, nil
+	return known.Before, false, nil
 }
 
 // Shutdown takes the value away.
