@@ -33,8 +33,17 @@ type live struct {
 
 func (l live) there() bool { return l.object != nil && !l.other }
 
-// read is the object of a part.
-func (t *target) read(ctx context.Context, p part) (live, error) {
+// read is the object of a part, with a scale of its own where the two are read one after the other.
+func (t *target) read(ctx context.Context, p part) (l live, err error) {
+	err = cluster.Retry(ctx, func() error {
+		l, err = t.look(ctx, p)
+		return err
+	})
+	return l, err
+}
+
+// look is read, or a conflict where the scale is that of another object.
+func (t *target) look(ctx context.Context, p part) (live, error) {
 	k := p.of()
 	in := t.client.Resource(k.gvr).Namespace(p.Namespace)
 	object, err := cluster.Get(ctx, in, p.Name, schema.GroupKind{Group: k.gvr.Group, Kind: p.Kind}, t.discovery)
@@ -49,6 +58,9 @@ func (t *target) read(ctx context.Context, p part) (live, error) {
 		scale, err := t.scale(ctx, k, object)
 		if err != nil || scale == nil {
 			return live{}, err
+		}
+		if uid := scale.GetUID(); uid != "" && uid != object.GetUID() {
+			return live{}, apierrors.NewConflict(k.gvr.GroupResource(), p.Name, errors.New("it was deleted and created again as it was read"))
 		}
 		n, _, _ := unstructured.NestedInt64(scale.Object, "spec", "replicas")
 		l.at, l.value = scale, n

@@ -344,6 +344,40 @@ func TestScaleIsNotAnswered(t *testing.T) {
 	w.expect("5", "Oven", "bakery", "spec", "loaves")
 }
 
+// TestScaleOfAnother is of a workload that is deleted and created again between the reads of it and of its scale: the new one is not put to
+// sleep, nor woken, for the former.
+func TestScaleOfAnother(t *testing.T) {
+	for _, operation := range []dispatch.Operation{dispatch.Shutdown, dispatch.WakeUp} {
+		t.Run(fmt.Sprint(operation), func(t *testing.T) {
+			w := newWorld(t)
+			w.apply(oven("bakery", 5))
+			r := w.night(`{"includedGroups": ["Oven.example.com"]}`)
+			loaves, scales, at := 5, 0, 3 // after those of the snapshot, and before its autoscalers
+			if operation == dispatch.WakeUp {
+				w.must(r.Shutdown(t.Context()))
+				loaves, at = 0, 2
+			}
+			r.Config = executortest.Race(w.runner, func(request *http.Request) {
+				if request.Method != http.MethodGet || !strings.HasSuffix(request.URL.Path, "/bakery/scale") {
+					return
+				}
+				if scales++; scales == at {
+					w.remove("Oven", "bakery")
+					w.apply(oven("bakery", loaves))
+				}
+			})
+			if operation == dispatch.Shutdown {
+				w.must(r.Shutdown(t.Context()))
+			}
+			w.must(r.WakeUp(t.Context()))
+			w.expect(fmt.Sprint(loaves), "Oven", "bakery", "spec", "loaves")
+			if left := r.Left(); !strings.Contains(left, "it was deleted and created again while it was asleep") || scales < at {
+				t.Errorf("its scale was read %d times; left:\n%s", scales, left)
+			}
+		})
+	}
+}
+
 // TestNotServedAtAll is of a kind that is not served in any version any more: it is gone, and what it scaled wakes without it.
 func TestNotServedAtAll(t *testing.T) {
 	w := newWorld(t)
