@@ -1,6 +1,7 @@
 // Package cluster reads and writes the objects of a target's cluster: other people's. Only fields that change are
 // written, with the resourceVersion that they were read at, by plain updates and patches: what is applied and not
-// applied again later would be taken away.
+// applied again later would be taken away. Who else has written a field is told by managedFields, and of Argo CD also
+// what it needs to leave alone what sleeps.
 package cluster
 
 import (

@@ -32,10 +32,15 @@
 // the capture and the moment that it is put to sleep, or that was deleted and created again and may have nodes when
 // another attempt comes, is captured again; until then the latter keeps its attempt from success. NodePools that the
 // cluster serves in another version only are not gone: that fails, until it serves karpenter.sh/v1 again.
+//
+// What Argo CD manages counts as asleep when it has been so for some seconds, as workloads do (internal/executor/cluster);
+// the error says who has woken it, and what he needs. Its nodes are drained once by that: another attempt waits those
+// seconds before. Of what has its limit again by somebody else when it is to wake the note says that it was awake already.
 package karpenter
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,6 +71,7 @@ const (
 	ClusterRole = "labkeeper-runner-karpenter"
 
 	usualTimeout = 5 * time.Minute
+	usualPause   = 2 * time.Second
 	// labelPool is on the NodeClaims and the Nodes of a NodePool.
 	labelPool = "karpenter.sh/nodepool"
 	prefix    = "NodePool.karpenter.sh/"
@@ -134,7 +140,7 @@ func (p *parameters) Open(_ context.Context, session executor.Session) (executor
 	if err != nil {
 		return nil, fmt.Errorf("creating client: %w", err)
 	}
-	return &target{parameters: p, session: session, client: client, discovery: server}, nil
+	return &target{parameters: p, session: session, client: client, discovery: server, watch: cluster.Watch{}, pause: usualPause}, nil
 }
 
 // target is what a plan names.
@@ -143,6 +149,9 @@ type target struct {
 	session   executor.Session
 	client    dynamic.Interface
 	discovery discovery.DiscoveryInterface
+	// watch is of NodePools that Argo CD may wake, by key; and pause between two looks at one that it has woken before.
+	watch cluster.Watch
+	pause time.Duration
 }
 
 // state of a NodePool.
@@ -262,28 +271,78 @@ func (t *target) Shutdown(ctx context.Context, captured executor.Captured) (json
 	if err != nil {
 		return nil, err
 	}
-	slept, keeps, err := t.limit(ctx, captured, before)
-	if cluster.IsGone(err) || err == nil && slept == nil {
+	l, err := t.limit(ctx, captured, before)
+	if cluster.IsGone(err) || err == nil && l.slept == nil {
 		return executor.Gone, nil
+	}
+	if err == nil && l.healed {
+		err = t.stays(ctx, key)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("limiting %s: %w", name(key), err)
 	}
-	if keeps {
-		return encode(slept), nil
+	if l.keeps {
+		return encode(l.slept), nil
 	}
 	if err := t.deleteClaims(ctx, key); err != nil {
 		return nil, err
 	}
-	return encode(slept), nil
+	return encode(l.slept), nil
 }
 
-// limit lets a NodePool have no nodes any more, and returns how it is then, nil if it has gone; keeps says that it is left as it was
-// found, with its nodes.
-func (t *target) limit(ctx context.Context, captured executor.Captured, before state) (slept *state, keeps bool, err error) {
+// limited is a NodePool that may have no nodes any more.
+type limited struct {
+	// slept is how it is then, nil if it has gone.
+	slept *state
+	// keeps says that it is left as it was found, with its nodes.
+	keeps bool
+	// healed says that Argo CD had woken it since an attempt before.
+	healed bool
+}
+
+// stays is an error unless a NodePool that Argo CD has woken before stays asleep this time: its nodes would be drained again by every
+// attempt, and come back.
+func (t *target) stays(ctx context.Context, key string) error {
+	for range cluster.Watched {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(t.pause):
+		}
+		pool, err := t.read(ctx, key)
+		if err != nil || pool == nil {
+			return err
+		}
+		if said, err := again(pool); err != nil || said != "" {
+			return cmp.Or(err, errors.New(said))
+		}
+	}
+	return nil
+}
+
+// by is who has given a NodePool its limit.
+func by(pool *unstructured.Unstructured) cluster.Writer {
+	return cluster.By(pool, "spec", "limits", "cpu")
+}
+
+// again says that a NodePool that was put to sleep is not asleep any more. It is an error, *executor.WokenError, where Argo CD has woken it.
+func again(pool *unstructured.Unstructured) (string, error) {
+	now, w := look(pool), by(pool)
+	if isAsleep(now) {
+		return "", nil
+	}
+	problem := fmt.Sprintf("spec.limits.cpu is %s again", encode(now.Limits["cpu"]))
+	if w.Application != "" {
+		return "", &executor.WokenError{Problem: problem, Cause: w.Cause()}
+	}
+	return problem + w.Note(), nil
+}
+
+// limit lets a NodePool have no nodes any more.
+func (t *target) limit(ctx context.Context, captured executor.Captured, before state) (l limited, err error) {
 	key := captured.Key
 	err = cluster.Retry(ctx, func() error {
-		slept = nil
+		l.slept = nil
 		pool, err := t.read(ctx, key)
 		if err != nil || pool == nil || another(pool, before) {
 			return err
@@ -297,7 +356,8 @@ func (t *target) limit(ctx context.Context, captured executor.Captured, before s
 			return &executor.ChangedError{State: encode(found), Fresh: captured.Fresh}
 		}
 		// As it was found: its nodes could not come back.
-		if keeps = frozen(before) || frozen(found) && !isAsleep(found); !keeps && !isAsleep(found) {
+		if l.keeps = frozen(before) || frozen(found) && !isAsleep(found); !l.keeps && !isAsleep(found) {
+			l.healed = l.healed || !captured.Untouched() && by(pool).Application != ""
 			limits := map[string]any{"spec": map[string]any{"limits": map[string]any{"cpu": asleep}}}
 			captured.Fresh = false
 			if pool, err = cluster.Patch(ctx, t.client.Resource(nodePools), pool, limits, cluster.Sleeps); err != nil {
@@ -305,10 +365,10 @@ func (t *target) limit(ctx context.Context, captured executor.Captured, before s
 			}
 		}
 		now := look(pool)
-		slept = &now
+		l.slept = &now
 		return nil
 	})
-	return slept, keeps, err
+	return l, err
 }
 
 // deleteClaims deletes the NodeClaims of a NodePool, all that can be.
@@ -350,7 +410,7 @@ func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executo
 	if err != nil {
 		return executor.Ending{}, err
 	}
-	var note string
+	var note, already string
 	err = cluster.Retry(ctx, func() error {
 		pool, err := t.read(ctx, resource.Key)
 		if err != nil {
@@ -358,6 +418,7 @@ func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executo
 		}
 		var changes any
 		if changes, note = wake(pool, before); changes == nil {
+			already = awake(pool, before, resource)
 			return nil
 		}
 		woken, err := cluster.Patch(ctx, t.client.Resource(nodePools), pool, map[string]any{"spec": changes}, cluster.Wakes)
@@ -378,7 +439,16 @@ func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executo
 	case note != "":
 		return executor.Ending{State: restore.Left, Note: note}, nil
 	}
-	return executor.Ending{State: restore.Restored}, nil
+	return executor.Ending{State: restore.Restored, Note: already}, nil
+}
+
+// awake says that a NodePool that was put to sleep was found as it was before: somebody else has woken it, as far as anybody tells.
+func awake(pool *unstructured.Unstructured, before state, resource restore.Resource) string {
+	slept, err := decode(resource.Key, resource.Slept)
+	if err != nil || pool == nil || !isAsleep(slept) || isAsleep(before) || !by(pool).Others() {
+		return ""
+	}
+	return fmt.Sprintf("it was awake already: spec.limits.cpu is %s%s", encode(before.Limits["cpu"]), by(pool).Note())
 }
 
 const isGone = "it is gone"
@@ -396,7 +466,7 @@ func wake(pool *unstructured.Unstructured, before state) (changes any, note stri
 	case same(now.Limits["cpu"], cpu):
 		return nil, ""
 	case !isAsleep(now):
-		return nil, fmt.Sprintf("somebody has changed it while it was asleep: spec.limits.cpu is %s", encode(now.Limits["cpu"]))
+		return nil, fmt.Sprintf("somebody has changed it while it was asleep: spec.limits.cpu is %s%s", encode(now.Limits["cpu"]), by(pool).Note())
 	case before.Limits == nil && len(now.Limits) == 1:
 		return map[string]any{"limits": nil}, ""
 	}
@@ -404,7 +474,7 @@ func wake(pool *unstructured.Unstructured, before state) (changes any, note stri
 }
 
 // Settled says whether the nodes of a NodePool are gone.
-func (t *target) Settled(ctx context.Context, resource restore.Resource, _ bool) (string, error) {
+func (t *target) Settled(ctx context.Context, resource restore.Resource, late bool) (string, error) {
 	if t.session.Operation != dispatch.Shutdown || bytes.Equal(resource.Slept, executor.Gone) {
 		return "", nil
 	}
@@ -422,9 +492,14 @@ func (t *target) Settled(ctx context.Context, resource restore.Resource, _ bool)
 	case other || frozen(before):
 		return "", nil
 	case !isAsleep(now):
-		return fmt.Sprintf("spec.limits.cpu is %s again", encode(now.Limits["cpu"])), nil
+		return again(pool)
 	}
-	return t.left(ctx, resource.Key)
+	watched := t.watch.Look(resource.Key, pool)
+	left, err := t.left(ctx, resource.Key)
+	if err != nil || left != "" || late {
+		return left, err
+	}
+	return watched, nil
 }
 
 // left says what a NodePool still has, but for the node that the runner is on.

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/internal/dispatch"
 	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/executor/cluster"
 	"github.com/labkeeper/labkeeper/internal/executor/executortest"
 	"github.com/labkeeper/labkeeper/test/env"
 )
@@ -284,7 +286,7 @@ func TestSettled(t *testing.T) {
 	w.remove(nodes, "n1")
 	missing("")
 	w.patch(nodePools, "gpu", `{"spec": {"limits": {"cpu": "4"}}}`)
-	missing(`spec.limits.cpu is "4" again`)
+	missing(`spec.limits.cpu is "4" again, by karpenter.test`)
 	if got := w.names(nodeClaims) + " " + w.names(nodes); got != "spot-1 n2" {
 		t.Errorf("there are %s", got)
 	}
@@ -299,22 +301,27 @@ func TestChangedMeanwhile(t *testing.T) {
 		left   string
 	}{
 		"limit": {"limits: {cpu: 8},", func(w *world) { w.patch(nodePools, "p", `{"spec": {"limits": {"cpu": 4}}}`) },
-			map[string]string{"p": `{"cpu":4}`}, "somebody has changed it while it was asleep: spec.limits.cpu is 4"},
+			map[string]string{"p": `{"cpu":4}`}, "Left: somebody has changed it while it was asleep: spec.limits.cpu is 4, by karpenter.test"},
 		"no limit": {"limits: {cpu: 8},", func(w *world) { w.patch(nodePools, "p", `{"spec": {"limits": null}}`) },
-			map[string]string{"p": "null"}, "somebody has changed it while it was asleep: spec.limits.cpu is null"},
+			map[string]string{"p": "null"}, "Left: somebody has changed it while it was asleep: spec.limits.cpu is null"},
 		"the same limit": {"limits: {cpu: 8},", func(w *world) { w.patch(nodePools, "p", `{"spec": {"limits": {"cpu": 8}}}`) },
-			map[string]string{"p": `{"cpu":8}`}, ""},
+			map[string]string{"p": `{"cpu":8}`}, "Restored: it was awake already: spec.limits.cpu is 8, by karpenter.test"},
+		"healed by Argo CD": {"limits: {cpu: 8},", func(w *world) {
+			w.heal(`{"metadata": {"annotations": ` + tracked + `}, "spec": {"limits": {"cpu": 8}}}`)
+		},
+			map[string]string{"p": `{"cpu":8}`}, "Restored: it was awake already: spec.limits.cpu is 8, by argocd-controller of Application infra; let that ignore " +
+				"managedFieldsManagers: [labkeeper-sleep], with RespectIgnoreDifferences=true"},
 		"another limit": {"limits: {cpu: 8},", func(w *world) { w.patch(nodePools, "p", `{"spec": {"limits": {"memory": "1Gi"}}}`) },
 			map[string]string{"p": `{"cpu":8,"memory":"1Gi"}`}, ""},
 		"another limit of none": {"", func(w *world) { w.patch(nodePools, "p", `{"spec": {"limits": {"memory": "1Gi"}}}`) },
 			map[string]string{"p": `{"memory":"1Gi"}`}, ""},
 		"zero as a number": {"limits: {cpu: 8},", func(w *world) { w.patch(nodePools, "p", `{"spec": {"limits": {"cpu": 0}}}`) },
 			map[string]string{"p": `{"cpu":8}`}, ""},
-		"gone": {"limits: {cpu: 8},", func(w *world) { w.remove(nodePools, "p") }, map[string]string{}, "it is gone"},
+		"gone": {"limits: {cpu: 8},", func(w *world) { w.remove(nodePools, "p") }, map[string]string{}, "Left: it is gone"},
 		"created again": {"limits: {cpu: 8},", func(w *world) {
 			w.remove(nodePools, "p")
 			w.apply(pool("p", "limits: {cpu: '0'},"))
-		}, map[string]string{"p": `{"cpu":"0"}`}, "it was deleted and created again while it was asleep: spec.limits.cpu was 8"},
+		}, map[string]string{"p": `{"cpu":"0"}`}, "Left: it was deleted and created again while it was asleep: spec.limits.cpu was 8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
@@ -324,10 +331,80 @@ func TestChangedMeanwhile(t *testing.T) {
 			test.change(w)
 			w.must(r.WakeUp(t.Context()))
 			w.expect(test.limits)
-			if left := strings.TrimPrefix(r.Left(), "NodePool.karpenter.sh/p Left: "); left != test.left {
+			if left := strings.TrimPrefix(r.Left(), "NodePool.karpenter.sh/p "); left != test.left {
 				t.Errorf("left: %q, want %q", left, test.left)
 			}
 		})
+	}
+}
+
+const tracked = `{"argocd.argoproj.io/tracking-id": "infra:karpenter.sh/NodePool:/p"}`
+
+// heal changes NodePool p as Argo CD does.
+func (w *world) heal(patch string) {
+	w.Helper()
+	_, err := w.admin.Resource(nodePools).Patch(w.Context(), "p", types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "argocd-controller"})
+	w.must(err)
+}
+
+// TestHealed is of a NodePool that Argo CD may wake: it counts as asleep when it has been so for a while, what wakes it is named, and
+// its nodes are drained once, not by every attempt.
+func TestHealed(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("p", "limits: {cpu: 8},") + claim("p-1", "p") + pool("alone", "limits: {cpu: 8},"))
+	w.heal(`{"metadata": {"annotations": ` + tracked + `}}`)
+	r := executortest.New(t, Executor{}, `{}`, w.runner)
+	r.Once = true
+	r.Adjust = func(of executor.Target) { of.(*target).pause = time.Millisecond }
+	w.must(r.Shutdown(t.Context()))
+	target, err := r.Open(t.Context(), dispatch.Shutdown)
+	w.must(err)
+	for key, want := range map[string]int{"NodePool.karpenter.sh/p": cluster.Watched, "NodePool.karpenter.sh/alone": 1} {
+		looks := 1
+		for ; looks < 20; looks++ {
+			missing, err := target.Settled(t.Context(), *r.Point.Resource(key), false)
+			w.must(err)
+			if missing == "" {
+				break
+			}
+		}
+		if looks != want {
+			t.Errorf("%s is looked at %d times, want %d", key, looks, want)
+		}
+	}
+	if late := r.MissingLate(t, dispatch.Shutdown); late != "" {
+		t.Errorf("when the time is over: %s", late)
+	}
+	const healed = `spec.limits.cpu is 8 again, woken by argocd-controller of Application infra; let it ignore managedFieldsManagers: [labkeeper-sleep], with RespectIgnoreDifferences=true`
+	heal := func() { w.heal(`{"spec": {"limits": {"cpu": 8}}}`) }
+	heal()
+	w.apply(claim("p-2", "p"))
+	if missing := r.Missing(t, dispatch.Shutdown); !strings.Contains(missing, "NodePool.karpenter.sh/p: "+healed) {
+		t.Errorf("missing: %s", missing)
+	}
+	gets := 0
+	r.Config = executortest.Race(w.runner, func(request *http.Request) {
+		if path.Base(request.URL.Path) == "p" && request.Method == http.MethodGet {
+			if gets++; gets == 3 { // some time after it was put to sleep again
+				heal()
+			}
+		}
+	})
+	if err := r.Shutdown(t.Context()); err == nil || !strings.Contains(err.Error(), healed) {
+		t.Errorf("it says %v", err)
+	}
+	if got := w.names(nodeClaims); got != "p-2" {
+		t.Errorf("there are NodeClaims %q", got)
+	}
+	w.must(r.Shutdown(t.Context())) // Argo CD was told to leave it alone
+	if got := w.names(nodeClaims); got != "" {
+		t.Errorf("there are NodeClaims %q", got)
+	}
+	r.Config = w.runner
+	w.must(r.WakeUp(t.Context()))
+	w.expect(map[string]string{"p": `{"cpu":8}`, "alone": `{"cpu":8}`})
+	if left := r.Left(); left != "" {
+		t.Errorf("left: %s", left)
 	}
 }
 

@@ -66,7 +66,7 @@ func (t *target) look(ctx context.Context, p part) (live, error) {
 		l.at, l.value = scale, n
 	}
 	if l.other && equal(encode(l.value), p.Value) { // what came back, and has been woken
-		l.other = !slices.Contains(by(p, l).names, cluster.Wakes)
+		l.other = !slices.Contains(by(p, l).Names, cluster.Wakes)
 	}
 	return l, nil
 }
@@ -401,14 +401,14 @@ func (t *target) wake(ctx context.Context, p part, slept *part, onTheWay ...any)
 		case now.object == nil:
 			note = isGone
 			return nil
-		case now.other && (!slices.Contains(onTheWay, now.value) || !slices.Contains(by(p, now).names, cluster.Wakes)): // by hold
+		case now.other && (!slices.Contains(onTheWay, now.value) || !slices.Contains(by(p, now).Names, cluster.Wakes)): // by hold
 			note = fmt.Sprintf("it was deleted and created again while it was asleep: %s was %s", strings.Join(p.of().field.path, "."), said(value))
 			return nil
 		case equal(encode(now.value), p.Value):
 			note = ""
 			return nil
 		case !isLeft(p, slept, now.value) && !slices.Contains(onTheWay, now.value) && (slept != nil || !ours(p, now)):
-			note = fmt.Sprintf("somebody has changed it while it was asleep: %s is %s%s", strings.Join(p.of().field.path, "."), said(now.value), by(p, now).note())
+			note = fmt.Sprintf("somebody has changed it while it was asleep: %s is %s%s", strings.Join(p.of().field.path, "."), said(now.value), by(p, now).Note())
 			return t.release(ctx, p, now)
 		}
 		note = ""

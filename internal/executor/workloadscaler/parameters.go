@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/labkeeper/labkeeper/internal/executor"
+	"github.com/labkeeper/labkeeper/internal/executor/cluster"
 )
 
 const (
@@ -143,5 +144,5 @@ func (p *parameters) Open(_ context.Context, session executor.Session) (executor
 	if err != nil {
 		return nil, fmt.Errorf("creating discovery client: %w", err)
 	}
-	return &target{parameters: p, session: session, client: client, discovery: discoverer}, nil
+	return &target{parameters: p, session: session, client: client, discovery: discoverer, watch: cluster.Watch{}}, nil
 }

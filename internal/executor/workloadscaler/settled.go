@@ -35,7 +35,7 @@ func (t *target) Settled(ctx context.Context, resource restore.Resource, late bo
 		if woken, err := t.woken(ctx, before, now); err != nil || woken != "" {
 			return woken, err
 		}
-		if watched := t.watch(before, now); watched != "" && !late {
+		if watched := t.watch.Look(before.key(), now.object); watched != "" && !late {
 			return watched, nil
 		}
 	}

@@ -33,8 +33,8 @@ type target struct {
 	discovery discovery.DiscoveryInterface
 	// withoutKEDA is known of the cluster.
 	withoutKEDA bool
-	// looks are how often a workload that Argo CD may wake was seen asleep, by key.
-	looks map[string]int
+	// watch is of workloads that Argo CD may wake, by key.
+	watch cluster.Watch
 	// unpatched: the rights of the runner are those of before it could patch subresource scale.
 	unpatched bool
 	// page is how many objects are listed at a time; 0 is as many as usual.

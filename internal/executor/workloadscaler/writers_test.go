@@ -34,7 +34,7 @@ func TestWriters(t *testing.T) {
 		"fields of odd shapes": {`[{manager: a, fieldsV1: {"f:spec": 1}}, {manager: b}, {manager: c, fieldsV1: {"f:spec": {"f:replicas": {}}}}]`, replicas.path, "[c]"},
 	} {
 		o := executortest.Objects(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a, managedFields: "+test.fields+"}}")[0]
-		if got := fmt.Sprint(writers(o, test.path)); got != test.want {
+		if got := fmt.Sprint(cluster.By(o, test.path...).Names); got != test.want {
 			t.Errorf("%s: %s, want %s", name, got, test.want)
 		}
 	}
@@ -58,7 +58,7 @@ func TestIgnore(t *testing.T) {
 	for kind, want := range map[string]string{"Deployment": "managedFieldsManagers: [labkeeper-sleep]", "Rollout": "managedFieldsManagers: [labkeeper-sleep]", "Oven": "jsonPointers: [/spec/replicas]"} {
 		o := executortest.Objects(t, "{apiVersion: v1, kind: "+kind+", metadata: {name: a, annotations: {argocd.argoproj.io/tracking-id: 'shop:x'}, managedFields: "+
 			`[{manager: argocd-controller, fieldsV1: {"f:spec": {"f:replicas": {}}}}]}}`)[0]
-		if got := by(newPart(known(kinds[kind]), o, nil), live{object: o, at: o}).note(); !strings.Contains(got, want) {
+		if got := by(newPart(known(kinds[kind]), o, nil), live{object: o, at: o}).Note(); !strings.Contains(got, want) {
 			t.Errorf("of a %s it says %q", kind, got)
 		}
 	}
@@ -131,7 +131,7 @@ func TestManagers(t *testing.T) {
 			case "Oven":
 				f.path = []string{"spec", "loaves"}
 			}
-			if got := fmt.Sprint(writers(o, f.path)); got != want {
+			if got := fmt.Sprint(cluster.By(o, f.path...).Names); got != want {
 				t.Errorf("%s: %s is written by %s, want %s", when, what, got, want)
 			}
 		}
@@ -179,7 +179,7 @@ func TestWatched(t *testing.T) {
 		}
 		want := 1
 		if resource.Key == "CronJob.batch/"+w.namespace+"/report" {
-			want = watched
+			want = cluster.Watched
 		}
 		if looks != want {
 			t.Errorf("%s is looked at %d times, want %d", resource.Key, looks, want)
