@@ -33,6 +33,9 @@
 // another attempt comes, is captured again; until then the latter keeps its attempt from success. NodePools that the
 // cluster serves in another version only are not gone: that fails, until it serves karpenter.sh/v1 again.
 //
+// What an admission webhook does not let have the limit of 0 keeps its nodes, and has its limit back at once; the attempt
+// has failed. Where a runner does not come to that, managedFields tell that nobody else has made that of it.
+//
 // What Argo CD manages counts as asleep when it has been so for some seconds, as workloads do (internal/executor/cluster);
 // the error says who has woken it, and what he needs. Its nodes are drained once by that: another attempt waits those
 // seconds before. Of what has its limit again by somebody else when it is to wake the note says that it was awake already.
@@ -159,6 +162,9 @@ type state struct {
 	UID types.UID `json:"uid"`
 	// Limits of it, null where there are none.
 	Limits map[string]any `json:"limits"`
+	// Ours says that a runner was the last to write limits.cpu, and yet it is not asleep: an admission webhook has made that of it. A
+	// runner of before reads past it.
+	Ours bool `json:"ours,omitempty"`
 }
 
 // asleep is spec.limits.cpu of a NodePool that sleeps.
@@ -224,7 +230,9 @@ func nodeOf(o *unstructured.Unstructured) string {
 // look is how a NodePool is.
 func look(pool *unstructured.Unstructured) state {
 	limits, _, _ := unstructured.NestedMap(pool.Object, "spec", "limits")
-	return state{UID: pool.GetUID(), Limits: limits}
+	s := state{UID: pool.GetUID(), Limits: limits}
+	s.Ours = !isAsleep(s) && slices.Contains(by(pool).Names, cluster.Sleeps)
+	return s
 }
 
 // cameBack says whether a NodePool was put to sleep, and has come back so from a backup.
@@ -254,7 +262,7 @@ func (t *target) Renew(known restore.Resource, found json.RawMessage, former boo
 	}
 	sleeps, touched, other := isAsleep(now), !known.Untouched(), now.UID != before.UID
 	woken = (former || other) && !sleeps
-	kept := sleeps || touched && !former || sameLimits(now, before)
+	kept := sleeps || touched && !former || !touched && now.Ours || sameLimits(now, before)
 	if other {
 		kept = sleeps && touched // it was deleted and created again while it was asleep
 	}
@@ -348,19 +356,14 @@ func (t *target) limit(ctx context.Context, captured executor.Captured, before s
 			return err
 		}
 		found := look(pool)
-		if isAsleep(before) && isAsleep(found) && cameBack(pool) {
-			return errors.New("it has come back from a backup as a plan had put it to sleep, and how it was is not known: give spec.limits.cpu the value that it is to have " +
-				"by day, or, where that is 0, another one first")
-		}
-		if captured.Changed(sameLimits(found, before), isAsleep(before), isAsleep(found)) {
-			return &executor.ChangedError{State: encode(found), Fresh: captured.Fresh}
+		if err := changed(pool, captured, before); err != nil {
+			return err
 		}
 		// As it was found: its nodes could not come back.
 		if l.keeps = frozen(before) || frozen(found) && !isAsleep(found); !l.keeps && !isAsleep(found) {
 			l.healed = l.healed || !captured.Untouched() && by(pool).Application != ""
-			limits := map[string]any{"spec": map[string]any{"limits": map[string]any{"cpu": asleep}}}
 			captured.Fresh = false
-			if pool, err = cluster.Patch(ctx, t.client.Resource(nodePools), pool, limits, cluster.Sleeps); err != nil {
+			if pool, err = t.freeze(ctx, pool, before); err != nil {
 				return err
 			}
 		}
@@ -369,6 +372,50 @@ func (t *target) limit(ctx context.Context, captured executor.Captured, before s
 		return nil
 	})
 	return l, err
+}
+
+// changed is an error where a NodePool is not as it was captured, and not as a runner has left it, or nobody knows how it was.
+func changed(pool *unstructured.Unstructured, captured executor.Captured, before state) error {
+	found := look(pool)
+	switch {
+	case isAsleep(before) && isAsleep(found) && cameBack(pool):
+		return errUnknown
+	case captured.Untouched() && found.Ours:
+		return nil
+	case captured.Changed(sameLimits(found, before), isAsleep(before), isAsleep(found)):
+		return &executor.ChangedError{State: encode(found), Fresh: captured.Fresh}
+	}
+	return nil
+}
+
+// errUnknown is that a NodePool was captured as it has come back from a backup, asleep: nobody knows how it was, and it would stay so.
+var errUnknown = errors.New("it has come back from a backup as a plan had put it to sleep, and how it was is not known: give spec.limits.cpu the value that it is to have " +
+	"by day, or, where that is 0, another one first")
+
+// freeze gives a NodePool the limit that it is put to sleep by, and returns it as it is then.
+func (t *target) freeze(ctx context.Context, pool *unstructured.Unstructured, before state) (*unstructured.Unstructured, error) {
+	limits := map[string]any{"spec": map[string]any{"limits": map[string]any{"cpu": asleep}}}
+	frozen, err := cluster.Patch(ctx, t.client.Resource(nodePools), pool, limits, cluster.Sleeps)
+	if err == nil && !isAsleep(look(frozen)) {
+		err = t.takeBack(ctx, frozen, before)
+	}
+	return frozen, err
+}
+
+// takeBack gives a NodePool the limit again that it had, because an admission webhook has made something else of the one that it was to be
+// put to sleep with. It returns what was wrong.
+func (t *target) takeBack(ctx context.Context, pool *unstructured.Unstructured, before state) error {
+	made := look(pool)
+	_, err := cluster.Patch(ctx, t.client.Resource(nodePools), pool, map[string]any{"spec": back(made, before)}, cluster.Wakes)
+	return errors.Join(fmt.Errorf("spec.limits.cpu was set to %q, and the server has made %s of that; see what changes it on admission", asleep, encode(made.Limits["cpu"])), err)
+}
+
+// back is what gives a NodePool its limit again.
+func back(now, before state) map[string]any {
+	if before.Limits == nil && len(now.Limits) == 1 {
+		return map[string]any{"limits": nil}
+	}
+	return map[string]any{"limits": map[string]any{"cpu": before.Limits["cpu"]}} // nil, which takes it away, where there was none
 }
 
 // deleteClaims deletes the NodeClaims of a NodePool, all that can be.
@@ -417,7 +464,7 @@ func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executo
 			return err
 		}
 		var changes any
-		if changes, note = wake(pool, before); changes == nil {
+		if changes, note = wake(pool, before, len(resource.Slept) == 0); changes == nil {
 			already = awake(pool, before, resource)
 			return nil
 		}
@@ -453,24 +500,23 @@ func awake(pool *unstructured.Unstructured, before state, resource restore.Resou
 
 const isGone = "it is gone"
 
-// wake is what brings a NodePool back, nil if nothing has to be, or why it is left.
-func wake(pool *unstructured.Unstructured, before state) (changes any, note string) {
+// wake is what brings a NodePool back, nil if nothing has to be, or why it is left. What nobody has told of (untold) may be as a runner has
+// left it.
+func wake(pool *unstructured.Unstructured, before state, untold bool) (changes any, note string) {
 	if pool == nil {
 		return nil, isGone
 	}
 	now := look(pool)
-	cpu := before.Limits["cpu"] // nil, which takes it away, where there was none
+	cpu := before.Limits["cpu"]
 	switch {
 	case another(pool, before):
 		return nil, fmt.Sprintf("it was deleted and created again while it was asleep: spec.limits.cpu was %s", encode(cpu))
 	case same(now.Limits["cpu"], cpu):
 		return nil, ""
-	case !isAsleep(now):
+	case !isAsleep(now) && (!untold || !now.Ours):
 		return nil, fmt.Sprintf("somebody has changed it while it was asleep: spec.limits.cpu is %s%s", encode(now.Limits["cpu"]), by(pool).Note())
-	case before.Limits == nil && len(now.Limits) == 1:
-		return map[string]any{"limits": nil}, ""
 	}
-	return map[string]any{"limits": map[string]any{"cpu": cpu}}, ""
+	return back(now, before), ""
 }
 
 // Settled says whether the nodes of a NodePool are gone.

@@ -597,6 +597,49 @@ func TestChangedOnAdmission(t *testing.T) {
 	}
 }
 
+// TestKeptAwakeOnAdmission is of a webhook that lets no NodePool have a limit of 0: its nodes stay, what the server makes of that is not how
+// it was, and it has its limit again, also where the runner is killed at any request before it has given that back.
+func TestKeptAwakeOnAdmission(t *testing.T) {
+	for name, limits := range map[string]string{"a limit": "limits: {cpu: '8', memory: 1Gi},", "none": ""} {
+		for _, test := range []struct{ lost, wakes bool }{{false, false}, {true, false}, {true, true}} {
+			t.Run(fmt.Sprintf("%s %+v", name, test), func(t *testing.T) {
+				w := newWorld(t)
+				w.apply(pool("p", limits) + claim("p-1", "p"))
+				before := w.bytes()
+				awake := executortest.Admission(w.runner, `"cpu":"0"`, `"cpu":"10"`)
+				for n, survived := 1, false; !survived; n++ {
+					w.apply(claim("p-1", "p"))
+					r := executortest.New(t, Executor{}, `{}`, w.runner)
+					var ctx context.Context
+					var end func() bool
+					r.Config, ctx, end = executortest.Kill(t.Context(), awake, n, test.lost)
+					if err := r.Shutdown(ctx); err == nil {
+						t.Fatal("it slept")
+					}
+					survived = end()
+					if !test.wakes {
+						r.Config = awake
+						if err := r.Shutdown(t.Context()); err == nil || !strings.Contains(err.Error(), `spec.limits.cpu was set to "0", and the server has made "10" of that`) {
+							t.Fatalf("it says %v", err)
+						}
+					}
+					if got := w.names(nodeClaims); got != "p-1" {
+						t.Errorf("killed at request %d: there are NodeClaims %q", n, got)
+					}
+					r.Config = w.runner
+					if !test.wakes {
+						w.must(r.Shutdown(t.Context()))
+					}
+					w.must(r.WakeUp(t.Context()))
+					if diff := cmp.Diff(before, w.bytes()); diff != "" || r.Left() != "" {
+						t.Fatalf("killed at request %d: left %q, not as it was (-before +after):\n%s", n, r.Left(), diff)
+					}
+				}
+			})
+		}
+	}
+}
+
 // TestConflict changes a NodePool right before each first write: the write is made again, and the change stays.
 func TestConflict(t *testing.T) {
 	w := newWorld(t)

@@ -40,7 +40,7 @@ func TestWakeIsTheReverse(t *testing.T) {
 			changed++
 			slept = merged(t, pool, map[string]any{"limits": map[string]any{"cpu": asleep}})
 		}
-		changes, note := wake(slept, before)
+		changes, note := wake(slept, before, false)
 		woken := slept
 		if changes != nil {
 			woken = merged(t, slept, changes)
