@@ -24,8 +24,9 @@
 // that has some; and an update that is held back, by a partition or OnDelete of a StatefulSet, or as a Deployment is
 // paused in the midst of it, or that has failed while pods of before serve. Kubernetes takes it for through when no
 // pods are left, and all of them would wake with it. So does Argo Rollouts with an update that has failed, but for one
-// that was aborted, and with the steps of a canary, but for a pause without a duration. One that is only under way
-// goes on when it wakes.
+// that was aborted, and with the steps of a canary, but for a pause without a duration. An AnalysisRun of it that goes
+// on, in the background of such a pause, too, would fail without pods, and have it aborted. An update that is only under
+// way goes on when it wakes.
 //
 // Nothing here knows what serves an admission webhook. Leave that out of the target where the webhook is not to be
 // ignored and asked about the namespace of the manager, or its own: as long as it sleeps nobody may make what wakes

@@ -88,6 +88,37 @@ func TestUpdatesUnderWay(t *testing.T) {
 	}
 }
 
+// An analysis that goes on would fail without pods, and have the update aborted, also while that waits for somebody.
+func TestUpdateThatIsAnalyzed(t *testing.T) {
+	const waits = "strategy: {canary: {analysis: {templates: [{templateName: errors}]}, steps: [{setWeight: 20}, {pause: {}}]}}"
+	for name, test := range map[string]struct {
+		spec, status string
+		refused      bool
+	}{
+		"in the background, at a pause": {waits, "currentPodHash: b, currentStepIndex: 1, canary: {currentBackgroundAnalysisRunStatus: {name: r, status: Running}}", true},
+		"about to begin":                {waits, "currentPodHash: b, currentStepIndex: 1, canary: {currentBackgroundAnalysisRunStatus: {name: r, status: Pending}}", true},
+		"over":                          {waits, "currentPodHash: b, currentStepIndex: 1, canary: {currentBackgroundAnalysisRunStatus: {name: r, status: Successful}}", false},
+		"none":                          {waits, "currentPodHash: b, currentStepIndex: 1", false},
+		"aborted":                       {waits, "currentPodHash: b, abort: true, canary: {currentBackgroundAnalysisRunStatus: {name: r, status: Running}}", false},
+		"promoted":                      {waits, "currentPodHash: a, canary: {currentBackgroundAnalysisRunStatus: {name: r, status: Running}}", false},
+		"at a step, and paused": {"paused: true, strategy: {canary: {steps: [{analysis: {templates: [{templateName: errors}]}}]}}",
+			"currentPodHash: b, currentStepIndex: 0, canary: {currentStepAnalysisRunStatus: {name: r, status: Running}}", true},
+		"green, before":               {"strategy: {blueGreen: {autoPromotionEnabled: false}}", "currentPodHash: b, blueGreen: {prePromotionAnalysisRunStatus: {name: r, status: Running}}", true},
+		"green, after":                {"strategy: {blueGreen: {}}", "currentPodHash: b, blueGreen: {postPromotionAnalysisRunStatus: {name: r, status: Running}}", true},
+		"green, waiting for somebody": {"strategy: {blueGreen: {autoPromotionEnabled: false}}", "currentPodHash: b, blueGreen: {prePromotionAnalysisRunStatus: {name: r, status: Successful}}", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, updated := range []int{1, 4} { // with all pods, too, it can be aborted
+				object := executortest.Objects(t, fmt.Sprintf("{apiVersion: argoproj.io/v1alpha1, kind: Rollout, metadata: {name: a}, spec: {%s, replicas: 3}, "+
+					"status: {replicas: 4, readyReplicas: 4, updatedReplicas: %d, stableRS: a, %s}}", test.spec, updated, test.status))[0]
+				if err := mustStay(rollouts, object, int64(3)); (err != nil) != test.refused {
+					t.Errorf("got %v", err)
+				}
+			}
+		})
+	}
+}
+
 // Of an update that has failed the pods of before serve, and would be gone when it wakes. Where none serves, or a Rollout was aborted, so
 // that it stays with those of before, nothing is lost.
 func TestUpdateThatIsStuck(t *testing.T) {

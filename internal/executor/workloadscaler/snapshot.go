@@ -203,6 +203,9 @@ func volumesGo(k kind, object *unstructured.Unstructured) error {
 
 // heldBack is an error where an update of it is held back: without pods it counts as updated, and all of them would wake so.
 func heldBack(k kind, object *unstructured.Unstructured) error {
+	if k.gvr == rollouts.gvr && analyzed(object) {
+		return errors.New("an AnalysisRun of its update goes on, would fail while it has no pods, and have it aborted; promote it or abort it, or exclude it")
+	}
 	if count(object, "updatedReplicas") >= count(object, "replicas") {
 		return nil
 	}
@@ -234,6 +237,25 @@ func stuck(object *unstructured.Unstructured, reasons ...string) bool {
 		reason, _ := condition["reason"].(string)
 		return condition["type"] == string(appsv1.DeploymentProgressing) && condition["status"] == string(corev1.ConditionFalse) &&
 			(len(reasons) == 0 || slices.Contains(reasons, reason))
+	})
+}
+
+// analyses are where a Rollout tells of the AnalysisRuns of its update.
+var analyses = [][]string{
+	{"canary", "currentBackgroundAnalysisRunStatus"}, {"canary", "currentStepAnalysisRunStatus"},
+	{"blueGreen", "prePromotionAnalysisRunStatus"}, {"blueGreen", "postPromotionAnalysisRunStatus"},
+}
+
+// analyzed says whether an analysis of an update of a Rollout goes on, also while that is paused: it measures pods that there are not when
+// it sleeps.
+func analyzed(object *unstructured.Unstructured) bool {
+	status, _, _ := unstructured.NestedMap(object.Object, "status")
+	if status["abort"] == true || status["stableRS"] == status["currentPodHash"] {
+		return false
+	}
+	return slices.ContainsFunc(analyses, func(path []string) bool {
+		phase, _, _ := unstructured.NestedString(status, append(slices.Clone(path), "status")...)
+		return phase == "Pending" || phase == "Running"
 	})
 }
 
