@@ -49,7 +49,8 @@
 //
 // Webhooks of others that hang, and are to be ignored, have an API server take up to a minute for a write. So long each
 // request is waited for, and what is not answered by then has been lost: the next resource is gone on with, and the
-// restore point is written again.
+// restore point is written again. A capture needs an answer to each of its lists, of which a large target has
+// thousands: what is not answered, or only by a proxy, or by a server that is busy, is asked for again, three times.
 //
 // # When it is told to stop
 //

@@ -9,6 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -62,15 +65,46 @@ func CameBack(object metav1.Object, path ...string) bool {
 	})
 }
 
-// List returns all objects that options let through, page by page. A list that grows too old between two pages starts
-// anew.
+// Outages is how often, and after which time, is read again what a server has not answered: three times, for 7 s. What many lists are read
+// for is lost with any of them.
+var Outages = wait.Backoff{Steps: 4, Duration: time.Second, Factor: 2}
+
+// Again reads something again, a few times, if the server, or what stands before it, cannot answer at the moment.
+func Again(ctx context.Context, read func() error) (err error) {
+	ended := wait.ExponentialBackoffWithContext(ctx, Outages, func(context.Context) (done bool, _ error) {
+		err = read()
+		return err == nil || !passing(err), nil
+	})
+	if err == nil {
+		err = ended // it was never read
+	}
+	return err
+}
+
+// passing says whether an error may be another, or none, in a moment: no answer, or half of one, one of a proxy (502 to 504), or of a server
+// that is busy or has lost its storage for a while (429, 500).
+func passing(err error) bool {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		code := status.Status().Code
+		return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
+	}
+	_, is := errors.AsType[net.Error](err)
+	return is || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// List returns all objects that options let through, page by page, each of which is read again (Again). A list that grows too old between
+// two pages starts anew.
 func List(ctx context.Context, of dynamic.ResourceInterface, options metav1.ListOptions) ([]unstructured.Unstructured, error) {
 	if options.Limit == 0 {
 		options.Limit = PageSize
 	}
 	var found []unstructured.Unstructured
 	for {
-		page, err := of.List(ctx, options)
+		var page *unstructured.UnstructuredList
+		err := Again(ctx, func() (err error) {
+			page, err = of.List(ctx, options)
+			return err
+		})
 		if apierrors.IsResourceExpired(err) && options.Continue != "" {
 			found, options.Continue, options.Limit = nil, "", 0 // at once: what is old once may be so again
 			continue

@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -118,6 +122,53 @@ func TestRetry(t *testing.T) {
 	tries := 0
 	if err := cluster.Retry(ctx, func() error { tries++; cancel(); return conflict }); err == nil || tries != 1 {
 		t.Errorf("interrupted: got %v after %d tries", err, tries)
+	}
+}
+
+// What a server does not answer is read again, a few times, while there is time; what it answers is an answer.
+func TestAgain(t *testing.T) {
+	cluster.Outages.Duration = time.Millisecond
+	status := func(code int) error { // as a client makes it of what a proxy says
+		return fmt.Errorf("listing: %w", apierrors.NewGenericServerResponse(code, "get", schema.GroupResource{Resource: "things"}, "", "<html>", 0, true))
+	}
+	refused := &url.Error{Op: "Get", URL: "https://x", Err: syscall.ECONNREFUSED}
+	late := &url.Error{Op: "Get", URL: "https://x", Err: context.DeadlineExceeded}
+	for name, test := range map[string]struct {
+		errs  []error
+		tries int
+		lasts bool
+	}{
+		"at once":      {nil, 1, false},
+		"a proxy":      {[]error{status(502), status(503), status(504)}, 4, false},
+		"etcd":         {[]error{apierrors.NewInternalError(errors.New("etcdserver: request timed out"))}, 2, false},
+		"busy":         {[]error{apierrors.NewTooManyRequests("later", 0)}, 2, false},
+		"nobody":       {[]error{refused, late, io.ErrUnexpectedEOF}, 4, false},
+		"lasting":      {slices.Repeat([]error{status(503)}, 99), 4, true},
+		"forbidden":    {[]error{status(403)}, 1, true},
+		"not there":    {[]error{status(404)}, 1, true},
+		"expired":      {[]error{apierrors.NewResourceExpired("too old")}, 1, true},
+		"of ourselves": {[]error{errors.New("install it")}, 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tries := 0
+			err := cluster.Again(t.Context(), func() error {
+				if tries++; tries <= len(test.errs) {
+					return test.errs[tries-1]
+				}
+				return nil
+			})
+			if tries != test.tries || (err != nil) != test.lasts || test.lasts && !errors.Is(err, test.errs[0]) {
+				t.Errorf("got %v after %d tries, want %d", err, tries, test.tries)
+			}
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	tries := 0
+	if err := cluster.Again(ctx, func() error { tries++; cancel(); return refused }); !errors.Is(err, refused) || tries != 1 {
+		t.Errorf("interrupted: got %v after %d tries", err, tries)
+	}
+	if err := cluster.Again(ctx, func() error { return nil }); err != nil && !errors.Is(err, context.Canceled) {
+		t.Errorf("over before: got %v", err)
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path"
+	"slices"
 	"strings"
 	"testing"
 
@@ -300,6 +302,23 @@ func TestPages(t *testing.T) {
 	if diff := cmp.Diff(before, w.bytes()); diff != "" {
 		t.Errorf("not as it was (-before +after):\n%s", diff)
 	}
+}
+
+// TestListsAreReadAgain is of what stands before an API server, and answers nothing for a moment, for a list and for a scale: the attempt goes
+// on.
+func TestListsAreReadAgain(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("web", 3) + "---\n" + oven("bakery", 5))
+	r := w.night(`{"includedGroups": ["Deployment", "Oven.example.com"]}`)
+	failed := map[string]int{}
+	r.Config = w.answered(http.StatusBadGateway, func(request *http.Request) bool {
+		name := path.Base(request.URL.Path)
+		failed[name]++
+		return request.Method == http.MethodGet && failed[name] == 1 && slices.Contains([]string{"deployments", "ovens", "scale", "horizontalpodautoscalers", "apis"}, name)
+	})
+	w.must(r.Shutdown(t.Context()))
+	w.expect("0", "Deployment", "web", specReplicas...)
+	w.expect("0", "Oven", "bakery", "spec", "loaves")
 }
 
 // TestPods follows the pods of a workload: gone, and ready again.

@@ -92,7 +92,11 @@ func (t *target) list(ctx context.Context) ([]found, error) {
 	var all []found
 	seen := sets.New[schema.GroupResource]()
 	for _, g := range t.groups {
-		k, err := resolve(g, t.discovery)
+		var k kind
+		err := cluster.Again(ctx, func() (err error) {
+			k, err = resolve(g, t.discovery)
+			return err
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -159,7 +163,11 @@ func owned(all []found) []found {
 func (t *target) capture(ctx context.Context, f found) (*state, error) {
 	value, at := f.kind.field.read(f.object), f.object
 	if f.kind.foreign {
-		scale, err := t.scale(ctx, f.kind, f.object)
+		var scale *unstructured.Unstructured
+		err := cluster.Again(ctx, func() (err error) {
+			scale, err = t.scale(ctx, f.kind, f.object)
+			return err
+		})
 		if err != nil || scale == nil {
 			return nil, err
 		}

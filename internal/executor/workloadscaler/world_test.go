@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
+	"github.com/labkeeper/labkeeper/internal/executor/cluster"
 	"github.com/labkeeper/labkeeper/internal/executor/executortest"
 	"github.com/labkeeper/labkeeper/test/env"
 )
@@ -27,6 +29,7 @@ func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
 	ctx := context.Background()
+	cluster.Outages.Duration = 10 * time.Millisecond
 	var err error
 	if controlPlane, err = env.Start(ctx, env.Options{}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
