@@ -25,16 +25,18 @@
 // paused in the midst of it, or that has failed while pods of before serve. Kubernetes takes it for through when no
 // pods are left, and all of them would wake with it. So does Argo Rollouts with an update that has failed, but for one
 // that was aborted, and with the steps of a canary, but for a pause without a duration. An AnalysisRun of it that goes
-// on, in the background of such a pause, too, would fail without pods, and have it aborted. An update that is only under
-// way goes on when it wakes.
+// on, in the background of such a pause, too, would fail without pods, and have it aborted. An update that is only
+// under way goes on when it wakes.
 //
 // Nothing here knows what serves an admission webhook. Leave that out of the target where the webhook is not to be
 // ignored and asked about the namespace of the manager, or its own: as long as it sleeps nobody may make what wakes
 // it.
 //
-// A workload is waited for until its pods are gone, or all ready. When the time for that is over, or that of the runner
-// but for some seconds, as many ready ones will do as it had when it was put to sleep: what has been broken for a week
-// keeps nothing else asleep.
+// A workload is waited for until its pods are gone, or all ready. When the time for that is over, or that of the
+// runner but for some seconds, as many ready ones will do as it had when it was put to sleep: what has been broken for
+// a week keeps nothing else asleep. Pods that are about to end are told of by the status of a Deployment, and of the
+// ReplicaSets of a Rollout, from Kubernetes 1.35 on; before that these count as gone when their pods have been asked
+// to end.
 //
 // # What is changed
 //

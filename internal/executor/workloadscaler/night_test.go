@@ -361,6 +361,38 @@ func TestPods(t *testing.T) {
 	missing(dispatch.WakeUp)
 }
 
+// The pods of a Rollout that are about to end are waited for, as those of a Deployment are: its ReplicaSets tell of them.
+func TestPodsOfARolloutThatEnd(t *testing.T) {
+	w := newWorld(t)
+	w.apply(rollout("canary", "replicas: 1,"))
+	w.apply(strings.ReplaceAll(fmt.Sprintf("{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: canary-1, labels: {app: canary}, ownerReferences: [{apiVersion: argoproj.io/v1alpha1, kind: Rollout, "+
+		"name: canary, uid: UID, controller: true}]}, spec: {replicas: 1, selector: {matchLabels: {app: %[1]s}}, template: "+template+"}}", "canary"),
+		"UID", string(w.get("Rollout", "canary").GetUID())))
+	executortest.Until(t, "a pod", func(context.Context) (bool, error) { return len(w.images()) == 1, nil })
+	pods, err := w.in("Pod").List(t.Context(), metav1.ListOptions{})
+	w.must(err)
+	pod := pods.Items[0].GetName()
+	w.patch("Pod", pod, `{"metadata": {"finalizers": ["example.com/ends"]}}`)
+	r := w.night(`{"includedGroups": ["Rollout"]}`)
+	w.must(r.Shutdown(t.Context()))
+	w.patch("ReplicaSet", "canary-1", `{"spec": {"replicas": 0}}`) // as its controller does
+	w.patch("Rollout", "canary", `{"status": {"replicas": 0, "observedGeneration": "9"}}`, "status")
+	missing := func(want string) {
+		t.Helper()
+		executortest.Until(t, "missing "+want, func(context.Context) (bool, error) {
+			return w.at("ReplicaSet", "canary-1", "status", "replicas") == "0" && strings.HasSuffix(r.Missing(t, dispatch.Shutdown), want), nil
+		})
+	}
+	missing("canary: 1 pods are left")
+	r.Config = w.refused(func(request *http.Request) bool { return path.Base(request.URL.Path) == "replicasets" })
+	if got := r.Missing(t, dispatch.Shutdown); got != "" {
+		t.Errorf("who may not list ReplicaSets is told %q", got)
+	}
+	r.Config = w.runner
+	w.patch("Pod", pod, `{"metadata": {"finalizers": null}}`)
+	executortest.Until(t, "no pods", func(context.Context) (bool, error) { return r.Missing(t, dispatch.Shutdown) == "", nil })
+}
+
 // What was not ready before it slept need not be afterwards, when the time for it is over.
 func TestPodsThatNeverWere(t *testing.T) {
 	w := newWorld(t)

@@ -11,7 +11,10 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/labkeeper/labkeeper/internal/dispatch"
 	"github.com/labkeeper/labkeeper/internal/executor"
@@ -31,25 +34,34 @@ func (t *target) Settled(ctx context.Context, resource restore.Resource, late bo
 	if err != nil || !now.there() {
 		return t.another(before.part, resource.Slept, now), err
 	}
-	if t.session.Operation == dispatch.Shutdown {
-		if woken, err := t.woken(ctx, before, now); err != nil || woken != "" {
-			return woken, err
-		}
-		if watched := t.watch.Look(before.key(), now.object); watched != "" && !late {
-			return watched, nil
-		}
-	}
 	switch {
+	case t.session.Operation == dispatch.Shutdown:
+		return t.sleeps(ctx, before, now, late)
 	case !before.of().scaled:
 		return "", nil
-	case t.session.Operation == dispatch.Shutdown:
-		return gone(now), nil
 	}
 	had := wanted(before.part)
 	if late && before.Ready != nil {
 		had = min(had, *before.Ready)
 	}
 	return ready(now, had), nil
+}
+
+// sleeps says what of a workload is awake, or may yet be woken, and which pods it has.
+func (t *target) sleeps(ctx context.Context, before *state, now live, late bool) (string, error) {
+	if woken, err := t.woken(ctx, before, now); err != nil || woken != "" {
+		return woken, err
+	}
+	if watched := t.watch.Look(before.key(), now.object); watched != "" && !late {
+		return watched, nil
+	}
+	if !before.of().scaled {
+		return "", nil
+	}
+	if left := gone(now); left != "" || before.of().gvr != rollouts.gvr {
+		return left, nil
+	}
+	return t.ending(ctx, now.object)
 }
 
 // another says that a workload that was put to sleep was deleted and created again, and is awake. (One that was so before that the
@@ -89,11 +101,47 @@ func gone(now live) string {
 	if now.at == now.object && !observed(now.object) {
 		return "its controller has not seen it yet"
 	}
-	left := count(now.at, "replicas") + count(now.object, "terminatingReplicas")
+	left := pods(count(now.at, "replicas") + count(now.object, "terminatingReplicas"))
+	if left == "" {
+		return ""
+	}
+	return left + stepped(now.object)
+}
+
+// ending says which pods of a Rollout of 0 replicas are about to end: its status does not tell, and that of its ReplicaSets does. Who may not
+// list those is not told.
+func (t *target) ending(ctx context.Context, rollout *unstructured.Unstructured) (string, error) {
+	var selector metav1.LabelSelector
+	of, _, _ := unstructured.NestedMap(rollout.Object, "spec", "selector")
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(of, &selector); err != nil {
+		return "", fmt.Errorf("reading spec.selector of %s: %w", rollout.GetName(), err)
+	}
+	text, err := executor.Selector("spec.selector", &selector)
+	if err != nil {
+		return "", err
+	}
+	sets, err := t.listOf(ctx, replicaSets, rollout.GetNamespace(), text)
+	if apierrors.IsForbidden(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var left int64
+	for i := range sets {
+		if metav1.IsControlledBy(&sets[i], rollout) {
+			left += count(&sets[i], "terminatingReplicas")
+		}
+	}
+	return pods(left), nil
+}
+
+// pods says how many are left, empty for none.
+func pods(left int64) string {
 	if left == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d pods are left%s", left, stepped(now.object))
+	return fmt.Sprintf("%d pods are left", left)
 }
 
 // stepped says that a Rollout is at a step whose pods stay whatever replicas are; empty if it is not. It is the last
