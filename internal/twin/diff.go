@@ -83,15 +83,14 @@ func (d *differ) compare(path string, source, twin any, secret bool) {
 }
 
 func (d *differ) objects(path string, source, twin map[string]any) {
-	name, _ := twin["name"].(string)
+	in := path[strings.LastIndex(path, ".")+1:]
 	all := maps.Clone(source)
 	maps.Copy(all, twin)
 	if twin["serviceAccount"] == nil && source["serviceAccount"] == source["serviceAccountName"] {
 		delete(all, "serviceAccount") // the old name of the same, which the server puts beside it again
 	}
 	for _, field := range slices.Sorted(maps.Keys(all)) {
-		secret := field == "value" && secretName.MatchString(name) || isOpen(path[strings.LastIndex(path, ".")+1:]) && secretName.MatchString(field) ||
-			field == "args" && (takesSecret(source["command"]) || takesSecret(twin["command"]))
+		secret := isSecret(in, field, source) || isSecret(in, field, twin)
 		d.compare(strings.TrimPrefix(path+"."+field, "."), source[field], twin[field], secret)
 	}
 }
@@ -179,28 +178,41 @@ func isOpen(field string) bool {
 	return slices.Contains([]string{"annotations", "labels", "options", "volumeAttributes"}, field)
 }
 
+// isSecret says whether a field of an object, which is in a field itself, may be a secret by its name, or by what is beside it.
+func isSecret(in, field string, of map[string]any) bool {
+	switch {
+	case isOpen(in):
+		return secretName.MatchString(field)
+	case field == "value":
+		name, _ := of["name"].(string)
+		return secretName.MatchString(name)
+	case field == "args":
+		return takesSecret(of["command"])
+	}
+	return false
+}
+
 // hide takes out of the value of a field what may be a secret.
 func hide(in string, value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		out := map[string]any{}
-		name, _ := v["name"].(string)
 		for field, below := range v {
-			if out[field] = hide(field, below); field == "value" && secretName.MatchString(name) || isOpen(in) && secretName.MatchString(field) ||
-				field == "args" && takesSecret(v["command"]) {
+			if out[field] = hide(field, below); isSecret(in, field, v) {
 				out[field] = redacted
 			}
 		}
 		return out
 	case []any:
-		if (in == "command" || in == "args") && tellsClient(spaced(v)) {
+		command := in == "command" || in == "args"
+		if command && tellsClient(spaced(v)) {
 			return []any{redacted}
 		}
 		out := make([]any, len(v))
 		for i := range v {
 			out[i] = hide(in, v[i])
 		}
-		if in == "command" || in == "args" {
+		if command {
 			hideArguments(out)
 		}
 		return out

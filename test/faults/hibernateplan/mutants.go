@@ -192,10 +192,10 @@ var mutants = []faults.Mutant{
 			return err
 		}
 `, New: ""},
-			{File: applying, Old: `		if err := s.remove(ctx, revisionGVK, s.names().revision(s.plan.Forget)); err != nil {
+			{File: applying, Old: `		if err := s.remove(ctx, revisionGVK, revision); err != nil {
 			return err
 		}
-`, New: `		if err := s.remove(ctx, revisionGVK, s.names().revision(s.plan.Forget)); err != nil {
+`, New: `		if err := s.remove(ctx, revisionGVK, revision); err != nil {
 			return err
 		}
 		if err := s.tidy(ctx); err != nil {
