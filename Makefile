@@ -203,7 +203,7 @@ undeploy: kustomize ## Remove everything, unless there are objects of our kinds,
 	@$(nothing-left)
 	@$(nothing-recorded)
 	@$(kubectl) delete --ignore-not-found -f config/webhook/webhook.yaml -f config/grants
-	@for dir in $(OVERLAY) config/default; do bin/kustomize build $$dir | $(kubectl) delete --ignore-not-found --timeout=2m -f - || exit 1; done
+	@failed=0; for dir in $(OVERLAY) config/default; do bin/kustomize build $$dir | $(kubectl) delete --ignore-not-found --timeout=2m -f - || failed=1; done; exit $$failed
 
 .PHONY: build-installer
 build-installer: installer ## Write dist/install.yaml, which installs everything, with the image IMG.
@@ -241,10 +241,10 @@ endef
 # down, which costs. Both outlive their objects.
 define nothing-recorded
 for label in hibernator.ardikabs.com/restore-point experiments.illm.io/experiment; do \
-	records=$$($(kubectl) -n labkeeper-system get configmaps -l $$label -o name); \
-	[[ -z $$records ]] || { echo "$@: there are records in labkeeper-system of what was left asleep or behind, which would be lost. What sleeps wakes when a plan of the same name and" \
+	records=$$($(kubectl) get configmaps -A -l $$label -o name); \
+	[[ -z $$records ]] || { echo "$@: there are records of what was left asleep or behind, which would be lost. What sleeps wakes when a plan of the same name and" \
 		"namespace is created; otherwise see to it, take their finalizers off, and delete them first:" \
-		"kubectl -n labkeeper-system delete configmaps -l $$label" >&2; exit 1; }; \
+		"kubectl delete configmaps -A -l $$label" >&2; exit 1; }; \
 done
 endef
 

@@ -22,9 +22,9 @@ var (
 	word = regexp.MustCompile(`"([A-Z][A-Za-z0-9]+)"`)
 	// theirs are the metrics of controller-runtime, as their descriptions have them.
 	theirs = regexp.MustCompile(`fqName: "([^"]*)"`)
-	// selects are names of metrics in an expression without its braces: functions have no underscore here.
+	// selects are names of metrics in an expression without its braces and functions.
 	selects = regexp.MustCompile(`[a-z_]+_[a-z_]+`)
-	braces  = regexp.MustCompile(`\{[^}]*\}|\bby \([^)]*\)`)
+	braces  = regexp.MustCompile(`\{[^}]*\}|\bby \([^)]*\)|[a-z_]+\(`)
 	// matches are the labels by which an expression selects what the states of objects, and Events, are called.
 	matches  = regexp.MustCompile(`(?:kind|phase|reason)[!=]~?"([^"]*)"`)
 	alert    = regexp.MustCompile("`(Labkeeper[A-Za-z]+)`")

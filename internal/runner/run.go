@@ -30,8 +30,9 @@ const (
 	requestTime = 65 * time.Second
 	// saveEvery and saveAfter are how many resources, and how long, what was done may wait to be written.
 	saveEvery, saveAfter = 50, time.Second
-	// spare is before its deadline, and what a look at all resources takes, when a run looks at them for the last time.
-	spare = 10 * time.Second
+	// maxSpare is before its deadline, and what a look at all resources takes, when a run looks at them for the last time. One that is short
+	// has a tenth of it for that.
+	maxSpare = 10 * time.Second
 	// tries at reading and writing the restore point, after 1, 2 and 4 s.
 	tries = 4
 	// maxNote is how much is kept of why a resource was left, in bytes.

@@ -755,19 +755,21 @@ func TestNotSettled(t *testing.T) {
 // for, and what else is missing is told.
 func TestNotSettledByTheDeadline(t *testing.T) {
 	for _, await := range []time.Duration{59 * time.Minute, time.Hour, 2 * time.Hour} {
-		w := newWorld(t)
-		w.mustComplete(shutdown)
-		w.await, w.lag, w.never = await, 10_000, "db"
-		r := w.run(wakeUp, "", 0)
-		if r.Completed || r.Reason != ReasonNotSettled || !strings.Contains(r.Message, "web: it has not come to rest") || strings.Contains(r.Message, "db") {
-			t.Errorf("await %s: the result is %+v", await, r)
+		for _, look := range []time.Duration{0, 5 * time.Second} {
+			w := newWorld(t)
+			w.mustComplete(shutdown)
+			w.await, w.lag, w.never, w.look = await, 10_000, "db", look
+			r := w.run(wakeUp, "", 0)
+			if r.Completed || r.Reason != ReasonNotSettled || !strings.Contains(r.Message, "web: it has not come to rest") || strings.Contains(r.Message, "db") {
+				t.Errorf("await %s, looks of %s: the result is %+v", await, look, r)
+			}
+			w.listed, w.have = []string{"db"}, map[string]int{"db": 1}
+			w.stored = nil
+			w.lag = 0
+			w.mustComplete(shutdown)
+			w.lag = 10_000
+			w.mustComplete(wakeUp)
 		}
-		w.listed, w.have = []string{"db"}, map[string]int{"db": 1}
-		w.stored = nil
-		w.lag = 0
-		w.mustComplete(shutdown)
-		w.lag = 10_000
-		w.mustComplete(wakeUp)
 	}
 }
 

@@ -80,6 +80,7 @@ func (r *run) settle(resources []restore.Resource) error {
 	for pause := time.Second; ; pause = min(pause*3/2, 15*time.Second) {
 		var missing, causes []string
 		now := r.deps.Clock.Now()
+		spare := min(maxSpare, r.task.Deadline/10)
 		left := min(end.Sub(now), r.task.Deadline-now.Sub(r.began)-took-spare) // the last look, too, is to be one at all
 		if resources, missing, causes = r.unsettled(resources, left <= 0); len(resources) == 0 {
 			return nil
@@ -95,7 +96,7 @@ func (r *run) settle(resources []restore.Resource) error {
 			return failure(ReasonNotSettled, "waiting for %d resources%s", len(resources), about(missing))
 		}
 		r.log.Info("Waiting", "resources", len(resources), "missing", list(missing))
-		_ = r.wait(r.stop, min(pause, left)) // what follows says why
+		_ = r.wait(r.stop, min(pause, max(0, left-took))) // what follows says why
 	}
 }
 

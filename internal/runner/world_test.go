@@ -56,6 +56,8 @@ type world struct {
 	// lag is how often each resource is asked before it has settled; but one that never had, when the time is over.
 	lag   int
 	never string
+	// look is how long it takes to ask for one.
+	look time.Duration
 	// heals are resources that somebody wakes when they have settled, and why.
 	heals map[string]string
 	// already says of resources that are as they were who has woken them.
@@ -248,6 +250,7 @@ func (w *world) WakeUp(ctx context.Context, r restore.Resource) (ending executor
 
 func (w *world) Settled(_ context.Context, r restore.Resource, late bool) (missing string, err error) {
 	err = w.called("Settled "+r.Key, func() error {
+		w.clock.Step(w.look)
 		if w.asked == nil {
 			w.asked = map[string]int{}
 		}

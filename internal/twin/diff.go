@@ -54,7 +54,7 @@ var (
 		`|name[\\"']*\s*:\s*[\\"']*[\w.-]*(?i:pass|pwd|secret|token|key|cred|auth)[\w.-]*[\\"']*\s*[,\n]\s*[\\"']*value` +
 		`|(^|\s)--?[\w.-]*(?i:pass|pwd|secret|token|key|cred|auth)[\w.-]*\s+[^\s-]|(^|\s)(-\w*u|--user)[\s=]*[^\s:]*:\S|\$(2[abxy]|apr1|argon2\w*)\$|\b(gh[opsru]_|github_pat_|glpat-|xox[a-z]-|eyJ[\w-]+\.eyJ)|^[A-Za-z0-9+/_=.-]{32,}$`)
 	// secretClient are programs to which -p or -a is a password.
-	secretClient = regexp.MustCompile(`(^|[\s/;&|"'])(mysql\w*|mariadb[\w-]*|mongo\w*|redis-cli|sshpass)(\s|$)`)
+	secretClient = regexp.MustCompile("(^|[\\s/;&|\"'(`])((mysql|mongo)(admin|check|dump|export|files|import|restore|sh|show|stat|top)?|mariadb(-admin|-dump|-import)?|redis-cli|sshpass)(\\s|$)")
 	shortFlag    = regexp.MustCompile(`(^|\s)-[pa]\s*\S`)
 	// userFlag is before user:password.
 	userFlag = regexp.MustCompile(`^(-\w*u|--user)$`)
@@ -160,18 +160,27 @@ func hideArguments(command []any) {
 	}
 }
 
-// takesSecret says whether a command goes on in arguments that may be secrets by what is before them.
-func takesSecret(command any) bool {
-	all, _ := command.([]any)
-	if len(all) == 0 {
-		return false
+// takesSecret says whether what a command goes on with in arguments may be a secret, by both together.
+func takesSecret(command, args any) bool {
+	before, _ := command.([]any)
+	after, _ := args.([]any)
+	all := slices.Concat(before, after)
+	if tellsClient(spaced(all)) {
+		return true
 	}
-	last, _ := all[len(all)-1].(string)
-	return strings.HasPrefix(last, "-") && (secretName.MatchString(last) || userFlag.MatchString(last)) || secretClient.MatchString(spaced(all))
+	hideArguments(all)
+	return len(after) > 0 && all[len(before)] == redacted
 }
 
 // spaced is a command as a shell has it, but for quotes.
-func spaced(command []any) string { return strings.Trim(fmt.Sprint(command), "[]") }
+func spaced(command []any) string {
+	var all []string
+	for _, word := range command {
+		text, _ := word.(string)
+		all = append(all, text)
+	}
+	return strings.Join(all, " ")
+}
 
 // isOpen says whether a field has keys that anybody may choose.
 func isOpen(field string) bool {
@@ -187,7 +196,7 @@ func isSecret(in, field string, of map[string]any) bool {
 		name, _ := of["name"].(string)
 		return secretName.MatchString(name)
 	case field == "args":
-		return takesSecret(of["command"])
+		return takesSecret(of["command"], of["args"])
 	}
 	return false
 }

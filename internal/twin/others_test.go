@@ -178,7 +178,7 @@ func TestDiffOfSettings(t *testing.T) {
 		`root:hunter2@tcp(db:3306)/shop`, `root:hunter2@unix(/run/db)/shop`, `--database=root:hunter2@tcp(db)/shop`, `scott/hunter2@db:1521/x`, `sqlplus -S scott/hunter2@db`, `jdbc:oracle:thin:scott/hunter2@db:1521:x`,
 		`postgres://shop:ab/hunter2+ef==@db:5432/x`, `postgres://shop:/hunter2@db`, `redis://:hunter2@cache`, `:hunter2@cache:6379`, `amqps://u:hunter2@mq/x`, `jdbc:mysql://db/x?user=a&password=hunter2`,
 		`curl -d "{\"password\":\"hunter2\"}" x`, `[{"name":"DB_PASSWORD","value":"hunter2"}]`, "- name: API_KEY\n  value: hunter2", `<password>hunter2</password>`,
-		`mysqldump -uroot -phunter2 shop`, `exec /usr/bin/mysql -p hunter2`, `redis-cli -h x -a hunter2 ping`, `ls; sshpass -p hunter2 ssh x`,
+		`mysqldump -uroot -phunter2 shop`, `exec /usr/bin/mysql -p hunter2`, `redis-cli -h x -a hunter2 ping`, `[ "$(redis-cli -a hunter2 ping)" = PONG ]`, "X=`mysql -uroot -phunter2`", `ls; sshpass -p hunter2 ssh x`,
 		`exec redis-server --requirepass hunter2`, `run --api-token  hunter2 --fast`, `admin:$apr1$x$hunter2`, `admin:$2y$05$hunter2`, `admin:$argon2id$v=19$hunter2`,
 		`git clone https://ghp_hunter2@github.com/x`, `https://0123456789abchunter2@sentry.example.com/7`, `curl -u admin:hunter2 https://x`, `curl --user=admin:hunter2 x`, `curl -su  admin:hunter2 x`, `curl -u :hunter2 x`, `clone with glpat-hunter2 now`, `clone with github_pat_hunter2 now`, `sends xoxb-hunter2 along`, `say eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJodW50ZXIyIn0.hunter2 twice`,
 	} {
@@ -212,6 +212,20 @@ func TestDiffOfAddresses(t *testing.T) {
 			if diff := Diff(from, to); !strings.Contains(diff, value) {
 				t.Errorf("%s %s is not shown: %s", field, value, diff)
 			}
+		}
+	}
+}
+
+// Arguments that are none are shown, whatever the command is called.
+func TestDiffOfOrdinaryArguments(t *testing.T) {
+	for command, args := range map[string]string{
+		`[bash, -ceu]`: `["exec server --port 8080"]`, `[server, --max-connections=500]`: `[--fast]`, `[mysqld_exporter]`: `[-p, "9104"]`, `[mysqld]`: `[--port=3307]`,
+		`[sh, -c]`: `["[ -f /ready ] && echo yes"]`,
+	} {
+		from, to := source(t, plain), source(t, plain)
+		overlay(to.Object, object(t, `{spec: {template: {spec: {containers: [{name: web, image: "web:1", command: `+command+`, args: `+args+`}]}}}}`))
+		if diff := Diff(from, to); !strings.Contains(diff, "args: nothing -> [") || strings.Contains(diff, `["`+redacted) {
+			t.Errorf("%s %s is hidden: %s", command, args, diff)
 		}
 	}
 }

@@ -1147,6 +1147,7 @@ func TestWarnings(t *testing.T) {
 		"s4 peers of another":       {source: database, override: `{serviceName: other}`, services: headless, reason: WarnPeerDiscovery, about: "db"},
 		"s4 peers no more":          {source: database, override: `{template: {metadata: {labels: {app: other}}}}`, services: []Service{{Name: "db", Headless: true, Selector: map[string]string{"app": "db", "part": "primary"}}}, reason: WarnLabels, about: "(app)"},
 		"a label more and one less": {source: plain, change: `{spec: {template: {metadata: {labels: {tier: front}}}}}`, override: `{template: {metadata: {labels: {tier: null, access: db, version: "2"}}}}`, reason: WarnLabels, about: "(access, tier)"},
+		"a group of pods":           {source: plain, change: `{spec: {template: {metadata: {labels: {kueue.x-k8s.io/pod-group-name: all}}}}}`},
 		"another version":           {source: plain, override: `{template: {metadata: {labels: {version: "2"}}}}`},
 		"s4 peers by a Deployment":  {source: plain, services: []Service{{Name: "peers", Headless: true, Selector: map[string]string{"app": "web"}}}, reason: WarnPeerDiscovery, about: "peers"},
 		"served while unready":      {source: plain, services: []Service{{Name: "eager", Unready: true, Selector: map[string]string{"app": "web"}}}, reason: WarnServedUnready, about: "Service eager"},

@@ -166,7 +166,7 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 	if rule, _, _ := unstructured.NestedString(from, "strategy", "canary", "trafficRouting", "istio", "destinationRule", "name"); rule != "" {
 		warn(WarnSubsets, "The subsets of DestinationRule %s are of the source's ReplicaSets: by a mesh that goes by them no traffic comes to the twin", rule)
 	}
-	all = append(all, w.labelWarnings(labelsOf(templateOf(from)), labelsOf(templateOf(spec)))...)
+	all = append(all, labelWarnings(labelsOf(templateOf(from)), labelsOf(templateOf(spec)))...)
 	all = append(all, w.annotationWarnings(templateOf(from), templateOf(spec))...)
 	pod, theirs := podOf(templateOf(spec)), podOf(templateOf(from))
 	has := byName(containers(theirs))
@@ -185,14 +185,14 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 }
 
 // labelWarnings are of labels by which the twin's pods are others than the source's, but for those that say which version they are of.
-func (w Wanted) labelWarnings(theirs, mine map[string]string) []Warning {
+func labelWarnings(theirs, mine map[string]string) []Warning {
 	all := maps.Clone(theirs)
 	maps.Copy(all, mine)
-	ours, other := w.labels(), []string(nil)
+	var other []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		was, had := theirs[name]
 		is, has := mine[name]
-		if _, our := ours[name]; our || slices.Contains(ofPods, name) || slices.Contains(ofVersions, name) {
+		if strings.HasPrefix(name, Group+"/") || slices.Contains(slices.Concat(ofPods, ofGroups, ofVersions), name) {
 			continue
 		}
 		if was != is || had != has {

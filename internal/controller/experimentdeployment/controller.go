@@ -150,11 +150,9 @@ func (s *scope) passing(err error) error {
 
 // step observes, decides and writes.
 func (s *scope) step(ctx context.Context) error {
-	if left := s.facts(nil).left(); s.owner.DeletionTimestamp != nil || left == nil || *left > 0 { // its end does not depend on what can be read
+	if f := s.facts(nil); !f.expired() {
 		if err := s.observe(ctx); err != nil {
-			if left != nil {
-				s.plan.dueIn(*left)
-			}
+			f.ends(&s.plan)
 			return err
 		}
 	}

@@ -160,17 +160,28 @@ func sourceNamespace(owner *v1alpha1.ExperimentDeployment) string {
 
 // plan decides. It is pure.
 func (f facts) plan() Plan {
-	switch left := f.left(); {
+	switch {
 	case f.owner.DeletionTimestamp != nil:
 		return f.teardown()
-	case left != nil && *left <= 0:
+	case f.expired():
 		return Plan{Expire: true}
 	default:
 		p := f.follow()
-		if left != nil {
-			p.dueIn(*left)
-		}
+		f.ends(&p)
 		return p
+	}
+}
+
+// expired says whether its time is over. That does not depend on what can be read.
+func (f facts) expired() bool {
+	left := f.left()
+	return f.owner.DeletionTimestamp == nil && left != nil && *left <= 0
+}
+
+// ends has a pass come when its time is over.
+func (f facts) ends(p *Plan) {
+	if left := f.left(); left != nil {
+		p.dueIn(*left)
 	}
 }
 

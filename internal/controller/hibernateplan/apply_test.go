@@ -200,8 +200,8 @@ func TestRefusedKeepNobody(t *testing.T) {
 		}
 		result, err := r.Reconcile(t.Context(), plan)
 		wait := result.RequeueAfter
-		if err != nil { // which is tried again after a minute at the latest
-			wait = min(wait, time.Minute)
+		if err != nil && wait == 0 { // it is tried again after a minute
+			wait = time.Minute
 		}
 		clock.SetTime(clock.Now().Add(wait))
 		return wait

@@ -145,9 +145,9 @@ type scope struct {
 	ran, runs int
 	// more: there is more to see than one pass looks at. unended: those attempts are not looked at whose Jobs have ended.
 	more, unended bool
-	// round is where the pass is among the attempts without a Job, and jobless how many those are.
-	round   round
-	jobless int
+	// round is where the pass is among the attempts without a Job, and advanced that it has looked at some.
+	round    round
+	advanced bool
 }
 
 // Reconcile takes a plan one step on.
@@ -167,10 +167,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 	}
 	defer func() { s.leaveRoom(written, err) }()
 	if wait := r.rest(owner); wait > 0 {
-		if err := s.early(ctx); err != nil {
-			return ctrl.Result{}, err
-		}
-		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, nil
+		err := s.early(ctx)
+		s.goesOn(err)
+		return ctrl.Result{RequeueAfter: wait, Priority: ptr.To(0)}, err
 	}
 	before := owner.DeepCopy()
 	err = s.step(ctx)

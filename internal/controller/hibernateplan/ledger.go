@@ -237,6 +237,8 @@ type ask struct {
 	operation              v1alpha1.Operation
 	policy                 dispatch.Policy
 	counts, spared, failed func(*execution) bool
+	// held says that an attempt could not begin now.
+	held func(*execution) bool
 }
 
 // look asks what is to be started of some targets, and when to ask again; 0 is when something has happened. What has failed as often as
@@ -256,7 +258,9 @@ func look(order *dispatch.Order, entries []execution, a ask, now time.Time) (dis
 			wait = sooner(wait, rests(e, now))
 		}
 		if states[i] == dispatch.Pending && failed(e) {
-			again, states[i] = append(again, i), dispatch.Failed
+			if states[i] = dispatch.Failed; !a.held(e) {
+				again = append(again, i)
+			}
 		}
 		if tried := states[i] == dispatch.Running && a.failed(e); (tried || states[i] == dispatch.Failed) && a.spared(e) {
 			states[i] = dispatch.Completed

@@ -260,23 +260,31 @@ func outlives(p corev1.Pod) (beside string) {
 type round struct {
 	// next is the position of the target that comes next.
 	next int
-	// failed is how many were looked at since a pass has not failed.
-	failed int
+	// looked is at how many passes that have failed have looked, of so many that there were when the first of them did.
+	looked, of int
 }
 
 // goOn has a pass go on behind the attempts that the ones before have looked at.
 func (s *scope) goOn(all []*sight) []*sight {
+	if s.round.looked == 0 {
+		s.round.of = len(all)
+	}
 	at := max(0, slices.IndexFunc(all, func(seen *sight) bool { return seen.position >= s.round.next }))
 	return slices.Concat(all[at:], all[:at])
 }
 
-// goesOn keeps in mind where a pass was, and says whether there are attempts without a Job that none has looked at since one has not failed.
+// goesOn keeps in mind where a pass was that has looked at attempts without a Job, and says whether others of them have not had their turn.
+// Where it has not failed, or has recorded more of them, a round begins anew.
 func (s *scope) goesOn(err error) bool {
-	if err == nil {
-		s.round.failed = 0
+	if !s.advanced {
+		return false
+	}
+	more := s.round.looked < s.round.of
+	if err == nil || len(s.plan.Began) > 0 {
+		s.round.looked = 0
 	}
 	s.rounds.Add(s.owner.UID, s.round)
-	return s.round.failed < s.jobless
+	return more
 }
 
 // lookAt looks at the attempts whose Jobs have ended, or at those that have none.
@@ -290,7 +298,7 @@ func (s *scope) lookAt(ctx context.Context, jobs map[string]*unstructured.Unstru
 		}
 	}
 	if !ended {
-		s.jobless, all = len(all), s.goOn(all)
+		all = s.goOn(all)
 	}
 	for len(all) > 0 {
 		room := perPass - (len(s.seen.Looked) - len(s.seen.Held)) // those that wait for pods keep nobody from going on
@@ -300,7 +308,7 @@ func (s *scope) lookAt(ctx context.Context, jobs map[string]*unstructured.Unstru
 		}
 		now := all[:min(room, len(all))]
 		if all = all[len(now):]; !ended {
-			s.round = round{next: now[len(now)-1].position + 1, failed: s.round.failed + len(now)}
+			s.round.next, s.round.looked, s.advanced = now[len(now)-1].position+1, s.round.looked+len(now), true
 		}
 		errs := inParallel(ctx, s, now, func(seen *sight) error { return s.observeAttempt(ctx, seen) })
 		for i, seen := range now {

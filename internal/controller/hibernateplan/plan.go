@@ -776,6 +776,9 @@ func (f facts) wakeRemoved(p *Plan, plan *v1alpha1.HibernatePlan, current *progr
 	f.intend(p, plan, current, v1alpha1.OperationWakeUp, gone)
 }
 
+// held says whether an attempt at a target cannot begin: what is left of the one before goes first, and what is recorded is what is made.
+func (f facts) held(e *execution) bool { return helped(e) || spent(e) || f.seen.Unreached[e.Target] }
+
 // intend records the attempts that are to begin. A target that cannot wake keeps no others asleep once it is taken out of
 // the plan, or the plan has become one of BestEffort: that strands nothing.
 func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, current *program, operation v1alpha1.Operation, counts func(*execution) bool) {
@@ -784,7 +787,7 @@ func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, current *program, o
 	if operation == v1alpha1.OperationWakeUp {
 		policy, spared = resolve(plan.Spec).policy(), func(e *execution) bool { return f.removed(e, current) }
 	}
-	step, wait := look(p.program.order, st.Executions, ask{operation: operation, policy: policy, counts: counts, spared: spared, failed: p.failed}, f.now)
+	step, wait := look(p.program.order, st.Executions, ask{operation: operation, policy: policy, counts: counts, spared: spared, failed: p.failed, held: f.held}, f.now)
 	if wait > 0 {
 		p.lookIn(wait)
 	}

@@ -91,7 +91,7 @@
 // attempts is put to sleep by the next one, whether the workload sleeps by then or not. What he puts to sleep himself
 // between the last look and the write is not told from what the write has done, and wakes as it was captured.
 //
-// What Argo CD manages counts as asleep when it has been so for some seconds (watched): what it heals is awake again
+// What Argo CD manages counts as asleep when it has been so for some seconds (cluster.Watched): what it heals is awake again
 // at once, and it is of no use to wait for it then. The attempt has failed, and says what Argo CD needs, by the kind of
 // what it heals, and what the runner may not do; the next one may find that it has only synced.
 //

@@ -97,6 +97,7 @@ func TestUpdateThatIsAnalyzed(t *testing.T) {
 	}{
 		"in the background, at a pause": {waits, "currentPodHash: b, currentStepIndex: 1, canary: {currentBackgroundAnalysisRunStatus: {name: r, status: Running}}", true},
 		"about to begin":                {waits, "currentPodHash: b, currentStepIndex: 1, canary: {currentBackgroundAnalysisRunStatus: {name: r, status: Pending}}", true},
+		"just made":                     {waits, "currentPodHash: b, currentStepIndex: 1, canary: {currentBackgroundAnalysisRunStatus: {name: r, status: ''}}", true},
 		"over":                          {waits, "currentPodHash: b, currentStepIndex: 1, canary: {currentBackgroundAnalysisRunStatus: {name: r, status: Successful}}", false},
 		"none":                          {waits, "currentPodHash: b, currentStepIndex: 1", false},
 		"aborted":                       {waits, "currentPodHash: b, abort: true, canary: {currentBackgroundAnalysisRunStatus: {name: r, status: Running}}", false},

@@ -109,10 +109,13 @@ func gone(now live) string {
 }
 
 // ending says which pods of a Rollout of 0 replicas are about to end: its status does not tell, and that of its ReplicaSets does. Who may not
-// list those is not told.
+// list those is not told, nor where it names none, as with a workloadRef: they would be all of the namespace.
 func (t *target) ending(ctx context.Context, rollout *unstructured.Unstructured) (string, error) {
 	var selector metav1.LabelSelector
-	of, _, _ := unstructured.NestedMap(rollout.Object, "spec", "selector")
+	of, named, _ := unstructured.NestedMap(rollout.Object, "spec", "selector")
+	if !named {
+		return "", nil
+	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(of, &selector); err != nil {
 		return "", fmt.Errorf("reading spec.selector of %s: %w", rollout.GetName(), err)
 	}

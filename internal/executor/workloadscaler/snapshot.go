@@ -254,6 +254,9 @@ var analyses = [][]string{
 	{"blueGreen", "prePromotionAnalysisRunStatus"}, {"blueGreen", "postPromotionAnalysisRunStatus"},
 }
 
+// ended are how an AnalysisRun ends.
+var ended = []string{"Successful", "Failed", "Error", "Inconclusive"}
+
 // analyzed says whether an analysis of an update of a Rollout goes on, also while that is paused: it measures pods that there are not when
 // it sleeps.
 func analyzed(object *unstructured.Unstructured) bool {
@@ -262,8 +265,8 @@ func analyzed(object *unstructured.Unstructured) bool {
 		return false
 	}
 	return slices.ContainsFunc(analyses, func(path []string) bool {
-		phase, _, _ := unstructured.NestedString(status, append(slices.Clone(path), "status")...)
-		return phase == "Pending" || phase == "Running"
+		run, _, _ := unstructured.NestedStringMap(status, path...)
+		return run["name"] != "" && !slices.Contains(ended, run["status"]) // of one that was just made nothing is told
 	})
 }
 
