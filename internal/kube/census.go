@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -34,6 +35,15 @@ type State struct {
 	Unjudged bool
 	// Overdue says that the object is being deleted, and that the time is over that its spec gives that.
 	Overdue bool
+}
+
+// Overdue says whether an object has been deleted for longer than a deadline: since a manager has acted on that, or, where none has, since
+// it was asked for. Nil is not yet.
+func Overdue(asked, acted *metav1.Time, deadline time.Duration, now time.Time) bool {
+	if asked == nil {
+		return false
+	}
+	return now.Sub(cmp.Or(acted, asked).Time) > deadline
 }
 
 // census counts the objects of a kind by their states, whenever it is asked, as a cache has them: several managers say the same.

@@ -29,8 +29,8 @@ func Sweeping(next reconcile.Reconciler, sweep func(ctx context.Context, name ty
 		}
 		until, _ := rests.Load(request.NamespacedName)
 		if at, hung := until.(time.Time); hung && now.Now().Before(at) {
-			if left := at.Sub(now.Now()); err == nil && (result.RequeueAfter == 0 || left < result.RequeueAfter) {
-				result.RequeueAfter = left
+			if err == nil {
+				result.RequeueAfter = Sooner(result.RequeueAfter, at.Sub(now.Now()))
 			}
 			return result, err
 		}

@@ -76,11 +76,10 @@ func (r *run) settle(resources []restore.Resource) error {
 			return err
 		}
 	}
-	end, took := r.deps.Clock.Now().Add(await), time.Duration(0)
+	end, spare, took := r.deps.Clock.Now().Add(await), min(maxSpare, r.task.Deadline/10), time.Duration(0)
 	for pause := time.Second; ; pause = min(pause*3/2, 15*time.Second) {
 		var missing, causes []string
 		now := r.deps.Clock.Now()
-		spare := min(maxSpare, r.task.Deadline/10)
 		left := min(end.Sub(now), r.task.Deadline-now.Sub(r.began)-took-spare) // the last look, too, is to be one at all
 		if resources, missing, causes = r.unsettled(resources, left <= 0); len(resources) == 0 {
 			return nil

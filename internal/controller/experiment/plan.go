@@ -75,17 +75,13 @@ type Plan struct {
 
 // lookIn makes sure that there is a pass when so much time has passed; 0 asks for none.
 func (p *Plan) lookIn(wait time.Duration) {
-	if wait > 0 && (p.Wait == 0 || wait < p.Wait) {
-		p.Wait = wait
-	}
+	p.Wait = kube.Sooner(p.Wait, max(0, wait))
 }
 
 // dueIn is lookIn for the end of a time.
 func (p *Plan) dueIn(wait time.Duration) {
 	p.lookIn(wait)
-	if wait > 0 && (p.Due == 0 || wait < p.Due) {
-		p.Due = wait
-	}
+	p.Due = kube.Sooner(p.Due, max(0, wait))
 }
 
 // Action is what a Write does.

@@ -186,11 +186,11 @@ func (s *scope) observeRenewed(ctx context.Context, doubted []doubt) {
 	}
 	last, _ := s.doubted.Get(s.owner.UID)
 	if at, looked := last.(time.Time); looked && s.now.Sub(at) >= 0 && s.now.Sub(at) < renewedAgain {
-		s.seen.Stops = sooner(s.seen.Stops, at.Add(renewedAgain).Sub(s.now))
+		s.seen.Stops = kube.Sooner(s.seen.Stops, at.Add(renewedAgain).Sub(s.now))
 		return
 	}
 	s.doubted.Add(s.owner.UID, s.now)
-	s.seen.Stops = sooner(s.seen.Stops, renewedAgain)
+	s.seen.Stops = kube.Sooner(s.seen.Stops, renewedAgain)
 	versions, renewed := map[v1alpha1.ConnectorRef]string{}, map[v1alpha1.ConnectorRef]bool{}
 	for _, d := range some(s.now, doubted) {
 		version, known := versions[d.of]
@@ -218,7 +218,7 @@ func (s *scope) renew(e *execution) {
 	key := string(s.owner.UID) + "/" + e.Target
 	last, _ := s.renewed.Get(key)
 	if was, known := last.(renewal); known && was.attempts != e.Attempts && s.now.Sub(was.at) >= 0 && s.now.Sub(was.at) < lastRetry {
-		s.seen.Stops = sooner(s.seen.Stops, was.at.Add(lastRetry).Sub(s.now))
+		s.seen.Stops = kube.Sooner(s.seen.Stops, was.at.Add(lastRetry).Sub(s.now))
 		return
 	}
 	s.renewed.Add(key, renewal{e.Attempts, s.now})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/dispatch"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // A target that has failed is tried again after firstRetry, and twice as long each time, at most lastRetry.
@@ -255,7 +256,7 @@ func look(order *dispatch.Order, entries []execution, a ask, now time.Time) (dis
 		}
 		states[i] = state(e, a.operation, now)
 		if states[i] == dispatch.Waiting || states[i] == dispatch.Failed && !never(e) {
-			wait = sooner(wait, rests(e, now))
+			wait = kube.Sooner(wait, rests(e, now))
 		}
 		if states[i] == dispatch.Pending && failed(e) {
 			if states[i] = dispatch.Failed; !a.held(e) {
@@ -304,14 +305,6 @@ func endOf(e *execution) time.Time {
 		return time.Time{}
 	}
 	return e.FinishedAt.Time
-}
-
-// sooner is the shorter of two waits, of which 0 is none.
-func sooner(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
 }
 
 func anyOf(entries []execution, is func(*execution) bool) bool {

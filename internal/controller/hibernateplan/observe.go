@@ -174,7 +174,7 @@ func (s *scope) observeStarts(ctx context.Context, jobs map[string]*unstructured
 			since = e.StartedAt.Time
 		}
 		if left := since.Add(startsWithin).Sub(s.now); left > 0 {
-			s.seen.Stops = sooner(s.seen.Stops, left)
+			s.seen.Stops = kube.Sooner(s.seen.Stops, left)
 			continue
 		}
 		if s.seen.Late = append(s.seen.Late, late{target: e.Target}); len(names) < shownLate {
@@ -184,7 +184,7 @@ func (s *scope) observeStarts(ctx context.Context, jobs map[string]*unstructured
 	if len(names) == 0 {
 		return
 	}
-	s.seen.Stops = sooner(s.seen.Stops, startsWithin)
+	s.seen.Stops = kube.Sooner(s.seen.Stops, startsWithin)
 	pods, err := s.podsOf(ctx, names, fromServersCache())
 	for i, job := range names {
 		s.seen.Late[i].why = unstarted(types.NamespacedName{Namespace: s.Options.Namespace, Name: job}, pods[job])
@@ -351,7 +351,7 @@ func (s *scope) sees(seen *sight) {
 	if seen.held {
 		s.seen.Held[seen.attempt] = true
 	}
-	s.seen.Stops = sooner(s.seen.Stops, seen.stops)
+	s.seen.Stops = kube.Sooner(s.seen.Stops, seen.stops)
 	if seen.outcome != nil {
 		s.seen.Outcomes[seen.attempt] = *seen.outcome
 	}
@@ -450,7 +450,7 @@ func (s *scope) given(since *metav1.Time, deadline time.Duration, stops *time.Du
 	}
 	left := since.Add(deadline).Add(lostAfter).Sub(s.now) // one by one: they may not fit into a Duration
 	if left > 0 {
-		*stops = sooner(*stops, left)
+		*stops = kube.Sooner(*stops, left)
 	}
 	return left <= 0
 }

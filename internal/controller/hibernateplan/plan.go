@@ -135,7 +135,7 @@ type Plan struct {
 	program *program
 }
 
-func (p *Plan) lookIn(d time.Duration) { p.Wait = sooner(p.Wait, max(d, atOnce)) }
+func (p *Plan) lookIn(d time.Duration) { p.Wait = kube.Sooner(p.Wait, max(d, atOnce)) }
 
 // decide is the plan of a pass.
 func (f facts) decide() Plan {

@@ -34,7 +34,7 @@ func (r *Reconciler) sweeping(next reconcile.Reconciler) reconcile.Reconciler {
 			return err
 		}).Reconcile(ctx, request)
 		if err == nil {
-			result.RequeueAfter = sooner(result.RequeueAfter, wait)
+			result.RequeueAfter = kube.Sooner(result.RequeueAfter, wait)
 		}
 		return result, err
 	})
