@@ -137,8 +137,8 @@
 // far as the next write on the same road, with the same in each write, from the same objects, among outsides that hold
 // the same steps and judged by the same rules, a kill is the same in all of them, and -faults.anew plays it in the
 // first, as it does lost answers and what is refused once. What it does not show is a kill that leaves something which
-// only another end brings out. CI plays kills in both of these ways, and make sweep-full has several faults in a run;
-// make sweep itself has one, at every write of every workload.
+// only another end brings out. CI plays kills in both of these ways, in a third of the workloads that goes by the
+// commit, and make sweep-full has several faults in a run; make sweep itself has one, at every write of every workload.
 //
 // make test plays a sample: of one workload of each kind, which goes up and down (Workload.Sampled), every mode that
 // is possible once, and several kills in a run. More workloads, each with two references before anything goes wrong in

@@ -29,7 +29,7 @@ func TestTargetsNameTests(t *testing.T) {
 	}
 	n := 0
 	for line := range strings.Lines(string(makefile)) {
-		if strings.Contains(line, "-ginkgo.label-filter") && !strings.Contains(line, "-ginkgo.fail-on-empty") {
+		if strings.Contains(line, "label-filter") && !strings.Contains(line, "fail-on-empty") {
 			t.Errorf("that there is no such spec is no failure: %s", line)
 		}
 		if strings.Contains(line, "-fuzz ") && !strings.Contains(line, "-fuzzminimizetime ") {

@@ -63,7 +63,7 @@ spec:
     parameters: {includedGroups: [Deployment, StatefulSet, CronJob], namespace: {selector: {team: NAMESPACE}}, workloadSelector: {matchLabels: {tier: back}}}
 `
 
-var _ = Describe("A HibernatePlan of another cluster", Ordered, long, func() {
+var _ = Describe("A HibernatePlan of another cluster", Ordered, early, long, func() {
 	BeforeAll(startNode)
 
 	It("puts workloads there to sleep and wakes them as they were", Label("crash"), func(ctx SpecContext) {

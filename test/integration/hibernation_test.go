@@ -480,7 +480,7 @@ func (d *dormitory) takesAway(ctx context.Context, p *hibernator.HibernatePlan, 
 	}
 }
 
-var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
+var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, early, func() {
 	BeforeAll(startNode)
 
 	It("puts workloads to sleep and wakes them as they were", func(ctx SpecContext) {
@@ -522,7 +522,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		}
 	})
 
-	It("brings workloads back whatever kills runners and the manager", Label("crash"), func(ctx SpecContext) {
+	It("brings workloads back whatever kills runners and the manager", Label("crash"), long, func(ctx SpecContext) {
 		var begun, killed atomic.Int32
 		random := rand.New(rand.NewPCG(uint64(GinkgoRandomSeed()), 1))
 		var mu sync.Mutex
@@ -574,7 +574,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		GinkgoWriter.Printf("%d workloads, %d runners, %d of them killed, the manager twice: all as before after %s\n", len(d.before), begun.Load(), killed.Load(), time.Since(from).Round(time.Second))
 	})
 
-	It("brings workloads back whichever write a runner is killed after", Label("crash"), func(ctx SpecContext) {
+	It("brings workloads back whichever write a runner is killed after", Label("crash"), long, func(ctx SpecContext) {
 		executioner := &executioner{}
 		startRunnersBehind(ctx, executioner.before(hub), executioner.meets)
 		d := newDormitory(ctx)
@@ -587,7 +587,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 			len(d.before), kills, time.Since(from).Round(time.Second))
 	})
 
-	It("tries again what has lost its rights in the middle", Label("days"), func(ctx SpecContext) {
+	It("tries again what has lost its rights in the middle", long, func(ctx SpecContext) {
 		executioner := &executioner{}
 		startRunnersBehind(ctx, executioner.before(hub), executioner.meets)
 		d := newDormitory(ctx)
@@ -706,7 +706,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		own.nothingLeft(ctx, q)
 	})
 
-	It("wakes what another plan has found asleep, and the other what it has woken", Label("days"), func(ctx SpecContext) {
+	It("wakes what another plan has found asleep, and the other what it has woken", long, func(ctx SpecContext) {
 		startRunners(ctx, nil)
 		d := newDormitory(ctx)
 		letGo := d.slow(ctx)
@@ -763,7 +763,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		d.nothingLeft(ctx, late)
 	})
 
-	It("turns around for an exception between two attempts, and is edited while it sleeps", Label("days"), func(ctx SpecContext) {
+	It("turns around for an exception between two attempts, and is edited while it sleeps", long, func(ctx SpecContext) {
 		startRunners(ctx, nil)
 		d := newDormitory(ctx)
 		letGo := d.slow(ctx)
@@ -815,7 +815,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		d.nothingLeft(ctx, p)
 	})
 
-	It("stops a runner that waits in the evening for what does not go, and wakes what it has put to sleep", Label("days"), func(ctx SpecContext) {
+	It("stops a runner that waits in the evening for what does not go, and wakes what it has put to sleep", long, func(ctx SpecContext) {
 		startRunners(ctx, nil)
 		d := newDormitory(ctx)
 		letGo := d.slow(ctx)
@@ -845,7 +845,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, long, func() {
 		d.nothingLeft(ctx, p)
 	})
 
-	It("puts the first of 10,000 targets to sleep and wakes them", func(ctx SpecContext) {
+	It("puts the first of 10,000 targets to sleep and wakes them", long, func(ctx SpecContext) {
 		startRunners(ctx, nil)
 		d := newDormitory(ctx)
 		var text strings.Builder

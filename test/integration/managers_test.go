@@ -275,8 +275,8 @@ var _ = Describe("A leader that stands still within a pass", func() {
 		Expect(s.children(e)).To(BeEmpty())
 	}
 
-	It("writes nothing more when another has taken its place", func() { stands(false) })
-	It("writes nothing more when another has taken its place, and let go of the Lease again", func() { stands(true) })
+	It("writes nothing more when another has taken its place", long, func() { stands(false) })
+	It("writes nothing more when another has taken its place, and let go of the Lease again", long, func() { stands(true) })
 })
 
 var _ = Describe("A manager that is not ready", func() {
@@ -295,7 +295,7 @@ var _ = Describe("A manager that is not ready", func() {
 		}
 	}
 
-	It("is alive, and acts on the kinds whose caches are filled, until all are", func() {
+	It("is alive, and acts on the kinds whose caches are filled, until all are", long, func() {
 		var allowed atomic.Bool
 		m, answers := begin("filling", "--kubeconfig="+refusing("/components", &allowed))
 		Eventually(answers("/healthz")).Should(BeTrue(), func() string { return m.Tail(15) })

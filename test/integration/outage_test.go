@@ -9,7 +9,7 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 )
 
-var _ = Describe("An API server that is away for longer than a leader may be silent", long, func() {
+var _ = Describe("An API server that is away for longer than a leader may be silent", early, long, func() {
 	It("is followed by the standby, and that by the one that has ended, started again", func(ctx SpecContext) {
 		l := startLab(ctx, ourCRDs)
 		s := l.newStage()

@@ -35,7 +35,7 @@ func (l *lab) holder() string {
 	return ptr.Deref(lease.Spec.HolderIdentity, "")
 }
 
-var _ = Describe("A settled system", Ordered, long, func() {
+var _ = Describe("A settled system", Ordered, early, long, func() {
 	var s *stage
 	BeforeAll(func() {
 		By("taking everything else down")

@@ -41,8 +41,12 @@ func TestIntegration(t *testing.T) {
 	RunSpecs(t, "Integration")
 }
 
-// long is for what takes the better part of a minute: begun last, it would have the other process wait.
-const long = SpecPriority(1)
+var (
+	// early is for what takes the better part of a minute: begun last, it would have the other process wait.
+	early = SpecPriority(1)
+	// long is for what make test has no time for, and make test-long has: days, every write, thousands, and waiting for what does not come.
+	long = Label("long")
+)
 
 var _ = BeforeSuite(func(ctx SpecContext) {
 	SetDefaultEventuallyTimeout(20 * time.Second)

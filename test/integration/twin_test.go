@@ -652,7 +652,7 @@ var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 		s.says(ctx, "other", twins.ConditionWarnings, metav1.ConditionTrue, twin.WarnPeerDiscovery, "headless Service db")
 	})
 
-	It("goes on while a HibernatePlan has its source sleep, says so, and has both be as they were", Label("days"), func(ctx SpecContext) {
+	It("goes on while a HibernatePlan has its source sleep, says so, and has both be as they were", long, func(ctx SpecContext) {
 		startRunners(ctx, nil)
 		s := newShop(ctx, web, webNeighbours, db)
 		s.create(ctx, faster)

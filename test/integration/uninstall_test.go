@@ -14,7 +14,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/twin"
 )
 
-var _ = Describe("CRDs that are deleted while there are objects of them", long, func() {
+var _ = Describe("CRDs that are deleted while there are objects of them", early, long, func() {
 	It("go when everything is taken down, and come back to the same manager", func(ctx SpecContext) {
 		l := startLab(ctx, ourCRDs, applicationCRD, otherCRDs)
 		m := l.startManager("manager")

@@ -176,7 +176,7 @@ func (l *lab) hang(timeout int32, namespaces ...string) {
 	DeferCleanup(func() { Expect(client.IgnoreNotFound(l.client.Delete(background(), webhook))).To(Succeed()) })
 }
 
-var _ = Describe("A webhook of others that hangs", long, func() {
+var _ = Describe("A webhook of others that hangs", early, long, func() {
 	It("holds up those alone who ask it", func() {
 		asking, free := hub.newStage(), hub.newStage()
 		hub.hang(10, asking.namespace)
