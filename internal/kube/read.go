@@ -37,12 +37,20 @@ func Find(ctx context.Context, c client.Reader, key types.NamespacedName, o clie
 
 // List reads the objects of a kind that is not in the scheme.
 func List(ctx context.Context, c client.Reader, gvk schema.GroupVersionKind, opts ...client.ListOption) ([]unstructured.Unstructured, error) {
+	items, _, err := ListAt(ctx, c, gvk, opts...)
+	return items, err
+}
+
+// ListAt is List with the resource version that the list is of.
+func ListAt(
+	ctx context.Context, c client.Reader, gvk schema.GroupVersionKind, opts ...client.ListOption,
+) (items []unstructured.Unstructured, version string, err error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(gvk.GroupVersion().WithKind(gvk.Kind + "List"))
 	if err := c.List(ctx, list, opts...); err != nil {
-		return nil, fmt.Errorf("listing %s objects: %w", gvk.Kind, err)
+		return nil, "", fmt.Errorf("listing %s objects: %w", gvk.Kind, err)
 	}
-	return list.Items, nil
+	return list.Items, list.GetResourceVersion(), nil
 }
 
 // Metadata is an empty object of a kind of which only the metadata is read.

@@ -783,11 +783,13 @@ func (p *proxy) watches(r *http.Request) {
 }
 
 // readRead reads what a request asks to see, and whether it is live: an informer asks for a watch, or for any moment when
-// it begins (resourceVersion=0), and a reconciler for one object, or for now.
+// it begins (resourceVersion=0), and a reconciler for one object, or for now, or for what is not older than something.
 func readRead(r *http.Request) (asked Write, live, ok bool) {
 	asked, ok = parsePath(r.URL.Path)
 	asked.Verb = "read"
-	return asked, asked.Name != "" || !isWatch(r) && r.URL.Query().Get("resourceVersion") == "", ok && r.Method == http.MethodGet
+	query := r.URL.Query()
+	live = !isWatch(r) && (query.Get("resourceVersion") == "" || query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchNotOlderThan))
+	return asked, asked.Name != "" || live, ok && r.Method == http.MethodGet
 }
 
 // looked are the kinds that the manager read live, by how many writes were stored before.

@@ -238,12 +238,14 @@ func (s *scope) write(ctx context.Context, w Write, wrote func()) error {
 	if w.Action == Renew {
 		log.Info("Renewing what another Experiment has registered")
 		writer.Owner = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{UID: types.UID(w.Object.GetLabels()[marks.UID])}} // as it was found to be
-		_, err := writer.Merge(ctx, w.Object, map[string]any{"data": w.Object.Object["data"]})
+		renewed, err := writer.Merge(ctx, w.Object, map[string]any{"data": w.Object.Object["data"]})
+		s.wrote(renewed, err)
 		return err
 	}
 	if w.Known {
 		log.Info("Applying child")
-		_, err := writer.Apply(ctx, w.Object)
+		child, err := writer.Apply(ctx, w.Object)
+		s.wrote(child, err)
 		return err
 	}
 	log.Info("Creating child")
@@ -257,6 +259,7 @@ func (s *scope) write(ctx context.Context, w Write, wrote func()) error {
 		return writer.Grant(ctx, w.Object)
 	}
 	child, err := writer.Ensure(ctx, w.Object)
+	s.wrote(child, err)
 	if w.Object.GroupVersionKind() != argocd.SecretGVK {
 		return err
 	}
@@ -267,6 +270,13 @@ func (s *scope) write(ctx context.Context, w Write, wrote func()) error {
 		return err
 	}
 	return s.registeredTwice(ctx, writer, w.Target, child)
+}
+
+// wrote remembers how far the cluster Secrets are that this manager has written.
+func (s *scope) wrote(child *unstructured.Unstructured, err error) {
+	if err == nil && child.GroupVersionKind() == argocd.SecretGVK {
+		s.registrations.saw(child.GetResourceVersion())
+	}
 }
 
 // submit creates the Workflow. One that was submitted before runs with what it was given.

@@ -202,8 +202,9 @@
 // one that the status records must not follow another, and an Application must not go back; the copies of templates,
 // and the templates of those that are not there, of a cluster that is not up; the kubeconfig Secret of a cluster that
 // is Ready and not registered, and of one that Argo CD cannot use, once a minute, with its cluster Secret;
-// with each kubeconfig the cluster Secrets that Experiments have made at its address, and of one that authors may write
-// those of all, because Argo CD finds clusters by their addresses and one with other credentials must not be registered
+// with each kubeconfig the cluster Secrets that Experiments have made at its address (that there are none by a list that
+// the API server answers at once, of what this manager has written and seen; any by one of this moment), and of one that
+// authors may write those of all, because Argo CD finds clusters by their addresses and one with other credentials must not be registered
 // twice, of those that have the same ones as the target's own until now the kubeconfigs, which may have been rotated
 // with it, and where several managers share the Experiments (--watch-namespaces) once more when it is registered,
 // because another may have done so at the same moment; the metadata of the Components that it names, before an

@@ -17,6 +17,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -827,6 +828,9 @@ func (s *scope) clashing(ctx context.Context, own types.NamespacedName, c Connec
 	default: // those of older versions do not tell their server by a label before they are written again
 		same = append(same, client.HasLabels{v1alpha1.LabelExperimentUID})
 	}
+	if narrow && !c.Authors && s.none(ctx, same...) {
+		return there, nil
+	}
 	secrets, err := s.clusterSecrets(ctx, same...)
 	if err != nil {
 		return there, err
@@ -921,7 +925,29 @@ func (s *scope) registeredTwice(ctx context.Context, writer kube.Writer, target 
 // clusterSecrets are what Argo CD knows clusters by, all or some.
 func (s *scope) clusterSecrets(ctx context.Context, some ...client.ListOption) ([]unstructured.Unstructured, error) {
 	some = append(some, client.InNamespace(s.Options.ArgoCDNamespace), client.MatchingLabels(argocd.ClusterLabels()))
-	return kube.List(ctx, s.Live, argocd.SecretGVK, some...)
+	secrets, version, err := kube.ListAt(ctx, s.Live, argocd.SecretGVK, some...)
+	if err == nil {
+		s.registrations.saw(version)
+	}
+	return secrets, err
+}
+
+// none says that Experiments have made no such cluster Secrets, by what the API server has in its cache, which is at least what this
+// manager has written, and seen. A list of this moment has the server wait until its cache is as far as etcd is with all kinds, of which
+// it asks every 100 ms at most (k8s.io/apiserver/pkg/storage/cacher/progress), and is for where there may be any, and where other
+// managers make some.
+func (s *scope) none(ctx context.Context, some ...client.ListOption) bool {
+	version := s.registrations.version()
+	if version == "" || len(s.Options.WatchNamespaces) > 0 {
+		return false
+	}
+	secrets, err := s.clusterSecrets(ctx, append(some, &client.ListOptions{Raw: &metav1.ListOptions{
+		ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	}})...)
+	if err != nil { // the server may have been put back to before that
+		s.registrations.forget()
+	}
+	return err == nil && len(secrets) == 0
 }
 
 // observeTemplate looks for the template while no Workflow has been submitted. The cache

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 )
@@ -29,6 +30,31 @@ type registering struct {
 type registrations struct {
 	mu  sync.Mutex
 	all []registering
+	// seen is the newest resource version of cluster Secrets that this manager has listed or written; empty where it knows of none.
+	seen string
+}
+
+// saw remembers a resource version, unless a newer one is known.
+func (r *registrations) saw(version string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if order, err := resourceversion.CompareResourceVersion(r.seen, version); r.seen == "" || err == nil && order < 0 {
+		r.seen = version
+	}
+}
+
+// version is the newest that is known.
+func (r *registrations) version() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen
+}
+
+// forget lets go of a resource version that the server does not have.
+func (r *registrations) forget() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = ""
 }
 
 // begin has a registration until it is given up, or its pass has had its time, and returns the Secret of the one that it would clash

@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -411,17 +412,85 @@ func TestRegistrationsThatAreNotMade(t *testing.T) {
 	}
 }
 
-// selected is a live client that keeps by which labels cluster Secrets were listed.
+// selected is a live client that keeps by which labels cluster Secrets were listed, and since when the server may have known them.
 type selected struct {
 	client.Client
 	all *[]string
+	// restored: the server has been put back to a time before that.
+	restored bool
 }
 
 func (s selected) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	if list.GetObjectKind().GroupVersionKind().Kind == "SecretList" {
-		*s.all = append(*s.all, (&client.ListOptions{}).ApplyOptions(opts).LabelSelector.String())
+		o := (&client.ListOptions{}).ApplyOptions(opts)
+		asked := o.LabelSelector.String()
+		if o.Raw != nil {
+			asked += fmt.Sprintf(" %s %s", o.Raw.ResourceVersionMatch, o.Raw.ResourceVersion)
+		}
+		if *s.all = append(*s.all, asked); o.Raw != nil && s.restored {
+			return apierrors.NewTimeoutError("Too large resource version", 1)
+		}
 	}
 	return s.Client.List(ctx, list, opts...)
+}
+
+// That there is none at an address is believed of what the server has at hand, if that is all that this manager has written. What there
+// is, is that of this moment.
+func TestRegistrationsAtHand(t *testing.T) {
+	const atHand, now = "NotOlderThan 7", ""
+	for name, test := range map[string]struct {
+		seen     string
+		others   []string // managers' namespaces
+		there    bool
+		restored bool
+		asked    []string
+		after    string // is known
+	}{
+		"none":              {seen: "7", asked: []string{atHand}},
+		"another's":         {seen: "7", there: true, asked: []string{atHand, now}},
+		"nothing is known":  {asked: []string{now}},
+		"the server is not": {seen: "7", restored: true, asked: []string{atHand, now}},
+		"several managers":  {seen: "7", others: []string{"lab"}, asked: []string{now, now}}, // once more afterwards
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("a", v1alpha1.ClusterGKE)), nginx(), template())
+			if test.there {
+				theirs := registrationOf(t, "theirs", strings.Replace(kubeconfig, "canary-token", "canary-other", 1))
+				theirs.SetLabels(map[string]string{
+					"argocd.argoproj.io/secret-type": "cluster", v1alpha1.LabelExperimentUID: "99999999-2222-3333-4444-555555555555",
+					labelServer: serverLabel("https://203.0.113.10"),
+				})
+				l.create(theirs)
+			}
+			l.reconciler.Options.WatchNamespaces = test.others
+			l.reconciler.labelled.Store(true)
+			l.reconciler.registrations.saw(test.seen)
+			var all []string
+			l.reconciler.Live = selected{l.client, &all, test.restored}
+			for range 20 {
+				if l.mustReconcile(); len(all) > 0 {
+					break
+				}
+				l.play()
+			}
+			if len(all) != len(test.asked) {
+				t.Fatalf("asked for %q", all)
+			}
+			for i, want := range test.asked {
+				if !strings.Contains(all[i], labelServer+"="+serverLabel("https://203.0.113.10")) || strings.Contains(all[i], "NotOlderThan") != (want != "") || !strings.HasSuffix(all[i], want) {
+					t.Errorf("asked for %q, want those of the server, %s", all[i], want)
+				}
+			}
+			if test.there {
+				l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+				return
+			}
+			written := l.read(argocd.SecretGVK, "argocd", l.list(argocd.SecretGVK)[0].GetName())
+			if seen := l.reconciler.registrations.version(); test.seen == "" && seen != written.GetResourceVersion() {
+				t.Errorf("%s is known of %s", seen, written.GetResourceVersion())
+			}
+		})
+	}
 }
 
 // All that Experiments have registered are listed until it is known that each tells its server by a label, and then those of the server.
@@ -431,7 +500,7 @@ func TestRegistrationsOfOldVersionsAreListed(t *testing.T) {
 	old.SetLabels(map[string]string{"argocd.argoproj.io/secret-type": "cluster", v1alpha1.LabelExperimentUID: "99999999-2222-3333-4444-555555555555"})
 	l.create(old)
 	var all []string
-	l.reconciler.Live = selected{l.client, &all}
+	l.reconciler.Live = selected{l.client, &all, false}
 	l.until(v1alpha1.PhaseReady)
 	wide := slices.DeleteFunc(slices.Clone(all), func(s string) bool { return strings.Contains(s, labelServer) })
 	if len(wide) != 2 || len(all) != 2 || l.reconciler.labelled.Load() {
@@ -441,7 +510,8 @@ func TestRegistrationsOfOldVersionsAreListed(t *testing.T) {
 	all = nil
 	l.delete(argocd.ApplicationGVK)
 	l.tick(l.play)
-	if len(all) != 2 || strings.Contains(all[0], labelServer) || !strings.Contains(all[1], labelServer+"="+serverLabel("https://203.0.113.10")) {
+	if len(all) != 3 || strings.Contains(all[0], labelServer) || !strings.Contains(all[1], labelServer+"="+serverLabel("https://203.0.113.10")) ||
+		!strings.Contains(all[1], "NotOlderThan") || strings.Contains(all[2], "NotOlderThan") { // the first has its own there
 		t.Errorf("when that is gone they are listed by %q", all)
 	}
 }
