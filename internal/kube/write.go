@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,11 +25,13 @@ import (
 type NameTakenError struct {
 	// Object is what has the name, as "Kind namespace/name".
 	Object string
+	// Remedy is the way out where that is another than to delete or rename it.
+	Remedy string
 }
 
 // Error names the object and the way out.
 func (e *NameTakenError) Error() string {
-	return e.Object + " exists and is not managed by this object; delete or rename it"
+	return e.Object + " exists and is not managed by this object; " + cmp.Or(e.Remedy, "delete or rename it")
 }
 
 // Writer writes the children of one owner, and nothing else: what does not carry the

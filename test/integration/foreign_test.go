@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -38,15 +39,19 @@ var _ = Describe("An object that is not ours under the name of a child", func() 
 
 			By("letting it begin")
 			Expect(s.edit(e, func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Depends = nil })).To(Succeed())
-			s.says(e, condition, v1alpha1.ReasonNameTaken, kind+" "+key.String())
-			s.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonNameTaken, kind+" "+key.String())
+			is := kind + " " + strings.TrimPrefix(key.String(), "/")
+			s.says(e, condition, v1alpha1.ReasonNameTaken, is)
+			s.says(e, v1alpha1.ConditionReady, v1alpha1.ReasonNameTaken, is)
 			Expect(s.phases(e)).NotTo(ContainElement(v1alpha1.PhaseComplete))
 
 			By("trying again, ever more rarely")
-			from := time.Now()
+			from, asked := time.Now(), "create"
+			if resource == namespaces { // which the manager has others create
+				asked = "get"
+			}
 			Consistently(func() any { return s.object(resource, key) }).Should(Equal(before))
 			tries := slices.DeleteFunc(hub.requests(from, from.Add(time.Second)), func(r env.Request) bool {
-				return r.Verb != "create" || r.Resource != resource.Resource || r.Name != key.Name
+				return r.Verb != asked || r.Resource != resource.Resource || r.Name != key.Name
 			})
 			Expect(len(tries)).To(BeNumerically("<=", 3), "a second of waits that double from 0.2 s")
 
@@ -65,12 +70,19 @@ var _ = Describe("An object that is not ours under the name of a child", func() 
 			map[string]string{v1alpha1.LabelExperimentUID: "11111111-2222-3333-4444-555555555555"}, anApplication()),
 		Entry("a Workflow", workflows, "Workflow", (*stage).workflow, v1alpha1.ConditionWorkflowSucceeded, nil,
 			map[string]any{"spec": map[string]any{}, "status": map[string]any{"phase": "Succeeded"}}),
+		Entry("the namespace of a target on the hub", namespaces, "Namespace", (*stage).loadgenNamespace, v1alpha1.ConditionApplicationsHealthy,
+			map[string]string{"team": "shop"}, map[string]any{}),
 	)
 })
 
 // ofTarget names the child of the app target.
 func ofTarget(name func(*stage, *v1alpha1.Experiment, string) types.NamespacedName) func(*stage, *v1alpha1.Experiment) types.NamespacedName {
 	return func(s *stage, e *v1alpha1.Experiment) types.NamespacedName { return name(s, e, "app") }
+}
+
+// loadgenNamespace names that of the target on the hub.
+func (s *stage) loadgenNamespace(e *v1alpha1.Experiment) types.NamespacedName {
+	return types.NamespacedName{Name: s.hubNamespace(e, "loadgen")}
 }
 
 func anApplication() map[string]any {

@@ -3,9 +3,11 @@ package experiment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -214,6 +216,9 @@ func (s *scope) write(ctx context.Context, w Write, wrote func()) error {
 	writer.Wrote = wrote
 	if w.Object.GroupVersionKind() == argocd.ApplicationGVK {
 		writer.Asks = argocd.Refresh()
+		if err := s.vacant(ctx, w); err != nil {
+			return err
+		}
 	}
 	log := log.FromContext(ctx).WithValues("child", kube.Describe(w.Object))
 	if w.Action == Delete {
@@ -277,6 +282,27 @@ func (s *scope) wrote(child *unstructured.Unstructured, err error) {
 	if err == nil && child.GroupVersionKind() == argocd.SecretGVK {
 		s.registrations.saw(child.GetResourceVersion())
 	}
+}
+
+// vacant makes sure, before a target on the hub gets its first Application, that the namespace it will be deployed into is nobody else's.
+// Argo CD labels whatever namespace an Application names, the teardown would know that by the label, and an author can search for the
+// names that make the hash in the namespace's, which is no longer than a word, the end of another's.
+func (s *scope) vacant(ctx context.Context, w Write) error {
+	at := slices.IndexFunc(s.experiment.Spec.Targets, func(t v1alpha1.Target) bool { return t.Name == w.Target })
+	if w.Known || w.Action != Ensure || s.experiment.Spec.Targets[at].Cluster.Type != v1alpha1.ClusterHub || len(s.seen.Applications[w.Target]) > 0 {
+		return nil
+	}
+	namespace, key := kube.Metadata(namespaceGVK), types.NamespacedName{Name: s.names.onHub(s.experiment.Spec.Targets[at])}
+	err := s.Live.Get(ctx, key, namespace)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("reading Namespace %s: %w", key.Name, err)
+	case !marks.Owns(s.experiment, namespace):
+		return &kube.NameTakenError{Object: "Namespace " + key.Name, Remedy: "delete this Experiment and create it again, which gives it a namespace of another name"}
+	}
+	return nil
 }
 
 // submit creates the Workflow. One that was submitted before runs with what it was given.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,6 +57,84 @@ func TestNote40OnlyChildrenOfTheRightNameAreDeleted(t *testing.T) {
 			t.Errorf("%s %s: deleted (%v)", c.GetObjectKind().GroupVersionKind().Kind, c.GetName(), err)
 		}
 	}
+}
+
+// A hash of eight characters can be searched for the name of a namespace that is there. Argo CD would label that, and the teardown take it
+// down; a cache that has not seen it is no excuse.
+func TestNamespaceOfOthersOnTheHub(t *testing.T) {
+	for name, policy := range map[string]v1alpha1.ApplicationPolicy{"one Application": "", "of each component": v1alpha1.ApplicationPerComponent} {
+		for seen, unseen := range map[string]bool{"seen": false, "unseen": true} {
+			t.Run(name+", "+seen, func(t *testing.T) {
+				target := targetOf("app", v1alpha1.ClusterHub)
+				target.ApplicationPolicy = policy
+				l := newLab(t, experimentOf(target), nginx(), template())
+				if unseen {
+					l.reconciler.Client = without{l.client, "Namespace"}
+				}
+				theirs := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+					Name: names{l.get(), l.reconciler.Options}.onHub(target), Labels: map[string]string{enforceLabel: "baseline"},
+				}}
+				l.create(theirs)
+				l.tick(l.play)
+				l.expect(v1alpha1.ConditionApplicationsHealthy, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+				if m := l.message(v1alpha1.ConditionReady); !strings.Contains(m, "Namespace "+theirs.Name+" exists") || strings.Contains(m, "delete or rename it") {
+					t.Errorf("it says %q", m)
+				}
+				if apps := l.list(argocd.ApplicationGVK); len(apps) > 0 {
+					t.Errorf("there is %s", kube.Describe(&apps[0]))
+				}
+				l.remove()
+				l.settle(l.play)
+				err := l.client.Get(t.Context(), client.ObjectKeyFromObject(theirs), theirs)
+				if l.get() != nil || err != nil || theirs.DeletionTimestamp != nil || len(theirs.Labels) != 1 {
+					t.Errorf("the Experiment is %v, the namespace %v: %v", l.get(), theirs, err)
+				}
+			})
+		}
+	}
+}
+
+// What Argo CD has made for the Experiment is its own, also where its Application has gone, and one that cannot be read is not known to be.
+func TestNamespaceOfItsOwnOnTheHub(t *testing.T) {
+	target := targetOf("app", v1alpha1.ClusterHub)
+	l := newLab(t, experimentOf(target), nginx(), template())
+	own := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name:   names{l.get(), l.reconciler.Options}.onHub(target),
+		Labels: map[string]string{enforceLabel: "baseline", v1alpha1.LabelExperimentUID: string(l.get().UID)},
+	}}
+	l.create(own)
+	l.reconciler.Live = unreadable{l.client, "Namespace"}
+	l.tick(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonReconcileError)
+	if apps := l.list(argocd.ApplicationGVK); len(apps) > 0 {
+		t.Errorf("there is %s", kube.Describe(&apps[0]))
+	}
+	l.reconciler.Live = l.client
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
+// Nor is a cluster registered by the name of another, which an author can search for, too: of two of one name Argo CD uses neither.
+func TestClusterByTheNameOfAnother(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	e := l.get()
+	called := names{e, l.reconciler.Options}.registration(e.Spec.Targets[0], nil)
+	theirs := registrationOf(t, called, strings.Replace(kubeconfig, "203.0.113.10", "203.0.113.99", 1))
+	l.create(theirs)
+	l.tick(l.play)
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	if m := l.message(v1alpha1.ConditionClustersReady); !strings.Contains(m, "Argo CD calls another cluster "+called+", by Secret argocd/"+called) {
+		t.Errorf("it says %q", m)
+	}
+	if n := len(l.list(argocd.SecretGVK)) + len(l.list(argocd.ApplicationGVK)); n > 0 {
+		t.Errorf("%d objects were made", n)
+	}
+	l.create(registrationOf(t, "another", strings.Replace(kubeconfig, "203.0.113.10", "203.0.113.98", 1)))
+	if err := l.client.Delete(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 }
 
 // Replacing a manifest takes the finalizer off and changes no generation.
@@ -219,11 +298,14 @@ func TestProtectedClaimIsToldOf(t *testing.T) {
 	t.Error("the refusal is taken for a cache that is behind")
 }
 
-// unreadable is a live client that cannot read Experiments.
-type unreadable struct{ client.Client }
+// unreadable is a live client that cannot read a kind.
+type unreadable struct {
+	client.Client
+	kind string
+}
 
 func (u unreadable) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-	if kindOf(o) == "Experiment" {
+	if kindOf(o) == u.kind {
 		return apierrors.NewInternalError(errors.New("down"))
 	}
 	return u.Client.Get(ctx, key, o, opts...)
@@ -238,7 +320,7 @@ func TestReadOfTheExperimentThatFails(t *testing.T) {
 		}
 		before := l.get().Status
 		live := l.reconciler.Live
-		l.reconciler.Live = unreadable{l.client}
+		l.reconciler.Live = unreadable{l.client, "Experiment"}
 		if err := l.reconcile(); !apierrors.IsInternalError(err) {
 			t.Fatalf("%s: the error is %v", phase, err)
 		}

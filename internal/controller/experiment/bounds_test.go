@@ -81,6 +81,9 @@ func TestNamespaceOnTheHubThatIsNotBound(t *testing.T) {
 			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 				Name: names{e, l.reconciler.Options}.ownNamespace(e.Spec.Targets[0]), Labels: map[string]string{enforceLabel: test.enforces},
 			}}
+			for range 3 { // until there is the Application whose source brings it
+				l.mustReconcile()
+			}
 			l.create(namespace)
 			l.settle(l.play)
 			if !test.waits {

@@ -43,9 +43,11 @@
 //
 // A hub target's "cluster" is the one the manager runs on: nothing of it is provisioned,
 // registered or deleted but the namespace that Argo CD makes there for the Experiment. That
-// one has a name that nobody else's can be, because the hub is shared, and goes in the
-// teardown. On clusters of its own the namespace is what the target says, or the
-// Experiment's name.
+// one has a name of the Experiment's own, because the hub is shared, and goes in the teardown.
+// An author can search for the names by which it is that of another, and Argo CD labels
+// whatever namespace an Application names: so where there is one of the name that is not the
+// Experiment's, the target gets no Application. On clusters of its own the namespace is what
+// the target says, or the Experiment's name.
 //
 // A gke target's claim may be a namespaced composite of Crossplane v2, which has no claim: then its kubeconfig is
 // beside it, and it is deleted in the foreground, because it would be gone before the cluster otherwise. In the
@@ -201,22 +203,23 @@
 // created for one that is gone would stay for good, a Workflow that is submitted for an old spec stays the only one,
 // one that the status records must not follow another, and an Application must not go back; the copies of templates,
 // and the templates of those that are not there, of a cluster that is not up; the kubeconfig Secret of a cluster that
-// is Ready and not registered, and of one that Argo CD cannot use, once a minute, with its cluster Secret;
-// with each kubeconfig the cluster Secrets that Experiments have made at its address (that there are none by a list that
-// the API server answers at once, of what this manager has written and seen; any by one of this moment), and of one that
-// authors may write those of all, because Argo CD finds clusters by their addresses and one with other credentials must not be registered
-// twice, of those that have the same ones as the target's own until now the kubeconfigs, which may have been rotated
-// with it, and where several managers share the Experiments (--watch-namespaces) once more when it is registered,
-// because another may have done so at the same moment; the metadata of the Components that it names, before an
-// Application is changed, a Workflow superseded or another submitted, because what is deployed must not go back to what
-// they were; the cluster Secrets with the UID of a Cluster of core.arlon.io that is Ready, by a list with that label,
-// when no Application says where it is or Argo CD cannot use it, and the metadata of that Cluster before Applications
-// are created there; every Application, before a registration is taken back that was found beside another's; a
-// Component that the cache does not have, where --component-repo-url takes its place, once for each generation and in
-// every review; a Workflow whose UID is recorded and which the cache does not have, or has another of; a template that
-// the cache does not have, where a Workflow that only waits takes its place; a child whose create says AlreadyExists,
-// and one that is changed; who the manager is, before it lets itself read Secrets; a claim, before its cluster is
-// registered, and before Applications go that were for the one whose place it has taken; every claim, Cluster and
+// is Ready and not registered, and of one that Argo CD cannot use, once a minute, with its cluster Secret; with each
+// kubeconfig the cluster Secrets that Experiments have made at its address (that there are none by a list that the API
+// server answers at once, of what this manager has written and seen; any by one of this moment), and of one that
+// authors may write those of all, because Argo CD finds clusters by their addresses and one with other credentials must
+// not be registered twice, of those that have the same ones as the target's own until now the kubeconfigs, which may
+// have been rotated with it, and where several managers share the Experiments (--watch-namespaces) once more when it is
+// registered, because another may have done so at the same moment; the metadata of the Components that it names, before
+// an Application is changed, a Workflow superseded or another submitted, because what is deployed must not go back to
+// what they were; the cluster Secrets with the UID of a Cluster of core.arlon.io that is Ready, by a list with that
+// label, when no Application says where it is or Argo CD cannot use it, and the metadata of that Cluster before
+// Applications are created there; every Application, before a registration is taken back that was found beside
+// another's; a Component that the cache does not have, where --component-repo-url takes its place, once for each
+// generation and in every review; a Workflow whose UID is recorded and which the cache does not have, or has another
+// of; a template that the cache does not have, where a Workflow that only waits takes its place; a child whose create
+// says AlreadyExists, and one that is changed; the metadata of the namespace of a target on the hub, before the first
+// of its Applications is created; who the manager is, before it lets itself read Secrets; a claim, before its cluster
+// is registered, and before Applications go that were for the one whose place it has taken; every claim, Cluster and
 // Application once, also one that is not there, before a verdict, after which nothing is looked at any more, good or
 // bad, and what one that is terminated rests on, its Workflow too where that has not ended by what is known, and before
 // another Workflow is submitted; a Workflow, before it is said to have taken longer than it may; the cluster Secret of

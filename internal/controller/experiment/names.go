@@ -57,7 +57,7 @@ func (n names) onHub(t v1alpha1.Target) string {
 	return n.ownNamespace(t)
 }
 
-// ownNamespace is the name of a namespace that nobody else can have, and no system has.
+// ownNamespace is the name of a namespace that nobody else has by chance, and no system has. Who searches for one finds it (scope.vacant).
 func (n names) ownNamespace(t v1alpha1.Target) string {
 	return kube.ChildName(maxNamespace, n.experiment.UID, n.experiment.Name, t.Name)
 }

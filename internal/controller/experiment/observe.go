@@ -92,6 +92,8 @@ type Observed struct {
 type Connection struct {
 	// kubeconfigRef is where it was looked for.
 	kubeconfigRef
+	// Name is what Argo CD is to call the cluster.
+	Name string
 	// Found says whether the Secret and its key exist.
 	Found bool
 	// Registered is the cluster Secret, of a cluster that Argo CD was told of.
@@ -100,6 +102,8 @@ type Connection struct {
 	Known bool
 	// Clash names somebody else's cluster Secret for the same cluster; empty if there is none.
 	Clash string
+	// Namesake names somebody else's cluster Secret of another cluster by the name that this one would have; empty if there is none.
+	Namesake string
 	// Stray is a cluster Secret of the target's own beside that, by which nothing is deployed: a manager was stopped before it
 	// could take it back (registeredTwice).
 	Stray *unstructured.Unstructured
@@ -715,7 +719,7 @@ func (s *scope) connectionAgain(ctx context.Context, t v1alpha1.Target, told Con
 }
 
 func (s *scope) connection(ctx context.Context, t v1alpha1.Target, ref kubeconfigRef) Connection {
-	c := Connection{kubeconfigRef: ref}
+	c := Connection{kubeconfigRef: ref, Name: s.names.registration(t, s.seen.Clusters[t.Name])}
 	if ref.Missing != "" {
 		return c
 	}
@@ -736,7 +740,9 @@ func (s *scope) connection(ctx context.Context, t v1alpha1.Target, ref kubeconfi
 		c.Err = fmt.Errorf("it is for %s, and the status of the cluster says %s", c.Credentials.Server, c.Server)
 	}
 	if c.Err == nil {
-		c.Clash, c.Stray, c.Stale, c.ReadErr = s.clash(ctx, t, c)
+		var there neighbours
+		there, c.Stray, c.ReadErr = s.clash(ctx, t, c)
+		c.Clash, c.Namesake, c.Stale = there.clash, there.namesake, there.stale
 	}
 	return c
 }
@@ -770,29 +776,31 @@ func host(u *url.URL) string {
 	return strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
 }
 
-// clash names a cluster Secret of somebody else's for the same cluster, with other credentials. Argo
+// clash looks for a cluster Secret of somebody else's for the same cluster, with other credentials. Argo
 // CD finds clusters by their addresses: it would use one of the two for both, and an Experiment must
-// neither run with credentials that its author does not have nor have others run with its own.
+// neither run with credentials that its author does not have nor have others run with its own. Nor may it
+// have the name of another cluster, which an author can search for: of two of one name Argo CD uses neither.
 //
 // Authors may put any address into a kubeconfig, so all clusters are looked at, also those that somebody else has told Argo CD of. At
 // the address of a cluster that they have no say in, an author can only have been by an Experiment.
 //
 // One that a pass over another target is about to register cannot be seen yet, and counts, too; one that another manager registers at
 // the same moment is looked for afterwards (registeredTwice). Who was stopped before that finds its own beside the other's.
-func (s *scope) clash(ctx context.Context, t v1alpha1.Target, c Connection) (clash string, stray *unstructured.Unstructured, stale []*unstructured.Unstructured, err error) {
+func (s *scope) clash(ctx context.Context, t v1alpha1.Target, c Connection) (there neighbours, stray *unstructured.Unstructured, err error) {
 	own := s.names.clusterSecret(t)
 	mine := registering{secret: own, owner: s.experiment.UID, source: c.source(), credentials: c.Credentials, until: s.now.Add(timeout)}
 	if other, clashes := s.registrations.begin(mine, s.now); clashes {
-		return kube.Describe(named(argocd.SecretGVK, other)), nil, nil, nil
+		return neighbours{clash: kube.Describe(named(argocd.SecretGVK, other))}, nil, nil
 	}
-	there, err := s.clashing(ctx, own, c)
-	if there.clash == "" && err == nil {
-		return "", nil, there.stale, nil
+	there, err = s.clashing(ctx, own, c)
+	if there.free() && err == nil {
+		return there, nil, nil
 	}
+	there.stale = nil
 	if s.registrations.giveUp(own); err == nil {
 		stray, err = s.stray(ctx, t, there.mine)
 	}
-	return there.clash, stray, nil, err
+	return there, stray, err
 }
 
 // stray is a target's cluster Secret if nothing is deployed by it, which the server must say.
@@ -813,9 +821,14 @@ type neighbours struct {
 	mine *unstructured.Unstructured
 	// clash names one of somebody else's, with other credentials; empty if there is none.
 	clash string
+	// namesake names one of another cluster by the name that the target's would have; empty if there is none.
+	namesake string
 	// stale are those of other Experiments that have the credentials of before, as they are to be.
 	stale []*unstructured.Unstructured
 }
+
+// free says whether nothing of others keeps the cluster from being registered.
+func (n neighbours) free() bool { return n.clash == "" && n.namesake == "" }
 
 // clashing looks for such a Secret among those that there are, but for the target's own.
 func (s *scope) clashing(ctx context.Context, own types.NamespacedName, c Connection) (there neighbours, err error) {
@@ -844,14 +857,19 @@ func (s *scope) clashing(ctx context.Context, own types.NamespacedName, c Connec
 	for i := range secrets {
 		server, _ := secretValue(&secrets[i], "server")
 		config, _ := secretValue(&secrets[i], "config")
+		name, _ := secretValue(&secrets[i], "name")
 		other := &secrets[i]
-		if there.clash != "" || other == there.mine || !c.Credentials.Clash(string(server), config) {
-			continue
-		}
-		if !s.renewed(ctx, there.mine, other, c) {
+		switch {
+		case !there.free() || other == there.mine:
+		case string(name) == c.Name && argocd.Address(string(server)) != argocd.Address(c.Credentials.Server):
+			there.namesake = kube.Describe(other)
+		case !c.Credentials.Clash(string(server), config):
+		case !s.renewed(ctx, there.mine, other, c):
 			there.clash = kube.Describe(other)
-		} else if stale := s.renewal(ctx, other, c); stale != nil {
-			there.stale = append(there.stale, stale)
+		default:
+			if stale := s.renewal(ctx, other, c); stale != nil {
+				there.stale = append(there.stale, stale)
+			}
 		}
 	}
 	return there, nil

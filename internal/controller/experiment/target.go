@@ -278,6 +278,9 @@ func (f facts) unregistrable(c Connection, err error, what string) (reason, why 
 	case c.Clash != "":
 		return v1alpha1.ReasonNameTaken, fmt.Sprintf("Argo CD knows the cluster of Secret %s already, with other credentials, by %s, and would use one of the two for both; "+
 			"use the same credentials, or wait until that is gone", c.Secret, c.Clash)
+	case c.Namesake != "":
+		return v1alpha1.ReasonNameTaken, fmt.Sprintf("Argo CD calls another cluster %s, by %s, as it would call that of Secret %s; "+
+			"delete this Experiment and create it again, which gives its clusters other names", c.Name, c.Namesake, c.Secret)
 	}
 	return "", ""
 }

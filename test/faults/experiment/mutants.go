@@ -246,6 +246,11 @@ func (s *scope) told() bool {
 		Workloads: []string{"workflow-taken"},
 	},
 	{
+		Name: "namespace-adopted", RootCause: "what is deployed goes into a namespace of somebody else that has the name, and takes it along when it goes",
+		Edits:     edit1(applying, "	case !marks.Owns(s.experiment, namespace):\n", "	case namespace.GetName() == \"\":\n"),
+		Workloads: []string{"namespace-taken"},
+	},
+	{
 		Name: "unmarked", RootCause: "a child does not carry its owner's marks",
 		Edits:     edit1(apps, "		f.mark(t.spec, namespace)\n", ""),
 		Workloads: []string{"complete-delete"},

@@ -574,6 +574,15 @@ func anothersApplication(ctx context.Context, s *faults.Stage) (*unstructured.Un
 	}}), nil
 }
 
+// anothersNamespace has the name of that of the load generator on the hub.
+func anothersNamespace(ctx context.Context, s *faults.Stage) (*unstructured.Unstructured, error) {
+	e := theExperiment(s)
+	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(e), e); err != nil {
+		return nil, fmt.Errorf("reading Experiment: %w", err)
+	}
+	return anothers("Namespace", kube.ChildName(63, e.GetUID(), e.GetName(), "loadgen"), s, map[string]any{}), nil
+}
+
 // anothersWorkflow has succeeded.
 func anothersWorkflow(ctx context.Context, s *faults.Stage) (*unstructured.Unstructured, error) {
 	e := theExperiment(s)

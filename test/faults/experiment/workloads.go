@@ -1200,6 +1200,18 @@ var meddling = []faults.Workload{
 		Logs: []string{"exists and is not managed by this object"},
 	},
 	{
+		// A namespace on the hub of somebody else has the name: Argo CD would label it, and the teardown delete it.
+		Name:    "namespace-taken",
+		Objects: objects(straightRoad),
+		Holds:   []string{clusterReady},
+		Steps: steps(
+			step(provisioning, take(anothersNamespace), release(clusterReady)),
+			step(reason(v1alpha1.ReasonNameTaken), remove),
+		),
+		Done: gone,
+		Logs: []string{"exists and is not managed by this object"},
+	},
+	{
 		// A Workflow of somebody else has the name, and has succeeded.
 		Name:    "workflow-taken",
 		Objects: objects(onHub),

@@ -608,14 +608,22 @@ func (p player) argoCD(ctx context.Context) error {
 		return step(ctx, now)
 	}
 	if env.ArgoCDDestination(p.object) == "" {
-		// What CreateNamespace=true asks for; the other clusters are not there.
+		// What CreateNamespace=true asks for; the other clusters are not there. One that is there, whosever that is, is labelled, too.
 		namespace := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace"}}
 		namespace.SetName(p.text("spec", "destination", "namespace"))
 		labels, _, _ := unstructured.NestedStringMap(p.object.Object, "spec", "syncPolicy", "managedNamespaceMetadata", "labels")
 		annotations, _, _ := unstructured.NestedStringMap(p.object.Object, "spec", "syncPolicy", "managedNamespaceMetadata", "annotations")
 		namespace.SetLabels(labels)
 		namespace.SetAnnotations(annotations)
-		if err := p.stage.Client.Create(ctx, namespace); err != nil && !apierrors.IsAlreadyExists(err) {
+		labelled, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+		if err != nil {
+			return err
+		}
+		err = p.stage.Client.Create(ctx, namespace)
+		if apierrors.IsAlreadyExists(err) {
+			err = p.stage.Client.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, labelled))
+		}
+		if err != nil {
 			return err
 		}
 	}

@@ -73,7 +73,8 @@ func (s size) down() map[string]int {
 
 // reads are the live ones that the package of the reconciler lists: of each cluster the
 // connection Secret, or for a Cluster that others make what that is registered by, and what it is made by before it is registered, the Experiment's metadata before
-// a pass that creates, and all of that and every Application before the verdict.
+// a pass that creates, and all of that and every Application before the verdict; and the namespace of a target on the hub before that is
+// deployed to.
 func (s size) reads() map[string]int {
 	counts := map[string]int{
 		"get secrets":      s.registered(),
@@ -83,6 +84,7 @@ func (s size) reads() map[string]int {
 		"get clusters":     2 * (s.vcluster + s.talos + s.referred),
 		"get vclusters":    2 * s.vcluster,
 		"get applications": s.applications,
+		"get namespaces":   s.hub, // whether another has one of the name
 	}
 	for _, resource := range made[1:] {
 		counts["get "+resource] = 2 * s.talos
