@@ -75,10 +75,11 @@
 // a name is none, and such a cluster is not registered.
 //
 // An existing target's cluster is there already: the kubeconfig that the user names is registered, and nothing is made
-// or deleted. It may be others' too, so the namespace has such a name there, and stays, because the manager
-// talks to no cluster but the hub. What the kubeconfig says of its address, which must be a plain URL because it is its
-// author's text and Workflows get it, is kept as an annotation of the Application, which saves reading the Secret
-// again.
+// or deleted. Its server is one of https, and what Argo CD says of a cluster that it cannot read is not repeated
+// (argocd.discreet): its author could have Argo CD ask what he does not reach himself. It may be others' too, so the
+// namespace has such a name there, and stays, because the manager talks to no cluster but the hub. What the kubeconfig
+// says of its address, which must be a plain URL because it is its author's text and Workflows get it, is kept as an
+// annotation of the Application, which saves reading the Secret again.
 //
 // A clusterRef target's cluster is one that a Cluster of core.arlon.io stands for, in the namespace of the Experiment:
 // who may create Experiments there may deploy to it. What makes the Cluster registers it with Argo CD, too, under what

@@ -442,10 +442,27 @@ func messages(app *unstructured.Unstructured) map[string]string {
 		m, _ := c.(map[string]any)
 		t, _ := m["type"].(string)
 		if _, known := out[t]; !known {
-			out[t], _ = m["message"].(string)
+			message, _ := m["message"].(string)
+			out[t] = discreet(message)
 		}
 	}
 	return out
+}
+
+// unread are the words by which Argo CD begins to tell why it could not read a cluster.
+var unread = []string{"failed to get cluster info", "error synchronizing cache state"}
+
+// noCluster takes the place of what it tells then.
+const noCluster = "Argo CD cannot read the cluster: nothing answers there, or no API server, or one that refuses the credentials"
+
+// discreet is a message without what was answered by what a kubeconfig says is a cluster, or how it cannot be reached: who writes one could
+// have Argo CD ask what he does not reach himself, and read the answer in the status of an Experiment. Whoever may read Applications reads
+// it there.
+func discreet(message string) string {
+	if slices.ContainsFunc(unread, func(words string) bool { return strings.Contains(message, words) }) {
+		return noCluster
+	}
+	return message
 }
 
 // errorConditions are the messages of the conditions that report an error, by their types.
@@ -548,7 +565,7 @@ func waitsFor(app *unstructured.Unstructured) string {
 // operationState is a field of what the last operation has come to.
 func operationState(app *unstructured.Unstructured, field string) string {
 	value, _, _ := unstructured.NestedString(app.Object, "status", "operationState", field)
-	return value
+	return discreet(value)
 }
 
 // skip is the annotation by which somebody keeps Argo CD from looking at an Application, and from letting it go.

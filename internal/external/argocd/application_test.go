@@ -546,6 +546,35 @@ func TestDisconnected(t *testing.T) {
 	}
 }
 
+// What answers at an address that the author of a kubeconfig has chosen is nobody's to read in the status of an Experiment.
+func TestWhatAClusterAnswersIsNotRepeated(t *testing.T) {
+	const answer = `error synchronizing cache state : failed to get server version: an error on the server ("canary") has prevented the request from succeeding`
+	for name, said := range map[string]string{
+		"live":   `Failed to load live state: failed to get cluster info for "https://10.0.0.7": ` + answer,
+		"target": `Failed to load target state: failed to get cluster version for cluster "https://10.0.0.7": failed to get cluster info for "https://10.0.0.7": ` + answer,
+		"bare":   answer,
+	} {
+		for _, where := range []map[string]any{
+			{"conditions": []any{map[string]any{"type": "ComparisonError", "message": said}}},
+			{"conditions": []any{map[string]any{"type": "UnknownError", "message": said}}},
+			{"conditions": []any{map[string]any{"type": "DeletionError", "message": said}}},
+			{"conditions": []any{map[string]any{"type": "SharedResourceWarning", "message": said}}},
+			{"operationState": map[string]any{"phase": "Failed", "message": said}},
+			{"operationState": map[string]any{"phase": "Running", "message": said}},
+		} {
+			app := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"sources": []any{}}, "status": where}}
+			where["sync"] = map[string]any{"status": "OutOfSync", "comparedTo": map[string]any{"sources": []any{}}}
+			state := ReadApplication(app, Tolerated{})
+			told := strings.Join([]string{state.Message, state.Warning, DeletionError(app), Held(app)}, " ")
+			app.SetDeletionTimestamp(&metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)})
+			told += DeletionError(app) + Held(app)
+			if strings.Contains(told, "canary") || strings.Contains(told, "10.0.0.7") || !strings.Contains(told, noCluster) {
+				t.Errorf("%s, %v: it says %q", name, where, told)
+			}
+		}
+	}
+}
+
 // Argo CD lets no Application go that it is in the middle of syncing, nor one with something that somebody must confirm the deletion of,
 // and tells no error of either.
 func TestHeld(t *testing.T) {

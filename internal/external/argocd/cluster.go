@@ -71,7 +71,7 @@ func ParseKubeconfig(kubeconfig []byte, trust Trust) (Credentials, error) {
 		// The parser's error quotes what it could not parse.
 		return Credentials{}, errors.New("it is not a kubeconfig")
 	}
-	cluster, user, err := current(config)
+	cluster, user, err := current(config, trust)
 	if err != nil {
 		return Credentials{}, err
 	}
@@ -105,7 +105,7 @@ func ParseKubeconfig(kubeconfig []byte, trust Trust) (Credentials, error) {
 }
 
 // current is the cluster and the user of the current context.
-func current(config *api.Config) (*api.Cluster, *api.AuthInfo, error) {
+func current(config *api.Config, trust Trust) (*api.Cluster, *api.AuthInfo, error) {
 	context, ok := config.Contexts[config.CurrentContext]
 	if !ok {
 		return nil, nil, fmt.Errorf("its current-context %q does not exist", config.CurrentContext)
@@ -117,11 +117,19 @@ func current(config *api.Config) (*api.Cluster, *api.AuthInfo, error) {
 	if err := Remote(cluster.Server); err != nil {
 		return nil, nil, fmt.Errorf("the server of its cluster %q %w", context.Cluster, err)
 	}
+	if trust == Untrusted && !encrypted(cluster) {
+		// Whoever writes one could have Argo CD ask what is no API server, and only he cannot reach.
+		return nil, nil, fmt.Errorf("the server of its cluster %q is not one of https", context.Cluster)
+	}
 	user, ok := config.AuthInfos[context.AuthInfo]
 	if !ok {
 		return nil, nil, fmt.Errorf("its user %q does not exist", context.AuthInfo)
 	}
 	return cluster, user, nil
+}
+
+func encrypted(cluster *api.Cluster) bool {
+	return strings.HasPrefix(strings.ToLower(cluster.Server), "https:")
 }
 
 // Remote says why a server cannot be that of another cluster than the one that Argo CD runs on, without quoting it.
@@ -204,7 +212,7 @@ func usable(cluster *api.Cluster, user *api.AuthInfo, exec *execProvider) error 
 		return errors.New("its user impersonates another, which Argo CD cannot")
 	}
 	if exec != nil {
-		if cluster.InsecureSkipTLSVerify || !strings.HasPrefix(strings.ToLower(cluster.Server), "https:") {
+		if cluster.InsecureSkipTLSVerify || !encrypted(cluster) {
 			return errors.New("its server is not verified, and would be handed a token of Argo CD's")
 		}
 		return nil

@@ -180,6 +180,7 @@ var badKubeconfigs = map[string]struct{ kubeconfig, names string }{
 	"a password in the address": {kubeconfig(`{server: "https://u:canary-password@203.0.113.10"}`, token), "https://host:port"},
 	"the cluster of Argo CD":    {kubeconfig(`{server: "https://kubernetes.default.svc/"}`, token), "type hub"},
 	"an address that is no URL": {kubeconfig(`{server: "203.0.113.10:6443"}`, token), "https://host:port"},
+	"an address of http":        {kubeconfig(`{server: "http://203.0.113.10:8080"}`, token), "https"},
 	"a fragment in the address": {kubeconfig(`{server: "https://203.0.113.10#canary-token"}`, token), "https://host:port"},
 	"a script in the address":   {kubeconfig(`{server: "https://203.0.113.10/$(id)"}`, token), "https://host:port"},
 	"a template in the address": {kubeconfig(`{server: "https://203.0.113.10/{{inputs.x}}"}`, token), "https://host:port"},
@@ -298,7 +299,7 @@ func TestPlainServers(t *testing.T) {
 		"https://203.0.113.10", "https://203.0.113.10:6443/", "https://[2001:db8::1]:6443", "https://[2001:db8::1]", "http://api.example.com.:8080",
 		"https://rancher.example.com/k8s/clusters/c-m-abc12_x", "https://A.gr7.eu-west-1.eks.amazonaws.com", "HTTPS://localhost:6443/a%20b/~c",
 	} {
-		if credentials, err := ParseKubeconfig([]byte(kubeconfig(`{server: "`+server+`"}`, `{token: canary-token}`)), Untrusted); err != nil || credentials.Server != server {
+		if credentials, err := ParseKubeconfig([]byte(kubeconfig(`{server: "`+server+`"}`, `{token: canary-token}`)), Trusted); err != nil || credentials.Server != server {
 			t.Errorf("%s: %v", server, err)
 		}
 	}
