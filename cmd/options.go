@@ -164,7 +164,7 @@ func (o options) check() error {
 	if !slices.Contains([]string{"", "privileged", "baseline", "restricted"}, e.HubPodSecurity) {
 		return fmt.Errorf("--hub-pod-security: %q is none of privileged, baseline, restricted", e.HubPodSecurity)
 	}
-	if err := cmp.Or(o.checkLists(), o.checkAddresses(), checkHibernation(o.Hibernation)); err != nil {
+	if err := cmp.Or(o.checkLists(), o.checkAddresses(), o.checkLog(), checkHibernation(o.Hibernation)); err != nil {
 		return err
 	}
 	if o.webhookPort < 0 || o.webhookPort > 65535 {
@@ -246,6 +246,18 @@ func checkHibernation(h hibernateplan.Options) error {
 const maxLedgerInStatus = 1 << 20
 
 func spaced(text string) bool { return strings.ContainsFunc(text, unicode.IsSpace) }
+
+// bodies is the level of a log from which on client-go writes to it what is sent and received.
+const bodies = 8
+
+// checkLog refuses a log that would hold kubeconfigs and tokens.
+func (o options) checkLog() error {
+	if zap.New(zap.UseFlagOptions(&o.zap)).V(bodies).Enabled() {
+		return fmt.Errorf("--zap-log-level: from %d on the log would have whole requests and answers, Secrets with kubeconfigs and tokens among them; "+
+			"use %d or less", bodies, bodies-1)
+	}
+	return nil
+}
 
 // checkAddresses refuses what nothing can listen at.
 func (o options) checkAddresses() error {

@@ -90,7 +90,8 @@ func TestParse(t *testing.T) {
 			o.Experiment.WorkflowServiceAccount = ""
 			return o
 		}()},
-		"of a log": {[]string{"--zap-log-level=debug", "--zap-devel"}, defaults()},
+		"of a log":          {[]string{"--zap-log-level=debug", "--zap-devel"}, defaults()},
+		"the most of a log": {[]string{"--zap-log-level=7"}, defaults()},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -117,6 +118,9 @@ func TestParseRefuses(t *testing.T) {
 		"--metrics-secure=perhaps":               "metrics-secure",
 		"--strict-components=perhaps":            "strict-components",
 		"--zap-log-level=loud":                   "zap-log-level",
+		"--zap-log-level=8":                      "--zap-log-level: from 8 on",
+		"--zap-log-level=10":                     "use 7 or less",
+		"--zap-log-level=264":                    "--zap-log-level", // which is 8 again
 		"--argocd-namespace=":                    "--argocd-namespace",
 		"--argocd-namespace=Argo":                "--argocd-namespace",
 		"--workflow-namespace=":                  "--workflow-namespace",
