@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"path/filepath"
 	"os"
 	"regexp"
 	"slices"
@@ -35,6 +36,7 @@ type options struct {
 	pprofAddress            string
 	webhookPort             int
 	webhookCertDir          string
+	webhookClientCAName     string
 	leaderElect             bool
 	leaderElectionNamespace string
 	zap                     zap.Options
@@ -54,6 +56,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "Address of net/http/pprof, which asks nobody who they are; 0 turns it off.")
 	fs.IntVar(&o.webhookPort, "webhook-port", 0, "Port of the validating webhook, on all addresses; 0 turns it off.")
 	fs.StringVar(&o.webhookCertDir, "webhook-cert-dir", "", "Directory with tls.crt and tls.key of the webhook. They are read again when they change.")
+	fs.StringVar(&o.webhookClientCAName, "webhook-client-ca-name", "", "File in that directory with the CA of the certificate by which the API server is known; nobody else is answered then. It is read at the start. Default: everybody is.")
 	fs.BoolVar(&o.leaderElect, "leader-elect", false, "Let one of several managers lead.")
 	fs.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "Namespace of the Lease. Default: the manager's own.")
 	fs.StringVar(&controllers, "controllers", "", "Comma-separated kinds to act on: "+strings.Join(controller.Controllers, ", ")+". Nothing of the others is watched, asked for or reviewed by the webhook. Default: all.")
@@ -164,14 +167,8 @@ func (o options) check() error {
 	if !slices.Contains([]string{"", "privileged", "baseline", "restricted"}, e.HubPodSecurity) {
 		return fmt.Errorf("--hub-pod-security: %q is none of privileged, baseline, restricted", e.HubPodSecurity)
 	}
-	if err := cmp.Or(o.checkLists(), o.checkAddresses(), o.checkLog(), checkHibernation(o.Hibernation)); err != nil {
+	if err := cmp.Or(o.checkLists(), o.checkAddresses(), o.checkLog(), o.checkWebhook(), checkHibernation(o.Hibernation)); err != nil {
 		return err
-	}
-	if o.webhookPort < 0 || o.webhookPort > 65535 {
-		return fmt.Errorf("--webhook-port: %d is not a port", o.webhookPort)
-	}
-	if (o.webhookPort != 0) != (o.webhookCertDir != "") {
-		return errors.New("--webhook-cert-dir: it goes with --webhook-port; set both or none")
 	}
 	if e.MaxConcurrentReconciles < 1 {
 		return fmt.Errorf("--max-concurrent-reconciles: %d is less than 1", e.MaxConcurrentReconciles)
@@ -255,6 +252,22 @@ func (o options) checkLog() error {
 	if zap.New(zap.UseFlagOptions(&o.zap)).V(bodies).Enabled() {
 		return fmt.Errorf("--zap-log-level: from %d on the log would have whole requests and answers, Secrets with kubeconfigs and tokens among them; "+
 			"use %d or less", bodies, bodies-1)
+	}
+	return nil
+}
+
+// checkWebhook refuses what the webhook could not be served with.
+func (o options) checkWebhook() error {
+	switch {
+	case o.webhookPort < 0 || o.webhookPort > 65535:
+		return fmt.Errorf("--webhook-port: %d is not a port", o.webhookPort)
+	case (o.webhookPort != 0) != (o.webhookCertDir != ""):
+		return errors.New("--webhook-cert-dir: it goes with --webhook-port; set both or none")
+	case o.webhookClientCAName == "":
+	case o.webhookPort == 0:
+		return errors.New("--webhook-client-ca-name: it goes with --webhook-port; set both or none")
+	case filepath.Base(o.webhookClientCAName) != o.webhookClientCAName:
+		return fmt.Errorf("--webhook-client-ca-name: %q is not the name of a file in --webhook-cert-dir, such as client-ca.crt", o.webhookClientCAName)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func TestParse(t *testing.T) {
 	}
 	everything.metricsAddress, everything.metricsSecure, everything.probeAddress = ":1", false, ":2"
 	everything.pprofAddress = "127.0.0.1:3"
-	everything.webhookPort, everything.webhookCertDir = 9443, "/certs"
+	everything.webhookPort, everything.webhookCertDir, everything.webhookClientCAName = 9443, "/certs", "client-ca.crt"
 	everything.Controllers = []string{"hibernateplans", "experiments", "experimentdeployments"}
 	everything.leaderElect, everything.leaderElectionNamespace = true, "lease"
 	everything.Experiment.WatchNamespaces = []string{"a", "b"}
@@ -74,7 +74,7 @@ func TestParse(t *testing.T) {
 			"--max-concurrent-reconciles=9", "--metrics-bind-address=:1", "--metrics-secure=false", "--health-probe-bind-address=:2",
 			"--leader-elect", "--leader-election-namespace", "lease", "--watch-namespaces=a,b", "--events=false", "--pprof-bind-address=127.0.0.1:3",
 			"--hibernation-namespace=night", "--runner-image=labkeeper:v1", "--hibernation-ledger-in-status=4096", "--hibernation-runners=7", "--runner-image-pull-secrets=mirror,other", "--hibernate-cluster-from=ops,sre",
-			"--orphans-namespace=orphans", "--hub-pod-security=restricted", "--keyless-gke", "--vcluster-values", "--workflows-anywhere", "--webhook-port=9443", "--webhook-cert-dir=/certs",
+			"--orphans-namespace=orphans", "--hub-pod-security=restricted", "--keyless-gke", "--vcluster-values", "--workflows-anywhere", "--webhook-port=9443", "--webhook-cert-dir=/certs", "--webhook-client-ca-name=client-ca.crt",
 			"--observability-url=https://metrics.example.com/push", "--observability-hub-url=http://mimir:8080/push", "--observability-tailnet=tail1.ts.net",
 			"--observability-host=lab", "--observability-service=hub", "--observability-agent=agent", "--observability-egress=egress",
 			"--observability-operator=operator", "--observability-monitors=monitors", "--controllers=hibernateplans,experiments,experimentdeployments", "--twin-annotations=policy.example.com/,team", "--twin-labels=cost.example.com/,team",
@@ -134,6 +134,7 @@ func TestParseRefuses(t *testing.T) {
 		"--webhook-port=70000":                   "--webhook-port",
 		"--webhook-port=9443":                    "--webhook-cert-dir",
 		"--webhook-cert-dir=/certs":              "--webhook-cert-dir",
+		"--webhook-client-ca-name=ca.crt":        "--webhook-client-ca-name: it goes with --webhook-port",
 		"--watch-namespaces=a,b.c":               "--watch-namespaces",
 		"--watch-namespaces=a, b":                "--watch-namespaces",
 		"--watch-namespaces=a,,b":                "--watch-namespaces",

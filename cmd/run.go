@@ -122,6 +122,11 @@ func (o options) lease(config *rest.Config) (*lease, error) {
 	return l, err
 }
 
+// webhookServer serves the webhook, which acts on what the API server says of who asks it: anybody could say that.
+func (o options) webhookServer() webhook.Server {
+	return webhook.NewServer(webhook.Options{Port: o.webhookPort, CertDir: o.webhookCertDir, ClientCAName: o.webhookClientCAName})
+}
+
 // newManager makes a manager without any reconciler, that leads by a lock, if there is one.
 func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper, lock *lease, clocks *kube.ServerTime, o options) (*warming, error) {
 	own, caches := &kube.OwnWrites{}, controller.CacheOptions(o.Options)
@@ -131,7 +136,7 @@ func newManager(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMap
 		MapperProvider:         func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return mapper, nil },
 		Metrics:                metrics(o),
 		HealthProbeBindAddress: o.probeAddress,
-		WebhookServer:          webhook.NewServer(webhook.Options{Port: o.webhookPort, CertDir: o.webhookCertDir}),
+		WebhookServer:          o.webhookServer(),
 		PprofBindAddress:       o.pprofAddress,
 		// A manager that waits to lead has all that it needs to act at once.
 		Controller:                    controllerconfig.Controller{EnableWarmup: ptr.To(true), CacheSyncTimeout: everSync},
