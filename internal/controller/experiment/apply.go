@@ -141,7 +141,7 @@ func (s *scope) confirm(ctx context.Context, w Write) error {
 }
 
 func (s *scope) writer() kube.Writer {
-	return kube.Writer{Client: s.Live, Marks: marks, Owner: s.experiment, Strange: argocd.Strange}
+	return kube.Writer{Client: s.Live, Marks: marks, Owner: s.experiment, Strange: strange}
 }
 
 // turn is by what a write takes its turn: in a teardown the deletions rest on nothing, and otherwise those of a target on each other.

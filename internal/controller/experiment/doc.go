@@ -248,9 +248,10 @@
 // somebody has copied it. Taking the label off a child takes it out of the Experiment's hands, a cluster from the next
 // moment on, with what it is made by and the namespace that it is in, which are told of as left behind. Claims and
 // Applications that are edited or deleted by somebody are brought back at once, an Application also where a field was
-// added to its spec that decides what is deployed, or how that is judged (argocd.Strange), and when that was done five
-// times to one, once a minute (kube.Fights): a program that does so, an admission policy too, would have Argo CD
-// compare, or a cluster paid for, anew each time. The condition says Contended then; what the spec asks for later is
+// added to its spec that decides what is deployed, or how that is judged (argocd.Strange), a VCluster also where it has
+// values or a version of the chart that the spec does not give it, or not any more (capi.Strange), and when that was
+// done five times to one, once a minute (kube.Fights): a program that does so, an admission policy too, would have Argo
+// CD compare, or a cluster paid for, anew each time. The condition says Contended then; what the spec asks for later is
 // written at once, and a teardown waits for nobody. A cluster Secret is brought back when its Application fails,
 // because Secrets are not watched, and so a kubeconfig that was rotated is registered again when Argo CD is refused
 // with the old one; where others were registered by copies of it, when those have been rotated, too. What other

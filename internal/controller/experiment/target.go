@@ -16,6 +16,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/dag"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/capi"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -373,9 +374,15 @@ func (f facts) ensure(p *Plan, t *target, seen, desired *unstructured.Unstructur
 
 // upToDate says whether a child is as desired, also of what others add to it. The plan asks that of what the cache has, or it would
 // write nothing; the writer asks it of what the server has, or it would take nothing away. Neither sees what the other does, so
-// what is strange is said in one place (argocd.Strange), and asked in two.
+// what is strange is said in one place (strange), and asked in two.
 func upToDate(seen, desired *unstructured.Unstructured) bool {
-	return kube.UpToDate(seen, desired) && len(argocd.Strange(seen, desired)) == 0
+	return kube.UpToDate(seen, desired) && len(strange(seen, desired)) == 0
+}
+
+// strange are the paths of what a child has and must not have: what others have added that decides what is deployed, and what the spec
+// does not say any more, which a comparison with what it says does not see.
+func strange(live, desired *unstructured.Unstructured) [][]string {
+	return append(argocd.Strange(live, desired), capi.Strange(live, desired)...)
 }
 
 // desiredCluster are the objects that a target's cluster is made by.

@@ -303,6 +303,28 @@ func TestChangedInTheMomentItIsReady(t *testing.T) {
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 }
 
+// What the spec does not say any more of a virtual cluster is taken off it before that is validated again, and nothing else is.
+func TestVClusterWithoutItsValues(t *testing.T) {
+	l := onVCluster(t)
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Cluster.VCluster.ChartVersion = "0.29.0" })
+	l.until(v1alpha1.PhaseRunning)
+	l.spoil(capi.VClusterGVK, func(u *unstructured.Unstructured) {
+		_ = unstructured.SetNestedField(u.Object, "https://charts.example.com", "spec", "helmRelease", "chart", "repo")
+	})
+	first := l.get().Status.Workflow.UID
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].Cluster.VCluster = nil })
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	if l.get().Status.Workflow.UID == first {
+		t.Error("the verdict is that of the Workflow before")
+	}
+	want := map[string]any{"chart": map[string]any{"repo": "https://charts.example.com"}}
+	release, _, _ := unstructured.NestedMap(l.list(capi.VClusterGVK)[0].Object, "spec", "helmRelease")
+	if diff := cmp.Diff(want, release); diff != "" {
+		t.Errorf("what is released (-want +got):\n%s", diff)
+	}
+}
+
 // Half of a virtual cluster that is going is not registered, and what takes its place is another cluster.
 func TestVClusterReplaced(t *testing.T) {
 	l := onVCluster(t)

@@ -44,6 +44,29 @@ func TestVCluster(t *testing.T) {
 	}
 }
 
+// What a VCluster is not given any more is strange, and nothing else: what others say of its chart, and what is empty, stays.
+func TestStrange(t *testing.T) {
+	both := VCluster{Namespace: "lab", Name: "x", ChartVersion: "0.29.0", Values: "sync: {}\n"}.Objects()
+	none := VCluster{Namespace: "lab", Name: "x"}.Objects()
+	version, values := []string{"spec", "helmRelease", "chart", "version"}, []string{"spec", "helmRelease", "values"}
+	for name, test := range map[string]struct {
+		live, desired *unstructured.Unstructured
+		want          [][]string
+	}{
+		"neither":                       {both[1], none[1], [][]string{version, values}},
+		"another version":               {both[1], VCluster{Namespace: "lab", Name: "x", ChartVersion: "0.30.0"}.Objects()[1], [][]string{values}},
+		"the same":                      {both[1], both[1], nil},
+		"more":                          {none[1], both[1], nil},
+		"an object of yet another kind": {both[1], both[0], nil},
+		"what is others'": {crds.RequireObject(t, `{apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1, kind: VCluster, metadata: {namespace: lab, name: x},
+			spec: {helmRelease: {chart: {repo: "https://charts.example.com", version: ""}, values: ""}}}`), none[1], nil},
+	} {
+		if diff := cmp.Diff(test.want, Strange(test.live, test.desired)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 // read reads a Cluster of a version as the API server returns it, with the given end of its text.
 func read(t *testing.T, version, rest string) ClusterState {
 	t.Helper()

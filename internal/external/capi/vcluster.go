@@ -53,3 +53,18 @@ func (v VCluster) Objects() []*unstructured.Unstructured {
 		Cluster{Namespace: v.Namespace, Name: v.Name, ControlPlane: kind, Infrastructure: kind}.Object(), u,
 	}
 }
+
+// Strange are the paths of what a VCluster has of what it can be given, and is not given any more, as argocd.Strange has them. Objects of
+// other kinds have nothing strange.
+func Strange(live, desired *unstructured.Unstructured) (paths [][]string) {
+	if desired.GroupVersionKind() != VClusterGVK {
+		return nil
+	}
+	for _, path := range [][]string{{"spec", "helmRelease", "chart", "version"}, {"spec", "helmRelease", "values"}} {
+		has, _, _ := unstructured.NestedString(live.Object, path...)
+		if _, wanted, _ := unstructured.NestedString(desired.Object, path...); has != "" && !wanted {
+			paths = append(paths, path)
+		}
+	}
+	return paths
+}
