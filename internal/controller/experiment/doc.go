@@ -149,7 +149,8 @@
 // depend on it, by the same teardown, as if the Experiment had no other targets and no Workflow (leaving.go);
 // targets of which none depends on another do not wait for each other. That it goes is recorded before
 // anything of it is deleted, so the deletion rests on the Experiment that the server has; from then on it goes
-// to its end, whatever the spec says. What keeps it is told of the target: the verdict stands.
+// to its end, whatever the spec says. What keeps it is told of the target, and so is a cluster that somebody has
+// taken the label off, which stays, and costs: the verdict stands.
 //
 // spec.terminate ends the Experiment, with the verdict that it has or as failed, and takes everything down as a
 // deletion does; the Experiment stays, and says in its condition CleanedUp how far that is. A read that fails when a

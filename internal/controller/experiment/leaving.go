@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -23,16 +25,13 @@ type Leaving struct {
 	Target string
 	// Begun says that the status tells that it goes.
 	Begun bool
-	// Gone says that nothing is left of it.
+	// Gone says that nothing is left of it to take down.
 	Gone bool
-	// Message says what is waited for, or what keeps it.
+	// Message says what is waited for, or what keeps it, and of one that is gone what was left behind.
 	Message string
 }
 
-const (
-	ownTimeOver = "Its own time to live is over"
-	nothingLeft = ownTimeOver + ", and everything of it is gone"
-)
+const ownTimeOver = "Its own time to live is over"
 
 // finished is what there is to do after the verdict. That a target goes is recorded before anything of it
 // is deleted, so that one who has just given it more time is heard.
@@ -99,10 +98,17 @@ func (s *scope) takeTargets(ctx context.Context) error {
 			blind = true
 		}
 		for _, l := range group {
-			l.Gone, l.Message = err == nil && part.plan.Done, conditions.Line(goingDownMessage(part.plan))
-			if err != nil {
+			switch l.Gone = err == nil && part.plan.Done; {
+			case l.Gone:
+				l.Message = goneMessage(part.seen.Kept[l.Target])
+			case err == nil:
+				l.Message = conditions.Line(goingDownMessage(part.plan))
+			default:
 				l.Message = conditions.Line(kube.Message(err))
 			}
+		}
+		if err == nil {
+			s.plan.Orphans = append(s.plan.Orphans, part.plan.Orphans...)
 		}
 		errs = append(errs, err)
 	}
@@ -162,7 +168,7 @@ func withLeaving(recorded []v1alpha1.TargetStatus, leaving []Leaving, now time.T
 		}
 		switch t := &out[at]; {
 		case l.Gone:
-			out[at] = gone(*t, now)
+			out[at] = gone(*t, l.Message, now)
 		case t.State != v1alpha1.TargetDeleting:
 			t.State, t.Since, t.Message = v1alpha1.TargetDeleting, timestamp(now), l.Message
 		case l.Begun:
@@ -172,10 +178,20 @@ func withLeaving(recorded []v1alpha1.TargetStatus, leaving []Leaving, now time.T
 	return out
 }
 
-// gone is the record of a target of which nothing is left.
-func gone(t v1alpha1.TargetStatus, now time.Time) v1alpha1.TargetStatus {
-	t.State, t.Since, t.Message, t.BlockedBy, t.Components = v1alpha1.TargetDeleted, timestamp(now), nothingLeft, nil, nil
+// gone is the record of a target that was taken down.
+func gone(t v1alpha1.TargetStatus, message string, now time.Time) v1alpha1.TargetStatus {
+	t.State, t.Since, t.Message, t.BlockedBy, t.Components = v1alpha1.TargetDeleted, timestamp(now), message, nil, nil
 	return t
+}
+
+// goneMessage says of a target that was taken down what was left of it: the object that stands for its cluster, where somebody keeps that,
+// which then costs.
+func goneMessage(kept *unstructured.Unstructured) string {
+	message := ownTimeOver + ", and everything of it is gone"
+	if kept != nil {
+		message += fmt.Sprintf(" but %s and what belongs to that: %v", kube.Describe(kept), errKept)
+	}
+	return conditions.Line(message)
 }
 
 // unrecorded is what is known of the end of an Experiment and does not fit into its status.

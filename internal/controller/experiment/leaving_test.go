@@ -169,6 +169,54 @@ func TestTargetIsGone(t *testing.T) {
 	}
 }
 
+// A target whose cluster somebody keeps says so when it has gone, and an Event does; one that has gone with it has nothing to tell.
+func TestTargetIsGoneButForItsCluster(t *testing.T) {
+	for name, end := range map[string]func(*lab){
+		"its own time is over": func(*lab) {},
+		"the Experiment is terminated meanwhile": func(l *lab) {
+			l.pass()
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(
+				goingAfter(30*time.Minute, targetOf("app", v1alpha1.ClusterGKE)),
+				goingAfter(30*time.Minute, targetOf("loadgen", v1alpha1.ClusterHub, "app")),
+			), nginx(), template())
+			l.until(v1alpha1.PhaseComplete)
+			l.unlabel(crossplane.GKEClusterGVK, v1alpha1.LabelExperimentUID)
+			l.reconciler.Foreign = unlabelledUnseen{l.client}
+			l.drain()
+			l.later(30 * time.Minute)
+			end(l)
+			l.settle(l.play)
+			if got := l.states(); got != "app Deleted, loadgen Deleted" {
+				t.Fatal(got)
+			}
+			left := l.get().Status.Targets[0].Message
+			if !strings.Contains(left, "gone but GKECluster lab/tutorial-app-") || !strings.Contains(left, "taken the label") {
+				t.Errorf("of what is left it says %q", left)
+			}
+			if got := l.get().Status.Targets[1].Message; got != goneMessage(nil) {
+				t.Errorf("one without a cluster says %q", got)
+			}
+			if !l.tells(v1alpha1.ReasonOrphansLeft) {
+				t.Error("no Event tells of it")
+			}
+		})
+	}
+}
+
+// That another target cannot be taken down keeps no Event of what one has left from being told.
+func TestLeftBehindIsToldBesideAnError(t *testing.T) {
+	e := experimentOf()
+	e.Status.ExpiresAt = timestamp(epoch)
+	told := happened(e, e, Plan{Orphans: []string{"GKECluster lab/app"}, Leaving: []Leaving{{Target: "app"}}}, errors.New("of another target"))
+	if len(told) != 1 || told[0].Reason != v1alpha1.ReasonOrphansLeft {
+		t.Errorf("told is %v", told)
+	}
+}
+
 // Targets go after those that depend on them, whatever their own times are.
 func TestTargetsGoInOrder(t *testing.T) {
 	l := newLab(t, experimentOf(

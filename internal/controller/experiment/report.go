@@ -39,7 +39,7 @@ func report(s *scope, err error, now time.Time) {
 	case goingDown(e): // the conditions tell of what fails, and the record stays what it was
 		for i, t := range st.Targets {
 			if p.Done && t.State == v1alpha1.TargetDeleting {
-				st.Targets[i] = gone(t, now)
+				st.Targets[i] = gone(t, goneMessage(s.seen.Kept[t.Name]), now)
 			}
 		}
 	case p.Targets != nil:
@@ -247,7 +247,7 @@ func happened(before, after *v1alpha1.Experiment, p Plan, err error) []kube.Even
 			Message: "Its time to live is over, everything it brought up is taken down"}}
 	}
 	out := lifetimeEvents(before, after)
-	if len(p.Orphans) > 0 && err == nil {
+	if len(p.Orphans) > 0 && (err == nil || p.Leaving != nil) { // which is of other targets than those that have left them
 		where := "Left behind is "
 		if len(p.Writes) > 0 {
 			where = "ConfigMap " + p.Writes[0].Object.GetNamespace() + "/" + p.Writes[0].Object.GetName() + " lists what is left behind: "
