@@ -137,8 +137,9 @@
 // how long it has been in its state stands in its status. The Workflow's deadline is for Argo
 // Workflows to keep; one that it has not started in that time, or not ended a minute after it, fails the Experiment,
 // too, because nobody may be looking at it, and clusters cost. An exit handler, of which Argo Workflows keeps no
-// deadline, may go on as long again, or five minutes. What a success waits for has its time from the end of the Workflow
-// on: what was so before, and was no matter, is nothing to fail by. Of a Workflow, or an Application, that nobody has
+// deadline, may go on as long again, or five minutes, and so may a Workflow whose nodes are in a database, of which it
+// is not seen whether that is all that goes on. What a success waits for has its time from the end of the Workflow on:
+// what was so before, and was no matter, is nothing to fail by. Of a Workflow, or an Application, that nobody has
 // looked at in a minute it is said.
 //
 // Where somebody has taken the record of the start away it is made anew, in the next pass, of whatever is there; where

@@ -200,6 +200,8 @@ func TestNote51WorkflowThatNobodyEnds(t *testing.T) {
 	}{
 		"with an exit handler": {deadline, map[string]any{"phase": "Running", "startedAt": at(0), "nodes": map[string]any{"validation": map[string]any{"phase": "Succeeded"}}}, 2*deadline + time.Minute,
 			"has an exit handler that has not ended within 3h0m0s"},
+		"with nodes in a database, of which that is not seen": {deadline, map[string]any{"phase": "Running", "startedAt": at(0), "offloadNodeStatusVersion": "fnv:1"},
+			2*deadline + time.Minute, "has not ended, nor has an exit handler that it may have, within 3h0m0s"},
 		"never looked at": {deadline, nil, deadline + time.Minute, "was not started within 1h30m0s (spec.progressDeadline.workflow): it says nothing"},
 		"postponed": {deadline, map[string]any{"phase": "Pending", "message": "too many workflows are already running"}, deadline + time.Minute,
 			"was not started within 1h30m0s (spec.progressDeadline.workflow): too many workflows are already running"},

@@ -994,8 +994,11 @@ func (f facts) overran(p *Plan) string {
 		return ""
 	}
 	may := deadline
-	if argoworkflows.Exiting(w) { // of which Argo Workflows keeps no deadline, and by which nothing of what was validated changes
+	switch { // an exit handler, of which Argo Workflows keeps no deadline, and by which nothing of what was validated changes
+	case argoworkflows.Exiting(w):
 		may, late = deadline+max(deadline, exitHandler), "has an exit handler that has not ended within "
+	case argoworkflows.Offloaded(w):
+		may, late = deadline+max(deadline, exitHandler), "has not ended, nor has an exit handler that it may have, within "
 	}
 	if left := since.Add(may + lastLook).Sub(f.now); left > 0 {
 		p.dueIn(left)

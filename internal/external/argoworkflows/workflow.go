@@ -147,6 +147,13 @@ func Exiting(workflow *unstructured.Unstructured) bool {
 	return first["phase"] == PhaseSucceeded || failed(first)
 }
 
+// Offloaded says whether Argo Workflows keeps the nodes of a Workflow in its database, because they do not fit into the object: then
+// nothing is to be seen of what has ended.
+func Offloaded(workflow *unstructured.Unstructured) bool {
+	version, _, _ := unstructured.NestedString(workflow.Object, "status", "offloadNodeStatusVersion")
+	return version != ""
+}
+
 // Read reads a Workflow's state.
 func Read(workflow *unstructured.Unstructured) State {
 	var s State

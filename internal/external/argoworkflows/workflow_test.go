@@ -243,6 +243,17 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// That nodes are in a database stays to be seen when the rest of them is stripped.
+func TestOffloaded(t *testing.T) {
+	for status, want := range map[string]bool{"": false, running: false, `status: {phase: Running, offloadNodeStatusVersion: "fnv:1"}`: true} {
+		u := sample(t, status)
+		got := Offloaded(u)
+		if _, err := Strip(u); err != nil || got != want || Offloaded(u) != want {
+			t.Errorf("%s: %t, and stripped %t, %v", status, got, Offloaded(u), err)
+		}
+	}
+}
+
 // Only the exit handler goes on when the first node has ended, which has the name of the Workflow.
 func TestExiting(t *testing.T) {
 	const first = `"w": {"type": "Steps", "phase": "%s"}`
