@@ -1,13 +1,13 @@
 package argocd
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"reflect"
 	"regexp"
 	"strings"
 
@@ -163,6 +163,13 @@ func Address(server string) string {
 	return strings.ToLower(strings.TrimRight(strings.TrimSpace(server), "/"))
 }
 
+// is says whether Argo CD would be told the same by another: what a kubeconfig has and leaves empty is not.
+func (c clusterConfig) is(other clusterConfig) bool {
+	mine, err := json.Marshal(c)
+	theirs, otherErr := json.Marshal(other)
+	return err == nil && otherErr == nil && bytes.Equal(mine, theirs)
+}
+
 // Clash says whether what a cluster Secret has of a server and its config is for the same server, with
 // other credentials.
 func (c Credentials) Clash(server string, config []byte) bool {
@@ -170,17 +177,17 @@ func (c Credentials) Clash(server string, config []byte) bool {
 		return false
 	}
 	var other clusterConfig
-	return json.Unmarshal(config, &other) != nil || !reflect.DeepEqual(other, c.config)
+	return json.Unmarshal(config, &other) != nil || !other.is(c.config)
 }
 
 // Differ says whether two are for the same server, and not the same.
 func (c Credentials) Differ(other Credentials) bool {
-	return Address(c.Server) == Address(other.Server) && !reflect.DeepEqual(c.config, other.config)
+	return Address(c.Server) == Address(other.Server) && !c.config.is(other.config)
 }
 
 // Same says whether two are for the same server, and the same.
 func (c Credentials) Same(other Credentials) bool {
-	return Address(c.Server) == Address(other.Server) && reflect.DeepEqual(c.config, other.config)
+	return Address(c.Server) == Address(other.Server) && c.config.is(other.config)
 }
 
 // ClusterLabels are what Argo CD knows cluster Secrets by.

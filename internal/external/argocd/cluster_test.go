@@ -293,6 +293,20 @@ func expectNoSecret(t *testing.T, err error, loaded *api.Config) {
 	}
 }
 
+// What is there and empty makes no other credentials: a cluster Secret does not have it.
+func TestCopiesOfOneKubeconfig(t *testing.T) {
+	copied := kubeconfig(`{server: "https://203.0.113.10", certificate-authority-data: ""}`, `{token: canary-token, client-certificate-data: "", client-key-data: ""}`)
+	credentials, err := ParseKubeconfig([]byte(copied), Untrusted)
+	without, withoutErr := ParseKubeconfig([]byte(kubeconfig(`{server: "https://203.0.113.10"}`, `{token: canary-token}`)), Untrusted)
+	if err != nil || withoutErr != nil {
+		t.Fatal(err, withoutErr)
+	}
+	secret, _ := registered(t, credentials)
+	if credentials.Clash(string(secret.Data["server"]), secret.Data["config"]) || credentials.Differ(without) || !credentials.Same(without) {
+		t.Error("they are taken for different credentials")
+	}
+}
+
 // Every address that clusters are known to have is one.
 func TestPlainServers(t *testing.T) {
 	for _, server := range []string{
