@@ -154,7 +154,7 @@ type HelmParameter struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// value of the parameter.
+	// value of the parameter, as Argo CD and Helm read it: $ begins a variable, \ escapes, and {a,b} is a list.
 	// +optional
 	// +kubebuilder:validation:MaxLength=4096
 	Value string `json:"value,omitempty"`
@@ -241,7 +241,8 @@ type ComponentParameter struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// type of the value; values of another type are refused, and a string stays a string
-	// whatever it looks like. Without a type Helm decides.
+	// whatever it looks like. Without a type Helm decides, and {a,b} is a list, in which \ escapes; any other
+	// text arrives as it is.
 	// +optional
 	Type ParameterType `json:"type,omitempty"`
 	// from is what the value is taken from: references cannot set it. What is not there, as MetricsURL on a

@@ -196,9 +196,7 @@ func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParame
 		return nil, err
 	}
 	set := map[string]string{}
-	for name, value := range ref.Params {
-		set[name] = literal(value)
-	}
+	maps.Copy(set, ref.Params)
 	types := map[string]v1alpha1.ParameterType{}
 	var missing []string
 	for _, d := range declared {
@@ -220,24 +218,35 @@ func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParame
 	}
 	parameters := make([]argocd.Parameter, 0, len(set))
 	for _, name := range slices.Sorted(maps.Keys(set)) {
-		if !hasType(set[name], types[name]) {
-			return nil, &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s must be of type %s", name, types[name])}
+		p, err := parameter(name, set[name], types[name])
+		if err != nil {
+			return nil, err
 		}
-		parameters = append(parameters, argocd.Parameter{
-			Name: name, Value: set[name], ForceString: types[name] == v1alpha1.ParameterString,
-		})
+		parameters = append(parameters, p)
 	}
 	return parameters, nil
+}
+
+// parameter is one of a value that is to arrive as it is. Without a type Helm decides what that is, a list where it begins with a brace.
+func parameter(name, value string, t v1alpha1.ParameterType) (argocd.Parameter, *resolveError) {
+	list := t == "" && strings.HasPrefix(value, "{")
+	switch {
+	case !hasType(value, t):
+		return argocd.Parameter{}, &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s must be of type %s", name, t)}
+	case list && !plainList.MatchString(value):
+		return argocd.Parameter{}, &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s would be several to Helm, or none: "+
+			"a value that begins with { is a list, which ends with its only }; where it is none, declare the parameter in the Component, with type: string", name)}
+	}
+	return argocd.Parameter{Name: name, Value: literal(value, list), ForceString: t == v1alpha1.ParameterString}, nil
 }
 
 // misread is what is wrong with parameters that set others than they name, or what the manager sets, which may bound what
 // the component can do, as SharedCluster does, or the tenant.
 func misread(params map[string]string, declared []v1alpha1.ComponentParameter) *resolveError {
 	for _, name := range slices.Sorted(maps.Keys(params)) {
-		if several(name, params[name]) {
-			return &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s would be several to Helm; "+
-				`leave , = { } and \ (but before a dot) out of the name, and brackets but for positions such as [0]; a value that begins with { is a list, `+
-				`which ends with its only }; leave out of any other a comma at its beginning, after another and after \\`, name)}
+		if !plainName.MatchString(name) {
+			return &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s would be several to Helm, or another; "+
+				`leave , = { } and \ (but before a dot) out of the name, and brackets but for positions such as [0]`, name)}
 		}
 		for _, d := range declared {
 			switch {
@@ -252,29 +261,33 @@ func misread(params map[string]string, declared []v1alpha1.ComponentParameter) *
 	return nil
 }
 
-// several says whether Helm would read a parameter as more than one, or by another name, of which others may be set by
-// the manager: Argo CD writes name=value for it, and escapes the commas of values that are not in braces, but none after a
-// backslash, which may be escaped itself, and in some versions none at the beginning or right after another. A list ends
-// at its first closing brace for Helm, which takes what follows for another name; it drops backslashes, with which a name
-// is another, and knows more than one way to write a position.
-func several(name, value string) bool {
-	if strings.HasPrefix(value, "{") {
-		return !plainName.MatchString(name) || !plainList.MatchString(value)
-	}
-	return !plainName.MatchString(name) || bareComma.MatchString(value)
-}
-
 const plainKey = `([^\\.,={}\[\]]|\\\.)+(\[(0|[1-9][0-9]*)\])*`
 
 var (
+	// plainName is what is one name to Helm, and the one that it looks like: Argo CD writes name=value for a parameter, Helm drops
+	// backslashes, with which a name is another, and knows more than one way to write a position.
 	plainName = regexp.MustCompile(`^` + plainKey + `(\.` + plainKey + `)*$`)
-	plainList = regexp.MustCompile(`^{[^{}]*}$`)
-	bareComma = regexp.MustCompile(`(^|,|(^|[^\\])(\\\\)+),`)
+	// plainList is what is one list to Helm, which ends at its first closing brace: it takes what follows for another name.
+	plainList = regexp.MustCompile(`^{([^{}\\]|\\[^{}])*}$`)
+	// special is what Helm would read as something else, or as several: it drops backslashes, and takes what begins with a brace for a
+	// list, of strings too; and Argo CD escapes no comma after a backslash, and in some versions none at the beginning or right after
+	// another.
+	special = regexp.MustCompile(`^{|\\|^,|,,`)
+	escapes = strings.NewReplacer(`\`, `\\`, `,`, `\,`)
 )
 
-// literal is a value as Argo CD must be given it, which puts those of its variables in: of names that begin with a dollar
-// it makes others, or nothing.
-func literal(value string) string { return strings.ReplaceAll(value, "$", "$$") }
+// literal is a value as Argo CD must be given it for the chart to get it as it is, but for a list, which is Helm's. Only what needs
+// it is escaped, because another text would have what runs validated anew. Argo CD puts its variables in: of names
+// that begin with a dollar it makes others, or nothing.
+func literal(value string, list bool) string {
+	if !list && special.MatchString(value) {
+		value = escapes.Replace(value)
+		if strings.HasPrefix(value, "{") {
+			value = `\` + value
+		}
+	}
+	return strings.ReplaceAll(value, "$", "$$")
+}
 
 // within says whether one of two names is that of a value in the other's, or takes for a list what is an object to the
 // other: Helm would take the one for the other, or lose it, whichever comes last.

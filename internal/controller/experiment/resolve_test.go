@@ -2,8 +2,15 @@ package experiment
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -16,6 +23,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/test/env"
 )
 
 func chart(helm *v1alpha1.HelmSource) v1alpha1.ComponentSource {
@@ -130,6 +138,106 @@ func TestNote43ResolveParameters(t *testing.T) {
 			}
 		})
 	}
+}
+
+// texts are values that Helm, or Argo CD, would read as something else.
+var texts = []string{
+	`^\d{1,3}(,\w+)*$`, `C:\logs`, `C:\`, `\\server\share`, `a\,b`, `a\\,b`, `a\\\,b`, "{app}", "{app", "{a},b={c}", `{a\}`, "{}", "}", "{{ .Release.Name }}",
+	"a,b", "a,b=c", ",a", "a,,b", ",", ",,,", "a,", `\,`, `\`, "pa$word", "$x{a},b=c", "${HOME}$", "$$", `\$`, "$", `{"a": "b,c"}`, "line\nline, and another",
+	"", " ", "=", "a=b,c=d", "[0]", "ä,ö", `"`, "'", "#", "007", "1e3", "-", "null", "true", "12", "0.5",
+}
+
+// What a Component declares as a string reaches the chart as it is, whoever has set it, and what it does not declare too, but for
+// a list and what Helm has another type for.
+func TestParametersArriveAsTheyAre(t *testing.T) {
+	ref, want := v1alpha1.ComponentRef{Params: map[string]string{}}, map[string]any{}
+	var declared []v1alpha1.ComponentParameter
+	known := values{}
+	for i, text := range texts {
+		add := func(name string, kind v1alpha1.ParameterType, from v1alpha1.ParameterSource, fallback *string) {
+			name += strconv.Itoa(i)
+			declared, want[name] = append(declared, v1alpha1.ComponentParameter{Name: name, Type: kind, From: from, Default: fallback}), text
+		}
+		given := fmt.Sprintf("given%d", i)
+		ref.Params[given] = text
+		add("given", v1alpha1.ParameterString, "", nil)
+		add("default", v1alpha1.ParameterString, "", &text)
+		known[v1alpha1.ParameterSource(given)] = text
+		add("known", v1alpha1.ParameterString, v1alpha1.ParameterSource(given), new(string))
+		if !strings.HasPrefix(text, "{") {
+			add("untyped", "", "", &text)
+			ref.Params[fmt.Sprintf("undeclared%d", i)], want[fmt.Sprintf("undeclared%d", i)] = text, text
+		}
+	}
+	want["list"], ref.Params["list"] = []any{"a,b", "c"}, `{a\,b,c}`
+	parameters, err := parametersOf(ref, declared, known)
+	if err != nil {
+		t.Fatal(err.message)
+	}
+	// Each version of Argo CD 3 escapes commas by the first, and ones before by the second.
+	before := regexp.MustCompile(`([^\\]),`)
+	for name, escaped := range map[string]func(string) string{"now": escapedCommas, "before": func(v string) string { return before.ReplaceAllString(v, `$1\,`) }} {
+		t.Run(name, func(t *testing.T) {
+			got := rendered(t, parameters, escaped)
+			for name, value := range got {
+				if typed, is := map[string]any{"null": nil, "true": true, "12": float64(12)}[fmt.Sprint(want[name])]; is && strings.HasPrefix(name, "un") {
+					want[name] = typed
+				}
+				if diff := cmp.Diff(want[name], value); diff != "" {
+					t.Errorf("%s (-want +got):\n%s", name, diff)
+				}
+			}
+			if missing := len(want) - len(got); missing != 0 {
+				t.Errorf("%d more are wanted than there are", missing)
+			}
+		})
+	}
+}
+
+// escapedCommas is what Argo CD does to a value.
+func escapedCommas(value string) string {
+	var out strings.Builder
+	var last rune
+	for _, r := range value {
+		if r == ',' && last != '\\' {
+			out.WriteByte('\\')
+		}
+		out.WriteRune(r)
+		last = r
+	}
+	return out.String()
+}
+
+// rendered are the values of a chart to which Argo CD has Helm give parameters.
+func rendered(t *testing.T, parameters []argocd.Parameter, escaped func(string) string) (values map[string]any) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n", "values.yaml": "", "templates/values.json": "{{ toJson .Values }}",
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "templates"), 0o755), os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{"template", "web", dir, "--show-only=templates/values.json"}
+	for _, p := range parameters {
+		value := os.Expand(p.Value, func(name string) string { return map[string]string{"$": "$"}[name] })
+		if !strings.HasPrefix(value, "{") || !strings.HasSuffix(value, "}") {
+			value = escaped(value)
+		}
+		args = append(args, map[bool]string{true: "--set-string", false: "--set"}[p.ForceString], p.Name+"="+value)
+	}
+	command := exec.CommandContext(t.Context(), filepath.Join(env.Root(), "bin/helm"), args...)
+	command.Env = append(os.Environ(), "HOME="+dir)
+	out, err := command.Output()
+	if err != nil {
+		t.Fatalf("%v: %+v", err, err)
+	}
+	_, document, _ := strings.Cut(string(out), "values.json\n")
+	if err := json.Unmarshal([]byte(document), &values); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	return values
 }
 
 func expectProblem(t *testing.T, problems []*resolveError, reason string, parts ...string) {
