@@ -291,8 +291,9 @@ func literal(value string, list bool) string {
 
 // within says whether one of two names is that of a value in the other's, or takes for a list what is an object to the
 // other: Helm would take the one for the other, or lose it, whichever comes last.
-func within(a, b string) bool {
-	x, y := pathOf(a), pathOf(b)
+func within(a, b string) bool { return overlap(pathOf(a), pathOf(b)) }
+
+func overlap(x, y []string) bool {
 	for i := range min(len(x), len(y)) {
 		if x[i] != y[i] {
 			return strings.HasPrefix(x[i], "[") != strings.HasPrefix(y[i], "[")
@@ -362,7 +363,29 @@ func place(parameters []argocd.Parameter, specs []v1alpha1.ComponentSource, sour
 			setParameter(sources[i].Helm, p)
 		}
 	}
+	for _, i := range charts {
+		if a, b := overlapping(sources[i].Helm); a != "" {
+			return &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s and %s set the same, or one a part of the other, "+
+				"and Argo CD gives them to Helm in any order; leave one of them out, in params, the Component's defaults or helm.parameters", a, b)}
+		}
+	}
 	return nil
+}
+
+// overlapping are two parameters of a source of which the one that comes last counts; empty if there are none.
+func overlapping(h *argocd.Helm) (a, b string) {
+	if h == nil {
+		return "", ""
+	}
+	paths := make([][]string, 0, len(h.Parameters))
+	for i, p := range h.Parameters {
+		path := pathOf(p.Name)
+		if j := slices.IndexFunc(paths, func(other []string) bool { return overlap(other, path) }); j >= 0 {
+			return h.Parameters[j].Name, h.Parameters[i].Name
+		}
+		paths = append(paths, path)
+	}
+	return "", ""
 }
 
 func sets(h *argocd.Helm, name string) bool {

@@ -89,8 +89,17 @@ func TestNote43ResolveParameters(t *testing.T) {
 		want     [][]string
 		names    string // in the error
 	}{
-		"none":                         {one, nil, nil, [][]string{nil}, ""},
-		"not declared":                 {one, nil, map[string]string{"b": "2", "a": "1", "a.b": ""}, [][]string{{"a=1", "a.b=", "b=2"}}, ""},
+		"none":                    {one, nil, nil, [][]string{nil}, ""},
+		"not declared":            {one, nil, map[string]string{"b": "2", "a": "1", "c.b": ""}, [][]string{{"a=1", "b=2", "c.b="}}, ""},
+		"one in another":          {one, nil, map[string]string{"a": "1", "a.b": ""}, nil, "a and a.b set the same"},
+		"in a list and the whole": {one, nil, map[string]string{"a[0].b": "1", "a[0]": ""}, nil, "a[0] and a[0].b set the same"},
+		"a list and an object":    {one, nil, map[string]string{"a[0]": "1", "a.b": ""}, nil, "a.b and a[0] set the same"},
+		"beside each other":       {one, nil, map[string]string{"a[0].b": "1", "a[0].c": "1", "a[1]": "1", "ab": "1"}, [][]string{{"a[0].b=1", "a[0].c=1", "a[1]=1", "ab=1"}}, ""},
+		"in a default":            {one, declared(v1alpha1.ComponentParameter{Name: "a", Default: ptr.To("d")}), map[string]string{"a.b": "r"}, nil, "a and a.b set the same"},
+		"a default in what is known": {one, declared(v1alpha1.ComponentParameter{Name: "a.b", Default: ptr.To("d")}, v1alpha1.ComponentParameter{Name: "a", From: v1alpha1.FromTarget}),
+			nil, nil, "a and a.b set the same"},
+		"in one of the source":         {two[:1], nil, map[string]string{"a.b": "r"}, nil, "a and a.b set the same"},
+		"both of the source":           {[]v1alpha1.ComponentSource{chart(withParameters(v1alpha1.HelmParameter{Name: "a"}, v1alpha1.HelmParameter{Name: "a.b"}))}, nil, nil, nil, "a and a.b"},
 		"default":                      {one, declared(v1alpha1.ComponentParameter{Name: "a", Default: ptr.To("d")}), nil, [][]string{{"a=d"}}, ""},
 		"empty default":                {one, declared(v1alpha1.ComponentParameter{Name: "a", Default: ptr.To("")}), nil, [][]string{{"a="}}, ""},
 		"over the default":             {one, declared(v1alpha1.ComponentParameter{Name: "a", Default: ptr.To("d")}), map[string]string{"a": "r"}, [][]string{{"a=r"}}, ""},
