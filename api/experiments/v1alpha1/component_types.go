@@ -170,9 +170,9 @@ type ParameterType string
 const (
 	// ParameterString is any text; Helm is told not to read it as anything else.
 	ParameterString ParameterType = "string"
-	// ParameterInteger is a whole number.
+	// ParameterInteger is a whole number of 64 bits.
 	ParameterInteger ParameterType = "integer"
-	// ParameterNumber is a number.
+	// ParameterNumber is a number. One that is not whole is text for Helm at a position in a list (a[0]).
 	ParameterNumber ParameterType = "number"
 	// ParameterBoolean is true or false.
 	ParameterBoolean ParameterType = "boolean"
@@ -240,8 +240,8 @@ type ComponentParameter struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
-	// type of the value; values of another type are refused, and a string stays a string
-	// whatever it looks like. Without a type Helm decides, and {a,b} is a list, in which \ escapes; any other
+	// type of the value; values of another type are refused, a string stays a string whatever it looks like, and a
+	// number is one to the chart, but for a fraction at a position in a list (a[0]), which is text. Without a type Helm decides, and {a,b} is a list, in which \ escapes; any other
 	// text arrives as it is.
 	// +optional
 	Type ParameterType `json:"type,omitempty"`

@@ -5,7 +5,10 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
@@ -191,7 +194,7 @@ func withValues(specs []v1alpha1.ComponentSource, sources []argocd.Source, value
 
 // parametersOf are the parameters of a reference: what the manager knows, its own, and the Component's
 // defaults, checked against what the Component declares, sorted by name.
-func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParameter, v values) ([]argocd.Parameter, *resolveError) {
+func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParameter, v values) ([]given, *resolveError) {
 	if err := misread(ref.Params, declared); err != nil {
 		return nil, err
 	}
@@ -216,7 +219,7 @@ func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParame
 		slices.Sort(missing)
 		return nil, &resolveError{v1alpha1.ReasonInvalidParameters, "params: required and not set: " + strings.Join(missing, ", ")}
 	}
-	parameters := make([]argocd.Parameter, 0, len(set))
+	parameters := make([]given, 0, len(set))
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		p, err := parameter(name, set[name], types[name])
 		if err != nil {
@@ -227,17 +230,32 @@ func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParame
 	return parameters, nil
 }
 
+// given is a parameter, and its number where that is one that Helm reads as a text.
+type given struct {
+	argocd.Parameter
+	number *float64
+}
+
 // parameter is one of a value that is to arrive as it is. Without a type Helm decides what that is, a list where it begins with a brace.
-func parameter(name, value string, t v1alpha1.ParameterType) (argocd.Parameter, *resolveError) {
+func parameter(name, value string, t v1alpha1.ParameterType) (p given, err *resolveError) {
 	list := t == "" && strings.HasPrefix(value, "{")
 	switch {
 	case !hasType(value, t):
-		return argocd.Parameter{}, &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s must be of type %s", name, t)}
+		return p, &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s must be of type %s", name, t)}
 	case list && !plainList.MatchString(value):
-		return argocd.Parameter{}, &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s would be several to Helm, or none: "+
+		return p, &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s would be several to Helm, or none: "+
 			"a value that begins with { is a list, which ends with its only }; where it is none, declare the parameter in the Component, with type: string", name)}
 	}
-	return argocd.Parameter{Name: name, Value: literal(value, list), ForceString: t == v1alpha1.ParameterString}, nil
+	p.Parameter = argocd.Parameter{Name: name, Value: literal(value, list), ForceString: t == v1alpha1.ParameterString}
+	if t == v1alpha1.ParameterNumber && !hasType(value, v1alpha1.ParameterInteger) {
+		number, _ := strconv.ParseFloat(value, 64)
+		if whole := strconv.FormatFloat(number, 'f', -1, 64); hasType(whole, v1alpha1.ParameterInteger) {
+			p.Value = whole // which Helm takes for a number
+		} else {
+			p.number = &number
+		}
+	}
+	return p, nil
 }
 
 // misread is what is wrong with parameters that set others than they name, or what the manager sets, which may bound what
@@ -320,16 +338,18 @@ func pathOf(name string) (path []string) {
 func hasType(value string, t v1alpha1.ParameterType) bool {
 	switch t {
 	case v1alpha1.ParameterInteger:
-		return integer.MatchString(value)
+		_, err := strconv.ParseInt(value, 10, 64)
+		return err == nil && integer.MatchString(value)
 	case v1alpha1.ParameterNumber:
-		return number.MatchString(value)
+		_, err := strconv.ParseFloat(value, 64)
+		return err == nil && number.MatchString(value)
 	case v1alpha1.ParameterBoolean:
 		return value == "true" || value == "false"
 	}
 	return true
 }
 
-// integer and number are what Helm reads as such; 007 is a string to it.
+// integer and number are how such are written; 007 is a string to Helm.
 var (
 	integer = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 	number  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?$`)
@@ -337,7 +357,7 @@ var (
 
 // place puts each parameter where it belongs: into every Helm source that sets it already,
 // else into the only Helm source there is.
-func place(parameters []argocd.Parameter, specs []v1alpha1.ComponentSource, sources []argocd.Source) *resolveError {
+func place(parameters []given, specs []v1alpha1.ComponentSource, sources []argocd.Source) *resolveError {
 	var charts []int
 	for i, s := range specs {
 		if s.Chart != "" || s.Helm != nil {
@@ -360,7 +380,7 @@ func place(parameters []argocd.Parameter, specs []v1alpha1.ComponentSource, sour
 			if sources[i].Helm == nil {
 				sources[i].Helm = &argocd.Helm{}
 			}
-			setParameter(sources[i].Helm, p)
+			setParameter(sources[i].Helm, p.Parameter)
 		}
 	}
 	for _, i := range charts {
@@ -368,8 +388,29 @@ func place(parameters []argocd.Parameter, specs []v1alpha1.ComponentSource, sour
 			return &resolveError{v1alpha1.ReasonInvalidParameters, fmt.Sprintf("params: %s and %s set the same, or one a part of the other, "+
 				"and Argo CD gives them to Helm in any order; leave one of them out, in params, the Component's defaults or helm.parameters", a, b)}
 		}
+		for _, p := range parameters {
+			if p.number != nil && sources[i].Helm != nil {
+				setNumber(sources[i].Helm, p.Name, *p.number)
+			}
+		}
 	}
 	return nil
+}
+
+// setNumber makes a number of a parameter that is one and no integer, which Helm takes for a text: a value, which nothing else of the
+// source sets. One that was to be a string stays a string, and so does one in a list, the rest of which a value would take away.
+func setNumber(h *argocd.Helm, name string, number float64) {
+	i := slices.IndexFunc(h.Parameters, func(p argocd.Parameter) bool { return p.Name == name && !p.ForceString })
+	path := pathOf(name)
+	if i < 0 || slices.ContainsFunc(path, func(key string) bool { return strings.HasPrefix(key, "[") }) {
+		return
+	}
+	if h.Values == nil {
+		h.Values = map[string]any{}
+	}
+	if unstructured.SetNestedField(h.Values, number, path...) == nil { // which fails only for one in another, and there is none
+		h.Parameters = slices.Delete(h.Parameters, i, i+1)
+	}
 }
 
 // overlapping are two parameters of a source of which the one that comes last counts; empty if there are none.

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -111,7 +112,9 @@ func TestNote43ResolveParameters(t *testing.T) {
 		"string":                       {one, declared(typed("a", v1alpha1.ParameterString)), map[string]string{"a": "007"}, [][]string{{"a=007!"}}, ""},
 		"integer":                      {one, declared(typed("a", v1alpha1.ParameterInteger)), map[string]string{"a": "-7"}, [][]string{{"a=-7"}}, ""},
 		"no integer":                   {one, declared(typed("a", v1alpha1.ParameterInteger)), map[string]string{"a": "7.5"}, nil, "integer"},
-		"number":                       {one, declared(typed("a", v1alpha1.ParameterNumber)), map[string]string{"a": "7.5e3"}, [][]string{{"a=7.5e3"}}, ""},
+		"number":                       {one, declared(typed("a", v1alpha1.ParameterNumber)), map[string]string{"a": "7.5e3"}, [][]string{{"a=7500"}}, ""},
+		"too long for a number":        {one, declared(typed("a", v1alpha1.ParameterNumber)), map[string]string{"a": "1e400"}, nil, "number"},
+		"too long for an integer":      {one, declared(typed("a", v1alpha1.ParameterInteger)), map[string]string{"a": "9223372036854775808"}, nil, "integer"},
 		"no number":                    {one, declared(typed("a", v1alpha1.ParameterNumber)), map[string]string{"a": "seven"}, nil, "number"},
 		"boolean":                      {one, declared(typed("a", v1alpha1.ParameterBoolean)), map[string]string{"a": "false"}, [][]string{{"a=false"}}, ""},
 		"no boolean":                   {one, declared(typed("a", v1alpha1.ParameterBoolean)), map[string]string{"a": "True"}, nil, "boolean"},
@@ -179,15 +182,12 @@ func TestParametersArriveAsTheyAre(t *testing.T) {
 		}
 	}
 	want["list"], ref.Params["list"] = []any{"a,b", "c"}, `{a\,b,c}`
-	parameters, err := parametersOf(ref, declared, known)
-	if err != nil {
-		t.Fatal(err.message)
-	}
+	helm := helmOf(t, ref, declared, known)
 	// Each version of Argo CD 3 escapes commas by the first, and ones before by the second.
 	before := regexp.MustCompile(`([^\\]),`)
 	for name, escaped := range map[string]func(string) string{"now": escapedCommas, "before": func(v string) string { return before.ReplaceAllString(v, `$1\,`) }} {
 		t.Run(name, func(t *testing.T) {
-			got := rendered(t, parameters, escaped)
+			got := rendered(t, helm, escaped)
 			for name, value := range got {
 				if typed, is := map[string]any{"null": nil, "true": true, "12": float64(12)}[fmt.Sprint(want[name])]; is && strings.HasPrefix(name, "un") {
 					want[name] = typed
@@ -200,6 +200,56 @@ func TestParametersArriveAsTheyAre(t *testing.T) {
 				t.Errorf("%d more are wanted than there are", missing)
 			}
 		})
+	}
+}
+
+// helmOf is what a chart is given of a reference.
+func helmOf(t *testing.T, ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParameter, known values, set ...v1alpha1.HelmParameter) *argocd.Helm {
+	t.Helper()
+	ref.App = "web"
+	component := &v1alpha1.Component{Spec: v1alpha1.ComponentSpec{
+		Type: v1alpha1.ComponentApp, Sources: []v1alpha1.ComponentSource{chart(withParameters(set...))}, Parameters: declared,
+	}}
+	sources, err := resolveRef(ref, component, known, "web")
+	if err != nil {
+		t.Fatal(err.message)
+	}
+	return sources[0].Helm
+}
+
+// A number is one to the chart, also where Helm would read the text of a parameter as a string.
+func TestNumbersArriveAsNumbers(t *testing.T) {
+	ref, want := v1alpha1.ComponentRef{Params: map[string]string{}}, map[string]any{"beside": map[string]any{"c": "x"}, "list": []any{map[string]any{"rate": "0.5"}}}
+	ref.Params["beside.c"], ref.Params["list[0].rate"] = "x", "0.5"
+	declared := []v1alpha1.ComponentParameter{{Name: "list[0].rate", Type: v1alpha1.ParameterNumber}}
+	for i, text := range []string{"0.5", "-0.05", "1e3", "7.50e3", "1e-7", "1e30", "10000000000000000000", "12", "-0.0", "9223372036854775807", "1.0"} {
+		number, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, into := range map[string]map[string]any{fmt.Sprintf("n%d", i): want, fmt.Sprintf("beside.n%d", i): want["beside"].(map[string]any)} {
+			ref.Params[name], into[name[strings.Index(name, "n"):]] = text, number
+			declared = append(declared, v1alpha1.ComponentParameter{Name: name, Type: v1alpha1.ParameterNumber})
+		}
+	}
+	want["forced"], ref.Params["forced"] = "0.5", "0.5"
+	declared = append(declared, v1alpha1.ComponentParameter{Name: "forced", Type: v1alpha1.ParameterNumber})
+	helm := helmOf(t, ref, declared, values{}, v1alpha1.HelmParameter{Name: "forced", ForceString: true})
+	if diff := cmp.Diff(want, rendered(t, helm, escapedCommas)); diff != "" {
+		t.Errorf("values (-want +got):\n%s", diff)
+	}
+	// What the server has of them is what is written, or it would be written again in every pass.
+	written := argocd.Source{Helm: helm}.Object()
+	encoded, err := json.Marshal(written)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stored map[string]any
+	if err := utiljson.Unmarshal(encoded, &stored); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(written, stored); diff != "" {
+		t.Errorf("the source (-written +stored):\n%s", diff)
 	}
 }
 
@@ -217,19 +267,24 @@ func escapedCommas(value string) string {
 	return out.String()
 }
 
-// rendered are the values of a chart to which Argo CD has Helm give parameters.
-func rendered(t *testing.T, parameters []argocd.Parameter, escaped func(string) string) (values map[string]any) {
+// rendered are the values of a chart that Argo CD has Helm render.
+func rendered(t *testing.T, helm *argocd.Helm, escaped func(string) string) (values map[string]any) {
 	t.Helper()
 	dir := t.TempDir()
+	object, err := json.Marshal(helm.Values)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, content := range map[string]string{
 		"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n", "values.yaml": "", "templates/values.json": "{{ toJson .Values }}",
+		"object.yaml": string(object),
 	} {
 		if err := errors.Join(os.MkdirAll(filepath.Join(dir, "templates"), 0o755), os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	args := []string{"template", "web", dir, "--show-only=templates/values.json"}
-	for _, p := range parameters {
+	args := []string{"template", "web", dir, "--show-only=templates/values.json", "--values=" + filepath.Join(dir, "object.yaml")}
+	for _, p := range helm.Parameters {
 		value := os.Expand(p.Value, func(name string) string { return map[string]string{"$": "$"}[name] })
 		if !strings.HasPrefix(value, "{") || !strings.HasSuffix(value, "}") {
 			value = escaped(value)

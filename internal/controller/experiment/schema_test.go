@@ -43,7 +43,10 @@ func children(t *testing.T, e *v1alpha1.Experiment, o Options) map[string]*unstr
 	sources := []argocd.Source{
 		{
 			RepoURL: "https://charts.example.com", Chart: "nginx", TargetRevision: "1.2.3",
-			Helm: &argocd.Helm{ReleaseName: "web", ValueFiles: []string{"$values/x.yaml"}, Parameters: []argocd.Parameter{{Name: "a", Value: "b", ForceString: true}}},
+			Helm: &argocd.Helm{
+				ReleaseName: "web", ValueFiles: []string{"$values/x.yaml"}, Values: map[string]any{"c": map[string]any{"d": 0.5}},
+				Parameters: []argocd.Parameter{{Name: "a", Value: "b", ForceString: true}},
+			},
 		},
 		{RepoURL: "https://git.example.com/lab.git", Path: "deploy"},
 		{RepoURL: "https://git.example.com/values.git", Ref: "values"},

@@ -74,6 +74,8 @@ type Helm struct {
 	ReleaseName string
 	// ValueFiles in order.
 	ValueFiles []string
+	// Values over those of ValueFiles, and below Parameters, as JSON has them.
+	Values map[string]any
 	// Parameters, sorted by name.
 	Parameters []Parameter
 }
@@ -262,6 +264,9 @@ func (h Helm) object() map[string]any {
 	setString(m, "releaseName", h.ReleaseName)
 	if len(h.ValueFiles) > 0 {
 		m["valueFiles"] = untypedList(h.ValueFiles)
+	}
+	if len(h.Values) > 0 {
+		m["valuesObject"] = h.Values
 	}
 	if len(h.Parameters) > 0 {
 		parameters := make([]any, 0, len(h.Parameters))

@@ -24,6 +24,7 @@ var full = Application{
 			Helm: &Helm{
 				ReleaseName: "web",
 				ValueFiles:  []string{"values.yaml", "$values/nginx.yaml"},
+				Values:      map[string]any{"faults": map[string]any{"rate": 0.05}},
 				Parameters: []Parameter{
 					{Name: "empty"},
 					{Name: "service.port", Value: "80", ForceString: true},
@@ -50,8 +51,9 @@ func TestApplicationObject(t *testing.T) {
 				map[string]any{
 					"repoURL": "https://charts.example.com", "chart": "nginx", "targetRevision": "1.2.3",
 					"helm": map[string]any{
-						"releaseName": "web",
-						"valueFiles":  []any{"values.yaml", "$values/nginx.yaml"},
+						"releaseName":  "web",
+						"valueFiles":   []any{"values.yaml", "$values/nginx.yaml"},
+						"valuesObject": map[string]any{"faults": map[string]any{"rate": 0.05}},
 						"parameters": []any{
 							map[string]any{"name": "empty"},
 							map[string]any{"name": "service.port", "value": "80", "forceString": true},
