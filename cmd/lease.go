@@ -61,6 +61,8 @@ type lease struct {
 	mu sync.Mutex
 	// renewed is when the lease was last written as ours; zero while it is not. acquired is when it came to be ours, as it says.
 	renewed, acquired time.Time
+	// holder is who has the lease, as it was read or written last; empty is nobody, as far as is known.
+	holder string
 	// answer is what the API server said last; nil while it has said nothing.
 	answer atomic.Pointer[answer]
 	// held is when the last renewal that was answered was sent; nil while the lease is not ours.
@@ -111,6 +113,11 @@ func (l *lease) heard(err error) {
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	l.heard(client.IgnoreNotFound(err)) // then it is created
+	if err == nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.holder = record.HolderIdentity
+	}
 	return record, raw, err
 }
 
@@ -119,7 +126,8 @@ func (l *lease) Create(ctx context.Context, r resourcelock.LeaderElectionRecord)
 	return l.write(ctx, r, l.Interface.Create)
 }
 
-// Update takes, renews or releases the lease, unless it was renewed just now.
+// Update takes, renews or releases the lease, unless it was renewed just now, or is another's by the time that it would be released:
+// who could not renew it releases it, too, and client-go does not look whose it is that it has just read.
 func (l *lease) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
 	return l.write(ctx, r, l.Interface.Update)
 }
@@ -149,11 +157,15 @@ func (l *lease) write(ctx context.Context, r resourcelock.LeaderElectionRecord,
 	l.renewed = time.Time{} // one that fails may or may not have been stored
 	if !ours {
 		l.held.Store(nil)
+		if l.holder != l.Identity() {
+			return nil
+		}
 	}
 	err := write(ctx, r)
 	if l.heard(err); err != nil {
 		return err
 	}
+	l.holder = r.HolderIdentity
 	if ours {
 		l.renewed, l.acquired = now, acquired
 		l.held.Store(&now)

@@ -152,7 +152,7 @@ func TestReadyToLead(t *testing.T) {
 	forbidden := apierrors.NewForbidden(leases, "labkeeper", errors.New("no Role"))
 	absent := apierrors.NewNotFound(leases, "labkeeper")
 	get := func(l *lease) { _, _, _ = l.Get(t.Context()) }
-	create := func(l *lease) { _ = l.Create(t.Context(), resourcelock.LeaderElectionRecord{}) }
+	create := func(l *lease) { _ = l.Create(t.Context(), ours) }
 	l := &lease{clock: clock.RealClock{}}
 	for _, step := range []struct {
 		name string
@@ -217,6 +217,18 @@ func (s *stored) Update(ctx context.Context, r resourcelock.LeaderElectionRecord
 func TestLeaseThatIsJustTakenIsReleased(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	lock := &stored{taken: stop}
+	elect(ctx, t, lock)
+	if lock.record == nil {
+		t.Fatal("the lock was never taken")
+	}
+	if holder := lock.record.HolderIdentity; holder != "" {
+		t.Errorf("the lock is left to %q", holder)
+	}
+}
+
+// elect takes part in an election until ctx is done.
+func elect(ctx context.Context, t *testing.T, lock resourcelock.Interface) {
+	t.Helper()
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: &lease{Interface: lock, clock: clock.RealClock{}}, ReleaseOnCancel: true,
 		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod,
@@ -226,10 +238,19 @@ func TestLeaseThatIsJustTakenIsReleased(t *testing.T) {
 		t.Fatal(err)
 	}
 	elector.Run(ctx)
-	if lock.record == nil {
-		t.Fatal("the lock was never taken")
+}
+
+// Who has lost the Lease, and does not know it yet, leaves it to whoever has it: it is read anew to be released, so that no conflict
+// keeps it from that.
+func TestLeaseOfAnotherIsNotReleased(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	lock := &stored{}
+	lock.taken = func() {
+		lock.record = &resourcelock.LeaderElectionRecord{HolderIdentity: "another"}
+		stop()
 	}
-	if holder := lock.record.HolderIdentity; holder != "" {
+	elect(ctx, t, lock)
+	if holder := lock.record.HolderIdentity; holder != "another" {
 		t.Errorf("the lock is left to %q", holder)
 	}
 }
