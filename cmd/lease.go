@@ -109,14 +109,17 @@ func (l *lease) heard(err error) {
 	}
 }
 
-// Get reads the lease.
+// Get reads the lease, which is ours no more if it is somebody else's, or nobody's, however short ago it was renewed.
 func (l *lease) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := l.Interface.Get(ctx)
 	l.heard(client.IgnoreNotFound(err)) // then it is created
 	if err == nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.holder = record.HolderIdentity
+		if l.holder = record.HolderIdentity; l.holder != l.Identity() {
+			l.renewed = time.Time{}
+			l.held.Store(nil)
+		}
 	}
 	return record, raw, err
 }

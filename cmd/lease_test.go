@@ -22,11 +22,15 @@ import (
 // written is a lock that counts its writes.
 type written struct {
 	resourcelock.Interface
-	n   int
-	err error
+	n      int
+	holder string
+	err    error
 }
 
 func (w *written) Identity() string { return "me" }
+func (w *written) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return &resourcelock.LeaderElectionRecord{HolderIdentity: w.holder}, nil, w.err
+}
 func (w *written) Create(context.Context, resourcelock.LeaderElectionRecord) error {
 	w.n++
 	return w.err
@@ -79,14 +83,21 @@ func TestLeaseIsRenewedInTime(t *testing.T) {
 	}
 }
 
-// Only who leads writes: who has not renewed in time may not any more, however long it has been standing still, and others
-// never may.
+// Only who leads writes: who has not renewed in time may not any more, however long it has been standing still, nor who has read that
+// another leads, and others never may.
 func TestWielded(t *testing.T) {
 	lock, now := &written{}, clocktesting.NewFakePassiveClock(time.Now())
 	l := &lease{Interface: lock, clock: now}
 	refused := errors.New("refused")
+	read := func(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+		lock.holder = r.HolderIdentity
+		_, _, err := l.Get(ctx)
+		return err
+	}
+	another := resourcelock.LeaderElectionRecord{HolderIdentity: "another"}
 	for _, step := range []leaseStep{
 		{"not taken", 0, nil, ours, nil, false},
+		{"read as ours, by whom it was not taken", 0, read, ours, nil, false},
 		{"cannot be taken", 0, l.Create, ours, refused, false},
 		{"taken", 0, l.Create, ours, nil, true},
 		{"not renewed", wields - 1, nil, ours, nil, true},
@@ -98,6 +109,12 @@ func TestWielded(t *testing.T) {
 		{"perhaps released", 0, l.Update, released, refused, false},
 		{"taken again", 0, l.Update, ours, nil, true},
 		{"released", 0, l.Update, released, nil, false},
+		{"taken once more", 0, l.Update, ours, nil, true},
+		{"read as ours", 0, read, ours, nil, true},
+		{"cannot be read", 0, read, another, refused, true},
+		{"read as another's", 0, read, another, nil, false},
+		{"taken back", 0, l.Update, ours, nil, true},
+		{"read as nobody's", 0, read, released, nil, false},
 	} {
 		now.SetTime(now.Now().Add(step.after))
 		if lock.err = step.err; step.do != nil {
