@@ -22,8 +22,11 @@ const listed = 500 * time.Millisecond
 //
 // Such a client (client.CacheOptions.EnableReadYourWritesConsistency) reads a kind when an event of it was as late as what was
 // written. When a watch has broken off, and what was written last is gone by the time that the kind is listed anew, there is
-// none: whoever lists the kind, or looks for that object, would wait until his time is over, again and again, until another
-// object of the kind changes. So the client is told how late the lists of its informers were, too.
+// none: whoever looks for that object would wait until his time is over, again and again, until another object of the kind
+// changes. So the client is told how late the lists of its informers were, too.
+//
+// What it lists is as the cache has it: a list would wait for all that is being written of its kind, so that one write which hangs,
+// as by a webhook of others, would hold up whoever lists, and every event for which objects of the kind are looked for.
 //
 // It makes the client and the informers that the client reads from, and has to be started (manager.Runnable).
 type OwnWrites struct {
@@ -51,7 +54,15 @@ func (w *OwnWrites) NewClient(config *rest.Config, o client.Options) (client.Cli
 	if err != nil {
 		return nil, fmt.Errorf("building a client that reads its own writes: %w", err)
 	}
-	return c, nil
+	return ownClient{c}, nil
+}
+
+// ownClient reads its own writes of the objects that it looks for.
+type ownClient struct{ client.Client }
+
+// List reads a kind, and waits for no write.
+func (c ownClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	return c.Client.List(ctx, list, append(opts, client.DisableReadYourWritesConsistency)...)
 }
 
 // Start tells until ctx is done.

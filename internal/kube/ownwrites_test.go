@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"sync"
@@ -32,6 +33,8 @@ type shelf struct {
 	version string
 	items   []corev1.ConfigMap
 	watch   *watch.FakeWatcher
+	// hangs, where there is one, takes a word of each write, which is answered when it takes another.
+	hangs chan struct{}
 }
 
 func (s *shelf) list(context.Context, metav1.ListOptions) (runtime.Object, error) {
@@ -65,6 +68,10 @@ func (s *shelf) set(version string, items ...corev1.ConfigMap) {
 
 // RoundTrip answers any write with version 7 of the object.
 func (s *shelf) RoundTrip(*http.Request) (*http.Response, error) {
+	if s.hangs != nil {
+		s.hangs <- struct{}{}
+		s.hangs <- struct{}{}
+	}
 	written := corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: held("7").ObjectMeta}
 	body, err := json.Marshal(written)
 	if err != nil {
@@ -73,6 +80,42 @@ func (s *shelf) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{
 		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)),
 	}, nil
+}
+
+// client makes a client of the shelf, with a cache of some namespaces, that reads its own writes.
+func (s *shelf) client(t *testing.T, namespaces map[string]cache.Config) client.Client {
+	t.Helper()
+	own := &kube.OwnWrites{}
+	lists := toolscache.ToListWatcherWithWatchListSemantics(
+		&toolscache.ListWatch{ListWithContextFunc: s.list, WatchFuncWithContext: s.watching}, s)
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []string{"ConfigMap", "ConfigMapList"} { // a cache of one namespace looks for the list
+		mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
+	}
+	config := &rest.Config{Host: "http://nobody.example"}
+	informers, err := cache.New(config, cache.Options{
+		HTTPClient: &http.Client{Transport: s}, Scheme: clientgoscheme.Scheme, Mapper: mapper,
+		NewInformer: func(_ toolscache.ListerWatcher, o runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
+			return own.NewInformer(lists, o, resync, by)
+		},
+		DefaultNamespaces: namespaces,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := own.NewClient(config, client.Options{
+		HTTPClient: &http.Client{Transport: s}, Scheme: clientgoscheme.Scheme, Mapper: mapper,
+		Cache: &client.CacheOptions{Reader: informers, EnableReadYourWritesConsistency: ptr.To(true)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = informers.Start(t.Context()) }()
+	go func() { _ = own.Start(t.Context()) }()
+	if !informers.WaitForCacheSync(t.Context()) {
+		t.Fatal("the cache does not start")
+	}
+	return c
 }
 
 func held(version string) corev1.ConfigMap {
@@ -90,33 +133,8 @@ func TestOwnWritesThatNoEventTellsOf(t *testing.T) {
 		"the cache is that of one namespace": {[]corev1.ConfigMap{held("5")}, map[string]cache.Config{"lab": {}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			own, server := &kube.OwnWrites{}, &shelf{version: "5", items: of.before}
-			lists := toolscache.ToListWatcherWithWatchListSemantics(
-				&toolscache.ListWatch{ListWithContextFunc: server.list, WatchFuncWithContext: server.watching}, server)
-			mapper := meta.NewDefaultRESTMapper(nil)
-			for _, kind := range []string{"ConfigMap", "ConfigMapList"} { // a cache of one namespace looks for the list
-				mapper.Add(corev1.SchemeGroupVersion.WithKind(kind), meta.RESTScopeNamespace)
-			}
-			config := &rest.Config{Host: "http://nobody.example"}
-			informers, err := cache.New(config, cache.Options{
-				HTTPClient: &http.Client{Transport: server}, Scheme: clientgoscheme.Scheme, Mapper: mapper,
-				NewInformer: func(_ toolscache.ListerWatcher, o runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
-					return own.NewInformer(lists, o, resync, by)
-				},
-				DefaultNamespaces: of.namespaces,
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			c, err := own.NewClient(config, client.Options{
-				HTTPClient: &http.Client{Transport: server}, Scheme: clientgoscheme.Scheme, Mapper: mapper,
-				Cache: &client.CacheOptions{Reader: informers, EnableReadYourWritesConsistency: ptr.To(true)},
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			go func() { _ = informers.Start(t.Context()) }()
-			go func() { _ = own.Start(t.Context()) }()
+			server := &shelf{version: "5", items: of.before}
+			c := server.client(t, of.namespaces)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			if err := c.List(ctx, &corev1.ConfigMapList{}); err != nil {
@@ -128,18 +146,40 @@ func TestOwnWritesThatNoEventTellsOf(t *testing.T) {
 			}
 			early, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer stop()
-			if err := c.List(early, &corev1.ConfigMapList{}); err == nil {
-				t.Error("read before the cache was as late as the write")
+			if err := c.Get(early, client.ObjectKeyFromObject(&written), &corev1.ConfigMap{}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("read before the cache was as late as the write: %v", err)
 			}
 			server.set("9")
 
-			list := &corev1.ConfigMapList{}
-			if err := c.List(ctx, list); err != nil || len(list.Items) != 0 {
-				t.Errorf("List() = %v, %v, want nothing and no error", list.Items, err)
-			}
 			if err := c.Get(ctx, client.ObjectKeyFromObject(&written), &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
-				t.Errorf("Get() = %v, want that it is not found", err)
+				t.Errorf("Get() = %v, want that it is not there", err)
 			}
 		})
+	}
+}
+
+// A write that hangs, as by a webhook of others, holds up who looks for that object, and nobody who lists the kind.
+func TestOwnWriteThatHangs(t *testing.T) {
+	server := &shelf{version: "5", items: []corev1.ConfigMap{held("5")}, hangs: make(chan struct{})}
+	c := server.client(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	written, answered := held("5"), make(chan error, 1)
+	go func() {
+		answered <- c.Patch(ctx, &written, client.RawPatch("application/merge-patch+json", []byte(`{}`)))
+	}()
+	<-server.hangs
+	early, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if err := c.Get(early, client.ObjectKey{Namespace: "lab", Name: "last"}, &corev1.ConfigMap{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("read before it was written: %v", err)
+	}
+	list := &corev1.ConfigMapList{}
+	if err := c.List(ctx, list); err != nil || len(list.Items) != 1 {
+		t.Errorf("List() = %v, %v, want the object and no error", list.Items, err)
+	}
+	<-server.hangs
+	if err := <-answered; err != nil {
+		t.Error(err)
 	}
 }

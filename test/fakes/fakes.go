@@ -2,13 +2,17 @@
 package fakes
 
 import (
+	"context"
+	"fmt"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/client-go/applyconfigurations"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // converters are those that a fake client makes for itself by default, which takes longer than all else of it.
@@ -24,4 +28,17 @@ var converters = sync.OnceValue(func() []managedfields.TypeConverter {
 // its scheme at every write, so that one with few is cheaper.
 func NewClientBuilder() *fake.ClientBuilder {
 	return fake.NewClientBuilder().WithTypeConverters(converters()...)
+}
+
+// BeingWritten is the client while a write of every object of a kind hangs: who looks for such an object, and is to read its own writes, is
+// answered nothing in time.
+func BeingWritten[T client.Object](c client.WithWatch) client.WithWatch {
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			if _, of := o.(T); of && !(&client.GetOptions{}).ApplyOptions(opts).DisableReadYourWritesConsistency {
+				return fmt.Errorf("%s is being written: %w", key, context.DeadlineExceeded)
+			}
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
 }

@@ -74,7 +74,7 @@ func (r *Reconciler) mine(ctx context.Context, o client.Object) bool {
 	uid := types.UID(o.GetLabels()[v1alpha1.LabelUID])
 	for _, request := range marks.Request(o) {
 		owner := &v1alpha1.ExperimentDeployment{}
-		if err := kube.Find(ctx, r.Client, request.NamespacedName, owner, client.UnsafeDisableDeepCopy); err == nil && owner.UID == uid {
+		if err := kube.Find(ctx, r.Client, request.NamespacedName, owner, client.UnsafeDisableDeepCopy, client.DisableReadYourWritesConsistency); err == nil && owner.UID == uid {
 			return !r.made.Wakes(uid, o.GetResourceVersion())
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 // woken counts what is handed on.
@@ -30,7 +31,10 @@ func TestNewsOfNewTwins(t *testing.T) {
 		change func(l *lab, u *unstructured.Unstructured)
 		wakes  bool
 	}{
-		"its own":            {func(*lab, *unstructured.Unstructured) {}, false},
+		"its own": {func(*lab, *unstructured.Unstructured) {}, false},
+		"its own, of an owner that is being written": {func(l *lab, _ *unstructured.Unstructured) {
+			l.Client = fakes.BeingWritten[*v1alpha1.ExperimentDeployment](l.server)
+		}, false},
 		"of another version": {func(_ *lab, u *unstructured.Unstructured) { u.SetResourceVersion("another") }, true},
 		"of another process": {func(l *lab, _ *unstructured.Unstructured) { l.made = kube.NewTold() }, true},
 		"of an owner that is gone": {func(l *lab, _ *unstructured.Unstructured) {
