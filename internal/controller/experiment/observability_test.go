@@ -348,6 +348,21 @@ func TestTakenParametersCannotBeSet(t *testing.T) {
 	expectProblem(t, problems, v1alpha1.ReasonInvalidParameters, "params: MetricsTenant is set by the manager (from: MetricsTenant); remove it")
 }
 
+// What a target has nothing to take for cannot be set by its author, who is not told to.
+func TestRequiredAndNothingToTake(t *testing.T) {
+	components := observing()
+	for i := range components["metrics-agent"].Spec.Parameters {
+		components["metrics-agent"].Spec.Parameters[i].Required = true
+	}
+	target := targetOf("app", v1alpha1.ClusterHub)
+	target.Components = []v1alpha1.ComponentRef{app("metrics-agent", nil)}
+	_, _, problems := observingCatalogue(target, components).resolve(target)
+	expectProblem(t, problems, v1alpha1.ReasonInvalidParameters, "MetricsURL (from: MetricsURL)", "enable the target's observability")
+	if strings.Contains(problems[0].message, "not set") {
+		t.Errorf("it says, too: %s", problems[0].message)
+	}
+}
+
 // One parameter is one to Helm, too, or it could be another that is the manager's.
 func TestParametersThatAreSeveral(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -35,6 +35,7 @@ type catalogue struct {
 
 // deployment is what a component deploys.
 type deployment struct {
+	ref v1alpha1.ComponentRef
 	// sources of the component, and those of the monitors that it asks for.
 	sources, monitors []argocd.Source
 	// aside: it looks on, and is no part of what is validated.
@@ -66,9 +67,52 @@ func (c catalogue) resolve(t v1alpha1.Target) (deployments []deployment, fallbac
 			problems = append(problems, err)
 			continue
 		}
-		deployments = append(deployments, deployment{sources, monitors, serves != nil})
+		deployments = append(deployments, deployment{ref, sources, monitors, serves != nil})
+	}
+	if len(problems) == 0 {
+		problems = sameReleases(t, deployments)
 	}
 	return deployments, fallbacks, problems
+}
+
+// sameReleases are the components of one Application that install one chart by the same name: both make the same objects, of which Argo
+// CD deploys those that come last, and says Healthy. What makes monitors is told their names.
+func sameReleases(t v1alpha1.Target, deployments []deployment) (problems []*resolveError) {
+	installed := map[string]v1alpha1.ComponentRef{}
+	for i, d := range deployments {
+		if perComponent(t) || i >= len(t.Components) {
+			clear(installed) // it has an Application of its own
+		}
+		for _, s := range d.sources {
+			if s.Chart == "" && s.Helm == nil {
+				continue
+			}
+			name := releaseOf(s)
+			if by, twice := installed[name]; twice && by.String() != d.ref.String() { // one that is named twice is not accepted
+				problems = append(problems, &resolveError{v1alpha1.ReasonInvalidComponent, fmt.Sprintf("Target %s, %s: it installs %s%s of %s by the same name as %s, "+
+					"so that one of the two would not be deployed; set another helm.releaseName in one of their Components",
+					t.Name, d.ref, s.Chart, s.Path, argocd.WithoutUser(s.RepoURL), by)})
+			}
+			installed[name] = d.ref
+		}
+	}
+	return problems
+}
+
+// releaseOf is what tells the releases of one Application apart: charts of different names may make objects of the same ones, which only
+// Argo CD can tell. Beside the name of the release most charts take those of their objects from a parameter.
+func releaseOf(s argocd.Source) string {
+	h := argocd.Helm{}
+	if s.Helm != nil {
+		h = *s.Helm
+	}
+	parts := []string{strings.TrimRight(s.RepoURL, "/"), s.Chart, s.Path, h.ReleaseName}
+	for _, p := range h.Parameters {
+		if p.Name == "nameOverride" || p.Name == "fullnameOverride" {
+			parts = append(parts, p.Name, p.Value)
+		}
+	}
+	return strings.Join(parts, "\n")
 }
 
 // serving is what a reference does for the observability of a target; nil if it has none of its roles.
@@ -201,7 +245,7 @@ func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParame
 	set := map[string]string{}
 	maps.Copy(set, ref.Params)
 	types := map[string]v1alpha1.ParameterType{}
-	var missing []string
+	var missing, unknown []string
 	for _, d := range declared {
 		types[d.Name] = d.Type
 		_, given := set[d.Name]
@@ -211,9 +255,16 @@ func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParame
 			set[d.Name] = v[d.From]
 		case d.Default != nil:
 			set[d.Name] = *d.Default
+		case d.Required && d.From != "":
+			unknown = append(unknown, fmt.Sprintf("%s (from: %s)", d.Name, d.From))
 		case d.Required:
 			missing = append(missing, d.Name)
 		}
+	}
+	if len(unknown) > 0 {
+		slices.Sort(unknown)
+		return nil, &resolveError{v1alpha1.ReasonInvalidParameters, "params: required, and set by the manager, which has nothing for this target: " + strings.Join(unknown, ", ") +
+			"; enable the target's observability, with the transport, tenant or credentialsSecret that gives it, or set a default in the Component"}
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)

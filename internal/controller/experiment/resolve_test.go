@@ -83,6 +83,7 @@ func TestNote43ResolveParameters(t *testing.T) {
 		chart(withParameters(v1alpha1.HelmParameter{Name: "b", Value: "1"}, v1alpha1.HelmParameter{Name: "a", Value: "1", ForceString: true})),
 		chart(withParameters(v1alpha1.HelmParameter{Name: "b", Value: "2"}, v1alpha1.HelmParameter{Name: "c", Value: "2"})),
 	}
+	two[1].Chart = "other"
 	tests := map[string]struct {
 		sources  []v1alpha1.ComponentSource
 		declared []v1alpha1.ComponentParameter
@@ -333,24 +334,27 @@ func TestResolveTellsAllProblems(t *testing.T) {
 
 func TestResolveSources(t *testing.T) {
 	values := &v1alpha1.HelmSource{ReleaseName: "web", ValuesFiles: []string{"values.yaml", "$values/web.yaml", "x/$values/y"}}
+	second := values.DeepCopy()
+	second.ReleaseName = "second"
 	component := func(kind v1alpha1.ComponentType, sources ...v1alpha1.ComponentSource) *v1alpha1.Component {
 		return &v1alpha1.Component{Spec: v1alpha1.ComponentSpec{Type: kind, Sources: sources}}
 	}
 	components := map[string]*v1alpha1.Component{
 		"web":     component(v1alpha1.ComponentApp, chart(values), valuesRepo),
 		"a.b":     component(v1alpha1.ComponentApp, chart(values), valuesRepo),
-		"a-b":     component(v1alpha1.ComponentApp, valuesRepo, chart(values)),
+		"a-b":     component(v1alpha1.ComponentApp, valuesRepo, chart(second)),
 		"folder":  component(v1alpha1.ComponentConfig, folder),
 		"orphan":  component(v1alpha1.ComponentApp, chart(values)),
 		"two":     component(v1alpha1.ComponentApp, chart(values), valuesRepo, valuesRepo),
 		"nothing": component(v1alpha1.ComponentApp, valuesRepo),
 		"unused":  component(v1alpha1.ComponentApp, folder, valuesRepo),
 	}
-	chartWith := func(ref string) argocd.Source {
+	chartOf := func(release, ref string) argocd.Source {
 		return argocd.Source{RepoURL: "https://charts.example.com", Chart: "web", TargetRevision: "1", Helm: &argocd.Helm{
-			ReleaseName: "web", ValueFiles: []string{"values.yaml", "$" + ref + "/web.yaml", "x/$values/y"},
+			ReleaseName: release, ValueFiles: []string{"values.yaml", "$" + ref + "/web.yaml", "x/$values/y"},
 		}}
 	}
+	chartWith := func(ref string) argocd.Source { return chartOf("web", ref) }
 	valuesAs := func(ref string) argocd.Source {
 		return argocd.Source{RepoURL: "https://git.example.com/values.git", TargetRevision: "main", Ref: ref}
 	}
@@ -368,7 +372,7 @@ func TestResolveSources(t *testing.T) {
 		},
 		"two with values": {
 			[]v1alpha1.ComponentRef{app("a.b", nil), app("a-b", nil)},
-			[]argocd.Source{chartWith("values-app-a_b"), valuesAs("values-app-a_b"), valuesAs("values-app-a-b"), chartWith("values-app-a-b")}, "", "",
+			[]argocd.Source{chartWith("values-app-a_b"), valuesAs("values-app-a_b"), valuesAs("values-app-a-b"), chartOf("second", "values-app-a-b")}, "", "",
 		},
 		"note 17: values that nobody uses are not deployed": {[]v1alpha1.ComponentRef{app("unused", nil)}, []argocd.Source{deploy, valuesAs("values-app-unused")}, "", ""},
 		"note 17: values from nowhere":                      {[]v1alpha1.ComponentRef{app("orphan", nil)}, nil, v1alpha1.ReasonInvalidComponent, "$values"},
@@ -391,6 +395,68 @@ func TestResolveSources(t *testing.T) {
 				t.Errorf("sources (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Argo CD calls the release of every source as the Application, so that two of one chart would be one, and says so nowhere but in a warning.
+func TestSameReleases(t *testing.T) {
+	named := func(name string, set ...v1alpha1.HelmParameter) *v1alpha1.HelmSource {
+		return &v1alpha1.HelmSource{ReleaseName: name, Parameters: set}
+	}
+	inFolder := func(s v1alpha1.ComponentSource, helm *v1alpha1.HelmSource) v1alpha1.ComponentSource {
+		s.Helm = helm
+		return s
+	}
+	otherRevision, slash := chart(nil), chart(nil)
+	otherRevision.TargetRevision, slash.RepoURL = "2", slash.RepoURL+"/"
+	otherChart := chart(nil)
+	otherChart.Chart = "db"
+	for name, test := range map[string]struct {
+		a, b   []v1alpha1.ComponentSource
+		policy v1alpha1.ApplicationPolicy
+		same   bool
+	}{
+		"one chart":                      {a: []v1alpha1.ComponentSource{chart(nil)}, b: []v1alpha1.ComponentSource{chart(named(""))}, same: true},
+		"of another version":             {a: []v1alpha1.ComponentSource{chart(nil)}, b: []v1alpha1.ComponentSource{otherRevision}, same: true},
+		"of one repository":              {a: []v1alpha1.ComponentSource{chart(nil)}, b: []v1alpha1.ComponentSource{slash}, same: true},
+		"with one name":                  {a: []v1alpha1.ComponentSource{chart(named("x"))}, b: []v1alpha1.ComponentSource{folder, chart(named("x"))}, same: true},
+		"with names":                     {a: []v1alpha1.ComponentSource{chart(named("x"))}, b: []v1alpha1.ComponentSource{chart(nil)}},
+		"with names of the objects":      {a: []v1alpha1.ComponentSource{chart(named("", v1alpha1.HelmParameter{Name: "fullnameOverride", Value: "x"}))}, b: []v1alpha1.ComponentSource{chart(nil)}},
+		"two charts":                     {a: []v1alpha1.ComponentSource{chart(nil)}, b: []v1alpha1.ComponentSource{otherChart}},
+		"a folder twice":                 {a: []v1alpha1.ComponentSource{folder}, b: []v1alpha1.ComponentSource{folder}},
+		"a chart in a folder":            {a: []v1alpha1.ComponentSource{inFolder(folder, named(""))}, b: []v1alpha1.ComponentSource{inFolder(folder, named(""))}, same: true},
+		"with Applications of their own": {a: []v1alpha1.ComponentSource{chart(nil)}, b: []v1alpha1.ComponentSource{chart(nil)}, policy: v1alpha1.ApplicationPerComponent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			component := func(sources []v1alpha1.ComponentSource) *v1alpha1.Component {
+				return &v1alpha1.Component{Spec: v1alpha1.ComponentSpec{Type: v1alpha1.ComponentApp, Sources: sources}}
+			}
+			target := v1alpha1.Target{Name: "main", ApplicationPolicy: test.policy, Components: []v1alpha1.ComponentRef{app("a", nil), app("b", nil)}}
+			_, _, problems := resolve(target, map[string]*v1alpha1.Component{"a": component(test.a), "b": component(test.b)}, Fallback{})
+			if !test.same {
+				if problems != nil {
+					t.Errorf("it says %v", problems[0])
+				}
+				return
+			}
+			expectProblem(t, problems, v1alpha1.ReasonInvalidComponent, "Target main, app b: ", "the same name as app a", "helm.releaseName")
+		})
+	}
+}
+
+// The monitors of two components are made by one chart, which is told their names.
+func TestMonitorsAreNoSameReleases(t *testing.T) {
+	target := observedTarget(v1alpha1.ClusterHub, v1alpha1.TargetObservability{})
+	components := observing()
+	second := components["nginx"].DeepCopy()
+	second.Spec.Sources[0].Chart = "second"
+	components["second"] = second
+	for _, name := range []string{"nginx", "second"} {
+		components[name].Spec.Observability = &v1alpha1.ComponentObservability{PodLabels: map[string]string{"a": "b"}, MetricsPort: ptr.To(int32(1))}
+	}
+	target.Components = append(target.Components, app("second", nil))
+	if _, _, problems := observingCatalogue(target, components).resolve(target); problems != nil {
+		t.Errorf("it says %v", problems[0])
 	}
 }
 
