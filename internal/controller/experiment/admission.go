@@ -71,7 +71,7 @@ func (r reviewer) review(ctx context.Context, e *v1alpha1.Experiment) (warnings 
 			warnings = append(warnings, fmt.Sprintf("%s: %s", step.Reason, step.Message))
 		}
 	}
-	warnings = append(warnings, f.missingClusters()...)
+	warnings = append(append(warnings, f.missingClusters()...), f.goingComponents()...)
 	if extra := f.undeclared(); len(extra) > 0 {
 		warnings = append(warnings, "params that no Component declares go to Helm as they are: "+strings.Join(extra, ", "))
 	}

@@ -108,10 +108,16 @@ func readiness(c *v1alpha1.Component, users []v1alpha1.Experiment) conditions.St
 	if c.DeletionTimestamp != nil && len(users) > 0 {
 		return conditions.False(v1alpha1.ConditionReady, v1alpha1.ReasonInUse, "It goes when no Experiment names it any more: "+listed(users))
 	}
-	ref, known := exampleOf(c)
+	ref, known := exampleOf(c, true)
 	_, err := resolveRef(ref, c, known, c.Name)
 	if err == nil {
-		err = unmonitored(c.Spec.Observability)
+		ref, known = exampleOf(c, false)
+		_, err = resolveRef(ref, c, known, c.Name)
+	}
+	if err == nil {
+		if err = unmonitored(c.Spec.Observability); err != nil {
+			err.message = "On targets whose observability is enabled it cannot be deployed: " + err.message
+		}
 	}
 	if err != nil {
 		return conditions.False(v1alpha1.ConditionReady, err.reason, err.message)
@@ -133,8 +139,9 @@ func listed(users []v1alpha1.Experiment) string {
 	return named
 }
 
-// exampleOf is a reference to a Component that sets what it must, where the manager knows the rest.
-func exampleOf(c *v1alpha1.Component) (ref v1alpha1.ComponentRef, known values) {
+// exampleOf is a reference to a Component that sets what it can, where the manager knows the rest: all of it, or nothing that has a
+// default.
+func exampleOf(c *v1alpha1.Component, all bool) (ref v1alpha1.ComponentRef, known values) {
 	ref, known = v1alpha1.ComponentRef{Params: map[string]string{}}, values{}
 	switch c.Spec.Type {
 	case v1alpha1.ComponentApp:
@@ -145,18 +152,30 @@ func exampleOf(c *v1alpha1.Component) (ref v1alpha1.ComponentRef, known values) 
 		ref.Config = c.Name
 	}
 	for _, p := range c.Spec.Parameters {
-		example := map[v1alpha1.ParameterType]string{
-			v1alpha1.ParameterInteger: "1", v1alpha1.ParameterNumber: "1", v1alpha1.ParameterBoolean: "true",
-		}[p.Type]
 		switch {
-		case p.Default != nil:
-		case p.From != "":
-			known[p.From] = orDefault(example, "1")
+		case p.From != "" && (all || p.Default == nil):
+			known[p.From] = orDefault(examples[p.From], "word")
+		case p.From != "", p.Default != nil, !p.Required && inAnother(p, c.Spec.Parameters):
 		default:
-			ref.Params[p.Name] = example
+			ref.Params[p.Name] = map[v1alpha1.ParameterType]string{
+				v1alpha1.ParameterInteger: "1", v1alpha1.ParameterNumber: "1", v1alpha1.ParameterBoolean: "true",
+			}[p.Type]
 		}
 	}
 	return ref, known
+}
+
+// inAnother says whether a parameter is one that a reference sets, or another.
+func inAnother(p v1alpha1.ComponentParameter, declared []v1alpha1.ComponentParameter) bool {
+	return slices.ContainsFunc(declared, func(other v1alpha1.ComponentParameter) bool {
+		return other.Name != p.Name && within(p.Name, other.Name)
+	})
+}
+
+// examples are what the manager may know, where that is no word.
+var examples = values{
+	v1alpha1.FromSharedCluster: "true", v1alpha1.FromMonitorService: "true", v1alpha1.FromMonitorPods: "true",
+	v1alpha1.FromMetricsPort: "1", v1alpha1.FromMonitorPort: "1",
 }
 
 // release lets Components go that a manager of all namespaces has kept, and that the server has no Experiment of that names them:

@@ -213,6 +213,28 @@ func TestComponentReady(t *testing.T) {
 		"a parameter without a chart": {v1alpha1.ComponentSpec{Sources: []v1alpha1.ComponentSource{folder}, Parameters: []v1alpha1.ComponentParameter{
 			{Name: "replicas"},
 		}}, v1alpha1.ReasonInvalidParameters, "replicas has no Helm source"},
+		"texts and others of one source": {v1alpha1.ComponentSpec{Sources: []v1alpha1.ComponentSource{chart}, Parameters: []v1alpha1.ComponentParameter{
+			{Name: "shared", Type: v1alpha1.ParameterBoolean, From: v1alpha1.FromSharedCluster}, {Name: "labels.shared", Type: v1alpha1.ParameterString, From: v1alpha1.FromSharedCluster},
+			{Name: "port", Type: v1alpha1.ParameterInteger, From: v1alpha1.FromMetricsPort}, {Name: "labels.port", Type: v1alpha1.ParameterString, From: v1alpha1.FromMetricsPort},
+			{Name: "labels.name", From: v1alpha1.FromExperiment},
+		}}, v1alpha1.ReasonWellFormed, ""},
+		"a name for an integer": {v1alpha1.ComponentSpec{Sources: []v1alpha1.ComponentSource{chart}, Parameters: []v1alpha1.ComponentParameter{
+			{Name: "replicas", Type: v1alpha1.ParameterInteger, From: v1alpha1.FromExperiment},
+		}}, v1alpha1.ReasonInvalidParameters, "replicas must be of type integer"},
+		"a port for a boolean": {v1alpha1.ComponentSpec{Sources: []v1alpha1.ComponentSource{chart}, Parameters: []v1alpha1.ComponentParameter{
+			{Name: "on", Type: v1alpha1.ParameterBoolean, From: v1alpha1.FromMonitorPort, Default: ptr.To("true")},
+		}}, v1alpha1.ReasonInvalidParameters, "on must be of type boolean"},
+		"a default of another type where there is nothing to take": {v1alpha1.ComponentSpec{Sources: []v1alpha1.ComponentSource{chart}, Parameters: []v1alpha1.ComponentParameter{
+			{Name: "port", Type: v1alpha1.ParameterInteger, From: v1alpha1.FromMetricsPort, Default: ptr.To("many")},
+		}}, v1alpha1.ReasonInvalidParameters, "port must be of type integer"},
+		"one or the other": {v1alpha1.ComponentSpec{Sources: []v1alpha1.ComponentSource{chart}, Parameters: []v1alpha1.ComponentParameter{
+			{Name: "a"}, {Name: "a.b"},
+		}}, v1alpha1.ReasonWellFormed, ""},
+		"one and the other": {v1alpha1.ComponentSpec{Sources: []v1alpha1.ComponentSource{chart}, Parameters: []v1alpha1.ComponentParameter{
+			{Name: "a", Default: ptr.To("x")}, {Name: "a.b", Required: true},
+		}}, v1alpha1.ReasonInvalidParameters, "a and a.b set the same"},
+		"monitors of nowhere": {v1alpha1.ComponentSpec{Sources: []v1alpha1.ComponentSource{chart}, Observability: &v1alpha1.ComponentObservability{ServiceMonitor: true}},
+			v1alpha1.ReasonInvalidComponent, "On targets whose observability is enabled it cannot be deployed: observability.podLabels and metricsPort go together"},
 		"values of nowhere": {v1alpha1.ComponentSpec{Sources: []v1alpha1.ComponentSource{{
 			RepoURL: chart.RepoURL, Chart: chart.Chart, TargetRevision: "1.2.3", Helm: &v1alpha1.HelmSource{ValuesFiles: []string{"$values/x.yaml"}},
 		}}}, v1alpha1.ReasonInvalidComponent, "$values"},
@@ -313,6 +335,25 @@ func TestParametersThatNobodyDeclares(t *testing.T) {
 				t.Errorf("it says %q", said)
 			}
 		})
+	}
+}
+
+// One that is being deleted is told to those that name it: it stays for them, and for nobody else.
+func TestComponentThatIsGoing(t *testing.T) {
+	going := nginx()
+	going.Finalizers, going.DeletionTimestamp = []string{v1alpha1.ComponentFinalizer}, ptr.To(metav1.NewTime(epoch))
+	e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+	l := newLab(t, e, going, template())
+	fresh := e.DeepCopy()
+	fresh.UID = ""
+	const says = "Component nginx is being deleted, and goes when no Experiment names it any more"
+	if warnings, err := (reviewer{l.reconciler}).ValidateCreate(t.Context(), fresh); err != nil || !slices.Contains(warnings, says) {
+		t.Errorf("the warnings are %q, %v", warnings, err)
+	}
+	l.until(v1alpha1.PhaseReady)
+	l.expect(v1alpha1.ConditionComponentsResolved, metav1.ConditionTrue, v1alpha1.ReasonResolved)
+	if said := meta.FindStatusCondition(l.get().Status.Conditions, v1alpha1.ConditionComponentsResolved).Message; !strings.HasSuffix(said, says) {
+		t.Errorf("it says %q", said)
 	}
 }
 

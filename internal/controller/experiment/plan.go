@@ -609,7 +609,20 @@ func (f facts) resolve() (map[string][]deployment, conditions.Step) {
 	if extra := f.undeclared(); len(extra) > 0 {
 		message += "; params that none declares go to Helm as they are: " + strings.Join(extra, ", ")
 	}
+	for _, going := range f.goingComponents() {
+		message += "; " + going
+	}
 	return deployments, conditions.True(v1alpha1.ConditionComponentsResolved, reason, message)
+}
+
+// goingComponents says which Components that the Experiment names are being deleted, for which they wait.
+func (f facts) goingComponents() (all []string) {
+	for _, name := range slices.Sorted(maps.Keys(f.seen.Components)) {
+		if f.seen.Components[name].DeletionTimestamp != nil {
+			all = append(all, fmt.Sprintf("Component %s is being deleted, and goes when no Experiment names it any more", name))
+		}
+	}
+	return all
 }
 
 // undeclared are the parameters that Components which declare some do not: the chart may have them, and Helm says nothing
