@@ -202,6 +202,9 @@ const (
 	AnnotationEndpoint = "experiments.illm.io/endpoint"
 	// AnnotationClusterUID is on the Application of a cluster that a clusterRef names: the UID of the Cluster.
 	AnnotationClusterUID = "experiments.illm.io/cluster-uid"
+	// AnnotationRelease is on an Application whose name begins with a digit: the name of its Helm releases that do not
+	// say another.
+	AnnotationRelease = "experiments.illm.io/release"
 	// AnnotationComponent is on the Application of a single component: the reference to it, for
 	// instance "app nginx".
 	AnnotationComponent = "experiments.illm.io/component"

@@ -389,12 +389,12 @@ func (f facts) unenforced(t *target) string {
 // desiredApplication is the Application of a target's component, or of all of them. On the hub its
 // namespace is marked, to be taken down.
 func (f facts) desiredApplication(t *target, component string, sources []argocd.Source) *unstructured.Unstructured {
-	name := f.names.application(t.spec, component)
+	name, release := f.names.application(t.spec, component), f.release(t, component)
 	app := argocd.Application{
 		Namespace:            name.Namespace,
 		Name:                 name.Name,
 		Project:              orDefault(f.seen.Project, f.options.ArgoCDProject),
-		Sources:              sources,
+		Sources:              calledBy(release, sources),
 		DestinationNamespace: f.names.deployed(t.spec),
 	}
 	namespace := &unstructured.Unstructured{Object: map[string]any{}}
@@ -423,12 +423,55 @@ func (f facts) desiredApplication(t *target, component string, sources []argocd.
 		// One that takes the place of the Cluster is another cluster, whatever its address.
 		annotations[v1alpha1.AnnotationClusterUID] = string(t.reference.GetUID())
 	}
+	if release != "" {
+		annotations[v1alpha1.AnnotationRelease] = release
+	}
 	if component != "" {
 		// By which it is found when the spec does not name the component any more.
 		annotations[v1alpha1.AnnotationComponent] = component
 	}
 	o.SetAnnotations(annotations)
 	return o
+}
+
+// release is the name of the releases of an Application that do not say another; empty is the Application's. One that was deployed
+// by that before keeps it: another would be deployed beside it.
+func (f facts) release(t *target, component string) string {
+	name := f.names.release(t.spec, component)
+	i := slices.IndexFunc(t.apps, func(app *unstructured.Unstructured) bool { return keyOf(app) == f.names.application(t.spec, component) })
+	if name == "" || i < 0 || t.apps[i].GetAnnotations()[v1alpha1.AnnotationRelease] != "" {
+		return name
+	}
+	sources, _, _ := unstructured.NestedSlice(t.apps[i].Object, "spec", "sources")
+	if slices.ContainsFunc(sources, func(source any) bool { // somebody has taken the annotation off
+		m, _ := source.(map[string]any)
+		called, _, _ := unstructured.NestedString(m, "helm", "releaseName")
+		return called == name
+	}) {
+		return name
+	}
+	return ""
+}
+
+// calledBy are sources of which the releases that do not say another have a name. Of a folder only Argo CD knows that it has a chart,
+// unless the Component says so, and one with a release has one to it.
+func calledBy(release string, sources []argocd.Source) []argocd.Source {
+	if release == "" {
+		return sources
+	}
+	sources = slices.Clone(sources)
+	for i, s := range sources {
+		helm := argocd.Helm{ReleaseName: release}
+		switch {
+		case s.Helm != nil && s.Helm.ReleaseName == "":
+			helm = *s.Helm
+			helm.ReleaseName = release
+		case s.Helm != nil, s.Chart == "":
+			continue
+		}
+		sources[i].Helm = &helm
+	}
+	return sources
 }
 
 // deployedEndpoint is the address of an existing cluster as its Applications have it; empty while there

@@ -706,3 +706,69 @@ func TestLayersOnAReplacedCluster(t *testing.T) {
 		})
 	}
 }
+
+// releasesOf are the names of the Helm releases of the only Application.
+func (l *lab) releasesOf() (names []string) {
+	l.t.Helper()
+	apps := l.list(argocd.ApplicationGVK)
+	if len(apps) != 1 {
+		l.t.Fatalf("there are %d Applications", len(apps))
+	}
+	sources, _, _ := unstructured.NestedSlice(apps[0].Object, "spec", "sources")
+	for _, source := range sources {
+		name, _, _ := unstructured.NestedString(source.(map[string]any), "helm", "releaseName")
+		names = append(names, name)
+	}
+	return names
+}
+
+// Charts call Services by their release, so its name begins with a letter; a folder gets none, which would make a chart of it, and
+// what was deployed by another name keeps that.
+func TestReleasesOfNamesWithADigit(t *testing.T) {
+	web := nginx()
+	web.Spec.Sources = append(web.Spec.Sources, chart(&v1alpha1.HelmSource{ReleaseName: "own"}), folder, v1alpha1.ComponentSource{
+		RepoURL: folder.RepoURL, Path: "chart", Helm: &v1alpha1.HelmSource{},
+	})
+	e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+	e.Name = "7-days-of-" + strings.Repeat("x", 40)
+	l := newLab(t, e, web, template())
+	l.until(v1alpha1.PhaseReady)
+	want := names{l.get(), l.reconciler.Options}.release(e.Spec.Targets[0], "")
+	if !strings.HasPrefix(want, "r-7-days") || len(want) > argocd.MaxApplicationName {
+		t.Errorf("the name is %s", want)
+	}
+	expect := func(when string, names ...string) {
+		t.Helper()
+		l.mustReconcile()
+		if diff := cmp.Diff(names, l.releasesOf()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", when, diff)
+		}
+	}
+	expect("a new one", want, "own", "", want)
+	change := func(how func(app *unstructured.Unstructured, helm map[string]any)) {
+		app := l.list(argocd.ApplicationGVK)[0]
+		sources, _, _ := unstructured.NestedSlice(app.Object, "spec", "sources")
+		for _, i := range []int{0, 3} {
+			how(&app, sources[i].(map[string]any))
+		}
+		if err := unstructured.SetNestedSlice(app.Object, sources, "spec", "sources"); err != nil {
+			t.Fatal(err)
+		}
+		l.update(&app)
+	}
+	unannotated := func(app *unstructured.Unstructured, _ map[string]any) {
+		annotations := app.GetAnnotations()
+		delete(annotations, v1alpha1.AnnotationRelease)
+		app.SetAnnotations(annotations)
+	}
+	unnamed := func(_ *unstructured.Unstructured, source map[string]any) { delete(source, "helm") }
+	change(unannotated)
+	expect("without the annotation", want, "own", "", want)
+	change(unnamed)
+	expect("without the names", want, "own", "", want)
+	change(func(app *unstructured.Unstructured, source map[string]any) { // as an older version has made it
+		unannotated(app, source)
+		unnamed(app, source)
+	})
+	expect("an older one", "", "own", "", "")
+}

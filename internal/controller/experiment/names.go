@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -76,12 +77,23 @@ func (n names) clusterSecret(t v1alpha1.Target) types.NamespacedName {
 // application is the name of a target's Application: that of a single component, by the reference to
 // it, or of all of them.
 func (n names) application(t v1alpha1.Target, component string) types.NamespacedName {
-	parts := append([]string{n.experiment.Name, t.Name}, strings.Fields(component)...)
-	return types.NamespacedName{
-		Namespace: n.options.ArgoCDNamespace,
-		Name:      kube.ChildName(argocd.MaxApplicationName, n.experiment.UID, parts...),
-	}
+	return types.NamespacedName{Namespace: n.options.ArgoCDNamespace, Name: n.deploying(argocd.MaxApplicationName, t, component)}
 }
+
+func (n names) deploying(maxLength int, t v1alpha1.Target, component string) string {
+	return kube.ChildName(maxLength, n.experiment.UID, append([]string{n.experiment.Name, t.Name}, strings.Fields(component)...)...)
+}
+
+// release is the name of the releases of an Application whose own begins with a digit, and empty for others: charts call Services by
+// it, whose names must begin with a letter before Kubernetes 1.36.
+func (n names) release(t v1alpha1.Target, component string) string {
+	if !unicode.IsDigit(rune(n.application(t, component).Name[0])) {
+		return ""
+	}
+	return releasePrefix + n.deploying(argocd.MaxApplicationName-len(releasePrefix), t, component)
+}
+
+const releasePrefix = "r-"
 
 // targetOf is the target that an Application is of, by the name that it gives it: the label, which somebody may have taken off, says
 // so of one whose name no target gives it any more.
