@@ -37,7 +37,7 @@ type ComponentStatus struct {
 	// usedBy is how many Experiments name the Component. It is up to a second late.
 	// +optional
 	UsedBy int32 `json:"usedBy"`
-	// conditions is Ready: the Component can be deployed, whatever its sources have.
+	// conditions is Ready: the Component can be deployed on every target, whatever its sources have.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -128,7 +128,8 @@ type ComponentSource struct {
 
 // HelmSource says how a chart is rendered.
 type HelmSource struct {
-	// releaseName of the chart. Default: the Application's name.
+	// releaseName of the chart. Default: the Application's name, with r- before it where that begins with a digit, because
+	// charts call Services by it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=53
 	ReleaseName string `json:"releaseName,omitempty"`

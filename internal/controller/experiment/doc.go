@@ -38,8 +38,8 @@
 //     meantime shows in its condition and does not undo it. A success whose cluster or Application has gone, or is
 //     being brought back to the spec, waits for that, no longer than it may take. What the status says for good is what
 //     the server has: a verdict, a bad one too, waits for a cache that has something of before. From here on the only
-//     thing that still happens is the end of its time to live (lifetime.go), which deletes the Experiment, as it does
-//     in every phase, and that of a target's own.
+//     things that still happen are spec.terminate, and the end of its time to live (lifetime.go), which deletes the
+//     Experiment, as it does in every phase, and that of a target's own.
 //
 // A hub target's "cluster" is the one the manager runs on: nothing of it is provisioned,
 // registered or deleted but the namespace that Argo CD makes there for the Experiment. That
@@ -301,7 +301,15 @@
 // because they would be left without it, or deploy what the fallback has in its place: before that is dropped
 // Experiments are listed from the server, because a cache may not have seen one yet. A manager of some namespaces keeps
 // none, and lets one go that another has kept, by the same list. It is counted a second late, so that a burst of
-// Experiments is one write a second. The road of an Experiment reads none of this.
+// Experiments is one write a second. The road of an Experiment reads none of this, but tells of a Component that is
+// being deleted.
+//
+// The text of a parameter reaches the chart as it is (resolve.go): what Argo CD and Helm would read as something else
+// is escaped, and only that, because another text of what runs would be validated anew. A fraction stands among the
+// values, because Helm reads a parameter's as text. Two parameters of which one sets a part of another, and two
+// components that would be one Helm release, are refused: which of them counts is chance, or the order of the sources.
+// A release that would be called by a name which begins with a digit has another, which the Application says; one that
+// was deployed without that keeps its name.
 //
 // # House style
 //
