@@ -50,8 +50,9 @@
 //
 // The recorder watches every kind by itself, so it hears of two kinds in any order. There is one
 // etcd, and what it stores it numbers: by resource version the history is that of the commits.
-// The invariants of a World (oracle O9) see every prefix of it. A user can break one himself, by
-// deleting what others need; such a workload names it, and it is not judged there.
+// The invariants of a World (oracle O9) see every prefix of it. One that is about what is deleted asks who has asked for
+// that first (Entry.Own), which the proxy knows by the answers: what a user deletes that others need is none of the manager's.
+// What a workload breaks all the same it names, and it is not judged there.
 //
 // # How watches are disturbed
 //

@@ -1142,6 +1142,55 @@ func TestBroken(t *testing.T) {
 	}
 }
 
+// What goes because the manager has asked for that is told from what it finds going, and of two objects of one name each is for itself.
+func TestAscribed(t *testing.T) {
+	now := metav1.Now()
+	entry := func(version int64, verb watch.EventType, uid string, going bool) Entry {
+		u := &unstructured.Unstructured{Object: map[string]any{"kind": "Toy"}}
+		u.SetUID(types.UID(uid))
+		u.SetResourceVersion(fmt.Sprint(version))
+		if going {
+			u.SetDeletionTimestamp(&now)
+		}
+		return Entry{Verb: verb, Version: version, Object: u}
+	}
+	deleted := map[deletion]bool{}
+	for _, answer := range []string{
+		`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","details":{"name":"a","kind":"toys","uid":"at once"}}`,
+		`{"kind":"Toy","metadata":{"uid":"ours","resourceVersion":"6","deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["x"]}}`,
+		`{"kind":"Toy","metadata":{"uid":"theirs","resourceVersion":"8","deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["x"]}}`,
+		`{"kind":"ToyList","metadata":{"resourceVersion":"11"},"items":[{"metadata":{"uid":"of many","resourceVersion":"5"}}]}`,
+		"it is something else",
+	} {
+		for _, d := range deletionsIn([]byte(answer)) {
+			deleted[d] = true
+		}
+	}
+	history := ascribed([]Entry{
+		entry(1, watch.Added, "at once", false), entry(2, watch.Added, "ours", false), entry(3, watch.Added, "theirs", false),
+		entry(4, watch.Added, "gone", false), entry(5, watch.Added, "of many", false), entry(6, watch.Modified, "ours", true),
+		entry(7, watch.Modified, "theirs", true), entry(8, watch.Modified, "theirs", true), entry(9, watch.Deleted, "at once", false),
+		entry(10, watch.Deleted, "ours", true), entry(11, watch.Deleted, "of many", false), entry(12, watch.Deleted, "theirs", true),
+		entry(13, watch.Deleted, "gone", false),
+	}, deleted)
+	var own []int64
+	for n, e := range history {
+		if e.Own {
+			own = append(own, e.Version)
+		}
+		fresh := slices.Clone(history[:n+1])
+		for i := range fresh {
+			fresh[i].state = nil
+		}
+		if known, found := StateOf(history[:n+1]), StateOf(fresh); !slices.Equal(known, found) {
+			t.Errorf("after %d there is %v, not %v", e.Version, known, found)
+		}
+	}
+	if want := []int64{6, 9, 10, 11}; !slices.Equal(own, want) {
+		t.Errorf("the manager's are %v, not %v", own, want)
+	}
+}
+
 // What has happened unseen, because the API server was restarted and knows no older moment, is told with the resource
 // versions at which it did: what happened before and after it is of other kinds.
 func TestRecorderTellsWhenItHappened(t *testing.T) {

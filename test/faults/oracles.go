@@ -538,7 +538,27 @@ func (r *run) heard() []Entry {
 	for deadline := time.Now().Add(faultLimit); len(r.strays()) > 0 && time.Now().Before(deadline); {
 		time.Sleep(poll)
 	}
-	return r.record.history()
+	return ascribed(r.record.history(), r.proxy.deleted())
+}
+
+// ascribed is a history that says what goes because the manager has asked for that, and knows after each change what there was.
+func ascribed(history []Entry, deleted map[deletion]bool) []Entry {
+	goes, own := map[types.UID]bool{}, map[types.UID]bool{}
+	state := State{}
+	for i := range history {
+		e := &history[i]
+		uid, version := e.Object.GetUID(), ""
+		if e.Verb != watch.Deleted {
+			version = e.Object.GetResourceVersion()
+		}
+		if !goes[uid] && (e.Verb == watch.Deleted || e.Object.GetDeletionTimestamp() != nil) {
+			goes[uid], own[uid] = true, deleted[deletion{uid, version}]
+		}
+		e.Own = own[uid]
+		state = state.after(*e)
+		e.state = state
+	}
+	return history
 }
 
 // strays are objects that the manager has written and that say nothing of the run: no other rule is told of them.

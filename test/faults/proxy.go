@@ -146,6 +146,8 @@ type proxy struct {
 	usurped []Write
 	// refusals are how often each request was refused by plan.
 	refusals map[string]int
+	// deletions are what the manager has asked to go.
+	deletions map[deletion]bool
 	// told are the kinds in which the manager has sent a secret.
 	told []string
 	// torn are requests that got no answer of the API server, against the plan.
@@ -195,7 +197,7 @@ func newProxy(config *rest.Config, plan disturbance) (*proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building transport of proxy: %w", err)
 	}
-	p := &proxy{plan: plan, lease: &lease{}, busy: time.Now(), over: make(chan struct{}), watched: map[schema.GroupResource]bool{}, reads: map[int][]schema.GroupResource{}, asked: map[request]int{}, refusals: map[string]int{}, flying: map[*http.Request]time.Time{}}
+	p := &proxy{plan: plan, lease: &lease{}, busy: time.Now(), over: make(chan struct{}), watched: map[schema.GroupResource]bool{}, reads: map[int][]schema.GroupResource{}, asked: map[request]int{}, refusals: map[string]int{}, deletions: map[deletion]bool{}, flying: map[*http.Request]time.Time{}}
 	p.streams = &streams{mode: plan.Mode, mine: plan.mine, over: p.cease}
 	p.aim(plan.K)
 	if err := p.mark(); err != nil {
@@ -363,6 +365,12 @@ func (p *proxy) came(r *http.Response) error {
 	return nil
 }
 
+// deletion is of an object that is asked to go, in a version that says so, or that is gone at once, without one.
+type deletion struct {
+	uid     types.UID
+	version string
+}
+
 // read is what the API server says of a write, and notes what has come of that.
 func (p *proxy) read(write *Write, r *http.Response) (code int, err error) {
 	code, err = codeOf(*write, r)
@@ -372,7 +380,63 @@ func (p *proxy) read(write *Write, r *http.Response) (code int, err error) {
 	if err == nil && p.plan.Mode == "" {
 		write.version, err = storedIn(r)
 	}
+	if err == nil && write.Verb == "delete" && code == http.StatusOK {
+		err = p.deletes(r)
+	}
 	return code, err
+}
+
+// deletes notes what the manager has asked to go. Of what was gone at once the API server tells in a Status, and one after the other of
+// a collection.
+func (p *proxy) deletes(r *http.Response) error {
+	body, err := answerOf(r)
+	if err != nil {
+		return fmt.Errorf("reading what was deleted: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, d := range deletionsIn(body) {
+		p.deletions[d] = true
+	}
+	return nil
+}
+
+// deletionsIn are those that an answer tells of.
+func deletionsIn(body []byte) (all []deletion) {
+	var answer struct {
+		metav1.PartialObjectMetadata
+		Details *metav1.StatusDetails          `json:"details"`
+		Items   []metav1.PartialObjectMetadata `json:"items"`
+	}
+	if json.Unmarshal(body, &answer) != nil {
+		built, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+		if err != nil {
+			return nil
+		}
+		if body, err = json.Marshal(built); err != nil || json.Unmarshal(body, &answer) != nil {
+			return nil
+		}
+	}
+	if answer.Details != nil {
+		all = append(all, deletion{uid: answer.Details.UID})
+	}
+	for _, o := range append(answer.Items, answer.PartialObjectMetadata) {
+		d := deletion{uid: o.UID}
+		if o.DeletionTimestamp != nil {
+			d.version = o.ResourceVersion
+		}
+		if d.uid != "" {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// deleted are the deletions that the manager has asked for.
+func (p *proxy) deleted() map[deletion]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.deletions)
 }
 
 // codeOf is what the API server says of a write. That of a collection that has nothing in it changes as little as that of an

@@ -29,6 +29,11 @@ type Entry struct {
 	// Time is when the recorder saw it.
 	Time   time.Time
 	Object *unstructured.Unstructured
+	// Own says that the object goes, or is gone, because the manager has asked for that, and nobody had before.
+	Own bool
+
+	// state is what there was after it; nil of a history of which that is not known.
+	state State
 }
 
 // recorder watches all kinds of a world with a client of its own and forgets nothing. It is
@@ -286,7 +291,7 @@ func (r *recorder) happened(verb watch.EventType, resource schema.GroupVersionRe
 		return
 	}
 	run.mu.Lock()
-	run.entries = append(run.entries, Entry{verb, resource, versionOf(u), time.Now(), u})
+	run.entries = append(run.entries, Entry{Verb: verb, Resource: resource, Version: versionOf(u), Time: time.Now(), Object: u})
 	if verb == watch.Deleted {
 		delete(run.live, u.GetUID())
 	} else {
@@ -377,20 +382,30 @@ func (r *record) history() []Entry {
 
 // StateOf is what there was after all that has happened.
 func StateOf(history []Entry) State {
+	if n := len(history); n > 0 && history[n-1].state != nil {
+		return slices.Clone(history[n-1].state)
+	}
 	var s State
 	for _, e := range history {
-		i := slices.IndexFunc(s, func(u *unstructured.Unstructured) bool { return u.GetUID() == e.Object.GetUID() })
-		switch {
-		case e.Verb == watch.Deleted && i >= 0:
-			s = slices.Delete(s, i, i+1)
-		case e.Verb == watch.Deleted:
-		case i >= 0:
-			s[i] = e.Object
-		default:
-			s = append(s, e.Object)
-		}
+		s = s.after(e)
 	}
 	return s
+}
+
+// after is another state, after something has happened.
+func (s State) after(e Entry) State {
+	s = slices.Clone(s)
+	i := slices.IndexFunc(s, func(u *unstructured.Unstructured) bool { return u.GetUID() == e.Object.GetUID() })
+	switch {
+	case e.Verb == watch.Deleted && i >= 0:
+		return slices.Delete(s, i, i+1)
+	case e.Verb == watch.Deleted:
+		return s
+	case i >= 0:
+		s[i] = e.Object
+		return s
+	}
+	return append(s, e.Object)
 }
 
 // State is the objects of a run as they were seen last.

@@ -291,7 +291,7 @@ func (t *trial) reference(ctx context.Context, w Workload) (*Reference, error) {
 			t.seats.take()
 			both.Go(func() {
 				err := t.one(ctx, planned{Plan: Plan{Workload: w}}, func(r *run, findings []Finding) {
-					runs[i] = undisturbed{r, r.record.state(), r.record.history()}
+					runs[i] = undisturbed{r, r.record.state(), r.heard()}
 					needless[i] = r.needless(runs[i].history)
 					if len(findings) > 0 {
 						t.tell(Verdict{Plan: Plan{Workload: w}, Findings: findings})

@@ -120,7 +120,7 @@ type Workload struct {
 	Done func(State) bool
 	// Sampled is what make test plays: it allows every mode that is possible in its kind, and waits for nobody for seconds.
 	Sampled bool
-	// Breaks are the names of the invariants that the users of the workload break themselves: one that they do not is a finding.
+	// Breaks are the names of the invariants that the workload breaks, as it may: one that it does not is a finding.
 	Breaks []string
 	// Leaves are the roles of objects that outlive their owner: one that does not is a finding, too.
 	Leaves []string

@@ -28,9 +28,10 @@ const (
 )
 
 var invariants = map[string]func([]faults.Entry) string{
+	// Whatever others delete, the manager does not while what was deployed there stands.
 	clustersLast: func(history []faults.Entry) string {
 		u, before := going(history)
-		if u == nil || u.GetKind() != "GKECluster" && u.GetKind() != "Cluster" && (u.GetKind() != "Secret" || u.GetNamespace() != argoCDNamespace) {
+		if u == nil || !history[len(history)-1].Own || u.GetKind() != "GKECluster" && u.GetKind() != "Cluster" && (u.GetKind() != "Secret" || u.GetNamespace() != argoCDNamespace) {
 			return ""
 		}
 		if target := targetOf(u); application(before, u, target) != nil {

@@ -26,6 +26,10 @@ func TestInvariants(t *testing.T) {
 		}
 		return faults.Entry{Verb: verb, Object: u}
 	}
+	own := func(entry faults.Entry) faults.Entry {
+		entry.Own = true
+		return entry
+	}
 	layered := newExperiment(inComponents("hub"))
 	layered.SetUID("e")
 	layeredElsewhere := newExperiment(inComponents("gke"))
@@ -86,7 +90,8 @@ func TestInvariants(t *testing.T) {
 		sick     = child(watch.Added, "Application", "loadgen", "Progressing", false)
 		gone     = child(watch.Deleted, "Application", "app", "", false)
 		last     = child(watch.Deleted, "Application", "loadgen", "", false)
-		going    = child(watch.Modified, "GKECluster", "app", "", true)
+		lost     = child(watch.Modified, "GKECluster", "app", "", true)
+		going    = own(lost)
 		cluster  = child(watch.Added, "Cluster", "app", "", false)
 		down     = child(watch.Deleted, "Cluster", "app", "", false)
 		home     = child(watch.Modified, "Namespace", "app", "", true)
@@ -117,6 +122,7 @@ func TestInvariants(t *testing.T) {
 		broken  bool
 	}{
 		"cluster first":             {clustersLast, []faults.Entry{there, claim, app, going}, true},
+		"cluster of somebody else":  {clustersLast, []faults.Entry{there, claim, app, lost}, false},
 		"cluster last":              {clustersLast, []faults.Entry{there, claim, app, gone, going}, false},
 		"cluster of another target": {clustersLast, []faults.Entry{there, claim, loadgen, going}, false},
 		"cluster that was going":    {clustersLast, []faults.Entry{there, claim, going, app, going}, false},

@@ -387,6 +387,12 @@ func (s *scope) told() bool {
 		Workloads: []string{"secret-deleted-complete-existing"},
 	},
 	{
+		Name: "cluster-before-registration", RootCause: "what waits for a step before it is not waited for: the cluster goes, and what is deployed there stands",
+		Edits: edit1(teardown, "		d.leave(*app)\n		d.Down[len(d.Down)-1] += \" (its cluster is registered with Argo CD first)\"\n",
+			"		d.Down = append(d.Down, kube.Describe(app)+\" (its cluster is registered with Argo CD first)\")\n"),
+		Workloads: []string{"secret-deleted-complete"},
+	},
+	{
 		Name: "unread-is-gone", RootCause: "what a teardown cannot read for a moment is taken for gone",
 		Edits: append(edit1(observe, "	if err == nil || !d.over(d.refused[what].since, 4) {\n", "	if err == nil || d == nil {\n"),
 			faults.Edit{File: teardown, New: "", // which would wait for it

@@ -677,9 +677,8 @@ var deletions = []faults.Workload{
 			step(reached(v1alpha1.PhaseComplete), removeNamespace),
 			step(all(waitsFor("Workflow"), claimGoing), release(workflowGone)),
 		),
-		Done:   gone,
-		Breaks: []string{clustersLast},
-		Logs:   []string{"because it is being terminated"}, // events
+		Done: gone,
+		Logs: []string{"because it is being terminated"}, // events
 	},
 	{
 		// The namespace controller takes the kinds in a random order. While it does the manager
@@ -704,9 +703,8 @@ var deletions = []faults.Workload{
 			step(all(experimentGoing, claimGoing), start),
 			step(waitsFor("Application"), release(applicationGone)),
 		),
-		Done:   gone,
-		Breaks: []string{clustersLast},
-		Logs:   []string{"because it is being terminated"},
+		Done: gone,
+		Logs: []string{"because it is being terminated"},
 	},
 	{
 		Name:    "delete-namespace-running",
@@ -717,9 +715,8 @@ var deletions = []faults.Workload{
 			step(all(experimentGoing, claimGoing), start),
 			step(waitsFor("Workflow"), release(workflowGone)),
 		),
-		Done:   gone,
-		Breaks: []string{clustersLast},
-		Logs:   []string{"because it is being terminated"},
+		Done: gone,
+		Logs: []string{"because it is being terminated"},
 	},
 	{
 		// The time is over, whatever the phase.
@@ -1005,8 +1002,7 @@ var meddling = []faults.Workload{
 			step(losing),
 			step(healthy, release(workflowEnds)),
 		),
-		Done:   reached(v1alpha1.PhaseComplete),
-		Breaks: []string{clustersLast},
+		Done: reached(v1alpha1.PhaseComplete),
 	},
 	{
 		// A cache that has the first cluster has nothing that would hold the verdict up.
@@ -1017,8 +1013,7 @@ var meddling = []faults.Workload{
 			step(running, kill, release(workflowEnds)),
 			step(succeeded, lose("GKECluster"), start),
 		),
-		Done:   reached(v1alpha1.PhaseComplete),
-		Breaks: []string{clustersLast},
+		Done: reached(v1alpha1.PhaseComplete),
 	},
 	{
 		// Argo CD does not know the cluster any more and says so: that makes the manager register it
@@ -1030,8 +1025,7 @@ var meddling = []faults.Workload{
 			step(deploying, removeChild("Secret")),
 			step(unregistered, release(applicationHealthy)),
 		),
-		Done:   reached(v1alpha1.PhaseComplete),
-		Breaks: []string{clustersLast},
+		Done: reached(v1alpha1.PhaseComplete),
 	},
 	{
 		// What is not wanted any more is on a cluster that Argo CD does not know.
@@ -1042,8 +1036,7 @@ var meddling = []faults.Workload{
 			step(running, removeChild("Secret"), edit(withoutSecond)),
 			step(all(observed(2), running, not(superseded)), release(workflowEnds)),
 		),
-		Done:   reached(v1alpha1.PhaseComplete),
-		Breaks: []string{clustersLast},
+		Done: reached(v1alpha1.PhaseComplete),
 	},
 	{
 		// Nobody looks at it any more, so that it is not known to Argo CD when the Experiment is deleted.
@@ -1051,14 +1044,12 @@ var meddling = []faults.Workload{
 		Objects: objects(onCluster),
 		Steps:   steps(step(reached(v1alpha1.PhaseComplete), removeChild("Secret"), remove)),
 		Done:    gone,
-		Breaks:  []string{clustersLast},
 	},
 	{
 		Name:    "secret-deleted-complete-existing",
 		Objects: objects(staging, onExisting),
 		Steps:   steps(step(reached(v1alpha1.PhaseComplete), removeChild("Secret"), remove)),
 		Done:    gone,
-		Breaks:  []string{clustersLast},
 	},
 	{
 		// It is known again before the Applications go, and they take their time.
@@ -1069,8 +1060,7 @@ var meddling = []faults.Workload{
 			step(running, removeChild("Secret"), remove),
 			step(waitsFor("Application"), restart, release(applicationGone)),
 		),
-		Done:   gone,
-		Breaks: []string{clustersLast},
+		Done: gone,
 	},
 	{
 		// The user spoils the kubeconfig first, and its cluster takes what he puts right alone.

@@ -79,7 +79,7 @@ var invariants = map[string]func([]faults.Entry) string{
 		switch {
 		case last.Verb == watch.Added && !running:
 			return role(last.Object) + " comes, and is not recorded"
-		case last.Verb == watch.Deleted && running:
+		case last.Own && running:
 			return role(last.Object) + " goes, and what came of it is not recorded"
 		}
 		return ""

@@ -639,6 +639,5 @@ var inStatus = []faults.Workload{
 		Objects: objects(sequential, two[:1]),
 		Steps:   []faults.Step{faults.At(working(1), removeJobs, release)},
 		Done:    asleepNow(1),
-		Breaks:  []string{recorded},
 	},
 }
