@@ -50,9 +50,9 @@
 //
 // The recorder watches every kind by itself, so it hears of two kinds in any order. There is one
 // etcd, and what it stores it numbers: by resource version the history is that of the commits.
-// The invariants of a World (oracle O9) see every prefix of it. One that is about what is deleted asks who has asked for
-// that first (Entry.Own), which the proxy knows by the answers: what a user deletes that others need is none of the manager's.
-// What a workload breaks all the same it names, and it is not judged there.
+// The invariants of a World (oracle O9) see every prefix of it. One that is about what is deleted asks who has asked
+// for that first (Entry.Own), which the proxy knows by the answers: what a user deletes that others need is none of the
+// manager's. What a workload breaks all the same it names, and it is not judged there.
 //
 // # How watches are disturbed
 //
@@ -135,11 +135,17 @@
 // next, as when a timer is forgotten that another start sets again.
 //
 // Many workloads begin as others do, and part from them with what their users do later. Where the manager has got as
-// far as the next write on the same road, with the same in each write, from the same objects, among outsides that hold
-// the same steps and judged by the same rules, a kill is the same in all of them, and -faults.anew plays it in the
-// first, as it does lost answers and what is refused once. What it does not show is a kill that leaves something which
-// only another end brings out. CI plays kills in both of these ways, in a third of the workloads that goes by the
-// commit, and make sweep-full has several faults in a run; make sweep itself has one, at every write of every workload.
+// far as the next write, or that after the second kill, on the same road, with the same in each write, from the same
+// objects, among outsides that hold the same steps and judged by the same rules, a kill is the same in all of them,
+// and -faults.anew plays it in the first, as it does two kills in a row, lost answers and what is refused once, a read
+// too. Faults that last for a time are played in each: what a user does next may come while they do. What it does not
+// show is a kill that leaves something which only another end brings out. CI plays kills in both of these ways, in a
+// third of the workloads that goes by the commit, and make sweep-full has several faults in a run; make sweep itself
+// has one, at every write of every workload.
+//
+// A reconciler cannot tell an error 500 of a write from a 503 or a connection that ends before anything is stored, so
+// -faults.full=all plays one of the three at each write, in turn (C4b, C4c, C4d); a mode that is named is played at
+// all.
 //
 // make test plays a sample: of one workload of each kind, which goes up and down (Workload.Sampled), every mode that
 // is possible once, and several kills in a run. More workloads, each with two references before anything goes wrong in

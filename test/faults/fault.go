@@ -160,6 +160,12 @@ func (f Fault) brief() bool {
 	return f.Mode == Crash || f.Mode == Lost || f.refuses() && f.lasts() == 0
 }
 
+// ends says whether a fault is over so many writes after its own, however long that takes. One that lasts for a time, or in which a
+// manager finds what was, may do so until the user does what is next.
+func (f Fault) ends() (after int, ok bool) {
+	return f.after(), f.brief() || f.after() > 0 || f.Mode == Unread
+}
+
 // delays says whether the watches are disturbed.
 func (f Fault) delays() bool {
 	return slices.Contains([]Mode{Coalesced, Held, Expired, Unwritten}, f.Mode)
@@ -291,6 +297,16 @@ func reset(w http.ResponseWriter) {
 		}
 	}
 	panic(http.ErrAbortHandler)
+}
+
+// alike are modes of which a reconciler sees the same, an error of a write that was not stored, and which client-go repeats in none:
+// that would need a Retry-After, or a read.
+var alike = []Mode{Internal, Unavailable, Reset}
+
+// inTurn says whether a fault is the one of those that its write has; any other is.
+func (f Fault) inTurn() bool {
+	i := slices.Index(alike, f.Mode)
+	return i < 0 || f.K%len(alike) == i
 }
 
 // parseMode reads a mode of a flag.

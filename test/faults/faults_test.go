@@ -1853,6 +1853,21 @@ func sampleHas(t *testing.T, sample []Plan, reference *Reference) {
 	}
 }
 
+// Of faults that a reconciler cannot tell apart each write has one, and of others all.
+func TestInTurn(t *testing.T) {
+	for k := 1; k <= 9; k++ {
+		n := 0
+		for _, mode := range Modes {
+			if (Fault{mode, k}).inTurn() {
+				n++
+			}
+		}
+		if want := len(Modes) - len(alike) + 1; n != want || (Fault{alike[0], k}).inTurn() != (k%3 == 0) {
+			t.Errorf("write %d has %d modes, not %d", k, n, want)
+		}
+	}
+}
+
 // A road that two workloads have in common ends where one of them goes on differently, or its user has done something.
 func TestRoads(t *testing.T) {
 	object := func(name string) []*unstructured.Unstructured {
@@ -1871,6 +1886,10 @@ func TestRoads(t *testing.T) {
 	}
 	wrote := func(r *Reference, payloads ...string) *Reference {
 		r.payloads = payloads
+		return r
+	}
+	reads := func(kind string, r *Reference) *Reference {
+		r.reads = map[int][]schema.GroupResource{1: {{Resource: kind}}, 2: {{Resource: kind}}, 3: {{Resource: kind}}}
 		return r
 	}
 	known := roads{}
@@ -1895,6 +1914,12 @@ func TestRoads(t *testing.T) {
 		{"another payload", Workload{Objects: object("a")}, Crash, wrote(road(4, "a", "b", "c", "d"), "w", "v", "y", "z"), nil},
 		{"another fault", Workload{Objects: object("a")}, Lost, road(4, "a", "b", "c", "d"), nil},
 		{"one that lasts", Workload{Objects: object("a")}, Restart, road(4, "a", "b", "c", "d"), nil},
+		{"two kills", Workload{Objects: object("a")}, Again, road(9, "a", "b", "c", "d", "e"), nil},
+		{"two kills, another end", Workload{Objects: object("a")}, Again, road(9, "a", "b", "c", "d", "f"), []int{1, 2}},
+		{"two kills, the user was there", Workload{Objects: object("a")}, Again, road(3, "a", "b", "c", "d", "e"), []int{1}},
+		{"a read", Workload{Objects: object("a")}, Unread, reads("parts", road(9, "a", "b", "c", "d")), nil},
+		{"the same read", Workload{Objects: object("a")}, Unread, reads("parts", road(9, "a", "b", "c", "d")), []int{1, 2, 3}},
+		{"another read", Workload{Objects: object("a")}, Unread, reads("toys", road(9, "a", "b", "c", "d")), nil},
 		{"it lasts again", Workload{Objects: object("a")}, Restart, road(4, "a", "b", "c", "d"), nil},
 	} {
 		var had []int

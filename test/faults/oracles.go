@@ -424,10 +424,15 @@ func (r *run) judgeBusy(out *findings, reference *Reference) {
 func (r *run) betrayals(history []Entry) []Finding {
 	var out []Finding
 	for _, e := range history {
+		if len(r.lab.world.Secrets) == 0 || e.Object.GetKind() == "Secret" {
+			continue
+		}
 		text, err := json.Marshal(e.Object)
 		for i, secret := range r.lab.world.Secrets {
-			if f := (Finding{"O8", fmt.Sprintf("%s has held secret %d", r.lab.world.Role(e.Object), i+1)}); e.Object.GetKind() != "Secret" &&
-				err == nil && bytes.Contains(text, []byte(secret)) && !slices.Contains(out, f) {
+			if err != nil || !bytes.Contains(text, []byte(secret)) {
+				continue
+			}
+			if f := (Finding{"O8", fmt.Sprintf("%s has held secret %d", r.lab.world.Role(e.Object), i+1)}); !slices.Contains(out, f) {
 				out = append(out, f)
 			}
 		}

@@ -122,12 +122,21 @@ func incarnationsOf(history []Entry, role func(*unstructured.Unstructured) strin
 			of[role(e.Object)]++
 			pairs = append(pairs, string(uid), fmt.Sprintf("UID(%s %d)", role(e.Object), of[role(e.Object)]))
 		}
-		if text, err := json.Marshal(e.Object); err == nil {
+		if text, err := json.Marshal(unmanaged(e.Object)); err == nil {
 			in.number(string(text))
 		}
 	}
 	in.uids = strings.NewReplacer(pairs...)
 	return in
+}
+
+// unmanaged is what an object says without who has written which of its fields, which is half of it and is in no outcome.
+func unmanaged(u *unstructured.Unstructured) map[string]any {
+	metadata, _ := u.Object["metadata"].(map[string]any)
+	metadata, object := maps.Clone(metadata), maps.Clone(u.Object)
+	delete(metadata, "managedFields")
+	object["metadata"] = metadata
+	return object
 }
 
 // names are those of objects, and what else is written like them.

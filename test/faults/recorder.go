@@ -347,13 +347,13 @@ func (r *recorder) end(namespace string) {
 	delete(r.runs, namespace)
 }
 
-// state is what there is now.
+// state is what there is now: others look at the same objects, so nobody changes them.
 func (r *record) state() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := State{}
 	for _, u := range r.live {
-		s = append(s, u.DeepCopy())
+		s = append(s, u)
 	}
 	slices.SortFunc(s, func(a, b *unstructured.Unstructured) int {
 		return cmp.Or(created(a).Compare(created(b)), cmp.Compare(a.GetUID(), b.GetUID()))
@@ -408,7 +408,7 @@ func (s State) after(e Entry) State {
 	return append(s, e.Object)
 }
 
-// State is the objects of a run as they were seen last.
+// State is the objects of a run as they were seen last. They are not to be changed.
 type State []*unstructured.Unstructured
 
 // Of are the objects of a kind.

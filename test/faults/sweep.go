@@ -20,7 +20,7 @@ var (
 	full     = flag.String("faults.full", "", "comma-separated modes to play at every write, all, or none: the references alone; by default a fixed sample is played")
 	part     = flag.String("faults.part", "", "play a part of the workloads: 2/5 is the second of five")
 	inOne    = flag.Int("faults.together", 1, "let a fault happen at so many writes of one run, far from each other, as long as the manager goes on after each as if nothing had happened; what is left has another run, and of one with a finding each has its own")
-	anew     = flag.Bool("faults.anew", false, "leave out kills, lost answers and writes that are refused once where those are on the road of a workload before, of the same objects, flags, outsides and rules, where the user has done nothing else yet")
+	anew     = flag.Bool("faults.anew", false, "leave out kills, two in a row too, lost answers, and writes and reads that are refused once where those are on the road of a workload before, of the same objects, flags, outsides and rules, where the user has done nothing else yet")
 	recordTo = flag.String("faults.record", "", "file that keeps what has passed; what it says of the same manager and the same test is not played again")
 	parallel = flag.Int("faults.parallel", 6, "how many plans are played at the same time")
 	binary   = flag.String("faults.manager", "", "manager to judge; by default it is built")
@@ -198,7 +198,7 @@ func trialOf(t *testing.T, modes []Mode, ks []int, asSample bool, workloads int,
 		},
 		Plans: func(_ int, w Workload, r *Reference) []Plan {
 			all := slices.DeleteFunc(Every(modes, w, r), func(p Plan) bool {
-				return len(ks) > 0 && !slices.Contains(ks, p.Fault.K) || *anew && known.has(p.Fault, w, r)
+				return len(ks) > 0 && !slices.Contains(ks, p.Fault.K) || len(ks) == 0 && Full() && !p.Fault.inTurn() || *anew && known.has(p.Fault, w, r)
 			})
 			runs := Coupled(all, *inOne)
 			if len(ks) > 1 {
@@ -281,7 +281,8 @@ type roads map[string]bool
 
 // has says whether another workload has a write on the same road, and remembers the road.
 func (known roads) has(f Fault, w Workload, reference *Reference) bool {
-	if !f.brief() || f.K >= min(reference.alone, len(reference.Writes)) {
+	after, ends := f.ends()
+	if !ends || f.K+after >= min(reference.alone, len(reference.Writes)) {
 		return false // it may last until what comes then
 	}
 	var road strings.Builder
@@ -293,8 +294,8 @@ func (known roads) has(f Fault, w Workload, reference *Reference) bool {
 		road.Write(text)
 	}
 	// What the outsides do on it, and what it is judged by.
-	fmt.Fprintf(&road, "%q %q %q %q %q %s", w.Args, w.Holds, w.Breaks, w.Leaves, w.Logs, f)
-	for i, write := range reference.Writes[:f.K+1] {
+	fmt.Fprintf(&road, "%q %q %q %q %q %s %s", w.Args, w.Holds, w.Breaks, w.Leaves, w.Logs, f, reference.held(f))
+	for i, write := range reference.Writes[:f.K+after+1] {
 		road.WriteString("\n" + write.Signature())
 		if i < len(reference.payloads) {
 			road.WriteString(" " + reference.payloads[i])
