@@ -8,10 +8,16 @@
 // bounds the workloads: a step is taken at a moment that lasts, because a workload holds what
 // would end it.
 //
-// The outsides insist on what the real ones do. Argo CD deploys nothing on a cluster that it
-// does not know, and lets an Application there go without what it deployed, which breaks an invariant. It lets none go that it is in the
-// middle of syncing, and keeps to the sources that it began with, until it is asked to end that.
+// The outsides insist on what the real ones do. Argo CD deploys nothing on a cluster that it does not know, and lets
+// an Application there go without what it deployed, which breaks an invariant. It lets none go that it is in the
+// middle of syncing, and keeps to the sources that it began with, until it is asked to end that; nor one of a cluster
+// that it knows and that is gone. Crossplane lets a claim go before its cluster, unless the claim says otherwise, and
+// a namespaced composite, unless it is deleted in the foreground; the Secret with its kubeconfig stands for the
+// cluster. Argo Workflows ends what has had its time if it was told of one. An Application may not work at first, or
+// any more, and a claim know its address before it is Ready.
 // Whatever is deleted by somebody goes when the Experiment has told that it is being deleted.
+//
+// At a good end what there is must be what the spec says: who is only compared with himself may be wrong in every run.
 //
 // # Bugs
 //

@@ -24,6 +24,9 @@ const (
 	healthyFirst    = "a Workflow comes when every Application has been healthy"
 	registeredFirst = "an Application goes while Argo CD knows its cluster"
 	presentGoesOn   = "a sync of what an Application has goes on, while that stays"
+	cloudsFirst     = "a claim goes after the cluster that was made of it"
+	readyFirst      = "an Application comes when its cluster has been ready"
+	asSaid          = "what is there at a good end is what the spec says"
 	asNamed         = "a Workflow is of the template that its Experiment names, or waits for somebody in its place"
 )
 
@@ -39,6 +42,35 @@ var invariants = map[string]func([]faults.Entry) string{
 		}
 		return ""
 	},
+	cloudsFirst: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		if last.Verb != watch.Deleted || last.Object.GetKind() != "GKECluster" || !last.Own {
+			return ""
+		}
+		for _, secret := range faults.StateOf(history).Of("Secret") {
+			if targetOf(secret) == connectionOf(last.Object) && secret.GetAnnotations()[v1alpha1.AnnotationOwner] == last.Object.GetAnnotations()[v1alpha1.AnnotationOwner] {
+				return "that of target " + targetOf(last.Object) + " is there"
+			}
+		}
+		return ""
+	},
+	readyFirst: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		if last.Verb != watch.Added || last.Object.GetKind() != "Application" {
+			return ""
+		}
+		made, ready := false, false
+		for _, h := range history {
+			if u := h.Object; slices.Contains([]string{"GKECluster", "Cluster"}, u.GetKind()) && sameTarget(u, last.Object) {
+				made, ready = true, ready || up(u)
+			}
+		}
+		if made && !ready {
+			return "that of target " + targetOf(last.Object) + " has not"
+		}
+		return ""
+	},
+	asSaid: said,
 	housesLast: func(history []faults.Entry) string {
 		u, before := going(history)
 		if u == nil || u.GetKind() != "Namespace" {
@@ -153,6 +185,18 @@ var invariants = map[string]func([]faults.Entry) string{
 		}
 		return ""
 	},
+}
+
+// sameTarget says whether two objects belong to the same target of an Experiment.
+func sameTarget(a, b *unstructured.Unstructured) bool {
+	uid := a.GetLabels()[v1alpha1.LabelExperimentUID]
+	return uid != "" && uid == b.GetLabels()[v1alpha1.LabelExperimentUID] && targetOf(a) == targetOf(b)
+}
+
+// up says whether who makes a cluster says that it can be used.
+func up(cluster *unstructured.Unstructured) bool {
+	initialized, _, _ := unstructured.NestedBool(cluster.Object, "status", "initialization", "controlPlaneInitialized")
+	return initialized || condition(cluster, "Ready")["status"] == "True"
 }
 
 // terminating says whether Argo CD is asked to end a sync of an Application.

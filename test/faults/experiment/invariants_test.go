@@ -116,6 +116,50 @@ func TestInvariants(t *testing.T) {
 		onAt3         = at3(child(watch.Added, "Application", "app", "", false))
 		onAt3Gone     = at3(child(watch.Deleted, "Application", "app", "", false))
 	)
+	claimGone := func(own bool) faults.Entry {
+		entry := child(watch.Deleted, "GKECluster", "app", "", true)
+		entry.Own = own
+		return entry
+	}
+	connection := func(verb watch.EventType) faults.Entry {
+		entry := child(verb, "Secret", "app", "", false)
+		entry.Object.SetLabels(map[string]string{v1alpha1.LabelTarget: "connection-app"})
+		return entry
+	}
+	endpointOnly, ready := child(watch.Modified, "GKECluster", "app", "", false), child(watch.Modified, "GKECluster", "app", "", false)
+	endpointOnly.Object.Object["status"] = map[string]any{"endpoint": address}
+	ready.Object.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Ready", "status": "True"}}}
+	complete := func(e *unstructured.Unstructured, observed int64) faults.Entry {
+		e = e.DeepCopy()
+		e.SetUID("e")
+		e.SetGeneration(2)
+		e.Object["status"] = map[string]any{"phase": "Complete", "observedGeneration": observed}
+		return faults.Entry{Verb: watch.Modified, Object: e}
+	}
+	larger := onCluster.DeepCopy()
+	_ = unstructured.SetNestedField(larger.Object["spec"].(map[string]any)["targets"].([]any)[0].(map[string]any), int64(3), "cluster", "nodeCount")
+	more := onHub.DeepCopy()
+	_ = unstructured.SetNestedField(more.Object["spec"].(map[string]any)["targets"].([]any)[0].(map[string]any)["components"].([]any)[0].(map[string]any),
+		"3", "params", "replicaCount")
+	longest := onHub.DeepCopy()
+	_ = unstructured.SetNestedField(longest.Object, "5m", "spec", "workflow", "params", "duration")
+	nodes := func(count int64) faults.Entry {
+		entry := child(watch.Added, "GKECluster", "app", "", false)
+		entry.Object.Object["spec"] = map[string]any{
+			"zone": "us-central1-a", "nodeCount": count, "machineType": "e2-medium", "diskSizeGb": int64(50), "preemptible": false,
+		}
+		return entry
+	}
+	nginx := func(revision, replicas string) faults.Entry {
+		entry := child(watch.Added, "Application", "app", "Healthy", false)
+		entry.Object.Object["spec"] = map[string]any{"sources": []any{
+			map[string]any{"repoURL": "https://charts.example.com/stable", "chart": "nginx", "targetRevision": revision, "helm": map[string]any{
+				"parameters": []any{map[string]any{"name": "replicaCount", "value": replicas}},
+			}},
+			map[string]any{"repoURL": "https://git.example.com/lab/values.git", "targetRevision": "main"},
+		}}
+		return entry
+	}
 	tests := map[string]struct {
 		name    string
 		history []faults.Entry
@@ -126,6 +170,21 @@ func TestInvariants(t *testing.T) {
 		"cluster last":              {clustersLast, []faults.Entry{there, claim, app, gone, going}, false},
 		"cluster of another target": {clustersLast, []faults.Entry{there, claim, loadgen, going}, false},
 		"cluster that was going":    {clustersLast, []faults.Entry{there, claim, going, app, going}, false},
+		"claim before its cluster":  {cloudsFirst, []faults.Entry{there, claim, connection(watch.Added), claimGone(true)}, true},
+		"cluster before its claim":  {cloudsFirst, []faults.Entry{there, claim, connection(watch.Added), connection(watch.Deleted), claimGone(true)}, false},
+		"claim by somebody else":    {cloudsFirst, []faults.Entry{there, claim, connection(watch.Added), claimGone(false)}, false},
+		"on an address":             {readyFirst, []faults.Entry{there, claim, endpointOnly, app}, true},
+		"on a cluster":              {readyFirst, []faults.Entry{there, claim, ready, app}, false},
+		"on one that was ready":     {readyFirst, []faults.Entry{there, claim, ready, endpointOnly, app}, false},
+		"on no cluster of its own":  {readyFirst, []faults.Entry{there, claim, loadgen}, false},
+		"as said":                   {asSaid, []faults.Entry{nodes(1), nginx("18.2.4", "2"), complete(onCluster, 2)}, false},
+		"too few nodes":             {asSaid, []faults.Entry{nodes(1), nginx("18.2.4", "2"), complete(larger, 2)}, true},
+		"another revision":          {asSaid, []faults.Entry{nodes(1), nginx("18.2.3", "2"), complete(onCluster, 2)}, true},
+		"other parameters":          {asSaid, []faults.Entry{nginx("18.2.4", "2"), complete(more, 2)}, true},
+		"its parameters":            {asSaid, []faults.Entry{nginx("18.2.4", "3"), complete(more, 2)}, false},
+		"another Workflow":          {asSaid, []faults.Entry{nginx("18.2.4", "2"), of(map[string]any{"name": "gateway-validation"}), complete(longest, 2)}, true},
+		"an edit that is unheard":   {asSaid, []faults.Entry{nodes(1), nginx("18.2.4", "2"), complete(larger, 1)}, false},
+		"an edit after the end":     {asSaid, []faults.Entry{nodes(1), nginx("18.2.4", "2"), complete(onCluster, 2), complete(larger, 2)}, false},
 		"namespace first":           {housesLast, []faults.Entry{there, cluster, home}, true},
 		"namespace last":            {housesLast, []faults.Entry{there, cluster, down, home}, false},
 		"needed first":              {dependentsFirst, []faults.Entry{removed, app, loadgen, gone}, true},

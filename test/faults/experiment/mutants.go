@@ -21,6 +21,9 @@ const (
 	conflicts   = "internal/kube/conflict.go"
 	kubeconfigs = "internal/external/argocd/cluster.go"
 	syncs       = "internal/external/argocd/application.go"
+	claiming    = "internal/external/crossplane/claim.go"
+	submitting  = "internal/external/argoworkflows/workflow.go"
+	google      = "internal/controller/experiment/provider_gke.go"
 	startup     = "cmd/run.go"
 	leading     = "cmd/lease.go"
 )
@@ -303,6 +306,22 @@ func (s *scope) told() bool {
 		Workloads: []string{"edit-running"},
 	},
 	{
+		Name: "degraded-is-healthy", RootCause: "what may be tolerated always is",
+		Edits:     edit1(syncs, "health == \"Degraded\" && tolerated.Degraded &&", "health == \"Degraded\" &&"),
+		Workloads: []string{"sync-late"},
+	},
+	{
+		Name: "address-is-ready", RootCause: "a part of what is told is taken for all of it",
+		Edits: edit1(claiming, "	s.Ready = conditions.Of(claim, \"Ready\")[\"status\"] == \"True\"\n",
+			"	_, s.Ready, _ = unstructured.NestedString(claim.Object, \"status\", \"endpoint\")\n"),
+		Workloads: []string{"rotated-deploying"},
+	},
+	{
+		Name: "always-one-node", RootCause: "a field of the spec is ignored, in every run alike",
+		Edits:     edit1(google, "int64(ptr.Deref(c.NodeCount, 1))", "1"),
+		Workloads: []string{"edit-provisioning"},
+	},
+	{
 		Name: "phase-goes-back", RootCause: "the phase is read off the moment",
 		Edits:     edit1(reporting, "	case st.Phase == v1alpha1.PhaseReady || meta", "	case meta"),
 		Workloads: []string{"away-lost"},
@@ -375,6 +394,12 @@ func (s *scope) told() bool {
 		Workloads: []string{"complete"},
 	},
 
+	{
+		Name: "no-deadline", RootCause: "who keeps a deadline is not told of it",
+		Edits:     edit1(submitting, "seconds := int64(w.Deadline / time.Second); seconds > 0", "seconds := int64(w.Deadline / time.Second); seconds < 0"),
+		Workloads: []string{"late-running"},
+	},
+
 	// Teardown.
 	{
 		Name: "teardown-order", RootCause: "the cluster goes with, not after what is deployed on it",
@@ -391,6 +416,21 @@ func (s *scope) told() bool {
 		Edits: edit1(teardown, "		d.leave(*app)\n		d.Down[len(d.Down)-1] += \" (its cluster is registered with Argo CD first)\"\n",
 			"		d.Down = append(d.Down, kube.Describe(app)+\" (its cluster is registered with Argo CD first)\")\n"),
 		Workloads: []string{"secret-deleted-complete"},
+	},
+	{
+		Name: "claim-in-background", RootCause: "who makes a cluster is not asked to wait until it is gone, and it costs on",
+		Edits:     edit1(claiming, "			\"compositeDeletePolicy\": \"Foreground\",\n", ""),
+		Workloads: []string{"complete-delete"},
+	},
+	{
+		Name: "composite-in-background", RootCause: "a namespaced composite is deleted as a claim is, which says itself how it goes",
+		Edits:     edit1(claiming, "claim.GroupVersionKind() == GKEClusterGVK && !bound", "claim.GroupVersionKind() == GKEClusterGVK && !bound && claim.GetName() == \"\""),
+		Workloads: []string{"namespaced-composite"},
+	},
+	{
+		Name: "freed-late", RootCause: "what can never go is waited for as what may",
+		Edits:     edit1(teardown, "going(app) && d.seen.Clusterless[t.spec.Name] {", "going(app) && d.seen.Clusterless[t.spec.Name] && d.given(remnant{object: app}, 4) {"),
+		Workloads: []string{"per-component-tolerated"},
 	},
 	{
 		Name: "unread-is-gone", RootCause: "what a teardown cannot read for a moment is taken for gone",

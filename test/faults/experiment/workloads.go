@@ -245,12 +245,15 @@ var roads = []faults.Workload{
 		Done:    gone,
 	},
 	{
-		// Argo CD never says that they are what their sources say.
+		// Argo CD never says that they are what their sources say, and cannot take down what is on a cluster that somebody has taken away.
 		Name:    "per-component-tolerated",
 		Objects: objects(newExperiment(tolerant(inComponents("gke")))),
 		Holds:   []string{syncLasts},
-		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
-		Done:    gone,
+		Steps: steps(
+			step(reached(v1alpha1.PhaseComplete), kill, lose("GKECluster"), remove),
+			step(none("GKECluster"), start),
+		),
+		Done: gone,
 	},
 	{
 		Name:    "observed",
@@ -272,12 +275,18 @@ var roads = []faults.Workload{
 		Done:    reached(v1alpha1.PhaseFailed),
 	},
 	{
-		// A sync waits for a hook, as long as that takes.
+		// A sync waits for a hook, as long as that takes. What it has deployed does not work at first; that it fails later does not undo
+		// what it was when the Workflow came.
 		Name:    "sync-late",
 		Objects: objects(onHub),
-		Holds:   []string{syncEnds},
-		Steps:   steps(step(telling(hookWaits), restart, release(syncEnds))),
-		Done:    reached(v1alpha1.PhaseComplete),
+		Holds:   []string{syncEnds, applicationWorks, applicationFails, workflowEnds},
+		Steps: steps(
+			step(telling(hookWaits), restart, release(syncEnds)),
+			step(reason(v1alpha1.ReasonApplicationDegraded), release(applicationWorks)),
+			step(running, release(applicationFails)),
+			step(reason(v1alpha1.ReasonApplicationDegraded), release(workflowEnds)),
+		),
+		Done: reached(v1alpha1.PhaseComplete),
 	},
 	{
 		// What stands for a kubeconfig at first is none.
@@ -941,8 +950,8 @@ var lifetimes = []faults.Workload{
 	{
 		Name:    "late-running",
 		Objects: objects(hurried),
-		Holds:   []string{workflowEnds, workflowSucceeds},
-		Steps:   steps(step(running, release(workflowEnds))), // Argo Workflows keeps the deadline
+		Holds:   []string{workflowEnds, workflowLate},
+		Steps:   steps(step(running, release(workflowLate))), // Argo Workflows keeps the deadline
 		Done:    reached(v1alpha1.PhaseFailed),
 	},
 	{
@@ -1076,11 +1085,12 @@ var meddling = []faults.Workload{
 		Done: gone,
 	},
 	{
-		// Crossplane has another kubeconfig before anything is deployed by the first.
+		// Crossplane has another kubeconfig before anything is deployed by the first, and that before there are nodes.
 		Name:    "rotated-deploying",
 		Objects: objects(onCluster),
-		Holds:   []string{tokenTaken, applicationHealthy},
+		Holds:   []string{clusterRight, tokenTaken, applicationHealthy},
 		Steps: steps(
+			step(telling(noNodes), release(clusterRight)),
 			step(deploying, rewrite(rotated), release(tokenTaken, applicationHealthy)),
 			step(reached(v1alpha1.PhaseComplete), remove),
 		),

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -32,6 +34,7 @@ const (
 // The finalizers that the outsides put on what they work on.
 const (
 	crossplaneFinalizer = "finalizer.apiextensions.crossplane.io"
+	cloudFinalizer      = "managed.crossplane.io/cloud"
 	clusterAPIFinalizer = "cluster.cluster.x-k8s.io"
 	arlonFinalizer      = "cluster.core.arlon.io"
 	argoCDFinalizer     = "resources-finalizer.argocd.argoproj.io"
@@ -46,6 +49,8 @@ const (
 	// Crossplane takes GKEClusters for claims; while that is held, for namespaced composites.
 	claims      = "claims"
 	clusterGone = "cluster-gone"
+	// Crossplane brings a cluster to its end; while that is held, something is wrong with what there is of it.
+	clusterRight = "cluster-right"
 	// A cluster takes the token that it was made with, and when that is released another.
 	tokenTaken = "token-taken"
 	// Argo CD deploys, what it has begun to sync waits for no hook any more, and it lets an Application go.
@@ -54,10 +59,15 @@ const (
 	// What it has synced stays as it was; while that is held, something changes a part of it as soon as that is synced.
 	syncLasts       = "sync-lasts"
 	applicationGone = "application-gone"
+	// What is deployed works; while that is held, it does not. And what works does so no more.
+	applicationWorks = "application-works"
+	applicationFails = "application-fails"
 	// Argo Workflows ends a Workflow, well (it fails while that is held), and lets it go.
 	workflowEnds     = "workflow-ends"
 	workflowSucceeds = "workflow-succeeds"
 	workflowGone     = "workflow-gone"
+	// The time is over that a Workflow was given; one that was given none goes on.
+	workflowLate = "workflow-late"
 	// The namespace controller lets a namespace go.
 	namespaceGone = "namespace-gone"
 )
@@ -398,36 +408,40 @@ func (p player) crossplane(ctx context.Context) error {
 		connection.SetName(p.object.GetName() + "-cluster-conn")
 	}
 	connection.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: p.object.GetAnnotations()[v1alpha1.AnnotationOwner]})
-	connection.SetLabels(map[string]string{v1alpha1.LabelTarget: "connection-" + targetOf(p.object)})
+	connection.SetLabels(map[string]string{v1alpha1.LabelTarget: connectionOf(p.object)})
 	switch {
 	case p.going():
-		if p.held(clusterGone) || !p.awaited(p.unlessHeld(clusterGone, "Secret", "Namespace")...) {
-			return nil
-		}
-		if err := client.IgnoreNotFound(p.stage.Client.Delete(ctx, connection)); err != nil {
-			return err
-		}
-		return p.dropFinalizer(ctx, crossplaneFinalizer)
+		return p.takenDown(ctx, connection)
 	case !slices.Contains(p.object.GetFinalizers(), crossplaneFinalizer):
 		return p.patch(ctx, map[string]any{
 			"metadata": map[string]any{"finalizers": append(p.object.GetFinalizers(), crossplaneFinalizer)},
 			"spec":     bound,
 		})
 	case p.held(clusterReady), p.text("status", "connectionDetails", "lastPublishedTime") != "",
-		p.held(connectionLeft) && p.text("status", "endpoint") != "":
+		p.held(connectionLeft) && p.text("status", "endpoint") != "", p.held(clusterRight) && p.text("status", "endpoint") != "":
 		return nil
 	}
-	condition := func(t, reason string) map[string]any {
-		return map[string]any{"type": t, "status": "True", "reason": reason, "lastTransitionTime": now()}
+	condition := func(t, status, reason, message string) map[string]any {
+		return map[string]any{"type": t, "status": status, "reason": reason, "message": message, "lastTransitionTime": now()}
 	}
 	status := map[string]any{
 		"endpoint":   at(p.stage, address),
-		"conditions": []any{condition("Ready", "Available"), condition("Synced", "ReconcileSuccess")},
+		"conditions": []any{condition("Ready", "True", "Available", ""), condition("Synced", "True", "ReconcileSuccess", "")},
 	}
-	if p.held(connectionLeft) {
+	switch {
+	case p.held(connectionLeft):
 		connection.Object["stringData"] = map[string]any{"kubeconfig": "{" + canary}
-	} else {
+	case p.held(clusterRight):
+		status["conditions"] = []any{condition("Ready", "False", "Creating", ""), condition("Synced", "False", "ReconcileError", noNodes)}
+	default:
 		status["connectionDetails"] = map[string]any{"lastPublishedTime": now()}
+	}
+	if p.held(claims) {
+		// It is made of others, which keep it as long as they are there, if it is deleted in the foreground.
+		connection.SetFinalizers([]string{cloudFinalizer})
+		connection.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: p.object.GetAPIVersion(), Kind: p.object.GetKind(), Name: p.object.GetName(), UID: p.object.GetUID(), BlockOwnerDeletion: ptr.To(true),
+		}})
 	}
 	err := p.stage.Client.Create(ctx, connection.DeepCopy())
 	if apierrors.IsAlreadyExists(err) {
@@ -437,6 +451,37 @@ func (p player) crossplane(ctx context.Context) error {
 		return err
 	}
 	return p.patchStatus(ctx, map[string]any{"status": status})
+}
+
+// noNodes is what Crossplane says of a cluster with which something is wrong.
+const noNodes = "cannot compose resources: the quota of nodes is used up"
+
+// connectionOf is what marks what there is of the cluster of a claim in the cloud, which its kubeconfig stands for.
+func connectionOf(claim *unstructured.Unstructured) string { return "connection-" + targetOf(claim) }
+
+// takenDown takes a cluster down, and lets its claim go after that, or at once, as the claim says. A namespaced composite does not say:
+// Crossplane lets it go at once, and Kubernetes keeps it as long as what it is made of is there, if that was asked for.
+func (p player) takenDown(ctx context.Context, connection *unstructured.Unstructured) error {
+	down := !p.held(clusterGone) && p.awaited(p.unlessHeld(clusterGone, "Secret", "Namespace")...)
+	switch {
+	case p.held(claims):
+		for _, u := range p.state.Of("Secret") {
+			if u.GetDeletionTimestamp() == nil || !down || client.ObjectKeyFromObject(u) != client.ObjectKeyFromObject(connection) {
+				continue
+			}
+			if err := (player{stage: p.stage, state: p.state, object: u}).dropFinalizer(ctx, cloudFinalizer); err != nil {
+				return err
+			}
+		}
+	case p.text("spec", "compositeDeletePolicy") != "Foreground": // what it leaves goes later
+	case !down:
+		return nil
+	default:
+		if err := client.IgnoreNotFound(p.stage.Client.Delete(ctx, connection)); err != nil {
+			return err
+		}
+	}
+	return p.dropFinalizer(ctx, crossplaneFinalizer)
 }
 
 // clusterAPI makes a cluster when it has seen the object of the provider, too, and takes that down
@@ -598,6 +643,9 @@ func (p player) argoCD(ctx context.Context) error {
 	sources, _, _ := unstructured.NestedSlice(p.object.Object, "spec", "sources")
 	destination, _, _ := unstructured.NestedMap(p.object.Object, "spec", "destination")
 	now := map[string]any{"sources": sources, "destination": destination}
+	if health := p.health(); p.synced(now) && p.text("status", "health", "status") != health {
+		return p.patch(ctx, map[string]any{"status": map[string]any{"health": map[string]any{"status": health}}})
+	}
 	if p.synced(now) || p.held(applicationHealthy) || !p.deploying() {
 		return nil
 	}
@@ -632,7 +680,7 @@ func (p player) argoCD(ctx context.Context) error {
 
 // deployed is what Argo CD says of what it has synced, and what it compares that with then.
 func (p player) deployed(sources []any, comparedTo map[string]any) map[string]any {
-	sync, status := "Synced", map[string]any{"conditions": nil, "health": map[string]any{"status": "Healthy"}, "operationState": nil}
+	sync, status := "Synced", map[string]any{"conditions": nil, "health": map[string]any{"status": p.health()}, "operationState": nil}
 	if p.held(syncLasts) {
 		sync, status["reconciledAt"] = "OutOfSync", now()
 		status["operationState"] = map[string]any{
@@ -646,13 +694,28 @@ func (p player) deployed(sources []any, comparedTo map[string]any) map[string]an
 	return status
 }
 
-// letGo lets an Application go, but not in the middle of a sync. One of a cluster that Argo CD does not know goes, too, without what it
-// deployed: an invariant sees that.
+// health is that of what it has deployed.
+func (p player) health() string {
+	if p.held(applicationWorks) || p.stage.Holds(applicationFails+whose(p.object)) && !p.held(applicationFails) {
+		return "Degraded"
+	}
+	return "Healthy"
+}
+
+// letGo lets an Application go, but not in the middle of a sync, nor one of a cluster that it knows and that is not there any more: there it
+// would take down what it has deployed, and goes on trying. One of a cluster that Argo CD does not know goes without what it deployed: an
+// invariant sees that.
 func (p player) letGo(ctx context.Context) error {
-	if p.held(applicationGone) || !p.awaited() || p.syncing() && !p.terminated() {
+	if p.held(applicationGone) || !p.awaited() || p.syncing() && !p.terminated() || p.unreachable() {
 		return nil
 	}
 	return p.dropFinalizer(ctx, argoCDFinalizer)
+}
+
+// unreachable says whether Argo CD knows the cluster of an Application, and it is not there.
+func (p player) unreachable() bool {
+	e := p.owner()
+	return e != nil && env.ArgoCDDestination(p.object) != "" && registered(p.state, p.object) && !standing(p.state, e, p.object)
 }
 
 // synced says whether it has been compared with what it has now, and there is nothing to sync.
@@ -818,14 +881,30 @@ func (p player) argoWorkflows(ctx context.Context) error {
 			"metadata": map[string]any{"finalizers": append(p.object.GetFinalizers(), workflowFinalizer)},
 			"status":   status,
 		})
-	case phase == "Running" && p.told(phase) && !p.held(workflowEnds) && !p.edited():
-		verdict := map[string]any{"phase": "Succeeded", "finishedAt": now()}
-		if p.held(workflowSucceeds) {
-			verdict["phase"], verdict["message"] = "Failed", "exit code 1"
-		}
-		return p.patch(ctx, map[string]any{"status": verdict})
+	case phase == "Running" && p.told(phase):
+		return p.judge(ctx)
 	}
 	return nil
+}
+
+// judge ends a Workflow that runs, if it is to end.
+func (p player) judge(ctx context.Context) error {
+	verdict := map[string]any{"phase": "Succeeded", "finishedAt": now()}
+	switch {
+	case p.overdue():
+		verdict["phase"], verdict["message"] = "Failed", "Step exceeded its deadline"
+	case p.held(workflowEnds), p.edited():
+		return nil
+	case p.held(workflowSucceeds):
+		verdict["phase"], verdict["message"] = "Failed", "exit code 1"
+	}
+	return p.patch(ctx, map[string]any{"status": verdict})
+}
+
+// overdue says whether a Workflow has had the time that it was given.
+func (p player) overdue() bool {
+	limit, _, _ := unstructured.NestedInt64(p.object.Object, "spec", "activeDeadlineSeconds")
+	return limit > 0 && p.stage.Holds(workflowLate+whose(p.object)) && !p.held(workflowLate)
 }
 
 // templateMissing is what Argo Workflows says of a Workflow whose template does not exist.
