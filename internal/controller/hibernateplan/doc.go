@@ -109,8 +109,8 @@
 //     of its target wakes, and the attempt says what the namespace has said, and fails where something of it sleeps
 //     there.
 //   - A namespace refuses a target: one that the target names is told of as one that does not let it, or does not
-//     exist, and of those that it chooses by their labels how many refuse. Who writes a plan may not be one who sees
-//     which namespaces there are.
+//     exist, and one that has the labels by which it chooses is not chosen, of which nothing is told: a name is a
+//     label, too. Who writes a plan may not be one who sees which namespaces there are.
 //   - A target is in more namespaces than its entry of the ledger has room for, some 3,700 with the longest names,
 //     those that it may sleep in among them: it is not put to sleep (TooManyNamespaces), as one that cannot be reached.
 //   - A target cannot be reached when a cycle is to begin: Strict waits, BestEffort has the others sleep, and says

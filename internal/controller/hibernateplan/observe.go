@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -982,44 +981,39 @@ func (s *scope) sleepsHere(ctx context.Context, t v1alpha1.Target, needs executo
 	return kept == nil && err == nil, err
 }
 
-// reachNamespaces finds the namespaces of a target in the manager's own cluster, which must all agree, and are those that do.
-// What is in one that is being deleted goes with it.
+// reachNamespaces finds the namespaces of a target in the manager's own cluster: those that it names, which must all agree, and of those
+// that it chooses those that do. What is in one that is being deleted goes with it.
 func (s *scope) reachNamespaces(ctx context.Context, out *reached) error {
-	found := map[string]map[string]string{}
-	if err := s.named(ctx, out, found); err != nil {
+	named, err := s.named(ctx, out)
+	if err != nil {
 		return err
 	}
-	if err := s.chosen(ctx, out, found); err != nil {
+	chosen, err := s.chosen(ctx, out.needs.Selector)
+	if err != nil {
 		return err
 	}
-	for name, annotations := range found {
-		if s.withheld(name, annotations) == "" { // who has never let anything sleep lets no runner act to wake it either
-			out.namespaces = append(out.namespaces, name)
-		}
-	}
-	slices.Sort(out.namespaces)
+	out.namespaces = merged(named, chosen)
 	return nil
 }
 
 // named finds the namespaces that a target names. The first that refuses is told, whether there is one of that name or not: who wrote
 // it may not know.
-func (s *scope) named(ctx context.Context, out *reached, found map[string]map[string]string) error {
+func (s *scope) named(ctx context.Context, out *reached) (found []string, err error) {
 	var missing, withheld []string
 	for _, name := range out.needs.Namespaces {
 		switch namespace, err := s.namespace(ctx, s.Client, name); {
 		case err != nil:
-			return err
+			return nil, err
 		case namespace == nil:
 			missing = append(missing, name)
+		case s.withheld(name, namespace.Annotations) != "": // who has never let anything sleep lets no runner act to wake it either
+			withheld = append(withheld, name)
 		case namespace.DeletionTimestamp == nil:
-			found[name] = namespace.Annotations
-			if s.withheld(name, namespace.Annotations) != "" {
-				withheld = append(withheld, name)
-			}
+			found = append(found, name)
 		}
 	}
 	if len(missing)+len(withheld) == 0 {
-		return nil
+		return found, nil
 	}
 	name := slices.Min(slices.Concat(missing, withheld))
 	why := &problem{reason: v1alpha1.ReasonNotGranted, message: cmp.Or(s.withheld(name, nil), "namespace "+name+" does not exist")}
@@ -1029,40 +1023,30 @@ func (s *scope) named(ctx context.Context, out *reached, found map[string]map[st
 	if len(withheld) > 0 {
 		out.withheld = why
 	}
-	return nil
+	return found, nil
 }
 
-// chosen finds the namespaces that a target has by their labels. Which of them refuse is not told: who wrote the labels may not see
-// what namespaces there are.
-func (s *scope) chosen(ctx context.Context, out *reached, found map[string]map[string]string) error {
-	if out.needs.Selector == nil {
-		return nil
+// chosen finds, of the namespaces that have the labels which a target asks for, those that let it. That there are others is neither told nor
+// seen by what comes of it: who wrote the labels, a name among them, may not see what namespaces there are.
+func (s *scope) chosen(ctx context.Context, labels *metav1.LabelSelector) (found []string, err error) {
+	if labels == nil {
+		return nil, nil
 	}
-	selector, err := metav1.LabelSelectorAsSelector(out.needs.Selector)
+	selector, err := metav1.LabelSelectorAsSelector(labels)
 	if err != nil {
-		return fmt.Errorf("reading the selector of namespaces: %w", err)
+		return nil, fmt.Errorf("reading the selector of namespaces: %w", err)
 	}
-	all := map[string]map[string]string{}
-	if err := s.selected(ctx, selector, all); err != nil {
-		return err
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(namespaceGVK.GroupVersion().WithKind("NamespaceList"))
+	if err := s.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}
-	withheld := 0
-	for name, annotations := range all {
-		if s.withheld(name, annotations) != "" {
-			withheld++
+	for _, n := range list.Items {
+		if n.DeletionTimestamp == nil && s.withheld(n.Name, n.Annotations) == "" {
+			found = append(found, n.Name)
 		}
 	}
-	maps.Copy(found, all)
-	if withheld == 0 || out.withheld != nil {
-		return nil
-	}
-	message := fmt.Sprintf("its selector chooses namespaces that do not let plans of namespace %s act in them (%d); have them annotated with %s=%s, or choose others",
-		s.owner.Namespace, withheld, v1alpha1.AnnotationAllowedNamespaces, s.owner.Namespace)
-	if _, own := all[s.Options.Namespace]; own {
-		message = "its selector chooses the manager's own namespace: what wakes the targets must not sleep; choose others"
-	}
-	out.withheld = &problem{reason: v1alpha1.ReasonNotGranted, message: message}
-	return nil
+	return found, nil
 }
 
 // namespace is what is known of one; nil if there is none.
@@ -1085,20 +1069,6 @@ func (s *scope) withheld(name string, annotations map[string]string) string {
 		return fmt.Sprintf("namespace %s does not let plans of namespace %s act in it, or does not exist; annotate it with %s=%s", name, s.owner.Namespace, v1alpha1.AnnotationAllowedNamespaces, s.owner.Namespace)
 	}
 	return ""
-}
-
-func (s *scope) selected(ctx context.Context, selector labels.Selector, found map[string]map[string]string) error {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(namespaceGVK.GroupVersion().WithKind("NamespaceList"))
-	if err := s.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return fmt.Errorf("listing namespaces: %w", err)
-	}
-	for _, n := range list.Items {
-		if n.DeletionTimestamp == nil {
-			found[n.Name] = n.Annotations
-		}
-	}
-	return nil
 }
 
 // reachConnector sees whether a connector can be used.

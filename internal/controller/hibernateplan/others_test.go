@@ -269,8 +269,58 @@ func (l listed) Needs() executor.Needs {
 	return executor.Needs{Namespaces: l.names, ClusterRole: "labkeeper-runner-listed"}
 }
 
+// dying has a namespace be deleted.
+func dying(namespace *corev1.Namespace) *corev1.Namespace {
+	namespace.DeletionTimestamp, namespace.Finalizers = &metav1.Time{Time: noon}, []string{"kubernetes"}
+	return namespace
+}
+
+// What a selector chooses is no more than what lets the plan: nothing that is told, or done, tells what others have the labels.
+func TestChosenNamespacesThatRefuse(t *testing.T) {
+	namespace := func(name, allows string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+			Name: name, Labels: map[string]string{"sleeps": "yes"}, Annotations: map[string]string{v1alpha1.AnnotationAllowedNamespaces: allows},
+		}}
+	}
+	shop := namespace("shop", "team")
+	for name, test := range map[string]struct {
+		others []client.Object
+		there  []client.Object
+	}{
+		"one refuses":         {[]client.Object{namespace("payroll", "lab")}, nil},
+		"the manager's":       {[]client.Object{namespace("system", "team")}, nil},
+		"two beside one":      {[]client.Object{namespace("payroll", ""), namespace("merger", "lab")}, []client.Object{shop}},
+		"one that is deleted": {[]client.Object{dying(namespace("payroll", "team"))}, []client.Object{shop}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			told := func(objects ...client.Object) (out []string) {
+				plan := asleepNow()
+				r, c := newReconciler(t, append(objects, plan)...)
+				r.Options.Executors = executor.Registry{"noop": chosen{}}
+				for range 3 {
+					_, plan = pass(t, r, plan)
+				}
+				for _, c := range plan.Status.Conditions {
+					out = append(out, fmt.Sprintln(c.Type, c.Status, c.Reason, c.Message))
+				}
+				out = append(out, fmt.Sprintln(plan.Status.Phase))
+				for _, e := range plan.Status.Executions {
+					out = append(out, fmt.Sprintln(e.State, e.Message, e.Namespaces))
+				}
+				for _, job := range jobsOf(t, c) {
+					out = append(out, fmt.Sprintln(job.Spec.Template.Spec.Containers[0].Args))
+				}
+				return out
+			}
+			if diff := cmp.Diff(told(test.there...), told(slices.Concat(test.others, test.there)...)); diff != "" {
+				t.Errorf("without and with what refuses (-without +with):\n%s", diff)
+			}
+		})
+	}
+}
+
 // Who may not list Namespaces does not learn by a target which there are, nor what labels they have: of those that he names the first
-// that refuses is told, whether there is one or not, and of those that he chooses how many do.
+// that refuses is told, whether there is one or not, and of those that he chooses none.
 func TestNamespacesThatRefuse(t *testing.T) {
 	namespace := func(name, allows string) *corev1.Namespace {
 		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -288,9 +338,8 @@ func TestNamespacesThatRefuse(t *testing.T) {
 		"the second is not there":     {listed{names: []string{"release", "merger"}}, []client.Object{namespace("merger", "")}, first},
 		"the first is not there":      {listed{names: []string{"release", "merger"}}, []client.Object{namespace("release", "")}, first},
 		"named, and the manager's":    {listed{names: []string{"system"}}, []client.Object{namespace("system", "")}, "Target a: namespace system is the manager's own: what wakes the targets must not sleep"},
+		"named, going, and refuses":   {listed{names: []string{"merger"}}, []client.Object{dying(namespace("merger", "lab"))}, first},
 		"named, and lets":             {listed{names: []string{"merger"}}, []client.Object{namespace("merger", "team")}, ""},
-		"chosen, and some refuse":     {chosen{}, []client.Object{namespace("merger", ""), namespace("release", "lab"), namespace("shop", "team")}, "Target a: its selector chooses namespaces that do not let plans of namespace team act in them (2); have them annotated with hibernator.ardikabs.com/allowed-namespaces=team, or choose others"},
-		"chosen, with the manager's":  {chosen{}, []client.Object{namespace("system", "team"), namespace("merger", "")}, "Target a: its selector chooses the manager's own namespace: what wakes the targets must not sleep; choose others"},
 		"chosen, and all of them let": {chosen{}, []client.Object{namespace("merger", "*")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -315,7 +315,8 @@ func (v view) degraded() conditions.Step {
 		return conditions.True(t, v1alpha1.ReasonLeftAsFound, v.leftover())
 	case v.any(empty):
 		return conditions.True(t, v1alpha1.ReasonNothingFound, "Nothing was found to be put to sleep in "+v.named(empty)+
-			"; see whether its parameters name what they should (labels are those of workloads, and not of their pods)")
+			"; see whether its parameters name what they should (labels are those of workloads, and not of their pods; a selector of namespaces chooses "+
+			"none but those that let plans of this one act in them, by the annotation "+v1alpha1.AnnotationAllowedNamespaces+")")
 	case v.any(failing):
 		return conditions.False(t, v1alpha1.ReasonRetrying, "Tried again: "+v.named(failing))
 	}
