@@ -133,14 +133,15 @@
 // the manager does not. On an existing cluster no operator is installed, because it would take the place of
 // another.
 //
-// A target whose cluster or Application takes longer than spec.progressDeadline fails the Experiment;
-// how long it has been in its state stands in its status. The Workflow's deadline is for Argo
-// Workflows to keep; one that it has not started in that time, or not ended a minute after it, fails the Experiment,
-// too, because nobody may be looking at it, and clusters cost. An exit handler, of which Argo Workflows keeps no
-// deadline, may go on as long again, or five minutes, and so may a Workflow whose nodes are in a database, of which it
-// is not seen whether that is all that goes on. What a success waits for has its time from the end of the Workflow on:
-// what was so before, and was no matter, is nothing to fail by. Of a Workflow, or an Application, that nobody has
-// looked at in a minute it is said.
+// A target whose cluster or Application takes longer than spec.progressDeadline fails the Experiment; how long it has
+// been in its state stands in its status. One that is not begun, or is up, and of which a write is refused that the
+// spec asks for is on its way from then on, but where only its cluster is to be changed: then it is up, and this
+// manager alone knows since when it cannot be. The Workflow's deadline is for Argo Workflows to keep; one that it has
+// not started in that time, or not ended a minute after it, fails the Experiment, too, because nobody may be looking at
+// it, and clusters cost. An exit handler, of which Argo Workflows keeps no deadline, may go on as long again, or five
+// minutes, and so may a Workflow whose nodes are in a database, of which it is not seen whether that is all that goes
+// on. What a success waits for has its time from the end of the Workflow on: what was so before, and was no matter, is
+// nothing to fail by. Of a Workflow, or an Application, that nobody has looked at in a minute it is said.
 //
 // Where somebody has taken the record of the start away it is made anew, in the next pass, of whatever is there; where
 // the whole status is empty, and the Experiment has been looked at before, the server is asked, and until it has said

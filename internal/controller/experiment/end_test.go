@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -144,6 +145,112 @@ func TestNote28And51ProgressDeadlineWithoutAKubeconfig(t *testing.T) {
 	if m := l.message(v1alpha1.ConditionReady); l.get().Status.Phase != v1alpha1.PhaseFailed || !strings.Contains(m, "spec.progressDeadline.clusters") || !strings.Contains(m, "staging") {
 		t.Errorf("it is %s and says %q", l.get().Status.Phase, m)
 	}
+}
+
+// So does one that had not begun, or that was up, and of which what the spec asks for is refused.
+func TestProgressDeadlineOfWhatIsRefused(t *testing.T) {
+	other := nginx()
+	other.Name, other.Spec.Sources[0].TargetRevision = "other", "2.0.0"
+	otherComponent := func(l *lab) {
+		l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[1].Components[0].App = "other" })
+	}
+	running := func(l *lab) { l.settle(l.validating) }
+	for name, test := range map[string]struct {
+		begin        func(*lab)
+		verb, kind   string
+		edit         func(*lab)
+		state        v1alpha1.TargetState
+		after        time.Duration
+		says, phrase string
+	}{
+		"a cluster that nobody may make": {
+			func(*lab) {}, "create", "GKECluster", func(*lab) {}, v1alpha1.TargetProvisioning, time.Hour, "spec.progressDeadline.clusters", "Creating GKECluster",
+		},
+		"an Application that nobody may change": {
+			running, "apply", "object", otherComponent, v1alpha1.TargetDeploying, 10 * time.Minute, "spec.progressDeadline.applications", "Applying Application",
+		},
+		"an Application that somebody has deleted": {
+			running, "create", "Application", func(l *lab) {
+				otherComponent(l)
+				for _, app := range l.list(argocd.ApplicationGVK) {
+					if app.GetLabels()[v1alpha1.LabelTarget] == "app" {
+						l.deleteObject(&app)
+					}
+				}
+			}, v1alpha1.TargetDeploying, 10 * time.Minute, "spec.progressDeadline.applications", "Creating Application",
+		},
+		"a cluster that somebody has deleted": {
+			running, "create", "GKECluster", func(l *lab) {
+				otherComponent(l)
+				l.spoil(crossplane.GKEClusterGVK, func(claim *unstructured.Unstructured) { claim.SetFinalizers(nil) })
+				l.delete(crossplane.GKEClusterGVK)
+			}, v1alpha1.TargetProvisioning, time.Hour, "spec.progressDeadline.clusters", "Creating GKECluster",
+		},
+		"a cluster that nobody may change": {
+			running, "apply", "object", func(l *lab) {
+				l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[1].Cluster.NodeCount = ptr.To[int32](3) })
+			}, v1alpha1.TargetHealthy, time.Hour, "spec.progressDeadline.clusters", "Applying GKECluster",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := experimentOf(targetOf("base", v1alpha1.ClusterHub), targetOf("app", v1alpha1.ClusterGKE, "base"))
+			e.Spec.ProgressDeadline = &v1alpha1.ProgressDeadline{Applications: &metav1.Duration{Duration: 10 * time.Minute}}
+			l := newLab(t, e, nginx(), other, template())
+			test.begin(l)
+			l.forbid(test.verb, test.kind)
+			l.later(2 * time.Hour)
+			test.edit(l)
+			l.tick(l.validating)
+			at := recordedTarget(l.get().Status.Targets, "app")
+			if at.State != test.state || !strings.Contains(at.Message, test.phrase) || len(at.BlockedBy) > 0 {
+				t.Errorf("it is %s, blocked by %v, and says %q", at.State, at.BlockedBy, at.Message)
+			}
+			l.later(2*time.Hour + test.after - time.Second)
+			l.tick(l.validating)
+			if l.get().Status.CompletedAt != nil {
+				t.Fatalf("it has ended before: %s", l.message(v1alpha1.ConditionReady))
+			}
+			l.later(2*time.Hour + test.after)
+			l.tick(l.validating)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
+			if m := l.message(v1alpha1.ConditionReady); !strings.Contains(m, test.says) || !strings.Contains(m, test.phrase) {
+				t.Errorf("it says %q", m)
+			}
+		})
+	}
+}
+
+// What is refused of a target that is up does not end the Workflow that validates it, nor has it validated once more; a success waits for
+// it, for as long as it may take from then.
+func TestRefusedWhileTheWorkflowRuns(t *testing.T) {
+	e := experimentOf(targetOf("app", v1alpha1.ClusterGKE))
+	e.Spec.ProgressDeadline = &v1alpha1.ProgressDeadline{Applications: &metav1.Duration{Duration: 10 * time.Minute}}
+	l := newLab(t, e, nginx(), template())
+	l.settle(l.validating)
+	first := l.get().Status.Workflow.UID
+	l.forbid("apply", "object")
+	l.changeApplication("elsewhere", "spec", "project")
+	l.tick(l.validating)
+	l.later(time.Hour)
+	l.tick(l.validating)
+	if st := l.get().Status; st.CompletedAt != nil || st.Workflow.UID != first || st.Targets[0].State != v1alpha1.TargetDeploying {
+		t.Fatalf("it has ended at %v, the Workflow is %s after %s, and the target %s", st.CompletedAt, st.Workflow.UID, first, st.Targets[0].State)
+	}
+	workflow := l.list(argoworkflows.WorkflowGVK)[0]
+	l.succeed(&workflow)
+	l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) {
+		_ = unstructured.SetNestedField(w.Object, epoch.Add(time.Hour).Format(time.RFC3339), "status", "finishedAt")
+	})
+	l.tick(l.validating)
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonTargetsNotSettled)
+	l.later(time.Hour + 10*time.Minute - time.Second)
+	l.tick(l.validating)
+	if l.get().Status.CompletedAt != nil {
+		t.Fatalf("it has ended before: %s", l.message(v1alpha1.ConditionReady))
+	}
+	l.later(time.Hour + 10*time.Minute)
+	l.tick(l.validating)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
 }
 
 // A target that was healthy in between has all of its time again.

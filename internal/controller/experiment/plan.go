@@ -861,13 +861,18 @@ func (f facts) lateSince(p *Plan, last *conditions.Step, from time.Time) bool {
 }
 
 // stuck are the targets as they will be, but for those that the next state has been refused, which
-// are still where they were.
+// are still where they were. One that is up, and whose cluster cannot be brought to what the spec asks for, is on its way again since that
+// was refused.
 func (f facts) stuck(planned []v1alpha1.TargetStatus) []v1alpha1.TargetStatus {
 	out := slices.Clone(planned)
 	for i, t := range out {
-		_, refused := f.refused[refusedTarget(t.Name)]
-		if before := recordedTarget(f.experiment.Status.Targets, t.Name); refused && before != nil {
-			out[i] = *before
+		r, refused := f.refused[refusedTarget(t.Name)]
+		before := recordedTarget(f.experiment.Status.Targets, t.Name)
+		if !refused || before == nil {
+			continue
+		}
+		if out[i] = *before; before.State == v1alpha1.TargetHealthy {
+			out[i].State, out[i].Since = v1alpha1.TargetProvisioning, timestamp(r.since)
 		}
 	}
 	return out

@@ -79,17 +79,19 @@ func reportTeardown(e *v1alpha1.Experiment, p Plan, now time.Time) {
 	}
 }
 
-// withFailures leaves the targets whose writes failed where they were, with the error.
+// withFailures leaves the targets whose writes failed where they were, with the error, if they were on their way. Of another its time on
+// the way begins: it had not begun, or what there is of it is not what the spec asks for any more.
 func withFailures(planned, before []v1alpha1.TargetStatus, failed map[string]error) []v1alpha1.TargetStatus {
 	out := slices.Clone(planned)
 	for i, t := range out {
 		if failed[t.Name] == nil {
 			continue
 		}
-		if was := recordedTarget(before, t.Name); was != nil {
-			out[i] = *was
-		} else {
+		switch was := recordedTarget(before, t.Name); {
+		case was == nil || was.State == v1alpha1.TargetBlocked:
 			out[i] = v1alpha1.TargetStatus{Name: t.Name, Namespace: t.Namespace, State: v1alpha1.TargetProvisioning, Since: t.Since}
+		case was.State != v1alpha1.TargetHealthy:
+			out[i] = *was
 		}
 		out[i].Message = conditions.Line(kube.Message(failed[t.Name]))
 	}
