@@ -73,13 +73,19 @@ func (s *scope) triesAgain(ctx context.Context, what string, err error) bool {
 	return !tried || errors.Is(ctx.Err(), context.Canceled)
 }
 
-// notePlanned notes what came of the writes of the targets that the pass was about.
+// notePlanned notes what came of the writes of the targets that the pass was about, and of the submission of the Workflow, which is the only
+// write of its pass: where it is not to be submitted any more, nothing is refused.
 func (s *scope) notePlanned(ctx context.Context) {
 	for _, t := range s.experiment.Spec.Targets {
 		if recordedTarget(s.plan.Targets, t.Name) != nil {
 			s.refusals.note(ctx, s.experiment, refusedTarget(t.Name), s.failed[t.Name], s.now)
 		}
 	}
+	var refused error
+	if s.plan.submits() {
+		refused = s.failed[""]
+	}
+	s.refusals.note(ctx, s.experiment, submission, refused, s.now)
 }
 
 // asked notes what came of asking an object to go: one that was refused does not wait to go.

@@ -138,10 +138,11 @@
 // spec asks for is on its way from then on, but where only its cluster is to be changed: then it is up, and this
 // manager alone knows since when it cannot be. The Workflow's deadline is for Argo Workflows to keep; one that it has
 // not started in that time, or not ended a minute after it, fails the Experiment, too, because nobody may be looking at
-// it, and clusters cost. An exit handler, of which Argo Workflows keeps no deadline, may go on as long again, or five
-// minutes, and so may a Workflow whose nodes are in a database, of which it is not seen whether that is all that goes
-// on. What a success waits for has its time from the end of the Workflow on: what was so before, and was no matter, is
-// nothing to fail by. Of a Workflow, or an Application, that nobody has looked at in a minute it is said.
+// it, and clusters cost; so does one that this manager could not submit for as long, where the server has none after
+// all. An exit handler, of which Argo Workflows keeps no deadline, may go on as long again, or five minutes, and so may
+// a Workflow whose nodes are in a database, of which it is not seen whether that is all that goes on. What a success
+// waits for has its time from the end of the Workflow on: what was so before, and was no matter, is nothing to fail by.
+// Of a Workflow, or an Application, that nobody has looked at in a minute it is said.
 //
 // Where somebody has taken the record of the start away it is made anew, in the next pass, of whatever is there; where
 // the whole status is empty, and the Experiment has been looked at before, the server is asked, and until it has said
@@ -226,7 +227,8 @@
 // is registered, and before Applications go that were for the one whose place it has taken; every claim, Cluster and
 // Application once, also one that is not there, before a verdict, after which nothing is looked at any more, good or
 // bad, and what one that is terminated rests on, its Workflow too where that has not ended by what is known, and before
-// another Workflow is submitted; a Workflow, before it is said to have taken longer than it may; the cluster Secret of
+// another Workflow is submitted; the Workflow, or that there is none, before something is said to have taken longer
+// than it may; the cluster Secret of
 // a target, before Applications of it are asked to go that nothing takes the place of, and where that does not make its
 // cluster known, the cluster Secrets of all, its kubeconfig, and in a teardown whether the server has the Applications
 // still; in a teardown the cluster Secret of every claim that is left and of every existing cluster, the Cluster of one

@@ -359,6 +359,79 @@ func TestNote51WorkflowThatNobodyEnds(t *testing.T) {
 	}
 }
 
+// So does one that cannot be submitted; another manager tries for as long again, and so does this one when what is deployed has changed.
+func TestNote51WorkflowThatNobodyMaySubmit(t *testing.T) {
+	const deadline, end = 30 * time.Minute, 31 * time.Minute
+	for name, test := range map[string]struct {
+		edit func(*lab)
+		end  time.Duration
+		says string
+	}{
+		"refused": {func(*lab) {}, end, "could not be submitted within 30m0s (spec.progressDeadline.workflow): Creating Workflow argo/tutorial-validation-"},
+		"by another manager": {func(l *lab) { l.reconciler.refusals = refusals{} }, 20*time.Minute + end, "could not be submitted"},
+		"after something has degraded": {func(l *lab) {
+			app := l.list(argocd.ApplicationGVK)[0]
+			l.appIs(&app, "Degraded")
+			l.tick()
+			l.appIs(&app, "Healthy")
+		}, 20*time.Minute + end, "could not be submitted"},
+		"without a deadline": {func(l *lab) { l.edit(func(e *v1alpha1.Experiment) { e.Spec.ProgressDeadline = nil }) }, 22 * time.Hour, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := experimentOf(targetOf("app", v1alpha1.ClusterGKE))
+			e.Spec.ProgressDeadline = &v1alpha1.ProgressDeadline{Workflow: &metav1.Duration{Duration: deadline}}
+			l := newLab(t, e, nginx(), template())
+			l.forbid("create", "Workflow")
+			l.tick(l.play)
+			l.later(20 * time.Minute)
+			l.tick()
+			l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
+			test.edit(l)
+			l.tick()
+			l.later(test.end - time.Second)
+			l.tick()
+			if l.get().Status.CompletedAt != nil {
+				t.Fatalf("it has ended before: %s", l.message(v1alpha1.ConditionReady))
+			}
+			if test.says == "" {
+				return
+			}
+			l.later(test.end)
+			l.tick()
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
+			if m := l.message(v1alpha1.ConditionReady); l.get().Status.Phase != v1alpha1.PhaseFailed || !strings.Contains(m, test.says) {
+				t.Errorf("it is %s and says %q", l.get().Status.Phase, m)
+			}
+		})
+	}
+}
+
+// workflowUnseen is a cache that has no Workflow yet.
+type workflowUnseen struct{ client.Reader }
+
+func (u workflowUnseen) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if kindOf(o) == "Workflow" {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "workflows"}, key.Name)
+	}
+	return u.Reader.Get(ctx, key, o, opts...)
+}
+
+// One that was submitted when its answer was lost, and that the cache does not have yet, is not said to be refused.
+func TestWorkflowSubmittedAfterAll(t *testing.T) {
+	e := experimentOf(targetOf("app", v1alpha1.ClusterGKE))
+	e.Spec.ProgressDeadline = &v1alpha1.ProgressDeadline{Workflow: &metav1.Duration{Duration: 30 * time.Minute}}
+	l := newLab(t, e, nginx(), template())
+	l.forbid("create", "Workflow")
+	l.tick(l.play)
+	l.create(facts{experiment: l.get(), options: l.reconciler.Options, names: names{l.get(), l.reconciler.Options}}.desiredWorkflow(nil, ""))
+	l.reconciler.Foreign = workflowUnseen{l.client}
+	l.later(31 * time.Minute)
+	l.tick()
+	if l.get().Status.CompletedAt != nil {
+		t.Errorf("it has ended: %s", l.message(v1alpha1.ConditionReady))
+	}
+}
+
 // Argo Workflows that does not look at a Workflow is told of, in a minute.
 func TestWorkflowThatNobodyLooksAt(t *testing.T) {
 	for id, want := range map[string]string{"": "looks at no Workflow without it (--workflow-instance-id)", "labs": " with instanceID labs"} {

@@ -227,8 +227,9 @@ func (f facts) bringUp() Plan {
 	}
 	if p.Verdict {
 		p.Confirm = f.asSeen(p.Confirm, targets)
-		if w := f.seen.Workflow; w != nil && p.Steps[len(p.Steps)-1].Reason == v1alpha1.ReasonProgressDeadlineExceeded {
-			p.Confirm = append(p.Confirm, Write{Object: w, AsSeen: true, Condition: v1alpha1.ConditionWorkflowSucceeded}) // it may have ended
+		if p.Steps[len(p.Steps)-1].Reason == v1alpha1.ReasonProgressDeadlineExceeded { // it may have ended, or been submitted after all
+			w := cmp.Or(f.seen.Workflow, named(argoworkflows.WorkflowGVK, f.names.workflow(f.names.nextRun())))
+			p.Confirm = append(p.Confirm, Write{Object: w, AsSeen: true, Condition: v1alpha1.ConditionWorkflowSucceeded})
 		}
 	}
 	return p
@@ -337,9 +338,7 @@ func (f facts) advanceAll(p *Plan, graph *dag.Graph[string], targets map[string]
 // Workflow does, too: what the cache has may be what was there before the spec was changed.
 func (f facts) deployed(p Plan, targets map[string]*target) (deployed []Write) {
 	good := p.Verdict && holds(p.Steps[len(p.Steps)-1])
-	again := f.experiment.Status.Workflow != nil && slices.ContainsFunc(p.Writes, func(w Write) bool {
-		return w.Action == Ensure && w.Object.GroupVersionKind() == argoworkflows.WorkflowGVK
-	})
+	again := f.experiment.Status.Workflow != nil && p.submits()
 	if !good && !again {
 		return nil
 	}
@@ -353,6 +352,13 @@ func (f facts) deployed(p Plan, targets map[string]*target) (deployed []Write) {
 		}
 	}
 	return deployed
+}
+
+// submits says whether the plan submits a Workflow.
+func (p Plan) submits() bool {
+	return slices.ContainsFunc(p.Writes, func(w Write) bool {
+		return w.Action == Ensure && w.Object.GroupVersionKind() == argoworkflows.WorkflowGVK
+	})
 }
 
 // confirmed are the objects that a target's cluster is made by, as they were seen and should be, or the one that it refers to.
@@ -707,7 +713,7 @@ func (f facts) validate(p *Plan, deployments map[string][]deployment, settling b
 	case f.byHand() != "":
 		*last = tooEarly(w)
 	case p.Start || settling || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
-	case f.templateNew(p):
+	case f.templateNew(p), f.unsubmitted(p, last):
 	default:
 		*last = f.submit(p, f.inputs(deployments))
 	}
@@ -731,6 +737,27 @@ func (f facts) holdBack(p *Plan, last *conditions.Step) {
 		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTargetsNotSettled,
 			last.Message+"; whether that is of what the spec asks for is known when its components are resolved")
 	}
+}
+
+// submission is by what refusals know the submission of the Workflow.
+const submission = "submission of the Workflow"
+
+// unsubmitted says whether the Workflow could not be submitted until its deadline, nor in the minute after it, as one that is never started
+// (overran), which is a verdict where the server has none after all.
+func (f facts) unsubmitted(p *Plan, last *conditions.Step) bool {
+	r, refused := f.refused[submission]
+	deadline := ptr.Deref(ptr.Deref(f.experiment.Spec.ProgressDeadline, v1alpha1.ProgressDeadline{}).Workflow, metav1.Duration{}).Duration
+	if !refused || deadline == 0 {
+		return false
+	}
+	if left := r.since.Add(deadline + lastLook).Sub(f.now); left > 0 {
+		p.dueIn(left)
+		return false
+	}
+	p.Verdict = true
+	*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonProgressDeadlineExceeded, fmt.Sprintf(
+		"Workflow %s could not be submitted within %s (spec.progressDeadline.workflow): %s", f.names.workflow(f.names.nextRun()), deadline, kube.Message(r.err)))
+	return true
 }
 
 // submit plans the next Workflow.
