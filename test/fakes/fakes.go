@@ -12,7 +12,6 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
 // converters are those that a fake client makes for itself by default, which takes longer than all else of it.
@@ -30,15 +29,16 @@ func NewClientBuilder() *fake.ClientBuilder {
 	return fake.NewClientBuilder().WithTypeConverters(converters()...)
 }
 
-// BeingWritten is the client while a write of every object of a kind hangs: who looks for such an object, and is to read its own writes, is
+// BeingWritten is a client while a write of every object of a kind hangs: who looks for such an object, and is to read its own writes, is
 // answered nothing in time.
-func BeingWritten[T client.Object](c client.WithWatch) client.WithWatch {
-	return interceptor.NewClient(c, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if _, of := o.(T); of && !(&client.GetOptions{}).ApplyOptions(opts).DisableReadYourWritesConsistency {
-				return fmt.Errorf("%s is being written: %w", key, context.DeadlineExceeded)
-			}
-			return c.Get(ctx, key, o, opts...)
-		},
-	})
+func BeingWritten[T client.Object](c client.Client) client.Client { return beingWritten[T]{c} }
+
+type beingWritten[T client.Object] struct{ client.Client }
+
+// Get is that of client.Client.
+func (c beingWritten[T]) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if _, of := o.(T); of && !(&client.GetOptions{}).ApplyOptions(opts).DisableReadYourWritesConsistency {
+		return fmt.Errorf("%s is being written: %w", key, context.DeadlineExceeded)
+	}
+	return c.Client.Get(ctx, key, o, opts...)
 }
