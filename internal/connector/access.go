@@ -113,7 +113,7 @@ func find(ctx context.Context, live client.Reader, namespace string, ref v1alpha
 	default:
 		return nil, nil, &Error{v1alpha1.ReasonConnectorMissing, fmt.Sprintf("There is no kind of connector %q", ref.Kind)}
 	}
-	err := kube.Find(ctx, live, key, found)
+	err := kube.Find(ctx, live, key, found, client.DisableReadYourWritesConsistency)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return nil, nil, fmt.Errorf("reading %s %s: %w", ref.Kind, key, err)

@@ -312,6 +312,15 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+// A connector the status of which is being written, for as long as that may hang, is what it was before.
+func TestResolveWhatIsBeingWritten(t *testing.T) {
+	ref := &v1alpha1.ConnectorRef{Kind: "K8SCluster", Namespace: "vault", Name: "kc"}
+	c := fakes.BeingWritten[*v1alpha1.K8SCluster](reader(t, "", secret("", "kubeconfig", kubeconfig(server, token)), cluster(nil)))
+	if _, err := Resolve(t.Context(), c, "vault", ref); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestResolveOthers(t *testing.T) {
 	provider := &v1alpha1.CloudProvider{ObjectMeta: metav1.ObjectMeta{Namespace: "vault", Name: "account"}}
 	c := reader(t, "", provider)

@@ -102,6 +102,13 @@ func TestComponentInUse(t *testing.T) {
 	}
 }
 
+// A Component the status of which is being written, for as long as that may hang, is deployed as before.
+func TestComponentThatIsBeingWritten(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterHub)), nginx(), template())
+	l.reconciler.Client = fakes.BeingWritten[*v1alpha1.Component](l.client)
+	l.until(v1alpha1.PhaseRunning)
+}
+
 // A manager that has just started may not have seen yet who names it.
 func TestComponentInUseByWhatTheCacheHasNot(t *testing.T) {
 	e := experimentOf(targetOf("app", v1alpha1.ClusterHub))

@@ -458,7 +458,7 @@ func (s *scope) observeComponents(ctx context.Context) error {
 	for _, t := range s.experiment.Spec.Targets {
 		for _, name := range s.Options.Observability.named(t) {
 			component := &v1alpha1.Component{}
-			err := s.Client.Get(ctx, types.NamespacedName{Name: name}, component)
+			err := s.Client.Get(ctx, types.NamespacedName{Name: name}, component, client.DisableReadYourWritesConsistency)
 			if apierrors.IsNotFound(err) && s.Options.Fallback.RepoURL != "" {
 				err = s.absent(ctx, name, component)
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/schedule"
+	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
 // suspended is an exception that lets nothing sleep for a while.
@@ -544,6 +545,17 @@ func TestReviewOfTooManyExceptions(t *testing.T) {
 		if err != nil || len(warnings) != 1 || !strings.HasPrefix(warnings[0], "TooManyExceptions: 101 ScheduleExceptions ") {
 			t.Errorf("of the %s: %v, %v", name, warnings, err)
 		}
+	}
+}
+
+// What an exception is worth is said while the status of its plan is being written, for as long as that may hang.
+func TestExceptionOfPlanThatIsBeingWritten(t *testing.T) {
+	plan, e := newPlan(v1alpha1.StrategyParallel, 2), suspended(-time.Hour, time.Hour)
+	e.Namespace, e.Name, e.Spec.PlanRef.Name = plan.Namespace, "tonight", plan.Name
+	_, c := newReconciler(t, plan, &e)
+	r := &Exceptions{Client: fakes.BeingWritten[*v1alpha1.HibernatePlan](c), Recorder: kube.Silence, Clock: clocktesting.NewFakePassiveClock(noon)}
+	if _, err := r.Reconcile(t.Context(), &e); err != nil || e.Status.State != v1alpha1.ExceptionActive {
+		t.Errorf("it is %q, %v", e.Status.State, err)
 	}
 }
 

@@ -68,7 +68,7 @@ func (r *Exceptions) Reconcile(ctx context.Context, e *v1alpha1.ScheduleExceptio
 // planOf reads the plan of an exception; nil if there is none.
 func (r *Exceptions) planOf(ctx context.Context, e *v1alpha1.ScheduleException) (*v1alpha1.HibernatePlan, error) {
 	plan := &v1alpha1.HibernatePlan{}
-	err := r.Client.Get(ctx, types.NamespacedName{Namespace: e.Namespace, Name: e.Spec.PlanRef.Name}, plan)
+	err := r.Client.Get(ctx, types.NamespacedName{Namespace: e.Namespace, Name: e.Spec.PlanRef.Name}, plan, client.DisableReadYourWritesConsistency)
 	switch {
 	case client.IgnoreNotFound(err) != nil:
 		return nil, fmt.Errorf("reading HibernatePlan %s: %w", e.Spec.PlanRef.Name, err)
