@@ -11,10 +11,12 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,8 +51,8 @@ type credentials struct {
 }
 
 // writeCredentials makes a certificate authority, the API server's certificate, the key that signs
-// ServiceAccount tokens, and a token per user.
-func writeCredentials(dir string) (*credentials, error) {
+// ServiceAccount tokens, a token per user, and those of others.
+func writeCredentials(dir string, others map[string]string) (*credentials, error) {
 	c := &credentials{
 		ca:                filepath.Join(dir, "ca.crt"),
 		servingCert:       filepath.Join(dir, "apiserver.crt"),
@@ -59,7 +61,8 @@ func writeCredentials(dir string) (*credentials, error) {
 		tokenFile:         filepath.Join(dir, "tokens.csv"),
 		tokens:            map[string]string{},
 	}
-	for _, write := range []func() error{c.writeCertificates, c.writeServiceAccountKey, c.writeTokens} {
+	writeTokens := func() error { return c.writeTokens(others) }
+	for _, write := range []func() error{c.writeCertificates, c.writeServiceAccountKey, writeTokens} {
 		if err := write(); err != nil {
 			return nil, fmt.Errorf("writing credentials: %w", err)
 		}
@@ -130,8 +133,8 @@ func (c *credentials) writeServiceAccountKey() error {
 	return writePEM(c.serviceAccountKey, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))
 }
 
-// writeTokens makes the static token file.
-func (c *credentials) writeTokens() error {
+// writeTokens makes the static token file. Others are in no group of their own.
+func (c *credentials) writeTokens(others map[string]string) error {
 	var lines strings.Builder
 	for _, user := range []string{adminUser, controllerManagerUser, schedulerUser, kwokUser} {
 		var random [16]byte
@@ -140,6 +143,9 @@ func (c *credentials) writeTokens() error {
 		}
 		c.tokens[user] = hex.EncodeToString(random[:])
 		fmt.Fprintf(&lines, "%s,%s,%s,system:masters\n", c.tokens[user], user, user)
+	}
+	for _, user := range slices.Sorted(maps.Keys(others)) {
+		fmt.Fprintf(&lines, "%s,%s,%s\n", others[user], user, user)
 	}
 	return os.WriteFile(c.tokenFile, []byte(lines.String()), 0o600)
 }

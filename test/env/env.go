@@ -42,6 +42,8 @@ type Options struct {
 	Scheduler bool
 	// Without are controllers of kube-controller-manager that do not run, by their names, because a test plays them.
 	Without []string
+	// Tokens are those of further users, by their names.
+	Tokens map[string]string
 	// Durable makes etcd sync its log to the disk at every write, as one in production does; by
 	// default it does not, and tests are faster.
 	Durable bool
@@ -104,7 +106,7 @@ func Start(ctx context.Context, o Options) (*ControlPlane, error) {
 // start brings the components up in the order in which they need each other.
 func (cp *ControlPlane) start(ctx context.Context) error {
 	var err error
-	if cp.credentials, err = writeCredentials(cp.dir); err != nil {
+	if cp.credentials, err = writeCredentials(cp.dir, cp.options.Tokens); err != nil {
 		return err
 	}
 	if err := cp.startEtcd(ctx); err != nil {

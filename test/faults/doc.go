@@ -93,6 +93,12 @@
 // those kinds for a while (R2). And a manager that starts may not list one of the kinds that it watches (R3): it has
 // all caches but one. Where nothing was read while it would have been refused, the fault did not happen.
 //
+// # What a workload has refused
+//
+// A fault that refuses is over before the clock moves, so what is given up after a while is not in it: that is a workload's
+// (Stage.Refuse), which moves the clock of the manager that is up (Stage.Tick). A manager that starts does not know since
+// when something is refused.
+//
 // # How a manager stands still
 //
 // By C6 it is stopped (SIGSTOP) just as it has got the answer to its write, with all that it was about to do next;

@@ -37,6 +37,8 @@ type Installation struct {
 	AccountNamespace, Account string
 	// Without are Kubernetes' own controllers that do not run, by their names, because the World plays them.
 	Without []string
+	// Tokens are those of further users that the API server knows, by their names.
+	Tokens map[string]string
 	// Binary is the manager; by default it is built from Package with the tag faults.
 	Binary string
 	// Package is that of the manager, by default ./cmd.
@@ -84,7 +86,7 @@ func Start(ctx context.Context, installation Installation, world World) (*Lab, e
 			return nil, fmt.Errorf("setting %s: %w", name, err)
 		}
 	}
-	cp, err := env.Start(ctx, env.Options{Without: installation.Without})
+	cp, err := env.Start(ctx, env.Options{Without: installation.Without, Tokens: installation.Tokens})
 	if err != nil {
 		return nil, err
 	}

@@ -144,8 +144,9 @@ type proxy struct {
 	// resumed says that the manager that stood still goes on, and usurped are the writes of it since.
 	resumed bool
 	usurped []Write
-	// refusals are how often each request was refused by plan.
+	// refusals are how often each request was refused by plan, or by the workload, which bars some.
 	refusals map[string]int
+	barred   []refusal
 	// deletions are what the manager has asked to go.
 	deletions map[deletion]bool
 	// told are the kinds in which the manager has sent a secret.
@@ -281,6 +282,10 @@ func (p *proxy) handler(forward *httputil.ReverseProxy) http.Handler {
 		}
 		write := plain.in(p.plan.hide)
 		write.usurps = p.usurper(r)
+		if p.bars(write, r) {
+			refuse(w, Forbidden, plain)
+			return
+		}
 		if p.refuses(write) {
 			refuse(w, p.plan.Mode, plain)
 			return

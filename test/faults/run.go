@@ -108,7 +108,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	if reference != nil {
 		r.words = reference.words
 	}
-	r.stage = &Stage{Namespace: namespace, Client: l.client, workload: p.Workload, advance: r.advance, due: r.await, settle: r.settle}
+	r.stage = &Stage{Namespace: namespace, Client: l.client, Server: l.Config().Host, workload: p.Workload, advance: r.advance, due: r.await, tick: r.tick, settle: r.settle}
 	plan := disturbance{
 		Fault: p.Fault, also: p.strikes()[1:], hide: r.hide, restart: p.restart, now: l.now,
 		kill: func() { r.manager.kill() }, halt: func() error { return r.manager.halt(r.proxy.urlOfNext) }, resume: func() error { return r.manager.resume() }, secrets: l.world.Secrets,
@@ -315,14 +315,20 @@ func (r *run) misled() bool {
 
 // advance moves the manager's clock on.
 func (r *run) advance(ctx context.Context, d time.Duration) error {
+	now := r.later(d)
+	if err := r.manager.restart(ctx, func() error { return r.manager.setClock(now) }); err != nil {
+		return fmt.Errorf("restarting manager at another time: %w", err)
+	}
+	return nil
+}
+
+// later is a time of the manager's clock, to which it is to be moved on.
+func (r *run) later(d time.Duration) time.Time {
 	if n := len(r.advances); n > 0 {
 		d += r.advances[n-1]
 	}
 	r.advances = append(r.advances, d)
-	if err := r.manager.restart(ctx, func() error { return r.manager.setClock(r.lab.epoch.Add(d)) }); err != nil {
-		return fmt.Errorf("restarting manager at another time: %w", err)
-	}
-	return nil
+	return r.lab.epoch.Add(d)
 }
 
 // await moves the clock on to when something is due, and keeps what is written a moment before, but where what is read then could not

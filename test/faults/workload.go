@@ -150,12 +150,15 @@ func At(when func(State) bool, do ...func(context.Context, *Stage) error) Step {
 type Stage struct {
 	Namespace string
 	Client    client.Client
-	workload  Workload
-	manager   *manager
-	proxy     *proxy
-	advance   func(context.Context, time.Duration) error
-	due       func(context.Context, time.Duration) error
-	settle    func(context.Context) error
+	// Server is the address of the API server.
+	Server   string
+	workload Workload
+	manager  *manager
+	proxy    *proxy
+	advance  func(context.Context, time.Duration) error
+	due      func(context.Context, time.Duration) error
+	tick     func(context.Context, time.Duration) error
+	settle   func(context.Context) error
 
 	mu sync.Mutex
 	// released are the steps that the workload does not hold any more.

@@ -96,6 +96,37 @@ func nextAfter(d time.Duration) moment {
 	}
 }
 
+// canary is the token of one whom the API server knows, and must never be seen outside of Secrets.
+const canary = "canary-7be1c4-token"
+
+// remote is a cluster that is reached by a kubeconfig, and kubeconfig is that, of the API server that there is.
+const (
+	remote = `
+apiVersion: hibernator.ardikabs.com/v1alpha1
+kind: K8SCluster
+metadata: {name: own}
+spec: {k8s: {kubeconfigRef: {name: remote}}}
+`
+	kubeconfig = `
+apiVersion: v1
+kind: Secret
+metadata: {name: remote}
+stringData:
+  kubeconfig: |
+    apiVersion: v1
+    kind: Config
+    current-context: remote
+    clusters: [{name: remote, cluster: {server: "SERVER", insecure-skip-tls-verify: true}}]
+    contexts: [{name: remote, context: {cluster: remote, user: canary}}]
+    users: [{name: canary, user: {token: ` + canary + `}}]
+`
+)
+
+// putKubeconfig creates its Secret.
+func putKubeconfig(ctx context.Context, s *faults.Stage) error {
+	return put(strings.Replace(kubeconfig, "SERVER", s.Server, 1))(ctx, s)
+}
+
 const day = 24 * time.Hour
 
 // connected is a target that is reached by a connector.
@@ -160,5 +191,16 @@ var ofOthers = []faults.Workload{
 			faults.At(asleepNow(1), wake),
 		},
 		Done: over(2),
+	},
+	{
+		// What reaches its cluster is kept as long as it sleeps, in Secrets alone.
+		Name:    "by-kubeconfig",
+		Objects: read(reads, strings.ReplaceAll(thingText, "NAME", "a")),
+		Steps: []faults.Step{
+			faults.At(sleeps(), putKubeconfig, put(remote)),
+			faults.At(says("K8SCluster", 1, v1alpha1.ReasonValidated), create(objects(sequential, []string{connected}))),
+			faults.At(asleepNow(1), remove),
+		},
+		Done: all(gone, awake),
 	},
 }

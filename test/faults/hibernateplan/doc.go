@@ -10,7 +10,10 @@
 // and says so, and with "lost" nobody hears of the pod any more, which goes on acting when another has taken over.
 //
 // K8SClusters, CloudProviders and ScheduleExceptions, which own nothing, are in it, too (beside.go). The real API
-// server is asked of the one K8SCluster, and a port that nobody listens at is the cluster that does not answer.
+// server is asked of the one K8SCluster, and a port that nobody listens at is the cluster that does not answer. Another is
+// the API server again, by a token that must be in Secrets alone.
+//
+// There are no pods, but for one of a Job that somebody deletes: it is there until the workload takes it away.
 //
 // With the build tag mutants the package has a list of bugs that a reconciler of plans may have; those that every
 // reconciler may have are beside the Experiment's.

@@ -23,11 +23,16 @@ const (
 	kept = "what sleeps has a restore point with its value"
 	// once: its value is not captured again.
 	once = "one Job at a time acts on a target, by the fence"
+	// guarded: nobody can take away what it is woken by.
+	guarded = "the restore point of what sleeps has its finalizer"
+	// alone: of a Job that somebody has deleted a runner may still act.
+	alone = "no Job comes while a pod of its target is there"
 	// recorded: the ledger comes first.
-	recorded = "a Job comes when it is recorded, and goes when its outcome is"
-	released = "a restore point goes when it is recorded that its target is awake"
-	usedLast = "what is used by others sleeps after them, and wakes before them"
-	onward   = "a ledger does not go back"
+	recorded  = "a Job comes when it is recorded, and goes when its outcome is"
+	released  = "a restore point goes when it is recorded that its target is awake"
+	withPoint = "what has reached a cluster goes before the restore point that it is kept beside"
+	usedLast  = "what is used by others sleeps after them, and wakes before them"
+	onward    = "a ledger does not go back"
 	// inTime: no plan of a workload asks for another time.
 	inTime = "a Job has half an hour, of which its runner leaves the end"
 	// tidied: while what is left is tried to be cleared away, the cycle may turn, which goes by its revision.
@@ -66,6 +71,36 @@ var invariants = map[string]func([]faults.Entry) string{
 		}
 		return ""
 	},
+	guarded: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		if !isThing(last.Object) && !isPoint(last.Object) {
+			return ""
+		}
+		state := faults.StateOf(history)
+		for _, u := range state.Of("ConfigMap") {
+			if !isThing(u) || target(u) != target(last.Object) || !asleep(u) {
+				continue
+			}
+			for _, c := range pointsOf(state, u) {
+				if valueIn(c) != "" && !slices.Contains(c.Finalizers, v1alpha1.FinalizerRestorePoint) {
+					return "that of target " + target(u) + " has none"
+				}
+			}
+		}
+		return ""
+	},
+	alone: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		if last.Verb != watch.Added || last.Object.GetKind() != "Job" {
+			return ""
+		}
+		for _, u := range ownedAs(last.Object, faults.StateOf(history)).Of("Pod") {
+			if target(u) == target(last.Object) {
+				return "there is one of target " + target(u)
+			}
+		}
+		return ""
+	},
 	recorded: func(history []faults.Entry) string {
 		last := history[len(history)-1]
 		execution := last.Object.GetLabels()["hibernator.ardikabs.com/execution"]
@@ -94,6 +129,18 @@ var invariants = map[string]func([]faults.Entry) string{
 			return e.Target == target(last.Object) && (e.Asleep || e.State == v1alpha1.ExecutionRunning)
 		}) {
 			return "that of target " + target(last.Object) + " goes, which is recorded as asleep"
+		}
+		return ""
+	},
+	withPoint: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		if last.Verb != watch.Deleted || !isPoint(last.Object) {
+			return ""
+		}
+		for _, u := range ownedAs(last.Object, faults.StateOf(history)).Of("Secret") {
+			if u.GetName() == last.Object.GetName() {
+				return "that of target " + target(u) + " is there"
+			}
 		}
 		return ""
 	},
@@ -204,16 +251,24 @@ func pointsOf(state faults.State, of *unstructured.Unstructured) (all []*corev1.
 	return all
 }
 
-// value is what a restore point of a thing has kept, as JSON; empty if nothing.
+// value is what the restore points of a thing have kept, as JSON; empty if nothing.
 func value(state faults.State, thing *unstructured.Unstructured) string {
 	for _, c := range pointsOf(state, thing) {
-		point, err := restore.Decode(c.BinaryData[runner.KeyPoint])
-		if err != nil {
-			continue
+		if kept := valueIn(c); kept != "" {
+			return kept
 		}
-		if resource := point.Resource(key); resource != nil && !resource.Over() && string(resource.Before) != `""` {
-			return string(resource.Before)
-		}
+	}
+	return ""
+}
+
+// valueIn is what one of them has.
+func valueIn(point *corev1.ConfigMap) string {
+	p, err := restore.Decode(point.BinaryData[runner.KeyPoint])
+	if err != nil {
+		return ""
+	}
+	if resource := p.Resource(key); resource != nil && !resource.Over() && string(resource.Before) != `""` {
+		return string(resource.Before)
 	}
 	return ""
 }

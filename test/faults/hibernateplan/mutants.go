@@ -230,6 +230,53 @@ var mutants = []faults.Mutant{
 		Edits:     edit1(ledger, "	e.RestoreChecksum = \"\"\n}\n\n// maxMessage", "	e.RestoreChecksum, e.Asleep = \"\", false\n}\n\n// maxMessage"),
 		Workloads: []string{"stopped"},
 	},
+	{
+		Name: "not-turned-back", RootCause: "what is to sleep while it wakes is put to sleep beside the runner that wakes it",
+		Edits: edit1(plan, "		against := func(e *execution) bool { return running(e) && e.Operation == c.Operation }\n",
+			"		against := func(e *execution) bool { return running(e) && e.Operation == c.Operation && c.Operation == v1alpha1.OperationShutdown }\n"),
+		Workloads: []string{"turned-back"},
+	},
+	{
+		Name: "beside-its-pod", RootCause: "a Job that somebody has deleted is made again while a pod of it may act",
+		Edits:     edit1(observe, "		seen.held, err = s.acts(ctx, seen, seen.attempt) // its Job", "		_, err = s.acts(ctx, seen, seen.attempt) // its Job"),
+		Workloads: []string{"job-deleted"},
+	},
+	{
+		Name: "unguarded-point", RootCause: "a restore point has no finalizer, so that whoever deletes it takes away what is woken by it",
+		Edits:     edit1(jobs, " Finalizers: []string{v1alpha1.FinalizerRestorePoint},", ""),
+		Workloads: []string{"deleted"},
+	},
+	{
+		Name: "beside-a-former", RootCause: "a plan begins while a runner acts that one of its name has begun which was forced away",
+		Edits:     edit1(observe, "		return true, nil // a pod of it may be about to begin\n", "		return false, nil\n"),
+		Workloads: []string{"forced-away"},
+	},
+	{
+		Name: "revision-lost", RootCause: "a cycle the revision of which somebody has deleted never ends, and wakes nothing",
+		Edits:     edit1(plan, "	if current != nil && current.covers(plan.Status.Executions) {\n", "	if current != nil && plan.Status.CurrentCycle.Turn == 0 && current.covers(plan.Status.Executions) {\n"),
+		Workloads: []string{"kept-deleted"},
+	},
+	{
+		Name: "patient-for-ever", RootCause: "what may pass is tried for as long as it lasts, and all that is behind it waits",
+		Edits:     edit1(applying, " && (lasts(err) || s.now.Sub(since) >= patience)\n", " && (lasts(err) || since.After(s.now))\n"),
+		Workloads: []string{"refused-for-long"},
+	},
+	{
+		Name: "credentials-left", RootCause: "the copied credentials of a target are not deleted when it is awake",
+		Edits: edit1(applying, "		if err := s.dropCredentials(ctx, e.Target); err != nil {\n			return err\n		}\n	}\n	if point != nil {\n		if err := s.drop(",
+			"	}\n	if point != nil {\n		if err := s.drop("),
+		Workloads: []string{"by-kubeconfig"},
+	},
+	{
+		Name: "credentials-told", RootCause: "the credentials of a connector get into a restore point",
+		Edits:     edit1(jobs, "		point.Annotations[annotationConnector] = a.access.Version\n", "		point.Annotations[annotationConnector] = a.access.Version + string(a.access.Kubeconfig)\n"),
+		Workloads: []string{"by-kubeconfig"},
+	},
+	{
+		Name: "error-tells", RootCause: "an error tells what it was about, of which the kubeconfig is a part",
+		Edits:     edit1("internal/controller/hibernateplan/credentials.go", `fmt.Errorf("creating Secret %s: %w", client.ObjectKeyFromObject(desired), err)`, `fmt.Errorf("creating Secret %s: %w: %s", client.ObjectKeyFromObject(desired), err, kubeconfig)`),
+		Workloads: []string{"by-kubeconfig"}, Modes: []faults.Mode{faults.Quota},
+	},
 }
 
 // Lists are what is played, and the bugs that are planted.

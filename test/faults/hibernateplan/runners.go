@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,10 +42,22 @@ const (
 )
 
 // play is the Job controller and the pods: the first Job in the ledger that has not ended comes to its end, when the
-// plan has told of all that happened before.
+// plan has told of all that happened before, and one whose plan is gone at once.
 func play(ctx context.Context, stage *faults.Stage, state faults.State) error {
-	for _, u := range state.Of("HibernatePlan") {
+	plans := state.Of("HibernatePlan")
+	for _, u := range plans {
 		if err := playFor(ctx, stage, u, ownedAs(u, state)); err != nil {
+			return err
+		}
+	}
+	for _, job := range state.Of("Job") {
+		of := func(u *unstructured.Unstructured) bool {
+			return string(u.GetUID()) == job.GetLabels()[v1alpha1.LabelUID]
+		}
+		if slices.ContainsFunc(plans, of) || stage.Held(runs) {
+			continue
+		}
+		if err := playJob(ctx, stage, job.GetName()); err != nil {
 			return err
 		}
 	}
@@ -61,12 +74,17 @@ func playFor(ctx context.Context, stage *faults.Stage, u *unstructured.Unstructu
 	if name == "" {
 		return nil
 	}
+	return playJob(ctx, stage, name)
+}
+
+// playJob has a Job come to its end.
+func playJob(ctx context.Context, stage *faults.Stage, name string) error {
 	job := &batchv1.Job{}
 	if err := stage.Client.Get(ctx, types.NamespacedName{Namespace: managerNamespace, Name: name}, job); err != nil {
 		return err
 	}
-	if ended(job) || job.DeletionTimestamp != nil {
-		return nil // which is on its way
+	if ended(job) || job.DeletionTimestamp != nil || job.Labels[v1alpha1.LabelOperation] == wakes && stage.Held(runsThatWake) {
+		return nil // which is on its way, or held
 	}
 	return carryOut(log.IntoContext(ctx, logr.Discard()), stage.Client, job)
 }

@@ -3,18 +3,23 @@ package hibernateplan
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/test/faults"
 )
 
@@ -202,6 +207,21 @@ func roles(names ...string) moment {
 	}
 }
 
+// begun is when the ledger of a plan has an attempt that runs.
+func begun(s faults.State) bool {
+	plan := thePlan(s)
+	return plan != nil && slices.ContainsFunc(plan.Status.Executions, func(e v1alpha1.ExecutionStatus) bool { return e.State == v1alpha1.ExecutionRunning })
+}
+
+// ownOnly is when nothing of another plan is left.
+func ownOnly(s faults.State) bool {
+	plan := thePlan(s)
+	return plan != nil && !slices.ContainsFunc(s, func(u *unstructured.Unstructured) bool {
+		of := u.GetLabels()[v1alpha1.LabelUID]
+		return of != "" && of != string(plan.UID)
+	})
+}
+
 func all(moments ...moment) moment {
 	return func(s faults.State) bool {
 		return !slices.ContainsFunc(moments, func(m moment) bool { return !m(s) })
@@ -256,6 +276,32 @@ func release(ctx context.Context, s *faults.Stage) error {
 	return nil
 }
 
+func releaseWakes(_ context.Context, s *faults.Stage) error {
+	s.Release(runsThatWake)
+	return nil
+}
+
+// refuseJobs has the manager make no Jobs of a target, as by a policy of others, until allow.
+func refuseJobs(name string) action {
+	return func(_ context.Context, s *faults.Stage) error {
+		s.Refuse("create", schema.GroupResource{Group: "batch", Resource: "jobs"}, labels.Set{v1alpha1.LabelTarget: name})
+		return nil
+	}
+}
+
+func allow(_ context.Context, s *faults.Stage) error {
+	s.Allow()
+	return nil
+}
+
+// tick lets time pass for the manager that there is.
+func tick(d time.Duration) action {
+	return func(ctx context.Context, s *faults.Stage) error { return s.Tick(ctx, d) }
+}
+
+// settle waits until the manager has done what it does.
+func settle(ctx context.Context, s *faults.Stage) error { return s.Settle(ctx) }
+
 // change patches an object of some text.
 func change(text, patch string) action {
 	return func(ctx context.Context, s *faults.Stage) error {
@@ -297,23 +343,65 @@ func create(objects []*unstructured.Unstructured) action {
 	return func(ctx context.Context, s *faults.Stage) error { return s.Create(ctx, objects[len(objects)-1]) }
 }
 
-// removeJobs deletes all Jobs of the run, as somebody does who wants to end them.
-func removeJobs(ctx context.Context, s *faults.Stage) error {
+// inManagers are the objects of a kind that are of the run, and in the manager's namespace.
+func inManagers(ctx context.Context, s *faults.Stage, version, kind string) ([]*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion("batch/v1")
-	list.SetKind("JobList")
-	if err := s.Client.List(ctx, list, client.InNamespace(managerNamespace), client.HasLabels{v1alpha1.LabelUID}); err != nil {
+	list.SetAPIVersion(version)
+	list.SetKind(kind + "List")
+	if err := s.Client.List(ctx, list, client.InNamespace(managerNamespace)); err != nil {
+		return nil, err
+	}
+	var out []*unstructured.Unstructured
+	for i := range list.Items {
+		if world.Run(&list.Items[i]) == s.Namespace {
+			out = append(out, &list.Items[i])
+		}
+	}
+	return out, nil
+}
+
+// removeAll deletes all objects of a kind that are of the run, as somebody does who wants to end them.
+func removeAll(version, kind string) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		found, err := inManagers(ctx, s, version, kind)
+		for _, u := range found {
+			err = errors.Join(err, s.Client.Delete(ctx, u, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+		}
 		return err
 	}
-	for i := range list.Items {
-		if world.Run(&list.Items[i]) != s.Namespace {
-			continue
-		}
-		if err := s.Client.Delete(ctx, &list.Items[i], client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
-			return err
-		}
+}
+
+var (
+	removeJobs, removePods        = removeAll("batch/v1", "Job"), removeAll("v1", "Pod")
+	removePoints, removeRevisions = removeAll("v1", "ConfigMap"), removeAll("apps/v1", "ControllerRevision")
+)
+
+// lingering is a pod of each Job, which is there longer than that: its node does not answer.
+func lingering(ctx context.Context, s *faults.Stage) error {
+	jobs, err := inManagers(ctx, s, "batch/v1", "Job")
+	for _, job := range jobs {
+		pod := read(podText)[0]
+		pod.SetName(job.GetName() + "-pod")
+		pod.SetLabels(map[string]string{batchv1.JobNameLabel: job.GetName(), v1alpha1.LabelTarget: target(job)})
+		pod.SetAnnotations(map[string]string{v1alpha1.AnnotationOwner: job.GetAnnotations()[v1alpha1.AnnotationOwner]})
+		err = errors.Join(err, s.Client.Create(ctx, pod))
 	}
-	return nil
+	return err
+}
+
+const podText = `
+apiVersion: v1
+kind: Pod
+metadata: {namespace: ` + managerNamespace + `}
+spec: {containers: [{name: runner, image: example/labkeeper:1}]}
+`
+
+// force takes the finalizer off the plan, and deletes it.
+func force(ctx context.Context, s *faults.Stage) error {
+	if err := edit(`{"metadata":{"finalizers":null}}`)(ctx, s); err != nil {
+		return err
+	}
+	return remove(ctx, s)
 }
 
 // clockOf is what time it is for the manager, whose clock stands still, once the plan has a condition.
@@ -364,6 +452,9 @@ var wake = edit(awakened)
 func annotate(annotation, value string) action {
 	return edit(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, annotation, value))
 }
+
+// patience is how long the manager tries what may pass.
+const patience = 2 * time.Minute
 
 // late is longer than the first wait of a target that has failed.
 const late = time.Minute
@@ -521,6 +612,18 @@ var inStatus = []faults.Workload{
 		Done:    over(2),
 	},
 	{
+		// What may pass, as long as it may, keeps the one that wakes first from it, and what is behind that no longer.
+		Name:    "refused-for-long",
+		Objects: objects(sequential, two, "  behavior: {mode: BestEffort, retries: 0}\n"),
+		Steps: []faults.Step{
+			faults.At(asleepNow(1), refuseJobs("b"), wake),
+			faults.At(told(v1alpha1.ConditionReady, kube.ReasonForbidden), tick(patience)),
+			faults.At(all(settled(2, v1alpha1.PhaseError), sleeps("b")), allow, sleep(10*time.Minute)),
+		},
+		Done: over(2),
+		Logs: []string{"is forbidden: RBAC"},
+	},
+	{
 		// A wake-up that fails is tried again when somebody asks for it.
 		Name:    "by-annotation",
 		Objects: waiting(objects(parallel, []string{fails("a", "wakeup", 1)}, "  behavior: {retries: 0}\n")),
@@ -569,6 +672,16 @@ var inStatus = []faults.Workload{
 		Objects: objects(sequential, two),
 		Steps:   []faults.Step{faults.At(working(1), wake), faults.At(working(2), release)},
 		Done:    over(2),
+	},
+	{
+		// What wakes when it is to sleep again does so first.
+		Name: "turned-back", Holds: []string{runsThatWake},
+		Objects: objects(sequential, two[:1]),
+		Steps: []faults.Step{
+			faults.At(asleepNow(1), wake), faults.At(all(working(2), in(v1alpha1.OperationWakeUp)), edit(`{"spec":{"override":{"state":"Hibernated"}}}`)),
+			faults.At(working(3), releaseWakes),
+		},
+		Done: all(asleepNow(3), sleeps("a")),
 	},
 	{
 		// One that another keeps asleep by day is woken by hand, and changed: that is what it wakes to after the next night.
@@ -635,9 +748,29 @@ var inStatus = []faults.Workload{
 		Done:    all(gone, sleeps("a")),
 	},
 	{
+		// The pod of its Job is there longer than that, and another one comes when it is gone.
 		Name: "job-deleted", Holds: []string{runs},
 		Objects: objects(sequential, two[:1]),
-		Steps:   []faults.Step{faults.At(working(1), removeJobs, release)},
+		Steps:   []faults.Step{faults.At(working(1), lingering, removeJobs, settle, removePods, release)},
 		Done:    asleepNow(1),
+	},
+	{
+		// A restore point that is asked to go wakes its target before it does, and of a revision that is gone the spec takes the place,
+		// which who has read it need not know.
+		Name:    "kept-deleted",
+		Objects: objects(sequential, two[:1]),
+		Steps:   []faults.Step{faults.At(asleepNow(1), kill, removePoints, removeRevisions, wake, start)},
+		Done:    over(2),
+	},
+	{
+		// What a plan that was forced away has begun comes to its end before one of the same name begins, and goes.
+		Name: "forced-away", Holds: []string{runs},
+		Objects: objects(sequential, two[:1]),
+		Steps: []faults.Step{
+			faults.At(working(1), kill, force, create(objects(sequential, two[:1])), start), faults.At(all(begun, in(v1alpha1.OperationShutdown)), settle, release),
+			faults.At(asleepNow(1), sleep(time.Hour)),
+		},
+		Done:   all(asleepNow(1), ownOnly),
+		Leaves: []string{"Job a shutdown", "ServiceAccount a shutdown", "RoleBinding a shutdown", "Role a", "ControllerRevision"},
 	},
 }

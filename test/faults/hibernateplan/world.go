@@ -24,8 +24,11 @@ const managerNamespace = "labkeeper-system"
 // names of the steps that outsides do not take for it.
 const neighbour, ofNeighbour = "neighbour", " of the neighbour"
 
-// runs is when the Jobs of a workload that holds it run.
-const runs = "runs"
+// runs is when the Jobs of a workload that holds it run, and runsThatWake when those do that wake.
+const runs, runsThatWake = "runs", "runs that wake"
+
+// wakes is how the label of their operation says so.
+const wakes = "wakeup"
 
 // What is known of ConfigMaps.
 const (
@@ -42,6 +45,7 @@ var installation = faults.Installation{
 	AccountNamespace: managerNamespace,
 	Account:          "labkeeper-controller-manager",
 	Without:          []string{"job-controller"},
+	Tokens:           map[string]string{"canary": canary},
 }
 
 // world is everything around a HibernatePlan.
@@ -59,20 +63,22 @@ var world = faults.World{
 		{Version: "v1", Resource: "serviceaccounts"},
 		{Version: "v1", Resource: "secrets"},
 		{Version: "v1", Resource: "configmaps"},
+		{Version: "v1", Resource: "pods"},
 	},
 	Run:      namespaceOf,
 	Role:     role,
 	Readable: readable,
 	// A restore point outlives its plan.
 	Owner: func(u *unstructured.Unstructured) types.UID { return types.UID(u.GetLabels()[v1alpha1.LabelUID]) },
-	// Runners alone act on what sleeps.
-	Others: isThing,
+	// Runners alone act on what sleeps, and whoever has them run on their pods.
+	Others: func(u *unstructured.Unstructured) bool { return isThing(u) || u.GetKind() == "Pod" },
 	Rank: func(u *unstructured.Unstructured) (int, bool) {
 		return 0, u.GetKind() == "HibernatePlan" || slices.Contains(besidePlans, u.GetKind()) // phases come again; what may follow what is for the invariants
 	},
 	Invariants:    invariants,
 	Play:          play,
 	QuietWhenLate: true,
+	Secrets:       faults.Disguises(canary),
 	Manager: func(namespace string) []string {
 		return []string{
 			"--controllers=hibernateplans", "--watch-namespaces=" + namespace,
@@ -172,10 +178,13 @@ func goesBack(was, is *v1alpha1.HibernatePlan) string {
 // forgets says what an entry of a ledger has forgotten of what it was.
 func forgets(was, is *v1alpha1.ExecutionStatus) string {
 	same := was.Operation == is.Operation
+	woken := is.Operation == v1alpha1.OperationWakeUp && is.State == v1alpha1.ExecutionCompleted
+	// Its cycle may turn when a wake-up has ended, in the write that tells of that.
+	turned := was.Operation == v1alpha1.OperationWakeUp && was.State == v1alpha1.ExecutionRunning && !same
 	switch {
 	case was.Target != is.Target:
 		return "has become " + is.Target
-	case was.Asleep && !is.Asleep && (is.Operation != v1alpha1.OperationWakeUp || is.State != v1alpha1.ExecutionCompleted):
+	case was.Asleep && !is.Asleep && !woken && !turned:
 		return "is taken for awake, and was not woken"
 	case same && was.State == v1alpha1.ExecutionRunning && is.State != v1alpha1.ExecutionRunning && is.FinishedAt == nil:
 		return "has lost an attempt that ran"
