@@ -8,6 +8,7 @@ const (
 	observe    = "internal/controller/experimentdeployment/observe.go"
 	plan       = "internal/controller/experimentdeployment/plan.go"
 	applying   = "internal/controller/experimentdeployment/apply.go"
+	waking     = "internal/controller/experimentdeployment/wake.go"
 	conflict   = "internal/kube/conflict.go"
 	writing    = "internal/kube/write.go"
 )
@@ -83,6 +84,37 @@ func known(owner *v1alpha1.ExperimentDeployment) string {
 		Name: "drift-unseen", RootCause: "only what the owner asks for is compared, not what there is",
 		Edits:     edit1(plan, "	return another || seen.GetGeneration() != f.owner.Status.TwinGeneration || lost(", "	return another && false || lost("),
 		Workloads: []string{"deployment-meddled"},
+	},
+	{
+		Name: "replaced-unseen", RootCause: "the generation of another object that is in the place of the twin is taken for that of the twin",
+		Edits:     edit1(plan, "	return another || seen.GetGeneration() != f.owner.Status.TwinGeneration || lost(", "	return another && false || seen.GetGeneration() != f.owner.Status.TwinGeneration || lost("),
+		Workloads: []string{"statefulset-replaced"},
+	},
+	{
+		Name: "stranger-taken", RootCause: "what has the name of the twin is taken for it",
+		Edits: edit1(observe, "	default:\n		s.seen.Taken = kube.Describe(found)\n",
+			"	default:\n		s.seen.Twin = found.DeepCopy()\n		marks.Set(s.owner, s.seen.Twin)\n"),
+		Workloads: []string{"statefulset-replaced"},
+	},
+	{
+		Name: "twin-not-kept", RootCause: "the twin goes with its source whatever is asked for",
+		Edits:     edit1(plan, "		f.owner.Spec.OnSourceDeleted == v1alpha1.SourceDeletedDelete && !f.owner.Spec.DryRun\n", "		!f.owner.Spec.DryRun\n"),
+		Workloads: []string{"statefulset-source-left"},
+	},
+	{
+		Name: "service-edit-unseen", RootCause: "an edit is told by the generation alone, which Services and autoscalers do not have",
+		Edits:     edit1(waking, "	same := was.GetGeneration() != 0 && kube.SameSpec(was, is) ||", "	same := was.GetGeneration() == is.GetGeneration() ||"),
+		Workloads: []string{"statefulset-source-left"},
+	},
+	{
+		Name: "pin-remade", RootCause: "what was kept of the source and is lost is made again of the source as it is now",
+		Edits:     edit1(plan, "	return f.pins() && f.seen.Pin == nil && f.seen.Twin != nil &&", "	return false && f.seen.Twin != nil &&"),
+		Workloads: []string{"statefulset-pinned"},
+	},
+	{
+		Name: "no-time-again", RootCause: "the time that a twin has to become ready is that of its first pods",
+		Edits:     edit1(plan, " || p.Edited || another || !ready && f.longReady() || ready && contended {", " || p.Edited || another || ready && contended {"),
+		Workloads: []string{"rollout-unready-edited"},
 	},
 	{
 		Name: "edit-unseen", RootCause: "what was wanted is recorded from what is there, not from what is wanted",

@@ -7,12 +7,14 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
+	twins "github.com/labkeeper/labkeeper/internal/twin"
 	"github.com/labkeeper/labkeeper/test/faults"
 )
 
@@ -54,13 +56,18 @@ func objects(kind string, more ...string) (all []*unstructured.Unstructured) {
 		of = strings.NewReplacer("apps/v1", "argoproj.io/v1alpha1", "spec:\n  replicas", "spec:\n  strategy: {canary: {}}\n  replicas").Replace(of)
 	}
 	for _, text := range []string{of, strings.NewReplacer("KIND", kind, "REPLICAS", replicas).Replace(faster) + strings.Join(more, "")} {
-		u := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(text), u); err != nil {
-			panic(err) // it is a constant
-		}
-		all = append(all, u)
+		all = append(all, parsed(text))
 	}
 	return all
+}
+
+// parsed is an object of a constant.
+func parsed(text string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(text), u); err != nil {
+		panic(err) // it is a constant
+	}
+	return u
 }
 
 // scaled has the twin of some objects have a pod, which nobody starts.
@@ -79,6 +86,23 @@ func tells(generation int64, conditionType, reason string) moment {
 			for _, c := range all {
 				condition, _ := c.(map[string]any)
 				if condition["type"] == conditionType && condition["reason"] == reason && condition["observedGeneration"] == generation {
+					return true
+				}
+			}
+		}
+		return false
+	}
+}
+
+// says is when the message of a condition ends with words.
+func says(conditionType, words string) moment {
+	return func(s faults.State) bool {
+		for _, e := range s.Of("ExperimentDeployment") {
+			all, _, _ := unstructured.NestedSlice(e.Object, "status", "conditions")
+			for _, c := range all {
+				condition, _ := c.(map[string]any)
+				message, _ := condition["message"].(string)
+				if condition["type"] == conditionType && strings.HasSuffix(message, words) {
 					return true
 				}
 			}
@@ -226,6 +250,11 @@ func kill(ctx context.Context, s *faults.Stage) error { return s.StopManager(ctx
 
 func start(ctx context.Context, s *faults.Stage) error { return s.StartManager(ctx) }
 
+// at is when something is due.
+func at(d time.Duration) action {
+	return func(ctx context.Context, s *faults.Stage) error { return s.Due(ctx, d) }
+}
+
 // removeNamespace deletes it with everything around it.
 func removeNamespace(ctx context.Context, s *faults.Stage) error {
 	namespace := of(s, "v1", "Namespace", s.Namespace)
@@ -252,9 +281,17 @@ func removeSource(kind string) action {
 	}
 }
 
+// scaleSource is what somebody does who wakes it, or has it sleep.
+func scaleSource(kind string, replicas int) action {
+	return change(objects(kind)[0], fmt.Sprintf(`{"spec":{"replicas":%d}}`, replicas))
+}
+
 // createSource is what somebody does who has deleted it.
-func createSource(kind string) action {
-	return func(ctx context.Context, s *faults.Stage) error { return s.Create(ctx, objects(kind)[0]) }
+func createSource(kind string) action { return put(objects(kind)[0]) }
+
+// unpin has what was kept of the source be lost.
+func unpin(ctx context.Context, s *faults.Stage) error {
+	return s.Client.DeleteAllOf(ctx, of(s, "apps/v1", "ControllerRevision", ""), client.InNamespace(s.Namespace), client.HasLabels{v1alpha1.LabelUID})
 }
 
 var versions = map[string]string{"Deployment": "apps/v1", "StatefulSet": "apps/v1", "Rollout": "argoproj.io/v1alpha1"}
@@ -281,19 +318,80 @@ func scale(ctx context.Context, c client.Client, u *unstructured.Unstructured) e
 	return c.Patch(ctx, u, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"revisionHistoryLimit":7}}`)))
 }
 
-// limited is when that was put right: the third spec of the twin.
-func limited(u *unstructured.Unstructured) bool {
-	n, _, _ := unstructured.NestedInt64(u.Object, "spec", "revisionHistoryLimit")
-	return n == 2 && u.GetGeneration() == 3
+// waver is what Argo Rollouts tells of a twin whose pods are not ready any more.
+func waver(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+	return c.Status().Patch(ctx, u, client.RawPatch(types.MergePatchType, []byte(`{"status":{"phase":"Progressing","readyReplicas":0,"availableReplicas":0}}`)))
 }
 
+// replace puts another object in the place of the twin, by an edited file of it: it has all the marks of the twin, and begins with the first
+// generation, as that did.
+func replace(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+	return swap(ctx, c, u, u)
+}
+
+// usurp puts an object of somebody else in the place of the twin.
+func usurp(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+	return swap(ctx, c, u, &unstructured.Unstructured{})
+}
+
+// swap puts another object in the place of the twin, with the marks of one.
+func swap(ctx context.Context, c client.Client, u, marks *unstructured.Unstructured) error {
+	another := &unstructured.Unstructured{Object: map[string]any{"spec": u.DeepCopy().Object["spec"]}}
+	another.SetGroupVersionKind(u.GroupVersionKind())
+	another.SetNamespace(u.GetNamespace())
+	another.SetName(u.GetName())
+	another.SetLabels(marks.GetLabels())
+	another.SetAnnotations(marks.GetAnnotations())
+	another.SetOwnerReferences(marks.GetOwnerReferences())
+	if err := unstructured.SetNestedField(another.Object, int64(7), "spec", "revisionHistoryLimit"); err != nil {
+		return err
+	}
+	if err := c.Delete(ctx, u, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+		return err
+	}
+	return c.Create(ctx, another)
+}
+
+// limited is when that was put right: so many specs of the twin there were then.
+func limited(generation int64) func(*unstructured.Unstructured) bool {
+	return func(u *unstructured.Unstructured) bool {
+		n, _, _ := unstructured.NestedInt64(u.Object, "spec", "revisionHistoryLimit")
+		return n == 2 && u.GetGeneration() == generation
+	}
+}
+
+// service selects the pods of the source, and autoscaler scales it. The Service has no address, which would be another one in every run.
 const (
-	newLabel  = `{"spec":{"template":{"metadata":{"labels":{"new":"yes"}}}}}`
-	newImage  = `{"spec":{"overrideSpec":{"template":{"spec":{"containers":[{"name":"web","image":"example/web:3"}]}}}}}`
-	zero      = "ScaledToZero"
-	isReady   = "TwinReady"
-	unready   = v1alpha1.ReasonUnready
-	condition = v1alpha1.ConditionReady
+	service = `
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec:
+  clusterIP: None
+  selector: {app: web}
+  ports: [{port: 80}]
+`
+	autoscaler = `
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: web}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: StatefulSet, name: web}
+  maxReplicas: 1
+`
+	onePod      = `{"spec":{"selector":{"statefulset.kubernetes.io/pod-name":"web-0"}}}`
+	anotherName = `{"spec":{"scaleTargetRef":{"name":"another"}}}`
+)
+
+const (
+	newLabel = `{"spec":{"template":{"metadata":{"labels":{"new":"yes"}}}}}`
+	newImage = `{"spec":{"overrideSpec":{"template":{"spec":{"containers":[{"name":"web","image":"example/web:3"}]}}}}}`
+	// anotherImage comes after that.
+	anotherImage = `{"spec":{"overrideSpec":{"template":{"spec":{"containers":[{"name":"web","image":"example/web:4"}]}}}}}`
+	zero         = "ScaledToZero"
+	isReady      = "TwinReady"
+	unready      = v1alpha1.ReasonUnready
+	condition    = v1alpha1.ConditionReady
 )
 
 var workloads = slices.Concat(alone, neighbours)
@@ -318,7 +416,7 @@ var alone = []faults.Workload{
 		Name:    "deployment-meddled",
 		Objects: objects("Deployment"),
 		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), onTwin("Deployment", scale))},
-		Done:    up(1, zero, limited),
+		Done:    up(1, zero, limited(3)),
 	},
 	{
 		Name:    "deployment-refused",
@@ -380,6 +478,32 @@ var alone = []faults.Workload{
 		Done: gone,
 	},
 	{
+		// Another object is in the place of the twin, with its marks, and then one of somebody else, which stays when all goes.
+		Name:    "statefulset-replaced",
+		Objects: objects("StatefulSet"),
+		Steps: []faults.Step{
+			faults.At(up(1, zero, anyhow), kill, onTwin("StatefulSet", replace), start),
+			faults.At(up(1, zero, limited(2)), kill, onTwin("StatefulSet", usurp), start),
+			faults.At(all(tells(1, condition, v1alpha1.ReasonNameTaken), forgotten), remove),
+		},
+		Done: gone,
+	},
+	{
+		// The source goes, and the twin stays; it comes back, is woken, and gets a Service and an autoscaler, which are edited.
+		Name:    "statefulset-source-left",
+		Objects: objects("StatefulSet"),
+		Steps: []faults.Step{
+			faults.At(up(1, zero, anyhow), removeSource("StatefulSet")),
+			faults.At(tells(1, condition, v1alpha1.ReasonSourceNotFound), createSource("StatefulSet")),
+			faults.At(says(v1alpha1.ConditionSourceFound, "as one that sleeps"), scaleSource("StatefulSet", 1)),
+			faults.At(says(v1alpha1.ConditionSourceFound, "is there"), put(parsed(service))),
+			faults.At(tells(1, v1alpha1.ConditionServiceShared, v1alpha1.ReasonShared), change(parsed(service), onePod)),
+			faults.At(tells(1, v1alpha1.ConditionServiceShared, twins.ReasonSinglePod), put(parsed(autoscaler))),
+			faults.At(tells(1, v1alpha1.ConditionAutoscalerInterference, v1alpha1.ReasonInterference), change(parsed(autoscaler), anotherName)),
+		},
+		Done: all(up(1, zero, anyhow), tells(1, v1alpha1.ConditionAutoscalerInterference, v1alpha1.ReasonNone)),
+	},
+	{
 		// The API server refuses the twin that is to take the place of the one that there is, which stays.
 		Name:    "statefulset-impossible",
 		Objects: objects("StatefulSet"),
@@ -395,8 +519,11 @@ var alone = []faults.Workload{
 		Steps: []faults.Step{
 			faults.At(up(1, zero, anyhow), labelSource("StatefulSet"), edit(newImage)),
 			faults.At(up(2, zero, imaged("example/web:3")), edit(`{"spec":{"sourcePolicy":"Follow"}}`)),
+			// It is pinned again, and what was kept is lost: the twin stays as it is.
+			faults.At(all(up(3, zero, labelled), without("ControllerRevision")), edit(`{"spec":{"sourcePolicy":"Pinned"}}`)),
+			faults.At(up(4, zero, labelled), unpin, edit(anotherImage)),
 		},
-		Done: all(up(3, zero, labelled), without("ControllerRevision")),
+		Done: all(up(5, v1alpha1.ReasonPinLost, imaged("example/web:3")), without("ControllerRevision")),
 	},
 	{
 		Name:    "statefulset-pinned-deleted",
@@ -436,11 +563,16 @@ var alone = []faults.Workload{
 		Done:    all(up(1, unready, unscaled), pods(0)),
 	},
 	{
-		// Another template brings its pods back.
+		// Another template brings its pods back. When they have been ready for long, and are not any more, they have their time again.
 		Name:    "rollout-unready-edited",
 		Objects: objects("Rollout", "  onUnready: {after: 10m}\n"),
 		Holds:   []string{healthy},
-		Steps:   []faults.Step{faults.At(all(written, pods(1)), settle, sleep(time.Hour)), faults.At(up(1, unready, unscaled), mended)},
-		Done:    up(2, isReady, imaged("example/web:3")),
+		Steps: []faults.Step{
+			faults.At(all(written, pods(1)), settle, sleep(time.Hour)),
+			faults.At(up(1, unready, unscaled), mended),
+			faults.At(up(2, isReady, imaged("example/web:3")), sleep(time.Hour), onTwin("Rollout", waver)),
+			faults.At(tells(2, condition, twins.ReasonProgressing), at(10*time.Minute)),
+		},
+		Done: all(up(2, unready, unscaled), pods(0)),
 	},
 }

@@ -47,6 +47,7 @@ var world = faults.World{
 		{Group: "apps", Version: "v1", Resource: "statefulsets"},
 		{Group: "apps", Version: "v1", Resource: "controllerrevisions"},
 		{Group: "argoproj.io", Version: "v1alpha1", Resource: "rollouts"},
+		{Version: "v1", Resource: "services"},
 	},
 	Run: func(u *unstructured.Unstructured) string {
 		if u.GetKind() == "ControllerRevision" && !twin(u) {
@@ -60,6 +61,8 @@ var world = faults.World{
 			return u.GetKind() + whose(u)
 		case twin(u):
 			return "Twin " + u.GetKind() + whose(u)
+		case stranger(u):
+			return "Stranger " + u.GetKind()
 		}
 		return "Source " + u.GetKind() + whose(u)
 	},
@@ -95,6 +98,11 @@ func whose(u *unstructured.Unstructured) string {
 
 func twin(u *unstructured.Unstructured) bool { return u.GetLabels()[v1alpha1.LabelUID] != "" }
 
+// stranger says whether something has the name of a twin, and is none: no workload has it taken away again.
+func stranger(u *unstructured.Unstructured) bool {
+	return strings.HasPrefix(u.GetName(), "web-exp-") && !twin(u)
+}
+
 // replicaSet is how Deployments name one in what they say.
 var replicaSet = regexp.MustCompile(`ReplicaSet "[^"]*"`)
 
@@ -118,6 +126,9 @@ func untouched(history []faults.Entry) string {
 	last := history[len(history)-1].Object
 	if last.GetKind() == "ExperimentDeployment" || twin(last) {
 		return ""
+	}
+	if stranger(last) && (last.GetDeletionTimestamp() != nil || history[len(history)-1].Verb == watch.Deleted) {
+		return last.GetKind() + " " + last.GetName() + ", which has the name of a twin, was taken down"
 	}
 	for _, f := range last.GetManagedFields() {
 		if f.Manager == "labkeeper" {
