@@ -206,6 +206,9 @@ func (s *scope) contend(ctx context.Context, w Write) error {
 	if s.fights.Wait(child, wanted, s.now) > 0 {
 		return &kube.ContendedError{Object: kube.Describe(w.Object)}
 	}
+	if err := s.vacant(ctx, w); err != nil {
+		return err
+	}
 	return s.write(ctx, w, func() { s.fights.Wrote(child, wanted, s.now) })
 }
 
@@ -222,9 +225,6 @@ func (s *scope) write(ctx context.Context, w Write, wrote func()) error {
 	writer.Wrote = wrote
 	if w.Object.GroupVersionKind() == argocd.ApplicationGVK {
 		writer.Asks = argocd.Refresh()
-		if err := s.vacant(ctx, w); err != nil {
-			return err
-		}
 	}
 	log := log.FromContext(ctx).WithValues("child", kube.Describe(w.Object))
 	if w.Action == Delete {
@@ -294,8 +294,10 @@ func (s *scope) wrote(child *unstructured.Unstructured, err error) {
 // Argo CD labels whatever namespace an Application names, the teardown would know that by the label, and an author can search for the
 // names that make the hash in the namespace's, which is no longer than a word, the end of another's.
 func (s *scope) vacant(ctx context.Context, w Write) error {
-	at := slices.IndexFunc(s.experiment.Spec.Targets, func(t v1alpha1.Target) bool { return t.Name == w.Target })
-	if w.Known || w.Action != Ensure || s.experiment.Spec.Targets[at].Cluster.Type != v1alpha1.ClusterHub || len(s.seen.Applications[w.Target]) > 0 {
+	at := slices.IndexFunc(s.experiment.Spec.Targets, func(t v1alpha1.Target) bool {
+		return t.Name == w.Target && t.Cluster.Type == v1alpha1.ClusterHub && w.Object.GroupVersionKind() == argocd.ApplicationGVK
+	})
+	if at < 0 || w.Known || len(s.seen.Applications[w.Target]) > 0 {
 		return nil
 	}
 	namespace, key := kube.Metadata(namespaceGVK), types.NamespacedName{Name: s.names.onHub(s.experiment.Spec.Targets[at])}
