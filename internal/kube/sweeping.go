@@ -18,8 +18,8 @@ const sweepShare = 4
 // Sweeping has each pass clear away what an owner of its name has left that was forced away, because somebody has taken the finalizer
 // off. That comes last, with time of its own: who has the name now must not wait for what of another cannot be cleared away, as by a policy
 // of others, nor that for passes whose time webhooks of others take. What has hung is left to a later pass for three times as long. A manager
-// that is being stopped leaves it to the next.
-func Sweeping(next reconcile.Reconciler, sweep func(ctx context.Context, name types.NamespacedName) error) reconcile.Reconciler {
+// that is being stopped leaves it to the next. The wait is when there may be more to clear away; 0 is when an event tells of that.
+func Sweeping(next reconcile.Reconciler, sweep func(ctx context.Context, name types.NamespacedName) (wait time.Duration, err error)) reconcile.Reconciler {
 	var rests sync.Map // when to sweep again, by name
 	now := clock.RealClock{}
 	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -37,15 +37,18 @@ func Sweeping(next reconcile.Reconciler, sweep func(ctx context.Context, name ty
 		own, cancel := afresh(ctx)
 		defer cancel()
 		began := now.Now()
-		problem := sweep(own, request.NamespacedName)
+		wait, problem := sweep(own, request.NamespacedName)
 		rests.Delete(request.NamespacedName)
 		if took := now.Since(began); took > Patience {
 			rests.Store(request.NamespacedName, now.Now().Add((sweepShare-1)*took))
 		}
 		if err == nil && problem != nil && result.RequeueAfter > 0 && result.RequeueAfter <= lastRetry {
 			log.FromContext(ctx).Info("What is left of an owner that is gone is tried again by the next pass", "cause", problem.Error())
-			return result, nil
+			problem = nil
 		}
-		return result, errors.Join(err, problem)
+		if err = errors.Join(err, problem); err == nil {
+			result.RequeueAfter = Sooner(result.RequeueAfter, wait)
+		}
+		return result, err
 	})
 }

@@ -25,9 +25,9 @@ func TestSweepingTakesItsTime(t *testing.T) {
 		swept := false
 		all := Sweeping(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 			return reconcile.Result{}, ctx.Err()
-		}), func(ctx context.Context, _ types.NamespacedName) error {
+		}), func(ctx context.Context, _ types.NamespacedName) (time.Duration, error) {
 			swept = ctx.Err() == nil
-			return ctx.Err()
+			return 0, ctx.Err()
 		})
 		if _, err := all.Reconcile(test.pass, reconcile.Request{}); swept != test.sweep || !errors.Is(err, test.pass.Err()) {
 			t.Errorf("%s: it sweeps: %v, and says %v", name, swept, err)
@@ -42,10 +42,10 @@ func TestSweepThatHangs(t *testing.T) {
 		all := Sweeping(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
 			passes++
 			return reconcile.Result{}, nil
-		}), func(ctx context.Context, _ types.NamespacedName) error {
+		}), func(ctx context.Context, _ types.NamespacedName) (time.Duration, error) {
 			sweeps++
 			<-ctx.Done()
-			return ctx.Err()
+			return 0, ctx.Err()
 		})
 		began := time.Now()
 		var result reconcile.Result

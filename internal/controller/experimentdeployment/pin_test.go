@@ -178,7 +178,7 @@ func TestPinOfATwinThatIsSwept(t *testing.T) {
 	last := l.owner()
 	l.freed(last)
 	l.drop(last)
-	if err := l.sweepAll(t.Context(), l.at); err != nil {
+	if _, err := l.sweepAll(t.Context(), l.at); err != nil {
 		t.Fatal(err)
 	}
 	if left := l.there(revisionGVK, key(owner)); left != nil {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -236,13 +237,13 @@ func asksFor(before, now client.Object) bool {
 
 // sweepAll takes the twins down whose owners are gone without it, because somebody has taken the finalizer off: in
 // another namespace nobody else does. They are found when they are first seen, and so at every start.
-func (r *Reconciler) sweepAll(ctx context.Context, owner types.NamespacedName) error {
+func (r *Reconciler) sweepAll(ctx context.Context, owner types.NamespacedName) (_ time.Duration, err error) {
 	orphans, err := r.orphansOf(ctx, owner)
 	problems := []error{err}
 	for _, orphan := range orphans {
 		problems = append(problems, r.sweep(ctx, orphan))
 	}
-	return errors.Join(problems...)
+	return 0, errors.Join(problems...)
 }
 
 // orphansOf are the twins of an owner's name that are not of the one that has it now, which the server must say.

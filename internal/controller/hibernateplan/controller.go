@@ -415,7 +415,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, live client.Client,
 		))).
 		WatchesRawSource(due).
 		WithOptions(kube.Workers(waiting*o.MaxConcurrentReconciles, long, timeout)).
-		Complete(kube.QuietConflicts(due.Wrap(r.sweeping(reconcile.AsReconciler(r.Client, r)))))
+		Complete(kube.QuietConflicts(due.Wrap(kube.Sweeping(reconcile.AsReconciler(r.Client, r), r.sweepAll))))
 }
 
 // ended lets Jobs through that have come to their end, were told to, are suspended, or are gone.

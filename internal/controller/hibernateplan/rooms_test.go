@@ -209,7 +209,7 @@ func TestRoomOfOneThatIsGone(t *testing.T) {
 	if err := errors.Join(n.client.Update(t.Context(), plan), n.client.Delete(t.Context(), plan)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.of.sweeping(reconcile.AsReconciler(n.client, n.of)).Reconcile(t.Context(), ctrl.Request{NamespacedName: at}); err != nil {
+	if _, err := kube.Sweeping(reconcile.AsReconciler(n.client, n.of), n.of.sweepAll).Reconcile(t.Context(), ctrl.Request{NamespacedName: at}); err != nil {
 		t.Fatal(err)
 	}
 	if n.of.rooms.has(at) {

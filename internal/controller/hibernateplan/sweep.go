@@ -19,26 +19,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
-
-// sweeping has each pass clear away what plans of its name have left that are gone, and looks again when there may be more.
-func (r *Reconciler) sweeping(next reconcile.Reconciler) reconcile.Reconciler {
-	return reconcile.Func(func(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-		var wait time.Duration
-		result, err := kube.Sweeping(next, func(ctx context.Context, plan types.NamespacedName) (err error) {
-			wait, err = r.sweepAll(ctx, plan)
-			return err
-		}).Reconcile(ctx, request)
-		if err == nil {
-			result.RequeueAfter = kube.Sooner(result.RequeueAfter, wait)
-		}
-		return result, err
-	})
-}
 
 // sweepAll clears the Jobs away that are over and whose plans are gone without it, because somebody has taken the
 // finalizer off, and with each what its runner was granted. Restore points stay. The wait is when another of them is over; 0 is when
