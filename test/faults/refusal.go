@@ -36,12 +36,16 @@ func (s *Stage) Allow() {
 // time, as it does soon at what has failed.
 func (s *Stage) Tick(ctx context.Context, d time.Duration) error { return s.tick(ctx, d) }
 
-// tick moves the manager's clock on between two passes: one that has begun before would be of both times.
+// tick moves the manager's clock on between two passes: one that has begun before would be of both times. What a fault does takes no time
+// by that clock: it is over by then.
 func (r *run) tick(ctx context.Context, d time.Duration) error {
-	for deadline := time.Now().Add(startLimit); !r.proxy.awaitsOutage() && (!r.proxy.idle(idle) || !r.manager.ready(ctx)); time.Sleep(poll) {
+	for deadline := time.Now().Add(startLimit); r.proxy.happens() && !r.proxy.awaitsOutage(); time.Sleep(poll) {
 		if time.Now().After(deadline) || ctx.Err() != nil {
-			return fmt.Errorf("waiting for a moment between two passes: %w", errNotReady)
+			return fmt.Errorf("waiting for the end of a fault: %w", errNotReady)
 		}
+	}
+	if err := r.settle(ctx); err != nil {
+		return err
 	}
 	return r.manager.setClock(r.later(d))
 }

@@ -177,10 +177,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 	}
 	s := &scope{Reconciler: r, experiment: e, names: names{e, r.Options}, failed: map[string]error{}, known: !protected}
 	err := s.step(ctx)
-	if err == nil && (s.plan.Done || s.plan.Verdict) {
-		r.refusals.forget(e)
-		r.absences.Remove(e.UID)
-	}
+	over := err == nil && (s.plan.Done || s.plan.Verdict)
 	report(s, err, r.Clock.Now())
 	result, err := kube.Finish(ctx, r.Client, r.Recorder, before, e, v1alpha1.Finalizer, kube.Outcome{
 		Wait: s.plan.Wait, Due: s.plan.Due, Done: s.plan.Done && e.DeletionTimestamp != nil, Events: happened(before, e, s.plan, err), Err: err, Told: r.told,
@@ -190,6 +187,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 		r.unrecorded.Add(e.UID, unrecordedOf(e))
 	case err == nil:
 		r.unrecorded.Remove(e.UID)
+	}
+	if over && err == nil { // what is not recorded is found again by what has been refused, and since when
+		r.refusals.forget(e)
+		r.absences.Remove(e.UID)
 	}
 	r.registrations.end(e.UID)
 	return result, err

@@ -271,6 +271,37 @@ func TestNote14RefusedDeletions(t *testing.T) {
 	}
 }
 
+// That it is released in spite of them and cannot be recorded begins nothing anew: the next pass releases it, and tells the same.
+func TestReleasedAgain(t *testing.T) {
+	for _, kind := range []string{"Experiment/status", "Experiment"} {
+		t.Run(kind, func(t *testing.T) {
+			l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+			l.until(v1alpha1.PhaseProvisioning)
+			l.remove()
+			l.forbid("delete", "GKECluster")
+			l.tick(l.without())
+			l.later(31 * time.Minute)
+			forbidden, refused := l.refuse, false
+			l.refuse = func(verb, k string) error {
+				if k == kind && !refused {
+					refused = true
+					return errors.New("etcdserver: leader changed")
+				}
+				return forbidden(verb, k)
+			}
+			if err := l.reconcile(); err == nil || l.get() == nil {
+				t.Fatalf("nothing was refused: %v", err)
+			}
+			if l.tick(l.without()); l.get() != nil {
+				t.Fatalf("it is still there: %s", l.message(v1alpha1.ConditionReady))
+			}
+			if left := l.orphans(); len(left) != 1 || !strings.Contains(left[0].Error, "no rights") {
+				t.Errorf("the ConfigMap tells of %+v", left)
+			}
+		})
+	}
+}
+
 // So is a kind that cannot be listed.
 func TestUnlistableKind(t *testing.T) {
 	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())

@@ -481,6 +481,17 @@ func (s *scope) told() bool {
 		Workloads: []string{"sync-late"},
 	},
 
+	{
+		Name: "refused-from-now", RootCause: "how long a deletion has been refused counts from when somebody looks, so that nothing is ever given up",
+		Edits:     edit1(teardown, "	since := d.refused[r.key()].since\n", "	since := time.Time{}\n"),
+		Workloads: []string{"release-refused"},
+	},
+	{
+		Name: "refusals-forgotten", RootCause: "what was refused, and since when, is forgotten before it is recorded that it is given up",
+		Edits:     edit1(controller, "	if over && err == nil { // what", "	if over { // what"),
+		Workloads: []string{"release-refused"}, Modes: []faults.Mode{faults.Conflict},
+	},
+
 	// Secrets.
 	{
 		Name: "secret-in-log", RootCause: "a kubeconfig is logged",

@@ -352,6 +352,17 @@ func due(d time.Duration) action {
 	return func(ctx context.Context, s *faults.Stage) error { return s.Due(ctx, d) }
 }
 
+// tick lets time pass for the manager that there is.
+func tick(d time.Duration) action {
+	return func(ctx context.Context, s *faults.Stage) error { return s.Tick(ctx, d) }
+}
+
+// refuseClaims has the manager delete no claim, as one that has lost the right to.
+func refuseClaims(_ context.Context, s *faults.Stage) error {
+	s.Refuse("delete", schema.GroupResource{Group: crossplane.GKEClusterGVK.Group, Resource: "gkeclusters"}, nil)
+	return nil
+}
+
 func restart(ctx context.Context, s *faults.Stage) error {
 	return errors.Join(kill(ctx, s), start(ctx, s))
 }

@@ -754,6 +754,21 @@ var stuckDeletions = []faults.Workload{
 		Leaves: []string{"GKECluster app"},
 	},
 	{
+		// The manager may not delete it, and has been refused for as long as what is held up may take. Each counts from when it was
+		// refused first, so that one that comes when another was about to give up has that time, too.
+		Name:    "release-refused",
+		Objects: objects(onCluster),
+		Holds:   []string{clusterReady},
+		Steps: steps(
+			step(provisioning, refuseClaims, remove),
+			step(telling("Deleting GKECluster"), tick(time.Hour)),
+			step(child("ConfigMap", anything), tick(time.Hour)),
+		),
+		Done:   gone,
+		Leaves: []string{"GKECluster app"},
+		Logs:   []string{"is forbidden: RBAC"},
+	},
+	{
 		// The namespace of a target on the hub, which nobody's cluster is in.
 		Name:    "release-namespace",
 		Objects: objects(onHub),
