@@ -37,15 +37,13 @@ func (s *Stage) Allow() {
 func (s *Stage) Tick(ctx context.Context, d time.Duration) error { return s.tick(ctx, d) }
 
 // tick moves the manager's clock on between two passes: one that has begun before would be of both times. What a fault does takes no time
-// by that clock: it is over by then.
+// by that clock: it is over by then, also one that has begun while the manager came to rest.
 func (r *run) tick(ctx context.Context, d time.Duration) error {
-	for deadline := time.Now().Add(startLimit); r.proxy.happens() && !r.proxy.awaitsOutage(); time.Sleep(poll) {
+	waits := func() bool { return r.proxy.happens() || !r.proxy.idle(stillness) || !r.manager.ready(ctx) }
+	for deadline := time.Now().Add(startLimit); !r.proxy.awaitsOutage() && waits(); time.Sleep(poll) {
 		if time.Now().After(deadline) || ctx.Err() != nil {
-			return fmt.Errorf("waiting for the end of a fault: %w", errNotReady)
+			return fmt.Errorf("waiting for a moment between two passes: %w", errNotReady)
 		}
-	}
-	if err := r.settle(ctx); err != nil {
-		return err
 	}
 	return r.manager.setClock(r.later(d))
 }

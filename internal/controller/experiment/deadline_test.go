@@ -50,9 +50,9 @@ func (l *lab) orphans() (left []orphan) {
 	return left
 }
 
-// tells says whether any event is of a reason.
-func (l *lab) tells(reason string) bool {
-	return slices.ContainsFunc(l.drain(), func(e string) bool { return strings.Contains(e, reason) })
+// tellsOfOrphans says whether any event tells of what was left behind.
+func (l *lab) tellsOfOrphans() bool {
+	return slices.ContainsFunc(l.drain(), func(e string) bool { return strings.Contains(e, v1alpha1.ReasonOrphansLeft) })
 }
 
 // without plays the world but for the deletion of kinds.
@@ -90,7 +90,7 @@ func TestNote29ReleasedAfterTheDeadline(t *testing.T) {
 		left[0].Error != "ReconcileError: cannot delete the network: it is in use" {
 		t.Errorf("the ConfigMap tells of %+v", left)
 	}
-	if !l.tells(v1alpha1.ReasonOrphansLeft) {
+	if !l.tellsOfOrphans() {
 		t.Error("no Event tells of it")
 	}
 }
@@ -345,7 +345,7 @@ func TestNotReleasedWithoutATrace(t *testing.T) {
 	if m := l.message(v1alpha1.ConditionReady); !strings.Contains(m, "ConfigMap labkeeper-system/orphans-tutorial-") {
 		t.Errorf("it does not say what it may not: %s", m)
 	}
-	if l.tells(v1alpha1.ReasonOrphansLeft) {
+	if l.tellsOfOrphans() {
 		t.Error("an Event tells of what has not happened")
 	}
 	l.refuse = nil

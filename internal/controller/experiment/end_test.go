@@ -367,7 +367,7 @@ func TestNote51WorkflowThatNobodyMaySubmit(t *testing.T) {
 		end  time.Duration
 		says string
 	}{
-		"refused": {func(*lab) {}, end, "could not be submitted within 30m0s (spec.progressDeadline.workflow): Creating Workflow argo/tutorial-validation-"},
+		"refused":            {func(*lab) {}, end, "could not be submitted within 30m0s (spec.progressDeadline.workflow): Creating Workflow argo/tutorial-validation-"},
 		"by another manager": {func(l *lab) { l.reconciler.refusals = refusals{} }, 20*time.Minute + end, "could not be submitted"},
 		"after something has degraded": {func(l *lab) {
 			app := l.list(argocd.ApplicationGVK)[0]

@@ -97,16 +97,7 @@ func (s *scope) takeTargets(ctx context.Context) error {
 		default: // nor may it be, by this manager
 			blind = true
 		}
-		for _, l := range group {
-			switch l.Gone = err == nil && part.plan.Done; {
-			case l.Gone:
-				l.Message = goneMessage(part.seen.Kept[l.Target])
-			case err == nil:
-				l.Message = conditions.Line(goingDownMessage(part.plan))
-			default:
-				l.Message = conditions.Line(kube.Message(err))
-			}
-		}
+		tellGroup(group, part, err)
 		if err == nil {
 			s.plan.Orphans = append(s.plan.Orphans, part.plan.Orphans...)
 		}
@@ -120,6 +111,20 @@ func (s *scope) takeTargets(ctx context.Context) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// tellGroup has each target of a group say what a pass over them has come to.
+func tellGroup(group []*Leaving, part *scope, err error) {
+	for _, l := range group {
+		switch l.Gone = err == nil && part.plan.Done; {
+		case l.Gone:
+			l.Message = goneMessage(part.seen.Kept[l.Target])
+		case err == nil:
+			l.Message = conditions.Line(goingDownMessage(part.plan))
+		default:
+			l.Message = conditions.Line(kube.Message(err))
+		}
+	}
 }
 
 // turnOf is by what a group takes its turn.

@@ -200,7 +200,7 @@ func TestTargetIsGoneButForItsCluster(t *testing.T) {
 			if got := l.get().Status.Targets[1].Message; got != goneMessage(nil) {
 				t.Errorf("one without a cluster says %q", got)
 			}
-			if !l.tells(v1alpha1.ReasonOrphansLeft) {
+			if !l.tellsOfOrphans() {
 				t.Error("no Event tells of it")
 			}
 		})

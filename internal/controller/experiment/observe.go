@@ -855,24 +855,29 @@ func (s *scope) clashing(ctx context.Context, own types.NamespacedName, c Connec
 		there.mine = &secrets[at]
 	}
 	for i := range secrets {
-		server, _ := secretValue(&secrets[i], "server")
-		config, _ := secretValue(&secrets[i], "config")
-		name, _ := secretValue(&secrets[i], "name")
-		other := &secrets[i]
-		switch {
-		case !there.free() || other == there.mine:
-		case string(name) == c.Name && argocd.Address(string(server)) != argocd.Address(c.Credentials.Server):
-			there.namesake = kube.Describe(other)
-		case !c.Credentials.Clash(string(server), config):
-		case !s.renewed(ctx, there.mine, other, c):
-			there.clash = kube.Describe(other)
-		default:
-			if stale := s.renewal(ctx, other, c); stale != nil {
-				there.stale = append(there.stale, stale)
-			}
+		if other := &secrets[i]; other != there.mine && there.free() {
+			s.compare(ctx, &there, other, c)
 		}
 	}
 	return there, nil
+}
+
+// compare adds what another cluster Secret is to a cluster, beside those that there are.
+func (s *scope) compare(ctx context.Context, there *neighbours, other *unstructured.Unstructured, c Connection) {
+	server, _ := secretValue(other, "server")
+	config, _ := secretValue(other, "config")
+	name, _ := secretValue(other, "name")
+	switch {
+	case string(name) == c.Name && argocd.Address(string(server)) != argocd.Address(c.Credentials.Server):
+		there.namesake = kube.Describe(other)
+	case !c.Credentials.Clash(string(server), config):
+	case !s.renewed(ctx, there.mine, other, c):
+		there.clash = kube.Describe(other)
+	default:
+		if stale := s.renewal(ctx, other, c); stale != nil {
+			there.stale = append(there.stale, stale)
+		}
+	}
 }
 
 // renewal is the cluster Secret of another Experiment with the new credentials of its cluster; nil where it is not provably that. One

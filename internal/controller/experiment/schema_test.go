@@ -136,7 +136,7 @@ func TestMisspeltFieldsAreRefused(t *testing.T) {
 // free holds keys that are anybody's choice.
 var free = []string{
 	"metadata.labels.", "metadata.annotations.", "data.",
-	"spec.selector.matchLabels.", "spec.template.metadata.labels.",
+	"spec.sources.0.helm.valuesObject.", "spec.selector.matchLabels.", "spec.template.metadata.labels.",
 	"spec.syncPolicy.managedNamespaceMetadata.labels.", "spec.syncPolicy.managedNamespaceMetadata.annotations.",
 }
 

@@ -200,7 +200,7 @@ func TestClusterOfSeveralObjectsThatSomebodyKeeps(t *testing.T) {
 				if left := l.orphans(); len(left) == 0 || !strings.Contains(left[0].Error, "taken the label") {
 					t.Errorf("told is of %v", left)
 				}
-				if !l.tells(v1alpha1.ReasonOrphansLeft) {
+				if !l.tellsOfOrphans() {
 					t.Error("no Event tells of it")
 				}
 			})
