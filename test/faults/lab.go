@@ -61,7 +61,8 @@ type Lab struct {
 	// gate is held by who changes something outside of a manager, and taken while the API
 	// server is down.
 	gate *sync.RWMutex
-	// epoch is what the clocks of all managers begin with.
+	// epoch is what the clocks of all managers begin with: well before anything is created, so that it does not matter to any of them how
+	// long a lab takes to start. What was created moments ago is waited for, and these clocks stand still.
 	epoch time.Time
 }
 
@@ -93,7 +94,7 @@ func Start(ctx context.Context, installation Installation, world World) (*Lab, e
 	background, end := context.WithCancel(context.WithoutCancel(ctx))
 	l := &Lab{
 		ControlPlane: cp, world: world, binary: installation.Binary, end: end, background: background, gate: &sync.RWMutex{},
-		installed: fromRoot(slices.Concat(installation.CRDs, installation.Manifests)), epoch: time.Now().UTC().Truncate(time.Second),
+		installed: fromRoot(slices.Concat(installation.CRDs, installation.Manifests)), epoch: time.Now().UTC().Truncate(time.Second).Add(-time.Minute),
 	}
 	if err := l.install(ctx, installation); err != nil {
 		_ = l.Stop()
