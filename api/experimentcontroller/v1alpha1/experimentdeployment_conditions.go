@@ -43,7 +43,7 @@ const (
 	ReasonSourceFound = "SourceFound"
 	// ReasonSourceNotFound: there is no such workload, or what it refers to.
 	ReasonSourceNotFound = "SourceNotFound"
-	// ReasonPinLost: what was kept of a source, of which the twin is made, is gone.
+	// ReasonPinLost: what was kept of a source, of which the twin is made, is gone, or another by now.
 	ReasonPinLost = "PinLost"
 	// ReasonSourceGoing: the source is being deleted.
 	ReasonSourceGoing = "SourceGoing"

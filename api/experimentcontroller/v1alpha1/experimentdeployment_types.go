@@ -199,6 +199,9 @@ type ExperimentDeploymentStatus struct {
 	// templateHash of the twin's pod template as it was wanted.
 	// +optional
 	TemplateHash string `json:"templateHash,omitempty"`
+	// pinnedHash is that of the spec of the source which is kept (sourcePolicy Pinned): what has another one is not what was kept.
+	// +optional
+	PinnedHash string `json:"pinnedHash,omitempty"`
 	// twinGeneration is that of the twin after it was written last: another one is drift.
 	// +optional
 	TwinGeneration int64 `json:"twinGeneration,omitempty"`

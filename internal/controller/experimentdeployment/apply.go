@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -59,8 +60,39 @@ func (s *scope) pin(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.sourceStands(ctx); err != nil {
+		return err
+	}
+	if s.plan.Displaced != nil {
+		if err := s.writer().Delete(ctx, s.plan.Displaced); err != nil {
+			return err
+		}
+	}
 	_, _, err := s.create(ctx, s.plan.Pin)
 	return err
+}
+
+// sourceStands is a conflict unless the server has the source as it was looked at, and what that refers to: what is kept of it is never
+// changed.
+func (s *scope) sourceStands(ctx context.Context) error {
+	rests := []*unstructured.Unstructured{s.seen.Source}
+	if s.seen.Workload != nil {
+		workload := kube.Empty(twin.Kinds["Deployment"])
+		workload.SetNamespace(s.seen.Source.GetNamespace())
+		workload.SetName(referred(s.seen.Source).name)
+		workload.Object["spec"] = s.seen.Workload
+		rests = append(rests, workload)
+	}
+	for _, seen := range rests {
+		found, err := kube.Get(ctx, s.Live, seen.GroupVersionKind(), client.ObjectKeyFromObject(seen))
+		if err != nil {
+			return err
+		}
+		if found == nil || !equality.Semantic.DeepEqual(found.Object["spec"], seen.Object["spec"]) {
+			return fmt.Errorf("keeping the spec of %s: %w", kube.Describe(seen), kube.Stale(seen, "it is not what the cache has"))
+		}
+	}
+	return nil
 }
 
 // stillPinned says whether the twin, as it is now, is made of what was kept of its source.
@@ -72,7 +104,7 @@ func (s *scope) stillPinned() bool {
 	case Delete:
 		return false
 	}
-	return is != nil && is.GetAnnotations()[v1alpha1.AnnotationPinned] != ""
+	return saysPinned(is)
 }
 
 // act writes the twin.

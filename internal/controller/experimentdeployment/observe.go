@@ -171,9 +171,9 @@ func (s *scope) observeTemplate(ctx context.Context, _ schema.GroupVersionKind) 
 
 // observePin reads what was kept of the source, where something may have been: it may have been pinned before it was
 // edited, or the pass that was to take it away has failed.
-func (s *scope) observePin(ctx context.Context, _ schema.GroupVersionKind) error {
+func (s *scope) observePin(ctx context.Context, gvk schema.GroupVersionKind) error {
 	pinned := s.owner.Spec.SourcePolicy == v1alpha1.SourcePinned || s.owner.DeletionTimestamp != nil ||
-		s.seen.Twin != nil && s.seen.Twin.GetAnnotations()[v1alpha1.AnnotationPinned] != "" ||
+		saysPinned(s.seen.Twin) ||
 		s.owner.Status.ObservedGeneration != 0 && s.owner.Status.ObservedGeneration != s.owner.Generation || hasFailed(s.owner)
 	if !pinned {
 		return nil
@@ -183,7 +183,23 @@ func (s *scope) observePin(ctx context.Context, _ schema.GroupVersionKind) error
 		return err
 	}
 	s.seen.Pin = pin
+	if s.owner.DeletionTimestamp == nil && s.owner.Spec.SourcePolicy == v1alpha1.SourcePinned && keptHash(pin) != s.owner.Status.PinnedHash {
+		return s.confirmPinned(ctx, gvk)
+	}
 	return nil
+}
+
+// confirmPinned is a conflict unless the server says the same as the cache of whether the twin is made of what was kept of its source: of what
+// is not what was recorded that alone tells.
+func (s *scope) confirmPinned(ctx context.Context, gvk schema.GroupVersionKind) error {
+	if s.seen.Taken != "" || s.seen.Unmarked { // nothing is written then, or it has said so
+		return nil
+	}
+	found, err := kube.Get(ctx, s.Live, gvk, key(s.owner))
+	if err == nil && saysPinned(found) != saysPinned(s.seen.Twin) {
+		err = kube.Stale(s.seen.Pin, "its twin is not what the cache has")
+	}
+	return err
 }
 
 // hasFailed says whether the last pass has failed, so that it is not known what of it was done.

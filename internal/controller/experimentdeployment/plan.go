@@ -94,9 +94,9 @@ type Plan struct {
 	// Action about Twin: what is wanted, or what is deleted.
 	Action Action
 	Twin   *unstructured.Unstructured
-	// Pin is the ControllerRevision that is made, and Unpin one that is deleted, before anything else is written;
-	// nil if there is nothing to do.
-	Pin, Unpin *unstructured.Unstructured
+	// Pin is the ControllerRevision that is made before anything else is written, Displaced one that has its name, is not what was kept
+	// and is deleted before that, and Unpin one that is deleted after the twin is written; nil if there is nothing to do.
+	Pin, Displaced, Unpin *unstructured.Unstructured
 	// Drifted: somebody has changed the twin.
 	Drifted bool
 	// Next is what takes the place of a twin that is deleted; nil if nothing does.
@@ -113,6 +113,8 @@ type Plan struct {
 	SourceGeneration int64
 	TemplateHash     string
 	Diff             string
+	// PinnedHash is that of what is kept of the source; empty if nothing is.
+	PinnedHash string
 	// Kept: the twin is left as it is, because there is none to be built.
 	Kept bool
 	// WantedHash is that of the spec that was asked for. Edited: by an edit that no pass has looked at yet.
@@ -244,8 +246,9 @@ func (f facts) follow() Plan {
 		p.Steps = append(p.Steps, f.keep(&p))
 	default:
 		switch pins := f.pins(); {
-		case pins && f.seen.Pin == nil && f.seen.Taken == "": // then there will be no twin of it
-			p.Pin = f.pin(source)
+		case pins && f.kept() == nil && f.seen.Taken == "": // then there will be no twin of it
+			p.Pin, p.Displaced = f.pin(source), f.seen.Pin
+			p.PinnedHash = keptHash(p.Pin)
 		case !pins:
 			p.Unpin = f.seen.Pin
 		}
@@ -313,8 +316,12 @@ func (f facts) found() conditions.Step {
 	case f.seen.Source.GetDeletionTimestamp() != nil:
 		return missing(v1alpha1.ReasonSourceGoing, what+" is being deleted")
 	case f.unpinned():
+		is := "is gone"
+		if f.seen.Pin != nil {
+			is = "is not what was kept"
+		}
 		return conditions.False(v1alpha1.ConditionSourceFound, v1alpha1.ReasonPinLost, "ControllerRevision "+key(f.owner).String()+
-			", the spec that the twin is made of, is gone, and the twin stays as it is; put it back, or set spec.sourcePolicy to Follow and then to Pinned again, to pin the source as it is now")
+			", the spec that the twin is made of, "+is+", and the twin stays as it is; put it back, or set spec.sourcePolicy to Follow and then to Pinned again, to pin the source as it is now")
 	case f.seen.Missing != "":
 		return missing(v1alpha1.ReasonSourceNotFound, what+" refers to "+f.seen.Missing)
 	}
@@ -363,15 +370,45 @@ func (f facts) current() *unstructured.Unstructured {
 
 // unpinned says whether what was kept of the source has been lost: it is made before the twin that says so.
 func (f facts) unpinned() bool {
-	return f.pins() && f.seen.Pin == nil && f.seen.Twin != nil && f.seen.Twin.GetAnnotations()[v1alpha1.AnnotationPinned] != ""
+	return f.pins() && f.kept() == nil && saysPinned(f.seen.Twin)
+}
+
+// saysPinned says whether a twin is made of what was kept of its source.
+func saysPinned(twin *unstructured.Unstructured) bool {
+	return twin != nil && twin.GetAnnotations()[v1alpha1.AnnotationPinned] != ""
+}
+
+// kept is what was kept of the source: nil of a ControllerRevision that is another than was recorded, or that was found before any was,
+// which anybody may have made, unless it is of the source as it is now. Where none was recorded, as by a manager that did not do
+// so, or that has not come to it, the twin says that there was one.
+func (f facts) kept() *unstructured.Unstructured {
+	pin, recorded := f.seen.Pin, f.owner.Status.PinnedHash
+	if pin == nil {
+		return nil
+	}
+	hash := keptHash(pin)
+	if hash == recorded || recorded == "" && saysPinned(f.seen.Twin) || f.seen.Source != nil && hash == keptHash(f.pin(f.current())) {
+		return pin
+	}
+	return nil
+}
+
+// keptHash is that of the spec in a ControllerRevision.
+func keptHash(pin *unstructured.Unstructured) string {
+	spec, _, _ := unstructured.NestedMap(pin.Object, "data", "spec")
+	return twin.Hash(spec)
 }
 
 // pinned is the spec that the twin is made from; nil for the source's own.
 func (f facts) pinned() map[string]any {
-	if !f.pins() || f.seen.Pin == nil {
+	if !f.pins() {
 		return nil
 	}
-	spec, _, _ := unstructured.NestedMap(f.seen.Pin.Object, "data", "spec")
+	pin := f.kept()
+	if pin == nil {
+		return nil
+	}
+	spec, _, _ := unstructured.NestedMap(pin.Object, "data", "spec")
 	return spec
 }
 
@@ -438,6 +475,9 @@ func (f facts) withheld() bool {
 // describe says what is known of the twin beside how it is.
 func (p *Plan) describe(f facts, source *unstructured.Unstructured, built *draft) {
 	p.Built, p.SourceGeneration, p.TemplateHash, p.Services = true, f.generation(), built.template, built.Services
+	if f.pinned() != nil {
+		p.PinnedHash = keptHash(f.seen.Pin)
+	}
 	p.Others = []conditions.Step{
 		shared(built.Services),
 		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(f.current(), built.Object, f.seen.Autoscalers, f.seen.Scaled), f.seen.Unlisted),

@@ -109,7 +109,7 @@ func (f facts) written(t testing.TB, p Plan) facts {
 		f.seen.Pin = p.Pin
 	}
 	if p.Built {
-		owner.Status.TemplateHash, owner.Status.UnreadySince = p.TemplateHash, nil
+		owner.Status.TemplateHash, owner.Status.PinnedHash, owner.Status.UnreadySince = p.TemplateHash, p.PinnedHash, nil
 		if !p.UnreadySince.IsZero() {
 			owner.Status.UnreadySince = ptr.To(metav1.NewTime(p.UnreadySince))
 		}

@@ -108,7 +108,7 @@ func reportBuilt(s *scope) {
 	if p.Action != Nothing || st.SourceGeneration == 0 || st.TemplateHash != p.TemplateHash || st.Diff != p.Diff {
 		st.SourceGeneration = p.SourceGeneration
 	}
-	st.TemplateHash, st.Diff, st.Services = p.TemplateHash, p.Diff, nil
+	st.TemplateHash, st.PinnedHash, st.Diff, st.Services = p.TemplateHash, p.PinnedHash, p.Diff, nil
 	for _, shared := range p.Services {
 		st.Services = append(st.Services, v1alpha1.ServiceStatus{Name: shared.Name, Shared: shared.Shared, Reason: shared.Reason, Message: shared.Message})
 	}

@@ -108,7 +108,12 @@ func known(owner *v1alpha1.ExperimentDeployment) string {
 	},
 	{
 		Name: "pin-remade", RootCause: "what was kept of the source and is lost is made again of the source as it is now",
-		Edits:     edit1(plan, "	return f.pins() && f.seen.Pin == nil && f.seen.Twin != nil &&", "	return false && f.seen.Twin != nil &&"),
+		Edits:     edit1(plan, "	return f.pins() && f.kept() == nil && saysPinned(f.seen.Twin)\n", "	return false\n"),
+		Workloads: []string{"statefulset-pinned"},
+	},
+	{
+		Name: "pin-forged", RootCause: "what looks like what was kept of the source is taken for it, whoever made it",
+		Edits:     edit1(plan, "	if hash == recorded || recorded == \"\" && saysPinned(f.seen.Twin) ||", "	if true || hash == recorded ||"),
 		Workloads: []string{"statefulset-pinned"},
 	},
 	{

@@ -167,6 +167,12 @@ func unscaled(u *unstructured.Unstructured) bool {
 	return n == 0
 }
 
+// pinned is when the twin is made of what is kept.
+func pinned(s faults.State) bool {
+	t := theTwin(s)
+	return t != nil && t.GetAnnotations()[v1alpha1.AnnotationPinned] != ""
+}
+
 // elsewhere is when it has another Service for its pods' names.
 func elsewhere(u *unstructured.Unstructured) bool {
 	name, _, _ := unstructured.NestedString(u.Object, "spec", "serviceName")
@@ -288,6 +294,19 @@ func scaleSource(kind string, replicas int) action {
 
 // createSource is what somebody does who has deleted it.
 func createSource(kind string) action { return put(objects(kind)[0]) }
+
+// forge makes what looks like the pin of the twin: it is of another source, without the label.
+func forge(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+	another := objects("StatefulSet")[0]
+	pin := &unstructured.Unstructured{Object: map[string]any{"data": map[string]any{"spec": another.Object["spec"]}, "revision": int64(2)}}
+	pin.SetAPIVersion("apps/v1")
+	pin.SetKind("ControllerRevision")
+	pin.SetNamespace(u.GetNamespace())
+	pin.SetName(u.GetName())
+	pin.SetLabels(u.GetLabels())
+	pin.SetAnnotations(u.GetAnnotations())
+	return c.Create(ctx, pin)
+}
 
 // unpin has what was kept of the source be lost.
 func unpin(ctx context.Context, s *faults.Stage) error {
@@ -519,9 +538,9 @@ var alone = []faults.Workload{
 		Steps: []faults.Step{
 			faults.At(up(1, zero, anyhow), labelSource("StatefulSet"), edit(newImage)),
 			faults.At(up(2, zero, imaged("example/web:3")), edit(`{"spec":{"sourcePolicy":"Follow"}}`)),
-			// It is pinned again, and what was kept is lost: the twin stays as it is.
-			faults.At(all(up(3, zero, labelled), without("ControllerRevision")), edit(`{"spec":{"sourcePolicy":"Pinned"}}`)),
-			faults.At(up(4, zero, labelled), unpin, edit(anotherImage)),
+			// It is pinned again, where somebody has put what looks like its pin, and what was kept is lost: the twin stays as it is.
+			faults.At(all(up(3, zero, labelled), without("ControllerRevision")), onTwin("StatefulSet", forge), edit(`{"spec":{"sourcePolicy":"Pinned"}}`)),
+			faults.At(all(up(4, zero, labelled), pinned), unpin, edit(anotherImage)),
 		},
 		Done: all(up(5, v1alpha1.ReasonPinLost, imaged("example/web:3")), without("ControllerRevision")),
 	},
