@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,10 +61,21 @@ func (w *OwnWrites) NewClient(config *rest.Config, o client.Options) (client.Cli
 // ownClient reads its own writes of the objects that it looks for.
 type ownClient struct{ client.Client }
 
-// List reads a kind, and waits for no write.
+// List reads a kind, and waits for no write, unless it is to.
 func (c ownClient) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	return c.Client.List(ctx, list, append(opts, client.DisableReadYourWritesConsistency)...)
+	if !slices.Contains(opts, WithOwnWrites) {
+		opts = append(opts, client.DisableReadYourWritesConsistency)
+	}
+	return c.Client.List(ctx, list, opts...)
 }
+
+// WithOwnWrites has a list wait for what is being written of its kind: for who would say something else a moment later.
+var WithOwnWrites client.ListOption = withOwnWrites{}
+
+type withOwnWrites struct{}
+
+// ApplyToList is that of client.ListOption.
+func (withOwnWrites) ApplyToList(*client.ListOptions) {}
 
 // Start tells until ctx is done.
 func (w *OwnWrites) Start(ctx context.Context) error {

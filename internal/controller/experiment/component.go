@@ -97,7 +97,7 @@ func (r *components) unnamed(ctx context.Context, c *v1alpha1.Component) error {
 // users are the Experiments that name a Component, as the cache has them: they must not be changed.
 func (r *components) users(ctx context.Context, c *v1alpha1.Component) ([]v1alpha1.Experiment, error) {
 	list := &v1alpha1.ExperimentList{}
-	if err := r.List(ctx, list, client.MatchingFields{indexComponents: c.Name}, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.List(ctx, list, client.MatchingFields{indexComponents: c.Name}, client.UnsafeDisableDeepCopy, kube.WithOwnWrites); err != nil {
 		return nil, fmt.Errorf("listing Experiments that name it: %w", err)
 	}
 	return list.Items, nil
