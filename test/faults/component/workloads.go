@@ -30,13 +30,15 @@ spec:
   type: app
   sources: [{repoURL: "https://charts.example.com", chart: nginx, targetRevision: 1.2.3}]
 `
+	// first names one that is not there, too, so that it does not tell when the other is being deleted: whether it or that would be
+	// the first to tell is of chance.
 	first = `
 apiVersion: experiments.illm.io/v1alpha1
 kind: Experiment
 metadata: {name: first}
 spec:
   suspend: true
-  targets: [{name: app, cluster: {type: hub}, components: [{app: nginx-` + run + `}]}]
+  targets: [{name: app, cluster: {type: hub}, components: [{app: nginx-` + run + `}, {app: none-` + run + `}]}]
   workflow: {template: validation}
 `
 )
@@ -140,7 +142,7 @@ func change(text, patch string) action {
 }
 
 // namesK6 has an Experiment name k6 in the place of what it did.
-const namesK6 = `{"spec":{"targets":[{"name":"app","cluster":{"type":"hub"},"components":[{"app":"k6-` + run + `"}]}]}}`
+const namesK6 = `{"spec":{"targets":[{"name":"app","cluster":{"type":"hub"},"components":[{"app":"k6-` + run + `"},{"app":"none-` + run + `"}]}]}}`
 
 var workloads = []faults.Workload{
 	{
