@@ -71,10 +71,15 @@ func (c *catch) beside() bool {
 	return c.undisturbed > 0 && !c.absolute && c.points == 0 && c.itselfOf > 0 && c.itself == 0
 }
 
-// UpToDate fails the test for every mutant that edits what is not there any more.
+// UpToDate fails the test for every mutant that edits what is not there any more, or that is not compiled.
 func UpToDate(t *testing.T, mutants []Mutant) {
+	c, err := newCompiler(t.Context(), mutants)
+	if err != nil {
+		t.Error(err)
+		return
+	}
 	for _, m := range mutants {
-		if _, err := m.overlay(t.TempDir()); err != nil {
+		if err := c.check(m); err != nil {
 			t.Errorf("%s: %v", m.Name, err)
 		}
 	}
@@ -101,7 +106,7 @@ func Mutants(t *testing.T, lab *Lab, mutants []Mutant, workloads ...Workload) {
 				t.Errorf("without a bug: %s", v)
 			}
 		}},
-		lab: lab, seats: newSeats(*parallel), report: &Report{},
+		lab: lab, seats: newSeats(*parallel, lab.door), report: &Report{},
 	}, workloads: workloads, references: map[string]*Reference{}}
 	begun := time.Now()
 	var catches []*catch
@@ -157,22 +162,31 @@ func (h *hunt) build(ctx context.Context, m Mutant) <-chan built {
 	return out
 }
 
-// overlay writes the edited files into a folder, and says where the compiler finds which.
-func (m Mutant) overlay(dir string) (string, error) {
+// edited are the files with the bug, by their paths in this repository.
+func (m Mutant) edited() (map[string]string, error) {
 	edited := map[string]string{}
 	for _, e := range m.Edits {
 		text, seen := edited[e.File]
 		if !seen {
 			source, err := os.ReadFile(filepath.Join(env.Root(), e.File))
 			if err != nil {
-				return "", fmt.Errorf("reading what is to be edited: %w", err)
+				return nil, fmt.Errorf("reading what is to be edited: %w", err)
 			}
 			text = string(source)
 		}
 		if n := strings.Count(text, e.Old); n != 1 {
-			return "", fmt.Errorf("the mutant is out of date: %s has this %d times:\n%s", e.File, n, e.Old)
+			return nil, fmt.Errorf("the mutant is out of date: %s has this %d times:\n%s", e.File, n, e.Old)
 		}
 		edited[e.File] = strings.Replace(text, e.Old, e.New, 1)
+	}
+	return edited, nil
+}
+
+// overlay writes the edited files into a folder, and says where the compiler finds which.
+func (m Mutant) overlay(dir string) (string, error) {
+	edited, err := m.edited()
+	if err != nil {
+		return "", err
 	}
 	replace := map[string]string{}
 	for file, text := range edited {

@@ -97,7 +97,6 @@ func (s *scope) told() bool {
 	{
 		Name: "lost-answer", RootCause: "a create whose answer is lost makes a second object (random name)",
 		Edits: []faults.Edit{
-			{File: applying, Old: "	\"errors\"\n", New: "	\"errors\"\n	\"fmt\"\n"},
 			{File: applying, Old: "	child, err := writer.Ensure(ctx, w.Object)\n", New: `	if w.Object.GetKind() == "Secret" {
 		readable := "cluster-" + s.experiment.Name + "-" + w.Target
 		w.Object.SetName(kube.ChildName(len(readable)+9, s.experiment.UID, readable, fmt.Sprintf("%p", w.Object))) // as good as random
