@@ -1371,7 +1371,7 @@ func TestNameIn(t *testing.T) {
 
 // Who goes on takes a seat even if there is none, and then nobody else begins.
 func TestSeats(t *testing.T) {
-	s := newSeats(1)
+	s := newSeats(1, nil)
 	s.take()
 	s.leave()
 	s.take()

@@ -64,6 +64,8 @@ type Lab struct {
 	// epoch is what the clocks of all managers begin with: well before anything is created, so that it does not matter to any of them how
 	// long a lab takes to start. What was created moments ago is waited for, and these clocks stand still.
 	epoch time.Time
+	// door is that of all sweeps of this checkout.
+	door *door
 }
 
 // With is the same lab with another manager.
@@ -95,6 +97,10 @@ func Start(ctx context.Context, installation Installation, world World) (*Lab, e
 	l := &Lab{
 		ControlPlane: cp, world: world, binary: installation.Binary, end: end, background: background, gate: &sync.RWMutex{},
 		installed: fromRoot(slices.Concat(installation.CRDs, installation.Manifests)), epoch: time.Now().UTC().Truncate(time.Second).Add(-time.Minute),
+	}
+	if l.door, err = newDoor(filepath.Join(env.Root(), "bin", "sweeps")); err != nil {
+		_ = l.Stop()
+		return nil, err
 	}
 	if err := l.install(ctx, installation); err != nil {
 		_ = l.Stop()

@@ -14,16 +14,23 @@ type seats struct {
 	// limit is how many there are; taken are those that are, and inside are the plans that have
 	// one or have given it away.
 	limit, taken, inside int
+	// door is passed with a seat.
+	door *door
 }
 
-func newSeats(n int) *seats {
-	s := &seats{limit: max(1, n)}
+func newSeats(n int, door *door) *seats {
+	s := &seats{limit: max(1, n), door: door}
 	s.free = sync.NewCond(&s.mu)
 	return s
 }
 
-// take waits for a seat.
+// take waits for a seat, and while another process plays alone.
 func (s *seats) take() {
+	s.sit()
+	s.door.enter()
+}
+
+func (s *seats) sit() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for s.taken >= s.limit || s.inside >= crowd*s.limit {
@@ -51,6 +58,7 @@ func (s *seats) retake() {
 
 // leave gives a seat back.
 func (s *seats) leave() {
+	s.door.leave()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.taken--

@@ -101,8 +101,8 @@ type Trial struct {
 	Patience time.Duration
 	// Until is when no plan begins any more; the zero value is never.
 	Until time.Time
-	// Alone plays plans with findings once more at the end, one after the other, to tell bugs
-	// from what only the load of the machine brings up.
+	// Alone plays plans with findings once more at the end, one after the other while no other sweep of this checkout plays anything,
+	// to tell bugs from what only the load of the machine brings up.
 	Alone bool
 	// Progress is told a line when a workload has been played in a mode, and now and then how
 	// far everything is; it may be nil.
@@ -198,7 +198,7 @@ type planned struct {
 // Try plays workloads and returns what was found: first the references of all, then all plans,
 // those that take the API server down last. Its error says what could not be played.
 func (l *Lab) Try(ctx context.Context, o Trial, workloads ...Workload) (*Report, error) {
-	t := &trial{Trial: o, lab: l, seats: newSeats(o.Parallel), report: &Report{
+	t := &trial{Trial: o, lab: l, seats: newSeats(o.Parallel, l.door), report: &Report{
 		References: map[string]*Reference{}, played: map[string]map[Mode]*progress{},
 	}}
 	errs, references := make([]error, len(workloads)+1), make([]*Reference, len(workloads))
@@ -230,7 +230,9 @@ func (l *Lab) Try(ctx context.Context, o Trial, workloads ...Workload) (*Report,
 	}
 	t.play(ctx, inTurn(plans))
 	errs[len(workloads)] = t.restarts(ctx, last)
-	if t.Alone {
+	if t.Alone && (len(t.broken) > 0 || slices.ContainsFunc(t.report.Verdicts, Verdict.doubtful)) {
+		t.seats.door.lock()
+		defer t.seats.door.unlock()
 		t.again(ctx)
 		t.couples(ctx) // what is excused by then explains nothing
 	}
@@ -623,7 +625,7 @@ func (t *trial) again(ctx context.Context) {
 	n := 0
 	for i := range t.report.Verdicts {
 		v := &t.report.Verdicts[i]
-		if len(v.Findings) == 0 || v.Plan.Fault.K == 0 {
+		if !v.doubtful() {
 			continue
 		}
 		if n++; n > alone || ctx.Err() != nil || !t.Until.IsZero() && time.Now().After(t.Until) {
@@ -662,6 +664,9 @@ func (r *Report) explains(run Verdict) bool {
 			slices.Contains(run.Plan.writes(), v.Plan.Fault.K) && v.Failed()
 	})
 }
+
+// doubtful says whether something was found of a plan, which may be of what else was played.
+func (v Verdict) doubtful() bool { return len(v.Findings) > 0 && v.Plan.Fault.K > 0 }
 
 // pace gives a plan that took too long the time that its reference takes now, where that is more: a machine that other things are
 // done on, too, is not always as fast as it was.
