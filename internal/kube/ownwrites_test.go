@@ -158,7 +158,8 @@ func TestOwnWritesThatNoEventTellsOf(t *testing.T) {
 	}
 }
 
-// A write that hangs, as by a webhook of others, holds up who looks for that object, and nobody who lists the kind.
+// A write that hangs, as by a webhook of others, holds up who looks for that object, and who lists the kind only where
+// he is to see it.
 func TestOwnWriteThatHangs(t *testing.T) {
 	server := &shelf{version: "5", items: []corev1.ConfigMap{held("5")}, hangs: make(chan struct{})}
 	c := server.client(t, nil)
@@ -177,6 +178,11 @@ func TestOwnWriteThatHangs(t *testing.T) {
 	list := &corev1.ConfigMapList{}
 	if err := c.List(ctx, list); err != nil || len(list.Items) != 1 {
 		t.Errorf("List() = %v, %v, want the object and no error", list.Items, err)
+	}
+	early, stop = context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer stop()
+	if err := c.List(early, list, kube.WithOwnWrites); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("listed before it was written, by who is to see that: %v", err)
 	}
 	<-server.hangs
 	if err := <-answered; err != nil {

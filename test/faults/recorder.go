@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strconv"
@@ -351,10 +352,7 @@ func (r *recorder) end(namespace string) {
 func (r *record) state() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := State{}
-	for _, u := range r.live {
-		s = append(s, u)
-	}
+	s := State(slices.Collect(maps.Values(r.live)))
 	slices.SortFunc(s, func(a, b *unstructured.Unstructured) int {
 		return cmp.Or(created(a).Compare(created(b)), cmp.Compare(a.GetUID(), b.GetUID()))
 	})

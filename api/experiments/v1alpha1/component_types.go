@@ -242,8 +242,8 @@ type ComponentParameter struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 	// type of the value; values of another type are refused, a string stays a string whatever it looks like, and a
-	// number is one to the chart, but for a fraction at a position in a list (a[0]), which is text. Without a type Helm decides, and {a,b} is a list, in which \ escapes; any other
-	// text arrives as it is.
+	// number is one to the chart, but for a fraction at a position in a list (a[0]), which is text. Without a type
+	// Helm decides, and {a,b} is a list, in which \ escapes; any other text arrives as it is.
 	// +optional
 	Type ParameterType `json:"type,omitempty"`
 	// from is what the value is taken from: references cannot set it. What is not there, as MetricsURL on a

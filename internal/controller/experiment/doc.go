@@ -228,19 +228,18 @@
 // Application once, also one that is not there, before a verdict, after which nothing is looked at any more, good or
 // bad, and what one that is terminated rests on, its Workflow too where that has not ended by what is known, and before
 // another Workflow is submitted; the Workflow, or that there is none, before something is said to have taken longer
-// than it may; the cluster Secret of
-// a target, before Applications of it are asked to go that nothing takes the place of, and where that does not make its
-// cluster known, the cluster Secrets of all, its kubeconfig, and in a teardown whether the server has the Applications
-// still; in a teardown the cluster Secret of every claim that is left and of every existing cluster, the Cluster of one
-// that is made by several objects when that has gone and others are to, a claim when nothing else is left and the
-// status says of others, or of none, that they are waited for, a list of Applications before one is asked to go that by
-// the spec another target, or a component after its own, needs, none of which the cache has, with it, where no Workflow
-// is recorded that counts, a list of Workflows, one of both before anything of the clusters goes, one of every kind
-// when the cache has nothing left, cannot see one of them, the deadline is over, or nothing at all is recorded, and the
-// claim, or Cluster, of an Application that is asked to go or is being deleted, where the cache has none, or another
-// than it is on; and of an Experiment that the cache does not have, and that has left clusters, or Applications on
-// those of others, which nobody has asked to go, the metadata, and where the server has none, either, those of what it
-// has left.
+// than it may; the cluster Secret of a target, before Applications of it are asked to go that nothing takes the place
+// of, and where that does not make its cluster known, the cluster Secrets of all, its kubeconfig, and in a teardown
+// whether the server has the Applications still; in a teardown the cluster Secret of every claim that is left and of
+// every existing cluster, the Cluster of one that is made by several objects when that has gone and others are to, a
+// claim when nothing else is left and the status says of others, or of none, that they are waited for, a list of
+// Applications before one is asked to go that by the spec another target, or a component after its own, needs, none of
+// which the cache has, with it, where no Workflow is recorded that counts, a list of Workflows, one of both before
+// anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of them, the
+// deadline is over, or nothing at all is recorded, and the claim, or Cluster, of an Application that is asked to go or
+// is being deleted, where the cache has none, or another than it is on; and of an Experiment that the cache does not
+// have, and that has left clusters, or Applications on those of others, which nobody has asked to go, the metadata, and
+// where the server has none, either, those of what it has left.
 //
 // # What it owns
 //

@@ -248,9 +248,9 @@ func parametersOf(ref v1alpha1.ComponentRef, declared []v1alpha1.ComponentParame
 	var missing, unknown []string
 	for _, d := range declared {
 		types[d.Name] = d.Type
-		_, given := set[d.Name]
+		_, asked := set[d.Name]
 		switch {
-		case given:
+		case asked:
 		case v[d.From] != "":
 			set[d.Name] = v[d.From]
 		case d.Default != nil:

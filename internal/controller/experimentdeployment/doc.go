@@ -35,12 +35,12 @@
 //
 // With sourcePolicy Pinned the spec of the source is kept as it is in a ControllerRevision beside the twin, made before
 // it and never changed. Where the owner is forced away it goes by its owner reference, and in another namespace with
-// the twin, by which alone it is found there: so it is made when the twin has been tried. What is of its name somebody else
-// may have made: the status has the hash of what was kept, and what is there before that, and is not of the source as it is now, is
-// deleted, and made again, unless there is a twin of it. Where it is lost, or is another than was recorded (PinLost),
-// the twin stays as it is, and it is looked for again every five minutes. Services that select the source as it is now,
-// and not the twin, are told of. It goes when the twin is made of it no more, also where a pass on the way there has
-// failed: after one it is looked for.
+// the twin, by which alone it is found there: so it is made when the twin has been tried. What is of its name somebody
+// else may have made: the status has the hash of what was kept, and what is there before that, and is not of the source
+// as it is now, is deleted, and made again, unless there is a twin of it. Where it is lost, or is another than was
+// recorded (PinLost), the twin stays as it is, and it is looked for again every five minutes. Services that select the
+// source as it is now, and not the twin, are told of. It goes when the twin is made of it no more, also where a pass on
+// the way there has failed: after one it is looked for.
 //
 // # Where it is, and what it owns
 //
@@ -82,8 +82,8 @@
 // # What a change costs
 //
 // A new ExperimentDeployment: its finalizer, the twin and a status, and one more for each step that its pods take: that
-// there are none yet is no step; one that is pinned its ControllerRevision, too, and a live read of its source, and in another
-// namespace a trial of the twin before. A change of its override, or of its source's template: the twin and a status, and a live read of its
-// own metadata before. A change of its source's status or replicas, but for what is told of (none, or no more than the
-// twin's), or a pass that finds nothing to do: nothing.
+// there are none yet is no step; one that is pinned its ControllerRevision, too, and a live read of its source, and in
+// another namespace a trial of the twin before. A change of its override, or of its source's template: the twin and a
+// status, and a live read of its own metadata before. A change of its source's status or replicas, but for what is told
+// of (none, or no more than the twin's), or a pass that finds nothing to do: nothing.
 package experimentdeployment
