@@ -46,10 +46,12 @@ test: k8s kustomize helm prometheus ## Run all tests; TESTFLAGS are passed on to
 		$(MAKE) --no-print-directory test-faults || failed=1; \
 		exit $$failed)
 
-# Nothing is cached, because go test does not know of the programs that tests run. (A list that fails, fails the assignment; of an
-# argument nobody asks how it came about.)
+# What starts programs, by test/env, is played whether that has been done or not: go test does not know what those are made of.
+# (A list that fails, fails the assignment; of an argument nobody asks how it came about.)
 test-packages:
-	@packages=$$(go list ./... | grep -vE '/test/(integration$$|faults)'); go test -vet=off -count=1 -p 2 $(TESTFLAGS) $$packages
+	@tested=$$(go list -test -f '{{if eq .Name "main"}}{{.ImportPath}} {{join .Deps " "}}{{end}}' ./... | grep -vE '^[^ ]*/test/(integration|faults)\b'); \
+	starts=$$(sed -nE '/\/test\/env( |$$)/s/\.test .*//p' <<<"$$tested"); others=$$(sed -nE '/\/test\/env( |$$)/!s/\.test .*//p' <<<"$$tested"); \
+	failed=0; go test -vet=off -p 2 $(TESTFLAGS) $$others || failed=1; go test -vet=off -count=1 -p 2 $(TESTFLAGS) $$starts || failed=1; exit $$failed
 
 # What is held to the time that it took before is not played beside everything else. The toy waits for the most part: it goes first,
 # so that it is not what the end is waited for.
