@@ -202,8 +202,11 @@ func (s *scope) finish(ctx context.Context, before *v1alpha1.HibernatePlan, err 
 		},
 		TooLarge: func(ctx context.Context) { s.tighten(ctx, before) },
 	})
-	if goesOn := s.goesOn(err); err != nil {
+	switch goesOn := s.goesOn(err); {
+	case err != nil:
 		result.RequeueAfter = s.due(written, goesOn)
+	case written && stuck(owner) && !stuck(before):
+		result.RequeueAfter = atOnce // what has changed before that was recorded woke nobody
 	}
 	if result.RequeueAfter > atOnce {
 		result.Priority = ptr.To(0) // what is to begin then does not wait for what has ended
@@ -436,10 +439,12 @@ func ending(o client.Object) int {
 	return 0
 }
 
-// ofConnector are the plans that cannot begin for the want of a connector, or of a grant, and those of which something
+// stuck says whether a plan waits for what others do with a connector, or a namespace.
+var stuck = because(v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonNotGranted, v1alpha1.ReasonTooManyNamespaces)
+
+// ofConnector are the plans that cannot begin, for the want of a connector or of a grant it may be, and those of which something
 // sleeps, which may be behind it whatever the spec says now.
 func (r *Reconciler) ofConnector(ctx context.Context, _ client.Object) []reconcile.Request {
-	stuck := because(v1alpha1.ReasonConnectorMissing, v1alpha1.ReasonConnectorNotReady, v1alpha1.ReasonNotGranted)
 	return r.plans(ctx, func(plan *v1alpha1.HibernatePlan) bool { return stuck(plan) || plan.Status.Asleep > 0 })
 }
 

@@ -175,3 +175,28 @@ func TestDueWhateverFails(t *testing.T) {
 		t.Error("the wake-up waits for what cannot be cleared away")
 	}
 }
+
+// A plan that waits for others is looked at once more when that is recorded: a connector that came before wakes only those of which
+// it is known that they wait.
+func TestWhatComesBeforeItIsKnownWhoWaits(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 1)
+	plan.Finalizers = []string{v1alpha1.Finalizer}
+	plan.Spec.Targets[0].ConnectorRef = &v1alpha1.ConnectorRef{Kind: "K8SCluster", Name: "far"}
+	r, c := newReconciler(t, plan)
+	far := &v1alpha1.K8SCluster{ObjectMeta: metav1.ObjectMeta{Namespace: plan.Namespace, Name: "far"}}
+	for pass, want := range []time.Duration{atOnce, time.Hour} {
+		if err := c.Get(t.Context(), client.ObjectKeyFromObject(plan), plan); err != nil {
+			t.Fatal(err)
+		}
+		if woken := len(r.ofConnector(t.Context(), far)); woken != pass {
+			t.Errorf("before pass %d a connector wakes %d plans", pass+1, woken)
+		}
+		result, err := r.Reconcile(t.Context(), plan)
+		if err != nil || result.RequeueAfter != want {
+			t.Errorf("after pass %d it is looked at again after %s, with error %v, want %s", pass+1, result.RequeueAfter, err, want)
+		}
+	}
+	if got := find(plan.Status.Conditions, v1alpha1.ConditionScheduled); got == nil || got.Reason != v1alpha1.ReasonConnectorMissing {
+		t.Errorf("it is scheduled as %+v", got)
+	}
+}
