@@ -73,8 +73,8 @@ func (s *scope) triesAgain(ctx context.Context, what string, err error) bool {
 	return !tried || errors.Is(ctx.Err(), context.Canceled)
 }
 
-// notePlanned notes what came of the writes of the targets that the pass was about, and of the submission of the Workflow, which is the only
-// write of its pass: where it is not to be submitted any more, nothing is refused.
+// notePlanned notes what came of the writes of the targets that the pass was about, and of the submission or deletion of the Workflow, of
+// which there is no other beside that is of no target: where neither is to be any more, nothing is refused.
 func (s *scope) notePlanned(ctx context.Context) {
 	for _, t := range s.experiment.Spec.Targets {
 		if recordedTarget(s.plan.Targets, t.Name) != nil {
@@ -82,10 +82,10 @@ func (s *scope) notePlanned(ctx context.Context) {
 		}
 	}
 	var refused error
-	if s.plan.submits() {
+	if slices.ContainsFunc(s.plan.Writes, func(w Write) bool { return w.Object.GroupVersionKind() == argoworkflows.WorkflowGVK }) {
 		refused = s.failed[""]
 	}
-	s.refusals.note(ctx, s.experiment, submission, refused, s.now)
+	s.refusals.note(ctx, s.experiment, workflowWrite, refused, s.now)
 }
 
 // asked notes what came of asking an object to go: one that was refused does not wait to go.

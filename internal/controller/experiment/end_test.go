@@ -406,6 +406,57 @@ func TestNote51WorkflowThatNobodyMaySubmit(t *testing.T) {
 	}
 }
 
+// So does one in whose place another is to be submitted, and that nobody may delete, or that does not go.
+func TestSupersededWorkflowThatNobodyMayDelete(t *testing.T) {
+	const deadline, end = 30 * time.Minute, 31 * time.Minute
+	for name, test := range map[string]struct {
+		finalizers []string
+		verb, says string
+	}{
+		"refused":         {nil, "delete", "any more, could not be deleted within 30m0s (spec.progressDeadline.workflow): Deleting Workflow"},
+		"held":            {[]string{"example.com/kept"}, "none", "any more, is not gone within 30m0s (spec.progressDeadline.workflow): its finalizers hold up: example.com/kept"},
+		"refused and let": {nil, "delete", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := running(t, func(s *v1alpha1.ExperimentSpec) {
+				s.ProgressDeadline = &v1alpha1.ProgressDeadline{Workflow: &metav1.Duration{Duration: deadline}}
+			})
+			l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) { w.SetFinalizers(test.finalizers) })
+			first := l.get().Status.Workflow.UID
+			l.stuck = map[bool]string{true: "Workflow"}[test.finalizers != nil]
+			l.forbid(test.verb, "Workflow")
+			l.edit(longer)
+			l.tick(l.deploy)
+			if at := l.list(argoworkflows.WorkflowGVK)[0].GetDeletionTimestamp(); at != nil { // which the client takes from the real clock
+				l.clock.SetTime(at.Time)
+				l.edit(func(e *v1alpha1.Experiment) { e.CreationTimestamp = *at })
+			}
+			begun := l.clock.Now()
+			l.clock.SetTime(begun.Add(end - time.Second))
+			l.tick(l.deploy)
+			if l.get().Status.CompletedAt != nil {
+				t.Fatalf("it has ended before: %s", l.message(v1alpha1.ConditionReady))
+			}
+			if test.says == "" {
+				l.refuse = nil
+				l.tick(l.deploy)
+			}
+			l.clock.SetTime(begun.Add(end))
+			l.tick(l.deploy)
+			if test.says == "" {
+				if w := l.get().Status.Workflow; w.UID == first || l.get().Status.CompletedAt != nil {
+					t.Errorf("the Workflow is %+v: %s", w, l.message(v1alpha1.ConditionReady))
+				}
+				return
+			}
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonProgressDeadlineExceeded)
+			if m := l.message(v1alpha1.ConditionReady); l.get().Status.Phase != v1alpha1.PhaseFailed || !strings.Contains(m, test.says) {
+				t.Errorf("it is %s and says %q", l.get().Status.Phase, m)
+			}
+		})
+	}
+}
+
 // workflowUnseen is a cache that has no Workflow yet.
 type workflowUnseen struct{ client.Reader }
 

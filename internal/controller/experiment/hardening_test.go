@@ -1238,14 +1238,16 @@ func held(t *testing.T, change func(*v1alpha1.ExperimentSpec)) *lab {
 
 // Who holds a superseded Workflow is said when it has been held for a while.
 func TestSupersededWorkflowThatIsHeld(t *testing.T) {
-	l := held(t, func(s *v1alpha1.ExperimentSpec) { s.TTLDays = 365 })
+	l := held(t, nil)
 	if wait := l.pass(); wait <= 0 || wait > lastLook {
 		t.Errorf("it is looked at after %s", wait)
 	}
 	if m := l.message(v1alpha1.ConditionWorkflowSucceeded); strings.Contains(m, "artifact-gc") {
 		t.Errorf("it says at once %q", m)
 	}
-	l.clock.SetTime(l.list(argoworkflows.WorkflowGVK)[0].GetDeletionTimestamp().Add(lastLook)) // which the client takes from the real clock
+	deleted := l.list(argoworkflows.WorkflowGVK)[0].GetDeletionTimestamp() // which the client takes from the real clock
+	l.edit(func(e *v1alpha1.Experiment) { e.CreationTimestamp = *deleted })
+	l.clock.SetTime(deleted.Add(lastLook))
 	l.mustReconcile()
 	if m := l.message(v1alpha1.ConditionWorkflowSucceeded); !strings.Contains(m, "workflows.argoproj.io/artifact-gc") {
 		t.Errorf("it says %q", m)

@@ -713,7 +713,7 @@ func (f facts) validate(p *Plan, deployments map[string][]deployment, settling b
 	case f.byHand() != "":
 		*last = tooEarly(w)
 	case p.Start || settling || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
-	case f.templateNew(p), f.unsubmitted(p, last):
+	case f.templateNew(p), f.refusedTooLong(p, last, f.names.workflow(f.names.nextRun()).String(), "submitted"):
 	default:
 		*last = f.submit(p, f.inputs(deployments))
 	}
@@ -739,24 +739,29 @@ func (f facts) holdBack(p *Plan, last *conditions.Step) {
 	}
 }
 
-// submission is by what refusals know the submission of the Workflow.
-const submission = "submission of the Workflow"
+// workflowWrite is by what refusals know the submission of the Workflow, and the deletion of one that is superseded.
+const workflowWrite = "write of the Workflow"
 
-// unsubmitted says whether the Workflow could not be submitted until its deadline, nor in the minute after it, as one that is never started
-// (overran), which is a verdict where the server has none after all.
-func (f facts) unsubmitted(p *Plan, last *conditions.Step) bool {
-	r, refused := f.refused[submission]
+// refusedTooLong says whether what is to be done with a Workflow has been refused until its deadline.
+func (f facts) refusedTooLong(p *Plan, last *conditions.Step, workflow, done string) bool {
+	r, refused := f.refused[workflowWrite]
+	return refused && f.notDone(p, last, r.since, fmt.Sprintf("Workflow %s could not be %s", workflow, done), kube.Message(r.err))
+}
+
+// notDone says whether a Workflow has been waited for since some time until its deadline, and in the minute after it, as one that is never
+// started (overran), which is a verdict where the server does not say otherwise after all.
+func (f facts) notDone(p *Plan, last *conditions.Step, since time.Time, what, why string) bool {
 	deadline := ptr.Deref(ptr.Deref(f.experiment.Spec.ProgressDeadline, v1alpha1.ProgressDeadline{}).Workflow, metav1.Duration{}).Duration
-	if !refused || deadline == 0 {
+	if deadline == 0 {
 		return false
 	}
-	if left := r.since.Add(deadline + lastLook).Sub(f.now); left > 0 {
+	if left := since.Add(deadline + lastLook).Sub(f.now); left > 0 {
 		p.dueIn(left)
 		return false
 	}
 	p.Verdict = true
-	*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonProgressDeadlineExceeded, fmt.Sprintf(
-		"Workflow %s could not be submitted within %s (spec.progressDeadline.workflow): %s", f.names.workflow(f.names.nextRun()), deadline, kube.Message(r.err)))
+	*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonProgressDeadlineExceeded,
+		fmt.Sprintf("%s within %s (spec.progressDeadline.workflow): %s", what, deadline, why))
 	return true
 }
 
@@ -795,6 +800,8 @@ func (f facts) supersede(p Plan, steps ...conditions.Step) Plan {
 // takenBack takes a superseded Workflow down, and says whether it is gone and another may be submitted.
 func (f facts) takenBack(p *Plan, last *conditions.Step) bool {
 	w, seen := p.Workflow, f.seen.Workflow
+	const stale = ", which validated what the spec does not say any more"
+	name := w.Namespace + "/" + w.Name
 	switch {
 	case f.frozen:
 		*last = outdatedStep(w, "another is submitted when the spec can be acted on")
@@ -804,7 +811,10 @@ func (f facts) takenBack(p *Plan, last *conditions.Step) bool {
 		return true
 	case f.late(p, last):
 	case going(seen):
-		*last = outdatedStep(w, "another is submitted when it is gone"+f.heldBy(p, seen))
+		if !f.notDone(p, last, seen.GetDeletionTimestamp().Time, "Workflow "+name+stale+", is not gone", heldUp(seen)) {
+			*last = outdatedStep(w, "another is submitted when it is gone"+f.heldBy(p, seen))
+		}
+	case f.refusedTooLong(p, last, name+stale+",", "deleted"):
 	default:
 		// It goes first: whatever of the targets cannot be written must not keep it running.
 		p.Writes = slices.Insert(p.Writes, 0, Write{Action: Delete, Object: seen, Known: true, Condition: v1alpha1.ConditionWorkflowSucceeded})
@@ -819,7 +829,11 @@ func (f facts) heldBy(p *Plan, o *unstructured.Unstructured) string {
 		p.lookIn(min(left, lastLook)) // by the clock of the API server, which may be another
 		return ""
 	}
-	return ", which its finalizers hold up: " + strings.Join(o.GetFinalizers(), ", ")
+	return ", which " + heldUp(o)
+}
+
+func heldUp(o *unstructured.Unstructured) string {
+	return "its finalizers hold up: " + strings.Join(o.GetFinalizers(), ", ")
 }
 
 func outdatedStep(w *v1alpha1.WorkflowStatus, then string) conditions.Step {

@@ -357,6 +357,23 @@ func tick(d time.Duration) action {
 	return func(ctx context.Context, s *faults.Stage) error { return s.Tick(ctx, d) }
 }
 
+// tickUntilGone lets it pass again for each manager that comes instead, until the Experiment is gone.
+func tickUntilGone(d time.Duration) action {
+	return func(ctx context.Context, s *faults.Stage) error {
+		const managers = 4
+		var err error
+		for range managers {
+			if err = s.Tick(ctx, d); err != nil {
+				return err
+			}
+			if err = s.Client.Get(ctx, client.ObjectKeyFromObject(theExperiment(s)), theExperiment(s)); err != nil {
+				break
+			}
+		}
+		return client.IgnoreNotFound(err)
+	}
+}
+
 // refuseClaims has the manager delete no claim, as one that has lost the right to.
 func refuseClaims(_ context.Context, s *faults.Stage) error {
 	s.Refuse("delete", schema.GroupResource{Group: crossplane.GKEClusterGVK.Group, Resource: "gkeclusters"}, nil)

@@ -762,7 +762,7 @@ var stuckDeletions = []faults.Workload{
 		Steps: steps(
 			step(provisioning, refuseClaims, remove),
 			step(telling("Deleting GKECluster"), tick(time.Hour)),
-			step(child("ConfigMap", anything), tick(time.Hour)),
+			step(child("ConfigMap", anything), tickUntilGone(time.Hour)),
 		),
 		Done:   gone,
 		Leaves: []string{"GKECluster app"},
