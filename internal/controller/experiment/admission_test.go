@@ -48,7 +48,7 @@ func TestReview(t *testing.T) {
 		"no template": {experiment: validatedBy(func(w *v1alpha1.WorkflowSpec) { w.Template = "x" }), warning: "WorkflowTemplateNotFound: WorkflowTemplate argo/x"},
 		"a person's word": {experiment: validatedBy(func(w *v1alpha1.WorkflowSpec) {
 			w.Template, w.Completion.Mode = "x", v1alpha1.CompletionManual
-		})},
+		}), warning: "WorkflowTemplate argo/x does not exist: a Workflow that only waits to be resumed takes its place"},
 		"no Component": {experiment: func() *v1alpha1.Experiment {
 			e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
 			e.Spec.Targets[0].Components = []v1alpha1.ComponentRef{{App: "y"}}

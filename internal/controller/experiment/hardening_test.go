@@ -57,6 +57,14 @@ func (l *lab) message(conditionType string) string {
 	return c.Message
 }
 
+// says expects a part of what a condition says.
+func (l *lab) says(conditionType, part string) {
+	l.t.Helper()
+	if m := l.message(conditionType); !strings.Contains(m, part) {
+		l.t.Errorf("%s says %q, and not %q", conditionType, m, part)
+	}
+}
+
 // A manager that is told other namespaces would neither find nor take down what is there.
 func TestChangedNamespaces(t *testing.T) {
 	for name, change := range map[string]func(*Options){

@@ -713,6 +713,9 @@ func (f facts) validate(p *Plan, deployments map[string][]deployment, settling b
 	case f.byHand() != "":
 		*last = tooEarly(w)
 	case p.Start || settling || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
+		if !f.seen.TemplateFound {
+			last.Message += "; " + f.standIn()
+		}
 	case f.templateNew(p), f.refusedTooLong(p, last, f.names.workflow(f.names.nextRun()).String(), "submitted"):
 	default:
 		*last = f.submit(p, f.inputs(deployments))
@@ -770,7 +773,7 @@ func (f facts) submit(p *Plan, inputs string) conditions.Step {
 	key := f.names.workflow(f.names.nextRun())
 	p.Writes = append(p.Writes, Write{Object: f.desiredWorkflow(p.Targets, inputs), Condition: v1alpha1.ConditionWorkflowSucceeded})
 	p.Workflow = &v1alpha1.WorkflowStatus{Namespace: key.Namespace, Name: key.Name, Run: recordedRun(f.names.nextRun()), Inputs: inputs}
-	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, "Workflow "+key.String()+" is submitted"+f.hint())
+	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, "Workflow "+key.String()+" is submitted"+f.stoodIn(!f.seen.TemplateFound)+f.hint())
 }
 
 // recordedRun is the number of a run as the status has it: the first has none.
@@ -1003,7 +1006,7 @@ func (f facts) judge(p *Plan, settling bool) conditions.Step {
 		return conditions.False(v1alpha1.ConditionWorkflowSucceeded, reason, message)
 	}
 	see := "; see kubectl -n " + w.Namespace + " describe workflow " + w.Name
-	phase := w.Phase
+	phase, onlyWaits := w.Phase, argoworkflows.OnlyWaits(f.seen.Workflow)
 	switch said := f.byHand(); said {
 	case argoworkflows.PhaseSucceeded:
 		phase, what = said, "Somebody has annotated that the validation"
@@ -1021,7 +1024,7 @@ func (f facts) judge(p *Plan, settling bool) conditions.Step {
 			return waits
 		}
 		p.Verdict = !f.frozen
-		return conditions.True(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowSucceeded, what+" succeeded")
+		return conditions.True(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowSucceeded, what+" succeeded"+f.stoodIn(onlyWaits))
 	case argoworkflows.PhaseFailed:
 		return failed(v1alpha1.ReasonWorkflowFailed, what+" failed: "+orNothing(w.Message)+see)
 	case argoworkflows.PhaseError:
@@ -1037,7 +1040,7 @@ func (f facts) judge(p *Plan, settling bool) conditions.Step {
 	if w.Message != "" { // why it does not run, for instance
 		running += ": " + w.Message
 	}
-	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, running+f.unseen(p)+f.hint())
+	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, running+f.unseen(p)+f.stoodIn(onlyWaits)+f.hint())
 }
 
 // overran says that a Workflow has not ended by its deadline, which is for Argo Workflows to keep, nor in the minute after it; empty
@@ -1104,6 +1107,19 @@ func (f facts) byHand() string {
 // decidedByHand says whether a person has given the verdict.
 func (f facts) decidedByHand() bool {
 	return slices.Contains([]string{argoworkflows.PhaseSucceeded, argoworkflows.PhaseFailed}, f.byHand())
+}
+
+// standIn says what takes the place of a template that does not exist.
+func (f facts) standIn() string {
+	return f.template() + " does not exist: a Workflow that only waits to be resumed takes its place"
+}
+
+// stoodIn says of a Workflow what it is where it does nothing.
+func (f facts) stoodIn(waits bool) string {
+	if !waits {
+		return ""
+	}
+	return "; it only waits to be resumed, in the place of " + f.template() + ", which did not exist"
 }
 
 // hint says how a person gives the verdict where one may.

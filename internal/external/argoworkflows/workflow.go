@@ -332,6 +332,16 @@ func eachNode(status map[string]any, each func(id string, node map[string]any) b
 	}
 }
 
+// OnlyWaits says whether a Workflow, if there is one, was made without a template: it does nothing until somebody resumes it.
+func OnlyWaits(workflow *unstructured.Unstructured) bool {
+	if workflow == nil {
+		return false
+	}
+	entrypoint, _, _ := unstructured.NestedString(workflow.Object, "spec", "entrypoint")
+	_, templated, _ := unstructured.NestedMap(workflow.Object, "spec", "workflowTemplateRef")
+	return entrypoint == waiting && !templated
+}
+
 // Strip is the cache's transform for Workflows: of their nodes, which can be a megabyte,
 // only those that failed are ever read, and only when the Workflow has, and before that whether all but an exit handler has ended.
 func Strip(o any) (any, error) {
