@@ -228,14 +228,8 @@ func (s *scope) write(ctx context.Context, w Write, wrote func()) error {
 	}
 	log := log.FromContext(ctx).WithValues("child", kube.Describe(w.Object))
 	if w.Action == Delete {
-		// Whoever takes the label off a cluster keeps it, also if the cache has not seen that yet.
-		writer.Exact = slices.Contains(clusterKinds(), w.Object.GroupVersionKind())
 		log.Info("Deleting child")
-		if crossplane.Foreground(w.Object) {
-			// It goes when the cluster is gone.
-			return writer.Delete(ctx, w.Object, client.PropagationPolicy(metav1.DeletePropagationForeground))
-		}
-		return writer.Delete(ctx, w.Object)
+		return remove(ctx, writer, w.Object)
 	}
 	if w.Action == Free {
 		log.Info("Freeing Application of a cluster that is gone")
@@ -281,6 +275,27 @@ func (s *scope) write(ctx context.Context, w Write, wrote func()) error {
 		return err
 	}
 	return s.registeredTwice(ctx, writer, w.Target, child)
+}
+
+// remove deletes one child.
+func remove(ctx context.Context, writer kube.Writer, child *unstructured.Unstructured) error {
+	switch gvk := child.GroupVersionKind(); {
+	case crossplane.Foreground(child):
+		writer.Exact = true
+		return writer.Delete(ctx, child, client.PropagationPolicy(metav1.DeletePropagationForeground)) // it goes when the cluster is gone
+	case gvk == argocd.ApplicationGVK:
+		if cascade := argocd.Cascade(child); cascade != nil {
+			whole, err := writer.Merge(ctx, child, cascade)
+			if err != nil {
+				return err
+			}
+			child = whole
+		}
+	default:
+		// Whoever takes the label off a cluster keeps it, also if the cache has not seen that yet.
+		writer.Exact = slices.Contains(clusterKinds(), gvk)
+	}
+	return writer.Delete(ctx, child)
 }
 
 // wrote remembers how far the cluster Secrets are that this manager has written.

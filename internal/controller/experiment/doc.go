@@ -235,11 +235,11 @@
 // claim when nothing else is left and the status says of others, or of none, that they are waited for, a list of
 // Applications before one is asked to go that by the spec another target, or a component after its own, needs, none of
 // which the cache has, with it, where no Workflow is recorded that counts, a list of Workflows, one of both before
-// anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of them, the
-// deadline is over, or nothing at all is recorded, and the claim, or Cluster, of an Application that is asked to go or
-// is being deleted, where the cache has none, or another than it is on; and of an Experiment that the cache does not
-// have, and that has left clusters, or Applications on those of others, which nobody has asked to go, the metadata, and
-// where the server has none, either, those of what it has left.
+// anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of them, somebody
+// keeps a cluster, the deadline is over, or nothing at all is recorded, and the claim, or Cluster, of an Application
+// that is asked to go or is being deleted, where the cache has none, or another than it is on; and of an Experiment
+// that the cache does not have, and that has left clusters, or Applications on those of others, which nobody has asked
+// to go, the metadata, and where the server has none, either, those of what it has left.
 //
 // # What it owns
 //

@@ -1012,19 +1012,40 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !cached || !served || s.facts().overdue() { // else what goes wakes, and everything is listed when nothing is left, or before it is given up
-		known := s.seen.Workflow != nil || len(s.seen.Applications) > 0
-		if err := s.leftovers(ctx, s.everyKind()...); err != nil {
+	everything := !cached || !served || s.facts().overdue() // else what goes wakes, and everything is listed when nothing is left, or before it is given up
+	if everything {
+		if err := s.observeEverything(ctx); err != nil {
 			return err
 		}
-		s.seen.Unseen = s.seen.Unseen || !known
-		s.observeFormer(ctx)
 	}
-	if s.preferListed() { // which go first, and in their order
+	s.observePreferred(ctx)
+	if err := s.observeKept(ctx); err != nil || everything || len(s.seen.Kept) == 0 {
+		return err
+	}
+	if err := s.observeEverything(ctx); err != nil { // what is kept does not go, and wakes nobody
+		return err
+	}
+	s.observePreferred(ctx)
+	return nil
+}
+
+// observeEverything lists everything live.
+func (s *scope) observeEverything(ctx context.Context) error {
+	known := s.seen.Workflow != nil || len(s.seen.Applications) > 0
+	if err := s.leftovers(ctx, s.everyKind()...); err != nil {
+		return err
+	}
+	s.seen.Unseen = s.seen.Unseen || !known
+	s.observeFormer(ctx)
+	return nil
+}
+
+// observePreferred takes in what was listed of what goes first, and in its order.
+func (s *scope) observePreferred(ctx context.Context) {
+	if s.preferListed() {
 		s.seen.Unseen = true
 		s.observeDeployed(ctx)
 	}
-	return s.observeKept(ctx)
 }
 
 // observeDeployed looks what Applications that go would leave, or could not go without.

@@ -208,6 +208,38 @@ func TestClusterOfSeveralObjectsThatSomebodyKeeps(t *testing.T) {
 	}
 }
 
+// What somebody keeps wakes nobody when another cluster shows that the cache did not have: it is looked for before the Experiment goes.
+func TestClusterThatSomebodyKeepsBesideOneThatIsNotSeen(t *testing.T) {
+	kept := targetOf("app", v1alpha1.ClusterVCluster)
+	kept.Cluster.VCluster = &v1alpha1.VCluster{Values: "sync: {}\n"}
+	l := newLab(t, experimentOf(kept, targetOf("web", v1alpha1.ClusterGKE)), nginx(), template())
+	l.settle(l.play)
+	l.unlabel(capi.ClusterGVK, v1alpha1.LabelExperimentUID)
+	l.reconciler.Foreign = claimsUnseen{l.client}
+	l.remove()
+	l.tick(l.without(crossplane.GKEClusterGVK))
+	if l.get() == nil {
+		t.Fatal("it is gone before the claim")
+	}
+	if claims := l.list(crossplane.GKEClusterGVK); len(claims) != 1 || !going(&claims[0]) {
+		t.Errorf("nobody has asked the claim to go: %s", l.message(v1alpha1.ConditionReady))
+	}
+	l.tick(l.without())
+	if left := l.orphans(); l.get() != nil || len(left) == 0 || !strings.Contains(left[0].Error, "taken the label") {
+		t.Errorf("when that is gone, told is of %v, and the Experiment is %v", left, l.get())
+	}
+}
+
+// claimsUnseen is a cache that has no claims yet.
+type claimsUnseen struct{ client.Reader }
+
+func (u claimsUnseen) Get(ctx context.Context, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+	if kindOf(o) == crossplane.GKEClusterGVK.Kind {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "gkeclusters"}, key.Name)
+	}
+	return u.Reader.Get(ctx, key, o, opts...)
+}
+
 // unlabelledUnseen is a cache that does not have what is not labelled as an Experiment's.
 type unlabelledUnseen struct{ client.Reader }
 
@@ -377,5 +409,18 @@ func TestZoneOfAClusterThatIsThere(t *testing.T) {
 	}
 	if broken := brokenRules(t, of("", &no), of("us-central1-a", nil)); broken != "" {
 		t.Errorf("what the defaults are is refused: %s", broken)
+	}
+}
+
+// An Application takes with it what it deployed, also where somebody has taken off the finalizer by which Argo CD knows.
+func TestApplicationThatLostItsFinalizer(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterHub)), nginx(), template())
+	l.until(v1alpha1.PhaseRunning)
+	l.spoil(argocd.ApplicationGVK, func(app *unstructured.Unstructured) { app.SetFinalizers([]string{"example.com/other"}) })
+	l.remove()
+	l.tick(l.without(argocd.ApplicationGVK))
+	apps := l.list(argocd.ApplicationGVK)
+	if len(apps) != 1 || !going(&apps[0]) || len(apps[0].GetFinalizers()) != 2 || argocd.Cascade(&apps[0]) != nil {
+		t.Errorf("left are %v", apps)
 	}
 }

@@ -42,6 +42,22 @@ func Finalizer(name string) bool {
 	return base == resourcesFinalizer || base == preDeleteFinalizer || base == postDeleteFinalizer
 }
 
+// Cascade is what has Argo CD delete, with an Application that it does not have it on, what that deployed; nil where it has. Somebody
+// replaces an Application by a manifest without finalizers, and nothing but its deletion shows it.
+func Cascade(app *unstructured.Unstructured) map[string]any {
+	finalizers := app.GetFinalizers()
+	for _, name := range finalizers {
+		if base, _, _ := strings.Cut(name, "/"); base == resourcesFinalizer {
+			return nil
+		}
+	}
+	all := []any{resourcesFinalizer}
+	for _, name := range finalizers {
+		all = append(all, name)
+	}
+	return map[string]any{"metadata": map[string]any{"finalizers": all}}
+}
+
 // Parameter is a Helm parameter.
 type Parameter struct {
 	// Name is the path of the value.

@@ -2,6 +2,7 @@ package argocd
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -734,5 +735,28 @@ func TestGaveUp(t *testing.T) {
 	delete(app.Object["status"].(map[string]any), "operationState")
 	if state := ReadApplication(app, Tolerated{}); state.Health != Progressing {
 		t.Errorf("it is %+v", state)
+	}
+}
+
+func TestCascade(t *testing.T) {
+	for name, test := range map[string]struct {
+		has, want []string
+	}{
+		"it has it":           {[]string{"a", resourcesFinalizer}, nil},
+		"in the background":   {[]string{resourcesFinalizer + "/background"}, nil},
+		"nothing":             {nil, []string{resourcesFinalizer}},
+		"others":              {[]string{"a", postDeleteFinalizer}, []string{resourcesFinalizer, "a", postDeleteFinalizer}},
+		"one of a like name":  {[]string{resourcesFinalizer + "x"}, []string{resourcesFinalizer, resourcesFinalizer + "x"}},
+		"hooks before, alone": {[]string{preDeleteFinalizer + "/cleanup"}, []string{resourcesFinalizer, preDeleteFinalizer + "/cleanup"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app := &unstructured.Unstructured{Object: map[string]any{}}
+			app.SetFinalizers(test.has)
+			change := Cascade(app)
+			got, _, err := unstructured.NestedStringSlice(change, "metadata", "finalizers")
+			if err != nil || !slices.Equal(got, test.want) {
+				t.Errorf("it changes %v: %v", change, err)
+			}
+		})
 	}
 }
