@@ -208,7 +208,11 @@ func (p *problems) cron(path, text string) (expression, bool) {
 	}
 	parsed, err := cron.ParseStandard(trimmed)
 	if err != nil {
-		p.add(path, "%q is not a cron expression: %v", text, err)
+		hint := ""
+		if strings.Contains(err.Error(), "range (7) above maximum (6)") { // of days of the week: other fields have a 7
+			hint = "; Sunday is 0 or SUN"
+		}
+		p.add(path, "%q is not a cron expression: %v%s", text, err, hint)
 		return expression{}, false
 	}
 	spec, ok := parsed.(*cron.SpecSchedule)

@@ -72,7 +72,7 @@ func TestNewErrors(t *testing.T) {
 			`offHours[0].startCron: "0 20 * *" is not a cron expression: expected exactly 5 fields, found 4: [0 20 * *]`,
 			`offHours[0].endCron: "0 0 6 * * *" is not a cron expression: expected exactly 5 fields, found 6: [0 0 6 * * *]`,
 			`offHours[1].startCron: "61 * * * *" is not a cron expression: end of range (61) above maximum (59): 61`,
-			`offHours[1].endCron: "0 6 * * 7" is not a cron expression: end of range (7) above maximum (6): 7`,
+			`offHours[1].endCron: "0 6 * * 7" is not a cron expression: end of range (7) above maximum (6): 7; Sunday is 0 or SUN`,
 			`offHours[2].startCron: "@every 1h" has no fixed times; write five fields`,
 			`offHours[2].endCron: "@reboot" is not a cron expression: unrecognized descriptor: @reboot`,
 			`offHours[3].startCron: "TZ=UTC 0 20 * * *" names a time zone; that of the schedule applies`,

@@ -99,7 +99,7 @@ type ScheduleExceptionStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// state: Pending before validFrom, Active, Expired from validUntil on, Detached without its plan, Invalid where the plan
-	// cannot use it, and Uncounted where it has too many.
+	// cannot use it (but what suspends counts for all of its time then), and Uncounted where it has too many.
 	// +optional
 	State ExceptionState `json:"state,omitempty"`
 	// message says why.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -89,7 +90,7 @@ func (r exceptionReviewer) ValidateCreate(ctx context.Context, e *v1alpha1.Sched
 	judge(e, plan, nil, r.Clock.Now())
 	switch e.Status.State {
 	case v1alpha1.ExceptionInvalid:
-		return nil, fmt.Errorf("%s: %s", e.Status.State, e.Status.Message)
+		return nil, fmt.Errorf("%s: %s", e.Status.State, strings.TrimSuffix(e.Status.Message, countsAllTheTime)) // what is refused does not count
 	case v1alpha1.ExceptionDetached:
 		return admission.Warnings{string(e.Status.State) + ": " + e.Status.Message}, nil
 	case v1alpha1.ExceptionExpired:

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/labkeeper/labkeeper/api/hibernator/v1alpha1"
+	"github.com/labkeeper/labkeeper/internal/conditions"
 	"github.com/labkeeper/labkeeper/internal/kube"
 	"github.com/labkeeper/labkeeper/internal/schedule"
 	"github.com/labkeeper/labkeeper/test/fakes"
@@ -152,27 +153,78 @@ func TestUpcomingAfterAnOverride(t *testing.T) {
 	}
 }
 
-// An exception that was stored with a lead time that is refused by now says so, and keeps its plan from nothing.
-func TestStoredLeadTime(t *testing.T) {
-	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 1))
-	e := suspended(0, 48*time.Hour)
-	e.Spec.LeadTime = &metav1.Duration{Duration: 9600 * time.Hour}
-	judge(&e, w.plan, nil, noon)
-	if e.Status.State != v1alpha1.ExceptionInvalid || e.Status.Message != "spec.leadTime: 9600h0m0s is not between 0s and 720h0m0s" {
-		t.Errorf("it is %s: %s", e.Status.State, e.Status.Message)
+// A suspension with a mistake says so, and that it counts for all of its time until then: nothing is put to sleep against one. Whoever
+// makes it hears of the mistake alone, because it is not kept. When its time is over, that is all that is said of it.
+func TestSuspensionWithAMistake(t *testing.T) {
+	const until = ". Until that is mended it counts for all of its time: nothing goes to sleep from spec.validFrom to spec.validUntil"
+	cron := func(start string) []v1alpha1.OffHours {
+		return []v1alpha1.OffHours{{Start: "22:00", End: "23:00", DaysOfWeek: []v1alpha1.DayOfWeek{"MON"}}, {StartCron: start, EndCron: "0 6 * * *"}}
 	}
-	w.exceptions = []v1alpha1.ScheduleException{e, suspended(72*time.Hour, 96*time.Hour)} // and Thursday's
-	w.settle()
-	var got []string
-	for _, at := range w.plan.Status.Upcoming[:7] {
-		got = append(got, line(at))
+	for name, test := range map[string]struct {
+		lead    time.Duration
+		windows []v1alpha1.OffHours
+		says    string
+	}{
+		"Sunday": {0, cron("0 18 * * 7"), `spec.windows[1].startCron: "0 18 * * 7" is not a cron expression: end of range (7) above maximum (6): 7; Sunday is 0 or SUN`},
+		"days": {0, cron("0 18 * * FRI-MON"),
+			`spec.windows[1].startCron: "0 18 * * FRI-MON" is not a cron expression: beginning of range (5) beyond end of range (1): FRI-MON`},
+		"a stored lead time": {9600 * time.Hour, nil, "spec.leadTime: 9600h0m0s is not between 0s and 720h0m0s"},
+		"both": {-time.Second, cron("@every 1h"),
+			`spec.leadTime: -1s is not between 0s and 720h0m0s; spec.windows[1].startCron: "@every 1h" has no fixed times; write five fields`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 1))
+			e := suspended(0, 48*time.Hour)
+			e.Namespace, e.Spec.Windows, e.Spec.LeadTime = w.plan.Namespace, test.windows, &metav1.Duration{Duration: test.lead}
+			_, c := newReconciler(t, w.plan.DeepCopy(), e.DeepCopy())
+			clock := clocktesting.NewFakePassiveClock(noon)
+			r := &Exceptions{Client: c, Recorder: kube.Silence, Clock: clock}
+			if warnings, err := (exceptionReviewer{r}).ValidateCreate(t.Context(), &e); err == nil || err.Error() != "Invalid: "+test.says || len(warnings) > 0 {
+				t.Errorf("whoever makes it hears %v, %q", err, warnings)
+			}
+			if wait := judge(&e, w.plan, nil, noon); e.Status.State != v1alpha1.ExceptionInvalid || e.Status.Message != test.says+until || wait != longest {
+				t.Errorf("for %s it is %s: %s", wait, e.Status.State, e.Status.Message)
+			}
+			w.exceptions = []v1alpha1.ScheduleException{e, suspended(72*time.Hour, 96*time.Hour)} // and Thursday's
+			w.settle()
+			var got []string
+			for _, at := range w.plan.Status.Upcoming {
+				got = append(got, line(at))
+			}
+			if diff := cmp.Diff([]string{"Wed 4 20:00 Hibernated", "Thu 5 06:00 Awake", "Fri 6 20:00 Hibernated", "Sat 7 06:00 Awake"}, got); diff != "" {
+				t.Errorf("upcoming (-want +got):\n%s", diff)
+			}
+			if at := w.exceptions[0].Spec; len(at.Windows) != len(test.windows) || at.LeadTime.Duration != test.lead {
+				t.Errorf("what the cache has was changed: %+v", at)
+			}
+			if wait := judge(&e, w.plan, nil, e.Spec.ValidUntil.Time); e.Status.State != v1alpha1.ExceptionExpired || e.Status.Message != "" || wait != 0 {
+				t.Errorf("when it is over it is %s: %s", e.Status.State, e.Status.Message)
+			}
+		})
 	}
-	want := []string{
-		"Mon 2 20:00 Hibernated", "Tue 3 06:00 Awake", "Tue 3 20:00 Hibernated", "Wed 4 06:00 Awake", "Wed 4 20:00 Hibernated", "Thu 5 06:00 Awake",
-		"Fri 6 20:00 Hibernated",
+}
+
+// However many mistakes a suspension has, what that means is said. An exception that has others sleep does not count, and says nothing of
+// the kind.
+func TestMistakesOfOtherExceptions(t *testing.T) {
+	plan, e := newPlan(v1alpha1.StrategyParallel, 1), suspended(0, 48*time.Hour)
+	for range 64 {
+		e.Spec.Windows = append(e.Spec.Windows, v1alpha1.OffHours{StartCron: "0 18 * * 7", EndCron: "0 6 * * 7"})
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("upcoming (-want +got):\n%s", diff)
+	for kind, counts := range map[v1alpha1.ExceptionType]bool{v1alpha1.ExceptionSuspend: true, v1alpha1.ExceptionExtend: false, v1alpha1.ExceptionReplace: false} {
+		e.Spec.Type = kind
+		judge(&e, plan, nil, noon)
+		if st := e.Status; st.State != v1alpha1.ExceptionInvalid || strings.HasSuffix(st.Message, "from spec.validFrom to spec.validUntil") != counts || len(st.Message) > conditions.MaxMessage {
+			t.Errorf("one of type %s is %s: %s", kind, st.State, st.Message)
+		}
+		f := facts{plan: plan, now: noon, seen: Observed{Exceptions: []v1alpha1.ScheduleException{e}}}
+		table, err := f.table(plan.Spec.Schedule, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tonight := table.At(noon.Add(9 * time.Hour)); tonight.Asleep == counts {
+			t.Errorf("with one of type %s it sleeps tonight: %t", kind, tonight.Asleep)
+		}
 	}
 }
 

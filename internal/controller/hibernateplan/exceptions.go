@@ -128,6 +128,9 @@ func place(e *v1alpha1.ScheduleException, all []v1alpha1.ScheduleException, now 
 	return wait, before < maxExceptions
 }
 
+// countsAllTheTime is what is said of a suspension that has mistakes, after these.
+const countsAllTheTime = ". Until that is mended it counts for all of its time: nothing goes to sleep from spec.validFrom to spec.validUntil"
+
 // judge writes how an exception of a plan is, and returns when that changes by itself; 0 is never. All are those that the plan has.
 func judge(e *v1alpha1.ScheduleException, plan *v1alpha1.HibernatePlan, all []v1alpha1.ScheduleException, now time.Time) time.Duration {
 	st := &e.Status
@@ -138,12 +141,15 @@ func judge(e *v1alpha1.ScheduleException, plan *v1alpha1.HibernatePlan, all []v1
 	case plan == nil:
 		st.State, st.Message = v1alpha1.ExceptionDetached, "There is no HibernatePlan "+e.Spec.PlanRef.Name+" in this namespace"
 		return 0
-	case errors.As(err, &invalid):
-		st.State, st.Message = v1alpha1.ExceptionInvalid, mistakes(invalid)
-		return 0
-	case !now.Before(until):
+	case !now.Before(until): // whatever is wrong with it concerns nobody any more
 		st.State = v1alpha1.ExceptionExpired
 		return 0
+	case errors.As(err, &invalid):
+		st.State, st.Message = v1alpha1.ExceptionInvalid, mistakes(invalid)
+		if _, counts := allTheTime(plan.Spec.Schedule, *e); counts {
+			st.Message = cutAt(st.Message, conditions.MaxMessage-len("…")-len(countsAllTheTime)) + countsAllTheTime
+		}
+		return min(until.Sub(now), longest)
 	}
 	wait, counts := place(e, all, now)
 	switch {

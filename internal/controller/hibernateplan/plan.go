@@ -311,13 +311,13 @@ func oneLine(err error) string {
 	return strings.Join(lines, "; ")
 }
 
-// table is a schedule with the exceptions that can be used with it: one that is no good does not stop the plan.
+// table is a schedule with the exceptions that count with it: one that is no good does not stop the plan.
 func (f facts) table(of v1alpha1.Schedule, skips []v1alpha1.Span) (*schedule.Schedule, error) {
 	skips = f.widened(of, skips)
 	table, err := timetable(of, f.seen.Exceptions, skips)
 	var invalid schedule.InvalidErrors
 	if errors.As(err, &invalid) && len(f.seen.Exceptions) > 0 {
-		return timetable(of, f.valid(of), skips)
+		return timetable(of, f.usable(of), skips)
 	}
 	return table, err
 }
@@ -431,12 +431,27 @@ func (f facts) timetable(p *Plan, plan *v1alpha1.HibernatePlan) (*schedule.Sched
 	return nil, v1alpha1.Schedule{}
 }
 
-// valid are the exceptions that can be used, each for itself.
-func (f facts) valid(of v1alpha1.Schedule) []v1alpha1.ScheduleException {
-	return slices.DeleteFunc(slices.Clone(f.seen.Exceptions), func(e v1alpha1.ScheduleException) bool {
+// usable are the exceptions that can be used, each for itself, and suspensions that cannot as they count all the same.
+func (f facts) usable(of v1alpha1.Schedule) (out []v1alpha1.ScheduleException) {
+	for _, e := range f.seen.Exceptions {
 		_, err := timetable(of, []v1alpha1.ScheduleException{e}, nil)
-		return err != nil
-	})
+		counts := err == nil
+		if !counts {
+			e, counts = allTheTime(of, e)
+		}
+		if counts {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// allTheTime is a suspension that has a mistake as it counts until that is mended: for all of its time, because nothing may be put to sleep
+// against one, and nobody knows when that is; false for others, which have something sleep.
+func allTheTime(of v1alpha1.Schedule, e v1alpha1.ScheduleException) (v1alpha1.ScheduleException, bool) {
+	e.Spec.Windows, e.Spec.LeadTime = nil, nil
+	_, err := timetable(of, []v1alpha1.ScheduleException{e}, nil)
+	return e, err == nil && e.Spec.Type == v1alpha1.ExceptionSuspend
 }
 
 // ofCycle is the program that the current cycle goes by: as it began. Where that is lost it is that of the spec, if all
