@@ -24,7 +24,8 @@ import (
 // Executor puts targets of one type to sleep, and wakes them. It has no state.
 type Executor interface {
 	// Parse reads parameters, strictly: an unknown key is an error that names it. Errors: *InvalidError. It needs no
-	// cluster; the manager calls it before anything is started.
+	// cluster; the manager calls it before anything is started. What a release has read a plan may sleep with: later ones
+	// read it, too, and where it is a mistake the parameters are Mistaken.
 	Parse(parameters json.RawMessage) (Parameters, error)
 }
 
@@ -34,6 +35,13 @@ type Parameters interface {
 	Needs() Needs
 	// Open readies a target to be acted on.
 	Open(ctx context.Context, session Session) (Target, error)
+}
+
+// Mistaken are parameters that can be read, and may yet be a mistake, which releases before have not told of: nothing begins with it, and
+// what sleeps with it wakes.
+type Mistaken interface {
+	// Mistake is what is wrong with them; nil if nothing is. Errors: *InvalidError.
+	Mistake() error
 }
 
 // Needs are what a runner of a target in the manager's own cluster is granted. A target in another cluster is reached
@@ -219,7 +227,19 @@ func (e *InvalidError) Error() string {
 // Registry is the executors by the types of their targets.
 type Registry map[string]Executor
 
-// Parse reads the parameters of a target of some type. Errors: *InvalidError, for a type that there is not, too.
+// Accept reads the parameters of a target that is to be put to sleep. Errors: *InvalidError; those of Parse, and what is a mistake.
+func (r Registry) Accept(targetType string, parameters json.RawMessage) (Parameters, error) {
+	p, err := r.Parse(targetType, parameters)
+	if err != nil {
+		return nil, err
+	}
+	if may, is := p.(Mistaken); is {
+		return p, may.Mistake()
+	}
+	return p, nil
+}
+
+// Parse reads the parameters of a target of some type, which may sleep already. Errors: *InvalidError, for a type that there is not, too.
 func (r Registry) Parse(targetType string, parameters json.RawMessage) (Parameters, error) {
 	executor, ok := r[targetType]
 	if !ok {

@@ -77,6 +77,44 @@ func TestAwaitCompletion(t *testing.T) {
 	}
 }
 
+// reader reads anything, and takes for a mistake what it is told.
+type reader struct {
+	executor.Parameters
+	mistake error
+}
+
+func (r reader) Parse(raw json.RawMessage) (executor.Parameters, error) {
+	return r, executor.Decode(raw, &struct{}{})
+}
+func (r reader) Mistake() error { return r.mistake }
+
+// What is a mistake is accepted no more, and can be read.
+func TestAccept(t *testing.T) {
+	t.Parallel()
+	mistake := &executor.InvalidError{Path: "names", Problem: "is odd"}
+	registry := executor.Registry{"good": reader{}, "odd": reader{mistake: mistake}}
+	for name, test := range map[string]struct {
+		of, parameters string
+		path, problem  string
+		reads          bool
+	}{
+		"good":        {"good", `{}`, "", "", true},
+		"a mistake":   {"odd", `{}`, "names", "is odd", true},
+		"not read":    {"odd", `{"x": 1}`, "x", "unknown field; correct or remove it", false},
+		"not a type":  {"none", `{}`, "", `there is no executor "none"; write one of good, odd`, false},
+		"of no error": {"good", ``, "", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := registry.Accept(test.of, json.RawMessage(test.parameters))
+			check(t, err, test.path, test.problem)
+			if _, err := registry.Parse(test.of, json.RawMessage(test.parameters)); (err == nil) != test.reads {
+				t.Errorf("read: %v", err)
+			}
+		})
+	}
+}
+
 // check looks for an InvalidError of a path; none where there is no problem.
 func check(t *testing.T, err error, path, problem string) {
 	t.Helper()

@@ -549,6 +549,24 @@ func (w *takeover) over() {
 	}
 }
 
+// mistaken is a world whose parameters were no mistake in the evening.
+type mistaken struct{ *world }
+
+func (w mistaken) Parse(json.RawMessage) (executor.Parameters, error) { return w, nil }
+func (w mistaken) Mistake() error                                     { return &executor.InvalidError{Problem: "it is odd"} }
+
+// Who is to put something to sleep is asked before: what sleeps by a mistake that is told of since wakes.
+func TestMistakeThatIsToldOfLater(t *testing.T) {
+	w := newWorld(t)
+	w.mustComplete(shutdown)
+	w.fence = "e2"
+	task := Task{Operation: wakeUp, Plan: "shop/nights", Target: "all", Type: "world", Cycle: "c1", Execution: w.fence, Attempt: 1, Deadline: time.Hour}
+	r := Run(t.Context(), task, Deps{Store: memory{w, w.fence}, Executors: executor.Registry{"world": mistaken{w}}, Clock: w.clock})
+	if !r.Completed || w.asleep("web") {
+		t.Errorf("it is %v, and the result %+v", w.have, r)
+	}
+}
+
 // What sleeps in one cluster is not looked for in another, where it would be gone and its restore point let go.
 func TestOtherCluster(t *testing.T) {
 	w := newWorld(t)

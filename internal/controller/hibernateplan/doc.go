@@ -121,6 +121,8 @@
 //     the cycle has was taken out and is awake. With a spec that is refused nothing begins, nor again what has begun to
 //     wake, and what sleeps wakes by the schedule; where that cannot be read, by the one that the cycle began with. A
 //     spec.runner that is refused makes no pods, and the usual ones are made.
+//   - Parameters are a mistake that the releases before have not told of (executor.Mistaken), as a plan that sleeps by them is
+//     looked at by a new one: it is refused as one that is edited so, and what sleeps wakes by them.
 //   - A plan has more than 100 exceptions that have not passed: so many count, suspensions before others, because each
 //     costs every look at the schedule some. What sleeps wakes by those, and nothing begins (TooManyExceptions); the
 //     others say that they are Uncounted.

@@ -141,10 +141,7 @@ func (p *Plan) lookIn(d time.Duration) { p.Wait = kube.Sooner(p.Wait, max(d, atO
 func (f facts) decide() Plan {
 	plan := f.plan.DeepCopy()
 	p := Plan{Problem: f.seen.Problem}
-	current, err := compile(current(plan, f.seen.Left), f.registry)
-	if plan.DeletionTimestamp == nil { // which wakes what was left asleep, whatever the spec is worth
-		err = errors.Join(err, startable(plan.Spec))
-	}
+	current, err := f.current(plan)
 	if err != nil {
 		p.Problem = &problem{reason: v1alpha1.ReasonInvalid, message: oneLine(err)}
 	}
@@ -180,6 +177,19 @@ func (f facts) decide() Plan {
 	p.Status = *st
 	p.Turns = turns(f.plan.Status.CurrentCycle, st.CurrentCycle)
 	return p
+}
+
+// current is the program of what a plan comes to, if it can be read, and why nothing begins with it.
+func (f facts) current(plan *v1alpha1.HibernatePlan) (*program, error) {
+	r := current(plan, f.seen.Left)
+	if plan.DeletionTimestamp != nil { // which wakes what was left asleep, whatever the spec is worth
+		return recompile(r, f.registry)
+	}
+	p, err := compile(r, f.registry)
+	if err != nil {
+		p, _ = recompile(r, f.registry)
+	}
+	return p, errors.Join(err, startable(plan.Spec))
 }
 
 // unread is when to look again at what a target cannot be reached without, and could not be read: as after an error.
@@ -461,7 +471,7 @@ func (f facts) ofCycle(plan *v1alpha1.HibernatePlan, current *program) *program 
 		return nil
 	}
 	if f.seen.Cycle != nil {
-		if p, err := compile(*f.seen.Cycle, f.registry); err == nil && p.covers(plan.Status.Executions) {
+		if p, err := recompile(*f.seen.Cycle, f.registry); err == nil && p.covers(plan.Status.Executions) {
 			return p
 		}
 	}
@@ -638,7 +648,7 @@ func (f facts) beginCycle(p *Plan, plan *v1alpha1.HibernatePlan, current *progra
 	r, program := current.resolved, current
 	if len(f.seen.Left) > 0 {
 		r = adopt(r, f.seen.Left)
-		compiled, err := compile(r, f.registry)
+		compiled, err := recompile(r, f.registry) // what is not left asleep was read
 		if err != nil {
 			p.Problem = &problem{reason: v1alpha1.ReasonInvalid, message: "with the targets that were left asleep: " + oneLine(err)}
 			return

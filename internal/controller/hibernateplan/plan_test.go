@@ -42,6 +42,19 @@ func (anything) Open(context.Context, executor.Session) (executor.Target, error)
 
 var registry = executor.Registry{"noop": anything{}}
 
+// later is the executor of a later release, which tells of a mistake in what was taken.
+type later struct{ anything }
+
+func (later) Parse(raw json.RawMessage) (executor.Parameters, error) {
+	if strings.Contains(string(raw), "odd") {
+		return later{}, nil
+	}
+	return anything{}.Parse(raw)
+}
+func (later) Mistake() error {
+	return &executor.InvalidError{Path: "odd", Problem: "is odd; remove it"}
+}
+
 // targetNames are a to the n-th letter.
 func targetNames(n int) (out []string) {
 	for i := range n {
@@ -82,6 +95,8 @@ type world struct {
 	t    *testing.T
 	plan *v1alpha1.HibernatePlan
 	now  time.Time
+	// registry is the executors of the release that looks at it.
+	registry executor.Registry
 	// problem is what keeps anything from beginning.
 	problem *problem
 	// asleep are targets that are, and points what is kept of them, with the attempt that may write to it.
@@ -113,7 +128,7 @@ type world struct {
 
 func newWorld(t *testing.T, plan *v1alpha1.HibernatePlan) *world {
 	return &world{
-		t: t, plan: plan, now: noon, asleep: map[string]bool{}, points: map[string]string{}, kept: map[string]v1alpha1.Target{}, jobs: map[string]*outcome{}, of: map[string]execution{},
+		t: t, plan: plan, now: noon, registry: registry, asleep: map[string]bool{}, points: map[string]string{}, kept: map[string]v1alpha1.Target{}, jobs: map[string]*outcome{}, of: map[string]execution{},
 		ran: map[string]bool{}, revisions: map[int64]resolved{}, fails: func(execution) bool { return false }, refuses: func(execution) bool { return false },
 	}
 }
@@ -169,7 +184,7 @@ func (w *world) observeAttempt(seen *Observed, e execution) {
 func (w *world) pass(kill int) Plan {
 	w.t.Helper()
 	seen := w.observed()
-	p := facts{plan: w.plan, seen: seen, registry: registry, namespace: "system", now: w.now}.decide()
+	p := facts{plan: w.plan, seen: seen, registry: w.registry, namespace: "system", now: w.now}.decide()
 	if w.more {
 		p.lookIn(atOnce)
 	}
@@ -879,6 +894,87 @@ func TestSpecThatIsNoGood(t *testing.T) {
 	w.awake()
 	if w.plan.Status.Phase != v1alpha1.PhasePending || w.plan.Status.CurrentCycle != nil {
 		t.Errorf("%s, %+v", w.plan.Status.Phase, w.plan.Status.CurrentCycle)
+	}
+}
+
+// What a later release tells of as a mistake keeps nothing asleep that sleeps by it, and nothing begins with it.
+func TestMistakeThatIsToldOfLater(t *testing.T) {
+	odd := &apiextensionsv1.JSON{Raw: []byte(`{"odd": 1}`)}
+	night := func(t *testing.T) *world {
+		w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))
+		w.plan.Spec.Targets[0].Parameters = odd
+		w.until(noon.Add(9 * time.Hour))
+		if len(w.asleep) != 3 {
+			t.Fatalf("asleep %v", w.asleep)
+		}
+		w.registry = executor.Registry{"noop": later{}}
+		return w
+	}
+	told := func(w *world) {
+		w.t.Helper()
+		if r := w.condition(v1alpha1.ConditionReady); r.Reason != v1alpha1.ReasonInvalid || r.Message != "spec.targets[0](a).parameters.odd: is odd; remove it" {
+			w.t.Errorf("%+v", r)
+		}
+	}
+	for name, change := range map[string]func(*world){
+		"as it was":         func(*world) {},
+		"its cycle is lost": func(w *world) { delete(w.revisions, w.plan.Status.CurrentCycle.ID) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := night(t)
+			change(w)
+			w.settle()
+			if told(w); len(w.asleep) != 3 || w.plan.Status.Phase != v1alpha1.PhaseHibernated {
+				t.Errorf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+			}
+			w.until(noon.Add(19 * time.Hour))
+			w.awake()
+			w.until(noon.Add(33 * time.Hour))
+			if told(w); len(w.asleep) != 0 || w.plan.Status.Phase != v1alpha1.PhasePending {
+				t.Errorf("in the next night: %s, asleep %v", w.plan.Status.Phase, w.asleep)
+			}
+			w.plan.Spec.Targets[0].Parameters = nil
+			w.settle()
+			if len(w.asleep) != 3 {
+				t.Errorf("it was mended: asleep %v", w.asleep)
+			}
+		})
+	}
+	t.Run("taken out", func(t *testing.T) {
+		w := night(t)
+		w.plan.Spec.Targets = w.plan.Spec.Targets[:2]
+		if w.settle(); len(w.asleep) != 2 || w.asleep["c"] {
+			t.Errorf("asleep %v", w.asleep)
+		}
+	})
+	t.Run("deleted", func(t *testing.T) {
+		w := night(t)
+		w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+		w.until(w.now.Add(time.Minute))
+		if w.awake(); !w.done {
+			t.Error("the plan does not go")
+		}
+	})
+	for name, deleted := range map[string]bool{"left asleep": false, "left asleep, and deleted": true} {
+		t.Run(name, func(t *testing.T) {
+			w := night(t)
+			w.plan.Spec.DeletionPolicy = v1alpha1.DeletionLeave
+			w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+			w.until(w.now)
+			w.now = noon.Add(19 * time.Hour) // in the morning
+			again := newPlan(v1alpha1.StrategyParallel, 3)
+			again.UID = types.UID("uid-2")
+			if w.plan, w.done = again, false; deleted {
+				again.Spec.Targets[0].Parameters = odd
+				w.settle()
+				if told(w); len(w.asleep) != 3 {
+					t.Errorf("asleep %v", w.asleep)
+				}
+				again.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+			}
+			w.until(w.now.Add(time.Minute))
+			w.awake()
+		})
 	}
 }
 

@@ -58,11 +58,20 @@ type program struct {
 
 // compile reads a plan. The error joins a *dispatch.InvalidError for each mistake, in the order of the spec.
 func compile(r resolved, registry executor.Registry) (*program, error) {
+	return r.program(registry, registry.Accept)
+}
+
+// recompile reads a plan by which something may sleep already: what nobody had told of as a mistake when it began keeps nothing from waking.
+func recompile(r resolved, registry executor.Registry) (*program, error) {
+	return r.program(registry, registry.Parse)
+}
+
+func (r resolved) program(registry executor.Registry, read func(string, json.RawMessage) (executor.Parameters, error)) (*program, error) {
 	var problems []error
 	p := &program{resolved: r, positions: make(map[string]int, len(r.Targets)), parameters: make([]executor.Parameters, len(r.Targets))}
 	for i, t := range r.Targets {
 		p.positions[t.Name] = i
-		parameters, err := registry.Parse(t.Type, raw(t))
+		parameters, err := read(t.Type, raw(t))
 		if err != nil {
 			problems = append(problems, mistake(i, t, registry[t.Type] != nil, err))
 		}

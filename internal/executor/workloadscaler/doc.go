@@ -9,9 +9,9 @@
 //	exclude: {names: [proxy, shop/db], labels: {keep: "true"}}
 //	awaitCompletion: {enabled: true, timeout: 5m}
 //
-// Kinds are put to sleep in the order of includedGroups, and those of one kind by their names. Of what is excluded by
-// labels, an object has all of them. A kind that is not one of the five needs subresource scale; a runner in the
-// manager's own cluster gets the rights for it by a ClusterRole labelled
+// Kinds are put to sleep in the order of includedGroups, and those of one kind by their names. What is excluded by name is
+// so whatever its kind, and there are no patterns; what is excluded by labels has all of them. A kind that is not one of
+// the five needs subresource scale; a runner in the manager's own cluster gets the rights for it by a ClusterRole labelled
 // hibernator.ardikabs.com/aggregate-to-workloadscaler: "true".
 //
 // Not touched is what another of the target's resources, or one that is excluded, controls, a ReplicaSet that

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -62,6 +63,8 @@ type parameters struct {
 	selector   string
 	exclude    exclude
 	await      time.Duration
+	// mistake is what nobody can have meant, and could be read all the same.
+	mistake error
 }
 
 // Parse reads parameters.
@@ -70,13 +73,50 @@ func (Executor) Parse(raw json.RawMessage) (executor.Parameters, error) {
 	if err := executor.Decode(raw, &s); err != nil {
 		return nil, err
 	}
-	p := &parameters{exclude: s.Exclude}
+	p := &parameters{exclude: s.Exclude, mistake: s.mistake()}
 	for _, parse := range []func(spec) error{p.parseGroups, p.parseNamespaces, p.parseSelector, p.parseAwait} {
 		if err := parse(s); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
+}
+
+// Mistake is what is excluded and cannot be there.
+func (p *parameters) Mistake() error { return p.mistake }
+
+func (s spec) mistake() error {
+	for i, name := range s.Exclude.Names {
+		if !names(name) {
+			return &executor.InvalidError{Path: fmt.Sprintf("exclude.names[%d]", i), Problem: fmt.Sprintf("%q is no name of a workload; %s (there are no patterns)", name, s.named(name))}
+		}
+	}
+	_, err := executor.Selector("exclude.labels", &metav1.LabelSelector{MatchLabels: s.Exclude.Labels})
+	return err
+}
+
+// names says whether a text is the name of a workload, or namespace/name.
+func names(text string) bool {
+	namespace, name, both := strings.Cut(text, "/")
+	if !both {
+		return isName(text)
+	}
+	return len(validation.IsDNS1123Label(namespace)) == 0 && isName(name)
+}
+
+func isName(text string) bool { return len(validation.IsDNS1123Subdomain(text)) == 0 }
+
+// named is what to write for a text that names no workload, by what stands at its end.
+func (s spec) named(text string) string {
+	name := text[strings.LastIndex(text, "/")+1:]
+	if !isName(name) {
+		return "write it as web, or shop/web"
+	}
+	namespace := "shop"
+	if s.Namespace != nil && len(s.Namespace.Literals) > 0 {
+		namespace = s.Namespace.Literals[0]
+	}
+	return fmt.Sprintf("write %s, or %s/%s", name, namespace, name)
 }
 
 func (p *parameters) parseGroups(s spec) error {
