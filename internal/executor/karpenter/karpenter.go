@@ -2,7 +2,7 @@
 //
 // # Parameters
 //
-//	nodePools: [gpu, spot]                  # by their names
+//	nodePools: [gpu, spot]                  # by their names, at least one
 //	nodeSelector: {matchLabels: {team: ml}} # or by their own labels; neither is all
 //	awaitCompletion: {enabled: true, timeout: 5m}
 //
@@ -101,6 +101,8 @@ type parameters struct {
 	names    []string
 	selector string
 	await    time.Duration
+	// emptied says that nodePools was written, and names none.
+	emptied bool
 }
 
 // Parse reads parameters.
@@ -109,7 +111,7 @@ func (Executor) Parse(raw json.RawMessage) (executor.Parameters, error) {
 	if err := executor.Decode(raw, &s); err != nil {
 		return nil, err
 	}
-	p := &parameters{names: slices.Clone(s.NodePools)}
+	p := &parameters{names: slices.Clone(s.NodePools), emptied: s.NodePools != nil && len(s.NodePools) == 0}
 	slices.Sort(p.names)
 	p.names = slices.Compact(p.names)
 	if slices.Contains(p.names, "") {
@@ -126,6 +128,17 @@ func (Executor) Parse(raw json.RawMessage) (executor.Parameters, error) {
 		return nil, err
 	}
 	return p, nil
+}
+
+// Mistake is a list of no NodePools, which would be all.
+func (p *parameters) Mistake() error {
+	switch {
+	case !p.emptied:
+		return nil
+	case p.selector != "":
+		return &executor.InvalidError{Path: "nodePools", Problem: "it is empty, and there is a nodeSelector; leave it out"}
+	}
+	return &executor.InvalidError{Path: "nodePools", Problem: "it is empty; name some, or leave it out for all"}
 }
 
 // Needs are rights in the cluster.

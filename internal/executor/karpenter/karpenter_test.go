@@ -800,7 +800,8 @@ func TestSelect(t *testing.T) {
 func TestParse(t *testing.T) {
 	for parameters, path := range map[string]string{
 		``:                        "-",
-		`{"nodePools": []}`:       "-",
+		`{"nodePools": []}`:       "-", // by which something may sleep
+		`{"nodePools": null}`:     "-",
 		`{"awaitCompletion": {}}`: "-",
 		`{"nodePool": ["a"]}`:     "nodePool",
 		`{"nodePools": [""]}`:     "nodePools",
@@ -817,6 +818,23 @@ func TestParse(t *testing.T) {
 		}
 		if path == "-" && !cmp.Equal(p.Needs(), executor.Needs{ClusterRole: "labkeeper-runner-karpenter", Cluster: true}) {
 			t.Errorf("%s: needs %+v", parameters, p.Needs())
+		}
+	}
+}
+
+// Who has written that there are no NodePools does not mean all of them; who has left it out does.
+func TestMistakes(t *testing.T) {
+	for parameters, want := range map[string]string{
+		`{}`:                         "",
+		`{"nodePools": null}`:        "",
+		`{"nodePools": ["general"]}`: "",
+		`{"nodeSelector": {}}`:       "",
+		`{"nodePools": []}`:          "nodePools: it is empty; name some, or leave it out for all",
+		`{"nodePools": [], "nodeSelector": {"matchLabels": {"team": "ml"}}}`: "nodePools: it is empty, and there is a nodeSelector; leave it out",
+	} {
+		_, err := executor.Registry{Type: Executor{}}.Accept(Type, json.RawMessage(parameters))
+		if invalid, is := errors.AsType[*executor.InvalidError](err); want == "" && err != nil || want != "" && (!is || invalid.Error() != want) {
+			t.Errorf("%s: got %v, want %s", parameters, err, want)
 		}
 	}
 }

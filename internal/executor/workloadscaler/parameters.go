@@ -82,10 +82,13 @@ func (Executor) Parse(raw json.RawMessage) (executor.Parameters, error) {
 	return p, nil
 }
 
-// Mistake is what is excluded and cannot be there.
+// Mistake is a list of nothing, or what is excluded and cannot be there.
 func (p *parameters) Mistake() error { return p.mistake }
 
 func (s spec) mistake() error {
+	if s.IncludedGroups != nil && len(s.IncludedGroups) == 0 {
+		return &executor.InvalidError{Path: "includedGroups", Problem: "it is empty; name some, or leave it out for Deployments alone"}
+	}
 	for i, name := range s.Exclude.Names {
 		if !names(name) {
 			return &executor.InvalidError{Path: fmt.Sprintf("exclude.names[%d]", i), Problem: fmt.Sprintf("%q is no name of a workload; %s (there are no patterns)", name, s.named(name))}

@@ -93,24 +93,25 @@ func (w *world) names(parameters string) []string {
 	return names
 }
 
-// TestSelect is which objects a target has, in which order.
-// What is excluded and cannot be there is a mistake, by which what sleeps already wakes all the same.
+// A list of nothing, and what is excluded and cannot be there, is a mistake, by which what sleeps already wakes all the same.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	const name = "is no name of a workload; "
 	for parameters, want := range map[string]string{
 		`"exclude": {"names": ["a", "elsewhere/a", "a.b", "shop/a.b"], "labels": {"a": "b", "example.com/a": ""}}`: "",
-		`"exclude": {"names": null, "labels": null}`:                                                               "",
-		`"exclude": {"names": [], "labels": {}}`:                                                                   "",
-		`"exclude": {"names": ["a", "Deployment/payments"]}`:                                                       `exclude.names[1]: "Deployment/payments" ` + name + `write payments, or lab/payments (there are no patterns)`,
-		`"exclude": {"names": ["lab/deployments/payments"]}`:                                                       `exclude.names[0]: "lab/deployments/payments" ` + name + `write payments, or lab/payments (there are no patterns)`,
-		`"exclude": {"names": ["web-*"]}`:                                                                          `exclude.names[0]: "web-*" ` + name + `write it as web, or shop/web (there are no patterns)`,
-		`"exclude": {"names": ["lab/"]}`:                                                                           `exclude.names[0]: "lab/" ` + name + `write it as web, or shop/web (there are no patterns)`,
-		`"exclude": {"names": [""]}`:                                                                               `exclude.names[0]: "" ` + name + `write it as web, or shop/web (there are no patterns)`,
-		`"exclude": {"names": ["a.b/c"]}`:                                                                          `exclude.names[0]: "a.b/c" ` + name + `write c, or lab/c (there are no patterns)`,
-		`"exclude": {"labels": {"app": "web-*"}}`:                                                                  "exclude.labels: ",
-		`"exclude": {"labels": {"keep=true": "", "a": "b"}}`:                                                       "exclude.labels: ",
-		`"exclude": {"names": ["A"], "labels": {"a b": "c"}}`:                                                      `exclude.names[0]: "A" ` + name + `write it as web, or shop/web (there are no patterns)`,
+		`"includedGroups": null`:                              "",
+		`"includedGroups": []`:                                "includedGroups: it is empty; name some, or leave it out for Deployments alone",
+		`"exclude": {"names": null, "labels": null}`:          "",
+		`"exclude": {"names": [], "labels": {}}`:              "",
+		`"exclude": {"names": ["a", "Deployment/payments"]}`:  `exclude.names[1]: "Deployment/payments" ` + name + `write payments, or lab/payments (there are no patterns)`,
+		`"exclude": {"names": ["lab/deployments/payments"]}`:  `exclude.names[0]: "lab/deployments/payments" ` + name + `write payments, or lab/payments (there are no patterns)`,
+		`"exclude": {"names": ["web-*"]}`:                     `exclude.names[0]: "web-*" ` + name + `write it as web, or shop/web (there are no patterns)`,
+		`"exclude": {"names": ["lab/"]}`:                      `exclude.names[0]: "lab/" ` + name + `write it as web, or shop/web (there are no patterns)`,
+		`"exclude": {"names": [""]}`:                          `exclude.names[0]: "" ` + name + `write it as web, or shop/web (there are no patterns)`,
+		`"exclude": {"names": ["a.b/c"]}`:                     `exclude.names[0]: "a.b/c" ` + name + `write c, or lab/c (there are no patterns)`,
+		`"exclude": {"labels": {"app": "web-*"}}`:             "exclude.labels: ",
+		`"exclude": {"labels": {"keep=true": "", "a": "b"}}`:  "exclude.labels: ",
+		`"exclude": {"names": ["A"], "labels": {"a b": "c"}}`: `exclude.names[0]: "A" ` + name + `write it as web, or shop/web (there are no patterns)`,
 	} {
 		raw := json.RawMessage(`{"namespace": {"literals": ["lab"]}, ` + parameters + `}`)
 		if _, err := (Executor{}).Parse(raw); err != nil {
@@ -124,6 +125,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestSelect is which objects a target has, in which order.
 func TestSelect(t *testing.T) {
 	w := newWorld(t)
 	w.apply(deployment("a", 1) + deployment("b", 1) + deployment("c", 0) + deployment("proxy", 1) + oven("bakery", 1) +
