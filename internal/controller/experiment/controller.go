@@ -206,6 +206,7 @@ func beginning(e *v1alpha1.Experiment) bool {
 // step observes, decides and writes.
 func (s *scope) step(ctx context.Context) error {
 	s.now = s.Clock.Now()
+	noteEdit(s.experiment)
 	// Neither a verdict nor the end of its time depends on what can be read.
 	life := lifetimeOf(s.experiment)
 	if s.experiment.DeletionTimestamp != nil || !life.over(s.now) && (goingDown(s.experiment) || s.experiment.Status.CompletedAt == nil) {

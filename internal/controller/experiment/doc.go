@@ -29,7 +29,9 @@
 //     is submitted. It has a name of its own, because Argo Workflows takes the pods of a Workflow for its
 //     own by its name, and those of the first are deleted by the garbage collector, after it; they
 //     may still run for their grace period when the second begins. While the spec cannot be acted on, an
-//     outdated Workflow has no verdict, and stays; nor has one of which that is not known. A cluster that was
+//     outdated Workflow has no verdict, and stays; nor has one of which that is not known. One that a version
+//     submitted which made that hash another way is no reason to submit another: what it validates is taken to be
+//     what the spec says when that is deployed, unless that has been edited since the other version looked. A cluster that was
 //     changed counts when it says that it has seen that (observedGeneration); one that says nothing of it is
 //     taken at its word, and how far machines are replaced is not looked at.
 //  5. The verdict is recorded with status.completedAt. It is the Workflow's, or with completion mode manual a

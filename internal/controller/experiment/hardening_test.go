@@ -1369,6 +1369,68 @@ func TestInputsAreRemembered(t *testing.T) {
 	}
 }
 
+// A new version of the manager may not be able to compare what a Workflow validates. It takes none back for that, and has edits from then on
+// validated, also one that comes at the same time, in a pass that can read nothing.
+func TestInputsOfAnotherVersion(t *testing.T) {
+	for name, test := range map[string]struct {
+		inputs  string
+		between func(*lab)
+		stays   bool
+	}{
+		"no edit":    {inputs: "v1-0000", between: (*lab).mustReconcile, stays: true},
+		"not known":  {between: (*lab).mustReconcile, stays: true},
+		"edit after": {inputs: "v1-0000", between: func(l *lab) { l.mustReconcile(); l.edit(longer) }},
+		"edit with":  {inputs: "v1-0000", between: func(l *lab) { l.edit(longer) }},
+		"edit with, nothing can be read": {inputs: "v1-0000", between: func(l *lab) {
+			l.edit(longer)
+			l.getErrors["Component"] = errors.New("not now")
+			if err := l.reconcile(); err == nil {
+				l.t.Error("it can be read")
+			}
+			delete(l.getErrors, "Component")
+		}},
+		"edit with, suspended": {inputs: "v1-0000", between: func(l *lab) {
+			l.edit(func(e *v1alpha1.Experiment) { longer(e); e.Spec.Suspend = true })
+			l.mustReconcile()
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Suspend = false })
+		}},
+		"a Component after": {inputs: "v1-0000", between: func(l *lab) {
+			l.mustReconcile()
+			c := &v1alpha1.Component{}
+			if err := l.client.Get(l.t.Context(), types.NamespacedName{Name: "nginx"}, c); err != nil {
+				l.t.Fatal(err)
+			}
+			c.Spec.Sources[0].TargetRevision = "9.9.9"
+			l.update(c)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := running(t, nil)
+			e := l.get()
+			first := e.Status.Workflow.UID
+			e.Status.Workflow.Inputs = test.inputs
+			if err := l.client.Status().Update(t.Context(), e); err != nil {
+				t.Fatal(err)
+			}
+			if test.inputs == "" {
+				l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) {
+					w.SetAnnotations(map[string]string{marks.Owner: w.GetAnnotations()[marks.Owner]})
+				})
+			}
+			test.between(l)
+			l.settle(l.deploy)
+			w := l.get().Status.Workflow
+			if stays := w.UID == first; stays != test.stays || w.Superseded || incomparable(w) {
+				t.Errorf("the Workflow was %s and is %+v", first, w)
+			}
+			version := l.get().ResourceVersion
+			if l.mustReconcile(); l.get().ResourceVersion != version {
+				t.Error("what is recorded is recorded again")
+			}
+		})
+	}
+}
+
 // Layers are created in their order also when the Workflow that they were validated by is taken back.
 func TestLayersAfterASupersededWorkflow(t *testing.T) {
 	l := layered(t, v1alpha1.ClusterHub)

@@ -215,6 +215,7 @@ func (f facts) bringUp() Plan {
 	p.Steps = []conditions.Step{accepted, resolved}
 	targets := f.targets()
 	f.follow(&p, graph, targets, deployments)
+	f.comparable(&p, deployments)
 	if p.Verdict {
 		p.Writes, p.Confirm = nil, nil
 	}
@@ -947,6 +948,33 @@ func (f facts) inputs(deployments map[string][]deployment) string {
 }
 
 const inputsVersion = "v2-"
+
+// otherInputs are those that no spec has: of a Workflow whose own cannot be compared, and which was not seen before the spec was edited.
+const otherInputs = inputsVersion + "edited"
+
+// incomparable says whether it cannot be known by its inputs what a Workflow validates: another version recorded them, or nobody has.
+func incomparable(w *v1alpha1.WorkflowStatus) bool {
+	return w != nil && !w.Superseded && !strings.HasPrefix(w.Inputs, inputsVersion)
+}
+
+// noteEdit records of such a Workflow that the spec was edited, in whatever pass is the first to see that, also one that can do or read
+// nothing: the next does not see it any more. It is not known whether what is validated was edited, and a success must not count on
+// what was not.
+func noteEdit(e *v1alpha1.Experiment) {
+	if e.DeletionTimestamp == nil && e.Status.CompletedAt == nil && e.Status.ObservedGeneration != e.Generation && incomparable(e.Status.Workflow) {
+		e.Status.Workflow.Inputs = otherInputs
+	}
+}
+
+// comparable records of such a Workflow that it validates what the spec says now, once that is what is deployed, so that later edits
+// are compared: a new version of the manager is no reason to take a Workflow back.
+func (f facts) comparable(p *Plan, deployments map[string][]deployment) {
+	if p.Workflow == nil || p.Workflow.UID == "" || !incomparable(p.Workflow) || f.frozen || f.blind() ||
+		slices.ContainsFunc(p.Writes, func(w Write) bool { return w.Target != "" }) {
+		return
+	}
+	p.Workflow.Inputs = f.inputs(deployments)
+}
 
 // outdated says whether a Workflow validates other inputs than the spec has, which is unknown where its
 // components cannot be resolved, and that is not recorded yet.
