@@ -31,8 +31,8 @@
 //     may still run for their grace period when the second begins. While the spec cannot be acted on, an
 //     outdated Workflow has no verdict, and stays; nor has one of which that is not known. One that a version
 //     submitted which made that hash another way is no reason to submit another: what it validates is taken to be
-//     what the spec says when that is deployed, unless that has been edited since the other version looked. A cluster that was
-//     changed counts when it says that it has seen that (observedGeneration); one that says nothing of it is
+//     what the spec says when that is deployed, unless that has been edited since the other version looked. A cluster
+//     that was changed counts when it says that it has seen that (observedGeneration); one that says nothing of it is
 //     taken at its word, and how far machines are replaced is not looked at.
 //  5. The verdict is recorded with status.completedAt. It is the Workflow's, or with completion mode manual a
 //     person's, who resumes the Workflow or annotates the Experiment when there is one (an annotation from before holds
@@ -144,7 +144,7 @@
 // all. An exit handler, of which Argo Workflows keeps no deadline, may go on as long again, or five minutes, and so may
 // a Workflow whose nodes are in a database, of which it is not seen whether that is all that goes on. What a success
 // waits for has its time from the end of the Workflow on: what was so before, and was no matter, is nothing to fail by.
-// Of a Workflow, or an Application, that nobody has looked at in a minute it is said.
+// Of a Workflow, an Application, or what stands for a cluster, that nobody has looked at in a minute it is said.
 //
 // Where somebody has taken the record of the start away it is made anew, in the next pass, of whatever is there; where
 // the whole status is empty, and the Experiment has been looked at before, the server is asked, and until it has said

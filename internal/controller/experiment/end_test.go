@@ -18,6 +18,7 @@ import (
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/capi"
 	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
@@ -756,6 +757,47 @@ func TestNote51SuccessBesideADegradedApplication(t *testing.T) {
 			if got := l.get().Status; got.Phase != test.phase {
 				t.Errorf("it is %s: %+v", got.Phase, got.Conditions)
 			}
+		})
+	}
+}
+
+// Crossplane, or Cluster API, that does not look at what stands for a cluster is told of, in a minute.
+func TestClusterThatNobodyLooksAt(t *testing.T) {
+	for name, test := range map[string]struct {
+		lab  func(*testing.T) *lab
+		gvk  schema.GroupVersionKind
+		want string
+	}{
+		"gke": {func(t *testing.T) *lab {
+			return newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+		}, crossplane.GKEClusterGVK, "Crossplane"},
+		"talos":    {onTalos, capi.ClusterGVK, "Cluster API"},
+		"vcluster": {onVCluster, capi.ClusterGVK, "Cluster API"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := test.lab(t)
+			l.mustReconcile()
+			l.spoil(test.gvk, func(o *unstructured.Unstructured) { o.SetCreationTimestamp(metav1.NewTime(epoch)) })
+			if wait := l.pass(); wait != time.Minute {
+				t.Errorf("it is looked at after %s", wait)
+			}
+			said := func() string { return l.get().Status.Targets[0].Message }
+			if strings.Contains(said(), "has not looked at it") {
+				t.Errorf("it is said at once: %s", said())
+			}
+			l.later(time.Minute)
+			l.mustReconcile()
+			want := "; " + test.want + " has not looked at it: see whether it runs, and looks at namespace " + l.list(test.gvk)[0].GetNamespace()
+			if !strings.HasSuffix(said(), want) {
+				t.Errorf("it says %q, and not %q", said(), want)
+			}
+			l.spoil(test.gvk, func(o *unstructured.Unstructured) { o.Object["status"] = map[string]any{"phase": "Pending"} })
+			l.mustReconcile()
+			if strings.Contains(said(), "has not looked at it") {
+				t.Errorf("it says %q", said())
+			}
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 		})
 	}
 }

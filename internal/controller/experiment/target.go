@@ -178,6 +178,7 @@ func (f facts) advanceCluster(p *Plan, t *target) {
 		if t.clusterState.Message != "" {
 			t.message += ": " + t.clusterState.Message
 		}
+		t.message += f.unseenCluster(p, t)
 	case f.names.registered(t.spec, t.objects, t.apps):
 		t.clusterUp = true
 		f.registerAgain(p, t)
@@ -187,6 +188,21 @@ func (f facts) advanceCluster(p *Plan, t *target) {
 	default:
 		f.register(p, t, what)
 	}
+}
+
+// unseenCluster says that nobody has looked at what stands for a cluster, which says nothing then; empty where somebody has, or may yet.
+func (f facts) unseenCluster(p *Plan, t *target) string {
+	if t.cluster == nil {
+		return ""
+	}
+	if status, _ := t.cluster.Object["status"].(map[string]any); len(status) > 0 || !f.old(p, t.cluster) {
+		return ""
+	}
+	said := "; " + t.provider.system() + " has not looked at it: see whether it runs"
+	if namespace := t.cluster.GetNamespace(); namespace != "" {
+		said += ", and looks at namespace " + namespace
+	}
+	return said
 }
 
 // copy makes what the cluster gets of the user's templates, before the cluster, and says whether that can be
