@@ -117,6 +117,9 @@ func parse(args []string) (options, error) {
 	if e.OrphansNamespace == "" {
 		e.OrphansNamespace = cmp.Or(ownNamespace(), o.leaderElectionNamespace, metav1.NamespaceDefault)
 	}
+	if fs.Lookup("kubeconfig").Value.String() == "" && os.Getenv("KUBECONFIG") == "" { // which may reach another cluster
+		h.Own = ownNamespace()
+	}
 	h.Namespace = cmp.Or(h.Namespace, ownNamespace(), o.leaderElectionNamespace, metav1.NamespaceDefault)
 	if pullSecrets != "" {
 		h.PullSecrets = strings.Split(pullSecrets, ",")
@@ -340,9 +343,11 @@ func checkEndpoint(flag, value string) error {
 	return nil
 }
 
+// mounted is where a pod finds the namespace that it is in.
+var mounted = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
 // ownNamespace is the one that the manager runs in; empty outside of a cluster.
 func ownNamespace() string {
-	const mounted = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 	if content, err := os.ReadFile(mounted); err == nil {
 		return strings.TrimSpace(string(content))
 	}

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -205,6 +207,32 @@ func TestNote56ParseKeepsPasswords(t *testing.T) {
 	}
 	if _, err := parse([]string{"--component-repo-url=ssh://git@git.example.com/c.git"}); err != nil {
 		t.Error(err)
+	}
+}
+
+// Jobs may be in another namespace than the manager, which must not sleep either. What a kubeconfig reaches may be another cluster.
+func TestOwnNamespace(t *testing.T) {
+	defer func(before string) { mounted = before }(mounted)
+	defer func() { _, _ = parse(nil) }() // --kubeconfig is one of all that is in this process
+	mounted = filepath.Join(t.TempDir(), "namespace")
+	if err := os.WriteFile(mounted, []byte("labs\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		args           []string
+		kubeconfig     string
+		namespace, own string
+	}{
+		"nothing is said": {nil, "", "labs", "labs"},
+		"Jobs elsewhere":  {[]string{"--hibernation-namespace=night"}, "", "night", "labs"},
+		"a remote hub":    {[]string{"--hibernation-namespace=night", "--kubeconfig=/hub/kubeconfig"}, "", "night", ""},
+		"by its variable": {nil, "/hub/kubeconfig", "labs", ""},
+	} {
+		t.Setenv("KUBECONFIG", test.kubeconfig)
+		o, err := parse(test.args)
+		if h := o.Hibernation; err != nil || h.Namespace != test.namespace || h.Own != test.own {
+			t.Errorf("%s: Jobs are in %q, and the manager is in %q (%v)", name, h.Namespace, h.Own, err)
+		}
 	}
 }
 

@@ -24,8 +24,9 @@ func findOwnPod(ctx context.Context, c client.Reader, o *options) error {
 	return findPod(ctx, c, ownNamespace(), cmp.Or(os.Getenv("POD_NAME"), os.Getenv("HOSTNAME")), &o.Hibernation)
 }
 
-// findPod fills in what the manager's own pod, of that namespace and name, says: the node that it is on, and where flags do not say
-// it the image of Jobs and what it is pulled with. That cannot be told outside of a cluster, or where the name is not that of a pod.
+// findPod fills in what the manager's own pod, of that namespace and name, says: that it is in this cluster, and on which node, and where
+// flags do not say it the image of Jobs and what it is pulled with. That cannot be told outside of a cluster, or where the name is not
+// that of a pod.
 // A server that cannot tell is an error: without an image, nothing that sleeps would wake as long as this manager leads.
 func findPod(ctx context.Context, c client.Reader, namespace, name string, o *hibernateplan.Options) error {
 	if namespace == "" || name == "" {
@@ -40,7 +41,7 @@ func findPod(ctx context.Context, c client.Reader, namespace, name string, o *hi
 	case err != nil:
 		return fmt.Errorf("looking for the manager's own pod %s/%s: %w", namespace, name, err)
 	}
-	o.Node = pod.Spec.NodeName
+	o.Node, o.Own = pod.Spec.NodeName, namespace
 	if len(o.PullSecrets) == 0 && o.Namespace == namespace {
 		for _, secret := range pod.Spec.ImagePullSecrets {
 			o.PullSecrets = append(o.PullSecrets, secret.Name)

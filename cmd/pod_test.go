@@ -19,7 +19,7 @@ import (
 	"github.com/labkeeper/labkeeper/test/fakes"
 )
 
-// Jobs have the image of the manager, and are let pull it, where nobody says anything else; its node is known.
+// Jobs have the image of the manager, and are let pull it, where nobody says anything else; where it is itself is known.
 func TestFindPod(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "labs", Name: "manager-1"},
@@ -34,10 +34,10 @@ func TestFindPod(t *testing.T) {
 		host     string
 		in, want hibernateplan.Options
 	}{
-		"nothing is said":   {"manager-1", hibernateplan.Options{Namespace: "labs"}, hibernateplan.Options{Namespace: "labs", Image: "labkeeper:2", PullSecrets: []string{"mirror"}, Node: "node-1"}},
-		"the image is":      {"manager-1", hibernateplan.Options{Namespace: "labs", Image: "other:1"}, hibernateplan.Options{Namespace: "labs", Image: "other:1", PullSecrets: []string{"mirror"}, Node: "node-1"}},
-		"the Secret is":     {"manager-1", hibernateplan.Options{Namespace: "labs", PullSecrets: []string{"mine"}}, hibernateplan.Options{Namespace: "labs", Image: "labkeeper:2", PullSecrets: []string{"mine"}, Node: "node-1"}},
-		"Jobs elsewhere":    {"manager-1", hibernateplan.Options{Namespace: "night"}, hibernateplan.Options{Namespace: "night", Image: "labkeeper:2", Node: "node-1"}},
+		"nothing is said":   {"manager-1", hibernateplan.Options{Namespace: "labs"}, hibernateplan.Options{Namespace: "labs", Image: "labkeeper:2", PullSecrets: []string{"mirror"}, Node: "node-1", Own: "labs"}},
+		"the image is":      {"manager-1", hibernateplan.Options{Namespace: "labs", Image: "other:1"}, hibernateplan.Options{Namespace: "labs", Image: "other:1", PullSecrets: []string{"mirror"}, Node: "node-1", Own: "labs"}},
+		"the Secret is":     {"manager-1", hibernateplan.Options{Namespace: "labs", PullSecrets: []string{"mine"}}, hibernateplan.Options{Namespace: "labs", Image: "labkeeper:2", PullSecrets: []string{"mine"}, Node: "node-1", Own: "labs"}},
+		"Jobs elsewhere":    {"manager-1", hibernateplan.Options{Namespace: "night"}, hibernateplan.Options{Namespace: "night", Image: "labkeeper:2", Node: "node-1", Own: "labs"}},
 		"another pod":       {"host", hibernateplan.Options{Namespace: "labs"}, hibernateplan.Options{Namespace: "labs"}},
 		"no name of a host": {"", hibernateplan.Options{Namespace: "labs"}, hibernateplan.Options{Namespace: "labs"}},
 	} {

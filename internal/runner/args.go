@@ -73,8 +73,9 @@ func Usage(w io.Writer) {
 	fs := flags(&Task{})
 	fs.SetOutput(w)
 	fmt.Fprintf(w, "manager runner puts a target of a HibernatePlan to sleep, or wakes it. The manager starts it in Jobs.\n\n"+
-		"%s: parameters of the target, as JSON.\n%s, %s: nodes that the runner and the manager are on; the latter is not put to sleep.\n%s: file of the result. Default: %s.\n"+
-		"Exit code: 0 completed, 1 not completed, 2 mistaken flags.\n\n", EnvParameters, EnvNode, EnvManagerNode, EnvTerminationMessage, TerminationMessage)
+		"%s: parameters of the target, as JSON.\n%s, %s: nodes that the runner and the manager are on; the latter is not put to sleep.\n"+
+		"%s: namespace that the manager runs in, where nothing is put to sleep.\n%s: file of the result. Default: %s.\n"+
+		"Exit code: 0 completed, 1 not completed, 2 mistaken flags.\n\n", EnvParameters, EnvNode, EnvManagerNode, EnvManagerNamespace, EnvTerminationMessage, TerminationMessage)
 	fs.PrintDefaults()
 }
 
@@ -93,7 +94,7 @@ func ParseTask(args []string, getenv func(string) string) (Task, error) {
 	if parameters := getenv(EnvParameters); parameters != "" {
 		t.Parameters = json.RawMessage(parameters)
 	}
-	t.Node, t.ManagerNode = getenv(EnvNode), getenv(EnvManagerNode)
+	t.Node, t.ManagerNode, t.ManagerNamespace = getenv(EnvNode), getenv(EnvManagerNode), getenv(EnvManagerNamespace)
 	if err := t.check(); err != nil {
 		return Task{}, err
 	}

@@ -21,13 +21,13 @@ import (
 
 func environment(parameters string) func(string) string {
 	return func(name string) string {
-		return map[string]string{EnvParameters: parameters, EnvNode: "node-2", EnvManagerNode: "node-1"}[name]
+		return map[string]string{EnvParameters: parameters, EnvNode: "node-2", EnvManagerNode: "node-1", EnvManagerNamespace: "labs"}[name]
 	}
 }
 
 var full = Task{
 	Operation: v1alpha1.OperationShutdown, Plan: "shop/nights", Target: "web", Type: "workloadscaler", Cycle: "c1", Execution: "nights-web-1",
-	Attempt: 2, Namespaces: []string{"a", "b"}, RestorePoint: "shop/nights-web", Kubeconfig: "/etc/target/kubeconfig", Hub: "7d1f", ManagerNode: "node-1", Node: "node-2", Deadline: 29 * time.Minute,
+	Attempt: 2, Namespaces: []string{"a", "b"}, RestorePoint: "shop/nights-web", Kubeconfig: "/etc/target/kubeconfig", Hub: "7d1f", ManagerNode: "node-1", ManagerNamespace: "labs", Node: "node-2", Deadline: 29 * time.Minute,
 	Parameters: json.RawMessage(`{"password":"canary"}`),
 }
 

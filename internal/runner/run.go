@@ -221,13 +221,22 @@ func (r *run) open() error {
 		return err
 	}
 	if r.home(r.cluster) { // whatever it is reached by
-		session.Withheld, _, _ = strings.Cut(r.task.RestorePoint, "/")
+		session.Withheld = r.withheld()
 		session.ManagerNode, session.RunnerNode = r.task.ManagerNode, r.task.Node
 	}
 	if r.target, err = parameters.Open(r.stop, session); err != nil {
 		return fmt.Errorf("opening target: %w", err)
 	}
 	return nil
+}
+
+// withheld are the namespaces of what wakes the target: that of the restore point, where runners are, too, and that of the manager.
+func (r *run) withheld() []string {
+	kept, _, _ := strings.Cut(r.task.RestorePoint, "/")
+	if own := r.task.ManagerNamespace; own != "" && own != kept {
+		return []string{kept, own}
+	}
+	return []string{kept}
 }
 
 // identify sees that the cluster is the one that the target sleeps in: in another everything would be gone, and the

@@ -628,14 +628,19 @@ func TestUntoldCluster(t *testing.T) {
 	}
 }
 
-// The manager's own cluster is one cluster, whatever it is reached by, and its own namespace is withheld there, with the nodes that it
-// and its runners are on.
+// The manager's own cluster is one cluster, whatever it is reached by, and what is withheld there are its own namespace and that of
+// its runners, with the nodes that both are on. An older manager does not say which is its own.
 func TestHub(t *testing.T) {
 	w := newWorld(t)
 	w.hub = "hub"
-	for i, test := range []struct{ sleeps, wakes string }{{own, "hub"}, {"hub", own}, {"hub", "hub"}} {
-		w.stored, w.cluster = nil, test.sleeps
-		if r := w.run(shutdown, "", 0); !r.Completed || w.withheld != "system node-1 node-2" {
+	for i, test := range []struct{ sleeps, wakes, namespace, withheld string }{
+		{own, "hub", "", "system node-1 node-2"},
+		{"hub", own, "system", "system node-1 node-2"},
+		{"hub", "hub", "labs", "system labs node-1 node-2"},
+		{own, own, "labs", "system labs node-1 node-2"},
+	} {
+		w.stored, w.cluster, w.namespace = nil, test.sleeps, test.namespace
+		if r := w.run(shutdown, "", 0); !r.Completed || w.withheld != test.withheld {
 			t.Errorf("%d: it sleeps: %+v, and %q is withheld", i, r, w.withheld)
 		}
 		w.cluster = "there"

@@ -37,6 +37,9 @@ type Task struct {
 	// ManagerNode is the name of the node that the manager is on, which is not put to sleep, and Node of the one that the runner is on;
 	// empty is none that is known.
 	ManagerNode, Node string
+	// ManagerNamespace is the one that the manager runs in, where nothing is put to sleep, nor in that of RestorePoint; empty is none
+	// that is known.
+	ManagerNamespace string
 	// Deadline after which it gives up, keeps what it knows and says what is missing.
 	Deadline time.Duration
 	// Parameters of the target: JSON, in the environment (EnvParameters).
@@ -53,6 +56,8 @@ const (
 	EnvNode = "LABKEEPER_NODE"
 	// EnvManagerNode is that of the node that the manager is on: no flag, which a runner of another version would not take.
 	EnvManagerNode = "LABKEEPER_MANAGER_NODE"
+	// EnvManagerNamespace is that of the namespace that the manager runs in: no flag either, and an older manager does not set it.
+	EnvManagerNamespace = "LABKEEPER_MANAGER_NAMESPACE"
 	// AnnotationExecution of the ConfigMap of a restore point is the execution that may write to it.
 	AnnotationExecution = "hibernator.ardikabs.com/execution"
 	// KeyPoint is the key in binaryData of the restore point (internal/restore). A ConfigMap without it is that of a

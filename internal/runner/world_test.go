@@ -71,8 +71,9 @@ type world struct {
 	cluster string
 	// config is what it is reached by; nil is by nothing.
 	config *rest.Config
-	// hub is the UID of the manager's own cluster, and withheld the namespace that was, with the nodes, when it was opened last.
-	hub, withheld string
+	// hub is the UID of the manager's own cluster, namespace that which it runs in, and withheld the namespaces that were, with the nodes,
+	// when it was opened last.
+	hub, namespace, withheld string
 
 	// stored is what the store has, and told the result in it; fence is the execution that may write.
 	stored []byte
@@ -163,7 +164,7 @@ func (w *world) Parse(parameters json.RawMessage) (executor.Parameters, error) {
 }
 func (w *world) Needs() executor.Needs { return executor.Needs{} }
 func (w *world) Open(_ context.Context, session executor.Session) (executor.Target, error) {
-	w.withheld = strings.Join(strings.Fields(session.Withheld+" "+session.ManagerNode+" "+session.RunnerNode), " ")
+	w.withheld = strings.Join(strings.Fields(strings.Join(session.Withheld, " ")+" "+session.ManagerNode+" "+session.RunnerNode), " ")
 	return w, nil
 }
 func (w *world) Await() time.Duration               { return w.await }
@@ -344,7 +345,7 @@ func (w *world) run(operation v1alpha1.Operation, f fault, at int) (result *Resu
 	w.fence = fmt.Sprint(w.fence, "'")
 	w.calls, w.fault, w.at, w.cancel, w.asked = nil, f, at, cancel, nil
 	task := Task{Operation: operation, Plan: "shop/nights", Target: "all", Type: "world", Cycle: "c1", Execution: w.fence, Attempt: 1, Deadline: time.Hour,
-		RestorePoint: "system/nights-all", Hub: w.hub, ManagerNode: "node-1", Node: "node-2"}
+		RestorePoint: "system/nights-all", Hub: w.hub, ManagerNamespace: w.namespace, ManagerNode: "node-1", Node: "node-2"}
 	return w.runTask(ctx, task)
 }
 

@@ -392,7 +392,7 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 	if found.problem == nil && found.credentials != (e.ConnectorSecretRef != "") { // what is made goes by what was recorded
 		return attempt{}, &problem{reason: v1alpha1.ReasonConnectorNotReady, message: "the connector of target " + e.Target + " has changed since the attempt was recorded"}
 	}
-	a := attempt{names: s.names(), execution: e, target: t, runner: podsOf(s.owner.Spec.Runner), image: s.Options.Image, pull: s.Options.PullSecrets, node: s.Options.Node, reached: found}
+	a := attempt{names: s.names(), execution: e, target: t, runner: podsOf(s.owner.Spec.Runner), image: s.Options.Image, pull: s.Options.PullSecrets, node: s.Options.Node, own: s.Options.Own, reached: found}
 	if found.credentials {
 		if a.hub, err = s.hub(ctx); err != nil {
 			return attempt{}, err

@@ -52,6 +52,8 @@ const timeout = time.Minute
 type Options struct {
 	// Namespace of the manager, where Jobs run and restore points are kept.
 	Namespace string
+	// Own is the namespace that the manager itself runs in, which may be another; empty is none that is known.
+	Own string
 	// Image of the runner's container, which is that of the manager.
 	Image string
 	// PullSecrets are names of Secrets beside the Jobs that the image is pulled with.

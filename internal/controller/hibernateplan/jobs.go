@@ -49,9 +49,9 @@ type attempt struct {
 	runner    *v1alpha1.RunnerTemplate
 	image     string
 	pull      []string
-	// node that the manager is on.
-	node    string
-	reached reached
+	// node that the manager is on, and own namespace that it runs in.
+	node, own string
+	reached   reached
 	// access is how its connector reaches its cluster, and refused why it does not; both are empty without credentials.
 	access  connector.Access
 	refused *connector.Error
@@ -132,7 +132,7 @@ func (a attempt) task() runner.Task {
 		Operation: a.execution.Operation, Plan: client.ObjectKeyFromObject(a.plan).String(), Target: a.target.Name, Type: a.target.Type,
 		Cycle: fmt.Sprintf("%s.%d", a.cycle.PlanRevision, a.cycle.Turn), Execution: a.name().Name, Attempt: int(a.execution.Attempts), Namespaces: a.reached.namespaces,
 		RestorePoint: a.point(a.target.Name).String(), Deadline: a.deadline() - grace, Parameters: raw(a.target),
-		ManagerNode: a.node,
+		ManagerNode: a.node, ManagerNamespace: a.own,
 	}
 	if a.reached.credentials {
 		t.Kubeconfig, t.Hub = credentialsPath+"/"+keyKubeconfig, a.hub
@@ -199,6 +199,7 @@ func (a attempt) container(task runner.Task, template *v1alpha1.RunnerTemplate) 
 			{Name: runner.EnvParameters, Value: string(task.Parameters)},
 			{Name: runner.EnvNode, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}},
 			{Name: runner.EnvManagerNode, Value: task.ManagerNode},
+			{Name: runner.EnvManagerNamespace, Value: task.ManagerNamespace},
 		},
 		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi")}},
 		SecurityContext: &corev1.SecurityContext{

@@ -196,23 +196,23 @@ func TestTemplateOfNoPod(t *testing.T) {
 	}
 }
 
-// A runner knows which nodes it must not put to sleep: the manager's, and its own.
+// A runner knows which nodes it must not put to sleep, the manager's and its own, and the namespace that the manager runs in.
 func TestNodes(t *testing.T) {
 	plan := asleepNow()
 	r, c := newReconciler(t, plan)
-	r.Options.Node = "node-1"
+	r.Options.Node, r.Options.Own = "node-1", "labs"
 	container := theJob(t, r, c, plan).Spec.Template.Spec.Containers[0]
 	nodes := map[string]string{}
 	for _, e := range container.Env {
-		if e.Name == runner.EnvManagerNode {
+		if e.Name == runner.EnvManagerNode || e.Name == runner.EnvManagerNamespace {
 			nodes[e.Name] = e.Value
 		}
 		if e.Name == runner.EnvNode {
 			nodes[e.Name] = e.ValueFrom.FieldRef.FieldPath
 		}
 	}
-	if diff := cmp.Diff(map[string]string{runner.EnvManagerNode: "node-1", runner.EnvNode: "spec.nodeName"}, nodes); diff != "" {
-		t.Errorf("it is told of other nodes (-want +got):\n%s", diff)
+	if diff := cmp.Diff(map[string]string{runner.EnvManagerNode: "node-1", runner.EnvManagerNamespace: "labs", runner.EnvNode: "spec.nodeName"}, nodes); diff != "" {
+		t.Errorf("it is told of others (-want +got):\n%s", diff)
 	}
 }
 

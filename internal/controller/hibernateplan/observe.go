@@ -1063,8 +1063,10 @@ func (s *scope) namespace(ctx context.Context, from client.Reader, name string) 
 // withheld is why the plan may not act in a namespace; empty if it may.
 func (s *scope) withheld(name string, annotations map[string]string) string {
 	switch {
-	case name == s.Options.Namespace:
+	case name == cmp.Or(s.Options.Own, s.Options.Namespace):
 		return fmt.Sprintf("namespace %s is the manager's own: what wakes the targets must not sleep", name)
+	case name == s.Options.Namespace:
+		return fmt.Sprintf("namespace %s is that of the runners and restore points of plans: what wakes the targets must not sleep", name)
 	case name != s.owner.Namespace && !connector.Allows(&metav1.ObjectMeta{Annotations: annotations}, s.owner.Namespace):
 		return fmt.Sprintf("namespace %s does not let plans of namespace %s act in it, or does not exist; annotate it with %s=%s", name, s.owner.Namespace, v1alpha1.AnnotationAllowedNamespaces, s.owner.Namespace)
 	}

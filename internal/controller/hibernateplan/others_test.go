@@ -337,7 +337,8 @@ func TestNamespacesThatRefuse(t *testing.T) {
 		"named, and refuses":          {listed{names: []string{"merger"}}, []client.Object{namespace("merger", "lab")}, first},
 		"the second is not there":     {listed{names: []string{"release", "merger"}}, []client.Object{namespace("merger", "")}, first},
 		"the first is not there":      {listed{names: []string{"release", "merger"}}, []client.Object{namespace("release", "")}, first},
-		"named, and the manager's":    {listed{names: []string{"system"}}, []client.Object{namespace("system", "")}, "Target a: namespace system is the manager's own: what wakes the targets must not sleep"},
+		"named, and of runners":       {listed{names: []string{"system"}}, []client.Object{namespace("system", "")}, "Target a: namespace system is that of the runners and restore points of plans: what wakes the targets must not sleep"},
+		"named, and the manager's":    {listed{names: []string{"labs"}}, []client.Object{namespace("labs", "*")}, "Target a: namespace labs is the manager's own: what wakes the targets must not sleep"},
 		"named, going, and refuses":   {listed{names: []string{"merger"}}, []client.Object{dying(namespace("merger", "lab"))}, first},
 		"named, and lets":             {listed{names: []string{"merger"}}, []client.Object{namespace("merger", "team")}, ""},
 		"chosen, and all of them let": {chosen{}, []client.Object{namespace("merger", "*")}, ""},
@@ -345,7 +346,7 @@ func TestNamespacesThatRefuse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			plan := asleepNow()
 			r, c := newReconciler(t, append(test.there, plan)...)
-			r.Options.Executors = executor.Registry{"noop": test.executor}
+			r.Options.Executors, r.Options.Own = executor.Registry{"noop": test.executor}, "labs"
 			for range 3 {
 				_, plan = pass(t, r, plan)
 			}

@@ -34,8 +34,8 @@ type Runner struct {
 	Namespaces []string
 	// Remote: Config has credentials of its own.
 	Remote bool
-	// Withheld is the manager's own namespace, where the cluster is its own.
-	Withheld string
+	// Withheld are the namespaces of the manager and of its runners, where the cluster is their own.
+	Withheld []string
 	// ManagerNode and RunnerNode are what they are on.
 	ManagerNode, RunnerNode string
 	// Backwards wakes in the other order.

@@ -186,15 +186,15 @@ func TestWithheld(t *testing.T) {
 	w.apply(deployment("a", 2))
 	w.calm()
 	runner := executortest.New(t, Executor{}, strings.ReplaceAll(`{"namespace": {"literals": ["NS"]}}`, "NS", w.namespace), controlPlane.Config())
-	runner.Remote, runner.Namespaces, runner.Withheld = true, []string{w.namespace}, w.namespace
+	runner.Remote, runner.Namespaces, runner.Withheld = true, []string{w.namespace}, []string{"runners", w.namespace}
 	invalid := (*executor.InvalidError)(nil)
 	if err := runner.Shutdown(t.Context()); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "namespace "+w.namespace) {
 		t.Errorf("got %v", err)
 	}
 	w.expect("2", "Deployment", "a", specReplicas...)
-	runner.Withheld = "other"
+	runner.Withheld = []string{"runners", "other"}
 	w.must(runner.Shutdown(t.Context()))
-	runner.Withheld = w.namespace
+	runner.Withheld = []string{w.namespace}
 	w.must(runner.WakeUp(t.Context()))
 	w.expect("2", "Deployment", "a", specReplicas...)
 }

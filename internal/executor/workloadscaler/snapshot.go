@@ -85,9 +85,11 @@ func (t *target) list(ctx context.Context) ([]found, error) {
 	if err != nil {
 		return nil, err
 	}
-	if withheld := t.session.Withheld; withheld != "" && slices.Contains(namespaces, withheld) {
-		return nil, &executor.InvalidError{Path: "namespace", Problem: fmt.Sprintf(
-			"this cluster is the manager's own, and namespace %s, too: what wakes the targets must not sleep; leave it out", withheld)}
+	for _, withheld := range t.session.Withheld {
+		if slices.Contains(namespaces, withheld) {
+			return nil, &executor.InvalidError{Path: "namespace", Problem: fmt.Sprintf(
+				"this cluster is the manager's own, and so is namespace %s: what wakes the targets must not sleep; leave it out", withheld)}
+		}
 	}
 	var all []found
 	seen := sets.New[schema.GroupResource]()
