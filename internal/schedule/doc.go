@@ -46,7 +46,8 @@
 //     resumed between two suspensions that are closer than LeadTime.
 //
 // The windows of an exception are cut to [From, Until): one that began before From counts from
-// From on.
+// From on. An Extend or a Suspend that has windows, and none of them in there, would change nothing,
+// and is refused, unless it lasts longer than the [Horizon]. A Replace without any is awake.
 //
 // # Horizon
 //
@@ -59,10 +60,11 @@
 // Time is linear in the windows, in the span that is asked about and, for [Schedule.At], in the time until the state
 // changes. Asking about a weekday plan takes microseconds. A cron expression costs the same however often it fires,
 // except that its real changes are listed one by one: New refuses off-hours, and exceptions, whose windows begin and
-// end more than 2,880 times a day. Whatever it takes does not cost more than some 50 ms and 20 MB for each list of
-// windows that fills the Horizon with changes. Windows are united on the wall clock before they are made instants. A
-// LeadTime, of 30 days at most, is looked at only where something would begin, and up to the next stretch of its
-// suspension. How many exceptions there are is for whoever asks to bound.
+// end more than 2,880 times a day. It looks for the first window in the time of each exception, which is mostly one of
+// the first days. Whatever it takes does not cost more than some 50 ms and 20 MB for each list of windows that fills
+// the Horizon with changes. Windows are united on the wall clock before they are made instants. A LeadTime, of 30 days
+// at most, is looked at only where something would begin, and up to the next stretch of its suspension. How many
+// exceptions there are is for whoever asks to bound.
 //
 // The package is pure: it holds no client and asks no clock. It embeds the time zones
 // (time/tzdata) because an image may have none, and without them [New] would refuse every zone; a

@@ -148,7 +148,10 @@ func decode(data []byte, now time.Time) schedule.Spec {
 			e.LeadTime = time.Duration(next()) * 20 * time.Minute
 		}
 		e.Windows = windows(next() % 3)
-		spec.Exceptions = append(spec.Exceptions, e)
+		// One that is refused, mostly because none of its windows is in its time, would keep the others from being tried.
+		if _, err := schedule.New(schedule.Spec{Timezone: spec.Timezone, Exceptions: []schedule.Exception{e}}); err == nil {
+			spec.Exceptions = append(spec.Exceptions, e)
+		}
 	}
 	return spec
 }

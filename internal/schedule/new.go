@@ -25,7 +25,7 @@ func New(spec Spec) (*Schedule, error) {
 	s := &Schedule{zone: p.zone("timezone", spec.Timezone), offHours: p.windows("offHours", spec.OffHours)}
 	for i, e := range spec.Exceptions {
 		p.exception = e.Name
-		valid := p.check(fmt.Sprintf("exceptions[%d]", i), e)
+		valid := p.checkAll(fmt.Sprintf("exceptions[%d]", i), e, s.zone)
 		switch e.Type {
 		case Replace:
 			s.replaces = append(s.replaces, valid)
@@ -65,6 +65,21 @@ func (p *problems) zone(path, name string) *time.Location {
 		p.add(path, "%q is not an IANA time zone; write one like Europe/Berlin", name)
 	}
 	return zone
+}
+
+// dateTime is how a message shows an instant.
+const dateTime = "Mon 2006-01-02 15:04"
+
+// checkAll checks an exception, and where nothing else is wrong with it whether it changes anything in a zone. One that replaces does so
+// by its time alone.
+func (p *problems) checkAll(path string, e Exception, zone *time.Location) exception {
+	before := len(p.list)
+	valid := p.check(path, e)
+	if len(p.list) == before && zone != nil && e.Type != Replace && valid.idle(zone) {
+		p.add(path+".windows", "none of them is between validFrom and validUntil, which are %s to %s in %s; move these, or correct the windows",
+			e.From.In(zone).Format(dateTime), e.Until.In(zone).Format(dateTime), zone)
+	}
+	return valid
 }
 
 func (p *problems) check(path string, e Exception) exception {

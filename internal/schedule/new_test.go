@@ -121,6 +121,35 @@ func TestNewErrors(t *testing.T) {
 				`exceptions[4].leadTime: 720h0m0.000000001s is not between 0s and 720h0m0s`,
 			},
 		},
+		"exceptions without a window in their time": {
+			zone: "America/Los_Angeles", // where they are from Wednesday, 16:00, to Saturday, 16:00
+			exceptions: []schedule.Exception{
+				{Name: "easter", Type: schedule.Suspend, From: from, Until: until, LeadTime: 48 * time.Hour, Windows: parse("SAT 18:00-06:00; SUN 00:00-24:00")},
+				{Type: schedule.Extend, From: from, Until: until, Windows: parse("SAT 16:00-18:00; 0 16 26 12 * | 0 18 26 12 *; WED 15:00-16:00")},
+				{Type: schedule.Suspend, From: from, Until: from.AddDate(0, 0, 300), Windows: parse("0 3 1 12 * | 0 4 1 12 *")},
+				// That of the next is a gap, and of the last what is wrong with it is said alone.
+				{Type: schedule.Suspend, From: time.Date(2027, 3, 14, 9, 0, 0, 0, time.UTC), Until: time.Date(2027, 3, 15, 7, 0, 0, 0, time.UTC), Windows: parse("SUN 02:00-03:00")},
+				{Type: schedule.Suspend, From: from, Until: until, Windows: parse("0 18 * * SAT | 0 6 * * 7")},
+			},
+			want: []string{
+				`exception easter: exceptions[0].windows: none of them is between validFrom and validUntil, which are Wed 2026-12-23 16:00 to Sat 2026-12-26 16:00 in America/Los_Angeles; move these, or correct the windows`,
+				`exceptions[1].windows: none of them is between validFrom and validUntil, which are Wed 2026-12-23 16:00 to Sat 2026-12-26 16:00 in America/Los_Angeles; move these, or correct the windows`,
+				`exceptions[2].windows: none of them is between validFrom and validUntil, which are Wed 2026-12-23 16:00 to Tue 2027-10-19 17:00 in America/Los_Angeles; move these, or correct the windows`,
+				`exceptions[3].windows: none of them is between validFrom and validUntil, which are Sun 2027-03-14 01:00 to Mon 2027-03-15 00:00 in America/Los_Angeles; move these, or correct the windows`,
+				`exceptions[4].windows[0].endCron: "0 6 * * 7" is not a cron expression: end of range (7) above maximum (6): 7; Sunday is 0 or SUN`,
+			},
+		},
+		"exceptions with one, with all of the time, or that last longer than anybody looks": {
+			zone: "America/Los_Angeles",
+			exceptions: []schedule.Exception{
+				{Type: schedule.Suspend, From: from, Until: until, Windows: parse("SUN 00:00-24:00; SAT 15:59-18:00")},
+				{Type: schedule.Extend, From: from, Until: until, Windows: parse("WED 14:00-16:01")},
+				{Type: schedule.Suspend, From: from, Until: until, LeadTime: time.Hour},
+				{Type: schedule.Replace, From: from, Until: until, Windows: parse("SUN 00:00-24:00")}, // awake all the time
+				{Type: schedule.Suspend, From: from, Until: from.AddDate(0, 0, 350), Windows: parse("0 3 1 12 * | 0 4 1 12 *")},
+				{Type: schedule.Suspend, From: from, Until: from.Add(schedule.Horizon + 1), Windows: parse("0 3 29 2 * | 0 4 29 2 *")},
+			},
+		},
 		"windows that change every other minute": {
 			windows: parse(strings.Repeat("*/2 * * * * | 1-59/2 * * * *; ", 2) + "* 0-11 * * * | * 12-23 * * *"),
 			exceptions: []schedule.Exception{{

@@ -241,9 +241,28 @@ func (o *oracle) spec(t *testing.T, spec schedule.Spec) []bool {
 	return asleep
 }
 
+// accepted returns the exceptions of a Spec but those that extend or suspend, and have windows, of which none is in their time: New is to
+// refuse these, and no others.
+func (o *oracle) accepted(t *testing.T, spec schedule.Spec) (accepted []schedule.Exception) {
+	t.Helper()
+	for _, e := range spec.Exceptions {
+		_, err := schedule.New(schedule.Spec{Timezone: spec.Timezone, Exceptions: []schedule.Exception{e}})
+		from, until := int(e.From.Sub(o.start)/time.Minute), int(e.Until.Sub(o.start)/time.Minute)
+		idle := until <= len(o.walls) && e.Type != schedule.Replace && len(e.Windows) > 0 && !slices.Contains(o.windows(t, e.Windows)[from:until], true)
+		switch {
+		case idle != (err != nil) && until <= len(o.walls): // else only New sees all of it
+			t.Errorf("New of %+v returns %v", e, err)
+		case err == nil:
+			accepted = append(accepted, e)
+		}
+	}
+	return accepted
+}
+
 func (o *oracle) compare(t *testing.T, r *rand.Rand, spec schedule.Spec) {
 	t.Helper()
 	spec.Timezone = o.zone.String()
+	spec.Exceptions = o.accepted(t, spec)
 	s := build(t, spec)
 	asleep := o.spec(t, spec)
 	from, to := o.bounds()

@@ -198,6 +198,23 @@ func (e exception) stretches(c clock, bounds span) []span {
 	return c.expand(nil, e.windows, bounds)
 }
 
+// idle says whether an exception has windows, none of which is in its time. Nobody looks through one that lasts longer than the Horizon.
+// Most have one in the first days, and of the others the steps grow, so that the look ends soon after the first that is found.
+func (e exception) idle(zone *time.Location) bool {
+	if len(e.windows) == 0 || e.End.Sub(e.Start) > Horizon {
+		return false
+	}
+	for from, step := e.Start, firstStep; from.Before(e.End); step *= 3 {
+		to := earlier(from.Add(step), e.End)
+		c := newClock(zone, from, to)
+		if len(e.stretches(c, c.instants(Interval{from, to}))) > 0 {
+			return false
+		}
+		from = to
+	}
+	return true
+}
+
 // leads returns when nothing may begin that is asleep before to, merged: the time before each of the stretches of a
 // suspension there, and before the next one after that. That of a stretch which is cut at its start may be there, too: it
 // is in the stretch, or in the time before that.

@@ -51,6 +51,7 @@ type Exception struct {
 	From, Until time.Time
 	// LeadTime before a suspension in which sleep does not begin: 0 to MaxLeadTime. For Suspend only.
 	LeadTime time.Duration
-	// Windows that replace or extend, at least one; or that are awake, none for all of the time.
+	// Windows that replace or extend, at least one; or that are awake, none for all of the time. Of those that extend or are awake
+	// at least one must be in that time.
 	Windows []Window
 }

@@ -134,7 +134,6 @@ spec:
 				Spec: hibernator.ScheduleExceptionSpec{
 					PlanRef: hibernator.PlanRef{Name: "night"}, Type: hibernator.ExceptionSuspend,
 					ValidFrom: metav1.NewTime(begins.Add(-time.Duration(i) * time.Hour)), ValidUntil: metav1.NewTime(begins.Add(time.Hour)),
-					Windows: []hibernator.OffHours{{StartCron: "0 0 28 2 *", EndCron: "1 0 28 2 *"}},
 				},
 			}
 		}

@@ -65,7 +65,8 @@ type ScheduleExceptionSpec struct {
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('0s') && duration(self) <= duration('720h')",message="leadTime must be from 0s to 720h"
 	LeadTime *metav1.Duration `json:"leadTime,omitempty"`
-	// windows, in the timezone of the plan. All together they may begin and end 2880 times a day.
+	// windows, in the timezone of the plan. All together they may begin and end 2880 times a day. Of those of an exception that
+	// extends or suspends at least one must be between validFrom and validUntil.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64

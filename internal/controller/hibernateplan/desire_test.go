@@ -176,9 +176,8 @@ func TestSuspensionWithAMistake(t *testing.T) {
 			w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 1))
 			e := suspended(0, 48*time.Hour)
 			e.Namespace, e.Spec.Windows, e.Spec.LeadTime = w.plan.Namespace, test.windows, &metav1.Duration{Duration: test.lead}
-			_, c := newReconciler(t, w.plan.DeepCopy(), e.DeepCopy())
-			clock := clocktesting.NewFakePassiveClock(noon)
-			r := &Exceptions{Client: c, Recorder: kube.Silence, Clock: clock}
+			_, c := newReconciler(t, w.plan.DeepCopy())
+			r := &Exceptions{Client: c, Clock: clocktesting.NewFakePassiveClock(noon)}
 			if warnings, err := (exceptionReviewer{r}).ValidateCreate(t.Context(), &e); err == nil || err.Error() != "Invalid: "+test.says || len(warnings) > 0 {
 				t.Errorf("whoever makes it hears %v, %q", err, warnings)
 			}
@@ -225,6 +224,70 @@ func TestMistakesOfOtherExceptions(t *testing.T) {
 		if tonight := table.At(noon.Add(9 * time.Hour)); tonight.Asleep == counts {
 			t.Errorf("with one of type %s it sleeps tonight: %t", kind, tonight.Asleep)
 		}
+	}
+}
+
+// An exception none of whose windows is in its time, by the clock of its plan, would do nothing, and says so until it has passed. One that
+// suspends counts for all of that time, and one that replaces needs none: nothing sleeps then.
+func TestExceptionWithoutAWindowInItsTime(t *testing.T) {
+	const pacific = "America/Los_Angeles" // whose Thursday, 18:00, is past the one of UTC
+	const says = "spec.windows: none of them is between validFrom and validUntil, which are Wed 2026-03-04 16:00 to Thu 2026-03-05 16:00 in " + pacific +
+		"; move these, or correct the windows"
+	for name, test := range map[string]struct {
+		kind  v1alpha1.ExceptionType
+		zone  string
+		lead  time.Duration
+		until time.Duration // from noon of Monday on
+		says  string
+		// asleep on Wednesday, 21:00 of Los Angeles, which its plan is every night.
+		asleep bool
+	}{
+		"suspend":                       {kind: v1alpha1.ExceptionSuspend, zone: pacific, until: 84 * time.Hour, says: says + countsAllTheTime},
+		"suspend, with a lead time":     {kind: v1alpha1.ExceptionSuspend, zone: pacific, lead: 720 * time.Hour, until: 84 * time.Hour, says: says + countsAllTheTime},
+		"suspend, and it has one":       {kind: v1alpha1.ExceptionSuspend, zone: "UTC", until: 84 * time.Hour, asleep: true},
+		"suspend, for longer":           {kind: v1alpha1.ExceptionSuspend, zone: pacific, until: 90 * time.Hour, asleep: true},
+		"suspend, longer than is known": {kind: v1alpha1.ExceptionSuspend, zone: pacific, until: 403 * 24 * time.Hour, asleep: true},
+		"extend":                        {kind: v1alpha1.ExceptionExtend, zone: pacific, until: 84 * time.Hour, says: says, asleep: true},
+		"replace":                       {kind: v1alpha1.ExceptionReplace, zone: pacific, until: 84 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan, e := newPlan(v1alpha1.StrategyParallel, 1), suspended(60*time.Hour, test.until)
+			plan.Spec.Schedule.Timezone, e.Namespace, e.Spec.Type = test.zone, plan.Namespace, test.kind
+			e.Spec.Windows = []v1alpha1.OffHours{{Start: "18:00", End: "24:00", DaysOfWeek: []v1alpha1.DayOfWeek{"THU"}}}
+			if name == "suspend, longer than is known" {
+				e.Spec.Windows = []v1alpha1.OffHours{{StartCron: "0 18 29 2 *", EndCron: "0 0 1 3 *"}}
+			}
+			e.Spec.LeadTime = &metav1.Duration{Duration: test.lead}
+			_, c := newReconciler(t, plan, &e)
+			clock, recorder := clocktesting.NewFakePassiveClock(noon), &told{}
+			r := &Exceptions{Client: c, Clock: clock, Recorder: recorder}
+			_, err := exceptionReviewer{r}.ValidateCreate(t.Context(), &e)
+			if refusal := strings.TrimSuffix(test.says, countsAllTheTime); (err != nil) != (test.says != "") || err != nil && err.Error() != "Invalid: "+refusal {
+				t.Errorf("whoever makes it hears %v", err)
+			}
+			f := facts{plan: plan, now: noon, seen: Observed{Exceptions: []v1alpha1.ScheduleException{e}}}
+			table, err := f.table(plan.Spec.Schedule, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := table.At(noon.Add(65 * time.Hour)).Asleep; got != test.asleep {
+				t.Errorf("asleep: %t", got)
+			}
+			for at, want := range map[time.Time]v1alpha1.ExceptionState{noon: v1alpha1.ExceptionPending, e.Spec.ValidFrom.Time: v1alpha1.ExceptionActive} {
+				if test.says != "" {
+					want = v1alpha1.ExceptionInvalid
+				}
+				if wait := judge(&e, plan, nil, at); e.Status.State != want || e.Status.Message != test.says || wait == 0 {
+					t.Errorf("for %s it is %s: %s", wait, e.Status.State, e.Status.Message)
+				}
+			}
+			clock.SetTime(e.Spec.ValidUntil.Time)
+			for range 2 {
+				if result, err := r.Reconcile(t.Context(), &e); err != nil || result.RequeueAfter != 0 || e.Status.State != v1alpha1.ExceptionExpired || len(recorder.all) > 0 {
+					t.Errorf("when it has passed it is %s: %q, %+v, %v", e.Status.State, recorder.all, result, err)
+				}
+			}
+		})
 	}
 }
 
@@ -491,7 +554,7 @@ func TestTooManyExceptions(t *testing.T) {
 			e := suspended(from, until)
 			e.Name, e.Spec.Type = fmt.Sprintf("%s-%03d", kind, i), kind
 			if kind != v1alpha1.ExceptionSuspend {
-				e.Spec.Windows = []v1alpha1.OffHours{{Start: "13:00", End: "14:00", DaysOfWeek: []v1alpha1.DayOfWeek{"SUN"}}}
+				e.Spec.Windows = []v1alpha1.OffHours{{Start: "21:00", End: "22:00", DaysOfWeek: []v1alpha1.DayOfWeek{"MON"}}}
 			}
 			all = append(all, e)
 		}
@@ -728,7 +791,7 @@ func TestTooManyExceptionsWhileOneCannotWake(t *testing.T) {
 	for i := range maxExceptions + 1 {
 		e := suspended(0, 100*time.Hour)
 		e.Name, e.Spec.Type = fmt.Sprint(i), v1alpha1.ExceptionExtend
-		e.Spec.Windows = []v1alpha1.OffHours{{Start: "13:00", End: "14:00", DaysOfWeek: []v1alpha1.DayOfWeek{"SUN"}}}
+		e.Spec.Windows = []v1alpha1.OffHours{{Start: "21:00", End: "22:00", DaysOfWeek: []v1alpha1.DayOfWeek{"MON"}}}
 		w.exceptions = append(w.exceptions, e)
 	}
 	w.until(noon.Add(33 * time.Hour))

@@ -126,8 +126,9 @@
 //   - A plan has more than 100 exceptions that have not passed: so many count, suspensions before others, because each
 //     costs every look at the schedule some. What sleeps wakes by those, and nothing begins (TooManyExceptions); the
 //     others say that they are Uncounted.
-//   - An exception has a mistake, as where its cron expression has the day 7: it says so (Invalid), and does not count. A
-//     suspension counts for all of its time until that is mended, because nothing may be put to sleep against one.
+//   - An exception has a mistake, as where its cron expression has the day 7, or none of its windows is in its time by the
+//     clock of the plan: it says so (Invalid), and does not count. A suspension counts for all of its time until that is
+//     mended, because nothing may be put to sleep against one.
 //   - A target cannot wake, and others wait for it: it is taken out of the plan and its dependencies, or, but in a DAG,
 //     behavior.mode becomes BestEffort, which counts at once for what is to wake. It is tried again all the same, when
 //     nothing else is to be started, and its cycle goes on until it is awake. Where it never will be, the condition
