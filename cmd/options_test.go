@@ -202,8 +202,11 @@ func TestNote56ParseKeepsPasswords(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	if _, err := parse([]string{"--component-repo-url=https://bot:hunter2@git.example.com/c.git"}); err == nil || !strings.Contains(err.Error(), "--component-repo-url") || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("--component-repo-url: %v", err)
+	for _, user := range []string{"bot:hunter2", "github_pat_hunter2"} {
+		_, err := parse([]string{"--component-repo-url=https://" + user + "@git.example.com/c.git"})
+		if err == nil || !strings.Contains(err.Error(), "--component-repo-url") || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("--component-repo-url with %s: %v", user, err)
+		}
 	}
 	if _, err := parse([]string{"--component-repo-url=ssh://git@git.example.com/c.git"}); err != nil {
 		t.Error(err)

@@ -100,11 +100,11 @@ type ComponentSpec struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.chart) || (self.targetRevision != 'HEAD' && self.targetRevision.size() > 0)",message="sources: a chart has no HEAD; set targetRevision to its version, such as 1.2.3 or ^1.2"
 // +kubebuilder:validation:XValidation:rule="!has(self.helm) || has(self.path) || has(self.chart)",message="sources: helm needs a chart: set path or chart"
 type ComponentSource struct {
-	// repoURL of the Git or Helm repository, without a password: Argo CD has the credentials.
+	// repoURL of the Git or Helm repository, without a password or token: Argo CD has the credentials.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:XValidation:rule="!self.matches('://[^/?#@]*:[^/?#]*@')",message="repoURL: everybody could read a password in it; remove it, and give the repository's credentials to Argo CD"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('://[^/?#@]*:[^/?#]*@|^(?i:https?)://(gh[opsru]_|github_pat_|glpat-)[^/?#]*@')",message="repoURL: everybody could read a password or token in it; remove it, and give the repository's credentials to Argo CD",reason=FieldValueForbidden
 	RepoURL string `json:"repoURL"`
 	// targetRevision is a branch, tag or commit, or the version of a chart.
 	// +optional

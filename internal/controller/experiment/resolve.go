@@ -176,7 +176,7 @@ func resolveRef(ref v1alpha1.ComponentRef, c *v1alpha1.Component, v values, as s
 	}
 	if i := slices.IndexFunc(c.Spec.Sources, func(s v1alpha1.ComponentSource) bool { return argocd.HasPassword(s.RepoURL) }); i >= 0 {
 		return nil, &resolveError{v1alpha1.ReasonInvalidComponent,
-			fmt.Sprintf("sources[%d].repoURL has a password, which everybody could read; remove it, and give the repository's credentials to Argo CD", i)}
+			fmt.Sprintf("sources[%d].repoURL has a password or token, which everybody could read; remove it, and give the repository's credentials to Argo CD", i)}
 	}
 	parameters, err := parametersOf(ref, c.Spec.Parameters, v)
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/utils/ptr"
@@ -24,6 +26,7 @@ import (
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
+	"github.com/labkeeper/labkeeper/test/crds"
 )
 
 func chart(helm *v1alpha1.HelmSource) v1alpha1.ComponentSource {
@@ -645,14 +648,17 @@ func TestAbsencesOfOthers(t *testing.T) {
 
 // Everybody reads conditions, Events and Applications, so the password of a repository gets into none of them.
 func TestPasswordsOfRepositories(t *testing.T) {
-	withPassword := nginx()
+	withPassword, withToken := nginx(), nginx()
 	withPassword.Spec.Sources[0].RepoURL = "https://bot:hunter2@charts.example.com"
+	withToken.Spec.Sources[0].RepoURL = "https://ghp_hunter2@charts.example.com"
 	for name, test := range map[string]struct {
 		components []client.Object
 		fallback   Fallback
 	}{
 		"of a Component":   {components: []client.Object{withPassword}},
 		"of the fallback":  {fallback: Fallback{RepoURL: "https://bot:hunter2@git.example.com/c.git", Revision: "v1"}},
+		"a token":          {components: []client.Object{withToken}},
+		"as a token":       {fallback: Fallback{RepoURL: "HTTPS://glpat-hunter2@git.example.com/c.git", Revision: "v1"}},
 		"beside a pattern": {fallback: Fallback{RepoURL: "ssh://bot:hunter2:@git.example.com/c.git", Revision: "v1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -669,8 +675,69 @@ func TestPasswordsOfRepositories(t *testing.T) {
 			}
 		})
 	}
-	if step := readiness(withPassword, nil); step.Reason != v1alpha1.ReasonInvalidComponent || strings.Contains(step.Message, "hunter2") {
-		t.Errorf("the Component is %s: %s", step.Reason, step.Message)
+	for _, c := range []*v1alpha1.Component{withPassword, withToken} {
+		if step := readiness(c, nil); step.Reason != v1alpha1.ReasonInvalidComponent || strings.Contains(step.Message, "hunter2") {
+			t.Errorf("the Component is %s: %s", step.Reason, step.Message)
+		}
+	}
+}
+
+// What the API server refuses of a Component the manager refuses of what was there before, and of the fallback.
+func TestRuleOfRepositories(t *testing.T) {
+	schemas, err := crds.Load(repository + "/config/crd/bases")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for url, refused := range map[string]bool{
+		"https://git.example.com/ghp_x@y.git": false, "https://git.example.com?ghp_x@y": false, "https://org@git.example.com": false,
+		"ssh://git@git.example.com/c.git": false, "git@git.example.com:lab/c.git": false, "https://git.example.com:8443/a:b@c": false,
+		"https://ghp@git.example.com": false, "https://ghx_a@git.example.com": false, "https://my-ghp_a@git.example.com": false, "https://glpat@git.example.com": false,
+		"https://bot:hunter2@git.example.com": true, "ssh://bot:hunter2@git.example.com": true, "https://:hunter2@git.example.com": true,
+		"https://ghp_hunter2@github.com/a/b.git": true, "https://gho_hunter2@github.com/a": true, "https://ghs_hunter2@github.com/a": true, "https://ghr_hunter2@github.com/a": true,
+		"https://ghu_hunter2@github.com/a": true, "https://github_pat_hunter2@github.com/a": true, "https://glpat-hunter2@gitlab.com/a": true, "http://ghp_hunter2@git.example.com": true,
+		"HTTPS://ghp_hunter2@github.com": true, "https://ghp_hunter2@x@github.com/a": true,
+	} {
+		c := nginx()
+		c.Spec.Sources[0].RepoURL = url
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &unstructured.Unstructured{Object: content}
+		u.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Component"))
+		err = schemas.Validate(u)
+		if got := argocd.HasPassword(url); got != refused || (err != nil) != refused || err != nil && strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: refused by the manager %t, and by the API server: %v", url, got, err)
+		}
+	}
+}
+
+// What a release before has deployed with a token stays as it is, says so, and can be deleted: its Experiment, and the Component.
+func TestTokenThatWasTaken(t *testing.T) {
+	component := nginx()
+	l := newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), component, template())
+	l.until(v1alpha1.PhaseRunning)
+	component.Spec.Sources[0].RepoURL = "https://ghp_hunter2@charts.example.com"
+	component.Generation++
+	l.update(component)
+	l.settle(func() bool { return false })
+	l.expect(v1alpha1.ConditionComponentsResolved, metav1.ConditionFalse, v1alpha1.ReasonInvalidComponent)
+	if n := len(l.list(argocd.ApplicationGVK)); n != 1 {
+		t.Errorf("there are %d Applications", n)
+	}
+	if err := l.client.Delete(t.Context(), l.get()); err != nil {
+		t.Fatal(err)
+	}
+	if l.settle(l.play); l.get() != nil {
+		t.Error("the Experiment does not go")
+	}
+	s := newShelf(t, component)
+	s.expect(s.look(), 0, v1alpha1.ReasonInvalidComponent, "sources[0].repoURL has a password or token")
+	if err := s.Delete(t.Context(), component); err != nil {
+		t.Fatal(err)
+	}
+	if c := s.look(); c != nil {
+		t.Errorf("the Component does not go: %+v", c.Status)
 	}
 }
 

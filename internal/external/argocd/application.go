@@ -247,13 +247,14 @@ func untyped(m map[string]string) map[string]any {
 	return out
 }
 
-// userinfo is what a URL may have before its host, and password that with a password.
+// userinfo is what a URL may have before its host, and password that with a password, or a token of GitHub or GitLab for its user; the rule
+// of ComponentSource.RepoURL is the same.
 var (
 	userinfo = regexp.MustCompile(`://[^/?#]*@`)
-	password = regexp.MustCompile(`://[^/?#@]*:[^/?#]*@`)
+	password = regexp.MustCompile(`://[^/?#@]*:[^/?#]*@|^(?i:https?)://(gh[opsru]_|github_pat_|glpat-)[^/?#]*@`)
 )
 
-// HasPassword says whether a repository's URL has a password, which everybody would see who sees an Application. A user
+// HasPassword says whether a repository's URL has a password or a token, which everybody would see who sees an Application. Another user
 // alone, as in ssh://git@host, is none.
 func HasPassword(repoURL string) bool { return password.MatchString(repoURL) }
 
