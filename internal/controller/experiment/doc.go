@@ -209,7 +209,8 @@
 // before a pass that creates or changes anything, and which ends when it is not what was planned for, because what is
 // created for one that is gone would stay for good, a Workflow that is submitted for an old spec stays the only one,
 // one that the status records must not follow another, and an Application must not go back; the copies of templates,
-// and the templates of those that are not there, of a cluster that is not up; the kubeconfig Secret of a cluster that
+// and the templates of those that are not there, of a cluster that is not up, and where it is not there, and they are
+// those of one, whether it is and somebody has taken the label off it; the kubeconfig Secret of a cluster that
 // is Ready and not registered, and of one that Argo CD cannot use, once a minute, with its cluster Secret; with each
 // kubeconfig the cluster Secrets that Experiments have made at its address (that there are none by a list that the API
 // server answers at once, of what this manager has written and seen; any by one of this moment), and of one that

@@ -29,6 +29,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
 	"github.com/labkeeper/labkeeper/internal/external/arlon"
+	"github.com/labkeeper/labkeeper/internal/external/capi"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
@@ -232,8 +233,8 @@ func (s *scope) copies(ctx context.Context, wanted []templateCopy, cluster *unst
 			return Copies{ReadErr: err}
 		case live == nil:
 		case going(live), cluster == nil && len(live.GetOwnerReferences()) > 0:
-			// That of a cluster which somebody has deleted goes with it.
-			return Copies{Missing: "that " + kube.Describe(live) + " is gone, which is of the cluster before"}
+			// That of a cluster which somebody has deleted goes with it, and that of one whose label somebody took off does not.
+			return Copies{Missing: "that " + kube.Describe(live) + " is gone, which is of the cluster before", ReadErr: s.kept(ctx, wanted[0].key, cluster)}
 		case marks.Owns(s.experiment, live):
 			continue
 		}
@@ -250,6 +251,18 @@ func (s *scope) copies(ctx context.Context, wanted []templateCopy, cluster *unst
 		made.Objects = append(made.Objects, c.of(template))
 	}
 	return made
+}
+
+// kept is an error where the cluster that is not seen is there, and is not the Experiment's: it would be waited for for ever.
+func (s *scope) kept(ctx context.Context, key types.NamespacedName, cluster *unstructured.Unstructured) error {
+	if cluster != nil {
+		return nil
+	}
+	live, err := kube.Get(ctx, s.Live, capi.ClusterGVK, key)
+	if err == nil && live != nil && !marks.Owns(s.experiment, live) {
+		return &kube.NameTakenError{Object: kube.Describe(live)}
+	}
+	return err
 }
 
 // observeKinds looks which of the kinds that it needs can be read.

@@ -21,6 +21,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
 	"github.com/labkeeper/labkeeper/internal/external/capi"
+	"github.com/labkeeper/labkeeper/internal/kube"
 )
 
 // madeForTalos are the kinds of everything that a Talos cluster is made by.
@@ -508,5 +509,38 @@ func TestTalosEndpointForAScript(t *testing.T) {
 	given := l.list(argoworkflows.WorkflowGVK)[0].Object["spec"].(map[string]any)["arguments"]
 	if said := fmt.Sprint(given, l.get().Status.Targets); strings.Contains(said, "$(id)") {
 		t.Errorf("the Workflow and the status have it: %s", said)
+	}
+}
+
+// A Cluster that somebody has taken the label off stays, and what it is made by with it: that is told, and not waited for as what is about
+// to go.
+func TestTalosClusterThatSomebodyKeeps(t *testing.T) {
+	l := onTalos(t)
+	l.until(v1alpha1.PhaseReady)
+	cluster := l.list(capi.ClusterGVK)[0]
+	l.spoil(dockerClusterGVK, func(o *unstructured.Unstructured) { // as Cluster API does
+		o.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: capi.ClusterGVK.GroupVersion().String(), Kind: capi.ClusterGVK.Kind, Name: cluster.GetName(), UID: cluster.GetUID(),
+		}})
+	})
+	l.unlabel(capi.ClusterGVK, v1alpha1.LabelExperimentUID)
+	l.reconciler.Foreign = unlabelledUnseen{l.client}
+	_ = l.reconcile()
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+	if said := l.message(v1alpha1.ConditionReady); !strings.Contains(said, "Cluster "+cluster.GetNamespace()+"/"+cluster.GetName()+" exists and is not managed") {
+		t.Errorf("it says %q", said)
+	}
+	kept, err := kube.Get(t.Context(), l.client, capi.ClusterGVK, keyOf(&cluster))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept.SetFinalizers(nil)
+	l.update(kept)
+	if err := l.client.Delete(t.Context(), kept); err != nil {
+		t.Fatal(err)
+	}
+	_ = l.reconcile()
+	if said := l.message(v1alpha1.ConditionClustersReady); strings.Contains(said, "is not managed") {
+		t.Errorf("when it is gone it says %q", said)
 	}
 }
