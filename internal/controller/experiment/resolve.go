@@ -425,7 +425,7 @@ func place(parameters []given, specs []v1alpha1.ComponentSource, sources []argoc
 		}
 		if len(targets) == 0 {
 			return &resolveError{v1alpha1.ReasonInvalidParameters,
-				fmt.Sprintf("params: %s has no Helm source to go to", p.Name)}
+				fmt.Sprintf("params: %s has no Helm source to go to; set helm: {} on the Component's source whose path has the chart, or leave it out", p.Name)}
 		}
 		for _, i := range targets {
 			if sources[i].Helm == nil {

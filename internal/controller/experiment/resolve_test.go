@@ -129,8 +129,8 @@ func TestNote43ResolveParameters(t *testing.T) {
 		"into one of several":          {two, nil, map[string]string{"d": "r"}, nil, "d could go to any of 2"},
 		"into the only chart":          {[]v1alpha1.ComponentSource{folder, chart(nil)}, nil, map[string]string{"a": "r"}, [][]string{nil, {"a=r"}}, ""},
 		"into a folder with a chart":   {[]v1alpha1.ComponentSource{{RepoURL: "r", Path: "p", Helm: &v1alpha1.HelmSource{}}}, nil, map[string]string{"a": "r"}, [][]string{{"a=r"}}, ""},
-		"nowhere to go":                {[]v1alpha1.ComponentSource{folder}, nil, map[string]string{"a": "r"}, nil, "a has no Helm source"},
-		"a default with nowhere to go": {[]v1alpha1.ComponentSource{folder}, declared(v1alpha1.ComponentParameter{Name: "a", Default: ptr.To("d")}), nil, nil, "a has no Helm source"},
+		"nowhere to go":                {[]v1alpha1.ComponentSource{folder}, nil, map[string]string{"a": "r"}, nil, "a has no Helm source to go to; set helm: {} on the Component's source whose path has the chart"},
+		"a default with nowhere to go": {[]v1alpha1.ComponentSource{folder}, declared(v1alpha1.ComponentParameter{Name: "a", Default: ptr.To("d")}), nil, nil, "a has no Helm source to go to; set helm: {} on the Component's source whose path has the chart"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
