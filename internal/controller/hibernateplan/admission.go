@@ -29,10 +29,8 @@ var _ admission.Validator[*v1alpha1.HibernatePlan] = reviewer{}
 
 // ValidateCreate reviews a new plan.
 func (r reviewer) ValidateCreate(ctx context.Context, plan *v1alpha1.HibernatePlan) (admission.Warnings, error) {
-	if err := invalid(plan.Spec, r.Options.Executors); err != nil {
-		return nil, err
-	}
-	return r.missing(ctx, plan), nil
+	warnings, err := r.review(ctx, plan)
+	return append(warnings, r.ended(nil, plan, err)...), err
 }
 
 // ValidateUpdate reviews a changed spec.
@@ -40,7 +38,25 @@ func (r reviewer) ValidateUpdate(ctx context.Context, before, plan *v1alpha1.Hib
 	if plan.DeletionTimestamp != nil || equality.Semantic.DeepEqual(before.Spec, plan.Spec) {
 		return nil, nil
 	}
-	return kube.ReviewChange(before, plan, func(p *v1alpha1.HibernatePlan) (admission.Warnings, error) { return r.ValidateCreate(ctx, p) })
+	warnings, err := kube.ReviewChange(before, plan, func(p *v1alpha1.HibernatePlan) (admission.Warnings, error) { return r.review(ctx, p) })
+	return append(warnings, r.ended(before.Spec.Override, plan, err)...), err
+}
+
+// review is what there is to say of a spec, whatever it was before.
+func (r reviewer) review(ctx context.Context, plan *v1alpha1.HibernatePlan) (admission.Warnings, error) {
+	if err := invalid(plan.Spec, r.Options.Executors); err != nil {
+		return nil, err
+	}
+	return r.missing(ctx, plan), nil
+}
+
+// ended warns whoever writes an override that does not count any more. One that was there before has ended as it was to.
+func (r reviewer) ended(before *v1alpha1.Override, plan *v1alpha1.HibernatePlan, refused error) admission.Warnings {
+	hint := hasEnded(plan.Spec.Override, r.Options.Clock.Now())
+	if hint == "" || refused != nil || equality.Semantic.DeepEqual(before, plan.Spec.Override) {
+		return nil
+	}
+	return admission.Warnings{hint}
 }
 
 // ValidateDelete lets every deletion through.

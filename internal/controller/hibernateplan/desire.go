@@ -146,6 +146,14 @@ func insisted(plan *v1alpha1.HibernatePlan, now time.Time) (desire, bool) {
 	return desire{}, false
 }
 
+// hasEnded is what is said of an override that has ended: somebody may have meant another year. Empty where there is none.
+func hasEnded(o *v1alpha1.Override, now time.Time) string {
+	if o == nil || o.Until == nil || now.Before(o.Until.Time) {
+		return ""
+	}
+	return "spec.override has ended (until " + o.Until.UTC().Format(time.RFC3339) + ") and does not count; take it out, or correct until"
+}
+
 // lastYear is the last that a status can tell of: what lasts longer lasts for ever.
 const lastYear = 9999
 

@@ -35,7 +35,7 @@ func report(s *scope, err error) {
 	if s.decided && s.recordable {
 		s.take()
 	}
-	v := view{status: st, plan: s.plan, owner: owner, late: s.seen.Late}
+	v := view{status: st, plan: s.plan, owner: owner, late: s.seen.Late, ended: hasEnded(owner.Spec.Override, s.now)}
 	if st.CurrentCycle == nil {
 		v.left = s.seen.leftAsleep()
 	}
@@ -77,6 +77,8 @@ type view struct {
 	late []late
 	// left are the targets that a plan of this name has left asleep, before a cycle has taken them in.
 	left []string
+	// ended is what there is to say of an override that has ended.
+	ended string
 }
 
 // leftAsleep are the targets that a plan of this name has left asleep; by their restore points, where those do not say which.
@@ -171,6 +173,10 @@ func (v view) phase() v1alpha1.Phase {
 }
 
 func (v view) scheduled() conditions.Step {
+	hint := "" // that it has ended was mostly meant: it is no reason of its own
+	if v.ended != "" {
+		hint = "; " + v.ended
+	}
 	switch {
 	case v.plan.Problem != nil:
 		return conditions.False(v1alpha1.ConditionScheduled, v.plan.Problem.reason, v.plan.Problem.message)
@@ -181,13 +187,13 @@ func (v view) scheduled() conditions.Step {
 	case v.owner.Spec.Suspend:
 		return conditions.False(v1alpha1.ConditionScheduled, v1alpha1.ReasonSuspended, "Nothing starts while spec.suspend is set")
 	case v.owner.Spec.DryRun:
-		return conditions.False(v1alpha1.ConditionScheduled, v1alpha1.ReasonDryRun, "No cycle begins while spec.dryRun is set")
+		return conditions.False(v1alpha1.ConditionScheduled, v1alpha1.ReasonDryRun, "No cycle begins while spec.dryRun is set"+hint)
 	}
 	wants := "awake"
 	if v.plan.Desired.asleep {
 		wants = "asleep"
 	}
-	return conditions.True(v1alpha1.ConditionScheduled, v1alpha1.ReasonAccepted, "By "+v.plan.Desired.by+" the targets are to be "+wants)
+	return conditions.True(v1alpha1.ConditionScheduled, v1alpha1.ReasonAccepted, "By "+v.plan.Desired.by+" the targets are to be "+wants+hint)
 }
 
 func (v view) hibernated() conditions.Step {

@@ -394,3 +394,88 @@ func TestSaidOnce(t *testing.T) {
 		}
 	}
 }
+
+// That an override has ended, and does not count, is said beside what does: it may have been meant to, and is no news, no error, and no
+// reason to write the status again or to look at the plan once more.
+func TestOverrideThatHasEnded(t *testing.T) {
+	const says = "; spec.override has ended (until 2026-03-02T12:30:00Z) and does not count; take it out, or correct until"
+	const schedule, override = "By the schedule the targets are to be awake", "By spec.override the targets are to be awake"
+	const dryRun, suspended = "No cycle begins while spec.dryRun is set", "Nothing starts while spec.suspend is set"
+	for name, test := range map[string]struct {
+		change        func(*v1alpha1.HibernatePlanSpec)
+		before, after string
+		// wait is when it is looked at again, from noon on.
+		wait time.Duration
+	}{
+		"awake":     {func(*v1alpha1.HibernatePlanSpec) {}, override, schedule + says, 30 * time.Minute},
+		"for ever":  {func(spec *v1alpha1.HibernatePlanSpec) { spec.Override.Until = nil }, override, override, 24 * time.Hour},
+		"taken out": {func(spec *v1alpha1.HibernatePlanSpec) { spec.Override = nil }, schedule, schedule, 24 * time.Hour},
+		"dry run":   {func(spec *v1alpha1.HibernatePlanSpec) { spec.DryRun = true }, dryRun, dryRun + says, 30 * time.Minute},
+		"suspended": {func(spec *v1alpha1.HibernatePlanSpec) { spec.Suspend = true }, suspended, suspended, 30 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan, recorder := newPlan(v1alpha1.StrategyParallel, 1), &told{}
+			plan.Finalizers = []string{v1alpha1.Finalizer}
+			plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideAwake, Until: &metav1.Time{Time: noon.Add(30 * time.Minute)}}
+			test.change(&plan.Spec)
+			r, _ := newReconciler(t, plan)
+			r.Recorder = recorder
+			for range 3 {
+				pass(t, r, plan) // until it has what its targets need
+			}
+			told := len(recorder.all)
+			for _, at := range []int{0, 29, 30, 31, 90} {
+				r.Options.Clock.(*clocktesting.FakePassiveClock).SetTime(noon.Add(time.Duration(at) * time.Minute))
+				_, first := pass(t, r, plan)
+				result, second := pass(t, r, plan)
+				want, wait := test.after, longest
+				if at < 30 {
+					want, wait = test.before, min(longest, test.wait-time.Duration(at)*time.Minute)
+				}
+				if got := find(second.Status.Conditions, v1alpha1.ConditionScheduled).Message; got != want || result.RequeueAfter != wait {
+					t.Errorf("after %d minutes, and for %s, it says %q", at, result.RequeueAfter, got)
+				}
+				if first.ResourceVersion != second.ResourceVersion || len(recorder.all) > told {
+					t.Errorf("after %d minutes it is written again, or told: %q", at, recorder.all[told:])
+				}
+			}
+		})
+	}
+}
+
+// Whoever writes an override that has ended, or leaves it where until was to be another one, is warned; who changes something else is not.
+func TestReviewOfAnOverrideThatHasEnded(t *testing.T) {
+	plan := newPlan(v1alpha1.StrategyParallel, 1)
+	r, _ := newReconciler(t, plan)
+	of := func(change func(*v1alpha1.HibernatePlanSpec)) *v1alpha1.HibernatePlan {
+		plan := plan.DeepCopy()
+		plan.Spec.Override = &v1alpha1.Override{State: v1alpha1.OverrideHibernated, Until: &metav1.Time{Time: noon.Add(-time.Hour)}}
+		change(&plan.Spec)
+		return plan
+	}
+	ended := of(func(*v1alpha1.HibernatePlanSpec) {})
+	const says = "spec.override has ended (until 2026-03-02T11:00:00Z) and does not count; take it out, or correct until"
+	for name, test := range map[string]struct {
+		before *v1alpha1.HibernatePlan // nil where it is new
+		change func(*v1alpha1.HibernatePlanSpec)
+		want   string
+	}{
+		"new":            {nil, func(*v1alpha1.HibernatePlanSpec) {}, says},
+		"new in it":      {plan, func(*v1alpha1.HibernatePlanSpec) {}, says},
+		"another state":  {ended, func(spec *v1alpha1.HibernatePlanSpec) { spec.Override.State = v1alpha1.OverrideAwake }, says},
+		"something else": {ended, func(spec *v1alpha1.HibernatePlanSpec) { spec.Suspend = true }, ""},
+		"taken out":      {ended, func(spec *v1alpha1.HibernatePlanSpec) { spec.Override = nil }, ""},
+		"for ever":       {ended, func(spec *v1alpha1.HibernatePlanSpec) { spec.Override.Until = nil }, ""},
+		"corrected":      {ended, func(spec *v1alpha1.HibernatePlanSpec) { spec.Override.Until.Time = noon.Add(1) }, ""},
+		"refused":        {nil, func(spec *v1alpha1.HibernatePlanSpec) { spec.Schedule.Timezone = "Europe/Nowhere" }, ""},
+	} {
+		after := of(test.change)
+		warnings, err := reviewer{r}.ValidateCreate(t.Context(), after)
+		if test.before != nil {
+			warnings, err = reviewer{r}.ValidateUpdate(t.Context(), test.before, after)
+		}
+		if got := strings.Join(warnings, "\n"); got != test.want || (err != nil) != (name == "refused") {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+}
