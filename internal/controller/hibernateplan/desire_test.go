@@ -258,13 +258,6 @@ func TestExceptionWithoutAWindowInItsTime(t *testing.T) {
 				e.Spec.Windows = []v1alpha1.OffHours{{StartCron: "0 18 29 2 *", EndCron: "0 0 1 3 *"}}
 			}
 			e.Spec.LeadTime = &metav1.Duration{Duration: test.lead}
-			_, c := newReconciler(t, plan, &e)
-			clock, recorder := clocktesting.NewFakePassiveClock(noon), &told{}
-			r := &Exceptions{Client: c, Clock: clock, Recorder: recorder}
-			_, err := exceptionReviewer{r}.ValidateCreate(t.Context(), &e)
-			if refusal := strings.TrimSuffix(test.says, countsAllTheTime); (err != nil) != (test.says != "") || err != nil && err.Error() != "Invalid: "+refusal {
-				t.Errorf("whoever makes it hears %v", err)
-			}
 			f := facts{plan: plan, now: noon, seen: Observed{Exceptions: []v1alpha1.ScheduleException{e}}}
 			table, err := f.table(plan.Spec.Schedule, nil)
 			if err != nil {
@@ -273,21 +266,35 @@ func TestExceptionWithoutAWindowInItsTime(t *testing.T) {
 			if got := table.At(noon.Add(65 * time.Hour)).Asleep; got != test.asleep {
 				t.Errorf("asleep: %t", got)
 			}
-			for at, want := range map[time.Time]v1alpha1.ExceptionState{noon: v1alpha1.ExceptionPending, e.Spec.ValidFrom.Time: v1alpha1.ExceptionActive} {
-				if test.says != "" {
-					want = v1alpha1.ExceptionInvalid
-				}
-				if wait := judge(&e, plan, nil, at); e.Status.State != want || e.Status.Message != test.says || wait == 0 {
-					t.Errorf("for %s it is %s: %s", wait, e.Status.State, e.Status.Message)
-				}
-			}
-			clock.SetTime(e.Spec.ValidUntil.Time)
-			for range 2 {
-				if result, err := r.Reconcile(t.Context(), &e); err != nil || result.RequeueAfter != 0 || e.Status.State != v1alpha1.ExceptionExpired || len(recorder.all) > 0 {
-					t.Errorf("when it has passed it is %s: %q, %+v, %v", e.Status.State, recorder.all, result, err)
-				}
-			}
+			reviewedAndPassed(t, plan, &e, test.says)
 		})
+	}
+}
+
+// reviewedAndPassed has an exception reviewed, and looks at it before its time, in it and after it. It says what is wrong with it, if
+// anything is, until it has passed.
+func reviewedAndPassed(t *testing.T, plan *v1alpha1.HibernatePlan, e *v1alpha1.ScheduleException, says string) {
+	t.Helper()
+	_, c := newReconciler(t, plan, e)
+	clock, recorder := clocktesting.NewFakePassiveClock(noon), &told{}
+	r := &Exceptions{Client: c, Clock: clock, Recorder: recorder}
+	refusal, states := "", []v1alpha1.ExceptionState{v1alpha1.ExceptionPending, v1alpha1.ExceptionActive}
+	if says != "" {
+		refusal, states = "Invalid: "+strings.TrimSuffix(says, countsAllTheTime), []v1alpha1.ExceptionState{v1alpha1.ExceptionInvalid, v1alpha1.ExceptionInvalid}
+	}
+	if _, err := (exceptionReviewer{r}).ValidateCreate(t.Context(), e); err != nil && err.Error() != refusal || (err == nil) != (refusal == "") {
+		t.Errorf("whoever makes it hears %v", err)
+	}
+	for i, at := range []time.Time{noon, e.Spec.ValidFrom.Time} {
+		if wait := judge(e, plan, nil, at); e.Status.State != states[i] || e.Status.Message != says || wait == 0 {
+			t.Errorf("for %s it is %s: %s", wait, e.Status.State, e.Status.Message)
+		}
+	}
+	clock.SetTime(e.Spec.ValidUntil.Time)
+	for range 2 {
+		if result, err := r.Reconcile(t.Context(), e); err != nil || result.RequeueAfter != 0 || e.Status.State != v1alpha1.ExceptionExpired || len(recorder.all) > 0 {
+			t.Errorf("when it has passed it is %s: %q, %+v, %v", e.Status.State, recorder.all, result, err)
+		}
 	}
 }
 
