@@ -886,8 +886,11 @@ var terminations = []faults.Workload{
 		Name:    "late-provisioning",
 		Objects: objects(onCluster),
 		Holds:   []string{clusterReady},
-		Steps:   steps(step(provisioning, due(time.Hour))),
-		Done:    reached(v1alpha1.PhaseFailed),
+		Steps: steps(
+			step(provisioning, sleep(10*time.Minute)),
+			step(telling("Crossplane has not looked at it"), due(50*time.Minute)),
+		),
+		Done: reached(v1alpha1.PhaseFailed),
 	},
 }
 
