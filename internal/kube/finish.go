@@ -12,6 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
@@ -90,19 +92,55 @@ type Outcome struct {
 	Strict bool
 	// Told learns which status was written; it may be nil.
 	Told *Told
+	// Conditions are those of the object, whose Ready says what keeps the finalizer from being taken off, at the time Now; nil has
+	// only an Event say so.
+	Conditions Conditions
+	// Now is the time of the pass.
+	Now time.Time
 	// Written is called when the status has been written, and before the finalizer goes; it may be nil.
 	Written func(context.Context)
 	// TooLarge is called when the status was refused because the object would be larger than the server keeps; it may be nil.
 	TooLarge func(context.Context)
 }
 
+// Conditions are those in the status of an object of some kind.
+type Conditions func(client.Object) *[]metav1.Condition
+
 // EnsureFinalizer adds the finalizer to an object that is not being deleted. The patch
-// carries the resourceVersion, because a list of finalizers is replaced whole.
-func EnsureFinalizer(ctx context.Context, c client.Client, o client.Object, finalizer string) error {
+// carries the resourceVersion, because a list of finalizers is replaced whole. Without it there is no pass that could say what is wrong:
+// that it is refused, by somebody's admission policy for instance, the condition Ready says.
+func EnsureFinalizer(ctx context.Context, c client.Client, o client.Object, finalizer string, of Conditions, now time.Time, told *Told) error {
 	if o.GetDeletionTimestamp() != nil || controllerutil.ContainsFinalizer(o, finalizer) {
 		return nil
 	}
-	return patchFinalizers(ctx, c, o, append(slices.Clone(o.GetFinalizers()), finalizer))
+	err := patchFinalizers(ctx, c, o, append(slices.Clone(o.GetFinalizers()), finalizer))
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("adding the finalizer %s: %w", finalizer, err)
+	if !concerns(ctx, err) {
+		return err
+	}
+	return unready(ctx, c, o, conditions.False(conditionReady, Reason(err), Message(err)), err, of, now, told)
+}
+
+// concerns says whether an error is one to tell of: not that the object is another by now, or gone, or the manager about to be.
+func concerns(pass context.Context, err error) bool {
+	return client.IgnoreNotFound(err) != nil && !Conflict(err) && !stopping(pass)
+}
+
+// unready has an object say so, once, and is the error that it is about.
+func unready(ctx context.Context, c client.Client, o client.Object, ready conditions.Step, why error, of Conditions, now time.Time, told *Told) error {
+	ctx, cancel := afresh(ctx)
+	defer cancel()
+	before := o.DeepCopyObject().(client.Object)
+	if conditions.Set(of(o), ready, o.GetGeneration(), now); equality.Semantic.DeepEqual(before, o) {
+		return why
+	}
+	if _, err := patchStatus(ctx, c, before, o, Outcome{Told: told}); concerns(ctx, err) {
+		return errors.Join(why, fmt.Errorf("patching status: %w", err))
+	}
+	return why
 }
 
 // Unprotected lets objects through that somebody has taken the finalizer off, or replaced by a manifest without it:
@@ -164,8 +202,12 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 	if out.Err != nil && (Conflict(out.Err) || stopping(ctx)) {
 		return failed, out.Err
 	}
-	ctx, cancel := afresh(ctx)
+	pass := ctx
+	ctx, cancel := afresh(pass)
 	defer cancel()
+	if out.Done && out.Err == nil {
+		out.keep(before, after, finalizer)
+	}
 	written, others := after.DeepCopyObject().(client.Object), false // a patch overwrites its argument with the server's answer
 	if !equality.Semantic.DeepEqual(before, after) {
 		var err error
@@ -188,7 +230,12 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 		return failed, out.Err
 	}
 	if out.Done && controllerutil.ContainsFinalizer(written, finalizer) {
-		return reconcile.Result{}, letGo(ctx, c, written, finalizer, out.Told)
+		err := letGo(ctx, c, written, finalizer, out.Told)
+		if concerns(pass, err) {
+			tell(recorder, after, Event{Type: corev1.EventTypeWarning, Reason: Reason(err), Message: Message(err)})
+			err = out.held(ctx, c, written, err)
+		}
+		return reconcile.Result{}, err
 	}
 	if others {
 		return reconcile.Result{RequeueAfter: time.Millisecond}, nil
@@ -233,11 +280,36 @@ func TooLarge(err error) bool {
 // letGo drops the finalizer.
 func letGo(ctx context.Context, c client.Client, o client.Object, finalizer string, told *Told) error {
 	keep := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(f string) bool { return f == finalizer })
-	err := client.IgnoreNotFound(patchFinalizers(ctx, c, o, keep))
-	if err == nil {
-		told.letGo(o.GetUID())
+	if err := client.IgnoreNotFound(patchFinalizers(ctx, c, o, keep)); err != nil {
+		return fmt.Errorf("%s: %w", takingOff(finalizer), err)
 	}
-	return err
+	told.letGo(o.GetUID())
+	return nil
+}
+
+func takingOff(finalizer string) string { return "taking the finalizer " + finalizer + " off" }
+
+// held has Ready say that an object stays which has nothing left to wait for. It keeps its reason: there is no other step.
+func (o Outcome) held(ctx context.Context, c client.Client, written client.Object, err error) error {
+	if o.Conditions == nil {
+		return err
+	}
+	reason := Reason(err)
+	if was := meta.FindStatusCondition(*o.Conditions(written), conditionReady); was != nil && was.Status == metav1.ConditionFalse {
+		reason = was.Reason
+	}
+	return unready(ctx, c, written, conditions.False(conditionReady, reason, Message(err)), err, o.Conditions, o.Now, o.Told)
+}
+
+// keep leaves what Ready says of that as it is until the finalizer has been tried again, rather than having it say by turns that all is gone.
+func (o Outcome) keep(before, after client.Object, finalizer string) {
+	if o.Conditions == nil {
+		return
+	}
+	was := meta.FindStatusCondition(*o.Conditions(before), conditionReady)
+	if was != nil && strings.HasPrefix(was.Message, Message(errors.New(takingOff(finalizer)))) {
+		meta.SetStatusCondition(o.Conditions(after), *was)
+	}
 }
 
 // patchStatus writes a status, and says whether it has heard of those of others meanwhile.
@@ -265,7 +337,7 @@ func patchFinalizers(ctx context.Context, c client.Client, o client.Object, fina
 	patched.SetFinalizers(finalizers)
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := c.Patch(ctx, patched, patch, client.FieldOwner(FieldOwner)); err != nil {
-		return fmt.Errorf("patching finalizers: %w", err)
+		return err
 	}
 	o.SetFinalizers(patched.GetFinalizers())
 	o.SetResourceVersion(patched.GetResourceVersion())

@@ -72,7 +72,7 @@ func newDesk(objects ...client.Object) *desk {
 		}
 		return err
 	}
-	d.Client = fakes.NewClientBuilder().WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}).
+	d.Client = fakes.NewClientBuilder().WithObjects(objects...).WithStatusSubresource(&corev1.Pod{}, &corev1.Service{}).
 		WithInterceptorFuncs(interceptor.Funcs{
 			Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 				return write("patch", o, p, func() error { return c.Patch(ctx, o, p, opts...) })
@@ -167,7 +167,8 @@ func TestFinish(t *testing.T) {
 			say, Outcome{Done: true, Err: failure}, nil, []string{"patch status"}, 0, failure, []string{others, finalizer},
 		},
 		"done, the finalizer cannot be dropped": {
-			nil, Outcome{Done: true}, map[string]error{"patch": denied}, []string{"patch"}, 0, denied, []string{others, finalizer},
+			nil, Outcome{Done: true}, map[string]error{"patch": denied},
+			[]string{"patch", `event Warning Forbidden Reconcile Taking the finalizer example.com/ours off: ` + denied.Error()}, 0, denied, []string{others, finalizer},
 		},
 		"done, and gone meanwhile": {nil, Outcome{Done: true}, map[string]error{"patch": gone}, []string{"patch"}, 0, nil, []string{others, finalizer}},
 	}
@@ -340,7 +341,7 @@ func TestEnsureFinalizer(t *testing.T) {
 			d := newDesk(test.pod)
 			pod := d.pod(t)
 			pod.Status.Message = "of this pass"
-			if err := EnsureFinalizer(t.Context(), d, pod, finalizer); err != nil {
+			if err := EnsureFinalizer(t.Context(), d, pod, finalizer, nil, time.Time{}, nil); err != nil {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(test.story, d.story); diff != "" {
@@ -361,6 +362,55 @@ func TestEnsureFinalizer(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A Service stands for a kind with conditions.
+func TestRefusedFinalizersAreTold(t *testing.T) {
+	forbidden := apierrors.NewForbidden(podResource, "p", errors.New("no rights"))
+	for name, test := range map[string]struct {
+		err error
+		// telling is why the status is refused.
+		telling error
+		told    bool
+	}{
+		"forbidden":                {err: forbidden, told: true},
+		"another":                  {err: errors.New("hangs"), told: true},
+		"a conflict":               {err: apierrors.NewConflict(podResource, "p", errors.New("modified"))},
+		"gone":                     {err: apierrors.NewNotFound(podResource, "p")},
+		"forbidden, as all is":     {err: forbidden, telling: apierrors.NewForbidden(podResource, "p", errors.New("none at all")), told: true},
+		"forbidden, and then gone": {err: forbidden, telling: apierrors.NewNotFound(podResource, "p")},
+	} {
+		for _, going := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, being deleted: %t", name, going), func(t *testing.T) {
+				service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "s", UID: uid}}
+				if going {
+					service.Finalizers, service.DeletionTimestamp = []string{finalizer}, &metav1.Time{Time: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+				}
+				d := newDesk(service)
+				d.fail["patch"], d.fail["patch status"] = test.err, test.telling
+				of := func(o client.Object) *[]metav1.Condition { return &o.(*corev1.Service).Status.Conditions }
+				for range 2 {
+					o := &corev1.Service{}
+					if err := d.Get(t.Context(), client.ObjectKeyFromObject(service), o); err != nil {
+						t.Fatal(err)
+					}
+					err := EnsureFinalizer(t.Context(), d, o, finalizer, of, time.Now(), nil)
+					if going {
+						_, err = Finish(t.Context(), d, d.recorder, o, o.DeepCopy(), finalizer, Outcome{Done: true, Conditions: of, Now: time.Now()})
+					}
+					if lost := going && apierrors.IsNotFound(test.err); lost != (err == nil) || !lost && !errors.Is(err, test.err) {
+						t.Errorf("the error is %v", err)
+					}
+					if all := apierrors.IsForbidden(test.telling); all != (err != nil && strings.Contains(err.Error(), "none at all")) {
+						t.Errorf("the error is %v", err)
+					}
+				}
+				if writes := strings.Count(strings.Join(d.story, "\n"), "patch status"); test.telling == nil && (writes > 0) != test.told || writes > 1 && test.telling == nil {
+					t.Errorf("it is written %d times: %q", writes, d.story)
+				}
+			})
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -52,7 +53,7 @@ type components struct {
 
 // Reconcile brings the status of a Component up to date.
 func (r *components) Reconcile(ctx context.Context, c *v1alpha1.Component) (ctrl.Result, error) {
-	if err := kube.EnsureFinalizer(ctx, r.Client, c, v1alpha1.ComponentFinalizer); err != nil {
+	if err := kube.EnsureFinalizer(ctx, r.Client, c, v1alpha1.ComponentFinalizer, componentConditions, r.clock.Now(), r.told); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	users, err := r.users(ctx, c)
@@ -216,6 +217,8 @@ func setupComponents(mgr ctrl.Manager, live client.Reader, o Options) error {
 }
 
 func componentStatus(o client.Object) any { return o.(*v1alpha1.Component).Status }
+
+func componentConditions(o client.Object) *[]metav1.Condition { return &o.(*v1alpha1.Component).Status.Conditions }
 
 // whatTheyName wakes the Components that an Experiment names, or has named, a while later.
 type whatTheyName struct{ Observability }

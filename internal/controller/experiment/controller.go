@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -168,7 +169,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 		return ctrl.Result{}, nil
 	}
 	protected := controllerutil.ContainsFinalizer(e, v1alpha1.Finalizer)
-	if err := kube.EnsureFinalizer(ctx, r.Client, e, v1alpha1.Finalizer); err != nil {
+	if err := kube.EnsureFinalizer(ctx, r.Client, e, v1alpha1.Finalizer, conditionsOf, r.Clock.Now(), r.told); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	before := e.DeepCopy()
@@ -181,6 +182,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 	report(s, err, r.Clock.Now())
 	result, err := kube.Finish(ctx, r.Client, r.Recorder, before, e, v1alpha1.Finalizer, kube.Outcome{
 		Wait: s.plan.Wait, Due: s.plan.Due, Done: s.plan.Done && e.DeletionTimestamp != nil, Events: happened(before, e, s.plan, err), Err: err, Told: r.told,
+		Conditions: conditionsOf, Now: r.Clock.Now(),
 	})
 	switch {
 	case kube.TooLarge(err): // what was asked to go, and when, must not be forgotten with it
@@ -426,3 +428,5 @@ func find(ctx context.Context, c client.Reader, opts ...client.ListOption) []rec
 }
 
 func statusOf(o client.Object) any { return o.(*v1alpha1.Experiment).Status }
+
+func conditionsOf(o client.Object) *[]metav1.Condition { return &o.(*v1alpha1.Experiment).Status.Conditions }

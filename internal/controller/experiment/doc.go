@@ -293,10 +293,11 @@
 // fit into the status of how it ends is remembered. A manager that looks in other namespaces than the Experiment was
 // begun with never lets it go, because it knows nothing of what is there. An Experiment that spec.terminate has ended
 // stays anyway, and has no deadline. A finalizer that somebody takes off an Experiment that is not being deleted is put
-// back at once. One that loses it in a teardown is gone, with its spec: who still pays for its clusters is told of
-// those that nobody has asked to go, and of Applications on clusters that stay, where they would be deployed for ever
-// (forced.go), by an Event of each and a ConfigMap, once; and nothing is done with them, because a manager cannot tell
-// a teardown that somebody has given up from a backup of which the Experiments are yet to come. What an object says of
+// back at once; where that is refused Ready says so, and its end waits, too: a deletion would take nothing down. One
+// that loses it in a teardown is gone, with its spec: who still pays for its clusters is told of those that nobody
+// has asked to go, and of Applications on clusters that stay, where they would be deployed for ever (forced.go), by
+// an Event of each and a ConfigMap, once; and nothing is done with them, because a manager cannot tell a teardown
+// that somebody has given up from a backup of which the Experiments are yet to come. What an object says of
 // its owner finds them, when the Experiment goes and whenever a manager starts.
 //
 // # Components

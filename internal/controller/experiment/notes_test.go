@@ -25,6 +25,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -506,6 +507,62 @@ func TestNote54RefusedWritesAreTold(t *testing.T) {
 				l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 			})
 		}
+	}
+}
+
+// Nor is that the finalizer cannot be set, or taken off, by somebody's admission policy for instance; it is told once.
+func TestNote54RefusedFinalizersAreTold(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterHub)), nginx(), template())
+	refusedAgain := func(said string) {
+		t.Helper()
+		for range 3 {
+			if err := l.reconcile(); !apierrors.IsForbidden(err) {
+				t.Errorf("the error is %v", err)
+			}
+		}
+		if m := l.message(v1alpha1.ConditionReady); !strings.HasPrefix(m, said+v1alpha1.Finalizer) || !strings.Contains(m, "no rights") {
+			t.Errorf("it says %q", m)
+		}
+		version := l.get().ResourceVersion
+		if _ = l.reconcile(); l.get().ResourceVersion != version {
+			t.Error("it is told again and again")
+		}
+	}
+	l.forbid("patch", "Experiment")
+	refusedAgain("Adding the finalizer ")
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
+	if l.get().Status.StartedAt != nil || len(l.list(argocd.ApplicationGVK)) > 0 {
+		t.Error("it is begun")
+	}
+	l.refuse = nil
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+
+	e := l.get() // somebody takes it off
+	e.Finalizers = nil
+	l.update(e)
+	l.forbid("patch", "Experiment")
+	refusedAgain("Adding the finalizer ")
+	l.refuse = nil
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+
+	l.remove()
+	l.forbid("patch", "Experiment")
+	for range 10 {
+		_ = l.reconcile()
+		l.play()
+	}
+	l.drain()
+	refusedAgain("Taking the finalizer ")
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonDeleting)
+	told := l.drain()
+	if len(told) == 0 || slices.ContainsFunc(told, func(e string) bool { return !strings.HasPrefix(e, "Warning Forbidden Taking the finalizer ") }) {
+		t.Errorf("the events are %q", told)
+	}
+	l.refuse = nil
+	if l.settle(l.play); l.get() != nil {
+		t.Error("it stays")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -122,7 +123,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.ExperimentDe
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	seen := owner.ResourceVersion
-	if err := kube.EnsureFinalizer(ctx, r.Client, owner, v1alpha1.Finalizer); err != nil {
+	if err := kube.EnsureFinalizer(ctx, r.Client, owner, v1alpha1.Finalizer, conditionsOf, r.Clock.Now(), r.told); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	before := owner.DeepCopy()
@@ -270,3 +271,5 @@ func (o Options) watched(namespace string) bool {
 }
 
 func statusOf(o client.Object) any { return o.(*v1alpha1.ExperimentDeployment).Status }
+
+func conditionsOf(o client.Object) *[]metav1.Condition { return &o.(*v1alpha1.ExperimentDeployment).Status.Conditions }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -157,7 +158,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, owner *v1alpha1.HibernatePla
 	if wait := r.told.LetGo(owner); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	if err := kube.EnsureFinalizer(ctx, r.Client, owner, v1alpha1.Finalizer); err != nil {
+	if err := kube.EnsureFinalizer(ctx, r.Client, owner, v1alpha1.Finalizer, conditionsOf, r.Options.Clock.Now(), r.told); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	if at := r.elsewhere(owner); at != "" {
@@ -486,3 +487,5 @@ func (r *Reconciler) plans(ctx context.Context, is func(*v1alpha1.HibernatePlan)
 }
 
 func statusOf(o client.Object) any { return o.(*v1alpha1.HibernatePlan).Status }
+
+func conditionsOf(o client.Object) *[]metav1.Condition { return &o.(*v1alpha1.HibernatePlan).Status.Conditions }

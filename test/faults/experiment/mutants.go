@@ -79,8 +79,8 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "finalizer-late", RootCause: "finalizer added after what it guards",
-		Edits: edit1(controller, "	if err := kube.EnsureFinalizer(ctx, r.Client, e, v1alpha1.Finalizer); err != nil {",
-			"	if e.Status.Workflow == nil {\n	} else if err := kube.EnsureFinalizer(ctx, r.Client, e, v1alpha1.Finalizer); err != nil {"),
+		Edits: edit1(controller, "	if err := kube.EnsureFinalizer(ctx, r.Client, e, v1alpha1.Finalizer, conditionsOf, r.Clock.Now(), r.told); err != nil {",
+			"	if e.Status.Workflow == nil {\n	} else if err := kube.EnsureFinalizer(ctx, r.Client, e, v1alpha1.Finalizer, conditionsOf, r.Clock.Now(), r.told); err != nil {"),
 		Workloads: []string{"delete-provisioning"},
 	},
 	{
