@@ -147,7 +147,9 @@
 //     there is, as by a backup: the next attempt fails, and says so, because what it was by then is not what it was
 //     before it was put to sleep. Where that attempt has not said how it ended, what it has left is not known, but for
 //     its cycle. Of the same cycle retry-now has it taken as it is; and a plan of the name that is created in the place
-//     of this one, which leaves it (deletionPolicy Leave), wakes by it all the same.
+//     of this one, which leaves it (deletionPolicy Leave), wakes by it all the same. One that is put in the place of that
+//     of a target which is awake, and is released next, goes when somebody has deleted it, which Ready asks for, or stays
+//     when the plan leaves it.
 //   - The ControllerRevision of a cycle is gone, or is that of a former plan, as where a status came with a backup: the
 //     spec takes its place, if it has the same targets in the same order, and of the same types.
 //   - Others make a plan so large that the server keeps no larger one, as by annotations: its status is refused. An

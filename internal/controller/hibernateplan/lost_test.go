@@ -984,6 +984,95 @@ func TestCapturedOnceByTwoManagers(t *testing.T) {
 	}
 }
 
+// looks has the plan looked at some times, and returns what the last pass has failed at.
+func (n *broadNight) looks(times int) (err error) {
+	n.Helper()
+	for range times {
+		if err := n.client.Get(n.Context(), client.ObjectKeyFromObject(n.plan), n.plan); err != nil {
+			n.Fatal(err)
+		}
+		_, err = n.of.Reconcile(n.Context(), n.plan)
+	}
+	return err
+}
+
+// wokenBesideAnOldPoint is a plan of two targets that wake one after the other: over the restore point of the first, which is awake, a backup
+// has brought the one of before it was woken.
+func wokenBesideAnOldPoint(t *testing.T) *broadNight {
+	t.Helper()
+	n := newBroadNight(t, false, granting("shop"))
+	n.plan.Spec.Targets = append([]v1alpha1.Target{{Name: "b", Type: "noop"}}, n.plan.Spec.Targets...) // the last one wakes first
+	n.plan.Spec.Execution.Strategy.MaxConcurrency = ptr.To[int32](1)
+	n.wants(v1alpha1.OverrideHibernated)
+	n.play("")
+	old := n.point()
+	n.morning()
+	job, _ := n.job()
+	complete(t, n.client, n.plan, "a", job)
+	for range 4 {
+		if _, n.plan = pass(t, n.of, n.plan); spent(&n.plan.Status.Executions[1]) {
+			break
+		}
+	}
+	if e := n.plan.Status.Executions[1]; !spent(&e) {
+		t.Fatalf("by %s, it is %+v", job.Name, e)
+	}
+	point := n.point()
+	point.Annotations = old.Annotations
+	if err := n.client.Update(t.Context(), point); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Between the end of a wake-up and its release, a backup brings the restore point of before back. It is told of, and keeps nothing else from
+// waking: it goes when somebody has deleted it, and stays when a plan goes that leaves what it has.
+func TestPointThatIsBackBeforeItsRelease(t *testing.T) {
+	for name, test := range map[string]struct {
+		then  func(*broadNight)
+		stays bool
+	}{
+		"it is deleted": {func(n *broadNight) {
+			if err := n.client.Delete(n.Context(), n.point()); err != nil {
+				n.Fatal(err)
+			}
+		}, false},
+		"the deadline of the plan passes": {func(n *broadNight) {
+			n.of.Options.Clock.(*clocktesting.FakePassiveClock).SetTime(noon.Add(defaultDeadline))
+		}, true},
+		"the plan leaves it": {func(n *broadNight) {
+			n.plan.Spec.DeletionPolicy = v1alpha1.DeletionLeave
+			if err := n.client.Update(n.Context(), n.plan); err != nil {
+				n.Fatal(err)
+			}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := wokenBesideAnOldPoint(t)
+			_ = n.looks(6) // as it is expected to fail
+			for _, job := range jobsOf(t, n.client) {
+				complete(t, n.client, n.plan, job.Labels[v1alpha1.LabelTarget], &job)
+			}
+			err := n.looks(6)
+			ready := find(n.plan.Status.Conditions, v1alpha1.ConditionReady)
+			if point := client.ObjectKeyFromObject(n.point()).String(); n.sleeping() != "" || err == nil || !strings.Contains(ready.Message, "Target a is awake, and its restore point ConfigMap "+point) {
+				t.Fatalf("asleep are %q, and it says %s: %s", n.sleeping(), ready.Reason, ready.Message)
+			}
+			if err := n.client.Delete(t.Context(), n.plan); err != nil {
+				t.Fatal(err)
+			}
+			if _ = n.looks(3); n.plan.Status.DeletingSince == nil {
+				t.Fatalf("its deletion is not recorded: %+v", n.plan.Status)
+			}
+			test.then(n)
+			goes(t, n.of, n.client, n.plan)
+			if err := n.client.Get(t.Context(), names{namespace: "system", plan: n.plan}.point("a"), &corev1.ConfigMap{}); (err == nil) != test.stays {
+				t.Errorf("the restore point: %v", err)
+			}
+		})
+	}
+}
+
 // lose takes away what attempts have made, whatever holds it.
 func lose(t *testing.T, c client.Client, which func(client.Object) bool) {
 	t.Helper()
