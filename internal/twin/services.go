@@ -223,11 +223,11 @@ func (p pods) selectedBy(selector map[string]string) (some []string, selected bo
 // share finds the Services that select the pods of a template, and puts the labels that they select back where the
 // override has changed them, unless that is allowed (p4). No label is forged: those that controllers give the
 // pods of the source are theirs. A Service that selects the pods of the twin alone is another workload's, unless it
-// asks for what only twins have: the override must not bring the twin behind it.
-func (w Wanted) share(source pods, spec map[string]any) ([]Sharing, error) {
+// asks for what only twins have: the override must not bring the twin behind it. Kept are warnings of the labels that
+// were put back.
+func (w Wanted) share(source pods, spec map[string]any) (all []Sharing, kept []Warning, err error) {
 	values, _, _ := unstructured.NestedFieldNoCopy(spec, "template", "metadata", "labels")
 	twin, _ := values.(map[string]any)
-	var all []Sharing
 	for _, service := range slices.SortedFunc(slices.Values(w.Services), func(a, b Service) int { return strings.Compare(a.Name, b.Name) }) {
 		some, selected := source.selectedBy(service.Selector)
 		if !selected {
@@ -241,6 +241,7 @@ func (w Wanted) share(source pods, spec map[string]any) ([]Sharing, error) {
 			switch asked := service.Selector[label]; {
 			case isGiven(label), slices.Contains(some, label), strings.HasPrefix(label, Group+"/"):
 			case !w.AllowLabelOverride:
+				kept = append(kept, service.keeps(label, twin)...)
 				twin[label] = asked
 			case twin[label] != asked:
 				changed = append(changed, label)
@@ -253,13 +254,27 @@ func (w Wanted) share(source pods, spec map[string]any) ([]Sharing, error) {
 		all = append(all, s)
 	}
 	if others := w.foreign(source.labels, labelsOf(templateOf(spec))); len(others) > 0 && !w.AllowLabelOverride {
-		return nil, invalid("overrideSpec.template.metadata.labels", "with them Service %s, which does not select the source's pods, would select the twin's (%s); "+
+		return nil, nil, invalid("overrideSpec.template.metadata.labels", "with them Service %s, which does not select the source's pods, would select the twin's (%s); "+
 			"remove one of them, have the Service select the twin by %s, or set allowLabelOverride", others[0].Name, labels.Set(others[0].Selector), LabelName)
 	}
 	if source.numbered {
 		all = w.number(all, spec)
 	}
-	return all, nil
+	return all, kept, nil
+}
+
+// keeps warns of a label that a Service selects, where the override has another value of it, or none. Labels of groups are the source's
+// alone, whatever the override says.
+func (s Service) keeps(label string, twin map[string]any) []Warning {
+	asked := s.Selector[label]
+	value, has := twin[label]
+	switch {
+	case value == asked, slices.Contains(ofGroups, label):
+		return nil
+	case !has:
+		return []Warning{{WarnLabelKept, fmt.Sprintf("The override does not take label %s away: Service %s selects %s=%s; set allowLabelOverride to have that, or leave it out", label, s.Name, label, asked)}}
+	}
+	return []Warning{{WarnLabelKept, fmt.Sprintf("The override's label %s is not set: Service %s selects %s=%s; set allowLabelOverride to have it, or remove it", label, s.Name, label, asked)}}
 }
 
 // leftBehind says whether a Service selects the source as it is now, and not the twin.

@@ -155,7 +155,8 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 	if err := w.enforce(spec, replicas); err != nil {
 		return nil, err
 	}
-	if t.Services, err = w.share(podsOf(source, template), spec); err != nil {
+	var kept []Warning
+	if t.Services, kept, err = w.share(podsOf(source, template), spec); err != nil {
 		return nil, err
 	}
 	unknown, _ := kind.strictly(base) // what else is wrong with it, the API server has taken
@@ -170,7 +171,7 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 		return nil, err
 	}
 	kind.fix(t.Object)
-	t.Warnings = w.warnings(source, from, spec, kind.lists)
+	t.Warnings = w.warnings(source, from, spec, kind.lists, kept...)
 	return t, nil
 }
 

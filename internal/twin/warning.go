@@ -55,6 +55,8 @@ const (
 	WarnRepeated = "RepeatedKey"
 	// WarnLabels: what goes by labels may not take the twin's pods for the source's.
 	WarnLabels = "OtherLabels"
+	// WarnLabelKept: the override does not have the twin leave a Service, as it may mean to, because its label is put back (p4).
+	WarnLabelKept = "LabelKept"
 	// WarnPort: a Service sends traffic to a port of the source that the twin does not have.
 	WarnPort = "PortWithoutTwin"
 )
@@ -62,7 +64,7 @@ const (
 // byDanger are the reasons from what may harm the source's data or its users to what is only odd: a message that is too long is cut at
 // its end.
 var byDanger = []string{
-	WarnSharedVolume, WarnRunsOnce, WarnStaticAddress, WarnManaged, WarnPeerDiscovery, WarnOrdinals, WarnAlone, WarnOtherService, WarnServedUnready,
+	WarnSharedVolume, WarnRunsOnce, WarnStaticAddress, WarnManaged, WarnPeerDiscovery, WarnOrdinals, WarnAlone, WarnOtherService, WarnLabelKept, WarnServedUnready,
 	WarnUnprobed, WarnLabels, WarnPort, WarnUneven, WarnPlacement, WarnNotSmaller, WarnSourceData, WarnNotCopied, WarnAddedContainer, WarnRepeated, WarnSubsets, WarnReferred,
 }
 
@@ -132,8 +134,9 @@ func (w Wanted) mergeWarnings(from map[string]any, lists merge.Lists) (all []War
 // staticAddresses are prefixes of annotations that give a pod an address.
 var staticAddresses = []string{"cni.projectcalico.org/ipAddrs", "cni.projectcalico.org/hwAddr", "ovn.kubernetes.io/ip_address", "ovn.kubernetes.io/mac_address", "k8s.v1.cni.cncf.io/networks"}
 
-// warnings are what is dangerous about a twin and goes on all the same.
-func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[string]any, lists merge.Lists) (all []Warning) {
+// warnings are what is dangerous about a twin and goes on all the same, and those that are known.
+func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[string]any, lists merge.Lists, known ...Warning) (all []Warning) {
+	all = slices.Clone(known)
 	warn := func(reason, format string, args ...any) {
 		all = append(all, Warning{Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}

@@ -1096,22 +1096,35 @@ func TestRootDirective(t *testing.T) {
 	expect(t, f.plan(), v1alpha1.ConditionAccepted, "False", v1alpha1.ReasonInvalidOverride)
 }
 
-// Labels that Services select are the source's, unless the override may change them.
+// Labels that Services select are the source's, unless the override may change them; that it does not is said.
 func TestLabelsOfServices(t *testing.T) {
-	for allowed, test := range map[bool]struct {
+	for name, test := range map[string]struct {
+		override      string
+		allowed       bool
 		label, reason string
 		status        metav1.ConditionStatus
+		warns         string
 	}{
-		false: {"web", v1alpha1.ReasonShared, "True"},
-		true:  {"other", twin.ReasonRelabelled, "False"},
+		"another":                   {`{app: other}`, false, "web", v1alpha1.ReasonShared, "True", "The override's label app is not set: Service web selects app=web; set allowLabelOverride to have it, or remove it"},
+		"none":                      {`{app: null}`, false, "web", v1alpha1.ReasonShared, "True", "The override does not take label app away: Service web selects app=web; set allowLabelOverride to have that, or leave it out"},
+		"all":                       {`null`, false, "web", v1alpha1.ReasonShared, "True", "The override does not take label app away: "},
+		"as it is":                  {`{app: web}`, false, "web", v1alpha1.ReasonShared, "True", ""},
+		"one that nobody selects":   {`{version: "2"}`, false, "web", v1alpha1.ReasonShared, "True", ""},
+		"another, which is allowed": {`{app: other}`, true, "other", twin.ReasonRelabelled, "False", ""},
 	} {
-		f := newFacts(t, `{template: {metadata: {labels: {app: other}}}}`)
-		f.owner.Spec.AllowLabelOverride = allowed
-		p := f.plan()
-		expect(t, p, v1alpha1.ConditionServiceShared, test.status, test.reason)
-		if label, _, _ := unstructured.NestedString(p.Twin.Object, "spec", "template", "metadata", "labels", "app"); label != test.label {
-			t.Errorf("allowed %t, it is %q", allowed, label)
-		}
+		t.Run(name, func(t *testing.T) {
+			f := newFacts(t, `{template: {metadata: {labels: `+test.override+`}}}`)
+			f.owner.Spec.AllowLabelOverride = test.allowed
+			p := f.plan()
+			expect(t, p, v1alpha1.ConditionServiceShared, test.status, test.reason)
+			if label, _, _ := unstructured.NestedString(p.Twin.Object, "spec", "template", "metadata", "labels", "app"); label != test.label {
+				t.Errorf("it is %q", label)
+			}
+			i := slices.IndexFunc(p.Others, func(s conditions.Step) bool { return s.Type == v1alpha1.ConditionWarnings })
+			if said := p.Others[i]; test.warns != "" && (said.Reason != twin.WarnLabelKept || !strings.HasPrefix(said.Message, test.warns)) || test.warns == "" && strings.Contains(said.Message, "allowLabelOverride") {
+				t.Errorf("it warns: %s: %s", said.Reason, said.Message)
+			}
+		})
 	}
 }
 
