@@ -26,7 +26,8 @@
 //     checks each Role that is made, and each binding to it, against the manager's own, by many reads of its store, one
 //     after the other. That of a target that was taken out of the plan goes when a cycle is over, the one in which it
 //     was woken or the next (tidy). The Roles, logs and ControllerRevisions of a plan that somebody has taken the
-//     finalizer off go within the hour, when none of its Jobs is there (sweepOnce).
+//     finalizer off go within the hour, when none of its Jobs is there, and so does what an attempt needed that never
+//     had one (sweepOnce).
 //   - a ConfigMap for each target that sleeps, its restore point. The runner writes it, and may write no other. It
 //     carries a finalizer, and the name of the attempt that may write to it: another's runner is fenced out. It goes
 //     when the target is awake and that is recorded. It belongs to a target of a plan by their names, not by a UID: a

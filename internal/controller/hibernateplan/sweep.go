@@ -91,10 +91,11 @@ func (r *Reconciler) sweepLeft(ctx context.Context) error {
 	return nil
 }
 
-// sweepOnce clears away the Roles, logs and ControllerRevisions of plans that were forced away, and have no Jobs any more.
+// sweepOnce clears away the Roles, logs and ControllerRevisions of plans that were forced away, and have no Jobs any more, and what their
+// attempts needed that never had one.
 func (r *Reconciler) sweepOnce(ctx context.Context) error {
 	plans := map[types.UID]types.NamespacedName{}
-	for _, gvk := range []schema.GroupVersionKind{roleGVK, configMapGVK, revisionGVK} {
+	for _, gvk := range []schema.GroupVersionKind{roleGVK, configMapGVK, revisionGVK, bindingGVK} {
 		err := r.eachOf(ctx, gvk, client.HasLabels{v1alpha1.LabelUID}, func(o metav1.PartialObjectMetadata) {
 			for _, plan := range marks.Owners(r.Options.WatchNamespaces)(ctx, &o) {
 				plans[types.UID(o.Labels[v1alpha1.LabelUID])] = plan.NamespacedName
@@ -140,14 +141,47 @@ func (r *Reconciler) sweepForced(ctx context.Context, at types.NamespacedName, u
 	if err := r.Live.Get(ctx, at, now); client.IgnoreNotFound(err) != nil || now.UID == uid {
 		return err
 	}
-	s := &scope{Reconciler: r, owner: &v1alpha1.HibernatePlan{}}
+	s := &scope{Reconciler: r, owner: &v1alpha1.HibernatePlan{}, now: r.Options.Clock.Now()}
 	s.owner.UID = uid
 	jobs, err := kube.List(ctx, r.Live, jobGVK, client.InNamespace(r.Options.Namespace), marks.Selector(s.owner), client.Limit(1))
 	if err != nil || len(jobs) > 0 {
 		return err // it goes with them, or an hour later
 	}
 	log.FromContext(ctx).Info("Clearing away what a HibernatePlan has left that is gone", "plan", at.String(), "uid", uid)
-	return errors.Join(s.deleteAll(ctx, &corev1.ConfigMap{}), s.deleteAll(ctx, &appsv1.ControllerRevision{}), s.deleteAll(ctx, &rbacv1.Role{}))
+	return errors.Join(s.deleteAll(ctx, &corev1.ConfigMap{}), s.deleteAll(ctx, &appsv1.ControllerRevision{}), s.deleteAll(ctx, &rbacv1.Role{}), s.sweepAttempts(ctx))
+}
+
+// sweepAttempts clears away what attempts needed that have no Job.
+func (s *scope) sweepAttempts(ctx context.Context) error {
+	attempts := map[string]bool{}
+	err := s.eachOf(ctx, bindingGVK, marks.Selector(s.owner), func(o metav1.PartialObjectMetadata) { attempts[o.Labels[labelExecution]] = true })
+	if err != nil {
+		return err
+	}
+	delete(attempts, "") // of which nothing is known
+	return errors.Join(inParallel(ctx, s, slices.Sorted(maps.Keys(attempts)), func(attempt string) error { return s.sweepAttempt(ctx, attempt) })...)
+}
+
+// sweepAttempt is clear without a Job. What is known of the attempt by then is its RoleBinding in the manager's namespace, which is made
+// before all but its ServiceAccount: it goes last. First goes what else is there: no webhook beside a target keeps that.
+func (s *scope) sweepAttempt(ctx context.Context, attempt string) error {
+	at := s.names().in(attempt)
+	needed, err := s.needed(ctx, &execution{JobRef: at.String(), ConnectorSecretRef: at.String()})
+	if err != nil {
+		return err
+	}
+	last := helper{bindingGVK, at}
+	var errs []error
+	for _, h := range slices.Backward(needed) {
+		if h != last {
+			_, err := s.leaves(ctx, h)
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return s.takeAway(ctx, last)
 }
 
 // tidy clears away what there is of targets that were taken out of a plan, when a cycle is over: their Roles, and their logs, if no entry

@@ -156,6 +156,22 @@ func TestSweepOfWhatIsStopped(t *testing.T) {
 	}
 }
 
+// needs is what an attempt of a plan has that was to have a Job, in another cluster and in this one.
+func needs(plan *v1alpha1.HibernatePlan, attempt string) (all []client.Object) {
+	at := metav1.ObjectMeta{Namespace: "system", Name: attempt}
+	shop := bindingOf("shop", attempt)
+	for _, o := range []client.Object{
+		&corev1.ServiceAccount{ObjectMeta: at}, &corev1.Secret{ObjectMeta: at}, &rbacv1.RoleBinding{ObjectMeta: at},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: shop.Namespace, Name: shop.Name}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: attempt}},
+	} {
+		o.SetLabels(map[string]string{labelExecution: attempt})
+		marks.Set(plan, o)
+		all = append(all, o)
+	}
+	return all
+}
+
 // What plans have left that were forced away, without a Job that could tell of it, is cleared away every hour, and so are the Roles of
 // targets that were taken out of a plan. Restore points stay, and what is needed: by a runner that may act, by a night that goes on, by a
 // target of a plan that the cache does not have yet.
@@ -179,7 +195,7 @@ func TestSweepOfWhatNobodyTells(t *testing.T) {
 		}
 		revision := &appsv1.ControllerRevision{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: n.revision(1).Name}}
 		marks.Set(plan, revision)
-		objects = append(objects, revision)
+		objects = append(append(objects, revision), needs(plan, "attempt-"+string(plan.UID))...)
 	}
 	gone, again, runs, asleep, behind := of("gone", "uid-1"), of("again", "uid-2"), of("runs", "uid-3"), of("asleep", "uid-4"), of("behind", "uid-5")
 	for _, plan := range []*v1alpha1.HibernatePlan{gone, again, runs, asleep, behind} {
@@ -201,7 +217,8 @@ func TestSweepOfWhatNobodyTells(t *testing.T) {
 		t.Fatal(err)
 	}
 	left := map[string]int{}
-	for kind, list := range map[string]client.ObjectList{"Roles": &rbacv1.RoleList{}, "ConfigMaps": &corev1.ConfigMapList{}, "ControllerRevisions": &appsv1.ControllerRevisionList{}} {
+	for kind, list := range map[string]client.ObjectList{"Roles": &rbacv1.RoleList{}, "ConfigMaps": &corev1.ConfigMapList{}, "ControllerRevisions": &appsv1.ControllerRevisionList{},
+		"ServiceAccounts": &corev1.ServiceAccountList{}, "Secrets": &corev1.SecretList{}, "RoleBindings": &rbacv1.RoleBindingList{}, "ClusterRoleBindings": &rbacv1.ClusterRoleBindingList{}} {
 		if err := c.List(t.Context(), list); err != nil {
 			t.Fatal(err)
 		}
@@ -219,9 +236,34 @@ func TestSweepOfWhatNobodyTells(t *testing.T) {
 	want := map[string]int{"restore points": 12}
 	for _, uid := range []string{"uid-3", "uid-4", "uid-5", "uid-6"} {
 		want["Roles of "+uid], want["ConfigMaps of "+uid], want["ControllerRevisions of "+uid] = 2, 2, 1
+		want["ServiceAccounts of "+uid], want["Secrets of "+uid], want["RoleBindings of "+uid], want["ClusterRoleBindings of "+uid] = 1, 1, 2, 1
 	}
 	if diff := cmp.Diff(want, left); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+// What cannot be cleared away of an attempt is looked for again an hour later, while it has what tells of it.
+func TestSweepOfAnAttemptLater(t *testing.T) {
+	r, c := newReconciler(t, needs(asleepNow(), "attempt")...)
+	hangs := true
+	r.Live = interceptor.NewClient(c, interceptor.Funcs{Delete: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.DeleteOption) error {
+		if o.GetObjectKind().GroupVersionKind() == secretGVK && hangs {
+			return apierrors.NewServiceUnavailable("etcd is starting")
+		}
+		return c.Delete(ctx, o, opts...)
+	}})
+	if err := r.sweepOnce(t.Context()); err == nil {
+		t.Error("it does not say so")
+	}
+	hangs = false
+	if err := r.sweepOnce(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range []client.ObjectList{&corev1.ServiceAccountList{}, &corev1.SecretList{}, &rbacv1.RoleBindingList{}, &rbacv1.ClusterRoleBindingList{}} {
+		if err := c.List(t.Context(), list); err != nil || meta.LenList(list) > 0 {
+			t.Errorf("%d of %T are left, %v", meta.LenList(list), list, err)
+		}
 	}
 }
 
