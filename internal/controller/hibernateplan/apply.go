@@ -408,7 +408,7 @@ func (s *scope) attempt(ctx context.Context, l *launched) (attempt, error) {
 		if why = cmp.Or(why, found.withheld); why == nil && len(e.Namespaces) == 0 && len(found.namespaces) > 0 { // it would find nothing there
 			why = &problem{reason: v1alpha1.ReasonTooManyNamespaces, message: "none of its namespaces are recorded, as there were none, or too many; the next attempt is in those that there are"}
 		}
-		a.reached.namespaces, err = s.sleeps(ctx, e.Namespaces) // those of an attempt before, too
+		a.reached.namespaces = stillIn(e.Namespaces, found.namespaces)
 	default:
 		if found.needs.Cluster && !s.sleptHere(l.point) {
 			why = cmp.Or(why, found.withheld)
@@ -439,9 +439,9 @@ func (s *scope) sleptHere(point *corev1.ConfigMap) bool {
 
 // living are those of some namespaces that there are: what is in one that is gone, or going, is not put to sleep any more,
 // nor woken.
-func (s *scope) living(ctx context.Context, from client.Reader, names []string) (out []*metav1.PartialObjectMetadata, err error) {
+func (s *scope) living(ctx context.Context, names []string) (out []*metav1.PartialObjectMetadata, err error) {
 	for _, name := range names {
-		namespace, err := s.namespace(ctx, from, name)
+		namespace, err := s.namespace(ctx, s.Live, name)
 		if err != nil {
 			return nil, err
 		}
@@ -452,11 +452,16 @@ func (s *scope) living(ctx context.Context, from client.Reader, names []string) 
 	return out, nil
 }
 
-// sleeps are those of some namespaces in which a target can be put to sleep: not where that is not allowed any more, which
-// keeps the others from nothing.
-func (s *scope) sleeps(ctx context.Context, names []string) ([]string, error) {
-	living, err := s.living(ctx, s.Client, names)
-	return namesOf(slices.DeleteFunc(living, func(n *metav1.PartialObjectMetadata) bool { return s.withheld(n.Name, n.Annotations) != "" })), err
+// stillIn are the namespaces in which a target is put to sleep: those that are recorded, as what may sleep there is woken, and that it is in
+// now, which are sorted. Of those that attempts before were in some may not allow it any more, or not have the labels, which keeps the
+// others from nothing.
+func stillIn(recorded, now []string) (out []string) {
+	for _, name := range recorded {
+		if _, is := slices.BinarySearch(now, name); is {
+			out = append(out, name)
+		}
+	}
+	return out
 }
 
 // namesOf some objects.
@@ -475,7 +480,7 @@ func (s *scope) wakes(ctx context.Context, l *launched) ([]string, error) {
 	if len(names) == 0 && l.point != nil {
 		names = split(l.point.Annotations[annotationNamespaces])
 	}
-	living, err := s.living(ctx, s.Live, names)
+	living, err := s.living(ctx, names)
 	for _, namespace := range living {
 		if why := s.withheld(namespace.Name, namespace.Annotations); why != "" && len(l.Namespaces) == 0 {
 			return nil, &problem{reason: v1alpha1.ReasonNotGranted, message: why}

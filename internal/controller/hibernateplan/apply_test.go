@@ -577,11 +577,15 @@ func (chosen) Needs() executor.Needs {
 	return executor.Needs{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"sleeps": "yes"}}, ClusterRole: "labkeeper-runner-chosen"}
 }
 
-// Whoever opts out between two attempts is not put to sleep by the next, but is woken.
+// Whoever opts out between two attempts is not put to sleep by the next, but is woken: by what he lets plans do, or by the labels alone.
 func TestOptsOut(t *testing.T) {
-	for name, test := range map[string]struct{ team, before, after string }{
-		"of two":       {team: `{"metadata": {"labels": {"sleeps": "yes"}}}`, before: "shop,team", after: "team"},
-		"the only one": {team: `{}`, before: "shop", after: ""},
+	const both, labels = `{"metadata": {"labels": null, "annotations": null}}`, `{"metadata": {"labels": null}}`
+	for name, test := range map[string]struct{ team, out, before, after string }{
+		"of two":                     {team: `{"metadata": {"labels": {"sleeps": "yes"}}}`, out: both, before: "shop,team", after: "team"},
+		"the only one":               {team: `{}`, out: both, before: "shop", after: ""},
+		"of two, by its label":       {team: `{"metadata": {"labels": {"sleeps": "yes"}}}`, out: labels, before: "shop,team", after: "team"},
+		"the only one, by its label": {team: `{}`, out: labels, before: "shop", after: ""},
+		"of two, by what it lets":    {team: `{"metadata": {"labels": {"sleeps": "yes"}}}`, out: `{"metadata": {"annotations": null}}`, before: "shop,team", after: "team"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			shop := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
@@ -601,7 +605,7 @@ func TestOptsOut(t *testing.T) {
 				t.Fatalf("it is put to sleep in %q", in)
 			}
 			n.fail()
-			patch("shop", `{"metadata": {"labels": null, "annotations": null}}`)
+			patch("shop", test.out)
 			n.later()
 			if in := n.complete(); in != test.after {
 				t.Errorf("after it has opted out, it is put to sleep in %q", in)
@@ -1003,7 +1007,7 @@ func TestLeftByAConnectorThatIsNotReady(t *testing.T) {
 		cluster, allows, first, woken string
 		own                           bool
 	}{
-		"in the manager's own cluster":        {cluster: "manager", allows: "team", first: "shop,team", woken: "shop,team", own: true},
+		"in the manager's own cluster":        {cluster: "manager", allows: "team", first: "team", woken: "shop,team", own: true},
 		"where it may not act any more":       {cluster: "manager", allows: "", own: true},
 		"in another, whose names say nothing": {cluster: "uid-of-another", allows: "team", first: "team", woken: "team"},
 	} {

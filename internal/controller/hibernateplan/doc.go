@@ -100,8 +100,8 @@
 //   - A webhook of others hangs, and is to be ignored: each write takes as long as it is waited for, and what an
 //     attempt needs is made in as many passes as there must be. The Job comes last, so nothing acts before it has all.
 //   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes; and nothing is
-//     put to sleep in it. Nor is anything in one whose owner lets nothing sleep there any more, between two attempts
-//     either; it keeps nothing from waking there. That plans of a namespace may act on the whole cluster no more keeps
+//     put to sleep in it. Nor is anything in one whose owner lets nothing sleep there any more, or that has lost the
+//     labels by which it was chosen, between two attempts either; it keeps nothing from waking there. That plans of a namespace may act on the whole cluster no more keeps
 //     nothing from waking either, but what a plan has only found asleep. The ledger has namespaces of the manager's
 //     own cluster alone: what a kubeconfig reached wakes nowhere else, if its connector turns to that cluster. In
 //     which one a target was left asleep its restore point says, and not what its connector reaches by now, or does
