@@ -897,67 +897,75 @@ func TestSpecThatIsNoGood(t *testing.T) {
 	}
 }
 
+// odd are parameters that a later release tells of.
+var odd = &apiextensionsv1.JSON{Raw: []byte(`{"odd": 1}`)}
+
+// oddNight is one in which three targets sleep, one of them by what the release that came meanwhile tells of.
+func oddNight(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))
+	w.plan.Spec.Targets[0].Parameters = odd
+	w.until(noon.Add(9 * time.Hour))
+	if len(w.asleep) != 3 {
+		t.Fatalf("asleep %v", w.asleep)
+	}
+	w.registry = executor.Registry{"noop": later{}}
+	return w
+}
+
+// toldAs fails the test unless the plan is told of as odd, and so many targets sleep.
+func (w *world) toldAs(phase v1alpha1.Phase, asleep int) {
+	w.t.Helper()
+	if r := w.condition(v1alpha1.ConditionReady); r.Reason != v1alpha1.ReasonInvalid || r.Message != "spec.targets[0](a).parameters.odd: is odd; remove it" {
+		w.t.Errorf("%+v", r)
+	}
+	if len(w.asleep) != asleep || w.plan.Status.Phase != phase {
+		w.t.Errorf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
+	}
+}
+
 // What a later release tells of as a mistake keeps nothing asleep that sleeps by it, and nothing begins with it.
 func TestMistakeThatIsToldOfLater(t *testing.T) {
-	odd := &apiextensionsv1.JSON{Raw: []byte(`{"odd": 1}`)}
-	night := func(t *testing.T) *world {
-		w := newWorld(t, newPlan(v1alpha1.StrategyParallel, 3))
-		w.plan.Spec.Targets[0].Parameters = odd
-		w.until(noon.Add(9 * time.Hour))
-		if len(w.asleep) != 3 {
-			t.Fatalf("asleep %v", w.asleep)
-		}
-		w.registry = executor.Registry{"noop": later{}}
-		return w
-	}
-	told := func(w *world) {
-		w.t.Helper()
-		if r := w.condition(v1alpha1.ConditionReady); r.Reason != v1alpha1.ReasonInvalid || r.Message != "spec.targets[0](a).parameters.odd: is odd; remove it" {
-			w.t.Errorf("%+v", r)
-		}
-	}
 	for name, change := range map[string]func(*world){
 		"as it was":         func(*world) {},
 		"its cycle is lost": func(w *world) { delete(w.revisions, w.plan.Status.CurrentCycle.ID) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := night(t)
+			w := oddNight(t)
 			change(w)
 			w.settle()
-			if told(w); len(w.asleep) != 3 || w.plan.Status.Phase != v1alpha1.PhaseHibernated {
-				t.Errorf("%s, asleep %v", w.plan.Status.Phase, w.asleep)
-			}
+			w.toldAs(v1alpha1.PhaseHibernated, 3)
 			w.until(noon.Add(19 * time.Hour))
 			w.awake()
-			w.until(noon.Add(33 * time.Hour))
-			if told(w); len(w.asleep) != 0 || w.plan.Status.Phase != v1alpha1.PhasePending {
-				t.Errorf("in the next night: %s, asleep %v", w.plan.Status.Phase, w.asleep)
-			}
+			w.until(noon.Add(33 * time.Hour)) // in the next night
+			w.toldAs(v1alpha1.PhasePending, 0)
 			w.plan.Spec.Targets[0].Parameters = nil
-			w.settle()
-			if len(w.asleep) != 3 {
+			if w.settle(); len(w.asleep) != 3 {
 				t.Errorf("it was mended: asleep %v", w.asleep)
 			}
 		})
 	}
-	t.Run("taken out", func(t *testing.T) {
-		w := night(t)
-		w.plan.Spec.Targets = w.plan.Spec.Targets[:2]
-		if w.settle(); len(w.asleep) != 2 || w.asleep["c"] {
-			t.Errorf("asleep %v", w.asleep)
-		}
-	})
-	t.Run("deleted", func(t *testing.T) {
-		w := night(t)
-		w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
-		w.until(w.now.Add(time.Minute))
-		if w.awake(); !w.done {
-			t.Error("the plan does not go")
-		}
-	})
-	for name, deleted := range map[string]bool{"left asleep": false, "left asleep, and deleted": true} {
+}
+
+// So what was taken out of such a plan wakes, and all of it where that goes.
+func TestPlanWithAMistakeThatGoes(t *testing.T) {
+	w := oddNight(t)
+	w.plan.Spec.Targets = w.plan.Spec.Targets[:2]
+	if w.settle(); len(w.asleep) != 2 || w.asleep["c"] {
+		t.Errorf("asleep %v", w.asleep)
+	}
+	w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+	w.until(w.now.Add(time.Minute))
+	if w.awake(); !w.done {
+		t.Error("the plan does not go")
+	}
+}
+
+// What such a plan has left asleep wakes by one of its name without the mistake, and when one goes that has it.
+func TestLeftAsleepByAMistake(t *testing.T) {
+	for name, deleted := range map[string]bool{"mended": false, "deleted": true} {
 		t.Run(name, func(t *testing.T) {
-			w := night(t)
+			w := oddNight(t)
 			w.plan.Spec.DeletionPolicy = v1alpha1.DeletionLeave
 			w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
 			w.until(w.now)
@@ -967,9 +975,7 @@ func TestMistakeThatIsToldOfLater(t *testing.T) {
 			if w.plan, w.done = again, false; deleted {
 				again.Spec.Targets[0].Parameters = odd
 				w.settle()
-				if told(w); len(w.asleep) != 3 {
-					t.Errorf("asleep %v", w.asleep)
-				}
+				w.toldAs(v1alpha1.PhasePending, 3)
 				again.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
 			}
 			w.until(w.now.Add(time.Minute))
