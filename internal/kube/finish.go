@@ -205,9 +205,7 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 	pass := ctx
 	ctx, cancel := afresh(pass)
 	defer cancel()
-	if out.Done && out.Err == nil {
-		out.keep(before, after, finalizer)
-	}
+	out.keep(before, after, finalizer)
 	written, others := after.DeepCopyObject().(client.Object), false // a patch overwrites its argument with the server's answer
 	if !equality.Semantic.DeepEqual(before, after) {
 		var err error
@@ -232,8 +230,7 @@ func Finish(ctx context.Context, c client.Client, recorder events.EventRecorder,
 	if out.Done && controllerutil.ContainsFinalizer(written, finalizer) {
 		err := letGo(ctx, c, written, finalizer, out.Told)
 		if concerns(pass, err) {
-			tell(recorder, after, Event{Type: corev1.EventTypeWarning, Reason: Reason(err), Message: Message(err)})
-			err = out.held(ctx, c, written, err)
+			err = out.held(ctx, c, recorder, written, err)
 		}
 		return reconcile.Result{}, err
 	}
@@ -289,8 +286,9 @@ func letGo(ctx context.Context, c client.Client, o client.Object, finalizer stri
 
 func takingOff(finalizer string) string { return "taking the finalizer " + finalizer + " off" }
 
-// held has Ready say that an object stays which has nothing left to wait for. It keeps its reason: there is no other step.
-func (o Outcome) held(ctx context.Context, c client.Client, written client.Object, err error) error {
+// held tells that an object stays which has nothing left to wait for. Ready keeps its reason: there is no other step.
+func (o Outcome) held(ctx context.Context, c client.Client, recorder events.EventRecorder, written client.Object, err error) error {
+	tell(recorder, written, Event{Type: corev1.EventTypeWarning, Reason: Reason(err), Message: Message(err)})
 	if o.Conditions == nil {
 		return err
 	}
@@ -303,7 +301,7 @@ func (o Outcome) held(ctx context.Context, c client.Client, written client.Objec
 
 // keep leaves what Ready says of that as it is until the finalizer has been tried again, rather than having it say by turns that all is gone.
 func (o Outcome) keep(before, after client.Object, finalizer string) {
-	if o.Conditions == nil {
+	if o.Conditions == nil || !o.Done || o.Err != nil {
 		return
 	}
 	was := meta.FindStatusCondition(*o.Conditions(before), conditionReady)

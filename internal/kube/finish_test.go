@@ -365,7 +365,22 @@ func TestEnsureFinalizer(t *testing.T) {
 	}
 }
 
-// A Service stands for a kind with conditions.
+// refusedFinalizer sets the finalizer of a Service, which stands for a kind with conditions, or takes it off.
+func refusedFinalizer(t *testing.T, d *desk, off bool) error {
+	t.Helper()
+	of := func(o client.Object) *[]metav1.Condition { return &o.(*corev1.Service).Status.Conditions }
+	o := &corev1.Service{}
+	if err := d.Get(t.Context(), client.ObjectKey{Namespace: "lab", Name: "s"}, o); err != nil {
+		t.Fatal(err)
+	}
+	if !off {
+		return EnsureFinalizer(t.Context(), d, o, finalizer, of, time.Now(), nil)
+	}
+	_, err := Finish(t.Context(), d, d.recorder, o, o.DeepCopy(), finalizer, Outcome{Done: true, Conditions: of, Now: time.Now()})
+	return err
+}
+
+// That a finalizer is refused is told, once, and is the error still.
 func TestRefusedFinalizersAreTold(t *testing.T) {
 	forbidden := apierrors.NewForbidden(podResource, "p", errors.New("no rights"))
 	for name, test := range map[string]struct {
@@ -389,24 +404,17 @@ func TestRefusedFinalizersAreTold(t *testing.T) {
 				}
 				d := newDesk(service)
 				d.fail["patch"], d.fail["patch status"] = test.err, test.telling
-				of := func(o client.Object) *[]metav1.Condition { return &o.(*corev1.Service).Status.Conditions }
 				for range 2 {
-					o := &corev1.Service{}
-					if err := d.Get(t.Context(), client.ObjectKeyFromObject(service), o); err != nil {
-						t.Fatal(err)
-					}
-					err := EnsureFinalizer(t.Context(), d, o, finalizer, of, time.Now(), nil)
-					if going {
-						_, err = Finish(t.Context(), d, d.recorder, o, o.DeepCopy(), finalizer, Outcome{Done: true, Conditions: of, Now: time.Now()})
-					}
+					err := refusedFinalizer(t, d, going)
 					if lost := going && apierrors.IsNotFound(test.err); lost != (err == nil) || !lost && !errors.Is(err, test.err) {
 						t.Errorf("the error is %v", err)
 					}
-					if all := apierrors.IsForbidden(test.telling); all != (err != nil && strings.Contains(err.Error(), "none at all")) {
+					if all := apierrors.IsForbidden(test.telling); all && !strings.Contains(err.Error(), "none at all") {
 						t.Errorf("the error is %v", err)
 					}
 				}
-				if writes := strings.Count(strings.Join(d.story, "\n"), "patch status"); test.telling == nil && (writes > 0) != test.told || writes > 1 && test.telling == nil {
+				want := map[bool]int{true: 1}[test.told]
+				if writes := strings.Count(strings.Join(d.story, "\n"), "patch status"); test.telling == nil && writes != want {
 					t.Errorf("it is written %d times: %q", writes, d.story)
 				}
 			})

@@ -218,7 +218,9 @@ func setupComponents(mgr ctrl.Manager, live client.Reader, o Options) error {
 
 func componentStatus(o client.Object) any { return o.(*v1alpha1.Component).Status }
 
-func componentConditions(o client.Object) *[]metav1.Condition { return &o.(*v1alpha1.Component).Status.Conditions }
+func componentConditions(o client.Object) *[]metav1.Condition {
+	return &o.(*v1alpha1.Component).Status.Conditions
+}
 
 // whatTheyName wakes the Components that an Experiment names, or has named, a while later.
 type whatTheyName struct{ Observability }

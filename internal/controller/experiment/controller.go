@@ -429,4 +429,6 @@ func find(ctx context.Context, c client.Reader, opts ...client.ListOption) []rec
 
 func statusOf(o client.Object) any { return o.(*v1alpha1.Experiment).Status }
 
-func conditionsOf(o client.Object) *[]metav1.Condition { return &o.(*v1alpha1.Experiment).Status.Conditions }
+func conditionsOf(o client.Object) *[]metav1.Condition {
+	return &o.(*v1alpha1.Experiment).Status.Conditions
+}

@@ -272,4 +272,6 @@ func (o Options) watched(namespace string) bool {
 
 func statusOf(o client.Object) any { return o.(*v1alpha1.ExperimentDeployment).Status }
 
-func conditionsOf(o client.Object) *[]metav1.Condition { return &o.(*v1alpha1.ExperimentDeployment).Status.Conditions }
+func conditionsOf(o client.Object) *[]metav1.Condition {
+	return &o.(*v1alpha1.ExperimentDeployment).Status.Conditions
+}

@@ -488,4 +488,6 @@ func (r *Reconciler) plans(ctx context.Context, is func(*v1alpha1.HibernatePlan)
 
 func statusOf(o client.Object) any { return o.(*v1alpha1.HibernatePlan).Status }
 
-func conditionsOf(o client.Object) *[]metav1.Condition { return &o.(*v1alpha1.HibernatePlan).Status.Conditions }
+func conditionsOf(o client.Object) *[]metav1.Condition {
+	return &o.(*v1alpha1.HibernatePlan).Status.Conditions
+}
