@@ -57,11 +57,11 @@ func (l *lab) message(conditionType string) string {
 	return c.Message
 }
 
-// says expects a part of what a condition says.
-func (l *lab) says(conditionType, part string) {
+// says expects a part of what is said of the Workflow.
+func (l *lab) says(part string) {
 	l.t.Helper()
-	if m := l.message(conditionType); !strings.Contains(m, part) {
-		l.t.Errorf("%s says %q, and not %q", conditionType, m, part)
+	if m := l.message(v1alpha1.ConditionWorkflowSucceeded); !strings.Contains(m, part) {
+		l.t.Errorf("of the Workflow it says %q, and not %q", m, part)
 	}
 }
 

@@ -714,9 +714,7 @@ func (f facts) validate(p *Plan, deployments map[string][]deployment, settling b
 	case f.byHand() != "":
 		*last = tooEarly(w)
 	case p.Start || settling || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
-		if !f.seen.TemplateFound {
-			last.Message += "; " + f.standIn()
-		}
+		last.Message += f.standIn("; ")
 	case f.templateNew(p), f.refusedTooLong(p, last, f.names.workflow(f.names.nextRun()).String(), "submitted"):
 	default:
 		*last = f.submit(p, f.inputs(deployments))
@@ -1137,9 +1135,12 @@ func (f facts) decidedByHand() bool {
 	return slices.Contains([]string{argoworkflows.PhaseSucceeded, argoworkflows.PhaseFailed}, f.byHand())
 }
 
-// standIn says what takes the place of a template that does not exist.
-func (f facts) standIn() string {
-	return f.template() + " does not exist: a Workflow that only waits to be resumed takes its place"
+// standIn says, after what comes before, what takes the place of a template that does not exist; empty where there is one.
+func (f facts) standIn(before string) string {
+	if f.seen.TemplateFound {
+		return ""
+	}
+	return before + f.template() + " does not exist: a Workflow that only waits to be resumed takes its place"
 }
 
 // stoodIn says of a Workflow what it is where it does nothing.

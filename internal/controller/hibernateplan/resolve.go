@@ -61,7 +61,7 @@ func compile(r resolved, registry executor.Registry) (*program, error) {
 	return r.program(registry, registry.Accept)
 }
 
-// recompile reads a plan by which something may sleep already: what nobody had told of as a mistake when it began keeps nothing from waking.
+// recompile reads a plan by which something may sleep already: a mistake that nobody has told of when it began keeps nothing from waking.
 func recompile(r resolved, registry executor.Registry) (*program, error) {
 	return r.program(registry, registry.Parse)
 }
