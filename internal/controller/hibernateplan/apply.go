@@ -735,13 +735,14 @@ func (s *scope) release(ctx context.Context, e *execution) error {
 		return err
 	}
 	if point != nil && point.Annotations[runner.AnnotationExecution] != name(e.JobRef) && point.DeletionTimestamp == nil {
-		if err := kube.Current(ctx, s.Live, planGVK, s.owner); err != nil { // an attempt may have been recorded since, and have taken it
-			return err
-		}
-		if !s.plan.Leaves {
-			return &problem{message: fmt.Sprintf("target %s is awake, and its restore point ConfigMap %s is not the one that it was woken by, as where a backup has "+
+		err = kube.Current(ctx, s.Live, planGVK, s.owner) // an attempt may have been recorded since, and have taken it
+		if err == nil && !s.plan.Leaves {
+			err = &problem{message: fmt.Sprintf("target %s is awake, and its restore point ConfigMap %s is not the one that it was woken by, as where a backup has "+
 				"brought one back: delete it, or, to wake the target by it once more, delete the plan with deletionPolicy Leave and create it again",
 				e.Target, client.ObjectKeyFromObject(point))}
+		}
+		if err != nil {
+			return err
 		}
 		point = nil // which stays, as all do that a plan leaves
 	}

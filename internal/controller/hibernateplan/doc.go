@@ -99,13 +99,13 @@
 //     restore point says.
 //   - A webhook of others hangs, and is to be ignored: each write takes as long as it is waited for, and what an
 //     attempt needs is made in as many passes as there must be. The Job comes last, so nothing acts before it has all.
-//   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes; and nothing is
-//     put to sleep in it. Nor is anything in one whose owner lets nothing sleep there any more, or that has lost the
-//     labels by which it was chosen, between two attempts either; it keeps nothing from waking there. That plans of a namespace may act on the whole cluster no more keeps
-//     nothing from waking either, but what a plan has only found asleep. The ledger has namespaces of the manager's
-//     own cluster alone: what a kubeconfig reached wakes nowhere else, if its connector turns to that cluster. In
-//     which one a target was left asleep its restore point says, and not what its connector reaches by now, or does
-//     not.
+//   - A namespace is gone, or going: what was in it is told of as left, and everything else wakes; and nothing is put
+//     to sleep in it. Nor is anything in one whose owner lets nothing sleep there any more, or that has lost the
+//     labels by which it was chosen, between two attempts either; it keeps nothing from waking there. That plans of a
+//     namespace may act on the whole cluster no more keeps nothing from waking either, but what a plan has only found
+//     asleep. The ledger has namespaces of the manager's own cluster alone: what a kubeconfig reached wakes nowhere
+//     else, if its connector turns to that cluster. In which one a target was left asleep its restore point says, and
+//     not what its connector reaches by now, or does not.
 //   - A namespace takes no RoleBinding in the morning, as by a policy that came over night: what sleeps in the others
 //     of its target wakes, and the attempt says what the namespace has said, and fails where something of it sleeps
 //     there.
@@ -148,9 +148,9 @@
 //     there is, as by a backup: the next attempt fails, and says so, because what it was by then is not what it was
 //     before it was put to sleep. Where that attempt has not said how it ended, what it has left is not known, but for
 //     its cycle. Of the same cycle retry-now has it taken as it is; and a plan of the name that is created in the place
-//     of this one, which leaves it (deletionPolicy Leave), wakes by it all the same. One that is put in the place of that
-//     of a target which is awake, and is released next, goes when somebody has deleted it, which Ready asks for, or stays
-//     when the plan leaves it.
+//     of this one, which leaves it (deletionPolicy Leave), wakes by it all the same. One that is put in the place of
+//     that of a target which is awake, before it was released, goes when somebody has deleted it, which Ready asks for,
+//     or stays when the plan leaves it.
 //   - The ControllerRevision of a cycle is gone, or is that of a former plan, as where a status came with a backup: the
 //     spec takes its place, if it has the same targets in the same order, and of the same types.
 //   - Others make a plan so large that the server keeps no larger one, as by annotations: its status is refused. An

@@ -996,8 +996,8 @@ func (n *broadNight) looks(times int) (err error) {
 	return err
 }
 
-// wokenBesideAnOldPoint is a plan of two targets that wake one after the other: over the restore point of the first, which is awake, a backup
-// has brought the one of before it was woken.
+// wokenBesideAnOldPoint is a plan of two targets that wake one after the other: over the restore point of the first, which is awake, a
+// backup has brought the one of before it was woken.
 func wokenBesideAnOldPoint(t *testing.T) *broadNight {
 	t.Helper()
 	n := newBroadNight(t, false, granting("shop"))
