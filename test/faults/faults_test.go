@@ -1369,6 +1369,32 @@ func TestNameIn(t *testing.T) {
 	}
 }
 
+// A run that is given up because its fault has not happened is late, and hangs no more when that happens right then.
+func TestGivenUpBeforeItsFault(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+	defer server.Close()
+	target := Write{Verb: "create", Name: "a", Namespace: "n"}
+	target.Resource.Version, target.Resource.Resource = "v1", "pods"
+	p, err := newProxy(&rest.Config{Host: server.URL}, disturbance{Fault: Fault{Internal, 1}, road: []Write{target}, hide: hider("run-x", nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	r := &run{proxy: p, begun: time.Now().Add(-time.Minute)}
+	if !r.hopeless(time.Second, time.Hour, false) || r.hung {
+		t.Errorf("it is not given up, or hangs (%t)", r.hung)
+	}
+	if _, _ = ask(p.url, http.MethodPost, "pods", "a"); !p.faultOver() || r.hung {
+		t.Errorf("the fault is not over, or it hangs (%t)", r.hung)
+	}
+	if r.hopeless(time.Second, time.Hour, false) {
+		t.Error("it is given up although it may yet come to its end")
+	}
+	if !r.hopeless(time.Second, time.Second, false) || !r.hung {
+		t.Errorf("it is not given up, or does not hang (%t)", r.hung)
+	}
+}
+
 // Who goes on takes a seat even if there is none, and then nobody else begins.
 func TestSeats(t *testing.T) {
 	s := newSeats(1, nil)

@@ -70,8 +70,8 @@ type run struct {
 	may time.Duration
 	// taken is how many steps of its workload were.
 	taken int
-	// converged: it came to its end, in time or not.
-	converged bool
+	// converged: it came to its end, in time or not; hung: it did not, long after its fault was over.
+	converged, hung bool
 	// reached is how many writes there were when it did, all of them answered: the recorder
 	// may see what a write does before the manager has its answer.
 	reached int
@@ -209,8 +209,9 @@ func (r *run) play(ctx context.Context, reference *Reference, patience time.Dura
 // hopeless says whether nobody need wait any longer for the end of a run that may take so long: one whose fault does not even
 // happen, or in which nothing does.
 func (r *run) hopeless(limit, patience time.Duration, reference bool) bool {
-	took := time.Since(r.begun)
-	return took > limit+patience || took > limit && !r.proxy.faultOver() || reference && time.Since(r.moved) > pauseLimit
+	took, over := time.Since(r.begun), r.proxy.faultOver()
+	r.hung = over // by now: what is given up because its fault has not happened may come to that before it is judged
+	return took > limit+patience || took > limit && !over || reference && time.Since(r.moved) > pauseLimit
 }
 
 // spared says whether a run has come to its end without its fault. What is left of several it does without: one before may have

@@ -544,7 +544,7 @@ func (t *trial) judged(p planned, r *run, findings []Finding, attempt int) (Verd
 	}
 	return Verdict{
 		Plan: p.Plan, Write: p.reference.Writes[p.Fault.K-1].Signature(), Findings: findings, Tally: r.proxy.tally(),
-		Refused: len(all) - len(before), Hung: !r.converged && r.proxy.faultOver(), planned: p, off: off, struck: struck,
+		Refused: len(all) - len(before), Hung: !r.converged && r.hung, planned: p, off: off, struck: struck,
 	}, true
 }
 
