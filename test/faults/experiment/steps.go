@@ -503,6 +503,12 @@ func editChild(kind, patch string) action {
 	})
 }
 
+// lookAtClaim has Crossplane begin with the cluster: of one that it never looks at it is told, when that is by the clocks of two.
+var lookAtClaim = onChild("GKECluster", func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {
+	patch := `{"status": {"conditions": [{"type": "Synced", "status": "True", "reason": "ReconcileSuccess", "lastTransitionTime": "2026-03-01T00:00:00Z"}]}}`
+	return c.Status().Patch(ctx, u, client.RawPatch(types.MergePatchType, []byte(patch)))
+})
+
 // lose takes a child away whoever still holds it.
 func lose(kind string) action {
 	return onChild(kind, func(ctx context.Context, c client.Client, u *unstructured.Unstructured) error {

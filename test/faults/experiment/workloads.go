@@ -578,7 +578,7 @@ var heldDeletions = []faults.Workload{
 		Objects: objects(onCluster),
 		Holds:   []string{clusterReady, clusterGone},
 		Steps: steps(
-			step(provisioning, due(time.Hour)),
+			step(provisioning, lookAtClaim, due(time.Hour)),
 			step(reached(v1alpha1.PhaseFailed), remove),
 			step(waitsFor("GKECluster"), restart, release(clusterGone)),
 		),
@@ -887,8 +887,7 @@ var terminations = []faults.Workload{
 		Objects: objects(onCluster),
 		Holds:   []string{clusterReady},
 		Steps: steps(
-			step(provisioning, sleep(10*time.Minute)),
-			step(telling("Crossplane has not looked at it"), due(50*time.Minute)),
+			step(provisioning, lookAtClaim, due(time.Hour)),
 		),
 		Done: reached(v1alpha1.PhaseFailed),
 	},
