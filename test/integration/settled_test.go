@@ -85,6 +85,7 @@ var _ = Describe("A settled system", Ordered, early, long, func() {
 		s.hold(clusterReady)
 		provisioning := s.create(experiment("provisioning", onGKE("app", "nginx")))
 		s.exists(claims, s.claim(provisioning, "app"))
+		claimSays(claimStatus("False", "Creating", "Claim is waiting for composite", "True", "ReconcileSuccess", ""))(s, provisioning) // or it is told in a minute that it never does
 		s.hold(applicationHealthy)
 		degraded := s.create(experiment("degraded", onHub("app", "nginx")))
 		applicationSays("Degraded", "Synced", nil)(s, degraded)
