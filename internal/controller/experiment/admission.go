@@ -72,8 +72,8 @@ func (r reviewer) review(ctx context.Context, e *v1alpha1.Experiment) (warnings 
 		}
 	}
 	warnings = append(append(warnings, f.missingClusters()...), f.goingComponents()...)
-	if workflow.Reason == v1alpha1.ReasonPending && !f.seen.TemplateFound && !f.templateMissing() {
-		warnings = append(warnings, f.standIn(""))
+	if hint := f.standIn(""); hint != "" && workflow.Reason == v1alpha1.ReasonPending && !f.templateMissing() {
+		warnings = append(warnings, hint)
 	}
 	if extra := f.undeclared(); len(extra) > 0 {
 		warnings = append(warnings, "params that no Component declares go to Helm as they are: "+strings.Join(extra, ", "))

@@ -67,6 +67,18 @@ func TestTemplateThatIsReplaced(t *testing.T) {
 	}
 }
 
+// Where no template was looked for, because the manager may not, none is said to be missing.
+func TestTemplateThatIsNotLookedFor(t *testing.T) {
+	l := byHand(t)
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Workflow.Namespace = e.Namespace })
+	l.pass()
+	l.pass()
+	l.says("steps before it")
+	if m := l.message(v1alpha1.ConditionWorkflowSucceeded); strings.Contains(m, "exist") {
+		t.Errorf("it says %q", m)
+	}
+}
+
 // A verdict by hand counts that comes with the end of the Experiment.
 func TestManualWithTheEnd(t *testing.T) {
 	for verdict, want := range map[string]string{

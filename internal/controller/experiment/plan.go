@@ -1135,9 +1135,10 @@ func (f facts) decidedByHand() bool {
 	return slices.Contains([]string{argoworkflows.PhaseSucceeded, argoworkflows.PhaseFailed}, f.byHand())
 }
 
-// standIn says, after what comes before, what takes the place of a template that does not exist; empty where there is one.
+// standIn says, after what comes before, what takes the place of a template that does not exist; empty where there is one, and where none
+// was looked for.
 func (f facts) standIn(before string) string {
-	if f.seen.TemplateFound {
+	if f.seen.TemplateFound || f.names.unwatched() {
 		return ""
 	}
 	return before + f.template() + " does not exist: a Workflow that only waits to be resumed takes its place"
