@@ -156,7 +156,7 @@ sweep-full: k8s ## Let every fault happen at every write of every workload; with
 .PHONY: sweep-mutants
 sweep-mutants: k8s ## Plant bugs in the manager and fail if the sweep does not find one of them; OF=experiment plays those of one kind.
 	@go test -tags mutants ./test/faults -count=1 -run TestOverlay
-	@go test -tags mutants $(call swept,experiment component experimentdeployment hibernateplan) -p 1 -count=1 -v -timeout 90m -run TestMutants $(SWEEPFLAGS)
+	@go test -tags mutants $(call swept,experiment component experimentdeployment hibernateplan) -p 1 -count=1 -v -timeout 90m -run 'TestMutants$$' $(SWEEPFLAGS)
 
 .PHONY: race
 race: k8s ## Look for data races: in the unit tests, and in a manager that takes every road of every workload.

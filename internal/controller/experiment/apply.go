@@ -279,11 +279,12 @@ func (s *scope) write(ctx context.Context, w Write, wrote func()) error {
 
 // remove deletes one child.
 func remove(ctx context.Context, writer kube.Writer, child *unstructured.Unstructured) error {
-	switch gvk := child.GroupVersionKind(); {
-	case crossplane.Foreground(child):
-		writer.Exact = true
+	// Whoever takes the label off a cluster keeps it, also if the cache has not seen that yet.
+	writer.Exact = slices.Contains(clusterKinds(), child.GroupVersionKind())
+	if crossplane.Foreground(child) {
 		return writer.Delete(ctx, child, client.PropagationPolicy(metav1.DeletePropagationForeground)) // it goes when the cluster is gone
-	case gvk == argocd.ApplicationGVK:
+	}
+	if child.GroupVersionKind() == argocd.ApplicationGVK {
 		if cascade := argocd.Cascade(child); cascade != nil {
 			whole, err := writer.Merge(ctx, child, cascade)
 			if err != nil {
@@ -291,9 +292,6 @@ func remove(ctx context.Context, writer kube.Writer, child *unstructured.Unstruc
 			}
 			child = whole
 		}
-	default:
-		// Whoever takes the label off a cluster keeps it, also if the cache has not seen that yet.
-		writer.Exact = slices.Contains(clusterKinds(), gvk)
 	}
 	return writer.Delete(ctx, child)
 }

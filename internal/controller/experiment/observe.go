@@ -1025,21 +1025,17 @@ func (s *scope) observeTeardown(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	everything := !cached || !served || s.facts().overdue() // else what goes wakes, and everything is listed when nothing is left, or before it is given up
-	if everything {
+	if !cached || !served || s.facts().overdue() { // else what goes wakes, and everything is listed when nothing is left, or before it is given up
 		if err := s.observeEverything(ctx); err != nil {
 			return err
 		}
+		return s.observeKept(ctx)
 	}
 	s.observePreferred(ctx)
-	if err := s.observeKept(ctx); err != nil || everything || len(s.seen.Kept) == 0 {
+	if err := s.observeKept(ctx); err != nil || len(s.seen.Kept) == 0 {
 		return err
 	}
-	if err := s.observeEverything(ctx); err != nil { // what is kept does not go, and wakes nobody
-		return err
-	}
-	s.observePreferred(ctx)
-	return nil
+	return s.observeEverything(ctx) // what is kept does not go, and wakes nobody
 }
 
 // observeEverything lists everything live.
@@ -1050,6 +1046,7 @@ func (s *scope) observeEverything(ctx context.Context) error {
 	}
 	s.seen.Unseen = s.seen.Unseen || !known
 	s.observeFormer(ctx)
+	s.observePreferred(ctx)
 	return nil
 }
 

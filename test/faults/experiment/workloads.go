@@ -886,10 +886,8 @@ var terminations = []faults.Workload{
 		Name:    "late-provisioning",
 		Objects: objects(onCluster),
 		Holds:   []string{clusterReady},
-		Steps: steps(
-			step(provisioning, lookAtClaim, due(time.Hour)),
-		),
-		Done: reached(v1alpha1.PhaseFailed),
+		Steps:   steps(step(provisioning, lookAtClaim, due(time.Hour))),
+		Done:    reached(v1alpha1.PhaseFailed),
 	},
 }
 
