@@ -2,6 +2,7 @@ package v1alpha1
 
 import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // Experiment brings clusters up, deploys Components on them in dependency order, runs a
@@ -690,6 +691,23 @@ type TeardownStatus struct {
 	// +listType=map
 	// +listMapKey=object
 	WaitsFor []Waiting `json:"waitsFor,omitempty"`
+	// abandoned are Applications that have gone, or will, without Argo CD having deleted what they deployed.
+	// +optional
+	// +listType=map
+	// +listMapKey=application
+	Abandoned []AbandonedApplication `json:"abandoned,omitempty"`
+}
+
+// AbandonedApplication is one that goes, and what it has deployed is not deleted by Argo CD.
+type AbandonedApplication struct {
+	// application as namespace/name.
+	Application string `json:"application"`
+	// uid that it had.
+	UID types.UID `json:"uid"`
+	// target that it deployed.
+	Target string `json:"target"`
+	// message says why, and what may be left.
+	Message string `json:"message"`
 }
 
 // Waiting is an object that was asked to go.

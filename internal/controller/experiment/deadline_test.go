@@ -139,8 +139,8 @@ func TestNote31StuckChildrenDoNotKeepTheCluster(t *testing.T) {
 				t.Error("the Application of a cluster that is gone is kept")
 			}
 			if stuck == argocd.ApplicationGVK {
-				if l.get() != nil {
-					t.Errorf("it is still there: %s", l.message(v1alpha1.ConditionReady))
+				if left := l.orphans(); l.get() != nil || len(left) != 1 || left[0].Kind != "Application" || !strings.Contains(left[0].Error, "gone before Argo CD") {
+					t.Errorf("the ConfigMap tells of %+v", left)
 				}
 				return
 			}
@@ -150,6 +150,84 @@ func TestNote31StuckChildrenDoNotKeepTheCluster(t *testing.T) {
 				t.Errorf("the ConfigMap tells of %+v", left)
 			}
 		})
+	}
+}
+
+// onGKE is an Experiment on a cluster of its own that is up.
+func onGKE(t *testing.T) *lab {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.settle(l.play)
+	return l
+}
+
+// overtake takes the Experiment down as far as to the deletion of a cluster whose Application has not gone.
+func (l *lab) overtake() {
+	l.t.Helper()
+	l.remove()
+	l.settle(l.without(argocd.ApplicationGVK, crossplane.GKEClusterGVK))
+	l.later(8 * time.Minute)
+	l.tick(l.without(argocd.ApplicationGVK, crossplane.GKEClusterGVK))
+	if !going(&l.list(crossplane.GKEClusterGVK)[0]) || len(l.list(argocd.SecretGVK)) != 1 {
+		l.t.Fatalf("the cluster is to go, and its registration to stay: %s", l.message(v1alpha1.ConditionReady))
+	}
+}
+
+// Argo CD knows a cluster for as long as it has an Application to take down there, also while the cluster goes: it may give back load
+// balancers until then, and of a cluster that it does not know it would leave all.
+func TestApplicationThatGoesWithItsCluster(t *testing.T) {
+	l := onGKE(t)
+	l.overtake()
+	l.settle(l.without(crossplane.GKEClusterGVK))
+	if len(l.list(argocd.SecretGVK)) > 0 {
+		t.Errorf("the registration stays: %s", l.message(v1alpha1.ConditionReady))
+	}
+	l.settle(l.play)
+	if left := l.orphans(); l.get() != nil || len(left) > 0 {
+		t.Errorf("it goes, and tells of %+v", left)
+	}
+}
+
+// What an Application deployed that goes after its cluster may be left in the cloud, which is told of before that goes; of one that has
+// deployed nothing there is nothing to tell.
+func TestAbandonedApplication(t *testing.T) {
+	l := onGKE(t)
+	l.overtake()
+	app := l.list(argocd.ApplicationGVK)[0]
+	l.settle(l.without(argocd.ApplicationGVK))
+	if !slices.ContainsFunc(l.drain(), func(e string) bool { return strings.Contains(e, "what Application "+keyOf(&app).String()+" deployed") }) {
+		t.Error("no Event tells of it")
+	}
+	if left := l.orphans(); l.get() != nil || len(left) != 1 || left[0].UID != string(app.GetUID()) {
+		t.Errorf("it goes, and tells of %+v", left)
+	}
+
+	l = onGKE(t)
+	l.spoil(argocd.ApplicationGVK, func(app *unstructured.Unstructured) { delete(app.Object, "status") })
+	l.overtake()
+	l.settle(l.without(argocd.ApplicationGVK))
+	if left := l.orphans(); l.get() != nil || len(left) > 0 {
+		t.Errorf("of what was never deployed it tells %+v", left)
+	}
+}
+
+// The record of an Experiment that stays tells of it, and so does its end.
+func TestAbandonedByOneThatIsTerminated(t *testing.T) {
+	l := onGKE(t)
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true })
+	l.settle(l.without(argocd.ApplicationGVK))
+	l.later(8 * time.Minute)
+	l.settle(l.without(argocd.ApplicationGVK))
+	l.expect(v1alpha1.ConditionCleanedUp, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp)
+	if m := l.message(v1alpha1.ConditionCleanedUp); !strings.Contains(m, "gone but what Application argocd/") {
+		t.Errorf("it says %q", m)
+	}
+	if told := l.get().Status.Teardown; told == nil || len(told.Abandoned) != 1 || told.Abandoned[0].Target != "app" || len(told.WaitsFor) > 0 {
+		t.Errorf("the status tells of %+v", told)
+	}
+	l.remove()
+	l.settle(l.play)
+	if left := l.orphans(); l.get() != nil || len(left) != 1 {
+		t.Errorf("it goes, and tells of %+v", left)
 	}
 }
 

@@ -286,7 +286,9 @@
 // unregistered is registered again before its Applications are deleted, where there is a kubeconfig for that, which is
 // tried for a quarter of the deadline (an Application that the spec does not name any more waits as long as it takes;
 // what makes a Cluster of core.arlon.io is waited for as long to register that, while it is there), and the
-// registration of an existing cluster stays as long as they do. When the deadline of the whole teardown is over, too, a
+// registration stays as long as Applications go, also while the cluster does. An Application that goes all the same
+// without Argo CD having deleted what it deployed, because its cluster was gone before or is not known, stands in the
+// status before it goes, and is told of at the end as what is left behind is: load balancers may cost for ever. When the deadline of the whole teardown is over, too, a
 // ConfigMap in the manager's namespace tells of everything that is left, and the finalizer goes; with policy Block it
 // does not. So it tells of clusters that were made for another Experiment of the same name and that nobody has asked to
 // go, because that one was forced away, or this one restored from a backup; an Event does at the start. What does not

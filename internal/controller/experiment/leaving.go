@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -92,6 +92,7 @@ func (s *scope) takeTargets(ctx context.Context) error {
 		switch {
 		case part.plan.Teardown != nil:
 			s.plan.Teardown.WaitsFor = append(s.plan.Teardown.WaitsFor, part.plan.Teardown.WaitsFor...)
+			s.plan.Teardown.Abandoned = append(s.plan.Teardown.Abandoned, part.plan.Teardown.Abandoned...)
 		case err != nil: // it was not looked at
 			s.plan.Teardown.WaitsFor = append(s.plan.Teardown.WaitsFor, part.names.waitedFor(argocd.ApplicationGVK)...)
 		default: // nor may it be, by this manager
@@ -118,7 +119,7 @@ func tellGroup(group []*Leaving, part *scope, err error) {
 	for _, l := range group {
 		switch l.Gone = err == nil && part.plan.Done; {
 		case l.Gone:
-			l.Message = goneMessage(part.seen.Kept[l.Target])
+			l.Message = part.goneMessage(l.Target)
 		case err == nil:
 			l.Message = conditions.Line(goingDownMessage(part.plan))
 		default:
@@ -157,6 +158,9 @@ func (s *scope) partOf(group []*Leaving) *scope {
 		return !slices.ContainsFunc(group, func(l *Leaving) bool { return l.Target == name })
 	}
 	e.Spec.Targets = slices.DeleteFunc(e.Spec.Targets, func(t v1alpha1.Target) bool { return stays(t.Name) })
+	if t := e.Status.Teardown; t != nil {
+		t.Abandoned = slices.DeleteFunc(t.Abandoned, func(a v1alpha1.AbandonedApplication) bool { return stays(a.Target) })
+	}
 	for i := range e.Spec.Targets {
 		e.Spec.Targets[i].Depends = slices.DeleteFunc(e.Spec.Targets[i].Depends, stays)
 	}
@@ -190,11 +194,20 @@ func gone(t v1alpha1.TargetStatus, message string, now time.Time) v1alpha1.Targe
 }
 
 // goneMessage says of a target that was taken down what was left of it: the object that stands for its cluster, where somebody keeps that,
-// which then costs.
-func goneMessage(kept *unstructured.Unstructured) string {
+// and what Applications deployed that went without it, which may cost.
+func (s *scope) goneMessage(target string) string {
+	var left []string
+	if kept := s.seen.Kept[target]; kept != nil {
+		left = append(left, fmt.Sprintf("%s and what belongs to that: %v", kube.Describe(kept), errKept))
+	}
+	for _, a := range s.facts().recordedAbandoned() {
+		if a.Target == target {
+			left = append(left, whatDeployed(a).String())
+		}
+	}
 	message := ownTimeOver + ", and everything of it is gone"
-	if kept != nil {
-		message += fmt.Sprintf(" but %s and what belongs to that: %v", kube.Describe(kept), errKept)
+	if len(left) > 0 {
+		message += " but " + strings.Join(left, ", ")
 	}
 	return conditions.Line(message)
 }

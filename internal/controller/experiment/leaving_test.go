@@ -197,13 +197,51 @@ func TestTargetIsGoneButForItsCluster(t *testing.T) {
 			if !strings.Contains(left, "gone but GKECluster lab/tutorial-app-") || !strings.Contains(left, "taken the label") {
 				t.Errorf("of what is left it says %q", left)
 			}
-			if got := l.get().Status.Targets[1].Message; got != goneMessage(nil) {
+			if got := l.get().Status.Targets[1].Message; got != ownTimeOver+", and everything of it is gone" {
 				t.Errorf("one without a cluster says %q", got)
 			}
 			if !l.tellsOfOrphans() {
 				t.Error("no Event tells of it")
 			}
 		})
+	}
+}
+
+// Nor is what an Application deployed whose cluster was gone before it: the target tells, and so does the Experiment when it goes.
+func TestAbandonedByATarget(t *testing.T) {
+	l := newLab(t, experimentOf(
+		goingAfter(30*time.Minute, targetOf("app", v1alpha1.ClusterGKE)),
+		goingAfter(30*time.Minute, targetOf("loadgen", v1alpha1.ClusterHub, "app")),
+	), nginx(), template())
+	l.until(v1alpha1.PhaseComplete)
+	l.drain()
+	l.later(30 * time.Minute)
+	l.tick(l.without(argocd.ApplicationGVK))
+	for _, app := range l.list(argocd.ApplicationGVK) {
+		if app.GetLabels()[v1alpha1.LabelTarget] == "loadgen" {
+			l.finalize(&app)
+		}
+	}
+	l.settle(l.without(argocd.ApplicationGVK))
+	l.spoil(crossplane.GKEClusterGVK, func(claim *unstructured.Unstructured) { claim.SetFinalizers(nil) })
+	l.delete(crossplane.GKEClusterGVK)
+	l.settle(l.without(argocd.ApplicationGVK))
+	if got := l.states(); got != "app Deleted, loadgen Deleted" {
+		t.Fatal(got)
+	}
+	if left := l.get().Status.Targets[0].Message; !strings.Contains(left, "gone but what Application argocd/") || !strings.Contains(left, "load balancers") {
+		t.Errorf("of what is left it says %q", left)
+	}
+	if got := l.get().Status.Targets[1].Message; strings.Contains(got, "gone but") {
+		t.Errorf("another target says %q", got)
+	}
+	if !l.tellsOfOrphans() {
+		t.Error("no Event tells of it")
+	}
+	l.remove()
+	l.settle(l.play)
+	if left := l.orphans(); l.get() != nil || len(left) != 1 || left[0].Kind != "Application" {
+		t.Errorf("it goes, and tells of %+v", left)
 	}
 }
 
@@ -362,8 +400,8 @@ func TestTargetsGoByThemselves(t *testing.T) {
 		t.Errorf("there is %v", got)
 	}
 	l.settle(l.play)
-	if got := l.states(); got != "a Deleted, b Deleted, c Deleted" || l.get().Status.Teardown != nil {
-		t.Errorf("it is %s, %+v", got, l.get().Status.Teardown)
+	if got, told := l.states(), l.get().Status.Teardown; got != "a Deleted, b Deleted, c Deleted" || len(told.WaitsFor) > 0 || len(told.Abandoned) != 1 || told.Abandoned[0].Target != "a" {
+		t.Errorf("it is %s, %+v", got, told)
 	}
 }
 

@@ -93,6 +93,9 @@ func TestUnregisteredBeforeATeardown(t *testing.T) {
 		if l.tick(l.without()); len(l.ours()) > 0 {
 			t.Errorf("%s: what cannot be registered holds it for ever: %v", name, kindsLeft(l.ours()))
 		}
+		if !l.tellsOfOrphans() {
+			t.Errorf("%s: nobody is told of what it leaves there", name)
+		}
 	}
 }
 

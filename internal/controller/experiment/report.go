@@ -39,7 +39,7 @@ func report(s *scope, err error, now time.Time) {
 	case goingDown(e): // the conditions tell of what fails, and the record stays what it was
 		for i, t := range st.Targets {
 			if p.Done && t.State == v1alpha1.TargetDeleting {
-				st.Targets[i] = gone(t, goneMessage(s.seen.Kept[t.Name]), now)
+				st.Targets[i] = gone(t, s.goneMessage(t.Name), now)
 			}
 		}
 	case p.Targets != nil:
@@ -63,18 +63,19 @@ func report(s *scope, err error, now time.Time) {
 	st.Phase = phase(e, s.known)
 }
 
-// reportTeardown writes since when what is waited for. The time of a deletion begins when anything was
-// tried, even if nothing could be read.
+// reportTeardown writes since when what is waited for, and what is abandoned, which stays told. The time of a deletion begins when
+// anything was tried, even if nothing could be read.
 func reportTeardown(e *v1alpha1.Experiment, p Plan, now time.Time) {
-	t := p.Teardown
-	if t == nil {
-		t = ptr.To(ptr.Deref(e.Status.Teardown, v1alpha1.TeardownStatus{}))
+	t := ptr.To(ptr.Deref(e.Status.Teardown, v1alpha1.TeardownStatus{}))
+	if p.Teardown != nil {
+		t.StartedAt, t.WaitsFor = p.Teardown.StartedAt, p.Teardown.WaitsFor
+		t.Abandoned = append(t.Abandoned, p.Teardown.Abandoned...)
 	}
 	if e.DeletionTimestamp != nil && e.Status.StartedAt != nil {
 		t.StartedAt = teardownStart(e, now)
 	}
 	e.Status.Teardown = t
-	if t.StartedAt == nil && len(t.WaitsFor) == 0 {
+	if t.StartedAt == nil && len(t.WaitsFor)+len(t.Abandoned) == 0 {
 		e.Status.Teardown = nil
 	}
 }

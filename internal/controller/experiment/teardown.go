@@ -45,6 +45,8 @@ type demolition struct {
 	Plan
 	// left is what is not gone yet, or not provably.
 	left []remnant
+	// abandoned are the Applications that go without what they deployed, and of which the status does not tell yet.
+	abandoned []v1alpha1.AbandonedApplication
 }
 
 // remnant is what a teardown has not seen go.
@@ -54,12 +56,16 @@ type remnant struct {
 	object *unstructured.Unstructured
 	// asked says that it is asked to go, by this pass or one before.
 	asked bool
+	// abandoned says that it is an Application, and left is what that has deployed.
+	abandoned bool
 	// err says why it cannot, or is left; nil where its version is not served.
 	err error
 }
 
 func (r remnant) String() string {
 	switch {
+	case r.abandoned:
+		return fmt.Sprintf("what %s deployed (%v)", kube.Describe(r.object), r.err)
 	case r.object != nil:
 		return kube.Describe(r.object)
 	case r.err != nil:
@@ -118,7 +124,7 @@ func (f facts) unknown() string {
 
 // record is what the status says of what is left.
 func (d *demolition) record() *v1alpha1.TeardownStatus {
-	t := &v1alpha1.TeardownStatus{}
+	t := &v1alpha1.TeardownStatus{Abandoned: d.abandoned}
 	for _, r := range d.left {
 		if r.asked {
 			t.WaitsFor = append(t.WaitsFor, v1alpha1.Waiting{Object: r.key(), Since: *timestamp(d.askedAt(r))})
@@ -240,6 +246,11 @@ func (d *demolition) takeApplication(t *target, app *unstructured.Unstructured, 
 		d.leave(*app)
 		d.Down[len(d.Down)-1] += " (its cluster is registered with Argo CD first)"
 		return
+	case d.abandon(t, app):
+		d.leave(*app)
+		d.left[len(d.left)-1].asked = going(app)
+		d.Wait = kube.AtOnce
+		return
 	}
 	d.remove(*app)
 	if going(app) && d.seen.Clusterless[t.spec.Name] {
@@ -251,6 +262,34 @@ func (d *demolition) takeApplication(t *target, app *unstructured.Unstructured, 
 	case t.spec.Cluster.Type == v1alpha1.ClusterExisting, !d.given(remnant{object: app}, 4):
 		d.registerAgain(&d.Plan, t) // or Argo CD could never delete what it deployed
 	}
+}
+
+// abandon tells of an Application that goes now, and of which Argo CD does not delete what that deployed, where the status does not tell
+// yet: nobody could find that out afterwards.
+func (d *demolition) abandon(t *target, app *unstructured.Unstructured) bool {
+	name := t.spec.Name
+	why := ""
+	switch lost := going(app) && d.seen.Clusterless[name]; {
+	case lost:
+		why = "its cluster was gone before Argo CD had deleted that: what it had outside of the cluster, as load balancers and disks, may be left, and cost"
+	case d.cutOff(name) && t.spec.Cluster.Type == v1alpha1.ClusterExisting:
+		why = "Argo CD does not know its cluster, and leaves all of it there"
+	case d.cutOff(name):
+		why = "Argo CD does not know its cluster: what it had outside of that, as load balancers and disks, may be left, and cost"
+	}
+	if why == "" || !argocd.Deployed(app) || slices.ContainsFunc(d.recordedAbandoned(), func(a v1alpha1.AbandonedApplication) bool { return a.UID == app.GetUID() }) {
+		return false
+	}
+	d.abandoned = append(d.abandoned, v1alpha1.AbandonedApplication{Application: keyOf(app).String(), UID: app.GetUID(), Target: name, Message: why})
+	return true
+}
+
+// recordedAbandoned are the Applications that have gone without what they deployed, as the status tells of them.
+func (f facts) recordedAbandoned() []v1alpha1.AbandonedApplication {
+	if t := f.experiment.Status.Teardown; t != nil {
+		return t.Abandoned
+	}
+	return nil
 }
 
 // registersFirst has the cluster of an Application registered, if Argo CD does not know it, and says whether it does: of such a
@@ -374,11 +413,15 @@ func (d *demolition) takeClusters() {
 	}
 }
 
-// connects is the target for which a cluster Secret stays as long as its Applications do: of a cluster that it does not know, Argo CD
-// lets go what it deployed. Other clusters go themselves, with what is on them.
+// connects is the target for which a cluster Secret stays as long as it has Applications that go: of a cluster that it does not know,
+// Argo CD lets go what it deployed, and with that what it has in the cloud. On a cluster that stays those that nobody may delete need it,
+// too.
 func (d *demolition) connects(secret unstructured.Unstructured) *v1alpha1.Target {
 	for i, t := range d.experiment.Spec.Targets {
-		if t.Cluster.Type == v1alpha1.ClusterExisting && len(d.seen.Applications[t.Name]) > 0 && keyOf(&secret) == d.names.clusterSecret(t) {
+		needs := slices.ContainsFunc(d.seen.Applications[t.Name], func(app *unstructured.Unstructured) bool {
+			return going(app) || t.Cluster.Type == v1alpha1.ClusterExisting
+		})
+		if needs && keyOf(&secret) == d.names.clusterSecret(t) {
 			return &d.experiment.Spec.Targets[i]
 		}
 	}
@@ -421,7 +464,7 @@ func (d *demolition) end() {
 		}
 	}
 	switch {
-	case len(d.left) == 0 && len(d.seen.Kept)+len(d.seen.Former) > 0:
+	case len(d.left) == 0 && len(d.seen.Kept)+len(d.seen.Former)+len(d.recordedAbandoned()) > 0:
 		d.release()
 	case len(d.left) == 0:
 		d.Done = true
@@ -510,7 +553,7 @@ func (d *demolition) release() {
 }
 
 // unasked are the objects of clusters that were not asked to go, because those that are left need them, or one that somebody
-// has, and what was never the Experiment's.
+// has, what was never the Experiment's, and what Applications deployed that have gone without it.
 func (d *demolition) unasked() (unasked []remnant) {
 	for _, t := range d.experiment.Spec.Targets {
 		objects, why := d.names.clusterObjects(t), fmt.Errorf("the cluster of target %s needs it until it is gone", t.Name)
@@ -531,7 +574,20 @@ func (d *demolition) unasked() (unasked []remnant) {
 	for i, o := range d.seen.Former {
 		unasked = append(unasked, remnant{gvk: o.GroupVersionKind(), object: &d.seen.Former[i], err: errFormer})
 	}
+	for _, a := range d.recordedAbandoned() {
+		if !slices.ContainsFunc(d.left, func(l remnant) bool { return l.object != nil && l.object.GetUID() == a.UID }) {
+			unasked = append(unasked, whatDeployed(a))
+		}
+	}
 	return unasked
+}
+
+// whatDeployed is what an Application deployed that has gone without it. No more is known of that than which it was.
+func whatDeployed(a v1alpha1.AbandonedApplication) remnant {
+	namespace, name, _ := strings.Cut(a.Application, "/")
+	app := named(argocd.ApplicationGVK, types.NamespacedName{Namespace: namespace, Name: name})
+	app.SetUID(a.UID)
+	return remnant{gvk: argocd.ApplicationGVK, object: app, abandoned: true, err: errors.New(a.Message)}
 }
 
 // errKept is why nothing is done with what stands for a cluster.

@@ -427,6 +427,11 @@ func (s *scope) told() bool {
 		Workloads: []string{"namespaced-composite"},
 	},
 	{
+		Name: "abandoned-late", RootCause: "what may cost for ever is recorded after what it is known by is gone",
+		Edits:     edit1(teardown, "	case d.abandon(t, app):\n", "	case d.abandon(t, app) && d == nil:\n"),
+		Workloads: []string{"stuck-application"},
+	},
+	{
 		Name: "freed-late", RootCause: "what can never go is waited for as what may",
 		Edits:     edit1(teardown, "going(app) && d.seen.Clusterless[t.spec.Name] {", "going(app) && d.seen.Clusterless[t.spec.Name] && d.given(remnant{object: app}, 4) {"),
 		Workloads: []string{"per-component-tolerated"},

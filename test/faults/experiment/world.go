@@ -462,7 +462,7 @@ func connectionOf(claim *unstructured.Unstructured) string { return "connection-
 // takenDown takes a cluster down, and lets its claim go after that, or at once, as the claim says. A namespaced composite does not say:
 // Crossplane lets it go at once, and Kubernetes keeps it as long as what it is made of is there, if that was asked for.
 func (p player) takenDown(ctx context.Context, connection *unstructured.Unstructured) error {
-	down := !p.held(clusterGone) && p.awaited(p.unlessHeld(clusterGone, "Secret", "Namespace")...)
+	down := !p.held(clusterGone) && p.awaited(p.unlessHeld(clusterGone, p.unlessNeeded("Secret", "Namespace")...)...)
 	switch {
 	case p.held(claims):
 		for _, u := range p.state.Of("Secret") {
@@ -498,7 +498,7 @@ func (p player) clusterAPI(ctx context.Context) error {
 	switch {
 	case p.going():
 		// The namespace that it is in goes later.
-		if p.held(clusterGone) || !p.awaited(p.unlessHeld(clusterGone, "Secret")...) {
+		if p.held(clusterGone) || !p.awaited(p.unlessHeld(clusterGone, p.unlessNeeded("Secret")...)...) {
 			return nil
 		}
 		if len(provided) > 0 {
@@ -629,6 +629,16 @@ func (p player) endpointTold() bool {
 func (p player) unlessHeld(step string, before ...string) []string {
 	if p.stage.Holds(step + whose(p.object)) {
 		return nil
+	}
+	return before
+}
+
+// unlessNeeded are the kinds that go before a cluster but for its registration, where Applications on it go still: that stays for them.
+func (p player) unlessNeeded(before ...string) []string {
+	for _, app := range p.state.Of("Application") {
+		if app.GetDeletionTimestamp() != nil && targetOf(app) == targetOf(p.object) && whose(app) == whose(p.object) {
+			return slices.DeleteFunc(before, func(kind string) bool { return kind == "Secret" })
+		}
 	}
 	return before
 }
