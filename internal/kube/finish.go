@@ -264,6 +264,9 @@ func record(ctx context.Context, c client.Client, before, after, written client.
 	return others, nil
 }
 
+// Unkept says whether the server does not keep a status, whatever is tried.
+func Unkept(err error) bool { return TooLarge(err) || errors.Is(err, errNotKept) }
+
 // TooLarge says whether an object was refused because it would have been larger than the server keeps.
 func TooLarge(err error) bool {
 	if err == nil {

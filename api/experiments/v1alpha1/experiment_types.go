@@ -694,7 +694,7 @@ type TeardownStatus struct {
 	// abandoned are Applications that have gone, or will, without Argo CD having deleted what they deployed.
 	// +optional
 	// +listType=map
-	// +listMapKey=application
+	// +listMapKey=uid
 	Abandoned []AbandonedApplication `json:"abandoned,omitempty"`
 }
 

@@ -185,7 +185,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 		Conditions: conditionsOf, Now: r.Clock.Now(),
 	})
 	switch {
-	case kube.TooLarge(err): // what was asked to go, and when, must not be forgotten with it
+	case kube.Unkept(err): // what was asked to go, and when, must not be forgotten with it
 		r.unrecorded.Add(e.UID, unrecordedOf(e))
 	case err == nil:
 		r.unrecorded.Remove(e.UID)

@@ -1,13 +1,16 @@
 package experiment
 
 import (
+	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -48,6 +51,14 @@ func (l *lab) orphans() (left []orphan) {
 		}
 	}
 	return left
+}
+
+// orphanKinds are those of what a ConfigMap tells of.
+func orphanKinds(left []orphan) (kinds []string) {
+	for _, o := range left {
+		kinds = append(kinds, o.Kind)
+	}
+	return kinds
 }
 
 // tellsOfOrphans says whether any event tells of what was left behind.
@@ -112,6 +123,28 @@ func TestBlockedAfterTheDeadline(t *testing.T) {
 	l.settle(l.play)
 	if l.get() != nil {
 		t.Error("it stays when everything is gone")
+	}
+}
+
+// Whose finalizer holds what goes is said: the object itself tells nothing of it.
+func TestSaysWhoHoldsWhatGoes(t *testing.T) {
+	l := onGKE(t)
+	for _, gvk := range []schema.GroupVersionKind{argocd.SecretGVK, crossplane.GKEClusterGVK} {
+		l.spoil(gvk, func(o *unstructured.Unstructured) {
+			o.SetFinalizers(append(o.GetFinalizers(), "example.com/"+strings.ToLower(o.GetKind())))
+		})
+	}
+	l.remove()
+	l.settle(l.without(argocd.ApplicationGVK))
+	if m := l.message(v1alpha1.ConditionReady); strings.Contains(m, "finalizer") {
+		t.Errorf("of one of Argo CD it says %q", m)
+	}
+	l.settle(l.without(argocd.SecretGVK, crossplane.GKEClusterGVK))
+	m := l.message(v1alpha1.ConditionReady)
+	for _, want := range []string{"Secret argocd/cluster-", " (held by finalizer example.com/secret)", "GKECluster lab/", " (held by finalizer example.com/gkecluster)"} {
+		if !strings.Contains(m, want) {
+			t.Errorf("it says %q", m)
+		}
 	}
 }
 
@@ -207,6 +240,67 @@ func TestAbandonedApplication(t *testing.T) {
 	l.settle(l.without(argocd.ApplicationGVK))
 	if left := l.orphans(); l.get() != nil || len(left) > 0 {
 		t.Errorf("of what was never deployed it tells %+v", left)
+	}
+}
+
+// Where the server keeps no such record, as one whose CustomResourceDefinitions are older does, it is remembered, and nothing waits for it.
+func TestAbandonedWithoutARecord(t *testing.T) {
+	l := onGKE(t)
+	l.overtake()
+	l.reconciler.Client = pruning{l.client}
+	for range 20 {
+		_ = l.reconcile() // the status is said not to be kept
+		l.without(argocd.ApplicationGVK)()
+	}
+	if left := l.orphans(); l.get() != nil || len(left) != 1 || left[0].Kind != "Application" {
+		t.Errorf("it goes, and tells of %+v", left)
+	}
+}
+
+// pruning is a client of a server that does not know of abandoned Applications.
+type pruning struct{ client.Client }
+
+func (p pruning) Status() client.SubResourceWriter { return pruningStatus{p.Client.Status()} }
+
+type pruningStatus struct{ client.SubResourceWriter }
+
+func (p pruningStatus) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+	if t := o.(*v1alpha1.Experiment).Status.Teardown; t != nil {
+		t.Abandoned = nil
+	}
+	return p.SubResourceWriter.Patch(ctx, o, patch, opts...)
+}
+
+// A cluster whose kind is not there any more is gone, and its Application and registration do not wait for each other.
+func TestApplicationOfAKindThatIsGone(t *testing.T) {
+	l := onGKE(t)
+	l.spoil(crossplane.GKEClusterGVK, func(claim *unstructured.Unstructured) { claim.SetFinalizers(nil) })
+	l.delete(crossplane.GKEClusterGVK)
+	l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true })
+	none := &meta.NoKindMatchError{}
+	l.getErrors["GKECluster"], l.listErrors["GKECluster"] = none, none
+	kinds := maps.Clone(l.reconciler.Kinds.(kindStates))
+	kinds[crossplane.GKEClusterGVK] = kube.KindMissing
+	l.reconciler.Kinds = kinds
+	l.settle(l.without(argocd.ApplicationGVK))
+	l.expect(v1alpha1.ConditionCleanedUp, metav1.ConditionTrue, v1alpha1.ReasonCleanedUp)
+}
+
+// The registration of a cluster that is gone goes, whatever of another is left.
+func TestRegistrationOfAClusterThatWentFirst(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("a", v1alpha1.ClusterGKE), targetOf("b", v1alpha1.ClusterGKE)), nginx(), template())
+	l.settle(l.play)
+	of := func(o *unstructured.Unstructured, target string) bool {
+		return o.GetLabels()[v1alpha1.LabelTarget] == target
+	}
+	l.remove()
+	l.settle(l.without(argocd.ApplicationGVK, crossplane.GKEClusterGVK))
+	l.later(8 * time.Minute)
+	l.settle(func() bool {
+		return l.letGo(func(o *unstructured.Unstructured) bool { return o.GetKind() != "Application" && of(o, "a") })
+	})
+	if secrets := l.list(argocd.SecretGVK); len(secrets) != 1 || !of(&secrets[0], "b") {
+		t.Errorf("there are %v: %s", secrets, l.message(v1alpha1.ConditionReady))
 	}
 }
 
@@ -342,7 +436,11 @@ func TestNote14RefusedDeletions(t *testing.T) {
 				t.Error("the cluster is left behind")
 			}
 			left := l.orphans()
-			if len(left) != 1 || left[0].Kind != kind || left[0].DeletedAt != "" || !strings.Contains(left[0].Error, "no rights") {
+			want := []string{kind}
+			if kind == "Application" {
+				want = append(want, "Secret") // which it needs
+			}
+			if !slices.Equal(orphanKinds(left), want) || left[0].DeletedAt != "" || !strings.Contains(left[0].Error, "no rights") {
 				t.Errorf("the ConfigMap tells of %+v", left)
 			}
 		})

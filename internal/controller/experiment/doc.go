@@ -233,8 +233,8 @@
 // another Workflow is submitted; the Workflow, or that there is none, before something is said to have taken longer
 // than it may; the cluster Secret of a target, before Applications of it are asked to go that nothing takes the place
 // of, and where that does not make its cluster known, the cluster Secrets of all, its kubeconfig, and in a teardown
-// whether the server has the Applications still; in a teardown the cluster Secret of every claim that is left and of
-// every existing cluster, the Cluster of one that is made by several objects when that has gone and others are to, a
+// whether the server has the Applications still; in a teardown the cluster Secret of every target that has one, while
+// anything of a cluster is left, the Cluster of one that is made by several objects when that has gone and others are to, a
 // claim when nothing else is left and the status says of others, or of none, that they are waited for, a list of
 // Applications before one is asked to go that by the spec another target, or a component after its own, needs, none of
 // which the cache has, with it, where no Workflow is recorded that counts, a list of Workflows, one of both before

@@ -212,7 +212,7 @@ func (s *scope) goneMessage(target string) string {
 	return conditions.Line(message)
 }
 
-// unrecorded is what is known of the end of an Experiment and does not fit into its status.
+// unrecorded is what is known of the end of an Experiment and its status does not keep.
 type unrecorded struct {
 	teardown    *v1alpha1.TeardownStatus
 	completedAt *metav1.Time

@@ -592,7 +592,11 @@ func (s *scope) observeDisconnected(ctx context.Context) {
 			registered = err != nil || s.names.registered(t, s.seen.Clusters[t.Name], apps)
 		}
 		if (asks || slices.ContainsFunc(apps, argocd.Disconnected)) && registered {
-			s.observeRegistration(ctx, t, asks, err)
+			c := Connection{ReadErr: err}
+			if err == nil {
+				c = s.registration(ctx, t)
+			}
+			s.observeRegistration(ctx, t, asks, c)
 		}
 	}
 }
@@ -612,13 +616,11 @@ func (s *scope) observeClusterLive(ctx context.Context, t v1alpha1.Target) error
 	return nil
 }
 
-// observeRegistration looks whether Argo CD knows the cluster of a target of which Applications are asked to go now, or have been. With
-// an error it is not known which cluster that is.
-func (s *scope) observeRegistration(ctx context.Context, t v1alpha1.Target, asks bool, err error) {
-	apps, c := s.seen.Applications[t.Name], Connection{ReadErr: err}
-	if err == nil {
-		c = s.registration(ctx, t)
-	}
+// observeRegistration takes in whether Argo CD knows the cluster of a target of which Applications are asked to go now, or have been, and
+// by what it could.
+func (s *scope) observeRegistration(ctx context.Context, t v1alpha1.Target, asks bool, c Connection) {
+	apps := s.seen.Applications[t.Name]
+	unknown := c.ReadErr == nil && !c.Known
 	if !c.Known || slices.ContainsFunc(apps, argocd.Disconnected) {
 		c = s.connectionAgain(ctx, t, c)
 	}
@@ -630,11 +632,14 @@ func (s *scope) observeRegistration(ctx context.Context, t v1alpha1.Target, asks
 	case asks:
 		s.refusals.note(ctx, s.experiment, unregistered(t.Name), firstError(c.ReadErr, errUnregistered), s.now)
 	}
-	if c.ReadErr == nil || !c.Known && asks && !(&demolition{facts: s.facts()}).triedToRegister(t.Name) {
-		s.seen.Connections[t.Name] = c
-	} else {
+	switch tried := (&demolition{facts: s.facts()}).triedToRegister(t.Name); {
+	case unknown && tried:
+		c.ReadErr = nil // what it could be registered with cannot be read, and is not waited for any longer
+	case c.ReadErr != nil && (c.Known || !asks || tried):
 		s.seen.Unseen = true
+		return
 	}
+	s.seen.Connections[t.Name] = c
 }
 
 // errUnregistered is why an Application waits.
@@ -669,10 +674,18 @@ func (s *scope) clusterGone(ctx context.Context, t v1alpha1.Target) (bool, error
 		return s.referenceGone(ctx, t)
 	}
 	objects := providerOf(t).objects(s.names, t)
-	if len(objects) == 0 || s.seen.cluster(t.Name) != nil || s.seen.Kinds[objects[0].GroupVersionKind()] != kube.KindServed {
+	if len(objects) == 0 || s.seen.cluster(t.Name) != nil {
 		return false, nil
 	}
-	live, err := kube.Get(ctx, s.Live, objects[0].GroupVersionKind(), keyOf(objects[0]))
+	gvk := objects[0].GroupVersionKind()
+	state := s.seen.Kinds[gvk]
+	if state == kube.KindUnserved { // in our version
+		return false, nil
+	}
+	live, err := kube.Get(ctx, s.Live, gvk, keyOf(objects[0]))
+	if state == kube.KindMissing && meta.IsNoMatchError(err) {
+		return true, nil
+	}
 	return err == nil && live == nil, err
 }
 
@@ -1237,41 +1250,53 @@ func (s *scope) everyKind() []schema.GroupVersionKind {
 // that what needs it is gone. found says that a cluster or namespace is left: whoever sees it go
 // looks again, and lists everything then.
 func (s *scope) observeLast(ctx context.Context) (found bool, err error) {
-	staying, prior := false, s.firstKinds()
-	add := func(o *unstructured.Unstructured) {
-		if o != nil {
-			gvk := o.GroupVersionKind()
-			s.seen.Leftovers[gvk] = append(s.seen.Leftovers[gvk], *o)
-			staying = staying || o.GetDeletionTimestamp() == nil
-		}
+	last, prior, err := s.lastCached(ctx)
+	if err != nil || len(last) == 0 {
+		return false, err
 	}
 	for _, t := range s.experiment.Spec.Targets {
-		objects := s.seen.Clusters[t.Name]
-		made := slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o != nil })
-		namespace, err := s.namespaceOnHub(ctx, t)
+		if t.Cluster.Type == v1alpha1.ClusterHub || refers(t) {
+			continue
+		}
+		secret, err := s.clusterSecret(ctx, t)
 		if err != nil {
 			return false, err
 		}
-		for _, o := range objects {
-			add(o)
-		}
-		add(namespace)
-		if namespace != nil && !made {
-			prior = union(prior, providerOf(t).kinds())
-		}
-		found = found || made || namespace != nil
-		if made || t.Cluster.Type == v1alpha1.ClusterExisting {
-			secret, err := s.clusterSecret(ctx, t)
-			if err != nil {
-				return false, err
-			}
-			add(secret)
+		if secret != nil {
+			last = append(last, secret)
 		}
 	}
-	if found && staying {
+	d := &demolition{facts: s.facts()}
+	staying := false
+	for _, o := range last {
+		gvk := o.GroupVersionKind()
+		s.seen.Leftovers[gvk] = append(s.seen.Leftovers[gvk], *o)
+		staying = staying || !going(o) && d.connects(*o) == nil
+	}
+	if staying {
 		return true, s.leftovers(ctx, prior...)
 	}
-	return found, nil
+	return true, nil
+}
+
+// lastCached are the clusters and namespaces that the cache has, and the kinds of what goes before them.
+func (s *scope) lastCached(ctx context.Context) (last []*unstructured.Unstructured, prior []schema.GroupVersionKind, err error) {
+	prior = s.firstKinds()
+	for _, t := range s.experiment.Spec.Targets {
+		made := slices.DeleteFunc(slices.Clone(s.seen.Clusters[t.Name]), func(o *unstructured.Unstructured) bool { return o == nil })
+		last = append(last, made...)
+		namespace, err := s.namespaceOnHub(ctx, t)
+		if err != nil {
+			return nil, nil, err
+		}
+		if namespace == nil {
+			continue
+		}
+		if last = append(last, namespace); len(made) == 0 {
+			prior = union(prior, providerOf(t).kinds())
+		}
+	}
+	return last, prior, nil
 }
 
 // firstKinds are those of what goes before the clusters.

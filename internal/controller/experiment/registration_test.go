@@ -209,6 +209,28 @@ func TestRegistrationThatNeverStays(t *testing.T) {
 		if passes(8 * time.Minute); l.get() != nil || len(l.ours()) > 0 {
 			t.Errorf("%s: it stays, and %v", name, kindsLeft(l.ours()))
 		}
+		if !l.tellsOfOrphans() {
+			t.Errorf("%s: nobody is told of what it leaves there", name)
+		}
+	}
+}
+
+// What of an Application that goes is registered again in time is not told of.
+func TestRegisteredWhileItGoes(t *testing.T) {
+	l := newLab(t, onExisting(staging(kubeconfig))...)
+	l.settle(l.play)
+	l.remove()
+	l.settle(l.without(argocd.ApplicationGVK))
+	l.delete(argocd.SecretGVK)
+	l.disconnect("InvalidSpecError", "there are no clusters with this name")
+	l.writes = nil
+	l.settle(l.without(argocd.ApplicationGVK))
+	if len(l.writes) == 0 || l.writes[0] != "create Secret" {
+		t.Errorf("it writes %v", l.writes)
+	}
+	l.settle(l.play)
+	if left := l.orphans(); l.get() != nil || len(left) > 0 {
+		t.Errorf("it goes, and tells of %+v", left)
 	}
 }
 

@@ -246,42 +246,49 @@ func (d *demolition) takeApplication(t *target, app *unstructured.Unstructured, 
 		d.leave(*app)
 		d.Down[len(d.Down)-1] += " (its cluster is registered with Argo CD first)"
 		return
-	case d.abandon(t, app):
+	case (!going(app) || d.freed(t, app)) && d.abandon(t, app): // which the status must say before that is done
 		d.leave(*app)
 		d.left[len(d.left)-1].asked = going(app)
 		d.Wait = kube.AtOnce
 		return
 	}
 	d.remove(*app)
-	if going(app) && d.seen.Clusterless[t.spec.Name] {
+	if d.freed(t, app) {
 		d.Writes = append(d.Writes, Write{Action: Free, Object: app, Known: true, Target: t.spec.Name, Condition: v1alpha1.ConditionReady})
 		return
 	}
 	switch d.endSync(t.spec.Name, app, v1alpha1.ConditionReady); {
 	case !going(app):
+		return
 	case t.spec.Cluster.Type == v1alpha1.ClusterExisting, !d.given(remnant{object: app}, 4):
 		d.registerAgain(&d.Plan, t) // or Argo CD could never delete what it deployed
 	}
+	d.abandon(t, app)
 }
 
 // abandon tells of an Application that goes now, and of which Argo CD does not delete what that deployed, where the status does not tell
-// yet: nobody could find that out afterwards.
+// yet: nobody could find that out afterwards. It says whether it did.
 func (d *demolition) abandon(t *target, app *unstructured.Unstructured) bool {
-	name := t.spec.Name
 	why := ""
-	switch lost := going(app) && d.seen.Clusterless[name]; {
-	case lost:
+	switch stays := t.spec.Cluster.Type == v1alpha1.ClusterExisting || refers(t.spec) && t.reference != nil; {
+	case d.freed(t, app):
 		why = "its cluster was gone before Argo CD had deleted that: what it had outside of the cluster, as load balancers and disks, may be left, and cost"
-	case d.cutOff(name) && t.spec.Cluster.Type == v1alpha1.ClusterExisting:
+	case !d.cutOff(t.spec.Name), d.seen.Connections[t.spec.Name].ReadErr != nil, d.registers(&d.Plan, t):
+	case stays:
 		why = "Argo CD does not know its cluster, and leaves all of it there"
-	case d.cutOff(name):
+	default:
 		why = "Argo CD does not know its cluster: what it had outside of that, as load balancers and disks, may be left, and cost"
 	}
 	if why == "" || !argocd.Deployed(app) || slices.ContainsFunc(d.recordedAbandoned(), func(a v1alpha1.AbandonedApplication) bool { return a.UID == app.GetUID() }) {
 		return false
 	}
-	d.abandoned = append(d.abandoned, v1alpha1.AbandonedApplication{Application: keyOf(app).String(), UID: app.GetUID(), Target: name, Message: why})
+	d.abandoned = append(d.abandoned, v1alpha1.AbandonedApplication{Application: keyOf(app).String(), UID: app.GetUID(), Target: t.spec.Name, Message: why})
 	return true
+}
+
+// freed says whether an Application has its finalizers taken off: Argo CD could never delete what that deployed.
+func (d *demolition) freed(t *target, app *unstructured.Unstructured) bool {
+	return going(app) && d.seen.Clusterless[t.spec.Name]
 }
 
 // recordedAbandoned are the Applications that have gone without what they deployed, as the status tells of them.
@@ -413,15 +420,11 @@ func (d *demolition) takeClusters() {
 	}
 }
 
-// connects is the target for which a cluster Secret stays as long as it has Applications that go: of a cluster that it does not know,
-// Argo CD lets go what it deployed, and with that what it has in the cloud. On a cluster that stays those that nobody may delete need it,
-// too.
+// connects is the target for which a cluster Secret stays as long as its Applications do: of a cluster that it does not know, Argo CD
+// lets go what it deployed, and with that what it has in the cloud.
 func (d *demolition) connects(secret unstructured.Unstructured) *v1alpha1.Target {
 	for i, t := range d.experiment.Spec.Targets {
-		needs := slices.ContainsFunc(d.seen.Applications[t.Name], func(app *unstructured.Unstructured) bool {
-			return going(app) || t.Cluster.Type == v1alpha1.ClusterExisting
-		})
-		if needs && keyOf(&secret) == d.names.clusterSecret(t) {
+		if len(d.seen.Applications[t.Name]) > 0 && keyOf(&secret) == d.names.clusterSecret(t) {
 			return &d.experiment.Spec.Targets[i]
 		}
 	}
@@ -644,7 +647,7 @@ func (d *demolition) orphan(r remnant) orphan {
 	default:
 		o.Error = r.String()
 	}
-	if err := d.refused[r.key()].err; err != nil && !going(r.object) {
+	if err := d.refused[r.key()].err; err != nil && !going(r.object) && !r.abandoned {
 		o.Error = err.Error()
 	}
 	o.Error = conditions.Line(orDefault(o.Error, "it is held by its finalizers and says nothing"))
@@ -665,7 +668,7 @@ func (f facts) because(o *unstructured.Unstructured) string {
 	why := ""
 	switch {
 	case going(o):
-		why = f.says(o)
+		why = orDefault(f.says(o), heldBy(o))
 	case o.GroupVersionKind() == argocd.ApplicationGVK:
 		why = argocd.Held(o)
 	}
@@ -673,6 +676,21 @@ func (f facts) because(o *unstructured.Unstructured) string {
 		return ""
 	}
 	return " (" + why + ")"
+}
+
+// heldBy names the finalizers of an object that are neither Kubernetes', nor Crossplane's, nor of what its kind is of: somebody else
+// keeps it, and it tells nothing of that itself.
+func heldBy(o *unstructured.Unstructured) string {
+	foreign := slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(finalizer string) bool {
+		domain, _, _ := strings.Cut(finalizer, "/")
+		own := func(group string) bool { return domain == group || strings.HasSuffix(domain, "."+group) }
+		return finalizer == metav1.FinalizerDeleteDependents || finalizer == metav1.FinalizerOrphanDependents ||
+			own("crossplane.io") || own(o.GroupVersionKind().Group)
+	})
+	if len(foreign) == 0 {
+		return ""
+	}
+	return "held by finalizer " + strings.Join(foreign, ", ")
 }
 
 // says is what an object that does not go tells of the reason; empty where it tells nothing.

@@ -511,12 +511,12 @@ func DeletionError(app *unstructured.Unstructured) string {
 	return cmp.Or(Held(app), errorConditions(app)["DeletionError"])
 }
 
-// Deployed says whether anything of an Application may be on its cluster: Argo CD has synced it, or begun to, or has found it in sync.
+// Deployed says whether anything of an Application may be on its cluster: Argo CD has synced it, begun to, been asked to, or found it in
+// sync.
 func Deployed(app *unstructured.Unstructured) bool {
 	_, operated, _ := unstructured.NestedMap(app.Object, "status", "operationState")
-	history, _, _ := unstructured.NestedSlice(app.Object, "status", "history")
 	sync, _, _ := unstructured.NestedString(app.Object, "status", "sync", "status")
-	return operated || len(history) > 0 || sync == "Synced"
+	return operated || app.Object["operation"] != nil || sync == "Synced"
 }
 
 // Held says what keeps an Application from going of which Argo CD tells no error, and what to do about it; empty where nothing does.

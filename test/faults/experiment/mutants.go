@@ -428,12 +428,12 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "abandoned-late", RootCause: "what may cost for ever is recorded after what it is known by is gone",
-		Edits:     edit1(teardown, "	case d.abandon(t, app):\n", "	case d.abandon(t, app) && d == nil:\n"),
+		Edits:     edit1(teardown, "d.freed(t, app)) && d.abandon(t, app):", "d.freed(t, app)) && d.abandon(t, app) && d == nil:"),
 		Workloads: []string{"stuck-application"},
 	},
 	{
 		Name: "freed-late", RootCause: "what can never go is waited for as what may",
-		Edits:     edit1(teardown, "going(app) && d.seen.Clusterless[t.spec.Name] {", "going(app) && d.seen.Clusterless[t.spec.Name] && d.given(remnant{object: app}, 4) {"),
+		Edits:     edit1(teardown, "	if d.freed(t, app) {\n", "	if d.freed(t, app) && d.given(remnant{object: app}, 4) {\n"),
 		Workloads: []string{"per-component-tolerated"},
 	},
 	{
