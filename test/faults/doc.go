@@ -146,7 +146,7 @@
 // and -faults.anew plays it in the first, as it does two kills in a row, lost answers and what is refused once, a read
 // too. Faults that last for a time are played in each: what a user does next may come while they do. What it does not
 // show is a kill that leaves something which only another end brings out. CI plays kills in both of these ways, in a
-// third of the workloads that goes by the commit, and make sweep-full has several faults in a run; make sweep itself
+// fifth of the workloads that goes by the commit, and make sweep-full has several faults in a run; make sweep itself
 // has one, at every write of every workload.
 //
 // A reconciler cannot tell an error 500 of a write from a 503 or a connection that ends before anything is stored, so

@@ -621,7 +621,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, early, func() {
 		d.nothingLeft(ctx, p)
 	})
 
-	It("wakes what sleeps before it goes, and by the restore points of one that was left", func(ctx SpecContext) {
+	It("wakes what sleeps before it goes, and by the restore points of one that was left", long, func(ctx SpecContext) {
 		startRunners(ctx, nil)
 		d := newDormitory(ctx)
 		d.fill(ctx, 2)
@@ -642,7 +642,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, early, func() {
 		d.nothingLeft(ctx, again)
 	})
 
-	It("wakes as it was what somebody has woken that a former plan had left asleep", func(ctx SpecContext) {
+	It("wakes as it was what somebody has woken that a former plan had left asleep", long, func(ctx SpecContext) {
 		startRunners(ctx, nil)
 		d := newDormitory(ctx)
 		d.fill(ctx, 2)
@@ -663,7 +663,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, early, func() {
 		Expect(d.snapshot(ctx)).To(Equal(d.before))
 	})
 
-	It("wakes what there still is when a namespace goes overnight, and goes with its own", func(ctx SpecContext) {
+	It("wakes what there still is when a namespace goes overnight, and goes with its own", long, func(ctx SpecContext) {
 		startRunners(ctx, nil)
 		d, other := newDormitory(ctx), newDormitory(ctx)
 		d.fill(ctx, 1)
@@ -875,7 +875,7 @@ var _ = Describe("A HibernatePlan", Ordered, ContinueOnFailure, early, func() {
 		Eventually(func() *hibernator.Ledger { return d.get(ctx, p).Status.Ledger }).WithPolling(glances(p)).Should(BeNil())
 	})
 
-	It("clears away after one that was forced away, and keeps what it needs to wake", func(ctx SpecContext) {
+	It("clears away after one that was forced away, and keeps what it needs to wake", long, func(ctx SpecContext) {
 		startRunners(ctx, nil)
 		d := newDormitory(ctx)
 		const text = `

@@ -60,7 +60,7 @@ var _ = Describe("A manager of some namespaces", func() {
 })
 
 var _ = Describe("A manager of several namespaces", func() {
-	It("acts in each, on every kind", func(ctx SpecContext) {
+	It("acts in each, on every kind", long, func(ctx SpecContext) {
 		shared.stop()
 		DeferCleanup(restartShared)
 		startRunners(ctx, nil)
@@ -116,7 +116,7 @@ var _ = Describe("A manager of a namespace that is not there", func() {
 })
 
 var _ = Describe("A manager whose outsides have no namespace", func() {
-	It("acts on the other kinds, and says what Experiments lack", func(ctx SpecContext) {
+	It("acts on the other kinds, and says what Experiments lack", long, func(ctx SpecContext) {
 		shared.stop()
 		DeferCleanup(restartShared)
 		m := hub.startManager("bare", "--workflow-namespace=nope")

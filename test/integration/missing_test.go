@@ -47,7 +47,7 @@ spec:
 `
 )
 
-var _ = Describe("A cluster without the kinds of the outsides", Ordered, func() {
+var _ = Describe("A cluster without the kinds of the outsides", Ordered, long, func() {
 	var bare *lab
 	var m *manager
 	var s *stage

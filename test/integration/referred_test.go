@@ -163,7 +163,7 @@ var _ = Describe("A Cluster that an Experiment names", func() {
 })
 
 var _ = Describe("A cluster without Arlon's kind", func() {
-	It("says so, costs nothing, and goes on when it is installed", early, func(ctx SpecContext) {
+	It("says so, costs nothing, and goes on when it is installed", early, long, func(ctx SpecContext) {
 		bare := startLab(ctx, ourCRDs, applicationCRD, otherCRDs+"/gkecluster.yaml", otherCRDs+"/workflow.yaml", otherCRDs+"/workflowtemplate.yaml")
 		bare.apply(ctx, "config/samples/components.yaml", "config/samples/workflowtemplate.yaml")
 		bare.world.watch(experiments, applications, workflows, secrets, namespaces)

@@ -44,7 +44,8 @@ func TestIntegration(t *testing.T) {
 var (
 	// early is for what takes the better part of a minute: begun last, it would have the other process wait.
 	early = SpecPriority(1)
-	// long is for what make test has no time for, and make test-long has: days, every write, thousands, and waiting for what does not come.
+	// long is for what make test has no time for, and make test-long has: days, nights in a row, every write, thousands, clusters without
+	// the kinds of the outsides, and waiting for what does not come.
 	long = Label("long")
 )
 

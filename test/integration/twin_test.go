@@ -590,7 +590,7 @@ var _ = Describe("An ExperimentDeployment", Ordered, ContinueOnFailure, func() {
 		Expect(e.Status.ScaledToZero).To(BeNil())
 	})
 
-	It("loses no pods that are ready, nor the room for those that there was none for", func(ctx SpecContext) {
+	It("loses no pods that are ready, nor the room for those that there was none for", long, func(ctx SpecContext) {
 		s := newShop(ctx, web)
 		replicas := func(name string) int64 {
 			n, _, _ := unstructured.NestedInt64(s.twin(ctx, s.get(ctx, name)).Object, "spec", "replicas")
