@@ -191,7 +191,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, e *v1alpha1.Experiment) (ctr
 		r.unrecorded.Remove(e.UID)
 	}
 	if over && err == nil { // what is not recorded is found again by what has been refused, and since when
-		r.refusals.forget(e)
+		r.refusals.forget(client.ObjectKeyFromObject(e))
 		r.absences.Remove(e.UID)
 	}
 	r.registrations.end(e.UID)

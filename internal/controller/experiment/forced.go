@@ -29,6 +29,7 @@ func (r *Reconciler) reconciler() reconcile.Reconciler {
 		e := &v1alpha1.Experiment{}
 		switch err := r.Client.Get(ctx, request.NamespacedName, e); {
 		case apierrors.IsNotFound(err):
+			r.refusals.forget(request.NamespacedName)
 			return reconcile.Result{}, r.forcedAway(ctx, request.NamespacedName)
 		case err != nil:
 			return reconcile.Result{}, err

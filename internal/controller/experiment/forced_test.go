@@ -69,6 +69,23 @@ func TestExperimentThatIsForcedAway(t *testing.T) {
 	}
 }
 
+// Nothing is remembered of what was refused to one that is gone.
+func TestForcedAwayIsForgotten(t *testing.T) {
+	l := onGKE(t)
+	l.remove()
+	l.forbid("delete", "Workflow")
+	l.tick()
+	if len(l.reconciler.refusals.known) != 1 {
+		t.Fatalf("it remembers %v", l.reconciler.refusals.known)
+	}
+	e := l.get()
+	e.Finalizers = nil
+	l.update(e)
+	if err := l.reconcile(); err != nil || len(l.reconciler.refusals.known) > 0 {
+		t.Errorf("it remembers %v, %v", l.reconciler.refusals.known, err)
+	}
+}
+
 // toldOnce checks what is told of the clusters of an Experiment.
 func (l *lab) toldOnce(uid string, kinds []string) {
 	l.t.Helper()
