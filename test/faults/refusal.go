@@ -36,6 +36,9 @@ func (s *Stage) Allow() {
 // time, as it does soon at what has failed.
 func (s *Stage) Tick(ctx context.Context, d time.Duration) error { return s.tick(ctx, d) }
 
+// Life is another one of each manager that comes after another.
+func (s *Stage) Life() any { return s.manager.process.Load() }
+
 // tick moves the manager's clock on between two passes: one that has begun before would be of both times. What a fault does takes no time
 // by that clock: it is over by then, also one that has begun while the manager came to rest.
 func (r *run) tick(ctx context.Context, d time.Duration) error {

@@ -101,13 +101,14 @@ type ExperimentSpec struct {
 
 	// suspend stops everything that the manager does for the Experiment but its end: nothing is
 	// begun or changed and no Workflow submitted. Clusters that are up stay up, and cost; a
-	// Workflow that runs goes on; the time to live does, too, and that of a target.
+	// Workflow that runs goes on; the time to live does, too, and that of a target. What was on its way
+	// has all of its progressDeadline again when it goes on.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 }
 
 // ProgressDeadline is how long the stages of an Experiment may take, as durations such as 45m, at
-// least 1m. Time in which the spec cannot be acted on counts, and is not judged.
+// least 1m. What is on its way while the spec cannot be acted on, or suspended, has all of its time again when it can.
 type ProgressDeadline struct {
 	// clusters is how long the cluster of a target may take until it is up and registered; 1h by
 	// default.
@@ -289,9 +290,10 @@ type ClusterSpec struct {
 	// type says where the cluster comes from.
 	// +required
 	Type ClusterType `json:"type"`
-	// zone of a gke cluster. Default us-central1-a. It cannot change once the Experiment has started.
+	// zone of a gke cluster, not its region. Default us-central1-a. It cannot change once the Experiment has started.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z]+(-[a-z]+)*[0-9]+-[a-z0-9]+$`
 	Zone string `json:"zone,omitempty"`
 	// nodeCount is the number of nodes. Default 1.
 	// +optional

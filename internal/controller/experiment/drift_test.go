@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -360,6 +361,10 @@ func TestSkippedApplicationSaysSo(t *testing.T) {
 	if m := l.message(v1alpha1.ConditionApplicationsHealthy); !strings.Contains(m, "annotation "+skip+"; remove that") {
 		t.Errorf("while it comes up it says %q", m)
 	}
+	healthy := l.list(argocd.ApplicationGVK)[0]
+	l.appIs(&healthy, "Healthy")
+	l.mustReconcile()
+	l.expect(v1alpha1.ConditionApplicationsHealthy, metav1.ConditionFalse, v1alpha1.ReasonApplicationProgressing) // what it says is of before
 	if err := l.client.Delete(t.Context(), l.get()); err != nil {
 		t.Fatal(err)
 	}

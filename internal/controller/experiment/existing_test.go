@@ -158,6 +158,9 @@ func TestExistingClusterForbidden(t *testing.T) {
 		_ = l.reconcile()
 	}
 	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonForbidden)
+	if m := l.message(v1alpha1.ConditionClustersReady); !strings.Contains(m, "kubectl -n lab create rolebinding labkeeper-kubeconfigs") {
+		t.Errorf("it does not say what to do: %q", m)
+	}
 	if l.get().Status.StartedAt == nil {
 		t.Error("it is not begun")
 	}

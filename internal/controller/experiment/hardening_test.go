@@ -1560,7 +1560,7 @@ func TestChangedClusterIsNotValidatedAsItWas(t *testing.T) {
 		phase v1alpha1.Phase
 		says  string
 	}{
-		"before the first": {v1alpha1.PhaseReady, "the clusters of app still tell of before"},
+		"before the first": {v1alpha1.PhaseReady, "of target app still tells of before"},
 		"before another":   {v1alpha1.PhaseRunning, "another is submitted when every target is as the spec asks for"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -258,8 +258,10 @@ func TestNote30ObjectsOfTwo(t *testing.T) {
 				_ = unstructured.SetNestedSlice(u.Object, []any{map[string]any{"type": "SharedResourceWarning", "message": "Deployment/web is part of two"}}, "status", "conditions")
 			})
 			l.mustReconcile()
-			if said := l.get().Status.Targets[0].Message; !strings.HasSuffix(said, "SharedResourceWarning: Deployment/web is part of two") {
-				t.Errorf("the target says %q", said)
+			for _, said := range []string{l.get().Status.Targets[0].Message, l.message(v1alpha1.ConditionApplicationsHealthy)} {
+				if !strings.HasSuffix(said, "SharedResourceWarning: Deployment/web is part of two") {
+					t.Errorf("it says %q", said)
+				}
 			}
 		})
 	}

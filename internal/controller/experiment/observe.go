@@ -750,6 +750,9 @@ func (s *scope) connection(ctx context.Context, t v1alpha1.Target, ref kubeconfi
 		return c
 	}
 	secret, err := kube.Get(ctx, s.Live, argocd.SecretGVK, c.Secret)
+	if apierrors.IsForbidden(err) && c.Authors { // where the manager has no rights of its own
+		err = fmt.Errorf("%w; let it: %s", err, kube.SecretsCommand(c.Secret.Namespace, err))
+	}
 	if err != nil || secret == nil {
 		c.ReadErr = err
 		return c

@@ -312,11 +312,12 @@ func (f facts) follow(p *Plan, graph *dag.Graph[string], targets map[string]*tar
 	if !blind {
 		f.validate(p, deployments, settling)
 	}
-	if last := &p.Steps[len(p.Steps)-1]; last.Reason == v1alpha1.ReasonPending {
-		if names := outrunTargets(targets); len(names) > 0 {
-			*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTargetsNotSettled,
-				"Waits until it is known of what has changed: the clusters of "+strings.Join(names, ", ")+" still tell of before")
-		}
+	switch last, waits := &p.Steps[len(p.Steps)-1], changing(targets); {
+	case waits == "":
+	case last.Reason == v1alpha1.ReasonPending:
+		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonTargetsNotSettled, "Waits until it is known of what has changed: "+waits)
+	case last.Reason == v1alpha1.ReasonWorkflowOutdated:
+		last.Message += "; " + waits
 	}
 	if started && (blind || graph == nil) {
 		// What cannot be looked at now stays as it was said.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
@@ -78,14 +79,22 @@ func outrun(o *unstructured.Unstructured) bool {
 	return found && observed < o.GetGeneration()
 }
 
-// outrunTargets are those whose clusters do so, sorted.
-func outrunTargets(targets map[string]*target) (names []string) {
+// changing says of what clusters are made by, in the order of the targets' names, what is not known to be as the spec asks for: it still
+// tells of before, or somebody has deleted it; empty where everything is.
+func changing(targets map[string]*target) string {
+	var all []string
 	for _, name := range slices.Sorted(maps.Keys(targets)) {
-		if slices.ContainsFunc(targets[name].objects, outrun) {
-			names = append(names, name)
+		t := targets[name]
+		for _, o := range t.objects {
+			switch {
+			case going(o) && t.clusterUp: // of one that is not the condition of its own tells
+				all = append(all, kube.Describe(o)+" of target "+name+" is being deleted")
+			case outrun(o):
+				all = append(all, strings.TrimSuffix(kube.Describe(o)+" of target "+name+" still tells of before: "+t.clusterState.Message, ": "))
+			}
 		}
 	}
-	return names
+	return strings.Join(all, "; ")
 }
 
 // going says whether a child is there and being deleted.
@@ -512,10 +521,7 @@ func (f facts) status(t *target) v1alpha1.TargetStatus {
 	default:
 		s.State = v1alpha1.TargetDeploying
 	}
-	s.Since = timestamp(f.now)
-	if before := recordedTarget(f.experiment.Status.Targets, s.Name); before != nil && before.State == s.State && before.Since != nil {
-		s.Since = timestamp(past(before.Since.Time, f.now))
-	}
+	s.Since = f.since(s)
 	s.Endpoint = f.endpoint(t)
 	switch {
 	case s.State == v1alpha1.TargetBlocked, t.hub():
@@ -538,6 +544,22 @@ func (f facts) status(t *target) v1alpha1.TargetStatus {
 	return s
 }
 
+// since is when a target came to its state.
+func (f facts) since(s v1alpha1.TargetStatus) *metav1.Time {
+	before := recordedTarget(f.experiment.Status.Targets, s.Name)
+	if before == nil || before.State != s.State || before.Since == nil || f.resumes(s.State) {
+		return timestamp(f.now)
+	}
+	return timestamp(past(before.Since.Time, f.now))
+}
+
+// resumes says whether what has not come to its end goes on in this pass: while the spec could not be acted on, nobody could have ended it,
+// and its time begins anew.
+func (f facts) resumes(state v1alpha1.TargetState) bool {
+	accepted := meta.FindStatusCondition(f.experiment.Status.Conditions, v1alpha1.ConditionAccepted)
+	return !f.frozen && accepted != nil && accepted.Status == metav1.ConditionFalse && (state == v1alpha1.TargetProvisioning || state == v1alpha1.TargetDeploying)
+}
+
 // clustersStep and applicationsStep speak of the worst target and name every one that is
 // not done.
 func clustersStep(all []v1alpha1.TargetStatus, targets map[string]*target) conditions.Step {
@@ -555,6 +577,11 @@ func applicationsStep(all []v1alpha1.TargetStatus, targets map[string]*target) c
 	for _, t := range targets {
 		if slices.ContainsFunc(t.parts, func(p part) bool { return p.healthy() && p.state.Message != "" }) {
 			done = "Every Application is Healthy and Synced, or what is tolerated"
+		}
+	}
+	for _, s := range all {
+		if slices.ContainsFunc(targets[s.Name].parts, func(p part) bool { return p.state.Warning != "" }) {
+			done += "; target " + s.Name + ": " + s.Message
 		}
 	}
 	return targetsStep(v1alpha1.ConditionApplicationsHealthy, v1alpha1.ReasonApplicationsHealthy, done,

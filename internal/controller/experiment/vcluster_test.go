@@ -114,6 +114,14 @@ func TestVClusterInTrouble(t *testing.T) {
 	if n := len(l.list(capi.VClusterGVK)); n != 1 {
 		t.Errorf("there are %d VClusters", n)
 	}
+	helmFails := func(u *unstructured.Unstructured) {
+		_ = unstructured.SetNestedMap(u.Object, map[string]any{"reason": "HelmDeployFailed", "message": "no such chart"}, "status")
+	}
+	l.spoil(capi.VClusterGVK, helmFails)
+	l.pass()
+	if got := l.message(v1alpha1.ConditionClustersReady); !strings.HasSuffix(got, "is being provisioned: HelmDeployFailed: no such chart") {
+		t.Errorf("it says %q", got)
+	}
 	cluster := l.list(capi.ClusterGVK)[0]
 	_ = unstructured.SetNestedMap(cluster.Object, map[string]any{"failureReason": "CreateError", "failureMessage": "no chart"}, "status", "deprecated", "v1beta1")
 	l.update(&cluster)
@@ -125,6 +133,29 @@ func TestVClusterInTrouble(t *testing.T) {
 		"see kubectl -n %[1]s describe clusters.cluster.x-k8s.io %[2]s", cluster.GetNamespace(), cluster.GetName())
 	if got := recordedStep(l.get().Status.Conditions, v1alpha1.ConditionClustersReady).Message; got != want {
 		t.Errorf("message is %q, want %q", got, want)
+	}
+}
+
+// What is waited for before a Workflow is said: a change that the provider cannot make, and what somebody has deleted, in the words of
+// that, before the first Workflow and when another is to take its place.
+func TestVClusterThatCannotBeChanged(t *testing.T) {
+	for name, phase := range map[string]v1alpha1.Phase{"before the first Workflow": v1alpha1.PhaseReady, "while it runs": v1alpha1.PhaseRunning} {
+		l := onVCluster(t)
+		l.until(phase)
+		l.spoil(capi.VClusterGVK, func(u *unstructured.Unstructured) {
+			u.SetGeneration(2)
+			_ = unstructured.SetNestedMap(u.Object, map[string]any{"ready": true, "observedGeneration": int64(1), "reason": "HelmDeployFailed", "message": "no such chart"}, "status")
+		})
+		l.edit(func(e *v1alpha1.Experiment) { e.Spec.Workflow.Params = map[string]string{"x": "y"} })
+		l.tick(l.deployAll)
+		l.says("of target app still tells of before: HelmDeployFailed: no such chart")
+		l.spoil(capi.VClusterGVK, func(u *unstructured.Unstructured) { u.SetFinalizers([]string{"example.com/hold"}) })
+		l.delete(capi.VClusterGVK)
+		l.tick(l.deployAll)
+		l.says("of target app is being deleted")
+		if t.Failed() {
+			t.Fatal(name)
+		}
 	}
 }
 

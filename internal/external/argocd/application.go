@@ -361,12 +361,15 @@ func ReadApplication(app *unstructured.Unstructured, tolerated Tolerated) Applic
 func verdict(app *unstructured.Unstructured, tolerated Tolerated) ApplicationState {
 	health, _, _ := unstructured.NestedString(app.Object, "status", "health", "status")
 	sync, _, _ := unstructured.NestedString(app.Object, "status", "sync", "status")
+	if skipped := Skipped(app); skipped != "" { // and whatever it says is of before
+		return ApplicationState{Outdated: true, Message: skipped}
+	}
 	if errs := errorConditions(app); len(errs) > 0 {
 		first := slices.Min(slices.Collect(maps.Keys(errs)))
 		return ApplicationState{Health: Failed, Message: first + ": " + errs[first], Outdated: !compared(app)}
 	}
 	if !compared(app) { // not looked at yet, or not since the sources changed
-		return ApplicationState{Outdated: true, Message: Skipped(app)}
+		return ApplicationState{Outdated: true}
 	}
 	operation := syncPhase(app)
 	switch {

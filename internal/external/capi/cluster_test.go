@@ -1,6 +1,7 @@
 package capi
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -78,14 +79,13 @@ func read(t *testing.T, version, rest string) ClusterState {
 
 func TestReadVCluster(t *testing.T) {
 	for status, want := range map[string]string{
-		"{}":            "",
-		"{ready: true}": "ready",
-		"{ready: false, reason: HelmError, message: no chart}": "HelmError: no chart",
-		"{ready: true, message: x}":                            "ready",
+		"{}":            "false ",
+		"{ready: true}": "true ",
+		"{ready: false, reason: HelmError, message: no chart}": "false HelmError: no chart",
+		"{ready: true, reason: HelmError, message: no chart}":  "true HelmError: no chart", // with what was there before
 	} {
 		u := crds.RequireObject(t, "apiVersion: infrastructure.cluster.x-k8s.io/v1alpha1\nkind: VCluster\nmetadata: {namespace: lab, name: x}\nspec: {}\nstatus: "+status)
-		ready, message := ReadVCluster(u)
-		if ready != (want == "ready") || !ready && message != want {
+		if ready, message := ReadVCluster(u); fmt.Sprint(ready, " ", message) != want {
 			t.Errorf("%s is %v, %q", status, ready, message)
 		}
 	}

@@ -14,17 +14,15 @@ var VClusterGVK = schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.i
 // it by a field that Cluster API 1.11 does not have any more, and never be ready.
 const skipPatch = "vcluster.loft.sh/skip-infrastructure-cluster-patch"
 
-// ReadVCluster is whether the control plane is up, and if not why; nil is not.
+// ReadVCluster is whether the control plane is up, and what is wrong with what it is asked for, which the provider says of one that is
+// up, too; nil is not up.
 func ReadVCluster(vcluster *unstructured.Unstructured) (ready bool, message string) {
 	if vcluster == nil {
 		return false, ""
 	}
 	reason, _, _ := unstructured.NestedString(vcluster.Object, "status", "reason")
 	text, _, _ := unstructured.NestedString(vcluster.Object, "status", "message")
-	if flag(vcluster, "status", "ready") {
-		return true, ""
-	}
-	return false, conditions.Join(reason, text)
+	return flag(vcluster, "status", "ready"), conditions.Join(reason, text)
 }
 
 // VCluster is a virtual cluster.

@@ -360,17 +360,21 @@ func tick(d time.Duration) action {
 // tickUntilGone lets it pass again for each manager that comes instead, until the Experiment is gone.
 func tickUntilGone(d time.Duration) action {
 	return func(ctx context.Context, s *faults.Stage) error {
-		const managers = 4
-		var err error
-		for range managers {
-			if err = s.Tick(ctx, d); err != nil {
+		var ticked any
+		for ctx.Err() == nil {
+			if err := s.Client.Get(ctx, client.ObjectKeyFromObject(theExperiment(s)), theExperiment(s)); err != nil {
+				return client.IgnoreNotFound(err)
+			}
+			if s.Life() == ticked {
+				time.Sleep(20 * time.Millisecond)
+				continue
+			}
+			if err := s.Tick(ctx, d); err != nil {
 				return err
 			}
-			if err = s.Client.Get(ctx, client.ObjectKeyFromObject(theExperiment(s)), theExperiment(s)); err != nil {
-				break
-			}
+			ticked = s.Life()
 		}
-		return client.IgnoreNotFound(err)
+		return ctx.Err()
 	}
 }
 
