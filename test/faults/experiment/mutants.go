@@ -369,7 +369,7 @@ func (s *scope) told() bool {
 	// Time: what is due is due at its time, whoever looks, and however often.
 	{
 		Name: "due-from-now", RootCause: "a deadline counts from when somebody looks, not from when it began",
-		Edits:     edit1(targets, "		s.Since = timestamp(past(before.Since.Time, f.now))\n", "		s.Since = timestamp(f.now)\n"),
+		Edits:     edit1(targets, "	return timestamp(past(before.Since.Time, f.now))\n", "	return timestamp(f.now)\n"),
 		Workloads: []string{"late-provisioning"},
 	},
 	{
@@ -455,7 +455,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "order-of-the-cache", RootCause: "the cache alone says that a cluster is not needed any more",
-		Edits:     edit1(observe, "		return true, s.leftovers(ctx, prior...)\n", "		return true, nil\n"),
+		Edits:     edit1(observe, "		return true, s.leftovers(ctx, prior...)\n", "		return true, s.leftovers(ctx, prior[:0]...)\n"),
 		Workloads: []string{"delete-deploying"}, Modes: []faults.Mode{faults.Behind},
 	},
 	{
