@@ -103,8 +103,6 @@ const (
 // ForeignKind is a kind of another system that a controller reads from the cache.
 type ForeignKind struct {
 	schema.GroupVersionKind
-	// MetadataOnly caches no more than the metadata.
-	MetadataOnly bool
 	// Handler maps an object to requests.
 	Handler handler.EventHandler
 	// Indexes of the cache by their names.
@@ -207,7 +205,7 @@ func (f *ForeignKinds) Ahead(ctx context.Context) error {
 		if _, err := f.Mapper.RESTMapping(kind.GroupKind(), kind.Version); err != nil {
 			continue
 		}
-		if _, err := f.Cache.GetInformer(ctx, kind.Object(), cache.BlockUntilSynced(false)); err != nil {
+		if _, err := f.Cache.GetInformer(ctx, Empty(kind.GroupVersionKind), cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watching %s: %w", kind, err)
 		}
 	}
@@ -370,14 +368,14 @@ func (f *ForeignKinds) watch(ctx context.Context, kind ForeignKind, queue workqu
 			return false, nil // not served yet
 		}
 		var err error
-		informer, err = f.Cache.GetInformer(ctx, kind.Object(), cache.BlockUntilSynced(false))
+		informer, err = f.Cache.GetInformer(ctx, Empty(kind.GroupVersionKind), cache.BlockUntilSynced(false))
 		return err == nil, nil
 	})
 	if err != nil {
 		return // the manager stops
 	}
 	for name, extract := range kind.Indexes {
-		if err := f.Cache.IndexField(ctx, kind.Object(), name, extract); err != nil {
+		if err := f.Cache.IndexField(ctx, Empty(kind.GroupVersionKind), name, extract); err != nil {
 			log.FromContext(ctx).Error(err, "Indexing a foreign kind", "kind", kind.String())
 			return
 		}
@@ -419,14 +417,6 @@ func (f *ForeignKinds) set(ctx context.Context, queue workqueue.TypedRateLimitin
 	for _, request := range f.Wake(ctx) {
 		queue.Add(request)
 	}
-}
-
-// Object is an empty object of the kind, as it is cached.
-func (k ForeignKind) Object() client.Object {
-	if k.MetadataOnly {
-		return Metadata(k.GroupVersionKind)
-	}
-	return Empty(k.GroupVersionKind)
 }
 
 // ForeignMapper is a mapper for the cache that knows the foreign kinds before they are installed: a cache is configured by

@@ -130,15 +130,6 @@ func TestStripCRD(t *testing.T) {
 	}
 }
 
-func TestForeignKindObject(t *testing.T) {
-	for _, metadataOnly := range []bool{false, true} {
-		o := ForeignKind{GroupVersionKind: widgetGVK, MetadataOnly: metadataOnly}.Object()
-		if _, is := o.(*metav1.PartialObjectMetadata); is != metadataOnly || o.GetObjectKind().GroupVersionKind() != widgetGVK {
-			t.Errorf("MetadataOnly %t is a %T of %s", metadataOnly, o, o.GetObjectKind().GroupVersionKind())
-		}
-	}
-}
-
 // metadata is what is watched of a CRD, written at the time of its conditions.
 func metadata(crd *apiextensionsv1.CustomResourceDefinition) *metav1.PartialObjectMetadata {
 	m := CRD()

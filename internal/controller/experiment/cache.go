@@ -52,8 +52,9 @@ func CacheByObject(o Options) map[client.Object]cache.ByObject {
 		workflows = in(cache.AllNamespaces)
 	}
 	all := map[client.Object]cache.ByObject{
-		kube.Metadata(argoworkflows.WorkflowTemplateGVK): {Namespaces: workflows},
-		kube.Empty(arlon.ClusterGVK):                     {Transform: arlon.StripCluster}, // where the Experiments are
+		kube.Empty(argoworkflows.WorkflowTemplateGVK):        {Namespaces: workflows, Transform: argoworkflows.StripTemplate},
+		kube.Empty(argoworkflows.ClusterWorkflowTemplateGVK): {Transform: argoworkflows.StripTemplate},
+		kube.Empty(arlon.ClusterGVK):                         {Transform: arlon.StripCluster}, // where the Experiments are
 	}
 	for _, gvk := range clusterKinds() {
 		var namespaces map[string]cache.Config // nil is where the Experiments are

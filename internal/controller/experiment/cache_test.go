@@ -35,8 +35,8 @@ func TestCacheByObject(t *testing.T) {
 			if !known {
 				want = test.claims
 			}
-			if gvk == arlon.ClusterGVK {
-				want = nil // where the Experiments are
+			if gvk == arlon.ClusterGVK || gvk == argoworkflows.ClusterWorkflowTemplateGVK {
+				want = nil // where the Experiments are, or nowhere
 			}
 			if slices.Contains(housedKinds(), gvk) {
 				want = []string{cache.AllNamespaces}
@@ -44,10 +44,11 @@ func TestCacheByObject(t *testing.T) {
 			if namespaces := slices.Sorted(maps.Keys(by.Namespaces)); !slices.Equal(namespaces, want) {
 				t.Errorf("%s: %s are looked for in %q, want %q", name, gvk.Kind, namespaces, want)
 			}
-			if !slices.Contains([]schema.GroupVersionKind{argoworkflows.WorkflowTemplateGVK, arlon.ClusterGVK}, gvk) && !choosesOurs(by.Label) {
+			others := []schema.GroupVersionKind{argoworkflows.WorkflowTemplateGVK, argoworkflows.ClusterWorkflowTemplateGVK, arlon.ClusterGVK}
+			if !slices.Contains(others, gvk) && !choosesOurs(by.Label) {
 				t.Errorf("%s: %s are chosen by %v", name, gvk.Kind, by.Label)
 			}
-			if stripped := slices.Contains([]schema.GroupVersionKind{argocd.ApplicationGVK, argoworkflows.WorkflowGVK, arlon.ClusterGVK}, gvk); stripped != (by.Transform != nil) {
+			if stripped := slices.Contains(append(others, argocd.ApplicationGVK, argoworkflows.WorkflowGVK), gvk); stripped != (by.Transform != nil) {
 				t.Errorf("%s: %s are stripped: %v", name, gvk.Kind, by.Transform != nil)
 			}
 		}

@@ -306,8 +306,8 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 				GroupVersionKind: argoworkflows.WorkflowGVK, Handler: kube.Enqueue(toOwner, priorityWorkflow),
 				Indexes: map[string]client.IndexerFunc{indexOwner: runOwner},
 			},
-			{GroupVersionKind: argoworkflows.WorkflowTemplateGVK, MetadataOnly: true, Handler: enqueueWhere(c, indexTemplate)},
-			{GroupVersionKind: argoworkflows.ClusterWorkflowTemplateGVK, MetadataOnly: true, Handler: enqueueWhere(c, indexTemplate)},
+			{GroupVersionKind: argoworkflows.WorkflowTemplateGVK, Handler: enqueueWhere(c, indexTemplate)},
+			{GroupVersionKind: argoworkflows.ClusterWorkflowTemplateGVK, Handler: enqueueWhere(c, indexTemplate)},
 			{GroupVersionKind: arlon.ClusterGVK, Handler: kube.Enqueue(func(ctx context.Context, o client.Object) []reconcile.Request {
 				return find(ctx, c, client.InNamespace(o.GetNamespace()), client.MatchingFields{indexClusters: o.GetName()})
 			}, priorityCluster)},

@@ -178,7 +178,7 @@
 // Namespaces, because one may bind its Experiments to an Argo CD project, and those on the hub say what they enforce,
 // and as foreign kinds (internal/kube.ForeignKinds) GKEClusters, Clusters of Cluster API, VClusters,
 // TalosControlPlanes, TalosConfigTemplates, MachineDeployments, Applications and Workflows, these only where they carry
-// our label, the metadata of WorkflowTemplates and ClusterWorkflowTemplates, and of the Clusters of core.arlon.io, of
+// our label, of WorkflowTemplates and ClusterWorkflowTemplates the arguments, and of the Clusters of core.arlon.io, of
 // all that there are where the Experiments are, the condition Ready. Of CustomResourceDefinitions the metadata is
 // watched; one of those groups is read when it changes, and at a start when it is new. An object wakes the Experiment
 // that its annotation names; a Component, template or Cluster of core.arlon.io wakes the Experiments that name it.

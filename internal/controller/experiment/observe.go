@@ -66,9 +66,10 @@ type Observed struct {
 	ServiceAccounts string
 	// Tenants are those that it may write metrics as, separated by commas; nil is any.
 	Tenants *string
-	// TemplateFound says whether the template of the Workflow exists, and TemplateCreated since when.
+	// TemplateFound says whether the template of the Workflow exists, TemplateCreated since when, and Parameters which it declares.
 	TemplateFound   bool
 	TemplateCreated time.Time
+	Parameters      []argoworkflows.Parameter
 	// Leftovers is what a live look finds of the Experiment's children, by kind. Only a
 	// teardown looks.
 	Leftovers map[schema.GroupVersionKind][]unstructured.Unstructured
@@ -1012,14 +1013,15 @@ func (s *scope) observeTemplate(ctx context.Context) error {
 	if s.names.unwatched() || recorded != nil && !recorded.Superseded || s.seen.Workflow != nil || kinds[argoworkflows.WorkflowGVK] != kube.KindServed || kinds[template] != kube.KindServed {
 		return nil
 	}
-	found := kube.Metadata(template)
-	err := s.Foreign.Get(ctx, key, found)
-	if apierrors.IsNotFound(err) && waitsForPerson(s.experiment) {
+	found, err := kube.Get(ctx, s.Foreign, template, key)
+	if found == nil && err == nil && waitsForPerson(s.experiment) {
 		// What takes its place is submitted for good, and the cache may be behind.
-		err = s.Live.Get(ctx, key, found)
+		found, err = kube.Get(ctx, s.Live, template, key)
 	}
-	s.seen.TemplateFound, s.seen.TemplateCreated = err == nil, found.GetCreationTimestamp().Time
-	return client.IgnoreNotFound(err)
+	if found != nil {
+		s.seen.TemplateFound, s.seen.TemplateCreated, s.seen.Parameters = true, found.GetCreationTimestamp().Time, argoworkflows.Parameters(found)
+	}
+	return err
 }
 
 // observeTeardown looks live for what the cache cannot tell: of kinds that it does not have

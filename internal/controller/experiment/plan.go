@@ -569,6 +569,34 @@ func misnamedParameter(spec v1alpha1.ExperimentSpec) string {
 	return ""
 }
 
+// unfitParameter says for which parameter of its template Argo Workflows would refuse the Workflow, when everything is up and paid for.
+func (f facts) unfitParameter() string {
+	given := givenParameters(f.experiment, nil)
+	maps.Copy(given, f.experiment.Spec.Workflow.Params)
+	for _, p := range f.seen.Parameters {
+		value, is := given[p.Name]
+		switch own, users := f.experiment.Spec.Workflow.Params[p.Name]; {
+		case !is && p.Required:
+			return fmt.Sprintf("spec.workflow.params: %s has no value for its parameter %s; add it, or give it one there", f.template(), p.Name)
+		case users && len(p.Enum) > 0 && !slices.Contains(p.Enum, own):
+			return fmt.Sprintf("spec.workflow.params: %s is %q, and %s takes one of %s", p.Name, value, f.template(), strings.Join(p.Enum, ", "))
+		}
+	}
+	return ""
+}
+
+// undeclaredParameters says which of the user's parameters a template that declares some does not: it may use them all the same, and Argo
+// Workflows says nothing of a name that is mistyped.
+func (f facts) undeclaredParameters() string {
+	extra := slices.DeleteFunc(slices.Sorted(maps.Keys(f.experiment.Spec.Workflow.Params)), func(name string) bool {
+		return argoworkflows.Declares(f.seen.Parameters, name)
+	})
+	if len(f.seen.Parameters) == 0 || len(extra) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s does not declare %s (spec.workflow.params)", f.template(), strings.Join(extra, ", "))
+}
+
 // givenParameters are those that every Workflow gets.
 func givenParameters(e *v1alpha1.Experiment, targets []v1alpha1.TargetStatus) map[string]string {
 	parameters := map[string]string{"experiment-name": e.Name}
@@ -708,18 +736,29 @@ func (f facts) validate(p *Plan, deployments map[string][]deployment, settling b
 	}
 	switch {
 	case !f.frozen && f.late(p, last):
-	case f.templateMissing():
-		// Said from the first pass on, while nothing has cost anything yet; not waited for until
-		// the Workflow is due, because a component of this Experiment may bring the template.
-		*last = f.withoutTemplate()
+	case f.untemplated(last):
 	case f.byHand() != "":
 		*last = tooEarly(w)
 	case p.Start || settling || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
-		last.Message += f.standIn("; ")
+		last.Message += f.standIn("; ") + f.undeclaredParameters()
 	case f.templateNew(p), f.refusedTooLong(p, last, f.names.workflow(f.names.nextRun()).String(), "submitted"):
 	default:
 		*last = f.submit(p, f.inputs(deployments))
 	}
+}
+
+// untemplated says that there is no template, or that Argo Workflows would refuse a Workflow of it: from the first pass on, while nothing has
+// cost anything yet. It is not waited for until the Workflow is due, because a component of this Experiment may bring the template.
+func (f facts) untemplated(last *conditions.Step) bool {
+	switch unfit := f.unfitParameter(); {
+	case f.templateMissing():
+		*last = f.withoutTemplate()
+	case unfit != "":
+		*last = conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonInvalidSpec, unfit)
+	default:
+		return false
+	}
+	return true
 }
 
 // tooEarly is what is said of a verdict by hand that was given before its Workflow is submitted, by an exported manifest for instance,
@@ -773,7 +812,7 @@ func (f facts) submit(p *Plan, inputs string) conditions.Step {
 	key := f.names.workflow(f.names.nextRun())
 	p.Writes = append(p.Writes, Write{Object: f.desiredWorkflow(p.Targets, inputs), Condition: v1alpha1.ConditionWorkflowSucceeded})
 	p.Workflow = &v1alpha1.WorkflowStatus{Namespace: key.Namespace, Name: key.Name, Run: recordedRun(f.names.nextRun()), Inputs: inputs}
-	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, "Workflow "+key.String()+" is submitted"+f.stoodIn(!f.seen.TemplateFound)+f.hint())
+	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, "Workflow "+key.String()+" is submitted"+f.stoodIn(!f.seen.TemplateFound)+f.undeclaredParameters()+f.hint())
 }
 
 // recordedRun is the number of a run as the status has it: the first has none.

@@ -276,3 +276,56 @@ func TestSamplesRunNoParameters(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// declaring is the template with parameters.
+func declaring(parameters ...any) *unstructured.Unstructured {
+	u := template()
+	_ = unstructured.SetNestedSlice(u.Object, parameters, "spec", "arguments", "parameters")
+	return u
+}
+
+// What Argo Workflows would refuse, when everything is up and paid for, is said from the first pass on, and not submitted until it is
+// mended, on either side; a name that the template does not declare is told of, because it may be mistyped.
+func TestParametersOfTheTemplate(t *testing.T) {
+	region := map[string]any{"name": "region"}
+	size := map[string]any{"name": "size", "value": "small", "enum": []any{"small", "large"}}
+	for name, test := range map[string]struct {
+		template *unstructured.Unstructured
+		params   map[string]string
+		says     string
+		mends    func(*lab)
+	}{
+		"one without a value": {
+			declaring(region), nil, "spec.workflow.params: WorkflowTemplate argo/validation has no value for its parameter region",
+			func(l *lab) {
+				u := l.read(argoworkflows.WorkflowTemplateGVK, "argo", "validation")
+				u.Object["spec"] = map[string]any{}
+				l.update(u)
+			},
+		},
+		"one with a value that it cannot have": {
+			declaring(size), map[string]string{"size": "huge"}, `spec.workflow.params: size is "huge", and WorkflowTemplate argo/validation takes one of small, large`,
+			func(l *lab) { l.edit(func(e *v1alpha1.Experiment) { e.Spec.Workflow.Params["size"] = "large" }) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+			e.Spec.Workflow.Params = test.params
+			l := newLab(t, e, nginx(), test.template)
+			l.mustReconcile()
+			l.says(test.says)
+			l.settle(l.deploy)
+			l.expect(v1alpha1.ConditionApplicationsHealthy, metav1.ConditionTrue, v1alpha1.ReasonApplicationsHealthy)
+			l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonInvalidSpec)
+			test.mends(l)
+			l.until(v1alpha1.PhaseRunning)
+		})
+	}
+
+	e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
+	e.Spec.Workflow.Params = map[string]string{"seize": "large"}
+	l := newLab(t, e, nginx(), declaring(size, map[string]any{"name": "experiment-name"}))
+	l.mustReconcile()
+	l.says("WorkflowTemplate argo/validation does not declare seize (spec.workflow.params)")
+	l.until(v1alpha1.PhaseRunning)
+}
