@@ -210,13 +210,13 @@
 // created for one that is gone would stay for good, a Workflow that is submitted for an old spec stays the only one,
 // one that the status records must not follow another, and an Application must not go back; the copies of templates,
 // and the templates of those that are not there, of a cluster that is not up, and where it is not there, and they are
-// those of one, whether it is and somebody has taken the label off it; the kubeconfig Secret of a cluster that
-// is Ready and not registered, and of one that Argo CD cannot use, once a minute, with its cluster Secret; with each
-// kubeconfig the cluster Secrets that Experiments have made at its address (that there are none by a list that the API
-// server answers at once, of what this manager has written and seen; any by one of this moment), and of one that
-// authors may write those of all, because Argo CD finds clusters by their addresses and one with other credentials must
-// not be registered twice, of those that have the same ones as the target's own until now the kubeconfigs, which may
-// have been rotated with it, and where several managers share the Experiments (--watch-namespaces) once more when it is
+// those of one, whether it is and somebody has taken the label off it; the kubeconfig Secret of a cluster that is Ready
+// and not registered, and of one that Argo CD cannot use, once a minute, with its cluster Secret; with each kubeconfig
+// the cluster Secrets that Experiments have made at its address (that there are none by a list that the API server
+// answers at once, of what this manager has written and seen; any by one of this moment), and of one that authors may
+// write those of all, because Argo CD finds clusters by their addresses and one with other credentials must not be
+// registered twice, of those that have the same ones as the target's own until now the kubeconfigs, which may have been
+// rotated with it, and where several managers share the Experiments (--watch-namespaces) once more when it is
 // registered, because another may have done so at the same moment; the metadata of the Components that it names, before
 // an Application is changed, a Workflow superseded or another submitted, because what is deployed must not go back to
 // what they were; the cluster Secrets with the UID of a Cluster of core.arlon.io that is Ready, by a list with that
@@ -234,8 +234,8 @@
 // than it may; the cluster Secret of a target, before Applications of it are asked to go that nothing takes the place
 // of, and where that does not make its cluster known, the cluster Secrets of all, its kubeconfig, and in a teardown
 // whether the server has the Applications still; in a teardown the cluster Secret of every target that has one, while
-// anything of a cluster is left, the Cluster of one that is made by several objects when that has gone and others are to, a
-// claim when nothing else is left and the status says of others, or of none, that they are waited for, a list of
+// anything of a cluster is left, the Cluster of one that is made by several objects when that has gone and others are
+// to, a claim when nothing else is left and the status says of others, or of none, that they are waited for, a list of
 // Applications before one is asked to go that by the spec another target, or a component after its own, needs, none of
 // which the cache has, with it, where no Workflow is recorded that counts, a list of Workflows, one of both before
 // anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of them, somebody

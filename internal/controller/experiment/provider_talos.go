@@ -1,8 +1,6 @@
 package experiment
 
 import (
-	"cmp"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,14 +52,9 @@ func readBoth(objects []*unstructured.Unstructured, second func(*unstructured.Un
 		return clusterState{}
 	}
 	s := clusterState(capi.ReadCluster(cluster))
-	if len(objects) < 2 || s.Failed {
-		return s
+	if s.Ready && len(objects) > 1 {
+		s.Ready, s.Message = second(objects[1])
 	}
-	ready, message := second(objects[1])
-	if s.Ready {
-		return clusterState{Ready: ready, Message: message, Endpoint: s.Endpoint}
-	}
-	s.Message = cmp.Or(message, s.Message) // which is the cause
 	return s
 }
 

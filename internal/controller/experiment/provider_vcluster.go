@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
@@ -29,7 +31,12 @@ func (vcluster) objects(n names, t v1alpha1.Target) []*unstructured.Unstructured
 }
 
 func (vcluster) read(objects []*unstructured.Unstructured) clusterState {
-	return readBoth(objects, capi.ReadVCluster)
+	s := readBoth(objects, capi.ReadVCluster)
+	if !s.Ready && !s.Failed && len(objects) > 1 { // of what is wrong with the chart the Cluster does not tell
+		_, message := capi.ReadVCluster(objects[1])
+		s.Message = cmp.Or(message, s.Message)
+	}
+	return s
 }
 
 func (vcluster) kubeconfig(n names, t v1alpha1.Target, cluster *unstructured.Unstructured) kubeconfigRef {
