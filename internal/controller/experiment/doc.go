@@ -288,19 +288,19 @@
 // what makes a Cluster of core.arlon.io is waited for as long to register that, while it is there), and the
 // registration stays as long as Applications go, also while the cluster does. An Application that goes all the same
 // without Argo CD having deleted what it deployed, because its cluster was gone before or is not known, stands in the
-// status before it goes, and is told of at the end as what is left behind is: load balancers may cost for ever. When the deadline of the whole teardown is over, too, a
-// ConfigMap in the manager's namespace tells of everything that is left, and the finalizer goes; with policy Block it
-// does not. So it tells of clusters that were made for another Experiment of the same name and that nobody has asked to
-// go, because that one was forced away, or this one restored from a backup; an Event does at the start. What does not
-// fit into the status of how it ends is remembered. A manager that looks in other namespaces than the Experiment was
-// begun with never lets it go, because it knows nothing of what is there. An Experiment that spec.terminate has ended
-// stays anyway, and has no deadline. A finalizer that somebody takes off an Experiment that is not being deleted is put
-// back at once; where that is refused Ready says so, and its end waits, too: a deletion would take nothing down. One
-// that loses it in a teardown is gone, with its spec: who still pays for its clusters is told of those that nobody
-// has asked to go, and of Applications on clusters that stay, where they would be deployed for ever (forced.go), by
-// an Event of each and a ConfigMap, once; and nothing is done with them, because a manager cannot tell a teardown
-// that somebody has given up from a backup of which the Experiments are yet to come. What an object says of
-// its owner finds them, when the Experiment goes and whenever a manager starts.
+// status before it goes, and is told of at the end as what is left behind is: load balancers may cost for ever. When
+// the deadline of the whole teardown is over, too, a ConfigMap in the manager's namespace tells of everything that is
+// left, and the finalizer goes; with policy Block it does not. So it tells of clusters that were made for another
+// Experiment of the same name and that nobody has asked to go, because that one was forced away, or this one restored
+// from a backup; an Event does at the start. What does not fit into the status of how it ends is remembered. A manager
+// that looks in other namespaces than the Experiment was begun with never lets it go, because it knows nothing of what
+// is there. An Experiment that spec.terminate has ended stays anyway, and has no deadline. A finalizer that somebody
+// takes off an Experiment that is not being deleted is put back at once; where that is refused Ready says so, and its
+// end waits, too: a deletion would take nothing down. One that loses it in a teardown is gone, with its spec: who still
+// pays for its clusters is told of those that nobody has asked to go, and of Applications on clusters that stay, where
+// they would be deployed for ever (forced.go), by an Event of each and a ConfigMap, once; and nothing is done with
+// them, because a manager cannot tell a teardown that somebody has given up from a backup of which the Experiments are
+// yet to come. What an object says of its owner finds them, when the Experiment goes and whenever a manager starts.
 //
 // # Components
 //
