@@ -30,6 +30,7 @@ import (
 	"github.com/labkeeper/labkeeper/internal/connector"
 	"github.com/labkeeper/labkeeper/internal/executor"
 	"github.com/labkeeper/labkeeper/internal/kube"
+	"github.com/labkeeper/labkeeper/internal/restore"
 	"github.com/labkeeper/labkeeper/internal/runner"
 )
 
@@ -174,15 +175,19 @@ func (s *scope) attempts(ctx context.Context) error {
 		made[i] = &launched{execution: e, point: s.points[e.Target]}
 	}
 	errs := inParallel(ctx, s, made, func(l *launched) error { return s.launch(ctx, l) })
-	for i, err := range errs {
-		e := made[i].execution
-		if err == nil || !s.final(ctx, s.triedSince(e), err) {
+	for i, l := range made {
+		e, err := l.execution, errs[i]
+		switch {
+		case l.needless:
+			end(e, neverAsleep, s.plan.program.retries(), s.now)
+		case err != nil && s.final(ctx, s.triedSince(e), err):
+			end(e, outcome{message: kube.Message(err), unmade: l.point == nil, checksum: left(e, l.point)}, s.plan.program.retries(), s.now)
+			s.plan.Failed = append(s.plan.Failed, failure(e))
+			errs[i] = nil
+		default:
 			continue
 		}
-		end(e, outcome{message: kube.Message(err), unmade: made[i].point == nil, checksum: left(e, made[i].point)}, s.plan.program.retries(), s.now)
-		s.plan.Failed = append(s.plan.Failed, failure(e))
 		s.plan.lookIn(atOnce)
-		errs[i] = nil
 	}
 	return errors.Join(errs...)
 }
@@ -192,6 +197,22 @@ type launched struct {
 	*execution
 	// point is the restore point of its target; nil if there is none yet.
 	point *corev1.ConfigMap
+	// needless: nothing was put to sleep that it would wake, and it has no Job.
+	needless bool
+}
+
+// untouched says whether an attempt is to wake what was never put to sleep: whoever has begun with that has not come as far as to write how
+// anything was, which comes before the first change.
+func (l *launched) untouched() bool {
+	if l.Operation != v1alpha1.OperationWakeUp || l.Resources > 0 || l.point == nil {
+		return false
+	}
+	content, written := l.point.BinaryData[runner.KeyPoint]
+	if !written {
+		return true
+	}
+	kept, err := restore.Decode(content)
+	return err == nil && len(kept.Resources) == 0 // those that are awake may have to be waited for
 }
 
 // lasts says whether an error says itself that trying again at once is of no use.
@@ -238,16 +259,17 @@ func (s *scope) keep(ctx context.Context, r resolved) error {
 // launch makes the Job of an attempt that was recorded, and before it what that needs.
 func (s *scope) launch(ctx context.Context, l *launched) error {
 	s.tries(s.names().in(name(l.JobRef)))
+	if l.untouched() { // whatever a runner would need may not be had, which is mostly why
+		_, err := s.claim(ctx, attempt{names: s.names(), execution: l.execution}, l)
+		l.needless = err == nil
+		return err
+	}
 	a, err := s.attempt(ctx, l)
 	if err != nil {
 		return err
 	}
-	s.recorded.Remove(a.name())
-	begun := l.point != nil && l.point.Annotations[runner.AnnotationExecution] == a.name().Name
-	if other := a.other(l.point); other != "" && !begun {
-		return &problem{message: "Its restore point is " + other}
-	}
-	if l.point, err = s.fence(ctx, a, l.point); err != nil {
+	begun, err := s.claim(ctx, a, l)
+	if err != nil {
 		return err
 	}
 	helpers := a.helpers()
@@ -277,6 +299,18 @@ func (s *scope) launch(ctx context.Context, l *launched) error {
 	}
 	log.FromContext(ctx).Info("Starting runner", "target", l.Target, "operation", l.Operation, "attempt", l.Attempts, "job", l.JobRef)
 	return s.provide(ctx, job)
+}
+
+// claim makes the restore point of a target that of an attempt, unless it is another than the one before has left, and says whether it was
+// that before.
+func (s *scope) claim(ctx context.Context, a attempt, l *launched) (begun bool, err error) {
+	s.recorded.Remove(a.name())
+	begun = l.point != nil && l.point.Annotations[runner.AnnotationExecution] == a.name().Name
+	if other := a.other(l.point); other != "" && !begun {
+		return false, &problem{message: "Its restore point is " + other}
+	}
+	l.point, err = s.fence(ctx, a, l.point)
+	return begun, err
 }
 
 // provideAll makes what an attempt needs beside its Job; again is all of it, as somebody has deleted that Job, and maybe more. Where a

@@ -61,7 +61,27 @@ func attempting(operation v1alpha1.Operation, targets ...string) (*v1alpha1.Hibe
 func pointOf(n names, target, attempt string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: n.point(target).Name, Annotations: map[string]string{
 		v1alpha1.AnnotationOwner: "team/night", runner.AnnotationExecution: attempt,
-	}}}
+	}}, BinaryData: captured()}
+}
+
+// captured is what a runner has written to a restore point, in its own words.
+func captured() map[string][]byte {
+	return map[string][]byte{runner.KeyPoint: []byte("three replicas")}
+}
+
+// capture has the runners of all attempts come as far as to write how their targets are.
+func capture(t *testing.T, c client.Client) {
+	t.Helper()
+	var points corev1.ConfigMapList
+	if err := c.List(t.Context(), &points, client.HasLabels{labelRestorePoint}); err != nil || len(points.Items) == 0 {
+		t.Fatalf("%d restore points, %v", len(points.Items), err)
+	}
+	for i := range points.Items {
+		points.Items[i].BinaryData = captured()
+		if err := c.Update(t.Context(), &points.Items[i]); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // launch is a pass over the first attempts at two targets, of which the Job of the second is refused, an age after
@@ -326,6 +346,9 @@ func complete(t *testing.T, c client.Client, plan *v1alpha1.HibernatePlan, targe
 	if err := c.Get(t.Context(), names{namespace: "system", plan: plan}.point(target), point); err != nil {
 		t.Fatal(err)
 	}
+	if point.BinaryData == nil {
+		point.BinaryData = captured()
+	}
 	point.Data[runner.KeyResult] = fmt.Sprintf(`{"execution":%q,"completed":true,"resources":1,"message":"1 of 1 resources are asleep"}`, job.Name)
 	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}
 	if err := errors.Join(c.Update(t.Context(), point), c.Status().Update(t.Context(), job)); err != nil {
@@ -575,6 +598,68 @@ type chosen struct{ anything }
 func (chosen) Parse(json.RawMessage) (executor.Parameters, error) { return chosen{}, nil }
 func (chosen) Needs() executor.Needs {
 	return executor.Needs{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"sleeps": "yes"}}, ClusterRole: "labkeeper-runner-chosen"}
+}
+
+// A target of which nothing was captured in the evening needs no waking, and keeps nothing from ending in the morning, whatever its runner
+// would need: what has kept it awake mostly keeps one from waking it.
+func TestNeverAsleep(t *testing.T) {
+	empty, err := (&restore.Point{Plan: "team/night", Target: "a", Executor: "noop"}).Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(n *broadNight) {
+		n.of.Live = interceptor.NewClient(n.client, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
+			if o.GetObjectKind().GroupVersionKind() == bindingGVK && o.GetNamespace() != "system" {
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "rolebindings"}, o.GetName(), errors.New("denied by a policy"))
+			}
+			return c.Create(ctx, o, opts...)
+		}})
+	}
+	unready := func(n *broadNight) {
+		cluster := &v1alpha1.K8SCluster{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "here"}}
+		if err := n.client.Delete(t.Context(), cluster); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		evening, morning func(*broadNight)
+		connected, wakes bool
+	}{
+		"its namespaces refuse a runner": {evening: func(n *broadNight) {
+			refused(n)
+			_ = n.looks(4)
+			n.of.Options.Clock.(*clocktesting.FakePassiveClock).SetTime(noon.Add(patience))
+		}},
+		"its runner has failed, and they refuse one":    {evening: (*broadNight).fail, morning: refused},
+		"its runner has failed, and its connector goes": {evening: (*broadNight).fail, morning: unready, connected: true},
+		"its runner has touched nothing":                {evening: func(n *broadNight) { n.job(); n.write(string(empty)); n.fail() }, morning: unready, connected: true},
+		"its runner has captured something":             {evening: func(n *broadNight) { n.job(); n.write("three replicas"); n.fail() }, wakes: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newBroadNight(t, test.connected, granting("shop"))
+			n.plan.Spec.Behavior.Retries = ptr.To[int32](0)
+			n.wants(v1alpha1.OverrideHibernated)
+			test.evening(n)
+			if n.passes(4); n.plan.Status.Phase != v1alpha1.PhaseError {
+				t.Fatalf("it has not failed: %+v", n.plan.Status)
+			}
+			if test.morning != nil {
+				test.morning(n)
+			}
+			n.morning()
+			n.passes(8)
+			if jobs := len(jobsOf(t, n.client)) > 0; jobs != test.wakes {
+				t.Errorf("a Job is made: %t", jobs)
+			}
+			points := &corev1.ConfigMapList{}
+			if err := n.client.List(t.Context(), points, client.HasLabels{labelRestorePoint}); err != nil || (len(points.Items) > 0) != test.wakes {
+				t.Errorf("%d restore points, %v", len(points.Items), err)
+			}
+			if over := n.plan.Status.CurrentCycle == nil; over == test.wakes || over && n.plan.Status.History[0].Message != "Failed to be put to sleep: a" {
+				t.Errorf("it ends: %t, %+v", over, n.plan.Status)
+			}
+		})
+	}
 }
 
 // Whoever opts out between two attempts is not put to sleep by the next, but is woken: by what he lets plans do, or by the labels alone.

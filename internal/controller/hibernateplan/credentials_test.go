@@ -358,6 +358,7 @@ func TestCredentialsAreRenewed(t *testing.T) {
 		t.Errorf("its last attempt had %q: %s", point.Annotations[annotationConnector], got)
 	}
 
+	capture(t, f.client)
 	f.morning()
 	expect("in the morning", 3*time.Minute, 4)
 	expect("in the hour after", time.Hour, 6)

@@ -109,6 +109,9 @@
 //   - A namespace takes no RoleBinding in the morning, as by a policy that came over night: what sleeps in the others
 //     of its target wakes, and the attempt says what the namespace has said, and fails where something of it sleeps
 //     there.
+//   - Nothing of a target was captured in the evening, as where its namespaces took no RoleBinding, or there is nothing
+//     in it: it has nothing to wake, and no runner is made, nor a connector asked, to say so. What has refused one in
+//     the evening may refuse it in the morning.
 //   - A namespace refuses a target: one that the target names is told of as one that does not let it, or does not
 //     exist, and one that has the labels by which it chooses is not chosen, of which nothing is told: a name is a
 //     label, too. Who writes a plan may not be one who sees which namespaces there are.

@@ -117,6 +117,7 @@ func stopsARunner(t *testing.T, plan *v1alpha1.HibernatePlan) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: job.Namespace, Name: "p", Finalizers: []string{"test/acts"}, Labels: map[string]string{batchv1.JobNameLabel: job.Name},
 	}, Spec: job.Spec.Template.Spec, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
+	capture(t, c)
 	_, plan = pass(t, r, plan)
 	plan.Spec.Override.State = v1alpha1.OverrideAwake
 	if err := errors.Join(c.Create(t.Context(), pod), c.Update(t.Context(), plan)); err != nil {

@@ -288,6 +288,7 @@ func TestFormerRunner(t *testing.T) {
 	plan := asleepNow()
 	r, c := newReconciler(t, plan)
 	job := theJob(t, r, c, plan)
+	capture(t, c)
 	// its runner acts
 	job.Status.Active, job.Status.Ready = 1, ptr.To[int32](1)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "p", Labels: map[string]string{batchv1.JobNameLabel: job.Name}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
@@ -422,6 +423,7 @@ func givenUp(t *testing.T, plan *v1alpha1.HibernatePlan) (*Reconciler, client.Cl
 	plan.Spec.Deletion = &v1alpha1.Deletion{Deadline: &metav1.Duration{Duration: time.Minute}}
 	r, c := newReconciler(t, append(away(plan), plan)...)
 	job := theJob(t, r, c, plan)
+	capture(t, c)
 	job.Status.Active, job.Status.Ready = 1, ptr.To[int32](1)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "p", Finalizers: []string{"test/lost-node"}, Labels: map[string]string{batchv1.JobNameLabel: job.Name}}, Spec: job.Spec.Template.Spec}
 	if err := errors.Join(c.Status().Update(t.Context(), job), c.Create(t.Context(), pod)); err != nil {

@@ -107,6 +107,7 @@ func TestTooManyNamespacesByTheNextAttempt(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.fail()
+	capture(t, n.client)
 	n.later()
 	n.plan.Status.Executions[0].Namespaces = longNames("former", 3700)
 	if err := n.client.Status().Update(t.Context(), n.plan); err != nil || !n.plan.Status.Executions[0].Asleep {

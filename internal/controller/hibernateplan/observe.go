@@ -563,6 +563,9 @@ func (s *scope) conclude(ctx context.Context, seen *sight, said *runner.Result) 
 	return nil
 }
 
+// neverAsleep is what comes of waking a target of which nothing was put to sleep.
+var neverAsleep = outcome{completed: true, message: "Nothing of it was put to sleep"}
+
 // pointless is what came of an attempt at a target without a restore point: it is lost, or was never made, and neither
 // was the Job; nil if it is yet to be made. made says that it may have been, which the ledger does not know in the first minute: what
 // sleeps by then would be captured.
@@ -571,7 +574,7 @@ func pointless(e *execution, made bool) *outcome {
 	case e.Kept || made:
 		return &outcome{checksum: e.RestoreChecksum, message: "Its restore point, ConfigMap " + e.RestoreConfigMapRef + ", is gone; put it back from a backup, and annotate the plan with " + v1alpha1.AnnotationRetryNow}
 	case e.Operation == v1alpha1.OperationWakeUp:
-		return &outcome{completed: true, message: "Nothing of it was put to sleep"}
+		return new(neverAsleep)
 	}
 	return nil
 }
