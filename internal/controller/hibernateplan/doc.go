@@ -140,7 +140,8 @@
 //   - It is suspended: what runs comes to its end, nothing starts.
 //   - It is deleted: with WakeUp everything is woken first, suspended or not, and what another of its name has left,
 //     too, whatever its own spec is worth by then, until deletion.deadline, which counts from when a manager has seen
-//     it; with Leave, and after that, restore points stay.
+//     it; with Leave, and after that, restore points stay. The order holds until a target has failed as often as it may:
+//     it keeps no others asleep, because nobody wakes those after the deadline.
 //   - A restore point is gone, or has less than was put to sleep: its wake-up fails, and says so, until it was put
 //     back. (That there is one is recorded when the Job of a cycle's first attempt has run for a minute. Until then the
 //     manager that has made that Job knows it; another one looks what its runner was granted, some of which is in the

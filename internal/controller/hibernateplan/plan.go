@@ -805,12 +805,12 @@ func (f facts) wakeRemoved(p *Plan, plan *v1alpha1.HibernatePlan, current *progr
 func (f facts) held(e *execution) bool { return helped(e) || spent(e) || f.seen.Unreached[e.Target] }
 
 // intend records the attempts that are to begin. A target that cannot wake keeps no others asleep once it is taken out of
-// the plan, or the plan has become one of BestEffort: that strands nothing.
+// the plan, or the plan has become one of BestEffort, or is deleted, which does not wait for ever: that strands nothing.
 func (f facts) intend(p *Plan, plan *v1alpha1.HibernatePlan, current *program, operation v1alpha1.Operation, counts func(*execution) bool) {
 	st := &plan.Status
 	policy, spared := p.program.policy(), func(*execution) bool { return false }
 	if operation == v1alpha1.OperationWakeUp {
-		policy, spared = resolve(plan.Spec).policy(), func(e *execution) bool { return f.removed(e, current) }
+		policy, spared = resolve(plan.Spec).policy(), func(e *execution) bool { return plan.DeletionTimestamp != nil || f.removed(e, current) }
 	}
 	step, wait := look(p.program.order, st.Executions, ask{operation: operation, policy: policy, counts: counts, spared: spared, failed: p.failed, held: f.held}, f.now)
 	if wait > 0 {

@@ -1367,6 +1367,27 @@ func TestNeverWakes(t *testing.T) {
 	}
 }
 
+// A target that cannot wake keeps no others asleep when its plan is deleted, whichever it is and however they are ordered: that does not
+// wait for ever, and whoever goes by the order would leave them asleep as well.
+func TestNeverWakesOfOneThatGoes(t *testing.T) {
+	for _, strategy := range strategies {
+		for _, never := range targetNames(4) {
+			w := newWorld(t, newPlan(strategy, 4))
+			w.until(noon.Add(9 * time.Hour))
+			w.fails = func(e execution) bool { return e.Target == never && e.Operation == v1alpha1.OperationWakeUp }
+			w.plan.DeletionTimestamp = ptr.To(metav1.NewTime(w.now))
+			w.until(w.now.Add(defaultDeadline / 2))
+			if len(w.asleep) != 1 || !w.asleep[never] || w.done {
+				t.Errorf("%s, and %s cannot wake: asleep %v", strategy, never, w.asleep)
+			}
+			w.fails = func(execution) bool { return false }
+			if w.until(w.now.Add(lastRetry)); len(w.asleep) > 0 || !w.done {
+				t.Errorf("%s, and %s wakes late: asleep %v", strategy, never, w.asleep)
+			}
+		}
+	}
+}
+
 // One that was created again over what another has left asleep wakes it when it goes, suspended or not; where it cannot
 // it waits for the deadline, and says so.
 func TestDeleteWhatWasLeft(t *testing.T) {
