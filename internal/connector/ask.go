@@ -148,7 +148,7 @@ func (s *conversation) do(ctx context.Context, method, body string, path ...stri
 		answer, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	}
 	if err != nil {
-		return 0, nil, unreachable(why(err))
+		return 0, nil, unreachable(Why(err, deadline))
 	}
 	return response.StatusCode, answer, nil
 }
@@ -157,16 +157,18 @@ func unreachable(why string) error {
 	return &Error{v1alpha1.ReasonUnreachable, "Its server " + why}
 }
 
-// why is an error of a connection in words that stay the same from one time to the next, and tell nothing of what was
-// sent or received.
-func why(err error) string {
+// Why is an error of a connection, which was given so long, in words that stay the same from one time to the next, and tell
+// nothing of what was sent or received, nor where to.
+func Why(err error, within time.Duration) string {
 	var name *net.DNSError
 	var certificate *tls.CertificateVerificationError
 	var alert tls.AlertError
 	var timeout net.Error
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Sprintf("does not answer within %s", deadline)
+		return fmt.Sprintf("does not answer within %s", within)
+	case errors.Is(err, context.Canceled):
+		return "was not waited for"
 	case errors.As(err, &name):
 		return "has a name that is not known"
 	case errors.Is(err, syscall.ECONNREFUSED):

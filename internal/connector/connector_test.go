@@ -342,9 +342,10 @@ func TestResolveOthers(t *testing.T) {
 func TestWhy(t *testing.T) {
 	for err, want := range map[error]string{
 		context.DeadlineExceeded: "does not answer within 5s",
+		context.Canceled:         "was not waited for",
 		http.ErrHandlerTimeout:   "cannot be spoken to",
 	} {
-		if got := why(fmt.Errorf("Post https://%s: %w", canary, err)); !strings.Contains(got, want) || strings.Contains(got, canary) {
+		if got := Why(fmt.Errorf("Post https://%s: %w", canary, err), deadline); !strings.Contains(got, want) || strings.Contains(got, canary) {
 			t.Errorf("%v: got %q, want %q", err, got, want)
 		}
 	}

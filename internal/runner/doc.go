@@ -45,6 +45,9 @@
 // Whoever writes a connector has a runner speak to an address of his choice. It follows no redirect, and of what is
 // answered there that is no success it repeats a Status, as API servers write it, and nothing else.
 //
+// Whoever reads a plan may not read the Secret of its connector, of which the address of the server is a part: no error
+// tells that, nor what its certificate is for, but the words that a connector says when its server does not answer.
+//
 // # What takes its time
 //
 // Webhooks of others that hang, and are to be ignored, have an API server take up to a minute for a write. So long each

@@ -8,13 +8,17 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"os"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/labkeeper/labkeeper/internal/connector"
 )
 
 // TargetConfig reads the current context of a kubeconfig file. It refuses what would run programs or read files as the
@@ -36,8 +40,67 @@ func TargetConfig(path string) (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading kubeconfig %s: its current context cannot be used", path)
 	}
-	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return discreet{straight{next}} })
+	server, _, err := rest.DefaultServerUrlFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("reading kubeconfig %s: its server has no address that can be used", path)
+	}
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return discreet{straight{hidden{next, server.JoinPath("/")}}}
+	})
+	c.Host = somewhere
 	return c, nil
+}
+
+// somewhere is what errors call the server of a kubeconfig.
+const somewhere = "https://target"
+
+// hidden has no word of where the server is, nor of what certificate it shows: whoever reads a plan may not read the Secret of its
+// connector. The client puts the address that it knows into its errors, so that it knows another.
+type hidden struct {
+	next   http.RoundTripper
+	server *url.URL
+}
+
+// RoundTrip is that of http.RoundTripper.
+func (h hidden) RoundTrip(r *http.Request) (*http.Response, error) {
+	there := *r
+	there.URL, there.Host = h.server.JoinPath(r.URL.EscapedPath()), ""
+	there.URL.RawQuery = r.URL.RawQuery
+	answer, err := h.next.RoundTrip(&there)
+	if err != nil {
+		return nil, hush(err)
+	}
+	answer.Request, answer.Body = r, quiet{answer.Body}
+	return answer, nil
+}
+
+// quiet is the body of an answer that was cut off with no word of where.
+type quiet struct{ io.ReadCloser }
+
+// Read is that of io.Reader.
+func (q quiet) Read(p []byte) (int, error) {
+	n, err := q.ReadCloser.Read(p)
+	return n, hush(err)
+}
+
+// hushed is an error of a connection, of which it says nothing but what kind it is.
+type hushed struct{ error }
+
+// Error is what kind it is.
+func (h hushed) Error() string { return "its server " + connector.Why(h.error, requestTime) }
+
+// Unwrap is the cause.
+func (h hushed) Unwrap() error { return h.error }
+
+// hush hushes an error. Clients try again what ends unexpectedly, and know that by the error itself, as readers do that they are at the end.
+func hush(err error) error {
+	switch {
+	case err == nil, err == io.EOF: //nolint:errorlint // no other one
+		return err
+	case utilnet.IsProbableEOF(err), utilnet.IsHTTP2ConnectionLost(err):
+		return io.ErrUnexpectedEOF
+	}
+	return hushed{err}
 }
 
 // straight refuses redirects: client-go would follow them with the credentials, to wherever the server of somebody else

@@ -1,14 +1,18 @@
 package runner
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,7 +47,7 @@ func TestTargetConfig(t *testing.T) {
 		config, err := TargetConfig(path)
 		switch {
 		case test.says == "":
-			if err != nil || config.Host != "https://203.0.113.10:6443" || config.BearerToken+config.Password != "canary" {
+			if err != nil || config.Host != somewhere || config.BearerToken+config.Password != "canary" {
 				t.Errorf("%s: %v, %v", name, config, err)
 			}
 		case err == nil || !strings.Contains(err.Error(), test.says) || strings.Contains(err.Error(), "canary"):
@@ -68,6 +72,64 @@ func configOf(t *testing.T, server string) *rest.Config {
 		t.Fatal(err)
 	}
 	return config
+}
+
+// Where a server is, and whose certificate it shows, stands in the Secret of a connector, which whoever reads a plan may not read: no result
+// tells it, however the server cannot be spoken to.
+func TestTargetConfigIsHidden(t *testing.T) {
+	cut := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write([]byte("{"))
+	}))
+	defer cut.Close()
+	slow := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	defer slow.Close()
+	gone := httptest.NewTLSServer(http.NotFoundHandler())
+	gone.Close()
+	for name, test := range map[string]struct {
+		server *httptest.Server
+		strict bool
+		within time.Duration
+		want   string
+	}{
+		"nobody listens":      {server: gone, want: "its server refuses connections"},
+		"another certificate": {server: slow, strict: true, want: "its server has a certificate that is not valid for its name"},
+		"no answer":           {server: slow, within: time.Second / 10, want: "its server does not answer within"},
+		"an answer cut off":   {server: cut, want: "unexpected EOF"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := configOf(t, test.server.URL+"/k8s/clusters/c-1")
+			config.Insecure = !test.strict
+			client, err := corev1client.NewForConfig(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(test.within, time.Minute))
+			defer cancel()
+			_, err = client.ConfigMaps("shop").Get(ctx, "x", metav1.GetOptions{})
+			r := &run{deps: Deps{Clock: newWorld(t).clock}, all: t.Context(), captured: map[string]bool{}}
+			address, _ := url.Parse(test.server.URL)
+			said := r.result(err).Message
+			if !strings.Contains(said, test.want) || strings.Contains(said, address.Hostname()) || strings.Contains(said, address.Port()) || strings.Contains(said, "c-1") {
+				t.Errorf("status.executions[].message of the plan will say: %s", said)
+			}
+		})
+	}
+}
+
+// The server is asked where it is, below what else there is at its address.
+func TestTargetConfigLeadsThere(t *testing.T) {
+	asked := ""
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked = r.Host + r.URL.RequestURI() }))
+	defer server.Close()
+	client, err := corev1client.NewForConfig(configOf(t, server.URL+"/k8s/clusters/c-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = client.ConfigMaps("shop").List(t.Context(), metav1.ListOptions{LabelSelector: "a=b c"})
+	if want := server.Listener.Addr().String() + "/k8s/clusters/c-1/api/v1/namespaces/shop/configmaps?labelSelector=a%3Db+c"; asked != want {
+		t.Errorf("it is asked at %s, want %s", asked, want)
+	}
 }
 
 // Whoever runs the server must not send the credentials elsewhere, nor have what is there read out.
