@@ -67,9 +67,10 @@ type Session struct {
 	// Remote: the cluster is reached by credentials of its own, which bound what is done there. The manager does not
 	// know its namespaces: those with the labels of Selector are for the executor to find, and to wake, none is amiss.
 	Remote bool
-	// Withheld are the namespaces of the manager and of its runners, where the cluster is their own: nothing in them is put to sleep.
+	// Withheld are the namespaces of the manager and of its runners, where the cluster is their own, or may be, as it cannot be told:
+	// nothing in them is put to sleep.
 	Withheld []string
-	// ManagerNode and RunnerNode are the nodes that the manager and the runner are on, where the cluster is their own; empty is none
+	// ManagerNode and RunnerNode are the nodes that the manager and the runner are on, where the cluster may be their own; empty is none
 	// that is known. The manager's is not put to sleep; the runner's may be, and is not waited for.
 	ManagerNode, RunnerNode string
 	// Operation that the run is for, and which attempt at it this is, from 1.

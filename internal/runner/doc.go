@@ -38,7 +38,8 @@
 // nothing while anything of the point is asleep (OtherCluster): everything would be gone there, and the restore point
 // be let go. Nor does one in the manager's own cluster, which can always be told, what sleeps in one that could not.
 // Credentials that lead back to the manager's own cluster are known by the UID that the manager gives of it: it is one
-// cluster, whatever it is reached by, and the manager's own namespace does not sleep there.
+// cluster, whatever it is reached by, and the manager's own namespace does not sleep there, nor one of that name in a
+// cluster that cannot be told, which may be the same.
 //
 // # What is said of another cluster
 //

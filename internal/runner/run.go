@@ -220,7 +220,7 @@ func (r *run) open() error {
 	if err := r.identify(session.Config); err != nil {
 		return err
 	}
-	if r.home(r.cluster) { // whatever it is reached by
+	if r.home(r.cluster) || r.cluster == "" { // whatever it is reached by; one that cannot be told may be
 		session.Withheld = r.withheld()
 		session.ManagerNode, session.RunnerNode = r.task.ManagerNode, r.task.Node
 	}

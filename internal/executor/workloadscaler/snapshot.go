@@ -88,7 +88,8 @@ func (t *target) list(ctx context.Context) ([]found, error) {
 	for _, withheld := range t.session.Withheld {
 		if slices.Contains(namespaces, withheld) {
 			return nil, &executor.InvalidError{Path: "namespace", Problem: fmt.Sprintf(
-				"this cluster is the manager's own, and so is namespace %s: what wakes the targets must not sleep; leave it out", withheld)}
+				"namespace %s is the manager's own in the manager's own cluster, which this is, or may be where credentials may not get Namespace kube-system to tell: "+
+					"what wakes the targets must not sleep; leave it out", withheld)}
 		}
 	}
 	var all []found
