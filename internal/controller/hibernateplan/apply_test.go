@@ -971,6 +971,39 @@ func TestUnreadPoint(t *testing.T) {
 	}
 }
 
+// A restore point that does not say of which target it is keeps nothing from falling asleep, and is told of also after the first cycle: what
+// it tells of sleeps. When it says so again, that wakes.
+func TestUnreadPointIsNotForgotten(t *testing.T) {
+	n := newBroadNight(t, false, granting("shop"))
+	point := pointOf(names{namespace: "system", plan: n.plan}, "b", "")
+	point.Labels, point.Annotations[annotationPlanUID] = map[string]string{labelRestorePoint: keyLabel(client.ObjectKeyFromObject(n.plan))}, "former"
+	point.Data = map[string]string{keyTarget: `{"name": "b`}
+	if err := n.client.Create(t.Context(), point); err != nil {
+		t.Fatal(err)
+	}
+	n.complete()
+	n.morning()
+	n.complete()
+	n.passes(4)
+	ready := find(n.plan.Status.Conditions, v1alpha1.ConditionReady)
+	if n.plan.Status.CurrentCycle != nil || ready.Status == metav1.ConditionTrue || !strings.Contains(ready.Message, point.Name) {
+		t.Errorf("after a cycle it says %s: %s", ready.Reason, ready.Message)
+	}
+	if err := n.client.Get(t.Context(), client.ObjectKeyFromObject(point), point); err != nil {
+		t.Fatal(err)
+	}
+	point.Data[keyTarget] = `{"name": "b", "type": "noop"}`
+	if err := n.client.Update(t.Context(), point); err != nil {
+		t.Fatal(err)
+	}
+	job, _ := n.job()
+	complete(t, n.client, n.plan, "b", job)
+	n.passes(6)
+	if ready = find(n.plan.Status.Conditions, v1alpha1.ConditionReady); ready.Status != metav1.ConditionTrue || n.plan.Status.CurrentCycle != nil {
+		t.Errorf("when it is awake it says %s: %s", ready.Reason, ready.Message)
+	}
+}
+
 // What an attempt was granted goes, too, when another operation has begun before it was cleared away, and nothing else goes.
 func TestClearedLate(t *testing.T) {
 	plan, _ := attempting(v1alpha1.OperationWakeUp, "a")

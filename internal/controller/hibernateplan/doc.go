@@ -140,8 +140,8 @@
 //   - It is suspended: what runs comes to its end, nothing starts.
 //   - It is deleted: with WakeUp everything is woken first, suspended or not, and what another of its name has left,
 //     too, whatever its own spec is worth by then, until deletion.deadline, which counts from when a manager has seen
-//     it; with Leave, and after that, restore points stay. The order holds until a target has failed as often as it may:
-//     it keeps no others asleep, because nobody wakes those after the deadline.
+//     it; with Leave, and after that, restore points stay. The order holds until a target has failed as often as it
+//     may: it keeps no others asleep, because nobody wakes those after the deadline.
 //   - A restore point is gone, or has less than was put to sleep: its wake-up fails, and says so, until it was put
 //     back. (That there is one is recorded when the Job of a cycle's first attempt has run for a minute. Until then the
 //     manager that has made that Job knows it; another one looks what its runner was granted, some of which is in the
@@ -175,10 +175,11 @@
 //   - A plan of the name of one that was left asleep is created: it wakes what the restore points tell of, where they
 //     say that it was, if it may act there now, and when no runner of the former plan may act any more, by the deadline
 //     that it was given; until then it begins nothing, and Degraded says what sleeps (LeftAsleep), as it does while the
-//     plan is suspended, only tried, or refused. One that does not say of which target it is is told of by its name and
-//     keeps nothing else from beginning, and is waited for when the plan is deleted, as others are. Where it is to
-//     sleep by then, it goes on by those restore points; but what somebody has woken since is as he has made it. So is
-//     what a backup has brought the restore point back of that was released.
+//     plan is suspended, only tried, or refused. One that does not say of which target it is is told of by its name,
+//     between cycles from then on, and keeps nothing else from beginning, and is waited for when the plan is deleted,
+//     as others are; what it tells of wakes when it says so again. Where it is to sleep by then, it goes on by those
+//     restore points; but what somebody has woken since is as he has made it. So is what a backup has brought the
+//     restore point back of that was released.
 //   - The connector of a plan that is deleted has gone with its namespace, or as one of what is deleted together: what
 //     sleeps in the manager's own cluster wakes by the rights of its runner alone, and what sleeps in another by the
 //     credentials that are kept. Nobody revokes an account by deleting a connector.

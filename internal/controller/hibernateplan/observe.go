@@ -741,9 +741,10 @@ func why(job *unstructured.Unstructured, pods []corev1.Pod) string {
 // lonelyFor is how long it is believed that nothing was left.
 const lonelyFor = 6 * time.Hour
 
-// observeLeft looks for what a plan of this name has left asleep, before the first cycle.
+// observeLeft looks for what a plan of this name has left asleep, between cycles: in the first one of this plan not all of it may have been
+// told from other things.
 func (s *scope) observeLeft(ctx context.Context) error {
-	if at, known := s.lonely.Get(s.owner.UID); known && s.now.Sub(at.(time.Time)) < lonelyFor || cycled(s.owner) {
+	if at, known := s.lonely.Get(s.owner.UID); known && s.now.Sub(at.(time.Time)) < lonelyFor || s.owner.Status.CurrentCycle != nil {
 		return nil
 	}
 	points, err := s.restorePoints(ctx)
@@ -752,6 +753,9 @@ func (s *scope) observeLeft(ctx context.Context) error {
 	}
 	s.seen.Left, s.seen.LeftIn = map[string]v1alpha1.Target{}, map[string][]string{}
 	for _, point := range points {
+		if s.slept(&point) && cycled(s.owner) {
+			continue // it was released, and a backup has brought it back
+		}
 		var t v1alpha1.Target
 		if err := json.Unmarshal([]byte(point.Data[keyTarget]), &t); err != nil || t.Name == "" {
 			s.seen.Unread = append(s.seen.Unread, point.Namespace+"/"+point.Name)
@@ -762,23 +766,19 @@ func (s *scope) observeLeft(ctx context.Context) error {
 			return err
 		}
 	}
-	if len(s.seen.Unread) > 0 && s.seen.Problem == nil { // which may keep anything from beginning, as this must not
-		s.seen.Problem = &problem{reason: v1alpha1.ReasonInvalid, ofTarget: true, message: fmt.Sprintf(
-			"ConfigMap %s, a restore point, does not say of which target it is; put its %s back, or delete it if what it tells of is awake", s.seen.Unread[0], keyTarget)}
-	}
 	if !s.seen.leftAny() {
 		s.lonely.Add(s.owner.UID, s.now) // somebody may still put them back from a backup
 	}
 	return nil
 }
 
-// cycled says whether a plan has had a cycle. One that had its last one before it was created has its status from a backup, and that is
+// cycled says whether a plan has had a cycle, and has none now. One that had its last one before it was created has its status from a backup, and that is
 // another plan's.
 func cycled(plan *v1alpha1.HibernatePlan) bool {
 	st := &plan.Status
 	const slack = 5 * time.Minute // between the clock of the manager and that of the API server
 	former := len(st.History) > 0 && st.History[0].StartedAt.Add(slack).Before(plan.CreationTimestamp.Time)
-	return st.CurrentCycle != nil || st.Cycles > 0 && !former
+	return st.Cycles > 0 && !former
 }
 
 // restorePoints are those of the plan, or of another of its name.

@@ -41,7 +41,7 @@ type Observed struct {
 	Outcomes map[string]outcome
 	// Held are the attempts whose Jobs are gone and whose pods are not, by the names of their Jobs.
 	Held map[string]bool
-	// Left are targets that a plan of this name has left asleep, by their names: only looked for before the first cycle.
+	// Left are targets that a plan of this name has left asleep, by their names: only looked for between cycles.
 	Left map[string]v1alpha1.Target
 	// Unread are the restore points among theirs that cannot be read, as namespace/name.
 	Unread []string
@@ -161,6 +161,9 @@ func (f facts) decide() Plan {
 	f.going(&p, plan)
 	f.effects(&p, plan, current)
 	f.advance(&p, plan, current)
+	if len(f.seen.Unread) > 0 && p.Problem == nil { // which keeps nothing from beginning
+		p.Problem = ofNoTarget(f.seen.Unread[0])
+	}
 	if plan.DeletionTimestamp != nil && st.CurrentCycle == nil && p.Forget == 0 && !p.GivenUp && !f.seen.leftAny() {
 		p.Done = true
 	}
@@ -190,6 +193,12 @@ func (f facts) current(plan *v1alpha1.HibernatePlan) (*program, error) {
 		p, _ = recompile(r, f.registry)
 	}
 	return p, errors.Join(err, startable(plan.Spec))
+}
+
+// ofNoTarget is the problem of a restore point that does not say what it is of.
+func ofNoTarget(point string) *problem {
+	return &problem{reason: v1alpha1.ReasonInvalid, message: fmt.Sprintf(
+		"ConfigMap %s, a restore point, does not say of which target it is; put its %s back, or delete it if what it tells of is awake", point, keyTarget)}
 }
 
 // unread is when to look again at what a target cannot be reached without, and could not be read: as after an error.

@@ -121,7 +121,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "left-unseen", RootCause: "a plan does not look for what one of its name has left asleep",
-		Edits:     edit1(observe, " || cycled(s.owner) {\n", " || s.owner.Status.Cycles >= 0 {\n"),
+		Edits:     edit1(observe, " < lonelyFor || s.owner.Status.CurrentCycle != nil {\n", " < lonelyFor || s.owner.Status.Cycles >= 0 {\n"),
 		Workloads: []string{"left"},
 	},
 	{
