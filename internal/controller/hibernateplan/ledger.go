@@ -316,6 +316,9 @@ func asleep(e *execution) bool  { return e.Asleep }
 func failed(e *execution) bool  { return e.State == v1alpha1.ExecutionFailed }
 func every(*execution) bool     { return true }
 
+// toldAsleep says whether a target counts as asleep: one that has failed before it had a restore point is awake.
+func toldAsleep(e *execution) bool { return asleep(e) && (e.Kept || !failed(e)) }
+
 // lastEnd is when an attempt has ended last; zero where none has.
 func lastEnd(entries []execution) (last time.Time) {
 	for i := range entries {

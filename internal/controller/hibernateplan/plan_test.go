@@ -1304,6 +1304,9 @@ func TestUnreachableFromTheBeginning(t *testing.T) {
 		if c := w.condition(v1alpha1.ConditionDegraded); asleep > 0 && (c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "c")) {
 			t.Errorf("%s: %+v", mode, c)
 		}
+		if c := w.condition(v1alpha1.ConditionRestorePointSaved); int(w.plan.Status.Asleep) != asleep || asleep > 0 && (c.Status != metav1.ConditionTrue || !strings.Contains(c.Message, "3 targets")) {
+			t.Errorf("%s: %d are asleep, %+v", mode, w.plan.Status.Asleep, c)
+		}
 		w.problem, w.refuses = nil, func(execution) bool { return false }
 		w.until(noon.Add(20 * time.Hour))
 		w.awake()

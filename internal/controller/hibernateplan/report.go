@@ -59,7 +59,7 @@ func (s *scope) take() {
 	}
 	st.Targets, st.Asleep, st.Failed = int32(len(s.owner.Spec.Targets)), 0, 0
 	for i := range st.Executions {
-		if st.Executions[i].Asleep {
+		if toldAsleep(&st.Executions[i]) {
 			st.Asleep++
 		}
 		if s.plan.failed(&st.Executions[i]) && st.CurrentCycle != nil {
@@ -295,12 +295,12 @@ func (v view) wayOut(e *execution) string {
 func (v view) saved() conditions.Step {
 	t := v1alpha1.ConditionRestorePointSaved
 	unsaved := func(e *execution) bool {
-		return e.Asleep && e.Operation == v1alpha1.OperationShutdown && e.State != v1alpha1.ExecutionCompleted
+		return e.Asleep && e.Operation == v1alpha1.OperationShutdown && e.State != v1alpha1.ExecutionCompleted && !v.plan.failed(e)
 	}
 	switch {
 	case len(v.left) > 0:
 		return conditions.True(t, v1alpha1.ReasonSaved, fmt.Sprintf("Kept of %d targets that were left asleep, in ConfigMaps with label %s", len(v.left), labelRestorePoint))
-	case !v.any(asleep):
+	case !v.any(toldAsleep):
 		return conditions.False(t, v1alpha1.ReasonNothingAsleep, "Nothing of the plan is asleep")
 	case v.any(unsaved):
 		return conditions.False(t, v1alpha1.ReasonHibernating, "Under way: "+v.named(unsaved))
