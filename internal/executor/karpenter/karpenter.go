@@ -514,7 +514,7 @@ func awake(pool *unstructured.Unstructured, before state, resource restore.Resou
 const isGone = "it is gone"
 
 // wake is what brings a NodePool back, nil if nothing has to be, or why it is left. What nobody has told of (untold) may be as a runner has
-// left it.
+// left it, or as somebody else has put it to sleep.
 func wake(pool *unstructured.Unstructured, before state, untold bool) (changes any, note string) {
 	if pool == nil {
 		return nil, isGone
@@ -526,7 +526,7 @@ func wake(pool *unstructured.Unstructured, before state, untold bool) (changes a
 		return nil, fmt.Sprintf("it was deleted and created again while it was asleep: spec.limits.cpu was %s", encode(cpu))
 	case same(now.Limits["cpu"], cpu):
 		return nil, ""
-	case !isAsleep(now) && (!untold || !now.Ours):
+	case !isAsleep(now) && (!untold || !now.Ours), untold && isAsleep(now) && by(pool).Others():
 		return nil, fmt.Sprintf("somebody has changed it while it was asleep: spec.limits.cpu is %s%s", encode(now.Limits["cpu"]), by(pool).Note())
 	}
 	return back(now, before), ""

@@ -338,6 +338,24 @@ func TestChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestPutToSleepByOthers leaves a NodePool that was captured, and never put to sleep, where somebody else has done that since.
+func TestPutToSleepByOthers(t *testing.T) {
+	w := newWorld(t)
+	w.apply(pool("p", "limits: {cpu: 8},"))
+	r := executortest.New(t, Executor{}, `{"nodePools": ["p"]}`, w.runner)
+	target, err := r.Open(t.Context(), dispatch.Shutdown)
+	w.must(err)
+	resources, err := target.Snapshot(t.Context())
+	w.must(err)
+	r.Point.Capture(resources[0].Key, resources[0].State)
+	w.patch(nodePools, "p", `{"spec": {"limits": {"cpu": "0"}}}`)
+	w.must(r.WakeUp(t.Context()))
+	w.expect(map[string]string{"p": `{"cpu":"0"}`})
+	if left := r.Left(); !strings.Contains(left, `spec.limits.cpu is "0", by karpenter.test`) {
+		t.Errorf("left: %q", left)
+	}
+}
+
 const tracked = `{"argocd.argoproj.io/tracking-id": "infra:karpenter.sh/NodePool:/p"}`
 
 // heal changes NodePool p as Argo CD does.

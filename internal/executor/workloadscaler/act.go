@@ -291,6 +291,8 @@ func (t *target) WakeUp(ctx context.Context, resource restore.Resource) (executo
 	var asleep *part
 	if slept != nil {
 		asleep = &slept.part
+	} else if byOthers(before, found) {
+		return executor.Ending{State: restore.Left, Note: changed(before.part, found)}, nil
 	}
 	var notes []string
 	var already string
@@ -408,7 +410,7 @@ func (t *target) wake(ctx context.Context, p part, slept *part, onTheWay ...any)
 			note = ""
 			return nil
 		case !isLeft(p, slept, now.value) && !slices.Contains(onTheWay, now.value) && (slept != nil || !ours(p, now)):
-			note = fmt.Sprintf("somebody has changed it while it was asleep: %s is %s%s", strings.Join(p.of().field.path, "."), said(now.value), by(p, now).Note())
+			note = changed(p, now)
 			return t.release(ctx, p, now)
 		}
 		note = ""
@@ -425,6 +427,11 @@ func (t *target) wake(ctx context.Context, p part, slept *part, onTheWay ...any)
 		return "", fmt.Errorf("waking %s: %w", p, err)
 	}
 	return note, nil
+}
+
+// changed says that somebody else has given a part another value.
+func changed(p part, now live) string {
+	return fmt.Sprintf("somebody has changed it while it was asleep: %s is %s%s", strings.Join(p.of().field.path, "."), said(now.value), by(p, now).Note())
 }
 
 // release brings back what an object was put to sleep by, of a field of which somebody has changed something else.

@@ -211,6 +211,31 @@ func TestKilledBeforeItWasTold(t *testing.T) {
 	}
 }
 
+// TestPutToSleepByOthers leaves what was captured, and never put to sleep, where somebody else has done that since: he has made it so.
+func TestPutToSleepByOthers(t *testing.T) {
+	w := newWorld(t)
+	w.apply(deployment("a", 3) + deployment("b", 3) + cronJob("report", false) + scaledObject("by-b", "{name: b}", ""))
+	w.calm()
+	r := w.night(`{"includedGroups": ["CronJob", "Deployment"]}`)
+	target, err := r.Open(t.Context(), dispatch.Shutdown)
+	w.must(err)
+	resources, err := target.Snapshot(t.Context())
+	w.must(err)
+	for _, resource := range resources {
+		r.Point.Capture(resource.Key, resource.State)
+	}
+	w.patch("Deployment", "a", `{"spec": {"replicas": 0}}`)
+	w.patch("Deployment", "b", `{"spec": {"replicas": 0}}`) // as KEDA does, when a runner has told it to
+	w.patch("CronJob", "report", `{"spec": {"suspend": true}}`)
+	w.must(r.WakeUp(t.Context()))
+	w.expect("0", "Deployment", "a", specReplicas...)
+	w.expect("3", "Deployment", "b", specReplicas...)
+	w.expect("true", "CronJob", "report", "spec", "suspend")
+	if left := r.Left(); !strings.Contains(left, "spec.replicas is 0, by ") || !strings.Contains(left, "spec.suspend is true, by ") {
+		t.Errorf("left %q", left)
+	}
+}
+
 // TestConflict changes every object right before it is written: the write is made again, and the change stays.
 func TestConflict(t *testing.T) {
 	w := newWorld(t)
