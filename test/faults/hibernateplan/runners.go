@@ -156,10 +156,40 @@ func carryOut(ctx context.Context, c client.Client, job *batchv1.Job) error {
 
 // run is a pod.
 func run(ctx context.Context, t *thing, task runner.Task) runner.Result {
-	return runner.Run(ctx, task, runner.Deps{
-		Store:     runner.NewConfigMapStore(configMaps{t.client}, nameIn(task.RestorePoint), task.Execution),
-		Executors: executor.Registry{"noop": t, "workloadscaler": t}, Clock: clock.RealClock{},
-	})
+	return runBy(ctx, t, task, t.store(task))
+}
+
+func runBy(ctx context.Context, t *thing, task runner.Task, store runner.Store) runner.Result {
+	return runner.Run(ctx, task, runner.Deps{Store: store, Executors: executor.Registry{"noop": t, "workloadscaler": t}, Clock: clock.RealClock{}})
+}
+
+// store is where a pod keeps the restore point.
+func (t *thing) store(task runner.Task) runner.Store {
+	return runner.NewConfigMapStore(configMaps{t.client}, nameIn(task.RestorePoint), task.Execution)
+}
+
+// runUnheard is a pod that is killed before it has said what it has done.
+func runUnheard(ctx context.Context, c client.Client, job *batchv1.Job) error {
+	task, err := runners.TaskOf(job.Spec.Template.Spec.Containers[0])
+	if err != nil {
+		return fmt.Errorf("running Job %s: %w", job.Name, err)
+	}
+	t, err := thingOf(c, task)
+	if err == nil {
+		runBy(log.IntoContext(ctx, logr.Discard()), t, task, unheard{t.store(task)})
+	}
+	return err
+}
+
+// unheard is a store that takes no results.
+type unheard struct{ runner.Store }
+
+// Save is that of runner.Store.
+func (u unheard) Save(ctx context.Context, point *restore.Point, result *runner.Result) error {
+	if result != nil {
+		return &runner.Failure{Reason: runner.ReasonSuperseded, Err: errors.New("it is killed")}
+	}
+	return u.Store.Save(ctx, point, nil)
 }
 
 // configMaps are those that a runner may read and write.

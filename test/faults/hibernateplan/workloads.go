@@ -276,6 +276,15 @@ func release(ctx context.Context, s *faults.Stage) error {
 	return nil
 }
 
+// actUnheard has the runner of each Job act, of which nobody hears any more.
+func actUnheard(ctx context.Context, s *faults.Stage) error {
+	jobs, err := inManagers(ctx, s, "batch/v1", "Job")
+	for _, job := range jobs {
+		err = errors.Join(err, runUnheard(ctx, s.Client, jobOf(job)))
+	}
+	return err
+}
+
 func releaseWakes(_ context.Context, s *faults.Stage) error {
 	s.Release(runsThatWake)
 	return nil
@@ -696,11 +705,11 @@ var inStatus = []faults.Workload{
 		Breaks: []string{usedLast},
 	},
 	{
-		// Its runner says nothing, and is stopped, before it would be told that it has not started: when its Job was made is not of this clock.
+		// Its runner acts, says nothing, and is stopped, before it would be told that it has not started: when its Job was made is not of this clock.
 		Name: "stopped", Holds: []string{runs},
 		Objects: objects(sequential, two),
 		Steps: []faults.Step{
-			faults.At(working(1), wake), faults.At(working(2), sleep(61*time.Second)),
+			faults.At(working(1), actUnheard), faults.At(all(working(1), sleeps("a")), wake), faults.At(working(2), sleep(61*time.Second)),
 			faults.At(all(working(2), in(v1alpha1.OperationWakeUp)), release),
 		},
 		Done:   over(2),
