@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -100,6 +101,32 @@ func parseGroup(text string) (g group, problem string) {
 	}
 	return group{}, fmt.Sprintf("%q is none of Deployment, StatefulSet, ReplicaSet, CronJob and Rollout; write another as Kind.group or group/version/resource", text)
 }
+
+// unscalable is why what an item of includedGroups names can be scaled in no cluster; empty if it may.
+func unscalable(text string) string {
+	g, problem := parseGroup(text)
+	if problem != "" {
+		return "" // it cannot be read at all
+	}
+	in, resource := g.kind.Group, g.gvr.Resource
+	if resource != "" {
+		in = g.gvr.Group
+	}
+	switch {
+	case resource != strings.ToLower(resource):
+		return fmt.Sprintf("%q names no resource, which is plural and in lower case, as in apps/v1/deployments; write that, or Kind.group", text)
+	case resource == "" && !unicode.IsUpper(rune(g.kind.Kind[0])):
+		return fmt.Sprintf("%q names no kind, which begins with a capital letter, as in Deployment.apps; write that, or group/version/resource", text)
+	case slices.Contains(builtIn, in) && known(g.gvr).name == "" && resource != replicationControllers:
+		return fmt.Sprintf("%q cannot be scaled; remove it", text)
+	}
+	return ""
+}
+
+// builtIn are the groups of which all is known that can be scaled: beside what is named, that is replicationControllers.
+var builtIn = []string{"", core, apps.Group, cronJobs.gvr.Group}
+
+const replicationControllers = "replicationcontrollers"
 
 // core is how the group without a name is written.
 const core = "core"

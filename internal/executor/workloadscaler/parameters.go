@@ -82,20 +82,37 @@ func (Executor) Parse(raw json.RawMessage) (executor.Parameters, error) {
 	return p, nil
 }
 
-// Mistake is a list of nothing, or what is excluded and cannot be there.
+// Mistake is a list of nothing, a kind that no cluster can scale, or what is excluded and cannot be there.
 func (p *parameters) Mistake() error { return p.mistake }
 
 func (s spec) mistake() error {
 	if s.IncludedGroups != nil && len(s.IncludedGroups) == 0 {
 		return &executor.InvalidError{Path: "includedGroups", Problem: "it is empty; name some, or leave it out for Deployments alone"}
 	}
+	for i, text := range s.IncludedGroups {
+		if problem := unscalable(text); problem != "" {
+			return &executor.InvalidError{Path: fmt.Sprintf("includedGroups[%d]", i), Problem: problem}
+		}
+	}
 	for i, name := range s.Exclude.Names {
-		if !names(name) {
-			return &executor.InvalidError{Path: fmt.Sprintf("exclude.names[%d]", i), Problem: fmt.Sprintf("%q is no name of a workload; %s (there are no patterns)", name, s.named(name))}
+		if problem := s.excludes(name); problem != "" {
+			return &executor.InvalidError{Path: fmt.Sprintf("exclude.names[%d]", i), Problem: problem}
 		}
 	}
 	_, err := executor.Selector("exclude.labels", &metav1.LabelSelector{MatchLabels: s.Exclude.Labels})
 	return err
+}
+
+// excludes is why a text excludes nothing, whatever there is; empty if it may.
+func (s spec) excludes(text string) string {
+	if !names(text) {
+		return fmt.Sprintf("%q is no name of a workload; %s (there are no patterns)", text, s.named(text))
+	}
+	namespace, _, both := strings.Cut(text, "/")
+	if both && s.Namespace != nil && len(s.Namespace.Literals) > 0 && !slices.Contains(s.Namespace.Literals, namespace) {
+		return fmt.Sprintf("%q is in none of namespace.literals; %s", text, s.named(text))
+	}
+	return ""
 }
 
 // names says whether a text is the name of a workload, or namespace/name.
