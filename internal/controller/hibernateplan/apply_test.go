@@ -1118,6 +1118,29 @@ contexts: [{name: away, context: {cluster: away, user: away}}]
 users: [{name: away, user: {token: secret}}]
 `
 
+// A connector that is not ready, in a namespace that is not watched, is looked at every minute: nobody tells when it is.
+func TestConnectorThatIsNotWatched(t *testing.T) {
+	for name, test := range map[string]struct {
+		watched []string
+		looks   time.Duration
+	}{
+		"all are":               {nil, longest},
+		"that of the connector": {[]string{"team", "infra"}, longest},
+		"that of the plan":      {[]string{"team"}, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newBroadNight(t, true, granting("shop"))
+			n.of.Options.WatchNamespaces = test.watched
+			n.plan.Spec.Targets[0].ConnectorRef.Namespace = "infra"
+			n.wants(v1alpha1.OverrideHibernated)
+			n.passes(3)
+			if result, _ := pass(t, n.of, n.plan); n.plan.Status.CurrentCycle != nil || result.RequeueAfter != test.looks {
+				t.Errorf("it looks again after %s: %+v", result.RequeueAfter, n.plan.Status.Conditions)
+			}
+		})
+	}
+}
+
 // A plan that is created again over what sleeps in the manager's own cluster, while its connector to that is not ready, wakes it where it
 // sleeps: also what its selector does not choose any more, and whatever is tried before the morning.
 func TestLeftByAConnectorThatIsNotReady(t *testing.T) {

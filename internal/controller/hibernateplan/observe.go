@@ -849,6 +849,7 @@ func (s *scope) observeReach(ctx context.Context) error {
 		if over[t.Name] {
 			continue // whatever has become of where it was
 		}
+		s.seen.Unwatched = s.seen.Unwatched || why != nil && s.unwatched(t)
 		if _, left := s.seen.Left[t.Name]; why == nil && (!left || found.needs.Cluster) { // one in namespaces wakes where it sleeps (observeLeftIn)
 			why = cmp.Or(found.withheld, found.missing)
 		}
@@ -858,6 +859,12 @@ func (s *scope) observeReach(ctx context.Context) error {
 	}
 	s.observeRenewed(ctx, doubted)
 	return nil
+}
+
+// unwatched says whether the connector of a target is in a namespace that is not watched.
+func (s *scope) unwatched(t v1alpha1.Target) bool {
+	watched := s.Options.WatchNamespaces
+	return t.ConnectorRef != nil && len(watched) > 0 && !slices.Contains(watched, cmp.Or(t.ConnectorRef.Namespace, s.owner.Namespace))
 }
 
 // takenOutAndAwake are the targets of the cycle that are not in the plan any more, and with which it is done.

@@ -61,6 +61,8 @@ type Observed struct {
 	Namespaces map[string][]string
 	// Unreached are targets of which that is not known, as something could not be read.
 	Unreached map[string]bool
+	// Unwatched: one cannot be reached by a connector of which nobody tells what becomes of it.
+	Unwatched bool
 	// Credentials says which targets of the cycle, or before it of the spec, are reached by credentials of a connector.
 	Credentials map[string]bool
 	// Renewed are targets the connectors of which are better than when their last attempts have failed.
@@ -175,6 +177,9 @@ func (f facts) decide() Plan {
 	}
 	if len(f.seen.Unreached) > 0 { // nobody tells when it can be read
 		p.lookIn(f.unread())
+	}
+	if f.seen.Unwatched {
+		p.lookIn(time.Minute)
 	}
 	p.lookIn(longest)
 	p.Status = *st
