@@ -9,10 +9,10 @@
 //
 // Waking up is the reverse of all that, inside serial stages too.
 //
-// Of those that may start, the one with the longest path ahead of it starts first: by how many targets, or by how
-// long they took before ([Order.Weigh]). That keeps the whole near the shortest that it can be. Of those that are as
-// urgent, what has failed goes last. While it is tried again it is one of those that run at the same time, as at first:
-// who bounds them does so for the sake of what they act on.
+// Of those that may start, the one with the longest path ahead of it starts first: by how many targets, or, where that
+// is said ([Order.Weigh]), which plans do not, by how long they take. That keeps the whole near the shortest that it can
+// be. Of those that are as urgent, what has failed goes last. While it is tried again it is one of those that run at the
+// same time, as at first: who bounds them does so for the sake of what they act on.
 //
 // # Failure
 //

@@ -447,7 +447,7 @@ type HibernatePlanStatus struct {
 	// nextTransition is when something else is wanted.
 	// +optional
 	NextTransition *Transition `json:"nextTransition,omitempty"`
-	// upcoming changes of the next seven days.
+	// upcoming changes of the next seven days, the first 32 of them.
 	// +optional
 	// +listType=atomic
 	Upcoming []Transition `json:"upcoming,omitempty"`
