@@ -92,7 +92,8 @@ func (h hushed) Error() string { return "its server " + connector.Why(h.error, r
 // Unwrap is the cause.
 func (h hushed) Unwrap() error { return h.error }
 
-// hush hushes an error. Clients try again what ends unexpectedly, and know that by the error itself, as readers do that they are at the end.
+// hush hushes an error. Clients try again what ends unexpectedly, and know that by the error itself, as readers do that they are at the
+// end.
 func hush(err error) error {
 	switch {
 	case err == nil, err == io.EOF: //nolint:errorlint // no other one

@@ -741,8 +741,8 @@ func why(job *unstructured.Unstructured, pods []corev1.Pod) string {
 // lonelyFor is how long it is believed that nothing was left.
 const lonelyFor = 6 * time.Hour
 
-// observeLeft looks for what a plan of this name has left asleep, between cycles: in the first one of this plan not all of it may have been
-// told from other things.
+// observeLeft looks for what a plan of this name has left asleep, between cycles: the first one of this plan has taken in what says of
+// which target it is, and nothing else.
 func (s *scope) observeLeft(ctx context.Context) error {
 	if at, known := s.lonely.Get(s.owner.UID); known && s.now.Sub(at.(time.Time)) < lonelyFor || s.owner.Status.CurrentCycle != nil {
 		return nil
@@ -772,8 +772,8 @@ func (s *scope) observeLeft(ctx context.Context) error {
 	return nil
 }
 
-// cycled says whether a plan has had a cycle, and has none now. One that had its last one before it was created has its status from a backup, and that is
-// another plan's.
+// cycled says whether a plan that is between cycles has had one. One that had its last one before it was created has its status from a
+// backup, and that is another plan's.
 func cycled(plan *v1alpha1.HibernatePlan) bool {
 	st := &plan.Status
 	const slack = 5 * time.Minute // between the clock of the manager and that of the API server

@@ -25,9 +25,9 @@ func ours(p part, now live) bool {
 	return !p.of().field.isAsleep(now.value) && slices.Contains(by(p, now).Names, cluster.Sleeps)
 }
 
-// byOthers says whether somebody else has put to sleep what a runner has captured and, as far as is known, not touched. Where one was killed
-// before it has told, it was the last to write, or nobody tells who was. What its autoscalers have made of it, by what a runner has told
-// them, is no decision of theirs.
+// byOthers says whether somebody else has put to sleep what a runner has captured and, as far as is known, not touched. Where one was
+// killed before it has told, it was the last to write, or nobody tells who was. What its autoscalers have made of it, by what a runner has
+// told them, is no decision of theirs.
 func byOthers(before *state, now live) bool {
 	k := before.of()
 	return now.there() && !k.foreign && len(before.Autoscalers) == 0 && k.field.isAsleep(now.value) && !k.field.isAsleep(decode(before.Value)) && by(before.part, now).Others()
