@@ -15,26 +15,35 @@ import (
 // Autoscalers are how HorizontalPodAutoscalers, ScaledObjects of KEDA and VerticalPodAutoscalers beside a source and
 // its twin get in their way, sorted (a1 to a5), those that stop first: messages may be cut. They find pods by the
 // selector of what they scale, not by who owns them: others are the workloads beside those two that some of them are
-// for.
+// for. The source is nil where there is none any more; a twin that is to have no pods has none to be counted.
 func Autoscalers(source, twin *unstructured.Unstructured, autoscalers, others []*unstructured.Unstructured) (messages []string) {
-	counted := Overlaps(source, twin) && !blueGreen(source)
+	if !hasPods(twin) {
+		source, others = nil, nil
+	}
+	counted := source != nil && Overlaps(source, twin) && !blueGreen(source)
 	for _, a := range autoscalers {
 		what := a.GetKind() + " " + a.GetName()
 		switch {
 		case vertical(a) && scales(a, twin) && counted:
 			messages = append(messages, what+" is for the twin, and learns from the source's pods, too: what it recommends is of neither")
-		case vertical(a) && scales(a, source) && counted:
+		case vertical(a) && counted && scales(a, source):
 			messages = append(messages, what+" is for the source, and learns from the twin's pods, too, what containers of the same names need")
 		case scales(a, twin) && !vertical(a):
 			messages = append(messages, what+" scales the twin: neither it nor one of the source's can tell their pods apart, and both may stop; do not scale a twin")
-		case scales(a, source) && counted:
+		case counted && scales(a, source):
 			messages = append(messages, what+" scales the source, and counts the twin's pods: those that are not ready keep the source from growing")
 		default:
 			messages = append(messages, ofOthers(a, twin, others)...)
 		}
 	}
 	slices.Sort(messages)
-	return slices.Concat(stopped(twin, autoscalers, slices.Concat([]*unstructured.Unstructured{source}, others)), messages)
+	return slices.Concat(stopped(source, twin, autoscalers, others), messages)
+}
+
+// hasPods says whether a workload is to have pods.
+func hasPods(workload *unstructured.Unstructured) bool {
+	replicas, said, _ := unstructured.NestedInt64(workload.Object, "spec", "replicas")
+	return !said || replicas > 0
 }
 
 // ofOthers tells of an autoscaler that is for another workload, if the selector of that selects the twin's pods.
@@ -83,11 +92,15 @@ func blueGreen(source *unstructured.Unstructured) bool {
 }
 
 // Budgets are the PodDisruptionBudgets that count both pods, or the twin's with those of others, sorted (a6). One that asks for what
-// only twins have is meant for them.
+// only twins have is meant for them. The source is nil where there is none any more; a twin that is to have no pods has none to be
+// counted.
 func Budgets(source, twin *unstructured.Unstructured, budgets []*unstructured.Unstructured) (messages []string) {
+	if !hasPods(twin) {
+		return nil
+	}
 	for _, b := range budgets {
 		selector := selectorOf(b)
-		ofSource := selector.Matches(labels.Set(labelsOfPods(source)))
+		ofSource := source != nil && selector.Matches(labels.Set(labelsOfPods(source)))
 		if !selector.Matches(labels.Set(labelsOfPods(twin))) || !ofSource && ofTwins(selector) {
 			continue
 		}

@@ -82,17 +82,20 @@ func requests(of map[string]any, resource string) bool {
 	return false
 }
 
-// stopped are how HorizontalPodAutoscalers of workloads, the first of which is the source, lose a metric by the twin's
-// pods that those of the workload give them, sorted (a1): by it they scale no more, however well the twin is.
-func stopped(twin *unstructured.Unstructured, autoscalers, workloads []*unstructured.Unstructured) (messages []string) {
-	mine := podSpecOf(twin)
+// stopped are how HorizontalPodAutoscalers of the source, if there is one, and of other workloads lose a metric by the
+// twin's pods that those of the workload give them, sorted (a1): by it they scale no more, however well the twin is.
+func stopped(source, twin *unstructured.Unstructured, autoscalers, others []*unstructured.Unstructured) (messages []string) {
+	mine, workloads := podSpecOf(twin), others
+	if source != nil {
+		workloads = append([]*unstructured.Unstructured{source}, others...)
+	}
 	for _, a := range autoscalers {
 		for _, w := range workloads {
 			if vertical(a) || !scales(a, w) || !Overlaps(w, twin) || blueGreen(w) {
 				continue
 			}
 			whose := "the source"
-			if w != workloads[0] {
+			if w != source {
 				whose = w.GetKind() + " " + w.GetName()
 			}
 			for _, m := range metricsOf(a) {

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/labkeeper/labkeeper/internal/merge"
 )
 
 // Service is what is known of a Service beside the source.
@@ -254,7 +256,7 @@ func (w Wanted) share(source pods, spec map[string]any) (all []Sharing, kept []W
 		all = append(all, s)
 	}
 	if others := w.foreign(source.labels, labelsOf(templateOf(spec))); len(others) > 0 && !w.AllowLabelOverride {
-		return nil, nil, invalid("overrideSpec.template.metadata.labels", "with them Service %s, which does not select the source's pods, would select the twin's (%s); "+
+		return nil, nil, invalid("overrideSpec.template.metadata.labels", "with them Service %s, which does not select the source's pods, selects the twin's (%s); "+
 			"remove one of them, have the Service select the twin by %s, or set allowLabelOverride", others[0].Name, labels.Set(others[0].Selector), LabelName)
 	}
 	if source.numbered {
@@ -289,14 +291,47 @@ func (w Wanted) leftBehind(service Service, spec map[string]any) bool {
 
 // foreign are the Services that select the pods of a twin by labels that those of its source do not have.
 func (w Wanted) foreign(source, twin map[string]string) []Service {
+	return slices.DeleteFunc(w.behind(twin), func(s Service) bool { return selects(s.Selector, source) })
+}
+
+// behind are the Services that select the pods of a twin, but for those that ask for what only twins have.
+func (w Wanted) behind(twin map[string]string) []Service {
 	return slices.DeleteFunc(slices.Clone(w.Services), func(s Service) bool {
 		for label := range s.Selector {
 			if strings.HasPrefix(label, Group+"/") {
 				return true
 			}
 		}
-		return len(s.Selector) == 0 || !selects(s.Selector, twin) || selects(s.Selector, source)
+		return len(s.Selector) == 0 || !selects(s.Selector, twin)
 	})
+}
+
+// Kept are the Services of the source, and what is dangerous about a twin that is there and stays as it is, whatever is asked for. Without
+// a source, which is nil then, they are those that the twin is behind alone.
+func (w Wanted) Kept(source, twin *unstructured.Unstructured) ([]Sharing, []Warning) {
+	spec, _ := twin.DeepCopy().Object["spec"].(map[string]any)
+	if source == nil {
+		return w.left(spec)
+	}
+	w.AllowLabelOverride, w.Strategy = true, Replace // nothing is put back, or merged
+	if _, own := spec["ordinals"]; !own {
+		spec["ordinals"] = map[string]any{} // nor is it numbered anew
+	}
+	from, _ := source.Object["spec"].(map[string]any)
+	services, _, _ := w.share(podsOf(source, templateOf(from)), spec)
+	return services, w.warnings(source, from, spec, merge.Lists{})
+}
+
+// left are the Services that a twin without a source is behind, and what is dangerous about that.
+func (w Wanted) left(spec map[string]any) (all []Sharing, warnings []Warning) {
+	replicas, _, _ := unstructured.NestedInt64(spec, "replicas")
+	for _, s := range w.behind(labelsOf(templateOf(spec))) {
+		all = append(all, Sharing{Name: s.Name, Shared: true, Message: "The twin is behind it alone, as there is no source"})
+		if replicas > 0 {
+			warnings = append(warnings, Warning{WarnAlone, fmt.Sprintf("There is no source: what Service %s sent to both goes to the twin alone; set onSourceDeleted to Delete if nothing is to be served", s.Name)})
+		}
+	}
+	return all, warnings
 }
 
 // ofNodes are the labels that pods get when they are bound to a node, whoever's they are.
@@ -345,7 +380,7 @@ func sharing(service Service, some, changed []string) Sharing {
 	case len(ours) > 0:
 		s.Reason, s.Message = ReasonOfTwins, fmt.Sprintf("It selects %s, which tells a twin from its source", strings.Join(ours, ", "))
 	case len(changed) > 0:
-		s.Reason, s.Message = ReasonRelabelled, fmt.Sprintf("It selects %s, which the override has changed", strings.Join(changed, ", "))
+		s.Reason, s.Message = ReasonRelabelled, fmt.Sprintf("It selects %s, of which the twin's pods have another value, or none", strings.Join(changed, ", "))
 	default:
 		s.Shared = true
 	}

@@ -104,6 +104,9 @@ type Warning struct {
 	Message string
 }
 
+// OfPods says whether it is of a twin that has pods.
+func (w Warning) OfPods() bool { return w.Reason == WarnAlone || w.Reason == WarnNotSmaller }
+
 // InvalidError is a refusal of what was asked for: it will not go away by itself.
 type InvalidError struct {
 	// Path of the field, from the spec on.

@@ -17,7 +17,8 @@
 //  4. It is created; changed by an update that carries the resourceVersion, because server-side apply refuses
 //     lists that have an element twice, which sources may have (p8); or where a field differs that cannot be
 //     changed, deleted in the foreground and created again (s1), which an Event tells of.
-//  5. The status says how it is, which Services it is behind, and whose autoscalers and budgets count its pods.
+//  5. The status says how it is, which Services it is behind, and whose autoscalers and budgets count its pods: of a
+//     twin that stays as it is, too, also where its source is gone.
 //
 // Whether a twin must be written is seen from a hash of what was wanted, which it carries, and from its UID and
 // generation, which are recorded with every write: another one is drift, and is put right. Before anything of a twin is

@@ -46,15 +46,13 @@ func (s *scope) observe(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.seen.Source == nil {
+	if s.seen.Source == nil && s.seen.Twin == nil {
 		return nil
 	}
-	for _, read := range []func(context.Context) error{s.observeNeighbours, s.observeReferrer, s.observeClaims} {
-		if err := read(ctx); err != nil {
-			return err
-		}
+	if err := s.observeNeighbours(ctx); err != nil || s.seen.Source == nil {
+		return err
 	}
-	return nil
+	return errors.Join(s.observeReferrer(ctx), s.observeClaims(ctx))
 }
 
 // observeTwin reads the twin. What has its name and not its marks is somebody else's. That one which was there is not
@@ -221,7 +219,7 @@ func (s *scope) observeGrants(ctx context.Context) error {
 	return nil
 }
 
-// observeNeighbours reads what selects the pods of the source.
+// observeNeighbours reads what selects the pods of the source, or of a twin that has none any more.
 func (s *scope) observeNeighbours(ctx context.Context) error {
 	beside := []client.ListOption{client.InNamespace(sourceNamespace(s.owner)), client.UnsafeDisableDeepCopy}
 	services, err := kube.List(ctx, s.Client, serviceGVK, beside...)

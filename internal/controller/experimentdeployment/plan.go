@@ -232,11 +232,12 @@ func (f facts) follow() Plan {
 		p.lookIn(refusedAgain) // nobody tells when that changes
 	}
 	if built != nil {
-		p.describe(f, source, built)
+		p.describe(f, built)
 	}
 	switch {
 	case f.orphaned(found):
 		p.Steps = append(p.Steps, f.bereave(&p))
+		return p
 	case f.owner.Spec.DryRun:
 		if built != nil {
 			p.Diff = twin.Diff(source, built.Object)
@@ -254,6 +255,7 @@ func (f facts) follow() Plan {
 		}
 		p.Steps = append(p.Steps, f.bring(&p, built))
 	}
+	f.surround(&p, built)
 	return p
 }
 
@@ -302,7 +304,7 @@ func (f facts) found() conditions.Step {
 	what := fmt.Sprintf("%s %s/%s", ref.Kind, sourceNamespace(f.owner), ref.Name)
 	missing := func(reason, message string) conditions.Step {
 		if f.seen.Twin != nil && f.owner.Spec.OnSourceDeleted != v1alpha1.SourceDeletedDelete {
-			message += "; the twin stays as it is"
+			message += "; the twin stays as it is" + f.alone()
 		}
 		return conditions.False(v1alpha1.ConditionSourceFound, reason, message)
 	}
@@ -332,6 +334,22 @@ func (f facts) found() conditions.Step {
 	return conditions.True(v1alpha1.ConditionSourceFound, v1alpha1.ReasonSourceFound, message)
 }
 
+// alone says which Services a twin that has pods is behind without its source; empty if it is behind none, or there is one.
+func (f facts) alone() string {
+	if f.seen.Source != nil || f.seen.Twin == nil || !hasPods(f.seen.Twin) {
+		return ""
+	}
+	services, _ := f.wanted(nil).Kept(nil, f.seen.Twin)
+	if len(services) == 0 {
+		return ""
+	}
+	names := make([]string, len(services))
+	for i := range services {
+		names[i] = services[i].Name
+	}
+	return ", alone behind Service " + strings.Join(names, ", ")
+}
+
 // unavailable says why a kind cannot be read, and what to do.
 func unavailable(gvk schema.GroupVersionKind, unsynced bool) string {
 	what := fmt.Sprintf("%s.%s/%s", gvk.Kind, gvk.Group, gvk.Version)
@@ -341,10 +359,10 @@ func unavailable(gvk schema.GroupVersionKind, unsynced bool) string {
 	return "The cluster does not serve " + what + "; install its CustomResourceDefinition"
 }
 
-// source is the source with the template that it refers to, or as it was pinned.
+// source is the source with the template that it refers to, or as it was pinned; nil if there is none.
 func (f facts) source() *unstructured.Unstructured {
 	pinned := f.pinned()
-	if pinned == nil {
+	if pinned == nil || f.seen.Source == nil {
 		return f.current()
 	}
 	source := f.seen.Source.DeepCopy()
@@ -352,7 +370,7 @@ func (f facts) source() *unstructured.Unstructured {
 	return source
 }
 
-// current is the source as it is now, with the template that it refers to.
+// current is the source as it is now, with the template that it refers to; nil if there is none.
 func (f facts) current() *unstructured.Unstructured {
 	if f.seen.Workload == nil {
 		return f.seen.Source
@@ -442,20 +460,9 @@ func (f facts) build(source *unstructured.Unstructured) (*draft, conditions.Step
 	if source == nil {
 		return nil, accepted
 	}
-	var now *unstructured.Unstructured
-	if f.pinned() != nil {
-		now = f.current()
-	}
 	r := recipe{
 		Owner:  metav1.ObjectMeta{Namespace: f.owner.Namespace, Name: f.owner.Name, UID: f.owner.UID},
-		Source: source.Object, SourceName: f.owner.Spec.SourceRef.Name,
-		Wanted: twin.Wanted{
-			Now:  now,
-			Name: key(f.owner).Name, For: kube.LabelValue(f.owner.Name), Replicas: f.owner.Spec.Replicas,
-			Override: override, Strategy: twin.Strategy(f.owner.Spec.MergeStrategy),
-			AllowPrivileges: f.seen.Privileged, AllowLabelOverride: f.owner.Spec.AllowLabelOverride,
-			Annotations: f.annotations, Labels: f.labels, Services: f.seen.Services, Claims: f.seen.Claims, Rollout: f.seen.Referrer,
-		},
+		Source: source.Object, SourceName: f.owner.Spec.SourceRef.Name, Wanted: f.wanted(override),
 	}
 	if f.pins() {
 		r.Pinned = strconv.FormatInt(f.generation(), 10)
@@ -467,24 +474,85 @@ func (f facts) build(source *unstructured.Unstructured) (*draft, conditions.Step
 	return &made, accepted
 }
 
+// wanted is what is asked for, with an override.
+func (f facts) wanted(override map[string]any) twin.Wanted {
+	w := twin.Wanted{
+		Name: key(f.owner).Name, For: kube.LabelValue(f.owner.Name), Replicas: f.owner.Spec.Replicas,
+		Override: override, Strategy: twin.Strategy(f.owner.Spec.MergeStrategy),
+		AllowPrivileges: f.seen.Privileged, AllowLabelOverride: f.owner.Spec.AllowLabelOverride,
+		Annotations: f.annotations, Labels: f.labels, Services: f.seen.Services, Claims: f.seen.Claims, Rollout: f.seen.Referrer,
+	}
+	if f.pinned() != nil {
+		w.Now = f.current()
+	}
+	return w
+}
+
 // withheld says whether the source is none of the author's business.
 func (f facts) withheld() bool {
 	return f.seen.Unwatched || sourceNamespace(f.owner) != f.owner.Namespace && !f.seen.Granted
 }
 
-// describe says what is known of the twin beside how it is.
-func (p *Plan) describe(f facts, source *unstructured.Unstructured, built *draft) {
-	p.Built, p.SourceGeneration, p.TemplateHash, p.Services = true, f.generation(), built.template, built.Services
+// describe says what the twin that was built is made of.
+func (p *Plan) describe(f facts, built *draft) {
+	p.Built, p.SourceGeneration, p.TemplateHash = true, f.generation(), built.template
 	if f.pinned() != nil {
 		p.PinnedHash = keptHash(f.seen.Pin)
 	}
-	p.Others = []conditions.Step{
-		shared(built.Services),
-		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(f.current(), built.Object, f.seen.Autoscalers, f.seen.Scaled), f.seen.Unlisted),
-		interference(v1alpha1.ConditionDisruptionInterference, twin.Budgets(source, built.Object, f.seen.Budgets), nil),
-		overlaps(twin.Overlaps(source, built.Object), source.GetKind()),
-		warned(built.Warnings),
+}
+
+// surround says what there is beside the twin: the one that was built, or else the one that stays as it is.
+func (f facts) surround(p *Plan, built *draft) {
+	of, source := f.seen.Twin, f.current()
+	switch {
+	case built != nil:
+		of = built.Object
+	case !f.readable():
+		p.Others = f.unread()
+		return
+	case of == nil:
+		return
 	}
+	idle := p.ScaleToZero && !p.Record // its pods are not there any more
+	if idle {
+		of = scaledToZero(of)
+	}
+	var warnings []twin.Warning
+	if built == nil {
+		override, _ := merge.Decode(f.owner.Spec.OverrideSpec.Raw)
+		p.Services, warnings = f.wanted(override).Kept(f.source(), of)
+	} else if p.Services, warnings = built.Services, built.Warnings; idle {
+		warnings = slices.DeleteFunc(slices.Clone(warnings), twin.Warning.OfPods)
+	}
+	p.Others = []conditions.Step{
+		shared(p.Services),
+		interference(v1alpha1.ConditionAutoscalerInterference, twin.Autoscalers(source, of, f.seen.Autoscalers, f.seen.Scaled), f.seen.Unlisted),
+		interference(v1alpha1.ConditionDisruptionInterference, twin.Budgets(source, of, f.seen.Budgets), nil),
+		overlaps(source, of),
+		warned(warnings),
+	}
+}
+
+// readable says whether what there is beside the twin, and the template of the source, if there is one, can be read.
+func (f facts) readable() bool { return f.seen.Served && !f.withheld() && f.seen.Missing == "" }
+
+// unread is what is said of what there is beside a twin where that is not read.
+func (f facts) unread() (all []conditions.Step) {
+	if !f.stays() {
+		return nil
+	}
+	for _, of := range []string{
+		v1alpha1.ConditionServiceShared, v1alpha1.ConditionAutoscalerInterference, v1alpha1.ConditionDisruptionInterference, v1alpha1.ConditionSourceSelectorOverlap,
+		v1alpha1.ConditionWarnings,
+	} {
+		all = append(all, conditions.Step{Type: of, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending, Message: "It is not known while the source is not looked for, or cannot be read"})
+	}
+	return all
+}
+
+// stays says whether there is a twin, as far as is known.
+func (f facts) stays() bool {
+	return f.seen.Twin != nil || !f.seen.Served && f.owner.Status.ExperimentResourceRef != nil
 }
 
 func shared(services []twin.Sharing) conditions.Step {
@@ -526,16 +594,18 @@ func interference(conditionType string, messages []string, unlisted []schema.Gro
 	return conditions.False(conditionType, v1alpha1.ReasonNone, "Nothing counts the twin's pods for the source's")
 }
 
-func overlaps(is bool, kind string) conditions.Step {
+func overlaps(source, of *unstructured.Unstructured) conditions.Step {
 	const message = "The source's selector selects the twin's pods, too"
 	switch {
-	case is && kind == "StatefulSet": // which takes pods of its own names alone (s7)
+	case source == nil:
+		return conditions.False(v1alpha1.ConditionSourceSelectorOverlap, v1alpha1.ReasonNone, "There is no source whose selector could select the twin's pods")
+	case !twin.Overlaps(source, of):
+		return conditions.False(v1alpha1.ConditionSourceSelectorOverlap, v1alpha1.ReasonNone, "The source's selector does not select the twin's pods")
+	case source.GetKind() == "StatefulSet": // which takes pods of its own names alone (s7)
 		return conditions.True(v1alpha1.ConditionSourceSelectorOverlap, v1alpha1.ReasonSelectorOverlap, message+": what finds pods by it finds both")
-	case is:
-		return conditions.True(v1alpha1.ConditionSourceSelectorOverlap, v1alpha1.ReasonSelectorOverlap,
-			message+": those that lose their owner the source takes for its own; do not delete a twin with --cascade=orphan")
 	}
-	return conditions.False(v1alpha1.ConditionSourceSelectorOverlap, v1alpha1.ReasonNone, "The source's selector does not select the twin's pods")
+	return conditions.True(v1alpha1.ConditionSourceSelectorOverlap, v1alpha1.ReasonSelectorOverlap,
+		message+": those that lose their owner the source takes for its own; do not delete a twin with --cascade=orphan")
 }
 
 func warned(warnings []twin.Warning) conditions.Step {

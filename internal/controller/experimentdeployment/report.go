@@ -108,7 +108,12 @@ func reportBuilt(s *scope) {
 	if p.Action != Nothing || st.SourceGeneration == 0 || st.TemplateHash != p.TemplateHash || st.Diff != p.Diff {
 		st.SourceGeneration = p.SourceGeneration
 	}
-	st.TemplateHash, st.PinnedHash, st.Diff, st.Services = p.TemplateHash, p.PinnedHash, p.Diff, nil
+	st.TemplateHash, st.PinnedHash, st.Diff = p.TemplateHash, p.PinnedHash, p.Diff
+}
+
+// reportServices writes which Services the twin is behind, as its conditions say.
+func reportServices(p *Plan, st *v1alpha1.ExperimentDeploymentStatus) {
+	st.Services = nil
 	for _, shared := range p.Services {
 		st.Services = append(st.Services, v1alpha1.ServiceStatus{Name: shared.Name, Shared: shared.Shared, Reason: shared.Reason, Message: shared.Message})
 	}
@@ -131,6 +136,9 @@ func reportSeen(s *scope) {
 		reportBuilt(s)
 	case s.seen.Twin == nil && (s.seen.Served || p.Done):
 		reportNothing(&s.owner.Status)
+	}
+	if len(p.Others) > 0 {
+		reportServices(&p, &s.owner.Status)
 	}
 }
 
