@@ -37,7 +37,7 @@ func Autoscalers(source, twin *unstructured.Unstructured, autoscalers, others []
 		}
 	}
 	slices.Sort(messages)
-	return slices.Concat(stopped(source, twin, autoscalers, others), messages)
+	return slices.Concat(stopped(source, twin, autoscalers, others), slices.Compact(messages))
 }
 
 // hasPods says whether a workload is to have pods.

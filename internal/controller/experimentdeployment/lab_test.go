@@ -92,6 +92,7 @@ func newLab(t testing.TB, owner *v1alpha1.ExperimentDeployment, others ...client
 			builder = builder.WithIndex(kube.Empty(gvk), indexOwner, ownerOf)
 		}
 	}
+	builder = builder.WithIndex(kube.Empty(twin.RolloutGVK), indexWorkload, workloadOf)
 	l := &lab{
 		t: t, at: client.ObjectKeyFromObject(owner), server: builder.Build(),
 		clock: clocktesting.NewFakePassiveClock(epoch), events: events.NewFakeRecorder(100),

@@ -323,10 +323,28 @@ func (s *scope) observeScaled(ctx context.Context) error {
 			return err
 		}
 		if workload != nil {
+			if workload, err = s.whole(ctx, workload); err != nil {
+				return err
+			}
 			s.seen.Scaled = append(s.seen.Scaled, workload)
 		}
 	}
 	return nil
+}
+
+// whole is a workload that autoscalers are for, with the template and selector of the Deployment that it refers to, if it does (r1).
+func (s *scope) whole(ctx context.Context, workload *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	ref := referred(workload)
+	if ref.kind != "Deployment" {
+		return workload, nil
+	}
+	gvk := twin.Kinds[ref.kind]
+	of, err := kube.Get(ctx, s.reader(gvk), gvk, types.NamespacedName{Namespace: workload.GetNamespace(), Name: ref.name}, client.UnsafeDisableDeepCopy)
+	if err != nil || of == nil {
+		return workload, err
+	}
+	spec, _ := of.Object["spec"].(map[string]any)
+	return completed(workload, spec), nil
 }
 
 // observeReferrer looks for a Rollout that runs the template of the source (r13).

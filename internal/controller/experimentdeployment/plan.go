@@ -375,15 +375,20 @@ func (f facts) current() *unstructured.Unstructured {
 	if f.seen.Workload == nil {
 		return f.seen.Source
 	}
-	source := f.seen.Source.DeepCopy()
-	if spec, ok := source.Object["spec"].(map[string]any); ok {
+	return completed(f.seen.Source, f.seen.Workload)
+}
+
+// completed is a copy of a workload with the template, and where it has none of its own the selector, of what it refers to.
+func completed(workload *unstructured.Unstructured, referred map[string]any) *unstructured.Unstructured {
+	u := workload.DeepCopy()
+	if spec, ok := u.Object["spec"].(map[string]any); ok {
 		for _, field := range []string{"template", "selector"} {
-			if of, ok := f.seen.Workload[field].(map[string]any); ok && (field == "template" || spec[field] == nil) {
+			if of, ok := referred[field].(map[string]any); ok && (field == "template" || spec[field] == nil) {
 				spec[field] = runtime.DeepCopyJSON(of)
 			}
 		}
 	}
-	return source
+	return u
 }
 
 // unpinned says whether what was kept of the source has been lost: it is made before the twin that says so.

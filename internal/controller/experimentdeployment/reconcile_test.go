@@ -1460,6 +1460,8 @@ func TestSourceThatHasNoPods(t *testing.T) {
 // a1: the autoscaler of another workload counts the twin's pods where the selector of that selects them.
 func TestScaledBeside(t *testing.T) {
 	scaler := object(t, "kind: HorizontalPodAutoscaler\napiVersion: autoscaling/v2\nmetadata: {name: wide, namespace: shop}\nspec: {scaleTargetRef: {kind: StatefulSet, name: wide}}")
+	another := scaler.DeepCopy()
+	another.SetName("another")
 	wide := object(t, "kind: StatefulSet\napiVersion: apps/v1\nmetadata: {name: wide, namespace: shop}\nspec: {selector: {matchExpressions: [{key: app, operator: Exists}]}}")
 	for name, test := range map[string]struct {
 		beside []client.Object
@@ -1468,13 +1470,33 @@ func TestScaledBeside(t *testing.T) {
 		"nothing that it is for": {[]client.Object{scaler}, ""},
 		"nothing that scales it": {[]client.Object{wide}, ""},
 		"both":                   {[]client.Object{scaler, wide}, "HorizontalPodAutoscaler wide is for StatefulSet wide"},
+		"two that scale it":      {[]client.Object{scaler, another, wide}, "HorizontalPodAutoscaler another is for StatefulSet wide"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t, faster(t, `{"minReadySeconds": 5}`), append(test.beside, object(t, web))...)
 			l.passed()
 			if test.says == "" {
 				l.says(v1alpha1.ConditionAutoscalerInterference, "False", v1alpha1.ReasonNone)
-			} else if said := l.says(v1alpha1.ConditionAutoscalerInterference, "True", v1alpha1.ReasonInterference); !strings.HasPrefix(said, test.says) {
+			} else if said := l.says(v1alpha1.ConditionAutoscalerInterference, "True", v1alpha1.ReasonInterference); !strings.HasPrefix(said, test.says) || strings.Count(said, test.says) > 1 {
+				t.Errorf("it says %q", said)
+			}
+		})
+	}
+}
+
+// a1: the autoscaler of a Rollout counts by the selector of the Deployment that it is made of, also where that is the source.
+func TestScaledByReference(t *testing.T) {
+	scaler := object(t, "kind: HorizontalPodAutoscaler\napiVersion: autoscaling/v2\nmetadata: {name: wide, namespace: shop}\nspec: {scaleTargetRef: {kind: Rollout, name: wide}}")
+	for workload, counts := range map[string]bool{"web": true, "narrow": false, "none": false} {
+		t.Run("r1 "+workload, func(t *testing.T) {
+			rollout := object(t, "kind: Rollout\napiVersion: argoproj.io/v1alpha1\nmetadata: {name: wide, namespace: shop}\nspec: {workloadRef: {kind: Deployment, name: "+workload+"}}")
+			narrow := object(t, strings.NewReplacer("name: web, namespace", "name: narrow, namespace", "app: web", "app: narrow").Replace(web))
+			l := newLab(t, faster(t, `{"minReadySeconds": 5}`), object(t, web), narrow, rollout, scaler.DeepCopy())
+			l.Kinds = kinds{twin.RolloutGVK}
+			l.passed()
+			if !counts {
+				l.says(v1alpha1.ConditionAutoscalerInterference, "False", v1alpha1.ReasonNone)
+			} else if said := l.says(v1alpha1.ConditionAutoscalerInterference, "True", v1alpha1.ReasonInterference); !strings.HasPrefix(said, "HorizontalPodAutoscaler wide is for Rollout wide, whose selector selects the twin's pods") {
 				t.Errorf("it says %q", said)
 			}
 		})
