@@ -230,7 +230,7 @@ func (p pods) selectedBy(selector map[string]string) (some []string, selected bo
 func (w Wanted) share(source pods, spec map[string]any) (all []Sharing, kept []Warning, err error) {
 	values, _, _ := unstructured.NestedFieldNoCopy(spec, "template", "metadata", "labels")
 	twin, _ := values.(map[string]any)
-	for _, service := range slices.SortedFunc(slices.Values(w.Services), func(a, b Service) int { return strings.Compare(a.Name, b.Name) }) {
+	for _, service := range w.Services {
 		some, selected := source.selectedBy(service.Selector)
 		if !selected {
 			if w.leftBehind(service, spec) {

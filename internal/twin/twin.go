@@ -78,7 +78,7 @@ type Wanted struct {
 	Annotations []string
 	// Labels are prefixes of those of the source itself that are copied: none always is.
 	Labels []string
-	// Services of the source's namespace.
+	// Services of the source's namespace, by name.
 	Services []Service
 	// Claims are the access modes of PersistentVolumeClaims, by name: at least of those that Claims lists of the source's template.
 	Claims map[string][]string

@@ -69,6 +69,8 @@ type lab struct {
 	cached map[types.NamespacedName]*unstructured.Unstructured
 	// handed are objects of the cache that were read without a copy, and as they were.
 	handed [][2]*unstructured.Unstructured
+	// backwards is how lists are.
+	backwards bool
 	// unwatched is a namespace that the cache does not know; mostly empty.
 	unwatched string
 	// review answers a SubjectAccessReview.
@@ -112,7 +114,7 @@ func newLab(t testing.TB, owner *v1alpha1.ExperimentDeployment, others ...client
 		},
 	})
 	l.Reconciler = &Reconciler{
-		Live: live, Client: interceptor.NewClient(live, interceptor.Funcs{Get: l.get}), Kinds: kinds{},
+		Live: live, Client: interceptor.NewClient(live, interceptor.Funcs{Get: l.get, List: l.list}), Kinds: kinds{},
 		Recorder: l.events, Clock: l.clock, told: kube.NewTold(), made: kube.NewTold(), drafts: newDrafts(), tried: lru.New(lately),
 	}
 	l.Foreign = l.Client
@@ -205,6 +207,15 @@ func (l *lab) delete(ctx context.Context, c client.WithWatch, o client.Object, o
 	})
 }
 
+// list has them in any order, as the cache does: the other way round in each pass.
+func (l *lab) list(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+	err := c.List(ctx, list, opts...)
+	if all, ok := list.(*unstructured.UnstructuredList); ok && l.backwards {
+		slices.Reverse(all.Items)
+	}
+	return err
+}
+
 func (l *lab) get(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 	err := l.read(ctx, c, at, o, opts...)
 	u, ok := o.(*unstructured.Unstructured)
@@ -247,7 +258,7 @@ func (l *lab) owner() *v1alpha1.ExperimentDeployment {
 // pass is one over the owner, and what it wrote.
 func (l *lab) pass() (ctrl.Result, []string, error) {
 	l.t.Helper()
-	l.writes, l.handed = nil, nil
+	l.writes, l.handed, l.backwards = nil, nil, !l.backwards
 	result, err := l.Reconcile(l.t.Context(), l.owner())
 	for _, of := range l.handed {
 		if diff := cmp.Diff(of[1], of[0]); diff != "" {

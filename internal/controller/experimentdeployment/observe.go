@@ -229,6 +229,7 @@ func (s *scope) observeNeighbours(ctx context.Context) error {
 	for i := range services {
 		s.seen.Services = append(s.seen.Services, serviceOf(&services[i]))
 	}
+	slices.SortFunc(s.seen.Services, func(a, b twin.Service) int { return strings.Compare(a.Name, b.Name) }) // the cache lists in any order
 	s.unlisted(scaledObjectGVK)
 	s.unlisted(verticalGVK)
 	if s.seen.Autoscalers, err = s.autoscalers(ctx, beside...); err != nil {

@@ -53,7 +53,7 @@ type Observed struct {
 	// Granted: the namespace of the source lets the ExperimentDeployment have a twin there. Privileged: one with
 	// more privileges than its source.
 	Granted, Privileged bool
-	// Services, Autoscalers and Budgets beside the source. Scaled are the other workloads that autoscalers are for.
+	// Services, by name, Autoscalers and Budgets beside the source. Scaled are the other workloads that autoscalers are for.
 	Services                     []twin.Service
 	Autoscalers, Scaled, Budgets []*unstructured.Unstructured
 	// Unlisted are the kinds of autoscalers, and of what these are for, that are installed and cannot be read.

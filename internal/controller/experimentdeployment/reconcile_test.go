@@ -1503,6 +1503,29 @@ func TestScaledByReference(t *testing.T) {
 	}
 }
 
+// The order in which the cache has Services changes nothing of what is said, nor of which twin is wanted.
+func TestServicesInAnyOrder(t *testing.T) {
+	l := newLab(t, faster(t, `{template: {metadata: {labels: {team: lab}}}}`), object(t, web))
+	l.passed()
+	for _, name := range []string{"a", "b"} {
+		l.add(object(t, "{apiVersion: v1, kind: Service, metadata: {name: "+name+", namespace: shop}, spec: {selector: {team: lab}}}"))
+	}
+	l.passed()
+	if _, writes := l.passed(); len(writes) > 0 {
+		t.Errorf("refused, it writes %v", writes)
+	}
+	l.ask(func(spec *v1alpha1.ExperimentDeploymentSpec) { spec.AllowLabelOverride = true })
+	l.passed()
+	made := func() draft {
+		known, _ := l.drafts.known.Get(l.owner().UID)
+		return known.(keptDraft).draft
+	}
+	before := made()
+	if l.passed(); made().Twin != before.Twin {
+		t.Error("it is made again of the same")
+	}
+}
+
 // p4: of the ports of a Service those are told of that do not reach the twin, by name, number and protocol.
 func TestPortsOfServices(t *testing.T) {
 	const declared = `[{name: http, containerPort: 80}, {name: dns, containerPort: 53, protocol: UDP}]`
