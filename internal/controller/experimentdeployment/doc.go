@@ -6,7 +6,7 @@
 //  1. The spec is checked and the source looked up: a kind that is not served is SourceFound=False KindUnavailable
 //     and waited for, as Rollouts may be installed later; a source that does not exist, or is being deleted, is
 //     SourceFound=False, and the twin stays as it is, or goes where onSourceDeleted says so; the server is asked
-//     first, whatever the cache says.
+//     first, whatever the cache says. Of a twin that cannot be seen the status says what it said last.
 //  2. A source in another namespace than the ExperimentDeployment's must be granted: the Namespace of the source
 //     lists that of the ExperimentDeployment in an annotation. Whoever may create an ExperimentDeployment may run
 //     pods beside its source; with the webhook the API server is asked whether he may (admission.go), and what

@@ -302,17 +302,26 @@ func holds(s conditions.Step) bool { return s.Status == metav1.ConditionTrue }
 func (f facts) found() conditions.Step {
 	ref := f.owner.Spec.SourceRef
 	what := fmt.Sprintf("%s %s/%s", ref.Kind, sourceNamespace(f.owner), ref.Name)
-	missing := func(reason, message string) conditions.Step {
-		if f.seen.Twin != nil && f.owner.Spec.OnSourceDeleted != v1alpha1.SourceDeletedDelete {
+	kept := func(reason, message string) conditions.Step {
+		switch {
+		case f.seen.Twin != nil:
 			message += "; the twin stays as it is" + f.alone()
+		case f.stays():
+			message += "; the twin cannot be seen, and is left as it is"
 		}
 		return conditions.False(v1alpha1.ConditionSourceFound, reason, message)
 	}
+	missing := kept
+	if f.owner.Spec.OnSourceDeleted == v1alpha1.SourceDeletedDelete {
+		missing = func(reason, message string) conditions.Step {
+			return conditions.False(v1alpha1.ConditionSourceFound, reason, message)
+		}
+	}
 	switch {
 	case f.withheld():
-		return conditions.False(v1alpha1.ConditionSourceFound, v1alpha1.ReasonPending, "It is not looked for")
+		return kept(v1alpha1.ReasonPending, "It is not looked for")
 	case !f.seen.Served:
-		return missing(v1alpha1.ReasonKindUnavailable, unavailable(twin.Kinds[ref.Kind], f.seen.Unsynced))
+		return kept(v1alpha1.ReasonKindUnavailable, unavailable(twin.Kinds[ref.Kind], f.seen.Unsynced))
 	case f.seen.Source == nil:
 		return missing(v1alpha1.ReasonSourceNotFound, what+" does not exist")
 	case f.seen.Source.GetDeletionTimestamp() != nil:
@@ -642,7 +651,10 @@ const asItIs = "as it is"
 // away where they are not ready.
 func (f facts) keep(p *Plan) conditions.Step {
 	seen := f.seen.Twin
-	if seen == nil {
+	switch {
+	case seen == nil && f.stays():
+		return conditions.Step{Type: v1alpha1.ConditionTwinReady, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonPending, Message: "It cannot be seen, and is left as it is"}
+	case seen == nil:
 		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonPending, "Waits for the steps before it")
 	}
 	state, st := twin.Read(seen), f.owner.Status

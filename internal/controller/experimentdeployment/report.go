@@ -181,11 +181,14 @@ func reportSince(s *scope, at time.Time) {
 	}
 }
 
-// reportTwin writes how the twin is.
+// reportTwin writes how the twin is, unless it cannot be seen.
 func reportTwin(s *scope) {
 	st := &s.owner.Status
-	st.Replicas, st.ReadyReplicas = 0, 0
-	if s.seen.Twin != nil {
+	gone := s.seen.Twin == nil && s.seen.Served || s.plan.Done
+	switch {
+	case gone:
+		st.Replicas, st.ReadyReplicas = 0, 0
+	case s.seen.Twin != nil:
 		state := twin.Read(s.seen.Twin)
 		st.Replicas, st.ReadyReplicas = int32(state.Replicas), int32(state.ReadyReplicas)
 	}
@@ -195,7 +198,7 @@ func reportTwin(s *scope) {
 		st.ExperimentResourceRef = &v1alpha1.ResourceRef{
 			Kind: s.owner.Spec.SourceRef.Kind, Name: s.written.GetName(), Namespace: s.written.GetNamespace(), UID: s.written.GetUID(),
 		}
-	case s.seen.Twin == nil && s.seen.Served || s.plan.Done:
+	case gone:
 		st.TwinGeneration, st.ExperimentResourceRef = 0, nil
 	}
 }

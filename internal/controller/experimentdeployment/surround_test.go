@@ -184,3 +184,41 @@ func TestSurroundingsThatAreNotRead(t *testing.T) {
 		})
 	}
 }
+
+// r12: of a twin that cannot be seen nothing new is told, and that it is left as it is.
+func TestTwinThatIsNotSeen(t *testing.T) {
+	for name, test := range map[string]struct {
+		change   func(l *lab)
+		accepted metav1.ConditionStatus
+		reasons  [2]string
+		says     string
+	}{
+		"not watched":        {func(l *lab) { l.Options.WatchNamespaces = []string{"lab"} }, "False", [2]string{v1alpha1.ReasonNotWatched, v1alpha1.ReasonPending}, "It is not looked for"},
+		"r12 cannot be read": {func(l *lab) { l.Kinds = syncing{twin.RolloutGVK} }, "True", [2]string{v1alpha1.ReasonAccepted, v1alpha1.ReasonKindUnavailable}, "The watch on"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			owner := elsewhere(t)
+			owner.Spec.SourceRef.Kind, owner.Spec.OnSourceDeleted = "Rollout", v1alpha1.SourceDeletedDelete
+			l := newLab(t, owner, shop("lab"), object(t, strings.Replace(web, "apps/v1\nkind: Deployment", "argoproj.io/v1alpha1\nkind: Rollout", 1)))
+			l.Kinds = kinds{twin.RolloutGVK}
+			l.passed()
+			u := l.twin()
+			l.edit(u, func() { u.Object["status"] = map[string]any{"replicas": int64(1), "readyReplicas": int64(1)} })
+			l.passed()
+			test.change(l)
+			l.passed()
+			l.says(v1alpha1.ConditionAccepted, test.accepted, test.reasons[0])
+			said := l.says(v1alpha1.ConditionSourceFound, "False", test.reasons[1])
+			if !strings.HasPrefix(said, test.says) || !strings.HasSuffix(said, "; the twin cannot be seen, and is left as it is") {
+				t.Errorf("it says %q", said)
+			}
+			l.says(v1alpha1.ConditionTwinReady, "Unknown", v1alpha1.ReasonPending)
+			if st := l.owner().Status; st.Replicas != 1 || st.ReadyReplicas != 1 || st.ExperimentResourceRef == nil {
+				t.Errorf("the status is %+v", st)
+			}
+			if _, writes := l.passed(); len(writes) > 0 {
+				t.Errorf("it writes %v", writes)
+			}
+		})
+	}
+}
