@@ -284,8 +284,7 @@ func (w Wanted) leftBehind(service Service, spec map[string]any) bool {
 	if w.Now == nil {
 		return false
 	}
-	now, _ := w.Now.Object["spec"].(map[string]any)
-	_, selected := podsOf(w.Now, templateOf(now)).selectedBy(service.Selector)
+	_, selected := podsOf(w.Now, templateOf(w.now(nil))).selectedBy(service.Selector)
 	return selected && !selects(service.Selector, labelsOf(templateOf(spec)))
 }
 

@@ -80,7 +80,7 @@ type Wanted struct {
 	Labels []string
 	// Services of the source's namespace, by name.
 	Services []Service
-	// Claims are the access modes of PersistentVolumeClaims, by name: at least of those that Claims lists of the source's template.
+	// Claims are the access modes of PersistentVolumeClaims, by name: at least of those that Claims lists of the source's template, as it is now.
 	Claims map[string][]string
 	// Rollout is the name of the one that runs the template of the source, by its workloadRef; mostly empty.
 	Rollout string
@@ -170,7 +170,7 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 	if len(more) > 0 && !w.AllowPrivileges {
 		return nil, invalid("overrideSpec", "it gives the pods what the source's do not have: %s", strings.Join(more, ", "))
 	}
-	if err := w.mounts(template, spec); err != nil {
+	if err := w.mounts(templateOf(w.now(from)), spec); err != nil {
 		return nil, err
 	}
 	kind.fix(t.Object)

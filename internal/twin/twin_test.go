@@ -1321,6 +1321,38 @@ func TestSourceWithoutPods(t *testing.T) {
 	}
 }
 
+// What is dangerous beside a source is so beside what it is now, whatever it was when the twin was pinned.
+func TestWarningsBesideTheSourceOfNow(t *testing.T) {
+	const claims = `{spec: {template: {spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]}}}}`
+	for reason, test := range map[string]struct{ source, is, was, override string }{
+		WarnNotSmaller:   {plain, `{spec: {replicas: 2}}`, `{spec: {replicas: 3}}`, `{replicas: 2}`},
+		WarnRunsOnce:     {plain, `{spec: {strategy: {type: Recreate}}}`, `{spec: {strategy: {type: RollingUpdate}}}`, `{}`},
+		WarnSubsets:      {shifting, `{spec: {strategy: {canary: {trafficRouting: {istio: {destinationRule: {name: subsets}}}}}}}`, `{}`, `{}`},
+		WarnOrdinals:     {database, `{spec: {ordinals: {start: 0}}}`, `{}`, `{ordinals: {start: 0}}`},
+		WarnSharedVolume: {plain, claims, `{}`, `{template: {spec: {volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]}}}`},
+	} {
+		for _, dangerous := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s %v", reason, dangerous), func(t *testing.T) {
+				from, w := source(t, test.source), wanted(t, test.override)
+				w.Now, w.AllowPrivileges = from.DeepCopy(), true
+				was, is := test.was, test.is
+				if !dangerous {
+					was, is = is, was
+				}
+				overlay(from.Object, object(t, was))
+				overlay(w.Now.Object, object(t, is))
+				twin, err := Build(from, w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if said := says(twin, reason); (said != "") != dangerous {
+					t.Errorf("it says %+v", twin.Warnings)
+				}
+			})
+		}
+	}
+}
+
 // A list without end, of which each element is compared with each of another, is refused by its path.
 func TestLongLists(t *testing.T) {
 	env := func(n int) string {

@@ -71,7 +71,7 @@ var byDanger = []string{
 // serviceWarnings are what Services make of the twin that do not know it for one.
 func (w Wanted) serviceWarnings(from, spec map[string]any) (all []Warning) {
 	theirs, mine := labelsOf(templateOf(from)), labelsOf(templateOf(spec))
-	alone, ports, own := w.alone(from, spec), portsOf(templateOf(from)), portsOf(templateOf(spec))
+	alone, ports, own := w.alone(w.now(from), spec), portsOf(templateOf(from)), portsOf(templateOf(spec))
 	for _, s := range w.Services {
 		if len(s.Selector) == 0 || !selects(s.Selector, theirs) || !selects(s.Selector, mine) {
 			continue
@@ -110,12 +110,17 @@ func (s Service) portWarnings(source, twin []Port) (all []Warning) {
 	return all
 }
 
-// alone says whether the twin has pods and its source, as it is now, has none, and no Rollout that runs its template.
-func (w Wanted) alone(from, spec map[string]any) bool {
+// now is the spec of the source as it is now, which the twin is made of unless it is made of what the source was.
+func (w Wanted) now(from map[string]any) map[string]any {
 	if w.Now != nil {
 		from, _ = w.Now.Object["spec"].(map[string]any)
 	}
-	theirs, said, _ := unstructured.NestedInt64(from, "replicas")
+	return from
+}
+
+// alone says whether the twin has pods and its source has none, and no Rollout that runs its template.
+func (w Wanted) alone(now, spec map[string]any) bool {
+	theirs, said, _ := unstructured.NestedInt64(now, "replicas")
 	mine, _, _ := unstructured.NestedInt64(spec, "replicas")
 	return said && theirs == 0 && mine > 0 && w.Rollout == ""
 }
@@ -140,7 +145,8 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 	warn := func(reason, format string, args ...any) {
 		all = append(all, Warning{Reason: reason, Message: fmt.Sprintf(format, args...)})
 	}
-	if strategy, _, _ := unstructured.NestedString(from, "strategy", "type"); strategy == "Recreate" { // d8
+	now := w.now(from)
+	if strategy, _, _ := unstructured.NestedString(now, "strategy", "type"); strategy == "Recreate" { // d8
 		warn(WarnRunsOnce, "The source has the strategy Recreate: it may not be made to run twice")
 	}
 	for _, owner := range source.GetOwnerReferences() {
@@ -154,9 +160,9 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 		warn(WarnReferred, "Rollout %s runs the template of the source as well; name the Rollout in spec.sourceRef if its pods are what serves", w.Rollout)
 	}
 	if source.GetKind() == "StatefulSet" {
-		all = append(all, setWarnings(from, spec)...)
+		all = append(all, setWarnings(now, spec)...)
 	}
-	replicas, said, _ := unstructured.NestedInt64(from, "replicas")
+	replicas, said, _ := unstructured.NestedInt64(now, "replicas")
 	if mine, _, _ := unstructured.NestedInt64(spec, "replicas"); said && replicas > 0 && mine >= replicas {
 		warn(WarnNotSmaller, "The twin has no fewer replicas than its source")
 	}
@@ -166,7 +172,7 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 			warn(WarnStaticAddress, "The annotation %s of the pods gives them an address that the source's may have", name)
 		}
 	}
-	if rule, _, _ := unstructured.NestedString(from, "strategy", "canary", "trafficRouting", "istio", "destinationRule", "name"); rule != "" {
+	if rule, _, _ := unstructured.NestedString(now, "strategy", "canary", "trafficRouting", "istio", "destinationRule", "name"); rule != "" {
 		warn(WarnSubsets, "The subsets of DestinationRule %s are of the source's ReplicaSets: by a mesh that goes by them no traffic comes to the twin", rule)
 	}
 	all = append(all, labelWarnings(labelsOf(templateOf(from)), labelsOf(templateOf(spec)))...)
@@ -179,8 +185,8 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 		}
 	}
 	all = append(all, w.probeWarnings(theirs, pod, labelsOf(templateOf(spec)))...)
-	all = append(all, w.volumeWarnings(theirs, pod)...)
-	all = append(all, placeWarnings(theirs, pod)...)
+	all = append(all, w.volumeWarnings(podOf(templateOf(now)), pod)...)
+	all = append(all, placeWarnings(podOf(templateOf(now)), pod)...)
 	slices.SortFunc(all, func(a, b Warning) int {
 		return cmp.Or(cmp.Compare(slices.Index(byDanger, a.Reason), slices.Index(byDanger, b.Reason)), strings.Compare(a.Message, b.Message))
 	})
@@ -243,9 +249,9 @@ func (w Wanted) probeWarnings(theirs, pod map[string]any, labels map[string]stri
 }
 
 // setWarnings are those of StatefulSets.
-func setWarnings(from, spec map[string]any) (all []Warning) {
+func setWarnings(now, spec map[string]any) (all []Warning) {
 	first, last := numbers(spec)
-	if theirFirst, theirLast := numbers(from); max(first, theirFirst) <= min(last, theirLast) {
+	if theirFirst, theirLast := numbers(now); max(first, theirFirst) <= min(last, theirLast) {
 		all = append(all, Warning{Reason: WarnOrdinals, Message: "Pods of the twin have the numbers of pods of the source, and what makes ids of them has one twice; set overrideSpec.ordinals.start"})
 	}
 	for _, claim := range objects(spec["volumeClaimTemplates"]) {

@@ -360,7 +360,7 @@ func (s *scope) observeReferrer(ctx context.Context) error {
 // observeClaims reads how the volumes may be used that the source's pods use (p6), from the server: hardly any source has one,
 // and nothing of another is cached. Of what an override names nothing is read: that may be thousands.
 func (s *scope) observeClaims(ctx context.Context) error {
-	source := facts{owner: s.owner, seen: s.seen}.source()
+	source := facts{owner: s.owner, seen: s.seen}.current()
 	of, _, _ := unstructured.NestedFieldNoCopy(source.Object, "spec", "template")
 	template, _ := of.(map[string]any)
 	for _, name := range twin.Claims(template) {
