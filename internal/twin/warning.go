@@ -366,6 +366,15 @@ func Claims(template map[string]any) []string {
 	return slices.Compact(all)
 }
 
+// SharedClaims are those PersistentVolumeClaims of a twin's pods that the source's pods use, too, sorted.
+func SharedClaims(source, twin *unstructured.Unstructured) []string {
+	claims := func(workload *unstructured.Unstructured) []string {
+		spec, _ := workload.Object["spec"].(map[string]any)
+		return Claims(templateOf(spec))
+	}
+	return both(claims(twin), claims(source))
+}
+
 // containers are all of a pod.
 func containers(pod map[string]any) []map[string]any {
 	return slices.Concat(objects(pod["initContainers"]), objects(pod["containers"]))

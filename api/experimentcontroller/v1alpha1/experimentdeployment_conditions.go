@@ -71,6 +71,8 @@ const (
 	ReasonReconcileError = "ReconcileError"
 	// ReasonUnready: the twin was scaled to zero because its pods were not ready.
 	ReasonUnready = "ScaledToZeroUnready"
+	// ReasonVolumeOfOnePod: the twin was scaled to zero because its pods use a volume of the source's that one pod alone may use.
+	ReasonVolumeOfOnePod = "VolumeOfOnePod"
 	// ReasonDeleting: the twin is being taken down.
 	ReasonDeleting = "Deleting"
 	// ReasonShared: every Service selects both.

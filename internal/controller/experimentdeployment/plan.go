@@ -8,6 +8,7 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -247,7 +248,7 @@ func (f facts) follow() Plan {
 		p.Steps = append(p.Steps, f.keep(&p))
 	default:
 		switch pins := f.pins(); {
-		case pins && f.kept() == nil && f.seen.Taken == "": // then there will be no twin of it
+		case pins && f.kept() == nil && f.seen.Taken == "" && f.awaited(built.Object) == "": // then there will be no twin of it
 			p.Pin, p.Displaced = f.pin(source), f.seen.Pin
 			p.PinnedHash = keptHash(p.Pin)
 		case !pins:
@@ -518,25 +519,24 @@ func (p *Plan) describe(f facts, built *draft) {
 // surround says what there is beside the twin: the one that was built, or else the one that stays as it is.
 func (f facts) surround(p *Plan, built *draft) {
 	of, source := f.seen.Twin, f.current()
+	var warnings []twin.Warning
 	switch {
 	case built != nil:
-		of = built.Object
+		of, p.Services, warnings = built.Object, built.Services, built.Warnings
+		if p.ScaleToZero && !p.Record { // its pods are not there any more
+			of, warnings = scaledToZero(of), slices.DeleteFunc(slices.Clone(warnings), twin.Warning.OfPods)
+		}
 	case !f.readable():
 		p.Others = f.unread()
 		return
 	case of == nil:
 		return
-	}
-	idle := p.ScaleToZero && !p.Record // its pods are not there any more
-	if idle {
-		of = scaledToZero(of)
-	}
-	var warnings []twin.Warning
-	if built == nil {
+	default:
+		if p.Action == Update { // its pods are taken away
+			of = p.Twin
+		}
 		override, _ := merge.Decode(f.owner.Spec.OverrideSpec.Raw)
 		p.Services, warnings = f.wanted(override).Kept(f.source(), of)
-	} else if p.Services, warnings = built.Services, built.Warnings; idle {
-		warnings = slices.DeleteFunc(slices.Clone(warnings), twin.Warning.OfPods)
 	}
 	p.Others = []conditions.Step{
 		shared(p.Services),
@@ -659,6 +659,9 @@ func (f facts) keep(p *Plan) conditions.Step {
 	}
 	state, st := twin.Read(seen), f.owner.Status
 	p.Kept, p.TemplateHash, p.WantedHash = true, st.TemplateHash, asItIs
+	if claim := f.held(); claim != "" {
+		return p.withhold(seen, claim)
+	}
 	if st.ScaledToZero != nil {
 		p.WantedHash = st.ScaledToZero.WantedHash
 	}
@@ -671,6 +674,43 @@ func (f facts) keep(p *Plan) conditions.Step {
 		p.Action, p.Twin = Update, scaledToZero(seen)
 	}
 	return *said
+}
+
+// awaited is a PersistentVolumeClaim that the pods of a twin which is not there yet would use, as the source's do, and that is not there
+// either; empty if there is none. If it comes as one for one pod alone the twin's might get it first (p6).
+func (f facts) awaited(wanted *unstructured.Unstructured) string {
+	if f.seen.Twin != nil || !hasPods(wanted) {
+		return ""
+	}
+	for _, claim := range twin.SharedClaims(f.current(), wanted) {
+		if _, there := f.seen.Claims[claim]; !there {
+			return claim
+		}
+	}
+	return ""
+}
+
+// held is a PersistentVolumeClaim for one pod alone that the pods of the twin use, as the source's do; empty if there is none (p6).
+func (f facts) held() string {
+	if f.seen.Source == nil {
+		return ""
+	}
+	for _, claim := range twin.SharedClaims(f.current(), f.seen.Twin) {
+		if slices.Contains(f.seen.Claims[claim], string(corev1.ReadWriteOncePod)) {
+			return claim
+		}
+	}
+	return ""
+}
+
+// withhold takes the pods away from a twin that may hold a claim of its source's.
+func (p *Plan) withhold(seen *unstructured.Unstructured, claim string) conditions.Step {
+	if hasPods(seen) {
+		p.Action, p.Twin = Update, scaledToZero(seen)
+	}
+	p.Unchanged = conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonVolumeOfOnePod, fmt.Sprintf(
+		"It has no pods as long as they would use PersistentVolumeClaim %s, which is for one pod alone (ReadWriteOncePod), and the source's; put another volume in its place", claim))
+	return p.Unchanged
 }
 
 // hasPods says whether a twin that is to stay is to have pods.
@@ -729,6 +769,9 @@ func (f facts) bring(p *Plan, built *draft) conditions.Step {
 	case f.seen.Taken != "":
 		p.lookIn(takenAgain)
 		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonNameTaken, (&kube.NameTakenError{Object: f.seen.Taken}).Error())
+	case f.awaited(wanted) != "":
+		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonPending, fmt.Sprintf(
+			"It is created when PersistentVolumeClaim %s is there, which the source's pods use, too: if that is for one pod alone it is the source's; it is looked for every %s", f.awaited(wanted), refusedAgain))
 	case seen == nil:
 		p.Action, p.Twin = Create, wanted
 	case seen.GetDeletionTimestamp() != nil:

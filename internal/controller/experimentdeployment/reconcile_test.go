@@ -1316,11 +1316,74 @@ func TestClaimsOfTheSource(t *testing.T) {
 					t.Errorf("it warns of %q", said)
 				}
 			}
-			if result.RequeueAfter != test.wait || (l.twin() != nil) != accepted {
+			there := test.wait == 0
+			if result.RequeueAfter != test.wait || (l.twin() != nil) != there {
 				t.Errorf("it is looked at again in %s, and there is %v", result.RequeueAfter, l.twin())
 			}
 		})
 	}
+}
+
+// p6: who may use a claim that is not there yet nobody knows: the twin waits for it, with no pin, or has no pods.
+func TestClaimThatIsNotThereYet(t *testing.T) {
+	claim := func(mode string) *unstructured.Unstructured {
+		return object(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: shop}, spec: {accessModes: ["+mode+"]}}")
+	}
+	owner, source := faster(t, `{}`), object(t, strings.Replace(web, `containers:`, `volumes: [{name: data, persistentVolumeClaim: {claimName: data}}], containers:`, 1))
+	owner.Spec.SourcePolicy = v1alpha1.SourcePinned
+	l := newLab(t, owner, source)
+	for i := range 2 {
+		if _, writes := l.passed(); len(children(writes)) > 0 || i > 0 && len(writes) > 0 {
+			t.Errorf("it writes %v", writes)
+		}
+		if said := l.says(v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonPending); !strings.Contains(said, "PersistentVolumeClaim data") {
+			t.Errorf("it says %q", said)
+		}
+	}
+	l.ask(func(spec *v1alpha1.ExperimentDeploymentSpec) { spec.Replicas = ptr.To[int32](0) })
+	if l.passed(); l.twin() == nil {
+		t.Error("without pods it is not there")
+	}
+	l.drop(l.twin())
+	l.ask(func(spec *v1alpha1.ExperimentDeploymentSpec) { spec.Replicas = nil })
+	l.passed()
+	l.add(claim("ReadWriteOnce"))
+	if l.passed(); l.twin() == nil {
+		t.Error("it is not created when the claim is there")
+	}
+}
+
+// p6: the pods of a twin that there is do not keep a claim for one pod alone from those of its source, until the twin has another volume.
+func TestClaimOfOnePodThatTheTwinMayHold(t *testing.T) {
+	claim := object(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: shop}, spec: {accessModes: [ReadWriteMany]}}")
+	source := object(t, strings.Replace(web, `containers:`, `volumes: [{name: data, persistentVolumeClaim: {claimName: data}}], containers:`, 1))
+	l := newLab(t, faster(t, `{}`), source, claim)
+	l.passed()
+	l.drop(claim)
+	l.passed()
+	pods := func(want int64) {
+		t.Helper()
+		if n, _, _ := unstructured.NestedInt64(l.twin().Object, "spec", "replicas"); n != want {
+			t.Errorf("it has %d pods, want %d", n, want)
+		}
+	}
+	pods(1)
+	l.add(object(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: shop}, spec: {accessModes: [ReadWriteOncePod]}}"))
+	l.passed()
+	l.says(v1alpha1.ConditionAccepted, "False", v1alpha1.ReasonInvalidOverride)
+	if said := l.says(v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonVolumeOfOnePod); !strings.Contains(said, "PersistentVolumeClaim data") {
+		t.Errorf("it says %q", said)
+	}
+	pods(0)
+	l.passed()
+	if _, writes := l.passed(); len(writes) > 0 {
+		t.Errorf("and again it writes %v", writes)
+	}
+	l.ask(func(spec *v1alpha1.ExperimentDeploymentSpec) {
+		spec.OverrideSpec.Raw = []byte(`{"template": {"spec": {"volumes": [{"name": "data", "emptyDir": {}}]}}}`)
+	})
+	l.passed()
+	pods(1)
 }
 
 // r1: of a Rollout that is made of anything but a Deployment there is no twin, and it is told why; one that there is stays.
