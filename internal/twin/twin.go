@@ -242,7 +242,20 @@ func (w Wanted) merge(kind kind, base map[string]any) (map[string]any, error) {
 	if err != nil {
 		return nil, invalid("overrideSpec", "%v", err)
 	}
+	if err := rolls(w.Override, spec); err != nil {
+		return nil, err
+	}
 	return spec, accountOf(spec)
+}
+
+// rolls is an error where an override says how pods are rolled out of a source that has them made anew, which would be dropped (d7).
+func rolls(override, spec map[string]any) error {
+	asked, _ := override["strategy"].(map[string]any)
+	strategy, _ := spec["strategy"].(map[string]any)
+	if asked["rollingUpdate"] != nil && asked["type"] == nil && strategy["type"] == "Recreate" {
+		return invalid("overrideSpec.strategy.rollingUpdate", "the source's type is Recreate; set type: RollingUpdate beside it")
+	}
+	return nil
 }
 
 // replicasOf is how many there are to be (c6, d5): the source's are nobody's business here.

@@ -930,6 +930,29 @@ func TestRecreate(t *testing.T) {
 	}
 }
 
+// d7: how to roll out is not dropped where the source does not.
+func TestRecreateOfTheSource(t *testing.T) {
+	from := strings.Replace(plain, "spec:\n", "spec:\n  strategy: {type: Recreate}\n", 1)
+	for override, says := range map[string]string{
+		`{strategy: {rollingUpdate: {maxSurge: 1}}}`:                      "overrideSpec.strategy.rollingUpdate: the source's type is Recreate; set type: RollingUpdate",
+		`{strategy: {rollingUpdate: null}}`:                               "",
+		`{strategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1}}}`: "",
+		`{strategy: {type: null, rollingUpdate: {maxSurge: 1}}}`:          "",
+	} {
+		for _, how := range []Strategy{Replace, Strategic} {
+			t.Run(override+", "+string(how), func(t *testing.T) {
+				w := wanted(t, override)
+				w.Strategy = how
+				if _, err := Build(source(t, from), w); says != "" {
+					refused(t, err, says)
+				} else if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
 func TestOnDelete(t *testing.T) {
 	for _, how := range []Strategy{Replace, Strategic} {
 		w := wanted(t, `{updateStrategy: {type: OnDelete}}`)
