@@ -96,7 +96,8 @@ type ExperimentDeploymentSpec struct {
 	// +optional
 	AllowLabelOverride bool `json:"allowLabelOverride,omitempty"`
 
-	// dryRun makes no twin, and puts into status.diff what it would have that the source does not have.
+	// dryRun makes no twin, and puts into status.diff what it would have that the source does not have. A twin that there is
+	// stays as it is, and keeps its pods, whatever onUnready says.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 }

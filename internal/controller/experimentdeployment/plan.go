@@ -243,7 +243,7 @@ func (f facts) follow() Plan {
 		if built != nil {
 			p.Diff = twin.Diff(source, built.Object)
 		}
-		p.Steps = append(p.Steps, conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonDryRun, "Nothing is written with spec.dryRun; status.diff says what the twin would be"))
+		p.Steps = append(p.Steps, f.dryRun())
 	case built == nil:
 		p.Steps = append(p.Steps, f.keep(&p))
 	default:
@@ -258,6 +258,15 @@ func (f facts) follow() Plan {
 	}
 	f.surround(&p, built)
 	return p
+}
+
+// dryRun says that nothing is written, also of a twin that there is.
+func (f facts) dryRun() conditions.Step {
+	message := "Nothing is written with spec.dryRun; status.diff says what the twin would be"
+	if seen := f.seen.Twin; seen != nil {
+		message += fmt.Sprintf("; %s stays as it is, and keeps the pods that it has behind their Services, also while they are not ready: %s", kube.Describe(seen), twin.Read(seen).Message)
+	}
+	return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonDryRun, message)
 }
 
 // orphaned says whether the source is gone and the twin is to go with it.

@@ -418,6 +418,9 @@ func TestDryRunBesideATwin(t *testing.T) {
 			t.Errorf("%s: it is %+v", name, p)
 		}
 		expect(t, p, v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonDryRun)
+		if said := p.Steps[2].Message; !strings.Contains(said, kube.Describe(f.seen.Twin)+" stays as it is, and keeps the pods") || !strings.HasSuffix(said, "and 0 are available") {
+			t.Errorf("%s: it says %q", name, said)
+		}
 	}
 }
 
