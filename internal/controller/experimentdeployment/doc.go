@@ -48,7 +48,7 @@
 // The twin is always beside its source, with its Services, Secrets and accounts (o2). Its name is made from the
 // UID of the ExperimentDeployment, and it carries that as a label, and the owner's full name as an annotation; an
 // object of that name without the label is NameTaken, unless it has the UID that was recorded of the twin: somebody has
-// taken the label off, and it is put back. In the ExperimentDeployment's own namespace it has an owner
+// taken the label off, or changed it, and it is put back. In the ExperimentDeployment's own namespace it has an owner
 // reference as well; in another it must not have one, because the garbage collector looks for owners beside
 // what they own, and would delete it (o1). The finalizer deletes it explicitly, in the foreground, and waits, in
 // both, until the server says that it is gone. A twin whose owner was forced away is taken down when it is seen,

@@ -65,20 +65,20 @@ func (s *scope) observeTwin(ctx context.Context, gvk schema.GroupVersionKind) er
 	return errors.Join(err, s.take(ctx, found))
 }
 
-// take is what has the name of the twin: the twin, or another's. The twin without its mark, which somebody has taken off, is known by
-// the UID that was recorded; it is read from the server, because the cache has the status of marked ones alone.
+// take is what has the name of the twin: the twin, or another's. The twin without its mark, which somebody has taken off or changed, is
+// known by the UID that was recorded; it is read from the server, because the cache has the status of marked ones alone.
 func (s *scope) take(ctx context.Context, found *unstructured.Unstructured) error {
 	ref := s.owner.Status.ExperimentResourceRef
 	switch {
 	case found == nil:
 	case marks.Owns(s.owner, found):
 		s.seen.Twin = found
-	case ref != nil && ref.UID == found.GetUID() && found.GetLabels()[v1alpha1.LabelUID] == "":
+	case ref != nil && ref.UID == found.GetUID():
 		whole, err := kube.Get(ctx, s.Live, found.GroupVersionKind(), client.ObjectKeyFromObject(found))
 		switch {
 		case err != nil:
 			return err
-		case whole == nil || whole.GetUID() != ref.UID || whole.GetLabels()[v1alpha1.LabelUID] != "":
+		case whole == nil || whole.GetUID() != ref.UID || whole.GetLabels()[v1alpha1.LabelUID] != found.GetLabels()[v1alpha1.LabelUID]:
 			return kube.Stale(found, "it is not what the cache has")
 		}
 		marks.Set(s.owner, whole)

@@ -71,7 +71,7 @@ type Observed struct {
 	// that has the name.
 	Twin  *unstructured.Unstructured
 	Taken string
-	// Unmarked: the mark of the twin is taken off, and is here as if it were there.
+	// Unmarked: the mark of the twin is taken off, or changed, and is here as if it were there.
 	Unmarked bool
 }
 

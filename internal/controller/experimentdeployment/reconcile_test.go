@@ -131,6 +131,31 @@ func TestUnmarked(t *testing.T) {
 	}
 }
 
+// m16: so is one that somebody has marked as another's.
+func TestMarkedAsAnothers(t *testing.T) {
+	for name, change := range map[string]func(l *lab){"m16 it lives": func(*lab) {}, "m16 it goes": func(l *lab) { l.drop(l.owner()) }} {
+		t.Run(name, func(t *testing.T) {
+			owner := elsewhere(t)
+			l := newLab(t, owner, object(t, web), shop("lab"))
+			l.passed()
+			u := l.twin()
+			l.edit(u, func() {
+				labels := u.GetLabels()
+				labels[v1alpha1.LabelUID] = "another"
+				u.SetLabels(labels)
+			})
+			change(l)
+			l.passed()
+			switch left := l.there(deployments, key(owner)); {
+			case name == "m16 it lives" && !marks.Owns(owner, left):
+				t.Errorf("it is not marked again: %v", left.GetLabels())
+			case name == "m16 it goes" && left != nil && left.GetDeletionTimestamp() == nil:
+				t.Error("it stays")
+			}
+		})
+	}
+}
+
 // d13: who takes the mark off again and again is told of, and answered once a minute.
 func TestUnmarkedAgain(t *testing.T) {
 	l, owner := unmarked(t)
