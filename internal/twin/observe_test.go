@@ -71,6 +71,27 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
+// p12: what the status of a StatefulSet does not say is said where to look for.
+func TestPodsThatDoNotCome(t *testing.T) {
+	for name, test := range map[string]struct {
+		kind, status string
+		want         bool
+	}{
+		"a set":               {"StatefulSet", `{observedGeneration: 2, updateRevision: a}`, true},
+		"a set, some of them": {"StatefulSet", `{observedGeneration: 2, replicas: 1, readyReplicas: 1, availableReplicas: 1, updateRevision: a}`, true},
+		"a set, all of them":  {"StatefulSet", `{observedGeneration: 2, replicas: 2, updateRevision: a}`, false},
+		"a Deployment":        {"Deployment", `{observedGeneration: 2}`, false},
+	} {
+		u := &unstructured.Unstructured{Object: map[string]any{"kind": test.kind, "spec": object(t, `{replicas: 2}`), "status": object(t, test.status)}}
+		u.SetGeneration(2)
+		u.SetNamespace("shop")
+		u.SetName("db-exp")
+		if said := Read(u).Message; strings.Contains(said, "kubectl describe statefulset -n shop db-exp") != test.want {
+			t.Errorf("%s: it says %q", name, said)
+		}
+	}
+}
+
 // a1: pods that are all ready weaken nobody, of whatever version they are, and however long they must be so to be available.
 func TestPodsReady(t *testing.T) {
 	for name, test := range map[string]struct {

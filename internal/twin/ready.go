@@ -81,6 +81,9 @@ func Read(twin *unstructured.Unstructured) State {
 		return s.ofRollout(twin, wanted)
 	case "StatefulSet":
 		settled = count("availableReplicas") == wanted && s.Replicas == wanted && upToDate(twin, wanted)
+		if s.Replicas < wanted {
+			s.Message += WithoutPods(twin)
+		}
 	default:
 		if stuck, message := condition(twin, "Progressing", "False"); stuck {
 			s.Health, s.Reason, s.Message = Degraded, ReasonStuck, cmp.Or(message, s.Message)
@@ -91,6 +94,20 @@ func Read(twin *unstructured.Unstructured) State {
 	}
 	s.Empty = s.Health == Progressing && s.Replicas == 0
 	return s
+}
+
+// WithoutPods is where to look if the pods do not come that a twin is to have: Kubernetes does not say in the status of a StatefulSet
+// that they are refused, nor does that of a Rollout without its controller. It is empty where the status says all.
+func WithoutPods(twin *unstructured.Unstructured) string {
+	at := twin.GetNamespace() + " " + twin.GetName()
+	switch kind := twin.GetKind(); {
+	case !hasPods(twin):
+	case kind == "StatefulSet":
+		return "; where pods do not come, kubectl describe statefulset -n " + at + " says why"
+	case kind == "Rollout":
+		return "; where pods do not come, look whether Argo Rollouts runs, and at kubectl describe rollout -n " + at
+	}
+	return ""
 }
 
 // upToDate says whether as many pods of a StatefulSet are new as its updateStrategy lets be by itself.

@@ -755,7 +755,7 @@ func (f facts) step(s twin.State) conditions.Step {
 func (f facts) bring(p *Plan, built *draft) conditions.Step {
 	seen, wanted := f.seen.Twin, built.Object
 	p.WantedHash, p.Edited = built.spec, f.edited(wanted)
-	state := twin.State{Health: twin.Progressing, Reason: v1alpha1.ReasonCreated, Message: kube.Describe(wanted) + " was created"}
+	state := twin.State{Health: twin.Progressing, Reason: v1alpha1.ReasonCreated, Message: kube.Describe(wanted) + " was created" + twin.WithoutPods(wanted)}
 	if seen != nil {
 		state = twin.Read(seen)
 	}

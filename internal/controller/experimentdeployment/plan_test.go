@@ -642,6 +642,20 @@ func TestReadyIsNotUnready(t *testing.T) {
 	}
 }
 
+// p12: whose pods never come is told where to look, as long as nothing else is told.
+func TestCreatedAndNoPodsCome(t *testing.T) {
+	for kind, says := range map[string]string{"StatefulSet": "kubectl describe statefulset -n shop ", "Rollout": "whether Argo Rollouts runs"} {
+		f := newFacts(t, `{}`)
+		f.owner.Spec.SourceRef.Kind, f.owner.Spec.OnUnready = kind, &v1alpha1.OnUnready{Action: v1alpha1.UnreadyKeep}
+		f.seen.Source.SetGroupVersionKind(twin.Kinds[kind])
+		p := f.plan()
+		expect(t, p, v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonCreated)
+		if said := p.Steps[2].Message; !strings.Contains(said, says) {
+			t.Errorf("%s: it says %q", kind, said)
+		}
+	}
+}
+
 func TestUnreadyIsKept(t *testing.T) {
 	f := settled(t, newFacts(t, `{}`))
 	f.owner.Spec.OnUnready = &v1alpha1.OnUnready{Action: v1alpha1.UnreadyKeep}
