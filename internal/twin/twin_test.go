@@ -1160,6 +1160,9 @@ func TestWarnings(t *testing.T) {
 	}{
 		"nothing":                   {source: plain},
 		"d8 made to run once":       {source: plain, change: `{spec: {strategy: {type: Recreate}}}`, reason: WarnRunsOnce, about: "Recreate"},
+		"r2 aborted":                {source: shifting, change: `{spec: {paused: false}, status: {abort: true}}`, reason: WarnNotServing, about: "aborted"},
+		"r2 aborted no more":        {source: shifting, change: `{spec: {paused: false}, status: {abort: false}}`},
+		"d4 paused":                 {source: plain, change: `{spec: {paused: true}}`, reason: WarnNotServing, about: "paused"},
 		"as many":                   {source: plain, change: `{spec: {replicas: 3}}`, override: `{replicas: 3}`, reason: WarnNotSmaller, about: "replicas"},
 		"a probe is lost":           {source: plain, change: probed, override: lone, services: behind, reason: WarnUnprobed, about: "Container web of the source"},
 		"a probe nobody goes by":    {source: plain, change: probed, override: lone},
@@ -1175,7 +1178,7 @@ func TestWarnings(t *testing.T) {
 		"s4 peers by a Deployment":  {source: plain, services: []Service{{Name: "peers", Headless: true, Selector: map[string]string{"app": "web"}}}, reason: WarnPeerDiscovery, about: "peers"},
 		"served while unready":      {source: plain, services: []Service{{Name: "eager", Unready: true, Selector: map[string]string{"app": "web"}}}, reason: WarnServedUnready, about: "Service eager"},
 		"served by those near":      {source: plain, services: []Service{{Name: "near", Near: "externalTrafficPolicy: Local", Selector: map[string]string{"app": "web"}}}, reason: WarnUneven, about: "Service near sends requests to pods that are near alone, or first (spec.externalTrafficPolicy: Local)"},
-		"r3 subsets of a mesh":      {source: shifting, change: `{spec: {strategy: {canary: {trafficRouting: {istio: {destinationRule: {name: subsets}}}}}}}`, reason: WarnSubsets, about: "DestinationRule subsets"},
+		"r3 subsets of a mesh":      {source: shifting, change: `{spec: {paused: false, strategy: {canary: {trafficRouting: {istio: {destinationRule: {name: subsets}}}}}}}`, reason: WarnSubsets, about: "DestinationRule subsets"},
 		"another's, unready":        {source: plain, override: `{template: {metadata: {labels: {app: other}}}}`, services: []Service{{Name: "eager", Unready: true, Selector: map[string]string{"app": "api"}}}, reason: WarnLabels, about: "(app)"},
 		"s4 no headless Service":    {source: database, services: []Service{{Name: "db", Selector: map[string]string{"app": "db"}}}},
 		"p2 a sidecar":              {source: plain, change: meshed, reason: WarnNotCopied, about: "annotation dapr.io/enabled of the source's pods is not copied"},
@@ -1228,7 +1231,7 @@ func TestWarnings(t *testing.T) {
 		for _, w := range twin.Warnings {
 			reasons = append(reasons, w.Reason)
 		}
-		want := []string{WarnSharedVolume, WarnRunsOnce, WarnStaticAddress, WarnManaged, WarnPlacement, WarnNotSmaller}
+		want := []string{WarnSharedVolume, WarnRunsOnce, WarnStaticAddress, WarnManaged, WarnNotServing, WarnPlacement, WarnNotSmaller}
 		if diff := cmp.Diff(want, slices.Compact(reasons)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}

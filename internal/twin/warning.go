@@ -50,6 +50,8 @@ const (
 	WarnOtherService = "ServiceOfOthers"
 	// WarnAlone: the source has no pods, so that the twin gets all the traffic.
 	WarnAlone = "SourceWithoutPods"
+	// WarnNotServing: the source does not run the template that the twin has.
+	WarnNotServing = "SourceNotServing"
 	// WarnRepeated: an element of the override becomes one with another of its key than may be meant, by mergeStrategy
 	// Strategic.
 	WarnRepeated = "RepeatedKey"
@@ -64,7 +66,7 @@ const (
 // byDanger are the reasons from what may harm the source's data or its users to what is only odd: a message that is too long is cut at
 // its end.
 var byDanger = []string{
-	WarnSharedVolume, WarnRunsOnce, WarnStaticAddress, WarnManaged, WarnPeerDiscovery, WarnOrdinals, WarnAlone, WarnOtherService, WarnLabelKept, WarnServedUnready,
+	WarnSharedVolume, WarnRunsOnce, WarnStaticAddress, WarnManaged, WarnPeerDiscovery, WarnOrdinals, WarnAlone, WarnNotServing, WarnOtherService, WarnLabelKept, WarnServedUnready,
 	WarnUnprobed, WarnLabels, WarnPort, WarnUneven, WarnPlacement, WarnNotSmaller, WarnSourceData, WarnNotCopied, WarnAddedContainer, WarnRepeated, WarnSubsets, WarnReferred,
 }
 
@@ -125,6 +127,26 @@ func (w Wanted) alone(now, spec map[string]any) bool {
 	return said && theirs == 0 && mine > 0 && w.Rollout == ""
 }
 
+// Aborted says whether a Rollout has gone back to what it was before.
+func Aborted(workload *unstructured.Unstructured) bool {
+	aborted, _, _ := unstructured.NestedBool(workload.Object, "status", "abort")
+	return aborted && workload.GetKind() == "Rollout"
+}
+
+// stoppedWarnings are of a source that does not bring its pods to its template, which a twin that follows it has.
+func (w Wanted) stoppedWarnings(source *unstructured.Unstructured) []Warning {
+	paused, _, _ := unstructured.NestedBool(source.Object, "spec", "paused")
+	switch {
+	case w.Now != nil:
+		return nil
+	case Aborted(source):
+		return []Warning{{WarnNotServing, "The rollout of the source was aborted: the twin has a template that the source does not run; set the source back to one that it does"}}
+	case paused:
+		return []Warning{{WarnNotServing, "The source is paused: what its template was changed to since, the twin has, and the source does not run"}}
+	}
+	return nil
+}
+
 // mergeWarnings are of what a merge by keys does not do as it is written.
 func (w Wanted) mergeWarnings(from map[string]any, lists merge.Lists) (all []Warning) {
 	if w.Strategy != Strategic {
@@ -149,6 +171,7 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 	if strategy, _, _ := unstructured.NestedString(now, "strategy", "type"); strategy == "Recreate" { // d8
 		warn(WarnRunsOnce, "The source has the strategy Recreate: it may not be made to run twice")
 	}
+	all = append(all, w.stoppedWarnings(source)...)
 	for _, owner := range source.GetOwnerReferences() {
 		if owner.Controller != nil && *owner.Controller {
 			warn(WarnManaged, "The source is made by %s %s, which may take pods of the same labels for its own", owner.Kind, owner.Name)

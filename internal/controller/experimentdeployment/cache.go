@@ -44,7 +44,7 @@ func stripped(kinds []schema.GroupVersionKind) map[client.Object]cache.ByObject 
 	return all
 }
 
-// strip takes off what is never read: who has written what and, unless it is a twin, the status.
+// strip takes off what is never read: who has written what and, unless it is a twin, the status, but for that of a rollout which was aborted.
 func strip(o any) (any, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -52,7 +52,10 @@ func strip(o any) (any, error) {
 	}
 	u.SetManagedFields(nil)
 	if u.GetLabels()[v1alpha1.LabelUID] == "" {
-		delete(u.Object, "status")
+		aborted := twin.Aborted(u)
+		if delete(u.Object, "status"); aborted {
+			u.Object["status"] = map[string]any{"abort": true}
+		}
 	}
 	return u, nil
 }

@@ -223,8 +223,8 @@ func respecified(to handler.EventHandler) handler.EventHandler {
 	}
 }
 
-// asksFor says whether an object asks for something else than before. Services and autoscalers have no generation
-// that says so, and of another object of its name none does.
+// asksFor says whether an object asks for something else than before, or has given that up. Services and autoscalers have
+// no generation that says so, and of another object of its name none does.
 func asksFor(before, now client.Object) bool {
 	was, ok := before.(*unstructured.Unstructured)
 	is, both := now.(*unstructured.Unstructured)
@@ -232,7 +232,7 @@ func asksFor(before, now client.Object) bool {
 		return true
 	}
 	same := was.GetGeneration() != 0 && kube.SameSpec(was, is) || equality.Semantic.DeepEqual(was.Object["spec"], is.Object["spec"])
-	return !same || !equality.Semantic.DeepEqual(was.GetLabels(), is.GetLabels()) || !equality.Semantic.DeepEqual(was.GetAnnotations(), is.GetAnnotations())
+	return !same || twin.Aborted(was) != twin.Aborted(is) || !equality.Semantic.DeepEqual(was.GetLabels(), is.GetLabels()) || !equality.Semantic.DeepEqual(was.GetAnnotations(), is.GetAnnotations())
 }
 
 // sweepAll takes the twins down whose owners are gone without it, because somebody has taken the finalizer off: in

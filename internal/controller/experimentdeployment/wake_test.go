@@ -2,6 +2,7 @@ package experimentdeployment
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -236,5 +237,20 @@ func TestNewsOfGrants(t *testing.T) {
 	}
 	if granted.Delete(event.DeleteEvent{Object: shop("lab")}) {
 		t.Error("its end wakes")
+	}
+}
+
+// r2: that the rollout of a source is aborted, or is no more, is news of it, and is not taken off in the cache.
+func TestNewsOfAbortedSources(t *testing.T) {
+	rollout := func(status string) *unstructured.Unstructured {
+		u := object(t, strings.Replace(web, "apps/v1\nkind: Deployment", "argoproj.io/v1alpha1\nkind: Rollout", 1)+"status: "+status)
+		if _, err := strip(u); err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	aborted, going, healthy := rollout(`{abort: true, phase: Degraded}`), rollout(`{abort: false, phase: Progressing}`), rollout(`{phase: Healthy}`)
+	if !asksFor(healthy, aborted) || !asksFor(aborted, going) || asksFor(going, healthy) {
+		t.Errorf("of %v, %v and %v", healthy.Object["status"], aborted.Object["status"], going.Object["status"])
 	}
 }
