@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -88,6 +89,12 @@ type hushed struct{ error }
 
 // Error is what kind it is.
 func (h hushed) Error() string { return "its server " + connector.Why(h.error, requestTime) }
+
+// Timeout says whether it was waited for in vain, which clients ask of the error itself.
+func (h hushed) Timeout() bool {
+	var timeout net.Error
+	return errors.As(h.error, &timeout) && timeout.Timeout()
+}
 
 // Unwrap is the cause.
 func (h hushed) Unwrap() error { return h.error }

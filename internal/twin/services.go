@@ -325,9 +325,9 @@ func (w Wanted) Kept(source, twin *unstructured.Unstructured) ([]Sharing, []Warn
 func (w Wanted) left(spec map[string]any) (all []Sharing, warnings []Warning) {
 	replicas, _, _ := unstructured.NestedInt64(spec, "replicas")
 	for _, s := range w.behind(labelsOf(templateOf(spec))) {
-		all = append(all, Sharing{Name: s.Name, Shared: true, Message: "The twin is behind it alone, as there is no source"})
+		all = append(all, Sharing{Name: s.Name, Shared: true, Message: "It selects the twin's pods, and there is no source"})
 		if replicas > 0 {
-			warnings = append(warnings, Warning{WarnAlone, fmt.Sprintf("There is no source: what Service %s sent to both goes to the twin alone; set onSourceDeleted to Delete if nothing is to be served", s.Name)})
+			warnings = append(warnings, Warning{WarnAlone, fmt.Sprintf("There is no source: what Service %s gets goes to the twin; set onSourceDeleted to Delete if nothing is to be served", s.Name)})
 		}
 	}
 	return all, warnings

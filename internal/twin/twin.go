@@ -174,7 +174,7 @@ func Build(source *unstructured.Unstructured, w Wanted) (*Twin, error) {
 		return nil, err
 	}
 	kind.fix(t.Object)
-	t.Warnings = w.warnings(source, from, spec, kind.lists, kept...)
+	t.Warnings = w.warnings(source, from, spec, kind.lists, append(kept, w.stoppedWarnings(source)...)...)
 	return t, nil
 }
 

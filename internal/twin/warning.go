@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -133,12 +134,17 @@ func Aborted(workload *unstructured.Unstructured) bool {
 	return aborted && workload.GetKind() == "Rollout"
 }
 
-// stoppedWarnings are of a source that does not bring its pods to its template, which a twin that follows it has.
+// stoppedWarnings are of a source that does not bring its pods to its template, which the twin has, too.
 func (w Wanted) stoppedWarnings(source *unstructured.Unstructured) []Warning {
+	if w.Now != nil {
+		of, _, _ := unstructured.NestedMap(source.Object, "spec", "template")
+		if !reflect.DeepEqual(of, templateOf(w.now(nil))) {
+			return nil // it is made of what the source was before
+		}
+		source = w.Now
+	}
 	paused, _, _ := unstructured.NestedBool(source.Object, "spec", "paused")
 	switch {
-	case w.Now != nil:
-		return nil
 	case Aborted(source):
 		return []Warning{{WarnNotServing, "The rollout of the source was aborted: the twin has a template that the source does not run; set the source back to one that it does"}}
 	case paused:
@@ -171,7 +177,6 @@ func (w Wanted) warnings(source *unstructured.Unstructured, from, spec map[strin
 	if strategy, _, _ := unstructured.NestedString(now, "strategy", "type"); strategy == "Recreate" { // d8
 		warn(WarnRunsOnce, "The source has the strategy Recreate: it may not be made to run twice")
 	}
-	all = append(all, w.stoppedWarnings(source)...)
 	for _, owner := range source.GetOwnerReferences() {
 		if owner.Controller != nil && *owner.Controller {
 			warn(WarnManaged, "The source is made by %s %s, which may take pods of the same labels for its own", owner.Kind, owner.Name)
@@ -234,7 +239,7 @@ func labelWarnings(theirs, mine map[string]string) []Warning {
 	if len(other) == 0 {
 		return nil
 	}
-	return []Warning{{WarnLabels, "The override has pods with other labels (" + strings.Join(other, ", ") + "): NetworkPolicies that hold for the source's may not hold for the twin's, or others may"}}
+	return []Warning{{WarnLabels, "The twin's pods have other labels (" + strings.Join(other, ", ") + "): NetworkPolicies that hold for the source's may not hold for the twin's, or others may"}}
 }
 
 // ofVersions are the labels by which people tell versions apart, which the docs have them set.
@@ -371,9 +376,12 @@ func placeWarnings(theirs, pod map[string]any) (all []Warning) {
 	return all
 }
 
-// claimsOf are the PersistentVolumeClaims that a pod names.
-func claimsOf(pod map[string]any) (all []string) {
+// claimsOf are the PersistentVolumeClaims that a pod names, but for volumes in whose places it gets others.
+func claimsOf(pod map[string]any, replaced ...string) (all []string) {
 	for _, v := range objects(pod["volumes"]) {
+		if name, _ := v["name"].(string); slices.Contains(replaced, name) {
+			continue
+		}
 		if claim, ok, _ := unstructured.NestedString(v, "persistentVolumeClaim", "claimName"); ok && claim != "" {
 			all = append(all, claim)
 		}
@@ -393,7 +401,14 @@ func Claims(template map[string]any) []string {
 func SharedClaims(source, twin *unstructured.Unstructured) []string {
 	claims := func(workload *unstructured.Unstructured) []string {
 		spec, _ := workload.Object["spec"].(map[string]any)
-		return Claims(templateOf(spec))
+		var own []string
+		for _, template := range objects(spec["volumeClaimTemplates"]) {
+			name, _, _ := unstructured.NestedString(template, "metadata", "name")
+			own = append(own, name)
+		}
+		all := claimsOf(podOf(templateOf(spec)), own...)
+		slices.Sort(all)
+		return slices.Compact(all)
 	}
 	return both(claims(twin), claims(source))
 }

@@ -635,7 +635,7 @@ func (s *scope) observeRegistration(ctx context.Context, t v1alpha1.Target, asks
 	}
 	switch tried := (&demolition{facts: s.facts()}).triedToRegister(t.Name); {
 	case unknown && tried:
-		c.ReadErr = nil // what it could be registered with cannot be read, and is not waited for any longer
+		c.ReadErr, c.Found = nil, false // what it could be registered with cannot be read, and is not waited for any longer
 	case c.ReadErr != nil && (c.Known || !asks || tried):
 		s.seen.Unseen = true
 		return

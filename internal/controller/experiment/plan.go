@@ -574,27 +574,28 @@ func (f facts) unfitParameter() string {
 	given := givenParameters(f.experiment, nil)
 	maps.Copy(given, f.experiment.Spec.Workflow.Params)
 	for _, p := range f.seen.Parameters {
-		value, is := given[p.Name]
-		switch own, users := f.experiment.Spec.Workflow.Params[p.Name]; {
-		case !is && p.Required:
+		if _, is := given[p.Name]; !is && p.Required {
 			return fmt.Sprintf("spec.workflow.params: %s has no value for its parameter %s; add it, or give it one there", f.template(), p.Name)
-		case users && len(p.Enum) > 0 && !slices.Contains(p.Enum, own):
-			return fmt.Sprintf("spec.workflow.params: %s is %q, and %s takes one of %s", p.Name, value, f.template(), strings.Join(p.Enum, ", "))
 		}
 	}
 	return ""
 }
 
-// undeclaredParameters says which of the user's parameters a template that declares some does not: it may use them all the same, and Argo
-// Workflows says nothing of a name that is mistyped.
-func (f facts) undeclaredParameters() string {
+// undeclaredParameters says which of the user's parameters a template that declares some does not, or not with that value: it may use them
+// all the same, and Argo Workflows says nothing of what is mistyped.
+func (f facts) undeclaredParameters() (hint string) {
+	for _, p := range f.seen.Parameters {
+		if value, given := f.experiment.Spec.Workflow.Params[p.Name]; given && len(p.Enum) > 0 && !slices.Contains(p.Enum, value) {
+			hint += fmt.Sprintf("; %s is to have one of %s by %s (spec.workflow.params), and has %q", p.Name, strings.Join(p.Enum, ", "), f.template(), value)
+		}
+	}
 	extra := slices.DeleteFunc(slices.Sorted(maps.Keys(f.experiment.Spec.Workflow.Params)), func(name string) bool {
 		return argoworkflows.Declares(f.seen.Parameters, name)
 	})
 	if len(f.seen.Parameters) == 0 || len(extra) == 0 {
-		return ""
+		return hint
 	}
-	return fmt.Sprintf("; %s does not declare %s (spec.workflow.params)", f.template(), strings.Join(extra, ", "))
+	return hint + fmt.Sprintf("; %s does not declare %s (spec.workflow.params)", f.template(), strings.Join(extra, ", "))
 }
 
 // givenParameters are those that every Workflow gets.

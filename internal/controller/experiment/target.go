@@ -556,8 +556,9 @@ func (f facts) since(s v1alpha1.TargetStatus) *metav1.Time {
 // resumes says whether what has not come to its end goes on in this pass: while the spec could not be acted on, nobody could have ended it,
 // and its time begins anew.
 func (f facts) resumes(state v1alpha1.TargetState) bool {
-	accepted := meta.FindStatusCondition(f.experiment.Status.Conditions, v1alpha1.ConditionAccepted)
-	return !f.frozen && accepted != nil && accepted.Status == metav1.ConditionFalse && (state == v1alpha1.TargetProvisioning || state == v1alpha1.TargetDeploying)
+	recorded := f.experiment.Status.Conditions
+	stood := meta.IsStatusConditionFalse(recorded, v1alpha1.ConditionAccepted) || meta.IsStatusConditionFalse(recorded, v1alpha1.ConditionComponentsResolved)
+	return stood && !f.frozen && (state == v1alpha1.TargetProvisioning || state == v1alpha1.TargetDeploying)
 }
 
 // clustersStep and applicationsStep speak of the worst target and name every one that is

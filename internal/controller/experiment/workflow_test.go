@@ -285,7 +285,7 @@ func declaring(parameters ...any) *unstructured.Unstructured {
 }
 
 // What Argo Workflows would refuse, when everything is up and paid for, is said from the first pass on, and not submitted until it is
-// mended, on either side; a name that the template does not declare is told of, because it may be mistyped.
+// mended, on either side; a name that the template does not declare, or not with that value, is told of, because it may be mistyped.
 func TestParametersOfTheTemplate(t *testing.T) {
 	region := map[string]any{"name": "region"}
 	size := map[string]any{"name": "size", "value": "small", "enum": []any{"small", "large"}}
@@ -303,9 +303,11 @@ func TestParametersOfTheTemplate(t *testing.T) {
 				l.update(u)
 			},
 		},
-		"one with a value that it cannot have": {
-			declaring(size), map[string]string{"size": "huge"}, `spec.workflow.params: size is "huge", and WorkflowTemplate argo/validation takes one of small, large`,
-			func(l *lab) { l.edit(func(e *v1alpha1.Experiment) { e.Spec.Workflow.Params["size"] = "large" }) },
+		"on the other side": {
+			declaring(region), nil, "spec.workflow.params: WorkflowTemplate argo/validation has no value for its parameter region",
+			func(l *lab) {
+				l.edit(func(e *v1alpha1.Experiment) { e.Spec.Workflow.Params = map[string]string{"region": "x"} })
+			},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -323,9 +325,9 @@ func TestParametersOfTheTemplate(t *testing.T) {
 	}
 
 	e := experimentOf(targetOf("app", v1alpha1.ClusterHub))
-	e.Spec.Workflow.Params = map[string]string{"seize": "large"}
+	e.Spec.Workflow.Params = map[string]string{"seize": "large", "size": "huge"}
 	l := newLab(t, e, nginx(), declaring(size, map[string]any{"name": "experiment-name"}))
 	l.mustReconcile()
-	l.says("WorkflowTemplate argo/validation does not declare seize (spec.workflow.params)")
+	l.says(`; size is to have one of small, large by WorkflowTemplate argo/validation (spec.workflow.params), and has "huge"; WorkflowTemplate argo/validation does not declare seize (spec.workflow.params)`)
 	l.until(v1alpha1.PhaseRunning)
 }

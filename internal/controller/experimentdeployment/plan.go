@@ -247,17 +247,23 @@ func (f facts) follow() Plan {
 	case built == nil:
 		p.Steps = append(p.Steps, f.keep(&p))
 	default:
-		switch pins := f.pins(); {
-		case pins && f.kept() == nil && f.seen.Taken == "" && f.awaited(built.Object) == "": // then there will be no twin of it
-			p.Pin, p.Displaced = f.pin(source), f.seen.Pin
-			p.PinnedHash = keptHash(p.Pin)
-		case !pins:
-			p.Unpin = f.seen.Pin
-		}
-		p.Steps = append(p.Steps, f.bring(&p, built))
+		said := f.bring(&p, built)
+		f.fasten(&p, source)
+		p.Steps = append(p.Steps, said)
 	}
 	f.surround(&p, built)
 	return p
+}
+
+// fasten keeps what a twin that is pinned is made of, where there is one or it is created now, and lets go of what one that is not was.
+func (f facts) fasten(p *Plan, source *unstructured.Unstructured) {
+	switch {
+	case !f.pins():
+		p.Unpin = f.seen.Pin
+	case f.kept() == nil && f.seen.Taken == "" && (f.seen.Twin != nil || p.Action == Create):
+		p.Pin, p.Displaced = f.pin(source), f.seen.Pin
+		p.PinnedHash = keptHash(p.Pin)
+	}
 }
 
 // dryRun says that nothing is written, also of a twin that there is.
@@ -366,7 +372,7 @@ func (f facts) alone() string {
 	for i := range services {
 		names[i] = services[i].Name
 	}
-	return ", alone behind Service " + strings.Join(names, ", ")
+	return ", behind Service " + strings.Join(names, ", ")
 }
 
 // unavailable says why a kind cannot be read, and what to do.
@@ -532,7 +538,7 @@ func (f facts) surround(p *Plan, built *draft) {
 	switch {
 	case built != nil:
 		of, p.Services, warnings = built.Object, built.Services, built.Warnings
-		if p.ScaleToZero && !p.Record { // its pods are not there any more
+		if p.ScaleToZero && (f.seen.Twin == nil || !hasPods(f.seen.Twin)) {
 			of, warnings = scaledToZero(of), slices.DeleteFunc(slices.Clone(warnings), twin.Warning.OfPods)
 		}
 	case !f.readable():
@@ -541,9 +547,6 @@ func (f facts) surround(p *Plan, built *draft) {
 	case of == nil:
 		return
 	default:
-		if p.Action == Update { // its pods are taken away
-			of = p.Twin
-		}
 		override, _ := merge.Decode(f.owner.Spec.OverrideSpec.Raw)
 		p.Services, warnings = f.wanted(override).Kept(f.source(), of)
 	}
@@ -669,7 +672,7 @@ func (f facts) keep(p *Plan) conditions.Step {
 	state, st := twin.Read(seen), f.owner.Status
 	p.Kept, p.TemplateHash, p.WantedHash = true, st.TemplateHash, asItIs
 	if claim := f.held(); claim != "" {
-		return p.withhold(seen, claim)
+		return f.withhold(p, claim)
 	}
 	if st.ScaledToZero != nil {
 		p.WantedHash = st.ScaledToZero.WantedHash
@@ -713,13 +716,14 @@ func (f facts) held() string {
 }
 
 // withhold takes the pods away from a twin that may hold a claim of its source's.
-func (p *Plan) withhold(seen *unstructured.Unstructured, claim string) conditions.Step {
-	if hasPods(seen) {
-		p.Action, p.Twin = Update, scaledToZero(seen)
-	}
-	p.Unchanged = conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonVolumeOfOnePod, fmt.Sprintf(
+func (f facts) withhold(p *Plan, claim string) conditions.Step {
+	said := conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonVolumeOfOnePod, fmt.Sprintf(
 		"It has no pods as long as they would use PersistentVolumeClaim %s, which is for one pod alone (ReadWriteOncePod), and the source's; put another volume in its place", claim))
-	return p.Unchanged
+	p.Unchanged = said
+	if seen := f.seen.Twin; hasPods(seen) {
+		p.Action, p.Twin, p.Unchanged = Update, scaledToZero(seen), f.step(twin.Read(seen))
+	}
+	return said
 }
 
 // hasPods says whether a twin that is to stay is to have pods.

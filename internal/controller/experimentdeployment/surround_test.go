@@ -98,7 +98,7 @@ func TestAloneWithoutSource(t *testing.T) {
 	l.drop(source)
 	l.add(budget)
 	l.passed()
-	if said := l.says(v1alpha1.ConditionSourceFound, "False", v1alpha1.ReasonSourceNotFound); !strings.HasSuffix(said, "the twin stays as it is, alone behind Service web") {
+	if said := l.says(v1alpha1.ConditionSourceFound, "False", v1alpha1.ReasonSourceNotFound); !strings.HasSuffix(said, "the twin stays as it is, behind Service web") {
 		t.Errorf("it says %q", said)
 	}
 	l.says(v1alpha1.ConditionWarnings, "True", twin.WarnAlone)
@@ -111,7 +111,7 @@ func TestAloneWithoutSource(t *testing.T) {
 	l.edit(u, func() { _ = unstructured.SetNestedField(u.Object, int64(0), "spec", "replicas") })
 	l.passed()
 	l.says(v1alpha1.ConditionWarnings, "False", v1alpha1.ReasonNone)
-	if said := l.says(v1alpha1.ConditionSourceFound, "False", v1alpha1.ReasonSourceNotFound); strings.Contains(said, "alone") {
+	if said := l.says(v1alpha1.ConditionSourceFound, "False", v1alpha1.ReasonSourceNotFound); strings.Contains(said, "behind") {
 		t.Errorf("without pods it says %q", said)
 	}
 	l.add(object(t, web))
@@ -134,6 +134,8 @@ func TestBesideATwinWithoutPods(t *testing.T) {
 	l.passed()
 	l.passed()
 	l.says(v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonUnready)
+	l.interferes("True", "True") // until they are gone, which may be refused
+	l.passed()
 	l.interferes("False", "False")
 	l.says(v1alpha1.ConditionWarnings, "False", v1alpha1.ReasonNone)
 	l.ask(func(spec *v1alpha1.ExperimentDeploymentSpec) { spec.Replicas = ptr.To[int32](0) })

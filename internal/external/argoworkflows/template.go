@@ -11,7 +11,7 @@ type Parameter struct {
 	Name string
 	// Required: it has no value of its own, nor anywhere to have one from, and Argo Workflows refuses a Workflow that gives none.
 	Required bool
-	// Enum are the values that it may have; none is any.
+	// Enum are the values that it is meant to have, which Argo Workflows does not check; none is any.
 	Enum []string
 }
 
