@@ -357,6 +357,7 @@ var _ = Describe("Argo CD itself", Label("argocd"), Ordered, ContinueOnFailure, 
 		Expect(s.children(e)).To(BeEmpty())
 		var left corev1.ConfigMapList
 		Expect(hub.client.List(ctx, &left, client.InNamespace(managerNamespace), client.MatchingLabels{v1alpha1.LabelExperimentUID: string(e.UID)})).To(Succeed())
-		Expect(left.Items).To(BeEmpty(), "with the cluster what was on it is gone")
+		Expect(left.Items).To(HaveLen(1), "with the cluster what was on it is gone, and not what that had elsewhere")
+		Expect(left.Items[0].Data["orphans.yaml"]).To(And(ContainSubstring("kind: Application"), ContainSubstring("its cluster was gone before Argo CD had deleted that")))
 	})
 })
