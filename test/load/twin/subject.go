@@ -99,7 +99,8 @@ func template() map[string]any {
 	}
 }
 
-// source is paused before it has any pods: it is the twins that are measured, and one of a source without is warned of.
+// source is paused before it has any pods: it is the twins that are measured, and one of a source without is warned of. That it is paused is
+// warned of, too, by an Event of each twin.
 func source() map[string]any {
 	return map[string]any{
 		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "web"},
