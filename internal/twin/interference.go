@@ -17,7 +17,7 @@ import (
 // selector of what they scale, not by who owns them: others are the workloads beside those two that some of them are
 // for. The source is nil where there is none any more; a twin that is to have no pods has none to be counted.
 func Autoscalers(source, twin *unstructured.Unstructured, autoscalers, others []*unstructured.Unstructured) (messages []string) {
-	if !hasPods(twin) {
+	if !HasPods(twin) {
 		source, others = nil, nil
 	}
 	counted := source != nil && Overlaps(source, twin) && !blueGreen(source)
@@ -40,8 +40,8 @@ func Autoscalers(source, twin *unstructured.Unstructured, autoscalers, others []
 	return slices.Concat(stopped(source, twin, autoscalers, others), slices.Compact(messages))
 }
 
-// hasPods says whether a workload is to have pods.
-func hasPods(workload *unstructured.Unstructured) bool {
+// HasPods says whether a workload is to have pods.
+func HasPods(workload *unstructured.Unstructured) bool {
 	replicas, said, _ := unstructured.NestedInt64(workload.Object, "spec", "replicas")
 	return !said || replicas > 0
 }
@@ -95,7 +95,7 @@ func blueGreen(source *unstructured.Unstructured) bool {
 // only twins have is meant for them. The source is nil where there is none any more; a twin that is to have no pods has none to be
 // counted.
 func Budgets(source, twin *unstructured.Unstructured, budgets []*unstructured.Unstructured) (messages []string) {
-	if !hasPods(twin) {
+	if !HasPods(twin) {
 		return nil
 	}
 	for _, b := range budgets {

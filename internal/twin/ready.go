@@ -101,7 +101,7 @@ func Read(twin *unstructured.Unstructured) State {
 func WithoutPods(twin *unstructured.Unstructured) string {
 	at := twin.GetNamespace() + " " + twin.GetName()
 	switch kind := twin.GetKind(); {
-	case !hasPods(twin):
+	case !HasPods(twin):
 	case kind == "StatefulSet":
 		return "; where pods do not come, kubectl describe statefulset -n " + at + " says why"
 	case kind == "Rollout":

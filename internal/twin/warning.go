@@ -137,8 +137,8 @@ func Aborted(workload *unstructured.Unstructured) bool {
 // stoppedWarnings are of a source that does not bring its pods to its template, which the twin has, too.
 func (w Wanted) stoppedWarnings(source *unstructured.Unstructured) []Warning {
 	if w.Now != nil {
-		of, _, _ := unstructured.NestedMap(source.Object, "spec", "template")
-		if !reflect.DeepEqual(of, templateOf(w.now(nil))) {
+		spec, _ := source.Object["spec"].(map[string]any)
+		if !reflect.DeepEqual(templateOf(spec), templateOf(w.now(nil))) {
 			return nil // it is made of what the source was before
 		}
 		source = w.Now
@@ -389,10 +389,10 @@ func claimsOf(pod map[string]any, replaced ...string) (all []string) {
 	return all
 }
 
-// Claims are the PersistentVolumeClaims that the pods of a template use, sorted. Those that an override names beside them are of
+// Claims are the PersistentVolumeClaims that the pods of a template use, but for volumes in whose places they get others, sorted. Those that an override names beside them are of
 // nobody's: whether the source's pods get on with the twin's does not depend on them.
-func Claims(template map[string]any) []string {
-	all := claimsOf(podOf(template))
+func Claims(template map[string]any, replaced ...string) []string {
+	all := claimsOf(podOf(template), replaced...)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
@@ -406,9 +406,7 @@ func SharedClaims(source, twin *unstructured.Unstructured) []string {
 			name, _, _ := unstructured.NestedString(template, "metadata", "name")
 			own = append(own, name)
 		}
-		all := claimsOf(podOf(templateOf(spec)), own...)
-		slices.Sort(all)
-		return slices.Compact(all)
+		return Claims(templateOf(spec), own...)
 	}
 	return both(claims(twin), claims(source))
 }

@@ -590,7 +590,7 @@ func (f facts) undeclaredParameters() (hint string) {
 		}
 	}
 	extra := slices.DeleteFunc(slices.Sorted(maps.Keys(f.experiment.Spec.Workflow.Params)), func(name string) bool {
-		return argoworkflows.Declares(f.seen.Parameters, name)
+		return slices.ContainsFunc(f.seen.Parameters, func(p argoworkflows.Parameter) bool { return p.Name == name })
 	})
 	if len(f.seen.Parameters) == 0 || len(extra) == 0 {
 		return hint

@@ -728,8 +728,7 @@ func (f facts) withhold(p *Plan, claim string) conditions.Step {
 
 // hasPods says whether a twin that is to stay is to have pods.
 func hasPods(seen *unstructured.Unstructured) bool {
-	replicas, _, _ := unstructured.NestedInt64(seen.Object, "spec", "replicas")
-	return replicas != 0 && seen.GetDeletionTimestamp() == nil
+	return twin.HasPods(seen) && seen.GetDeletionTimestamp() == nil
 }
 
 // scaledToZero is a twin without pods, which is another than was wanted: so it is brought back when it can be.
@@ -773,6 +772,7 @@ func (f facts) bring(p *Plan, built *draft) conditions.Step {
 		podsFirst = f.podsFirst(wanted)
 		wanted = withoutPods(wanted)
 	}
+	awaited := f.awaited(wanted)
 	if p.Record {
 		return said // nothing is changed before that stands
 	}
@@ -782,9 +782,9 @@ func (f facts) bring(p *Plan, built *draft) conditions.Step {
 	case f.seen.Taken != "":
 		p.lookIn(takenAgain)
 		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonNameTaken, (&kube.NameTakenError{Object: f.seen.Taken}).Error())
-	case f.awaited(wanted) != "":
+	case awaited != "":
 		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonPending, fmt.Sprintf(
-			"It is created when PersistentVolumeClaim %s is there, which the source's pods use, too: if that is for one pod alone it is the source's; it is looked for every %s", f.awaited(wanted), refusedAgain))
+			"It is created when PersistentVolumeClaim %s is there, which the source's pods use, too: if that is for one pod alone it is the source's; it is looked for every %s", awaited, refusedAgain))
 	case seen == nil:
 		p.Action, p.Twin = Create, wanted
 	case seen.GetDeletionTimestamp() != nil:

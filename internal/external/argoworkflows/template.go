@@ -1,8 +1,6 @@
 package argoworkflows
 
 import (
-	"slices"
-
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
@@ -42,9 +40,4 @@ func StripTemplate(o any) (any, error) {
 		u.Object["spec"] = map[string]any{"arguments": arguments}
 	}
 	return u, nil
-}
-
-// Declares says whether any of some parameters has a name.
-func Declares(all []Parameter, name string) bool {
-	return slices.ContainsFunc(all, func(p Parameter) bool { return p.Name == name })
 }
