@@ -62,7 +62,7 @@ var _ = Describe("An object that is not ours under the name of a child", func() 
 			Expect(s.children(e)).To(BeEmpty())
 		},
 		Entry("a claim", claims, "GKECluster", ofTarget((*stage).claim), v1alpha1.ConditionClustersReady, nil,
-			map[string]any{"spec": map[string]any{"zone": "elsewhere"}}),
+			map[string]any{"spec": map[string]any{"zone": "asia-east1-a"}}),
 		Entry("a Secret", secrets, "Secret", ofTarget((*stage).clusterSecret), v1alpha1.ConditionClustersReady, nil,
 			map[string]any{"data": map[string]any{"name": "eA=="}}),
 		Entry("an Application", applications, "Application", ofTarget((*stage).application), v1alpha1.ConditionApplicationsHealthy, nil, anApplication()),

@@ -25,8 +25,8 @@ func TestClaim(t *testing.T) {
 			map[string]any{"zone": "europe-west4-b", "nodeCount": int64(3), "machineType": "n2-standard-4", "diskSizeGb": int64(100), "preemptible": true, "compositeDeletePolicy": "Foreground"},
 		},
 		"smallest": {
-			GKECluster{Namespace: "lab", Name: "x", Zone: "a", NodeCount: 1, DiskSizeGb: 10},
-			map[string]any{"zone": "a", "nodeCount": int64(1), "machineType": "", "diskSizeGb": int64(10), "preemptible": false, "compositeDeletePolicy": "Foreground"},
+			GKECluster{Namespace: "lab", Name: "x", Zone: "us-east1-b", NodeCount: 1, DiskSizeGb: 10},
+			map[string]any{"zone": "us-east1-b", "nodeCount": int64(1), "machineType": "", "diskSizeGb": int64(10), "preemptible": false, "compositeDeletePolicy": "Foreground"},
 		},
 	}
 	for name, test := range tests {
