@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -197,5 +199,15 @@ func TestTargetConfigIsDiscreet(t *testing.T) {
 				t.Errorf("status.executions[].message of the plan will say: %s", said)
 			}
 		})
+	}
+}
+
+// That nobody has answered in time is known of an error that says nothing else: clients ask it themselves.
+func TestHushedTimeout(t *testing.T) {
+	for cause, want := range map[error]bool{os.ErrDeadlineExceeded: true, io.ErrClosedPipe: false} {
+		err := &url.Error{Op: "Get", URL: somewhere, Err: hush(&net.OpError{Op: "read", Err: cause})}
+		if err.Timeout() != want {
+			t.Errorf("of %v it says %v", cause, err.Timeout())
+		}
 	}
 }

@@ -261,3 +261,20 @@ func TestDiff(t *testing.T) {
 		t.Errorf("another secret (-want +got):\n%s", d)
 	}
 }
+
+// p6: in the place of a volume that has the name of one of its volumeClaimTemplates a StatefulSet gives each pod its own.
+func TestSharedClaimsOfStatefulSets(t *testing.T) {
+	workload := func(templates ...any) *unstructured.Unstructured {
+		claim := map[string]any{"name": "data", "persistentVolumeClaim": map[string]any{"claimName": "data"}}
+		return &unstructured.Unstructured{Object: map[string]any{"kind": "StatefulSet", "spec": map[string]any{
+			"volumeClaimTemplates": templates, "template": map[string]any{"spec": map[string]any{"volumes": []any{claim}}},
+		}}}
+	}
+	own := map[string]any{"metadata": map[string]any{"name": "data"}}
+	if got := SharedClaims(workload(), workload()); len(got) != 1 {
+		t.Errorf("they share %v", got)
+	}
+	if got := SharedClaims(workload(own), workload(own)); len(got) > 0 {
+		t.Errorf("each with its own, they share %v", got)
+	}
+}
