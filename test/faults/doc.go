@@ -162,7 +162,8 @@
 // is to be restarted.
 //
 // What has come to its end is watched for three seconds. It writes nothing, and asks for nothing twice: a poll of once
-// a second is a loop. Informers may come back meanwhile. What a reference writes must change something.
+// a second is a loop. Informers may come back meanwhile, and a pass ask for all that is served, once for each group
+// that is not. What a reference writes must change something.
 //
 // No plan ends a sweep. What has failed is played once more at the end, alone, and stays failed; that it "passed alone"
 // says that load may be the reason. One that takes too long (O5) after its fault goes on for another minute, so that

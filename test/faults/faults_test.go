@@ -165,13 +165,18 @@ func TestHotLoops(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer p.close()
-	for _, path := range []string{"pods/a", "pods", "pods?watch=true"} {
-		if response, err := http.Get(p.url + "/api/v1/namespaces/n/" + path); err == nil {
+	for _, path := range []string{"/api/v1/namespaces/n/pods/a", "/api/v1/namespaces/n/pods", "/api/v1/namespaces/n/pods?watch=true", "/apis/apps/v1", "/apis"} {
+		if response, err := http.Get(p.url + path); err == nil {
 			response.Body.Close()
 		}
 	}
+	for what, steady := range map[string]bool{"/apis": true, "/apis/apps/v1": false} {
+		if p.requests()[request{"GET " + what, steady}] != 1 {
+			t.Errorf("%s is not counted so that steady is %t: %v", what, steady, p.requests())
+		}
+	}
 	_, _ = ask(p.url, http.MethodPost, "events", "e")
-	if _, _ = ask(p.url, http.MethodPost, "pods", "a"); len(p.requests()) != 4 || p.happenings() != 1 {
+	if _, _ = ask(p.url, http.MethodPost, "pods", "a"); len(p.requests()) != 6 || p.happenings() != 1 {
 		t.Errorf("%v are requested beside a write, of them %d Events", p.requests(), p.happenings())
 	}
 	for name, test := range map[string]struct {

@@ -885,7 +885,9 @@ func (p *proxy) touch() {
 // request is something that is asked for and is no write.
 type request struct {
 	what string
-	// steady is one by which an informer keeps its cache, or an Event: what does not last is asked for again.
+	// steady is one by which an informer keeps its cache, or an Event: what does not last is asked for again. So is one for all that is
+	// served, which a client asks once for each group that it does not know, in one pass: who does that again and again asks for the
+	// group's own, too.
 	steady bool
 }
 
@@ -895,7 +897,8 @@ func (p *proxy) ask(r *http.Request) {
 	w, _ := parsePath(r.URL.Path)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.asked[request{r.Method + " " + r.URL.Path, reads && !live || w.Resource.Resource == "events"}]++
+	all := r.URL.Path == "/api" || r.URL.Path == "/apis"
+	p.asked[request{r.Method + " " + r.URL.Path, reads && !live || all || w.Resource.Resource == "events"}]++
 }
 
 // tells counts a request that sends an Event.
