@@ -37,7 +37,7 @@ build: ## Build the manager: bin/manager.
 	@go build -buildvcs=false -trimpath -o bin/manager ./cmd
 
 # The linker, the tests and the API servers that those start collect less garbage: that is a tenth of their time.
-test test-packages test-integration test-faults sweep sweep-full sweep-mutants: export GOGC ?= 400
+test test-packages test-integration test-faults test-long sweep sweep-full sweep-mutants: export GOGC ?= 400
 
 .PHONY: test test-packages test-integration test-faults
 test: k8s kustomize helm prometheus ## Run all tests; TESTFLAGS are passed on to go test.
@@ -46,12 +46,13 @@ test: k8s kustomize helm prometheus ## Run all tests; TESTFLAGS are passed on to
 		$(MAKE) --no-print-directory test-faults || failed=1; \
 		exit $$failed)
 
-# What starts programs, by test/env, is played whether that has been done or not: go test does not know what those are made of.
+# What starts programs, by test/env, is played whether that has been done or not: go test does not know what those are made of. What
+# takes long of that (TestLengthy…) is left to test-long.
 # (A list that fails, fails the assignment; of an argument nobody asks how it came about.)
 test-packages:
 	@tested=$$(go list -test -f '{{if eq .Name "main"}}{{.ImportPath}} {{join .Deps " "}}{{end}}' ./... | grep -vE '^[^ ]*/test/(integration|faults)\b'); \
 	starts=$$(sed -nE '/\/test\/env( |$$)/s/\.test .*//p' <<<"$$tested"); others=$$(sed -nE '/\/test\/env( |$$)/!s/\.test .*//p' <<<"$$tested"); \
-	failed=0; go test -vet=off -p 2 $(TESTFLAGS) $$others || failed=1; go test -vet=off -count=1 -p 2 $(TESTFLAGS) $$starts || failed=1; exit $$failed
+	failed=0; go test -vet=off -p 2 $(TESTFLAGS) $$others || failed=1; go test -vet=off -count=1 -p 2 -skip '^TestLengthy' $(TESTFLAGS) $$starts || failed=1; exit $$failed
 
 # What is held to the time that it took before is not played beside everything else. The toy waits for the most part: it goes first,
 # so that it is not what the end is waited for.
@@ -62,9 +63,15 @@ test-faults:
 test-integration:
 	@go tool ginkgo run -procs=2 -vet=off -no-color -timeout=25m -label-filter='!long' -fail-on-empty ./test/integration
 
-.PHONY: test-long
-test-long: k8s ## Play what takes long: days on which plans, exceptions, edits and twins meet, every write of a runner, outages, silence.
-	@go tool ginkgo run -procs=2 -vet=off -no-color -timeout=25m -label-filter=long -fail-on-empty $(TESTFLAGS) ./test/integration
+.PHONY: test-long test-long-packages test-long-integration
+test-long: k8s kustomize helm prometheus ## Play what takes long: days on which plans, exceptions, edits and twins meet, every write of a runner, the installer, outages.
+	@$(MAKE) --no-print-directory -k -j2 BESIDE=1 test-long-integration test-long-packages
+
+test-long-integration:
+	@go tool ginkgo run -procs=2 -vet=off -no-color -timeout=25m -label-filter=long -fail-on-empty ./test/integration
+
+test-long-packages:
+	@go test -vet=off -count=1 -p 1 -run '^TestLengthy' $(TESTFLAGS) ./internal/executor/workloadscaler ./test/install ./test/load/scenario ./test/observability
 
 .PHONY: test-rollouts
 test-rollouts: k8s rollouts ## Run twins of Rollouts beside the controller of Argo Rollouts (which takes minutes to build, once).

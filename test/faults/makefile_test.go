@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,8 +16,9 @@ import (
 
 var (
 	runs     = regexp.MustCompile(`-run '?([^' ]+)`)
-	packages = regexp.MustCompile(`(?:^| )(\./[^ )]+)`)
+	packages = regexp.MustCompile(`(?:^| )(\./[^ )\n]+)`)
 	calls    = regexp.MustCompile(`\$\(call swept,([^)]*)\)`)
+	lengthy  = regexp.MustCompile(`(?m)^func TestLengthy`)
 	tests    = regexp.MustCompile(`(?m)^func (Test\w*)\(`)
 )
 
@@ -44,6 +46,41 @@ func TestTargetsNameTests(t *testing.T) {
 	}
 	if n == 0 {
 		t.Error("no target names a test")
+	}
+}
+
+// What make test skips for its length, make test-long plays.
+func TestAllThatIsLengthyIsPlayed(t *testing.T) {
+	makefile, err := os.ReadFile(filepath.Join(env.Root(), "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var has, played []string
+	for line := range strings.Lines(string(makefile)) {
+		if strings.Contains(line, "-run '^TestLengthy'") {
+			for _, dir := range packages.FindAllStringSubmatch(line, -1) {
+				played = append(played, dir[1])
+			}
+		}
+	}
+	for _, dir := range []string{"cmd", "internal", "test"} {
+		err := filepath.WalkDir(filepath.Join(env.Root(), dir), func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			code, err := os.ReadFile(path)
+			if lengthy.Match(code) {
+				has = append(has, "./"+strings.TrimPrefix(filepath.Dir(path), env.Root()+"/"))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	slices.Sort(has)
+	if has = slices.Compact(has); !slices.Equal(has, played) {
+		t.Errorf("test-long plays %v, and there are some in %v", played, has)
 	}
 }
 

@@ -61,8 +61,8 @@ func run(m *testing.M) int {
 	return code
 }
 
-// TestInstaller follows dist/install.yaml from its first application to make undeploy.
-func TestInstaller(t *testing.T) {
+// TestLengthyInstaller follows dist/install.yaml from its first application to make undeploy.
+func TestLengthyInstaller(t *testing.T) {
 	ctx := t.Context()
 	c := testenv.Client(t, controlPlane)
 	objects := installer(t)

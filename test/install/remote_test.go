@@ -16,9 +16,9 @@ import (
 	"github.com/labkeeper/labkeeper/test/env/testenv"
 )
 
-// TestRemoteHub runs the manager as config/remote-hub has it on one cluster, with the Secret that it has
+// TestLengthyRemoteHub runs the manager as config/remote-hub has it on one cluster, with the Secret that it has
 // there, and finds its Lease on the other: the hub.
-func TestRemoteHub(t *testing.T) {
+func TestLengthyRemoteHub(t *testing.T) {
 	ctx := t.Context()
 	hub, other := testenv.Start(t), testenv.Start(t)
 	for _, name := range foreignNamespaces {

@@ -35,7 +35,7 @@ const patience = time.Minute
 
 // Metrics of what Components say of themselves, and of pods that say so, arrive with the labels of the
 // target, under its tenant and with its credentials; on a cluster of others nothing else is looked at.
-func TestMetricsArrive(t *testing.T) {
+func TestLengthyMetricsArrive(t *testing.T) {
 	for _, test := range []struct {
 		shared, auth string
 		secret       map[string]string

@@ -135,9 +135,9 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestKill kills the runner at every request that it makes, before the server has seen it and after, and lets another
+// TestLengthyKill kills the runner at every request that it makes, before the server has seen it and after, and lets another
 // take over: nothing is lost, and nothing is left.
-func TestKill(t *testing.T) {
+func TestLengthyKill(t *testing.T) {
 	for _, lost := range []bool{false, true} {
 		t.Run(fmt.Sprintf("answer lost %t", lost), func(t *testing.T) {
 			w := newWorld(t)
@@ -459,9 +459,9 @@ func (w *world) readyPods() {
 	}
 }
 
-// TestAutoscaler is what package documentation says of HorizontalPodAutoscalers: while there are no replicas, they do
+// TestLengthyAutoscaler is what package documentation says of HorizontalPodAutoscalers: while there are no replicas, they do
 // nothing, and afterwards they have their bounds.
-func TestAutoscaler(t *testing.T) {
+func TestLengthyAutoscaler(t *testing.T) {
 	w := newWorld(t)
 	w.apply(deployment("web", 3) + `---
 {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: web}, spec: {minReplicas: 2, maxReplicas: 5, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}}}

@@ -167,7 +167,7 @@ func (r *toyReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 }
 
 // Another kind is measured by describing it: nothing of the harness knows the Experiment.
-func TestToyKind(t *testing.T) {
+func TestLengthyToyKind(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
