@@ -192,6 +192,13 @@ func (s *Stage) Release(step string) {
 	s.released[step] = true
 }
 
+// Hold keeps an outside from a step again that the workload holds, and has let it take.
+func (s *Stage) Hold(step string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.released, step)
+}
+
 // Held says whether an outside is still kept from a step.
 func (s *Stage) Held(step string) bool {
 	s.mu.Lock()

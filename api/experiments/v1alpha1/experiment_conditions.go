@@ -195,6 +195,8 @@ const (
 	LabelTarget = "experiments.illm.io/target"
 	// AnnotationInputs is on a Workflow: the hash of what it validates.
 	AnnotationInputs = "experiments.illm.io/inputs"
+	// AnnotationClusters is on a Workflow: what stands for the clusters that it was submitted for.
+	AnnotationClusters = "experiments.illm.io/clusters"
 	// AnnotationRun is on a Workflow that has taken the place of another: its number, from 2 on.
 	AnnotationRun = "experiments.illm.io/run"
 	// AnnotationEndpoint is on the Application of a cluster that the Experiment does not make: the URL of its API

@@ -822,6 +822,10 @@ type WorkflowStatus struct {
 	// spec as they were when the Workflow was submitted: what it validates.
 	// +optional
 	Inputs string `json:"inputs,omitempty"`
+	// clusters stands for the clusters that it was submitted for, with a hash of what they are made by: one that takes
+	// the place of another is another cluster. Empty where all of them are there without the Experiment.
+	// +optional
+	Clusters string `json:"clusters,omitempty"`
 	// superseded says that these are others by now: the Workflow is deleted, and another is submitted in its
 	// place when every target is as the spec asks for.
 	// +optional

@@ -334,5 +334,6 @@ func (s *scope) submit(ctx context.Context, writer kube.Writer, workflow *unstru
 	}
 	s.plan.Workflow.UID = string(submitted.GetUID())
 	s.plan.Workflow.Inputs = submitted.GetAnnotations()[v1alpha1.AnnotationInputs]
+	s.plan.Workflow.Clusters = submitted.GetAnnotations()[v1alpha1.AnnotationClusters]
 	return nil
 }

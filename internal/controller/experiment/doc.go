@@ -19,21 +19,21 @@
 //     Application carries the UID of the claim that it was registered with, so that a claim which takes the place of
 //     another is registered again, and its Applications deleted and created anew. A hub target gets only the
 //     Application. A target that was begun stays so, whatever becomes of its dependencies.
-//  4. When every Application is Healthy and Synced, and nothing is being changed, the Workflow
-//     is submitted, once: its UID is recorded, and one that disappears without a verdict was
-//     deleted by somebody. (One that somebody deletes in the moment between its creation and
-//     the record of it is submitted again.) With it goes a hash of what it validates (targets,
-//     resolved Components, workflow): when they are changed before the verdict, that it is superseded is
-//     recorded, before anything else is changed; then it is deleted, what is deployed is brought to the spec,
-//     and when the Workflow is gone and every target as the spec asks for, by what the server says, another
-//     is submitted. It has a name of its own, because Argo Workflows takes the pods of a Workflow for its
-//     own by its name, and those of the first are deleted by the garbage collector, after it; they
-//     may still run for their grace period when the second begins. While the spec cannot be acted on, an
-//     outdated Workflow has no verdict, and stays; nor has one of which that is not known. One that a version
-//     submitted which made that hash another way is no reason to submit another: what it validates is taken to be
-//     what the spec says when that is deployed, unless that has been edited since the other version looked. A cluster
-//     that was changed counts when it says that it has seen that (observedGeneration); one that says nothing of it is
-//     taken at its word, and how far machines are replaced is not looked at.
+//  4. When every Application is Healthy and Synced, and nothing is being changed, the Workflow is submitted, once:
+//     its UID is recorded, and one that disappears without a verdict was deleted by somebody. (One that somebody
+//     deletes in the moment between its creation and the record of it is submitted again.) With it goes a hash of
+//     what it validates (targets, resolved Components, workflow), and one of the clusters, by the UIDs of what they
+//     are known by: when they are changed before the verdict, or another takes the place of a cluster, that it is
+//     superseded is recorded, before anything else is changed; then it is deleted, what is deployed is brought to the
+//     spec, and when the Workflow is gone and every target as the spec asks for, by what the server says, another is
+//     submitted. It has a name of its own, because Argo Workflows takes the pods of a Workflow for its own by its
+//     name, and those of the first are deleted by the garbage collector, after it; they may still run for their grace
+//     period when the second begins. While the spec cannot be acted on, an outdated Workflow has no verdict, and
+//     stays; nor has one of which that is not known. One that a version submitted which made that hash another way is
+//     no reason to submit another: what it validates is taken to be what the spec says when that is deployed, unless
+//     that has been edited since the other version looked. A cluster that was changed counts when it says that it has
+//     seen that (observedGeneration); one that says nothing of it is taken at its word, and how far machines are
+//     replaced is not looked at.
 //  5. The verdict is recorded with status.completedAt. It is the Workflow's, or with completion mode manual a
 //     person's, who resumes the Workflow or annotates the Experiment when there is one (an annotation from before holds
 //     the Workflow up, because whoever exports a manifest exports it, too): an Application that degrades in the
@@ -206,43 +206,45 @@
 // # What it reads live
 //
 // Everything comes from the cache, except: a Namespace that it does not have yet; the metadata of the Experiment,
-// before a pass that creates or changes anything, and which ends when it is not what was planned for, because what is
-// created for one that is gone would stay for good, a Workflow that is submitted for an old spec stays the only one,
-// one that the status records must not follow another, and an Application must not go back; the copies of templates,
-// and the templates of those that are not there, of a cluster that is not up, and where it is not there, and they are
-// those of one, whether it is and somebody has taken the label off it; the kubeconfig Secret of a cluster that is Ready
-// and not registered, and of one that Argo CD cannot use, once a minute, with its cluster Secret; with each kubeconfig
-// the cluster Secrets that Experiments have made at its address (that there are none by a list that the API server
-// answers at once, of what this manager has written and seen; any by one of this moment), and of one that authors may
-// write those of all, because Argo CD finds clusters by their addresses and one with other credentials must not be
-// registered twice, of those that have the same ones as the target's own until now the kubeconfigs, which may have been
-// rotated with it, and where several managers share the Experiments (--watch-namespaces) once more when it is
-// registered, because another may have done so at the same moment; the metadata of the Components that it names, before
-// an Application is changed, a Workflow superseded or another submitted, because what is deployed must not go back to
-// what they were; the cluster Secrets with the UID of a Cluster of core.arlon.io that is Ready, by a list with that
-// label, when no Application says where it is or Argo CD cannot use it, and the metadata of that Cluster before
-// Applications are created there; every Application, before a registration is taken back that was found beside
-// another's; a Component that the cache does not have, where --component-repo-url takes its place, once for each
-// generation and in every review; a Workflow whose UID is recorded and which the cache does not have, or has another
-// of; a template that the cache does not have, where a Workflow that only waits takes its place; a child whose create
-// says AlreadyExists, and one that is changed; the metadata of the namespace of a target on the hub, before the first
-// of its Applications is created; who the manager is, before it lets itself read Secrets; a claim, before its cluster
-// is registered, and before Applications go that were for the one whose place it has taken; every claim, Cluster and
-// Application once, also one that is not there, before a verdict, after which nothing is looked at any more, good or
-// bad, and what one that is terminated rests on, its Workflow too where that has not ended by what is known, and before
-// another Workflow is submitted; the Workflow, or that there is none, before something is said to have taken longer
-// than it may; the cluster Secret of a target, before Applications of it are asked to go that nothing takes the place
-// of, and where that does not make its cluster known, the cluster Secrets of all, its kubeconfig, and in a teardown
-// whether the server has the Applications still; in a teardown the cluster Secret of every target that has one, while
-// anything of a cluster is left, the Cluster of one that is made by several objects when that has gone and others are
-// to, a claim when nothing else is left and the status says of others, or of none, that they are waited for, a list of
-// Applications before one is asked to go that by the spec another target, or a component after its own, needs, none of
-// which the cache has, with it, where no Workflow is recorded that counts, a list of Workflows, one of both before
-// anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of them, somebody
-// keeps a cluster, the deadline is over, or nothing at all is recorded, and the claim, or Cluster, of an Application
-// that is asked to go or is being deleted, where the cache has none, or another than it is on; and of an Experiment
-// that the cache does not have, and that has left clusters, or Applications on those of others, which nobody has asked
-// to go, the metadata, and where the server has none, either, those of what it has left.
+// before a pass that creates or changes anything, and which ends when it is not what was planned for, because what
+// is created for one that is gone would stay for good, a Workflow that is submitted for an old spec stays the only
+// one, one that the status records must not follow another, and an Application must not go back; the copies of
+// templates, and the templates of those that are not there, of a cluster that is not up, and where it is not there,
+// and they are those of one, whether it is and somebody has taken the label off it; the kubeconfig Secret of a
+// cluster that is Ready and not registered, and of one that Argo CD cannot use, once a minute, with its cluster
+// Secret; with each kubeconfig the cluster Secrets that Experiments have made at its address (that there are none by
+// a list that the API server answers at once, of what this manager has written and seen; any by one of this moment),
+// and of one that authors may write those of all, because Argo CD finds clusters by their addresses and one with
+// other credentials must not be registered twice, of those that have the same ones as the target's own until now the
+// kubeconfigs, which may have been rotated with it, and where several managers share the Experiments (--watch-
+// namespaces) once more when it is registered, because another may have done so at the same moment; the metadata of
+// the Components that it names, before an Application is changed, a Workflow superseded or another submitted,
+// because what is deployed must not go back to what they were; what clusters are known by, before a Workflow is
+// superseded for others; the cluster Secrets with the UID of a Cluster of core.arlon.io that is Ready, by a list
+// with that label, when no Application says where it is or Argo CD cannot use it, and the metadata of that Cluster
+// before Applications are created there; every Application, before a registration is taken back that was found
+// beside another's; a Component that the cache does not have, where --component-repo-url takes its place, once for
+// each generation and in every review; a Workflow whose UID is recorded and which the cache does not have, or has
+// another of; a template that the cache does not have, where a Workflow that only waits takes its place; a child
+// whose create says AlreadyExists, and one that is changed; the metadata of the namespace of a target on the hub,
+// before the first of its Applications is created; who the manager is, before it lets itself read Secrets; a claim,
+// before its cluster is registered, and before Applications go that were for the one whose place it has taken; every
+// claim, Cluster and Application once, also one that is not there, before a verdict, after which nothing is looked
+// at any more, good or bad, and what one that is terminated rests on, its Workflow too where that has not ended by
+// what is known, and before another Workflow is submitted; the Workflow, or that there is none, before something is
+// said to have taken longer than it may; the cluster Secret of a target, before Applications of it are asked to go
+// that nothing takes the place of, and where that does not make its cluster known, the cluster Secrets of all, its
+// kubeconfig, and in a teardown whether the server has the Applications still; in a teardown the cluster Secret of
+// every target that has one, while anything of a cluster is left, the Cluster of one that is made by several objects
+// when that has gone and others are to, a claim when nothing else is left and the status says of others, or of none,
+// that they are waited for, a list of Applications before one is asked to go that by the spec another target, or a
+// component after its own, needs, none of which the cache has, with it, where no Workflow is recorded that counts, a
+// list of Workflows, one of both before anything of the clusters goes, one of every kind when the cache has nothing
+// left, cannot see one of them, somebody keeps a cluster, the deadline is over, or nothing at all is recorded, and
+// the claim, or Cluster, of an Application that is asked to go or is being deleted, where the cache has none, or
+// another than it is on; and of an Experiment that the cache does not have, and that has left clusters, or
+// Applications on those of others, which nobody has asked to go, the metadata, and where the server has none,
+// either, those of what it has left.
 //
 // # What it owns
 //

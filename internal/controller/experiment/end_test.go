@@ -521,7 +521,7 @@ func TestNote51SuccessWithoutItsCluster(t *testing.T) {
 	l.succeed(&l.list(argoworkflows.WorkflowGVK)[0])
 	l.later(time.Hour)
 	l.settle(l.deploy) // and no cluster comes up
-	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonTargetsNotSettled)
+	l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowOutdated)
 	if wait := l.pass(); wait != time.Hour {
 		t.Errorf("it is looked at after %s", wait)
 	}

@@ -12,11 +12,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
 	"github.com/labkeeper/labkeeper/internal/external/argocd"
 	"github.com/labkeeper/labkeeper/internal/external/argoworkflows"
+	"github.com/labkeeper/labkeeper/internal/external/capi"
 	"github.com/labkeeper/labkeeper/internal/external/crossplane"
 	"github.com/labkeeper/labkeeper/internal/kube"
 )
@@ -445,6 +447,85 @@ func TestPodSecurityEditedWhileRunning(t *testing.T) {
 	e := l.get()
 	if e.Status.Phase == v1alpha1.PhaseComplete && e.Status.Workflow.UID == first.UID {
 		t.Errorf("complete for generation %d by the Workflow that ran with privileged", e.Status.ObservedGeneration)
+	}
+}
+
+// What ran on a cluster of which another has taken the place says nothing of that one.
+func TestClusterReplacedWhileItIsValidated(t *testing.T) {
+	gone := func(gvk schema.GroupVersionKind, up ...string) func(*lab) {
+		return func(l *lab) {
+			l.gone(gvk)
+			if len(up) > 0 {
+				l.settle(l.deploy)
+				l.spoil(gvk, func(o *unstructured.Unstructured) { _ = unstructured.SetNestedField(o.Object, true, up...) })
+			}
+		}
+	}
+	withGKE := func(t *testing.T) *lab {
+		return newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	}
+	for name, test := range map[string]struct {
+		lab     func(*testing.T) *lab
+		replace func(*lab)
+		stays   bool
+	}{
+		"claim":           {lab: withGKE, replace: gone(crossplane.GKEClusterGVK)},
+		"control plane":   {lab: onTalos, replace: gone(capi.TalosControlPlaneGVK, "status", "initialized")},
+		"virtual cluster": {lab: onVCluster, replace: gone(capi.VClusterGVK, "status", "ready")},
+		"Cluster": {lab: func(t *testing.T) *lab { return onReferred(t, k3("u-1"), registrationFor(k3("u-1"), "")) }, replace: func(l *lab) {
+			l.deleteObject(l.reread(k3("")))
+			l.create(k3("u-2"))
+			l.create(registrationFor(k3("u-2"), ""))
+		}},
+		"machines":    {lab: onTalos, replace: gone(capi.MachineDeploymentGVK), stays: true},
+		"credentials": {lab: withGKE, replace: (*lab).rotate, stays: true},
+		"record of an older version": {lab: withGKE, stays: true, replace: func(l *lab) {
+			l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) {
+				w.SetAnnotations(map[string]string{v1alpha1.AnnotationInputs: w.GetAnnotations()[v1alpha1.AnnotationInputs]})
+			})
+			e := l.get()
+			e.Status.Workflow.Clusters = ""
+			if err := l.client.Status().Update(l.t.Context(), e); err != nil {
+				l.t.Fatal(err)
+			}
+			l.gone(crossplane.GKEClusterGVK)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := test.lab(t)
+			l.settle(l.validating)
+			first := l.get().Status.Workflow
+			test.replace(l)
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+			if w := l.get().Status.Workflow; (w.UID == first.UID) != test.stays || w.Superseded {
+				t.Errorf("the verdict is by %+v, and what ran before was %+v", w, first)
+			}
+		})
+	}
+}
+
+// It is known although somebody has taken the annotation off the Workflow; and what a cache has of before is no other cluster.
+func TestClustersAreRemembered(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.settle(l.validating)
+	first, old := l.get().Status.Workflow, l.list(crossplane.GKEClusterGVK)
+	l.spoil(argoworkflows.WorkflowGVK, func(w *unstructured.Unstructured) {
+		w.SetAnnotations(map[string]string{v1alpha1.AnnotationInputs: w.GetAnnotations()[v1alpha1.AnnotationInputs]})
+	})
+	l.mustReconcile()
+	l.gone(crossplane.GKEClusterGVK)
+	l.settle(l.validating)
+	second := l.get().Status.Workflow
+	if second.UID == first.UID || second.Clusters == first.Clusters || second.Clusters == "" {
+		t.Errorf("it has %+v, after %+v", second, first)
+	}
+	l.reconciler.Foreign = before{l.client, old}
+	for range 3 {
+		_ = l.reconcile()
+	}
+	if w := l.get().Status.Workflow; w.UID != second.UID || w.Superseded {
+		t.Errorf("by a cache that has the first claim it has %+v", w)
 	}
 }
 

@@ -209,7 +209,7 @@ func (f facts) bringUp() Plan {
 	f.frozen = !holds(accepted) || !holds(resolved)
 	if !f.blind() && !f.frozen && f.outdated(p.Workflow, deployments) {
 		p = f.supersede(p, accepted, resolved)
-		p.Confirm = f.components()
+		p.Confirm = append(f.components(), f.standing(p.Workflow)...)
 		return p
 	}
 	p.Steps = []conditions.Step{accepted, resolved}
@@ -245,6 +245,20 @@ func (f facts) components() (seen []Write) {
 		o.SetUID(f.seen.Components[name].UID)
 		o.SetResourceVersion(f.seen.Components[name].ResourceVersion)
 		seen = append(seen, Write{Object: o, AsSeen: true, Condition: v1alpha1.ConditionComponentsResolved})
+	}
+	return seen
+}
+
+// standing is what the clusters are known by, as it was seen, where a Workflow is taken back for others: the cache may have what another has
+// taken the place of.
+func (f facts) standing(w *v1alpha1.WorkflowStatus) (seen []Write) {
+	if !f.replaced(w) {
+		return nil
+	}
+	for _, t := range f.experiment.Spec.Targets {
+		for _, o := range f.identifying(t) {
+			seen = append(seen, Write{Object: o, AsSeen: true, Condition: v1alpha1.ConditionClustersReady})
+		}
 	}
 	return seen
 }
@@ -812,7 +826,7 @@ func (f facts) notDone(p *Plan, last *conditions.Step, since time.Time, what, wh
 func (f facts) submit(p *Plan, inputs string) conditions.Step {
 	key := f.names.workflow(f.names.nextRun())
 	p.Writes = append(p.Writes, Write{Object: f.desiredWorkflow(p.Targets, inputs), Condition: v1alpha1.ConditionWorkflowSucceeded})
-	p.Workflow = &v1alpha1.WorkflowStatus{Namespace: key.Namespace, Name: key.Name, Run: recordedRun(f.names.nextRun()), Inputs: inputs}
+	p.Workflow = &v1alpha1.WorkflowStatus{Namespace: key.Namespace, Name: key.Name, Run: recordedRun(f.names.nextRun()), Inputs: inputs, Clusters: f.clusters()}
 	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowRunning, "Workflow "+key.String()+" is submitted"+f.stoodIn(!f.seen.TemplateFound)+f.undeclaredParameters()+f.hint())
 }
 
@@ -824,7 +838,7 @@ func recordedRun(run int32) int32 {
 	return run
 }
 
-// supersede takes a Workflow back that validates what the spec does not ask for any more. That is recorded
+// supersede takes a Workflow back that validates what the spec does not ask for any more, or a cluster that is gone. That is recorded
 // before anything is changed: whatever is changed then is not what it validates, even if the spec is changed
 // back, and a Workflow that goes then has not been deleted by somebody. What targets still need for what the
 // spec asks for counts from now.
@@ -843,7 +857,7 @@ func (f facts) supersede(p Plan, steps ...conditions.Step) Plan {
 // takenBack takes a superseded Workflow down, and says whether it is gone and another may be submitted.
 func (f facts) takenBack(p *Plan, last *conditions.Step) bool {
 	w, seen := p.Workflow, f.seen.Workflow
-	const stale = ", which validated what the spec does not say any more"
+	const stale = ", which validated what is not any more"
 	name := w.Namespace + "/" + w.Name
 	switch {
 	case f.frozen:
@@ -881,7 +895,7 @@ func heldUp(o *unstructured.Unstructured) string {
 
 func outdatedStep(w *v1alpha1.WorkflowStatus, then string) conditions.Step {
 	return conditions.False(v1alpha1.ConditionWorkflowSucceeded, v1alpha1.ReasonWorkflowOutdated,
-		"Workflow "+w.Namespace+"/"+w.Name+" validated what the spec or its Components do not say any more; "+then)
+		"Workflow "+w.Namespace+"/"+w.Name+" validated what is not any more: the spec, its Components or a cluster are others now; "+then)
 }
 
 // templateMissing says whether the template does not exist and nothing takes its place.
@@ -1015,10 +1029,46 @@ func (f facts) comparable(p *Plan, deployments map[string][]deployment) {
 	p.Workflow.Inputs = f.inputs(deployments)
 }
 
-// outdated says whether a Workflow validates other inputs than the spec has, which is unknown where its
-// components cannot be resolved, and that is not recorded yet.
+// outdated says whether a Workflow validates other inputs than the spec has, or on other clusters than there are, which is unknown where
+// its components cannot be resolved, and that is not recorded yet.
 func (f facts) outdated(w *v1alpha1.WorkflowStatus, deployments map[string][]deployment) bool {
-	return w != nil && deployments != nil && !w.Superseded && strings.HasPrefix(w.Inputs, inputsVersion) && w.Inputs != f.inputs(deployments)
+	return w != nil && deployments != nil && !w.Superseded &&
+		(strings.HasPrefix(w.Inputs, inputsVersion) && w.Inputs != f.inputs(deployments) || f.replaced(w))
+}
+
+// replaced says whether others have taken the place of clusters that a Workflow was submitted for.
+func (f facts) replaced(w *v1alpha1.WorkflowStatus) bool {
+	now := f.clusters()
+	return w.Clusters != "" && now != "" && w.Clusters != now
+}
+
+// clusters is a name, with a hash, for the clusters that are made for the targets, or that they refer to, by the UIDs of what they are known
+// by: empty while one of them is not there, or where there are none.
+func (f facts) clusters() string {
+	var known []string
+	for _, t := range f.experiment.Spec.Targets {
+		for _, o := range f.identifying(t) {
+			if o == nil {
+				return ""
+			}
+			known = append(known, t.Name+"/"+string(o.GetUID()))
+		}
+	}
+	if len(known) == 0 {
+		return ""
+	}
+	return kube.ChildName(maxNamespace, types.UID(strings.Join(known, "/")), "clusters")
+}
+
+// identifying are the objects that a target's cluster is known by, nil where one is not there: those that its registration has the name
+// of, or the Cluster that it refers to. One that is there already is known by nothing.
+func (f facts) identifying(t v1alpha1.Target) []*unstructured.Unstructured {
+	if refers(t) {
+		return []*unstructured.Unstructured{f.seen.References[t.Name]}
+	}
+	objects := make([]*unstructured.Unstructured, providerOf(t).identity())
+	copy(objects, f.seen.Clusters[t.Name])
+	return objects
 }
 
 // workflow is the submitted Workflow as it is seen now. One that is gone, or has been
@@ -1029,16 +1079,16 @@ func (f facts) workflow() *v1alpha1.WorkflowStatus {
 	case seen == nil:
 		return recorded
 	case recorded == nil:
-		return read(seen, runOf(seen), "")
+		return read(seen, runOf(seen), nil)
 	case recorded.UID == string(seen.GetUID()):
-		w := read(seen, f.names.run(), recorded.Inputs)
+		w := read(seen, f.names.run(), recorded)
 		if over(recorded) && !over(w) || recorded.Phase != "" && w.Phase == "" {
 			return recorded // a verdict stands, and what runs was not seen for the first time now
 		}
 		w.Superseded = recorded.Superseded
 		return w
 	case recorded.Superseded && !going(seen) && keyOf(seen) == f.names.workflow(f.names.nextRun()):
-		return read(seen, f.names.nextRun(), "")
+		return read(seen, f.names.nextRun(), nil)
 	}
 	return recorded
 }
@@ -1046,14 +1096,15 @@ func (f facts) workflow() *v1alpha1.WorkflowStatus {
 // over says whether a Workflow has ended.
 func over(w *v1alpha1.WorkflowStatus) bool { return (argoworkflows.State{Phase: w.Phase}).Over() }
 
-// read is a Workflow as the status records it. Its inputs may be known: somebody may have taken them off it.
-func read(seen *unstructured.Unstructured, run int32, inputs string) *v1alpha1.WorkflowStatus {
-	state := argoworkflows.Read(seen)
+// read is a Workflow as the status records it. What it validates may have been recorded: somebody may have taken that off it.
+func read(seen *unstructured.Unstructured, run int32, recorded *v1alpha1.WorkflowStatus) *v1alpha1.WorkflowStatus {
+	state, known := argoworkflows.Read(seen), ptr.Deref(recorded, v1alpha1.WorkflowStatus{})
 	return &v1alpha1.WorkflowStatus{
 		Namespace:  seen.GetNamespace(),
 		Name:       seen.GetName(),
 		UID:        string(seen.GetUID()),
-		Inputs:     orDefault(inputs, seen.GetAnnotations()[v1alpha1.AnnotationInputs]),
+		Inputs:     orDefault(known.Inputs, seen.GetAnnotations()[v1alpha1.AnnotationInputs]),
+		Clusters:   orDefault(known.Clusters, seen.GetAnnotations()[v1alpha1.AnnotationClusters]),
 		Run:        recordedRun(run),
 		Phase:      state.Phase,
 		Message:    conditions.Line(state.Message),

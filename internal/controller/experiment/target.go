@@ -474,6 +474,9 @@ func (f facts) desiredWorkflow(targets []v1alpha1.TargetStatus, inputs string) *
 		InstanceID:     f.options.WorkflowInstanceID,
 	}.Object()
 	annotations := map[string]string{v1alpha1.AnnotationInputs: inputs}
+	if clusters := f.clusters(); clusters != "" {
+		annotations[v1alpha1.AnnotationClusters] = clusters
+	}
 	if run > 1 {
 		annotations[v1alpha1.AnnotationRun] = strconv.Itoa(int(run))
 	}

@@ -175,7 +175,7 @@ func (s *scope) told() bool {
 	},
 	{
 		Name: "component-of-the-past", RootCause: "what is named is taken for what it was: what was deployed goes back to that, and is validated once more",
-		Edits: append(edit1(plan, "		p.Confirm = f.components()\n", ""),
+		Edits: append(edit1(plan, "		p.Confirm = append(f.components(), f.standing(p.Workflow)...)\n", ""),
 			edit1(plan, "	if slices.ContainsFunc(p.Writes, f.repeats) {\n", "	if slices.ContainsFunc(p.Writes, f.repeats) && false {\n")...),
 		Workloads: []string{"component-edited"}, Modes: []faults.Mode{faults.Outdated},
 	},
@@ -298,6 +298,11 @@ func (s *scope) told() bool {
 		Name: "registered-unconfirmed", RootCause: "a step rests on a write that comes after it, and is never taken",
 		Edits:     edit1(targets, "	case planned < len(p.Writes) || slices", "	case planned < 0 || slices"),
 		Workloads: []string{"suspend-edit-provisioning"},
+	},
+	{
+		Name: "clusters-ignored", RootCause: "success is taken for that of a cluster that is not there any more (false Complete)",
+		Edits:     edit1(plan, `now != "" && w.Clusters != now`, `now != "" && w.Clusters == "none"`),
+		Workloads: []string{"claim-deleted-running"},
 	},
 	{
 		Name: "inputs-ignored", RootCause: "success is taken for that of another spec (false Complete)",

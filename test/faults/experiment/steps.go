@@ -336,6 +336,14 @@ func release(steps ...string) action {
 	}
 }
 
+// hold keeps the outsides from a step that they have taken before.
+func hold(step string) action {
+	return func(_ context.Context, s *faults.Stage) error {
+		s.Hold(step)
+		return nil
+	}
+}
+
 func kill(ctx context.Context, s *faults.Stage) error { return s.StopManager(ctx, true) }
 
 func terminate(ctx context.Context, s *faults.Stage) error { return s.StopManager(ctx, false) }

@@ -1017,14 +1017,15 @@ var meddling = []faults.Workload{
 		Done: reached(v1alpha1.PhaseComplete),
 	},
 	{
-		// The cluster that takes the place of another is registered again.
+		// The cluster that takes the place of another is registered again, and validated.
 		Name:    "claim-deleted-running",
 		Objects: objects(straightRoad),
-		Holds:   []string{workflowEnds},
+		Holds:   []string{clusterReady, workflowEnds},
 		Steps: steps(
-			step(running, removeChild("GKECluster")),
-			step(losing),
-			step(healthy, release(workflowEnds)),
+			step(provisioning, release(clusterReady)),
+			step(running, hold(clusterReady), removeChild("GKECluster")),
+			step(awaitsItsEnd, release(clusterReady)),
+			step(all(running, not(superseded)), release(workflowEnds)),
 		),
 		Done: reached(v1alpha1.PhaseComplete),
 	},
@@ -1032,10 +1033,12 @@ var meddling = []faults.Workload{
 		// A cache that has the first cluster has nothing that would hold the verdict up.
 		Name:    "away-claim-lost",
 		Objects: objects(straightRoad),
-		Holds:   []string{workflowEnds},
+		Holds:   []string{clusterReady, workflowEnds},
 		Steps: steps(
-			step(running, kill, release(workflowEnds)),
+			step(provisioning, release(clusterReady)),
+			step(running, kill, hold(clusterReady), release(workflowEnds)),
 			step(succeeded, lose("GKECluster"), start),
+			step(awaitsItsEnd, release(clusterReady)),
 		),
 		Done: reached(v1alpha1.PhaseComplete),
 	},
