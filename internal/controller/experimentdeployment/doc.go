@@ -74,8 +74,8 @@
 // when it comes or goes, and of which it is not known where they are installed and cannot be read; the metadata of
 // Namespaces. How a volume may be used that the source's pods use is asked of the server in each pass, and, where there
 // is none or it is for one pod alone, every five minutes; hardly any source has one. As long as there is none that the
-// twin's pods would use, too, it is not created, and one that may hold one for one pod alone has no pods (p6). With
-// --watch-namespaces a source in another namespace is refused: nobody would see it.
+// twin's pods would use, too, it is not created, and one without pods gets none; one that may hold one for one pod alone
+// has none (p6). With --watch-namespaces a source in another namespace is refused: nobody would see it.
 //
 // Of a twin its owner is not woken by what no pass would see: how its controller counts its templates, and what of its
 // status says nothing of how it is. Nor by that it is there as this process has just made it, which that pass has taken

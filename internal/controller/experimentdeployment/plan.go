@@ -688,10 +688,10 @@ func (f facts) keep(p *Plan) conditions.Step {
 	return *said
 }
 
-// awaited is a PersistentVolumeClaim that the pods of a twin which is not there yet would use, as the source's do, and that is not there
-// either; empty if there is none. If it comes as one for one pod alone the twin's might get it first (p6).
+// awaited is a PersistentVolumeClaim that the pods would use of a twin which has none, as the source's do, and that is not there either;
+// empty if there is none. If it comes as one for one pod alone the twin's might get it first (p6).
 func (f facts) awaited(wanted *unstructured.Unstructured) string {
-	if f.seen.Twin != nil || !hasPods(wanted) {
+	if seen := f.seen.Twin; !hasPods(wanted) || seen != nil && (twin.HasPods(seen) || seen.GetDeletionTimestamp() != nil || f.behind()) {
 		return ""
 	}
 	for _, claim := range twin.SharedClaims(f.current(), wanted) {
@@ -783,8 +783,8 @@ func (f facts) bring(p *Plan, built *draft) conditions.Step {
 		p.lookIn(takenAgain)
 		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonNameTaken, (&kube.NameTakenError{Object: f.seen.Taken}).Error())
 	case awaited != "":
-		return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonPending, fmt.Sprintf(
-			"It is created when PersistentVolumeClaim %s is there, which the source's pods use, too: if that is for one pod alone it is the source's; it is looked for every %s", awaited, refusedAgain))
+		p.UnreadySince = time.Time{} // its pods have their own time when they come
+		return awaits(seen, awaited)
 	case seen == nil:
 		p.Action, p.Twin = Create, wanted
 	case seen.GetDeletionTimestamp() != nil:
@@ -799,6 +799,16 @@ func (f facts) bring(p *Plan, built *draft) conditions.Step {
 		return brought(said, wanted)
 	}
 	return said
+}
+
+// awaits is how a twin is that has no pods as long as a claim is not there.
+func awaits(seen *unstructured.Unstructured, claim string) conditions.Step {
+	what := "It is created"
+	if seen != nil {
+		what = "It stays as it is, without pods, and gets them"
+	}
+	return conditions.False(v1alpha1.ConditionTwinReady, v1alpha1.ReasonPending, fmt.Sprintf(
+		"%s when PersistentVolumeClaim %s is there, which the source's pods use, too: if that is for one pod alone it is the source's; it is looked for every %s", what, claim, refusedAgain))
 }
 
 // update has the twin brought to what is wanted, which has its own time to become ready.

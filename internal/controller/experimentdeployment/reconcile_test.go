@@ -1411,6 +1411,55 @@ func TestClaimOfOnePodThatTheTwinMayHold(t *testing.T) {
 	pods(1)
 }
 
+// p6: a twin that has no pods gets none back while nobody knows who may use the claim that they would have, whatever had taken them.
+func TestClaimThatIsNotThereForATwinWithoutPods(t *testing.T) {
+	claim := func(mode string) *unstructured.Unstructured {
+		return object(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: shop}, spec: {accessModes: ["+mode+"]}}")
+	}
+	for name, take := range map[string]func(l *lab){
+		"by its claim": func(l *lab) {
+			l.drop(claim("ReadWriteMany"))
+			l.add(claim("ReadWriteOncePod"))
+			l.passed()
+			l.drop(claim("ReadWriteOncePod"))
+		},
+		"by its owner": func(l *lab) {
+			l.ask(func(spec *v1alpha1.ExperimentDeploymentSpec) { spec.Replicas = ptr.To[int32](0) })
+			l.passed()
+			l.drop(claim("ReadWriteMany"))
+			l.ask(func(spec *v1alpha1.ExperimentDeploymentSpec) { spec.Replicas = nil })
+		},
+		"by somebody": func(l *lab) {
+			l.drop(claim("ReadWriteMany"))
+			u := l.twin()
+			l.edit(u, func() { _ = unstructured.SetNestedField(u.Object, int64(0), "spec", "replicas"); u.SetGeneration(2) })
+		},
+	} {
+		t.Run("p6 "+name, func(t *testing.T) {
+			source := object(t, strings.Replace(web, `containers:`, `volumes: [{name: data, persistentVolumeClaim: {claimName: data}}], containers:`, 1))
+			l := newLab(t, faster(t, `{}`), source, claim("ReadWriteMany"))
+			l.passed()
+			take(l)
+			for i := range 2 {
+				l.later(2 * defaultUnready)
+				if _, writes := l.passed(); twin.HasPods(l.twin()) || i > 0 && len(writes) > 0 {
+					t.Errorf("it writes %v", writes)
+				}
+			}
+			if said := l.says(v1alpha1.ConditionTwinReady, "False", v1alpha1.ReasonPending); !strings.Contains(said, "gets them when PersistentVolumeClaim data is there") {
+				t.Errorf("it says %q", said)
+			}
+			l.add(claim("ReadWriteOnce"))
+			if l.passed(); !twin.HasPods(l.twin()) {
+				t.Error("it has no pods when the claim is there")
+			}
+			if since := l.owner().Status.UnreadySince; since != nil && since.Time.Before(l.clock.Now()) {
+				t.Errorf("they have not been ready since before they came: %s", since)
+			}
+		})
+	}
+}
+
 // r1: of a Rollout that is made of anything but a Deployment there is no twin, and it is told why; one that there is stays.
 func TestRolloutOfOthers(t *testing.T) {
 	for _, kind := range []string{"ReplicaSet", "PodTemplate"} {
