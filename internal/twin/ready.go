@@ -44,7 +44,7 @@ const (
 	ReasonNotObserved  = "NotObserved"
 	// ReasonPodsRefused: an admission, a quota or a policy refuses its pods (p12).
 	ReasonPodsRefused = "PodsRefused"
-	// ReasonStuck: it takes longer than its progressDeadlineSeconds.
+	// ReasonStuck: it takes longer than its progressDeadlineSeconds; a StatefulSet, which has none, than spec.onUnready says.
 	ReasonStuck = "ProgressDeadlineExceeded"
 	// ReasonPaused: a Rollout waits for somebody.
 	ReasonPaused = "TwinPaused"

@@ -29,7 +29,8 @@
 // A twin that is not ready for as long as onUnready says is scaled to zero, because its pods count for the source's
 // autoscaler and budgets: not while all that there are are ready, whatever its controller is about, nor while there are
 // none, nor while its controller, which has not seen what was written last, does not tell; those that come then, or are
-// ready no more, have their own time.
+// ready no more, have their own time. A StatefulSet whose pods have not come by then is told of as a Deployment whose
+// progressDeadlineSeconds are over, also where they would be kept: Kubernetes does not say so.
 // That is recorded, with the hash of what was wanted, before it is done; another spec is tried again, and has its own
 // time, once, from when it was first looked at and again when it is written: what the API server refuses does not begin
 // it anew, and is not what keeps the pods. A time in which the twin was not looked at does not count.

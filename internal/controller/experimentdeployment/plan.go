@@ -933,6 +933,17 @@ func (f facts) untold(state twin.State, left time.Duration) bool {
 	return (state.ReadyReplicas == state.Replicas || state.Reason == twin.ReasonNotObserved) && (left <= 0 || f.owner.Status.UnreadySince == nil)
 }
 
+// late is why a twin is not ready that has had its time, and has no pods to be taken away. Kubernetes does not say of a StatefulSet, as it
+// does of a Deployment, that its pods have not come in time: as was said once stays, until more come.
+func (f facts) late(state twin.State, left time.Duration) string {
+	was := meta.FindStatusCondition(f.owner.Status.Conditions, v1alpha1.ConditionTwinReady)
+	over := left <= 0 || was != nil && was.Reason == twin.ReasonStuck
+	if over && f.seen.Twin.GetKind() == "StatefulSet" && state.Reason == twin.ReasonProgressing && !state.PodsReady {
+		return twin.ReasonStuck
+	}
+	return state.Reason
+}
+
 // unready decides about the pods of a twin that is not ready: nil where there is nothing to say of it.
 func (f facts) unready(p *Plan, state twin.State) *conditions.Step {
 	after, action := f.onUnready()
@@ -944,26 +955,27 @@ func (f facts) unready(p *Plan, state twin.State) *conditions.Step {
 		return &said
 	}
 	if f.seen.Twin == nil {
-		if p.UnreadySince = f.now; action != v1alpha1.UnreadyKeep {
-			p.lookIn(after) // that it is there wakes nobody
-		}
+		p.UnreadySince = f.now
+		p.lookIn(after) // that it is there wakes nobody
 		return nil
 	}
 	if state.Reason == twin.ReasonPaused && state.PodsReady {
 		return nil // as long as its steps say; what comes after that has its own time
 	}
 	ready := state.Health == twin.Ready
-	if p.UnreadySince = f.since(p, ready); ready || f.seen.Twin.GetDeletionTimestamp() != nil || action == v1alpha1.UnreadyKeep {
+	if p.UnreadySince = f.since(p, ready); ready || f.seen.Twin.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	left := p.UnreadySince.Add(after).Sub(f.now)
 	switch {
 	case f.untold(state, left):
 		p.UnreadySince = time.Time{}
-		said := conditions.False(v1alpha1.ConditionTwinReady, state.Reason, state.Message)
+		said := conditions.False(v1alpha1.ConditionTwinReady, f.late(state, left), state.Message)
 		return &said
 	case left > 0:
 		p.dueIn(left)
+		return nil
+	case action == v1alpha1.UnreadyKeep:
 		return nil
 	}
 	p.ScaleToZero, p.Record, p.Wait = true, true, kube.AtOnce

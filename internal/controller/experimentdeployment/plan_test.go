@@ -199,10 +199,6 @@ func TestCreated(t *testing.T) {
 	if p.Wait != defaultUnready {
 		t.Errorf("that it has no pods in time is looked at in %s", p.Wait)
 	}
-	f.owner.Spec.OnUnready = &v1alpha1.OnUnready{Action: v1alpha1.UnreadyKeep}
-	if p := f.plan(); p.Wait != 0 {
-		t.Errorf("its pods stay, and are looked at in %s", p.Wait)
-	}
 }
 
 // That a new twin has no pods yet is nothing to tell of beside that it was created; all else is.
@@ -654,6 +650,54 @@ func TestCreatedAndNoPodsCome(t *testing.T) {
 			t.Errorf("%s: it says %q", kind, said)
 		}
 	}
+}
+
+// p12: that the pods of a StatefulSet have not come in time is told as of a Deployment, which says so itself, whatever is to become of them,
+// until more come.
+func TestPodsThatNeverCome(t *testing.T) {
+	for _, action := range []v1alpha1.UnreadyAction{v1alpha1.UnreadyKeep, v1alpha1.UnreadyScaleToZero} {
+		t.Run("p12 "+string(action), func(t *testing.T) {
+			f := newFacts(t, `{replicas: 2}`)
+			f.owner.Spec.SourceRef.Kind, f.seen.Source = "StatefulSet", object(t, db)
+			f.owner.Spec.OnUnready = &v1alpha1.OnUnready{Action: action}
+			tells := func(p Plan, reason string) {
+				t.Helper()
+				expect(t, p, v1alpha1.ConditionTwinReady, "False", reason)
+				f = f.written(t, p)
+				f.says("False", f.now)
+				f.owner.Status.Conditions[0].Reason = reason
+			}
+			p := f.plan()
+			tells(p, v1alpha1.ReasonCreated)
+			f.seen.Twin.Object["status"] = map[string]any{"observedGeneration": int64(1)}
+			tells(f.plan(), v1alpha1.ReasonCreated)
+			f.now = f.now.Add(p.Wait)
+			for range 2 {
+				p := f.plan()
+				if said := p.Steps[2].Message; p.ScaleToZero || p.Wait != 0 || !strings.Contains(said, "kubectl describe statefulset -n shop ") {
+					t.Errorf("it says %q: %+v", said, p)
+				}
+				tells(p, twin.ReasonStuck)
+				f.now = f.now.Add(time.Minute)
+			}
+			f.seen.Twin.Object["status"].(map[string]any)["replicas"] = int64(1)
+			if p := f.plan(); p.Wait != defaultUnready {
+				t.Errorf("one that comes is looked at in %s", p.Wait)
+			}
+			tells(f.plan(), twin.ReasonProgressing)
+		})
+	}
+}
+
+// Nothing is told of a time in which a StatefulSet was not looked at.
+func TestPodsThatHaveTheirTime(t *testing.T) {
+	f := newFacts(t, `{replicas: 2}`)
+	f.owner.Spec.SourceRef.Kind, f.seen.Source = "StatefulSet", object(t, db)
+	f = f.written(t, f.plan())
+	f.seen.Twin.Object["status"] = map[string]any{"observedGeneration": int64(1)}
+	f.owner.Status.UnreadySince = nil
+	f.now = epoch.Add(time.Hour)
+	expect(t, f.plan(), v1alpha1.ConditionTwinReady, "False", twin.ReasonProgressing)
 }
 
 func TestUnreadyIsKept(t *testing.T) {

@@ -1314,14 +1314,12 @@ func TestClaimsOfTheSource(t *testing.T) {
 		wait           time.Duration
 	}{
 		"p6 of one pod":   {`[ReadWriteOncePod]`, v1alpha1.ReasonInvalidOverride, "PersistentVolumeClaim data is for one pod alone", "", "", refusedAgain},
-		"p6 of one node":  {`[ReadWriteOnce]`, v1alpha1.ReasonAccepted, "", twin.WarnSharedVolume, "PersistentVolumeClaim data (ReadWriteOnce)", 0},
+		"p6 of one node":  {`[ReadWriteOnce]`, v1alpha1.ReasonAccepted, "", twin.WarnSharedVolume, "PersistentVolumeClaim data (ReadWriteOnce)", defaultUnready},
 		"p6 of either":    {`[ReadWriteOnce, ReadWriteOncePod]`, v1alpha1.ReasonInvalidOverride, "PersistentVolumeClaim data is for one pod alone", "", "", refusedAgain},
 		"p6 not there":    {"", v1alpha1.ReasonAccepted, "", twin.WarnSharedVolume, "PersistentVolumeClaim data, ", refusedAgain},
 		"p6 of elsewhere": {"elsewhere", v1alpha1.ReasonAccepted, "", twin.WarnSharedVolume, "PersistentVolumeClaim data, ", refusedAgain},
 	} {
 		t.Run(name, func(t *testing.T) {
-			owner := faster(t, `{}`)
-			owner.Spec.OnUnready = &v1alpha1.OnUnready{Action: v1alpha1.UnreadyKeep} // which waits for nothing
 			others := []client.Object{object(t, strings.Replace(web, `containers:`, `volumes: [{name: data, persistentVolumeClaim: {claimName: data}}], containers:`, 1))}
 			if test.claim != "" {
 				claim := object(t, "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data, namespace: shop}, spec: {accessModes: "+strings.Replace(test.claim, "elsewhere", "[ReadWriteOncePod]", 1)+"}}")
@@ -1330,7 +1328,7 @@ func TestClaimsOfTheSource(t *testing.T) {
 				}
 				others = append(others, claim)
 			}
-			l := newLab(t, owner, others...)
+			l := newLab(t, faster(t, `{}`), others...)
 			result, _ := l.passed()
 			accepted := test.reason == v1alpha1.ReasonAccepted
 			if said := l.says(v1alpha1.ConditionAccepted, map[bool]metav1.ConditionStatus{true: "True", false: "False"}[accepted], test.reason); !strings.Contains(said, test.says) {
@@ -1341,7 +1339,7 @@ func TestClaimsOfTheSource(t *testing.T) {
 					t.Errorf("it warns of %q", said)
 				}
 			}
-			there := test.wait == 0
+			there := test.wait != refusedAgain
 			if result.RequeueAfter != test.wait || (l.twin() != nil) != there {
 				t.Errorf("it is looked at again in %s, and there is %v", result.RequeueAfter, l.twin())
 			}
