@@ -148,7 +148,7 @@ func (s *conversation) do(ctx context.Context, method, body string, path ...stri
 		answer, err = io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	}
 	if err != nil {
-		return 0, nil, unreachable(Why(err, deadline))
+		return 0, nil, unreachable(Why(err, "within "+deadline.String()))
 	}
 	return response.StatusCode, answer, nil
 }
@@ -157,16 +157,19 @@ func unreachable(why string) error {
 	return &Error{v1alpha1.ReasonUnreachable, "Its server " + why}
 }
 
-// Why is an error of a connection, which was given so long, in words that stay the same from one time to the next, and tell
-// nothing of what was sent or received, nor where to.
-func Why(err error, within time.Duration) string {
+// Why is an error of a connection in words that stay the same from one time to the next, and tell nothing of what was sent or received,
+// nor where to. in says how long it was waited for.
+func Why(err error, in string) string {
+	var of *net.OpError
 	var name *net.DNSError
 	var certificate *tls.CertificateVerificationError
 	var alert tls.AlertError
 	var timeout net.Error
 	switch {
+	case errors.As(err, &of) && of.Op == "proxyconnect":
+		return "is reached by a proxy that " + Why(of.Err, in)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Sprintf("does not answer within %s", within)
+		return "does not answer " + in
 	case errors.Is(err, context.Canceled):
 		return "was not waited for"
 	case errors.As(err, &name):
@@ -178,5 +181,5 @@ func Why(err error, within time.Duration) string {
 	case errors.As(err, &alert):
 		return "refuses TLS connections of this kind; does it want a client certificate?"
 	}
-	return "cannot be spoken to: the connection fails, or what answers does not speak HTTPS"
+	return "cannot be spoken to: the connection fails, a proxy does not let it through, or what answers does not speak HTTPS"
 }

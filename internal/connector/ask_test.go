@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -162,6 +163,11 @@ func TestAskNobody(t *testing.T) {
 	}
 	plain := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(plain.Close)
+	by := func(scheme, proxy string) *rest.Config {
+		proxied := rest.CopyConfig(config)
+		proxied.Proxy = http.ProxyURL(&url.URL{Scheme: scheme, Host: strings.TrimPrefix(strings.TrimPrefix(proxy, "https://"), "http://")})
+		return proxied
+	}
 	for name, test := range map[string]struct {
 		config *rest.Config
 		words  string
@@ -171,6 +177,10 @@ func TestAskNobody(t *testing.T) {
 		"nobody listens":        {gone, "refuses connections"},
 		"it speaks no TLS":      {&rest.Config{Host: strings.Replace(plain.URL, "http", "https", 1)}, "cannot be spoken to"},
 		"an address of nothing": {&rest.Config{Host: "https://a b"}, "no address"},
+		"no proxy there":        {by("http", gone.Host), "is reached by a proxy that refuses connections"},
+		"a proxy of plain HTTP": {by("https", plain.URL), "is reached by a proxy that cannot be spoken to"},
+		"a proxy that does not": {by("http", plain.URL), "a proxy does not let it through"},
+		"no SOCKS proxy there":  {by("socks5", gone.Host), "is reached by a proxy that refuses connections"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := Ask(t.Context(), test.config); reasonOf(err) != v1alpha1.ReasonUnreachable || !strings.Contains(err.Error(), test.words) {

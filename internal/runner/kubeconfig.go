@@ -87,8 +87,8 @@ func (q quiet) Read(p []byte) (int, error) {
 // hushed is an error of a connection, of which it says nothing but what kind it is.
 type hushed struct{ error }
 
-// Error is what kind it is.
-func (h hushed) Error() string { return "its server " + connector.Why(h.error, requestTime) }
+// Error is what kind it is. How long it was waited for depends on what: a connection has less time than a request.
+func (h hushed) Error() string { return "its server " + connector.Why(h.error, "in time") }
 
 // Timeout says whether it was waited for in vain, which clients ask of the error itself.
 func (h hushed) Timeout() bool {

@@ -96,7 +96,7 @@ func TestTargetConfigIsHidden(t *testing.T) {
 	}{
 		"nobody listens":      {server: gone, want: "its server refuses connections"},
 		"another certificate": {server: slow, strict: true, want: "its server has a certificate that is not valid for its name"},
-		"no answer":           {server: slow, within: time.Second / 10, want: "its server does not answer within"},
+		"no answer":           {server: slow, within: time.Second / 10, want: "its server does not answer in time"},
 		"an answer cut off":   {server: cut, want: "unexpected EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
