@@ -3,7 +3,7 @@
 //
 // # Parameters
 //
-//	includedGroups: [Deployment, StatefulSet, Rollout, CronJob, ReplicaSet, Kind.group, group/version/resource]
+//	includedGroups: [Deployment, StatefulSet, Rollout, CronJob, ReplicaSet, ReplicationController, Kind.group, group/version/resource]
 //	namespace: {literals: [shop]}          # or {selector: {team: shop}}, as it is when it goes to sleep
 //	workloadSelector: {matchLabels: {…}}   # all, unless it is said
 //	exclude: {names: [proxy, shop/db], labels: {keep: "true"}}

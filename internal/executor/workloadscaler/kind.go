@@ -51,6 +51,11 @@ type kind struct {
 	foreign bool
 }
 
+// is says whether a kind is written so, with its group or without.
+func (k kind) is(text string) bool {
+	return text == k.name || text == k.name+"."+cmp.Or(k.gvr.Group, core)
+}
+
 // applied says whether 0 replicas are applied to its subresource scale, which runners of before may not patch.
 func (k kind) applied() bool { return k.scaled && !k.patched && !k.foreign }
 
@@ -83,13 +88,12 @@ func known(gvr schema.GroupVersionResource) kind {
 // parseGroup reads an item of includedGroups, or says what is wrong with it.
 func parseGroup(text string) (g group, problem string) {
 	for _, k := range implied {
-		gk := schema.GroupKind{Group: k.gvr.Group, Kind: k.name}
-		if text == k.name || text == gk.String() || parseResource(text).GroupResource() == k.gvr.GroupResource() {
+		if k.is(text) || parseResource(text).GroupResource() == k.gvr.GroupResource() {
 			return group{}, fmt.Sprintf("a %s is looked after with its workload; remove it", k.name)
 		}
 	}
-	for _, k := range named {
-		if text == k.name || text == k.name+"."+k.gvr.Group {
+	for _, k := range slices.Concat(named, []kind{replicationControllers}) {
+		if k.is(text) {
 			return group{gvr: k.gvr}, ""
 		}
 	}
@@ -99,7 +103,7 @@ func parseGroup(text string) (g group, problem string) {
 	if name, in, found := strings.Cut(text, "."); found && name != "" && in != "" && !strings.Contains(text, "/") {
 		return group{kind: schema.GroupKind{Group: in, Kind: name}}, ""
 	}
-	return group{}, fmt.Sprintf("%q is none of Deployment, StatefulSet, ReplicaSet, CronJob and Rollout; write another as Kind.group or group/version/resource", text)
+	return group{}, fmt.Sprintf("%q is none of Deployment, StatefulSet, ReplicaSet, ReplicationController, CronJob and Rollout; write another as Kind.group or group/version/resource", text)
 }
 
 // unscalable is why what an item of includedGroups names can be scaled in no cluster; empty if it may.
@@ -117,16 +121,17 @@ func unscalable(text string) string {
 		return fmt.Sprintf("%q names no resource, which is plural and in lower case, as in apps/v1/deployments; write that, or Kind.group", text)
 	case resource == "" && !unicode.IsUpper(rune(g.kind.Kind[0])):
 		return fmt.Sprintf("%q names no kind, which begins with a capital letter, as in Deployment.apps; write that, or group/version/resource", text)
-	case slices.Contains(builtIn, in) && known(g.gvr).name == "" && resource != replicationControllers:
+	case slices.Contains(builtIn, in) && known(g.gvr).name == "" && resource != replicationControllers.gvr.Resource:
 		return fmt.Sprintf("%q cannot be scaled; remove it", text)
 	}
 	return ""
 }
 
-// builtIn are the groups of which all is known that can be scaled: beside what is named, that is replicationControllers.
+// builtIn are the groups of which all is known that can be scaled: what is named, and replicationControllers.
 var builtIn = []string{"", core, apps.Group, cronJobs.gvr.Group}
 
-const replicationControllers = "replicationcontrollers"
+// replicationControllers are named like others, though their group has no name, and are scaled as kinds are of which nothing is known.
+var replicationControllers = kind{gvr: schema.GroupVersionResource{Version: "v1", Resource: "replicationcontrollers"}, name: "ReplicationController"}
 
 // core is how the group without a name is written.
 const core = "core"
