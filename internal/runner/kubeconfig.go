@@ -126,27 +126,36 @@ func (s straight) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // discreet has no words of what is no API server: they would end up in messages, and whoever writes a connector may have a runner
-// reach what he does not reach himself. What is no success says so by a Status, or it says nothing.
+// reach what he does not reach himself. What is no success says so by a Status, or it says nothing; what is one says of what kind it is,
+// and clients repeat all of one that does not.
 type discreet struct{ next http.RoundTripper }
 
 // noServer takes the place of what else is said.
 const noServer = "what answers is no API server"
 
-// maxStatus is more than a Status has, in bytes.
-const maxStatus = 1 << 20
+// maxStatus is more than a Status has, and maxAnswer than a page of a list, in bytes.
+const maxStatus, maxAnswer = 1 << 20, 1 << 28
 
-// RoundTrip is that of http.RoundTripper.
+// RoundTrip is that of http.RoundTripper. Runners watch nothing, so that each answer comes to its end.
 func (d discreet) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer, err := d.next.RoundTrip(r)
-	if err != nil || answer.StatusCode < 300 {
-		return answer, err
+	if err != nil {
+		return nil, err
 	}
-	body, err := io.ReadAll(io.LimitReader(answer.Body, maxStatus))
+	success, most := answer.StatusCode < 300, int64(maxStatus)
+	if success {
+		most = maxAnswer
+	}
+	body, err := io.ReadAll(io.LimitReader(answer.Body, most))
 	answer.Body.Close()
 	if err != nil {
 		return nil, fmt.Errorf("reading the answer of the server (%d): %w", answer.StatusCode, err)
 	}
-	if !isStatus(answer.Header.Get("Content-Type"), body) {
+	switch kind, known := kindOf(answer.Header.Get("Content-Type"), body); {
+	case known && (success || kind == metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}):
+	case success:
+		return nil, errors.New(noServer)
+	default:
 		body = []byte(noServer)
 		answer.Header.Set("Content-Type", "text/plain")
 	}
@@ -154,13 +163,14 @@ func (d discreet) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// isStatus says whether a body is a Status of Kubernetes. In its binary form only a client reads it, which repeats nothing else.
-func isStatus(contentType string, body []byte) bool {
+// kindOf is the kind of what a body has, and whether it says one. In its binary form only a client reads it, which repeats nothing: of
+// an error that is taken for a Status.
+func kindOf(contentType string, body []byte) (kind metav1.TypeMeta, known bool) {
 	if media, _, err := mime.ParseMediaType(contentType); err == nil && media == runtime.ContentTypeProtobuf {
-		return bytes.HasPrefix(body, []byte("k8s\x00"))
+		return metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, bytes.HasPrefix(body, []byte("k8s\x00"))
 	}
-	var status metav1.TypeMeta
-	return json.Unmarshal(body, &status) == nil && status.Kind == "Status" && status.APIVersion == "v1"
+	err := json.Unmarshal(body, &kind)
+	return kind, err == nil && kind.Kind != "" && kind.APIVersion != ""
 }
 
 // usable refuses a current context that is not whole, or that could do more than log in.

@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
@@ -176,6 +177,9 @@ func TestTargetConfigIsDiscreet(t *testing.T) {
 		"JSON":               {http.StatusNotFound, runtime.ContentTypeJSON, `{"kind": "` + canary + `", "apiVersion": "v1"}`, "could not find the requested resource"},
 		"broken JSON":        {http.StatusBadRequest, runtime.ContentTypeJSON, `{"` + canary, "rejected our request for an unknown reason"},
 		"no binary":          {http.StatusConflict, runtime.ContentTypeProtobuf, canary, "reported a conflict"},
+		"JSON of no kind":    {http.StatusOK, runtime.ContentTypeJSON, `{"data": "` + canary + `"}`, noServer},
+		"JSON of no version": {http.StatusOK, "", `{"kind": "` + canary + `"}`, noServer},
+		"a page":             {http.StatusOK, "text/html", "<p>" + canary, noServer},
 		"a Status":           {http.StatusForbidden, runtime.ContentTypeJSON, encoded(runtime.ContentTypeJSON), "ask the team"},
 		"a Status in binary": {http.StatusForbidden, runtime.ContentTypeProtobuf, encoded(runtime.ContentTypeProtobuf), "ask the team"},
 	} {
@@ -193,10 +197,20 @@ func TestTargetConfigIsDiscreet(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = client.ConfigMaps("shop").Get(t.Context(), "x", metav1.GetOptions{})
-			r := &run{deps: Deps{Clock: newWorld(t).clock}, all: t.Context(), captured: map[string]bool{}}
-			if said := r.result(err).Message; !strings.Contains(said, test.want) || strings.Contains(said, "hunter2") {
-				t.Errorf("status.executions[].message of the plan will say: %s", said)
+			objects, err := dynamic.NewForConfig(configOf(t, server.URL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, typed := client.ConfigMaps("shop").Get(t.Context(), "x", metav1.GetOptions{})
+			_, untyped := objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).List(t.Context(), metav1.ListOptions{})
+			if test.mediaType == runtime.ContentTypeProtobuf {
+				untyped = typed // it does not read that, and says nothing of it
+			}
+			for _, err := range []error{typed, untyped} {
+				r := &run{deps: Deps{Clock: newWorld(t).clock}, all: t.Context(), captured: map[string]bool{}}
+				if said := r.result(err).Message; !strings.Contains(said, test.want) || strings.Contains(said, "hunter2") {
+					t.Errorf("status.executions[].message of the plan will say: %s", said)
+				}
 			}
 		})
 	}
