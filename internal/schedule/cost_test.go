@@ -3,6 +3,7 @@ package schedule_test
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,10 @@ func costly(now time.Time) map[string]schedule.Spec {
 		"all is dropped": {OffHours: parse(even), Exceptions: []schedule.Exception{
 			exception(schedule.Extend, 0, odd), exception(schedule.Suspend, schedule.MaxLeadTime, "0 0 1,15 * * | 1 0 1,15 * *"),
 		}},
+		"all is dropped, and there are leads of what hardly ever comes": {OffHours: parse("DAILY 20:00-06:00"), Exceptions: append(
+			slices.Repeat([]schedule.Exception{exception(schedule.Suspend, schedule.MaxLeadTime, seldom)}, 99),
+			exception(schedule.Suspend, schedule.MaxLeadTime, "0 0 1,15 * * | 1 0 1,15 * *"),
+		)},
 		"firings that are years apart": {OffHours: parse(seldom), Exceptions: []schedule.Exception{
 			exception(schedule.Extend, 0, seldom), exception(schedule.Suspend, schedule.MaxLeadTime, seldom),
 		}},
