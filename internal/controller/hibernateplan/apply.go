@@ -472,18 +472,30 @@ func (s *scope) sleptHere(point *corev1.ConfigMap) bool {
 }
 
 // living are those of some namespaces that there are: what is in one that is gone, or going, is not put to sleep any more,
-// nor woken.
-func (s *scope) living(ctx context.Context, names []string) (out []*metav1.PartialObjectMetadata, err error) {
+// nor woken. What takes many passes to be made asks the server once: from then on the cache tells which have gone since, of which the server
+// has the last word.
+func (s *scope) living(ctx context.Context, names []string, known bool) (out []*metav1.PartialObjectMetadata, err error) {
 	for _, name := range names {
-		namespace, err := s.namespace(ctx, s.Live, name)
+		var namespace *metav1.PartialObjectMetadata
+		if known {
+			namespace, err = s.namespace(ctx, s.Client, name)
+		}
+		if err == nil && !lives(namespace) {
+			namespace, err = s.namespace(ctx, s.Live, name)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if namespace != nil && namespace.DeletionTimestamp == nil {
+		if lives(namespace) {
 			out = append(out, namespace)
 		}
 	}
 	return out, nil
+}
+
+// lives says whether there is a namespace, and it is not going.
+func lives(namespace *metav1.PartialObjectMetadata) bool {
+	return namespace != nil && namespace.DeletionTimestamp == nil
 }
 
 // stillIn are the namespaces in which a target is put to sleep: those that are recorded, as what may sleep there is woken, and that it is in
@@ -510,11 +522,15 @@ func namesOf(objects []*metav1.PartialObjectMetadata) (out []string) {
 // written before adopted targets were recorded with theirs has none, and the restore point, which runners write, is
 // believed in what this plan may do anyway.
 func (s *scope) wakes(ctx context.Context, l *launched) ([]string, error) {
-	names := l.Namespaces
+	names, at := l.Namespaces, looked{s.owner.UID, helper{jobGVK, s.names().in(name(l.JobRef))}}
+	_, known := s.made.Get(at)
 	if len(names) == 0 && l.point != nil {
-		names = split(l.point.Annotations[annotationNamespaces])
+		names, known = split(l.point.Annotations[annotationNamespaces]), false
 	}
-	living, err := s.living(ctx, names)
+	living, err := s.living(ctx, names, known)
+	if err == nil {
+		s.made.Add(at, true)
+	}
 	for _, namespace := range living {
 		if why := s.withheld(namespace.Name, namespace.Annotations); why != "" && len(l.Namespaces) == 0 {
 			return nil, &problem{reason: v1alpha1.ReasonNotGranted, message: why}
@@ -724,6 +740,9 @@ type helper struct {
 // refusal is of a helper that is not made.
 type refusal made
 
+// looked is of a Job of which it is known in which namespaces it wakes.
+type looked made
+
 // letGo is of a helper that nobody needs any more, and that is not let go.
 type letGo made
 
@@ -735,6 +754,7 @@ type made struct {
 
 // takeAway deletes what an attempt has needed: what this manager has seen to be ours by its UID, without a look.
 func (s *scope) takeAway(ctx context.Context, h helper) error {
+	s.made.Remove(looked{s.owner.UID, h})
 	uid, ok := s.made.Get(made{s.owner.UID, h})
 	if !ok {
 		s.made.Remove(refusal{s.owner.UID, h})

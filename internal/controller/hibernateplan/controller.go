@@ -110,7 +110,7 @@ type Reconciler struct {
 	prepared  *lru.Cache  // prepared by the UID of a plan
 	renewed   *lru.Cache  // renewal by the UID of a plan and a target
 	doubted   *lru.Cache  // time.Time when it was looked last whether a plan has failed by other credentials than there are, by its UID
-	made      *lru.Cache  // types.UID of what attempts need, by made, and errors by refusal and letGo
+	made      *lru.Cache  // types.UID of what attempts need, by made, errors by refusal and letGo, and true by looked
 	paced     *lru.Cache  // time.Time when the ledger of a plan was written last, by its UID
 	rounds    *lru.Cache  // round by the UID of a plan
 	slots     *kube.Slots // of attempts, of all plans

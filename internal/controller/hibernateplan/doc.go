@@ -11,8 +11,9 @@
 // K8SClusters, Namespaces (their labels and annotations), and its own Jobs. Restore points, ControllerRevisions and
 // pods are read from the server, when an attempt has ended, and the Job and the pods that a former plan of the name has
 // left, before one begins. So is a Job that the cache does not have yet; what its runner has said is read after it. So
-// are a Job that is to be stopped, its pods, and the exceptions of the plan. The Role of a target is looked at once by
-// each manager, and after an attempt that has failed. A connector in a namespace that is not watched, of which nobody
+// are a Job that is to be stopped, its pods, and the exceptions of the plan. Which namespaces a target may wake in is
+// asked once for each attempt, however many passes that takes to be made. The Role of a target is looked at once by each
+// manager, and after an attempt that has failed. A connector in a namespace that is not watched, of which nobody
 // tells, is looked at every minute while it cannot be used.
 //
 // # What it owns

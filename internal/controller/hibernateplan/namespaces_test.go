@@ -193,3 +193,36 @@ func TestSleepsIn(t *testing.T) {
 		t.Errorf("without an entry it is %v", got)
 	}
 }
+
+// The namespaces that a target wakes in are read from the server once, however many passes its attempt takes to be made; one that has gone
+// since is left out, and one that the cache does not have the server is asked for.
+func TestNamespacesAreReadOnce(t *testing.T) {
+	plan, n := attempting(v1alpha1.OperationWakeUp, "a")
+	plan.Status.Executions[0].Namespaces = []string{"gone", "new", "shop"}
+	cache, c := newReconciler(t, granting("gone"), granting("shop"))
+	_, server := newReconciler(t, granting("gone"), granting("shop"), granting("new"))
+	read := 0
+	cache.Live = interceptor.NewClient(server, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, at client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+		read++
+		return c.Get(ctx, at, o, opts...)
+	}})
+	l := &launched{execution: &plan.Status.Executions[0], point: pointOf(n, "a", "")}
+	look := func(reads int, want ...string) {
+		t.Helper()
+		s := &scope{Reconciler: cache, owner: plan, now: noon}
+		if got, err := s.wakes(t.Context(), l); err != nil || !slices.Equal(got, want) || read != reads {
+			t.Errorf("it wakes in %q by %d reads, want %q by %d: %v", got, read, want, reads, err)
+		}
+		read = 0
+	}
+	look(3, "gone", "new", "shop")
+	look(1, "gone", "new", "shop") // the one that the cache does not have yet
+	for _, of := range []client.Client{c, server} {
+		if err := of.Delete(t.Context(), granting("gone")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look(2, "new", "shop")
+	l.JobRef += "-2"
+	look(3, "new", "shop")
+}
