@@ -67,11 +67,12 @@
 //
 // # What happens when
 //
-//   - A Job is deleted: it is made again when its pods have ended; what its runner has said counts in any case. Where
-//     something else is wanted by then, or the manager was down between the record of an attempt and its Job for as
-//     long, the attempt is taken back, and what it may have put to sleep is woken. The cache never hears of one that
-//     comes and goes while a watch is late: until it has a Job that the server says is there, the plan is looked at
-//     every second.
+//   - A Job is deleted: it is made again when its pods have ended; what its runner has said counts in any case. One that
+//     was left (--cascade=orphan) and has not started in the time of its Job never may: the attempt has failed, which takes
+//     its rights, and the restore point names another from then on. Where something else is wanted by then, or the
+//     manager was down between the record of an attempt and its Job for as long, the attempt is taken back, and what it
+//     may have put to sleep is woken. The cache never hears of one that comes and goes while a watch is late: until it
+//     has a Job that the server says is there, the plan is looked at every second.
 //   - A node does not answer: its pods stay, and a Job does not end while they do. An attempt whose Job was told to end
 //     (FailureTarget, or deleted) has failed when its runner must have given up by its own deadline, and a minute more:
 //     by default after 31 min. Sooner, it might still act.

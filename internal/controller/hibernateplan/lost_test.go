@@ -512,6 +512,37 @@ func TestFormerJobWithLongerDeadline(t *testing.T) {
 	}
 }
 
+// A pod that is left of a Job that somebody has deleted, and has not started, is waited for as long as its Job would have been: no other acts
+// beside it, and when it starts after that it has no rights any more, and may not write to the restore point.
+func TestPodThatIsLeftOfItsJob(t *testing.T) {
+	n := newBroadNight(t, false, granting("shop"))
+	job, _ := n.job()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "left", Labels: map[string]string{batchv1.JobNameLabel: job.Name}, CreationTimestamp: metav1.NewTime(noon)},
+		Status:     corev1.PodStatus{Phase: corev1.PodPending, Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable"}}},
+	}
+	if err := errors.Join(n.client.Create(t.Context(), pod), n.client.Delete(t.Context(), job)); err != nil {
+		t.Fatal(err)
+	}
+	n.at(noon.Add(defaultActiveDeadline + lostAfter - time.Second))
+	if n.passes(4); len(jobsOf(t, n.client)) > 0 || n.point().Annotations[runner.AnnotationExecution] != job.Name {
+		t.Fatalf("another may act beside it: %+v", n.plan.Status.Executions)
+	}
+	n.at(noon.Add(defaultActiveDeadline + lostAfter))
+	n.passes(4)
+	if e := n.plan.Status.Executions[0]; running(&e) || !strings.Contains(e.Message, "pod system/left") || !strings.Contains(e.Message, "Unschedulable") {
+		t.Errorf("it says %s %q", e.State, e.Message)
+	}
+	var accounts corev1.ServiceAccountList
+	if err := n.client.List(t.Context(), &accounts); err != nil || len(accounts.Items) > 0 {
+		t.Errorf("it may act by %d accounts, %v", len(accounts.Items), err)
+	}
+	n.later()
+	if next, _ := n.job(); next.Name == job.Name || n.point().Annotations[runner.AnnotationExecution] != next.Name {
+		t.Errorf("%s is to act, and %s may write", next.Name, n.point().Annotations[runner.AnnotationExecution])
+	}
+}
+
 // The runner of a former plan is on a node that does not answer: its pod stays, whatever is said of it, and is waited for by the
 // deadline that it was given, a longer one than the plan's own, and no longer.
 func TestFormerRunnerOnALostNode(t *testing.T) {

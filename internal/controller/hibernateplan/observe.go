@@ -482,10 +482,22 @@ func (s *scope) observeAttempt(ctx context.Context, seen *sight) error {
 		}
 	}
 	if seen.job == nil && said == nil {
-		seen.held, err = s.acts(ctx, seen, seen.attempt) // its Job is made again when that has ended
-		return err
+		return s.deserted(ctx, seen)
 	}
 	return s.conclude(ctx, seen, said)
+}
+
+// deserted sees whether the Job of an attempt that somebody has deleted is to be made again, when its pods have ended. It is not while one
+// is there that may yet start: that could act beside another of the same attempt, as the restore point tells attempts apart. By the end
+// of this one it has nothing left to act by.
+func (s *scope) deserted(ctx context.Context, seen *sight) error {
+	pods, err := s.pods(ctx, seen.attempt)
+	seen.held = s.anyActs(seen, pods)
+	if i := slices.IndexFunc(pods, func(p corev1.Pod) bool { return neverStarted(p) != nil }); i >= 0 && !seen.held {
+		seen.outcome = &outcome{checksum: left(seen.execution, seen.point), message: fmt.Sprintf(
+			"Its Job is gone, and pod %s/%s of it, which has stayed, has not started: %s; delete it", pods[i].Namespace, pods[i].Name, unstarted(s.names().in(seen.attempt), pods[i:i+1]))}
+	}
+	return err
 }
 
 // unseen looks for the Job of an attempt that the cache may not have, because it has just been made, and returns what its runner
@@ -510,9 +522,23 @@ func (s *scope) unseen(ctx context.Context, seen *sight) (*runner.Result, error)
 // acts says whether a pod of a Job may still act.
 func (s *scope) acts(ctx context.Context, seen *sight, job string) (bool, error) {
 	pods, err := s.pods(ctx, job)
+	return s.anyActs(seen, pods), err
+}
+
+// anyActs says whether one of some pods may still act. One that waits to start, and that nobody has told to end, is waited for as a Job
+// would.
+func (s *scope) anyActs(seen *sight, pods []corev1.Pod) bool {
 	return slices.ContainsFunc(pods, func(p corev1.Pod) bool {
-		return alive(p) && !s.given(p.DeletionTimestamp, max(s.longest(), podDeadline(p)), &seen.stops)
-	}), err
+		return alive(p) && !s.given(cmp.Or(p.DeletionTimestamp, neverStarted(p)), max(s.longest(), podDeadline(p)), &seen.stops)
+	})
+}
+
+// neverStarted is since when a pod that nobody has told to end waits to start, as one that was left when its Job was deleted; nil of others.
+func neverStarted(p corev1.Pod) *metav1.Time {
+	if p.Status.Phase != corev1.PodPending || p.DeletionTimestamp != nil {
+		return nil
+	}
+	return &p.CreationTimestamp
 }
 
 // formerActs says whether a runner may still act that a plan of the same name has left: it was given up, or somebody has taken

@@ -238,7 +238,7 @@ var mutants = []faults.Mutant{
 	},
 	{
 		Name: "beside-its-pod", RootCause: "a Job that somebody has deleted is made again while a pod of it may act",
-		Edits:     edit1(observe, "		seen.held, err = s.acts(ctx, seen, seen.attempt) // its Job", "		_, err = s.acts(ctx, seen, seen.attempt) // its Job"),
+		Edits:     edit1(observe, "	seen.held = s.anyActs(seen, pods)\n", "	_ = s.anyActs(seen, pods)\n"),
 		Workloads: []string{"job-deleted"},
 	},
 	{
