@@ -458,6 +458,9 @@ func placed(container, m map[string]any, made map[string]mount) (of mount) {
 
 var reference = regexp.MustCompile(`\$\(([^)]+)\)`)
 
+// longestPath is more than a node mounts, in bytes. Without a bound the variables of many mounts would keep the manager busy for minutes.
+const longestPath = 1 << 13
+
 // variables are those that a text is made of, with those that they are made of.
 type variables struct {
 	env []map[string]any
@@ -469,8 +472,10 @@ type variables struct {
 	all []any
 	// outside: one is not in env, or only where some key is, and may be in envFrom.
 	outside bool
-	// written: one is what a file says, or a limit, which an override may make anything.
+	// written: one is what a file says, or a limit, which an override may make anything; or they are longer than a path may be.
 	written bool
+	// length of the texts that were looked through.
+	length int
 	// fields of the pod that they are.
 	fields []string
 }
@@ -494,6 +499,10 @@ func (v *variables) hash(container map[string]any) string {
 // expand takes in the variables of a text as the node does: each has the value of the last before some position, or of
 // envFrom; and one of an optional key that is not there has the value that it would have without that.
 func (v *variables) expand(text string, before int) {
+	if v.length += len(text); v.length > longestPath {
+		v.written = true
+		return
+	}
 	for _, match := range reference.FindAllStringSubmatch(text, -1) {
 		at := v.at[match[1]]
 		last, _ := slices.BinarySearch(at, before)

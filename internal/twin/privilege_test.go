@@ -620,6 +620,27 @@ func TestCertificatesOfPods(t *testing.T) {
 	}
 }
 
+// Mounts by variables that are longer than a path may be, which may be anywhere, cost little: it is told by what a look allocates.
+func TestLongVariables(t *testing.T) {
+	template := func(value string) map[string]any {
+		var mounts []any
+		for i := range mostElements {
+			mounts = append(mounts, map[string]any{"name": "v", "mountPath": fmt.Sprint("/", i), "subPathExpr": fmt.Sprint("$(A)/", i)})
+		}
+		container := map[string]any{"env": []any{map[string]any{"name": "A", "value": value}}, "volumeMounts": mounts}
+		spec := object(t, `{volumes: [{name: v, persistentVolumeClaim: {claimName: db}}]}`)
+		spec["containers"] = []any{container}
+		return map[string]any{"spec": spec}
+	}
+	var before, after goruntime.MemStats
+	goruntime.ReadMemStats(&before)
+	more := strings.Join(Exceeding(template("a"), template(strings.Repeat("$(B)", 1<<16))), "; ")
+	goruntime.ReadMemStats(&after)
+	if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 128 || !strings.Contains(more, "PersistentVolumeClaim db, all of it") {
+		t.Errorf("it takes %d MiB to see that the twin has more: %.200s", mib, more)
+	}
+}
+
 // A path that is made of variables is what they are, however they are written.
 func TestPathsOfVariables(t *testing.T) {
 	template := func(metadata, env string) map[string]any {
