@@ -280,6 +280,26 @@ func TestPinThatStays(t *testing.T) {
 	}
 }
 
+// What was kept by a manager of before nothing tells from what somebody else has made, where there is no twin of it: the source is pinned as
+// it is now.
+func TestPinThatNothingTellsOf(t *testing.T) {
+	owner, source := faster(t, `{}`), object(t, web)
+	owner.Spec.SourcePolicy = v1alpha1.SourcePinned
+	l := newLab(t, owner, source)
+	l.passed()
+	l.repaint(source)
+	l.drop(l.twin())
+	now := l.owner()
+	now.Status.PinnedHash = ""
+	if err := l.server.Status().Update(t.Context(), now); err != nil {
+		t.Fatal(err)
+	}
+	l.passed()
+	if pin := l.there(revisionGVK, key(l.owner())); image(l.twin()) == "web:1" || pin == nil || keptHash(pin) != l.owner().Status.PinnedHash {
+		t.Errorf("it has the image %s, and is pinned by %v", image(l.twin()), pin)
+	}
+}
+
 // What is kept of a source is what the server has of it, and of what it refers to, whatever a cache has, and stays where no twin of it has
 // come about yet.
 func TestPinOfASourceUnseen(t *testing.T) {

@@ -89,7 +89,10 @@
 // that: as that it wakes. So is what was found asleep, or was deleted and created again, and is awake when another
 // attempt comes; until then the latter keeps its attempt from success. An autoscaler that a workload gets between two
 // attempts is put to sleep by the next one, whether the workload sleeps by then or not. What he puts to sleep himself
-// between the last look and the write is not told from what the write has done, and wakes as it was captured.
+// between the last look and the write is not told from what the write has done, and wakes as it was captured. Nor is
+// what he scales to 0 by subresource scale, as kubectl scale does, after a runner was killed between the capture and the
+// change: managedFields name nobody then, as they do where a runner with the rights of before has changed it, and what
+// may have been put to sleep wakes.
 //
 // What Argo CD manages counts as asleep when it has been so for some seconds (cluster.Watched): what it heals is awake again
 // at once, and it is of no use to wait for it then. The attempt has failed, and says what Argo CD needs, by the kind of
