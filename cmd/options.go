@@ -361,7 +361,7 @@ type namespaceFlag struct {
 }
 
 // namespaces are those that the flags name: some must exist, because something runs that needs them. Those that are watched need not,
-// nor where there are other kinds those that Experiments alone need: who deletes one would end the manager of all, at its next start.
+// nor where there are other kinds those that one kind alone needs: who deletes one would end the manager of all, at its next start.
 func (o options) namespaces() []namespaceFlag {
 	e := o.Experiment
 	var named []namespaceFlag
@@ -379,7 +379,7 @@ func (o options) namespaces() []namespaceFlag {
 		)
 	}
 	if o.Runs(controller.HibernatePlans) {
-		named = append(named, namespaceFlag{flag: "hibernation-namespace", namespace: o.Hibernation.Namespace})
+		named = append(named, namespaceFlag{"hibernation-namespace", o.Hibernation.Namespace, o.Runs(controller.Experiments) || o.Runs(controller.Twins)})
 	}
 	for _, namespace := range o.Experiment.WatchNamespaces {
 		named = append(named, namespaceFlag{flag: "watch-namespaces", namespace: namespace, comes: true})

@@ -255,7 +255,7 @@ func TestNamespacesThatMustExist(t *testing.T) {
 	}
 	t.Run("note 03: that of Argo Workflows among them", func(t *testing.T) {
 		want := []namespaceFlag{
-			{"argocd-namespace", "argocd", true}, {"workflow-namespace", "argo", true}, {"crossplane-namespace", "crossplane-system", true}, {"orphans-namespace", "lease", true}, {"hibernation-namespace", "lease", false},
+			{"argocd-namespace", "argocd", true}, {"workflow-namespace", "argo", true}, {"crossplane-namespace", "crossplane-system", true}, {"orphans-namespace", "lease", true}, {"hibernation-namespace", "lease", true},
 			{"watch-namespaces", "a", true}, {"watch-namespaces", "b", true},
 		}
 		if diff := cmp.Diff(want, o.namespaces(), cmp.AllowUnexported(namespaceFlag{})); diff != "" {
@@ -278,7 +278,7 @@ func TestNamespacesThatMustExist(t *testing.T) {
 			{"orphans-namespace", "lease", false}, {"watch-namespaces", "a", true},
 		},
 		"experimentdeployments":                {{"watch-namespaces", "a", true}},
-		"hibernateplans,experimentdeployments": {{"hibernation-namespace", "lease", false}, {"watch-namespaces", "a", true}},
+		"hibernateplans,experimentdeployments": {{"hibernation-namespace", "lease", true}, {"watch-namespaces", "a", true}},
 	} {
 		t.Run("of "+controllers, func(t *testing.T) {
 			o, err := parse([]string{"--watch-namespaces=a", "--leader-election-namespace=lease", "--controllers=" + controllers})

@@ -297,6 +297,18 @@ func TestRights(t *testing.T) {
 	w.expect("3", "Deployment", "web", specReplicas...)
 }
 
+// TestReplicationController puts one to sleep and wakes it with no more rights than a runner has.
+func TestReplicationController(t *testing.T) {
+	w := newWorld(t)
+	w.apply("---\n{apiVersion: v1, kind: ReplicationController, metadata: {name: old}, spec: {replicas: 3, selector: {app: old}, template: " + fmt.Sprintf(template, "old") + "}}\n")
+	w.calm()
+	r := w.night(`{"includedGroups": ["ReplicationController"]}`)
+	w.must(r.Shutdown(t.Context()))
+	w.expect("0", "ReplicationController", "old", specReplicas...)
+	w.must(r.WakeUp(t.Context()))
+	w.expect("3", "ReplicationController", "old", specReplicas...)
+}
+
 // TestPages lists more than a page has.
 func TestPages(t *testing.T) {
 	w := newWorld(t)

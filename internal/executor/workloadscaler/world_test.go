@@ -130,8 +130,9 @@ func (w *world) night(parameters string) *executortest.Runner {
 var kinds = map[string]schema.GroupVersionResource{
 	"Deployment": deployments.gvr, "StatefulSet": statefulSets.gvr, "ReplicaSet": replicaSets.gvr, "CronJob": cronJobs.gvr,
 	"Rollout": rollouts.gvr, "ScaledObject": scaledObjects.gvr, "HorizontalPodAutoscaler": autoscalers.gvr,
-	"Oven": {Group: "example.com", Version: "v1", Resource: "ovens"},
-	"Pod":  {Version: "v1", Resource: "pods"},
+	"ReplicationController": {Version: "v1", Resource: "replicationcontrollers"},
+	"Oven":                  {Group: "example.com", Version: "v1", Resource: "ovens"},
+	"Pod":                   {Version: "v1", Resource: "pods"},
 }
 
 func (w *world) in(kind string) dynamic.ResourceInterface {
