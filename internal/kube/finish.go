@@ -252,7 +252,7 @@ func tell(recorder events.EventRecorder, o client.Object, e Event) {
 func record(ctx context.Context, c client.Client, before, after, written client.Object, out Outcome) (others bool, err error) {
 	others, err = patchStatus(ctx, c, before, written, out)
 	switch {
-	case out.Done && out.Err == nil && TooLarge(err): // which must not keep what has nothing left to wait for
+	case out.Done && out.Err == nil && Unkept(err): // which must not keep what has nothing left to wait for
 		return others, nil
 	case err != nil:
 		return others, err
@@ -264,8 +264,11 @@ func record(ctx context.Context, c client.Client, before, after, written client.
 	return others, nil
 }
 
-// Unkept says whether the server does not keep a status, whatever is tried.
-func Unkept(err error) bool { return TooLarge(err) || errors.Is(err, errNotKept) }
+// Unkept says whether the server does not keep a status, whatever is tried: it is too large, pruned, or somebody's policy, or a right that
+// is gone, refuses it.
+func Unkept(err error) bool {
+	return TooLarge(err) || errors.Is(err, errNotKept) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err)
+}
 
 // TooLarge says whether an object was refused because it would have been larger than the server keeps.
 func TooLarge(err error) bool {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -243,29 +244,47 @@ func TestAbandonedApplication(t *testing.T) {
 	}
 }
 
-// Where the server keeps no such record, as one whose CustomResourceDefinitions are older does, it is remembered, and nothing waits for it.
+// Where the server keeps no such record, as one whose CustomResourceDefinitions are older does, or refuses it, it is remembered, and nothing
+// waits for it.
 func TestAbandonedWithoutARecord(t *testing.T) {
-	l := onGKE(t)
-	l.overtake()
-	l.reconciler.Client = pruning{l.client}
-	for range 20 {
-		_ = l.reconcile() // the status is said not to be kept
-		l.without(argocd.ApplicationGVK)()
-	}
-	if left := l.orphans(); l.get() != nil || len(left) != 1 || left[0].Kind != "Application" {
-		t.Errorf("it goes, and tells of %+v", left)
+	for name, refused := range map[string]error{
+		"pruned": nil, "forbidden": apierrors.NewForbidden(schema.GroupResource{Resource: "experiments/status"}, "x", errors.New("a policy")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := onGKE(t)
+			l.overtake()
+			l.reconciler.Client = pruning{l.client, refused}
+			for range 20 {
+				_ = l.reconcile() // the status is said not to be kept
+				l.without(argocd.ApplicationGVK)()
+			}
+			if left := l.orphans(); l.get() != nil || len(left) != 1 || left[0].Kind != "Application" {
+				t.Errorf("it goes, and tells of %+v", left)
+			}
+		})
 	}
 }
 
-// pruning is a client of a server that does not know of abandoned Applications.
-type pruning struct{ client.Client }
+// pruning is a client of a server that does not know of abandoned Applications, or refuses a status that tells of one.
+type pruning struct {
+	client.Client
+	refused error
+}
 
-func (p pruning) Status() client.SubResourceWriter { return pruningStatus{p.Client.Status()} }
+func (p pruning) Status() client.SubResourceWriter {
+	return pruningStatus{p.Client.Status(), p.refused}
+}
 
-type pruningStatus struct{ client.SubResourceWriter }
+type pruningStatus struct {
+	client.SubResourceWriter
+	refused error
+}
 
 func (p pruningStatus) Patch(ctx context.Context, o client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-	if t := o.(*v1alpha1.Experiment).Status.Teardown; t != nil {
+	if t := o.(*v1alpha1.Experiment).Status.Teardown; t != nil && len(t.Abandoned) > 0 {
+		if p.refused != nil {
+			return p.refused
+		}
 		t.Abandoned = nil
 	}
 	return p.SubResourceWriter.Patch(ctx, o, patch, opts...)
@@ -639,7 +658,11 @@ func TestCycleBesideAStuckApplication(t *testing.T) {
 	})
 	l.remove()
 	l.settle(l.without(argocd.ApplicationGVK))
-	for _, app := range l.list(argocd.ApplicationGVK) {
+	apps := l.list(argocd.ApplicationGVK)
+	if len(apps) != 3 {
+		t.Errorf("there are %d, and none may go without Argo CD", len(apps))
+	}
+	for _, app := range apps {
 		if !going(&app) {
 			t.Errorf("%s is not asked to go", app.GetName())
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -596,7 +595,7 @@ func (l *lab) end() map[string]any {
 	for _, c := range e.Status.Conditions {
 		states[c.Type] = string(c.Status) + " " + c.Reason
 	}
-	return map[string]any{"children": children, "states": states, "finalizers": slices.Collect(maps.Keys(map[string]bool{v1alpha1.Finalizer: true}))}
+	return map[string]any{"children": children, "states": states, "finalizers": e.Finalizers}
 }
 
 func encode(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }

@@ -53,6 +53,9 @@ func clashesWithATenants(t *testing.T, l *lab, labelled bool) {
 	if once, secrets := l.registeredOnce(); !once {
 		t.Errorf("Argo CD has registrations with different credentials of one server: %v (phase %s)", secrets, l.get().Status.Phase)
 	}
+	if said := l.message(v1alpha1.ConditionClustersReady); !strings.Contains(said, "cluster-of-a-tenant") {
+		t.Errorf("it does not say what the cluster cannot be registered beside: %s", said)
+	}
 }
 
 // sharedSecret is two targets on one existing cluster, by one Secret.
@@ -552,8 +555,8 @@ func TestRecordTakenAwayAtAnyMoment(t *testing.T) {
 				l.unrecorded()
 				l.remove()
 				l.settle(l.play)
-				if left := l.ours(); l.get() == nil && len(left) > 0 {
-					t.Errorf("after %d steps of %d: %v are left", moment, up, kindsLeft(left))
+				if left := l.ours(); l.get() != nil || len(left) > 0 {
+					t.Errorf("after %d steps of %d: %v are left, and it is there: %t", moment, up, kindsLeft(left), l.get() != nil)
 				}
 			}
 		})
@@ -572,8 +575,8 @@ func TestRecordTakenAwayAfterAnyWrite(t *testing.T) {
 				l.unrecorded()
 				l.remove()
 				l.settle(l.play)
-				if left := l.ours(); l.get() == nil && len(left) > 0 {
-					t.Errorf("after write %d (%s): %v are left", k, l.writes[k-1], kindsLeft(left))
+				if left := l.ours(); l.get() != nil || len(left) > 0 {
+					t.Errorf("after write %d (%s): %v are left, and it is there: %t", k, l.writes[k-1], kindsLeft(left), l.get() != nil)
 				}
 			}
 		})
