@@ -23,8 +23,10 @@ const kills = 10
 // role, without times and with every name of this run replaced.
 func outcome(s *stage, e *v1alpha1.Experiment) map[string]string {
 	GinkgoHelper()
+	status := s.get(e).Status.DeepCopy()
+	Expect(status.Workflow.Clusters).NotTo(BeEmpty())
 	replace := strings.NewReplacer(
-		string(e.UID), "UID", s.namespace, "NAMESPACE", s.hubNamespace(e, "loadgen"), "HUB",
+		status.Workflow.Clusters, "CLUSTERS", string(e.UID), "UID", s.namespace, "NAMESPACE", s.hubNamespace(e, "loadgen"), "HUB",
 		s.registration(e, "app"), "REGISTRATION", // which begins with the claim's name
 		s.claim(e, "app").Name, "CLAIM", s.application(e, "app").Name, "APP", s.application(e, "loadgen").Name, "LOADGEN", s.workflow(e).Name, "WORKFLOW",
 	)
@@ -33,7 +35,6 @@ func outcome(s *stage, e *v1alpha1.Experiment) map[string]string {
 		Expect(err).NotTo(HaveOccurred())
 		return replace.Replace(string(data))
 	}
-	status := s.get(e).Status.DeepCopy()
 	status.StartedAt, status.CompletedAt, status.ExpiresAt = nil, nil, nil
 	status.Workflow.UID, status.Workflow.StartedAt, status.Workflow.FinishedAt = "", nil, nil
 	for i := range status.Targets {
