@@ -20,6 +20,7 @@ const (
 	clustersLast    = "a cluster goes after its Application"
 	housesLast      = "a namespace goes after the cluster that is made in it"
 	dependentsFirst = "an Application goes after those that depend on it"
+	dependedOnFirst = "a target is begun when those that it depends on have been healthy"
 	inLayers        = "an Application of a component comes after those before it, and goes before them"
 	healthyFirst    = "a Workflow comes when every Application has been healthy"
 	registeredFirst = "an Application goes while Argo CD knows its cluster"
@@ -92,6 +93,22 @@ var invariants = map[string]func([]faults.Entry) string{
 		for name, depends := range targetsOf(e) {
 			if slices.Contains(depends, targetOf(u)) && application(before, u, name) != nil {
 				return fmt.Sprintf("that of target %s is deleted while there is that of %s", targetOf(u), name)
+			}
+		}
+		return ""
+	},
+	// One Application of a target is enough, as its components may be others by now.
+	dependedOnFirst: func(history []faults.Entry) string {
+		last := history[len(history)-1]
+		e := ownerOf(faults.StateOf(history), last.Object)
+		if e == nil || last.Verb != watch.Added || !slices.Contains([]string{"Application", "GKECluster", "Cluster"}, last.Object.GetKind()) {
+			return ""
+		}
+		for _, dependency := range targetsOf(e)[targetOf(last.Object)] {
+			if !slices.ContainsFunc(history, func(h faults.Entry) bool {
+				return ownedBy(e, h.Object) && targetOf(h.Object) == dependency && isHealthy(h.Object)
+			}) {
+				return fmt.Sprintf("the %s of target %s comes, and that of %s has not been", last.Object.GetKind(), targetOf(last.Object), dependency)
 			}
 		}
 		return ""
@@ -220,10 +237,14 @@ func names(e *v1alpha1.Experiment, workflow *unstructured.Unstructured) bool {
 // been healthy.
 func hasBeenHealthy(history []faults.Entry, e *unstructured.Unstructured, target, component string) bool {
 	return slices.ContainsFunc(history, func(h faults.Entry) bool {
-		health, _, _ := unstructured.NestedString(h.Object.Object, "status", "health", "status")
-		return h.Object.GetKind() == "Application" && targetOf(h.Object) == target && componentIn(h.Object) == component &&
-			ownedBy(e, h.Object) && health == "Healthy"
+		return isHealthy(h.Object) && targetOf(h.Object) == target && componentIn(h.Object) == component && ownedBy(e, h.Object)
 	})
+}
+
+// isHealthy says whether something is an Application that Argo CD calls healthy.
+func isHealthy(u *unstructured.Unstructured) bool {
+	health, _, _ := unstructured.NestedString(u.Object, "status", "health", "status")
+	return u.GetKind() == "Application" && health == "Healthy"
 }
 
 // componentIn is the component that an Application of its own deploys; empty for all of a target.

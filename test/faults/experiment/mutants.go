@@ -300,6 +300,11 @@ func (s *scope) told() bool {
 		Workloads: []string{"suspend-edit-provisioning"},
 	},
 	{
+		Name: "depends-ignored", RootCause: "a target is begun before those that it depends on are healthy",
+		Edits:     edit1(targets, "		if !targets[dependency].healthy() {\n", "		if !targets[dependency].healthy() && false {\n"),
+		Workloads: []string{"complete"},
+	},
+	{
 		Name: "clusters-ignored", RootCause: "success is taken for that of a cluster that is not there any more (false Complete)",
 		Edits:     edit1(plan, `now != "" && w.Clusters != now`, `now != "" && w.Clusters == "none"`),
 		Workloads: []string{"claim-deleted-running"},
