@@ -38,7 +38,7 @@ func (s *scope) apply(ctx context.Context) error {
 	case unconfirmed != nil && s.experiment.Spec.Terminate && !s.triesAgain(ctx, "what the verdict rests on", unconfirmed): // nothing is waited for
 		s.plan.Steps = []conditions.Step{withoutVerdict()}
 	case unconfirmed != nil:
-		s.plan.Verdict, s.plan.Steps, s.plan.Targets = false, nil, nil
+		s.plan.doubt()
 		return unconfirmed
 	}
 	s.takeTurns()
@@ -59,6 +59,14 @@ func (s *scope) apply(ctx context.Context) error {
 	}
 	s.notePlanned(ctx)
 	return errors.Join(errs...)
+}
+
+// doubt takes out of a plan what rests on what the server could not be asked: not what a Workflow says, but that it is superseded.
+func (p *Plan) doubt() {
+	p.Verdict, p.Steps, p.Targets = false, nil, nil
+	if p.Workflow != nil && p.Workflow.Superseded {
+		p.Workflow = nil
+	}
 }
 
 // triesAgain says whether a read that has failed, by what it is, is tried in another pass before spec.terminate ends the Experiment

@@ -532,6 +532,40 @@ func TestClustersAreRemembered(t *testing.T) {
 	}
 }
 
+// A Workflow stays that may be outdated by what the server could not be asked.
+func TestOutdatedByWhatCannotBeRead(t *testing.T) {
+	for kind, outdate := range map[string]func(*lab){
+		"Component": func(l *lab) {
+			web := nginx()
+			if err := l.client.Get(t.Context(), client.ObjectKeyFromObject(web), web); err != nil {
+				t.Fatal(err)
+			}
+			web.Spec.Sources[0].TargetRevision = "1.2.4"
+			l.update(web)
+		},
+		"GKECluster": func(l *lab) {
+			l.gone(crossplane.GKEClusterGVK)
+			l.mustReconcile() // which makes another
+		},
+	} {
+		l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+		l.settle(l.validating)
+		outdate(l)
+		times := 1
+		l.reconciler.Live = flaky{l.client, kind, &times}
+		if err := l.reconcile(); err == nil || times > 0 {
+			t.Fatalf("%s was read: %v", kind, err)
+		}
+		if w := l.get().Status.Workflow; w.Superseded {
+			t.Errorf("it is superseded, and %s could not be read", kind)
+		}
+		l.settle(l.validating)
+		if w := l.get().Status.Workflow; w.Run != 2 {
+			t.Errorf("after %s could be read: %+v", kind, w)
+		}
+	}
+}
+
 // unrecorded takes the whole status away.
 func (l *lab) unrecorded() {
 	l.t.Helper()
