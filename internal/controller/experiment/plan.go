@@ -1060,14 +1060,11 @@ func (f facts) clusters() string {
 	return kube.ChildName(maxNamespace, types.UID(strings.Join(known, "/")), "clusters")
 }
 
-// identifying are the objects that a target's cluster is known by, nil where one is not there: those that its registration has the name
-// of, or the Cluster that it refers to. One that is there already is known by nothing.
+// identifying are the objects that a target's cluster is known by, nil where one is not there. One that is there already is known by
+// nothing.
 func (f facts) identifying(t v1alpha1.Target) []*unstructured.Unstructured {
-	if refers(t) {
-		return []*unstructured.Unstructured{f.seen.References[t.Name]}
-	}
 	objects := make([]*unstructured.Unstructured, providerOf(t).identity())
-	copy(objects, f.seen.Clusters[t.Name])
+	copy(objects, f.seen.telling(t))
 	return objects
 }
 

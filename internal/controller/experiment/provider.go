@@ -26,8 +26,8 @@ type provider interface {
 	// deleted first, and the others when it is gone. Their kinds and names depend on nothing that
 	// can change once the Experiment has started.
 	objects(n names, t v1alpha1.Target) []*unstructured.Unstructured
-	// identity is how many of them, from the first on, are the cluster: with another in the place of one it
-	// is another cluster.
+	// identity is how many of them, from the first on, are the cluster, or of what it refers to: with another in
+	// the place of one it is another cluster.
 	identity() int
 	// read is what the objects say of a cluster: those of objects that are there, in their order, with
 	// nil for one that is not, or the one that the target refers to; none at all where nothing was looked for.

@@ -16,6 +16,8 @@ import (
 // nothing of it is made, registered or deleted, so that the Cluster is none of the objects of the target, and only tells of it.
 type referred struct{ nothing }
 
+func (referred) identity() int { return 1 }
+
 // read is what the Cluster says.
 func (referred) read(objects []*unstructured.Unstructured) clusterState {
 	cluster := standing(objects)
