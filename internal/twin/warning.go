@@ -389,8 +389,8 @@ func claimsOf(pod map[string]any, replaced ...string) (all []string) {
 	return all
 }
 
-// Claims are the PersistentVolumeClaims that the pods of a template use, but for volumes in whose places they get others, sorted. Those that an override names beside them are of
-// nobody's: whether the source's pods get on with the twin's does not depend on them.
+// Claims are the PersistentVolumeClaims that the pods of a template use, but for volumes in whose places they get others, sorted. Those
+// that an override names beside them are of nobody's: whether the source's pods get on with the twin's does not depend on them.
 func Claims(template map[string]any, replaced ...string) []string {
 	all := claimsOf(podOf(template), replaced...)
 	slices.Sort(all)

@@ -236,7 +236,8 @@ type effects map[string]struct{ created, deleted int }
 const pardoned = 1
 
 // chatter is how often a manager that has nothing to do may begin a watch anew, list what it watches, ask for all that is served, or
-// send an Event, while it is watched: what was cut off comes again. What else it asks for it may ask once, as what was wrong before is tried again.
+// send an Event, while it is watched: what was cut off comes again. What else it asks for it may ask once, as what was wrong before is
+// tried again.
 const chatter = 5
 
 // findings collect what a run has broken.
