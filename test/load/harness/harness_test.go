@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -137,8 +138,12 @@ func TestWatcher(t *testing.T) {
 			return Beat{Owner: e.Object.Metadata.Labels["owner"], Marks: []string{e.Type + " " + e.Object.Kind}}
 		},
 	}, func(err error) { t.Error(err) })
+	revision := 0
 	happens := func(kind, verb, status string) {
-		o := Object{Kind: kind, Status: []byte(status), Metadata: Metadata{Namespace: "a", Name: "b", Labels: map[string]string{"owner": "uid"}}}
+		revision++
+		o := Object{Kind: kind, Status: []byte(status), Metadata: Metadata{
+			Namespace: "a", Name: "b", ResourceVersion: strconv.Itoa(revision), Labels: map[string]string{"owner": "uid"},
+		}}
 		o.Metadata.ManagedFields = append(o.Metadata.ManagedFields, struct {
 			Manager string `json:"manager"`
 		}{"manager"})
@@ -156,6 +161,9 @@ func TestWatcher(t *testing.T) {
 	s := w.Story("a", "b")
 	if got := s.Marks["MODIFIED Owner"]; !got.Equal(first) || got.IsZero() {
 		t.Errorf("the first was at %s, the mark says %s", first, got)
+	}
+	if want := map[string]int64{"ADDED Child": 1, "ADDED Owner": 2, "MODIFIED Owner": 3}; !maps.Equal(s.Revisions, want) {
+		t.Errorf("the firsts were at %v, not %v", s.Revisions, want)
 	}
 	if len(s.Statuses) != 2 || len(s.Paths) != 2 {
 		t.Errorf("the story is %+v", s)
@@ -187,15 +195,26 @@ func TestMemoryThatIsNotTold(t *testing.T) {
 	}
 }
 
-// Nor is an effect before its cause a fast one.
+// Nor is an effect before its cause a fast one, however little; that a watch is behind another makes none.
 func TestEffectBeforeItsCause(t *testing.T) {
 	now := time.Now()
-	story := func(took time.Duration) *Story {
-		return &Story{Marks: map[string]time.Time{"ready": now, "Workflow": now.Add(took)}}
+	story := func(took time.Duration, before int64) *Story {
+		return &Story{Marks: map[string]time.Time{"ready": now, "Workflow": now.Add(took)}, Revisions: map[string]int64{"ready": 10, "Workflow": 11 - before}}
 	}
 	got, early := timed([]Reaction{{Name: "submit", Cause: "ready", Effect: "Workflow"}},
-		[]*Story{story(-time.Minute), story(-time.Millisecond), story(time.Millisecond)})
-	if want := []time.Duration{0, time.Millisecond}; early != 1 || !slices.Equal(got["submit"], want) {
+		[]*Story{story(-time.Minute, 2), story(time.Millisecond, 2), story(-time.Millisecond, 0), story(time.Millisecond, 0)})
+	if want := []time.Duration{0, time.Millisecond}; early != 2 || !slices.Equal(got["submit"], want) {
 		t.Errorf("%v, and %d early", got, early)
+	}
+}
+
+// An older edit that is applied after a newer one is seen, though the last one is the newest.
+func TestVersionsThatGoBack(t *testing.T) {
+	var v Version
+	for _, value := range []string{"", "1", "2", "5", "3", "6"} {
+		v = v.then(value, time.Now())
+	}
+	if v.Back != 1 || v.Value != "6" {
+		t.Errorf("%+v", v)
 	}
 }

@@ -143,22 +143,19 @@ func (l *Lab) Reactions(stories []*Story) map[string][]time.Duration {
 	return all
 }
 
-// behind is how far one watch may be behind another.
-const behind = time.Second
-
-// timed are the reactions by name, and how many effects came before their causes, further than a watch may be behind: whoever acts
-// early is not fast.
+// timed are the reactions by name, and how many effects the server had before their causes: whoever acts early is not fast. One that
+// was seen before its cause, but came after it, was as fast as the two watches are apart.
 func timed(reactions []Reaction, stories []*Story) (all map[string][]time.Duration, early int) {
 	all = map[string][]time.Duration{}
 	for _, r := range reactions {
 		for _, s := range stories {
 			cause, effect := s.Marks[r.Cause], s.Marks[r.Effect]
-			switch took := effect.Sub(cause); {
+			switch {
 			case cause.IsZero() || effect.IsZero():
-			case took < -behind:
+			case s.Revisions[r.Effect] < s.Revisions[r.Cause]:
 				early++
 			default:
-				all[r.Name] = append(all[r.Name], max(0, took))
+				all[r.Name] = append(all[r.Name], max(0, effect.Sub(cause)))
 			}
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -28,6 +30,8 @@ type Story struct {
 	Namespace, Name string
 	// Marks are when each moment was seen first.
 	Marks map[string]time.Time
+	// Revisions are the server's, of what each moment was seen in first: one comes before another whichever watch is behind.
+	Revisions map[string]int64
 	// Statuses are the distinct ones that were published.
 	Statuses map[uint64]bool
 	// Versions are those of the spec that were seen last, by where, with the time.
@@ -40,8 +44,8 @@ type Story struct {
 type Version struct {
 	Value string
 	Time  time.Time
-	// Changes is how often it changed.
-	Changes int
+	// Changes is how often it changed, and Back how often to a version that is older than the one before.
+	Changes, Back int
 }
 
 func startWatcher(ctx context.Context, c *Client, subject *Subject, failed func(error)) (*Watcher, error) {
@@ -64,7 +68,7 @@ func (w *Watcher) happened(e Event) {
 	w.last = now
 	s := w.stories[beat.Owner]
 	if s == nil {
-		s = &Story{Marks: map[string]time.Time{}, Statuses: map[uint64]bool{}, Versions: map[string]Version{}}
+		s = &Story{Marks: map[string]time.Time{}, Revisions: map[string]int64{}, Statuses: map[uint64]bool{}, Versions: map[string]Version{}}
 		w.stories[beat.Owner] = s
 	}
 	if guest := w.subject.Guest; e.Object.Resource == w.subject.Resource || guest != nil && e.Object.Resource == guest.Resource {
@@ -81,15 +85,34 @@ func (w *Watcher) happened(e Event) {
 	}
 	for _, mark := range beat.Marks {
 		if _, seen := s.Marks[mark]; !seen {
-			s.Marks[mark] = now
+			s.Marks[mark], s.Revisions[mark] = now, w.revision(e)
 			if s.Name != "" {
 				w.counts[[2]string{s.Namespace, mark}]++
 			}
 		}
 	}
 	if beat.Where != "" && s.Versions[beat.Where].Value != beat.Version {
-		s.Versions[beat.Where] = Version{beat.Version, now, s.Versions[beat.Where].Changes + 1}
+		s.Versions[beat.Where] = s.Versions[beat.Where].then(beat.Version, now)
 	}
+}
+
+// revision is the server's of an event: all kinds have one order.
+func (w *Watcher) revision(e Event) int64 {
+	revision, err := strconv.ParseInt(e.Object.Metadata.ResourceVersion, 10, 64)
+	if err != nil {
+		w.failed(fmt.Errorf("%s %s/%s has a resource version that has no order: %w", e.Object.Kind, e.Object.Metadata.Namespace, e.Object.Metadata.Name, err))
+	}
+	return revision
+}
+
+// then is the version after another was seen. Those that are edited are numbers, one after the other.
+func (v Version) then(value string, at time.Time) Version {
+	next := Version{Value: value, Time: at, Changes: v.Changes + 1, Back: v.Back}
+	was, _ := strconv.Atoi(v.Value)
+	if is, _ := strconv.Atoi(value); is < was {
+		next.Back++
+	}
+	return next
 }
 
 // own takes in what happened to the object itself.
@@ -131,18 +154,8 @@ func (w *Watcher) Story(namespace, name string) *Story {
 }
 
 func (s *Story) clone() *Story {
-	out := &Story{Namespace: s.Namespace, Name: s.Name, Marks: make(map[string]time.Time, len(s.Marks)), Statuses: map[uint64]bool{}, Versions: map[string]Version{}}
-	for k, v := range s.Marks {
-		out.Marks[k] = v
-	}
-	for k := range s.Statuses {
-		out.Statuses[k] = true
-	}
-	for k, v := range s.Versions {
-		out.Versions[k] = v
-	}
-	out.Paths = slices.Clone(s.Paths)
-	return out
+	return &Story{Namespace: s.Namespace, Name: s.Name, Marks: maps.Clone(s.Marks), Revisions: maps.Clone(s.Revisions),
+		Statuses: maps.Clone(s.Statuses), Versions: maps.Clone(s.Versions), Paths: slices.Clone(s.Paths)}
 }
 
 // Paths are the paths of the objects of a namespace and of all their children.

@@ -139,13 +139,14 @@ func (s *storm) converged(i int) bool {
 // put puts what was seen into the figures, and says how often an edit was applied.
 func (s *storm) put(f measure.Figures) (applied int) {
 	var delays []time.Duration
+	back := 0
 	for i := range s.n {
 		story := s.lab.Watcher.Story(namespace, s.name(i))
 		for where, v := range story.Versions {
 			if where == "spec" {
 				continue
 			}
-			applied += v.Changes - 1
+			applied, back = applied+v.Changes-1, back+v.Back
 			delays = append(delays, max(0, v.Time.Sub(story.Versions["spec"].Time)))
 			if i == 0 {
 				f.Put("hot_converged_ms", measure.Milliseconds(v.Time.Sub(story.Versions["spec"].Time)))
@@ -156,6 +157,7 @@ func (s *storm) put(f measure.Figures) (applied int) {
 	}
 	f.Put("converged_p50_ms", measure.Quantile(delays, 0.5))
 	f.Put("converged_p99_ms", measure.Quantile(delays, 0.99))
+	f.Put("applied_back", float64(back))
 	f.Put("applied_per_edit", float64(applied)/float64(s.edits))
 	f.Put("writes_per_edit", f["calls_patch"]+f["calls_create"])
 	return applied
