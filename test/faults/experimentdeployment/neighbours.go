@@ -2,11 +2,13 @@ package experimentdeployment
 
 import (
 	"context"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/labkeeper/labkeeper/api/experimentcontroller/v1alpha1"
 	"github.com/labkeeper/labkeeper/test/faults"
 )
 
@@ -29,6 +31,30 @@ func among(owner string, m moment) moment {
 		return m(s.Only(func(u *unstructured.Unstructured) bool { return whose(u) == owner }))
 	}
 }
+
+// apart are some objects whose ExperimentDeployment, the last, is in the other namespace.
+func apart(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
+	faults.InOther(objects[len(objects)-1:])
+	_ = unstructured.SetNestedField(last(objects).Object, faults.RunNamespace, "spec", "sourceRef", "namespace")
+	return objects
+}
+
+// grant has the namespace of the source name the other one, and withdraw has it name none.
+func grant(ctx context.Context, s *faults.Stage) error {
+	return allow(ctx, s, s.Namespace+faults.Beside)
+}
+
+func withdraw(ctx context.Context, s *faults.Stage) error { return allow(ctx, s, "") }
+
+func allow(ctx context.Context, s *faults.Stage, namespaces string) error {
+	namespace := of(s, "v1", "Namespace", s.Namespace)
+	namespace.SetNamespace("")
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.AnnotationAllowedNamespaces, namespaces)
+	return s.Client.Patch(ctx, namespace, client.RawPatch(types.MergePatchType, []byte(patch)))
+}
+
+// both watches the two namespaces.
+var both = []string{"--watch-namespaces=" + faults.RunNamespace + "," + faults.RunNamespace + faults.Beside}
 
 // put creates an object of the workload, and drop deletes it.
 func put(o *unstructured.Unstructured) action {
@@ -78,12 +104,41 @@ var neighbours = []faults.Workload{
 		Name:    "neighbour-of-the-name",
 		Objects: faults.InOther(objects("StatefulSet")),
 		Beside:  true,
-		Args:    []string{"--watch-namespaces=" + faults.RunNamespace + "," + faults.RunNamespace + faults.Beside},
+		Args:    both,
 		Steps: []faults.Step{
 			faults.At(other(up(1, zero, anyhow)), put(objects("StatefulSet")[0]), put(last(objects("StatefulSet")))),
 			faults.At(one(up(1, zero, anyhow)), edit(`{"spec":{"overrideSpec":{"serviceName":"elsewhere"}}}`)),
 			faults.At(one(up(2, zero, elsewhere)), remove),
 			faults.At(one(gone), drop(last(faults.InOther(objects("StatefulSet"))))),
+		},
+		Done: gone,
+	},
+	{
+		// The source, with the twin, is in another namespace than their owner, which says who may; the twin stays while nobody may.
+		Name:    "apart",
+		Objects: apart(objects("Deployment")),
+		Beside:  true,
+		Args:    both,
+		Steps: []faults.Step{
+			faults.At(tells(1, v1alpha1.ConditionAccepted, v1alpha1.ReasonNotGranted), grant),
+			faults.At(up(1, zero, imaged("example/web:2")), withdraw),
+			faults.At(tells(1, v1alpha1.ConditionAccepted, v1alpha1.ReasonNotGranted), change(last(apart(objects("Deployment"))), newImage)),
+			faults.At(all(tells(2, v1alpha1.ConditionAccepted, v1alpha1.ReasonNotGranted), up(2, v1alpha1.ReasonNotGranted, imaged("example/web:2"))), grant),
+			faults.At(up(2, zero, imaged("example/web:3")), drop(last(apart(objects("Deployment"))))),
+		},
+		Done: gone,
+	},
+	{
+		// So is what is kept of it.
+		Name:    "apart-pinned",
+		Objects: apart(objects("StatefulSet", "  sourcePolicy: Pinned\n")),
+		Beside:  true,
+		Args:    both,
+		Steps: []faults.Step{
+			faults.At(tells(1, v1alpha1.ConditionAccepted, v1alpha1.ReasonNotGranted), grant),
+			faults.At(up(1, zero, anyhow), labelSource("StatefulSet"), change(last(apart(objects("StatefulSet"))), newImage)),
+			faults.At(up(2, zero, func(u *unstructured.Unstructured) bool { return imaged("example/web:3")(u) && !labelled(u) }),
+				drop(last(apart(objects("StatefulSet"))))),
 		},
 		Done: gone,
 	},

@@ -1,6 +1,7 @@
 package experimentdeployment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"regexp"
@@ -89,8 +90,8 @@ var world = faults.World{
 
 // whose is how the roles end of what belongs to the neighbour, which has another name or is in another namespace.
 func whose(u *unstructured.Unstructured) string {
-	_, owner, _ := strings.Cut(u.GetAnnotations()[v1alpha1.AnnotationOwner], "/")
-	if u.GetName() == neighbour || owner == neighbour || strings.HasSuffix(u.GetNamespace(), faults.Beside) {
+	namespace, owner, _ := strings.Cut(u.GetAnnotations()[v1alpha1.AnnotationOwner], "/")
+	if u.GetName() == neighbour || owner == neighbour || strings.HasSuffix(cmp.Or(namespace, u.GetNamespace()), faults.Beside) {
 		return ofNeighbour
 	}
 	return ""
