@@ -340,6 +340,8 @@ func (c *catch) confirm(ctx context.Context, bugged *trial) (caught int) {
 		alone.seats.take()
 		err := alone.one(ctx, p, func(r *run, findings []Finding) { caught = c.again(p, r, findings) })
 		switch {
+		case errors.Is(err, errNotStarted):
+			c.err = fmt.Errorf("it breaks more than what it stands for: %w", err)
 		case errors.Is(err, errNotReady):
 			caught = c.note(p, []Finding{{"O8", err.Error()}})
 		case err != nil:
@@ -371,9 +373,13 @@ func (c *catch) take(p planned, r *run, findings []Finding) int {
 }
 
 // note notes findings, and returns 1 if there are any. A plan that the harness could not play, or whose fault did not happen,
-// says nothing.
+// says nothing. A manager that panics would be caught whatever its bug stands for: that is no catch, but a bug that is badly planted.
 func (c *catch) note(p planned, findings []Finding) int {
 	if slices.ContainsFunc(findings, func(f Finding) bool { return f.Oracle == "plan" }) {
+		return 0
+	}
+	if i := slices.IndexFunc(findings, Finding.panics); i >= 0 {
+		c.err = fmt.Errorf("it breaks more than what it stands for: %s", findings[i])
 		return 0
 	}
 	oracles := map[string]bool{}

@@ -27,6 +27,10 @@ type Finding struct {
 
 func (f Finding) String() string { return f.Oracle + ": " + f.Message }
 
+const panicked = "the log has a panic: "
+
+func (f Finding) panics() bool { return strings.HasPrefix(f.Message, panicked) }
+
 // absolute says whether the rule is broken whatever a reference has done.
 func (f Finding) absolute() bool {
 	return !slices.Contains([]string{"plan", "O1", "O2", "O4", "O5"}, f.Oracle)
@@ -453,7 +457,7 @@ func (r *run) judgeLog() []Finding {
 	}
 	for _, word := range []string{"panic:", "Observed a panic", "DATA RACE"} {
 		if at := strings.Index(log, word); at >= 0 {
-			out = append(out, Finding{"O8", "the log has a panic: " + log[at:min(len(log), at+300)]})
+			out = append(out, Finding{"O8", panicked + log[at:min(len(log), at+300)]})
 		}
 	}
 	for i, secret := range r.lab.world.Secrets {

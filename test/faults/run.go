@@ -139,7 +139,7 @@ func (l *Lab) prepare(ctx context.Context, p Plan, reference *Reference) (*run, 
 	if !r.rested(ctx, idle) {
 		tail := r.manager.tail(15)
 		r.close()
-		return nil, fmt.Errorf("starting manager: %w; its log ends with:\n%s", errNotReady, tail)
+		return nil, fmt.Errorf("%w; its log ends with:\n%s", errNotStarted, tail)
 	}
 	r.started = time.Since(begun)
 	return r, nil
@@ -478,5 +478,7 @@ func (r *run) where(ctx context.Context) string {
 var (
 	errNotAlike = errors.New("two reference runs are not alike")
 	errNotReady = errors.New("it is not ready")
-	errNoEnd    = errors.New("a reference run does not come to an end")
+	// errNotStarted is one that is not ready before anything has happened.
+	errNotStarted = fmt.Errorf("starting manager: %w", errNotReady)
+	errNoEnd      = errors.New("a reference run does not come to an end")
 )

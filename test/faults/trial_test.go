@@ -17,7 +17,7 @@ func TestSuspect(t *testing.T) {
 		broken bool
 	}{
 		{Finding{"O3", "there without its owner"}, true}, {Finding{"O7", "went from rank 2 back to 1"}, true},
-		{Finding{"O8", "the log has a panic: "}, true}, {Finding{"O9", "a cluster goes before its Application"}, true},
+		{Finding{"O8", panicked}, true}, {Finding{"O9", "a cluster goes before its Application"}, true},
 		{Finding{"O1", "the end is another"}, false}, {Finding{"O5", "done after 9 s, and it may take 8 s"}, false},
 	} {
 		told := 0
@@ -133,6 +133,14 @@ func TestCatchOfLateMutants(t *testing.T) {
 		if got := c.again(planned{}, test.run, slices.Clone(test.findings)); got != test.alone {
 			t.Errorf("%s, alone: caught %d times", name, got)
 		}
+	}
+}
+
+// A mutant that panics finds out nothing about the oracles.
+func TestMutantsThatPanic(t *testing.T) {
+	c := &catch{oracles: map[string]int{}}
+	if n := c.note(planned{}, []Finding{{"O2", "created twice"}, {"O8", panicked + "nil map"}}); n != 0 || c.err == nil || c.caughtBy() {
+		t.Errorf("caught %d times: %v", n, c.err)
 	}
 }
 
