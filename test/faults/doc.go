@@ -153,9 +153,9 @@
 // -faults.full=all plays one of the three at each write, in turn (C4b, C4c, C4d); a mode that is named is played at
 // all.
 //
-// make test plays a sample: of one workload of each kind, which goes up and down (Workload.Sampled), every mode that
-// is possible once, and several kills in a run. More workloads, each with two references before anything goes wrong in
-// it, and a kill after every write are what the sweep is for.
+// make test plays a sample: one workload of each kind, which goes up and down, once in each mode of a half
+// (Workload.Sampled), so that each mode is played in two kinds, and several kills in a run. More workloads, each with
+// two references before anything goes wrong in it, and a kill after every write are what the sweep is for.
 //
 // A manager that is asked to end, by a workload or when a run is over, must do so well, in the time that it gives
 // itself. It is excused where it waits for the answer to a write at which a fault kills it, or at which the API server

@@ -1705,6 +1705,25 @@ func TestModesThatNoWriteAllows(t *testing.T) {
 	}
 }
 
+// The halves have kills in common, and all modes together.
+func TestHalves(t *testing.T) {
+	played := map[Mode]int{}
+	for half, want := range map[Half]int{NoHalf: 1, FirstHalf: 1 + len(Modes)/2, SecondHalf: 1 + (len(Modes)-1)/2} {
+		of := half.of(Modes)
+		if len(of) != want || of[0] != Crash {
+			t.Errorf("half %d is %v, not %d", half, of, want)
+		}
+		for _, m := range of[1:] {
+			played[m]++
+		}
+	}
+	for _, m := range Modes[1:] {
+		if played[m] != 1 {
+			t.Errorf("%s is in %d halves", m, played[m])
+		}
+	}
+}
+
 func TestPlans(t *testing.T) {
 	kind := schema.GroupResource{Resource: "toys"}
 	reference := &Reference{

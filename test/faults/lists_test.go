@@ -22,6 +22,7 @@ var lists = map[string]func() ([]faults.Workload, []faults.Mutant){
 
 // Of two of a name a flag finds the first, and of one that is not there a mutant says so when it is played, which takes an hour.
 func TestLists(t *testing.T) {
+	halves := map[faults.Half]int{}
 	for kind, list := range lists {
 		workloads, mutants := list()
 		var names, planted []string
@@ -40,9 +41,15 @@ func TestLists(t *testing.T) {
 				t.Errorf("%s: mutant %s is played with %v", kind, m.Name, m.Workloads)
 			}
 		}
-		if !slices.ContainsFunc(workloads, func(w faults.Workload) bool { return w.Sampled }) {
-			t.Errorf("%s: make test plays nothing of it", kind)
+		sampled := slices.DeleteFunc(slices.Clone(workloads), func(w faults.Workload) bool { return w.Sampled == faults.NoHalf })
+		if len(sampled) != 1 {
+			t.Errorf("%s: make test plays %d of its workloads", kind, len(sampled))
+			continue
 		}
+		halves[sampled[0].Sampled]++
+	}
+	if halves[faults.FirstHalf] != 2 || halves[faults.SecondHalf] != 2 {
+		t.Errorf("make test plays the modes so often: %v", halves)
 	}
 }
 

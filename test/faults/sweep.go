@@ -55,8 +55,8 @@ const (
 	ending = 90 * time.Second
 )
 
-// budget is about how many plans a sample has: one of each other mode, and before every few of them a crash.
-var budget = len(Modes) - 1 + (len(Modes)-1+others-1)/others
+// budget is about how many plans a sample of modes has: one of each other mode, and before every few of them a crash.
+func budget(modes []Mode) int { return len(modes) - 1 + (len(modes)-1+others-1)/others }
 
 // Sweep plays what the flags ask for and fails the test for every plan that breaks a rule.
 // pkg is the package of the test, for the command that plays a plan again.
@@ -71,7 +71,10 @@ func Sweep(t *testing.T, lab *Lab, pkg string, workloads ...Workload) {
 	}
 	asSample := *full == "" && *onlyMode == "" && len(ks) == 0
 	if asSample && *only == "" {
-		workloads = slices.DeleteFunc(slices.Clone(workloads), func(w Workload) bool { return !w.Sampled })
+		workloads = slices.DeleteFunc(slices.Clone(workloads), func(w Workload) bool { return w.Sampled == NoHalf })
+		if len(workloads) > 0 {
+			modes = workloads[0].Sampled.of(modes)
+		}
 	}
 	chosen, err := wantedWorkloads(workloads)
 	if err != nil {
@@ -212,7 +215,7 @@ func trialOf(t *testing.T, modes []Mode, ks []int, asSample bool, workloads int,
 	}
 	if asSample {
 		trial.Quiet = quietSample
-		each := (budget + workloads - 1) / workloads
+		each := (budget(modes) + workloads - 1) / workloads
 		trial.Plans = func(i int, w Workload, r *Reference) []Plan { return sample(modes, w, r, i*each, each) }
 	}
 	return trial

@@ -102,6 +102,27 @@ func inRun(o *unstructured.Unstructured, namespace string) (*unstructured.Unstru
 	return u, u.UnmarshalJSON(bytes.ReplaceAll(text, []byte(RunNamespace), []byte(namespace)))
 }
 
+// Half is a half of the modes: every second one. Kills are in both.
+type Half int
+
+// The halves.
+const (
+	NoHalf Half = iota
+	FirstHalf
+	SecondHalf
+)
+
+// of are its modes among all: none of those that there is no half of.
+func (h Half) of(modes []Mode) []Mode {
+	out := modes[:1:1]
+	for i, m := range modes[1:] {
+		if i%2 == int(h)-1 {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
 // Workload is something that users do.
 type Workload struct {
 	Name string
@@ -118,8 +139,9 @@ type Workload struct {
 	Steps []Step
 	// Done says whether what was asked for has come about, once all steps are taken.
 	Done func(State) bool
-	// Sampled is what make test plays: it allows every mode that is possible in its kind, and waits for nobody for seconds.
-	Sampled bool
+	// Sampled is the half of the modes in which make test plays it: it allows every mode that is possible in its kind, and waits for
+	// nobody for seconds.
+	Sampled Half
 	// Breaks are the names of the invariants that the workload breaks, as it may: one that it does not is a finding.
 	Breaks []string
 	// Leaves are the roles of objects that outlive their owner: one that does not is a finding, too.

@@ -148,7 +148,7 @@ var workloads = []faults.Workload{
 	{
 		// It is counted who names it, and it goes with the last.
 		Name:    "named",
-		Sampled: true,
+		Sampled: faults.FirstHalf,
 		Objects: read(nginx),
 		Steps: []faults.Step{
 			faults.At(usedBy("nginx", 1, 0), put(first)),

@@ -660,7 +660,7 @@ var deletions = []faults.Workload{
 	},
 	{
 		Name:    "complete-delete",
-		Sampled: true,
+		Sampled: faults.FirstHalf,
 		Objects: objects(straightRoad),
 		Steps:   steps(step(reached(v1alpha1.PhaseComplete), remove)),
 		Done:    gone,

@@ -420,7 +420,7 @@ var alone = []faults.Workload{
 	{Name: "deployment", Objects: objects("Deployment"), Done: up(1, zero, imaged("example/web:2"))},
 	{
 		Name:    "deployment-edited",
-		Sampled: true,
+		Sampled: faults.SecondHalf,
 		Objects: objects("Deployment"),
 		Steps:   []faults.Step{faults.At(up(1, zero, anyhow), edit(newImage)), faults.At(up(2, zero, imaged("example/web:3")), remove)},
 		Done:    gone,

@@ -603,7 +603,7 @@ var inStatus = []faults.Workload{
 	},
 	{
 		Name:    "granted-deleted",
-		Sampled: true,
+		Sampled: faults.SecondHalf,
 		Objects: objects(sequential, []string{granted("a")}),
 		Steps:   []faults.Step{faults.At(asleepNow(1), remove)},
 		Done:    gone,
