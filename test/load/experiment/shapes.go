@@ -92,14 +92,20 @@ func (s size) reads() map[string]int {
 	return some(counts)
 }
 
+// passes are how many at most look, while a cluster comes up, at the templates and what is made of them.
+const passes = 6
+
 // may are the live reads of templates and what is made of them, which are looked for in every pass until the
 // cluster is up.
-func (s size) may() (may []string) {
-	if s.talos == 0 {
-		return nil
-	}
-	return []string{"get dockerclusters", "get dockermachinetemplates", "get dockerclustertemplates"}
+func (s size) may() map[string]int {
+	return some(map[string]int{
+		"get dockerclusters": passes * s.talos, "get dockermachinetemplates": 2 * passes * s.talos, "get dockerclustertemplates": passes * s.talos,
+	})
 }
+
+// uses are how often a Component is told of an Experiment more, or of one less: of the Components of its own and of those
+// of observability.
+func (s size) uses() int { return 1 + s.applications }
 
 func some(counts map[string]int) map[string]int {
 	maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
@@ -134,12 +140,18 @@ func (s size) downReads() map[string]int {
 
 // downMay are those whose number depends on how many events come together: of the Workflow and the cluster Secrets, and
 // of a claim that has gone before the last, or before a namespace on the hub.
-func (s size) downMay() []string {
-	may := []string{"get secrets", "get workflows"}
-	if s.claims() > 0 && s.claims()+s.hub > 1 {
-		may = append(may, "get gkeclusters")
+//
+// The Workflow is looked for in two passes beside those in which an Application has gone, and the Secrets in one for each of what a
+// cluster is made of, and for each Application.
+func (s size) downMay() map[string]int {
+	may := map[string]int{
+		"get workflows": 2 * (1 + s.applications),
+		"get secrets":   3*s.registered() + 2*s.applications + 2*s.vcluster,
 	}
-	return may
+	if s.claims()+s.hub > 1 {
+		may["get gkeclusters"] = 2 * s.claims()
+	}
+	return some(may)
 }
 
 // shapes are Experiments whose targets depend on each other in a line, so that what a pass
@@ -147,7 +159,7 @@ func (s size) downMay() []string {
 func shapes() []harness.Shape {
 	shape := func(name string, s size, targets ...any) harness.Shape {
 		return harness.Shape{
-			Name: name, Done: "Complete", Up: s.up(), Down: s.down(), Reads: s.reads(), DownReads: s.downReads(), May: s.may(), DownMay: s.downMay(),
+			Name: name, Done: "Complete", Up: s.up(), Down: s.down(), Reads: s.reads(), DownReads: s.downReads(), May: s.may(), DownMay: s.downMay(), Uses: s.uses(),
 			New: func(namespace, name string) *unstructured.Unstructured { return object(namespace, name, targets...) },
 		}
 	}

@@ -207,8 +207,10 @@ type Shape struct {
 	Up, Down map[string]int
 	// Reads and DownReads are the live reads on the two ways, by what they are of.
 	Reads, DownReads map[string]int
-	// May and DownMay are live reads on the two ways that are counted and may be any number.
-	May, DownMay []string
+	// May and DownMay are live reads on the two ways whose number depends on what comes together: at most as many as are listed.
+	May, DownMay map[string]int
+	// Uses is how many statuses of Components tell of an object on each way, at most: one may tell of several objects.
+	Uses int
 	// Shared are live reads on both ways that objects may make together: at most as many as are listed.
 	Shared []string
 	// Beside is what the objects need in their namespace.

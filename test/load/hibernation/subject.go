@@ -214,7 +214,7 @@ func shape() harness.Shape {
 		// The exceptions before it begins; what a plan before has left asleep; the restore point before the Job is made and after it has ended, and the logs; whether there is the Role.
 		Reads: harness.Merged(reads, map[string]int{"get roles": 1, "list configmaps": 1, "list scheduleexceptions": 1, "get hibernateplans": 3}),
 		// Once more for each pass that comes before the cache has the Job.
-		May: []string{"get configmaps", "get jobs"},
+		May: map[string]int{"get configmaps": 6, "get jobs": 6},
 		// Plans of one namespace that begin at one moment.
 		Shared: []string{"list scheduleexceptions"},
 		// The restore point is fenced, set free and deleted, the log updated, and then all that there is of the plan goes.
@@ -223,6 +223,6 @@ func shape() harness.Shape {
 			"deletecollection configmaps": 1, "deletecollection controllerrevisions": 1, "deletecollection roles": 1,
 		}),
 		DownReads: harness.Merged(reads, map[string]int{"get hibernateplans": 5, "list scheduleexceptions": 1, "get controllerrevisions": 1}),
-		DownMay:   []string{"get configmaps", "get jobs"},
+		DownMay:   map[string]int{"get configmaps": 8, "get jobs": 8},
 	}
 }

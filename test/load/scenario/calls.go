@@ -23,7 +23,7 @@ func calls(ctx context.Context, l *harness.Lab, n int) (measure.Figures, error) 
 	if err != nil {
 		return nil, err
 	}
-	f := measure.Figures{writesBeside: 0, statusesBeyond: 0, readsBesideList: 0, refusedWrites: 0}
+	f := measure.Figures{writesBeside: 0, statusesBeyond: 0, readsBesideList: 0, refusedWrites: 0, usesBeyond: 0}
 	for _, shape := range l.Subject.Shapes {
 		l.Tell("shape %s", shape.Name)
 		c := &counter{lab: l, manager: m, shape: shape, namespace: "calls-" + shape.Name, n: n, figures: f}
@@ -40,6 +40,7 @@ const (
 	statusesBeyond  = "status patches beyond the statuses"
 	readsBesideList = "reads beside the list"
 	refusedWrites   = "refused writes"
+	usesBeyond      = "statuses of components beyond the uses"
 )
 
 // counter counts the requests for objects of one shape.
@@ -110,7 +111,7 @@ func (c *counter) statuses() int {
 }
 
 // count holds what was asked for to what may be, and tells of what may not.
-func (c *counter) count(way string, writes, reads map[string]int, may []string, statuses int) error {
+func (c *counter) count(way string, writes, reads, may map[string]int, statuses int) error {
 	asked, err := managerRequests(c.lab, c.from)
 	if err != nil {
 		return err
@@ -126,25 +127,21 @@ func (c *counter) count(way string, writes, reads map[string]int, may []string, 
 	put("statuses of components", asked.components)
 	c.figures[statusesBeyond] += float64(abs(got[status] - published))
 	c.figures[refusedWrites] += float64(asked.refused)
+	c.figures[usesBeyond] += float64(max(0, asked.components-c.n*c.shape.Uses))
 	total := got[status]
 	delete(got, status)
 	delete(got, "create events")
 	delete(got, "patch events")
 	for _, what := range slices.Sorted(maps.Keys(harness.Merged(got, writes, reads))) {
-		have, want := got[what], c.n*(writes[what]+reads[what])
+		have, want := got[what], c.n*(writes[what]+reads[what]+may[what])
 		beside := abs(have - want)
-		switch {
-		case write(what):
+		if may[what] > 0 || slices.Contains(c.shape.Shared, what) {
+			beside = max(0, have-want)
+		}
+		if write(what) {
 			total += have
 			c.figures[writesBeside] += float64(beside)
-		case slices.Contains(may, what):
-			put(what, have)
-			beside = 0
-		case slices.Contains(c.shape.Shared, what):
-			put(what, have)
-			beside = max(0, have-want)
-			c.figures[readsBesideList] += float64(beside)
-		default:
+		} else {
 			put(what, have)
 			c.figures[readsBesideList] += float64(beside)
 		}

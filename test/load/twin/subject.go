@@ -78,7 +78,7 @@ func Subject() *harness.Subject {
 			Down: map[string]int{"delete deployments": 1, "patch experimentdeployments": 1},
 			// That there is nothing left the server must say.
 			DownReads: map[string]int{"get controllerrevisions": 1},
-			DownMay:   []string{"get deployments"},
+			DownMay:   map[string]int{"get deployments": 2},
 		}},
 	}
 }
