@@ -46,7 +46,7 @@ import (
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
-// +kubebuilder:rbac:groups="",namespace=labkeeper-system,resources=configmaps,verbs=get;create;patch
+// +kubebuilder:rbac:groups="",namespace=labkeeper-system,resources=configmaps,verbs=get;list;create;patch
 // +kubebuilder:rbac:groups=argoproj.io,namespace=argocd,resources=applications,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",namespace=argocd,resources=secrets,verbs=get;list;create;patch;delete
 // +kubebuilder:rbac:groups=argoproj.io,namespace=argo,resources=workflows,verbs=get;list;watch;create;delete

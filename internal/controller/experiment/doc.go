@@ -244,7 +244,7 @@
 // the claim, or Cluster, of an Application that is asked to go or is being deleted, where the cache has none, or
 // another than it is on; and of an Experiment that the cache does not have, and that has left clusters, or
 // Applications on those of others, which nobody has asked to go, the metadata, and where the server has none,
-// either, those of what it has left.
+// either, those of what it has left, and of the ConfigMaps that tell of such for its namespace.
 //
 // # What it owns
 //
@@ -303,6 +303,8 @@
 // they would be deployed for ever (forced.go), by an Event of each and a ConfigMap, once; and nothing is done with
 // them, because a manager cannot tell a teardown that somebody has given up from a backup of which the Experiments are
 // yet to come. What an object says of its owner finds them, when the Experiment goes and whenever a manager starts.
+// That proves nothing, a field manager neither, to whoever may create such objects: so there are no more than a hundred
+// of these ConfigMaps for a namespace, and of what comes then the Events alone tell.
 //
 // # Components
 //

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -103,7 +104,7 @@ func (r *Reconciler) namesOf(key types.NamespacedName, o *unstructured.Unstructu
 }
 
 // tellForced tells, once, of the objects that an Experiment has left, where the server has them: in a ConfigMap, as of what a
-// teardown leaves, and by an Event of each.
+// teardown leaves, while there are not too many for its namespace, and by an Event of each.
 func (r *Reconciler) tellForced(ctx context.Context, n names, objects []unstructured.Unstructured) error {
 	s := &scope{Reconciler: r, experiment: n.experiment, names: n}
 	d := &demolition{facts: s.facts()}
@@ -122,30 +123,63 @@ func (r *Reconciler) tellForced(ctx context.Context, n names, objects []unstruct
 		return nil
 	}
 	record := d.orphansObject(orphans)
-	kept, created, err := s.writer().Create(ctx, record)
+	labels := record.GetLabels()
+	labels[labelForsaken] = n.experiment.Namespace
+	record.SetLabels(labels)
+	known, full, err := s.keepForced(ctx, record, orphans)
 	if err != nil {
 		return err
 	}
-	known := ""
-	if !created { // of some it was told before, by a manager that has ended, or when the cache had no more
-		known, _, _ = unstructured.NestedString(kept.Object, "data", orphansKey)
-		added := slices.DeleteFunc(orphans, func(o orphan) bool { return strings.Contains(known, o.UID) })
-		if len(added) > 0 {
-			list := known + orphansList(added)
-			if _, err := s.writer().Merge(ctx, kept, map[string]any{"data": map[string]any{orphansKey: list}}); err != nil {
-				return err
-			}
-		}
+	where := "ConfigMap " + keyOf(record).String() + " says how to find all that it has left"
+	if full {
+		where = fmt.Sprintf("no ConfigMap says so, because there are as many as there may be for the namespace: delete those of %s=%s that are dealt with", labelForsaken, n.experiment.Namespace)
 	}
 	for _, o := range stay {
 		r.forced.Add(o.GetUID(), true)
 		if !strings.Contains(known, string(o.GetUID())) {
 			log.FromContext(ctx).Info("An Experiment that was forced away has left something", "object", kube.Describe(&o), "uid", n.experiment.UID)
 			r.Recorder.Eventf(&o, nil, corev1.EventTypeWarning, v1alpha1.ReasonOrphansLeft, "Reconcile", "%s", conditions.Line(
-				fmt.Sprintf("Experiment %s: %v; ConfigMap %s says how to find all that it has left", client.ObjectKeyFromObject(n.experiment), errForced, keyOf(record))))
+				fmt.Sprintf("Experiment %s: %v; %s", client.ObjectKeyFromObject(n.experiment), errForced, where)))
 		}
 	}
 	return nil
+}
+
+// labelForsaken is on the ConfigMaps of those that were forced away: the namespace that they were in.
+const labelForsaken = "experiments.illm.io/forced-away-from"
+
+// maxForsaken is how many such ConfigMaps there are for a namespace. What an object says of its owner is no proof: whoever may create
+// claims, or Clusters, can give them our labels and any UID, and each of those would be a ConfigMap that nobody deletes.
+const maxForsaken = 100
+
+// keepForced has a ConfigMap tell of what an Experiment has left, and returns what it has told before, by a manager that has ended, or when
+// the cache had no more; or says that there is no room for that.
+func (s *scope) keepForced(ctx context.Context, record *unstructured.Unstructured, orphans []orphan) (known string, full bool, err error) {
+	records := &metav1.PartialObjectMetadataList{}
+	records.SetGroupVersionKind(configMapGVK)
+	err = s.Live.List(ctx, records, client.InNamespace(record.GetNamespace()), client.MatchingLabels{labelForsaken: record.GetLabels()[labelForsaken]})
+	if err != nil {
+		return "", false, fmt.Errorf("listing what was left: %w", err)
+	}
+	its := func(m metav1.PartialObjectMetadata) bool { return m.Name == record.GetName() }
+	if len(records.Items) >= maxForsaken && !slices.ContainsFunc(records.Items, its) {
+		return "", true, nil
+	}
+	kept, created, err := s.writer().Create(ctx, record)
+	if err != nil || created {
+		return "", false, err
+	}
+	known, _, _ = unstructured.NestedString(kept.Object, "data", orphansKey)
+	added := slices.DeleteFunc(orphans, func(o orphan) bool { return strings.Contains(known, o.UID) })
+	list := known + orphansList(added)
+	switch {
+	case len(added) == 0:
+		return known, false, nil
+	case len(list) > maxOrphans:
+		return known, true, nil
+	}
+	_, err = s.writer().Merge(ctx, kept, map[string]any{"data": map[string]any{orphansKey: list}})
+	return known, false, err
 }
 
 // forsaken are the owners of all that there is of the kinds that can be read, for those that are gone: what is there of a kind wakes its

@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -271,5 +272,87 @@ func TestSeveralForcedAway(t *testing.T) {
 	}
 	if len(uids) != 2 {
 		t.Errorf("it is told of %v", uids)
+	}
+}
+
+// forge creates a claim as one that an Experiment of that UID, and of the lab's name, would have, as anybody can who may create claims.
+func (l *lab) forge(e *v1alpha1.Experiment, uid types.UID, target string) {
+	l.t.Helper()
+	forged := e.DeepCopy()
+	forged.UID = uid
+	at := names{forged, l.reconciler.Options}.cluster(v1alpha1.Target{Name: target, Cluster: v1alpha1.ClusterSpec{Type: v1alpha1.ClusterGKE}})
+	claim := object(crossplane.GKEClusterGVK, at.Namespace, at.Name)
+	marks.Set(forged, claim)
+	labels := claim.GetLabels()
+	labels[v1alpha1.LabelTarget] = target
+	claim.SetLabels(labels)
+	claim.SetUID(types.UID(string(uid) + "-" + target))
+	l.create(claim)
+}
+
+// Labels that anybody can put on an object cause no more ConfigMaps than there may be for a namespace, nor any for that of others.
+func TestForgedLabelsAreBounded(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)))
+	e := l.get()
+	l.forceAway()
+	const more = 3
+	for i := range maxForsaken + more {
+		l.forge(e, types.UID(fmt.Sprintf("forged-%d", i)), "app")
+	}
+	for range 2 { // the second time nothing is left to tell
+		if err := l.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if records := l.list(configMapGVK); len(records) != maxForsaken {
+		t.Errorf("there are %d ConfigMaps", len(records))
+	}
+	events := l.drain()
+	unrecorded := slices.DeleteFunc(slices.Clone(events), func(event string) bool { return !strings.Contains(event, "delete those") })
+	if len(events) != maxForsaken+more || len(unrecorded) != more {
+		t.Errorf("there are %d events, %d of them of what is in no ConfigMap", len(events), len(unrecorded))
+	}
+	record := l.list(configMapGVK)[0]
+	l.forge(e, types.UID(record.GetLabels()[v1alpha1.LabelExperimentUID]), "more") // of which there is one
+	others := e.DeepCopy()
+	others.Namespace = "others"
+	l.forge(others, "of-others", "app")
+	for _, namespace := range []string{e.Namespace, others.Namespace} {
+		l.experiment.Namespace = namespace
+		if err := l.reconcile(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if events := l.drain(); len(events) != 2 || strings.Contains(strings.Join(events, ""), "delete those") {
+		t.Errorf("then it tells %q", events)
+	}
+	if records := l.list(configMapGVK); len(records) != maxForsaken+1 {
+		t.Errorf("then there are %d ConfigMaps", len(records))
+	}
+}
+
+// A ConfigMap that is full takes no more: it could not be written.
+func TestForgedLabelsFillNoConfigMap(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)))
+	e := l.get()
+	l.forceAway()
+	l.forge(e, "forged", "app")
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	record := l.list(configMapGVK)[0]
+	full := strings.Repeat("#", maxOrphans-100)
+	_ = unstructured.SetNestedField(record.Object, full, "data", orphansKey)
+	l.update(&record)
+	l.drain()
+	l.forge(e, "forged", "more")
+	if err := l.reconcile(); err != nil {
+		t.Fatal(err)
+	}
+	if list, _, _ := unstructured.NestedString(l.list(configMapGVK)[0].Object, "data", orphansKey); list != full {
+		t.Errorf("it has %d bytes", len(list))
+	}
+	if events := l.drain(); len(events) != 1 || !strings.Contains(events[0], "delete those") {
+		t.Errorf("it tells %q", events)
 	}
 }
