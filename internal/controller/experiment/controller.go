@@ -130,8 +130,9 @@ type Reconciler struct {
 	labelled atomic.Bool
 	told     *kube.Told
 	// absences are Components that the server does not have, and unrecorded what is to go, and no status has, both by the UID of the
-	// Experiment. forced is what Experiments that were forced away have left, by its UIDs, and of which is told.
-	absences, unrecorded, forced *lru.Cache
+	// Experiment. forced is what Experiments that were forced away have left, by its UIDs, and of which is told. inTheWay is what keeps
+	// clusters from being registered, by what they would be.
+	absences, unrecorded, forced, inTheWay *lru.Cache
 }
 
 // kindsState tells which foreign kinds can be read.
@@ -328,7 +329,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	r := &Reconciler{
 		Client: c, Foreign: foreign, Live: live, Kinds: kinds, Gate: kube.NewGate(max(1, o.MaxConcurrentReconciles/4)),
 		Clock: o.Clock, Options: o, Recorder: kube.NewRecorder(mgr, "experiment", o.Events), told: kube.NewTold(),
-		absences: lru.New(remembered), unrecorded: lru.New(remembered), forced: lru.New(remembered),
+		absences: lru.New(remembered), unrecorded: lru.New(remembered), forced: lru.New(remembered), inTheWay: lru.New(remembered),
 	}
 	if err := metrics.Registry.Register(r.Gate.Gauge("experiment")); err != nil {
 		return err

@@ -215,7 +215,8 @@
 // Secret; with each kubeconfig the cluster Secrets that Experiments have made at its address (that there are none by
 // a list that the API server answers at once, of what this manager has written and seen; any by one of this moment),
 // and of one that authors may write those of all, because Argo CD finds clusters by their addresses and one with
-// other credentials must not be registered twice, of those that have the same ones as the target's own until now the
+// other credentials must not be registered twice (where one was in the way before, only that and the target's own,
+// until it is not as it was), of those that have the same ones as the target's own until now the
 // kubeconfigs, which may have been rotated with it, and where several managers share the Experiments (--watch-
 // namespaces) once more when it is registered, because another may have done so at the same moment; the metadata of
 // the Components that it names, before an Application is changed, a Workflow superseded or another submitted,

@@ -205,6 +205,38 @@ func TestNote31ExistingClusterThatArgoCDKnows(t *testing.T) {
 	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 }
 
+// While what keeps a cluster from being registered is as it was, those of all clusters are not listed again, for none of the targets that
+// wait for it. When it is another, or gone, they are.
+func TestWhatIsInTheWayIsListedOnce(t *testing.T) {
+	rotated := strings.Replace(kubeconfig, "canary-token", "canary-admin", 1)
+	for name, moves := range map[string]func(l *lab, admins *unstructured.Unstructured){
+		"it is gone":               func(l *lab, admins *unstructured.Unstructured) { l.deleteObject(admins) },
+		"it has the credentials":   func(l *lab, _ *unstructured.Unstructured) { l.update(registrationOf(t, "production", kubeconfig)) },
+		"the kubeconfig has those": func(l *lab, _ *unstructured.Unstructured) { l.update(staging(rotated)) },
+		"the kubeconfig is of another": func(l *lab, _ *unstructured.Unstructured) {
+			l.update(staging(strings.ReplaceAll(kubeconfig, "203.0.113.10", "203.0.113.99")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLab(t, experimentOf(existingTarget("a", "staging"), existingTarget("b", "staging")), staging(kubeconfig), registrationOf(t, "production", rotated), nginx(), template())
+			var all []string
+			l.reconciler.Live = selected{l.client, &all, false}
+			for range 5 {
+				l.settle(l.play)
+				l.later(time.Minute)
+			}
+			l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, v1alpha1.ReasonNameTaken)
+			if len(all) != 2 { // once for each target
+				t.Errorf("they are listed %d times", len(all))
+			}
+			moves(l, l.read(argocd.SecretGVK, "argocd", "production"))
+			l.later(time.Minute)
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+		})
+	}
+}
+
 // A Secret that names another cluster while the Experiment runs moves nothing there.
 func TestExistingClusterDoesNotMove(t *testing.T) {
 	l := newLab(t, onExisting(staging(kubeconfig))...)

@@ -185,7 +185,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 		}).Build()
 	l.reconciler = &Reconciler{
 		Client: l.client, Foreign: l.client, Live: l.client, Kinds: l.kinds, Recorder: l.recorder, Clock: l.clock,
-		Gate: kube.NewGate(1), absences: lru.New(remembered), unrecorded: lru.New(remembered), forced: lru.New(remembered),
+		Gate: kube.NewGate(1), absences: lru.New(remembered), unrecorded: lru.New(remembered), forced: lru.New(remembered), inTheWay: lru.New(remembered),
 		Options: Options{
 			ArgoCDNamespace: "argocd", ArgoCDProject: "default", WorkflowNamespace: "argo",
 			WorkflowServiceAccount: "argo-workflow", CrossplaneNamespace: "crossplane-system", OrphansNamespace: "labkeeper-system", VClusterValues: true,

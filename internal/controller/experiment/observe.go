@@ -860,8 +860,57 @@ type neighbours struct {
 // free says whether nothing of others keeps the cluster from being registered.
 func (n neighbours) free() bool { return n.clash == "" && n.namesake == "" }
 
-// clashing looks for such a Secret among those that there are, but for the target's own.
+// clashing looks for such a Secret, first for the one that was in the way before, and where that is not as it was among those that there
+// are, but for the target's own.
 func (s *scope) clashing(ctx context.Context, own types.NamespacedName, c Connection) (there neighbours, err error) {
+	if before, known := s.inTheWay.Get(own); known {
+		if there, err = s.still(ctx, own, before.(obstacle), c); err != nil || !there.free() {
+			return there, err
+		}
+		s.inTheWay.Remove(own)
+	}
+	secrets, err := s.sharing(ctx, c)
+	if err != nil {
+		return neighbours{}, err
+	}
+	there = neighbours{}
+	if at := slices.IndexFunc(secrets, func(o unstructured.Unstructured) bool { return keyOf(&o) == own }); at >= 0 {
+		there.mine = &secrets[at]
+	}
+	for i := range secrets {
+		other := &secrets[i]
+		if other == there.mine {
+			continue
+		}
+		if s.compare(ctx, &there, other, c); !there.free() {
+			s.inTheWay.Add(own, obstacle{keyOf(other), other.GetResourceVersion()})
+			break
+		}
+	}
+	return there, nil
+}
+
+// obstacle is a cluster Secret that kept a cluster from being registered, in the version that did. As long as it is there as it was, none
+// of the others matters, and those of all clusters need not be listed every minute for each that waits.
+type obstacle struct {
+	secret  types.NamespacedName
+	version string
+}
+
+// still is what such a Secret is to a cluster now: nothing where it is not as it was.
+func (s *scope) still(ctx context.Context, own types.NamespacedName, before obstacle, c Connection) (there neighbours, err error) {
+	other, err := kube.Get(ctx, s.Live, argocd.SecretGVK, before.secret)
+	if err != nil || other == nil || other.GetResourceVersion() != before.version {
+		return there, err
+	}
+	if there.mine, err = kube.Get(ctx, s.Live, argocd.SecretGVK, own); err == nil {
+		s.compare(ctx, &there, other, c)
+	}
+	return there, err
+}
+
+// sharing are the cluster Secrets that a cluster may share its address, or its name, with, the target's own among them.
+func (s *scope) sharing(ctx context.Context, c Connection) ([]unstructured.Unstructured, error) {
 	var same []client.ListOption
 	narrow := s.labelled.Load()
 	switch {
@@ -872,24 +921,13 @@ func (s *scope) clashing(ctx context.Context, own types.NamespacedName, c Connec
 		same = append(same, client.HasLabels{v1alpha1.LabelExperimentUID})
 	}
 	if narrow && !c.Authors && s.none(ctx, same...) {
-		return there, nil
+		return nil, nil
 	}
 	secrets, err := s.clusterSecrets(ctx, same...)
-	if err != nil {
-		return there, err
-	}
-	if !narrow && !c.Authors && !slices.ContainsFunc(secrets, unlabelled) {
+	if err == nil && !narrow && !c.Authors && !slices.ContainsFunc(secrets, unlabelled) {
 		s.labelled.Store(true)
 	}
-	if at := slices.IndexFunc(secrets, func(o unstructured.Unstructured) bool { return keyOf(&o) == own }); at >= 0 {
-		there.mine = &secrets[at]
-	}
-	for i := range secrets {
-		if other := &secrets[i]; other != there.mine && there.free() {
-			s.compare(ctx, &there, other, c)
-		}
-	}
-	return there, nil
+	return secrets, err
 }
 
 // compare adds what another cluster Secret is to a cluster, beside those that there are.

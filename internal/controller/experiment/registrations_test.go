@@ -129,7 +129,7 @@ func newMeeting(t *testing.T, managers int) *meeting {
 		l.reconciler.Options.WatchNamespaces = []string{"lab"}
 		beside = &Reconciler{
 			Client: l.client, Foreign: l.client, Live: l.client, Kinds: l.kinds, Recorder: l.recorder, Clock: l.clock,
-			Gate: kube.NewGate(1), absences: lru.New(remembered), unrecorded: lru.New(remembered), Options: l.reconciler.Options,
+			Gate: kube.NewGate(1), absences: lru.New(remembered), unrecorded: lru.New(remembered), inTheWay: lru.New(remembered), Options: l.reconciler.Options,
 		}
 	}
 	m := &meeting{l, map[string]*Reconciler{"tutorial": l.reconciler, "second": beside}}
