@@ -235,7 +235,8 @@
 // what is known, and before another Workflow is submitted; the Workflow, or that there is none, before something is
 // said to have taken longer than it may; the cluster Secret of a target, before Applications of it are asked to go
 // that nothing takes the place of, and where that does not make its cluster known, the cluster Secrets of all, its
-// kubeconfig, and in a teardown whether the server has the Applications still; in a teardown the cluster Secret of
+// kubeconfig, and in a teardown whether the server has the Applications still (the cluster Secret also where the status
+// tells of one that it goes without what it deployed); in a teardown the cluster Secret of
 // every target that has one, while anything of a cluster is left, the Cluster of one that is made by several objects
 // when that has gone and others are to, a claim when nothing else is left and the status says of others, or of none,
 // that they are waited for, a list of Applications before one is asked to go that by the spec another target, or a
@@ -291,7 +292,8 @@
 // what makes a Cluster of core.arlon.io is waited for as long to register that, while it is there), and the
 // registration stays as long as Applications go, also while the cluster does. An Application that goes all the same
 // without Argo CD having deleted what it deployed, because its cluster was gone before or is not known, stands in the
-// status before it goes, and is told of at the end as what is left behind is: load balancers may cost for ever. When
+// status before it goes, and is told of at the end as what is left behind is: load balancers may cost for ever. It is
+// told of no more where Argo CD knows its cluster again before it has gone; after that nobody looks. When
 // the deadline of the whole teardown is over, too, a ConfigMap in the manager's namespace tells of everything that is
 // left, and the finalizer goes; with policy Block it does not. So it tells of clusters that were made for another
 // Experiment of the same name and that nobody has asked to go, because that one was forced away, or this one restored

@@ -89,6 +89,7 @@ func (s *scope) takeTargets(ctx context.Context) error {
 	for _, group := range all {
 		part, err := s.takeGroup(ctx, group)
 		s.plan.lookIn(part.plan.Wait)
+		s.plan.Saved = append(s.plan.Saved, part.plan.Saved...)
 		switch {
 		case part.plan.Teardown != nil:
 			s.plan.Teardown.WaitsFor = append(s.plan.Teardown.WaitsFor, part.plan.Teardown.WaitsFor...)

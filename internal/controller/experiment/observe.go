@@ -592,7 +592,7 @@ func (s *scope) observeDisconnected(ctx context.Context) {
 			err = s.observeClusterLive(ctx, t)
 			registered = err != nil || s.names.registered(t, s.seen.Clusters[t.Name], apps)
 		}
-		if (asks || slices.ContainsFunc(apps, argocd.Disconnected)) && registered {
+		if (asks || slices.ContainsFunc(apps, argocd.Disconnected) || slices.ContainsFunc(apps, next.tellsOf)) && registered {
 			c := Connection{ReadErr: err}
 			if err == nil {
 				c = s.registration(ctx, t)

@@ -61,6 +61,8 @@ type Plan struct {
 	Down []string
 	// Teardown is since when it waits for what; nil leaves what is recorded.
 	Teardown *v1alpha1.TeardownStatus
+	// Saved are Applications that do not go without what they deployed, as the status told, by their UIDs.
+	Saved []types.UID
 	// Late says that it has been waited for longer than anybody wanted; empty if not.
 	Late string
 	// Done says that the teardown has left nothing but the orphans.

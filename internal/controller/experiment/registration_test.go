@@ -494,3 +494,57 @@ func TestUnregisteredInATeardown(t *testing.T) {
 		}
 	}
 }
+
+// That an Application goes without what it deployed is not told any more when Argo CD knows its cluster again before that, whether it has
+// said so yet or not.
+func TestAbandonedAndRegisteredAgain(t *testing.T) {
+	for name, end := range map[string]func(l *lab){
+		"deleted":    (*lab).remove,
+		"terminated": func(l *lab) { l.edit(func(e *v1alpha1.Experiment) { e.Spec.Terminate = true }) },
+		"its own time": func(l *lab) {
+			l.edit(func(e *v1alpha1.Experiment) { e.Spec.Targets[0].TTLAfterFinished = &metav1.Duration{} })
+		},
+	} {
+		for _, says := range []bool{true, false} {
+			l := newLab(t, onExisting(staging(kubeconfig))...)
+			l.settle(l.play)
+			l.delete(argocd.SecretGVK)
+			l.disconnect("InvalidSpecError", "there are no clusters with this name")
+			l.deleteObject(staging(kubeconfig))
+			end(l)
+			l.tick()
+			uid := l.list(argocd.ApplicationGVK)[0].GetUID()
+			if told := l.abandoned(); len(told) != 1 || told[0].UID != uid {
+				t.Fatalf("%s: it tells of %+v", name, told)
+			}
+			l.create(staging(kubeconfig))
+			for range 3 {
+				if _ = l.reconcile(); len(l.list(argocd.SecretGVK)) > 0 {
+					break
+				}
+			}
+			if !says { // it knows it, and has not failed to use it
+				l.spoil(argocd.ApplicationGVK, func(app *unstructured.Unstructured) {
+					unstructured.RemoveNestedField(app.Object, "status", "conditions")
+				})
+			}
+			l.tick()
+			if told := l.abandoned(); len(l.list(argocd.SecretGVK)) != 1 || len(told) > 0 {
+				t.Errorf("%s: it tells of %+v", name, told)
+			}
+			l.tick(l.without())
+			if told := l.abandoned(); len(l.orphans())+len(told) > 0 || len(l.list(argocd.ApplicationGVK)) > 0 {
+				t.Errorf("%s: at the end it tells of %+v, and %+v", name, told, l.orphans())
+			}
+		}
+	}
+}
+
+// abandoned are the Applications that the status says have gone, or will, without what they deployed.
+func (l *lab) abandoned() []v1alpha1.AbandonedApplication {
+	e := l.get()
+	if e == nil || e.Status.Teardown == nil {
+		return nil
+	}
+	return e.Status.Teardown.Abandoned
+}

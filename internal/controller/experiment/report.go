@@ -63,13 +63,15 @@ func report(s *scope, err error, now time.Time) {
 	st.Phase = phase(e, s.known)
 }
 
-// reportTeardown writes since when what is waited for, and what is abandoned, which stays told. The time of a deletion begins when
-// anything was tried, even if nothing could be read.
+// reportTeardown writes since when what is waited for, and what is abandoned, which stays told when its Application has gone. The time of
+// a deletion begins when anything was tried, even if nothing could be read.
 func reportTeardown(e *v1alpha1.Experiment, p Plan, now time.Time) {
 	t := ptr.To(ptr.Deref(e.Status.Teardown, v1alpha1.TeardownStatus{}))
 	if p.Teardown != nil {
 		t.StartedAt, t.WaitsFor = p.Teardown.StartedAt, p.Teardown.WaitsFor
-		t.Abandoned = append(t.Abandoned, p.Teardown.Abandoned...)
+		t.Abandoned = append(slices.DeleteFunc(slices.Clone(t.Abandoned), func(a v1alpha1.AbandonedApplication) bool {
+			return slices.Contains(p.Saved, a.UID)
+		}), p.Teardown.Abandoned...)
 	}
 	if e.DeletionTimestamp != nil && e.Status.StartedAt != nil {
 		t.StartedAt = teardownStart(e, now)

@@ -238,6 +238,9 @@ func (f facts) leaving(t *target) (apps []*unstructured.Unstructured) {
 
 // takeApplication deletes an Application, or waits for it where another needs it.
 func (d *demolition) takeApplication(t *target, app *unstructured.Unstructured, needed bool) {
+	if d.saved(t, app) {
+		d.Saved = append(d.Saved, app.GetUID())
+	}
 	switch {
 	case needed:
 		d.leave(*app)
@@ -279,11 +282,22 @@ func (d *demolition) abandon(t *target, app *unstructured.Unstructured) bool {
 	default:
 		why = "Argo CD does not know its cluster: what it had outside of that, as load balancers and disks, may be left, and cost"
 	}
-	if why == "" || !argocd.Deployed(app) || slices.ContainsFunc(d.recordedAbandoned(), func(a v1alpha1.AbandonedApplication) bool { return a.UID == app.GetUID() }) {
+	if why == "" || !argocd.Deployed(app) || d.tellsOf(app) {
 		return false
 	}
 	d.abandoned = append(d.abandoned, v1alpha1.AbandonedApplication{Application: keyOf(app).String(), UID: app.GetUID(), Target: t.spec.Name, Message: why})
 	return true
+}
+
+// saved says whether Argo CD deletes after all what an Application deployed that the status tells of: it is there still, and its cluster,
+// too, and Argo CD was found to know that again.
+func (d *demolition) saved(t *target, app *unstructured.Unstructured) bool {
+	return d.tellsOf(app) && !d.freed(t, app) && d.seen.Connections[t.spec.Name].Known
+}
+
+// tellsOf says whether the status tells of an Application that it goes without what it deployed.
+func (f facts) tellsOf(app *unstructured.Unstructured) bool {
+	return slices.ContainsFunc(f.recordedAbandoned(), func(a v1alpha1.AbandonedApplication) bool { return a.UID == app.GetUID() })
 }
 
 // freed says whether an Application has its finalizers taken off: Argo CD could never delete what that deployed.
