@@ -36,8 +36,8 @@
 //     replaced is not looked at.
 //  5. The verdict is recorded with status.completedAt. It is the Workflow's, or with completion mode manual a
 //     person's, who resumes the Workflow or annotates the Experiment when there is one (an annotation from before holds
-//     the Workflow up, because whoever exports a manifest exports it, too): an Application that degrades in the
-//     meantime shows in its condition and does not undo it. A success whose cluster or Application has gone, or is
+//     the Workflow up, because whoever exports a manifest exports it, too; with another mode it is said to be ignored):
+//     an Application that degrades in the meantime shows in its condition and does not undo it. A success whose cluster or Application has gone, or is
 //     being brought back to the spec, waits for that, no longer than it may take. What the status says for good is what
 //     the server has: a verdict, a bad one too, waits for a cache that has something of before. From here on the only
 //     things that still happen are spec.terminate, and the end of its time to live (lifetime.go), which deletes the

@@ -67,6 +67,35 @@ func TestTemplateThatIsReplaced(t *testing.T) {
 	}
 }
 
+// An annotation that gives no verdict, because the Workflow does, is told of while there is none, also where that only waits.
+func TestVerdictByHandThatIsIgnored(t *testing.T) {
+	const ignored = "the annotation experiments.illm.io/complete is ignored, because spec.workflow.completion.mode is not manual"
+	e := experimentOf(targetOf("web", v1alpha1.ClusterHub))
+	e.Spec.Workflow.OnMissingTemplate = v1alpha1.MissingTemplateSuspend
+	for name, l := range map[string]*lab{"a Workflow": newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template()), "one that only waits": newLab(t, e, nginx())} {
+		l.annotate(argoworkflows.PhaseSucceeded)
+		for range 3 {
+			l.pass()
+		}
+		l.says(ignored)
+		l.settle(l.deploy)
+		if l.get().Status.Workflow == nil {
+			t.Fatalf("%s is not submitted", name)
+		}
+		l.expect(v1alpha1.ConditionWorkflowSucceeded, metav1.ConditionFalse, v1alpha1.ReasonWorkflowRunning)
+		l.says(ignored)
+		l.annotate("")
+		l.pass()
+		if m := l.message(v1alpha1.ConditionWorkflowSucceeded); strings.Contains(m, "ignored") {
+			t.Errorf("%s: without it, too, it says %q", name, m)
+		}
+		workflow := l.list(argoworkflows.WorkflowGVK)[0]
+		l.succeed(&workflow)
+		l.settle(l.deploy)
+		l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+	}
+}
+
 // Where no template was looked for, because the manager may not, none is said to be missing.
 func TestTemplateThatIsNotLookedFor(t *testing.T) {
 	l := byHand(t)

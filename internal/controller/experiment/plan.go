@@ -757,7 +757,7 @@ func (f facts) validate(p *Plan, deployments map[string][]deployment, settling b
 	case f.byHand() != "":
 		*last = tooEarly(w)
 	case p.Start || settling || slices.ContainsFunc(p.Steps[:len(p.Steps)-1], func(s conditions.Step) bool { return !holds(s) }):
-		last.Message += f.standIn("; ") + f.undeclaredParameters()
+		last.Message += f.standIn("; ") + f.undeclaredParameters() + f.ignored()
 	case f.templateNew(p), f.refusedTooLong(p, last, f.names.workflow(f.names.nextRun()).String(), "submitted"):
 	default:
 		*last = f.submit(p, f.inputs(deployments))
@@ -1247,11 +1247,19 @@ func (f facts) stoodIn(waits bool) string {
 func (f facts) hint() string {
 	switch {
 	case !manual(f.experiment):
-		return ""
+		return f.ignored()
 	case f.byHand() == "":
 		return fmt.Sprintf("; it ends when somebody resumes it, or annotates the Experiment with %s=Succeeded or Failed", v1alpha1.AnnotationComplete)
 	}
 	return fmt.Sprintf("; the annotation %s must be Succeeded or Failed, and is ignored", v1alpha1.AnnotationComplete)
+}
+
+// ignored says of a verdict that a person has given where none may that it is none; empty without.
+func (f facts) ignored() string {
+	if manual(f.experiment) || f.experiment.Annotations[v1alpha1.AnnotationComplete] == "" {
+		return ""
+	}
+	return fmt.Sprintf("; the annotation %s is ignored, because spec.workflow.completion.mode is not %s", v1alpha1.AnnotationComplete, v1alpha1.CompletionManual)
 }
 
 // manual says whether a person may give the verdict.
