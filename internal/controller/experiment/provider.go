@@ -44,6 +44,8 @@ type clusterState struct {
 	Failed bool
 	// Message is why it is not ready, in the words of the outside system; it may be empty.
 	Message string
+	// Warning is why one that is ready is not brought to what the spec says, in the same words; it may be empty.
+	Warning string
 	// Endpoint is the URL of its API server; empty while it is not known.
 	Endpoint string
 }

@@ -46,7 +46,7 @@ func (gke) read(objects []*unstructured.Unstructured) clusterState {
 		return clusterState{}
 	}
 	s := crossplane.ReadClaim(claim)
-	return clusterState{Ready: s.Ready, Failed: s.Failed, Message: s.Message, Endpoint: s.Endpoint}
+	return clusterState{Ready: s.Ready, Failed: s.Failed, Message: s.Message, Warning: s.Warning, Endpoint: s.Endpoint}
 }
 
 func (gke) kubeconfig(n names, _ v1alpha1.Target, claim *unstructured.Unstructured) kubeconfigRef {

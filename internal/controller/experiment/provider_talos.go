@@ -51,7 +51,8 @@ func readBoth(objects []*unstructured.Unstructured, second func(*unstructured.Un
 	if cluster == nil {
 		return clusterState{}
 	}
-	s := clusterState(capi.ReadCluster(cluster))
+	read := capi.ReadCluster(cluster)
+	s := clusterState{Ready: read.Ready, Failed: read.Failed, Message: read.Message, Endpoint: read.Endpoint}
 	if s.Ready && len(objects) > 1 {
 		s.Ready, s.Message = second(objects[1])
 	}

@@ -228,6 +228,31 @@ func (l *lab) spoil(gvk schema.GroupVersionKind, change func(*unstructured.Unstr
 	l.update(&all[0])
 }
 
+// A cluster that is up, and that Crossplane does not bring to what its claim asks for, is no failure, and told of while it is so.
+func TestClaimThatIsReadyAndNotSynced(t *testing.T) {
+	l := newLab(t, experimentOf(targetOf("app", v1alpha1.ClusterGKE)), nginx(), template())
+	l.until(v1alpha1.PhaseRunning)
+	l.spoil(crossplane.GKEClusterGVK, func(claim *unstructured.Unstructured) {
+		claimIs(claim, "True", "False", "ReconcileError", "cannot compose\nresources: quota")
+	})
+	l.pass()
+	l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionTrue, v1alpha1.ReasonClustersReady)
+	if m := l.message(v1alpha1.ConditionClustersReady); !strings.Contains(m, "target app: Crossplane does not bring GKECluster lab/") || !strings.Contains(m, "ReconcileError: cannot compose resources: quota") {
+		t.Errorf("it says %q", m)
+	}
+	l.writes = nil
+	if l.pass(); len(l.writes) > 0 {
+		t.Errorf("it writes %v", l.writes)
+	}
+	l.spoil(crossplane.GKEClusterGVK, func(claim *unstructured.Unstructured) { claimIs(claim, "True", "True", "Available", "") })
+	l.pass()
+	if m := l.message(v1alpha1.ConditionClustersReady); m != "Every cluster is up and registered with Argo CD" {
+		t.Errorf("then it says %q", m)
+	}
+	l.settle(l.play)
+	l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+}
+
 func TestBadOutsides(t *testing.T) {
 	hub := func(t *testing.T) *lab {
 		return newLab(t, experimentOf(targetOf("web", v1alpha1.ClusterHub)), nginx(), template())

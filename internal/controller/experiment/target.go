@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -90,7 +91,7 @@ func changing(targets map[string]*target) string {
 			case going(o) && t.clusterUp: // of one that is not the condition of its own tells
 				all = append(all, kube.Describe(o)+" of target "+name+" is being deleted")
 			case outrun(o):
-				all = append(all, strings.TrimSuffix(kube.Describe(o)+" of target "+name+" still tells of before: "+t.clusterState.Message, ": "))
+				all = append(all, strings.TrimSuffix(kube.Describe(o)+" of target "+name+" still tells of before: "+cmp.Or(t.clusterState.Message, t.clusterState.Warning), ": "))
 			}
 		}
 	}
@@ -567,7 +568,13 @@ func (f facts) resumes(state v1alpha1.TargetState) bool {
 // clustersStep and applicationsStep speak of the worst target and name every one that is
 // not done.
 func clustersStep(all []v1alpha1.TargetStatus, targets map[string]*target) conditions.Step {
-	return targetsStep(v1alpha1.ConditionClustersReady, v1alpha1.ReasonClustersReady, "Every cluster is up and registered with Argo CD",
+	done := "Every cluster is up and registered with Argo CD"
+	for _, s := range all {
+		if t := targets[s.Name]; t.clusterState.Warning != "" {
+			done += "; target " + s.Name + ": " + t.provider.system() + " does not bring " + kube.Describe(t.cluster) + " to what it asks for: " + conditions.Line(t.clusterState.Warning)
+		}
+	}
+	return targetsStep(v1alpha1.ConditionClustersReady, v1alpha1.ReasonClustersReady, done,
 		all, targets, func(t *target) string {
 			if t.clusterUp {
 				return ""

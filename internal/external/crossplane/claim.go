@@ -74,6 +74,8 @@ type ClaimState struct {
 	Failed bool
 	// Message is what Crossplane says of the reason, as "Reason: message", and how the rest is seen; it may be empty.
 	Message string
+	// Warning is why Crossplane does not bring a cluster that is ready to what the claim asks for, as "Reason: message"; empty where it does.
+	Warning string
 	// Endpoint is the URL of the cluster's API server; empty while it is not known, or where what is said is none.
 	Endpoint string
 	// Composite is the name of the composite resource; empty while there is none.
@@ -112,6 +114,9 @@ func ReadClaim(claim *unstructured.Unstructured) ClaimState {
 	s.Ready = conditions.Of(claim, "Ready")["status"] == "True"
 	s.Failed = !s.Ready && conditions.Of(claim, "Synced")["status"] == "False"
 	s.Message = s.why(claim)
+	if synced := conditions.Of(claim, "Synced"); s.Ready && synced["status"] == "False" {
+		s.Warning = conditions.Said(synced)
+	}
 	if endpoint, _, _ := unstructured.NestedString(claim.Object, "status", "endpoint"); len(endpoint) <= longestAddress && address.MatchString(endpoint) {
 		s.Endpoint = endpoint
 		if !strings.Contains(endpoint, "://") {

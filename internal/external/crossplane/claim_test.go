@@ -119,7 +119,7 @@ status:
   conditions:
   - {type: Synced, status: "False", reason: ReconcileError, message: timeout, lastTransitionTime: "2026-03-01T12:00:00Z"}
   - {type: Ready, status: "True", reason: Available, lastTransitionTime: "2026-03-01T12:00:00Z"}
-`, ClaimState{Ready: true}},
+`, ClaimState{Ready: true, Warning: "ReconcileError: timeout"}},
 		"a composite that says where its kubeconfig is": {"  crossplane: {}\nstatus: {kubeconfigSecret: {name: lab-admin, key: value}}\n",
 			ClaimState{Composite: "tutorial-app-abcdefgh", Namespaced: true, Secret: "lab-admin", Key: "value"}},
 		"a composite that Crossplane looks at from time to time": {"  crossplane: {}\n" + `
