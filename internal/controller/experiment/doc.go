@@ -35,13 +35,13 @@
 //     seen that (observedGeneration); one that says nothing of it is taken at its word, and how far machines are
 //     replaced is not looked at.
 //  5. The verdict is recorded with status.completedAt. It is the Workflow's, or with completion mode manual a
-//     person's, who resumes the Workflow or annotates the Experiment when there is one (an annotation from before holds
-//     the Workflow up, because whoever exports a manifest exports it, too; with another mode it is said to be ignored):
-//     an Application that degrades in the meantime shows in its condition and does not undo it. A success whose cluster or Application has gone, or is
-//     being brought back to the spec, waits for that, no longer than it may take. What the status says for good is what
-//     the server has: a verdict, a bad one too, waits for a cache that has something of before. From here on the only
-//     things that still happen are spec.terminate, and the end of its time to live (lifetime.go), which deletes the
-//     Experiment, as it does in every phase, and that of a target's own.
+//     person's, who resumes the Workflow or annotates the Experiment when there is one (an annotation from before
+//     holds the Workflow up, because whoever exports a manifest exports it, too; with another mode it is said to be
+//     ignored): an Application that degrades in the meantime shows in its condition and does not undo it. A success
+//     whose cluster or Application has gone, or is being brought back to the spec, waits for that, no longer than it
+//     may take. What the status says for good is what the server has: a verdict, a bad one too, waits for a cache that
+//     has something of before. From here on the only things that still happen are spec.terminate, and the end of its
+//     time to live (lifetime.go), which deletes the Experiment, as it does in every phase, and that of a target's own.
 //
 // A hub target's "cluster" is the one the manager runs on: nothing of it is provisioned,
 // registered or deleted but the namespace that Argo CD makes there for the Experiment. That
@@ -81,7 +81,10 @@
 // (argocd.discreet): its author could have Argo CD ask what he does not reach himself. It may be others' too, so the
 // namespace has such a name there, and stays, because the manager talks to no cluster but the hub. What the kubeconfig
 // says of its address, which must be a plain URL because it is its author's text and Workflows get it, is kept as an
-// annotation of the Application, which saves reading the Secret again.
+// annotation of the Application, which saves reading the Secret again. One that somebody must mend (its Secret is
+// there, and what it has cannot be used) is told of before anything is begun, and nothing is until then, also where
+// its target waits for others: those would be paid for in the meantime. One that is not there may be made by what
+// comes before it.
 //
 // A clusterRef target's cluster is one that a Cluster of core.arlon.io stands for, in the namespace of the Experiment:
 // who may create Experiments there may deploy to it. What makes the Cluster registers it with Argo CD, too, under what
@@ -206,47 +209,47 @@
 // # What it reads live
 //
 // Everything comes from the cache, except: a Namespace that it does not have yet; the metadata of the Experiment,
-// before a pass that creates or changes anything, and which ends when it is not what was planned for, because what
-// is created for one that is gone would stay for good, a Workflow that is submitted for an old spec stays the only
-// one, one that the status records must not follow another, and an Application must not go back; the copies of
-// templates, and the templates of those that are not there, of a cluster that is not up, and where it is not there,
-// and they are those of one, whether it is and somebody has taken the label off it; the kubeconfig Secret of a
-// cluster that is Ready and not registered, and of one that Argo CD cannot use, once a minute, with its cluster
-// Secret; with each kubeconfig the cluster Secrets that Experiments have made at its address (that there are none by
-// a list that the API server answers at once, of what this manager has written and seen; any by one of this moment),
-// and of one that authors may write those of all, because Argo CD finds clusters by their addresses and one with
-// other credentials must not be registered twice (where one was in the way before, only that and the target's own,
-// until it is not as it was), of those that have the same ones as the target's own until now the
-// kubeconfigs, which may have been rotated with it, and where several managers share the Experiments (--watch-
-// namespaces) once more when it is registered, because another may have done so at the same moment; the metadata of
-// the Components that it names, before an Application is changed, a Workflow superseded or another submitted,
-// because what is deployed must not go back to what they were; what clusters are known by, before a Workflow is
-// superseded for others; the cluster Secrets with the UID of a Cluster of core.arlon.io that is Ready, by a list
-// with that label, when no Application says where it is or Argo CD cannot use it, and the metadata of that Cluster
-// before Applications are created there; every Application, before a registration is taken back that was found
-// beside another's; a Component that the cache does not have, where --component-repo-url takes its place, once for
-// each generation and in every review; a Workflow whose UID is recorded and which the cache does not have, or has
-// another of; a template that the cache does not have, where a Workflow that only waits takes its place; a child
-// whose create says AlreadyExists, and one that is changed; the metadata of the namespace of a target on the hub,
-// before the first of its Applications is created; who the manager is, before it lets itself read Secrets; a claim,
-// before its cluster is registered, and before Applications go that were for the one whose place it has taken; every
-// claim, Cluster and Application once, also one that is not there, before a verdict, after which nothing is looked
-// at any more, good or bad, and what one that is terminated rests on, its Workflow too where that has not ended by
-// what is known, and before another Workflow is submitted; the Workflow, or that there is none, before something is
-// said to have taken longer than it may; the cluster Secret of a target, before Applications of it are asked to go
-// that nothing takes the place of, and where that does not make its cluster known, the cluster Secrets of all, its
-// kubeconfig, and in a teardown whether the server has the Applications still (the cluster Secret also where the status
-// tells of one that it goes without what it deployed); in a teardown the cluster Secret of
-// every target that has one, while anything of a cluster is left, the Cluster of one that is made by several objects
-// when that has gone and others are to, a claim when nothing else is left and the status says of others, or of none,
-// that they are waited for, a list of Applications before one is asked to go that by the spec another target, or a
-// component after its own, needs, none of which the cache has, with it, where no Workflow is recorded that counts, a
-// list of Workflows, one of both before anything of the clusters goes, one of every kind when the cache has nothing
-// left, cannot see one of them, somebody keeps a cluster, the deadline is over, or nothing at all is recorded, and
-// the claim, or Cluster, of an Application that is asked to go or is being deleted, where the cache has none, or
-// another than it is on; and of an Experiment that the cache does not have, and that has left clusters, or
-// Applications on those of others, which nobody has asked to go, the metadata, and where the server has none,
-// either, those of what it has left, and of the ConfigMaps that tell of such for its namespace.
+// before a pass that creates or changes anything, and which ends when it is not what was planned for, because what is
+// created for one that is gone would stay for good, a Workflow that is submitted for an old spec stays the only one,
+// one that the status records must not follow another, and an Application must not go back; the copies of templates,
+// and the templates of those that are not there, of a cluster that is not up, and where it is not there, and they are
+// those of one, whether it is and somebody has taken the label off it; the kubeconfig Secret of a cluster that is
+// Ready and not registered, of one that is there already and waits for others before anything is begun, and of one
+// that Argo CD cannot use, once a minute, with its cluster Secret; with each kubeconfig the cluster Secrets that
+// Experiments have made at its address (that there are none by a list that the API server answers at once, of what
+// this manager has written and seen; any by one of this moment), and of one that authors may write those of all,
+// because Argo CD finds clusters by their addresses and one with other credentials must not be registered twice (where
+// one was in the way before, only that and the target's own, until it is not as it was), of those that have the same
+// ones as the target's own until now the kubeconfigs, which may have been rotated with it, and where several managers
+// share the Experiments (--watch-namespaces) once more when it is registered, because another may have done so at the
+// same moment; the metadata of the Components that it names, before an Application is changed, a Workflow superseded
+// or another submitted, because what is deployed must not go back to what they were; what clusters are known by,
+// before a Workflow is superseded for others; the cluster Secrets with the UID of a Cluster of core.arlon.io that is
+// Ready, by a list with that label, when no Application says where it is or Argo CD cannot use it, and the metadata of
+// that Cluster before Applications are created there; every Application, before a registration is taken back that was
+// found beside another's; a Component that the cache does not have, where --component-repo-url takes its place, once
+// for each generation and in every review; a Workflow whose UID is recorded and which the cache does not have, or has
+// another of; a template that the cache does not have, where a Workflow that only waits takes its place; a child whose
+// create says AlreadyExists, and one that is changed; the metadata of the namespace of a target on the hub, before the
+// first of its Applications is created; who the manager is, before it lets itself read Secrets; a claim, before its
+// cluster is registered, and before Applications go that were for the one whose place it has taken; every claim,
+// Cluster and Application once, also one that is not there, before a verdict, after which nothing is looked at any
+// more, good or bad, and what one that is terminated rests on, its Workflow too where that has not ended by what is
+// known, and before another Workflow is submitted; the Workflow, or that there is none, before something is said to
+// have taken longer than it may; the cluster Secret of a target, before Applications of it are asked to go that
+// nothing takes the place of, and where that does not make its cluster known, the cluster Secrets of all, its
+// kubeconfig, and in a teardown whether the server has the Applications still (the cluster Secret also where the
+// status tells of one that it goes without what it deployed); in a teardown the cluster Secret of every target that
+// has one, while anything of a cluster is left, the Cluster of one that is made by several objects when that has gone
+// and others are to, a claim when nothing else is left and the status says of others, or of none, that they are waited
+// for, a list of Applications before one is asked to go that by the spec another target, or a component after its own,
+// needs, none of which the cache has, with it, where no Workflow is recorded that counts, a list of Workflows, one of
+// both before anything of the clusters goes, one of every kind when the cache has nothing left, cannot see one of
+// them, somebody keeps a cluster, the deadline is over, or nothing at all is recorded, and the claim, or Cluster, of
+// an Application that is asked to go or is being deleted, where the cache has none, or another than it is on; and of
+// an Experiment that the cache does not have, and that has left clusters, or Applications on those of others, which
+// nobody has asked to go, the metadata, and where the server has none, either, those of what it has left, and of the
+// ConfigMaps that tell of such for its namespace.
 //
 // # What it owns
 //

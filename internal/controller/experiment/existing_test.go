@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"encoding/base64"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -117,6 +118,64 @@ func TestNote55ExistingClusterWithoutKubeconfig(t *testing.T) {
 			l.settle(l.play)
 			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
 		})
+	}
+}
+
+// A kubeconfig that somebody must mend is told of before anything is begun, and paid for, also where its target waits for another. One
+// that is not there may be made by what comes before it.
+func TestWrongKubeconfigIsToldFirst(t *testing.T) {
+	for name, test := range map[string]struct {
+		secret *corev1.Secret
+		reason string // empty: the others are begun
+	}{
+		"no Secret":    {nil, ""},
+		"another key":  {&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "staging"}}, v1alpha1.ReasonKubeconfigMissing},
+		"no YAML":      {staging("canary: ["), v1alpha1.ReasonKubeconfigInvalid},
+		"a plugin":     {staging(strings.Replace(kubeconfig, "token: canary-token", "exec: {command: gcloud, apiVersion: client.authentication.k8s.io/v1}", 1)), v1alpha1.ReasonKubeconfigInvalid},
+		"a file of it": {staging(strings.Replace(kubeconfig, "token: canary-token", "tokenFile: /canary", 1)), v1alpha1.ReasonKubeconfigInvalid},
+		"a good one":   {staging(kubeconfig), ""},
+	} {
+		for _, depends := range [][]string{nil, {"a"}} {
+			first, last := targetOf("a", v1alpha1.ClusterGKE), existingTarget("b", "staging")
+			last.Depends = depends
+			l := newLab(t, experimentOf(first, targetOf("c", v1alpha1.ClusterHub), last), nginx(), template())
+			if test.secret != nil {
+				l.create(test.secret.DeepCopy())
+			}
+			l.settle(func() bool { return false })
+			begun := len(l.list(crossplane.GKEClusterGVK)) > 0 && len(l.list(argocd.ApplicationGVK)) > 0
+			if begun != (test.reason == "") {
+				t.Errorf("%s, after %v: the others are begun: %t", name, depends, begun)
+			}
+			if test.reason == "" {
+				continue
+			}
+			l.expect(v1alpha1.ConditionClustersReady, metav1.ConditionFalse, test.reason)
+			if m := l.message(v1alpha1.ConditionClustersReady); !strings.Contains(m, "arget b: Secret lab/staging") || !strings.Contains(m, "arget a: Waits for target b") || strings.Contains(m, "canary") {
+				t.Errorf("%s, after %v: it says %q", name, depends, m)
+			}
+			if by := l.get().Status.Targets[0].BlockedBy; !slices.Equal(by, []string{"b"}) || l.pass() != secretDelay {
+				t.Errorf("%s, after %v: it waits for %v, and looks after %s", name, depends, by, l.pass())
+			}
+			l.update(staging(kubeconfig))
+			l.settle(l.play)
+			l.expect(v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonComplete)
+		}
+	}
+}
+
+// One that becomes wrong when others are begun holds up none of them.
+func TestWrongKubeconfigLater(t *testing.T) {
+	last, dependent := existingTarget("b", "staging"), targetOf("c", v1alpha1.ClusterHub)
+	last.Depends, dependent.Depends = []string{"a"}, []string{"a"}
+	l := newLab(t, experimentOf(targetOf("a", v1alpha1.ClusterGKE), last, dependent), nginx(), template(), staging(kubeconfig))
+	for len(l.list(crossplane.GKEClusterGVK)) == 0 {
+		l.mustReconcile()
+	}
+	l.update(staging("canary: ["))
+	l.settle(l.play)
+	if got := l.states(); got != "a Healthy, b Provisioning, c Healthy" {
+		t.Errorf("it is %s", got)
 	}
 }
 

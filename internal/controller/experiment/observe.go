@@ -98,6 +98,8 @@ type Connection struct {
 	Name string
 	// Found says whether the Secret and its key exist.
 	Found bool
+	// Keyless says that the Secret exists, and has no such key.
+	Keyless bool
 	// Registered is the cluster Secret, of a cluster that Argo CD was told of.
 	Registered *unstructured.Unstructured
 	// Known says that there is one by which Argo CD knows the cluster, the Experiment's or not.
@@ -539,6 +541,32 @@ func (s *scope) observeConnections(ctx context.Context) {
 			s.seen.Connections[t.Name] = s.connection(ctx, t, provider.kubeconfig(s.names, t, cluster))
 		}
 	}
+	if !s.seen.begun() {
+		s.observeWrong(ctx)
+	}
+}
+
+// observeWrong looks for kubeconfigs that somebody must mend of clusters that are there already and wait for others, which may cost by
+// the time that it is their turn.
+func (s *scope) observeWrong(ctx context.Context) {
+	for _, t := range s.experiment.Spec.Targets {
+		if _, looked := s.seen.Connections[t.Name]; looked || t.Cluster.Type != v1alpha1.ClusterExisting {
+			continue
+		}
+		if c := s.kubeconfig(ctx, t, providerOf(t).kubeconfig(s.names, t, nil)); c.wrong() {
+			s.seen.Connections[t.Name] = c
+		}
+	}
+}
+
+// begun says whether there is anything of the Experiment's targets.
+func (o Observed) begun() bool {
+	for _, objects := range o.Clusters {
+		if slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool { return u != nil }) {
+			return true
+		}
+	}
+	return len(o.Applications) > 0
 }
 
 // retires says whether a target has an Application that is to go, and has not been asked to.
@@ -746,6 +774,17 @@ func (s *scope) connectionAgain(ctx context.Context, t v1alpha1.Target, told Con
 }
 
 func (s *scope) connection(ctx context.Context, t v1alpha1.Target, ref kubeconfigRef) Connection {
+	c := s.kubeconfig(ctx, t, ref)
+	if c.usable() {
+		var there neighbours
+		there, c.Stray, c.ReadErr = s.clash(ctx, t, c)
+		c.Clash, c.Namesake, c.Stale = there.clash, there.namesake, there.stale
+	}
+	return c
+}
+
+// kubeconfig reads that of a cluster.
+func (s *scope) kubeconfig(ctx context.Context, t v1alpha1.Target, ref kubeconfigRef) Connection {
 	c := Connection{kubeconfigRef: ref, Name: s.names.registration(t, s.seen.Clusters[t.Name])}
 	if ref.Missing != "" {
 		return c
@@ -759,7 +798,7 @@ func (s *scope) connection(ctx context.Context, t v1alpha1.Target, ref kubeconfi
 		return c
 	}
 	kubeconfig, err := secretValue(secret, c.Key)
-	if errors.Is(err, errNoKey) {
+	if c.Keyless = errors.Is(err, errNoKey); c.Keyless {
 		return c
 	}
 	c.Found, c.Err = true, err
@@ -769,13 +808,13 @@ func (s *scope) connection(ctx context.Context, t v1alpha1.Target, ref kubeconfi
 	if c.Err == nil && c.Server != "" && !sameServer(c.Server, c.Credentials.Server) {
 		c.Err = fmt.Errorf("it is for %s, and the status of the cluster says %s", c.Credentials.Server, c.Server)
 	}
-	if c.Err == nil {
-		var there neighbours
-		there, c.Stray, c.ReadErr = s.clash(ctx, t, c)
-		c.Clash, c.Namesake, c.Stale = there.clash, there.namesake, there.stale
-	}
 	return c
 }
+
+// usable says whether there is a kubeconfig that Argo CD can be given, and wrong whether there is one that it cannot be given, which
+// somebody must mend. One that is not there may be yet to come.
+func (c Connection) usable() bool { return c.Found && c.Err == nil }
+func (c Connection) wrong() bool  { return c.Err != nil || c.Keyless }
 
 // annotationKubeconfig is on a cluster Secret: where its kubeconfig is from.
 const annotationKubeconfig = "experiments.illm.io/kubeconfig"
@@ -1265,10 +1304,7 @@ func (s *scope) restoreStart(ctx context.Context) error {
 	if s.experiment.Status.StartedAt != nil {
 		return nil
 	}
-	found := s.seen.Workflow != nil || len(s.seen.Applications) > 0
-	for _, objects := range s.seen.Clusters {
-		found = found || slices.ContainsFunc(objects, func(u *unstructured.Unstructured) bool { return u != nil })
-	}
+	found := s.seen.Workflow != nil || s.seen.begun()
 	if !found && s.experiment.Status.Phase == "" && !s.known {
 		s.seen.Leftovers = map[schema.GroupVersionKind][]unstructured.Unstructured{}
 		if err := s.leftovers(ctx, s.everyKind()...); err != nil {

@@ -344,12 +344,33 @@ func (f facts) follow(p *Plan, graph *dag.Graph[string], targets map[string]*tar
 // advanceAll takes every target a step on, and says whether what they ask for is not, or not
 // provably, what is deployed.
 func (f facts) advanceAll(p *Plan, graph *dag.Graph[string], targets map[string]*target, deployments map[string][]deployment) (settling bool) {
+	wrong := f.wrong()
 	for _, name := range graph.Order() {
-		targets[name].blockedBy = blocked(name, graph, targets)
+		switch t := targets[name]; {
+		case len(wrong) == 0:
+			t.blockedBy = blocked(name, graph, targets)
+		case !slices.Contains(wrong, name):
+			t.blockedBy = wrong
+		}
 		f.advance(p, targets[name], deployments[name])
 		settling = settling || targets[name].settling()
 	}
 	return settling || len(p.Writes) > 0
+}
+
+// wrong are the targets whose clusters are there already, with kubeconfigs that cannot be used: while nothing is begun, nothing is before
+// somebody has mended those, because other clusters would be paid for in the meantime.
+func (f facts) wrong() (all []string) {
+	if f.frozen || f.seen.begun() {
+		return nil
+	}
+	for _, t := range f.experiment.Spec.Targets {
+		if t.Cluster.Type == v1alpha1.ClusterExisting && f.seen.Connections[t.Name].wrong() {
+			all = append(all, t.Name)
+		}
+	}
+	slices.Sort(all)
+	return all
 }
 
 // deployed are the clusters and Applications that a verdict rests on; a bad one rests on none. Another
