@@ -271,7 +271,9 @@
 // with the old one; where others were registered by copies of it, when those have been rotated, too. What other
 // Experiments have registered by it gets the new credentials at the same time, as it does when another is registered
 // by it: one that is over, or suspended, looks at nothing, and Argo CD would go on to use the old ones for all at that
-// address.
+// address. One that somebody has turned to another cluster, with credentials which that takes, fails nothing, and is
+// not seen: who may write there has every cluster of Argo CD's anyway, and a read of each before every verdict would be
+// paid for by all.
 //
 // # Teardown
 //
