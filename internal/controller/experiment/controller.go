@@ -129,10 +129,20 @@ type Reconciler struct {
 	// labelled: no cluster Secret of an Experiment is left that a version made which did not label them with their servers.
 	labelled atomic.Bool
 	told     *kube.Told
+	memory
+}
+
+// memory is what a manager remembers from one pass to another, and finds out again when it has forgotten it: the first of a new manager, or
+// when there is too much.
+type memory struct {
 	// absences are Components that the server does not have, and unrecorded what is to go, and no status has, both by the UID of the
 	// Experiment. forced is what Experiments that were forced away have left, by its UIDs, and of which is told. inTheWay is what keeps
 	// clusters from being registered, by what they would be.
 	absences, unrecorded, forced, inTheWay *lru.Cache
+}
+
+func newMemory() memory {
+	return memory{absences: lru.New(remembered), unrecorded: lru.New(remembered), forced: lru.New(remembered), inTheWay: lru.New(remembered)}
 }
 
 // kindsState tells which foreign kinds can be read.
@@ -329,7 +339,7 @@ func SetupWithManager(ctx context.Context, mgr ctrl.Manager, foreign cache.Cache
 	r := &Reconciler{
 		Client: c, Foreign: foreign, Live: live, Kinds: kinds, Gate: kube.NewGate(max(1, o.MaxConcurrentReconciles/4)),
 		Clock: o.Clock, Options: o, Recorder: kube.NewRecorder(mgr, "experiment", o.Events), told: kube.NewTold(),
-		absences: lru.New(remembered), unrecorded: lru.New(remembered), forced: lru.New(remembered), inTheWay: lru.New(remembered),
+		memory: newMemory(),
 	}
 	if err := metrics.Registry.Register(r.Gate.Gauge("experiment")); err != nil {
 		return err

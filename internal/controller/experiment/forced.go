@@ -132,7 +132,7 @@ func (r *Reconciler) tellForced(ctx context.Context, n names, objects []unstruct
 	}
 	where := "ConfigMap " + keyOf(record).String() + " says how to find all that it has left"
 	if full {
-		where = fmt.Sprintf("no ConfigMap says so, because there are as many as there may be for the namespace: delete those of %s=%s that are dealt with", labelForsaken, n.experiment.Namespace)
+		where = fmt.Sprintf("no ConfigMap says so, because there is room for no more of the namespace: delete those of %s=%s that are dealt with", labelForsaken, n.experiment.Namespace)
 	}
 	for _, o := range stay {
 		r.forced.Add(o.GetUID(), true)

@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -185,7 +184,7 @@ func newLab(t *testing.T, objects ...client.Object) *lab {
 		}).Build()
 	l.reconciler = &Reconciler{
 		Client: l.client, Foreign: l.client, Live: l.client, Kinds: l.kinds, Recorder: l.recorder, Clock: l.clock,
-		Gate: kube.NewGate(1), absences: lru.New(remembered), unrecorded: lru.New(remembered), forced: lru.New(remembered), inTheWay: lru.New(remembered),
+		Gate: kube.NewGate(1), memory: newMemory(),
 		Options: Options{
 			ArgoCDNamespace: "argocd", ArgoCDProject: "default", WorkflowNamespace: "argo",
 			WorkflowServiceAccount: "argo-workflow", CrossplaneNamespace: "crossplane-system", OrphansNamespace: "labkeeper-system", VClusterValues: true,

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/labkeeper/labkeeper/api/experiments/v1alpha1"
@@ -129,7 +128,7 @@ func newMeeting(t *testing.T, managers int) *meeting {
 		l.reconciler.Options.WatchNamespaces = []string{"lab"}
 		beside = &Reconciler{
 			Client: l.client, Foreign: l.client, Live: l.client, Kinds: l.kinds, Recorder: l.recorder, Clock: l.clock,
-			Gate: kube.NewGate(1), absences: lru.New(remembered), unrecorded: lru.New(remembered), inTheWay: lru.New(remembered), Options: l.reconciler.Options,
+			Gate: kube.NewGate(1), memory: newMemory(), Options: l.reconciler.Options,
 		}
 	}
 	m := &meeting{l, map[string]*Reconciler{"tutorial": l.reconciler, "second": beside}}
