@@ -44,6 +44,9 @@ type Mutant struct {
 	Modes []Mode
 }
 
+// errBadlyPlanted is of a mutant that every oracle would catch, whatever its bug.
+var errBadlyPlanted = errors.New("it breaks more than what it stands for")
+
 // Edit replaces what occurs once in a file of this repository.
 type Edit struct{ File, Old, New string }
 
@@ -341,7 +344,7 @@ func (c *catch) confirm(ctx context.Context, bugged *trial) (caught int) {
 		err := alone.one(ctx, p, func(r *run, findings []Finding) { caught = c.again(p, r, findings) })
 		switch {
 		case errors.Is(err, errNotStarted):
-			c.err = fmt.Errorf("it breaks more than what it stands for: %w", err)
+			c.err = fmt.Errorf("%w: %w", errBadlyPlanted, err)
 		case errors.Is(err, errNotReady):
 			caught = c.note(p, []Finding{{"O8", err.Error()}})
 		case err != nil:
@@ -379,7 +382,7 @@ func (c *catch) note(p planned, findings []Finding) int {
 		return 0
 	}
 	if i := slices.IndexFunc(findings, Finding.panics); i >= 0 {
-		c.err = fmt.Errorf("it breaks more than what it stands for: %s", findings[i])
+		c.err = fmt.Errorf("%w: %s", errBadlyPlanted, findings[i])
 		return 0
 	}
 	oracles := map[string]bool{}

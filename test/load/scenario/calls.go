@@ -135,13 +135,13 @@ func (c *counter) count(way string, writes, reads, may map[string]int, statuses 
 	for _, what := range slices.Sorted(maps.Keys(harness.Merged(got, writes, reads))) {
 		have, want := got[what], c.n*(writes[what]+reads[what]+may[what])
 		beside := abs(have - want)
-		if may[what] > 0 || slices.Contains(c.shape.Shared, what) {
-			beside = max(0, have-want)
-		}
 		if write(what) {
 			total += have
 			c.figures[writesBeside] += float64(beside)
 		} else {
+			if may[what] > 0 || slices.Contains(c.shape.Shared, what) {
+				beside = max(0, have-want)
+			}
 			put(what, have)
 			c.figures[readsBesideList] += float64(beside)
 		}
