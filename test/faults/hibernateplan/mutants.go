@@ -93,6 +93,7 @@ var mutants = []faults.Mutant{
 		Edits: []faults.Edit{
 			{File: naming, Old: "	\"fmt\"\n	\"strings\"\n", New: "	\"fmt\"\n	\"os\"\n	\"strings\"\n"},
 			{File: naming, Old: "fmt.Sprint(e.Attempts)))\n", New: "fmt.Sprint(e.Attempts), fmt.Sprint(os.Getpid())))\n"},
+			{File: jobs, Old: "return a.in(name(a.execution.JobRef)) }\n", New: "return a.job(a.execution) }\n"},
 		},
 		Workloads: []string{"deleted"},
 	},
